@@ -29,6 +29,7 @@
 #include "commands/slm/options.h"
 #include "commands/slm/prepare.h"
 #include "commands/slm/samples.h"
+#include "commands/trained_tokenizer.h"
 #include "commands/trainer.h"
 #include "cost/machine.h"
 #include "data/slm/dataset.h"
@@ -45,7 +46,7 @@ enum { NO_DATA_VOCABULARY = 30000 };
 static Tokenizer *open_tokenizer(const SlmOptions *o) {
     Error error;
     const OptionList *data = &o->train.manifest;
-    char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? slm_tokenizer_in(data->text[0]) : NULL;
+    char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? tokenizer_in(data->text[0]) : NULL;
     if (!path) return NULL;
     Tokenizer *tokenizer = tokenizer_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
@@ -55,16 +56,9 @@ static Tokenizer *open_tokenizer(const SlmOptions *o) {
 
 /* Copies the tokenizer into the folder of the run, so that the folder is all that generation and export need. */
 static void keep_tokenizer(const Tokenizer *tokenizer, const char *output_dir) {
-    const char *from = tokenizer_file(tokenizer);
-    size_t n = strlen(from), size;
-    bool json = n > 5 && !strcmp(from + n - 5, ".json");
-    char *to = path_join(output_dir, json ? "tokenizer.json" : "tokenizer.model"), *bytes;
     Error error;
     make_directories(output_dir);
-    if (!read_file(from, &bytes, &size, &error)) die("%s: %s", from, error.text);
-    if (!file_write_atomic(to, bytes, size, &error)) die("%s", error.text);
-    free(bytes);
-    free(to);
+    if (!tokenizer_copy(tokenizer, output_dir, &error)) die("%s", error.text);
 }
 
 /* ---- data ---- */
@@ -199,7 +193,7 @@ typedef struct {
 } SlmRun;
 
 static void warn_of_base(const SlmRun *run) {
-    const char *known = json_string_value(json_object_get(run->base->description, SLM_TOKENIZER_FACT));
+    const char *known = json_string_value(json_object_get(run->base->description, TOKENIZER_FACT));
     if (known && run->tokenizer && strcmp(known, run->hash) != 0)
         warn("--base-checkpoint %s was trained with another tokenizer than %s: its tokens mean something else here",
              run->options->train.base_checkpoint, tokenizer_file(run->tokenizer));
@@ -248,7 +242,7 @@ static int train(int argc, char **argv) {
     SlmRun run = {.options = &o, .base = &base, .tokenizer = data.tokenizer, .first = first_of(data.streams[0])};
     if (run.tokenizer)
         snprintf(run.hash, sizeof run.hash, "%016llx", (unsigned long long)tokenizer_hash(run.tokenizer));
-    Fact facts[] = {{.name = SLM_FIRST_FACT, .number = run.first}, {.name = SLM_TOKENIZER_FACT, .text = run.hash}};
+    Fact facts[] = {{.name = SLM_FIRST_FACT, .number = run.first}, {.name = TOKENIZER_FACT, .text = run.hash}};
     Schedule schedule = slm_options_schedule(&o);
     Model *model = model_of(&o, &data);
     SlmLines lines = lines_of(&o, model, device);

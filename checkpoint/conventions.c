@@ -29,16 +29,33 @@ bool tensor_is_zero(const StoredTensor *tensor) {
     return true;
 }
 
-/* Puts the root before all names, if none begins with it. */
-static void add_root(const char *root, TensorFile *file) {
-    size_t length = strlen(root);
+/* Returns the index of the beginning in the list that the name has, or -1. */
+static int beginning_of(const char *const *beginnings, const char *name) {
+    for (int i = 0; beginnings && beginnings[i]; i++)
+        if (!strncmp(name, beginnings[i], strlen(beginnings[i]))) return i;
+    return -1;
+}
+
+/* Puts the root before the names that have one, if none begins with it. */
+static void add_root(const ImportConventions *c, TensorFile *file) {
     for (int i = 0; i < file->n_tensors; i++)
-        if (!strncmp(file->tensors[i].name, root, length)) return;
+        if (!strncmp(file->tensors[i].name, c->root, strlen(c->root))) return;
     for (int i = 0; i < file->n_tensors; i++) {
-        char *name = xformat("%s%s", root, file->tensors[i].name);
+        if (beginning_of(c->rootless, file->tensors[i].name) >= 0) continue;
+        char *name = xformat("%s%s", c->root, file->tensors[i].name);
         free(file->tensors[i].name);
         file->tensors[i].name = name;
     }
+}
+
+static void rename_ends(const NamePair *ends, TensorFile *file) {
+    for (; ends && ends->theirs; ends++)
+        for (int i = 0; i < file->n_tensors; i++) {
+            char *name = file->tensors[i].name;
+            if (!ends_with(name, ends->theirs)) continue;
+            file->tensors[i].name = xformat("%.*s%s", (int)(strlen(name) - strlen(ends->theirs)), name, ends->ours);
+            free(name);
+        }
 }
 
 static const StoredTensor *find(const TensorFile *file, const char *name) {
@@ -53,14 +70,21 @@ static bool same_numbers(const StoredTensor *a, const StoredTensor *b) {
            (a->data == b->data || !memcmp(a->data, b->data, a->bytes));
 }
 
-static bool check_copy(const ImportConventions *c, const TensorFile *file, const StoredTensor *copy, Error *error) {
-    const StoredTensor *original = find(file, c->original);
+/* Returns the pair whose copy has this name, or NULL. */
+static const NamePair *copy_of(const ImportConventions *c, const char *name) {
+    for (const NamePair *pair = c->copies; pair && pair->theirs; pair++)
+        if (!strcmp(pair->theirs, name)) return pair;
+    return NULL;
+}
+
+static bool check_copy(const NamePair *pair, const TensorFile *file, const StoredTensor *copy, Error *error) {
+    const StoredTensor *original = find(file, pair->ours);
     return same_numbers(copy, original) ||
            error_set(error,
                      original ? "%s differs from %s, and in the model they are one tensor: it was trained with a head "
                                 "of its own, which this model does not have"
                               : "%s is there without %s, and in the model they are one tensor",
-                     c->copy, c->original);
+                     pair->theirs, pair->ours);
 }
 
 /* Returns whether the tensor is the bias of a weight of the model, which has none. */
@@ -79,9 +103,12 @@ static bool judge(const ImportConventions *c, const ParamTable *table, const Ten
     const char *name = tensor->name;
     *keep = params_find(table, name) >= 0;
     if (*keep) return true;
-    if (!strcmp(name, c->copy)) return report->copies++, check_copy(c, file, tensor, error);
+    const NamePair *copy = copy_of(c, name);
+    int ignored = beginning_of(c->ignored, name);
+    if (copy) return report->copies++, check_copy(copy, file, tensor, error);
     if (ends_like(c->constants, name)) return report->constants++, true;
-    if (!is_lacking_bias(table, name))
+    if (ignored >= 0) return report->ignored[ignored]++, true;
+    if (!c->biases || !is_lacking_bias(table, name))
         return error_set(error, "%s is not one of the model's tensors (%s, ...): it is of another model", name,
                          table->items[0].name);
     report->zero_biases++;
@@ -106,7 +133,8 @@ bool conventions_apply(const ImportConventions *c, const ParamTable *table, Tens
     bool *keep = xcalloc((size_t)file->n_tensors + 1, sizeof *keep), ok = true;
     int kept = 0;
     *report = (ConventionsReport){0};
-    add_root(c->root, file);
+    rename_ends(c->ends, file);
+    add_root(c, file);
     for (int i = 0; ok && i < file->n_tensors; i++)
         ok = judge(c, table, file, &file->tensors[i], report, &keep[i], error);
     for (int i = 0; ok && i < file->n_tensors; i++)

@@ -297,11 +297,16 @@ static bool import_tensor(Import *import, const StoredTensor *tensor, int index,
     return stored_to_f32(&rows, weights, error) && check_finite(tensor, weights, rows.count, error);
 }
 
+/* Returns the index of the prefix that a name has, or -1. */
+static int prefix_of(const char *const *prefixes, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i]))) return i;
+    return -1;
+}
+
 /* Returns whether the rules import tensors of this name. */
 static bool is_wanted(const ImportRules *rules, const char *name) {
-    for (int i = 0; i < rules->n_only; i++)
-        if (!strncmp(name, rules->only[i], strlen(rules->only[i]))) return true;
-    return !rules->n_only;
+    return !rules->n_only || prefix_of(rules->only, rules->n_only, name) >= 0;
 }
 
 static void drop_unwanted(const ImportRules *rules, TensorFile *file, ImportReport *report) {
@@ -318,11 +323,19 @@ static void drop_unwanted(const ImportRules *rules, TensorFile *file, ImportRepo
 }
 
 static void complain_missing(Import *import) {
-    for (int i = 0; i < import->table->count && import->rules->n_only; i++) {
+    const ImportRules *rules = import->rules;
+    bool begun[IMPORT_OPTIONAL] = {false}; /* the file has some of an optional prefix */
+    for (int i = 0; i < import->table->count; i++) {
+        int optional = prefix_of(rules->optional, rules->n_optional, import->table->items[i].name);
+        if (optional >= 0 && import->seen[i]) begun[optional] = true;
+    }
+    for (int i = 0; i < import->table->count && rules->n_only; i++) {
         const Param *param = &import->table->items[i];
         char shape[128];
+        int optional = prefix_of(rules->optional, rules->n_optional, param->name);
         if (param->buffer && !param->moves) continue; /* a constant, which the model sets itself */
-        if (!import->seen[i] && is_wanted(import->rules, param->name))
+        if (optional >= 0 && !begun[optional]) continue;
+        if (!import->seen[i] && is_wanted(rules, param->name))
             complain(&import->complaints, "%s, %s in the model, is not there", param->name,
                      shape_text("F32", param->rank, param->dims, shape));
     }
@@ -417,12 +430,22 @@ static char *list_missing(const Import *import) {
     return xformat("%s%s", text, listed < import->report->missing ? ", ..." : "");
 }
 
+char *checkpoint_weights(const char *path) {
+    static const char *const names[] = {"model.safetensors", "pytorch_model.bin"};
+    for (int i = 0; i < 2; i++) {
+        char *inside = path_join(path, names[i]);
+        if (!access(inside, F_OK)) return inside;
+        free(inside);
+    }
+    return xstrdup(path);
+}
+
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     static const char *const links[] = {"best", "last"};
-    char *inside = path_join(path, "model.safetensors");
-    bool ok = tensor_file_open(access(inside, F_OK) ? path : inside, file, error), is_run = false;
-    if (ok) file_keep(inside, "weights to start from");
-    free(inside);
+    char *weights = checkpoint_weights(path);
+    bool ok = tensor_file_open(weights, file, error), is_run = false;
+    if (ok && strcmp(weights, path) != 0) file_keep(weights, "weights to start from");
+    free(weights);
     for (int i = 0; i < 2 && !ok && !is_run; i++) {
         char *link = path_join(path, links[i]);
         is_run = !access(link, F_OK);

@@ -19,6 +19,9 @@ void carried_close(CarriedTensors *carried);
 bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState *state, CarriedTensors *carried,
                      Error *error);
 
+/* Returns the file of weights that a path means: in a folder model.safetensors, else pytorch_model.bin, as older models
+ * of Hugging Face's transformers have it; free(). The path itself if it is no folder with one of them. */
+char *checkpoint_weights(const char *path);
 /* Opens a base checkpoint: a file of tensors, or a checkpoint directory, whose weights are opened. */
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
 /* Returns the folder of a base checkpoint: its own, or the one in which its file lies; free(). */
@@ -31,6 +34,7 @@ uint64_t checkpoint_base_sum(const TensorFile *file);
 bool checkpoint_name_is(const char *stored, const char *name);
 /* Returns the first tensor that means the model's `name`, or NULL. */
 const StoredTensor *checkpoint_tensor(const TensorFile *file, const char *name);
+enum { IMPORT_OPTIONAL = 2 };
 /* The rules of an import. */
 typedef struct {
     const char *const *resizable; /* names of tables whose number of rows may differ */
@@ -39,6 +43,10 @@ typedef struct {
      * with such a name must be in the file, and so must every buffer that training changes. */
     const char *const *only;
     int n_only;
+    /* Prefixes of names that the file may lack altogether: heads, which keep their initial values in a training. If it
+     * has one of them, it must have all with this prefix. At most IMPORT_OPTIONAL. */
+    const char *const *optional;
+    int n_optional;
     const AbsorbedBias *absorbed; /* biases that are absorbed by a norm's running mean */
     int n_absorbed;
     const ImportConventions *conventions; /* of other programs' files; NULL: none. With them no tensor is unknown. */

@@ -44,7 +44,7 @@ static bool is_in(const char *const *names, const char *name) {
     return false;
 }
 
-static void check_given(const CheckpointOptions *from, const OptionSet *set, const char *const *unchecked) {
+void checkpoint_options_check_given(const CheckpointOptions *from, const OptionSet *set, const char *const *unchecked) {
     for (const Option *option = set->options; option < set->options + set->count; option++) {
         if (!option->given || !is_in(from->names, option->row.name) || is_in(unchecked, option->row.name)) continue;
         json_t *given = option_to_json(option);
@@ -56,7 +56,7 @@ static void check_given(const CheckpointOptions *from, const OptionSet *set, con
 void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, const char *const *unchecked) {
     int n_adopted = 0;
     Error error;
-    check_given(from, set, unchecked);
+    checkpoint_options_check_given(from, set, unchecked);
     for (Option *option = set->options; option < set->options + set->count; option++) {
         const json_t *value = json_object_get(from->options, option->row.name);
         if (!value || option->given || !is_in(from->names, option->row.name)) continue;

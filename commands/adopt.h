@@ -21,8 +21,10 @@ CheckpointOptions checkpoint_options_of(const json_t *description, const char *c
 /* Dies if `given`, a value that stands for this option, is not the checkpoint's. what: how it was given, "size tiny
  * (d-model 32)"; NULL: as the option itself. */
 void checkpoint_options_check(const CheckpointOptions *from, const char *name, const json_t *given, const char *what);
-/* Dies if an option that was given contradicts the checkpoint; sets all others to what it says, and prints them. The
- * last of the names that are left out is NULL; NULL: none. */
+/* Dies if an option that was given contradicts the checkpoint. The last of the names that are left out is NULL; NULL:
+ * none. */
+void checkpoint_options_check_given(const CheckpointOptions *from, const OptionSet *set, const char *const *unchecked);
+/* Does that check, then sets all other options to what the checkpoint says, and prints them. */
 void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, const char *const *unchecked);
 
 #endif

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "checkpoint/load.h"
@@ -29,6 +30,16 @@ bool export_copy(const char *from, const char *to, Error *error) {
     if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
     bool ok = file_write_atomic(to, bytes, size, error);
     free(bytes);
+    return ok;
+}
+
+bool export_json(const char *folder, const char *name, json_t *object, Error *error) {
+    char *path = path_join(folder, name), *text = json_text(name, object, JSON_INDENT(2) | JSON_REAL_PRECISION(6)),
+         *line = xformat("%s\n", text);
+    bool ok = file_write_atomic(path, line, strlen(line), error);
+    json_decref(object);
+    char *owned[] = {path, text, line};
+    for (int i = 0; i < 3; i++) free(owned[i]);
     return ok;
 }
 

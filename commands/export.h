@@ -2,6 +2,7 @@
 #ifndef COMMANDS_EXPORT_H
 #define COMMANDS_EXPORT_H
 
+#include "base/json.h"
 #include "base/options.h"
 
 /* --output and --config, which every command `export` has. */
@@ -13,6 +14,8 @@ void export_options_add(OptionSet *set, ExportOptions *options);
 
 /* Copies a file, whole or not at all. */
 bool export_copy(const char *from, const char *to, Error *error);
+/* Writes an object as FOLDER/NAME, and releases it. */
+bool export_json(const char *folder, const char *name, json_t *object, Error *error);
 /* Fills the folder of --output by `write`. The folder must be empty, or left unfinished by an export of the same
  * weights (checkpoint_base_sum) that was stopped. */
 bool export_folder(const char *output, uint64_t weights, bool (*write)(const void *context, Error *error),

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/program.h"
+#include "checkpoint/load.h"
 
 // clang-format off
 static const OptionRow table[] = {
@@ -60,8 +61,9 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
     struct dirent **entries;
     int n = scandir(folder, &entries, NULL, versionsort), without = 0;
     for (int i = 0; i < n; i++) {
-        char *run = path_join(folder, entries[i]->d_name);
-        if (!strncmp(entries[i]->d_name, runs, strlen(runs)) && path_is_folder(run)) {
+        const char *name = entries[i]->d_name;
+        char *run = path_join(folder, name);
+        if (name[0] != '.' && !strncmp(name, runs, strlen(runs)) && holds(run, "log.jsonl")) {
             if (holds(run, "best"))
                 add(e, path_join(run, "best"));
             else
@@ -77,7 +79,8 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
 static void add_path(Ensemble *e, const char *path, const char *runs) {
     int before = e->n, without = 0;
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
-    if (!path_is_folder(path) || holds(path, "model.safetensors"))
+    char *weights = checkpoint_weights(path);
+    if (!path_is_folder(weights))
         add(e, xstrdup(path));
     else if (holds(path, "best"))
         add(e, path_join(path, "best"));
@@ -86,6 +89,7 @@ static void add_path(Ensemble *e, const char *path, const char *runs) {
     if (e->n == before)
         die("--checkpoint %s: there are no weights in it; expected a checkpoint (model.safetensors) or a run (best)",
             path);
+    free(weights);
     if (without) warn("--checkpoint %s: %d of its runs have no best weights yet, and are left out", path, without);
 }
 
@@ -150,6 +154,11 @@ static void write_rows(PredictOutput *out, Table *table) {
 void predict_output_row(PredictOutput *out, Table *table) {
     enum { MANY = 4096 };
     if (table_rows(table) >= MANY) write_rows(out, table);
+}
+
+void predict_output_flush(PredictOutput *out, Table *table) {
+    write_rows(out, table);
+    if (out->stream) fflush(out->stream);
 }
 
 void predict_output_close(PredictOutput *out, Table *table) {

@@ -25,8 +25,8 @@ typedef struct {
 } Ensemble;
 
 /* Returns the checkpoints that --checkpoint names. A path is a file of weights, a checkpoint's folder, the folder of a
- * run, of which the best checkpoint is taken, or a folder with several runs RUN_NAME (such as fold_D1), of which the
- * best of each is taken. Dies if a path leads to no weights, or if one is named twice. */
+ * run, of which the best checkpoint is taken, or a folder with several runs RUNSNAME (such as fold_D1; "": of any
+ * name), of which the best of each is taken. Dies if a path leads to no weights, or if one is named twice. */
 Ensemble predict_ensemble(const PredictOptions *options, const char *runs);
 void predict_ensemble_free(Ensemble *ensemble);
 
@@ -43,6 +43,8 @@ typedef struct {
 PredictOutput predict_output_open(const PredictOptions *options);
 /* Call it after each row that was added to the table: writes the rows and removes them from it when they are many. */
 void predict_output_row(PredictOutput *output, Table *table);
+/* Writes the rows so far, for someone who waits for them at standard output. */
+void predict_output_flush(PredictOutput *output, Table *table);
 /* Writes the other rows. A file appears whole or not at all. Dies if a row could not be written. */
 void predict_output_close(PredictOutput *output, Table *table);
 

@@ -9,8 +9,8 @@
 
 char *trained_checkpoint(const char *given) {
     Error error;
-    char *inside = path_join(given, "model.safetensors"), *path = xstrdup(given);
-    if (path_is_folder(given) && access(inside, F_OK) != 0) {
+    char *weights = checkpoint_weights(given), *path = xstrdup(given);
+    if (path_is_folder(weights)) {
         free(path);
         if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
         const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
@@ -20,7 +20,7 @@ char *trained_checkpoint(const char *given) {
         else
             die("--checkpoint %s: it holds neither a run nor a checkpoint", given);
     }
-    free(inside);
+    free(weights);
     return path;
 }
 

@@ -60,7 +60,7 @@ static void add_update(const TrainSpec *spec, Work *work) {
     dry->half = spec->options->amp ? spec->device->half : DTYPE_F32;
     memory_dry_step(spec->model, dry, &none, 0, train_step_options(spec, spec->options));
     work_add_counters(work, dry, 1);
-    work_add_calls(&work->ops[WORK_CLEAR], (CallWork){1, 0, (double)spec->model->params.flat_count * sizeof(float)});
+    work_add_calls(&work->ops[WORK_CLEAR], (CallWork){1, 0, params_uncounted_clear(&spec->model->params)});
     device_close(dry);
 }
 

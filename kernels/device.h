@@ -15,7 +15,7 @@
 typedef struct Device Device;
 typedef struct DeviceOps DeviceOps; /* the device's implementations, one pointer per operation: kernels/ops_table.h */
 
-enum { DEVICE_MAX_OPS = 64, DEVICE_SET_BYTES = 64, CALL_SIZES = 24 };
+enum { DEVICE_MAX_OPS = 72, DEVICE_SET_BYTES = 64, CALL_SIZES = 24 };
 
 /* Counts of some calls of an operation. */
 typedef struct {

@@ -146,7 +146,20 @@ typedef struct {
     float weight_decay;
     float rate; /* multiplies AdamW.learning_rate */
     int group;  /* the parameter group, for the code that sets the rate */
+    /* Leaves out elements inside: row r, the `width` elements from begin + r width on, takes part only if used[r] is
+     * not 0. Sums and all other elements have the same bits as if its gradients were 0. NULL: all rows take part. */
+    const uint8_t *used;  /* on the device; the last row may be cut off by `end` */
+    int64_t width, count; /* count: elements that take part */
 } Segment;
+
+/* Returns the number of elements that take part. */
+static inline int64_t segment_count(const Segment *segment) {
+    return segment->used ? segment->count : segment->end - segment->begin;
+}
+/* Returns the number of rows, with the one that is cut off. */
+static inline int64_t segment_rows(const Segment *segment) {
+    return (segment->end - segment->begin + segment->width - 1) / segment->width;
+}
 
 typedef struct {
     float learning_rate, beta1, beta2, epsilon;
@@ -251,6 +264,10 @@ void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, T
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind);
 void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind);
 
+/* y = tanh(x) and dx = dy (1 - y^2), elementwise. y may be x; dx may be dy. */
+void tanh_forward(Device *device, Tensor y, Tensor x);
+void tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y);
+
 /* y = x where x > 0, else slope x, and dx = dy or slope dy, elementwise. y may be x; dx may be dy. */
 void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope);
 void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope);
@@ -354,6 +371,16 @@ void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor l
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
                                     Tensor weights, Tensor scale, Tensor loss_scale);
 
+/* Softmax cross-entropy of logits [N, K] against targets f32 [N, K], which are not negative and need not sum to 1:
+ * loss[i] = -sum over c of targets[i, c] log softmax(logits[i])_c; a class of target 0 adds nothing. labels i32 [N] are
+ * what correct[i] compares with the first largest logit; a negative one is never correct. loss, correct f32 [N]. */
+void soft_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                Tensor labels);
+/* Computes the same; the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional),
+ * in place. scale f32 [1]. */
+void soft_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                         Tensor labels, Tensor scale, Tensor loss_scale);
+
 /* loss[i] = sum over the columns of (y - targets)^2. loss f32 [N]; y T [N, C]; targets f32 [N, C]. */
 void squared_error_forward(Device *device, Tensor loss, Tensor y, Tensor targets);
 /* Computes the same; y becomes the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in
@@ -413,5 +440,7 @@ void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool o
 /* to = from inside the segments only; does nothing if norm f32 [1] (optional) is not finite. to, from
  * f32 [P]. */
 void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments);
+/* x = 0 inside the segments only. x f32 [P]. */
+void clear_segments(Device *device, Tensor x, const Segment *segments, int n_segments);
 
 #endif

@@ -208,6 +208,21 @@ void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind
     DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), 3 * door_bytes(x), device, dx, dy, x, kind);
 }
 
+/* tanh x = 1 - 2 / (exp(2x) + 1); its derivative is (1 - y) (1 + y). */
+void tanh_forward(Device *device, Tensor y, Tensor x) {
+    door_expect("tanh_forward", "x", x, door_activation_type(device, "tanh_forward", "x", x), -1, -1);
+    door_expect("tanh_forward", "y", y, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(tanh_forward, 5 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x);
+}
+
+void tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y) {
+    const char *op = "tanh_backward";
+    door_expect(op, "y", y, door_activation_type(device, op, "y", y), -1, -1);
+    door_expect(op, "dy", dy, y.dtype, y.dims[0], y.dims[1]);
+    door_expect(op, "dx", dx, y.dtype, y.dims[0], y.dims[1]);
+    DISPATCH(tanh_backward, 4 * (double)tensor_numel(y), 3 * door_bytes(y), device, dx, dy, y);
+}
+
 void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {
     const char *op = "leaky_relu_forward";
     door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);

@@ -27,6 +27,36 @@ void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct,
              targets, weights, scale, loss_scale);
 }
 
+static void check_soft_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
+                                     Tensor targets, Tensor labels) {
+    door_expect(op, "logits", logits, door_activation_type(device, op, "logits", logits), -1, -1);
+    door_expect(op, "loss", loss, DTYPE_F32, logits.dims[0], 0);
+    door_expect(op, "correct", correct, DTYPE_F32, logits.dims[0], 0);
+    door_expect(op, "targets", targets, DTYPE_F32, logits.dims[0], logits.dims[1]);
+    door_expect(op, "labels", labels, DTYPE_I32, logits.dims[0], 0);
+}
+
+/* Per logit: maximum, difference, exponential, and three sums with a product. Per row: logarithm, product, sum. */
+void soft_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                Tensor labels) {
+    check_soft_cross_entropy(device, "soft_cross_entropy_forward", loss, correct, logits, targets, labels);
+    DISPATCH(soft_cross_entropy_forward, 7 * (double)tensor_numel(logits) + 3 * (double)logits.dims[0],
+             door_bytes(logits) + door_bytes(targets) + 3 * door_bytes(loss), device, loss, correct, logits, targets,
+             labels);
+}
+
+/* In addition, per logit two products and a difference, per row a product and a quotient. */
+void soft_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                         Tensor labels, Tensor scale, Tensor loss_scale) {
+    const char *op = "soft_cross_entropy_forward_backward";
+    check_soft_cross_entropy(device, op, loss, correct, logits, targets, labels);
+    door_expect(op, "scale", scale, DTYPE_F32, 1, 0);
+    door_expect_loss_scale(op, loss_scale);
+    DISPATCH(soft_cross_entropy_forward_backward, 10 * (double)tensor_numel(logits) + 5 * (double)logits.dims[0],
+             2 * door_bytes(logits) + door_bytes(targets) + 3 * door_bytes(loss), device, loss, correct, logits,
+             targets, labels, scale, loss_scale);
+}
+
 static void check_squared_error(const Device *device, const char *op, Tensor loss, Tensor y, Tensor targets) {
     door_expect(op, "y", y, door_activation_type(device, op, "y", y), -1, -1);
     door_expect(op, "loss", loss, DTYPE_F32, y.dims[0], 0);

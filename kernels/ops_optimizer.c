@@ -7,15 +7,25 @@ void sum_forward(Device *device, Tensor out, Tensor x) {
     DISPATCH(sum_forward, (double)tensor_numel(x), door_bytes(x) + 4, device, out, x);
 }
 
-static double segment_elements(const char *op, Tensor grads, const Segment *segments, int n_segments) {
-    double n = 0;
+typedef struct {
+    double elements; /* that take part */
+    double masks;    /* bytes */
+} SegmentWork;
+
+static SegmentWork segment_work(const char *op, Tensor flat, const Segment *segments, int n_segments) {
+    SegmentWork work = {0};
     for (int i = 0; i < n_segments; i++) {
-        if (segments[i].begin < 0 || segments[i].begin > segments[i].end || segments[i].end > grads.dims[0])
-            die("%s: segment %d is %lld .. %lld, the buffer has %lld elements", op, i, (long long)segments[i].begin,
-                (long long)segments[i].end, (long long)grads.dims[0]);
-        n += (double)(segments[i].end - segments[i].begin);
+        const Segment *s = &segments[i];
+        if (s->begin < 0 || s->begin > s->end || s->end > flat.dims[0])
+            die("%s: segment %d is %lld .. %lld, the buffer has %lld elements", op, i, (long long)s->begin,
+                (long long)s->end, (long long)flat.dims[0]);
+        if (s->used && (s->width < 1 || s->width > INT32_MAX || s->count < 0 || s->count > s->end - s->begin))
+            die("%s: %lld elements in rows of %lld take part in segment %d of %lld elements", op, (long long)s->count,
+                (long long)s->width, i, (long long)(s->end - s->begin));
+        work.elements += (double)segment_count(s);
+        if (s->used) work.masks += (double)segment_rows(s);
     }
-    return n;
+    return work;
 }
 
 void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
@@ -23,8 +33,9 @@ void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, c
     door_expect("global_norm", "norm", norm, DTYPE_F32, 1, 0);
     door_expect("global_norm", "grads", grads, DTYPE_F32, -1, 0);
     door_expect_loss_scale("global_norm", loss_scale);
-    double n = segment_elements("global_norm", grads, segments, n_segments);
-    DISPATCH(global_norm, 2 * n, 4 * n + 4, device, norm, grads, loss_scale, segments, n_segments);
+    SegmentWork work = segment_work("global_norm", grads, segments, n_segments);
+    DISPATCH(global_norm, 2 * work.elements, 4 * work.elements + work.masks + 4, device, norm, grads, loss_scale,
+             segments, n_segments);
 }
 
 void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
@@ -39,8 +50,9 @@ void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss
     door_expect(op, "grads", buffers.grads, DTYPE_F32, length, 0);
     door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
-    double n = segment_elements(op, buffers.grads, segments, n_segments), bytes = tensor_given(copy) ? 30 : 28;
-    DISPATCH(adamw_update, 14 * n, bytes * n + 4, device, buffers, norm, loss_scale, segments, n_segments, options);
+    SegmentWork work = segment_work(op, buffers.grads, segments, n_segments);
+    DISPATCH(adamw_update, 14 * work.elements, (tensor_given(copy) ? 30 : 28) * work.elements + work.masks + 4, device,
+             buffers, norm, loss_scale, segments, n_segments, options);
 }
 
 /* Multiply-adds of a step with s the shorter side and l the longer one: A and its product with X s s l each, A A s s s;
@@ -92,6 +104,13 @@ void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Se
     door_expect("copy_segments", "to", to, DTYPE_F32, -1, 0);
     door_expect("copy_segments", "from", from, DTYPE_F32, to.dims[0], 0);
     door_expect_optional("copy_segments", "norm", norm, DTYPE_F32, 1, 0);
-    double n = segment_elements("copy_segments", to, segments, n_segments);
-    DISPATCH(copy_segments, 0, 8 * n + door_bytes(norm), device, to, from, norm, segments, n_segments);
+    SegmentWork work = segment_work("copy_segments", to, segments, n_segments);
+    DISPATCH(copy_segments, 0, 8 * work.elements + work.masks + door_bytes(norm), device, to, from, norm, segments,
+             n_segments);
+}
+
+void clear_segments(Device *device, Tensor x, const Segment *segments, int n_segments) {
+    door_expect("clear_segments", "x", x, DTYPE_F32, -1, 0);
+    SegmentWork work = segment_work("clear_segments", x, segments, n_segments);
+    DISPATCH(clear_segments, 0, 4 * work.elements + work.masks, device, x, segments, n_segments);
 }

@@ -25,6 +25,8 @@
     X(gelu_linear_backward)                                                                                            \
     X(gelu_forward)                                                                                                    \
     X(gelu_backward)                                                                                                   \
+    X(tanh_forward)                                                                                                    \
+    X(tanh_backward)                                                                                                   \
     X(leaky_relu_forward)                                                                                              \
     X(leaky_relu_backward)                                                                                             \
     X(attention_forward)                                                                                               \
@@ -51,6 +53,8 @@
     X(mean_rows_backward)                                                                                              \
     X(cross_entropy_forward)                                                                                           \
     X(cross_entropy_forward_backward)                                                                                  \
+    X(soft_cross_entropy_forward)                                                                                      \
+    X(soft_cross_entropy_forward_backward)                                                                             \
     X(squared_error_forward)                                                                                           \
     X(squared_error_forward_backward)                                                                                  \
     X(binary_cross_entropy_forward)                                                                                    \
@@ -65,7 +69,8 @@
     X(muon_update)                                                                                                     \
     X(loss_scale_update)                                                                                               \
     X(norm_guard)                                                                                                      \
-    X(copy_segments)
+    X(copy_segments)                                                                                                   \
+    X(clear_segments)
 
 /* Operations without 16-bit types. */
 #define FOR_EACH_F32_OP(X)                                                                                             \
@@ -76,7 +81,8 @@
     X(global_norm)                                                                                                     \
     X(loss_scale_update)                                                                                               \
     X(norm_guard)                                                                                                      \
-    X(copy_segments)
+    X(copy_segments)                                                                                                   \
+    X(clear_segments)
 
 #define OP_ENUM(op) OP_##op,
 enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };

@@ -18,9 +18,12 @@ $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/lib
 	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/slm/test_import $(BUILD)/tests/slm/test_export: $(BUILD)/commands/slm/base.o
+$(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o
+$(BUILD)/tests/bert/test_evaluate: $(BUILD)/commands/bert/report.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 $(BUILD)/tests/slm/test_prepare: $(BUILD)/commands/slm/prepare.o
 $(BUILD)/tests/slm/test_lines: $(BUILD)/commands/slm/lines.o
+$(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o
 
 # A test with a clock of its own.
 $(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_measure progress_log checkpointer_save checkpointer_wait,-Wl,--wrap=$f)

@@ -129,6 +129,17 @@ BlockStack block_stack_open(const char *model, ParamTable *table, const BlockCon
     return stack;
 }
 
+void block_stack_freeze(BlockStack *stack, ParamTable *table, int n) {
+    if (n < 0 || n > stack->n_blocks) die("blocks: %d of %d are to be frozen", n, stack->n_blocks);
+    stack->frozen = n;
+    for (int i = 0; i < n * BLOCK_TENSORS; i++) {
+        int which = i % BLOCK_TENSORS, first = stack->params[i];
+        int count = first < 0 ? 0 : stack->qkv_parts && (which == QKV_WEIGHT || which == QKV_BIAS) ? 3 : 1;
+        for (Param *param = table->items + first; count--; param++)
+            param->frozen_rows = param->rows, param->matrices = 0;
+    }
+}
+
 void block_stack_close(BlockStack *stack) {
     free(stack->params);
     free(stack->kept);
@@ -140,12 +151,21 @@ typedef struct {
     const BlockStack *stack;
     const BlockConfig *config;
     const BlockRun *run;
-    int l; /* number of the block */
+    int l;            /* number of the block */
+    bool input_fixed; /* nobody needs the gradient of its input */
     BlockActivations *a;
 } Block;
 
+/* Returns whether nobody needs the gradient of the input of the lowest block that is trained. */
+static bool ends_there(const BlockStack *stack, const BlockRun *run) { return stack->frozen || run->input_fixed; }
+
 static Block block_at(const BlockStack *stack, const BlockRun *run, int l) {
-    return (Block){.stack = stack, .config = &stack->config, .run = run, .l = l, .a = &stack->kept[l]};
+    return (Block){.stack = stack,
+                   .config = &stack->config,
+                   .run = run,
+                   .l = l,
+                   .input_fixed = l == stack->frozen && ends_there(stack, run),
+                   .a = &stack->kept[l]};
 }
 
 /* Returns a parameter of the block from a flat buffer; none if the block does not have it. */
@@ -191,6 +211,17 @@ NormGradients run_norm_gradients(const BlockRun *run, int index, Tensor dx) {
 
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns) {
     return arena_2d(run->arena, run->matmul_weights.dtype, rows, columns);
+}
+
+Tensor run_linear(const BlockRun *run, int index, Tensor x) {
+    Tensor w = run_matmul_weight(run, index), y = push_activations(run, x.dims[0], w.dims[0]);
+    linear_forward(run->device, y, x, w, run_matmul_weight(run, index + 1), WEIGHT_OUT_IN);
+    return y;
+}
+
+void run_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x) {
+    linear_backward(run->device, run_layer_gradients(run, index, dx), dy, x, run_matmul_weight(run, index),
+                    WEIGHT_OUT_IN);
 }
 
 static Dropout drop_at(const Block *b, int site) {
@@ -336,10 +367,10 @@ static void dump_output(const BlockStack *stack, const BlockRun *run, int l, Ten
     pass_dump(run->pass, x, "%sblock.%d.output", stack->config.dumped ? stack->config.dumped : "", l);
 }
 
-/* The arena keeps all activations of every block. */
+/* The arena keeps all activations of every block that is not frozen. */
 static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
     Stream stream = {.residual = x, .branch = tensor_none()};
-    for (int l = 0; l < stack->n_blocks; l++) {
+    for (int l = stack->frozen; l < stack->n_blocks; l++) {
         Block b = block_at(stack, run, l);
         stream = block_forward(&b, stream, branch, END_STREAM, tensor_none());
         if (l) dump_output(stack, run, l - 1, b.a->x);
@@ -350,13 +381,14 @@ static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor
     return out;
 }
 
-/* The arena keeps the input of every block (recompute), or nothing (no backward). */
-static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
-    for (int l = 0; l < stack->n_blocks; l++) {
+/* Computes the first n blocks. The arena keeps the inputs of those that are trained, or nothing (no backward). */
+static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch, int n_blocks) {
+    for (int l = 0; l < n_blocks; l++) {
         Block b = block_at(stack, run, l);
         if (l) dump_output(stack, run, l - 1, x);
         int64_t n = n_output_rows(&b, x.dims[0]);
-        Tensor out = run->pass->train ? push_activations(run, n, x.dims[1]) : tensor_rows(x, 0, n);
+        bool trained = run->pass->train && l >= stack->frozen;
+        Tensor out = trained ? push_activations(run, n, x.dims[1]) : tensor_rows(x, 0, n);
         size_t mark = arena_mark(run->arena);
         Stream in = {.residual = x, .branch = tensor_none()};
         block_forward(&b, in, branch, END_COMPLETE, out);
@@ -373,7 +405,8 @@ Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
         die("blocks: only causal blocks that are not trained can cache keys and values");
     size_t mark = arena_mark(run->arena);
     Tensor branch = push_activations(run, x.dims[0], x.dims[1]);
-    x = all ? forward_keeping_all(stack, run, x, branch) : forward_keeping_inputs(stack, run, x, branch);
+    x = forward_keeping_inputs(stack, run, x, branch, all ? stack->frozen : stack->n_blocks);
+    if (all) x = forward_keeping_all(stack, run, x, branch);
     if (!run->pass->train) arena_release(run->arena, mark);
     dump_output(stack, run, stack->n_blocks - 1, x);
     return x;
@@ -415,7 +448,9 @@ static void mlp_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
     arena_release(b->run->arena, mark);
 }
 
-/* The same for attention; dsum has the output rows, dx all rows. */
+/* The same for attention; dsum has the output rows, dx all rows. Behind a fixed input without a norm, dx has no
+ * meaning.
+ */
 static void attend_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
     size_t mark = arena_mark(b->run->arena);
     Tensor buffer = tensor_rows(dx, 0, dsum.dims[0]);
@@ -431,12 +466,12 @@ static void attend_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
     attention_backward(b->run->device, dqkv, dattended,
                        (AttentionActivations){.qkv = b->a->qkv, .out = b->a->attended, .lse = b->a->lse},
                        b->run->sequences, attention_of(b->config), drop_at(b, SITE_ATTENTION));
-    linear_back(b, QKV_WEIGHT, dx, dqkv, x);
+    linear_back(b, QKV_WEIGHT, b->input_fixed && !b->config->pre_norm ? tensor_none() : dx, dqkv, x);
     arena_release(b->run->arena, mark);
 }
 
-/* Computes dall, the gradient of the block's input, from dx, that of its output, which is overwritten. dall is dx if
- * all rows are output rows. */
+/* Computes dall, the gradient of the block's input unless that is fixed, from dx, that of its output, which is
+ * overwritten. dall is dx if all rows are output rows. */
 static void pre_norm_backward(const Block *b, Tensor dx, Tensor dall) {
     Tensor dnorm1 = push_activations(b->run, dall.dims[0], dall.dims[1]), dnorm2 = tensor_rows(dnorm1, 0, dx.dims[0]);
     mlp_back(b, b->a->norm2, dnorm2, dx);
@@ -456,6 +491,7 @@ static void post_norm_backward(const Block *b, Tensor dx, Tensor dall) {
     residual_forward(b->run->device, dx, dsum, dbranch, never);
     norm_back(b, NORM1_GAIN, dsum, none, dx, b->a->middle, b->a->mean1, b->a->rstd1);
     attend_back(b, b->a->x, dbranch_all, dsum);
+    if (b->input_fixed) return;
     bool fewer = tensor_given(output_rows(b));
     if (fewer) unselect_rows(b->run, dall, dsum);
     residual_forward(b->run->device, dall, fewer ? dall : dsum, dbranch_all, never);
@@ -470,8 +506,9 @@ static void block_recompute(const Block *b) {
 
 Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx) {
     Tensor dall = dx;
-    if (tensor_given(run->rows)) dall = push_activations(run, stack->kept[0].x.dims[0], dx.dims[1]);
-    for (int l = stack->n_blocks - 1; l >= 0; l--) {
+    if (stack->frozen == stack->n_blocks) return tensor_none();
+    if (tensor_given(run->rows)) dall = push_activations(run, stack->kept[stack->frozen].x.dims[0], dx.dims[1]);
+    for (int l = stack->n_blocks - 1; l >= stack->frozen; l--) {
         size_t mark = arena_mark(run->arena);
         Block b = block_at(stack, run, l);
         if (run->pass->recompute) block_recompute(&b);
@@ -482,5 +519,5 @@ Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx) {
         arena_release(run->arena, mark);
         dx = dall;
     }
-    return dall;
+    return ends_there(stack, run) ? tensor_none() : dall;
 }

@@ -69,6 +69,7 @@ typedef struct {
 typedef struct {
     BlockConfig config;
     int n_blocks;
+    int frozen;     /* so many of the first blocks are not trained: see block_stack_freeze */
     bool qkv_parts; /* q, k and v are three parameters, contiguous in the flat buffer */
     int *params;    /* [n_blocks][BLOCK_TENSORS] rows of the parameter table; -1: absent; of three parts the first */
     BlockActivations *kept; /* [n_blocks], of the current pass */
@@ -93,6 +94,7 @@ typedef struct {
     Sequences sequences;
     Tensor rows; /* i32, optional: the output rows of the last block. Behind its attention, in which all rows are keys
                   * and values, the block computes no others */
+    bool input_fixed;     /* nobody needs the gradient of the input: blocks_backward returns none */
     const KvCache *cache; /* optional; causal stacks only */
     const Pass *pass;
 } BlockRun;
@@ -101,6 +103,9 @@ typedef struct {
 BlockStack block_stack_open(const char *model, ParamTable *table, const BlockConfig *config, int n_blocks,
                             const BlockNames *names);
 void block_stack_close(BlockStack *stack);
+/* Excludes the first n blocks from training: the optimizer leaves their parameters as they are, a forward keeps nothing
+ * of them, and a backward ends above them. Their dropout stays. */
+void block_stack_freeze(BlockStack *stack, ParamTable *table, int n);
 
 /* Returns a context in which all rows are output rows. */
 BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequences, const Pass *pass);
@@ -112,15 +117,20 @@ Tensor run_gradient(const BlockRun *run, int index);
  * the next row, together with dx. */
 LayerGradients run_layer_gradients(const BlockRun *run, int index, Tensor dx);
 NormGradients run_norm_gradients(const BlockRun *run, int index, Tensor dx);
+/* Compute a linear layer of [out, in] weights: y = x W^T + b, pushed on the arena, and its gradients; dx is optional.
+ */
+Tensor run_linear(const BlockRun *run, int index, Tensor x);
+void run_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x);
 /* Pushes a tensor of activations [rows, columns] on the arena. */
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns);
 
 /* Returns the output of the last block (run->rows of it) for the input x [N, C]; both are in the arena. In training the
- * arena keeps what the backward needs (with pass->recompute, only the inputs of the blocks), and x must stay, too.
- * Otherwise x is overwritten, and the arena keeps only the output. Dumps "block.%d.output". */
+ * arena keeps what the backward needs of the blocks that are trained (with pass->recompute, only their inputs), and x
+ * must stay, too. Otherwise x is overwritten, and the arena keeps only the output; frozen blocks overwrite it, too.
+ * Dumps "block.%d.output". */
 Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x);
-/* Returns the gradient of the input [N, C] from dx, the gradient of the output. The result overwrites dx, or is pushed
- * if run->rows is set. Gradients of the parameters are accumulated. */
+/* Returns the gradient of the input [N, C] from dx, the gradient of the output; none if blocks are frozen or the input
+ * is fixed. The result overwrites dx, or is pushed if run->rows is set. Gradients of the parameters are accumulated. */
 Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx);
 
 /* Returns the dropout of a site in this pass; p is 0 unless training. The model numbers its sites; 0 is the embedding.

@@ -85,7 +85,9 @@ int64_t params_trainable_count(const ParamTable *table) {
     int64_t count = params_count(table);
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        if (!param->buffer) count -= param->frozen_rows * (param->columns ? param->columns : 1);
+        int64_t out = param->frozen_rows;
+        for (int64_t r = param->frozen_rows; r < param->rows && param->used; r++) out += !param->used[r];
+        if (!param->buffer) count -= out * (param->columns ? param->columns : 1);
     }
     return count;
 }
@@ -112,7 +114,7 @@ const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const cha
 }
 
 Tensor param_view(const ParamTable *table, Tensor flat, int index) {
-    if (!tensor_given(flat)) return flat;
+    if (index < 0 || !tensor_given(flat)) return tensor_none();
     const Param *param = &table->items[index];
     Tensor view = {.data = (char *)flat.data + (size_t)param->offset * dtype_size(flat.dtype),
                    .dtype = flat.dtype,
@@ -146,92 +148,4 @@ void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int 
         fill(param, flat + param->offset, seed, n_threads);
         for (int64_t e = param->count; e < aligned(param->count); e++) flat[param->offset + e] = 0;
     }
-}
-
-/* Appends a segment, or extends the last one if this one follows it. Returns the number of segments. */
-static int append(Segment *segments, int n, Segment next) {
-    Segment *last = n ? &segments[n - 1] : NULL;
-    if (next.begin == next.end) return n;
-    if (last && last->end == next.begin && last->weight_decay == next.weight_decay && last->group == next.group) {
-        last->end = next.end;
-        return n;
-    }
-    segments[n] = next;
-    return n + 1;
-}
-
-/* Appends the segments of the rows that are trained, all or those with or without matrices. Returns their number. */
-typedef enum { ALL_ROWS, MUON_ROWS, OTHER_ROWS } RowsKind;
-static int append_rows(const ParamTable *table, float weight_decay, RowsKind kind, Segment *out) {
-    int n = 0;
-    for (int i = 0; i < table->count; i++) {
-        const Param *param = &table->items[i];
-        int64_t row = param->columns ? param->columns : 1;
-        if (param->buffer || (kind == MUON_ROWS && !param->matrices) || (kind == OTHER_ROWS && param->matrices))
-            continue;
-        n = append(out, n,
-                   (Segment){.begin = param->offset + param->frozen_rows * row,
-                             .end = param->offset + param->count,
-                             .weight_decay = param->decay ? weight_decay : 0,
-                             .rate = 1,
-                             .group = param->group});
-    }
-    return n;
-}
-
-int params_segments(const ParamTable *table, float weight_decay, Segment **segments) {
-    *segments = xmalloc((size_t)(table->count + 1) * sizeof **segments);
-    return append_rows(table, weight_decay, ALL_ROWS, *segments);
-}
-
-/* Appends the matrices of a row. Returns the number of all. */
-static int append_matrices(MuonMatrix *matrices, int n, const Param *param, float weight_decay) {
-    if (param->matrices && param->frozen_rows) die("Muon: parameter %s has frozen rows", param->name);
-    for (int i = 0; i < param->matrices; i++) {
-        int64_t rows = param->rows, columns = param->columns, each;
-        if (param->matrices_in_columns)
-            each = columns /= param->matrices;
-        else
-            rows /= param->matrices, each = rows * columns;
-        matrices[n++] = (MuonMatrix){.offset = param->offset + i * each,
-                                     .stride = param->columns,
-                                     .rows = rows,
-                                     .columns = columns,
-                                     .weight_decay = param->decay ? weight_decay : 0,
-                                     .rate = 1,
-                                     .group = param->group};
-    }
-    return n;
-}
-
-ParamUpdates params_updates(const ParamTable *table, float weight_decay, bool muon) {
-    ParamUpdates u = {0};
-    int n = 0;
-    for (int i = 0; i < table->count && muon; i++) n += table->items[i].matrices;
-    if (muon && !n) die("Muon: the model has no transformer blocks, whose matrices it updates");
-    u.segments = xmalloc((size_t)(table->count + 1) * sizeof *u.segments);
-    u.n_segments = u.n_adamw = append_rows(table, weight_decay, muon ? OTHER_ROWS : ALL_ROWS, u.segments);
-    if (!muon) return u;
-    u.n_segments += append_rows(table, weight_decay, MUON_ROWS, u.segments + u.n_adamw);
-    u.matrices = xmalloc((size_t)n * sizeof *u.matrices);
-    for (int i = 0; i < table->count; i++)
-        u.n_matrices = append_matrices(u.matrices, u.n_matrices, &table->items[i], weight_decay);
-    return u;
-}
-
-void params_updates_free(ParamUpdates *updates) {
-    free(updates->segments);
-    free(updates->matrices);
-    *updates = (ParamUpdates){0};
-}
-
-int params_moving(const ParamTable *table, Segment **segments) {
-    Segment *out = xmalloc((size_t)(table->count + 1) * sizeof *out);
-    int n = 0;
-    for (int i = 0; i < table->count; i++) {
-        const Param *param = &table->items[i];
-        if (param->moves) n = append(out, n, (Segment){.begin = param->offset, .end = param->offset + param->count});
-    }
-    *segments = out;
-    return n;
 }

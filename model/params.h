@@ -31,7 +31,10 @@ typedef struct {
     int matrices; /* that Muon may update: 1, or 3 side by side (q, k, v); 0: none, as in heads and tables */
     bool matrices_in_columns; /* several matrices divide the columns, not the rows */
     int64_t frozen_rows;      /* leading rows that the optimizer does not change */
-    int64_t offset, count;    /* in the flat buffer, in elements */
+    /* [rows]: 0 for rows that no pass ever adds a gradient to; must outlive the table. NULL: there are none. An update
+     * leaves them as they are, without decay, and the other rows get the same bits as if they were updated. */
+    const uint8_t *used;
+    int64_t offset, count; /* in the flat buffer, in elements */
 } Param;
 
 typedef struct {
@@ -55,13 +58,14 @@ int param_add_buffer(ParamTable *table, const float *values, int64_t rows, int64
 void params_free(ParamTable *table);
 /* Returns the number of elements, padding and buffers left out. */
 int64_t params_count(const ParamTable *table);
-/* Returns the number of elements that are trained: padding, buffers and frozen rows are left out. */
+/* Returns the number of elements that are trained: padding, buffers, frozen and unused rows are left out. */
 int64_t params_trainable_count(const ParamTable *table);
 /* Returns the number of rows that are not buffers. */
 int params_n_trained(const ParamTable *table);
 /* Returns the index of the row, or -1. */
 int params_find(const ParamTable *table, const char *name);
-/* Returns the part of a flat buffer that belongs to the row, with the row's shape. */
+/* Returns the part of a flat buffer that belongs to the row, with the row's shape. None if the buffer is none, or if
+ * the index is -1, an absent parameter. */
 Tensor param_view(const ParamTable *table, Tensor flat, int index);
 
 /* A layer whose bias (LAYER.bias) exists in the reference but not in our table, because the batch norm that follows the
@@ -77,7 +81,8 @@ const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const cha
  * i and e. n_threads 0: all processors. */
 void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int n_threads);
 /* Makes the optimizer's segments, with learning rate 1. Neighbouring parameters share a segment if they have the same
- * group and decay and no padding lies between them. Returns the number of segments; free(*segments). */
+ * group and decay and no padding lies between them. Returns the number of segments; free(*segments). Dies if a row has
+ * unused rows, which params_updates knows. */
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments);
 /* What an optimizer step changes: AdamW the first n_adamw segments, Muon the matrices, which are in the segments behind
  * them. The norm is that of all segments. */
@@ -85,11 +90,23 @@ typedef struct {
     Segment *segments;
     MuonMatrix *matrices;
     int n_segments, n_adamw, n_matrices;
+    /* All of the flat buffer but the unused rows: what a step clears of the gradients. None if there are no such rows:
+     * then it clears all. */
+    Segment *cleared;
+    int n_cleared;
+    Device *device;
+    uint8_t *masks; /* of all segments, on the device */
+    size_t mask_bytes;
 } ParamUpdates;
 /* Makes the segments, as params_segments does, and with `muon` the matrices, with learning rate 1. Without it, all is
- * AdamW's. Dies if a row with matrices has frozen rows, and if `muon` finds no matrix. */
-ParamUpdates params_updates(const ParamTable *table, float weight_decay, bool muon);
+ * AdamW's. Segments with unused rows have their masks on the device, which may be NULL without such rows. Dies if a row
+ * with matrices has frozen or unused rows, and if `muon` finds no matrix. */
+ParamUpdates params_updates(const ParamTable *table, Device *device, float weight_decay, bool muon);
 void params_updates_free(ParamUpdates *updates);
+/* Sets the flat gradients to 0, but for unused rows, which stay 0. */
+void params_clear_gradients(const ParamUpdates *updates, Device *device, Tensor gradients);
+/* Returns the bytes that params_clear_gradients clears without an operation, and so without counting them. */
+double params_uncounted_clear(const ParamTable *table);
 /* Makes the segments of the buffers that training changes, and returns their number; free(*segments). A step copies
  * these buffers to the same offsets in the flat gradient buffer (copy_segments) and changes the copies; its update
  * copies them back. So the parameters change only in the update, and not at all if the update is skipped. */

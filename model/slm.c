@@ -3,18 +3,16 @@
  *   x       = drop(token table[id] + position table[position])
  *   logits  = norm(blocks(x)) (token table)^T
  *
- * Rows are packed, without padding. The logits, by far the largest tensor, exist for HEAD_ROWS rows at a time, and
- * become their own gradient in place. */
+ * Rows are packed, without padding. */
 #include "model/slm.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "data/slm/batch.h"
-#include "model/block.h"
+#include "model/token_head.h"
 
 enum { SITE_EMBEDDING, SITE_BLOCKS };
-enum { HEAD_ROWS = 8192 };
 
 typedef struct {
     Model base; /* first, so that a Model * of this file is a Slm * */
@@ -63,10 +61,6 @@ static void add_params(Slm *slm) {
 
 /* ---- one micro-batch ---- */
 
-static Tensor optional(const BlockRun *run, Tensor flat, int index) {
-    return index < 0 ? tensor_none() : param_view(run->table, flat, index);
-}
-
 static void embed(const Slm *slm, const BlockRun *run, const Tensor *fields, Tensor x) {
     embedding_forward(run->device, x, tensor_none(), fields[SLM_IDS], run_weight(run, slm->tokens),
                       fields[SLM_POSITIONS], run_weight(run, slm->positions));
@@ -80,31 +74,6 @@ static void embed_backward(const Slm *slm, const BlockRun *run, const Tensor *fi
     if (drop.p > 0) dropout(run->device, dx, dx, drop);
     embedding_backward(run->device, run_gradient(run, slm->tokens), run_gradient(run, slm->positions), dx,
                        tensor_none(), fields[SLM_IDS], fields[SLM_POSITIONS]);
-}
-
-/* Computes loss and hit of each row of y [N, C], and in training dy, HEAD_ROWS rows at a time. */
-static void head_run(const Slm *slm, const BlockRun *run, Tensor y, Tensor dy, Tensor targets, Tensor loss,
-                     Tensor correct) {
-    const Pass *pass = run->pass;
-    Device *device = run->device;
-    Tensor table = run_matmul_weight(run, slm->tokens), none = tensor_none();
-    for (int64_t at = 0; at < y.dims[0]; at += HEAD_ROWS) {
-        int64_t n = y.dims[0] - at < HEAD_ROWS ? y.dims[0] - at : HEAD_ROWS;
-        size_t mark = arena_mark(run->arena);
-        Tensor logits = push_activations(run, n, table.dims[0]), input = tensor_rows(y, at, n),
-               losses = tensor_rows(loss, at, n), hits = tensor_rows(correct, at, n);
-        linear_forward(device, logits, input, table, none, WEIGHT_OUT_IN);
-        pass_dump(pass, logits, at ? "logits.%lld" : "logits", (long long)at);
-        if (pass->train) {
-            cross_entropy_forward_backward(device, losses, hits, logits, tensor_rows(targets, at, n), none,
-                                           tensor_rows(pass->loss_scale, SLM_LOSS, 1), slm->base.loss_scale);
-            LayerGradients gradients = {.dx = tensor_rows(dy, at, n), .dw = run_gradient(run, slm->tokens)};
-            linear_backward(device, gradients, logits, input, table, WEIGHT_OUT_IN);
-        } else {
-            cross_entropy_forward(device, losses, hits, logits, tensor_rows(targets, at, n), none);
-        }
-        arena_release(run->arena, mark);
-    }
 }
 
 /* Sums the loss of each sequence's rows; a sample must be one sequence. */
@@ -131,16 +100,22 @@ static Tensor finish(const Slm *slm, const BlockRun *run, Tensor x, Tensor targe
     if (pass->train) dy = push_activations(run, n, width);
 
     layernorm_forward(device, (LayerNormOutput){.y = y, .mean = stat[0], .rstd = stat[1]}, x, gain,
-                      optional(run, run->weights, slm->norm_bias));
+                      run_weight(run, slm->norm_bias));
     pass_dump(pass, y, "final");
-    head_run(slm, run, y, dy, targets, stat[2], stat[3]);
+    TokenHead head = {.table = slm->tokens,
+                      .bias = -1,
+                      .metric = SLM_LOSS,
+                      .targets = targets,
+                      .loss = stat[2],
+                      .correct = stat[3],
+                      .loss_scale = slm->base.loss_scale};
+    token_head_run(&head, run, y, dy);
     for (int i = 0; i < slm->base.n_metrics; i++)
         sum_forward(device, tensor_rows(pass->sums, i, 1), stat[i == SLM_TOP1 ? 3 : 2]);
     if (tensor_given(pass->outputs)) sum_sequences(run, pass->outputs, stat[2]);
     if (pass->train) {
-        NormGradients gradients = {.dx = dx,
-                                   .dgain = run_gradient(run, slm->norm_gain),
-                                   .dbias = optional(run, run->gradients, slm->norm_bias)};
+        NormGradients gradients = {
+            .dx = dx, .dgain = run_gradient(run, slm->norm_gain), .dbias = run_gradient(run, slm->norm_bias)};
         layernorm_backward(device, gradients, tensor_none(), dy, x, stat[0], stat[1], gain);
     }
     arena_release(run->arena, mark);
@@ -171,7 +146,7 @@ static void slm_logits(Model *model, const BlockRun *run, Tensor logits, Tensor 
     Tensor y = push_activations(run, x.dims[0], x.dims[1]);
     Tensor mean = arena_1d(run->arena, DTYPE_F32, x.dims[0]), rstd = arena_1d(run->arena, DTYPE_F32, x.dims[0]);
     layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
-                      run_weight(run, slm->norm_gain), optional(run, run->weights, slm->norm_bias));
+                      run_weight(run, slm->norm_gain), run_weight(run, slm->norm_bias));
     linear_forward(run->device, logits, y, run_matmul_weight(run, slm->tokens), tensor_none(), WEIGHT_OUT_IN);
     arena_release(run->arena, mark);
 }

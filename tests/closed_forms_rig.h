@@ -32,6 +32,8 @@ void forms_times(double n);
 CallWork forms_total(void);
 /* Fails unless the estimate has exactly the operations that were called here, with their calls, FLOPs and bytes. */
 void forms_expect_operations(const json_t *root);
+/* Does the same for the operations that were called here; the estimate may have others. */
+void forms_expect_called(const json_t *root);
 /* A product of n rows, from `in` numbers to `out`. dx: the gradient of the input is computed, too. */
 void forms_linear(double n, double in, double out);
 void forms_linear_back(double n, double in, double out, bool dx);
@@ -62,6 +64,8 @@ typedef struct {
     bool drop_attention, drop_projection, drop_hidden, drop_mlp;
 } Blocks;
 
+/* Attention of a block, forward and backward. */
+void forms_attention(const Blocks *b);
 /* All operations of the blocks, forward and backward. */
 void forms_blocks(const Blocks *b);
 /* Returns the bytes that the forward keeps for the backward. A block with ff = 4 c keeps 16 c numbers per row: 9 c are

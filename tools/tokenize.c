@@ -3,7 +3,8 @@
  * - tokenize ids TOKENIZER TEXTS: prints the ids of each text, a line each.
  * - tokenize texts TOKENIZER TEXTS: prints each text, encoded and decoded again, with a zero byte behind it.
  * - tokenize time TOKENIZER FILE: prints processor seconds: to open the tokenizer, for FILE as one text, for its lines.
- * - tokenize train FILE VOCABULARY THREADS OUTPUT: trains byte-level BPE on the lines of FILE; prints seconds. */
+ * - tokenize train FILE VOCABULARY THREADS OUTPUT: trains byte-level BPE on the lines of FILE; prints seconds.
+ * - tokenize codes FILE MERGES THREADS FOLDER: the same with files of fastBPE; pairs occur twice at least. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "base/file.h"
 #include "data/text/bpe_train.h"
+#include "data/text/fastbpe_train.h"
 #include "data/text/tokenizer.h"
 
 static Tokenizer *open_tokenizer(const char *path) {
@@ -85,14 +87,21 @@ static void print_times(const char *path, const char *file) {
     free(bytes);
 }
 
-static void train(const char *file, int vocabulary, int threads, const char *output) {
-    static const char *const specials[] = {"<|endoftext|>"};
-    const BpeTraining options = {vocabulary, 0, specials, 1, threads};
-    Error error;
-    size_t size;
-    char *bytes = read_texts(file, &size);
-    const double start = seconds_now();
-    BpeTrainer *trainer = bpe_trainer_open(&options);
+/* ---- training ---- */
+
+typedef struct {
+    BpeTrainer *bpe; /* or */
+    FastBpeTrainer *codes;
+} Trainer;
+
+static void add_line(const Trainer *trainer, int thread, const char *line, size_t size) {
+    if (trainer->bpe)
+        bpe_trainer_add(trainer->bpe, thread, line, size);
+    else
+        fastbpe_trainer_add(trainer->codes, thread, line, size);
+}
+
+static void add_lines(const Trainer *trainer, const char *bytes, size_t size, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int thread = 0; thread < threads; thread++) {
         const char *end = bytes + size * (size_t)(thread + 1) / (size_t)threads, *stop;
@@ -100,14 +109,34 @@ static void train(const char *file, int vocabulary, int threads, const char *out
         if (thread) at = text_end(at, bytes + size, '\n') + 1; /* lines belong to the part that they begin in */
         for (; at <= end && at < bytes + size; at = stop + 1) {
             stop = text_end(at, bytes + size, '\n');
-            bpe_trainer_add(trainer, thread, at, (size_t)(stop - at));
+            add_line(trainer, thread, at, (size_t)(stop - at));
         }
     }
+}
+
+/* n: pieces of byte-level BPE, or merges of fastBPE. */
+static void train(const char *file, bool codes, int n, int threads, const char *output) {
+    static const char *const specials[] = {"<|endoftext|>"};
+    const BpeTraining bpe = {n, 0, specials, 1, threads};
+    const FastBpeTraining fastbpe = {n, 2, threads};
+    FastBpeLearned learned;
+    Error error;
+    size_t size;
+    char *bytes = read_texts(file, &size);
+    const double start = seconds_now();
+    const Trainer trainer = {.bpe = codes ? NULL : bpe_trainer_open(&bpe),
+                             .codes = codes ? fastbpe_trainer_open(&fastbpe) : NULL};
+    add_lines(&trainer, bytes, size, threads);
     const double counted = seconds_now() - start;
-    if (!bpe_trainer_write(trainer, output, &vocabulary, &error)) die("%s", error.text);
-    printf("%d pieces; %.3f s to count words, %.3f s to merge and write\n", vocabulary, counted,
+    if (codes ? !fastbpe_trainer_write(trainer.codes, output, &learned, &error)
+              : !bpe_trainer_write(trainer.bpe, output, &n, &error))
+        die("%s", error.text);
+    printf("%d pieces; %.3f s to count words, %.3f s to merge and write\n", codes ? learned.pieces : n, counted,
            seconds_now() - start - counted);
-    bpe_trainer_close(trainer);
+    if (codes)
+        fastbpe_trainer_close(trainer.codes);
+    else
+        bpe_trainer_close(trainer.bpe);
     free(bytes);
 }
 
@@ -120,8 +149,11 @@ int main(int argc, char **argv) {
     else if (!strcmp(command, "time") && argc == 4)
         print_times(argv[2], argv[3]);
     else if (!strcmp(command, "train") && argc == 6)
-        train(argv[2], atoi(argv[3]), atoi(argv[4]), argv[5]);
+        train(argv[2], false, atoi(argv[3]), atoi(argv[4]), argv[5]);
+    else if (!strcmp(command, "codes") && argc == 6)
+        train(argv[2], true, atoi(argv[3]), atoi(argv[4]), argv[5]);
     else
-        die_usage("tokenize ids|texts TOKENIZER TEXTS, time TOKENIZER FILE, or train FILE VOCABULARY THREADS OUTPUT");
+        die_usage("tokenize ids|texts TOKENIZER TEXTS, time TOKENIZER FILE, train FILE VOCABULARY THREADS OUTPUT, or "
+                  "codes FILE MERGES THREADS FOLDER");
     return 0;
 }

@@ -38,7 +38,7 @@ StepTime meter_step_time(const Meter *meter, const TrainSpec *spec) {
     MachineOptions options = train_machine_options(spec->options);
     time.known = machine_of_device(spec->device, &options, &machine);
     if (!time.known) return time;
-    double cleared = steps * (double)tensor_bytes(spec->model->gradients);
+    double cleared = steps * params_uncounted_clear(&spec->model->params);
     work_add_calls(&work.ops[WORK_CLEAR], (CallWork){steps, 0, cleared});
     time.predicted = cost_of_work(&machine, &work);
     time.predicted.seconds /= steps;

@@ -17,6 +17,7 @@ typedef enum { SCHEDULE_COSINE, SCHEDULE_WSD, SCHEDULE_LINEAR } ScheduleKind;
 typedef struct {
     ScheduleKind kind;
     int64_t warmup, total; /* updates; the minimum is reached after `total` of them */
+    double warmup_share;   /* of `total`, rounded up: how the engine sets a warm-up of 0 */
     double minimum;        /* 0 to 1 */
     double decay_share;    /* of WSD: 0 to 1 of `total`, at most what the warm-up leaves */
 } Schedule;

@@ -32,9 +32,13 @@ typedef struct {
      * --learning-rate times `schedule` for all groups. */
     double (*at)(const void *context, int group, int64_t step, int64_t epoch);
     const void *context; /* the program's own */
-    /* The engine sets its warm-up to --warmup-steps, and its total to --max-steps or else to the steps of the run.
+    /* The engine sets its warm-up to --warmup-steps, or where that is 0 to its warmup_share of the total, and its total
+     * to --max-steps or else to the steps of the run.
      * NULL: schedule_cosine. */
     const Schedule *schedule;
+    /* Multiply the scheduled rate of each parameter group; NULL: all are 1. The log has the rate without them. They are
+     * not read if `at` is given. */
+    const double *factors;
 } RateSpec;
 
 /* The optimizer; the learning rate, its schedule, weight decay and clipping are options. */
@@ -51,10 +55,11 @@ typedef struct {
     int metric; /* the model's metric whose validation mean decides, less is better; -1: the objective */
     /* If not NULL, decides instead of `metric`. Computes metrics[n_metrics], which are logged under `names`, from the
      * model's outputs [n, n_outputs] for the first n validation samples (all, unless --max-val-batches limits them).
-     * Returns the number that decides, less is better; messages call that number names[0]. */
+     * Returns the number that decides, less is better. */
     double (*evaluate)(void *context, const float *outputs, int64_t n, double *metrics);
     void *context;            /* the program's own */
-    const char *const *names; /* at most TRAIN_MAX_METRICS */
+    const char *const *names; /* at most TRAIN_MAX_METRICS, other than those of the model's metrics */
+    const char *decisive;     /* the name under which val/NAME has the number that decides; NULL: names[0] */
     int n_metrics;
     int64_t patience; /* number of validations without a new best after which the run ends; 0: never */
     /* A new best in one of the last three epochs adds extension_epochs epochs, at most max_extensions times. */

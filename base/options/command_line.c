@@ -61,7 +61,7 @@ static Option *word_option(const CommandLine *c, const char *word, const char **
         die_usage("unknown option -%c", word[1]);
     }
     if (strncmp(word, "--", 2) || !word[2]) {
-        for (int i = 0; word[0] != '-' && i < c->set->count; i++) {
+        for (int i = 0; (word[0] != '-' || !word[1]) && i < c->set->count; i++) { /* "-": a stream */
             if (!c->set->options[i].row.positional) continue;
             *value = word;
             return &c->set->options[i];

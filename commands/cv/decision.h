@@ -4,12 +4,12 @@
 
 #include "commands/cv/fold.h"
 #include "commands/cv/report/tested_fold.h"
+#include "commands/threshold_decision.h"
 
 typedef struct {
-    double threshold, temperature; /* active if p > threshold; temperature: NaN if there is none */
-    bool kept;                     /* false: the checkpoint has no decision.json, and the threshold is 0.5 */
-    bool views;     /* p is the mean over FLIM_VIEWS views of a cell, as at the choice of the threshold */
-    json_t *donors; /* names of the donors that it was trained on; json_decref() */
+    ThresholdDecision chosen; /* active if p > threshold */
+    bool views;               /* p is the mean over FLIM_VIEWS views of a cell, as at the choice of the threshold */
+    json_t *donors;           /* names of the donors that it was trained on; json_decref() */
 } CvDecision;
 
 /* Writes the decision of a fold that was tested beside its best weights. */

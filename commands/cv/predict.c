@@ -131,22 +131,22 @@ static void add_model(Predict *o, const char *checkpoint) {
     check_shape(o, checkpoint);
     if (!cv_decision_read(checkpoint, &decision, &error)) die("%s", error.text);
     int views = (options_given(&o->set, "tta") ? o->tta : decision.views) ? FLIM_VIEWS : 1;
-    double threshold = o->threshold > 0 ? o->threshold : decision.threshold;
-    bool calibrated = !isnan(decision.temperature);
+    double threshold = o->threshold > 0 ? o->threshold : decision.chosen.threshold;
+    bool calibrated = !isnan(decision.chosen.temperature);
     float *logits = logits_of(o, checkpoint, views);
     for (int64_t i = 0; i < o->ids.n; i++) {
         double p = 0;
         for (int v = 0; v < views; v++) p += binary_sigmoid((double)logits[i * views + v]) / views;
         o->p[i] += p;
         o->votes[i] += p > threshold;
-        if (calibrated) o->calibrated[i] += binary_sigmoid((double)logits[i * views] / decision.temperature);
+        if (calibrated) o->calibrated[i] += binary_sigmoid((double)logits[i * views] / decision.chosen.temperature);
     }
     o->thresholds += threshold;
     o->calibrations += calibrated;
     printf("[Predict] %s: threshold %.4f%s, %s\n", checkpoint, threshold,
-           o->threshold > 0 ? " (given)"
-           : decision.kept  ? ", chosen on validation cells"
-                            : ": none was chosen for these weights",
+           o->threshold > 0       ? " (given)"
+           : decision.chosen.kept ? ", chosen on validation cells"
+                                  : ": none was chosen for these weights",
            calibrated ? "with a temperature" : "no temperature");
     warn_of_donors(o, checkpoint, decision.donors);
     json_decref(decision.donors);

@@ -1,10 +1,10 @@
 /* The data of one command: the store of spectra, the rows of each split, the class weights. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/threads.h"
+#include "commands/class_weights.h"
 #include "commands/psd/psd.h"
 #include "data/psd/manifest.h"
 #include "data/psd/split_index.h"
@@ -93,19 +93,6 @@ void psd_data_print(const PsdData *data, const Dataset *train, const Dataset *va
 
 /* ---- class weights ---- */
 
-/* "0.5,1,1.5,2,0.8,1.2" */
-static void read_class_weights(const char *text, double *weights) {
-    const char *at = text;
-    bool valid = true;
-    for (int c = 0; c < PSD_CLASSES && valid; c++) {
-        char *end;
-        weights[c] = strtod(at, &end);
-        valid = end > at && isfinite(weights[c]) && weights[c] > 0 && *end == (c + 1 < PSD_CLASSES ? ',' : 0);
-        at = end + 1;
-    }
-    if (!valid) die_usage("--class-weights: expected auto, none or %d numbers above 0, found %s", PSD_CLASSES, text);
-}
-
 void psd_data_weigh_classes(const PsdRun *o, PsdData *data) {
     int64_t counts[PSD_CLASSES];
     double weights[PSD_CLASSES] = {1, 1, 1, 1, 1, 1};
@@ -114,7 +101,7 @@ void psd_data_weigh_classes(const PsdRun *o, PsdData *data) {
     if (!strcmp(o->class_weights, "auto"))
         metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
     else if (strcmp(o->class_weights, "none"))
-        read_class_weights(o->class_weights, weights);
+        class_weights_parse(o->class_weights, "auto", PSD_CLASSES, weights);
     for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = (float)weights[c];
     if (!data->synthetic) printf("[Data] training samples (class weights):");
     for (int c = 0; c < PSD_CLASSES && !data->synthetic; c++)

@@ -8,7 +8,8 @@
 
 #include "base/program.h"
 #include "checkpoint/description.h"
-#include "commands/trained.h"
+#include "commands/hf_config.h"
+#include "commands/trained_tokenizer.h"
 
 const char *const SLM_MODEL_OPTIONS[] = {"vocabulary", "d-model", "layers", "heads", "context", "biases", "gelu", NULL};
 
@@ -17,12 +18,9 @@ static const char *const linears[] = {".attn.c_attn.weight", ".attn.c_proj.weigh
                                       ".mlp.c_proj.weight", NULL};
 static const char *const masks[] = {".attn.bias", ".attn.masked_bias", NULL};
 static const char *const positions[] = {"transformer.wpe.weight"}, *const roots[] = {"transformer."};
-static const ImportConventions conventions = {.root = "transformer.",
-                                              .transposed = linears,
-                                              .constants = masks,
-                                              .copy = "lm_head.weight",
-                                              .original = "transformer.wte.weight",
-                                              .biases = "biases"};
+static const NamePair head[] = {{"lm_head.weight", "transformer.wte.weight"}, {NULL, NULL}};
+static const ImportConventions conventions = {
+    .root = "transformer.", .transposed = linears, .constants = masks, .copies = head, .biases = "biases"};
 const ImportRules SLM_IMPORT = {
     .resizable = positions, .n_resizable = 1, .only = roots, .n_only = 1, .conventions = &conventions};
 
@@ -109,44 +107,23 @@ static json_t *options_of_shapes(const char *option, const char *path, const Ten
 
 /* ---- what lies beside the tensors ---- */
 
-/* Dies unless a field of GPT-2's configuration is missing or has the one value that the model computes with. */
-static void check_field(const char *path, const json_t *config, const char *name, double want) {
-    const json_t *value = json_object_get(config, name);
-    double is = json_is_boolean(value) ? (double)json_is_true(value) : json_number_value(value);
-    if (value && !json_is_null(value) && !(is > want * 0.999 && is < want * 1.001) && is != want)
-        die("%s: %s is %g, and the model of train_slm computes with %g", path, name, is, want);
-}
-
 /* Adds what the configuration of a GPT-2 says beyond the shapes. */
 static void add_gpt2(json_t *options, const char *path, const json_t *config) {
     static const struct {
         const char *theirs, *ours;
     } activations[] = {{"gelu", "erf"}, {"gelu_new", "tanh"}, {"gelu_pytorch_tanh", "tanh"}};
-    const char *type = json_string_value(json_object_get(config, "model_type")), *gelu = NULL,
-               *activation = json_string_value(json_object_get(config, "activation_function"));
-    if (strcmp(type, "gpt2")) die("%s: model_type is %s; only gpt2 has the layout of train_slm's model", path, type);
+    const char *gelu = NULL, *activation = json_string_value(json_object_get(config, "activation_function"));
+    hf_config_check_type(path, config, "gpt2");
     if (!activation) activation = "gelu_new"; /* the default of that class */
     for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
         if (!strcmp(activation, activations[i].theirs)) gelu = activations[i].ours;
     if (!gelu) die("%s: activation_function is %s; gelu, gelu_new and gelu_pytorch_tanh are known", path, activation);
-    check_field(path, config, "layer_norm_epsilon", 1e-5);
-    check_field(path, config, "scale_attn_weights", 1);
-    check_field(path, config, "scale_attn_by_inverse_layer_idx", 0);
+    hf_config_check(path, config, "layer_norm_epsilon", 1e-5);
+    hf_config_check(path, config, "scale_attn_weights", 1);
+    hf_config_check(path, config, "scale_attn_by_inverse_layer_idx", 0);
     const json_t *heads = json_object_get(config, "n_head");
     json_object_set_new(options, "heads", json_integer(heads ? json_integer_value(heads) : 12));
     json_object_set_new(options, "gelu", json_string(gelu));
-}
-
-/* Returns the config.json of a Hugging Face model beside the tensors; json_decref(). NULL: there is none. */
-static json_t *read_gpt2(const char *checkpoint, char **path) {
-    Error error;
-    char *folder = checkpoint_folder(checkpoint);
-    *path = path_join(folder, "config.json");
-    free(folder);
-    json_t *config = access(*path, F_OK) ? NULL : json_read(*path, 0, &error);
-    if (json_is_string(json_object_get(config, "model_type"))) return config;
-    json_decref(config);
-    return NULL;
 }
 
 /* Reads the options of a checkpoint of another program, or of one of ours without config.json. */
@@ -170,7 +147,7 @@ static void read_base(SlmBase *base, const char *path, const char *option) {
     Error error;
     char *config_path;
     if (!checkpoint_open_base(path, &file, &error)) die("%s %s: %s", option, path, error.text);
-    json_t *config = read_gpt2(path, &config_path);
+    json_t *config = hf_config_read(path, &config_path);
     if (!config && !tensor_file_metadata(&file, "model_args.n_head")) {
         base->description = description_read(path, &error);
         if (!base->description && error.text[0]) die("%s", error.text);
@@ -227,60 +204,7 @@ SlmConfig slm_base_config(const SlmBase *base) {
                            strcmp(json_string_value(json_object_get(options, "gelu")), "erf") ? GELU_TANH : GELU_ERF};
 }
 
-/* ---- the tokenizer ---- */
-
-char *slm_tokenizer_in(const char *folder) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-    for (int i = 0; i < 2; i++) {
-        char *path = path_join(folder, names[i]);
-        if (!access(path, F_OK)) return path;
-        free(path);
-    }
-    return NULL;
-}
-
-/* Returns where the tokenizer of a checkpoint is; free(). NULL: unknown. */
-static char *find_tokenizer(const char *checkpoint) {
-    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = slm_tokenizer_in(folder);
-    if (!found) found = slm_tokenizer_in(run);
-    if (!found) found = trained_text(checkpoint, "tokenizer");
-    free(run);
-    free(folder);
-    return found;
-}
-
-/* Dies unless the model has a row for every token. It may have more rows if they only fill its table up, as the 50,304
- * rows that nanoGPT has for the 50,257 tokens of GPT-2. */
-static void check_vocabulary(const SlmBase *base, const Tokenizer *tokenizer) {
-    enum { FILLED_TO = 128 };
-    int tokens = tokenizer_vocabulary(tokenizer), rows = slm_base_config(base).vocabulary;
-    if (rows >= tokens && rows <= (tokens + FILLED_TO - 1) / FILLED_TO * FILLED_TO) return;
-    die("%s has %d tokens, and %s was trained with a vocabulary of %d: give its own with --tokenizer",
-        tokenizer_file(tokenizer), tokens, base->size.checkpoint, rows);
-}
-
-/* Dies unless the tokenizer is the one of the training, if the model says which that was. */
-static void check_hash(const SlmBase *base, const Tokenizer *tokenizer) {
-    const char *hash = json_string_value(json_object_get(base->description, SLM_TOKENIZER_FACT));
-    char found[17];
-    snprintf(found, sizeof found, "%016llx", (unsigned long long)tokenizer_hash(tokenizer));
-    if (hash && strcmp(hash, found) != 0)
-        die("%s is not the tokenizer that %s was trained with: its hash is %s, not %s; give that one with --tokenizer",
-            tokenizer_file(tokenizer), base->size.checkpoint, found, hash);
-}
-
 Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given) {
-    const char *checkpoint = base->size.checkpoint;
-    char *path = given ? xstrdup(given) : find_tokenizer(checkpoint);
-    Error error;
-    if (!path) die_usage("%s does not say which tokenizer it was trained with: give --tokenizer", checkpoint);
-    Tokenizer *tokenizer = tokenizer_open(path, &error);
-    if (tokenizer) {
-        check_vocabulary(base, tokenizer);
-        check_hash(base, tokenizer);
-    } else {
-        die("--tokenizer %s: %s", path, error.text);
-    }
-    free(path);
-    return tokenizer;
+    TokenizedModel model = {base->size.checkpoint, base->description, slm_base_config(base).vocabulary};
+    return trained_tokenizer(&model, given);
 }

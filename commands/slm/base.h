@@ -10,8 +10,6 @@
 
 /* Options that decide what the model computes; the last is NULL. */
 extern const char *const SLM_MODEL_OPTIONS[];
-/* The fact in config.json that tells the tokenizer_hash of the training, in hexadecimal digits. */
-#define SLM_TOKENIZER_FACT "tokenizer_hash"
 /* The fact that tells the id before every document of the training; -1: there was none. */
 #define SLM_FIRST_FACT "first_token"
 /* How these files name and lay out the model's tensors. */
@@ -39,10 +37,7 @@ SlmBase slm_base_adopt(const char *path, OptionSet *set);
 void slm_base_close(SlmBase *base);
 /* Returns the configuration of the model that was read, without dropout. */
 SlmConfig slm_base_config(const SlmBase *base);
-/* Returns the path of the tokenizer in a folder; free(). NULL: there is none. */
-char *slm_tokenizer_in(const char *folder);
-/* Opens the tokenizer of the model: `given` (--tokenizer), else the one in the folder of the checkpoint or of its run,
- * else the one that its training was given. Dies if there is none, or it is not the one that the model knows. */
+/* Opens the tokenizer of the model (trained_tokenizer). */
 Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given);
 
 #endif

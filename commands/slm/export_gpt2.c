@@ -9,6 +9,7 @@
 #include "commands/export.h"
 #include "commands/slm/base.h"
 #include "commands/slm/export_formats.h"
+#include "commands/trained_tokenizer.h"
 #include "data/formats/safetensors.h"
 
 /* ---- the weights ---- */
@@ -101,17 +102,6 @@ static void set_pieces(json_t *object, const Tokenizer *tokenizer, const int32_t
 
 /* ---- the descriptions ---- */
 
-/* Writes an object, and releases it. */
-static bool write_json(const SlmExport *e, const char *name, json_t *object, Error *error) {
-    char *path = path_join(e->output, name), *text = json_text(name, object, JSON_INDENT(2) | JSON_REAL_PRECISION(6)),
-         *line = xformat("%s\n", text);
-    bool ok = file_write_atomic(path, line, strlen(line), error);
-    json_decref(object);
-    char *owned[] = {path, text, line};
-    for (int i = 0; i < 3; i++) free(owned[i]);
-    return ok;
-}
-
 static json_t *config_of(const SlmExport *e, const int32_t *ids) {
     const SlmConfig *c = &e->config;
     double dropout = (double)c->dropout;
@@ -130,9 +120,7 @@ static json_t *config_of(const SlmExport *e, const int32_t *ids) {
 static bool write_tokenizer(const SlmExport *e, const int32_t *ids, Error *error) {
     const char *from = tokenizer_file(e->tokenizer);
     bool ours = ends_with(from, ".json");
-    char *path = path_join(e->output, ours ? "tokenizer.json" : "tokenizer.model");
-    bool ok = export_copy(from, path, error);
-    free(path);
+    bool ok = tokenizer_copy(e->tokenizer, e->output, error);
     if (!ours)
         warn("%s is a SentencePiece model: AutoTokenizer.from_pretrained does not read tokenizer.model; encode texts "
              "with the sentencepiece library",
@@ -144,8 +132,8 @@ static bool write_tokenizer(const SlmExport *e, const int32_t *ids, Error *error
     json_t *map = json_object();
     set_pieces(config, e->tokenizer, ids);
     set_pieces(map, e->tokenizer, ids);
-    ok = write_json(e, "tokenizer_config.json", config, error);
-    return write_json(e, "special_tokens_map.json", map, ok ? error : NULL) && ok;
+    ok = export_json(e->output, "tokenizer_config.json", config, error);
+    return export_json(e->output, "special_tokens_map.json", map, ok ? error : NULL) && ok;
 }
 
 bool slm_export_gpt2(const void *context, Error *error) {
@@ -154,6 +142,6 @@ bool slm_export_gpt2(const void *context, Error *error) {
     find_specials(e->tokenizer, ids);
     json_t *generation = json_object();
     set_ids(generation, ids, PAD + 1);
-    return write_json(e, "generation_config.json", generation, error) && write_tokenizer(e, ids, error) &&
-           write_weights(e, error) && write_json(e, "config.json", config_of(e, ids), error);
+    return export_json(e->output, "generation_config.json", generation, error) && write_tokenizer(e, ids, error) &&
+           write_weights(e, error) && export_json(e->output, "config.json", config_of(e, ids), error);
 }

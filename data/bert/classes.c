@@ -38,7 +38,7 @@ bool classes_find(const Comments *training, Classes *out, Error *error) {
             ok = error_set(error, "%s:%lld: more than %d different labels; is this the column of labels?",
                            training->path, (long long)training->lines[i], BERT_MAX_CLASSES);
     }
-    const char *names[BERT_MAX_CLASSES];
+    const char *names[BERT_MAX_CLASSES] = {""};
     for (uint32_t i = 0; i < found.n && ok; i++) {
         int64_t number;
         names[i] = strings_text(&found, i);

@@ -1,9 +1,11 @@
 #include "data/bert/comments.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -19,31 +21,17 @@ typedef struct {
     bool needed[COLUMNS]; /* the column must be there */
     bool any[COLUMNS];    /* it is there */
     bool labels_needed;
-    int64_t capacity;
+    int64_t capacity, line; /* line: of the first byte */
 } Reader;
-
-/* Reads all of standard input; the zero byte behind it is not counted. */
-static bool read_input(char **bytes, size_t *size, Error *error) {
-    size_t capacity = 1 << 16;
-    *bytes = xmalloc(capacity);
-    *size = 0;
-    for (size_t n; (n = fread(*bytes + *size, 1, capacity - *size - 1, stdin)) > 0;) {
-        *size += n;
-        if (capacity - *size == 1) *bytes = xrealloc(*bytes, capacity *= 2);
-    }
-    (*bytes)[*size] = 0;
-    if (!ferror(stdin)) return true;
-    free(*bytes);
-    return error_set(error, "cannot read it: %s", strerror(errno));
-}
 
 /* ---- records ---- */
 
 static bool is_blank(const char *text) {
+    const uint8_t *classes = character_classes();
     const char *end = text + strlen(text);
     uint32_t c;
     for (size_t n; (n = character_at(text, end, &c)); text += n)
-        if (!character_is_white(c)) return false;
+        if (!(classes[c] & CHARACTER_BLANK)) return false;
     return true;
 }
 
@@ -150,16 +138,15 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
     json_t *value = name ? json_object_get(object, name) : NULL;
     *field = NULL;
     if (!value || json_is_null(value)) return true;
-    if (json_is_string(value)) {
-        *field = memcpy(*at, json_string_value(value), json_string_length(value) + 1);
-    } else if (json_is_integer(value) && column != TEXT) {
-        char digits[24];
-        snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
-        *field = strcpy(*at, digits);
-    } else {
+    char digits[24];
+    const char *text = json_string_value(value);
+    if (!text && (!json_is_integer(value) || column == TEXT))
         return error_set(error, "\"%s\" is not a string%s", name, column == TEXT ? "" : " or a whole number");
-    }
-    *at += strlen(*field) + 1;
+    snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
+    if (!text) text = digits;
+    const size_t size = strlen(text) + 1;
+    *field = memcpy(*at, text, size);
+    *at += size;
     return true;
 }
 
@@ -179,8 +166,13 @@ static bool read_object(Reader *r, int64_t number, char *line, size_t size, Erro
 }
 
 static bool read_lines(Reader *r, char *text, size_t size, bool objects, Error *error) {
-    if (!utf8_check(text, size, error)) return false;
-    int64_t number = 1;
+    int64_t number = r->line;
+    Error why;
+    if (!utf8_check(text, size, &why)) {
+        char *rest;
+        int64_t line = strtoll(why.text, &rest, 10) + r->line - 1;
+        return error_set(error, "%lld%s", (long long)line, rest);
+    }
     char *end = text + size;
     for (char *line = text + utf8_mark(text, size), *next; line < end; line = next, number++) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
@@ -209,44 +201,103 @@ static bool read_records(Reader *r, char *text, size_t size, Error *error) {
 
 static bool same_column(const char *a, const char *b) { return a && b && !strcmp(a, b); }
 
-bool comments_read(const char *path, const CommentColumns *columns, bool labels_needed, Comments *out, Error *error) {
-    Comments c = {0};
-    Reader r = {
-        .out = &c,
+static bool reader_begin(Reader *r, const CommentColumns *columns, Comments *out, Error *error) {
+    *out = (Comments){0};
+    *r = (Reader){
+        .out = out,
         .names = {columns->text ? columns->text : "text", columns->label ? columns->label : "label", columns->id},
-        .needed = {true, labels_needed, columns->id != NULL},
-        .labels_needed = labels_needed};
-    bool input = !strcmp(path, "-");
-    size_t size;
-    Error why = {""};
-    *out = c;
-    if (!input && !ends_with(path, ".csv") && !ends_with(path, ".tsv") && !ends_with(path, ".jsonl") &&
-        !ends_with(path, ".txt"))
-        return error_set(error, "%s: the name must end in .csv, .tsv, .jsonl or .txt, which says what the file is",
-                         path);
+        .needed = {true, false, columns->id != NULL},
+        .line = 1};
     for (int k = 0; k < COLUMNS; k++)
-        if (same_column(r.names[k], r.names[(k + 1) % COLUMNS]))
-            return error_set(error, "%s: the column \"%s\" cannot be two of text, label and id", path, r.names[k]);
-    if (!(input ? read_input(&c.buffer, &size, &why) : read_file(path, &c.buffer, &size, &why)))
-        return error_set(error, "%s: %s", input ? "standard input" : path, why.text);
-    c.path = xstrdup(input ? "standard input" : path);
-    bool objects = input && c.buffer[utf8_mark(c.buffer, size)] == '{';
-    bool ok = objects ? read_lines(&r, c.buffer, size, true, &why) : read_records(&r, c.buffer, size, &why);
-    ok = ok && (c.n || error_set(&why, "1: there are no texts"));
-    char ***const optional[] = {[LABEL] = &c.labels, [ID] = &c.ids};
+        if (same_column(r->names[k], r->names[(k + 1) % COLUMNS]))
+            return error_set(error, "the column \"%s\" cannot be two of text, label and id", r->names[k]);
+    return true;
+}
+
+/* Leaves out the columns that are not there. */
+static void drop_columns(const Reader *r) {
+    char ***const optional[] = {[LABEL] = &r->out->labels, [ID] = &r->out->ids};
     for (int k = LABEL; k < COLUMNS; k++) {
-        if (r.any[k]) continue;
+        if (r->any[k]) continue;
         free(*optional[k]);
         *optional[k] = NULL;
     }
-    if (!ok) {
-        error_set(error, "%s:%s", c.path, why.text);
-        comments_free(&c);
-        return false;
+}
+
+static bool reader_end(const Reader *r, bool ok, const Error *why, Error *error) {
+    drop_columns(r);
+    if (ok) return true;
+    error_set(error, "%s:%s", r->out->path, why->text);
+    comments_free(r->out);
+    return false;
+}
+
+bool comments_read(const char *path, const CommentColumns *columns, bool labels_needed, Comments *out, Error *error) {
+    Reader r;
+    size_t size;
+    Error why = {""};
+    *out = (Comments){0};
+    if (!ends_with(path, ".csv") && !ends_with(path, ".tsv") && !ends_with(path, ".jsonl") && !ends_with(path, ".txt"))
+        return error_set(error, "%s: the name must end in .csv, .tsv, .jsonl or .txt, which says what the file is",
+                         path);
+    if (!reader_begin(&r, columns, out, &why) || !read_file(path, &out->buffer, &size, &why))
+        return error_set(error, "%s: %s", path, why.text);
+    r.labels_needed = r.needed[LABEL] = labels_needed;
+    out->path = xstrdup(path);
+    bool ok = read_records(&r, out->buffer, size, &why) && (out->n || error_set(&why, "1: there are no texts"));
+    return reader_end(&r, ok, &why, error);
+}
+
+/* ---- standard input ---- */
+
+/* Returns the bytes of whole lines that were read; all of them at the end of the input. */
+static size_t whole_lines(const CommentInput *in) {
+    const char *last = in->size && !in->ended ? memrchr(in->bytes, '\n', in->size) : NULL;
+    return in->ended ? in->size : last ? (size_t)(last - in->bytes) + 1 : 0;
+}
+
+/* Reads until there is a line and no more input is ready, or there is much. */
+static bool read_ready(CommentInput *in, Error *error) {
+    enum { CHUNK = 1 << 16, MUCH = 1 << 20 };
+    struct pollfd ready = {.fd = fileno(stdin), .events = POLLIN};
+    while (!in->ended && !(whole_lines(in) && (in->size >= MUCH || poll(&ready, 1, 0) < 1))) {
+        if (in->capacity - in->size < CHUNK) in->bytes = xrealloc(in->bytes, in->capacity = 2 * in->capacity + CHUNK);
+        ssize_t n = read(ready.fd, in->bytes + in->size, CHUNK);
+        if (n < 0 && errno != EINTR) return error_set(error, "standard input: cannot read it: %s", strerror(errno));
+        if (n > 0) in->size += (size_t)n;
+        in->ended = n == 0;
     }
-    *out = c;
     return true;
 }
+
+/* Takes the whole lines that were read. */
+static bool take_lines(CommentInput *in, const CommentColumns *columns, Comments *out, Error *error) {
+    Reader r;
+    Error why = {""};
+    size_t size = whole_lines(in);
+    if (!reader_begin(&r, columns, out, &why)) return error_set(error, "standard input: %s", why.text);
+    out->path = xstrdup("standard input");
+    out->buffer = xmalloc(size + 1);
+    memcpy(out->buffer, in->bytes, size);
+    out->buffer[size] = 0;
+    memmove(in->bytes, in->bytes + size, in->size -= size);
+    if (!in->line) in->objects = out->buffer[utf8_mark(out->buffer, size)] == '{';
+    r.line = in->line + 1;
+    for (size_t i = 0; i < size; i++) in->line += out->buffer[i] == '\n';
+    bool ok = in->objects || !r.needed[ID] || error_set(&why, "1: lines of text have no column \"%s\"", r.names[ID]);
+    return reader_end(&r, ok && read_lines(&r, out->buffer, size, in->objects, &why), &why, error);
+}
+
+bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *out, Error *error) {
+    *out = (Comments){0};
+    if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
+    in->n += out->n;
+    if (out->n || in->ended) return in->n || error_set(error, "standard input:1: there are no texts");
+    comments_free(out); /* the lines were empty */
+    return comments_next(in, columns, out, error);
+}
+
+void comments_input_close(CommentInput *in) { free(in->bytes); }
 
 void comments_free(Comments *comments) {
     free(comments->path);

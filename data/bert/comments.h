@@ -3,7 +3,6 @@
  * .tsv    the same with tabs between the fields
  * .jsonl  a JSON object per line; the label is a string or a whole number
  * .txt    a text per line, without columns: for predictions and for pretraining
- * "-" is standard input: objects if its first byte is "{", otherwise a text per line.
  * Texts are kept as they are written: "null", "NA" and "" are texts. Labels lose white space at both ends. Columns
  * that nobody asked for are ignored; empty lines of tables are no records. */
 #ifndef DATA_BERT_COMMENTS_H
@@ -16,7 +15,7 @@ typedef struct {
 } CommentColumns;
 
 typedef struct {
-    char *path; /* "standard input" for "-" */
+    char *path; /* or "standard input" */
     int64_t n;
     char **texts;   /* [n] UTF-8 without zero bytes */
     char **labels;  /* [n]; NULL: the file has no such column */
@@ -29,5 +28,18 @@ typedef struct {
  * missing label and a text without a visible character are errors. The error names path, line and column. */
 bool comments_read(const char *path, const CommentColumns *columns, bool labels_needed, Comments *out, Error *error);
 void comments_free(Comments *comments);
+
+/* Standard input, which has an object per line if its first byte is "{", otherwise a text per line. Begins as {0}. */
+typedef struct {
+    char *bytes; /* read, and not yet taken */
+    size_t size, capacity;
+    int64_t n, line; /* texts and lines that were taken */
+    bool objects, ended;
+} CommentInput;
+
+/* Takes the lines that are ready, about a megabyte at most, and waits for one if there is none; out->n is 0 behind the
+ * last. Errors as of comments_read, without labels, also if there is no text at all. */
+bool comments_next(CommentInput *input, const CommentColumns *columns, Comments *out, Error *error);
+void comments_input_close(CommentInput *input);
 
 #endif

@@ -27,13 +27,17 @@ bool bert_masking_open(const Tokenizer *tokenizer, double share, bool whole_word
     m.vocabulary = tokenizer_vocabulary(tokenizer);
     m.ordinary = xmalloc((size_t)m.vocabulary * sizeof *m.ordinary);
     m.continues = xcalloc((size_t)m.vocabulary, 1);
+    bool any = false;
     for (int32_t id = 0; id < m.vocabulary; id++) {
-        const char *piece = tokenizer_piece(tokenizer, id);
-        m.continues[id] = ends_with(piece, "@@");
-        if (*piece && !is_special(&m.specials, id)) m.ordinary[m.n_ordinary++] = id;
+        m.continues[id] = tokenizer_continues(tokenizer, id);
+        any = any || m.continues[id];
+        if (*tokenizer_piece(tokenizer, id) && !is_special(&m.specials, id)) m.ordinary[m.n_ordinary++] = id;
     }
     *out = m;
-    return true;
+    if (any || !whole_words) return true;
+    bert_masking_close(out);
+    return error_set(error, "%s: its pieces do not say which belong to one word, so that words cannot be masked whole",
+                     tokenizer_file(tokenizer));
 }
 
 void bert_masking_close(BertMasking *masking) {
@@ -68,7 +72,7 @@ int bert_masking_apply(const BertMasking *m, int64_t epoch, int64_t sample, int3
     const uint64_t first = (uint64_t)sample << 24; /* of the draws of this sample */
     const uint32_t step = (uint32_t)epoch;
     int wanted = bert_masking_count(m, ids, n), chosen = 0, units = list_units(m, ids, n, scratch);
-    for (int u = 0; chosen < wanted; u++) {
+    for (int u = 0; chosen < wanted && u < units; u++) {
         int64_t other = u + philox_below(m->seed, PURPOSE_ORDER, step, first + (uint64_t)u, units - u);
         int32_t i = scratch[other];
         scratch[other] = scratch[u];

@@ -15,7 +15,8 @@ typedef struct {
     uint8_t *continues; /* [vocabulary] the piece behind it belongs to the same word */
 } BertMasking;
 
-/* Collects what the choice needs of a tokenizer. False with an error if it has no mask token. */
+/* Collects what the choice needs of a tokenizer. False with an error if it has no mask token, or
+ * if whole words are wanted and its pieces do not tell where words end. */
 bool bert_masking_open(const Tokenizer *tokenizer, double share, bool whole_words, uint64_t seed, BertMasking *out,
                        Error *error);
 void bert_masking_close(BertMasking *masking);

@@ -5,6 +5,7 @@
 #include <uninorm.h>
 
 #include "base/threads.h"
+#include "data/segment/segmenter.h"
 #include "data/text/characters.h"
 #include "data/text/strings.h"
 
@@ -41,12 +42,13 @@ static char *compose(const char *text, size_t *size) {
 
 /* Makes one blank of each run of white space, and removes it at both ends; in place. */
 static void set_blanks(char *text, size_t *size) {
+    const uint8_t *classes = character_classes();
     const char *end = text + *size;
     char *to = text;
     uint32_t c;
     bool blank = false;
     for (size_t i = 0, n; (n = character_at(text + i, end, &c)); i += n) {
-        if (character_is_white(c)) {
+        if (classes[c] & CHARACTER_BLANK) {
             blank = to > text;
             continue;
         }
@@ -82,12 +84,15 @@ void texts_groups(const char *const *texts, int64_t n, int32_t *groups) {
     strings_free(&known);
 }
 
-/* Returns what the tokenizer gets; free(). */
-static char *prepare(const TextRules *rules, const char *text, size_t *size) {
+char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
     *size = strlen(text);
     char *out = rules->nfc ? compose(text, size) : memcpy(xmalloc(*size + 1), text, *size + 1);
     if (!rules->compat || rules->segmenter) set_blanks(out, size);
-    return out;
+    if (!rules->segmenter) return out;
+    char *segmented = segmenter_run(rules->segmenter, SEGMENT_SENTENCES, out, *size, size);
+    free(out);
+    for (char *at = segmented; (at = strchr(at, '\n'));) *at = ' '; /* between sentences */
+    return segmented;
 }
 
 /* ---- tokens ---- */
@@ -101,7 +106,7 @@ typedef struct {
 static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, TokenIds *ids,
                           Chunk *chunk, int32_t *length) {
     size_t size;
-    char *prepared = prepare(rules, text, &size);
+    char *prepared = texts_prepare(rules, text, &size);
     int64_t first = ids->n;
     token_ids_add(ids, specials->begin);
     tokenizer_encode(rules->tokenizer, prepared, size, rules->compat, ids);
@@ -123,7 +128,8 @@ static void tokenize_chunk(const TextRules *rules, const SpecialIds *specials, c
     ids->n = 0;
     for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], ids, chunk, &chunk->lengths[i]);
     size_t bytes = (size_t)ids->n * sizeof *ids->ids;
-    chunk->ids = memcpy(xmalloc(bytes), ids->ids, bytes);
+    chunk->ids = xmalloc(bytes);
+    if (ids->ids) memcpy(chunk->ids, ids->ids, bytes);
     chunk->dropped = ids->dropped - dropped;
 }
 
@@ -151,7 +157,6 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
     SpecialIds specials;
     *out = (TokenizedTexts){0};
     if (!texts_specials(rules->tokenizer, &specials, error)) return false;
-    if (rules->segmenter) return error_set(error, "words cannot be segmented yet");
     if (rules->max_len < 3) return error_set(error, "a text needs 3 tokens or more, not %d", rules->max_len);
     int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
     Chunk *chunks = xcalloc((size_t)n_chunks, sizeof *chunks);

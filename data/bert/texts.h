@@ -2,9 +2,8 @@
 #ifndef DATA_BERT_TEXTS_H
 #define DATA_BERT_TEXTS_H
 
+#include "data/segment/segmenter.h"
 #include "data/text/tokenizer.h"
-
-typedef struct Segmenter Segmenter; /* data/segment/segmenter.h */
 
 typedef struct {
     const Tokenizer *tokenizer;
@@ -37,6 +36,9 @@ typedef struct {
 
 /* Finds them by their usual names. False with an error if there is no begin or end token. */
 bool texts_specials(const Tokenizer *tokenizer, SpecialIds *out, Error *error);
+/* Returns what the tokenizer gets of a text, and its bytes: normalised, and segmented. Of the rules, those of the
+ * tokenizer are not needed. A zero byte stands behind it; free(). */
+char *texts_prepare(const TextRules *rules, const char *text, size_t *size);
 /* Tokenizes n UTF-8 texts. The result does not depend on the number of threads. */
 bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules, TokenizedTexts *out, Error *error);
 /* Returns the texts listed, in this order, with counts of their own but for truncated and cut, which are 0. */

@@ -131,6 +131,21 @@ void bpe_encode(const Bpe *bpe, const char *text, size_t size, bool specials, To
 
 /* ---- ids to text ---- */
 
+bool bpe_continues(const Bpe *bpe, int32_t id) {
+    return bpe->symbol_ids && ends_with(strings_text(&bpe->pieces, bpe->piece_of[id] - 1), FASTBPE_CONTINUES);
+}
+
+/* Writes a piece of fastBPE and what is between it and the next; returns its bytes. */
+static size_t put_fastbpe(const Bpe *bpe, int32_t id, bool last, char *out) {
+    const uint32_t number = bpe->piece_of[id] - 1;
+    size_t size = bpe->pieces.entries[number].size;
+    memcpy(out, strings_text(&bpe->pieces, number), size);
+    if (last) return size;
+    if (bpe_continues(bpe, id)) return size - strlen(FASTBPE_CONTINUES);
+    out[size] = ' ';
+    return size + 1;
+}
+
 /* Writes what an id adds to a text, with a space before it if it begins a word; returns its bytes. */
 static size_t put_piece(const Bpe *bpe, int32_t id, bool first, char *out) {
     const uint32_t piece = bpe->piece_of[id];
@@ -157,7 +172,9 @@ char *bpe_decode(const Bpe *bpe, const int32_t *ids, int64_t n, size_t *size) {
     }
     char *text = xmalloc(total);
     *size = 0;
-    for (int64_t i = 0; i < n; i++) *size += put_piece(bpe, ids[i], i == 0, text + *size);
+    for (int64_t i = 0; i < n; i++)
+        *size += bpe->symbol_ids ? put_fastbpe(bpe, ids[i], i + 1 == n, text + *size)
+                                 : put_piece(bpe, ids[i], i == 0, text + *size);
     text[*size] = 0;
     return text;
 }

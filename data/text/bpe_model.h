@@ -1,5 +1,5 @@
-/* Byte-pair encoding as a Hugging Face tokenizer.json describes it. Two kinds are supported, and what they do
- * not cover is refused by name:
+/* Byte-pair encoding as a Hugging Face tokenizer.json describes it, or as the files of fastBPE do (fastbpe_open.h). Two
+ * kinds of tokenizer.json are supported, and what they do not cover is refused by name:
  * - byte-level: the pieces are bytes, written as printable characters; texts are split by the regular expressions of
  *   words.h. Texts are bytes: those that are not UTF-8 are characters of no class, and ids decode to the same bytes,
  *   unless the file also asks for a normaliser or for a space before each text.
@@ -29,7 +29,7 @@ typedef struct {
 typedef struct {
     uint64_t pair; /* left id << 32 | right id */
     uint32_t rank; /* + 1; 0: a free slot */
-    int32_t id;    /* of the merged piece */
+    int32_t id;    /* of the merged piece; fastBPE: symbol, as those of the pair */
 } BpeMerge;
 
 /* Decides the ids; the numbers among the settings are fixed, since they are hashed. */
@@ -40,6 +40,10 @@ typedef struct {
     int32_t unknown; /* id; -1: none, characters without a piece are dropped */
     char prefix[32]; /* of pieces inside a word */
 } BpeSettings;
+
+/* How fastBPE marks a symbol at the end of a word, and a piece that the next one continues. */
+#define FASTBPE_END       "</w>"
+#define FASTBPE_CONTINUES "@@"
 
 typedef struct {
     BpeSettings settings;
@@ -57,6 +61,9 @@ typedef struct {
     int32_t byte_ids[256]; /* byte-level: id of a byte, -1: none */
     char *bytes;           /* byte-level: the bytes of all ids */
     size_t *bytes_at;      /* [vocabulary + 1] */
+    /* fastBPE only: merges join symbols, and those that are left become pieces. */
+    Strings symbols;          /* characters, and what merges make; the last one of a word ends with FASTBPE_END */
+    int32_t (*symbol_ids)[2]; /* [symbols.n] id of the piece inside a word, and at its end; NULL: not fastBPE */
     uint64_t hash;
 } Bpe;
 

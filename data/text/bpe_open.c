@@ -210,8 +210,7 @@ static bool take_merges(Bpe *bpe, const json_t *merges, Error *error) {
     json_t *merge;
     size_t i;
     if (!json_is_array(merges)) return error_set(error, "model: there are no merges");
-    for (bpe->n_slots = 2; bpe->n_slots < 2 * json_array_size(merges);) bpe->n_slots *= 2;
-    bpe->merges = xcalloc(bpe->n_slots, sizeof *bpe->merges);
+    bpe_merges_open(bpe, json_array_size(merges));
     json_array_foreach(merges, i, merge) if (!take_merge(bpe, merge, i, error)) return false;
     return true;
 }
@@ -338,7 +337,7 @@ static void make_bytes(Bpe *bpe) {
     }
 }
 
-static void make_hash(Bpe *bpe) {
+void bpe_make_hash(Bpe *bpe) {
     uint64_t hash = checksum(0, &bpe->settings, sizeof bpe->settings);
     hash = checksum(hash, bpe->pieces.bytes, bpe->pieces.n_bytes);
     hash = checksum(hash, bpe->ids, bpe->pieces.n * sizeof *bpe->ids);
@@ -346,6 +345,10 @@ static void make_hash(Bpe *bpe) {
     for (size_t i = 0; i < bpe->n_added; i++) {
         const uint32_t facts[] = {bpe->added[i].piece, bpe->added[i].special, bpe->added[i].late};
         hash = checksum(hash, facts, sizeof facts);
+    }
+    if (bpe->symbol_ids) {
+        hash = checksum(hash, bpe->symbols.bytes, bpe->symbols.n_bytes);
+        hash = checksum(hash, bpe->symbol_ids, bpe->symbols.n * sizeof *bpe->symbol_ids);
     }
     bpe->hash = hash;
 }
@@ -362,7 +365,7 @@ static bool take_file(Bpe *bpe, const json_t *root, Error *error) {
         !take_added(bpe, added, error))
         return false;
     if (bpe->settings.byte_level) make_bytes(bpe);
-    make_hash(bpe);
+    bpe_make_hash(bpe);
     return true;
 }
 
@@ -384,7 +387,8 @@ Bpe *bpe_open(const char *bytes, size_t size, Error *error) {
 void bpe_close(Bpe *bpe) {
     if (!bpe) return;
     strings_free(&bpe->pieces);
-    void *owned[] = {bpe->ids, bpe->piece_of, bpe->merges, bpe->added, bpe->bytes, bpe->bytes_at};
+    strings_free(&bpe->symbols);
+    void *owned[] = {bpe->ids, bpe->piece_of, bpe->merges, bpe->added, bpe->bytes, bpe->bytes_at, bpe->symbol_ids};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(bpe);
 }

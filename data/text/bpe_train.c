@@ -77,11 +77,18 @@ static void merge(BpeTrainer *trainer, Pairs *pairs, const Pair *pair) {
     json_decref(line);
 }
 
+/* FirstPieces: the bytes. */
+static uint32_t ids_of_bytes(const void *context, const char *word, size_t size, int32_t *ids) {
+    const BpeTrainer *trainer = context;
+    for (size_t i = 0; i < size; i++) ids[i] = trainer->byte_ids[(unsigned char)word[i]];
+    return (uint32_t)size;
+}
+
 static bool merge_pairs(BpeTrainer *trainer, Error *error) {
     const BpeTraining *options = &trainer->options;
     const int64_t least = options->min_frequency > 1 ? options->min_frequency : 1;
     for (int i = 1; i < options->n_threads; i++) word_counts_move(&trainer->counts[0], &trainer->counts[i]);
-    Pairs *pairs = pairs_open(&trainer->counts[0], trainer->byte_ids);
+    Pairs *pairs = pairs_open(&trainer->counts[0], ids_of_bytes, trainer);
     Pair pair;
     bool found = true;
     while (found && trainer->pieces.n < (uint32_t)options->vocabulary)

@@ -1,4 +1,6 @@
-/* One word to ids: its characters, then merges by rank, the leftmost of equal rank first. */
+/* One word to ids: its characters, then merges by rank, the leftmost of equal rank first. What a merge makes may allow
+ * one of a smaller rank, since two merges can make the same piece. As the implementations behind the files do, it comes
+ * next; with fastBPE it comes when all places of the present merge are done. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,8 @@ typedef struct {
     Symbol *symbols;
     int32_t n;
     uint64_t *heap; /* rank << 32 | position, the smallest first; entries whose merge has gone stay */
-    size_t n_heap;
+    size_t n_heap, capacity;
+    size_t n_later; /* entries to be pushed: the last ones of the capacity */
 } Word;
 
 static size_t slot_of(const Bpe *bpe, uint64_t pair) {
@@ -30,6 +33,11 @@ static size_t slot_of(const Bpe *bpe, uint64_t pair) {
 }
 
 static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
+
+void bpe_merges_open(Bpe *bpe, size_t n) {
+    for (bpe->n_slots = 2; bpe->n_slots < 2 * n;) bpe->n_slots *= 2;
+    bpe->merges = xcalloc(bpe->n_slots, sizeof *bpe->merges);
+}
 
 void bpe_merge_add(Bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t id) {
     const uint64_t pair = pair_of(left, right);
@@ -62,23 +70,33 @@ static void find_merge(Word *word, int32_t at) {
     const BpeMerge *merge = &word->bpe->merges[slot_of(word->bpe, pair_of(symbol->id, word->symbols[symbol->next].id))];
     symbol->rank = merge->rank;
     symbol->merged = merge->id;
-    if (merge->rank) heap_push(word, (uint64_t)merge->rank << 32 | (uint32_t)at);
+    if (merge->rank) word->heap[word->capacity - ++word->n_later] = (uint64_t)merge->rank << 32 | (uint32_t)at;
+}
+
+static void push_found(Word *word) {
+    while (word->n_later) heap_push(word, word->heap[word->capacity - word->n_later--]);
+}
+
+static void merge_at(Word *word, int32_t at) {
+    Symbol *left = &word->symbols[at], *right = &word->symbols[left->next];
+    left->id = left->merged;
+    left->next = right->next;
+    right->rank = 0;
+    if (right->next >= 0) word->symbols[right->next].prev = at;
+    find_merge(word, at);
+    if (left->prev >= 0) find_merge(word, left->prev);
 }
 
 static void merge_all(Word *word) {
+    const bool rounds = word->bpe->symbol_ids;
+    uint64_t rank = 0;
     for (int32_t i = 0; i < word->n; i++) find_merge(word, i);
-    while (word->n_heap) {
+    for (;;) {
+        if (!rounds || !word->n_heap || word->heap[0] >> 32 != rank) push_found(word);
+        if (!word->n_heap) return;
         const uint64_t top = heap_pop(word);
-        const int32_t at = (int32_t)(uint32_t)top;
-        Symbol *left = &word->symbols[at];
-        if (left->rank != top >> 32) continue; /* merged meanwhile, or its neighbour was */
-        Symbol *right = &word->symbols[left->next];
-        left->id = left->merged;
-        left->next = right->next;
-        right->rank = 0;
-        if (right->next >= 0) word->symbols[right->next].prev = at;
-        find_merge(word, at);
-        if (left->prev >= 0) find_merge(word, left->prev);
+        rank = top >> 32;
+        if (word->symbols[(uint32_t)top].rank == rank) merge_at(word, (int32_t)(uint32_t)top); /* else it has gone */
     }
 }
 
@@ -116,8 +134,31 @@ static int64_t take_characters(Word *word, const char *text, size_t size) {
             add_symbol(word, settings->unknown);
         unknown = id < 0;
     }
-    if (word->n) word->symbols[word->n - 1].next = -1;
     return dropped;
+}
+
+size_t fastbpe_symbol_at(const char *at, const char *end, char symbol[FASTBPE_CHARACTER], size_t *size) {
+    uint32_t c;
+    const size_t step = character_at(at, end, &c);
+    memcpy(symbol, at, step);
+    memcpy(symbol + step, FASTBPE_END, sizeof FASTBPE_END);
+    *size = at + step == end ? step + sizeof FASTBPE_END - 1 : step;
+    return step;
+}
+
+/* Makes symbols of the characters for fastBPE; -1: a character that no merge knows. */
+static void take_symbols(Word *word, const char *text, size_t size) {
+    char symbol[FASTBPE_CHARACTER];
+    for (const char *const end = text + size; text < end;) {
+        text += fastbpe_symbol_at(text, end, symbol, &size);
+        add_symbol(word, (int32_t)strings_find(&word->bpe->symbols, symbol, size));
+    }
+}
+
+/* Returns the id of a symbol of the encoded word. */
+static int32_t final_id(const Bpe *bpe, const Symbol *symbol) {
+    if (!bpe->symbol_ids) return symbol->id;
+    return symbol->id < 0 ? bpe->settings.unknown : bpe->symbol_ids[symbol->id][symbol->next < 0];
 }
 
 /* Finds the id of a word that is a piece itself; -1: it is none. */
@@ -137,7 +178,7 @@ static int32_t whole_piece(const Bpe *bpe, const char *word, size_t size) {
 void bpe_encode_word(const Bpe *bpe, const char *text, size_t size, TokenIds *ids) {
     Symbol symbols[SMALL];
     uint64_t heap[3 * SMALL]; /* a pair of neighbours at first, and two more for each merge */
-    Word word = {bpe, symbols, 0, heap, 0};
+    Word word = {.bpe = bpe, .symbols = symbols, .heap = heap, .capacity = 3 * SMALL};
     const int32_t whole = bpe->settings.ignore_merges ? whole_piece(bpe, text, size) : -1;
     if (whole >= 0) {
         token_ids_add(ids, whole);
@@ -146,14 +187,20 @@ void bpe_encode_word(const Bpe *bpe, const char *text, size_t size, TokenIds *id
     if (size > INT32_MAX) die("a word of %zu bytes is too long to encode", size);
     if (size > SMALL) {
         word.symbols = xmalloc(size * sizeof *word.symbols);
-        word.heap = xmalloc(3 * size * sizeof *word.heap);
+        word.capacity = 3 * size;
+        word.heap = xmalloc(word.capacity * sizeof *word.heap);
     }
-    ids->dropped += take_characters(&word, text, size);
+    if (bpe->symbol_ids)
+        take_symbols(&word, text, size);
+    else
+        ids->dropped += take_characters(&word, text, size);
+    if (word.n) word.symbols[word.n - 1].next = -1;
     merge_all(&word);
     token_ids_reserve(ids, word.n);
     for (int32_t at = word.n ? 0 : -1; at >= 0; at = word.symbols[at].next) {
-        ids->unknown += word.symbols[at].id == bpe->settings.unknown;
-        ids->ids[ids->n++] = word.symbols[at].id;
+        const int32_t id = final_id(bpe, &word.symbols[at]);
+        ids->unknown += id == bpe->settings.unknown;
+        ids->ids[ids->n++] = id;
     }
     if (word.symbols != symbols) {
         free(word.symbols);

@@ -11,9 +11,11 @@ static void mark_ranges(const uint32_t (*ranges)[2], size_t n, uint8_t class) {
 }
 
 static void make_classes(void) {
+    static const uint32_t separators[][2] = {{0x1C, 0x1F}};
     mark_ranges(letters, sizeof letters / sizeof *letters, CHARACTER_LETTER);
     mark_ranges(numbers, sizeof numbers / sizeof *numbers, CHARACTER_NUMBER);
-    mark_ranges(spaces, sizeof spaces / sizeof *spaces, CHARACTER_SPACE);
+    mark_ranges(spaces, sizeof spaces / sizeof *spaces, CHARACTER_SPACE | CHARACTER_BLANK);
+    mark_ranges(separators, sizeof separators / sizeof *separators, CHARACTER_BLANK);
     mark_ranges(punctuation, sizeof punctuation / sizeof *punctuation, CHARACTER_PUNCTUATION);
     mark_ranges(marks, sizeof marks / sizeof *marks, CHARACTER_MARK);
 }

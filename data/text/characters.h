@@ -9,7 +9,8 @@ enum {
     CHARACTER_NUMBER = 2,      /* \p{N} */
     CHARACTER_SPACE = 4,       /* \s: the property White_Space */
     CHARACTER_PUNCTUATION = 8, /* ASCII's signs and \p{P}, of an older Unicode than the classes above */
-    CHARACTER_MARK = 16        /* \p{M}, of that Unicode: what is removed with accents */
+    CHARACTER_MARK = 16,       /* \p{M}, of that Unicode: what is removed with accents */
+    CHARACTER_BLANK = 32       /* \s as Python knows it: CHARACTER_SPACE and U+001C .. U+001F */
 };
 
 /* A byte that belongs to no character of UTF-8: in no class, and different from every character. */
@@ -17,13 +18,6 @@ enum { CHARACTER_NONE = 0x110000, CHARACTER_END };
 
 /* Returns the classes by code point, [CHARACTER_END]. */
 const uint8_t *character_classes(void);
-
-/* Returns what Python's str.isspace does, which also defines \s of its regular expressions and strip(): White_Space and
- * U+001C to U+001F. */
-static inline bool character_is_white(uint32_t c) {
-    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
 
 /* Decodes the character at `at`, or one byte that begins none, as CHARACTER_NONE. Returns its bytes; 0 at the end. */
 static inline size_t character_at(const char *at, const char *end, uint32_t *c) {

@@ -19,6 +19,9 @@ typedef struct {
     size_t n;
 } Points;
 
+/* Returns what Python's str.isspace does, which also defines \s of its regular expressions and strip(). */
+static bool is_space(uint32_t c) { return character_classes()[c] & CHARACTER_BLANK; }
+
 static bool is_digit(uint32_t c) { return uc_is_general_category(c, UC_DECIMAL_DIGIT_NUMBER); }
 
 /* Returns whether the reference makes a word of this code point, for Chinese, Japanese and Korean. One of the ranges
@@ -42,8 +45,8 @@ static const char *const replacements[][2] = {
     {"》", "'"}, {"【", "'"},  {"】", "'"},  {"[", "'"},  {"]", "'"},  {"「", "'"}, {"」", "'"}};
 
 static Points points_trim(Points p) {
-    while (p.n && character_is_white(p.at[0])) p.at++, p.n--;
-    while (p.n && character_is_white(p.at[p.n - 1])) p.n--;
+    while (p.n && is_space(p.at[0])) p.at++, p.n--;
+    while (p.n && is_space(p.at[p.n - 1])) p.n--;
     return p;
 }
 
@@ -53,14 +56,14 @@ static Points points_drop_speaker(Points p, const char *const *words, int n_word
         size_t at = 0;
         const uint8_t *word = (const uint8_t *)words[i];
         ucs4_t letter;
-        while (at < p.n && character_is_white(p.at[at])) at++;
+        while (at < p.n && is_space(p.at[at])) at++;
         while ((word = u8_next(&letter, word)) && at < p.n && uc_tolower(uc_toupper(p.at[at])) == letter) at++;
         if (word) continue;
-        while (at < p.n && character_is_white(p.at[at])) at++;
+        while (at < p.n && is_space(p.at[at])) at++;
         size_t digits = at;
         while (at < p.n && is_digit(p.at[at])) at++;
         if (at == digits) continue;
-        while (at < p.n && character_is_white(p.at[at])) at++;
+        while (at < p.n && is_space(p.at[at])) at++;
         if (at == p.n || (p.at[at] != ':' && p.at[at] != 0xFF1A)) continue;
         return points_trim((Points){p.at + at + 1, p.n - at - 1});
     }
@@ -83,8 +86,7 @@ static size_t points_match(Points p, const char *key) {
 static Points points_replace(Points p) {
     size_t n = 0;
     for (size_t i = 0; i < p.n; i++) /* writes never overtake reads */
-        if (!character_is_white(p.at[i]) || i == 0 || !character_is_white(p.at[i - 1]))
-            p.at[n++] = character_is_white(p.at[i]) ? ' ' : p.at[i];
+        if (!is_space(p.at[i]) || i == 0 || !is_space(p.at[i - 1])) p.at[n++] = is_space(p.at[i]) ? ' ' : p.at[i];
     Points in = {p.at, n};
     for (n = 0; in.n; n++) {
         uint32_t c = in.at[0];

@@ -131,7 +131,7 @@ bool pairs_next(Pairs *pairs, Pair *next) {
 
 /* ---- words ---- */
 
-Pairs *pairs_open(const WordCounts *counts, const int32_t *byte_ids) {
+Pairs *pairs_open(const WordCounts *counts, FirstPieces *first_pieces, const void *context) {
     const Strings *words = &counts->words;
     Pairs *pairs = xcalloc(1, sizeof *pairs);
     pairs->counts = counts;
@@ -139,14 +139,10 @@ Pairs *pairs_open(const WordCounts *counts, const int32_t *byte_ids) {
     pairs->begins = xmalloc(words->n * sizeof *pairs->begins + 1);
     pairs->sizes = xmalloc(words->n * sizeof *pairs->sizes + 1);
     for (uint32_t w = 0; w < words->n; w++) {
-        const unsigned char *bytes = (const unsigned char *)strings_text(words, w);
         int32_t *symbols = pairs->symbols + words->entries[w].begin;
         pairs->begins[w] = words->entries[w].begin;
-        pairs->sizes[w] = words->entries[w].size;
-        for (uint32_t i = 0; i < pairs->sizes[w]; i++) {
-            symbols[i] = byte_ids[bytes[i]];
-            if (i) add_pair(pairs, symbols[i - 1], symbols[i], w);
-        }
+        pairs->sizes[w] = first_pieces(context, strings_text(words, w), words->entries[w].size, symbols);
+        for (uint32_t i = 1; i < pairs->sizes[w]; i++) add_pair(pairs, symbols[i - 1], symbols[i], w);
     }
     for (uint32_t i = 0; i < pairs->n; i++) push(pairs, i);
     return pairs;

@@ -12,8 +12,11 @@ typedef struct {
 
 typedef struct Pairs Pairs;
 
-/* Begins with the bytes of the words; byte_ids [256]. *counts must stay. */
-Pairs *pairs_open(const WordCounts *counts, const int32_t *byte_ids);
+/* Writes the ids of the pieces that a word begins with, at most one for each byte; returns their number. */
+typedef uint32_t FirstPieces(const void *context, const char *word, size_t size, int32_t *ids);
+
+/* Begins with the first pieces of the words. *counts must stay. */
+Pairs *pairs_open(const WordCounts *counts, FirstPieces *first_pieces, const void *context);
 /* Takes the most frequent pair out, of several the one with the smallest ids; false: no pair is left. */
 bool pairs_next(Pairs *pairs, Pair *next);
 /* Replaces the pair that was taken out last by the piece `id`, in all words. */

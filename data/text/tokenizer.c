@@ -6,30 +6,46 @@
 #include "base/file.h"
 #include "data/text/bpe.h"
 #include "data/text/bpe_open.h"
+#include "data/text/fastbpe_open.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/tokenizer.h"
 
 struct Tokenizer {
     char *file;
+    char *codes; /* bpe.codes, whose vocab.txt is `file`; NULL: another kind */
     uint64_t hash;
     SentencePiece *pieces; /* or */
     Bpe *bpe;
 };
 
-/* Returns the path of the file that `path` means, NULL with an error; free(). */
-static char *find_file(const char *path, Error *error) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-    if (!path_is_folder(path)) return xstrdup(path);
-    for (int i = 0; i < 2; i++) {
-        char *file = path_join(path, names[i]);
+/* Returns the path of the file of a folder that is opened; NULL with an error; free(). */
+static char *find_in_folder(const char *folder, Error *error) {
+    static const char *const names[] = {"bpe.codes", "tokenizer.json", "tokenizer.model"};
+    for (int i = 0; i < 3; i++) {
+        char *file = path_join(folder, names[i]);
         if (!access(file, F_OK)) return file;
         free(file);
     }
-    error_set(error, "the folder holds neither tokenizer.json nor tokenizer.model");
+    error_set(error, "the folder holds neither tokenizer.json nor tokenizer.model nor vocab.txt and bpe.codes");
     return NULL;
 }
 
-static bool open_file(Tokenizer *tokenizer, Error *error) {
+/* Sets the paths of the files that `path` means. */
+static bool find_files(Tokenizer *tokenizer, const char *path, Error *error) {
+    char *file = path_is_folder(path) ? find_in_folder(path, error) : xstrdup(path);
+    if (!file) return false;
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    tokenizer->file = file;
+    if (strcmp(name, "bpe.codes") != 0 && strcmp(name, "vocab.txt") != 0) return true;
+    char *folder = path_directory(file);
+    tokenizer->file = path_join(folder, "vocab.txt");
+    tokenizer->codes = path_join(folder, "bpe.codes");
+    free(folder);
+    free(file);
+    return true;
+}
+
+static bool open_one(Tokenizer *tokenizer, Error *error) {
     char *bytes;
     size_t size;
     if (!read_file(tokenizer->file, &bytes, &size, error)) return false;
@@ -37,17 +53,23 @@ static bool open_file(Tokenizer *tokenizer, Error *error) {
         tokenizer->bpe = bpe_open(bytes, size, error);
     else
         tokenizer->pieces = sentencepiece_open(tokenizer->file, error);
-    tokenizer->hash = tokenizer->bpe ? tokenizer->bpe->hash : checksum(0, bytes, size);
+    tokenizer->hash = checksum(0, bytes, size);
     free(bytes);
     return tokenizer->bpe || tokenizer->pieces;
 }
 
+static bool open_files(Tokenizer *tokenizer, Error *error) {
+    if (tokenizer->codes)
+        tokenizer->bpe = fastbpe_open(tokenizer->file, tokenizer->codes, error);
+    else if (!open_one(tokenizer, error))
+        return false;
+    if (tokenizer->bpe) tokenizer->hash = tokenizer->bpe->hash;
+    return tokenizer->bpe || tokenizer->pieces;
+}
+
 Tokenizer *tokenizer_open(const char *path, Error *error) {
-    char *file = find_file(path, error);
-    if (!file) return NULL;
     Tokenizer *tokenizer = xcalloc(1, sizeof *tokenizer);
-    tokenizer->file = file;
-    if (open_file(tokenizer, error)) return tokenizer;
+    if (find_files(tokenizer, path, error) && open_files(tokenizer, error)) return tokenizer;
     tokenizer_close(tokenizer);
     return NULL;
 }
@@ -57,6 +79,7 @@ void tokenizer_close(Tokenizer *tokenizer) {
     sentencepiece_close(tokenizer->pieces);
     bpe_close(tokenizer->bpe);
     free(tokenizer->file);
+    free(tokenizer->codes);
     free(tokenizer);
 }
 
@@ -72,7 +95,7 @@ int32_t tokenizer_end_of_text(const Tokenizer *tokenizer) {
     static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
     int32_t id = -1;
     if (!tokenizer->bpe) return sentencepiece_end_of_text(tokenizer->pieces);
-    for (int i = 0; i < 3 && id < 0; i++) id = tokenizer_id(tokenizer, names[i]);
+    for (int i = tokenizer->codes ? 2 : 0; i < 3 && id < 0; i++) id = tokenizer_id(tokenizer, names[i]);
     return id;
 }
 
@@ -102,6 +125,12 @@ void tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size,
         sentencepiece_encode(tokenizer->pieces, text, size, specials, ids);
 }
 
+bool tokenizer_continues(const Tokenizer *tokenizer, int32_t id) {
+    if (!tokenizer->bpe) return false;
+    check_id(tokenizer, id);
+    return bpe_continues(tokenizer->bpe, id);
+}
+
 char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, size_t *size) {
     if (!tokenizer->bpe) return sentencepiece_decode(tokenizer->pieces, ids, n, size);
     for (int64_t i = 0; i < n; i++) check_id(tokenizer, ids[i]);
@@ -111,3 +140,9 @@ char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n
 uint64_t tokenizer_hash(const Tokenizer *tokenizer) { return tokenizer->hash; }
 
 const char *tokenizer_file(const Tokenizer *tokenizer) { return tokenizer->file; }
+
+int tokenizer_files(const Tokenizer *tokenizer, const char *paths[2]) {
+    paths[0] = tokenizer->file;
+    paths[1] = tokenizer->codes;
+    return tokenizer->codes ? 2 : 1;
+}

@@ -1,6 +1,7 @@
-/* Tokenizers that a file describes: SentencePiece models, and a Hugging Face tokenizer.json of BPE kind, byte-level or
- * character-level (data/text/bpe_model.h says what is supported). All functions on an open tokenizer but close are safe
- * from several threads, each with its own TokenIds. */
+/* Tokenizers that files describe: SentencePiece models, a Hugging Face tokenizer.json of BPE kind, byte-level or
+ * character-level (data/text/bpe_model.h says what is supported), and the two files of fastBPE
+ * (data/text/fastbpe_open.h). All functions on an open tokenizer but close are safe from several threads, each with its
+ * own TokenIds. */
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 
@@ -8,7 +9,8 @@
 
 typedef struct Tokenizer Tokenizer;
 
-/* Opens a file, or a folder that holds tokenizer.json or tokenizer.model. Returns NULL with the reason on an error. */
+/* Opens a file, or a folder that holds bpe.codes, tokenizer.json or tokenizer.model, the first of these that is there.
+ * Beside bpe.codes there must be vocab.txt; the path of either means both. Returns NULL with the reason on an error. */
 Tokenizer *tokenizer_open(const char *path, Error *error);
 void tokenizer_close(Tokenizer *tokenizer); /* NULL: does nothing */
 /* Returns the largest id + 1. */
@@ -22,12 +24,17 @@ const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id);
 /* Appends the ids of a UTF-8 text, without anything before or behind it. specials: special tokens that are written out
  * in the text become their ids; otherwise they are text. */
 void tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size, bool specials, TokenIds *ids);
+/* Returns whether the piece that follows this one belongs to the same word. Only pieces of fastBPE say so, by their
+ * "@@"; of other kinds, false. */
+bool tokenizer_continues(const Tokenizer *tokenizer, int32_t id);
 /* Returns the text of ids and its bytes in *size, with a zero byte behind them; free(). Dies if an id is not in the
  * vocabulary. */
 char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, size_t *size);
 /* Returns a hash of everything that decides the ids. */
 uint64_t tokenizer_hash(const Tokenizer *tokenizer);
-/* Returns the path of the file that was opened. */
+/* Returns the path of the file that was opened; of two, vocab.txt. */
 const char *tokenizer_file(const Tokenizer *tokenizer);
+/* Sets the paths of all files that were opened, vocab.txt first; returns their number, 1 or 2. */
+int tokenizer_files(const Tokenizer *tokenizer, const char *paths[2]);
 
 #endif

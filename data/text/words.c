@@ -13,7 +13,8 @@ const char *words_pattern(WordSplit split) {
     static const char *const patterns[] = {
         [WORDS_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
         [WORDS_CL100K] = CL100K("\\p{N}{1,3}"),
-        [WORDS_CL100K_DIGITS] = CL100K("\\p{N}")};
+        [WORDS_CL100K_DIGITS] = CL100K("\\p{N}"),
+        [WORDS_BLANKS] = NULL};
     return patterns[split];
 }
 
@@ -92,18 +93,22 @@ static const char *cl100k_end(const Text *text, const char *at, int digits) {
     return at;
 }
 
-/* Words between white space; signs: each sign of punctuation is one. */
-static const char *plain_next(const Text *text, const char **begin, bool signs) {
-    const int stop = CHARACTER_SPACE | (signs ? CHARACTER_PUNCTUATION : 0);
+/* Words between characters of the class `space`; each character of the class `sign` is a word. */
+static const char *plain_next(const Text *text, const char **begin, int space, int sign) {
     const char *at = *begin;
     uint32_t c;
     size_t size;
-    while ((size = character_at(at, text->end, &c)) && text->classes[c] & CHARACTER_SPACE) at += size;
+    while ((size = character_at(at, text->end, &c)) && text->classes[c] & space) at += size;
     *begin = at;
     if (!size) return NULL;
-    if (text->classes[c] & stop) return at + size;
-    while ((size = character_at(at, text->end, &c)) && !(text->classes[c] & stop)) at += size;
+    if (text->classes[c] & sign) return at + size;
+    while ((size = character_at(at, text->end, &c)) && !(text->classes[c] & (space | sign))) at += size;
     return at;
+}
+
+static const char *blanks_next(const Text *text, const char **begin) {
+    const char *at = plain_next(text, begin, CHARACTER_BLANK, 0);
+    return at && at < text->end && *at == '\n' ? at + 1 : at;
 }
 
 const char *words_next(WordSplit split, const char **begin, const char *end) {
@@ -113,9 +118,11 @@ const char *words_next(WordSplit split, const char **begin, const char *end) {
     case WORDS_WHOLE:
         return end;
     case WORDS_SPACES:
-        return plain_next(&text, begin, false);
+        return plain_next(&text, begin, CHARACTER_SPACE, 0);
     case WORDS_PUNCTUATION:
-        return plain_next(&text, begin, true);
+        return plain_next(&text, begin, CHARACTER_SPACE, CHARACTER_PUNCTUATION);
+    case WORDS_BLANKS:
+        return blanks_next(&text, begin);
     case WORDS_GPT2:
         return gpt2_end(&text, *begin);
     case WORDS_CL100K:

@@ -10,8 +10,11 @@ typedef enum {
     WORDS_PUNCTUATION, /* the same, and each sign of punctuation is a word */
     /* Regular expressions, which lose nothing: words_pattern. */
     WORDS_GPT2,
-    WORDS_CL100K,       /* cl100k_base's, with at most three digits in a word */
-    WORDS_CL100K_DIGITS /* the same, each digit by itself */
+    WORDS_CL100K,        /* cl100k_base's, with at most three digits in a word */
+    WORDS_CL100K_DIGITS, /* the same, each digit by itself */
+    /* \S+\n? in Python: white space separates words and vanishes, but a newline directly behind a word belongs to it.
+     */
+    WORDS_BLANKS
 } WordSplit;
 
 /* Returns the regular expression of a split, in the syntax of Oniguruma; NULL: it is none. */

@@ -1,4 +1,4 @@
-/* Dropout, residual, GELU, leaky ReLU, gather and scatter, sum: one pass each, limited by memory bandwidth. */
+/* Dropout, residual, GELU, tanh, leaky ReLU, gather and scatter, sum: one pass each, limited by memory bandwidth. */
 #include "kernels/cpu/simd.h"
 
 enum { PIECE = 4096 }; /* elements that a thread takes at once: the dropout factors of a piece stay in the L1 cache */
@@ -98,6 +98,21 @@ static void cpu_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) 
 
 static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
     gelu_then_dropout_backward(device, dx, dy, x, kind, (Dropout){0});
+}
+
+static void cpu_tanh_forward(Device *device, Tensor y, Tensor x) {
+    const float *in = x.data;
+    float *out = y.data;
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
+    for (int64_t i = 0; i < tensor_numel(x); i++) out[i] = tanh_approximate(in[i]);
+}
+
+/* (1 - y) (1 + y) keeps the digits that 1 - y^2 loses where y is nearly 1. */
+static void cpu_tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y) {
+    const float *in = y.data, *up = dy.data;
+    float *out = dx.data;
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
+    for (int64_t i = 0; i < tensor_numel(y); i++) out[i] = up[i] * ((1 - in[i]) * (1 + in[i]));
 }
 
 static void cpu_leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {

@@ -17,6 +17,7 @@
 #include "kernels/cpu/norm_activate.c"
 #include "kernels/cpu/optimizer.c"
 #include "kernels/cpu/optimizer_muon.c"
+#include "kernels/cpu/soft_cross_entropy.c"
 #include "kernels/cpu/squared_error.c"
 #include "kernels/cpu/stem.c"
 

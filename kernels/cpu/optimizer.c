@@ -3,13 +3,47 @@
  */
 #include "kernels/cpu/simd.h"
 
-enum { NORM_PIECE = 16384, NORM_ROUND = 1024 }; /* elements per piece; pieces whose sums are kept at a time */
+enum { SEGMENT_PIECE = 16384, NORM_ROUND = 1024 }; /* elements per piece; pieces whose sums are kept at a time */
+
+/* A run of elements that take part. */
+typedef struct {
+    int64_t begin, end;
+} Span;
+
+/* Moves `span` to the next run of elements in front of `end` that take part. Returns false if there is none. Begin with
+ * an empty span in front of the first element. */
+static inline bool next_span(const Segment *s, int64_t end, Span *span) {
+    if (!s->used) {
+        *span = (Span){span->end, end};
+        return span->begin < end;
+    }
+    int64_t row = (span->end - s->begin) / s->width, last = (end - s->begin + s->width - 1) / s->width;
+    while (span->end < end && row < last && !s->used[row]) row++;
+    int64_t begin = s->begin + row * s->width;
+    span->begin = begin > span->end ? begin : span->end;
+    while (row < last && s->used[row]) row++;
+    span->end = s->begin + row * s->width < end ? s->begin + row * s->width : end;
+    return span->begin < span->end;
+}
 
 static double sum_of_squares(const float *g, int64_t n) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) sum += (double)g[i] * (double)g[i];
     return sum;
+}
+
+/* The same for elements begin .. end - 1 of a buffer, at most SEGMENT_PIECE: those that take no part count as 0, and
+ * are not read. */
+static double sum_of_used_squares(const float *grads, const Segment *s, int64_t begin, int64_t end) {
+    _Alignas(64) float piece[SEGMENT_PIECE];
+    Span span = {begin, begin};
+    if (!s->used) return sum_of_squares(grads + begin, end - begin);
+    if (!next_span(s, end, &span)) return 0;
+    memset(piece, 0, (size_t)(end - begin) * sizeof *piece);
+    do memcpy(piece + (span.begin - begin), grads + span.begin, (size_t)(span.end - span.begin) * sizeof *piece);
+    while (next_span(s, end, &span));
+    return sum_of_squares(piece, end - begin);
 }
 
 /* Returns the factor by which the gradients were multiplied. */
@@ -21,14 +55,15 @@ static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor lo
                             int n_segments) {
     double total = 0, *sums = (double *)(void *)cpu_scratch(device, 2 * NORM_ROUND);
     for (int s = 0; s < n_segments; s++) {
-        const float *g = (const float *)grads.data + segments[s].begin;
-        int64_t n = segments[s].end - segments[s].begin, pieces = (n + NORM_PIECE - 1) / NORM_PIECE;
+        int64_t begin = segments[s].begin, end = segments[s].end,
+                pieces = (end - begin + SEGMENT_PIECE - 1) / SEGMENT_PIECE;
         for (int64_t base = 0; base < pieces; base += NORM_ROUND) {
             int64_t count = pieces - base < NORM_ROUND ? pieces - base : NORM_ROUND;
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
             for (int64_t i = 0; i < count; i++) {
-                int64_t at = (base + i) * NORM_PIECE;
-                sums[i] = sum_of_squares(g + at, n - at < NORM_PIECE ? n - at : NORM_PIECE);
+                int64_t at = begin + (base + i) * SEGMENT_PIECE;
+                sums[i] = sum_of_used_squares(grads.data, &segments[s], at,
+                                              at + SEGMENT_PIECE < end ? at + SEGMENT_PIECE : end);
             }
             for (int64_t i = 0; i < count; i++) total += sums[i];
         }
@@ -36,35 +71,54 @@ static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor lo
     *(float *)norm.data = (float)(sqrt(total) / factor_of(loss_scale));
 }
 
+/* The numbers of an update in a segment. */
+typedef struct {
+    float clip, decay, keep, rate, root, old1, new1, old2, new2, epsilon;
+} Update;
+
 /* With g the clipped gradient, t the step, and lr times the segment's rate:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
  *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps);
  * coupled, g is the clipped gradient plus wd p, and p is not multiplied. */
+static void update_span(const AdamWBuffers *of, Span span, Update u) {
+    float *p = of->params.data, *mean = of->m.data, *square = of->v.data;
+    const float *g = of->grads.data;
+#pragma omp simd
+    for (int64_t i = span.begin; i < span.end; i++) {
+        float gradient = g[i] * u.clip + u.decay * p[i];
+        mean[i] = u.old1 * mean[i] + u.new1 * gradient;
+        square[i] = u.old2 * square[i] + u.new2 * gradient * gradient;
+        p[i] = p[i] * u.keep - u.rate * mean[i] / (sqrtf(square[i]) * u.root + u.epsilon);
+    }
+}
+
 static void cpu_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, const Segment *segments,
                              int n_segments, AdamW o) {
     double length = (double)*(const float *)norm.data + 1e-6, t = (double)o.step;
     if (!isfinite(length)) return;
     if (tensor_given(of.copy)) die("adamw_update: the cpu device has no 16-bit parameters");
     if (tensor_given(loss_scale)) t = (double)((const float *)loss_scale.data)[LOSS_SCALE_DONE] + 1;
-    float clip = (float)((o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1) / factor_of(loss_scale));
     double correction = 1 - pow((double)o.beta1, t);
-    float root = (float)(1 / sqrt(1 - pow((double)o.beta2, t)));
-    float old1 = o.beta1, new1 = (float)(1 - (double)o.beta1), old2 = o.beta2, new2 = (float)(1 - (double)o.beta2);
-    float epsilon = o.epsilon;
+    Update u = {
+        .clip = (float)((o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1) / factor_of(loss_scale)),
+        .root = (float)(1 / sqrt(1 - pow((double)o.beta2, t))),
+        .old1 = o.beta1,
+        .new1 = (float)(1 - (double)o.beta1),
+        .old2 = o.beta2,
+        .new2 = (float)(1 - (double)o.beta2),
+        .epsilon = o.epsilon};
     for (int s = 0; s < n_segments; s++) {
-        int64_t begin = segments[s].begin, n = segments[s].end - begin;
+        int64_t begin = segments[s].begin, end = segments[s].end;
         double lr = (double)o.learning_rate * (double)segments[s].rate;
-        float decay = o.coupled ? segments[s].weight_decay : 0, rate = (float)(lr / correction);
-        float keep = o.coupled ? 1 : (float)(1 - lr * (double)segments[s].weight_decay);
-        float *p = (float *)of.params.data + begin, *mean = (float *)of.m.data + begin,
-              *square = (float *)of.v.data + begin;
-        const float *g = (const float *)of.grads.data + begin;
-#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
-        for (int64_t i = 0; i < n; i++) {
-            float gradient = g[i] * clip + decay * p[i];
-            mean[i] = old1 * mean[i] + new1 * gradient;
-            square[i] = old2 * square[i] + new2 * gradient * gradient;
-            p[i] = p[i] * keep - rate * mean[i] / (sqrtf(square[i]) * root + epsilon);
+        u.decay = o.coupled ? segments[s].weight_decay : 0;
+        u.rate = (float)(lr / correction);
+        u.keep = o.coupled ? 1 : (float)(1 - lr * (double)segments[s].weight_decay);
+        /* Rows that take part may lie together: pieces are given to threads that are free. */
+#pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
+        for (int64_t at = begin; at < end; at += SEGMENT_PIECE) {
+            Span span = {at, at};
+            while (next_span(&segments[s], at + SEGMENT_PIECE < end ? at + SEGMENT_PIECE : end, &span))
+                update_span(&of, span, u);
         }
     }
 }
@@ -98,7 +152,21 @@ static void cpu_copy_segments(Device *device, Tensor to, Tensor from, Tensor nor
     (void)device;
     if (tensor_given(norm) && !isfinite(*(const float *)norm.data)) return;
     for (int s = 0; s < n_segments; s++) {
-        int64_t begin = segments[s].begin, n = segments[s].end - begin;
-        memcpy((float *)to.data + begin, (const float *)from.data + begin, (size_t)n * sizeof(float));
+        Span span = {segments[s].begin, segments[s].begin};
+        while (next_span(&segments[s], segments[s].end, &span))
+            memcpy((float *)to.data + span.begin, (const float *)from.data + span.begin,
+                   (size_t)(span.end - span.begin) * sizeof(float));
+    }
+}
+
+static void cpu_clear_segments(Device *device, Tensor x, const Segment *segments, int n_segments) {
+    for (int s = 0; s < n_segments; s++) {
+        int64_t begin = segments[s].begin, end = segments[s].end;
+#pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
+        for (int64_t at = begin; at < end; at += SEGMENT_PIECE) {
+            Span span = {at, at};
+            while (next_span(&segments[s], at + SEGMENT_PIECE < end ? at + SEGMENT_PIECE : end, &span))
+                memset((float *)x.data + span.begin, 0, (size_t)(span.end - span.begin) * sizeof(float));
+        }
     }
 }

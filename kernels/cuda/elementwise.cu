@@ -1,5 +1,5 @@
-/* Casts, dropout, residual, GELU, leaky ReLU, gather and scatter, sum. All of them are limited by memory: each number
- * is read once and written once. */
+/* Casts, dropout, residual, GELU, tanh, leaky ReLU, gather and scatter, sum. All of them are limited by memory: each
+ * number is read once and written once. */
 #include "kernels/cuda/check_index.h"
 #include "kernels/cuda/gelu.h"
 #include "kernels/cuda/memory.h"
@@ -99,6 +99,25 @@ template <GeluKind KIND> struct GeluGradient {
 #pragma unroll
         for (int i = 0; i < W; i++) dy[i] *= gelu_slope<KIND>(x[i]);
         return dropped(drop, at, dy);
+    }
+};
+
+struct Tanh {
+    static constexpr int INPUTS = 1;
+    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> x, Pack<float, W>) const {
+#pragma unroll
+        for (int i = 0; i < W; i++) x[i] = tanhf(x[i]);
+        return x;
+    }
+};
+
+/* (1 - y) (1 + y) keeps the digits that 1 - y^2 loses where y is nearly 1. */
+struct TanhGradient {
+    static constexpr int INPUTS = 2;
+    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> dy, Pack<float, W> y) const {
+#pragma unroll
+        for (int i = 0; i < W; i++) dy[i] *= (1.0f - y[i]) * (1.0f + y[i]);
+        return dy;
     }
 };
 
@@ -228,6 +247,20 @@ void gelu_then_dropout_backward(Device *device, Tensor dx, Tensor dy, Tensor x, 
 
 void cuda_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
     gelu_then_dropout_backward(device, dx, dy, x, kind, Dropout());
+}
+
+void cuda_tanh_forward(Device *device, Tensor y, Tensor x) {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        launch_map<T, T>(device, "tanh_forward", y, x, tensor_none(), Tanh());
+    });
+}
+
+void cuda_tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y) {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        launch_map<T, T>(device, "tanh_backward", dx, dy, y, TanhGradient());
+    });
 }
 
 void cuda_leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {

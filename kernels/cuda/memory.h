@@ -148,6 +148,12 @@ GPU_INLINE float row_sum(float x, int lanes) {
     return x;
 }
 
+/* Returns the largest of the lanes of a row, in the same way. */
+GPU_INLINE float row_max(float x, int lanes) {
+    for (int other = lanes / 2; other; other /= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, other));
+    return x;
+}
+
 /* Sums over a block of whole warps, in a fixed order, of K numbers at once; every thread gets the sums. Has one
  * barrier, after writing scratch: whoever calls it twice in a row needs two scratches. */
 template <int K> GPU_INLINE void block_sums(float (&sums)[K], float (*scratch)[K]) {

@@ -1,5 +1,5 @@
-/* The gradient's norm, AdamW and copies over segments of the flat buffers, and the loss scale. Nothing waits for the
- * GPU: whether an update is made, with what step and what clipping, is decided there.
+/* The gradient's norm, AdamW, copies and zeros over segments of the flat buffers, and the loss scale. Nothing waits for
+ * the GPU: whether an update is made, with what step and what clipping, is decided there.
  *
  * The buffers are cut into pieces of PIECE elements at fixed places; a block takes the part of one piece that lies in
  * one segment. Segments reach a kernel as an argument by value, SEGMENTS at a time, so that a launch can be recorded
@@ -17,6 +17,9 @@ struct SegmentList {
     float decay[SEGMENTS]; /* what weight decay multiplies parameters by; coupled, what their gradients get of them */
     float rate[SEGMENTS];  /* what the learning rate is multiplied by */
     int32_t count;
+    int32_t masked;      /* the one segment of which only some rows take part, if `used` is not null */
+    const uint8_t *used; /* see Segment */
+    int64_t width;
 };
 
 /* Calls f(list, number of blocks before this list) for all segments, in lists of whole segments. */
@@ -30,6 +33,12 @@ void for_lists(const char *op, const Segment *segments, int n_segments, const Ad
         for (; s < n_segments && list.count < SEGMENTS; s++) {
             int64_t begin = segments[s].begin, end = segments[s].end;
             if (begin == end) continue;
+            if (segments[s].used) {
+                if (list.used) break;
+                list.masked = list.count;
+                list.used = segments[s].used;
+                list.width = segments[s].width;
+            }
             list.begin[list.count] = begin;
             list.end[list.count] = end;
             list.rate[list.count] = segments[s].rate;
@@ -43,10 +52,20 @@ void for_lists(const char *op, const Segment *segments, int n_segments, const Ad
     }
 }
 
-/* The work of a block: elements begin .. end - 1, inside the piece that begins at `piece`. */
+/* The work of a block: elements begin .. end - 1, inside the piece that begins at `piece`; of those rows only that take
+ * part. */
 struct Part {
     int64_t piece, begin, end;
     int segment;
+    const uint8_t *used;     /* of the row of element `begin` and those behind it; null: all take part */
+    uint32_t width, skipped; /* of rows; elements of the first row that lie in front of `begin` */
+    GPU_INLINE uint32_t row(int64_t at) const { return (skipped + (uint32_t)(at - begin)) / width; }
+    /* Whether element `at`, which lies in the part, takes part. */
+    GPU_INLINE bool takes(int64_t at) const { return !used || used[row(at)]; }
+    /* Whether elements at .. at + W - 1 lie in the part, and all in one row if rows matter. */
+    template <int W> GPU_INLINE bool whole(int64_t at) const {
+        return at >= begin && at + W <= end && (W == 1 || !used || row(at) == row(at + W - 1));
+    }
 };
 
 GPU_INLINE Part part_of_block(const SegmentList &list) {
@@ -60,7 +79,13 @@ GPU_INLINE Part part_of_block(const SegmentList &list) {
     }
     int64_t begin = list.begin[low], end = list.end[low];
     int64_t piece = (begin / PIECE + ((int)blockIdx.x - list.first_block[low])) * PIECE;
-    return {piece, begin > piece ? begin : piece, end < piece + PIECE ? end : piece + PIECE, low};
+    Part part = {piece, begin > piece ? begin : piece, end < piece + PIECE ? end : piece + PIECE, low, nullptr, 1, 0};
+    if (list.used && low == list.masked) {
+        part.used = list.used + (part.begin - begin) / list.width;
+        part.width = (uint32_t)list.width;
+        part.skipped = (uint32_t)((part.begin - begin) % list.width);
+    }
+    return part;
 }
 
 /* sums[block] = the sum of the squares of the block's elements.
@@ -77,12 +102,13 @@ __global__ void __launch_bounds__(BLOCK) sum_squares(double *sums, const float *
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         int64_t at = part.piece + ((int64_t)p * BLOCK + threadIdx.x) * W;
-        if (at >= part.begin && at + W <= part.end) {
-            g[p] = load_pack<W>(grads + at);
+        if (part.whole<W>(at)) {
+            g[p] = part.takes(at) ? load_pack<W>(grads + at) : zeros<W>();
             continue;
         }
 #pragma unroll
-        for (int e = 0; e < W; e++) g[p][e] = at + e >= part.begin && at + e < part.end ? grads[at + e] : 0.0f;
+        for (int e = 0; e < W; e++)
+            g[p][e] = at + e >= part.begin && at + e < part.end && part.takes(at + e) ? grads[at + e] : 0.0f;
     }
     float squares[W], largest = 0;
 #pragma unroll
@@ -182,12 +208,13 @@ __global__ void __launch_bounds__(BLOCK) adamw(float *params, T *copy, float *m,
     Decay decay = coupled ? Decay{1, decayed} : Decay{decayed, 0};
     step.rate *= list.rate[part.segment];
     for (int64_t at = part.piece + threadIdx.x * W; at < part.end; at += BLOCK * W) {
-        if (at >= part.begin && at + W <= part.end) {
-            update<W>(params, copy, m, v, grads, at, decay, step, moments);
+        if (part.whole<W>(at)) {
+            if (part.takes(at)) update<W>(params, copy, m, v, grads, at, decay, step, moments);
             continue;
         }
         for (int64_t i = at; i < at + W; i++)
-            if (i >= part.begin && i < part.end) update<1>(params, copy, m, v, grads, i, decay, step, moments);
+            if (i >= part.begin && i < part.end && part.takes(i))
+                update<1>(params, copy, m, v, grads, i, decay, step, moments);
     }
 }
 
@@ -214,12 +241,13 @@ __global__ void guard(float *norm, float *stopped, const float *sums, int64_t n,
     if (bad || (stopped && *stopped != 0)) *norm = NAN;
 }
 
-/* to = from in the segments, unless norm, which may be null, is not finite. Grid: about P / PIECE. Bytes: 8 an element.
- */
+/* to = from, or 0 if `from` is null, in the segments, unless norm, which may be null, is not finite. Grid: about P /
+ * PIECE. Bytes: 8 an element, or 4. */
 __global__ void __launch_bounds__(BLOCK) copy(float *to, const float *from, const float *norm, SegmentList list) {
     if (norm && !isfinite(*norm)) return;
     Part part = part_of_block(list);
-    for (int64_t at = part.begin + threadIdx.x; at < part.end; at += BLOCK) to[at] = from[at];
+    for (int64_t at = part.begin + threadIdx.x; at < part.end; at += BLOCK)
+        if (part.takes(at)) to[at] = from ? from[at] : 0.0f;
 }
 
 } // namespace
@@ -281,10 +309,14 @@ void cuda_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, b
 }
 
 void cuda_copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments) {
-    const char *op = "copy_segments";
+    const char *op = tensor_given(from) ? "copy_segments" : "clear_segments";
     for_lists(op, segments, n_segments, {}, [&](const SegmentList &list, int64_t) {
         cuda_check(gpu_launch(copy, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
                               (float *)to.data, (const float *)from.data, (const float *)norm.data, list),
                    op);
     });
+}
+
+void cuda_clear_segments(Device *device, Tensor x, const Segment *segments, int n_segments) {
+    cuda_copy_segments(device, x, tensor_none(), tensor_none(), segments, n_segments);
 }

@@ -37,26 +37,26 @@ static Dropout head_dropout(const Classifier *c, const Pass *pass) {
 }
 
 static Tensor head_forward(const Classifier *c, const BlockRun *run, Tensor h, HeadActivations *kept) {
-    if (!c->config.head_dim) return psd_linear(run, c->head[1], h);
+    if (!c->config.head_dim) return run_linear(run, c->head[1], h);
     kept->hidden = push_activations(run, h.dims[0], c->config.head_dim);
     kept->activated = push_activations(run, h.dims[0], c->config.head_dim);
     linear_gelu_forward(run->device, kept->activated, kept->hidden, h, run_matmul_weight(run, c->head[0]),
                         run_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN,
                         (GeluDropout){GELU_ERF, head_dropout(c, run->pass)});
-    return psd_linear(run, c->head[1], kept->activated);
+    return run_linear(run, c->head[1], kept->activated);
 }
 
 static void head_backward(const Classifier *c, const BlockRun *run, Tensor dh, Tensor dlogits, Tensor h,
                           const HeadActivations *kept) {
     if (!c->config.head_dim) {
-        psd_linear_backward(run, c->head[1], dh, dlogits, h);
+        run_linear_backward(run, c->head[1], dh, dlogits, h);
         return;
     }
     Tensor dhidden = push_activations(run, h.dims[0], c->config.head_dim);
     gelu_linear_backward(run->device, run_layer_gradients(run, c->head[1], dhidden), dlogits, kept->activated,
                          kept->hidden, run_matmul_weight(run, c->head[1]), WEIGHT_OUT_IN,
                          (GeluDropout){GELU_ERF, head_dropout(c, run->pass)});
-    psd_linear_backward(run, c->head[0], dh, dhidden, h);
+    run_linear_backward(run, c->head[0], dh, dhidden, h);
 }
 
 static void classifier_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,

@@ -78,17 +78,6 @@ void psd_encoder_close(PsdEncoder *e) {
 
 /* ---- helpers of both models ---- */
 
-Tensor psd_linear(const BlockRun *run, int index, Tensor x) {
-    Tensor w = run_matmul_weight(run, index), y = push_activations(run, x.dims[0], w.dims[0]);
-    linear_forward(run->device, y, x, w, run_matmul_weight(run, index + 1), WEIGHT_OUT_IN);
-    return y;
-}
-
-void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x) {
-    linear_backward(run->device, run_layer_gradients(run, index, dx), dy, x, run_matmul_weight(run, index),
-                    WEIGHT_OUT_IN);
-}
-
 Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces) {
     int64_t n = pieces.dims[0], in_all = tensor_numel(spectra) / PSD_PIECE;
     Tensor halves = arena_2d(run->arena, DTYPE_F32, n, PSD_PIECE);
@@ -146,7 +135,7 @@ static void embed_full(const PsdEncoder *e, const BlockRun *run, const Tensor *f
 /* The bare rows are in the order of their patches, so dx is the gradient of the projection without a gather. */
 static void embed_bare_backward(const PsdEncoder *e, const PsdEncoded *kept, Tensor dx) {
     if (kept->bare)
-        psd_linear_backward(&kept->run, e->projection, tensor_none(), tensor_rows(dx, 0, kept->bare),
+        run_linear_backward(&kept->run, e->projection, tensor_none(), tensor_rows(dx, 0, kept->bare),
                             tensor_rows(kept->patches, 0, kept->bare));
 }
 
@@ -162,7 +151,7 @@ static void embed_full_backward(const PsdEncoder *e, const Tensor *fields, const
     embedding_backward(run->device, run_gradient(run, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
                        fields[PSD_CLS_ZEROS], none);
     gather_rows(run->device, dy, dembedded, after(fields[PSD_PATCH_ROWS], kept->bare));
-    psd_linear_backward(run, e->projection, none, dy, patches);
+    run_linear_backward(run, e->projection, none, dy, patches);
 }
 
 /* ---- the CNN: bare rows bypass it; batch norms see one view at a time, because the reference calls it twice ---- */
@@ -197,7 +186,7 @@ Tensor psd_encoder_forward(PsdEncoder *e, const BlockRun *run, const Batch *batc
                          .bare = tensor_given(fields[PSD_VISIBLE_ROWS]) ? fields[PSD_VISIBLE_ROWS].dims[0] : 0};
     if (tensor_given(fields[PSD_PIECES])) {
         kept->patches = in_type(run, psd_gather_patches(run, fields[batch->n_fields], fields[PSD_PIECES]));
-        y = psd_linear(run, e->projection, kept->patches);
+        y = run_linear(run, e->projection, kept->patches);
     }
     if (e->config.cnn) return cnn_encode(e, run, batch, fields, kept, y);
     kept->run.rows = fields[PSD_OUTPUT_ROWS];

@@ -44,9 +44,6 @@ Tensor psd_encoder_forward(PsdEncoder *encoder, const BlockRun *run, const Batch
 /* Adds the gradients of the parameters; dy: the gradient of the output. */
 void psd_encoder_backward(PsdEncoder *encoder, const Tensor *fields, const PsdEncoded *kept, Tensor dy);
 
-/* Computes y = x W^T + b of a linear layer, pushed. */
-Tensor psd_linear(const BlockRun *run, int index, Tensor x);
-void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x);
 /* Gathers the patches whose halves are these pieces: f32 [n, 16], pushed. */
 Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces);
 

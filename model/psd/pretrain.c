@@ -104,8 +104,8 @@ static void mae_run(Pretrain *p, BlockRun run, const Batch *batch, const Tensor 
     run.rows = fields[PSD_MASKED_ROWS];
 
     Tensor targets = psd_gather_patches(&run, fields[batch->n_fields], fields[PSD_TARGET_PIECES]);
-    Tensor visible = psd_linear(&run, p->input, h), x = fill_decoder(p, &run, fields, visible);
-    Tensor decoded = blocks_forward(&p->decoder, &run, x), predicted = psd_linear(&run, p->output, decoded);
+    Tensor visible = run_linear(&run, p->input, h), x = fill_decoder(p, &run, fields, visible);
+    Tensor decoded = blocks_forward(&p->decoder, &run, x), predicted = run_linear(&run, p->output, decoded);
     Tensor loss = arena_1d(run.arena, DTYPE_F32, predicted.dims[0]);
     pass_dump(pass, predicted, "mae.predicted");
     pass_dump(pass, targets, "mae.targets");
@@ -114,10 +114,10 @@ static void mae_run(Pretrain *p, BlockRun run, const Batch *batch, const Tensor 
                                        p->base.loss_scale);
         Tensor ddecoded = push_activations(&run, decoded.dims[0], decoded.dims[1]);
         Tensor dvisible = push_activations(&run, visible.dims[0], visible.dims[1]);
-        psd_linear_backward(&run, p->output, ddecoded, predicted, decoded);
+        run_linear_backward(&run, p->output, ddecoded, predicted, decoded);
         Tensor dx = blocks_backward(&p->decoder, &run, ddecoded);
         fill_decoder_backward(p, &run, fields, dvisible, dx);
-        psd_linear_backward(&run, p->input, dh, dvisible, h);
+        run_linear_backward(&run, p->input, dh, dvisible, h);
     } else {
         squared_error_forward(device, loss, predicted, targets);
     }
@@ -136,7 +136,7 @@ static void sicr_run(Pretrain *p, const BlockRun *run, Tensor h, Tensor dh) {
     Tensor hidden = push_activations(run, n, h.dims[1]), activated = push_activations(run, n, h.dims[1]);
     linear_gelu_forward(device, activated, hidden, h, run_matmul_weight(run, p->project[0]),
                         run_matmul_weight(run, p->project[0] + 1), WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
-    Tensor projected = psd_linear(run, p->project[1], activated);
+    Tensor projected = run_linear(run, p->project[1], activated);
     Tensor z = arena_2d(run->arena, DTYPE_F32, n, q), norms = arena_1d(run->arena, DTYPE_F32, n);
     Tensor loss = arena_1d(run->arena, DTYPE_F32, n), lse = arena_1d(run->arena, DTYPE_F32, n);
     normalize_rows_forward(device, z, norms, projected);
@@ -151,7 +151,7 @@ static void sicr_run(Pretrain *p, const BlockRun *run, Tensor h, Tensor dh) {
         normalize_rows_backward(device, dprojected, dz, z, norms);
         gelu_linear_backward(device, run_layer_gradients(run, p->project[1], dhidden), dprojected, activated, hidden,
                              first, WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
-        psd_linear_backward(run, p->project[0], dh, dhidden, h);
+        run_linear_backward(run, p->project[0], dh, dhidden, h);
     }
     arena_release(run->arena, mark);
 }

@@ -247,11 +247,11 @@ static void words_may_be_values_of_one_option(void **state) {
                                        .positional = true,
                                        .help = "folders"},
                                       {.name = "amp", .type = OPTION_FLAG, .offset = FIELD(amp), .help = "16 bit"}};
-    char *argv[] = {"prog", "a", "--amp", "b", "-d", "c", NULL};
+    char *argv[] = {"prog", "a", "--amp", "-", "-d", "c", NULL};
     Table t = {0};
     t.set = options_parse_table(&header, words, 2, &t, 6, argv);
     assert_int_equal(t.manifest.count, 3);
-    for (int i = 0; i < 3; i++) assert_string_equal(t.manifest.text[i], ((const char *[]){"a", "b", "c"})[i]);
+    for (int i = 0; i < 3; i++) assert_string_equal(t.manifest.text[i], ((const char *[]){"a", "-", "c"})[i]);
     assert_true(t.amp && options_given(&t.set, "data"));
     refused("-s 1 a", "unexpected argument 'a': an option is --name value, a flag --name or --name=false");
 }

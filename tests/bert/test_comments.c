@@ -1,5 +1,8 @@
 /* Files of texts and labels: what is read from which line, and what is refused with which words. */
 #include "data/bert/comments.h"
+
+#include <unistd.h>
+
 #include "tests/bert/texts_rig.h"
 
 static const CommentColumns usual = {0};
@@ -142,51 +145,98 @@ static void bad_files_are_refused_by_name_line_and_column(void **state) {
 }
 
 static void print_input(void *path) {
+    CommentInput input = {0};
     Comments c;
     Error error = {""};
-    if (!freopen(path, "r", stdin)) exit(2);
-    if (!comments_read("-", &usual, false, &c, &error)) {
-        puts(error.text);
-        exit(1);
+    if (path && !freopen(path, "r", stdin)) exit(2);
+    for (bool more = true; more;) {
+        if (!comments_next(&input, &usual, &c, &error)) {
+            puts(error.text);
+            exit(1);
+        }
+        for (int64_t i = 0; i < c.n; i++) printf("%s:%lld:%s;", c.path, (long long)c.lines[i], c.texts[i]);
+        if (c.n) printf("|");
+        fflush(stdout);
+        more = c.n > 0;
+        comments_free(&c);
     }
-    for (int64_t i = 0; i < c.n; i++) printf("%s:%lld:%s;", c.path, (long long)c.lines[i], c.texts[i]);
-    fflush(stdout);
-    comments_free(&c);
+    comments_input_close(&input);
 }
 
 static void standard_input_is_lines_or_objects(void **state) {
     (void)state;
     static const char *const inputs[][2] = {
-        {"a\n[b]\n", "standard input:1:a;standard input:2:[b];"},
-        {"{\"text\":\"a\\nb\"}\n\n{\"text\":\"c\"}\n", "standard input:1:a\nb;standard input:3:c;"},
+        {"a\n[b]\n", "standard input:1:a;standard input:2:[b];|"},
+        {"{\"text\":\"a\\nb\"}\n\n{\"text\":\"c\"}\n", "standard input:1:a\nb;standard input:3:c;|"},
+        {"a\nb", "standard input:1:a;standard input:2:b;|"},
         {"{\"text\":\"a\"}\nb\n", "standard input:2:"},
-        {"", "standard input:1: there are no texts"}};
-    for (int i = 0; i < 4; i++) {
+        {"", "standard input:1: there are no texts"},
+        {"a\n\xff\n", "standard input:2: "}};
+    for (int i = 0; i < 6; i++) {
         char output[512];
         const char *path = text_file("in", inputs[i][0]);
         int status = run_function(output, sizeof output, print_input, (void *)(uintptr_t)path);
-        assert_int_equal(status, i > 1);
+        assert_int_equal(status, i > 2);
         assert_contains(output, inputs[i][1]);
     }
 }
 
-static void a_long_input_is_read_whole(void **state) {
+/* A line that comes in two parts is one text; lines are taken when no more are ready. */
+static void lines_are_taken_as_they_come(void **state) {
     (void)state;
-    enum { LINES = 30000 };
-    char *text = xmalloc(LINES * 12 + 1), *at = text, output[64];
-    for (int i = 0; i < LINES; i++) at += sprintf(at, "line %d\n", i);
-    const char *path = text_file("in", text);
-    assert_int_equal(run_function(output, sizeof output, print_input, (void *)(uintptr_t)path), 0);
-    Comments c = {0};
+    int ends[2];
+    Comments c;
     Error error;
+    CommentInput input = {0};
     FILE *old = stdin;
-    stdin = fopen(path, "r");
-    assert_true(comments_read("-", &usual, false, &c, &error));
+    assert_int_equal(pipe(ends), 0);
+    stdin = fdopen(ends[0], "r");
+    assert_int_equal(write(ends[1], "one\ntwo\nth", 10), 10);
+    assert_true(comments_next(&input, &usual, &c, &error));
+    assert_int_equal(c.n, 2);
+    assert_string_equal(c.texts[1], "two");
+    comments_free(&c);
+    assert_int_equal(write(ends[1], "ree\n{", 5), 5);
+    assert_true(comments_next(&input, &usual, &c, &error));
+    assert_int_equal(c.n, 1);
+    assert_string_equal(c.texts[0], "three");
+    assert_int_equal(c.lines[0], 3);
+    comments_free(&c);
+    close(ends[1]);
+    assert_true(comments_next(&input, &usual, &c, &error));
+    assert_int_equal(c.n, 1);
+    assert_string_equal(c.texts[0], "{"); /* the first byte of all says what lines are */
+    comments_free(&c);
+    assert_true(comments_next(&input, &usual, &c, &error) && !c.n);
+    comments_free(&c);
+    comments_input_close(&input);
     fclose(stdin);
     stdin = old;
-    assert_int_equal(c.n, LINES);
-    assert_string_equal(c.texts[LINES - 1], "line 29999");
-    comments_free(&c);
+}
+
+static void a_long_input_is_taken_in_parts(void **state) {
+    (void)state;
+    enum { LINES = 200000 };
+    char *text = xmalloc(LINES * 14 + 1), *at = text;
+    for (int i = 0; i < LINES; i++) at += sprintf(at, "line %d\n", i);
+    Comments c;
+    Error error;
+    CommentInput input = {0};
+    FILE *old = stdin;
+    int64_t n = 0, parts = 0;
+    stdin = fopen(text_file("in", text), "r");
+    for (bool more = true; more; parts++) {
+        assert_true(comments_next(&input, &usual, &c, &error));
+        for (int64_t i = 0; i < c.n; i++) assert_int_equal(c.lines[i], ++n);
+        more = c.n > 0;
+        if (n == LINES && more) assert_string_equal(c.texts[c.n - 1], "line 199999");
+        comments_free(&c);
+    }
+    assert_int_equal(n, LINES);
+    assert_in_range(parts, 3, 5); /* of a megabyte */
+    comments_input_close(&input);
+    fclose(stdin);
+    stdin = old;
     free(text);
 }
 
@@ -198,7 +248,8 @@ int main(void) {
         cmocka_unit_test(predictions_need_no_labels_and_no_words),
         cmocka_unit_test(bad_files_are_refused_by_name_line_and_column),
         cmocka_unit_test(standard_input_is_lines_or_objects),
-        cmocka_unit_test(a_long_input_is_read_whole),
+        cmocka_unit_test(lines_are_taken_as_they_come),
+        cmocka_unit_test(a_long_input_is_taken_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

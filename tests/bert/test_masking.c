@@ -220,7 +220,9 @@ static void a_tokenizer_says_what_may_be_masked(void **state) {
     Tokenizer *tokenizer = letters_open();
     BertMasking m;
     Error error;
-    assert_true(bert_masking_open(tokenizer, 0.15, true, 1, &m, &error));
+    assert_false(bert_masking_open(tokenizer, 0.15, true, 1, &m, &error));
+    assert_contains(error.text, "do not say which belong to one word");
+    assert_true(bert_masking_open(tokenizer, 0.15, false, 1, &m, &error));
     assert_int_equal(m.specials.mask, ID_MASK);
     assert_int_equal(m.n_ordinary, 27);
     for (int i = 0; i < m.n_ordinary; i++) assert_int_equal(m.ordinary[i], ID_A + i);

@@ -3,6 +3,7 @@
 
 #include "data/bert/data_report.h"
 #include "tests/bert/texts_rig.h"
+#include "tests/documented.h"
 
 static TokenizedTexts tokenized(const char *const *texts, int64_t n, const TextRules *rules) {
     TokenizedTexts t;
@@ -83,6 +84,27 @@ static void normal_form_and_special_tokens_follow_the_rules(void **state) {
     tokenizer_close(tokenizer);
 }
 
+static void words_are_segmented_sentence_by_sentence(void **state) {
+    (void)state;
+    Error error = {""};
+    char *folder = segmenter_folder("ab cd");
+    Segmenter *segmenter = segmenter_open(folder, &error);
+    if (!segmenter) fail_msg("%s", error.text);
+    TextRules rules = {.segmenter = segmenter, .nfc = true};
+    static const char *const texts[][2] = {{"  ab\ncd ", "ab_cd"}, {"x ab cd. Ab ab", "x ab_cd . Ab ab"}, {"", ""}};
+    for (int compat = 0; compat < 2; compat++)
+        for (int i = 0; i < 3; i++) {
+            size_t size;
+            rules.compat = compat;
+            char *prepared = texts_prepare(&rules, texts[i][0], &size);
+            assert_string_equal(prepared, texts[i][1]);
+            assert_int_equal(size, strlen(prepared));
+            free(prepared);
+        }
+    segmenter_close(segmenter);
+    free(folder);
+}
+
 static void threads_do_not_change_the_ids(void **state) {
     (void)state;
     enum { N = 1500 };
@@ -131,6 +153,43 @@ static void white_space_is_that_of_python(void **state) {
     assert_memory_equal(groups, ((int32_t[]){0, 1, 0, 3, 3, 5}), sizeof groups);
 }
 
+/* Writes a segmenter that knows two words and has a rule that joins nothing; returns its folder. */
+static const char *write_segmenter(void) {
+    static const char vocabulary[] =
+        "\xAC\xED\0\5\x73\x72\0\x11java.util.HashSet\xBA\x44\x85\x95\x96\xB8\xB7\x34\3\0\0\x78\x70\x77\x0C"
+        "\0\0\0\x10\x3F\x40\0\0\0\0\0\2\x74\0\4xa b\x74\0\3c d\x78";
+    char *folder = keep_text(scratch_directory()), *words = path_join(folder, "VnVocab"),
+         *rules = path_join(folder, "Model.RDR");
+    write_bytes(words, vocabulary, sizeof vocabulary - 1);
+    write_text(rules, "True : object.conclusion = \"NN\"\n\tobject.tag == \"I\" : object.conclusion = \"I\"\n"
+                      "\tobject.tag == \"B\" : object.conclusion = \"B\"\n");
+    free(words);
+    free(rules);
+    return folder;
+}
+
+static void words_are_joined_before_they_are_tokenized(void **state) {
+    (void)state;
+    Error error = {""};
+    Tokenizer *tokenizer = letters_open();
+    Segmenter *segmenter = segmenter_open(write_segmenter(), &error);
+    if (!segmenter) fail_msg("%s", error.text);
+    TextRules rules = rules_of(tokenizer);
+    rules.max_len = 20;
+    rules.segmenter = segmenter;
+    for (int compat = 0; compat < 2; compat++) { /* a line end does not reach the segmenter */
+        rules.nfc = !(rules.compat = compat);
+        const char *texts[] = {"c\nd e", " ", "e . c d"};
+        TokenizedTexts t = tokenized(texts, 3, &rules);
+        CHECK_IDS(&t, 0, ID_BEGIN, ID_A + 2, ID_UNKNOWN, ID_A + 3, ID_A + 4, ID_END); /* c_d e */
+        CHECK_IDS(&t, 1, ID_BEGIN, ID_END);
+        CHECK_IDS(&t, 2, ID_BEGIN, ID_A + 4, ID_UNKNOWN, ID_A + 2, ID_UNKNOWN, ID_A + 3, ID_END);
+        texts_free(&t);
+    }
+    segmenter_close(segmenter);
+    tokenizer_close(tokenizer);
+}
+
 /* ---- the report ---- */
 
 static int64_t number(const json_t *json, const char *path) {
@@ -177,6 +236,10 @@ static void the_report_counts_copies_leaks_and_padding(void **state) {
     assert_int_equal(number(json, "splits/test/pieces"), 1 + 2 + 8 + 2 + 2);
     assert_int_equal(number(json, "leaks/test in train/texts"), 2);
     assert_int_equal(number(json, "leaks/test in train/other_label"), 1);
+    const json_t *of_train = json_object_get(json_object_get(json, "splits"), "train");
+    assert_keys_documented(of_train, "## Texts with labels");
+    assert_keys_documented(json_object_get(of_train, "padding"), "## Texts with labels");
+    assert_keys_documented(json_object_get(of_train, "duplicates"), "## Texts with labels");
     json_decref(json);
     json = json_object();
     bert_data_report(json, splits, 1, &classes, 1, 1); /* a batch for each text */
@@ -192,8 +255,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_cut_and_what_was_lost_is_counted),
         cmocka_unit_test(normal_form_and_special_tokens_follow_the_rules),
+        cmocka_unit_test(words_are_segmented_sentence_by_sentence),
         cmocka_unit_test(threads_do_not_change_the_ids),
         cmocka_unit_test(white_space_is_that_of_python),
+        cmocka_unit_test(words_are_joined_before_they_are_tokenized),
         cmocka_unit_test(the_report_counts_copies_leaks_and_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

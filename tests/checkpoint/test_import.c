@@ -364,11 +364,16 @@ static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
 /* ---- conventions of other programs ---- */
 
 static const char *const matrices[] = {".mix.weight", ".out.weight", NULL}, *const masks[] = {".mask", NULL};
+static const char *const tasks[] = {"task.", "net.pool.", NULL}, *const rootless[] = {"task.", NULL};
+static const NamePair copies[] = {{"head.weight", "net.table.weight"}, {NULL, NULL}},
+                      old_names[] = {{".gamma", ".weight"}, {".beta", ".bias"}, {NULL, NULL}};
 static const ImportConventions conventions = {.root = "net.",
+                                              .rootless = rootless,
+                                              .ends = old_names,
                                               .transposed = matrices,
                                               .constants = masks,
-                                              .copy = "head.weight",
-                                              .original = "net.table.weight",
+                                              .ignored = tasks,
+                                              .copies = copies,
                                               .biases = "with-biases"};
 static const ImportRules with_conventions = {.conventions = &conventions};
 
@@ -442,6 +447,39 @@ static void what_no_convention_explains_is_refused_by_name(void **unused) {
     }
 }
 
+/* A classifier on top of a net, read from files of the net with the heads of other tasks. */
+static void a_file_may_lack_a_whole_head_and_have_others(void **unused) {
+    (void)unused;
+    static const char *const roots[] = {"net.", "top."};
+    const ImportRules rules = {
+        .only = roots, .n_only = 2, .optional = roots + 1, .n_optional = 1, .conventions = &conventions};
+    const TensorToWrite base[] = {EMBEDDING("table.gamma"), VECTOR("task.decoder.bias", "F32", norm_data),
+                                  EMBEDDING("task.decoder.weight"), EMBEDDING("pool.weight"),
+                                  VECTOR("net.top.bias", "F32", norm_data)};
+    for (int some = 0; some < 2; some++) {
+        ParamTable table = {0};
+        TensorToWrite tensors[5];
+        memcpy(tensors, base, sizeof base);
+        if (some)
+            tensors[0].name = "net.table.weight", tensors[3].name = "net.pool.weight", tensors[4].name = "top.beta";
+        param_add(&table, INIT_ZERO, 0, true, 4, 5, "net.table.weight");
+        param_add(&table, INIT_ZERO, 0, true, 2, 2, "top.weight");
+        param_add(&table, INIT_ZERO, 0, true, 2, 0, "top.bias");
+        Imported i = import_into(table, write_base(tensors, 4 + some), &rules);
+        assert_int_equal(i.ok, !some);
+        if (some) {
+            assert_contains(i.error.text, "1 tensor does not fit: top.weight, F32 [2, 2] in the model, is not there");
+        } else {
+            assert_int_equal(i.report.loaded, 1);
+            assert_int_equal(i.report.missing, 2);
+            assert_int_equal(i.report.conventions.ignored[0], 2);
+            assert_int_equal(i.report.conventions.ignored[1], 1);
+            assert_memory_equal(i.weights + i.table.items[0].offset, embedding_data, 20 * sizeof(float));
+        }
+        forget(&i);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_vocabulary_may_grow_and_shrink),
@@ -457,6 +495,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
         cmocka_unit_test(a_file_is_transposed_as_its_first_matrix_that_is_not_square),
         cmocka_unit_test(what_no_convention_explains_is_refused_by_name),
+        cmocka_unit_test(a_file_may_lack_a_whole_head_and_have_others),
     };
     return cmocka_run_group_tests(tests, rig_set_up, NULL);
 }

@@ -1,6 +1,7 @@
 /* The training loop on the emulated device, which records passes and repeats them: see loop_rig.h. */
 #include "kernels/device_open.h"
 #include "tests/train/loop_rig.h"
+#include "tests/train/rows_rig.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -135,9 +136,16 @@ static void a_run_logs_the_sensors_of_its_own_card(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trainings_do_not_know_of_each_other), cmocka_unit_test(the_judge_sees_every_output_in_order),
-        cmocka_unit_test(a_run_leaves_no_recording),           cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
-        cmocka_unit_test(large_checkpoints_wait_for_the_disk), cmocka_unit_test(a_run_logs_the_sensors_of_its_own_card),
+        cmocka_unit_test(trainings_do_not_know_of_each_other),
+        cmocka_unit_test(unused_rows_stay_and_the_others_keep_their_bits),
+        cmocka_unit_test(unused_rows_do_not_decay),
+        cmocka_unit_test(a_resumed_run_keeps_unused_rows),
+        cmocka_unit_test(work_and_memory_know_unused_rows),
+        cmocka_unit_test(the_judge_sees_every_output_in_order),
+        cmocka_unit_test(a_run_leaves_no_recording),
+        cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
+        cmocka_unit_test(large_checkpoints_wait_for_the_disk),
+        cmocka_unit_test(a_run_logs_the_sensors_of_its_own_card),
     };
     toy_device = open_cuda;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,12 @@ static void check_elementwise(Pair y, Pair a, Pair b, Dropout drop) {
     residual_forward(rig.cpu, y.cpu, a.cpu, b.cpu, drop);
     residual_forward(rig.cuda, y.cuda, a.cuda, b.cuda, on_cuda(&rig, drop));
     check_output("residual_forward", y, error_in(type, 0, 4));
+    tanh_backward(rig.cpu, y.cpu, b.cpu, a.cpu);
+    tanh_backward(rig.cuda, y.cuda, b.cuda, a.cuda);
+    check_output("tanh_backward", y, error_in(type, 0, 8));
+    tanh_forward(rig.cpu, y.cpu, a.cpu);
+    tanh_forward(rig.cuda, y.cuda, a.cuda);
+    check_output("tanh_forward", y, error_in(type, 0, 8));
     for (int kind = 0; kind < 2; kind++) {
         gelu_forward(rig.cpu, y.cpu, a.cpu, (GeluKind)kind);
         gelu_forward(rig.cuda, y.cuda, a.cuda, (GeluKind)kind);

@@ -2,6 +2,8 @@
  * emulator. */
 #include "tests/cuda/schedules.h"
 
+#include <float.h>
+
 static Pair number(float x) {
     Pair p = poisoned(DTYPE_F32, 1, 0);
     *floats(p) = x;
@@ -163,6 +165,47 @@ static void check_all_binary_losses(DType type) {
     for (int i = 0; i < 6; i++) check_binary_losses(type, sizes[i], i % 2 ? 2 : 20);
 }
 
+/* Soft cross-entropy. */
+
+/* Labels as targets_for makes them; targets that sum to something else than 1, some of them 0. A gradient is a
+ * probability less a target, and is compared with all of them. */
+static void check_soft_classes(DType type, int64_t n, int64_t classes, float spread) {
+    Pair logits = pair_normal(&rig, type, n, classes, spread), label = targets_for(logits, spread);
+    Pair target = normal(DTYPE_F32, n, classes), scale = number(0.7f), scaling = some_scaling();
+    Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+    for (int64_t i = 0; i < n * classes; i++) {
+        bool without = floats(logits)[i] < -FLT_MAX || i / classes % 7 == 6;
+        floats(target)[i] = without ? 0 : fabsf(floats(target)[i]);
+    }
+    pair_upload(&rig, target);
+    soft_cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu, label.cpu);
+    soft_cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda, label.cuda);
+    check_output("soft_cross_entropy_forward loss", loss, sum_error(classes, 16));
+    check_output("soft_cross_entropy_forward correct", correct, 0);
+    for (int with_scale = 0; with_scale < 2; with_scale++) {
+        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
+        Pair correct2 = poisoned(DTYPE_F32, n, 0);
+        pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
+        soft_cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, label.cpu,
+                                            scale.cpu, factor.cpu);
+        soft_cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, label.cuda,
+                                            scale.cuda, factor.cuda);
+        check_output("soft_cross_entropy_forward_backward loss", loss2, sum_error(classes, 16));
+        check_output("soft_cross_entropy_forward_backward correct", correct2, 0);
+        check_output("soft_cross_entropy_forward_backward dlogits", reshaped(logits, n * classes, 0),
+                     error_in(type, classes, 16));
+    }
+}
+
+static void check_soft_cross_entropies(DType type) {
+    check_soft_classes(type, 0, 3, 1);
+    check_soft_classes(type, 3, 1, 1);
+    check_soft_classes(type, 130, 2, 1);
+    check_soft_classes(type, 300, 3, 2); /* more than one block */
+    check_soft_classes(type, 23, 31, 20);
+    check_soft_classes(type, 12, 129, 2);
+}
+
 /* NT-Xent. */
 
 /* Rows of length one: a score has the error of a product of that size, over the temperature, and is
@@ -211,14 +254,16 @@ static void check_sums(DType type) {
 }
 
 enum { PARAMS = 9011, MANY = 150 };
-static const Segment few[] = {
-    {0, 5, 0.1f, 1, 0}, {16, 5000, 0, 0.25f, 0}, {5001, 5001, 0, 1, 0}, {5010, PARAMS - 3, 0.5f, 1.5f, 1}};
+static const Segment few[] = {{0, 5, 0.1f, 1, .group = 0},
+                              {16, 5000, 0, 0.25f, .group = 0},
+                              {5001, 5001, 0, 1, .group = 0},
+                              {5010, PARAMS - 3, 0.5f, 1.5f, .group = 1}};
 
 /* 150 segments of 1 to 59 elements with gaps between them: more than one launch takes. */
 static const Segment *many_segments(void) {
     static Segment many[MANY];
     for (int i = 0; i < MANY; i++)
-        many[i] = (Segment){60 * i, 60 * i + 1 + 7 * i % 59, 0.01f * (float)(i % 3), 1 + (float)(i % 5), 0};
+        many[i] = (Segment){60 * i, 60 * i + 1 + 7 * i % 59, 0.01f * (float)(i % 3), 1 + (float)(i % 5), .group = 0};
     return many;
 }
 
@@ -243,8 +288,8 @@ static void check_norm(const Segment *segments, int n, float scale) {
         check_output("global_norm", norm, 4 * U);
     }
     Pair moved = shifted(g, PARAMS - 1, 0);
-    global_norm(rig.cpu, norm.cpu, moved.cpu, tensor_none(), (Segment[]){{16, 4500, 0, 1, 0}}, 1);
-    global_norm(rig.cuda, norm.cuda, moved.cuda, tensor_none(), (Segment[]){{16, 4500, 0, 1, 0}}, 1);
+    global_norm(rig.cpu, norm.cpu, moved.cpu, tensor_none(), (Segment[]){{16, 4500, 0, 1, .group = 0}}, 1);
+    global_norm(rig.cuda, norm.cuda, moved.cuda, tensor_none(), (Segment[]){{16, 4500, 0, 1, .group = 0}}, 1);
     if (n == 4) check_output("global_norm of a shifted buffer", norm, 4 * U);
 }
 
@@ -324,7 +369,7 @@ static void check_adamw(DType type) {
     check_updates(type, few, 4, plain, 0, false, 3);
     check_updates(type, few, 4, clipped, 0, false, 3);
     check_updates(type, few, 4, clipped, 1024, false, 0.5f); /* the step is the scale's, not the options' */
-    check_updates(type, (Segment[]){{3, 4500, 0.1f, 1, 0}}, 1, clipped, 0, true, 3);
+    check_updates(type, (Segment[]){{3, 4500, 0.1f, 1, .group = 0}}, 1, clipped, 0, true, 3);
     check_updates(type, many_segments(), MANY, plain, 0, false, 3);
     check_updates(type, few, 4, coupled, 0, false, 3);
     check_updates(type, few, 4, coupled, 1024, false, 0.5f);
@@ -382,8 +427,109 @@ static void check_copy_segments(DType type) {
     (void)type;
     check_copies(few, 4, false);
     check_copies(many_segments(), MANY, false);
-    check_copies((Segment[]){{3, 4500, 0, 1, 0}}, 1, true);
+    check_copies((Segment[]){{3, 4500, 0, 1, .group = 0}}, 1, true);
     check_copies(few, 0, false);
+}
+
+/* Segments of which only some rows take part, for either device, and the same without masks: rows whose ends cut packs,
+ * rows of whole packs, single numbers, and two rows about as long as a piece of a block. Blocks begin inside of rows.
+ */
+enum { MASKED = 6 };
+typedef struct {
+    Segment cpu[MASKED], cuda[MASKED], plain[MASKED];
+} Masked;
+
+static Masked masked_segments(void) {
+    static const int64_t ranges[MASKED][3] = {{3, 1500, 7},    {1504, 4700, 20},   {4704, 4900, 1},
+                                              {4900, 4996, 6}, {5008, 9000, 3600}, {9000, 9009, 0}};
+    Masked s;
+    for (int i = 0; i < MASKED; i++) {
+        int64_t begin = ranges[i][0], end = ranges[i][1], width = ranges[i][2];
+        s.plain[i] = s.cpu[i] = s.cuda[i] = (Segment){
+            .begin = begin, .end = end, .weight_decay = 0.1f * (float)(i % 2), .rate = 0.5f + (float)i, .group = i};
+        if (!width) continue;
+        int64_t n = (end - begin + width - 1) / width, count = 0;
+        Pair mask = poisoned(DTYPE_F32, n / 4 + 1, 0);
+        uint8_t *used = mask.cpu.data;
+        for (int64_t r = 0; r < n; r++) {
+            int64_t left = end - begin - r * width;
+            used[r] = n == 2 ? r == 0 : philox_bits(3, PURPOSE_TEST, (uint32_t)i, (uint64_t)r) % 3 == 0;
+            count += used[r] ? left < width ? left : width : 0;
+        }
+        rig.cuda->upload(rig.cuda, mask.cuda.data, used, (size_t)n);
+        s.cpu[i].used = used;
+        s.cuda[i].used = mask.cuda.data;
+        s.cpu[i].width = s.cuda[i].width = width;
+        s.cpu[i].count = s.cuda[i].count = count;
+    }
+    return s;
+}
+
+static bool takes_part(const Masked *s, int64_t e) {
+    for (int i = 0; i < MASKED; i++)
+        if (e >= s->cpu[i].begin && e < s->cpu[i].end)
+            return !s->cpu[i].used || s->cpu[i].used[(e - s->cpu[i].begin) / s->cpu[i].width];
+    return false;
+}
+
+/* Fails unless numbers that take part have the bits of `want`, all others those of `before`. */
+static void expect_masked(const char *what, const Masked *s, Pair got, Pair want, Pair before) {
+    float *a = pair_download(&rig, got), *b = pair_download(&rig, want), *c = pair_download(&rig, before);
+    for (int64_t e = 0; e < PARAMS; e++)
+        if (memcmp(&a[e], takes_part(s, e) ? &b[e] : &c[e], sizeof *a))
+            fail_msg("%s, element %lld: %g", what, (long long)e, (double)a[e]);
+    free(a), free(b), free(c);
+}
+
+/* An update with masks, where gradients that are left out are NaN, and one without, where they are 0. */
+static void check_masked_updates(DType type, const Masked *s) {
+    const AdamW o = {0.05f, 0.8f, 0.95f, 1e-8f, 1.0f, 7, false};
+    const AdamWBuffers nothing = {.copy = tensor_none()};
+    AdamWBuffers with[2] = {nothing, nothing}; /* on the cuda device, masked and plain */
+    Pair all[2][5], before = normal(DTYPE_F32, PARAMS, 0), norm[2], zeros = poisoned(DTYPE_F32, PARAMS, 0);
+    for (int i = 0; i < 2; i++) {
+        Pair *b = all[i]; /* params, m, v, grads, copy */
+        rig.draws = 50;
+        for (int k = 0; k < 5; k++) b[k] = normal(k < 4 ? DTYPE_F32 : type, PARAMS, 0);
+        for (int64_t e = 0; e < PARAMS; e++) {
+            floats(b[0])[e] = floats(before)[e];
+            floats(b[2])[e] *= floats(b[2])[e];
+            if (!takes_part(s, e)) floats(b[1])[e] = floats(b[2])[e] = 0, floats(b[3])[e] = i ? 0 : NAN;
+            floats(b[4])[e] = NAN;
+            floats(zeros)[e] = 0;
+        }
+        for (int k = 0; k < 5; k++) pair_upload(&rig, b[k]);
+        norm[i] = poisoned(DTYPE_F32, 1, 0);
+        global_norm(rig.cuda, norm[i].cuda, b[3].cuda, tensor_none(), i ? s->plain : s->cuda, MASKED);
+        with[i] = (AdamWBuffers){.params = b[0].cuda, .m = b[1].cuda, .v = b[2].cuda, .grads = b[3].cuda};
+        if (type != DTYPE_F32) with[i].copy = b[4].cuda;
+        adamw_update(rig.cuda, with[i], norm[i].cuda, tensor_none(), i ? s->plain : s->cuda, MASKED, o);
+    }
+    expect_same_bits(&rig, "global_norm with rows left out", norm[0], norm[1]);
+    expect_masked("adamw_update params with rows left out", s, all[0][0], all[1][0], before);
+    pair_upload(&rig, zeros);
+    for (int k = 1; k < 3; k++)
+        expect_masked("adamw_update moments with rows left out", s, all[0][k], all[1][k], zeros);
+    Pair none = poisoned(type, PARAMS, 0);
+    if (type != DTYPE_F32) expect_masked("adamw_update copy with rows left out", s, all[0][4], all[1][4], none);
+    Pair *b = all[0];
+    global_norm(rig.cpu, norm[0].cpu, b[3].cpu, tensor_none(), s->cpu, MASKED);
+    adamw_update(rig.cpu, (AdamWBuffers){.params = b[0].cpu, .m = b[1].cpu, .v = b[2].cpu, .grads = b[3].cpu},
+                 norm[0].cpu, tensor_none(), s->cpu, MASKED, o);
+    check_output("global_norm with rows left out", norm[0], 4 * U);
+    for (int k = 0; k < 3; k++) check_output("adamw_update with rows left out", b[k], 16 * U);
+}
+
+static void check_masks(DType type) {
+    Masked s = masked_segments();
+    check_masked_updates(type, &s);
+    Pair to = normal(DTYPE_F32, PARAMS, 0), from = normal(DTYPE_F32, PARAMS, 0);
+    copy_segments(rig.cpu, to.cpu, from.cpu, tensor_none(), s.cpu, MASKED);
+    copy_segments(rig.cuda, to.cuda, from.cuda, tensor_none(), s.cuda, MASKED);
+    check_output("copy_segments with rows left out", to, 0);
+    clear_segments(rig.cpu, from.cpu, s.cpu, MASKED);
+    clear_segments(rig.cuda, from.cuda, s.cuda, MASKED);
+    check_output("clear_segments with rows left out", from, 0);
 }
 
 static void wrong_target(void *argument) {
@@ -394,6 +540,14 @@ static void wrong_target(void *argument) {
     rig.cuda->synchronize(rig.cuda);
 }
 
+static void wrong_label(void *argument) {
+    (void)argument;
+    Pair label = pair_integers(&rig, (int32_t[]){-1, 7}, 2);
+    soft_cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
+                               normal(DTYPE_F32, 2, 7).cuda, normal(DTYPE_F32, 2, 7).cuda, label.cuda);
+    rig.cuda->synchronize(rig.cuda);
+}
+
 static void a_target_outside_dies(void **state) {
     char output[4096];
     (void)state;
@@ -401,11 +555,14 @@ static void a_target_outside_dies(void **state) {
     assert_int_not_equal(run_function(output, sizeof output, wrong_target, NULL), 0);
     assert_contains(output, "CUDA: "); /* the kernel's message, printed by the host */
     assert_contains(output, ": cross_entropy: targets[0] is 7, expected less than 7 and not negative");
+    assert_int_not_equal(run_function(output, sizeof output, wrong_label, NULL), 0);
+    assert_contains(output, ": soft_cross_entropy: labels[1] is 7, expected less than 7");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_every_type(cross_entropy, check_cross_entropies),
+        test_in_every_type(soft_cross_entropy, check_soft_cross_entropies),
         test_in_every_type(squared_error, check_squared_errors),
         test_in_every_type(binary_cross_entropy, check_all_binary_losses),
         test_in_f32(nt_xent, check_nt_xents),
@@ -416,6 +573,7 @@ int main(void) {
         test_in_f32(loss_scale, check_loss_scale),
         test_in_f32(guards, check_norm_guard),
         test_in_f32(copies, check_copy_segments),
+        test_in_every_type(masks, check_masks),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -18,10 +18,14 @@ static void a_sentencepiece_model_is_found_in_its_folder(void **state) {
     char *folder = scratch_directory(), *model = path_join(folder, "tokenizer.model");
     Error error;
     assert_null(tokenizer_open(folder, &error));
-    assert_contains(error.text, "neither tokenizer.json nor tokenizer.model");
+    assert_contains(error.text, "neither tokenizer.json nor tokenizer.model nor vocab.txt and bpe.codes");
     assert_int_equal(sentencepiece_train_bpe(text, strlen(text), model, 24, &error), 24);
     Tokenizer *a = open_checked(folder), *b = open_checked(model);
+    const char *files[2];
     assert_string_equal(tokenizer_file(a), model);
+    assert_int_equal(tokenizer_files(a, files), 1);
+    assert_string_equal(files[0], model);
+    assert_false(tokenizer_continues(a, 5));
     assert_true(tokenizer_hash(a) == tokenizer_hash(b));
     assert_int_equal(tokenizer_vocabulary(a), 24);
     assert_int_equal(tokenizer_unknown_id(a), 2);

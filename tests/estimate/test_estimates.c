@@ -1,12 +1,11 @@
-/* The models of docs/ESTIMATES.md that have no trainer yet: their sizes and FLOPs against the numbers that were worked
- * out from the code of the references. */
+/* The closed forms of a text GPT (tools/claims/text.h) against the numbers that were worked out from the code of the
+ * reference; and the floor of a step. */
 
 #include "kernels/ops_table.h"
 #include "tests/helpers.h"
 #include "tools/claims/text.h"
 
-static const TextModel slm = {"slm", 30000, 1024, 12, 768, 12, false, 0};
-static const TextModel phobert = {"phobert", 64001, 258, 12, 768, 12, true, 2};
+static const TextModel slm = {"slm", 30000, 1024, 12, 768, 12, false};
 
 static TextBatch batch_of(int sequences, int length) { return (TextBatch){sequences, length, 1, DTYPE_BF16, false}; }
 
@@ -24,20 +23,18 @@ static void expect_rounded(double got, double want, int decimals) {
  * forward, attention included. Causal attention counts only the pairs of rows that are not masked. */
 static double product_flops(const TextModel *m, TextBatch b) {
     double C = m->width, T = b.length, sequences = (double)b.sequences * b.accumulation;
-    double pairs = m->classes ? T * T : T * (T + 1) / 2;
-    double blocks = m->layers * (2 * T * 12 * C * C + 4 * pairs * C);
-    double head = m->classes ? 2 * C * C + 2 * C * m->classes : 2 * T * C * (double)m->vocabulary;
+    double blocks = m->layers * (2 * T * 12 * C * C + 4 * T * (T + 1) / 2 * C);
+    double head = 2 * T * C * (double)m->vocabulary;
     return 3 * sequences * (blocks + head);
 }
 
 static void parameters_are_the_references(void **state) {
     (void)state;
-    TextModel regular = {"regular", 30000, 1024, 24, 1024, 16, false, 0}, shorter = slm;
+    TextModel regular = {"regular", 30000, 1024, 24, 1024, 16, false}, shorter = slm;
     shorter.positions = 512;
     expect_exactly(text_step(&slm, batch_of(1, 8)).parameters, 108780288);
     expect_exactly(text_step(&shorter, batch_of(1, 8)).parameters, 108387072);
     expect_exactly(text_step(&regular, batch_of(1, 8)).parameters, 333808640);
-    expect_exactly(text_step(&phobert, batch_of(1, 8)).parameters, 134999810);
 }
 
 static void flops_of_the_text_gpt(void **state) {
@@ -57,41 +54,22 @@ static void flops_of_the_text_gpt(void **state) {
     expect_rounded(product_flops(&slm, batch_of(64, 2048)) / 1e12, 99.8, 1);
 }
 
-static void flops_of_phobert(void **state) {
-    (void)state;
-    static const struct {
-        int length;
-        double forward, train; /* 10^9 FLOPs a sequence */
-    } rows[] = {{32, 5.47, 16.42},   {64, 11.02, 33.07},   {96, 16.65, 49.95},
-                {128, 22.35, 67.05}, {192, 33.98, 101.93}, {256, 45.90, 137.71}};
-    for (int i = 0; i < 6; i++) {
-        double train = product_flops(&phobert, batch_of(1, rows[i].length)) / 1e9;
-        expect_rounded(train / 3, rows[i].forward, 2);
-        expect_rounded(train, rows[i].train, 2);
-    }
-}
-
 /* What the dry device has counted is the products above, and what operations count besides: GELU 9 and 18, dropout 1 a
  * number; of a pair and head softmax and its dropout 7 and 9, and attention's backward has five products instead of
  * four, and the dots of its output. */
 static void counted_work_is_the_closed_form(void **state) {
     (void)state;
-    const TextModel *models[] = {&slm, &phobert};
-    for (int i = 0; i < 2; i++) {
-        const TextModel *m = models[i];
-        TextBatch b = batch_of(4, 64);
-        TextStep step = text_step(m, b);
-        const OpWork *ops = step.step.ops;
-        double n = 4 * 64, L = m->layers, C = m->width, pairs = 4 * (m->classes ? 64 * 64 : 64 * 65 / 2);
-        double got = ops[OP_linear_forward].all.flops + ops[OP_linear_gelu_forward].all.flops +
-                     ops[OP_linear_backward].all.flops + ops[OP_gelu_linear_backward].all.flops +
-                     ops[OP_attention_forward].all.flops + ops[OP_attention_backward].all.flops;
-        double besides = L * n * 4 * C * (9 + 18) + L * pairs * (2 * C + (7 + 9) * m->heads) + L * 2 * n * C;
-        if (m->biases) besides += 2 * L * n * 9 * C + 2 * 4 * (C + 2);
-        expect_exactly(got, product_flops(m, b) + besides);
-        expect_exactly(ops[OP_adamw_update].all.flops, 14 * step.parameters);
-        expect_exactly(step.step.tokens, n);
-    }
+    TextBatch b = batch_of(4, 64);
+    TextStep step = text_step(&slm, b);
+    const OpWork *ops = step.step.ops;
+    double n = 4 * 64, L = slm.layers, C = slm.width, pairs = 4 * 64 * 65 / 2;
+    double got = ops[OP_linear_forward].all.flops + ops[OP_linear_gelu_forward].all.flops +
+                 ops[OP_linear_backward].all.flops + ops[OP_gelu_linear_backward].all.flops +
+                 ops[OP_attention_forward].all.flops + ops[OP_attention_backward].all.flops;
+    double besides = L * n * 4 * C * (9 + 18) + L * pairs * (2 * C + (7 + 9) * slm.heads) + L * 2 * n * C;
+    expect_exactly(got, product_flops(&slm, b) + besides);
+    expect_exactly(ops[OP_adamw_update].all.flops, 14 * step.parameters);
+    expect_exactly(step.step.tokens, n);
 }
 
 /* The floor of one call is the larger of its FLOPs at the stated rate and its bytes at the stated bandwidth, for
@@ -117,7 +95,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_the_references),
         cmocka_unit_test(flops_of_the_text_gpt),
-        cmocka_unit_test(flops_of_phobert),
         cmocka_unit_test(counted_work_is_the_closed_form),
         cmocka_unit_test(a_floor_is_the_stated_rates),
     };

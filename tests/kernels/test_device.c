@@ -164,6 +164,8 @@ static void run_layers(Device *device, Arena *arena, float p) {
                        drop);
     cache_rows(device, kv, qkv, ids);
     attention_cached_forward(device, y, qkv, keys, attention);
+    tanh_forward(device, y, x);
+    tanh_backward(device, z, x, y);
     leaky_relu_forward(device, y, x, 0.1f);
     leaky_relu_backward(device, z, y, x, 0.1f);
     mean_rows_forward(device, means, x, 3);
@@ -220,8 +222,11 @@ static void run_losses(Device *device, Arena *arena) {
     Tensor ids = counted(arena), one = numbers(arena, 1), weights = numbers(arena, N);
     Tensor x = rows(arena, N, C), y = rows(arena, N, C), z = rows(arena, N, C);
     Tensor mean = numbers(arena, N), rstd = numbers(arena, N), logits = rows(arena, N, V), logit = rows(arena, N, 1);
+    Tensor soft = rows(arena, N, V);
     cross_entropy_forward(device, mean, rstd, logits, ids, weights);
     cross_entropy_forward_backward(device, mean, rstd, logits, ids, weights, one, tensor_none());
+    soft_cross_entropy_forward(device, mean, rstd, logits, soft, ids);
+    soft_cross_entropy_forward_backward(device, mean, rstd, logits, soft, ids, one, tensor_none());
     squared_error_forward(device, mean, y, x);
     squared_error_forward_backward(device, mean, y, x, one, tensor_none());
     binary_cross_entropy_forward(device, mean, rstd, logit, weights, weights);
@@ -233,7 +238,7 @@ static void run_losses(Device *device, Arena *arena) {
 }
 
 static void run_update(Device *device, Arena *arena) {
-    const Segment segments[] = {{0, 40, 0.1f, 1, 0}, {50, 100, 0, 1, 0}};
+    const Segment segments[] = {{0, 40, 0.1f, 1, .group = 0}, {50, 100, 0, 1, .group = 0}};
     Tensor one = numbers(arena, 1), mean = numbers(arena, N), flat = numbers(arena, 100), wide[3];
     for (int i = 0; i < 3; i++) wide[i] = numbers(arena, 100);
     sum_forward(device, one, mean);
@@ -245,6 +250,7 @@ static void run_update(Device *device, Arena *arena) {
     loss_scale_update(device, numbers(arena, LOSS_SCALE_FIELDS), one, tensor_none());
     norm_guard(device, one, one, flat, false);
     copy_segments(device, wide[0], flat, one, segments, 2);
+    clear_segments(device, wide[0], segments, 2);
 }
 
 static void run_every_operation(Device *device, float p) {
@@ -309,6 +315,10 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_mixup, 3 * n * c, 4 * (3 * n * c + n + 1));
     expect_counted(dry, OP_cross_entropy_forward, 4 * n * v + n, 4 * (n * v + 4 * n));
     expect_counted(dry, OP_cross_entropy_forward_backward, 5 * n * v + 2 * n, 4 * (2 * n * v + 4 * n));
+    expect_counted(dry, OP_tanh_forward, 5 * n * c, 4 * 2 * n * c);
+    expect_counted(dry, OP_tanh_backward, 4 * n * c, 4 * 3 * n * c);
+    expect_counted(dry, OP_soft_cross_entropy_forward, 7 * n * v + 3 * n, 4 * (2 * n * v + 3 * n));
+    expect_counted(dry, OP_soft_cross_entropy_forward_backward, 10 * n * v + 5 * n, 4 * (3 * n * v + 3 * n));
     expect_counted(dry, OP_squared_error_forward, 3 * n * c, 4 * (2 * n * c + n));
     expect_counted(dry, OP_squared_error_forward_backward, 4 * n * c, 4 * (3 * n * c + n));
     expect_counted(dry, OP_binary_cross_entropy_forward, 5 * n, 4 * 5 * n);
@@ -325,6 +335,7 @@ static void flops_and_bytes_are_exact(void **state) {
                    4 * (4 * n * c + 2 * c + 16 * c));
     expect_counted(dry, OP_global_norm, 2 * 90, 4 * 90 + 4);
     expect_counted(dry, OP_adamw_update, 14 * 90, 28 * 90 + 4);
+    expect_counted(dry, OP_clear_segments, 0, 4 * 90);
     expect_counted(dry, OP_muon_update, 5 * (2 * (2 * 5 * 5 * 12) + 2 * 5 * 5 * 5 + 3 * 5 * 5) + 13 * 60, 20 * 60 + 4);
     expect_counted(dry, OP_cast, 0, 8 * n);
     device_reset_counters(dry);
@@ -334,6 +345,28 @@ static void flops_and_bytes_are_exact(void **state) {
                    4 * (3 * n * c + 3 * c * v + n * v + 2 * v));
     expect_counted(dry, OP_norm_activate_forward, 4 * c * (3 + 4 + 1) + 2 * c + 2 * c + 2 * c, /* 2 channels a column */
                    4 * (2 * 4 * c + 2 * c + 8 * c));
+    device_close(dry);
+}
+
+/* Of 50 elements in rows of 8, four whole rows and the last, of which the segment has 2 elements. */
+static void rows_left_out_are_not_counted(void **state) {
+    (void)state;
+    static const uint8_t used[] = {1, 0, 1, 1, 0, 1, 1};
+    const Segment segments[] = {{.begin = 10, .end = 60, .used = used, .width = 8, .count = 34},
+                                {.begin = 70, .end = 90}};
+    Device *dry = dry_device_open();
+    Arena arena = arena_open(dry, 1 << 16, "test");
+    Tensor one = numbers(&arena, 1), flat = numbers(&arena, 100);
+    AdamWBuffers buffers = {.params = flat, .m = flat, .v = flat, .grads = flat};
+    global_norm(dry, one, flat, tensor_none(), segments, 2);
+    adamw_update(dry, buffers, one, tensor_none(), segments, 2, (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1, false});
+    copy_segments(dry, flat, flat, one, segments, 2);
+    clear_segments(dry, flat, segments, 2);
+    expect_counted(dry, OP_global_norm, 2 * 54, 4 * 54 + 7 + 4);
+    expect_counted(dry, OP_adamw_update, 14 * 54, 28 * 54 + 7 + 4);
+    expect_counted(dry, OP_copy_segments, 0, 8 * 54 + 7 + 4);
+    expect_counted(dry, OP_clear_segments, 0, 4 * 54 + 7);
+    arena_close(&arena);
     device_close(dry);
 }
 
@@ -378,6 +411,7 @@ int main(void) {
         cmocka_unit_test(the_dry_device_counts_memory_that_does_not_exist),
         cmocka_unit_test(the_dry_device_counts_as_the_cpu_does),
         cmocka_unit_test(flops_and_bytes_are_exact),
+        cmocka_unit_test(rows_left_out_are_not_counted),
         cmocka_unit_test(scratch_is_allocated_once_and_counted),
         cmocka_unit_test(a_profile_names_every_operation_and_its_time),
     };

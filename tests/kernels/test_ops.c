@@ -10,6 +10,7 @@ static void check_nan_inputs_give_nan_outputs(Rig *rig) {
     for (int64_t at = 0; at < c; at += 41) { /* first, middle, last */
         Tensor x = normal(rig, n, c), y = normal(rig, n, c), mean = normal(rig, n, 0), rstd = normal(rig, n, 0);
         Tensor targets = below(rig, n, (uint32_t)c), one = normal(rig, 1, 0), gain = normal(rig, c, 0);
+        Tensor soft = normal(rig, n, c);
         float *bad = &floats(x)[2 * c + at];
         *bad = NAN;
         cross_entropy_forward(device, mean, rstd, x, targets, tensor_none());
@@ -17,6 +18,12 @@ static void check_nan_inputs_give_nan_outputs(Rig *rig) {
         memcpy(y.data, x.data, tensor_bytes(x));
         cross_entropy_forward_backward(device, mean, rstd, y, targets, tensor_none(), number(rig, 1), tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
+        soft_cross_entropy_forward(device, mean, rstd, x, soft, targets);
+        for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
+        memcpy(y.data, x.data, tensor_bytes(x));
+        soft_cross_entropy_forward_backward(device, mean, rstd, y, soft, targets, number(rig, 1), tensor_none());
+        for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
+        assert_true(floats(rstd)[2] == 0);
         sum_forward(device, one, mean);
         assert_true(isnan(floats(one)[0]));
         squared_error_forward(device, mean, x, normal(rig, n, c));
@@ -32,14 +39,16 @@ static void check_nan_inputs_give_nan_outputs(Rig *rig) {
         for (int64_t i = 0; i < 4; i++) assert_true(isnan(floats(mean)[i])); /* every row contains the third column */
         layernorm_forward(device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, gain, tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
+        tanh_forward(device, y, x);
+        for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
         for (int kind = 0; kind < 2; kind++) {
             gelu_forward(device, y, x, (GeluKind)kind);
             for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
             gelu_backward(device, y, x, x, (GeluKind)kind);
             for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
         }
-        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), tensor_none(), (Segment[]){{0, n * c, 0, 1, 0}},
-                    1);
+        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), tensor_none(),
+                    (Segment[]){{0, n * c, 0, 1, .group = 0}}, 1);
         assert_true(isnan(floats(one)[0]));
         Tensor w = normal(rig, c, 9), product = normal(rig, n, 9);
         linear_forward(device, product, x, w, tensor_none(), WEIGHT_IN_OUT);
@@ -116,6 +125,17 @@ static void wrong_weights(Rig *r) {
     cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), below(r, 2, 7),
                           normal(r, 3, 0));
 }
+static void wrong_soft_targets(Rig *r) {
+    Tensor n = normal(r, 2, 0);
+    soft_cross_entropy_forward(r->device, n, n, normal(r, 2, 7), normal(r, 2, 6), below(r, 2, 7));
+}
+static void wrong_soft_label(Rig *r) {
+    Tensor n = normal(r, 2, 0), labels = below(r, 2, 1);
+    integers(labels)[1] = 7;
+    soft_cross_entropy_forward_backward(r->device, n, n, normal(r, 2, 7), normal(r, 2, 7), labels, number(r, 1),
+                                        tensor_none());
+}
+static void wrong_tanh(Rig *r) { tanh_backward(r->device, normal(r, 2, 3), normal(r, 3, 2), normal(r, 2, 3)); }
 static void wrong_place(Rig *r) {
     Tensor rows = below(r, 2, 1);
     integers(rows)[1] = 5;
@@ -157,7 +177,12 @@ static void wrong_row(Rig *r) {
 }
 static void wrong_segment(Rig *r) {
     global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), tensor_none(),
-                (Segment[]){{0, 4, 0, 1, 0}, {5, 11, 0, 1, 0}}, 2);
+                (Segment[]){{0, 4, 0, 1, .group = 0}, {5, 11, 0, 1, .group = 0}}, 2);
+}
+static void wrong_rows(Rig *r) {
+    static const uint8_t used[3] = {1, 1, 1};
+    clear_segments(r->device, normal(r, 10, 0), &(Segment){.begin = 1, .end = 7, .used = used, .width = 2, .count = 8},
+                   1);
 }
 static void wrong_window(Rig *r) { unfold_forward(r->device, normal(r, 1, 14), normal(r, 2, 2), (Window){2, 7, 1, 2}); }
 static void wrong_windows(Rig *r) {
@@ -283,6 +308,9 @@ static const WrongCall wrong_calls[] = {
     {wrong_probability, "dropout: the dropout is 1, expected at least 0 and less than 1"},
     {wrong_target, "cross_entropy_forward: targets[1] is 7, expected less than 7"},
     {wrong_weights, "cross_entropy_forward: weights is f32 [3], expected f32 [2]"},
+    {wrong_soft_targets, "soft_cross_entropy_forward: targets is f32 [2, 6], expected f32 [2, 7]"},
+    {wrong_soft_label, "soft_cross_entropy: labels[1] is 7, expected less than 7"},
+    {wrong_tanh, "tanh_backward: dy is f32 [3, 2], expected f32 [2, 3]"},
     {wrong_place, "place_rows: rows[1] is 5, expected less than 5 and not negative"},
     {wrong_errors, "squared_error_forward: targets is f32 [4, 2], expected f32 [2, 4]"},
     {wrong_logits, "binary_cross_entropy_forward: logits is f32 [2, 2], expected f32 [any, 1]"},
@@ -294,6 +322,7 @@ static const WrongCall wrong_calls[] = {
     {wrong_positions, "embedding_forward: position_table is none, expected f32 [any, 4]"},
     {wrong_row, "gather_rows: rows[0] is 5, expected less than 5 and not negative"},
     {wrong_segment, "global_norm: segment 1 is 5 .. 11, the buffer has 10 elements"},
+    {wrong_rows, "clear_segments: 8 elements in rows of 2 take part in segment 0 of 6 elements"},
     {wrong_window, "unfold_forward: 7 taps, stride 1, padding 2 have no position in sequences of 2 rows"},
     {wrong_windows, "unfold_backward: dy is f32 [8, 6], expected f32 [4, 6]"},
     {wrong_convolution, "conv3d_forward: 3 taps, stride 1, padding 0 have no position in 2 along w"},

@@ -281,6 +281,44 @@ static void check_gelu_matches_the_reference(Rig *rig) {
     }
 }
 
+static void run_tanh(const Call *c) {
+    poison(c->y);
+    tanh_forward(c->device, c->y, c->x);
+}
+
+/* Each number is right by itself, however small, and so is each slope. */
+static void check_tanh_matches_the_reference(Rig *rig) {
+    Call c = {.device = rig->device, .y = poisoned(rig, 41, 61), .x = normal(rig, 41, 61)};
+    int64_t n = tensor_numel(c.x);
+    for (int64_t i = 0; i < n / 2; i++) floats(c.x)[i] = (float)i / (float)(n / 4) * 12 - 12;
+    for (int64_t i = 0; i < 9; i++)
+        floats(c.x)[i] = (float[]){0, 1e-30f, -1e-6f, 0.6249f, 0.6251f, 9, 100, 3e38f, -3e38f}[i];
+    Tensor dy = normal(rig, 41, 61), dx = poisoned(rig, 41, 61), x = normal(rig, 41, 61);
+    double *y = doubles(rig, n), *want = doubles(rig, n), *up = widened(rig, dy);
+    run_tanh(&c);
+    tanh_backward(rig->device, dx, dy, c.y);
+    for (int64_t i = 0; i < n; i++) {
+        double stored = (double)floats(c.y)[i];
+        y[i] = tanh((double)floats(c.x)[i]);
+        want[i] = up[i] * (1 - stored) * (1 + stored);
+        assert_near(stored, y[i], 4 * U * fabs(y[i]));
+        assert_near(floats(dx)[i], want[i], 4 * U * fabs(want[i]));
+    }
+    expect(rig, "tanh y", c.y, y, 4 * U);
+    expect(rig, "tanh dx", dx, want, 4 * U);
+    for (int64_t i = 0; i < n / 2; i++) floats(c.x)[i] /= 4; /* differences at 1e38 say nothing */
+    for (int64_t i = 0; i < 9; i++) floats(c.x)[i] = 0.1f * (float)i;
+    run_tanh(&c);
+    tanh_backward(rig->device, dx, dy, c.y);
+    memcpy(x.data, c.x.data, tensor_bytes(x));
+    expect_gradient(rig, "tanh dx", &c, run_tanh, c.x, dx, NULL, c.y, up, 4 * U);
+    run_tanh(&c);
+    tanh_forward(rig->device, x, x);
+    expect_same(rig, "tanh in place", x, c.y);
+    tanh_backward(rig->device, dy, dy, c.y);
+    expect_same(rig, "tanh_backward in place", dy, dx);
+}
+
 /* Linear, GELU and dropout in one operation: must equal the three operations to the bit, and match the reference. */
 
 static void run_linear_gelu(const Call *c) {
@@ -612,6 +650,7 @@ int main(void) {
         cmocka_unit_test(leaky_relu_matches_its_definition),
         ops_test(mean_rows_matches_the_reference),
         ops_test(gelu_matches_the_reference),
+        ops_test(tanh_matches_the_reference),
         ops_test(linear_gelu_equals_its_parts),
         ops_test(dropout_matches_the_reference),
         ops_test(embedding_matches_the_reference),

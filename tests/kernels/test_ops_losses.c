@@ -66,6 +66,108 @@ static void check_cross_entropy_matches_the_reference(Rig *rig) {
     check_classes(rig, 3, 50257, 3, false);
 }
 
+/* Soft cross-entropy. */
+
+static void run_soft_cross_entropy(const Call *c) {
+    poison(c->y);
+    soft_cross_entropy_forward(c->device, c->y, c->sum, c->x, c->branch, c->ids);
+}
+
+/* Targets of row i: smoothed and weighted, so that they sum to something else than 1; every fourth row has one class
+ * alone, whose other logits may be anything, and every ninth has none. */
+static void soft_targets(Tensor targets, Tensor labels) {
+    int64_t n = targets.dims[0], classes = targets.dims[1];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < classes; j++) {
+            float smoothed = 0.1f / (float)classes + (j == integers(labels)[i] ? 0.9f : 0), alone = i % 4 == 3;
+            floats(targets)[i * classes + j] =
+                i % 9 == 8 ? 0 : (alone ? (float)(j == i % classes) : smoothed) * (0.5f + (float)(i % 3));
+        }
+}
+
+/* Adds to loss, and sets correct, and dz to the gradient of 0.7 sum(loss). */
+static void reference_soft_loss(const Call *c, double *loss, double *correct, double *dz) {
+    int64_t n = c->x.dims[0], classes = c->x.dims[1];
+    for (int64_t i = 0; i < n; i++) {
+        const float *z = floats(c->x) + i * classes, *t = floats(c->branch) + i * classes;
+        double sum = 0, targets = 0;
+        int64_t first = 0;
+        for (int64_t j = 1; j < classes; j++) first = z[j] > z[first] ? j : first;
+        for (int64_t j = 0; j < classes; j++) sum += exp((double)z[j] - (double)z[first]);
+        for (int64_t j = 0; j < classes; j++) {
+            targets += (double)t[j];
+            if (t[j] != 0) loss[i] -= (double)t[j] * ((double)z[j] - (double)z[first] - log(sum));
+        }
+        correct[i] = first == integers(c->ids)[i];
+        for (int64_t j = 0; j < classes; j++)
+            dz[i * classes + j] = (double)0.7f * (targets * exp((double)z[j] - (double)z[first]) / sum - (double)t[j]);
+    }
+}
+
+static void check_soft_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, 0),
+              .sum = poisoned(rig, n, 0),
+              .x = normal(rig, n, classes),
+              .branch = tensor(rig, DTYPE_F32, n, classes),
+              .ids = below(rig, n, (uint32_t)classes)};
+    for (int64_t i = 0; i < n * classes; i++) floats(c.x)[i] *= spread;
+    for (int64_t i = 2; i < n; i += 3) /* the largest logit occurs twice: the first one counts */
+        floats(c.x)[i * classes + classes / 3] = floats(c.x)[i * classes + classes - 1] = 5 * spread;
+    for (int64_t i = 2; i < n; i += 3) integers(c.ids)[i] = (int32_t)(i % 2 ? classes / 3 : classes - 1);
+    for (int64_t i = 5; i < n; i += 11) integers(c.ids)[i] = -1;
+    soft_targets(c.branch, c.ids);
+    for (int64_t i = 3; i < n && spread > 10; i += 4) /* a class of no probability and no target costs nothing */
+        if (classes > 1) floats(c.x)[i * classes + (i + 1) % classes] = -INFINITY;
+    double *loss = doubles(rig, n), *correct = doubles(rig, n), *dz = doubles(rig, n * classes),
+           *ones = doubles(rig, n);
+    reference_soft_loss(&c, loss, correct, dz);
+    for (int64_t i = 0; i < n; i++) ones[i] = (double)0.7f;
+    Tensor before = tensor(rig, DTYPE_F32, n, classes), dlogits = tensor(rig, DTYPE_F32, n, classes);
+    Tensor loss2 = poisoned(rig, n, 0), correct2 = poisoned(rig, n, 0);
+    memcpy(before.data, c.x.data, tensor_bytes(c.x));
+    memcpy(dlogits.data, c.x.data, tensor_bytes(c.x));
+    run_soft_cross_entropy(&c);
+    double tolerance = sum_error(classes, 16);
+    expect(rig, "soft_cross_entropy loss", c.y, loss, tolerance);
+    expect(rig, "soft_cross_entropy correct", c.sum, correct, 0);
+    expect_same(rig, "soft_cross_entropy logits", c.x, before);
+    soft_cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.branch, c.ids, number(rig, 0.7f),
+                                        tensor_none());
+    expect_same(rig, "soft_cross_entropy loss", loss2, c.y);
+    expect_same(rig, "soft_cross_entropy correct", correct2, c.sum);
+    expect(rig, "soft_cross_entropy dlogits", dlogits, dz, tolerance);
+    if (classes > 1 && spread < 10)
+        expect_gradient(rig, "soft_cross_entropy dlogits", &c, run_soft_cross_entropy, c.x, dlogits, NULL, c.y, ones,
+                        tolerance);
+}
+
+static void check_soft_cross_entropy_matches_the_reference(Rig *rig) {
+    check_soft_classes(rig, 3, 1, 1);
+    check_soft_classes(rig, 41, 2, 1);
+    check_soft_classes(rig, 37, 7, 2);
+    check_soft_classes(rig, 23, 300, 2);
+    check_soft_classes(rig, 23, 31, 40); /* some exponentials underflow */
+}
+
+/* With all of a row's target on its label the loss is that of cross_entropy. */
+static void check_soft_cross_entropy_of_one_class_is_cross_entropy(Rig *rig) {
+    const int64_t n = 29, classes = 5;
+    Tensor x = normal(rig, n, classes), x2 = tensor(rig, DTYPE_F32, n, classes), ids = below(rig, n, 5);
+    Tensor soft = tensor(rig, DTYPE_F32, n, classes), weights = normal(rig, n, 0), loss = poisoned(rig, n, 0);
+    Tensor correct = poisoned(rig, n, 0), loss2 = poisoned(rig, n, 0), correct2 = poisoned(rig, n, 0);
+    for (int64_t i = 0; i < n; i++) {
+        floats(weights)[i] = fabsf(floats(weights)[i]);
+        floats(soft)[i * classes + integers(ids)[i]] = floats(weights)[i];
+    }
+    memcpy(x2.data, x.data, tensor_bytes(x));
+    cross_entropy_forward_backward(rig->device, loss, correct, x, ids, weights, number(rig, 0.7f), tensor_none());
+    soft_cross_entropy_forward_backward(rig->device, loss2, correct2, x2, soft, ids, number(rig, 0.7f), tensor_none());
+    expect(rig, "soft_cross_entropy loss of one class", loss2, widened(rig, loss), 8 * U);
+    expect(rig, "soft_cross_entropy gradient of one class", x2, widened(rig, x), 8 * U);
+    expect_same(rig, "soft_cross_entropy correct of one class", correct2, correct);
+}
+
 /* Squared error. */
 
 static void run_squared_error(const Call *c) {
@@ -292,6 +394,8 @@ static void check_nt_xent_matches_the_reference(Rig *rig) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ops_test(cross_entropy_matches_the_reference),
+        ops_test(soft_cross_entropy_matches_the_reference),
+        ops_test(soft_cross_entropy_of_one_class_is_cross_entropy),
         ops_test(squared_error_matches_the_reference),
         ops_test(binary_cross_entropy_does_not_overflow),
         ops_test(binary_cross_entropy_has_the_gradients_of_its_loss),

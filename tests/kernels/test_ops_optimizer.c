@@ -14,8 +14,10 @@ static void check_sum_matches_the_reference(Rig *rig) {
     }
 }
 
-static const Segment some_segments[] = {
-    {0, 5, 0.1f, 1, 0}, {16, 40000, 0, 0.25f, 0}, {40001, 40001, 0, 1, 0}, {40010, 90001, 0.5f, 1.5f, 1}};
+static const Segment some_segments[] = {{0, 5, 0.1f, 1, .group = 0},
+                                        {16, 40000, 0, 0.25f, .group = 0},
+                                        {40001, 40001, 0, 1, .group = 0},
+                                        {40010, 90001, 0.5f, 1.5f, .group = 1}};
 enum { SOME_SEGMENTS = 4, SOME_PARAMS = 90010 };
 
 static bool covered(int64_t i) {
@@ -84,6 +86,78 @@ static void check_update(Rig *rig, AdamW o) {
     expect_updated(rig, "adamw v", v, v0, wv);
 }
 
+/* Segments that leave out rows, and the same without masks. The first begins anywhere; rows are narrow, as wide as a
+ * piece of the norm and more, cut off by the end of their segment, all left out or all there. */
+enum { MASKED = 5 };
+static void masked_segments(Rig *rig, Segment masked[MASKED], Segment plain[MASKED]) {
+    static const int64_t ranges[MASKED][3] = {
+        {3, 20001, 7}, {20016, 40016, 1}, {40016, 80016, 16390}, {80016, 80996, 10}, {81000, 90001, 64}};
+    for (int s = 0; s < MASKED; s++) {
+        int64_t begin = ranges[s][0], end = ranges[s][1], width = ranges[s][2], n = (end - begin + width - 1) / width;
+        uint8_t *used = (uint8_t *)doubles(rig, n);
+        plain[s] = masked[s] = (Segment){
+            .begin = begin, .end = end, .weight_decay = s % 2 ? 0.1f : 0, .rate = 0.5f + (float)s, .group = s};
+        masked[s].used = used;
+        masked[s].width = width;
+        for (int64_t r = 0; r < n; r++) {
+            uint32_t bits = philox_bits(7, PURPOSE_TEST, (uint32_t)s, (uint64_t)r);
+            used[r] = s == 3 ? 0 : s == 4 || bits % 4 == 0 || r == n - 1;
+            int64_t left = end - begin - r * width;
+            masked[s].count += used[r] ? left < width ? left : width : 0;
+        }
+    }
+}
+
+static bool takes_part(const Segment *segments, int64_t i) {
+    for (int s = 0; s < MASKED; s++)
+        if (i >= segments[s].begin && i < segments[s].end)
+            return !segments[s].used || segments[s].used[(i - segments[s].begin) / segments[s].width];
+    return false;
+}
+
+/* Fails unless elements that take part have the bits of `want`, and all others those of `before`. */
+static void expect_masked(Rig *rig, const char *what, const Segment *masked, Tensor got, Tensor want, Tensor before) {
+    for (int64_t i = 0; i < SOME_PARAMS; i++) {
+        Tensor from = takes_part(masked, i) ? want : before;
+        if (memcmp(&floats(got)[i], &floats(from)[i], sizeof(float)))
+            fail_msg("%s, element %lld: %g, expected %g (%s)", what, (long long)i, (double)floats(got)[i],
+                     (double)floats(from)[i], rig->device->description);
+    }
+    hash_output(rig, got);
+}
+
+/* Three steps with masks and three without, in which the gradients of rows that are left out are 0. With masks these
+ * gradients are NaN: they are not read. Rows that are left out and do not decay end with the same bits, too. */
+static void check_rows_left_out_change_no_other_bit(Rig *rig) {
+    const AdamW o = {0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7, false};
+    Segment masked[MASKED], plain[MASKED];
+    masked_segments(rig, masked, plain);
+    Tensor p = normal(rig, SOME_PARAMS, 0), m = tensor(rig, DTYPE_F32, SOME_PARAMS, 0), v = copied(rig, m);
+    Tensor p2 = copied(rig, p), m2 = copied(rig, m), v2 = copied(rig, v), p0 = copied(rig, p), zeros = copied(rig, m);
+    for (int step = 0; step < 3; step++) {
+        Tensor g = normal(rig, SOME_PARAMS, 0), g2 = copied(rig, g), norm = poisoned(rig, 1, 0);
+        Tensor norm2 = poisoned(rig, 1, 0);
+        for (int64_t i = 0; i < SOME_PARAMS; i++)
+            if (!takes_part(masked, i)) floats(g)[i] = 0, floats(g2)[i] = NAN;
+        global_norm(rig->device, norm, g, tensor_none(), plain, MASKED);
+        global_norm(rig->device, norm2, g2, tensor_none(), masked, MASKED);
+        expect_same(rig, "global_norm with rows left out", norm2, norm);
+        adamw_update(rig->device, (AdamWBuffers){.params = p, .m = m, .v = v, .grads = g}, norm, tensor_none(), plain,
+                     MASKED, o);
+        adamw_update(rig->device, (AdamWBuffers){.params = p2, .m = m2, .v = v2, .grads = g2}, norm2, tensor_none(),
+                     masked, MASKED, o);
+        expect_masked(rig, "adamw params with rows left out", masked, p2, p, p0);
+        expect_same(rig, "adamw m with rows left out", m2, m);
+        expect_same(rig, "adamw v with rows left out", v2, v);
+        for (int64_t i = masked[2].begin; i < masked[2].end; i++) assert_true(floats(p2)[i] == floats(p)[i]);
+        clear_segments(rig->device, g2, masked, MASKED);
+        for (int64_t i = 0; i < SOME_PARAMS; i++)
+            assert_true(takes_part(masked, i) ? !floats(g2)[i] : isnan(floats(g2)[i]));
+    }
+    copy_segments(rig->device, p2, zeros, tensor_none(), masked, MASKED);
+    expect_masked(rig, "copy_segments with rows left out", masked, p2, zeros, p0);
+}
+
 static void check_adamw_matches_the_reference(Rig *rig) {
     check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-3f, 0, 1, false});
     check_update(rig, (AdamW){0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7, false});
@@ -128,6 +202,10 @@ static void check_scaled_gradients(Rig *rig, bool coupled) {
     cross_entropy_forward_backward(device, loss, hit, x, targets, none, number(rig, 0.5f * 1024), none);
     cross_entropy_forward_backward(device, loss, hit, x2, targets, none, number(rig, 0.5f), scale);
     expect_same(rig, "cross_entropy dlogits, scaled", x2, x);
+    Tensor soft = normal(rig, 4, 9);
+    soft_cross_entropy_forward_backward(device, loss, hit, x, soft, targets, number(rig, 0.5f * 1024), none);
+    soft_cross_entropy_forward_backward(device, loss, hit, x2, soft, targets, number(rig, 0.5f), scale);
+    expect_same(rig, "soft_cross_entropy dlogits, scaled", x2, x);
     squared_error_forward_backward(device, loss, x, normal(rig, 4, 9), number(rig, 0.5f * 1024), none);
     rig->seed--; /* the same targets again */
     squared_error_forward_backward(device, loss, x2, normal(rig, 4, 9), number(rig, 0.5f), scale);
@@ -223,6 +301,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ops_test(sum_matches_the_reference),
         ops_test(norm_counts_only_the_segments),
+        ops_test(rows_left_out_change_no_other_bit),
         ops_test(adamw_matches_the_reference),
         ops_test(loss_scale_does_not_change_the_update),
         ops_test(loss_scale_adapts_to_overflow),

@@ -23,7 +23,8 @@ typedef struct {
     BlockStack stack;
     Device *device;
     Arena arena;
-    float *weights, *gradients, x[ROWS * WIDTH], dy[ROWS * WIDTH], dx[ROWS * WIDTH];
+    float *weights, *gradients, x[ROWS * WIDTH], y[ROWS * WIDTH], dy[ROWS * WIDTH], dx[ROWS * WIDTH];
+    bool has_dx;
     Pass pass;
     BlockRun run;
 } BlockRig;
@@ -90,8 +91,10 @@ static void block_gradients(BlockRig *rig) {
     float dy[ROWS * WIDTH];
     memcpy(dy, rig->dy, sizeof dy);
     Tensor y = blocks_forward(&rig->stack, &rig->run, tensor_2d(rig->x, DTYPE_F32, ROWS, WIDTH));
+    memcpy(rig->y, y.data, tensor_bytes(y));
     Tensor dx = blocks_backward(&rig->stack, &rig->run, tensor_2d(dy, DTYPE_F32, y.dims[0], WIDTH));
-    memcpy(rig->dx, dx.data, sizeof rig->dx);
+    rig->has_dx = tensor_given(dx);
+    if (rig->has_dx) memcpy(rig->dx, dx.data, sizeof rig->dx);
     arena_release(&rig->arena, 0);
 }
 
@@ -268,6 +271,81 @@ static void output_rows_equal_those_of_a_full_output(void **state) {
     }
 }
 
+/* Requires the output of `rig`, whose first blocks are frozen, and the gradients of the other blocks to have the bits
+ * of `free`, and the gradients of frozen blocks to be 0. */
+static void expect_frozen(const BlockRig *rig, const BlockRig *free) {
+    int trained = rig->stack.frozen == 2 ? rig->table.count : rig->stack.params[rig->stack.frozen * BLOCK_TENSORS];
+    assert_memory_equal(rig->y, free->y, sizeof rig->y);
+    for (int i = 0; i < rig->table.count; i++) {
+        const Param *param = &rig->table.items[i];
+        const float *got = rig->gradients + param->offset, *want = free->gradients + param->offset;
+        for (int64_t e = 0; e < param->count && i < trained; e++) assert_true(got[e] == 0);
+        if (i >= trained) assert_memory_equal(got, want, (size_t)param->count * sizeof *got);
+        assert_int_equal(param->frozen_rows, i < trained ? param->rows : 0);
+    }
+}
+
+/* Frozen blocks compute what they did, dropout included, but keep nothing: with all frozen the arena's peak is a single
+ * block and the branch, whatever the number of blocks. */
+static void check_frozen_blocks(const BlockConfig *config, const BlockNames *names, Tensor rows, bool recompute) {
+    size_t peaks[3];
+    BlockRig *free = block_rig_open(config, names);
+    free->run.rows = rows;
+    free->pass.recompute = recompute;
+    block_gradients(free);
+    assert_true(free->has_dx);
+    peaks[0] = free->arena.peak;
+    for (int frozen = 0; frozen <= 2; frozen++) {
+        BlockRig *rig = block_rig_open(config, names);
+        float x[ROWS * WIDTH];
+        memcpy(x, rig->x, sizeof x);
+        rig->run.rows = rows;
+        rig->pass.recompute = recompute;
+        rig->run.input_fixed = frozen == 0;
+        block_stack_freeze(&rig->stack, &rig->table, frozen);
+        block_gradients(rig);
+        assert_false(rig->has_dx);
+        expect_frozen(rig, free);
+        if (frozen)
+            peaks[frozen] = rig->arena.peak;
+        else
+            assert_memory_equal(rig->x, x, sizeof x); /* trained blocks keep their input */
+        block_rig_close(rig);
+    }
+    print_message("arena: %zu bytes, %zu with one block frozen, %zu with both\n", peaks[0], peaks[1], peaks[2]);
+    assert_true(peaks[1] < peaks[0] && peaks[2] < peaks[1]);
+    block_rig_close(free);
+}
+
+static void frozen_blocks_keep_nothing_and_change_no_bit(void **state) {
+    (void)state;
+    for (int form = 0; form < 8; form++) {
+        BlockConfig config = gpt2_form();
+        Tensor rows = form & 2 ? tensor_1d(output_rows, DTYPE_I32, 4) : tensor_none();
+        config.pre_norm = form & 1;
+        config.layout = WEIGHT_OUT_IN;
+        config.biases = form != 5;
+        check_frozen_blocks(&config, form & 1 ? &fused_names : &split_names, rows, form & 4);
+    }
+}
+
+static void freeze_too_many(void *argument) {
+    BlockRig *rig = argument;
+    block_stack_freeze(&rig->stack, &rig->table, 3);
+}
+
+static void only_blocks_that_exist_are_frozen(void **state) {
+    (void)state;
+    BlockConfig config = gpt2_form();
+    BlockRig *rig = block_rig_open(&config, &fused_names);
+    char output[512];
+    assert_int_equal(run_function(output, sizeof output, freeze_too_many, rig), 1);
+    assert_contains(output, "blocks: 3 of 2 are to be frozen");
+    block_stack_freeze(&rig->stack, &rig->table, 1);
+    assert_int_equal(2 * params_trainable_count(&rig->table), params_count(&rig->table));
+    block_rig_close(rig);
+}
+
 /* All blocks start with the distributions of the modules of torch. */
 static void blocks_are_initialised_as_in_torch(void **state) {
     (void)state;
@@ -322,8 +400,9 @@ static void muon_updates_six_matrices_a_block(void **state) {
     transposed.layout = WEIGHT_OUT_IN;
     BlockRig *in_out = block_rig_open(&config, &fused_names), *fused = block_rig_open(&transposed, &fused_names),
              *split = block_rig_open(&transposed, &split_names);
-    ParamUpdates a = params_updates(&in_out->table, 0.1f, true), b = params_updates(&fused->table, 0.1f, true),
-                 c = params_updates(&split->table, 0.1f, true);
+    ParamUpdates a = params_updates(&in_out->table, NULL, 0.1f, true),
+                 b = params_updates(&fused->table, NULL, 0.1f, true),
+                 c = params_updates(&split->table, NULL, 0.1f, true);
     assert_true(a.n_matrices == 2 * EACH && b.n_matrices == 2 * EACH && c.n_matrices == 2 * EACH);
     const int64_t shapes[EACH][2] = {{C, C}, {C, C}, {C, C}, {C, C}, {INNER, C}, {C, INNER}};
     for (int i = 0; i < 2 * EACH; i++) {
@@ -349,6 +428,8 @@ int main(void) {
         cmocka_unit_test(post_norm_causal_blocks_without_biases_have_the_gradients_of_their_loss),
         cmocka_unit_test(blocks_with_few_output_rows_have_the_gradients_of_their_loss),
         cmocka_unit_test(output_rows_equal_those_of_a_full_output),
+        cmocka_unit_test(frozen_blocks_keep_nothing_and_change_no_bit),
+        cmocka_unit_test(only_blocks_that_exist_are_frozen),
         cmocka_unit_test(blocks_are_initialised_as_in_torch),
         cmocka_unit_test(separate_query_key_value_are_thirds_of_one_matrix),
         cmocka_unit_test(muon_updates_six_matrices_a_block),

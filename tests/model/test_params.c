@@ -1,6 +1,7 @@
 /* The parameter table: layout, names, initialisation and segments of the optimizer. */
 #include "tests/helpers.h"
 
+#include "kernels/device_open.h"
 #include "kernels/philox.h"
 #include "model/params.h"
 
@@ -113,7 +114,10 @@ static void segments_leave_out_frozen_rows_and_padding(void **state) {
     ParamTable table = small_table();
     Segment *segments;
     int n = params_segments(&table, 0.01f, &segments);
-    const Segment want[] = {{10, 15, 0.01f, 1, 0}, {16, 23, 0.01f, 1, 0}, {32, 80, 0.01f, 1, 0}, {80, 88, 0, 1, 0}};
+    const Segment want[] = {{10, 15, 0.01f, 1, .group = 0},
+                            {16, 23, 0.01f, 1, .group = 0},
+                            {32, 80, 0.01f, 1, .group = 0},
+                            {80, 88, 0, 1, .group = 0}};
     assert_int_equal(n, 4);
     for (int i = 0; i < n; i++) {
         assert_int_equal(segments[i].begin, want[i].begin);
@@ -144,7 +148,7 @@ static void muon_has_matrices_and_adamw_the_rest(void **state) {
     table.items[rows].matrices = table.items[columns].matrices = 3;
     table.items[columns].matrices_in_columns = true;
     table.items[columns].group = 2;
-    ParamUpdates u = params_updates(&table, 0.01f, true);
+    ParamUpdates u = params_updates(&table, NULL, 0.01f, true);
     const int64_t segments[][2] = {{10, 15}, {16, 23}, {64, 80}, {80, 88}, {32, 64}, {96, 156}, {160, 220}};
     assert_int_equal(u.n_adamw, 4);
     assert_int_equal(u.n_segments, 7);
@@ -163,7 +167,7 @@ static void muon_has_matrices_and_adamw_the_rest(void **state) {
     params_updates_free(&u);
     Segment *all;
     int n = params_segments(&table, 0.01f, &all);
-    u = params_updates(&table, 0.01f, false);
+    u = params_updates(&table, NULL, 0.01f, false);
     assert_int_equal(u.n_adamw, n);
     assert_int_equal(u.n_segments, n);
     assert_int_equal(u.n_matrices, 0);
@@ -173,7 +177,7 @@ static void muon_has_matrices_and_adamw_the_rest(void **state) {
     params_free(&table);
 }
 
-static void update_frozen_rows(void *argument) { params_updates(argument, 0, true); }
+static void update_frozen_rows(void *argument) { params_updates(argument, NULL, 0, true); }
 
 static void muon_knows_no_frozen_rows(void **state) {
     (void)state;
@@ -182,6 +186,71 @@ static void muon_knows_no_frozen_rows(void **state) {
     table.items[0].matrices = 1;
     assert_int_equal(run_function(output, sizeof output, update_frozen_rows, &table), 1);
     assert_contains(output, "Muon: parameter layer.7.weight has frozen rows");
+    params_free(&table);
+}
+
+/* The four parameters are one segment: rows of 3 and 2 elements that begin at 0, 48 and 80 of it; the common divisor is
+ * 1. Without the last, it is 3. */
+static void masks_cover_joined_parameters(void **state) {
+    (void)state;
+    static const uint8_t tall[16] = {1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+                         wide[8] = {0, 1, 1, 1, 1, 1, 1, 0};
+    ParamTable table = {0};
+    Device *device = cpu_device_open(1);
+    int first = param_add(&table, INIT_NORMAL, 1, true, 16, 3, "tall");
+    param_add(&table, INIT_NORMAL, 1, true, 16, 2, "between");
+    int last = param_add(&table, INIT_NORMAL, 1, true, 8, 2, "wide");
+    param_add(&table, INIT_NORMAL, 1, true, 5, 1, "end");
+    table.items[first].used = tall;
+    ParamUpdates u = params_updates(&table, device, 0.1f, false);
+    assert_int_equal(u.n_segments, 1);
+    assert_int_equal(u.segments[0].width, 3);
+    assert_int_equal(u.segments[0].count, 48 - 13 * 3 + 32 + 16 + 5);
+    for (int64_t e = 0; e < 101; e++) assert_int_equal(u.segments[0].used[e / 3], e >= 48 ? 1 : tall[e / 3]);
+    assert_int_equal(u.n_cleared, 2);
+    assert_true(u.cleared[1].begin == 48 && u.cleared[1].end == table.flat_count && !u.cleared[1].used);
+    assert_int_equal(params_trainable_count(&table), 101 - 13 * 3);
+    params_updates_free(&u);
+    table.items[first].frozen_rows = 2; /* the segment begins with the third row */
+    table.items[last].used = wide;
+    u = params_updates(&table, device, 0.1f, false);
+    assert_int_equal(u.segments[0].begin, 6);
+    assert_int_equal(u.segments[0].width, 1);
+    for (int64_t e = 6; e < 101; e++)
+        assert_int_equal(u.segments[0].used[e - 6], e < 48 ? tall[e / 3] : e < 80 || e >= 96 ? 1 : wide[(e - 80) / 2]);
+    assert_int_equal(u.segments[0].count, 2 * 3 + 32 + 6 * 2 + 5);
+    assert_int_equal(params_trainable_count(&table), u.segments[0].count);
+    assert_int_equal(u.n_cleared, 4);
+    const Segment *c = u.cleared; /* frozen rows get gradients, which are cleared */
+    assert_true(c[0].begin == 0 && c[0].end == 48 && c[0].width == 3 && c[0].count == 3 * 3 && c[0].used[0]);
+    assert_true(c[1].begin == 48 && c[1].end == 80 && !c[1].used);
+    assert_true(c[2].begin == 80 && c[2].end == 96 && c[2].width == 2 && c[2].count == 6 * 2 && !c[2].used[0]);
+    assert_true(c[3].begin == 96 && c[3].end == table.flat_count && !c[3].used);
+    assert_true(params_uncounted_clear(&table) == 0);
+    size_t before = device->allocated;
+    params_updates_free(&u);
+    assert_int_equal(before - device->allocated, 95 + 16 + 8);
+    device_close(device);
+    params_free(&table);
+}
+
+static void segments_alone_know_no_masks(void *argument) {
+    Segment *segments;
+    params_segments(argument, 0, &segments);
+}
+
+static void muon_and_bare_segments_know_no_unused_rows(void **state) {
+    (void)state;
+    static const uint8_t used[5] = {1, 0, 1, 1, 1};
+    ParamTable table = small_table();
+    char output[512];
+    table.items[0].frozen_rows = 0;
+    table.items[0].matrices = 1;
+    table.items[0].used = used;
+    assert_int_equal(run_function(output, sizeof output, update_frozen_rows, &table), 1);
+    assert_contains(output, "Muon: parameter layer.7.weight has unused rows");
+    assert_int_equal(run_function(output, sizeof output, segments_alone_know_no_masks, &table), 1);
+    assert_contains(output, "segments: parameter layer.7.weight has unused rows");
     params_free(&table);
 }
 
@@ -260,6 +329,8 @@ int main(void) {
         cmocka_unit_test(segments_leave_out_frozen_rows_and_padding),
         cmocka_unit_test(muon_has_matrices_and_adamw_the_rest),
         cmocka_unit_test(muon_knows_no_frozen_rows),
+        cmocka_unit_test(masks_cover_joined_parameters),
+        cmocka_unit_test(muon_and_bare_segments_know_no_unused_rows),
         cmocka_unit_test(overlong_names_are_refused),
         cmocka_unit_test(buffers_are_not_parameters),
         cmocka_unit_test(moving_buffers_have_their_own_segments),

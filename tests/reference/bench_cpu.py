@@ -5,10 +5,15 @@
 
 A step is forward, backward, gradient norm and clip, AdamW (fused in PyTorch, which is faster than its foreach). The two
 programs alternate, so that both see the same machine.
-WORD: only steps with this word in their names. FLIM runs only if WORD asks for it, because a step takes seconds.
+WORD: only steps with this word in their names. FLIM and PhoBERT run only if WORD asks for them, because a step takes
+seconds.
 PyTorch gets the TTS batch padded as in the reference implementation; our program packs it. If a model can be written in
-two ways in PyTorch, both are timed. The table has PyTorch's fastest way.
+two ways in PyTorch, both are timed. The table has PyTorch's fastest way. Comments of real lengths are padded to a
+multiple of 8, in random batches and in batches of sorted lengths: its time is the mean over some batches of an epoch.
 """
+import bisect
+import collections
+import math
 import os
 import platform
 import statistics
@@ -68,7 +73,7 @@ GPT_SIZES = {  # of bench_step: vocabulary, d, layers, heads; biases, GELU
 
 def gpt_case(label, size, b, t):
     vocabulary, d, layers, heads, bias, gelu = GPT_SIZES[size]
-    build = lambda: (Gpt2(vocabulary, d, layers, heads, t, bias, gelu), list(torch.randint(vocabulary, (2, b, t))))
+    build = lambda: (Gpt2(vocabulary, d, layers, heads, t, bias, gelu), [(1, torch.randint(vocabulary, (2, b, t)))])
     return f"{label}, B={b} T={t}", f"{size} {b} {t}", [build]
 
 
@@ -120,8 +125,8 @@ def psd_step(task, size, b, sdpa):
     encoder, decoder, hidden = PSD_SIZES[size]
     rows, positives, labels = torch.randn(b, psd.BINS), torch.randn(b, psd.BINS), torch.randint(psd.CLASSES, (b,))
     if task == "pretrain":
-        return psd.Mpae(*encoder, *decoder, sdpa=sdpa), [rows, positives]
-    return psd.Classifier(*encoder, hidden, sdpa=sdpa), [rows, labels]
+        return psd.Mpae(*encoder, *decoder, sdpa=sdpa), [(1, (rows, positives))]
+    return psd.Classifier(*encoder, hidden, sdpa=sdpa), [(1, (rows, labels))]
 
 
 def psd_case(task, size, b):
@@ -133,21 +138,102 @@ def flim_step(b, channels_last):
     """No dropout."""
     x, targets = torch.rand(b, 2, flim.BINS, flim.SIDE, flim.SIDE), torch.randint(2, (b,)).float()
     layout = torch.channels_last_3d if channels_last else torch.contiguous_format
-    return flim.Flim().to(memory_format=layout), [x.to(memory_format=layout), targets]
+    return flim.Flim().to(memory_format=layout), [(1, (x.to(memory_format=layout), targets))]
 
 
 def flim_case(b):
     return f"FLIM, B={b}", f"flim {b}", [partial(flim_step, b, channels_last) for channels_last in (False, True)]
 
 
-def stepper(model, batch, compiled):
+class Layer(nn.Module):
+    """Of BERT: norms behind the sums."""
+
+    def __init__(self, d, heads):
+        super().__init__()
+        self.heads, self.ln_1, self.ln_2 = heads, nn.LayerNorm(d), nn.LayerNorm(d)
+        self.attn, self.proj, self.fc, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x, mask):
+        b, t, d = x.shape
+        q, k, v = (z.view(b, t, self.heads, d // self.heads).transpose(1, 2) for z in self.attn(x).split(d, 2))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = self.ln_1(x + self.proj(y.transpose(1, 2).reshape(b, t, d)))
+        return self.ln_2(x + self.out(F.gelu(self.fc(x))))
+
+
+class PhoBert(nn.Module):
+    """The base model with a head for two classes."""
+
+    def __init__(self, vocabulary=64001, positions=258, d=768, layers=12, heads=12):
+        super().__init__()
+        self.word, self.position, self.kind = nn.Embedding(vocabulary, d), nn.Embedding(positions, d), nn.Embedding(1, d)
+        self.ln, self.layers = nn.LayerNorm(d), nn.ModuleList(Layer(d, heads) for _ in range(layers))
+        self.dense, self.out = nn.Linear(d, d), nn.Linear(d, 2)
+        self.register_buffer("weights", torch.tensor([0.605, 2.889]))
+
+    def loss(self, ids, mask, labels):
+        places = torch.arange(ids.shape[1], device=ids.device) + 2
+        x = self.ln(self.word(ids) + self.kind.weight + self.position(places))
+        for layer in self.layers:
+            x = layer(x, mask)
+        return F.cross_entropy(self.out(torch.tanh(self.dense(x[:, 0]))), labels, self.weights)
+
+
+def comment_lengths():
+    """Returns the lengths of the data set of data/bert/lengths.c, ascending."""
+    shares = [0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.999543, 1]
+    points = [math.log(n) for n in (3, 7, 12, 19.5, 30, 42, 76, 134, 192, 473)]
+    lengths, rows = [], 24048
+    for i in range(rows):
+        share = (i + 0.5) / rows
+        at = bisect.bisect_left(shares, share)
+        part = (share - shares[at - 1]) / (shares[at] - shares[at - 1])
+        lengths.append(min(round(math.exp(points[at - 1] + part * (points[at] - points[at - 1]))), 192))
+    return lengths
+
+
+def phobert_batch(lengths, t):
+    lengths = torch.tensor(lengths)
+    mask = (torch.arange(t) < lengths[:, None])[:, None, None]
+    return torch.randint(4, 64000, (len(lengths), t)), mask, torch.randint(2, (len(lengths),))
+
+
+def phobert_step(b, ordered):
+    """Takes batches of an epoch in even steps of the longest length, one for each padded length, as often as it came."""
+    lengths = comment_lengths()
+    if not ordered:
+        lengths = [lengths[i] for i in torch.randperm(len(lengths), generator=torch.Generator().manual_seed(0))]
+    epoch = sorted((lengths[i : i + b] for i in range(0, len(lengths) - b + 1, b)), key=max)
+    taken = 16 if ordered else 6
+    batches = collections.defaultdict(list)
+    for k in range(taken):
+        batch = epoch[(2 * k + 1) * len(epoch) // (2 * taken)]
+        batches[(max(batch) + 7) // 8 * 8].append(batch)
+    return PhoBert(), [(len(alike), phobert_batch(alike[0], t)) for t, alike in batches.items()]
+
+
+def phobert_case(b, ordered):
+    name = f"PhoBERT base, B={b}, {'sorted' if ordered else 'random'}"
+    return name, f"bert-real {b}", [partial(phobert_step, b, ordered)]
+
+
+def phobert_full_case(b, t):
+    return f"PhoBERT base, B={b} T={t}", f"bert {b} {t}", [lambda: (PhoBert(), [(1, phobert_batch([t] * b, t))])]
+
+
+def weighted(step_on, batches):
+    """Returns a step whose time is the weighted mean over the batches: pairs of a weight and the arguments of model.loss."""
+    return lambda: sum(weight * step_on(batch) for weight, batch in batches) / sum(weight for weight, _ in batches)
+
+
+def stepper(model, batches, compiled):
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     loss_of = torch.compile(model.loss) if compiled else model.loss
 
-    def step():
+    def step_on(batch):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         loss_of(*batch).backward()
@@ -155,7 +241,7 @@ def stepper(model, batch, compiled):
         optimizer.step()
         return time.perf_counter() - start
 
-    return step
+    return weighted(step_on, batches)
 
 
 def measure(program, threads, repeats, arguments, builds):
@@ -194,13 +280,15 @@ def main():
         (
             "demo TTS GPT, 8 utterances",
             f"tts {d} {layers} {heads} {v} {k} " + " ".join(f"{a},{b}" for a, b in lengths),
-            [lambda: (Tts(d, layers, heads, v, k), tts_batch(d, v, k, lengths))],
+            [lambda: (Tts(d, layers, heads, v, k), [(1, tts_batch(d, v, k, lengths))])],
         ),
         psd_case("pretrain", "small", 64),
         psd_case("finetune", "small", 64),
     ]
     if "FLIM" in word:
         cases.append(flim_case(4))
+    if "PhoBERT" in word:
+        cases += [phobert_case(b, ordered) for b in (32, 96) for ordered in (False, True)]
     model_name = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     print(f"{model_name}, {threads} threads, PyTorch {torch.__version__} float32, "
           f"medians of {ROUNDS * repeats} steps after a warm-up")

@@ -70,9 +70,10 @@ def utterances(n, seed):
     return [(max(3, round(s * draw.uniform(3.5, 5.5))), round(50 * s)) for s in seconds]
 
 
-def stepper(model, batch, dtype, compiled, device="cuda"):
+def stepper(model, batches, dtype, compiled, device="cuda"):
     model = model.to(device)
-    batch = [x.to(device) if torch.is_tensor(x) else x for x in batch]
+    on_device = lambda batch: [x.to(device) if torch.is_tensor(x) else x for x in batch]
+    batches = [(weight, on_device(batch)) for weight, batch in batches]
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, std=0.02)
@@ -80,7 +81,7 @@ def stepper(model, batch, dtype, compiled, device="cuda"):
     scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)
     loss_of = torch.compile(model.loss) if compiled else model.loss
 
-    def step():
+    def step_on(batch):
         if device == "cuda":
             torch.cuda.synchronize()
         start = time.perf_counter()
@@ -96,7 +97,7 @@ def stepper(model, batch, dtype, compiled, device="cuda"):
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
-    return step
+    return peer.weighted(step_on, batches)
 
 
 def theirs(builds, dtype, compiled):
@@ -113,8 +114,8 @@ def time_theirs(build, dtype, compiled):
         return None, "not reached"
     try:
         torch.manual_seed(0)
-        model, batch = build()
-        step = stepper(model, batch, getattr(torch, dtype), compiled)
+        model, batches = build()
+        step = stepper(model, batches, getattr(torch, dtype), compiled)
         for _ in range(3):
             step()
         return statistics.median(step() for _ in range(REPEATS)), None
@@ -122,7 +123,7 @@ def time_theirs(build, dtype, compiled):
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return None, "failed: " + type(error).__name__
     finally:
-        model = batch = step = None
+        model = batches = step = None
         torch._dynamo.reset()
         torch.cuda.empty_cache()
 
@@ -197,7 +198,7 @@ def ours(program, arguments, device="amp"):
 
 def tts_case(label, d, layers, heads, v, k, lengths):
     arguments = f"tts {d} {layers} {heads} {v} {k} " + " ".join(f"{a},{b}" for a, b in lengths)
-    return label, arguments, [lambda: (peer.Tts(d, layers, heads, v, k), peer.tts_batch(d, v, k, lengths))]
+    return label, arguments, [lambda: (peer.Tts(d, layers, heads, v, k), [(1, peer.tts_batch(d, v, k, lengths))])]
 
 
 def psd_case(task, size, b):
@@ -248,6 +249,10 @@ def main():
         peer.gpt_case("text GPT 333,808,640", "slm-regular", 12, 1024),
         psd_case("pretrain", "medium", 512),
         psd_case("finetune", "medium", 512),
+        peer.phobert_full_case(32, 16),
+        peer.phobert_full_case(32, 128),
+        peer.phobert_case(32, ordered=False),
+        peer.phobert_case(32, ordered=True),
     ]
     word = sys.argv[3] if len(sys.argv) > 3 else ""
     cases = [(*case, half) for case in cases] + (flim_cases(64) if "FLIM" in word else [])

@@ -5,8 +5,6 @@
 #include "tests/golden.h"
 #include "tests/train_rig.h"
 
-enum { STEPS = 5, MAX_TENSORS = 64 };
-
 typedef struct {
     const char *name, *options;
     bool biases, documents; /* documents: with a tokenizer, and so with the ends of documents */
@@ -49,28 +47,11 @@ static void write_data(const char *folder, const Golden *g) {
     free(path);
 }
 
-/* Writes the model's tensors of the golden weights. */
-static void write_base(const char *folder, const Golden *g) {
-    TensorToWrite tensors[MAX_TENSORS];
-    int n = 0;
-    for (int i = 0; i < golden_file.n_tensors; i++) {
-        const StoredTensor *t = &golden_file.tensors[i];
-        if (strncmp(t->name, "weights.", 8) != 0 || (!g->biases && strstr(t->name, ".bias"))) continue;
-        assert_true(n < MAX_TENSORS);
-        tensors[n] = (TensorToWrite){.name = t->name + 8, .dtype = t->dtype, .rank = t->rank, .data = t->data};
-        memcpy(tensors[n++].dims, t->dims, sizeof t->dims);
-    }
-    char *path = path_join(folder, "base.safetensors");
-    Error error;
-    if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
-    free(path);
-}
-
 /* Trains from the golden weights. Returns the folder of data, weights, dump and run; free(). */
 static char *train(const Golden *g, const char *optimizer, const char *more) {
     char *root = scratch_directory();
     write_data(root, g);
-    write_base(root, g);
+    write_golden_base(&golden_file, root, g->biases ? NULL : ".bias");
     must_run(
         "%s --data %s --base-checkpoint %s/base.safetensors -o %s/run --debug-dump %s/dump %s %s --optimizer %s %s",
         program_at("train_slm"), root, root, root, root, options, g->options, optimizer, more);
@@ -100,32 +81,14 @@ static void check_first_step(const char *root, const Golden *g) {
     tensor_file_close(&dump);
 }
 
-static void check_logged(const char *run, const char *key, const char *prefix, const char *name) {
-    double values[STEPS];
-    float *want = floats(&golden_file, prefix, name);
-    assert_int_equal(logged(run, "train", key, values, STEPS), STEPS);
-    for (int k = 0; k < STEPS; k++) assert_near(values[k], want[k], golden_tolerance * (double)want[k]);
-    free(want);
-}
-
-static void check_moves(const char *root, const char *run, const char *prefix) {
-    char *checkpoint = xformat("%s/%s/step_00000005", root, run), *after = xformat("%safter.", prefix);
-    TensorFile before = open_in(root, "base.safetensors"), file = open_in(checkpoint, "model.safetensors");
-    compare_moves(prefix, &before, &golden_file, after, &file, 2e-4);
-    tensor_file_close(&before);
-    tensor_file_close(&file);
-    free(checkpoint);
-    free(after);
-}
-
 static void check_golden(const Golden *g, const char *optimizer, const char *more) {
     char *root = train(g, optimizer, more), *run = path_join(root, "run");
     char *prefix = xformat("%s.%s.", g->name, optimizer);
     check_first_step(root, g);
-    check_logged(run, "train/loss", prefix, "losses");
-    check_logged(run, "train/grad_norm", prefix, "norms");
-    check_logged(run, "train/lr", "", "rates");
-    check_moves(root, "run", prefix);
+    check_golden_log(&golden_file, run, "train/loss", prefix, "losses");
+    check_golden_log(&golden_file, run, "train/grad_norm", prefix, "norms");
+    check_golden_log(&golden_file, run, "train/lr", "", "rates");
+    check_golden_moves(&golden_file, root, "run", prefix, 2e-4);
     char *owned[] = {root, run, prefix};
     for (int i = 0; i < 3; i++) free(owned[i]);
 }
@@ -155,7 +118,7 @@ static void a_resumed_run_takes_the_golden_steps(void **state) {
         char *root = train(&biased, optimizers[i], "-b 3"), *prefix = xformat("biased.%s.", optimizers[i]);
         must_run("%s --data %s --resume %s/run/step_00000003 -o %s/resumed %s %s --optimizer %s -b 3",
                  program_at("train_slm"), root, root, root, options, biased.options, optimizers[i]);
-        check_moves(root, "resumed", prefix);
+        check_golden_moves(&golden_file, root, "resumed", prefix, 2e-4);
         free(root);
         free(prefix);
     }

@@ -1,10 +1,11 @@
 /* Imports of text GPTs that other programs wrote: same weights, same logits as theirs in float64, and an error by name
  * for what the model cannot take. */
 #include "tests/slm/import_rig.h"
+#include "tests/tensor_list.h"
 
 #define GOLDEN "tests/reference/golden/"
 
-enum { LAYERS = 2, LINEARS = 4 * LAYERS, BIASES = 6 * LAYERS + 1, WIDTH = 16, TOKENS = 40, MOST = 64 };
+enum { LAYERS = 2, LINEARS = 4 * LAYERS, BIASES = 6 * LAYERS + 1, WIDTH = 16, TOKENS = 40 };
 static const char *const heads[] = {"--heads", "2", NULL};
 static const SlmConfig plain = {
     .vocabulary = TOKENS, .context = 12, .d_model = WIDTH, .n_layers = LAYERS, .n_heads = 2, .gelu = GELU_ERF};
@@ -127,7 +128,7 @@ static void the_configuration_of_gpt2_is_read_critically(void **state) {
         {"sed -i s/.model_type.*,/\\\"model_type\\\":\\\"llama\\\",/ config.json", "model_type is llama; only gpt2"},
         {"sed -i s/\\\"gelu\\\"/\\\"relu\\\"/ config.json", "activation_function is relu; gelu, gelu_new and"},
         {"sed -i s/1e-05/1e-06/ config.json",
-         "layer_norm_epsilon is 1e-06, and the model of train_slm computes with 1e-05"},
+         "layer_norm_epsilon is 1e-06, and the model of this program computes with 1e-05"},
         {"sed -i s/.scale_attn_weights.*,/\\\"scale_attn_weights\\\":false,/ config.json", "scale_attn_weights is 0"},
     };
     char output[2048];
@@ -143,85 +144,52 @@ static void the_configuration_of_gpt2_is_read_critically(void **state) {
 
 /* ---- tensors that the model cannot take ---- */
 
-/* Copies a file of tensors, edits the list, and imports the result into the model without biases. */
-static Error import_edited(const char *path, int (*edit)(TensorToWrite *tensors, int n)) {
-    TensorFile file = open_file(path);
-    TensorToWrite tensors[MOST];
+/* Imports a file with edited tensors into the model without biases. */
+static Error import_edited(const char *path, void (*edit)(TensorList *list)) {
+    TensorList list = tensor_list_read(path);
     Error error = {""};
-    int n = 0;
-    for (; n < file.n_tensors; n++) {
-        const StoredTensor *t = &file.tensors[n];
-        tensors[n] = (TensorToWrite){.name = t->name, .dtype = t->dtype, .rank = t->rank, .data = t->data};
-        memcpy(tensors[n].dims, t->dims, sizeof t->dims);
-    }
-    n = edit(tensors, n);
-    char *edited = path_join(run_directory(), "edited.safetensors");
-    if (!safetensors_write(edited, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
-    Imported i = import_into(edited, &plain);
+    edit(&list);
+    Imported i = import_into(tensor_list_write(&list), &plain);
     if (i.ok)
         import_close(&i);
     else
         error = i.error;
-    tensor_file_close(&file);
-    free(edited);
     return error;
-}
-
-static TensorToWrite *named(TensorToWrite *tensors, int n, const char *name) {
-    for (int i = 0; i < n; i++)
-        if (!strcmp(tensors[i].name, name)) return &tensors[i];
-    fail_msg("no tensor %s", name);
-    return NULL;
 }
 
 static const float numbers[5 * WIDTH * WIDTH] = {1};
 
-static int same_head(TensorToWrite *t, int n) {
-    t[n] = *named(t, n, "transformer.wte.weight");
-    t[n].name = "lm_head.weight";
-    return n + 1;
+static void same_head(TensorList *t) { tensor_list_copy(t, "transformer.wte.weight", "lm_head.weight"); }
+
+static void other_head(TensorList *t) {
+    same_head(t);
+    tensor_list_at(t, "lm_head.weight")->data = numbers;
 }
 
-static int other_head(TensorToWrite *t, int n) {
-    n = same_head(t, n);
-    t[n - 1].data = numbers;
-    return n;
+static void some_bias(TensorList *t) { tensor_list_at(t, "transformer.h.1.mlp.c_fc.bias")->data = numbers; }
+
+static void another_module(TensorList *t) {
+    tensor_list_copy(t, "transformer.ln_f.weight", "transformer.h.0.ln_cross_attn.weight");
 }
 
-static int some_bias(TensorToWrite *t, int n) {
-    named(t, n, "transformer.h.1.mlp.c_fc.bias")->data = numbers;
-    return n;
-}
+static void missing_layer(TensorList *t) { tensor_list_remove(t, "transformer.h.1.ln_2.weight"); }
 
-static int another_module(TensorToWrite *t, int n) {
-    t[n] = *named(t, n, "transformer.ln_f.weight");
-    t[n].name = "transformer.h.0.ln_cross_attn.weight";
-    return n + 1;
-}
-
-static int missing_layer(TensorToWrite *t, int n) {
-    *named(t, n, "transformer.h.1.ln_2.weight") = t[n - 1];
-    return n - 1;
-}
-
-static int wide_mlp(TensorToWrite *t, int n) {
-    TensorToWrite *fc = named(t, n, "transformer.h.0.mlp.c_fc.weight");
+static void wide_mlp(TensorList *t) {
+    TensorToWrite *fc = tensor_list_at(t, "transformer.h.0.mlp.c_fc.weight");
     fc->dims[1] = 5 * (int64_t)WIDTH;
     fc->data = numbers;
-    return n;
 }
 
-static int wide_square(TensorToWrite *t, int n) {
-    TensorToWrite *projection = named(t, n, "transformer.h.0.attn.c_proj.weight");
+static void wide_square(TensorList *t) {
+    TensorToWrite *projection = tensor_list_at(t, "transformer.h.0.attn.c_proj.weight");
     projection->dims[1] = 2 * (int64_t)WIDTH;
     projection->data = numbers;
-    return n;
 }
 
 static void tensors_that_do_not_fit_are_named(void **state) {
     (void)state;
     static const struct {
-        int (*edit)(TensorToWrite *tensors, int n);
+        void (*edit)(TensorList *list);
         const char *message;
     } cases[] = {
         {same_head, ""},

@@ -3,6 +3,7 @@
 #include "kernels/device_open.h"
 #include "tests/page_rig.h"
 #include "tests/train/loop_rig.h"
+#include "tests/train/rows_rig.h"
 
 #include <unistd.h>
 
@@ -551,6 +552,10 @@ static void inference_wants_every_weight(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trainings_do_not_know_of_each_other),
+        cmocka_unit_test(unused_rows_stay_and_the_others_keep_their_bits),
+        cmocka_unit_test(unused_rows_do_not_decay),
+        cmocka_unit_test(a_resumed_run_keeps_unused_rows),
+        cmocka_unit_test(work_and_memory_know_unused_rows),
         cmocka_unit_test(the_judge_sees_every_output_in_order),
         cmocka_unit_test(a_validation_ends_each_epoch),
         cmocka_unit_test(an_epoch_that_is_validated_has_its_line),

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "estimate/estimate.h"
+
 typedef enum {
     PLAUSIBLE,
     OPTIMISTIC,
@@ -226,6 +228,9 @@ static Run run_of_json(const json_t *root, const char *command) {
                .states = member(memory, "gradients", command) + member(memory, "optimizer", command),
                .activations = member(memory, "activations", command),
                .available = member(card, "available_bytes", command)};
+    double validations = json_number_value(json_object_get(root, "validations"));
+    run.seconds = json_number_value(json_object_get(card, "seconds"));
+    if (validations > 0) run.held_out = json_number_value(json_object_get(card, "validation_seconds")) / validations;
     bool tf32 = !strcmp(type, "TF32");
     Machine machine = {.card = run.card,
                        .half = tf32 || !strcmp(type, "f32") ? DTYPE_F32 : card_half(run.card),
@@ -258,50 +263,6 @@ Run run_program(const char *card, const char *format, ...) {
     free(arguments);
     free(command);
     free(shown);
-    return run;
-}
-
-static const char *precision_name(const Card *card, Precision precision) {
-    return precision == IN_16_BITS                  ? dtype_name(card_half(card))
-           : precision == IN_TF32 && card->tf32 > 0 ? "TF32"
-                                                    : "f32";
-}
-
-static char *text_what(const TextModel *model, const Card *card, TextBatch b, Precision precision) {
-    char more[32] = "";
-    if (b.accumulation > 1) snprintf(more, sizeof more, ", %d micro-batches", b.accumulation);
-    return xformat("%s, %d x %d tokens%s%s, %s on %s", model->name, b.sequences, b.length, more,
-                   b.recompute ? ", gradient checkpointing" : "", precision_name(card, precision), card->key);
-}
-
-Run run_text(const TextModel *model, const char *key, TextBatch b, Precision precision) {
-    const Card *card = card_of_key(key);
-    b.half = precision == IN_16_BITS ? card_half(card) : DTYPE_F32;
-    TextStep *step = xcalloc(1, sizeof *step);
-    *step = text_step(model, b);
-    Machine machine = {.card = card, .half = b.half, .tf32 = precision == IN_TF32, .workers = 8};
-    WorkTime t = cost_of_work(&machine, &step->step);
-    Run run = {.card = card,
-               .step = t.seconds,
-               .launches = t.parts[BY_LAUNCHES],
-               .memory_bound = t.parts[BY_MEMORY],
-               .loader = t.loader,
-               .copy = t.copy,
-               .update_bytes = step->step.ops[op_named("adamw_update", key)].all.bytes,
-               .sequences = step->step.sequences,
-               .tokens = step->step.tokens,
-               .parameters = step->parameters,
-               .memory = (double)memory_total(&step->memory),
-               .states = (double)(step->memory.gradients + step->memory.optimizer),
-               .activations = (double)step->memory.activations,
-               .available = card_available(card),
-               .validation_seconds = cost_of_work(&machine, &step->validation).seconds,
-               .validation_activations = (double)step->evaluation.activations};
-    sum_up(&run, &machine, &step->step);
-    free(step);
-    char *what = text_what(model, card, b, precision);
-    run = add_run(run, what);
-    free(what);
     return run;
 }
 

@@ -5,8 +5,9 @@
 
 #include <stdio.h>
 
+#include "base/base.h"
+#include "kernels/cards.h"
 #include "tools/claims/numbers.h"
-#include "tools/claims/text.h"
 
 /* In percent: how far a plausible amount or ratio may be from the computed one, and the least gain that counts as
  * "faster". */
@@ -24,18 +25,17 @@ typedef struct {
     double update_bytes;           /* bytes that AdamW moves per step */
     double sequences, tokens;      /* per step */
     double parameters;
-    double peak;                                       /* FLOP/s that the card states for these products */
-    double memory, states, activations;                /* bytes: total; gradients and moments; activations */
-    double available;                                  /* bytes of the card that a run may use */
+    double peak;                        /* FLOP/s that the card states for these products */
+    double memory, states, activations; /* bytes: total; gradients and moments; activations */
+    double available;                   /* bytes of the card that a run may use */
+    double seconds;  /* of the whole run, with validations and checkpoints; 0: its length is not known */
+    double held_out; /* seconds of a validation on all that is held out; 0: nothing is */
     double validation_seconds, validation_activations; /* per micro-batch of a validation; text models only */
 } Run;
 
 void section(const char *title, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Runs a trainer with --estimate on a card, and adds the command and its result to the table of runs. */
 Run run_program(const char *card, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Estimates a step of a model that has no trainer, and adds it to the table of runs. */
-typedef enum { IN_F32, IN_TF32, IN_16_BITS } Precision;
-Run run_text(const TextModel *model, const char *card, TextBatch batch, Precision precision);
 
 /* ---- claims ----
  *

@@ -5,7 +5,7 @@
 void estimates_amharic(void);
 void estimates_psd(void);
 void estimates_flim(void);
-void estimates_phobert(void);
+void estimates_bert(void);
 void estimates_slm(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Writes docs/ESTIMATES.md (`make estimates`). Estimates of trainers come from $BUILD/train_gpt, train_psd, train_cv
- * and train_slm with --estimate; those of models without a trainer come from their operations on the dry device. */
+/* Writes docs/ESTIMATES.md (`make estimates`). Estimates of trainers come from $BUILD/train_*
+ * with --estimate. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -59,7 +59,7 @@ static void print_head(void) {
 }
 
 int main(void) {
-    static void (*const guides[])(void) = {estimates_amharic, estimates_psd, estimates_flim, estimates_phobert,
+    static void (*const guides[])(void) = {estimates_amharic, estimates_psd, estimates_flim, estimates_bert,
                                            estimates_slm};
     /* Hides the rates that were measured on this machine. */
     if (setenv("XDG_CACHE_HOME", "/nonexistent", 1)) die("no memory");

@@ -4,8 +4,9 @@
 
 #include "tools/claims/claims.h"
 #include "tools/claims/guides.h"
+#include "tools/claims/text.h"
 
-static const TextModel slm = {"SLM", 30000, 1024, 12, 768, 12, false, 0};
+static const TextModel slm = {"SLM", 30000, 1024, 12, 768, 12, false};
 
 /* The MFU that the reference prints: 8 N FLOPs per token, N without the position table, over the rate of an A100
  * whatever the card. */

@@ -4,15 +4,15 @@
 
 #include "model/block.h"
 
-enum { TEXT_OFFSETS = BATCH_OFFSETS, TEXT_IDS, TEXT_POSITIONS, TEXT_FIRST_ROWS, TEXT_TARGETS, TEXT_FIELDS };
+enum { TEXT_OFFSETS = BATCH_OFFSETS, TEXT_IDS, TEXT_POSITIONS, TEXT_TARGETS, TEXT_FIELDS };
 enum { SITE_EMBEDDING, SITE_BLOCKS };
-static const float drop = 0.1f; /* both references use this dropout everywhere */
+static const float drop = 0.1f;
 
 typedef struct {
     Model base; /* must be first: a Model * is cast to Text * */
     TextModel config;
     BlockStack blocks;
-    int tokens, positions, norm, dense, out; /* indices in the parameter table */
+    int tokens, positions, norm; /* indices in the parameter table */
 } Text;
 
 static const BlockNames names = {.tensor = {"%d.norm1", "%d.norm1.bias", "%d.qkv", "%d.qkv.bias", "%d.out",
@@ -31,9 +31,9 @@ static void add_params(Text *t) {
     BlockConfig blocks = {.d_model = c->width,
                           .n_heads = c->heads,
                           .d_ff = 4 * c->width,
-                          .pre_norm = !c->classes,
+                          .pre_norm = true,
                           .biases = c->biases,
-                          .causal = !c->classes,
+                          .causal = true,
                           .gelu = GELU_ERF,
                           .layout = WEIGHT_OUT_IN,
                           .drop_attention = drop,
@@ -47,10 +47,6 @@ static void add_params(Text *t) {
     t->norm = param_add(table, INIT_ONE, 0, false, c->width, 0, "norm");
     if (c->biases) param_add(table, INIT_ZERO, 0, false, c->width, 0, "norm.bias");
     t->blocks = block_stack_open(c->name, table, &blocks, c->layers, &names);
-    if (!c->classes) return;
-    add_matrix(t, 1, c->width, "types"); /* one type, which is added to the positions */
-    t->dense = param_add_linear(table, c->width, c->width, "dense");
-    t->out = param_add_linear(table, c->width, c->classes, "out");
 }
 
 /* ---- a micro-batch ---- */
@@ -100,27 +96,6 @@ static Tensor next_token(const Text *t, const BlockRun *run, Tensor x, Tensor ta
     return dx;
 }
 
-/* Applies the head of the reference to the first row of each sequence: dense, tanh (too little work to count), classes.
- * Returns the gradient of x. */
-static Tensor classify(const Text *t, const BlockRun *run, Tensor x, Tensor first_rows, Tensor targets) {
-    int64_t n = first_rows.dims[0], width = x.dims[1];
-    Tensor first = push_activations(run, n, width), hidden = push_activations(run, n, width);
-    Tensor logits = push_activations(run, n, t->config.classes), none = tensor_none();
-    Tensor dense = run_matmul_weight(run, t->dense), out = run_matmul_weight(run, t->out);
-    gather_rows(run->device, first, x, first_rows);
-    linear_forward(run->device, hidden, first, dense, run_matmul_weight(run, t->dense + 1), WEIGHT_OUT_IN);
-    linear_forward(run->device, logits, hidden, out, run_matmul_weight(run, t->out + 1), WEIGHT_OUT_IN);
-    loss_run(t, run, logits, targets);
-    if (!run->pass->train) return none;
-    Tensor dhidden = push_activations(run, n, width), dfirst = push_activations(run, n, width);
-    linear_backward(run->device, run_layer_gradients(run, t->out, dhidden), logits, hidden, out, WEIGHT_OUT_IN);
-    linear_backward(run->device, run_layer_gradients(run, t->dense, dfirst), dhidden, first, dense, WEIGHT_OUT_IN);
-    Tensor dx = push_activations(run, x.dims[0], width);
-    run->device->clear(run->device, dx.data, tensor_bytes(dx));
-    scatter_rows(run->device, dx, dfirst, first_rows);
-    return dx;
-}
-
 static void text_run(Model *model, Device *device, Arena *arena, const Batch *batch, const Tensor *fields,
                      const Pass *pass) {
     Text *t = (Text *)model;
@@ -129,21 +104,15 @@ static void text_run(Model *model, Device *device, Arena *arena, const Batch *ba
     Dropout dropped = pass_dropout(pass, drop, SITE_EMBEDDING);
     size_t mark = arena_mark(arena);
     int64_t n = batch->n_tokens, width = t->config.width;
-    Tensor embedded = push_activations(&run, n, width), x = embedded, dx;
-    Tensor stat[2] = {arena_1d(arena, DTYPE_F32, n), arena_1d(arena, DTYPE_F32, n)};
-    embedding_forward(device, embedded, tensor_none(), fields[TEXT_IDS], run_weight(&run, t->tokens),
-                      fields[TEXT_POSITIONS], run_weight(&run, t->positions));
-    if (t->config.classes) norm_forward(t, &run, x = push_activations(&run, n, width), stat, embedded);
+    Tensor x = push_activations(&run, n, width), dx;
+    embedding_forward(device, x, tensor_none(), fields[TEXT_IDS], run_weight(&run, t->tokens), fields[TEXT_POSITIONS],
+                      run_weight(&run, t->positions));
     if (pass->train) dropout(device, x, x, dropped);
     x = blocks_forward(&t->blocks, &run, x);
-    if (t->config.classes)
-        dx = classify(t, &run, x, fields[TEXT_FIRST_ROWS], fields[TEXT_TARGETS]);
-    else
-        dx = next_token(t, &run, x, fields[TEXT_TARGETS]);
+    dx = next_token(t, &run, x, fields[TEXT_TARGETS]);
     if (pass->train) {
         dx = blocks_backward(&t->blocks, &run, dx);
         dropout(device, dx, dx, dropped);
-        if (t->config.classes) norm_backward(t, &run, dx, dx, embedded, stat);
         embedding_backward(device, run_gradient(&run, t->tokens), run_gradient(&run, t->positions), dx, tensor_none(),
                            fields[TEXT_IDS], fields[TEXT_POSITIONS]);
     }
@@ -154,14 +123,12 @@ static void text_run(Model *model, Device *device, Arena *arena, const Batch *ba
 
 static Tensor numbers(int64_t n) { return tensor_1d((void *)BATCH_LINE, DTYPE_I32, n); } /* never read */
 
-static Batch text_batch(const TextModel *model, TextBatch b, int32_t *offsets) {
+static Batch text_batch(TextBatch b, int32_t *offsets) {
     int64_t n = (int64_t)b.sequences * b.length;
     Batch batch = {.n_fields = TEXT_FIELDS, .n_sequences = b.sequences, .n_tokens = n};
     for (int i = 0; i <= b.sequences; i++) offsets[i] = i * b.length;
     batch.fields[TEXT_OFFSETS] = tensor_1d(offsets, DTYPE_I32, b.sequences + 1);
-    batch.fields[TEXT_IDS] = batch.fields[TEXT_POSITIONS] = numbers(n);
-    batch.fields[TEXT_FIRST_ROWS] = numbers(b.sequences);
-    batch.fields[TEXT_TARGETS] = numbers(model->classes ? b.sequences : n);
+    batch.fields[TEXT_IDS] = batch.fields[TEXT_POSITIONS] = batch.fields[TEXT_TARGETS] = numbers(n);
     for (int i = 0; i < TEXT_FIELDS; i++) batch.size += tensor_bytes(batch.fields[i]);
     return batch;
 }
@@ -188,7 +155,7 @@ TextStep text_step(const TextModel *model, TextBatch b) {
         .config = *model};
     int32_t *offsets = xcalloc((size_t)b.sequences + 1, sizeof *offsets);
     add_params(&t);
-    Batch batch = text_batch(model, b, offsets);
+    Batch batch = text_batch(b, offsets);
     TextStep step = {counted(&t.base, &batch, b, true), counted(&t.base, &batch, b, false),
                      memory_plan(&t.base, NULL, b.half, &batch, NULL, (StepOptions){.recompute = b.recompute}),
                      memory_plan(&t.base, NULL, b.half, NULL, &batch, (StepOptions){0}),

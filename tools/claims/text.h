@@ -1,6 +1,5 @@
-/* Counts the operations of one training step of two models that have no trainer: the text GPT, whose token table is
- * also its head, and PhoBERT with a classification head. The models run on the dry device only. Their time and memory
- * are estimated as for models that have a trainer. */
+/* Counts the operations of one training step of a text GPT whose token table is also its head, on the dry device only:
+ * closed forms beside those of the trainers, and what a validation takes. */
 #ifndef TOOLS_CLAIMS_TEXT_H
 #define TOOLS_CLAIMS_TEXT_H
 
@@ -11,8 +10,6 @@ typedef struct {
     int64_t vocabulary, positions;
     int layers, width, heads;
     bool biases;
-    int classes; /* classes of a sequence, predicted from its first row by bidirectional post-norm blocks; 0: the model
-                  * predicts the next token at every row with causal pre-norm blocks */
 } TextModel;
 
 /* A batch of `accumulation` micro-batches, each with `sequences` sequences of `length` tokens. half: DTYPE_F32, or the

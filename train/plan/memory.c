@@ -18,19 +18,22 @@ typedef struct {
     int64_t micro_batches;
     bool update;
     size_t activations; /* out: the peak of the arena */
+    size_t masks;       /* out: of unused rows */
 } DryRun;
 
-static void dry_update(const DryRun *r, Tensor flat, Tensor half) {
+static void dry_update(DryRun *r, Tensor flat, Tensor half) {
     Tensor norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1), none = tensor_none();
-    ParamUpdates u = params_updates(&r->model->params, 0, r->options.muon);
+    ParamUpdates u = params_updates(&r->model->params, r->dry, 0, r->options.muon);
     AdamWBuffers buffers = {.params = flat, .copy = half, .m = flat, .v = flat, .grads = flat};
     Segment *moving;
     int n_moving = params_moving(&r->model->params, &moving);
-    if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving); /* at the beginning of a step */
+    params_clear_gradients(&u, r->on, flat); /* at the beginning of a step */
+    if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving);
     global_norm(r->on, norm, flat, none, u.segments, u.n_segments);
     adamw_update(r->on, buffers, norm, none, u.segments, u.n_adamw, (AdamW){.step = 1});
     for (int i = 0; i < u.n_matrices; i++) muon_update(r->on, buffers, norm, none, u.matrices[i], (Muon){0});
     if (n_moving) copy_segments(r->on, flat, flat, norm, moving, n_moving);
+    r->masks = u.mask_bytes;
     params_updates_free(&u);
     free(moving);
 }
@@ -62,11 +65,11 @@ static void dry_run(void *argument) {
 }
 
 void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options) {
-    dry_run(&(DryRun){model, dry, dry, batch, true, options, micro_batches, true, 0});
+    dry_run(&(DryRun){model, dry, dry, batch, true, options, micro_batches, true, 0, 0});
 }
 
 void memory_dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute) {
-    dry_run(&(DryRun){model, dry, dry, batch, train, {.recompute = recompute}, 1, false, 0});
+    dry_run(&(DryRun){model, dry, dry, batch, train, {.recompute = recompute}, 1, false, 0, 0});
 }
 
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
@@ -82,8 +85,9 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
     dry->half = half;
     for (int i = 0; i < 2; i++) {
         if (!batches[i]) continue;
-        DryRun r = {model, dry, dry, batches[i], i == 0, options, 1, i == 0, 0};
+        DryRun r = {model, dry, dry, batches[i], i == 0, options, 1, i == 0, 0, 0};
         dry_run(&r);
+        plan.optimizer += r.masks;
         if (r.activations > plan.activations) plan.activations = r.activations;
         Tensor device_data = batches[i]->fields[batches[i]->n_fields];
         if (tensor_given(device_data) && device_data.data != counted) plan.data += tensor_bytes(device_data);

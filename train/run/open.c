@@ -30,8 +30,7 @@ static void check_place(const Training *t, const LoaderOptions *options) {
 /* Prints what Muon updates, if it is used. */
 static void print_optimizer(const ParamUpdates *u) {
     int64_t by_adamw = 0, by_muon = 0;
-    for (int i = 0; i < u->n_segments; i++)
-        *(i < u->n_adamw ? &by_adamw : &by_muon) += u->segments[i].end - u->segments[i].begin;
+    for (int i = 0; i < u->n_segments; i++) *(i < u->n_adamw ? &by_adamw : &by_muon) += segment_count(&u->segments[i]);
     if (u->n_matrices)
         printf("[Optimizer] Muon updates %d matrices (%lld parameters), AdamW the other %lld parameters\n",
                u->n_matrices, (long long)by_muon, (long long)by_adamw);
@@ -39,11 +38,12 @@ static void print_optimizer(const ParamUpdates *u) {
 
 static void open_segments(Run *run) {
     const TrainSpec *spec = &run->t->spec;
-    run->updates = params_updates(&spec->model->params, (float)spec->options->weight_decay, spec->optimizer.muon);
+    run->updates =
+        params_updates(&spec->model->params, spec->device, (float)spec->options->weight_decay, spec->optimizer.muon);
     print_optimizer(&run->updates);
     run->n_moving = params_moving(&spec->model->params, &run->moving);
     run->n_groups = 1;
-    for (int i = 0; i < run->updates.n_segments; i++)
+    for (int i = 0; spec->rate.at && i < run->updates.n_segments; i++)
         if (run->updates.segments[i].group >= run->n_groups) run->n_groups = run->updates.segments[i].group + 1;
     assert(run->n_groups <= TRAIN_MAX_GROUPS && spec->selection.n_metrics <= TRAIN_MAX_METRICS);
 }

@@ -9,7 +9,7 @@
 #include "train/plan/plan.h"
 #include "train/run/eta.h"
 
-enum { TRAIN_MAX_GROUPS = 8 }; /* groups of parameters with rates of their own */
+enum { TRAIN_MAX_GROUPS = 8 }; /* groups of parameters whose rates RateSpec.at decides */
 
 /* A queued step whose results have not been read yet. */
 typedef struct {
@@ -63,7 +63,7 @@ typedef struct Run {
     ParamUpdates updates;
     Segment *moving; /* of the buffers that training updates */
     int n_moving;
-    int n_groups; /* groups of parameters with rates of their own */
+    int n_groups; /* groups of parameters with a schedule of their own: 1 unless RateSpec.at decides */
 
     int64_t total_steps;    /* the last step of the run */
     int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */

@@ -17,7 +17,7 @@ double selection_evaluate(Run *run, const double *means, double objective, doubl
 
 const char *selection_name(const TrainSpec *spec) {
     const SelectionSpec *selection = &spec->selection;
-    if (selection->evaluate) return selection->names[0];
+    if (selection->evaluate) return selection->decisive ? selection->decisive : selection->names[0];
     return selection->metric < 0 ? "objective" : spec->model->metrics[selection->metric].name;
 }
 

@@ -1,5 +1,6 @@
 #include "train/run/step.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "train/run/keep.h"
@@ -14,11 +15,17 @@ double step_learning_rate(const Run *run, int group, int64_t step) {
     return train_learning_rate(spec, step, run->schedule_steps);
 }
 
+/* Returns the rate that the update of a group takes. */
+static float update_rate(const Run *run, int group) {
+    const double *factors = run->t->spec.rate.factors;
+    return (float)(step_learning_rate(run, group, run->t->state.step) * (factors ? factors[group] : 1));
+}
+
 double train_learning_rate(const TrainSpec *spec, int64_t step, int64_t total) {
     const TrainOptions *o = spec->options;
     if (!spec->rate.schedule) return o->learning_rate * schedule_cosine(step, o->warmup_steps, total);
     Schedule schedule = *spec->rate.schedule;
-    schedule.warmup = o->warmup_steps;
+    schedule.warmup = o->warmup_steps ? o->warmup_steps : (int64_t)ceil(schedule.warmup_share * (double)total);
     schedule.total = total;
     return o->learning_rate * schedule_at(&schedule, step);
 }
@@ -50,7 +57,7 @@ void step_begin(Run *run) {
     step->before = t->state;
     step->n_samples = 0;
     run->epoch_ended = false;
-    device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
+    params_clear_gradients(&run->updates, device, model->gradients);
     copy_moving(run, model->gradients, model->weights, tensor_none());
 }
 
@@ -143,9 +150,9 @@ static void update_weights(Run *run, Tensor norm) {
     const Muon muon = {.learning_rate = 1, .momentum = 0.95f, .clip = adamw.clip};
     adamw.step = t->state.step - t->state.skipped_steps + 1;
     for (int i = 0; i < u->n_segments; i++)
-        u->segments[i].rate = (float)step_learning_rate(run, u->segments[i].group, t->state.step);
+        u->segments[i].rate = update_rate(run, u->segments[i].group);
     for (int i = 0; i < u->n_matrices; i++)
-        u->matrices[i].rate = (float)step_learning_rate(run, u->matrices[i].group, t->state.step);
+        u->matrices[i].rate = update_rate(run, u->matrices[i].group);
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
     adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);

@@ -15,7 +15,7 @@ void step_clip(Run *run);
 /* Updates the weights with the optimizer of the spec, and ends the step. */
 void step_update(Run *run);
 /* Returns the learning rate of a parameter group in step `step` (0: the first), the latest step whose batches were
- * loaded. */
+ * loaded, without RateSpec.factors. */
 double step_learning_rate(const Run *run, int group, int64_t step);
 
 #endif

@@ -1,6 +1,7 @@
 #include "train/start/import.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "train/start/buffers.h"
 
@@ -31,6 +32,11 @@ void import_base(Training *t, const ImportRules *rules) {
     for (size_t i = 0, used = 0; i < sizeof rare / sizeof *rare; i++)
         if (rare[i].count)
             used += (size_t)snprintf(more + used, sizeof more - used, ", %d %s", rare[i].count, rare[i].what);
+    const char *const *ignored = rules->conventions ? rules->conventions->ignored : NULL;
+    for (size_t i = 0, used = strlen(more); ignored && ignored[i]; i++)
+        if (r->conventions.ignored[i])
+            used += (size_t)snprintf(more + used, sizeof more - used, ", %d %s* left out", r->conventions.ignored[i],
+                                     ignored[i]);
     printf("[Base] %s: %d tensors loaded, %d resized, %d carried along untouched%s, %d skipped, %d missing%s%s\n", path,
            r->loaded, r->resized, r->carried, more, r->skipped, r->missing, r->missing ? ": " : "",
            r->missing ? r->missing_names : "");

@@ -74,7 +74,7 @@ Training *train_open_inference(const TrainSpec *spec) {
     params_initialize(&spec->model->params, buffers_copy(t, 0).weights, 0, (int)spec->options->threads);
     ImportRules rules = spec->import;
     rules.only = all, rules.n_only = 1;
-    rules.n_resizable = 0;
+    rules.n_resizable = rules.n_optional = 0;
     import_base(t, &rules);
     buffers_upload(t, 1);
     buffers_derive(t);

@@ -7,44 +7,12 @@
 
 #include "base/json.h"
 #include "base/text_file.h"
+#include "report/binary_report.h"
 #include "report/diagrams.h"
 
 enum { DECILES = 10 };
 
 static const FlimCells *cells_of(const CellTables *p) { return p->folds[0].cells; }
-
-/* ---- columns ---- */
-
-void score_columns(Table *t, const BinaryScores *s) {
-    for (int k = 0; k < BINARY_SCORES; k++)
-        table_real(t, BINARY_METRICS[k].name, s->n ? binary_score(s, k) : (double)NAN);
-    table_real(t, "threshold", s->n ? s->threshold : (double)NAN);
-    table_count(t, "cells", s->n);
-    for (int o = 0; o < BINARY_OUTCOMES; o++) table_count(t, BINARY_OUTCOME_NAMES[o], s->confusion[o]);
-}
-
-json_t *confusion_to_json(const BinaryScores *s) {
-    const int64_t *c = s->confusion;
-    return json_build("the report", "[[I, I], [I, I]]", (json_int_t)c[BINARY_TN], (json_int_t)c[BINARY_FP],
-                      (json_int_t)c[BINARY_FN], (json_int_t)c[BINARY_TP]);
-}
-
-static void make_summary(CellTables *p) {
-    for (int k = 0; k < BINARY_SCORES; k++) {
-        table_text(&p->summary, "score", BINARY_METRICS[k].name);
-        table_real(&p->summary, "value", binary_score(&p->scores, k));
-        table_real(&p->summary, "low", k < BINARY_INTERVALS ? p->intervals.scores[k].low : (double)NAN);
-        table_real(&p->summary, "high", k < BINARY_INTERVALS ? p->intervals.scores[k].high : (double)NAN);
-    }
-}
-
-static void make_confusion(CellTables *p) {
-    const char *const *names = FLIM_CLASS_NAMES;
-    for (int o = 0; o < BINARY_OUTCOMES; o++) {
-        if (o % 2 == 0) table_text(&p->confusion, "truth / prediction", names[o / 2]);
-        table_count(&p->confusion, names[o % 2], p->scores.confusion[o]);
-    }
-}
 
 /* ---- errors ---- */
 
@@ -151,7 +119,7 @@ static bool make_deciles(CellTables *p, Error *error) {
         table_real(&p->deciles, "photons_from", photons_of(cells_of(p), &rows[from]));
         table_real(&p->deciles, "photons_to", photons_of(cells_of(p), &rows[to - 1]));
         table_count(&p->deciles, "active", s.confusion[BINARY_FN] + s.confusion[BINARY_TP]);
-        score_columns(&p->deciles, &s);
+        binary_score_columns(&p->deciles, &s, "cells");
     }
     free(rows);
     return ok;
@@ -184,7 +152,7 @@ static void donor_row(CellTables *p, const BinaryRow *rows, const BinaryScores *
     table_real(t, "size_active_to_quiescent",
                spread_of(c, rows, s->n, 1, size_of).mean / spread_of(c, rows, s->n, 0, size_of).mean);
     table_real(t, "peak_median", spread_of(c, rows, s->n, -1, peak_of).median);
-    score_columns(t, s);
+    binary_score_columns(t, s, "cells");
 }
 
 static bool make_donors(CellTables *p, Error *error) {
@@ -331,8 +299,8 @@ static bool write_curves(const CellTables *p, bool roc, Error *error) {
 bool cell_tables_make(CellTables *p, Error *error) {
     if (!binary_scores(p->rows, p->n, &p->scores, &p->calibration, error)) return false;
     p->intervals = binary_intervals(p->rows, p->n, cells_of(p)->n_fields, "field", "cell");
-    make_summary(p);
-    make_confusion(p);
+    binary_summary(&p->summary, &p->scores, &p->intervals);
+    binary_confusion_table(&p->confusion, &p->scores, FLIM_CLASS_NAMES);
     make_outcomes(p);
     return make_deciles(p, error) && make_donors(p, error);
 }

@@ -34,8 +34,5 @@ void cell_tables_free(CellTables *tables);
 /* Returns DIRECTORY/WHAT SUFFIX .EXTENSION. free() */
 char *cell_tables_path(const CellTables *tables, const char *what, const char *extension);
 bool cell_tables_write_csv(const CellTables *tables, const Table *table, const char *what, Error *error);
-/* Adds the columns of all scores. */
-void score_columns(Table *table, const BinaryScores *scores);
-json_t *confusion_to_json(const BinaryScores *scores); /* [[TN, FP], [FN, TP]] */
 
 #endif

@@ -5,10 +5,11 @@
 #include "base/json.h"
 #include "commands/cv/report/cell_tables.h"
 #include "commands/cv/report/fold_scores.h"
+#include "report/binary_report.h"
 
 static void row(Table *t, const char *name, const BinaryScores *scores) {
     table_text(t, "what", name);
-    score_columns(t, scores);
+    binary_score_columns(t, scores, "cells");
 }
 
 void fold_scores_rows(const FoldScores *j, Table *t) {
@@ -71,7 +72,7 @@ static json_t *scores_to_json(const BinaryScores *s) {
     for (int k = 0; k < BINARY_SCORES; k++) set_real(root, BINARY_METRICS[k].name, binary_score(s, k));
     set_real(root, "threshold", s->threshold);
     set_count(root, "cells", s->n);
-    json_object_set_new(root, "confusion_matrix", confusion_to_json(s));
+    json_object_set_new(root, "confusion_matrix", binary_confusion_to_json(s));
     return root;
 }
 
@@ -93,7 +94,7 @@ static void set_reference(json_t *root, const FoldScores *j) {
     set_real(root, "test_recall", j->network.recall);
     set_real(root, "f1", j->network.f1);
     set_real(root, "test_f1", j->network.f1);
-    json_object_set_new(root, "confusion_matrix", confusion_to_json(&j->network));
+    json_object_set_new(root, "confusion_matrix", binary_confusion_to_json(&j->network));
     set_curve(root, "train_losses", f->train_losses, f->epochs);
     set_curve(root, "val_losses", f->val_losses, f->epochs);
     set_curve(root, "train_accuracies", f->train_accuracies, f->epochs);

@@ -8,6 +8,7 @@
 #include "commands/cv/report/cell_tables.h"
 #include "commands/cv/report/fold_scores.h"
 #include "commands/cv/report/tested_fold.h"
+#include "report/binary_report.h"
 #include "report/plot.h"
 
 enum { SHOWN = 10 /* columns on the terminal: the name, and scores up to specificity */ };
@@ -117,7 +118,7 @@ static void make_tables(Report *r) {
         table_text(&r->means, "mean over folds", name_of(who));
         for (int k = 0; k < BINARY_SCORES; k++) table_real(&r->means, BINARY_METRICS[k].name, r->spreads[who][MEAN][k]);
         table_text(&r->scores, "all folds' cells", name_of(who));
-        score_columns(&r->scores, &r->pooled[who]);
+        binary_score_columns(&r->scores, &r->pooled[who], "cells");
     }
 }
 
@@ -192,7 +193,7 @@ static json_t *to_json(const Report *r) {
     json_object_set_new(root, "std_sample", spread_to_json(r, OF_SAMPLE));
     json_object_set_new(root, "baseline_means", table_to_json(&r->means));
     json_object_set_new(root, "pooled", table_to_json(&r->scores));
-    json_object_set_new(root, "confusion_matrix", confusion_to_json(&r->pooled[0]));
+    json_object_set_new(root, "confusion_matrix", binary_confusion_to_json(&r->pooled[0]));
     cell_tables_to_json(&r->parts, root);
     return root;
 }

@@ -15,7 +15,7 @@ static void blocks_are_those_of_a_text_gpt(void **state) {
     enum { SEQUENCES = 8, LENGTH = 387 }; /* of its typical batch */
     static const int same[] = {OP_attention_forward, OP_attention_backward, OP_linear_gelu_forward,
                                OP_gelu_linear_backward};
-    const TextModel blocks = {"blocks", 1000, 2048, 24, 1280, 20, true, 0};
+    const TextModel blocks = {"blocks", 1000, 2048, 24, 1280, 20, true};
     TextStep step = text_step(&blocks, (TextBatch){SEQUENCES, LENGTH, 4, DTYPE_BF16, true});
     static char output[1 << 16];
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";

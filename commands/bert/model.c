@@ -1,0 +1,239 @@
+#include "commands/bert/model.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/program.h"
+#include "checkpoint/description.h"
+#include "commands/hf_config.h"
+#include "data/bert/batch.h"
+
+const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       "layers",
+                                    "heads",      "d-ff",      BERT_TEXT_RULES, NULL};
+
+#define ROOT        "roberta."
+#define CLASSIFIER  "classifier."
+#define MASKED_HEAD "lm_head."
+
+/* Files of the first versions of these classes name the norms' tensors as TensorFlow does, and hold the numbers of the
+ * positions. In the head over masked words the decoder is the token table. */
+static const NamePair ends[] = {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}, {0}},
+                      tied[] = {{MASKED_HEAD "decoder.weight", ROOT "embeddings.word_embeddings.weight"},
+                                {MASKED_HEAD "decoder.bias", MASKED_HEAD "bias"},
+                                {0}};
+static const char *const heads[] = {CLASSIFIER, MASKED_HEAD, NULL}, *const buffers[] = {".position_ids", NULL},
+                         *const not_of_classifier[] = {MASKED_HEAD, ROOT "pooler.", NULL},
+                         *const not_of_masked[] = {CLASSIFIER, ROOT "pooler.", NULL},
+                         *const of_classifier[] = {ROOT, CLASSIFIER}, *const of_masked[] = {ROOT, MASKED_HEAD};
+static const ImportConventions classifier = {
+    .root = ROOT, .rootless = heads, .ends = ends, .constants = buffers, .ignored = not_of_classifier};
+static const ImportConventions masked = {
+    .root = ROOT, .rootless = heads, .ends = ends, .constants = buffers, .ignored = not_of_masked, .copies = tied};
+const ImportRules BERT_IMPORT_CLASSIFIER = {
+    .only = of_classifier, .n_only = 2, .optional = of_classifier + 1, .n_optional = 1, .conventions = &classifier};
+const ImportRules BERT_IMPORT_MASKED = {
+    .only = of_masked, .n_only = 2, .optional = of_masked + 1, .n_optional = 1, .conventions = &masked};
+
+/* Texts may be cut at another length than in the training. */
+static const char *const unchecked[] = {"max-len", NULL};
+
+/* Sizes whose number of heads is known: RoBERTa's, which are also PhoBERT's. */
+static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24, 1024, 16}};
+
+/* ---- the tensors ---- */
+
+/* Returns the tensor that means roberta.NAME, or NULL. */
+static const StoredTensor *tensor_of(const TensorFile *file, const char *name) {
+    char full[128];
+    snprintf(full, sizeof full, ROOT "%s", name);
+    const StoredTensor *tensor = checkpoint_tensor(file, full);
+    return tensor ? tensor : checkpoint_tensor(file, name);
+}
+
+/* Returns a dimension of the matrix with this name; 0: there is none. */
+static int64_t dimension(const TensorFile *file, const char *name, int axis) {
+    const StoredTensor *t = tensor_of(file, name);
+    return t && t->rank == 2 ? t->dims[axis] : 0;
+}
+
+static int64_t count_layers(const TensorFile *file) {
+    char name[64];
+    int64_t n = -1;
+    do snprintf(name, sizeof name, "encoder.layer.%lld.output.dense.weight", (long long)++n);
+    while (n < 1000 && tensor_of(file, name));
+    return n;
+}
+
+/* Returns the options that follow from the shapes of a file, which must have the tensors of the model. */
+static json_t *options_of_shapes(const char *option, const char *path, const TensorFile *file) {
+    static const char words[] = "embeddings.word_embeddings.weight",
+                      positions[] = "embeddings.position_embeddings.weight",
+                      wide[] = "encoder.layer.0.intermediate.dense.weight";
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"vocabulary", dimension(file, words, 0)},
+                 {"positions", dimension(file, positions, 0)},
+                 {"d-model", dimension(file, words, 1)},
+                 {"layers", count_layers(file)},
+                 {"d-ff", dimension(file, wide, 0)}};
+    enum { D_MODEL = 2, LAYERS = 3 };
+    json_t *options = json_object();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value < 1 || sizes[i].value > INT_MAX)
+            die("%s %s: expected the tensors " ROOT "%s, " ROOT "%s and " ROOT "%s: it is no model that this program "
+                "reads",
+                option, path, words, positions, wide);
+        json_object_set_new(options, sizes[i].name, json_integer((json_int_t)sizes[i].value));
+    }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].layers == sizes[LAYERS].value && known[i].width == sizes[D_MODEL].value)
+            json_object_set_new(options, "heads", json_integer(known[i].heads));
+    return options;
+}
+
+/* ---- what lies beside the tensors ---- */
+
+/* Returns the names of n classes; NULL: those in the file are only the ones that Hugging Face's classes have without
+ * names, or it has none; free(). They point into `labels` and id2label. */
+static const char **names_of(const json_t *labels, const json_t *id2label, int n) {
+    const char **names = xcalloc((size_t)n + 1, sizeof *names);
+    char number[16], given_name[32];
+    bool told = true, nameless = true;
+    for (int c = 0; c < n; c++) {
+        snprintf(number, sizeof number, "%d", c);
+        snprintf(given_name, sizeof given_name, "LABEL_%d", c);
+        names[c] = json_string_value(labels ? json_array_get(labels, (size_t)c) : json_object_get(id2label, number));
+        told = told && names[c];
+        nameless = nameless && names[c] && !strcmp(names[c], given_name);
+    }
+    if (told && !nameless) return names;
+    free(names);
+    return NULL;
+}
+
+/* Names the classes of the file's classifier. */
+static void read_classes(BertBase *base, const TensorFile *file, const json_t *config) {
+    const StoredTensor *head = checkpoint_tensor(file, CLASSIFIER "out_proj.weight");
+    int n = head && head->rank == 2 && head->dims[0] <= BERT_MAX_CLASSES ? (int)head->dims[0] : 0;
+    const json_t *labels = json_object_get(base->description, "labels");
+    if (!n) return;
+    if (labels && json_array_size(labels) != (size_t)n)
+        die("%s: its config.json names %zu classes, and its classifier has %d", base->options.checkpoint,
+            json_array_size(labels), n);
+    const char **names = names_of(labels, json_object_get(config, "id2label"), n);
+    char **numbers = xcalloc((size_t)n, sizeof *numbers);
+    for (int c = 0; c < n; c++) numbers[c] = xformat("%d", c);
+    base->classes = classes_of(names ? names : (const char *const *)numbers, n);
+    for (int c = 0; c < n; c++) free(numbers[c]);
+    free(numbers);
+    free(names);
+}
+
+/* Adds what the configuration of a RoBERTa says beyond the shapes. */
+static void add_roberta(json_t *options, const char *path, const json_t *config) {
+    hf_config_check_type(path, config, "roberta");
+    hf_config_check_text(path, config, "hidden_act", "gelu");
+    hf_config_check_text(path, config, "position_embedding_type", "absolute");
+    hf_config_check(path, config, "layer_norm_eps", 1e-5);
+    hf_config_check(path, config, "pad_token_id", 1);
+    hf_config_check(path, config, "type_vocab_size", 1);
+    hf_config_check(path, config, "is_decoder", 0);
+    json_t *heads_there = json_object_get(config, "num_attention_heads"),
+           *dropout = json_object_get(config, "hidden_dropout_prob"),
+           *of_head = json_object_get(config, "classifier_dropout");
+    if (json_is_integer(heads_there)) json_object_set(options, "heads", heads_there);
+    if (json_is_real(dropout)) json_object_set(options, "dropout", dropout);
+    if (json_is_real(of_head) || json_is_real(dropout))
+        json_object_set(options, "head-dropout", json_is_real(of_head) ? of_head : dropout);
+}
+
+/* ---- all of it ---- */
+
+static void read_base(BertBase *base, const char *path, const char *option) {
+    TensorFile file;
+    Error error;
+    char *config_path;
+    if (!checkpoint_open_base(path, &file, &error)) die("%s %s: %s", option, path, error.text);
+    json_t *config = hf_config_read(path, &config_path);
+    base->description = config ? json_incref(json_object_get(config, BERT_EXPORTED)) : description_read(path, &error);
+    if (!config && !base->description && error.text[0]) die("%s", error.text);
+    base->options = checkpoint_options_of(base->description, path, "bert", BERT_OPTIONS);
+    json_t *shapes = options_of_shapes(option, path, &file);
+    if (config) add_roberta(shapes, config_path, config);
+    if (base->options.options) {
+        json_object_update_missing(shapes, base->options.options);
+        json_decref(base->options.options);
+    }
+    base->options.options = shapes;
+    base->options.stated = config || base->description;
+    read_classes(base, &file, config);
+    base->masked_head = checkpoint_tensor(&file, MASKED_HEAD "dense.weight") != NULL;
+    json_decref(config);
+    free(config_path);
+    tensor_file_close(&file);
+}
+
+static int size_of(const BertBase *base, const char *name) {
+    return (int)json_integer_value(json_object_get(base->options.options, name));
+}
+
+/* Takes the number of heads from --heads if the file does not tell it. */
+static void complete(BertBase *base, const OptionSet *set, const char *option) {
+    if (json_object_get(base->options.options, "heads")) return;
+    if (!options_find(set, "heads") || !options_given(set, "heads"))
+        die_usage("%s %s: the number of attention heads does not follow from its tensors: give --heads", option,
+                  base->options.checkpoint);
+    json_object_set_new(base->options.options, "heads", option_to_json(options_find(set, "heads")));
+}
+
+BertBase bert_base_read(const char *path, const OptionSet *set) {
+    const char *option = options_find(set, "base-checkpoint") ? "--base-checkpoint" : "--checkpoint";
+    BertBase base = {.description = NULL};
+    if (!path || access(path, F_OK)) return base; /* the one who reads it complains */
+    read_base(&base, path, option);
+    complete(&base, set, option);
+    checkpoint_options_check_given(&base.options, set, unchecked);
+    return base;
+}
+
+BertBase bert_base_adopt(const char *path, OptionSet *set) {
+    BertBase base = bert_base_read(path, set);
+    if (base.options.options) checkpoint_options_adopt(&base.options, set, unchecked);
+    return base;
+}
+
+BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, const BertTextOptions *given) {
+    BertTextOptions o = *given;
+    const json_t *options = base->options.options, *max_len = json_object_get(options, "max-len"),
+                 *normalize = json_object_get(options, "normalize"), *compat = json_object_get(options, "compat");
+    int64_t most = size_of(base, "positions") - BERT_FIRST_POSITION;
+    if (max_len && !options_given(set, "max-len")) o.max_len = json_integer_value(max_len);
+    if (normalize && !options_given(set, "normalize")) o.normalize = json_string_value(normalize);
+    if (compat && !options_given(set, "compat")) o.compat = json_is_true(compat);
+    if (o.max_len > most && options_given(set, "max-len"))
+        die_usage("--max-len %lld: %s has positions for %lld tokens", (long long)o.max_len, base->options.checkpoint,
+                  (long long)most);
+    if (o.max_len > most) o.max_len = most;
+    return o;
+}
+
+void bert_base_close(BertBase *base) {
+    json_decref(base->description);
+    json_decref(base->options.options);
+    classes_free(&base->classes);
+    *base = (BertBase){.description = NULL};
+}
+
+BertConfig bert_base_config(const BertBase *base) {
+    return (BertConfig){.vocabulary = size_of(base, "vocabulary"),
+                        .positions = size_of(base, "positions"),
+                        .d_model = size_of(base, "d-model"),
+                        .n_layers = size_of(base, "layers"),
+                        .n_heads = size_of(base, "heads"),
+                        .d_ff = size_of(base, "d-ff"),
+                        .classes = base->classes.n};
+}

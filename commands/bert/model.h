@@ -1,0 +1,46 @@
+/* What a file of weights says of its model, and of how texts become its ids: a checkpoint of train_bert, or a RoBERTa
+ * as Hugging Face's transformers writes it (model.safetensors or pytorch_model.bin, with config.json). */
+#ifndef COMMANDS_BERT_MODEL_H
+#define COMMANDS_BERT_MODEL_H
+
+#include "checkpoint/load.h"
+#include "commands/adopt.h"
+#include "commands/bert/texts.h"
+#include "data/bert/classes.h"
+#include "model/bert.h"
+
+/* Options that decide what the model computes, "vocabulary", "positions", "d-model", "layers", "heads" and "d-ff", then
+ * those that decide the ids of a text (BERT_TEXT_RULES); the last is NULL. For Description.options. */
+extern const char *const BERT_OPTIONS[];
+
+/* The key in the config.json of an export under which our own description lies. */
+#define BERT_EXPORTED "train_bert"
+
+/* How these files name the model's tensors. Without the prefix roberta., with gamma and beta of norms, with
+ * position_ids among the tensors; the heads of other tasks are left out. A head that the file lacks altogether keeps
+ * its initial values in a training. */
+extern const ImportRules BERT_IMPORT_CLASSIFIER; /* of a model with classes */
+extern const ImportRules BERT_IMPORT_MASKED;     /* of a masked language model */
+
+typedef struct {
+    CheckpointOptions options; /* BERT_OPTIONS as the file, its config.json and the user tell them; not all are known */
+    json_t *description;       /* config.json of a checkpoint of ours, or train_bert's part of the config.json of an
+                                * export; NULL: neither */
+    Classes classes;           /* n 0: it has no classifier. Without names in the file these are "0", "1", ... */
+    bool masked_head;          /* it has the head of a masked language model */
+} BertBase;
+
+/* Reads what a file says of its model; bert_base_close. Dies if an option of BERT_OPTIONS that was given contradicts it
+ * (only --max-len may), if the file is of another model, or if the number of attention heads neither follows from it
+ * nor is given. All is zero if there is no such file, or path is NULL. */
+BertBase bert_base_read(const char *path, const OptionSet *set);
+/* The same, and sets the options of BERT_OPTIONS that the set has, and that were not given, to what the file says. */
+BertBase bert_base_adopt(const char *path, OptionSet *set);
+/* Returns the options of texts as they were given or, if not, as the file says. --max-len is at most what the model has
+ * positions for; dies if more is given. The texts belong to `given` and the base. */
+BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, const BertTextOptions *given);
+void bert_base_close(BertBase *base);
+/* Returns the configuration of the model in the file, without dropout; classes 0: with the masked-language head. */
+BertConfig bert_base_config(const BertBase *base);
+
+#endif

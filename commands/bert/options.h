@@ -1,0 +1,43 @@
+/* The options of train_bert's two trainings: of a classifier, and of a masked language model (pretrain). */
+#ifndef COMMANDS_BERT_OPTIONS_H
+#define COMMANDS_BERT_OPTIONS_H
+
+#include "commands/bert/texts.h"
+#include "model/bert.h"
+#include "train/options.h"
+#include "train/schedule.h"
+
+/* The scores of a validation; the one of --metric chooses the best weights. */
+enum { BERT_SCORE_F1, BERT_SCORE_MACRO_F1, BERT_SCORE_ACCURACY, BERT_SCORE_MCC, BERT_SCORE_LOSS, BERT_SCORES };
+
+typedef struct {
+    TrainOptions train; /* its manifest is --data */
+    BertTextOptions text;
+    OptionSet *set;
+    bool pretraining;
+    const char *valid, *test, *split_shares, *labels, *class_weights, *metric, *schedule, *threshold;
+    int64_t layers, d_model, heads, d_ff, positions, vocabulary; /* vocabulary 0: the tokenizer's */
+    int64_t frozen_layers, patience, folds, seeds, rows, row_tokens;
+    double dropout, head_dropout, warmup_ratio, label_smoothing, layer_decay, mask_share;
+    bool freeze_embeddings, compact_vocabulary, whole_words;
+    double shares[3]; /* --split-shares, of 1 */
+} BertOptions;
+
+/* Options that decide what a sample, the model or the best weights are; the last is NULL. */
+extern const char *const BERT_FIXED_OPTIONS[];
+
+/* Adds the options of the training, or of `pretrain`, to an empty set, which must live as long as the options. */
+void bert_options_add(OptionSet *set, BertOptions *options, bool pretraining);
+/* Sets what follows from other options. Dies on combinations that contradict each other. */
+void bert_options_resolve(BertOptions *options);
+/* Sets the sizes of the tables that are not known, for so many ids. Dies if one of them is too small for --max-len or
+ * for the ids. */
+void bert_options_set_tables(BertOptions *options, int64_t ids);
+/* Returns the configuration of the model, for a number of classes; 0: a masked language model. */
+BertConfig bert_options_config(const BertOptions *options, int classes);
+/* Returns the learning rate's schedule; the engine sets its warm-up and its length. */
+Schedule bert_options_schedule(const BertOptions *options);
+/* Returns the factors by which --layer-decay multiplies the rate of each parameter group; free(). NULL: all are 1. */
+double *bert_options_rate_factors(const BertOptions *options);
+
+#endif

@@ -1,0 +1,146 @@
+#include "commands/bert/texts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/threads.h"
+#include "checkpoint/load.h"
+#include "commands/export.h"
+#include "data/segment/segmenter.h"
+
+#define FIELD(name) offsetof(BertTextOptions, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "DIR|PATH",
+     .help = "folder with vocab.txt and bpe.codes, tokenizer.json or a SentencePiece model, or one of these files; "
+             "default: the one beside the weights"},
+    {.name = "segment", .type = OPTION_TEXT, .offset = FIELD(segment), .metavar = "DIR",
+     .help = "folder with the segmenter's Model.RDR and VnVocab: joins the syllables of Vietnamese words by _, as the "
+             "texts that PhoBERT was pretrained on have it; default: as the weights were trained"},
+    {.name = "max-len", .type = OPTION_INT, .offset = FIELD(max_len), .default_value = "192", .min = 3, .max = 1e6,
+     .metavar = "N",
+     .help = "tokens of the longest text, with begin and end; what is longer loses its end"},
+    {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(normalize), .default_value = "nfc",
+     .metavar = "nfc|none",
+     .help = "nfc: compose characters from letters and marks (Unicode's normal form C); none: leave them"},
+    {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
+     .help = "tokenize exactly as Hugging Face's tokenizer: no normal form, line ends stay, special tokens that are "
+             "written out in a text count as such"},
+    {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
+     .metavar = "NAME", .help = "column or key of the texts"},
+    {.name = "label-column", .type = OPTION_TEXT, .offset = FIELD(label_column), .default_value = "label",
+     .metavar = "NAME", .help = "column or key of the labels"},
+    {.name = "id-column", .type = OPTION_TEXT, .offset = FIELD(id_column), .metavar = "NAME",
+     .help = "column or key of names for the texts, for reports; none: lines of their file"},
+};
+// clang-format on
+
+void bert_text_options_add(OptionSet *set, BertTextOptions *options) {
+    options_add(set, table, sizeof table / sizeof *table, options);
+}
+
+CommentColumns bert_text_columns(const BertTextOptions *o) {
+    return (CommentColumns){.text = o->text_column, .label = o->label_column, .id = o->id_column};
+}
+
+/* ---- tokenizer and segmenter ---- */
+
+static Tokenizer *open_tokenizer(const BertTextOptions *o, const TokenizedModel *model) {
+    Error error;
+    if (model) return trained_tokenizer(model, o->tokenizer);
+    if (!o->tokenizer) die_usage("no tokenizer: give --tokenizer; train_bert tokenizer makes one");
+    Tokenizer *tokenizer = tokenizer_open(o->tokenizer, &error);
+    if (!tokenizer) die("--tokenizer %s: %s", o->tokenizer, error.text);
+    return tokenizer;
+}
+
+/* Returns the segmenter's folder of a checkpoint, in its own folder or in that of its run; free(). NULL: there is none.
+ */
+static char *find_segmenter(const char *checkpoint) {
+    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder);
+    char *found = path_join(folder, BERT_SEGMENTER_FOLDER);
+    if (!path_is_folder(found)) {
+        free(found);
+        found = path_join(run, BERT_SEGMENTER_FOLDER);
+    }
+    if (!path_is_folder(found)) {
+        free(found);
+        found = NULL;
+    }
+    free(run);
+    free(folder);
+    return found;
+}
+
+/* Dies if the model was trained with another segmenter, or with none where there is one. */
+static void check_segmenter(const BertTexts *texts, const TokenizedModel *model) {
+    const char *hash = json_string_value(json_object_get(model->description, BERT_SEGMENTER_FACT));
+    if (!hash || !strcmp(hash, texts->segmenter_hash)) return;
+    if (!texts->segmenter)
+        die("%s was trained on segmented texts, and its segmenter is not beside it: give --segment", model->checkpoint);
+    die("--segment %s: %s was trained %s: its hash is %s, not %s", texts->segmenter_folder, model->checkpoint,
+        *hash ? "with another segmenter" : "on texts that are not segmented", *hash ? hash : "that of none",
+        texts->segmenter_hash);
+}
+
+static void open_segmenter(BertTexts *texts, const BertTextOptions *o, const TokenizedModel *model) {
+    Error error;
+    const json_t *hash = model ? json_object_get(model->description, BERT_SEGMENTER_FACT) : NULL;
+    bool wanted = hash && json_string_length(hash);
+    texts->segmenter_folder = o->segment ? xstrdup(o->segment) : wanted ? find_segmenter(model->checkpoint) : NULL;
+    if (texts->segmenter_folder) {
+        texts->segmenter = segmenter_open(texts->segmenter_folder, &error);
+        if (!texts->segmenter) die("--segment %s: %s", texts->segmenter_folder, error.text);
+        snprintf(texts->segmenter_hash, sizeof texts->segmenter_hash, "%016llx",
+                 (unsigned long long)segmenter_hash(texts->segmenter));
+    }
+    if (model) check_segmenter(texts, model);
+}
+
+BertTexts bert_texts_open(const BertTextOptions *o, const TokenizedModel *model, int n_threads) {
+    BertTexts texts = {.tokenizer = open_tokenizer(o, model)};
+    Error error;
+    snprintf(texts.tokenizer_hash, sizeof texts.tokenizer_hash, "%016llx",
+             (unsigned long long)tokenizer_hash(texts.tokenizer));
+    open_segmenter(&texts, o, model);
+    if (!texts_specials(texts.tokenizer, &texts.specials, &error))
+        die("%s: %s", tokenizer_file(texts.tokenizer), error.text);
+    texts.rules = (TextRules){.tokenizer = texts.tokenizer,
+                              .segmenter = texts.segmenter,
+                              .nfc = !o->compat && !strcmp(o->normalize, "nfc"),
+                              .compat = o->compat,
+                              .max_len = (int)o->max_len,
+                              .n_threads = threads_take(n_threads, "--threads")};
+    return texts;
+}
+
+void bert_texts_close(BertTexts *texts) {
+    segmenter_close(texts->segmenter);
+    tokenizer_close(texts->tokenizer);
+    free(texts->segmenter_folder);
+}
+
+/* ---- the folder of a run ---- */
+
+static void keep_file(const char *from, const char *to, const char *name) {
+    char *source = path_join(from, name), *target = path_join(to, name);
+    Error error;
+    if (!export_copy(source, target, &error)) die("%s", error.text);
+    free(source);
+    free(target);
+}
+
+void bert_texts_keep(const BertTexts *texts, const char *directory) {
+    Error error;
+    make_directories(directory);
+    if (!tokenizer_copy(texts->tokenizer, directory, &error)) die("%s", error.text);
+    if (!texts->segmenter) return;
+    char *folder = path_join(directory, BERT_SEGMENTER_FOLDER);
+    make_directories(folder);
+    keep_file(texts->segmenter_folder, folder, "Model.RDR");
+    keep_file(texts->segmenter_folder, folder, "VnVocab");
+    free(folder);
+}

@@ -1,0 +1,143 @@
+#include "commands/bert/tokenizer.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/options.h"
+#include "base/threads.h"
+#include "data/bert/comments.h"
+#include "data/bert/texts.h"
+#include "data/text/fastbpe_train.h"
+
+typedef struct {
+    OptionList data;
+    const char *output, *config, *text_column, *normalize, *segment;
+    int64_t learn, min_frequency, threads;
+    bool overwrite;
+} Options;
+
+#define FIELD(name) offsetof(Options, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "learn", .type = OPTION_INT, .offset = FIELD(learn), .min = 1, .max = 1e6, .metavar = "N",
+     .required = true,
+     .help = "merges to learn; the vocabulary becomes a little larger: merges, and characters inside and at the end of "
+             "a word"},
+    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
+     .positional = true,
+     .help = "files with texts, .csv .tsv .jsonl, or .txt with a text per line; repeatable"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
+     .required = true,
+     .help = "folder for vocab.txt and bpe.codes"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+    {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
+     .metavar = "NAME",
+     .help = "column or key of the texts"},
+    {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(normalize), .default_value = "nfc",
+     .metavar = "nfc|none",
+     .help = "nfc: compose characters from letters and marks (Unicode's normal form C); none: leave them"},
+    {.name = "segment", .type = OPTION_TEXT, .offset = FIELD(segment), .metavar = "DIR",
+     .help = "folder with the segmenter's Model.RDR and VnVocab: joins the syllables of Vietnamese words by _ before; "
+             "then use the tokenizer with the same segmenter"},
+    {.name = "min-frequency", .type = OPTION_INT, .offset = FIELD(min_frequency), .default_value = "2", .min = 1,
+     .max = 1e9, .metavar = "N",
+     .help = "merge no pair that occurs less often"},
+    {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(overwrite), .default_value = "false",
+     .help = "replace vocab.txt and bpe.codes that are in the folder"},
+    {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
+     .metavar = "N",
+     .help = "threads; 0: all cores; does not change the output"},
+};
+// clang-format on
+
+static void check_output(const Options *o) {
+    static const char *const names[] = {"vocab.txt", "bpe.codes"};
+    for (int i = 0; i < 2 && !o->overwrite; i++) {
+        char *path = path_join(o->output, names[i]);
+        if (!access(path, F_OK))
+            die("%s is there already: choose another --output, or replace it with --overwrite", path);
+        free(path);
+    }
+}
+
+static void add_texts(FastBpeTrainer *trainer, const TextRules *rules, const Comments *comments) {
+#pragma omp parallel for num_threads(rules->n_threads) schedule(dynamic, 256)
+    for (int64_t i = 0; i < comments->n; i++) {
+        size_t size;
+        char *text = texts_prepare(rules, comments->texts[i], &size);
+        fastbpe_trainer_add(trainer, omp_get_thread_num(), text, size);
+        free(text);
+    }
+}
+
+/* Adds the texts of all files; returns their number. */
+static int64_t add_files(FastBpeTrainer *trainer, const TextRules *rules, const Options *o) {
+    const CommentColumns columns = {.text = o->text_column};
+    Error error;
+    int64_t texts = 0;
+    for (int i = 0; i < o->data.count; i++) {
+        Comments comments;
+        if (!comments_read(o->data.text[i], &columns, false, &comments, &error)) die("--data %s", error.text);
+        add_texts(trainer, rules, &comments);
+        texts += comments.n;
+        comments_free(&comments);
+    }
+    return texts;
+}
+
+static void print_learned(const Options *o, const FastBpeLearned *learned) {
+    char *folder = shell_path(o->output), *data = shell_path(o->data.text[0]),
+         *segmenter = o->segment ? shell_path(o->segment) : NULL;
+    printf("[Words] %lld, %lld different; %.3f tokens per word\n", (long long)learned->words,
+           (long long)learned->distinct, (double)learned->tokens / (double)learned->words);
+    printf("[Tokenizer] %s: %lld merges, %d pieces, of which the texts do not have %d\n", o->output,
+           (long long)o->learn, learned->pieces, learned->unseen);
+    printf("Next: ./train_bert pretrain --data %s --tokenizer %s%s%s -o pretrained\n", data, folder,
+           segmenter ? " --segment " : "", segmenter ? segmenter : "");
+    free(folder);
+    free(data);
+    free(segmenter);
+}
+
+static void learn(const Options *o) {
+    const FastBpeTraining options = {(int)o->learn, (int)o->min_frequency, (int)o->threads};
+    TextRules rules = {.nfc = !strcmp(o->normalize, "nfc"), .n_threads = (int)o->threads};
+    FastBpeLearned learned;
+    Error error;
+    Segmenter *segmenter = o->segment ? segmenter_open(o->segment, &error) : NULL;
+    if (o->segment && !segmenter) die("--segment %s", error.text);
+    rules.segmenter = segmenter;
+    FastBpeTrainer *trainer = fastbpe_trainer_open(&options);
+    const int64_t texts = add_files(trainer, &rules, o);
+    printf("[Data] %lld text%s from %d file%s%s\n", (long long)texts, format_plural(texts), o->data.count,
+           format_plural(o->data.count), segmenter ? ", segmented" : "");
+    make_directories(o->output);
+    if (!fastbpe_trainer_write(trainer, o->output, &learned, &error)) die("%s", error.text);
+    print_learned(o, &learned);
+    fastbpe_trainer_close(trainer);
+    segmenter_close(segmenter);
+}
+
+int bert_tokenizer(int argc, char **argv) {
+    static const OptionsHeader header = {
+        "train_bert tokenizer", "./train_bert tokenizer --learn 4000 --data texts.txt --output tokenizer [options]",
+        "Learns vocab.txt and bpe.codes, the two files of PhoBERT's kind of tokenizer, from texts. White space, "
+        "normal form and segmentation are those of the training."};
+    Options o = {0};
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    const double start = seconds_now();
+    char seconds[32];
+    check_output(&o);
+    o.threads = threads_take((int)o.threads, "--threads");
+    learn(&o);
+    printf("[Time] %s\n", format_duration(seconds_now() - start, seconds));
+    options_free(&set, argc, argv);
+    return 0;
+}

@@ -1,0 +1,80 @@
+#include "commands/trained_tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/program.h"
+#include "checkpoint/load.h"
+#include "commands/export.h"
+#include "commands/trained.h"
+
+char *tokenizer_in(const char *folder) {
+    static const char *const names[] = {"bpe.codes", "tokenizer.json", "tokenizer.model"};
+    for (int i = 0; i < 3; i++) {
+        char *path = path_join(folder, names[i]);
+        if (!access(path, F_OK)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Returns where the tokenizer of a checkpoint is; free(). NULL: unknown. */
+static char *find_tokenizer(const char *checkpoint) {
+    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = tokenizer_in(folder);
+    if (!found) found = tokenizer_in(run);
+    if (!found) found = trained_text(checkpoint, "tokenizer");
+    free(run);
+    free(folder);
+    return found;
+}
+
+/* Dies unless the model has a row for every token. It may have more rows if they only fill its table up, as the 50,304
+ * rows that nanoGPT has for the 50,257 tokens of GPT-2. */
+static void check_vocabulary(const TokenizedModel *model, const Tokenizer *tokenizer) {
+    enum { FILLED_TO = 128 };
+    int tokens = tokenizer_vocabulary(tokenizer), rows = model->vocabulary;
+    if (rows >= tokens && rows <= (tokens + FILLED_TO - 1) / FILLED_TO * FILLED_TO) return;
+    die("%s has %d tokens, and %s was trained with a vocabulary of %d: give its own with --tokenizer",
+        tokenizer_file(tokenizer), tokens, model->checkpoint, rows);
+}
+
+/* Dies unless the tokenizer is the one of the training, if the model says which that was. */
+static void check_hash(const TokenizedModel *model, const Tokenizer *tokenizer) {
+    const char *hash = json_string_value(json_object_get(model->description, TOKENIZER_FACT));
+    char found[17];
+    snprintf(found, sizeof found, "%016llx", (unsigned long long)tokenizer_hash(tokenizer));
+    if (hash && strcmp(hash, found) != 0)
+        die("%s is not the tokenizer that %s was trained with: its hash is %s, not %s; give that one with --tokenizer",
+            tokenizer_file(tokenizer), model->checkpoint, found, hash);
+}
+
+Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
+    char *path = given ? xstrdup(given) : find_tokenizer(model->checkpoint);
+    Error error;
+    if (!path) die_usage("%s does not say which tokenizer it was trained with: give --tokenizer", model->checkpoint);
+    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    if (tokenizer) {
+        check_vocabulary(model, tokenizer);
+        check_hash(model, tokenizer);
+    } else {
+        die("--tokenizer %s: %s", path, error.text);
+    }
+    free(path);
+    return tokenizer;
+}
+
+bool tokenizer_copy(const Tokenizer *tokenizer, const char *folder, Error *error) {
+    static const char *const pair[] = {"vocab.txt", "bpe.codes"};
+    const char *from[2];
+    int n = tokenizer_files(tokenizer, from);
+    bool ok = true;
+    for (int i = 0; i < n && ok; i++) {
+        const char *name = n == 2 ? pair[i] : ends_with(from[i], ".json") ? "tokenizer.json" : "tokenizer.model";
+        char *to = path_join(folder, name);
+        ok = export_copy(from[i], to, error);
+        free(to);
+    }
+    return ok;
+}

@@ -1,0 +1,15 @@
+/* Cuts a line into tokens: words, numbers, dates, addresses, abbreviations and signs. */
+#ifndef DATA_SEGMENT_TOKENS_H
+#define DATA_SEGMENT_TOKENS_H
+
+#include "data/segment/symbols.h"
+
+typedef struct {
+    SymbolSpan *spans; /* [n] of the text that was cut, in order */
+    size_t n, capacity;
+} SegmentTokens;
+
+/* Returns the tokens of a line; free() the spans. */
+SegmentTokens segment_tokens(const SymbolText *line);
+
+#endif

@@ -1,0 +1,333 @@
+/* The encoder of texts.
+ *
+ *   x        = drop(norm(token table[id] + position table[position] + type table[0]))
+ *   y        = blocks(x), post-norm and bidirectional, of the rows that the head reads
+ *   logits   = W2 drop(tanh(W1 drop(y) + b1)) + b2        classes, of the first row of each text
+ *   logits   = (token table) norm(gelu(W y + b)) + b2     ids, of each masked row
+ *
+ * Rows are packed, without padding. */
+#include "model/bert.h"
+
+#include <stdlib.h>
+
+#include "data/bert/batch.h"
+#include "model/token_head.h"
+
+enum { SITE_EMBEDDING, SITE_HEAD_IN, SITE_HEAD_HIDDEN, SITE_BLOCKS };
+
+static const float init_scale = 0.02f;
+
+typedef struct {
+    Model base; /* first, so that a Model * of this file is a Bert * */
+    BertConfig config;
+    BlockStack blocks;
+    int tokens, positions, types, norm; /* rows of the parameter table; a bias follows its weight */
+    int dense, out;                     /* of both heads the first layer; the classifier's last layer */
+    int head_norm, head_bias;           /* of the head over masked words */
+} Bert;
+
+static const BlockNames names = {
+    .tensor = {"roberta.encoder.layer.%d.attention.output.LayerNorm.weight",
+               "roberta.encoder.layer.%d.attention.output.LayerNorm.bias",
+               "roberta.encoder.layer.%d.attention.self.%s.weight", "roberta.encoder.layer.%d.attention.self.%s.bias",
+               "roberta.encoder.layer.%d.attention.output.dense.weight",
+               "roberta.encoder.layer.%d.attention.output.dense.bias",
+               "roberta.encoder.layer.%d.output.LayerNorm.weight", "roberta.encoder.layer.%d.output.LayerNorm.bias",
+               "roberta.encoder.layer.%d.intermediate.dense.weight", "roberta.encoder.layer.%d.intermediate.dense.bias",
+               "roberta.encoder.layer.%d.output.dense.weight", "roberta.encoder.layer.%d.output.dense.bias"},
+    .parts = {"query", "key", "value"}};
+
+/* ---- parameters ---- */
+
+static BlockConfig block_config(const BertConfig *c) {
+    return (BlockConfig){.d_model = c->d_model,
+                         .n_heads = c->n_heads,
+                         .d_ff = c->d_ff,
+                         .biases = true,
+                         .gelu = GELU_ERF,
+                         .layout = WEIGHT_OUT_IN,
+                         .drop_attention = c->dropout,
+                         .drop_projection = c->dropout,
+                         .drop_mlp = c->dropout,
+                         .first_site = SITE_BLOCKS,
+                         .init_scale = init_scale,
+                         .init_output_scale = init_scale};
+}
+
+static int add_matrix(ParamTable *table, int64_t rows, int64_t columns, const char *name) {
+    return param_add(table, INIT_NORMAL, init_scale, true, rows, columns, "%s.weight", name);
+}
+
+static int add_linear(ParamTable *table, int64_t in, int64_t out, const char *name) {
+    int index = add_matrix(table, out, in, name);
+    param_add(table, INIT_ZERO, 0, false, out, 0, "%s.bias", name);
+    return index;
+}
+
+static int add_norm(ParamTable *table, int64_t width, const char *name) {
+    int index = param_add_norm(table, width, name);
+    table->items[index].decay = table->items[index + 1].decay = false;
+    return index;
+}
+
+/* Puts the rows from `begin` on into a group. */
+static void set_group(ParamTable *table, int begin, int group) {
+    for (int i = begin; i < table->count; i++) table->items[i].group = group;
+}
+
+static void add_embeddings(Bert *bert) {
+    const BertConfig *c = &bert->config;
+    ParamTable *table = &bert->base.params;
+    bert->tokens = add_matrix(table, c->vocabulary, c->d_model, "roberta.embeddings.word_embeddings");
+    bert->positions = add_matrix(table, c->positions, c->d_model, "roberta.embeddings.position_embeddings");
+    bert->types = add_matrix(table, 1, c->d_model, "roberta.embeddings.token_type_embeddings");
+    bert->norm = add_norm(table, c->d_model, "roberta.embeddings.LayerNorm");
+    for (int i = 0; i < table->count && (c->frozen_embeddings || c->frozen_layers); i++)
+        table->items[i].frozen_rows = table->items[i].rows;
+}
+
+static void add_blocks(Bert *bert) {
+    const BertConfig *c = &bert->config;
+    ParamTable *table = &bert->base.params;
+    BlockConfig blocks = block_config(c);
+    int first = table->count;
+    bert->blocks = block_stack_open("bert", table, &blocks, c->n_layers, &names);
+    block_stack_freeze(&bert->blocks, table, c->frozen_layers);
+    int each = (table->count - first) / c->n_layers;
+    for (int l = 0; l < c->n_layers; l++) set_group(table, first + l * each, 1 + l);
+}
+
+static void add_head(Bert *bert) {
+    const BertConfig *c = &bert->config;
+    ParamTable *table = &bert->base.params;
+    int first = table->count;
+    if (c->classes) {
+        bert->dense = add_linear(table, c->d_model, c->d_model, "classifier.dense");
+        bert->out = add_linear(table, c->d_model, c->classes, "classifier.out_proj");
+    } else {
+        bert->dense = add_linear(table, c->d_model, c->d_model, "lm_head.dense");
+        bert->head_norm = add_norm(table, c->d_model, "lm_head.layer_norm");
+        bert->head_bias = param_add(table, INIT_ZERO, 0, false, c->vocabulary, 0, "lm_head.bias");
+    }
+    set_group(table, first, c->n_layers + 1);
+}
+
+/* ---- embeddings ---- */
+
+/* What the backward reads: the sum of the three tables' rows, and the statistics of its norm. */
+typedef struct {
+    Tensor sum, mean, rstd;
+} Embedded;
+
+static Dropout embedding_dropout(const Bert *bert, const Pass *pass) {
+    return pass_dropout(pass, bert->config.dropout, SITE_EMBEDDING);
+}
+
+/* Pushes n ids of type 0, which all tokens have. */
+static Tensor push_types(const BlockRun *run, int64_t n) {
+    Tensor types = arena_1d(run->arena, DTYPE_I32, n);
+    run->device->clear(run->device, types.data, tensor_bytes(types));
+    return types;
+}
+
+/* Pushes the position table plus the row of type 0, f32 [P, C]. */
+static Tensor push_places(const Bert *bert, const BlockRun *run) {
+    Tensor positions = run_weight(run, bert->positions), none = tensor_none(),
+           places = arena_2d(run->arena, DTYPE_F32, positions.dims[0], positions.dims[1]);
+    size_t mark = arena_mark(run->arena);
+    embedding_forward(run->device, places, none, push_types(run, places.dims[0]), run_weight(run, bert->types), none,
+                      none);
+    arena_release(run->arena, mark);
+    residual_forward(run->device, places, places, positions, (Dropout){0});
+    return places;
+}
+
+/* Returns the input of the blocks [N, C], pushed together with what the backward reads. */
+static Tensor embed(const Bert *bert, const BlockRun *run, const Tensor *fields, Embedded *kept) {
+    int64_t n = fields[BERT_IDS].dims[0], width = bert->config.d_model;
+    Tensor x = push_activations(run, n, width), norm_bias = run_weight(run, bert->norm + 1);
+    size_t mark = arena_mark(run->arena);
+    *kept = (Embedded){.sum = push_activations(run, n, width),
+                       .mean = arena_1d(run->arena, DTYPE_F32, n),
+                       .rstd = arena_1d(run->arena, DTYPE_F32, n)};
+    size_t after = arena_mark(run->arena);
+    embedding_forward(run->device, kept->sum, tensor_none(), fields[BERT_IDS], run_weight(run, bert->tokens),
+                      fields[BERT_POSITIONS], push_places(bert, run));
+    layernorm_forward(run->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd}, kept->sum,
+                      run_weight(run, bert->norm), norm_bias);
+    Dropout drop = embedding_dropout(bert, run->pass);
+    if (drop.p > 0) dropout(run->device, x, x, drop);
+    pass_dump(run->pass, x, "embedded");
+    bool trained = run->pass->train && !bert->blocks.frozen && !run->input_fixed;
+    arena_release(run->arena, trained ? after : mark);
+    return x;
+}
+
+/* Adds the gradients of the tables; dx, the gradient of the blocks' input, is overwritten. */
+static void embed_backward(const Bert *bert, const BlockRun *run, const Tensor *fields, const Embedded *kept,
+                           Tensor dx) {
+    Device *device = run->device;
+    Tensor dpositions = run_gradient(run, bert->positions), none = tensor_none(),
+           dsum = push_activations(run, dx.dims[0], dx.dims[1]),
+           dplaces = arena_2d(run->arena, DTYPE_F32, dpositions.dims[0], dpositions.dims[1]);
+    Dropout drop = embedding_dropout(bert, run->pass);
+    if (drop.p > 0) dropout(device, dx, dx, drop);
+    layernorm_backward(device, run_norm_gradients(run, bert->norm, dsum), none, dx, kept->sum, kept->mean, kept->rstd,
+                       run_weight(run, bert->norm));
+    device->clear(device, dplaces.data, tensor_bytes(dplaces));
+    embedding_backward(device, run_gradient(run, bert->tokens), dplaces, dsum, none, fields[BERT_IDS],
+                       fields[BERT_POSITIONS]);
+    embedding_backward(device, run_gradient(run, bert->types), none, dplaces, none, push_types(run, dplaces.dims[0]),
+                       none);
+    residual_forward(device, dpositions, dpositions, dplaces, (Dropout){0});
+}
+
+/* ---- heads ---- */
+
+/* Returns x after dropout: itself, or pushed. */
+static Tensor dropped(const BlockRun *run, Tensor x, Dropout drop) {
+    if (!(drop.p > 0)) return x;
+    Tensor y = push_activations(run, x.dims[0], x.dims[1]);
+    dropout(run->device, y, x, drop);
+    return y;
+}
+
+static void sum_metrics(const BlockRun *run, Tensor loss, Tensor correct) {
+    sum_forward(run->device, tensor_rows(run->pass->sums, BERT_LOSS, 1), loss);
+    sum_forward(run->device, tensor_rows(run->pass->sums, BERT_ACCURACY, 1), correct);
+}
+
+/* Sums the metrics of the classes, and gives the logits to those who ask. In training the logits become their gradient.
+ */
+static void score_classes(const Bert *bert, const BlockRun *run, const Tensor *fields, Tensor logits) {
+    const Pass *pass = run->pass;
+    Device *device = run->device;
+    Tensor labels = fields[BERT_LABELS], targets = fields[BERT_TARGETS], outputs = pass->outputs,
+           loss = arena_1d(run->arena, DTYPE_F32, logits.dims[0]),
+           correct = arena_1d(run->arena, DTYPE_F32, logits.dims[0]);
+    pass_dump(pass, logits, "logits");
+    if (tensor_given(outputs))
+        cast(device, tensor_1d(outputs.data, DTYPE_F32, tensor_numel(outputs)),
+             tensor_1d(logits.data, logits.dtype, tensor_numel(logits)));
+    if (pass->train)
+        soft_cross_entropy_forward_backward(device, loss, correct, logits, targets, labels,
+                                            tensor_rows(pass->loss_scale, BERT_LOSS, 1), bert->base.loss_scale);
+    else if (tensor_given(labels))
+        soft_cross_entropy_forward(device, loss, correct, logits, targets, labels);
+    if (tensor_given(labels))
+        sum_metrics(run, loss, correct);
+    else
+        device->clear(device, pass->sums.data, tensor_bytes(pass->sums));
+}
+
+/* Runs the classifier on y [S, C]. In training it also computes dy, which is optional. */
+static void classify(const Bert *bert, const BlockRun *run, const Tensor *fields, Tensor y, Tensor dy) {
+    Device *device = run->device;
+    Dropout in = pass_dropout(run->pass, bert->config.head_dropout, SITE_HEAD_IN),
+            inside = pass_dropout(run->pass, bert->config.head_dropout, SITE_HEAD_HIDDEN);
+    Tensor input = dropped(run, y, in), hidden = run_linear(run, bert->dense, input);
+    tanh_forward(device, hidden, hidden);
+    Tensor activated = dropped(run, hidden, inside), logits = run_linear(run, bert->out, activated);
+    score_classes(bert, run, fields, logits);
+    if (!run->pass->train) return;
+    Tensor dhidden = push_activations(run, hidden.dims[0], hidden.dims[1]);
+    run_linear_backward(run, bert->out, dhidden, logits, activated);
+    if (inside.p > 0) dropout(device, dhidden, dhidden, inside);
+    tanh_backward(device, dhidden, dhidden, hidden);
+    run_linear_backward(run, bert->dense, dy, dhidden, input);
+    if (tensor_given(dy) && in.p > 0) dropout(device, dy, dy, in);
+}
+
+/* Runs the head over masked words on y [R, C]. In training it also computes dy. */
+static void predict_words(const Bert *bert, const BlockRun *run, const Tensor *fields, Tensor y, Tensor dy) {
+    Device *device = run->device;
+    int64_t n = y.dims[0], width = y.dims[1];
+    Tensor hidden = push_activations(run, n, width), activated = push_activations(run, n, width),
+           normed = push_activations(run, n, width), dnormed = tensor_none(), stat[4]; /* mean, rstd, loss, correct */
+    for (int i = 0; i < 4; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
+    if (run->pass->train) dnormed = push_activations(run, n, width);
+    linear_gelu_forward(device, activated, hidden, y, run_matmul_weight(run, bert->dense),
+                        run_matmul_weight(run, bert->dense + 1), WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
+    layernorm_forward(device, (LayerNormOutput){.y = normed, .mean = stat[0], .rstd = stat[1]}, activated,
+                      run_weight(run, bert->head_norm), run_weight(run, bert->head_norm + 1));
+    TokenHead head = {.table = bert->tokens,
+                      .bias = bert->head_bias,
+                      .metric = BERT_LOSS,
+                      .targets = fields[BERT_LABELS],
+                      .loss = stat[2],
+                      .correct = stat[3],
+                      .loss_scale = bert->base.loss_scale};
+    token_head_run(&head, run, normed, dnormed);
+    sum_metrics(run, stat[2], stat[3]);
+    if (!run->pass->train) return;
+    Tensor dactivated = normed; /* no longer read */
+    layernorm_backward(device, run_norm_gradients(run, bert->head_norm, dactivated), tensor_none(), dnormed, activated,
+                       stat[0], stat[1], run_weight(run, bert->head_norm));
+    gelu_backward(device, dactivated, dactivated, hidden, GELU_ERF);
+    run_linear_backward(run, bert->dense, dy, dactivated, y);
+}
+
+/* ---- one micro-batch ---- */
+
+static void bert_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
+                     const Pass *pass) {
+    Bert *bert = (Bert *)model;
+    const BertConfig *c = &bert->config;
+    Sequences sequences = {fields[BERT_OFFSETS], batch->fields[BERT_OFFSETS].data, batch->n_sequences};
+    BlockRun run = block_run(model, device, activations, sequences, pass);
+    run.rows = fields[BERT_ROWS];
+    run.input_fixed = c->frozen_embeddings;
+    Embedded kept;
+    size_t mark = arena_mark(activations);
+    Tensor x = embed(bert, &run, fields, &kept), y = blocks_forward(&bert->blocks, &run, x), dy = tensor_none();
+    bool below = pass->train && c->frozen_layers < c->n_layers;
+    if (below) dy = push_activations(&run, y.dims[0], y.dims[1]);
+    size_t of_head = arena_mark(activations);
+    (c->classes ? classify : predict_words)(bert, &run, fields, y, dy);
+    arena_release(activations, of_head);
+    if (below) {
+        Tensor dx = blocks_backward(&bert->blocks, &run, dy);
+        if (tensor_given(dx)) embed_backward(bert, &run, fields, &kept, dx);
+    }
+    arena_release(activations, mark);
+}
+
+static void bert_close(Model *model) {
+    Bert *bert = (Bert *)model;
+    block_stack_close(&bert->blocks);
+    params_free(&model->params);
+    free(bert);
+}
+
+static void check_config(const BertConfig *c) {
+    if (c->vocabulary < 2) die_usage("bert: a vocabulary of %d tokens; at least 2", c->vocabulary);
+    if (c->positions <= BERT_FIRST_POSITION)
+        die_usage("bert: %d positions; at least %d, because the first token has position %d", c->positions,
+                  BERT_FIRST_POSITION + 1, BERT_FIRST_POSITION);
+    if (c->d_model % 16) die_usage("bert: width %d must be a multiple of 16", c->d_model);
+    if (c->classes < 0 || c->classes == 1) die_usage("bert: %d classes; at least 2", c->classes);
+    if (!(c->head_dropout >= 0 && c->head_dropout < 1))
+        die_usage("bert: head dropout %g is not in [0, 1)", (double)c->head_dropout);
+    if (c->frozen_layers < 0 || c->frozen_layers > c->n_layers)
+        die_usage("bert: %d frozen layers of %d", c->frozen_layers, c->n_layers);
+    if (!c->classes && (c->frozen_layers || c->frozen_embeddings))
+        die_usage("bert: embeddings cannot be frozen where masked words are predicted, because the token table is the "
+                  "last layer, too");
+}
+
+Model *bert_open(const BertConfig *config) {
+    check_config(config);
+    Bert *bert = xcalloc(1, sizeof *bert);
+    bert->config = *config;
+    bert->base = (Model){
+        .name = "bert",
+        .metrics = {[BERT_LOSS] = {"loss", BERT_COUNT_WEIGHTS, 1}, [BERT_ACCURACY] = {"accuracy", BERT_COUNT_ROWS, 0}},
+        .n_metrics = BERT_METRICS,
+        .n_outputs = config->classes,
+        .run = bert_run,
+        .close = bert_close};
+    add_embeddings(bert);
+    add_blocks(bert);
+    add_head(bert);
+    return &bert->base;
+}

@@ -1,0 +1,51 @@
+/* Trainings of train_bert that are killed, or whose file operations fail: a classifier with what follows its training,
+ * and masked words. */
+#include "tests/bert/train_rig.h"
+#include "tests/crash/crash.h"
+
+#define MODEL                                                                                                          \
+    "--layers 1 --d-model 16 --heads 2 --max-len 16 --learning-rate 3e-2 --threads 1 --num-workers 1 -b 4 "            \
+    "--log-interval 1 --val-interval 2 --save-interval 3 --keep-checkpoints 1 --tokenizer ../tokenizer --resume auto"
+
+/* Writes texts and their tokenizer beside the run. */
+static void write_data(const char *root) {
+    char *tokenizer = bert_make_tokenizer(), *data = path_join(root, "data");
+    crash_make(root, "mkdir data");
+    bert_write_comments(data, "train.csv", 0, 24);
+    bert_write_comments(data, "valid.csv", 24, 12);
+    bert_write_comments(data, "test.csv", 36, 12);
+    must_run("cp -r %s %s/tokenizer", tokenizer, root);
+    free(data);
+    free(tokenizer);
+}
+
+static void train_bert(void **state) {
+    (void)state;
+    char *root = crash_root();
+    write_data(root);
+    crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_bert --data ../data " MODEL
+                                                " --epochs 100 --max-steps 6 --patience 0 -o run",
+                                     .log = "run/log.jsonl",
+                                     .lowest = "-val/f1",
+                                     .alike = "@(run|*.@(csv|svg|md).*)"});
+    free(root);
+}
+
+static void pretrain(void **state) {
+    (void)state;
+    char *root = crash_root();
+    write_data(root);
+    crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_bert pretrain --data ../data " MODEL
+                                                " --epochs 100 --max-steps 6 --learning-rate 0.1 --seed 2 -o run",
+                                     .log = "run/log.jsonl",
+                                     .lowest = "val/loss"});
+    free(root);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(train_bert),
+        cmocka_unit_test(pretrain),
+    };
+    return crash_tests(tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,364 @@
+/* Imports of encoders as Hugging Face's transformers write and wrote them (tests/reference/make_bert_files.py): same
+ * weights, same logits as theirs in float64, and an error by name for what the model cannot take. */
+#include "commands/bert/model.h"
+#include "kernels/device_open.h"
+#include "tests/bert/rig.h"
+#include "tests/tensor_list.h"
+
+#define GOLDEN "tests/reference/golden/"
+
+enum { WIDTH = 16, LAYERS = 2, CLASSES = 3, POSITIONS = 14, TOKENS = 25, HEAD = 4 };
+static const BertConfig plain = {.vocabulary = TOKENS,
+                                 .positions = POSITIONS,
+                                 .d_model = WIDTH,
+                                 .n_layers = LAYERS,
+                                 .n_heads = 2,
+                                 .d_ff = 32,
+                                 .classes = CLASSES};
+
+/* A model with the weights of a file. */
+typedef struct {
+    bool ok; /* false: `error` says why, and there is nothing else */
+    Error error;
+    Model *model;
+    float *weights;
+    ImportReport report;
+} Imported;
+
+static const float UNSET = 0.5f;
+
+static Imported import_into(const char *path, BertConfig config) {
+    Imported i = {.model = bert_open(&config)};
+    const ParamTable *table = &i.model->params;
+    CarriedTensors carried;
+    i.weights = xaligned((size_t)table->flat_count * sizeof(float));
+    for (int64_t e = 0; e < table->flat_count; e++) i.weights[e] = UNSET;
+    CheckpointBuffers into = {.table = table, .weights = i.weights};
+    i.ok = checkpoint_import(path, &into, config.classes ? &BERT_IMPORT_CLASSIFIER : &BERT_IMPORT_MASKED, &carried,
+                             &i.report, &i.error);
+    if (i.ok) {
+        assert_int_equal(carried.n, 0);
+        carried_close(&carried);
+        return i;
+    }
+    i.model->close(i.model);
+    free(i.weights);
+    return i;
+}
+
+static Imported must_import(const char *path, BertConfig config) {
+    Imported i = import_into(path, config);
+    if (!i.ok) fail_msg("%s: %s", path, i.error.text);
+    return i;
+}
+
+static void close_imported(Imported *i) {
+    i->model->close(i->model);
+    free(i->weights);
+    free(i->report.missing_names);
+}
+
+static const float *weights_of(const Imported *i, const char *name, int64_t *count) {
+    const Param *param = &i->model->params.items[params_find(&i->model->params, name)];
+    if (count) *count = param->count;
+    return i->weights + param->offset;
+}
+
+/* Fails unless all parameters of a that b has are the same bit by bit. Returns how many these are. */
+static int assert_same(const Imported *a, const Imported *b) {
+    int n = 0;
+    for (int i = 0; i < a->model->params.count; i++) {
+        const Param *p = &a->model->params.items[i];
+        if (params_find(&b->model->params, p->name) < 0) continue;
+        if (memcmp(a->weights + p->offset, weights_of(b, p->name, NULL), (size_t)p->count * sizeof(float)))
+            fail_msg("%s differs", p->name);
+        n++;
+    }
+    return n;
+}
+
+/* ---- whole files ---- */
+
+static void copy_logits(void *into, const char *name, Tensor tensor) {
+    if (!strcmp(name, "logits")) memcpy(into, tensor.data, tensor_bytes(tensor));
+}
+
+/* Packed texts have the logits that transformers computes of each text alone. */
+static void logits_are_those_of_transformers(void **state) {
+    (void)state;
+    json_t *rows = json_load_file(GOLDEN "bert_predictions.json", 0, NULL);
+    int n = (int)json_array_size(rows);
+    int32_t ids[256], offsets[32] = {0};
+    float logits[32 * CLASSES];
+    for (int s = 0; s < n; s++) {
+        const json_t *of = json_object_get(json_array_get(rows, (size_t)s), "ids");
+        offsets[s + 1] = offsets[s];
+        for (size_t t = 0; t < json_array_size(of); t++)
+            ids[offsets[s + 1]++] = (int32_t)json_integer_value(json_array_get(of, t));
+    }
+    assert_int_equal(n, 8);
+    Imported i = must_import(GOLDEN "bert_hf", plain);
+    ModelRig rig = model_rig_open(bert_open(&plain), cpu_device_open(1), (size_t)1 << 24);
+    memcpy(rig.model->weights.data, i.weights, (size_t)rig.model->params.flat_count * sizeof(float));
+    Batch batch = bert_batch_of_classes(ids, offsets, n, NULL, &(BertLoss){.classes = CLASSES});
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
+    pass.train = false;
+    pass.dump = copy_logits;
+    pass.dump_context = logits;
+    model_rig_run(&rig, &batch, &pass);
+    for (int k = 0; k < n * CLASSES; k++) {
+        const json_t *want = json_object_get(json_array_get(rows, (size_t)k / CLASSES), "logits");
+        assert_near(logits[k], json_real_value(json_array_get(want, (size_t)k % CLASSES)), 1e-5);
+    }
+    batch_close(&batch);
+    model_rig_close(&rig);
+    close_imported(&i);
+    json_decref(rows);
+}
+
+/* Without roberta., with gamma and beta, position_ids and a pooler; without a classifier, which keeps its values. */
+static void an_old_encoder_gives_the_same_weights(void **state) {
+    (void)state;
+    Imported now = must_import(GOLDEN "bert_hf", plain), old = must_import(GOLDEN "bert_old", plain);
+    assert_int_equal(now.report.missing, 0);
+    assert_int_equal(now.report.loaded, now.model->params.count);
+    assert_int_equal(old.report.loaded, now.model->params.count - HEAD);
+    assert_int_equal(old.report.missing, HEAD);
+    assert_contains(old.report.missing_names, "classifier.dense.weight, classifier.dense.bias, classifier.out_proj");
+    assert_int_equal(old.report.conventions.constants, 1);
+    assert_int_equal(old.report.conventions.ignored[0], 0);
+    assert_int_equal(old.report.conventions.ignored[1], 2); /* the pooler */
+    int64_t count;
+    const float *head = weights_of(&old, "classifier.dense.weight", &count);
+    for (int64_t e = 0; e < count; e++) assert_true(head[e] == UNSET);
+    float *values = old.weights;
+    for (int k = 0; k < old.model->params.count; k++) {
+        const Param *p = &old.model->params.items[k];
+        if (!strncmp(p->name, "classifier.", 11))
+            memcpy(values + p->offset, weights_of(&now, p->name, NULL), (size_t)p->count * sizeof *values);
+    }
+    assert_int_equal(assert_same(&old, &now), now.model->params.count);
+    close_imported(&now);
+    close_imported(&old);
+}
+
+/* The head over masked words is left out for a classifier, and taken for masked words, with the decoder tied. */
+static void a_masked_language_model_is_a_base_of_both(void **state) {
+    (void)state;
+    BertConfig words = plain;
+    words.classes = 0;
+    Imported now = must_import(GOLDEN "bert_hf", plain), base = must_import(GOLDEN "bert_masked", plain),
+             masked = must_import(GOLDEN "bert_masked", words), fresh = must_import(GOLDEN "bert_hf", words);
+    assert_int_equal(base.report.missing, HEAD);
+    assert_int_equal(base.report.conventions.ignored[0], 7); /* five of its own, and the decoder */
+    assert_int_equal(masked.report.missing, 0);
+    assert_int_equal(masked.report.conventions.copies, 2);
+    assert_int_equal(fresh.report.missing, 5);
+    assert_int_equal(fresh.report.conventions.ignored[0], HEAD);
+    assert_int_equal(assert_same(&masked, &now), now.model->params.count - HEAD);
+    assert_int_equal(assert_same(&masked, &base), now.model->params.count - HEAD);
+    Imported *all[] = {&now, &base, &masked, &fresh};
+    for (int i = 0; i < 4; i++) close_imported(all[i]);
+}
+
+/* ---- tensors that the model cannot take ---- */
+
+static const float numbers[2 * TOKENS * WIDTH] = {1};
+
+static void no_change(TensorList *t) { (void)t; }
+static void unknown_module(TensorList *t) {
+    tensor_list_copy(t, "roberta.embeddings.LayerNorm.bias", "roberta.encoder.layer.1.crossattention.self.query.bias");
+}
+static void missing_layer(TensorList *t) { tensor_list_remove(t, "roberta.encoder.layer.1.output.dense.bias"); }
+static void half_a_head(TensorList *t) { tensor_list_remove(t, "classifier.dense.bias"); }
+static void wide_query(TensorList *t) {
+    TensorToWrite *query = tensor_list_at(t, "roberta.encoder.layer.0.attention.self.query.weight");
+    query->dims[0] = 2 * (int64_t)WIDTH;
+    query->data = numbers;
+}
+static void two_types(TensorList *t) {
+    TensorToWrite *types = tensor_list_at(t, "roberta.embeddings.token_type_embeddings.weight");
+    types->dims[0] = 2;
+    types->data = numbers;
+}
+static void two_classes(TensorList *t) {
+    tensor_list_at(t, "classifier.out_proj.weight")->dims[0] = 2;
+    tensor_list_at(t, "classifier.out_proj.bias")->dims[0] = 2;
+}
+
+static void tensors_that_do_not_fit_are_named(void **state) {
+    (void)state;
+    static const struct {
+        void (*edit)(TensorList *list);
+        const char *message;
+    } cases[] = {
+        {no_change, ""},
+        {unknown_module, "roberta.encoder.layer.1.crossattention.self.query.bias is not one of the model's tensors"},
+        {missing_layer, "1 tensor does not fit: roberta.encoder.layer.1.output.dense.bias, F32 [16] in the model, is "
+                        "not there"},
+        {half_a_head, "classifier.dense.bias, F32 [16] in the model, is not there"},
+        {wide_query, "self.query.weight is F32 [32, 16] there, F32 [16, 16] in the model"},
+        {two_types, "token_type_embeddings.weight is F32 [2, 16] there, F32 [1, 16] in the model"},
+        {two_classes, "classifier.out_proj.bias is F32 [2] there, F32 [3] in the model; classifier.out_proj.weight is "
+                      "F32 [2, 16] there"},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        TensorList list = tensor_list_read(GOLDEN "bert_hf/model.safetensors");
+        cases[k].edit(&list);
+        Imported i = import_into(tensor_list_write(&list), plain);
+        assert_int_equal(i.ok, k == 0);
+        if (i.ok)
+            close_imported(&i);
+        else
+            assert_contains(i.error.text, cases[k].message);
+    }
+}
+
+static void other_decoder(TensorList *t) { tensor_list_at(t, "lm_head.decoder.weight")->data = numbers; }
+static void other_bias(TensorList *t) { tensor_list_at(t, "lm_head.decoder.bias")->data = numbers; }
+
+static void a_decoder_of_its_own_is_refused_for_masked_words_only(void **state) {
+    (void)state;
+    void (*const edits[])(TensorList * list) = {other_decoder, other_bias};
+    static const char *const messages[] = {
+        "lm_head.decoder.weight differs from roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias differs from lm_head.bias"};
+    BertConfig words = plain;
+    words.classes = 0;
+    for (int k = 0; k < 2; k++) {
+        TensorList list = tensor_list_read(GOLDEN "bert_masked/pytorch_model.bin");
+        edits[k](&list);
+        const char *path = tensor_list_write(&list);
+        Imported i = import_into(path, words);
+        assert_false(i.ok);
+        assert_contains(i.error.text, messages[k]);
+        i = must_import(path, plain);
+        close_imported(&i);
+    }
+}
+
+/* ---- what the file says of the model ---- */
+
+typedef struct {
+    int64_t vocabulary, positions, d_model, layers, heads, d_ff, max_len;
+    const char *base_checkpoint, *normalize;
+    bool compat;
+} Options;
+
+#define FIELD(name) offsetof(Options, name)
+static const OptionRow option_rows[] = {
+    {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .help = "file"},
+    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(vocabulary), .help = "ids"},
+    {.name = "positions", .type = OPTION_INT, .offset = FIELD(positions), .help = "rows"},
+    {.name = "d-model", .type = OPTION_INT, .offset = FIELD(d_model), .help = "width"},
+    {.name = "layers", .type = OPTION_INT, .offset = FIELD(layers), .help = "blocks"},
+    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .help = "heads"},
+    {.name = "d-ff", .type = OPTION_INT, .offset = FIELD(d_ff), .help = "width"},
+    {.name = "max-len", .type = OPTION_INT, .offset = FIELD(max_len), .default_value = "192", .help = "tokens"},
+    {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(normalize), .metavar = "nfc|none", .help = "form"},
+    {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .help = "as theirs"},
+};
+
+/* words: a path, then words of the command line; the last is NULL. Returns what adopting has set. */
+static Options adopt(const char *const *words, BertBase *base) {
+    static const OptionsHeader header = {"train_bert", "train_bert", "Reads a file."};
+    Options values = {0};
+    OptionSet set = {0};
+    char *argv[16] = {"train_bert"};
+    int n = 1;
+    for (const char *const *at = words + 1; *at; at++) argv[n++] = (char *)(uintptr_t)*at;
+    options_add(&set, option_rows, sizeof option_rows / sizeof *option_rows, &values);
+    options_parse(&header, &set, n, argv);
+    *base = bert_base_adopt(words[0], &set);
+    BertTextOptions given = {.max_len = values.max_len, .normalize = values.normalize};
+    values.max_len = bert_base_texts(base, &set, &given).max_len;
+    return values;
+}
+
+static void files_tell_sizes_and_classes(void **state) {
+    (void)state;
+    static const char *const folder[] = {GOLDEN "bert_hf", NULL},
+                             *const old[] = {GOLDEN "bert_old", "--heads", "4", NULL},
+                             *const masked[] = {GOLDEN "bert_masked", "--max-len", "7", NULL};
+    BertBase base;
+    Options o = adopt(folder, &base);
+    assert_true(o.vocabulary == TOKENS && o.positions == POSITIONS && o.d_model == WIDTH && o.layers == LAYERS);
+    assert_true(o.heads == 2 && o.d_ff == 32);
+    assert_int_equal(o.max_len, POSITIONS - 2); /* the default of 192 is more than it has positions for */
+    BertConfig config = bert_base_config(&base);
+    assert_int_equal(config.classes, CLASSES);
+    assert_string_equal(base.classes.names[2], "hate, \"loud\"");
+    assert_false(base.masked_head || base.description);
+    bert_base_close(&base);
+    o = adopt(old, &base);
+    assert_true(o.heads == 4 && bert_base_config(&base).classes == 0 && !base.masked_head);
+    bert_base_close(&base);
+    o = adopt(masked, &base);
+    assert_true(o.max_len == 7 && base.masked_head && !base.classes.n);
+    bert_base_close(&base);
+    OptionSet empty = {0};
+    BertBase none = bert_base_adopt("nowhere", &empty);
+    assert_true(!none.options.options && !none.classes.n);
+}
+
+static void adopt_words(void *words) {
+    BertBase base;
+    adopt(words, &base);
+}
+
+static void what_contradicts_a_file_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        int status;
+        const char *words[6], *message;
+    } cases[] = {
+        {2, {GOLDEN "bert_old"}, "--base-checkpoint " GOLDEN "bert_old: the number of attention heads does not follow"},
+        {2, {GOLDEN "bert_hf", "--heads", "4"}, "--heads 4 contradicts "},
+        {2, {GOLDEN "bert_hf", "--layers", "3"}, "--layers 3 contradicts "},
+        {2, {GOLDEN "bert_hf", "--max-len", "13"}, "--max-len 13: " GOLDEN "bert_hf has positions for 12 tokens"},
+        {1, {GOLDEN "slm_gpt2"}, "expected the tensors roberta.embeddings.word_embeddings.weight"},
+    };
+    char output[2048];
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        int status = run_function(output, sizeof output, adopt_words, (void *)(uintptr_t)cases[k].words);
+        if (status != cases[k].status) fail_msg("%s: %d\n%s", cases[k].words[0], status, output);
+        assert_contains(output, cases[k].message);
+    }
+}
+
+static void the_configuration_is_read_critically(void **state) {
+    (void)state;
+    static const struct {
+        const char *edit, *message;
+    } cases[] = {
+        {"s/.model_type.*,/\\\"model_type\\\":\\\"bert\\\",/", "model_type is bert; only roberta"},
+        {"s/\\\"gelu\\\"/\\\"relu\\\"/", "hidden_act is relu, and the model of this program computes with gelu"},
+        {"s/1e-05/1e-12/", "layer_norm_eps is 1e-12"},
+        {"s/.type_vocab_size.:.1/\\\"type_vocab_size\\\":2/", "type_vocab_size is 2"},
+        {"s/.pad_token_id.:.1/\\\"pad_token_id\\\":0/", "pad_token_id is 0"},
+        {"s/.is_decoder.:.false/\\\"is_decoder\\\":true/", "is_decoder is 1"},
+    };
+    char output[2048];
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const char *folder = keep_text(scratch_directory()), *words[] = {folder, NULL};
+        if (run_command(output, sizeof output, "cp " GOLDEN "bert_hf/* %s && sed -i %s %s/config.json", folder,
+                        cases[k].edit, folder))
+            fail_msg("%s", output);
+        assert_true(run_function(output, sizeof output, adopt_words, (void *)words) != 0);
+        assert_contains(output, cases[k].message);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_those_of_transformers),
+        cmocka_unit_test(an_old_encoder_gives_the_same_weights),
+        cmocka_unit_test(a_masked_language_model_is_a_base_of_both),
+        cmocka_unit_test(tensors_that_do_not_fit_are_named),
+        cmocka_unit_test(a_decoder_of_its_own_is_refused_for_masked_words_only),
+        cmocka_unit_test(files_tell_sizes_and_classes),
+        cmocka_unit_test(what_contradicts_a_file_is_refused),
+        cmocka_unit_test(the_configuration_is_read_critically),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

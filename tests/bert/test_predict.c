@@ -1,0 +1,235 @@
+/* train_bert predict: the probabilities are those of transformers, every way to read texts gives the same rows, and
+ * several models give their mean. */
+#include "tests/bert/use_rig.h"
+
+static const char *const classes[] = {"p_clean", "p_rude", "p_hate, \"loud\""};
+enum { CLASSES = 3, TEXTS = 8 };
+
+/* Writes the golden texts as FOLDER/texts.jsonl. Returns them with the logits of transformers. */
+static json_t *write_golden_texts(void) {
+    json_t *golden = json_load_file(GOLDEN "bert_predictions.json", 0, NULL);
+    FILE *file = fopen(bert_path("texts.jsonl"), "w");
+    assert_int_equal(json_array_size(golden), TEXTS);
+    for (size_t i = 0; i < TEXTS; i++) {
+        const json_t *text = json_object_get(json_array_get(golden, i), "text");
+        json_t *row = json_pack("{s:O, s:i}", "text", text, "number", 100 + (int)i);
+        json_dumpf(row, file, JSON_COMPACT);
+        fputc('\n', file);
+        json_decref(row);
+    }
+    assert_int_equal(fclose(file), 0);
+    return golden;
+}
+
+static void probabilities_are_those_of_transformers(void **state) {
+    (void)state;
+    json_t *golden = write_golden_texts();
+    bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s -o %s --id-column number --threads 2",
+                  bert_path("texts.jsonl"), bert_path("p.jsonl"));
+    assert_contains(fixture.output, "8 texts, 47 tokens, 10.64 % of them unknown"); /* as many as the golden ids */
+    assert_contains(fixture.output, "1 texts were cut at --max-len 12 and lost 4 tokens");
+    assert_contains(fixture.output, "predicted by 1 model: clean 1, rude 6, hate, \"loud\" 1");
+    json_t *rows = bert_read_lines(bert_path("p.jsonl"));
+    assert_int_equal(json_array_size(rows), TEXTS);
+    for (size_t i = 0; i < TEXTS; i++) {
+        const json_t *of = json_array_get(golden, i), *row = json_array_get(rows, i);
+        double sum = 0, logits[CLASSES];
+        for (size_t c = 0; c < CLASSES; c++) {
+            logits[c] = json_real_value(json_array_get(json_object_get(of, "logits"), c));
+            sum += exp(logits[c]);
+        }
+        for (size_t c = 0; c < CLASSES; c++) assert_near(bert_number(rows, i, classes[c]), exp(logits[c]) / sum, 2e-6);
+        assert_string_equal(json_string_value(json_object_get(row, "text")),
+                            json_string_value(json_object_get(of, "text")));
+        assert_int_equal(bert_number(rows, i, "line"), i + 1);
+        assert_int_equal(atoi(json_string_value(json_object_get(row, "id"))), 100 + i);
+        assert_null(json_object_get(row, "threshold")); /* of two classes only */
+        assert_null(json_object_get(row, "votes"));
+        assert_null(json_object_get(row, "p_calibrated_clean"));
+    }
+    json_decref(rows);
+    json_decref(golden);
+}
+
+/* Reads predictions, and fails unless they have these probabilities to rounding. Returns the number of rows. */
+static size_t assert_predictions(const char *path, const json_t *want) {
+    json_t *rows = bert_read_lines(path);
+    size_t n = json_array_size(rows);
+    assert_int_equal(n, json_array_size(want));
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < CLASSES; c++)
+            assert_near(bert_number(rows, i, classes[c]), bert_number(want, i, classes[c]), 1e-6);
+    json_decref(rows);
+    return n;
+}
+
+static void every_way_to_read_texts_gives_the_same(void **state) {
+    (void)state;
+    static const char *const sources[] = {"predict --checkpoint %s %s -b 1 --threads 1 -o %s",
+                                          "predict --checkpoint %s - -o %s <%s",
+                                          "predict --checkpoint %s %s --num-workers 2 -b 3 --threads 2 -o %s"};
+    json_decref(write_golden_texts());
+    const char *texts = bert_path("texts.jsonl"), *first = bert_path("p0.jsonl"), *second = bert_path("p1.jsonl");
+    bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s -o %s", texts, first);
+    json_t *want = bert_read_lines(first);
+    bert_must_use(sources[0], GOLDEN "bert_hf/model.safetensors", texts, second);
+    assert_predictions(second, want);
+    bert_must_use(sources[1], GOLDEN "bert_hf", second, texts);
+    assert_predictions(second, want);
+    bert_must_use(sources[2], GOLDEN "bert_hf", texts, second);
+    assert_predictions(second, want);
+    must_run("grep -v '\"\"' %s | sed 's/.*\"text\":\"\\(.*\\)\",\"number.*/\\1/' >%s", texts, bert_path("lines.txt"));
+    bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s --text=false -o %s", bert_path("lines.txt"), second);
+    json_t *rows = bert_read_lines(second);
+    assert_int_equal(json_array_size(rows), TEXTS - 1);
+    assert_null(json_object_get(json_array_get(rows, 0), "text"));
+    assert_near(bert_number(rows, 3, "p_rude"), bert_number(want, 3, "p_rude"), 1e-6);
+    json_decref(rows);
+    json_decref(want);
+}
+
+/* CSV, also with line ends in texts, and all rows at standard output, which has nothing else. */
+static void tables_have_a_row_per_text(void **state) {
+    (void)state;
+    write_text(bert_path("in.csv"), "%s", "label,text\n0,xin\n1,\"a\nb \"\"c\"\"\"\n");
+    bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s -o - 2>/dev/null", bert_path("in.csv"));
+    static const char head[] = "line,predicted,p_clean,p_rude,\"p_hate, \"\"loud\"\"\",text\n2,";
+    assert_int_equal(strncmp(fixture.output, head, strlen(head)), 0);
+    assert_contains(fixture.output, ",\"a\nb \"\"c\"\"\"\n");
+    write_text(bert_path("in.tsv"), "%s", "text\nxin\n");
+    bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s %s -o - 2>/dev/null", bert_path("in.csv"),
+                  bert_path("in.tsv"));
+    assert_int_equal(strncmp(fixture.output, "file,line,predicted,", 20), 0);
+    assert_contains(fixture.output, "in.tsv,2,");
+}
+
+/* ---- two classes ---- */
+
+static double decision_of(const char *run, const char *key) {
+    json_t *decision = json_load_file(keep_text(path_join(run, "best/decision.json")), 0, NULL);
+    double number = json_real_value(json_object_get(decision, key));
+    json_decref(decision);
+    return number;
+}
+
+static const char *test_texts(void) { return keep_text(path_join(fixture.data, "test.csv")); }
+
+/* Predicts the test texts as FOLDER/name. */
+static json_t *predict(const char *checkpoints, const char *name) {
+    bert_must_use("predict %s %s -o %s", checkpoints, test_texts(), bert_path(name));
+    return bert_read_lines(bert_path(name));
+}
+
+static void decisions_follow_from_the_threshold(void **state) {
+    (void)state;
+    const char *run = bert_trained();
+    double threshold = decision_of(run, "threshold"), temperature = decision_of(run, "temperature");
+    json_t *rows = predict(keep_text(xformat("--checkpoint %s", run)), "q.jsonl");
+    assert_int_equal(json_array_size(rows), BERT_TEST_TEST);
+    int right = 0;
+    for (size_t i = 0; i < BERT_TEST_TEST; i++) {
+        double p = bert_number(rows, i, "p_1"), q = bert_number(rows, i, "p_0");
+        const char *predicted = json_string_value(json_object_get(json_array_get(rows, i), "predicted"));
+        char text[96];
+        assert_near(p + q, 1, 1e-12);
+        assert_string_equal(predicted, p > threshold ? "1" : "0");
+        assert_near(bert_number(rows, i, "threshold"), threshold, 0);
+        assert_near(bert_number(rows, i, "p_calibrated_1"), 1 / (1 + pow(q / p, 1 / temperature)), 1e-9);
+        right += *predicted - '0' == bert_make_comment(BERT_TEST_TRAIN + BERT_TEST_VALID + (int)i, text);
+        assert_string_equal(json_string_value(json_object_get(json_array_get(rows, i), "text")), text);
+    }
+    assert_true(right > BERT_TEST_TEST * 2 / 3);
+    json_decref(rows);
+    rows = predict(keep_text(xformat("--checkpoint %s --threshold 1", run)), "q.jsonl");
+    for (size_t i = 0; i < BERT_TEST_TEST; i++)
+        assert_string_equal(json_string_value(json_object_get(json_array_get(rows, i), "predicted")), "0");
+    json_decref(rows);
+}
+
+/* The best and the last weights, which have no decision of their own and so decide at 0.5. */
+static void several_models_give_their_mean(void **state) {
+    (void)state;
+    const char *run = bert_trained(), *a = keep_text(path_join(run, "best")), *b = bert_path("last");
+    must_run("cp -rL %s/last %s && rm -f %s/decision.json && cp %s/vocab.txt %s/bpe.codes %s", run, b, b, run, run, b);
+    json_t *first = predict(keep_text(xformat("--checkpoint %s", a)), "a.jsonl"),
+           *second = predict(keep_text(xformat("--checkpoint %s", b)), "b.jsonl"),
+           *both = predict(keep_text(xformat("--checkpoint %s --checkpoint %s", a, b)), "ab.jsonl");
+    double own[2] = {decision_of(run, "threshold"), 0.5}, threshold = (own[0] + own[1]) / 2;
+    assert_contains(fixture.output, "1 of 2 models have a temperature: no calibrated probabilities are written");
+    for (size_t i = 0; i < BERT_TEST_TEST; i++) {
+        double p[2] = {bert_number(first, i, "p_1"), bert_number(second, i, "p_1")}, mean = (p[0] + p[1]) / 2;
+        const json_t *row = json_array_get(both, i);
+        int votes = (p[0] > own[0]) + (p[1] > own[1]);
+        assert_near(bert_number(both, i, "p_1"), mean, 1e-12);
+        assert_near(bert_number(both, i, "threshold"), threshold, 1e-15);
+        assert_string_equal(json_string_value(json_object_get(row, "predicted")), mean > threshold ? "1" : "0");
+        assert_int_equal(bert_number(both, i, "votes"), mean > threshold ? votes : 2 - votes);
+        assert_null(json_object_get(row, "p_calibrated_1"));
+    }
+    json_t *all[] = {first, second, both};
+    for (int k = 0; k < 3; k++) json_decref(all[k]);
+}
+
+/* Lines of a pipe are answered before the next ones come. */
+static void standard_input_is_answered_as_it_comes(void **state) {
+    (void)state;
+    const char *fifo = bert_path("fifo"), *out = bert_path("answers");
+    must_run("mkfifo %s && (%s predict --checkpoint " GOLDEN "bert_hf - -o - --format jsonl <%s >%s 2>/dev/null & "
+             "exec 9>%s; echo xin >&9; for i in $(seq 600); do [ -s %s ] && break; sleep 0.1; done; wc -l <%s; "
+             "echo tôi >&9; exec 9>&-; wait; wc -l <%s)",
+             fifo, program_at("train_bert"), fifo, out, fifo, out, out, out);
+    assert_string_equal(fixture.output, "1\n2\n");
+}
+
+/* ---- what is refused ---- */
+
+static void predictions_that_would_be_wrong_are_refused(void **state) {
+    (void)state;
+    const char *run = bert_trained();
+    write_text(bert_path("bad.jsonl"), "%s", "{\"text\":\"a\"}\n{\"txt\":\"b\"}\n");
+    write_text(bert_path("good.txt"), "%s", "xin\n");
+    must_run("mkdir %s && cp %s/best/*.* %s && cp " GOLDEN "bert_hf/vocab.txt " GOLDEN "bert_hf/bpe.codes %s",
+             bert_path("other"), run, bert_path("other"), bert_path("other"));
+    must_run("mkdir %s && cp %s/best/*.* %s/vocab.txt %s/bpe.codes %s && sed -i '1{h;d};2{G}' %s/vocab.txt",
+             bert_path("renamed"), run, run, run, bert_path("renamed"), bert_path("renamed"));
+    must_run("mkdir %s && cp " GOLDEN "bert_hf/*.* %s && cp %s/best/decision.json %s", bert_path("decided"),
+             bert_path("decided"), run, bert_path("decided"));
+    const char *good = bert_path("good.txt"), *hf = GOLDEN "bert_hf";
+    const Refusal refusals[] = {
+        {2, keep_text(xformat("--checkpoint %s", hf)), "which texts? give files, or - for standard input"},
+        {2, good, "which model? give --checkpoint"},
+        {1, keep_text(xformat("--checkpoint %s %s", hf, bert_path("bad.jsonl"))), "bad.jsonl:2: there is no \"text\""},
+        {1, keep_text(xformat("--checkpoint %s nowhere.csv", hf)), "nowhere.csv: "},
+        {1, keep_text(xformat("--checkpoint %s --checkpoint %s %s", hf, run, good)),
+         "have other classes, or in another order: they cannot predict together"},
+        {1, keep_text(xformat("--checkpoint " GOLDEN "bert_masked --tokenizer %s %s", hf, good)),
+         "bert_masked: it has no classifier (classifier.out_proj.weight)"},
+        {2, keep_text(xformat("--checkpoint %s --threshold 0.5 %s", hf, good)),
+         "--threshold is for two classes, and " GOLDEN "bert_hf has 3"},
+        {2, keep_text(xformat("--checkpoint %s --normalize none %s", run, good)), "--normalize \"none\" contradicts "},
+        {2, keep_text(xformat("--checkpoint %s --max-len 99 %s", hf, good)), "has positions for 12 tokens"},
+        {1, keep_text(xformat("--checkpoint %s --tokenizer %s %s", hf, keep_text(path_join(run, "vocab.txt")), good)),
+         "vocab.txt has 29 tokens, and " GOLDEN "bert_hf was trained with a vocabulary of 25"},
+        {1, keep_text(xformat("--checkpoint %s %s", bert_path("other"), good)),
+         "other/vocab.txt is not the tokenizer that "},
+        {1, keep_text(xformat("--checkpoint %s %s", bert_path("renamed"), good)), "is not the tokenizer that "},
+        {1, keep_text(xformat("--checkpoint %s %s", bert_path("decided"), good)), "it was made for other weights ("},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        assert_refused(bert_use("predict %s -o %s", refusals[i].options, bert_path("none.csv")), &refusals[i]);
+    assert_int_equal(access(bert_path("none.csv"), F_OK), -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(probabilities_are_those_of_transformers),
+        cmocka_unit_test(every_way_to_read_texts_gives_the_same),
+        cmocka_unit_test(tables_have_a_row_per_text),
+        cmocka_unit_test(decisions_follow_from_the_threshold),
+        cmocka_unit_test(several_models_give_their_mean),
+        cmocka_unit_test(standard_input_is_answered_as_it_comes),
+        cmocka_unit_test(predictions_that_would_be_wrong_are_refused),
+    };
+    choose_tests();
+    return cmocka_run_group_tests(tests, bert_fixture_open, NULL);
+}

@@ -1,0 +1,132 @@
+/* train_bert tokenizer: from files of texts to codes that a tokenizer opens. Runs in child processes, because errors
+ * end the program. */
+#include "commands/bert/tokenizer.h"
+
+#include <unistd.h>
+
+#include "data/text/tokenizer.h"
+#include "tests/bert/texts_rig.h"
+
+static const char *folder;
+static char output[1 << 14];
+
+static void run(void *words) {
+    char *argv[64] = {"train_bert tokenizer"};
+    int argc = 1;
+    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    if (chdir(folder)) _exit(99);
+    const int status = bert_tokenizer(argc, argv);
+    fflush(NULL);
+    _exit(status);
+}
+
+static int learn(const char *arguments) {
+    char *words = xstrdup(arguments);
+    const int status = run_function(output, sizeof output, run, words);
+    free(words);
+    return status;
+}
+
+static void assert_learns(const char *arguments) {
+    if (learn(arguments)) fail_msg("%s:\n%s", arguments, output);
+}
+
+static void assert_fails(const char *arguments, const char *reason) {
+    if (!learn(arguments)) fail_msg("%s succeeded:\n%s", arguments, output);
+    assert_contains(output, reason);
+}
+
+static char *in(const char *name) { return keep_text(path_join(folder, name)); }
+
+static bool same_files(const char *a, const char *b) {
+    char text[4096];
+    return !run_command(text, sizeof text, "cd '%s' && diff -r %s %s", folder, a, b);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    folder = run_directory();
+    write_text(in("texts.txt"), "xin chào bạn\nchào bạn của tôi\n  xin\tchào  \n");
+    write_text(in("rows.csv"), "label,body\n1,\"xin chào\nbạn\"\n0,chào bạn của tôi\n0,xin chào\n");
+    write_text(in("apart.txt"), "xin cha\u0300o ba\u0323n\ncha\u0300o ba\u0323n cu\u0309a tôi\nxin cha\u0300o\n");
+    return 0;
+}
+
+static void what_is_learned_opens_as_a_tokenizer(void **state) {
+    (void)state;
+    assert_learns("--learn 7 --data texts.txt --output a");
+    assert_contains(output, "[Data] 3 texts from 1 file\n");
+    assert_contains(output, "[Words] 9, 5 different; ");
+    assert_contains(output, "[Tokenizer] a: 7 merges, ");
+    Error error = {""};
+    Tokenizer *tokenizer = tokenizer_open(in("a"), &error);
+    if (!tokenizer) fail_msg("%s", error.text);
+    TokenIds ids = {0};
+    tokenizer_encode(tokenizer, "chào xin bạn tôi", strlen("chào xin bạn tôi"), false, &ids);
+    assert_string_equal(tokenizer_piece(tokenizer, ids.ids[0]), "chào");
+    assert_string_equal(tokenizer_piece(tokenizer, ids.ids[1]), "xin");
+    assert_int_equal(ids.unknown, 0);
+    token_ids_free(&ids);
+    tokenizer_close(tokenizer);
+}
+
+static void threads_and_the_kind_of_file_do_not_count(void **state) {
+    (void)state;
+    assert_learns("--learn 7 -d texts.txt -o one --threads 1");
+    assert_learns("--learn 7 -d texts.txt -o three --threads 3");
+    assert_learns("--learn 7 rows.csv --text-column body -o table");
+    assert_true(same_files("one", "three"));
+    assert_true(same_files("one", "table"));
+    assert_learns("--learn 7 texts.txt rows.csv --text-column body -o both --min-frequency 3");
+    assert_contains(output, "[Data] 6 texts from 2 files\n");
+    assert_false(same_files("one", "both"));
+}
+
+static void letters_are_composed_unless_they_are_to_stay(void **state) {
+    (void)state;
+    assert_learns("--learn 7 texts.txt -o composed");
+    assert_learns("--learn 7 apart.txt -o again");
+    assert_learns("--learn 7 apart.txt -o apart --normalize none");
+    assert_true(same_files("composed", "again"));
+    assert_false(same_files("composed", "apart"));
+}
+
+static void words_are_segmented_before(void **state) {
+    (void)state;
+    char *segmenter = segmenter_folder("xin chào"),
+         *arguments = xformat("--learn 7 texts.txt -o segmented --segment %s", segmenter);
+    assert_learns(arguments);
+    assert_contains(output, "[Data] 3 texts from 1 file, segmented\n");
+    char *codes = read_text(in("segmented/bpe.codes"));
+    assert_contains(codes, "_");
+    free(codes);
+    free(arguments);
+    assert_fails("--learn 7 texts.txt -o none --segment nowhere", "--segment nowhere/Model.RDR: ");
+    free(segmenter);
+}
+
+static void errors_name_what_is_wrong(void **state) {
+    (void)state;
+    assert_fails("--data texts.txt -o x", "--learn");
+    assert_fails("--learn 0 --data texts.txt -o x", "--learn");
+    assert_fails("--learn 7 -o x", "--data");
+    assert_fails("--learn 7 --data nowhere.txt -o x", "nowhere.txt");
+    assert_fails("--learn 7 --data rows.csv -o x", "rows.csv");
+    assert_fails("--learn 400 --data texts.txt -o x", "400 merges are too many: the texts allow at most ");
+    assert_int_equal(access(in("x/bpe.codes"), F_OK), -1);
+    assert_learns("--learn 4 --data texts.txt -o kept");
+    assert_fails("--learn 7 --data texts.txt -o kept", "kept/vocab.txt is there already");
+    assert_learns("--learn 7 --data texts.txt -o kept --overwrite");
+    assert_contains(output, "7 merges");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_learned_opens_as_a_tokenizer),
+        cmocka_unit_test(threads_and_the_kind_of_file_do_not_count),
+        cmocka_unit_test(letters_are_composed_unless_they_are_to_stay),
+        cmocka_unit_test(words_are_segmented_before),
+        cmocka_unit_test(errors_name_what_is_wrong),
+    };
+    return cmocka_run_group_tests(tests, make_folder, NULL);
+}

@@ -1,0 +1,573 @@
+/* Runs train_bert as a user does, on a small data set: the reference's parameters, learning rates and weights; the same
+ * bits with any number of threads and workers and after signals and kills; what is frozen or left out; folds and seeds;
+ * masked words; and a clear message for bad data and options. */
+#include "report/table.h"
+#include "tests/bert/train_rig.h"
+#include "tests/documented.h"
+#include "tests/page_rig.h"
+
+#include "base/file.h"
+
+/* Trains like fixture_train on other data. */
+static int train_on(const char *data, const char *run, const char *options) {
+    char *before = fixture.data;
+    fixture.data = (char *)(uintptr_t)data;
+    int status = fixture_train(run, "%s", options);
+    fixture.data = before;
+    return status;
+}
+
+/* Returns a number at a path of keys in a JSON file of a run; NaN: null. */
+static double number_in(const char *run, const char *name, const char *key) {
+    char *path = path_join(run, name);
+    json_t *root = json_load_file(path, 0, NULL);
+    const json_t *value = json_object_get(root, key);
+    if (!value) fail_msg("%s: there is no %s", path, key);
+    double number = json_is_number(value) ? json_number_value(value) : NAN;
+    json_decref(root);
+    free(path);
+    return number;
+}
+
+/* ---- the model and its rates ---- */
+
+static void the_model_is_phobert(void **state) {
+    (void)state;
+    must_run("%s --dry-run --device cpu -b 1 --compact-vocabulary=false", fixture.program);
+    assert_contains(fixture.output, "134999810 parameters in 201 tensors");
+    must_run("%s pretrain --dry-run --device cpu -b 1", fixture.program);
+    assert_contains(fixture.output, " parameters in 202 tensors"); /* dense, norm and bias instead of two layers */
+}
+
+/* Update k of S has lr (S - k) / S; the values of the specification have 11 digits, of which the log keeps 9. */
+static void learning_rates_are_the_reference_s(void **state) {
+    (void)state;
+    static const struct {
+        int steps;
+        double second;
+    } runs[] = {{2256, 1.9991134752e-05}, {502, 1.9960159363e-05}};
+    for (int i = 0; i < 2; i++) {
+        char *run = scratch_directory();
+        char *options = xformat("--learning-rate 2e-5 --epochs 1000 --max-steps %d --log-interval 1 --val-interval 900",
+                                runs[i].steps);
+        double rates[64];
+        int status = fixture_train_and_signal(run, options, 2, SIGTERM);
+        assert_int_equal(status, 128 + SIGTERM);
+        assert_true(logged(run, "train", "train/lr", rates, 64) >= 2);
+        assert_near(rates[0], 2e-5, 1e-14);
+        assert_near(rates[1], runs[i].second, 5e-14);
+        free(options);
+        free(run);
+    }
+}
+
+static void a_warm_up_comes_first(void **state) {
+    (void)state;
+    static const struct {
+        const char *options;
+        double share[6]; /* of the peak */
+    } schedules[] = {
+        {"--warmup-steps 2", {1.0 / 3, 2.0 / 3, 1, 0.75, 0.5, 0.25}},
+        {"--warmup-ratio 0.2", {1.0 / 3, 2.0 / 3, 1, 0.75, 0.5, 0.25}}, /* 1.2 steps, rounded up */
+        {"--schedule constant", {1, 1, 1, 1, 1, 1}},
+        {"--schedule cosine", {1, 0.9330127, 0.75, 0.5, 0.25, 0.0669873}},
+    };
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        char *run = scratch_directory();
+        double rates[8];
+        assert_int_equal(fixture_train(run, "%s --max-steps 6 --log-interval 1", schedules[i].options), 0);
+        assert_int_equal(logged(run, "train", "train/lr", rates, 8), 6);
+        for (int k = 0; k < 6; k++) assert_near(rates[k], 3e-3 * schedules[i].share[k], 1e-10);
+        free(run);
+    }
+}
+
+/* ---- what changes in a step ---- */
+
+typedef struct {
+    TensorFile before, after; /* a step */
+} Step;
+
+/* Trains a step with these options at rate 0, which leaves the initial weights, and at rate 0.001. */
+static Step one_step(const char *options) {
+    const char *const rates[] = {"0", "1e-3"};
+    TensorFile files[2];
+    for (int i = 0; i < 2; i++) {
+        char *run = scratch_directory();
+        assert_int_equal(
+            fixture_train(run, "--max-steps 1 --weight-decay 0 --grad-clip 0 --learning-rate %s %s", rates[i], options),
+            0);
+        files[i] = open_in(run, "last/model.safetensors");
+        free(run);
+    }
+    return (Step){files[0], files[1]};
+}
+
+static void step_close(Step *step) {
+    tensor_file_close(&step->before);
+    tensor_file_close(&step->after);
+}
+
+/* Returns the largest change of a tensor's numbers. */
+static double largest_change(const Step *step, const char *name) {
+    float *before = floats(&step->before, "", name), *after = floats(&step->after, "", name);
+    int64_t n = find(&step->before, "", name)->count;
+    double change = 0;
+    for (int64_t i = 0; i < n; i++) change = fmax(change, fabs((double)after[i] - (double)before[i]));
+    free(before);
+    free(after);
+    return change;
+}
+
+#define WORDS "roberta.embeddings.word_embeddings.weight"
+static const char *const by_depth[] = {WORDS, "roberta.encoder.layer.0.output.dense.weight",
+                                       "roberta.encoder.layer.1.output.dense.weight", "classifier.dense.weight"};
+
+/* AdamW's first step changes a number by the rate, whatever its gradient, if that is far above epsilon. */
+static void layer_decay_divides_the_rate(void **state) {
+    (void)state;
+    Step step = one_step("--layer-decay 0.5");
+    for (int i = 0; i < 4; i++) assert_near(largest_change(&step, by_depth[i]), 1e-3 / (double)(8 >> i), 2e-6);
+    step_close(&step);
+}
+
+static void what_is_frozen_stays(void **state) {
+    (void)state;
+    static const struct {
+        const char *options;
+        int frozen; /* of by_depth */
+    } ways[] = {{"--freeze-embeddings", 1}, {"--frozen-layers 1", 2}, {"--frozen-layers 2", 3}};
+    for (int w = 0; w < 3; w++) {
+        Step step = one_step(ways[w].options);
+        for (int i = 0; i < 4; i++) assert_true((largest_change(&step, by_depth[i]) > 5e-4) == (i >= ways[w].frozen));
+        for (int i = 0; i < ways[w].frozen; i++) assert_true(largest_change(&step, by_depth[i]) == 0);
+        step_close(&step);
+    }
+}
+
+/* Without weight decay, rows that occur nowhere do not change either way, and all others get the same bits; with it,
+ * the optimizer of a compact vocabulary leaves them alone. */
+static void a_compact_vocabulary_changes_no_other_bit(void **state) {
+    (void)state;
+    static const char *const ways[] = {"--weight-decay 0", "--weight-decay 0 --compact-vocabulary=false",
+                                       "--weight-decay 0.5", "--weight-decay 0.5 --compact-vocabulary=false"};
+    float *words[4], *dense[4];
+    enum { WIDTH = 32, MASK = BERT_TEST_TOKENS - 1 };
+    for (int i = 0; i < 4; i++) {
+        char *run = scratch_directory(), *options = xformat("%s %s", bert_short_run, ways[i]);
+        fixture_must_train(run, options);
+        TensorFile file = open_in(run, "last/model.safetensors");
+        words[i] = floats(&file, "", WORDS);
+        dense[i] = floats(&file, "", "classifier.dense.weight");
+        tensor_file_close(&file);
+        free(options);
+        free(run);
+    }
+    assert_memory_equal(words[0], words[1], sizeof(float) * BERT_TEST_TOKENS * WIDTH);
+    assert_memory_equal(dense[0], dense[1], sizeof(float) * WIDTH * WIDTH);
+    assert_memory_equal(words[2], words[3], sizeof(float) * WIDTH); /* <s> is in every text */
+    assert_memory_equal(dense[2], dense[3], sizeof(float) * WIDTH * WIDTH);
+    assert_memory_equal(words[2] + MASK * WIDTH, words[0] + MASK * WIDTH, sizeof(float) * WIDTH);
+    assert_true(words[3][MASK * WIDTH] != words[2][MASK * WIDTH]);
+    for (int i = 0; i < 4; i++) {
+        free(words[i]);
+        free(dense[i]);
+    }
+}
+
+/* ---- a whole run ---- */
+
+static void a_rule_is_learned(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    fixture_must_train(run, "--epochs 30 --dropout 0 --head-dropout 0 --log-interval 10 --patience 0");
+    assert_near(logged_last(run, "train", "train/accuracy"), 1, 1e-9);
+    double f1 = number_in(run, "report_test.json", "f1_inv");
+    if (!(f1 > 0.9)) fail_msg("F1 %g", f1);
+    assert_true(number_in(run, "best/decision.json", "threshold") > 0);
+    free(run);
+}
+
+/* scikit-learn's weights: rows / (classes * rows of the class). */
+static void class_weights_are_balanced(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    fixture_must_train(run, "--max-steps 1");
+    assert_contains(fixture.output, "[Data] class weights: 0 0.7500, 1 1.5000"); /* 64 and 32 of 96 */
+    free(run);
+    run = scratch_directory();
+    fixture_must_train(run, "--max-steps 1 --class-weights 1,3.5");
+    assert_contains(fixture.output, "[Data] class weights: 0 1.0000, 1 3.5000");
+    free(run);
+}
+
+/* The loss of a validation is that of its logits, with the class weights and without label smoothing. */
+static void validation_scores_are_those_of_the_predictions(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    fixture_must_train(run, "--epochs 2 --label-smoothing 0.2 --metric accuracy");
+    double accuracy = logged_last(run, "val", "val/accuracy"), f1 = logged_last(run, "val", "val/f1"),
+           precision = logged_last(run, "val", "val/precision"), recall = logged_last(run, "val", "val/recall");
+    assert_true(accuracy > 0);
+    if (precision + recall > 0) assert_near(f1, 2 * precision * recall / (precision + recall), 1e-8);
+    char *page = read_page(run);
+    assert_page_has(page, (const char *[]){"Best val/accuracy ", NULL});
+    free(page);
+    free(run);
+}
+
+static void a_run_is_all_that_others_need(void **state) {
+    (void)state;
+    const char *run = fixture_reference_run();
+    static const char *const files[] = {"vocab.txt",
+                                        "bpe.codes",
+                                        "data_report.json",
+                                        "best/decision.json",
+                                        "report_test.json",
+                                        "evaluation_validation.json",
+                                        "evaluation_test.json",
+                                        "threshold_test.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = path_join(run, files[i]);
+        if (access(path, R_OK)) fail_msg("%s is missing", path);
+        free(path);
+    }
+    char *page = read_page(run);
+    assert_page_has(page, (const char *[]){"Finished after all 12 steps. Best val/f1 ", "/train_bert --data ",
+                                           "<title>macro_f1</title>", "<title>learning rate</title>", NULL});
+    free(page);
+}
+
+static void what_is_written_is_documented(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *dump = path_join(run, "dump.safetensors"), *best = path_join(run, "best"),
+         *log = path_join(run, "log.jsonl");
+    static const char *const metrics[] = {"loss",      "accuracy", "macro_f1", "balanced_accuracy", "mcc", "f1",
+                                          "precision", "recall",   NULL};
+    assert_int_equal(fixture_train(run, "--max-steps 2 --log-interval 1 --val-interval 1 --debug-dump %s", dump), 0);
+    TensorFile file = open_file(dump);
+    assert_dumps_documented(&file, 1, "### Dump of train_bert");
+    assert_checkpoint_documented(best);
+    assert_log_documented(log, metrics);
+    tensor_file_close(&file);
+    free(best);
+    free(log);
+    free(dump);
+    free(run);
+}
+
+/* ---- the same bits ---- */
+
+static void workers_threads_and_recomputing_change_no_bit(void **state) {
+    (void)state;
+    fixture_check_same("--num-workers 1");
+    fixture_check_same("--num-workers 8");
+    fixture_check_same("--threads 1");
+    fixture_check_same("--grad-checkpointing");
+}
+
+static void kills_and_resuming_change_no_bit(void **state) {
+    (void)state;
+    static const char *const ways[] = {"", "--token-budget 60 -g 2", "--frozen-layers 1 --layer-decay 0.8"};
+    for (int i = 0; i < 3; i++) {
+        char *whole = scratch_directory(), *run = scratch_directory(),
+             *options = xformat("%s %s --save-interval 1 --resume auto", bert_short_run, ways[i]);
+        fixture_must_train(whole, options);
+        for (int step = 2; step < 12; step += 4) {
+            int status = fixture_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
+            assert_true(status > 128 || status == 0);
+        }
+        fixture_must_train(run, options);
+        assert_same_result(run, whole);
+        assert_same_losses(run, whole);
+        if (!i) assert_same_result(run, fixture_reference_run());
+        assert_true(number_in(run, "best/decision.json", "threshold") ==
+                    number_in(whole, "best/decision.json", "threshold"));
+        free(options);
+        free(whole);
+        free(run);
+    }
+}
+
+/* ---- folds and seeds ---- */
+
+/* Returns a column of a table of results, by row names; free(). */
+static double column(const char *path, const char *row, const char *name) {
+    json_t *root = json_load_file(path, 0, NULL), *line;
+    double value = NAN;
+    size_t i;
+    json_array_foreach(json_object_get(root, "results"), i,
+                       line) if (!strcmp(json_string_value(json_object_get(line, "training")), row)) value =
+        json_number_value(json_object_get(line, name));
+    json_decref(root);
+    return value;
+}
+
+static int rows_of_csv(const char *run, const char *name) {
+    char *path = path_join(run, name), *text = read_text(path);
+    int rows = -1;
+    for (const char *at = text; *at; at++) rows += *at == '\n';
+    free(text);
+    free(path);
+    return rows;
+}
+
+/* Each training or validation text is tested on in one fold; the test file is not used. */
+static void folds_test_every_text_once(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *table = path_join(run, "folds_results.json");
+    static const char *const names[] = {"fold_1", "fold_2", "fold_3"};
+    double mean = 0, squares = 0;
+    int rows = 0;
+    fixture_must_train(run, "--folds 3 --epochs 2");
+    assert_contains(fixture.output, "test.csv is not used: with --folds each fold is tested in turn");
+    assert_contains(fixture.output, "training 3 of 3");
+    for (int k = 0; k < 3; k++) {
+        char *fold = path_join(run, names[k]);
+        rows += rows_of_csv(fold, "predictions_test.csv");
+        free(fold);
+        double accuracy = column(table, names[k], "accuracy");
+        mean += accuracy / 3;
+        squares += accuracy * accuracy;
+    }
+    assert_int_equal(rows, BERT_TEST_TRAIN + BERT_TEST_VALID);
+    assert_near(column(table, "MEAN", "accuracy"), mean, 1e-9);
+    assert_near(column(table, "STD", "accuracy"), sqrt(fmax(squares - 3 * mean * mean, 0) / 2), 1e-6);
+    free(table);
+    free(run);
+}
+
+/* Another seed is another training on the same splits; each is the one that the seed alone gives. */
+static void seeds_are_trainings_of_their_own(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *alone = scratch_directory(), *second = path_join(run, "seed_43"),
+         *first = path_join(run, "seed_42"), *table = path_join(run, "seeds_results.json");
+    fixture_must_train(run, "--seeds 2 --epochs 2");
+    assert_true(!isnan(column(table, "seed_42", "macro_f1")) && !isnan(column(table, "seed_43", "macro_f1")));
+    fixture_must_train(alone, "--seed 43 --epochs 2");
+    assert_same_result(second, alone);
+    assert_int_not_equal(run_command(fixture.output, sizeof fixture.output,
+                                     "cmp %s/last/model.safetensors "
+                                     "%s/last/model.safetensors",
+                                     first, second),
+                         0);
+    free(table);
+    free(first);
+    free(second);
+    free(alone);
+    free(run);
+}
+
+/* A stopped run of several trainings goes on with the one that was stopped. */
+static void several_trainings_resume(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *whole = scratch_directory(), *fold = path_join(run, "fold_2");
+    const char *options = "--folds 3 --epochs 2 --log-interval 1 --resume auto";
+    fixture_must_train(whole, options);
+    make_directories(fold);
+    pid_t child = fixture_start(run, options);
+    wait_for_step(fold, child, 2);
+    kill(child, SIGTERM);
+    waitpid(child, NULL, 0);
+    fixture_must_train(run, options);
+    assert_int_equal(
+        run_command(fixture.output, sizeof fixture.output, "cmp %s/folds_results.csv %s/folds_results.csv", run, whole),
+        0);
+    free(fold);
+    free(whole);
+    free(run);
+}
+
+/* ---- masked words ---- */
+
+static void masked_words_are_learned(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *next = scratch_directory(), *data = fixture.data;
+    const char *program = fixture.program;
+    fixture.program = keep_text(xformat("%s pretrain", program));
+    fixture_must_train(run, "--epochs 40 --split-shares 80,20,0 --log-interval 1 --save-interval 20");
+    double losses[1024] = {0}, held[64] = {0};
+    int n = logged(run, "train", "train/loss", losses, 1024);
+    assert_near(losses[0], log(BERT_TEST_TOKENS), 0.2); /* small logits: all tokens alike */
+    assert_true(n > 100 && losses[n - 1] < losses[0] - 0.5);
+    /* The same pieces are masked in every validation: at rate 0 nothing changes. */
+    char *still = scratch_directory();
+    fixture_must_train(still, "--epochs 3 --learning-rate 0 --whole-words");
+    n = logged(still, "val", "val/loss", held, 64);
+    assert_int_equal(n, 3);
+    assert_true(held[0] == held[1] && held[1] == held[2]);
+    fixture.program = program;
+    assert_int_equal(fixture_train(next, "--max-steps 1 --base-checkpoint %s/best", run), 0);
+    assert_contains(fixture.output, "tensors loaded");
+    fixture.data = data;
+    free(still);
+    free(next);
+    free(run);
+}
+
+/* ---- what is said of the texts ---- */
+
+static void unsegmented_texts_are_told_once(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *data = scratch_directory(), *path = path_join(data, "train.csv");
+    fixture_must_train(run, "--max-steps 1");
+    const char *told = strstr(fixture.output, "whose words are joined");
+    assert_non_null(told);
+    assert_null(strstr(told + 1, "whose words are joined"));
+    write_text(path, "text,label\nba_de fi,0\nba,1\nfi_fi ne,0\nne,1\nso,0\ntu ba,1\nri,0\nmax,1\nfi,0\nlu,1\n"
+                     "ma de,0\nne so,1\nde,0\nfi ba,1\nri ri,0\nde de,1\nmu,0\nba ba,1\nzu,0\nxo,1\n");
+    char *again = scratch_directory();
+    assert_int_equal(train_on(data, again, "--max-steps 1"), 0);
+    assert_null(strstr(fixture.output, "whose words are joined"));
+    free(again);
+    free(path);
+    free(data);
+    free(run);
+}
+
+/* ---- what is refused ---- */
+
+static void bad_data_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *train, *valid, *message;
+    } bad[] = {
+        {"text,label\nba,0\nde,1\n", "text,label\nba,0\nde,2\n", "valid.csv:3: "},
+        {"text,label\nba,0\nde,1\n", "text,label\nba,0\n", "1"}, /* the class that validation lacks */
+        {"text,label\nba,0\n\"de,1\n", "text,label\nba,0\nde,1\n", "train.csv:3:1: the quote is not closed"},
+        {"text,label\nba,0\n ,1\n", "text,label\nba,0\nde,1\n", "train.csv:3: "},
+        {"text,class\nba,0\n", "text,label\nba,0\nde,1\n", "label"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *data = scratch_directory(), *run = scratch_directory(), *train = path_join(data, "train.csv"),
+             *valid = path_join(data, "valid.csv");
+        write_text(train, "%s", bad[i].train);
+        write_text(valid, "%s", bad[i].valid);
+        if (train_on(data, run, "--max-steps 1") != 1) fail_msg("%zu: %s", i, fixture.output);
+        assert_contains(fixture.output, bad[i].message);
+        free(train);
+        free(valid);
+        free(data);
+        free(run);
+    }
+}
+
+static void options_that_contradict_each_other_are_refused(void **state) {
+    (void)state;
+    static const Refusal bad[] = {
+        {2, "--heads 5", "--d-model 32 is no multiple of --heads 5"},
+        {2, "--frozen-layers 3", "--frozen-layers 3: the model has 2 layers"},
+        {2, "--warmup-steps 2 --warmup-ratio 0.1", "both say how long the warm-up is"},
+        {2, "--folds 2", "--folds 2: at least 3 are needed"},
+        {2, "--folds 3 --split-shares 90,5,5", "--folds chooses what is trained on"},
+        {2, "--split-shares 90,20,5", "--split-shares 90,20,5: expected three percentages that add up to 100"},
+        {2, "--class-weights 1,2,3", "--class-weights: expected balanced, none or 2 numbers above 0, found 1,2,3"},
+        {2, "--max-len 300 --positions 258", "it reads at most 256 tokens"},
+        {2, "--vocabulary 20", "--vocabulary 20: the tokenizer has 29 ids"},
+        {2, "--rows 20", "--rows and --row-tokens are of made-up texts"},
+        {1, "--labels 0,2", "label"},
+        {1, "--text-column comment", "comment"},
+        {1, "--valid /nowhere.csv", "/nowhere.csv"},
+    };
+    char *run = scratch_directory();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_refused(fixture_train(run, "%s", bad[i].options), &bad[i]);
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s -o %s", fixture.program, run), 2);
+    assert_contains(fixture.output, "no data: give --data DIR");
+    assert_int_equal(
+        run_command(fixture.output, sizeof fixture.output, "%s --data %s -o %s", fixture.program, fixture.data, run),
+        2);
+    assert_contains(fixture.output, "no tokenizer: give --tokenizer");
+    free(run);
+}
+
+static void another_run_is_refused_on_resume(void **state) {
+    (void)state;
+    static const char *const changed[] = {"--max-len 20",
+                                          "--class-weights none",
+                                          "--label-smoothing 0.1",
+                                          "--metric accuracy",
+                                          "--layer-decay 0.9",
+                                          "--frozen-layers 1",
+                                          "--heads 2",
+                                          "--seed 9",
+                                          "--compat"};
+    char *run = scratch_directory(), *other = bert_make_tokenizer(), *vocabulary = path_join(other, "vocab.txt");
+    fixture_must_train(run, "--max-steps 2 --save-interval 2");
+    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
+        assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto %s", changed[i]), 2);
+        assert_contains(fixture.output, "so it would be another run");
+    }
+    char *text = read_text(vocabulary), *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;
+    write_text(vocabulary, "%.*s%.*s%s", (int)(third - second), second, (int)(second - text), text, third);
+    assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto --tokenizer %s", other), 1);
+    assert_contains(fixture.output, "tokenizer_hash was ");
+    assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto"), 0);
+    free(text);
+    free(vocabulary);
+    free(other);
+    free(run);
+}
+
+/* ---- configurations ---- */
+
+static void the_guide_s_names_are_understood(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *config = path_join(run, "config.yaml");
+    write_text(config, "BATCH_TRAIN: 4\nBATCH_EVAL: 32\nGRAD_ACCUM: 2\nMAX_LENGTH: 20\nEPOCHS: 2\nLR: 1.0e-3\nSEED: 7\n"
+                       "USE_GRADIENT_CHECKPOINTING: True\nUSE_TORCH_COMPILE: False\nmetric_for_best_model: f1_inv\n"
+                       "optim: adamw_torch_fused\n");
+    must_run("%s --data %s %s -o %s/out --config %s -b 4 --max-len 20 --learning-rate 1e-3", fixture.program,
+             fixture.data, fixture.options, run, config);
+    assert_contains(fixture.output, "effective batch 4 x 2 = 8; 96 samples, 24 micro-batches an epoch, 24 steps");
+    free(config);
+    free(run);
+}
+
+/* The guide's 24,048 comments of 16 tokens, 3 epochs: with validations and checkpoints under 2 minutes on a T4. */
+static void the_presets_fit_and_take_less_than_two_minutes(void **state) {
+    (void)state;
+    static const char *const cards[] = {"t4", "l4"};
+    for (int i = 0; i < 2; i++) {
+        char *text = scratch_directory(), *path = path_join(text, "estimate.json");
+        must_run("%s --estimate --json --calibration none --config configs/phobert_%s.yaml --gpu %s >%s",
+                 fixture.program, cards[i], cards[i], path);
+        json_t *root = json_load_file(path, 0, NULL), *card = json_array_get(json_object_get(root, "gpus"), 0);
+        assert_int_equal(json_integer_value(json_object_get(root, "steps")), 2256);
+        assert_true(json_is_true(json_object_get(card, "fits")));
+        double seconds = json_number_value(json_object_get(card, "seconds"));
+        if (!(seconds > 0 && seconds < 120)) fail_msg("%s: %g s", cards[i], seconds);
+        json_decref(root);
+        free(path);
+        free(text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_model_is_phobert),
+        cmocka_unit_test(learning_rates_are_the_reference_s),
+        cmocka_unit_test(a_warm_up_comes_first),
+        cmocka_unit_test(layer_decay_divides_the_rate),
+        cmocka_unit_test(what_is_frozen_stays),
+        cmocka_unit_test(a_compact_vocabulary_changes_no_other_bit),
+        cmocka_unit_test(a_rule_is_learned),
+        cmocka_unit_test(class_weights_are_balanced),
+        cmocka_unit_test(validation_scores_are_those_of_the_predictions),
+        cmocka_unit_test(a_run_is_all_that_others_need),
+        cmocka_unit_test(what_is_written_is_documented),
+        cmocka_unit_test(workers_threads_and_recomputing_change_no_bit),
+        cmocka_unit_test(kills_and_resuming_change_no_bit),
+        cmocka_unit_test(folds_test_every_text_once),
+        cmocka_unit_test(seeds_are_trainings_of_their_own),
+        cmocka_unit_test(several_trainings_resume),
+        cmocka_unit_test(masked_words_are_learned),
+        cmocka_unit_test(unsegmented_texts_are_told_once),
+        cmocka_unit_test(bad_data_are_named),
+        cmocka_unit_test(options_that_contradict_each_other_are_refused),
+        cmocka_unit_test(another_run_is_refused_on_resume),
+        cmocka_unit_test(the_guide_s_names_are_understood),
+        cmocka_unit_test(the_presets_fit_and_take_less_than_two_minutes),
+    };
+    return cmocka_run_group_tests(tests, bert_fixture_open, NULL);
+}

@@ -1,0 +1,45 @@
+/* Opens any bytes as vocab.txt or as bpe.codes, and good ones with changes; the first byte chooses. What opens encodes
+ * the same bytes as a text, twice with the same ids, and decodes them. */
+#include "data/text/tokenizer.h"
+#include "tests/fuzz/fuzz_file.h"
+
+static const char vocab[] = "a 9\nab 8\nab@@ 7\nb@@ 6\n\u0111@@ 5\n\u0111\u1ed1i 4\n\u00b0C 3\n@@ 2\n";
+static const char codes[] =
+    "a b</w> 9\na b 8\n\u1ed1 i</w> 7\n\u00a0 b 6\n\u0111 \u1ed1i</w> 5\n\u00a0\u00b0 C</w> 4\n";
+
+static void encode_and_decode(const Tokenizer *tokenizer, const char *text, size_t size, bool specials) {
+    static TokenIds ids[2]; /* the caches are cleared when the tokenizer changes */
+    size_t decoded;
+    for (int i = 0; i < 2; i++) {
+        ids[i].n = 0;
+        tokenizer_encode(tokenizer, text, size, specials, &ids[i]);
+    }
+    if (ids[0].n != ids[1].n) abort();
+    for (int64_t i = 0; i < ids[0].n; i++)
+        if (ids[0].ids[i] < 0 || ids[0].ids[i] >= tokenizer_vocabulary(tokenizer) || ids[0].ids[i] != ids[1].ids[i])
+            abort();
+    free(tokenizer_decode(tokenizer, ids[0].ids, ids[0].n, &decoded));
+    tokenizer_encode(tokenizer, text, size, specials, &ids[0]); /* behind others, with known words */
+    if (ids[0].n != 2 * ids[1].n) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static char *paths[2];
+    Error error = {.text = ""};
+    if (!paths[0]) paths[0] = path_join(fuzz_directory(), "vocab.txt");
+    if (!paths[1]) paths[1] = path_join(fuzz_directory(), "bpe.codes");
+    if (!size) return 0;
+    const bool second = data[0] & 128;
+    fuzz_write(paths[0], vocab, sizeof vocab - 1);
+    fuzz_write(paths[1], codes, sizeof codes - 1);
+    fuzz_write_chosen(paths[second], second ? codes : vocab, second ? sizeof codes - 1 : sizeof vocab - 1, data, size);
+    Tokenizer *tokenizer = tokenizer_open(fuzz_directory(), &error);
+    if (!tokenizer && !error.text[0]) abort();
+    if (tokenizer) {
+        encode_and_decode(tokenizer, (const char *)data, size, data[0] & 64);
+        for (int id = 0; id < tokenizer_vocabulary(tokenizer); id++)
+            if (tokenizer_id(tokenizer, tokenizer_piece(tokenizer, id)) != id) abort();
+    }
+    tokenizer_close(tokenizer);
+    return 0;
+}

@@ -1,0 +1,278 @@
+/* train_bert: fine-tunes an encoder such as PhoBERT to classify texts, and trains encoders on masked words.
+ *
+ *   ./train_bert --data comments --base-checkpoint phobert-base-v2 --config configs/phobert_t4.yaml -o run
+ *   ./train_bert predict --checkpoint run new.jsonl -o predictions.csv
+ *   ./train_bert evaluate --checkpoint run --data test.csv -o evaluation
+ *   ./train_bert pretrain --data texts.txt --base-checkpoint phobert-base-v2 -o pretrained
+ *   ./train_bert tokenizer --learn 4000 --data texts.txt -o tokenizer
+ *
+ * The encoder (model/bert.c) is RoBERTa's: post-norm blocks that see whole texts. Texts of a batch lie end to end, so
+ * that nothing is padded. The classifier reads the first row of a text behind the last block. The best weights are
+ * those of the best validation score; then the validation texts also choose the temperature and the threshold, and the
+ * test texts are evaluated once.
+ *
+ * This file is the whole training: data, model, learning rate, what counts as best. The other commands, and the options
+ * of all, are in commands/bert. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/stop.h"
+#include "commands/bert/data.h"
+#include "commands/bert/evaluate.h"
+#include "commands/bert/export.h"
+#include "commands/bert/predict.h"
+#include "commands/bert/test.h"
+#include "commands/bert/tokenizer.h"
+#include "commands/bert/validation.h"
+#include "commands/commands.h"
+#include "commands/report.h"
+#include "commands/total.h"
+#include "commands/trainer.h"
+#include "report/classification_report.h"
+#include "train/page/page.h"
+#include "train/train.h"
+
+/* ---- a training ---- */
+
+/* What a training has besides its spec. */
+typedef struct {
+    const BertOptions *options;
+    const BertData *data;
+    Device *device;
+    const char *device_why;
+    Schedule schedule;
+    double *factors; /* of the learning rate, by group; NULL: all are 1 */
+    Fact facts[2];
+    Total *total; /* NULL: there is one training */
+    char part[64];
+} BertRun;
+
+static BertRun run_begin(const BertOptions *o, const BertData *data) {
+    BertRun run = {.options = o,
+                   .data = data,
+                   .schedule = bert_options_schedule(o),
+                   .factors = bert_options_rate_factors(o),
+                   .facts = {{.name = TOKENIZER_FACT, .text = data->texts.tokenizer_hash},
+                             {.name = BERT_SEGMENTER_FACT, .text = data->texts.segmenter_hash}}};
+    run.device = train_device_open(&o->train, &run.device_why);
+    return run;
+}
+
+static void run_end(BertRun *run) {
+    device_close(run->device);
+    free(run->factors);
+}
+
+static TrainSpec spec_of(BertRun *run, const Classes *classes) {
+    const BertOptions *o = run->options;
+    BertConfig config = bert_options_config(o, classes->n);
+    return (TrainSpec){.options = &o->train,
+                       .set = o->set,
+                       .fixed_options = BERT_FIXED_OPTIONS,
+                       .description = {.options = BERT_OPTIONS,
+                                       .labels = (const char *const *)classes->names,
+                                       .n_labels = classes->n,
+                                       .facts = run->facts,
+                                       .n_facts = 2},
+                       .model = bert_open(&config),
+                       .device = run->device,
+                       .device_why = run->device_why,
+                       .batch = {.largest = bert_largest_batch},
+                       .import = classes->n ? BERT_IMPORT_CLASSIFIER : BERT_IMPORT_MASKED,
+                       .rate = {.schedule = &run->schedule, .factors = run->factors},
+                       .selection = {.metric = BERT_LOSS, .patience = o->patience},
+                       .labels = {.part = run->part[0] ? run->part : NULL}};
+}
+
+static void opened(const TrainSpec *spec, Training *training, void *context) {
+    const BertRun *run = context;
+    total_add(spec, training, run->total);
+    bert_data_keep(run->data, spec->options->output_dir);
+}
+
+/* Marks the tokens of the training texts, to which alone the optimizer's work on the token table is limited. */
+static uint8_t *mark_used(const BertRun *run, const BertSplit *train, Model *model) {
+    if (!run->options->compact_vocabulary || run->options->freeze_embeddings) return NULL;
+    Param *table = &model->params.items[params_find(&model->params, "roberta.embeddings.word_embeddings.weight")];
+    uint8_t *used = xcalloc((size_t)table->rows, 1);
+    int64_t n = 0;
+    texts_mark_used(&train->tokenized, used);
+    for (int64_t i = 0; i < table->rows; i++) n += used[i];
+    table->used = used;
+    printf("[Model] %lld of %lld tokens occur in the training texts; the others stay as they are\n", (long long)n,
+           (long long)table->rows);
+    return used;
+}
+
+/* Trains a classifier on splits and tests it. results[2]: see bert_test_best. Returns whether it was tested: not after
+ * a signal, nor with --estimate. */
+static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], Evaluation results[2]) {
+    const Classes *classes = &run->data->classes;
+    const BertOptions *o = run->options;
+    const BertSplit *train = &splits[BERT_TRAIN], *held_out = &splits[BERT_VALIDATION];
+    float weights[BERT_MAX_CLASSES];
+    bert_data_weigh_classes(o, classes, train, weights);
+    BertLoss loss = {.classes = classes->n, .weights = weights, .smoothing = (float)o->label_smoothing},
+             plain = {.classes = classes->n, .weights = weights};
+    BertValidation validation = bert_validation(o, classes, held_out, weights);
+    TrainSpec spec = spec_of(run, classes);
+    bool ended = false;
+    spec.train = bert_labelled_open(&train->tokenized, train->labels, &loss);
+    if (held_out->n) {
+        spec.validation = bert_labelled_open(&held_out->tokenized, held_out->labels, &plain);
+        bert_validation_select(&validation, &spec.selection);
+    }
+    uint8_t *used = mark_used(run, train, spec.model);
+    int status = trainer_run(&spec, (TrainerHook){opened, run}, &ended);
+    if (status) exit(status);
+    free(used);
+    if (!ended || !held_out->n) return false;
+    BertConfig config = bert_options_config(o, classes->n);
+    spec.model = bert_open(&config);
+    bert_test_best(&spec, o, classes, splits, results);
+    spec.model->close(spec.model);
+    return true;
+}
+
+/* ---- several trainings: folds, seeds ---- */
+
+/* Trains in the fold or with the seed number i of n, into a folder of its own. Returns its name, free(); NULL if a
+ * signal stopped it. */
+static char *train_one(BertRun *run, BertOptions *o, int i, int n, Evaluation *result) {
+    int seed = i % (int)o->seeds, fold = i / (int)o->seeds;
+    const TrainOptions before = o->train;
+    BertSplit of_fold[BERT_SPLITS] = {{.n = 0}}, *splits = of_fold;
+    Evaluation results[2] = {{.classes = 0}};
+    char *name = o->folds && o->seeds > 1 ? xformat("fold_%d_seed_%lld", fold + 1, (long long)o->train.seed + seed)
+                 : o->folds               ? xformat("fold_%d", fold + 1)
+                                          : xformat("seed_%lld", (long long)o->train.seed + seed);
+    char *directory = path_join(o->train.output_dir, name);
+    if (o->folds)
+        bert_data_fold(o, run->data, fold, splits);
+    else
+        splits = (BertSplit *)(uintptr_t)run->data->splits;
+    snprintf(run->part, sizeof run->part, "training %d of %d", i + 1, n);
+    printf("\n[Run] %s\n", name);
+    o->train.output_dir = directory; /* the record of the options, too */
+    o->train.seed += seed;
+    bool tested = train_classifier(run, splits, results);
+    o->train = before;
+    int which = splits[BERT_TEST].n > 0;
+    *result = results[which];
+    if (which) evaluation_free(&results[0]);
+    bert_splits_close(of_fold);
+    free(directory);
+    if (tested) return name;
+    free(name);
+    return NULL;
+}
+
+static void train_many(BertRun *run, BertOptions *o, int n) {
+    FoldResult *folds = xcalloc((size_t)n, sizeof *folds);
+    Evaluation *results = xcalloc((size_t)n, sizeof *results);
+    Total total = total_begin(&o->train.price);
+    Error error;
+    int done = 0;
+    run->total = &total;
+    for (char *name; done < n && (name = train_one(run, o, done, n, &results[done])); done++)
+        folds[done] = (FoldResult){.group = name, .evaluation = &results[done]};
+    if (done == n && !report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error))
+        die("%s", error.text);
+    if (done < n)
+        printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
+    total_print(&total);
+    page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
+    for (int i = 0; i < done; i++) {
+        evaluation_free(&results[i]);
+        free((void *)(uintptr_t)folds[i].group);
+    }
+    free(folds);
+    free(results);
+}
+
+/* ---- commands ---- */
+
+static int train(int argc, char **argv) {
+    static const OptionsHeader header = {"train_bert",
+                                         "./train_bert --data DIR --base-checkpoint phobert-base-v2 [options]",
+                                         "Fine-tunes an encoder to classify texts."};
+    static BertOptions o; /* static: texts of a YAML file live as long as the process */
+    static OptionSet set;
+    bert_options_add(&set, &o, false);
+    options_parse(&header, &set, argc, argv);
+    BertBase base = bert_base_adopt(o.train.base_checkpoint, &set);
+    bert_options_resolve(&o);
+    trainer_begin(&o.train);
+    BertData data = bert_data_open(&o, &base);
+    BertRun run = run_begin(&o, &data);
+    bool planning = o.train.estimate || o.train.dry_run;
+    int n = (int)(o.seeds * (o.folds ? o.folds : 1));
+    Evaluation results[2];
+    if (planning && n > 1) printf("[Run] this is the first of %d trainings, which take as long each\n", n);
+    if (n > 1 && planning && o.train.manifest.count) {
+        train_one(&run, &o, 0, n, results);
+    } else if (n > 1 && !planning) {
+        train_many(&run, &o, n);
+    } else if (train_classifier(&run, data.splits, results)) {
+        evaluation_free(&results[0]);
+        if (data.splits[BERT_TEST].n) evaluation_free(&results[1]);
+    }
+    run_end(&run);
+    bert_data_close(&data);
+    bert_base_close(&base);
+    return 0;
+}
+
+/* Opens the texts of one split for masked words. */
+static Dataset *open_masked(const BertSplit *split, const BertMasking *masking, bool fixed) {
+    Error error;
+    Dataset *dataset = split->n ? bert_masked_open(&split->tokenized, masking, fixed, &error) : NULL;
+    if (split->n && !dataset) die("%s texts: %s", fixed ? "validation" : "training", error.text);
+    return dataset;
+}
+
+static int pretrain(int argc, char **argv) {
+    static const OptionsHeader header = {"train_bert pretrain", "./train_bert pretrain --data texts.txt [options]",
+                                         "Trains an encoder on masked words, from a base checkpoint or from scratch."};
+    static BertOptions o;
+    static OptionSet set;
+    bert_options_add(&set, &o, true);
+    options_parse(&header, &set, argc, argv);
+    BertBase base = bert_base_adopt(o.train.base_checkpoint, &set);
+    bert_options_resolve(&o);
+    trainer_begin(&o.train);
+    BertData data = bert_data_open(&o, &base);
+    BertRun run = run_begin(&o, &data);
+    BertMasking masking = {0};
+    Error error;
+    bool has_data = o.train.manifest.count > 0;
+    if (has_data &&
+        !bert_masking_open(data.texts.tokenizer, o.mask_share, o.whole_words, (uint64_t)o.train.seed, &masking, &error))
+        die("%s: %s", tokenizer_file(data.texts.tokenizer), error.text);
+    TrainSpec spec = spec_of(&run, &(Classes){0});
+    spec.train = has_data ? open_masked(&data.splits[BERT_TRAIN], &masking, false)
+                          : bert_dataset_synthetic(o.rows, (int)o.vocabulary, 0, (int)o.text.max_len);
+    if (has_data) spec.validation = open_masked(&data.splits[BERT_VALIDATION], &masking, true);
+    int status = trainer_run(&spec, (TrainerHook){opened, &run}, NULL);
+    run_end(&run);
+    bert_masking_close(&masking);
+    bert_data_close(&data);
+    bert_base_close(&base);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const Command commands[] = {
+        {NULL, "trains a classifier of texts", train},
+        {"pretrain", "trains an encoder on masked words", pretrain},
+        {"tokenizer", "learns a tokenizer of the fastBPE kind from texts", bert_tokenizer},
+        {"evaluate", "scores a classifier on labelled texts", bert_evaluate},
+        {"predict", "predicts the classes of texts", bert_predict},
+        {"export", "writes a model for Hugging Face's transformers", bert_export},
+        REPORT_COMMAND,
+    };
+    static const Program program = {"train_bert", "Classifies texts with an encoder such as PhoBERT.", commands,
+                                    sizeof commands / sizeof *commands};
+    return program_run(&program, argc, argv);
+}
