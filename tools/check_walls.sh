@@ -34,7 +34,7 @@ ROOMS
 # program, as train_X.c and commands/X do.
 shared() {
     cat <<'SHARED'
-data data/formats data/audio data/text data/segment
+data data/formats data/audio data/segment data/text
 model/block model/generate model/model model/params model/param_updates model/sampling model/token_head
 commands
 tests tests/base tests/bench tests/checkpoint tests/commands tests/crash tests/cuda tests/data tests/estimate tests/fuzz

@@ -18,6 +18,9 @@ enum { RULE_UNKNOWN = -1, RULE_BORDER = -2, RULE_REACH = 2 };
 
 typedef struct Rules Rules;
 
+/* Reads the rules; their words get the first numbers of the lexicon, which must be empty. NULL: an error that names the
+ * line. */
+Rules *rules_read(const char *bytes, size_t size, Lexicon *lexicon, Error *error);
 void rules_free(Rules *rules);
 int rules_count(const Rules *rules);
 

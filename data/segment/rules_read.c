@@ -1,5 +1,3 @@
-#include "data/segment/rules_read.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistr.h>

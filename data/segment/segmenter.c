@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "data/segment/lists.h"
-#include "data/segment/rules_read.h"
 #include "data/segment/sentences.h"
 #include "data/segment/words.h"
 
