@@ -15,6 +15,7 @@
 static void open_texts(BertData *data, BertOptions *o, const BertBase *base) {
     TokenizedModel model = {o->train.base_checkpoint, base->description, (int)o->vocabulary};
     data->texts = bert_texts_open(&o->text, model.checkpoint ? &model : NULL, (int)o->train.threads);
+    data->texts.rules.divide = o->pretraining; /* a label is of a whole text, masked words are of any */
     int64_t ids = tokenizer_vocabulary(data->texts.tokenizer);
     bert_options_set_tables(o, ids);
     printf("[Text] %s: %lld ids%s%s\n", tokenizer_file(data->texts.tokenizer), (long long)ids,

@@ -87,6 +87,8 @@ static const OptionOverride overrides[] = {
 
 /* The same for `pretrain`. */
 static const OptionOverride of_texts[] = {
+    {.name = "max-len",
+     .help = "tokens of the longest text, with begin and end; what is longer is divided into several texts"},
     {.name = "data",
      .help = "texts, repeatable: .txt with a text per line, .csv, .tsv or .jsonl; or a folder with train and valid files"},
     {.name = "split-shares", .default_value = "99,1,0",

@@ -78,18 +78,21 @@ static void add_tokens(Report *r, json_t *json, const BertReportSplit *split) {
     const TokenizedTexts *t = split->tokenized;
     const int64_t pieces = t->first[t->n] - 2 * t->n; /* without begin and end */
     const bool many = (double)t->unknown > MANY_UNKNOWN * (double)pieces;
+    if (t->divided)
+        printf("  longer than the maximum length: %lld of %lld texts, divided into %lld, which count as texts here\n",
+               (long long)t->divided, (long long)split->n, (long long)(t->n - split->n + t->divided));
     if (t->truncated)
-        printf("  %lld texts (%.2f %%) are cut to the maximum length and lose %lld tokens\n", (long long)t->truncated,
+        printf("  cut to the maximum length: %lld texts (%.2f %%), which lose %lld tokens\n", (long long)t->truncated,
                percent(t->truncated, t->n), (long long)t->cut);
-    if (t->empty) printf("  %lld texts have no token\n", (long long)t->empty);
-    if (t->dropped) printf("  %lld characters have no token and are left out\n", (long long)t->dropped);
+    if (t->empty) printf("  texts without a token: %lld\n", (long long)t->empty);
+    if (t->dropped) printf("  characters without a token, which are left out: %lld\n", (long long)t->dropped);
     printf("  %sunknown pieces: %lld of %lld (%.2f %%)\n", many ? "warning: " : "", (long long)t->unknown,
            (long long)pieces, percent(t->unknown, pieces));
     r->warnings += many;
-    json_object_update_new(json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I}", "truncated",
-                                            (json_int_t)t->truncated, "cut", (json_int_t)t->cut, "empty",
-                                            (json_int_t)t->empty, "dropped", (json_int_t)t->dropped, "pieces",
-                                            (json_int_t)pieces, "unknown", (json_int_t)t->unknown));
+    json_object_update_new(
+        json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "divided", (json_int_t)t->divided, "truncated",
+                         (json_int_t)t->truncated, "cut", (json_int_t)t->cut, "empty", (json_int_t)t->empty, "dropped",
+                         (json_int_t)t->dropped, "pieces", (json_int_t)pieces, "unknown", (json_int_t)t->unknown));
 }
 
 /* Adds what padding would cost: batches of random texts, as a training without packing draws them. */
@@ -158,6 +161,11 @@ static char *beginning(const char *text) {
     return out;
 }
 
+/* Returns how many of the copies have another label, as the end of a sentence; free(). */
+static char *conflicts_of(const Copies *copies, const BertReportSplit *split) {
+    return split->labels ? xformat(", %lld with another label", (long long)copies->conflicts) : xstrdup("");
+}
+
 static json_t *copies_json(const Copies *copies) {
     return json_build(what, "{s:I, s:I}", "texts", (json_int_t)copies->texts, "other_label",
                       (json_int_t)copies->conflicts);
@@ -166,9 +174,10 @@ static json_t *copies_json(const Copies *copies) {
 static void add_duplicates(Report *r, json_t *json, int s) {
     Copies c = find_copies(r, s, s);
     if (c.texts) {
-        char *first = beginning(r->splits[s].texts[c.first]);
-        printf("  %s%lld texts occur before (%lld with another label), the first is %s\n",
-               c.conflicts ? "warning: " : "", (long long)c.texts, (long long)c.conflicts, first);
+        char *first = beginning(r->splits[s].texts[c.first]), *conflicts = conflicts_of(&c, &r->splits[s]);
+        printf("  %stexts that repeat an earlier one: %lld%s; the first is %s\n", c.conflicts ? "warning: " : "",
+               (long long)c.texts, conflicts, first);
+        free(conflicts);
         free(first);
     }
     r->warnings += c.conflicts > 0;
@@ -179,16 +188,16 @@ static void add_duplicates(Report *r, json_t *json, int s) {
 static void add_leak(Report *r, json_t *leaks, int a, int b) {
     const BertReportSplit *to = &r->splits[b];
     Copies c = find_copies(r, a, b);
-    char *key = xformat("%s in %s", to->name, r->splits[a].name), *first = beginning(to->texts[c.first]);
+    char *key = xformat("%s in %s", to->name, r->splits[a].name), *first = beginning(to->texts[c.first]),
+         *conflicts = conflicts_of(&c, to);
     json_object_set_new(leaks, key, copies_json(&c));
     if (c.texts)
-        printf(
-            "[Data] warning: %lld of %lld %s texts (%.1f %%) also occur in %s, %lld with another label; the first is "
-            "%s\n",
-            (long long)c.texts, (long long)to->n, to->name, percent(c.texts, to->n), r->splits[a].name,
-            (long long)c.conflicts, first);
+        printf("[Data] warning: %lld of %lld %s texts (%.1f %%) also occur in %s%s; the first is %s\n",
+               (long long)c.texts, (long long)to->n, to->name, percent(c.texts, to->n), r->splits[a].name, conflicts,
+               first);
     r->warnings += c.texts > 0;
     free(key);
+    free(conflicts);
     free(first);
 }
 

@@ -97,58 +97,97 @@ char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
 
 /* ---- tokens ---- */
 
-/* The ids of CHUNK texts. */
+/* What CHUNK texts become. */
 typedef struct {
-    int32_t *ids, lengths[CHUNK];
-    int64_t truncated, cut, unknown, empty, dropped;
+    int32_t *ids;
+    int64_t n_ids, n, capacity;
+    int32_t *lengths; /* [n] */
+    int64_t divided, truncated, cut, unknown, empty, dropped;
 } Chunk;
 
-static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, TokenIds *ids,
-                          Chunk *chunk, int32_t *length) {
+/* What a thread needs again and again. */
+typedef struct {
+    TokenIds pieces, ids; /* of a text; of a chunk */
+} Scratch;
+
+/* Returns how many of the n pieces go into one text. */
+static int64_t fitting(const TextRules *rules, const int32_t *pieces, int64_t n) {
+    const int64_t room = rules->max_len - 2;
+    int64_t fit = room;
+    if (n <= room) return n;
+    if (rules->divide)
+        while (fit && tokenizer_continues(rules->tokenizer, pieces[fit - 1])) fit--;
+    return fit ? fit : room; /* a word that is longer is cut */
+}
+
+static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pieces, int64_t n, TokenIds *ids) {
+    if (chunk->n == chunk->capacity)
+        chunk->lengths =
+            xrealloc(chunk->lengths, (size_t)(chunk->capacity = 2 * chunk->n + CHUNK) * sizeof *chunk->lengths);
+    token_ids_add(ids, specials->begin);
+    for (int64_t i = 0; i < n; i++) {
+        token_ids_add(ids, pieces[i]);
+        chunk->unknown += pieces[i] == specials->unknown;
+    }
+    token_ids_add(ids, specials->end);
+    chunk->lengths[chunk->n++] = (int32_t)n + 2;
+}
+
+static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, Scratch *scratch,
+                          Chunk *chunk) {
     size_t size;
     char *prepared = texts_prepare(rules, text, &size);
-    int64_t first = ids->n;
-    token_ids_add(ids, specials->begin);
-    tokenizer_encode(rules->tokenizer, prepared, size, rules->compat, ids);
+    TokenIds *pieces = &scratch->pieces;
+    int64_t at = 0, n;
+    pieces->n = 0;
+    token_ids_reserve(pieces, 1); /* an empty text has a list, too */
+    tokenizer_encode(rules->tokenizer, prepared, size, rules->compat, pieces);
     free(prepared);
-    chunk->empty += ids->n == first + 1;
-    if (ids->n - first > rules->max_len - 1) {
-        chunk->truncated++;
-        chunk->cut += ids->n - first - (rules->max_len - 1);
-        ids->n = first + rules->max_len - 1;
-    }
-    for (int64_t i = first + 1; i < ids->n; i++) chunk->unknown += ids->ids[i] == specials->unknown;
-    token_ids_add(ids, specials->end);
-    *length = (int32_t)(ids->n - first);
+    do {
+        n = fitting(rules, pieces->ids + at, pieces->n - at);
+        add_text(chunk, specials, pieces->ids + at, n, &scratch->ids);
+        at += n;
+    } while (rules->divide && at < pieces->n);
+    chunk->empty += !pieces->n;
+    chunk->divided += rules->divide && n < pieces->n;
+    chunk->truncated += at < pieces->n;
+    chunk->cut += pieces->n - at;
 }
 
 static void tokenize_chunk(const TextRules *rules, const SpecialIds *specials, const char *const *texts, int n,
-                           TokenIds *ids, Chunk *chunk) {
-    int64_t dropped = ids->dropped;
-    ids->n = 0;
-    for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], ids, chunk, &chunk->lengths[i]);
-    size_t bytes = (size_t)ids->n * sizeof *ids->ids;
-    chunk->ids = xmalloc(bytes);
-    if (ids->ids) memcpy(chunk->ids, ids->ids, bytes);
-    chunk->dropped = ids->dropped - dropped;
+                           Scratch *scratch, Chunk *chunk) {
+    int64_t dropped = scratch->pieces.dropped;
+    scratch->ids.n = 0;
+    for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], scratch, chunk);
+    size_t bytes = (size_t)(chunk->n_ids = scratch->ids.n) * sizeof *chunk->ids;
+    chunk->ids = memcpy(xmalloc(bytes), scratch->ids.ids, bytes);
+    chunk->dropped = scratch->pieces.dropped - dropped;
 }
 
-/* Puts the chunks one after the other and frees them. */
-static TokenizedTexts join_chunks(Chunk *chunks, int64_t n) {
-    TokenizedTexts t = {.n = n, .first = xmalloc((size_t)(n + 1) * sizeof *t.first)};
+static void chunk_free(Chunk *chunk) {
+    free(chunk->ids);
+    free(chunk->lengths);
+}
+
+/* Puts the chunks one after the other. */
+static TokenizedTexts join_chunks(const Chunk *chunks, int64_t n_chunks) {
+    TokenizedTexts t = {.n = 0};
+    for (int64_t i = 0; i < n_chunks; i++) t.n += chunks[i].n;
+    t.first = xmalloc((size_t)(t.n + 1) * sizeof *t.first);
     t.first[0] = 0;
-    for (int64_t i = 0; i < n; i++) t.first[i + 1] = t.first[i] + chunks[i / CHUNK].lengths[i % CHUNK];
-    t.ids = xmalloc((size_t)t.first[n] * sizeof *t.ids);
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        Chunk *c = &chunks[i / CHUNK];
-        int64_t end = i + CHUNK < n ? i + CHUNK : n;
-        memcpy(t.ids + t.first[i], c->ids, (size_t)(t.first[end] - t.first[i]) * sizeof *t.ids);
+    int64_t *end = t.first;
+    for (int64_t i = 0; i < n_chunks; i++)
+        for (int64_t k = 0; k < chunks[i].n; k++, end++) end[1] = end[0] + chunks[i].lengths[k];
+    t.ids = xmalloc((size_t)*end * sizeof *t.ids);
+    int32_t *ids = t.ids;
+    for (const Chunk *c = chunks; c < chunks + n_chunks; ids += c++->n_ids) {
+        memcpy(ids, c->ids, (size_t)c->n_ids * sizeof *ids);
+        t.divided += c->divided;
         t.truncated += c->truncated;
         t.cut += c->cut;
         t.unknown += c->unknown;
         t.empty += c->empty;
         t.dropped += c->dropped;
-        free(c->ids);
     }
     return t;
 }
@@ -162,17 +201,22 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
     Chunk *chunks = xcalloc((size_t)n_chunks, sizeof *chunks);
 #pragma omp parallel num_threads(rules->n_threads)
     {
-        TokenIds ids = {0};
+        Scratch scratch = {.ids = {0}};
 #pragma omp for schedule(dynamic)
         for (int64_t c = 0; c < n_chunks; c++) {
             int64_t left = n - c * CHUNK;
-            tokenize_chunk(rules, &specials, texts + c * CHUNK, (int)(left < CHUNK ? left : CHUNK), &ids, &chunks[c]);
+            tokenize_chunk(rules, &specials, texts + c * CHUNK, (int)(left < CHUNK ? left : CHUNK), &scratch,
+                           &chunks[c]);
         }
-        token_ids_free(&ids);
+        token_ids_free(&scratch.pieces);
+        token_ids_free(&scratch.ids);
     }
-    *out = join_chunks(chunks, n);
+    *out = join_chunks(chunks, n_chunks);
+    for (int64_t c = 0; c < n_chunks; c++) chunk_free(&chunks[c]);
     free(chunks);
-    return true;
+    if (out->n <= INT32_MAX) return true;
+    texts_free(out);
+    return error_set(error, "more than 2^31 - 1 texts and parts of texts");
 }
 
 TokenizedTexts texts_select(const TokenizedTexts *texts, const int32_t *list, int64_t n, int32_t unknown_id) {

@@ -14,6 +14,9 @@ typedef struct {
      * gets blanks in any case. */
     bool compat;
     int max_len; /* tokens, with begin and end; at least 3 */
+    /* A longer text becomes several, each as long as it may be, cut where a word begins if the tokenizer tells; nothing
+     * is lost. Otherwise it loses its end. */
+    bool divide;
     int n_threads;
 } TextRules;
 
@@ -24,10 +27,11 @@ typedef struct {
 } SpecialIds;
 
 typedef struct {
-    int64_t n;
+    int64_t n;         /* texts; of a divided one, its parts */
     int64_t *first;    /* [n + 1] into ids */
     int32_t *ids;      /* each text with its begin and end token */
-    int64_t truncated; /* texts */
+    int64_t divided;   /* texts that became several */
+    int64_t truncated; /* texts that lost their end */
     int64_t cut;       /* tokens */
     int64_t unknown;   /* tokens, of those that are left */
     int64_t empty;     /* texts without a token between begin and end */
@@ -39,9 +43,10 @@ bool texts_specials(const Tokenizer *tokenizer, SpecialIds *out, Error *error);
 /* Returns what the tokenizer gets of a text, and its bytes: normalised, and segmented. Of the rules, those of the
  * tokenizer are not needed. A zero byte stands behind it; free(). */
 char *texts_prepare(const TextRules *rules, const char *text, size_t *size);
-/* Tokenizes n UTF-8 texts. The result does not depend on the number of threads. */
+/* Tokenizes n UTF-8 texts. The result does not depend on the number of threads. False with an error if the tokenizer
+ * has no begin or end token, if max_len is below 3, or if there are more than 2^31 - 1 parts. */
 bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules, TokenizedTexts *out, Error *error);
-/* Returns the texts listed, in this order, with counts of their own but for truncated and cut, which are 0. */
+/* Returns the texts listed, in this order, with the counts that follow from their ids: unknown and empty. */
 TokenizedTexts texts_select(const TokenizedTexts *texts, const int32_t *list, int64_t n, int32_t unknown_id);
 void texts_free(TokenizedTexts *texts);
 /* Sets used[id] to 1 for every id that occurs (--compact-vocabulary). */

@@ -61,6 +61,54 @@ static void texts_are_cut_and_what_was_lost_is_counted(void **state) {
     tokenizer_close(tokenizer);
 }
 
+/* Opens a tokenizer of the fastBPE kind, whose only syllable is "ba". */
+static Tokenizer *syllables_open(void) {
+    char *folder = scratch_directory(), *vocabulary = path_join(folder, "vocab.txt"),
+         *codes = path_join(folder, "bpe.codes");
+    write_text(vocabulary, "ba 9\nba@@ 8\n");
+    write_text(codes, "b a</w> 9\nb a 8\n");
+    Error error = {""};
+    Tokenizer *tokenizer = tokenizer_open(folder, &error);
+    if (!tokenizer) fail_msg("%s", error.text);
+    free(vocabulary);
+    free(codes);
+    free(folder);
+    return tokenizer;
+}
+
+static void long_texts_are_divided_between_words(void **state) {
+    (void)state;
+    enum { WORD = 4, PART };
+    Tokenizer *tokenizer = syllables_open();
+    TextRules rules = {.tokenizer = tokenizer, .nfc = true, .max_len = 5, .divide = true, .n_threads = 1};
+    const char *texts[] = {"ba bababa ba", "bababababa", "", "ba ba ba", "ba ba x ba"};
+    TokenizedTexts t = tokenized(texts, 5, &rules);
+    assert_int_equal(t.n, 3 + 2 + 1 + 1 + 2);
+    CHECK_IDS(&t, 0, ID_BEGIN, WORD, ID_END); /* the next word does not fit */
+    CHECK_IDS(&t, 1, ID_BEGIN, PART, PART, WORD, ID_END);
+    CHECK_IDS(&t, 2, ID_BEGIN, WORD, ID_END);
+    CHECK_IDS(&t, 3, ID_BEGIN, PART, PART, PART, ID_END); /* longer than any text may be */
+    CHECK_IDS(&t, 4, ID_BEGIN, PART, WORD, ID_END);
+    CHECK_IDS(&t, 5, ID_BEGIN, ID_END);
+    CHECK_IDS(&t, 6, ID_BEGIN, WORD, WORD, WORD, ID_END);
+    CHECK_IDS(&t, 7, ID_BEGIN, WORD, WORD, ID_UNKNOWN, ID_END);
+    CHECK_IDS(&t, 8, ID_BEGIN, WORD, ID_END);
+    assert_int_equal(t.divided, 3);
+    assert_int_equal(t.truncated, 0);
+    assert_int_equal(t.cut, 0);
+    assert_int_equal(t.unknown, 1);
+    assert_int_equal(t.empty, 1);
+    json_t *json = json_object();
+    bert_data_report(json, &(BertReportSplit){"train", 5, texts, &t, NULL}, 1, &(Classes){0}, 4, 1);
+    const json_t *split = json_object_get(json_object_get(json, "splits"), "train");
+    assert_int_equal(json_integer_value(json_object_get(split, "divided")), 3);
+    assert_int_equal(json_integer_value(json_object_get(split, "texts")), 9);
+    assert_keys_documented(split, "## Texts with labels");
+    json_decref(json);
+    texts_free(&t);
+    tokenizer_close(tokenizer);
+}
+
 static void normal_form_and_special_tokens_follow_the_rules(void **state) {
     (void)state;
     Tokenizer *tokenizer = letters_open();
@@ -105,6 +153,26 @@ static void words_are_segmented_sentence_by_sentence(void **state) {
     free(folder);
 }
 
+/* Tokenizes with one thread and with more. */
+static void check_threads(const char *const *texts, int64_t n, TextRules *rules) {
+    rules->n_threads = 1;
+    TokenizedTexts one = tokenized(texts, n, rules);
+    for (rules->n_threads = 2; rules->n_threads < 6; rules->n_threads++) {
+        TokenizedTexts more = tokenized(texts, n, rules);
+        assert_int_equal(one.n, more.n);
+        assert_memory_equal(one.first, more.first, (size_t)(one.n + 1) * sizeof *one.first);
+        assert_memory_equal(one.ids, more.ids, (size_t)one.first[one.n] * sizeof *one.ids);
+        assert_int_equal(one.divided, more.divided);
+        assert_int_equal(one.cut, more.cut);
+        assert_int_equal(one.truncated, more.truncated);
+        assert_int_equal(one.unknown, more.unknown);
+        assert_int_equal(one.empty, more.empty);
+        texts_free(&more);
+    }
+    assert_true(one.empty == n / 20 && one.unknown > 0 && one.cut + one.divided > 0);
+    texts_free(&one);
+}
+
 static void threads_do_not_change_the_ids(void **state) {
     (void)state;
     enum { N = 1500 };
@@ -116,19 +184,9 @@ static void threads_do_not_change_the_ids(void **state) {
         snprintf(texts[i], sizeof texts[i], "%.*s", i * 7 % 20, "a! cdefg!hij klm? nopq rst");
         list[i] = texts[i];
     }
-    TokenizedTexts one = tokenized(list, N, &rules);
-    for (rules.n_threads = 2; rules.n_threads < 6; rules.n_threads++) {
-        TokenizedTexts more = tokenized(list, N, &rules);
-        assert_memory_equal(one.first, more.first, (N + 1) * sizeof *one.first);
-        assert_memory_equal(one.ids, more.ids, (size_t)one.first[N] * sizeof *one.ids);
-        assert_int_equal(one.cut, more.cut);
-        assert_int_equal(one.truncated, more.truncated);
-        assert_int_equal(one.unknown, more.unknown);
-        assert_int_equal(one.empty, more.empty);
-        texts_free(&more);
-    }
-    assert_true(one.empty == N / 20 && one.unknown > 0 && one.cut > 0);
-    texts_free(&one);
+    check_threads(list, N, &rules);
+    rules.divide = true;
+    check_threads(list, N, &rules);
     tokenizer_close(tokenizer);
 }
 
@@ -254,6 +312,7 @@ static void the_report_counts_copies_leaks_and_padding(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_cut_and_what_was_lost_is_counted),
+        cmocka_unit_test(long_texts_are_divided_between_words),
         cmocka_unit_test(normal_form_and_special_tokens_follow_the_rules),
         cmocka_unit_test(words_are_segmented_sentence_by_sentence),
         cmocka_unit_test(threads_do_not_change_the_ids),
