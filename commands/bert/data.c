@@ -23,25 +23,32 @@ static void open_texts(BertData *data, BertOptions *o, const BertBase *base) {
            o->text.compat ? "; texts as Hugging Face's tokenizer reads them" : "");
 }
 
+/* Returns whether a word or a piece of one joins syllables. */
+static bool is_joined(const char *word, size_t size) { return size > 2 && memchr(word + 1, '_', size - 2); }
+
 /* Says once what it costs that texts are not segmented as those were that the tokenizer was made of. */
 static void print_unsegmented(const BertData *data) {
     enum { SEGMENTED_PERCENT = 5 };
     static const char white[] = " \t\r\n";
-    const char *files[2];
-    int64_t words = 0, joined = 0;
+    int64_t words = 0, joined = 0, pieces = tokenizer_vocabulary(data->texts.tokenizer), joined_pieces = 0;
     const BertSplit *train = &data->splits[BERT_TRAIN];
-    if (data->texts.segmenter || tokenizer_files(data->texts.tokenizer, files) != 2) return;
+    if (data->texts.segmenter) return;
+    for (int32_t id = 0; id < pieces; id++) {
+        const char *piece = tokenizer_piece(data->texts.tokenizer, id);
+        joined_pieces += is_joined(piece, strlen(piece));
+    }
+    if (joined_pieces * 100 < pieces * SEGMENTED_PERCENT) return;
     for (int64_t i = 0; i < train->n; i++)
         for (const char *at = train->texts[i]; *(at += strspn(at, white)); words++) {
             size_t size = strcspn(at, white);
-            joined += size > 2 && memchr(at + 1, '_', size - 2);
+            joined += is_joined(at, size);
             at += size;
         }
     if (joined * 100 >= words * SEGMENTED_PERCENT) return;
-    printf(
-        "[Text] PhoBERT was pretrained on texts whose words are joined (sinh_vi\u00ean), and %.1f %% of the words here "
-        "are: its pieces of joined words stay unused, and texts become longer; --segment DIR joins them\n",
-        words ? 100.0 * (double)joined / (double)words : 0);
+    printf("[Text] the tokenizer was made of texts whose words are joined (sinh_vi\u00ean), as those that PhoBERT was "
+           "pretrained on: %lld of its %lld pieces are such words, and %.1f %% of the words here. These pieces stay "
+           "unused, and texts become longer; --segment DIR joins the words\n",
+           (long long)joined_pieces, (long long)pieces, words ? 100.0 * (double)joined / (double)words : 0);
 }
 
 /* ---- files ---- */
@@ -111,9 +118,10 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
     }
     if (labels && !data->classes.n &&
         !(o->labels ? classes_parse(o->labels, &data->classes, &error) : classes_find(file, &data->classes, &error)))
-        die("%s: %s", o->labels ? "--labels" : path, error.text);
+        die("%s%s", o->labels ? "--labels " : "", error.text);
     if (labels && !classes_assign(&data->classes, file, split->labels + split->n, &error)) die("%s", error.text);
     split->n += file->n;
+    split->path = file->path;
 }
 
 static void read_files(BertData *data, const BertOptions *o) {
@@ -159,8 +167,11 @@ void bert_splits_close(BertSplit splits[BERT_SPLITS]) {
 
 static SplitRows rows_of(const BertData *data, const BertSplit *split, int32_t *groups) {
     texts_groups(split->texts, split->n, groups);
-    return (SplitRows){
-        .n = split->n, .labels = split->labels, .classes = split->labels ? data->classes.n : 1, .groups = groups};
+    return (SplitRows){.n = split->n,
+                       .labels = split->labels,
+                       .classes = split->labels ? data->classes.n : 1,
+                       .names = data->classes.names,
+                       .groups = groups};
 }
 
 /* Divides the only file. A split that has a file of its own gets no share. */
@@ -197,6 +208,17 @@ void bert_data_fold(const BertOptions *o, const BertData *data, int fold, BertSp
     free(folds);
 }
 
+/* Dies if a split lacks a class. */
+static void check_classes(const BertData *data, const BertOptions *o) {
+    Error error;
+    for (int s = 0; s < BERT_SPLITS; s++) {
+        const BertSplit *split = &data->splits[s];
+        const char *name = split->path && !o->folds ? split->path : BERT_SPLIT_NAMES[s];
+        if (split->labels && split->n && !classes_check(&data->classes, split->labels, split->n, name, &error))
+            die("%s", error.text);
+    }
+}
+
 /* ---- tokens ---- */
 
 static void tokenize(BertData *data) {
@@ -210,13 +232,10 @@ static void tokenize(BertData *data) {
 
 static void report(BertData *data, const BertOptions *o) {
     BertReportSplit splits[BERT_SPLITS];
-    Error error;
     int n = 0;
     for (int s = 0; s < BERT_SPLITS; s++) {
         const BertSplit *split = &data->splits[s];
         if (!split->n) continue;
-        if (split->labels && !classes_check(&data->classes, split->labels, split->n, BERT_SPLIT_NAMES[s], &error))
-            die("%s", error.text);
         splits[n] = (BertReportSplit){.name = BERT_SPLIT_NAMES[s],
                                       .n = split->n,
                                       .texts = split->texts,
@@ -274,6 +293,7 @@ BertData bert_data_open(BertOptions *o, const BertBase *base) {
     open_texts(&data, o, base);
     read_files(&data, o);
     if (!data.splits[BERT_VALIDATION].n && !o->folds) divide(&data, o);
+    check_classes(&data, o);
     tokenize(&data);
     report(&data, o);
     print_unsegmented(&data);

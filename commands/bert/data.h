@@ -10,7 +10,8 @@
 
 /* Texts of one split, in the order of their files. */
 typedef struct {
-    int64_t n; /* 0: there is no such split */
+    int64_t n;        /* 0: there is no such split */
+    const char *path; /* of its file, the last of several; NULL: the texts of a file were divided */
     const char **texts;
     int64_t *lines;  /* [n] in their file, from 1 */
     int32_t *labels; /* [n] classes; NULL: masked words */

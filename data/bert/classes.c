@@ -60,15 +60,14 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     for (const char *c = list; *c; c++) n += *c == ',';
     *out = (Classes){0};
     if (n < 2 || n > BERT_MAX_CLASSES)
-        return error_set(error, "\"%s\" are %d names; expected 2 to %d, separated by commas", list, n,
-                         BERT_MAX_CLASSES);
+        return error_set(error, "%s: expected 2 to %d names, separated by commas, found %d", list, BERT_MAX_CLASSES, n);
     Classes c = {0, xcalloc((size_t)n, sizeof *c.names)};
     for (const char *at = list; c.n < n; at += strcspn(at, ",") + 1) {
         c.names[c.n] = xformat("%.*s", (int)strcspn(at, ","), at);
         bool empty = !*c.names[c.n], twice = classes_at(&c, c.names[c.n]) >= 0;
         c.n++;
         if (!empty && !twice) continue;
-        error_set(error, "\"%s\": name %d is %s", list, c.n, empty ? "empty" : "there twice");
+        error_set(error, "%s: name %d is %s", list, c.n, empty ? "empty" : "there twice");
         classes_free(&c);
         return false;
     }
@@ -115,8 +114,8 @@ bool classes_check(const Classes *classes, const int32_t *labels, int64_t n, con
     classes_count(labels, n, counts);
     for (int i = 0; i < classes->n; i++)
         if (!counts[i])
-            return error_set(error, "%s: none of the %lld texts has the label \"%s\"", split, (long long)n,
-                             classes->names[i]);
+            return error_set(error, "%s: none of its %lld texts has the label \"%s\"; every split needs every class",
+                             split, (long long)n, classes->names[i]);
     return true;
 }
 

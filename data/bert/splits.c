@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/format.h"
 #include "kernels/philox.h"
 
 const char *const BERT_SPLIT_NAMES[BERT_SPLITS] = {"train", "validation", "test"};
@@ -70,11 +71,16 @@ static int neediest(const Parts *parts) {
 
 static bool refuse(const SplitRows *rows, const Parts *parts, int32_t class, int64_t n, int empty, Error *error) {
     char number[16], part[24];
+    int filled = 0;
+    for (int p = 0; p < parts->n; p++) filled += parts->shares[p] > 0;
     snprintf(number, sizeof number, "%d", class);
     snprintf(part, sizeof part, "fold %d", empty + 1);
-    return error_set(error, "class \"%s\" has %lld different texts; none is left for %s (%d parts)",
-                     rows->names ? rows->names[class] : number, (long long)n, parts->names ? parts->names[empty] : part,
-                     parts->n);
+    char *whose = rows->labels ? xformat("class \"%s\" has", rows->names ? rows->names[class] : number)
+                               : xstrdup("the data have");
+    error_set(error, "%s %lld different text%s for %d parts; none is left for %s", whose, (long long)n,
+              format_plural(n), filled, parts->names ? parts->names[empty] : part);
+    free(whose);
+    return false;
 }
 
 /* Assigns the groups of one class. */

@@ -58,7 +58,8 @@ static void a_label_outside_the_classes_is_named(void **state) {
     assert_memory_equal(labels, ((int32_t[]){0, 1, 0, 2, 1}), sizeof labels);
     assert_true(classes_check(&classes, labels, 5, "validation", &error));
     assert_false(classes_check(&classes, labels, 3, "validation", &error));
-    assert_string_equal(error.text, "validation: none of the 3 texts has the label \"2\"");
+    assert_string_equal(error.text,
+                        "validation: none of its 3 texts has the label \"2\"; every split needs every class");
     classes_free(&classes);
     comments_free(&c);
     static const char *const lists[] = {"a", "", "a,b,a", "a,,b"};
@@ -160,10 +161,13 @@ static void folds_of_a_class_differ_by_one_text(void **state) {
     static const char *const names[] = {"rare", "b", "c"};
     rows.names = (char *const *)(uintptr_t)names;
     assert_false(splits_fold(&rows, 11, 1, fold, &error));
-    assert_contains(error.text, "class \"rare\" has 10 different texts; none is left for fold 11");
+    assert_contains(error.text, "class \"rare\" has 10 different texts for 11 parts; none is left for fold 11");
     for (int i = 0; i < TEXTS; i++) labels[i] = i > 2;
     assert_false(splits_divide(&rows, (double[]){0.8, 0.1, 0.1}, 1, fold, &error));
-    assert_contains(error.text, "class \"rare\" has 3 different texts; none is left for validation");
+    assert_contains(error.text, "class \"rare\" has 3 different texts for 3 parts; none is left for validation");
+    rows = (SplitRows){.n = 1, .classes = 1}; /* no labels: no class is named */
+    assert_false(splits_divide(&rows, (double[]){0.9, 0.1, 0}, 1, fold, &error));
+    assert_string_equal(error.text, "the data have 1 different text for 2 parts; none is left for validation");
 }
 
 static void equal_texts_stay_together(void **state) {

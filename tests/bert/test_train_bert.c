@@ -392,19 +392,40 @@ static void masked_words_are_learned(void **state) {
 
 /* ---- what is said of the texts ---- */
 
+/* Makes the tokenizer with two words of two syllables besides. */
+static char *joined_tokenizer(void) {
+    char *folder = bert_make_tokenizer();
+    static const char *const files[][2] = {{"vocab.txt", "ba_ba 2\nba_de 1\n"},
+                                           {"bpe.codes", "ba _ 3\nba_ ba</w> 2\nba_ de</w> 1\n"}};
+    for (int i = 0; i < 2; i++) {
+        char *path = path_join(folder, files[i][0]), *text = read_text(path);
+        write_text(path, "%s%s", text, files[i][1]);
+        free(text);
+        free(path);
+    }
+    return folder;
+}
+
 static void unsegmented_texts_are_told_once(void **state) {
     (void)state;
-    char *run = scratch_directory(), *data = scratch_directory(), *path = path_join(data, "train.csv");
+    char *run = scratch_directory(), *joined = scratch_directory(), *data = scratch_directory(),
+         *path = path_join(data, "train.csv");
     fixture_must_train(run, "--max-steps 1");
+    assert_null(strstr(fixture.output, "whose words are joined")); /* nor are the pieces */
+    char *tokenizer = joined_tokenizer(), *options = xformat("--max-steps 1 --tokenizer %s", tokenizer);
+    fixture_must_train(joined, options);
+    assert_contains(fixture.output, "2 of its 31 pieces are such words, and 0.0 % of the words here");
     const char *told = strstr(fixture.output, "whose words are joined");
-    assert_non_null(told);
     assert_null(strstr(told + 1, "whose words are joined"));
     write_text(path, "text,label\nba_de fi,0\nba,1\nfi_fi ne,0\nne,1\nso,0\ntu ba,1\nri,0\nmax,1\nfi,0\nlu,1\n"
                      "ma de,0\nne so,1\nde,0\nfi ba,1\nri ri,0\nde de,1\nmu,0\nba ba,1\nzu,0\nxo,1\n");
     char *again = scratch_directory();
-    assert_int_equal(train_on(data, again, "--max-steps 1"), 0);
+    assert_int_equal(train_on(data, again, options), 0);
     assert_null(strstr(fixture.output, "whose words are joined"));
     free(again);
+    free(options);
+    free(tokenizer);
+    free(joined);
     free(path);
     free(data);
     free(run);
@@ -417,24 +438,28 @@ static void bad_data_are_named(void **state) {
     static const struct {
         const char *train, *valid, *message;
     } bad[] = {
-        {"text,label\nba,0\nde,1\n", "text,label\nba,0\nde,2\n", "valid.csv:3: "},
-        {"text,label\nba,0\nde,1\n", "text,label\nba,0\n", "1"}, /* the class that validation lacks */
+        {"text,label\nba,a\nde,b\n", NULL, "train.csv: class \"a\" has 1 different text for 3 parts; none is left for"},
+        {"text,label\nba,0\nde,1\n", "text,label\nba,0\nde,2\n",
+         "valid.csv:3: the label \"2\" is none of the 2 classes: 0, 1"},
+        {"text,label\nba,0\nde,1\n", "text,label\nba,0\n",
+         "valid.csv: none of its 1 texts has the label \"1\"; every split needs every class"},
         {"text,label\nba,0\n\"de,1\n", "text,label\nba,0\nde,1\n", "train.csv:3:1: the quote is not closed"},
-        {"text,label\nba,0\n ,1\n", "text,label\nba,0\nde,1\n", "train.csv:3: "},
-        {"text,class\nba,0\n", "text,label\nba,0\nde,1\n", "label"},
+        {"text,label\nba,0\n ,1\n", "text,label\nba,0\nde,1\n",
+         "train.csv:3: text is empty; give it or take the record out"},
+        {"text,class\nba,0\n", "text,label\nba,0\nde,1\n", "train.csv:1: there is no column \"label\""},
     };
+    char *data = scratch_directory(), *run = scratch_directory(), *train = path_join(data, "train.csv"),
+         *valid = path_join(data, "valid.csv");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char *data = scratch_directory(), *run = scratch_directory(), *train = path_join(data, "train.csv"),
-             *valid = path_join(data, "valid.csv");
         write_text(train, "%s", bad[i].train);
-        write_text(valid, "%s", bad[i].valid);
+        if (bad[i].valid) write_text(valid, "%s", bad[i].valid);
         if (train_on(data, run, "--max-steps 1") != 1) fail_msg("%zu: %s", i, fixture.output);
         assert_contains(fixture.output, bad[i].message);
-        free(train);
-        free(valid);
-        free(data);
-        free(run);
     }
+    free(train);
+    free(valid);
+    free(data);
+    free(run);
 }
 
 static void options_that_contradict_each_other_are_refused(void **state) {
@@ -452,8 +477,9 @@ static void options_that_contradict_each_other_are_refused(void **state) {
         {2, "--seeds 2 --resume /tmp", "--resume /tmp: of several trainings each has a folder of its own"},
         {2, "--folds 3 --debug-dump dump", "--debug-dump writes a single training"},
         {2, "--rows 20", "--rows and --row-tokens are of made-up texts"},
-        {1, "--labels 0,2", "label"},
-        {1, "--text-column comment", "comment"},
+        {1, "--labels 0,2", "train.csv:3: the label \"1\" is none of the 2 classes: 0, 2"},
+        {1, "--labels 0", "--labels 0: expected 2 to 1000 names, separated by commas, found 1"},
+        {1, "--text-column comment", "train.csv:1: there is no column \"comment\"; the columns are: text, label"},
         {1, "--valid /nowhere.csv", "/nowhere.csv"},
     };
     char *run = scratch_directory(), *single = path_join(fixture.data, "train.csv");
