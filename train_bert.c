@@ -106,7 +106,8 @@ static void opened(const TrainSpec *spec, Training *training, void *context) {
 
 /* Marks the tokens of the training texts, to which alone the optimizer's work on the token table is limited. */
 static uint8_t *mark_used(const BertRun *run, const BertSplit *train, Model *model) {
-    if (!run->options->compact_vocabulary || run->options->freeze_embeddings) return NULL;
+    const BertOptions *o = run->options;
+    if (!o->compact_vocabulary || o->freeze_embeddings || o->frozen_layers) return NULL;
     Param *table = &model->params.items[params_find(&model->params, "roberta.embeddings.word_embeddings.weight")];
     uint8_t *used = xcalloc((size_t)table->rows, 1);
     int64_t n = 0;
@@ -169,7 +170,7 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     if (o->folds)
         bert_data_fold(o, &run->data, fold, splits);
     else
-        splits = (BertSplit *)(uintptr_t)run->data.splits;
+        splits = run->data.splits;
     snprintf(run->part, sizeof run->part, "training %d of %d", i + 1, n);
     printf("\n[Run] %s\n", name);
     o->train.output_dir = directory; /* the record of the options, too */
@@ -225,12 +226,8 @@ static int train(int argc, char **argv) {
     run_begin(&run, &header, argc, argv);
     const BertOptions *o = run.options;
     bool planning = o->train.estimate || o->train.dry_run;
-    int n = (int)(o->seeds * (o->folds ? o->folds : 1));
+    int n = bert_options_trainings(o);
     Evaluation results[2];
-    if (n > 1 && o->train.resume && strcmp(o->train.resume, "auto") != 0)
-        die_usage("--resume %s: of several trainings each has a folder of its own; give --resume auto",
-                  o->train.resume);
-    if (n > 1 && o->train.debug_dump) die_usage("--debug-dump writes a single training: leave out --folds and --seeds");
     if (planning && n > 1) printf("[Run] this is the first of %d trainings, which take as long each\n", n);
     if (n > 1 && planning && o->train.manifest.count) {
         train_one(&run, 0, n, results);
@@ -245,11 +242,16 @@ static int train(int argc, char **argv) {
     return 0;
 }
 
-/* Opens the texts of one split for masked words. */
-static Dataset *open_masked(const BertSplit *split, const BertMasking *masking, bool fixed) {
+/* Opens the texts of one split for masked words, in validation the same ones every time. NULL: there are none. */
+static Dataset *open_masked(const BertData *data, int split, const BertMasking *masking) {
+    const TokenizedTexts *texts = &data->splits[split].tokenized;
     Error error;
-    Dataset *dataset = split->n ? bert_masked_open(&split->tokenized, masking, fixed, &error) : NULL;
-    if (split->n && !dataset) die("%s texts: %s", fixed ? "validation" : "training", error.text);
+    if (!texts->n) return NULL;
+    Dataset *dataset = bert_masked_open(texts, masking, split == BERT_VALIDATION, &error);
+    if (!dataset) die("%s: %s", BERT_SPLIT_NAMES[split], error.text);
+    if (dataset->n_samples < texts->n)
+        printf("[Data] %s: texts without a token that can be predicted, which are left out: %lld\n",
+               BERT_SPLIT_NAMES[split], (long long)(texts->n - dataset->n_samples));
     return dataset;
 }
 
@@ -263,13 +265,14 @@ static int pretrain(int argc, char **argv) {
     BertMasking masking = {0};
     Error error;
     bool has_data = o->train.manifest.count > 0;
-    if (has_data && !bert_masking_open(data->texts.tokenizer, o->mask_share, o->whole_words, (uint64_t)o->train.seed,
-                                       &masking, &error))
+    if (!has_data)
+        masking = bert_masking_synthetic(o->mask_share, (int)o->vocabulary);
+    else if (!bert_masking_open(data->texts.tokenizer, o->mask_share, o->whole_words, (uint64_t)o->train.seed, &masking,
+                                &error))
         die("%s: %s", tokenizer_file(data->texts.tokenizer), error.text);
     TrainSpec spec = spec_of(&run, &(Classes){0});
-    spec.train = has_data ? open_masked(&data->splits[BERT_TRAIN], &masking, false)
-                          : bert_dataset_synthetic(o->rows, (int)o->vocabulary, 0, (int)o->text.max_len);
-    if (has_data) spec.validation = open_masked(&data->splits[BERT_VALIDATION], &masking, true);
+    spec.train = open_masked(data, BERT_TRAIN, &masking);
+    spec.validation = open_masked(data, BERT_VALIDATION, &masking);
     int status = trainer_run(&spec, (TrainerHook){opened, &run}, NULL);
     bert_masking_close(&masking);
     run_end(&run);

@@ -250,33 +250,22 @@ static void report(BertData *data, const BertOptions *o) {
 
 /* ---- made-up texts ---- */
 
-/* Makes texts of the lengths of short comments, or of --row-tokens, whose tokens are as many as such comments have. */
+/* Makes up texts, of classes 0 and 1 in turn. */
 static BertSplit make_up(const BertOptions *o, int64_t n) {
-    enum { BEGIN, END = 2, ORDINARY = 4, TOKENS = 10412 };
     BertSplit split = {.n = n};
-    TokenizedTexts *t = &split.tokenized;
-    int64_t tokens = o->vocabulary < ORDINARY + TOKENS ? o->vocabulary - ORDINARY : TOKENS;
-    if (tokens < 1) die_usage("--vocabulary %lld: too few for made-up texts", (long long)o->vocabulary);
-    *t = (TokenizedTexts){.n = n, .first = xcalloc((size_t)n + 1, sizeof *t->first)};
-    for (int64_t i = 0; i < n; i++)
-        t->first[i + 1] =
-            t->first[i] + (o->row_tokens ? o->row_tokens : bert_synthetic_length(i, (int)o->text.max_len));
-    t->ids = xmalloc((size_t)t->first[n] * sizeof *t->ids);
+    split.tokenized = bert_synthetic_texts(n, (int)o->vocabulary, (int)o->row_tokens, (int)o->text.max_len);
     split.labels = xmalloc((size_t)n * sizeof *split.labels);
-    for (int64_t i = 0; i < t->first[n]; i++) t->ids[i] = ORDINARY + (int32_t)(i % tokens);
-    for (int64_t i = 0; i < n; i++) {
-        t->ids[t->first[i]] = BEGIN;
-        t->ids[t->first[i + 1] - 1] = END;
-        split.labels[i] = (int32_t)(i % 2);
-    }
+    for (int64_t i = 0; i < n; i++) split.labels[i] = (int32_t)(i % 2);
     return split;
 }
 
 /* Makes up the data of an estimate: two classes, a validation text for every nine training texts. */
 static void make_up_data(BertData *data, BertOptions *o) {
-    enum { USUAL_VOCABULARY = 64001 /* of PhoBERT */, TRAINED_PER_HELD_OUT = 9 };
+    enum { USUAL_VOCABULARY = 64001 /* of PhoBERT */, LEAST_VOCABULARY = 6, TRAINED_PER_HELD_OUT = 9 };
     static const char *const names[] = {"0", "1"};
-    bert_options_set_tables(o, USUAL_VOCABULARY);
+    if (o->vocabulary && o->vocabulary < LEAST_VOCABULARY)
+        die_usage("--vocabulary %lld: too few for made-up texts", (long long)o->vocabulary);
+    bert_options_set_tables(o, o->vocabulary ? o->vocabulary : USUAL_VOCABULARY);
     data->classes = classes_of(names, 2);
     data->splits[BERT_TRAIN] = make_up(o, o->rows);
     data->splits[BERT_VALIDATION] = make_up(o, o->rows / TRAINED_PER_HELD_OUT);

@@ -39,7 +39,6 @@ static const char *const left_out[] = {"manifest", "train-manifest", "val-manife
 /* Of the options below, those that only one of the two trainings has. */
 static const char *const of_classifier[] = {"row-tokens",
                                             "label-column",
-
                                             "labels",
                                             "test",
                                             "head-dropout",
@@ -110,7 +109,8 @@ static const OptionRow table[] = {
     {.name = "valid", .type = OPTION_TEXT, .offset = FIELD(valid), .metavar = "PATH",
      .help = "validation file; default: the one in the folder of --data, else a share of the training texts"},
     {.name = "test", .type = OPTION_TEXT, .offset = FIELD(test), .metavar = "PATH",
-     .help = "test file, evaluated once after the training; default: the one in the folder of --data"},
+     .help = "test file, evaluated once after the training; default: the one in the folder of --data, else a share of "
+             "the training texts if validation is one, too"},
     {.name = "split-shares", .type = OPTION_TEXT, .offset = FIELD(split_shares), .default_value = "80,10,10",
      .metavar = "A,B,C",
      .help = "percent of the texts to train, validate and test on, where no files decide it; each class is divided alike"},
@@ -278,9 +278,17 @@ static void check_options(const BertOptions *o) {
                   o->valid  ? "--valid"
                   : o->test ? "--test"
                             : "--split-shares");
-    if (o->row_tokens > o->text.max_len)
-        die_usage("--row-tokens %lld: a text has at most --max-len %lld", (long long)o->row_tokens,
+    if (o->row_tokens == 1 || o->row_tokens > o->text.max_len)
+        die_usage("--row-tokens %lld: a text has 2 to --max-len %lld", (long long)o->row_tokens,
                   (long long)o->text.max_len);
+}
+
+static void check_several(const BertOptions *o) {
+    const TrainOptions *t = &o->train;
+    if (bert_options_trainings(o) == 1) return;
+    if (t->resume && strcmp(t->resume, "auto") != 0)
+        die_usage("--resume %s: of several trainings each has a folder of its own; give --resume auto", t->resume);
+    if (t->debug_dump) die_usage("--debug-dump writes a single training: leave out --folds and --seeds");
 }
 
 void bert_options_resolve(BertOptions *o) {
@@ -288,6 +296,11 @@ void bert_options_resolve(BertOptions *o) {
     if (!o->d_ff) o->d_ff = 4 * o->d_model;
     read_shares(o);
     check_options(o);
+    check_several(o);
+}
+
+int bert_options_trainings(const BertOptions *o) {
+    return (int)((o->seeds ? o->seeds : 1) * (o->folds ? o->folds : 1));
 }
 
 void bert_options_set_tables(BertOptions *o, int64_t ids) {

@@ -33,6 +33,8 @@ void bert_options_resolve(BertOptions *options);
 /* Sets the sizes of the tables that are not known, for so many ids. Dies if one of them is too small for --max-len or
  * for the ids. */
 void bert_options_set_tables(BertOptions *options, int64_t ids);
+/* Returns the number of trainings: seeds times folds. */
+int bert_options_trainings(const BertOptions *options);
 /* Returns the configuration of the model, for a number of classes; 0: a masked language model. */
 BertConfig bert_options_config(const BertOptions *options, int classes);
 /* Returns the learning rate's schedule; the engine sets its warm-up and its length. */

@@ -15,15 +15,17 @@ static char *best_of(const char *directory) {
     return path;
 }
 
-/* Predicts the texts of one split. logits[n, classes]; free(). */
-static float *predict(Training *training, const BertSplit *split, int classes) {
+/* Predicts the texts of a split. logits[n, classes]; free(). */
+static float *predict(Training *training, const BertSplit splits[BERT_SPLITS], int which, int classes) {
+    const BertSplit *split = &splits[which];
     BertLoss loss = {.classes = classes};
     Dataset *dataset = bert_labelled_open(&split->tokenized, NULL, &loss);
     float *logits = xmalloc((size_t)(split->n * classes) * sizeof *logits);
     double start = seconds_now();
     train_outputs(training, dataset, logits);
     double seconds = seconds_now() - start;
-    printf("[Eval] %lld texts in %.2f s: %.0f a second\n", (long long)split->n, seconds, (double)split->n / seconds);
+    printf("[Eval] %s: %lld texts in %.2f s: %.0f a second\n", BERT_SPLIT_NAMES[which], (long long)split->n, seconds,
+           (double)split->n / seconds);
     dataset->close(dataset);
     return logits;
 }
@@ -64,13 +66,13 @@ void bert_test_best(const TrainSpec *spec, const BertOptions *o, const Classes *
     with.validation = NULL;
     Dataset *dataset = with.train = bert_labelled_open(&validation->tokenized, NULL, &loss);
     Training *training = train_open_inference(&with);
-    logits[0] = predict(training, validation, classes->n);
-    if (test->n) logits[1] = predict(training, test, classes->n);
+    logits[0] = predict(training, splits, BERT_VALIDATION, classes->n);
+    if (test->n) logits[1] = predict(training, splits, BERT_TEST, classes->n);
     train_write_autotune_cache(training, options.output_dir);
     train_close(training);
     dataset->close(dataset);
-    BertTested tested[2] = {tested_of(validation, "validation", classes, logits[0]),
-                            tested_of(test, "test", classes, logits[1])};
+    BertTested tested[2] = {tested_of(validation, BERT_SPLIT_NAMES[BERT_VALIDATION], classes, logits[0]),
+                            tested_of(test, BERT_SPLIT_NAMES[BERT_TEST], classes, logits[1])};
     BertTestRun run = {.checkpoint = best,
                        .directory = options.output_dir,
                        .rule = rule_named(o->threshold),

@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "data/batch_bounds.h"
-#include "data/bert/lengths.h"
 #include "kernels/philox.h"
 
 typedef struct {
@@ -21,8 +20,6 @@ typedef struct {
     const BertMasking *masking;
     int32_t *chosen; /* [n_samples] masked words: rows that are predicted */
     bool fixed;
-    TokenizedTexts own_texts; /* of a synthetic data set */
-    BertMasking own_masking;
 } BertDataset;
 
 /* ---- samples ---- */
@@ -147,8 +144,6 @@ static void bert_close(Dataset *dataset) {
     free(d->labels);
     free(d->weights);
     free(d->chosen);
-    texts_free(&d->own_texts);
-    bert_masking_close(&d->own_masking);
     free(d);
     free(dataset);
 }
@@ -206,55 +201,6 @@ Dataset *bert_masked_open(const TokenizedTexts *texts, const BertMasking *maskin
     BertDataset *d = xcalloc(1, sizeof *d);
     *d = (BertDataset){.texts = texts, .text_of = text_of, .masking = masking, .chosen = chosen, .fixed = fixed};
     return dataset_of(d, n);
-}
-
-/* ---- synthetic ---- */
-
-enum { BEGIN, PAD, END, UNKNOWN, ORDINARY }; /* ids of made-up texts; the mask is the last id */
-
-static TokenizedTexts synthetic_texts(int64_t n, int vocabulary, int max_len) {
-    TokenizedTexts t = {.n = n, .first = xcalloc((size_t)n + 1, sizeof *t.first)};
-    for (int64_t i = 0; i < n; i++) t.first[i + 1] = t.first[i] + bert_synthetic_length(i, max_len);
-    t.ids = xmalloc((size_t)t.first[n] * sizeof *t.ids);
-    for (int64_t i = 0; i < t.first[n]; i++)
-        t.ids[i] = ORDINARY + (int32_t)philox_below(0, PURPOSE_SYNTHETIC, 0, (uint64_t)i, vocabulary - ORDINARY - 1);
-    for (int64_t i = 0; i < n; i++) {
-        t.ids[t.first[i]] = BEGIN;
-        t.ids[t.first[i + 1] - 1] = END;
-    }
-    return t;
-}
-
-static BertMasking synthetic_masking(int vocabulary) {
-    BertMasking m = {.share = 0.15,
-                     .specials = {.begin = BEGIN, .end = END, .pad = PAD, .mask = vocabulary - 1, .unknown = UNKNOWN},
-                     .vocabulary = vocabulary,
-                     .n_ordinary = vocabulary - ORDINARY - 1};
-    m.ordinary = xmalloc((size_t)m.n_ordinary * sizeof *m.ordinary);
-    for (int i = 0; i < m.n_ordinary; i++) m.ordinary[i] = ORDINARY + i;
-    return m;
-}
-
-Dataset *bert_dataset_synthetic(int64_t n, int vocabulary, int classes, int max_len) {
-    if (vocabulary < ORDINARY + 2) die("a vocabulary of %d is too small for texts of made-up tokens", vocabulary);
-    TokenizedTexts texts = synthetic_texts(n, vocabulary, max_len);
-    BertMasking masking = {0};
-    Dataset *dataset;
-    if (classes) {
-        int32_t *labels = xmalloc((size_t)n * sizeof *labels);
-        for (int64_t i = 0; i < n; i++) labels[i] = (int32_t)(i % classes);
-        dataset = bert_labelled_open(&texts, labels, &(BertLoss){.classes = classes});
-        free(labels);
-    } else {
-        masking = synthetic_masking(vocabulary);
-        dataset = bert_masked_open(&texts, &masking, false, NULL);
-    }
-    BertDataset *d = dataset->state;
-    d->own_texts = texts;
-    d->texts = &d->own_texts;
-    d->own_masking = masking;
-    if (d->masking) d->masking = &d->own_masking;
-    return dataset;
 }
 
 /* ---- the largest batch ---- */

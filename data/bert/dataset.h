@@ -26,9 +26,6 @@ Dataset *bert_labelled_open(const TokenizedTexts *texts, const int32_t *labels, 
 Dataset *bert_masked_open(const TokenizedTexts *texts, const BertMasking *masking, bool fixed, Error *error);
 int64_t bert_masked_text(const Dataset *dataset, int64_t sample);
 
-/* Returns a data set of n texts of made-up tokens whose lengths are those of short comments (lengths.h), cut
- * to max_len. classes 0: masked words, a share of 0.15. */
-Dataset *bert_dataset_synthetic(int64_t n, int vocabulary, int classes, int max_len);
 /* See BatchSpec.largest. */
 Batch bert_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/bert/lengths.h"
 #include "kernels/philox.h"
 
 enum {
@@ -38,6 +39,14 @@ bool bert_masking_open(const Tokenizer *tokenizer, double share, bool whole_word
     bert_masking_close(out);
     return error_set(error, "%s: its pieces do not say which belong to one word, so that words cannot be masked whole",
                      tokenizer_file(tokenizer));
+}
+
+BertMasking bert_masking_synthetic(double share, int vocabulary) {
+    BertMasking m = {.share = share, .specials = bert_synthetic_specials(vocabulary), .vocabulary = vocabulary};
+    m.ordinary = xmalloc((size_t)vocabulary * sizeof *m.ordinary);
+    for (int32_t id = 0; id < vocabulary; id++)
+        if (!is_special(&m.specials, id)) m.ordinary[m.n_ordinary++] = id;
+    return m;
 }
 
 void bert_masking_close(BertMasking *masking) {

@@ -15,10 +15,12 @@ typedef struct {
     uint8_t *continues; /* [vocabulary] the piece behind it belongs to the same word */
 } BertMasking;
 
-/* Collects what the choice needs of a tokenizer. False with an error if it has no mask token, or
- * if whole words are wanted and its pieces do not tell where words end. */
+/* Collects what the choice needs of a tokenizer. False with an error if it has no mask token, or if whole words are
+ * wanted and its pieces do not tell where words end. */
 bool bert_masking_open(const Tokenizer *tokenizer, double share, bool whole_words, uint64_t seed, BertMasking *out,
                        Error *error);
+/* Makes the same for synthetic texts (lengths.h), whose pieces are words. */
+BertMasking bert_masking_synthetic(double share, int vocabulary);
 void bert_masking_close(BertMasking *masking);
 /* Returns how many of the n ids of a text are chosen; 0: none of them may be. */
 int bert_masking_count(const BertMasking *masking, const int32_t *ids, int n);

@@ -113,30 +113,40 @@ static void the_largest_batch_dominates_all(void **state) {
     (void)state;
     static const int batch_sizes[] = {1, 2, 5, 32, 100, 1000};
     static const int64_t budgets[] = {1, 50, 192, 500, 4096};
-    for (int classes = 0; classes < 4; classes += 3) {
-        Dataset *dataset = bert_dataset_synthetic(300, 500, classes, 192);
+    enum { N = 300, VOCABULARY = 500 };
+    TokenizedTexts texts = bert_synthetic_texts(N, VOCABULARY, 0, 192);
+    BertMasking masking = bert_masking_synthetic(0.15, VOCABULARY);
+    int32_t labels[N];
+    Error error;
+    for (int i = 0; i < N; i++) labels[i] = i % 3;
+    for (int masked = 0; masked < 2; masked++) {
+        Dataset *dataset = masked ? bert_masked_open(&texts, &masking, false, &error)
+                                  : bert_labelled_open(&texts, labels, &(BertLoss){.classes = 3});
+        assert_non_null(dataset);
         for (int i = 0; i < 6; i++) check_largest(dataset, batch_sizes[i], 0);
         for (int i = 0; i < 5; i++) check_largest(dataset, 0, budgets[i]);
         for (int i = 0; i < 5; i++) check_largest(dataset, 8, budgets[i]);
         dataset->close(dataset);
     }
+    bert_masking_close(&masking);
+    texts_free(&texts);
 }
 
 /* ---- synthetic texts ---- */
 
 static void synthetic_texts_are_as_long_as_real_ones(void **state) {
     (void)state;
-    enum { N = 24048, MAX_LEN = 192 };
+    enum { N = 24048, VOCABULARY = 64001, MAX_LEN = 192 };
     static const double points[][2] = {{0.5, 12}, {0.9, 30}, {0.95, 42}, {0.99, 76}, {0.999, 134}};
     for (size_t i = 0; i < sizeof points / sizeof *points; i++)
         assert_near(bert_length_quantile(points[i][0]), points[i][1], 1e-9);
     double mean = 0;
     for (int i = 0; i < N; i++) mean += fmin(MAX_LEN, round(bert_length_quantile((i + 0.5) / N))) / N;
     assert_near(mean, 16.17, 0.05); /* the data set's, of tokens cut to 192 */
-    Dataset *dataset = bert_dataset_synthetic(N, 64001, 2, MAX_LEN);
-    int64_t tokens = 0, below[5] = {0}, longest = 0;
+    TokenizedTexts t = bert_synthetic_texts(N, VOCABULARY, 0, MAX_LEN);
+    int64_t tokens = 0, below[5] = {0}, longest = 0, different = 0;
     for (int64_t i = 0; i < N; i++) {
-        int64_t n = dataset->tokens(dataset, i);
+        int64_t n = t.first[i + 1] - t.first[i];
         tokens += n;
         longest = n > longest ? n : longest;
         for (int k = 0; k < 5; k++) below[k] += (double)n <= points[k][1];
@@ -144,14 +154,16 @@ static void synthetic_texts_are_as_long_as_real_ones(void **state) {
     assert_int_equal(longest, MAX_LEN);
     assert_near((double)tokens / N, 16.2, 0.5);
     for (int k = 0; k < 5; k++) assert_near((double)below[k] / N, points[k][0], 0.03);
-    Batch b = filled(dataset, (const int32_t[]){0, 1, 2, 3}, 4);
-    for (int i = 0; i < 4; i++) assert_int_equal(((const int32_t *)b.fields[BERT_LABELS].data)[i], i % 2);
-    for (int64_t i = 0; i < b.n_tokens; i++) {
-        int32_t id = ((const int32_t *)b.fields[BERT_IDS].data)[i];
-        assert_true(id >= 0 && id < 64000);
-    }
-    batch_close(&b);
-    dataset->close(dataset);
+    static uint8_t used[VOCABULARY];
+    texts_mark_used(&t, used);
+    for (int id = 0; id < VOCABULARY; id++) different += used[id];
+    assert_int_equal(different, 10416); /* the data set's, too */
+    assert_int_equal(used[bert_synthetic_specials(VOCABULARY).mask], 0);
+    texts_free(&t);
+    t = bert_synthetic_texts(3, 6, 5, MAX_LEN);
+    for (int i = 0; i < 3; i++) assert_int_equal(t.first[i + 1], 5 * (i + 1));
+    for (int i = 0; i < 15; i++) assert_int_equal(t.ids[i], i % 5 == 0 ? 0 : i % 5 == 4 ? 2 : 4);
+    texts_free(&t);
 }
 
 int main(void) {

@@ -39,6 +39,29 @@ static void the_model_is_phobert(void **state) {
     assert_contains(fixture.output, " parameters in 202 tensors"); /* dense, norm and bias instead of two layers */
 }
 
+/* Returns the FLOPs of a step without data. */
+static double flops_of(const char *options) {
+    char *folder = scratch_directory(), *path = path_join(folder, "estimate.json");
+    must_run("%s %s --estimate --json --calibration none --gpu t4 >%s", fixture.program, options, path);
+    json_t *root = json_load_file(path, 0, NULL);
+    double flops = json_number_value(json_object_get(json_object_get(root, "step"), "flops"));
+    assert_true(flops > 0);
+    json_decref(root);
+    free(path);
+    free(folder);
+    return flops;
+}
+
+/* The head computes a row for each masked piece: 2 C (C + V) FLOPs forward, twice as many backward. A step has 32 texts
+ * of 523 tokens in all, begin and end included; the number of masked pieces of a text is rounded. */
+static void an_estimate_of_pretraining_heeds_the_share(void **state) {
+    (void)state;
+    double few = flops_of("pretrain --layers 1 --mask-share 0.15"),
+           many = flops_of("pretrain --layers 1 --mask-share 0.3");
+    double tokens = 523 - 64, head = 6 * 768.0 * (768 + 64001);
+    assert_near(many - few, 0.15 * tokens * head, 0.1 * 0.15 * tokens * head);
+}
+
 /* Update k of S has lr (S - k) / S; the values of the specification have 11 digits, of which the log keeps 9. */
 static void learning_rates_are_the_reference_s(void **state) {
     (void)state;
@@ -141,6 +164,7 @@ static void what_is_frozen_stays(void **state) {
         Step step = one_step(ways[w].options);
         for (int i = 0; i < 4; i++) assert_true((largest_change(&step, by_depth[i]) > 5e-4) == (i >= ways[w].frozen));
         for (int i = 0; i < ways[w].frozen; i++) assert_true(largest_change(&step, by_depth[i]) == 0);
+        assert_null(strstr(fixture.output, "tokens occur in the training texts; the others stay as they are"));
         step_close(&step);
     }
 }
@@ -564,6 +588,7 @@ static void the_presets_fit_and_take_less_than_two_minutes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_is_phobert),
+        cmocka_unit_test(an_estimate_of_pretraining_heeds_the_share),
         cmocka_unit_test(learning_rates_are_the_reference_s),
         cmocka_unit_test(a_warm_up_comes_first),
         cmocka_unit_test(layer_decay_divides_the_rate),
