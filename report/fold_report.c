@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "base/text_file.h"
 #include "report/classification_report.h"
 #include "report/table.h"
@@ -205,12 +206,13 @@ static bool write_files(const FoldReport *r, Error *error) {
         text_file_begin(&file);
         fprintf(file.out, "# %s\n\n", r->protocol);
         print_worst(r, file.out);
-        fprintf(file.out,
-                "\nMeans over folds, deviations with divisor n - 1, 95 %% intervals of the mean by the bootstrap over "
-                "%ss.\n\n",
-                r->group_kind);
+        fprintf(
+            file.out,
+            "\nMeans over trainings, deviations with divisor n - 1, 95 %% intervals of the mean by the bootstrap over "
+            "%ss.\n\n",
+            r->group_kind);
         table_print_markdown(&r->summary, r->summary.columns, file.out);
-        fputs("\n## Folds\n\n", file.out);
+        fputs("\n## Trainings\n\n", file.out);
         table_print_markdown(&r->results, r->results.columns, file.out);
         ok = text_file_end(&file, markdown, error);
     }
@@ -222,8 +224,8 @@ static bool write_files(const FoldReport *r, Error *error) {
 
 static void print_report(const FoldReport *r) {
     enum { SHOWN = 4 }; /* accuracy, F1 and precision */
-    printf("[Report] %s: %d fold%s; intervals of the mean by the bootstrap over %ss\n", r->protocol, r->n,
-           r->n == 1 ? "" : "s", r->group_kind);
+    printf("[Report] %s: %d training%s; intervals of the mean by the bootstrap over %ss\n", r->protocol, r->n,
+           format_plural(r->n), r->group_kind);
     table_print(&r->results, (r->few_shot ? 3 : 1) + SHOWN, stdout);
     print_worst(r, stdout);
     printf("[Report] written: %s/%s_results.{csv,json,md}\n", r->directory, r->protocol);

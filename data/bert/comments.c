@@ -238,8 +238,11 @@ bool comments_read(const char *path, const CommentColumns *columns, bool labels_
     Error why = {""};
     *out = (Comments){0};
     if (!ends_with(path, ".csv") && !ends_with(path, ".tsv") && !ends_with(path, ".jsonl") && !ends_with(path, ".txt"))
-        return error_set(error, "%s: the name must end in .csv, .tsv, .jsonl or .txt, which says what the file is",
-                         path);
+        return access(path, F_OK)
+                   ? error_set(error, "%s: %s", path, strerror(errno))
+                   : error_set(error,
+                               "%s: the name must end in .csv, .tsv, .jsonl or .txt, which says what the file is",
+                               path);
     if (!reader_begin(&r, columns, out, &why) || !read_file(path, &out->buffer, &size, &why))
         return error_set(error, "%s: %s", path, why.text);
     r.labels_needed = r.needed[LABEL] = labels_needed;

@@ -35,6 +35,12 @@ static char *unquote(Csv *csv, char **from) {
     return NULL;
 }
 
+/* Refuses a field in which a quote is in the wrong place. */
+static bool refuse(const Csv *csv, long long column, const char *what, Error *error) {
+    return error_set(error, "%lld:%lld: %s; write such a field in quotes, and each quote in it twice",
+                     (long long)csv->line, column, what);
+}
+
 bool csv_next(Csv *csv, Error *error) {
     error->text[0] = 0;
     csv->n = 0;
@@ -48,14 +54,13 @@ bool csv_next(Csv *csv, Error *error) {
             end = unquote(csv, &at);
             if (!end) return error_set(error, "%lld:%lld: the quote is not closed", (long long)csv->line, column);
             if (*at != csv->separator && !at_end(at))
-                return error_set(error, "%lld:%lld: text behind a closing quote", (long long)csv->line,
-                                 (long long)(at - start) + 1);
+                return refuse(csv, (long long)(at - start) + 1, "text behind a closing quote", error);
         } else {
             while (*at != csv->separator && *at != '"' && !at_end(at)) at++;
             end = at;
             if (*at == '"')
-                return error_set(error, "%lld:%lld: a quote inside a field that does not begin with one",
-                                 (long long)csv->line, (long long)(at - start) + 1);
+                return refuse(csv, (long long)(at - start) + 1, "a quote inside a field that does not begin with one",
+                              error);
         }
         if (csv->n == csv->capacity)
             csv->fields = xrealloc(csv->fields, (size_t)(csv->capacity = 2 * csv->capacity + 16) * sizeof(char *));

@@ -108,7 +108,8 @@ static const struct {
     {"a.csv", "text,label\na,0\nb, \n", "a.csv:3: label is empty"},
     {"a.csv", "text,label\na,0\nb\xff,1\n", "a.csv:3: is not UTF-8"},
     {"a.tsv", "text\tlabel\na,0\n", "a.tsv:2: has 1 fields"},
-    {"a.tsv", "text\tlabel\na \"b\"\t0\n", "a.tsv:2:3: a quote inside a field"},
+    {"a.tsv", "text\tlabel\na \"b\"\t0\n",
+     "a.tsv:2:3: a quote inside a field that does not begin with one; write such a field in quotes"},
     {"a.jsonl", "", "a.jsonl:1: there are no texts"},
     {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":\"b\",\"la", "a.jsonl:2:"},
     {"a.jsonl", "{\"text\":\"a\",\"label\":0} x\n", "a.jsonl:1:"},
@@ -137,7 +138,9 @@ static void bad_files_are_refused_by_name_line_and_column(void **state) {
     Error error = {""};
     const CommentColumns twice = {.id = "text"}, absent = {.id = "number"};
     assert_false(comments_read("none/a.csv", &usual, true, &c, &error));
-    assert_contains(error.text, "none/a.csv: ");
+    assert_contains(error.text, "none/a.csv: cannot open: No such file");
+    assert_false(comments_read("none", &usual, true, &c, &error));
+    assert_string_equal(error.text, "none: No such file or directory");
     assert_false(comments_read("none/a.csv", &twice, true, &c, &error));
     assert_contains(error.text, "\"text\" cannot be two of text, label and id");
     assert_false(comments_read(text_file("a.csv", "text,label\na,0\n"), &absent, true, &c, &error));

@@ -48,8 +48,10 @@ static void wrong_csv_is_refused(void **state) {
     (void)state;
 #define REFUSED(text, message) expect_csv_refused(text, sizeof text - 1, message)
     REFUSED("a\nb,\"c\nd", "2:3: the quote is not closed");
-    REFUSED("a\nb,\"c\"d", "2:6: text behind a closing quote");
-    REFUSED("a\"b\n", "1:2: a quote inside a field that does not begin with one");
+    REFUSED("a\nb,\"c\"d",
+            "2:6: text behind a closing quote; write such a field in quotes, and each quote in it twice");
+    REFUSED("a\"b\n", "1:2: a quote inside a field that does not begin with one; write such a field in quotes, and "
+                      "each quote in it twice");
     REFUSED("a\n\nb\xff", "3: is not UTF-8");
     REFUSED("a\n\0b\xff", "2: has a zero byte");
 #undef REFUSED

@@ -367,6 +367,7 @@ static void folds_have_means_and_deviations(void **state) {
     assert_string_equal(grid_field(&csv, "Bari", "f1_fm"), ""); /* no sensor has fm */
     assert_string_equal(grid_field(&csv, "MEAN", "f1_fm"), "");
     /* The terminal shows the numbers of the file. */
+    assert_contains(output, "[Report] loso: 3 trainings; intervals of the mean by the bootstrap over sensors");
     assert_contains(output, "MEAN       0.6667");
     assert_contains(output, "STD        0.3819");
     assert_contains(output, "worst sensor: Bologna, macro F1 0.2000");
