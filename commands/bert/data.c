@@ -276,6 +276,7 @@ BertData bert_data_open(BertOptions *o, const BertBase *base) {
     }
     open_texts(&data, o, base);
     read_files(&data, o);
+    bert_base_check_classes(base, &data.classes);
     divide(&data, o);
     tokenize(&data);
     report(&data, o);
