@@ -98,11 +98,6 @@ static int by_confidence(const void *left, const void *right) {
     return a->p != b->p ? (a->p < b->p) - (a->p > b->p) : (a->row > b->row) - (a->row < b->row);
 }
 
-/* Returns a class by the decision. */
-static int32_t decide(const double *p, int classes, const Evaluation *e, int64_t row, double threshold) {
-    return classes == 2 && !isnan(threshold) ? p[1] > threshold : e->predicted[row];
-}
-
 /* Returns the beginning of a text on one line; free(). */
 static char *shown_text(const char *text) {
     char *line = texts_normal(text, NULL);
@@ -153,7 +148,7 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, double t
     int classes = tested->classes->n;
     for (int64_t i = 0; i < tested->n; i++) {
         const double *p = e->probabilities + i * classes;
-        int32_t predicted = decide(p, classes, e, i, threshold);
+        int32_t predicted = threshold_decide(threshold, p, classes);
         if (predicted != tested->labels[i]) wrong[n++] = (Wrong){i, predicted, p[predicted]};
     }
     qsort(wrong, (size_t)n, sizeof *wrong, by_confidence);
