@@ -383,6 +383,40 @@ static void what_contradicts_a_file_is_refused(void **state) {
     }
 }
 
+static void check_classes(void *names) {
+    const char *const words[] = {GOLDEN "bert_hf", NULL};
+    BertBase base;
+    Classes classes;
+    Error error;
+    adopt(words, &base);
+    if (!classes_parse(names, &classes, &error)) die("%s", error.text);
+    bert_base_check_classes(&base, &classes);
+}
+
+static void classes_of_a_base_that_are_others_are_told(void **state) {
+    (void)state;
+    static const struct {
+        int status;
+        const char *names, *message;
+    } cases[] = {
+        {0, "0,1,2", NULL}, /* no names: by their places */
+        {0, "rude,clean,other",
+         "its classifier are clean, rude, hate, \"loud\", and those of the texts rude, clean, "
+         "other: each begins with the weights of the one in its place"},
+        {1, "0,1",
+         "its classifier has 3 classes (clean, rude, hate, \"loud\"), and the texts have 2 (0, 1): start from"},
+    };
+    char output[2048];
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        int status = run_function(output, sizeof output, check_classes, (void *)(uintptr_t)cases[k].names);
+        if (status != cases[k].status) fail_msg("%s: %d\n%s", cases[k].names, status, output);
+        if (cases[k].message)
+            assert_contains(output, cases[k].message);
+        else
+            assert_null(strstr(output, "classifier"));
+    }
+}
+
 static void the_configuration_is_read_critically(void **state) {
     (void)state;
     static const struct {
@@ -423,6 +457,7 @@ int main(void) {
         cmocka_unit_test(files_tell_sizes_and_classes),
         cmocka_unit_test(a_usual_size_does_not_decide_the_heads),
         cmocka_unit_test(what_contradicts_a_file_is_refused),
+        cmocka_unit_test(classes_of_a_base_that_are_others_are_told),
         cmocka_unit_test(the_configuration_is_read_critically),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
