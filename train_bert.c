@@ -23,6 +23,7 @@
 #include "commands/bert/export.h"
 #include "commands/bert/predict.h"
 #include "commands/bert/segment.h"
+#include "commands/bert/synthesize.h"
 #include "commands/bert/test.h"
 #include "commands/bert/tokenizer.h"
 #include "commands/bert/validation.h"
@@ -204,6 +205,7 @@ static void train_many(BertRun *run, int n) {
     else
         printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
     total_print(&total);
+    run->total = NULL;
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
     for (int i = 0; i < done; i++) {
         evaluation_free(&results[i]);
@@ -278,6 +280,7 @@ int main(int argc, char **argv) {
     static const Command commands[] = {
         {NULL, "trains a classifier of texts", train},
         {"pretrain", "trains an encoder on masked words", pretrain},
+        {"synthesize", "writes made-up comments, for a first try without data", bert_synthesize},
         {"tokenizer", "learns a tokenizer of the fastBPE kind from texts", bert_tokenizer},
         {"segment", "joins the syllables of Vietnamese words, as a filter", bert_segment},
         {"evaluate", "scores a classifier on labelled texts", bert_evaluate},

@@ -25,15 +25,16 @@ static void open_texts(BertData *data, BertOptions *o, const BertBase *base) {
 /* Says once what it costs that texts are not segmented as those were that the tokenizer was made of. */
 static void print_unsegmented(const BertData *data) {
     enum { SEGMENTED_PERCENT = 5 };
+    static const char white[] = " \t\r\n";
     const char *files[2];
     int64_t words = 0, joined = 0;
     const BertSplit *train = &data->splits[BERT_TRAIN];
     if (data->texts.segmenter || tokenizer_files(data->texts.tokenizer, files) != 2) return;
     for (int64_t i = 0; i < train->n; i++)
-        for (const char *at = train->texts[i]; *at; at++) {
-            bool blank = *at == ' ' || *at == '\n' || *at == '\t', ends = !at[1] || at[1] == ' ' || at[1] == '\n';
-            words += !blank && ends;
-            joined += *at == '_' && at > train->texts[i] && at[-1] != ' ' && !ends;
+        for (const char *at = train->texts[i]; *(at += strspn(at, white)); words++) {
+            size_t size = strcspn(at, white);
+            joined += size > 2 && memchr(at + 1, '_', size - 2);
+            at += size;
         }
     if (joined * 100 >= words * SEGMENTED_PERCENT) return;
     printf(
@@ -168,11 +169,6 @@ static void divide(BertData *data, const BertOptions *o) {
     int32_t *groups = xmalloc(n * sizeof *groups), *division = xmalloc(n * sizeof *division);
     double shares[BERT_SPLITS], sum = 0;
     Error error;
-    if (data->splits[BERT_VALIDATION].n || o->folds) {
-        free(groups);
-        free(division);
-        return;
-    }
     for (int s = 0; s < BERT_SPLITS; s++) sum += shares[s] = s == BERT_TEST && tested.n ? 0 : o->shares[s];
     for (int s = 0; s < BERT_SPLITS; s++) shares[s] /= sum;
     SplitRows rows = rows_of(data, &all, groups);
@@ -277,7 +273,7 @@ BertData bert_data_open(BertOptions *o, const BertBase *base) {
     open_texts(&data, o, base);
     read_files(&data, o);
     bert_base_check_classes(base, &data.classes);
-    divide(&data, o);
+    if (!data.splits[BERT_VALIDATION].n && !o->folds) divide(&data, o);
     tokenize(&data);
     report(&data, o);
     print_unsegmented(&data);

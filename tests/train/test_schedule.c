@@ -115,6 +115,17 @@ static void the_line_falls_from_the_peak_to_the_minimum(void **state) {
     expect_rate(&s, 24, 1, 0.1, 0);
 }
 
+/* As the trainer of transformers has it without a warm-up: the peak times (S - k) / S in update k of S. */
+static void the_line_to_zero_has_the_reference_s_values(void **state) {
+    (void)state;
+    const Schedule s = {.kind = SCHEDULE_LINEAR, .total = 2256}, t = {.kind = SCHEDULE_LINEAR, .total = 502};
+    expect_rate(&s, 0, 2e-5, 2e-5, 0);
+    expect_rate(&s, 1, 2e-5, 1.9991134752e-05, 5e-11);
+    expect_rate(&s, 1128, 2e-5, 1.0e-05, 1e-15);
+    expect_rate(&s, 2255, 2e-5, 2e-5 / 2256, 1e-12);
+    expect_rate(&t, 1, 2e-5, 1.9960159363e-05, 5e-11);
+}
+
 static void a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum(void **state) {
     (void)state;
     for (int kind = SCHEDULE_COSINE; kind <= SCHEDULE_LINEAR; kind++) {
@@ -136,6 +147,7 @@ int main(void) {
         cmocka_unit_test(wsd_whose_decay_would_begin_in_the_warm_up_begins_after_it),
         cmocka_unit_test(wsd_without_a_decay_ends_at_the_peak),
         cmocka_unit_test(the_line_falls_from_the_peak_to_the_minimum),
+        cmocka_unit_test(the_line_to_zero_has_the_reference_s_values),
         cmocka_unit_test(a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
