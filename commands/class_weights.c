@@ -11,7 +11,7 @@ void class_weights_parse(const char *text, const char *rule, int classes, double
     for (int c = 0; c < classes && valid; c++) {
         char *end;
         weights[c] = strtod(at, &end);
-        valid = end > at && isfinite(weights[c]) && weights[c] > 0 && *end == (c + 1 < classes ? ',' : 0);
+        valid = end > at && isfinite((float)weights[c]) && (float)weights[c] > 0 && *end == (c + 1 < classes ? ',' : 0);
         at = end + 1;
     }
     if (!valid) die_usage("--class-weights: expected %s, none or %d numbers above 0, found %s", rule, classes, text);

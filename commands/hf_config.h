@@ -12,7 +12,7 @@ void hf_config_check_type(const char *path, const json_t *config, const char *ty
 /* Dies unless a number or a truth value is missing, or is the one value that the model of this program computes with.
  */
 void hf_config_check(const char *path, const json_t *config, const char *name, double want);
-/* The same of a text. */
+/* Does the same with a text. */
 void hf_config_check_text(const char *path, const json_t *config, const char *name, const char *want);
 
 #endif

@@ -62,7 +62,7 @@ static void read_decision(BertClassifier *c, const BertUse *use) {
     else if (use->threshold > 0)
         c->decision.threshold = use->threshold;
     else if (isnan(c->decision.threshold))
-        die("the decision.json of %s has no threshold, and the model has two classes", c->checkpoint);
+        die("the decision.json of %s has no threshold, and the model has two classes: give --threshold", c->checkpoint);
 }
 
 /* Returns texts that fill a batch, each as long as any can be. */

@@ -281,6 +281,7 @@ BertData bert_data_open(BertOptions *o, const BertBase *base) {
     }
     open_texts(&data, o, base);
     read_files(&data, o);
+    bert_base_check_classes(base, &data.classes);
     if (!data.splits[BERT_VALIDATION].n && !o->folds) divide(&data, o);
     check_classes(&data, o);
     tokenize(&data);

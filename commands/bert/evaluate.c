@@ -38,10 +38,9 @@ static const OptionRow table[] = {
 /* Returns the name of the texts; free(). */
 static char *name_of(const Evaluate *e) {
     const char *slash = strrchr(e->data, '/'), *name = slash ? slash + 1 : e->data;
-    if (e->name) return file_name_of(e->name);
-    char *base = xformat("%.*s", (int)strcspn(name, "."), name), *plain = file_name_of(*base ? base : "texts");
-    free(base);
-    return plain;
+    size_t length = strcspn(name, ".");
+    if (e->name) return xstrdup(e->name);
+    return length ? xformat("%.*s", (int)length, name) : xstrdup("texts");
 }
 
 static void print_decision(const BertClassifier *c, bool given) {

@@ -40,6 +40,11 @@ const ImportRules BERT_IMPORT_MASKED = {
 /* Texts may be cut at another length than in the training. */
 static const char *const unchecked[] = {"max-len", NULL};
 
+/* What the configuration of a RoBERTa calls the sizes that are options here. */
+static const NamePair sizes_of_roberta[] = {{"vocab_size", "vocabulary"},  {"max_position_embeddings", "positions"},
+                                            {"hidden_size", "d-model"},    {"num_hidden_layers", "layers"},
+                                            {"intermediate_size", "d-ff"}, {0}};
+
 /* Sizes whose number of heads is known: RoBERTa's, which are also PhoBERT's. */
 static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24, 1024, 16}};
 
@@ -59,11 +64,15 @@ static int64_t dimension(const TensorFile *file, const char *name, int axis) {
     return t && t->rank == 2 ? t->dims[axis] : 0;
 }
 
+/* Returns one more than the greatest number of a layer, so that a layer that is not whole counts, too. */
 static int64_t count_layers(const TensorFile *file) {
-    char name[64];
-    int64_t n = -1;
-    do snprintf(name, sizeof name, "encoder.layer.%lld.output.dense.weight", (long long)++n);
-    while (n < 1000 && tensor_of(file, name));
+    static const char before[] = "encoder.layer.";
+    int64_t n = 0;
+    for (int i = 0; i < file->n_tensors; i++) {
+        const char *layer = strstr(file->tensors[i].name, before);
+        int64_t number = layer ? strtoll(layer + strlen(before), NULL, 10) : -1;
+        if (number >= n) n = number < INT_MAX ? number + 1 : INT_MAX;
+    }
     return n;
 }
 
@@ -80,7 +89,6 @@ static json_t *options_of_shapes(const char *option, const char *path, const Ten
                  {"d-model", dimension(file, words, 1)},
                  {"layers", count_layers(file)},
                  {"d-ff", dimension(file, wide, 0)}};
-    enum { D_MODEL = 2, LAYERS = 3 };
     json_t *options = json_object();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].value < 1 || sizes[i].value > INT_MAX)
@@ -89,9 +97,6 @@ static json_t *options_of_shapes(const char *option, const char *path, const Ten
                 option, path, words, positions, wide);
         json_object_set_new(options, sizes[i].name, json_integer((json_int_t)sizes[i].value));
     }
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].layers == sizes[LAYERS].value && known[i].width == sizes[D_MODEL].value)
-            json_object_set_new(options, "heads", json_integer(known[i].heads));
     return options;
 }
 
@@ -119,18 +124,31 @@ static const char **names_of(const json_t *labels, const json_t *id2label, int n
 static void read_classes(BertBase *base, const TensorFile *file, const json_t *config) {
     const StoredTensor *head = checkpoint_tensor(file, CLASSIFIER "out_proj.weight");
     int n = head && head->rank == 2 && head->dims[0] <= BERT_MAX_CLASSES ? (int)head->dims[0] : 0;
-    const json_t *labels = json_object_get(base->description, "labels");
+    const json_t *labels = json_object_get(base->description, "labels"),
+                 *id2label = json_object_get(config, "id2label");
+    size_t named = labels ? json_array_size(labels) : json_object_size(id2label);
     if (!n) return;
-    if (labels && json_array_size(labels) != (size_t)n)
-        die("%s: its config.json names %zu classes, and its classifier has %d", base->options.checkpoint,
-            json_array_size(labels), n);
-    const char **names = names_of(labels, json_object_get(config, "id2label"), n);
+    if (named && named != (size_t)n)
+        die("%s: its config.json names %zu classes, and its classifier has %d: they are of two models",
+            base->options.checkpoint, named, n);
+    const char **names = names_of(labels, id2label, n);
     char **numbers = xcalloc((size_t)n, sizeof *numbers);
     for (int c = 0; c < n; c++) numbers[c] = xformat("%d", c);
     base->classes = classes_of(names ? names : (const char *const *)numbers, n);
     for (int c = 0; c < n; c++) free(numbers[c]);
     free(numbers);
     free(names);
+}
+
+/* Dies if a size that config.json tells, under our names or theirs, is not that of the tensors. */
+static void check_sizes(const char *path, const json_t *told, bool ours, const json_t *shapes) {
+    for (const NamePair *size = sizes_of_roberta; size->ours; size++) {
+        const char *name = ours ? size->ours : size->theirs;
+        const json_t *is = json_object_get(told, name), *found = json_object_get(shapes, size->ours);
+        if (json_is_integer(is) && !json_equal(is, found))
+            die("%s: %s is %lld, and in the tensors beside it %lld: they are of two models, or tensors are missing",
+                path, name, (long long)json_integer_value(is), (long long)json_integer_value(found));
+    }
 }
 
 /* Adds what the configuration of a RoBERTa says beyond the shapes. */
@@ -142,13 +160,14 @@ static void add_roberta(json_t *options, const char *path, const json_t *config)
     hf_config_check(path, config, "pad_token_id", 1);
     hf_config_check(path, config, "type_vocab_size", 1);
     hf_config_check(path, config, "is_decoder", 0);
+    check_sizes(path, config, false, options);
     json_t *heads_there = json_object_get(config, "num_attention_heads"),
            *dropout = json_object_get(config, "hidden_dropout_prob"),
            *of_head = json_object_get(config, "classifier_dropout");
     if (json_is_integer(heads_there)) json_object_set(options, "heads", heads_there);
-    if (json_is_real(dropout)) json_object_set(options, "dropout", dropout);
-    if (json_is_real(of_head) || json_is_real(dropout))
-        json_object_set(options, "head-dropout", json_is_real(of_head) ? of_head : dropout);
+    if (json_is_number(dropout)) json_object_set(options, "dropout", dropout);
+    if (json_is_number(of_head) || json_is_number(dropout))
+        json_object_set(options, "head-dropout", json_is_number(of_head) ? of_head : dropout);
 }
 
 /* ---- all of it ---- */
@@ -165,6 +184,7 @@ static void read_base(BertBase *base, const char *path, const char *option) {
     json_t *shapes = options_of_shapes(option, path, &file);
     if (config) add_roberta(shapes, config_path, config);
     if (base->options.options) {
+        check_sizes(config_path, base->options.options, true, shapes);
         json_object_update_missing(shapes, base->options.options);
         json_decref(base->options.options);
     }
@@ -181,13 +201,26 @@ static int size_of(const BertBase *base, const char *name) {
     return (int)json_integer_value(json_object_get(base->options.options, name));
 }
 
-/* Takes the number of heads from --heads if the file does not tell it. */
+/* Returns the number of heads: --heads, or the one that goes with these sizes; 0: unknown. */
+static int64_t heads_of(const BertBase *base, const OptionSet *set) {
+    const Option *given = options_find(set, "heads");
+    if (given && options_given(set, "heads")) return *(const int64_t *)given->value;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].layers == size_of(base, "layers") && known[i].width == size_of(base, "d-model"))
+            return known[i].heads;
+    return 0;
+}
+
+/* Adds the number of heads if neither the file nor its config.json tells it. */
 static void complete(BertBase *base, const OptionSet *set, const char *option) {
-    if (json_object_get(base->options.options, "heads")) return;
-    if (!options_find(set, "heads") || !options_given(set, "heads"))
-        die_usage("%s %s: the number of attention heads does not follow from its tensors: give --heads", option,
-                  base->options.checkpoint);
-    json_object_set_new(base->options.options, "heads", option_to_json(options_find(set, "heads")));
+    const char *path = base->options.checkpoint;
+    if (!json_object_get(base->options.options, "heads"))
+        json_object_set_new(base->options.options, "heads", json_integer(heads_of(base, set)));
+    int heads = size_of(base, "heads"), width = size_of(base, "d-model");
+    if (!heads)
+        die_usage("%s %s: the number of attention heads does not follow from its tensors: give --heads", option, path);
+    if (heads < 0 || width % heads)
+        die_usage("%s %s: its width %d is no multiple of %d attention heads", option, path, width, heads);
 }
 
 BertBase bert_base_read(const char *path, const OptionSet *set) {
@@ -219,6 +252,35 @@ BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, cons
                   (long long)most);
     if (o.max_len > most) o.max_len = most;
     return o;
+}
+
+/* Returns whether the classes have names, and not only numbers. */
+static bool are_named(const Classes *classes) {
+    char number[16];
+    for (int c = 0; c < classes->n; c++) {
+        snprintf(number, sizeof number, "%d", c);
+        if (strcmp(classes->names[c], number) != 0) return true;
+    }
+    return false;
+}
+
+void bert_base_check_classes(const BertBase *base, const Classes *classes) {
+    const Classes *own = &base->classes;
+    bool same = own->n == classes->n;
+    if (!own->n || !classes->n) return;
+    for (int c = 0; c < own->n && same; c++) same = !strcmp(own->names[c], classes->names[c]);
+    if (same || (own->n == classes->n && !(are_named(own) && are_named(classes)))) return;
+    char *theirs = classes_list(own), *ours = classes_list(classes);
+    if (own->n != classes->n)
+        die("--base-checkpoint %s: its classifier has %d classes (%s), and the texts have %d (%s): start from the "
+            "model "
+            "that it was made of, whose classifier begins anew",
+            base->options.checkpoint, own->n, theirs, classes->n, ours);
+    warn("--base-checkpoint %s: the classes of its classifier are %s, and those of the texts %s: each begins with the "
+         "weights of the one in its place; --labels gives them another order",
+         base->options.checkpoint, theirs, ours);
+    free(theirs);
+    free(ours);
 }
 
 void bert_base_close(BertBase *base) {

@@ -31,14 +31,17 @@ typedef struct {
 } BertBase;
 
 /* Reads what a file says of its model; bert_base_close. Dies if an option of BERT_OPTIONS that was given contradicts it
- * (only --max-len may), if the file is of another model, or if the number of attention heads neither follows from it
- * nor is given. All is zero if there is no such file, or path is NULL. */
+ * (only --max-len may), if the file is of another model, if its config.json is of other sizes, or if the number of
+ * attention heads neither follows from it nor is given. All is zero if there is no such file, or path is NULL. */
 BertBase bert_base_read(const char *path, const OptionSet *set);
-/* The same, and sets the options of BERT_OPTIONS that the set has, and that were not given, to what the file says. */
+/* Does that, then sets the options of BERT_OPTIONS that the set has, and that were not given, to what the file says. */
 BertBase bert_base_adopt(const char *path, OptionSet *set);
 /* Returns the options of texts as they were given or, if not, as the file says. --max-len is at most what the model has
  * positions for; dies if more is given. The texts belong to `given` and the base. */
 BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, const BertTextOptions *given);
+/* Dies if the file has a classifier of another number of classes than the texts have, and warns if these have other
+ * names or another order. */
+void bert_base_check_classes(const BertBase *base, const Classes *classes);
 void bert_base_close(BertBase *base);
 /* Returns the configuration of the model in the file, without dropout; classes 0: with the masked-language head. */
 BertConfig bert_base_config(const BertBase *base);

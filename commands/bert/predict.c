@@ -105,15 +105,6 @@ typedef struct {
     int32_t *own;           /* [models, n] the class that each model predicts by itself */
 } Block;
 
-/* Returns the class by the threshold, or the most probable one. */
-static int32_t decide(const double *p, int classes, double threshold) {
-    int32_t best = 0;
-    if (!isnan(threshold)) return p[1] > threshold;
-    for (int32_t c = 1; c < classes; c++)
-        if (p[c] > p[best]) best = c;
-    return best;
-}
-
 static void add_mean(double *mean, const double *logits, int64_t n, int classes, double temperature, int models,
                      double *p) {
     Error error;
@@ -136,7 +127,8 @@ static Block predict_block(Predict *p, const char *const *texts, int64_t n) {
         for (size_t i = 0; i < count; i++) logits[i] = (double)outputs[i];
         if (p->calibrated) add_mean(b.calibrated, logits, n, classes, c->decision.temperature, models, own);
         add_mean(b.p, logits, n, classes, 1, models, own);
-        for (int64_t i = 0; i < n; i++) b.own[k * n + i] = decide(own + i * classes, classes, c->decision.threshold);
+        for (int64_t i = 0; i < n; i++)
+            b.own[k * n + i] = threshold_decide(c->decision.threshold, own + i * classes, classes);
     }
     free(outputs);
     free(logits);
@@ -152,7 +144,7 @@ static void probability_columns(Table *t, char *const *columns, const double *p,
 static void add_row(Predict *p, const Comments *comments, int64_t i, const Block *b, int64_t at, int64_t n) {
     Table *t = &p->table;
     const double *probabilities = b->p + at * b->classes;
-    int32_t predicted = decide(probabilities, b->classes, p->threshold);
+    int32_t predicted = threshold_decide(p->threshold, probabilities, b->classes);
     int64_t votes = 0;
     for (int k = 0; k < p->ensemble.n; k++) votes += b->own[k * n + at] == predicted;
     p->counts[predicted]++;

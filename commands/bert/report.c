@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text_file.h"
 #include "checkpoint/description.h"
 #include "data/bert/texts.h"
@@ -44,6 +45,13 @@ static BinaryRow *rows_of(const BertTested *t, double threshold) {
                               .threshold = threshold};
     }
     return rows;
+}
+
+/* Returns DIRECTORY/WHAT_NAME, the path of a report without its end; free(). */
+static char *path_of(const BertTested *t, const char *directory, const char *what) {
+    char *name = file_name_of(t->name), *path = xformat("%s/%s_%s", directory, what, name);
+    free(name);
+    return path;
 }
 
 /* ---- the decision ---- */
@@ -98,11 +106,6 @@ static int by_confidence(const void *left, const void *right) {
     return a->p != b->p ? (a->p < b->p) - (a->p > b->p) : (a->row > b->row) - (a->row < b->row);
 }
 
-/* Returns a class by the decision. */
-static int32_t decide(const double *p, int classes, const Evaluation *e, int64_t row, double threshold) {
-    return classes == 2 && !isnan(threshold) ? p[1] > threshold : e->predicted[row];
-}
-
 /* Returns the beginning of a text on one line; free(). */
 static char *shown_text(const char *text) {
     char *line = texts_normal(text, NULL);
@@ -153,7 +156,7 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, double t
     int classes = tested->classes->n;
     for (int64_t i = 0; i < tested->n; i++) {
         const double *p = e->probabilities + i * classes;
-        int32_t predicted = decide(p, classes, e, i, threshold);
+        int32_t predicted = threshold_decide(threshold, p, classes);
         if (predicted != tested->labels[i]) wrong[n++] = (Wrong){i, predicted, p[predicted]};
     }
     qsort(wrong, (size_t)n, sizeof *wrong, by_confidence);
@@ -161,7 +164,7 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, double t
         wrong_row(&all, tested, e, &wrong[i], true);
         if (i < SHOWN) wrong_row(&first, tested, e, &wrong[i], false);
     }
-    char *base = xformat("%s/wrong_%s", directory, tested->name);
+    char *base = path_of(tested, directory, "wrong");
     bool ok = write_wrong(tested, &all, &first, base, error);
     free(base);
     free(wrong);
@@ -181,12 +184,13 @@ static bool write_reference(const BertTested *t, const BinaryRow *rows, const ch
     MetricsPoint *points = xmalloc((size_t)t->n * sizeof *points);
     if (binary_curve(rows, t->n, points, &count)) areas = metrics_areas(points, count);
     free(points);
-    char *path = xformat("%s/report_%s.json", directory, t->name);
+    char *base = path_of(t, directory, "report"), *path = xformat("%s.json", base);
     json_t *root = json_build(path, "{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:{s:[i, i], s:o}}", "threshold", s.threshold,
                               "accuracy", s.accuracy, "precision_inv", s.precision, "recall_inv", s.recall, "f1_inv",
                               s.f1, "roc_auc", real_or_null(areas.roc_auc), "pr_auc", real_or_null(areas.pr_auc),
                               "confusion_matrix", "labels_order", 0, 1, "matrix", binary_confusion_to_json(&s));
     bool ok = json_write(root, path, error);
+    free(base);
     free(path);
     return ok;
 }

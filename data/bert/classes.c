@@ -81,8 +81,7 @@ int32_t classes_at(const Classes *classes, const char *name) {
     return -1;
 }
 
-/* Returns the names for a message; free(). */
-static char *names_of(const Classes *classes) {
+char *classes_list(const Classes *classes) {
     char *names = xstrdup(classes->names[0]);
     for (int i = 1; i < classes->n && strlen(names) < 150; i++) {
         char *longer = xformat("%s, %s", names, classes->names[i]);
@@ -96,7 +95,7 @@ bool classes_assign(const Classes *classes, const Comments *comments, int32_t *l
     for (int64_t i = 0; i < comments->n; i++) {
         labels[i] = classes_at(classes, comments->labels[i]);
         if (labels[i] >= 0) continue;
-        char *names = names_of(classes);
+        char *names = classes_list(classes);
         error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s", comments->path,
                   (long long)comments->lines[i], comments->labels[i], classes->n, names);
         free(names);

@@ -22,6 +22,8 @@ Classes classes_of(const char *const *names, int n);
 void classes_free(Classes *classes);
 /* Returns the class with this name, -1: none. */
 int32_t classes_at(const Classes *classes, const char *name);
+/* Returns the first names, separated by commas, for a message; free(). There must be one. */
+char *classes_list(const Classes *classes);
 /* Sets labels[comments->n]. False with path, line, label and the known classes if a label is none of them. */
 bool classes_assign(const Classes *classes, const Comments *comments, int32_t *labels, Error *error);
 /* Adds to counts[classes] the texts of each class. */

@@ -4,8 +4,11 @@
 
 #include <stdio.h>
 
-#include "data/bert/synthetic.h"
+#include "base/base.h"
 #include "kernels/philox.h"
+
+/* The files of comments, which have other patterns and words. */
+enum { SYNTHETIC_TRAIN, SYNTHETIC_VALID, SYNTHETIC_TEST, SYNTHETIC_UNLABELLED, SYNTHETIC_FILES };
 
 /* Random numbers in the order in which they are asked for. */
 typedef struct {

@@ -11,9 +11,7 @@
 #ifndef DATA_BERT_SYNTHETIC_H
 #define DATA_BERT_SYNTHETIC_H
 
-#include "base/base.h"
-
-enum { SYNTHETIC_TRAIN, SYNTHETIC_VALID, SYNTHETIC_TEST, SYNTHETIC_UNLABELLED, SYNTHETIC_FILES };
+#include "data/bert/grammar.h"
 
 typedef struct {
     int64_t rows[SYNTHETIC_FILES];

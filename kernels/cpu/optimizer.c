@@ -33,8 +33,8 @@ static double sum_of_squares(const float *g, int64_t n) {
     return sum;
 }
 
-/* The same for elements begin .. end - 1 of a buffer, at most SEGMENT_PIECE: those that take no part count as 0, and
- * are not read. */
+/* Returns that sum of elements begin .. end - 1 of a buffer, at most SEGMENT_PIECE: those that take no part count as 0,
+ * and are not read. */
 static double sum_of_used_squares(const float *grads, const Segment *s, int64_t begin, int64_t end) {
     _Alignas(64) float piece[SEGMENT_PIECE];
     Span span = {begin, begin};

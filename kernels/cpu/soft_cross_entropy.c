@@ -2,8 +2,8 @@
  * log(sum exp(-d)) + sum t d, in which nothing cancels. The gradient sum t softmax(z) - t replaces the logits. */
 #include "kernels/cpu/simd.h"
 
-/* The row's loss; sets *correct. With `scale` the row becomes its gradient. A NaN makes the loss NaN: a maximum may
- * overlook the NaN, the sum does not. */
+/* Returns the row's loss and sets *correct. With `scale` the row becomes its gradient. A NaN makes the loss NaN: a
+ * maximum may overlook the NaN, the sum does not. */
 static inline float soft_cross_entropy_row(float *z, const float *target, int64_t classes, int32_t label,
                                            float *correct, const float *scale) {
     float sum = 0, targets = 0, distance = 0;

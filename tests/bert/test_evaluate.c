@@ -185,6 +185,18 @@ static void wrong_predictions_are_shown_with_their_texts(void **state) {
     free(markdown);
 }
 
+/* A name that no file can have is written in all names of files alike. */
+static void names_are_escaped_once(void **state) {
+    (void)state;
+    bert_must_use("evaluate --checkpoint %s --data %s/test.csv --name a/b%%c -o %s", bert_trained(), bert_path("noisy"),
+                  bert_path("escaped"));
+    assert_contains(fixture.output, "[Report] a/b%c: 1 if p > ");
+    must_run("cd %s && ls | grep -v report.html | grep -vc 'a%%2Fb%%25c[.]' ; ls wrong_a%%2Fb%%25c.csv "
+             "report_a%%2Fb%%25c.json threshold_a%%2Fb%%25c.json evaluation_a%%2Fb%%25c.csv | wc -l",
+             bert_path("escaped"));
+    assert_string_equal(fixture.output, "0\n4\n");
+}
+
 static void evaluations_that_would_be_wrong_are_refused(void **state) {
     (void)state;
     static const char *const hf = "--checkpoint " GOLDEN "bert_hf";
@@ -214,6 +226,7 @@ int main(void) {
         cmocka_unit_test(the_files_are_those_of_the_training),
         cmocka_unit_test(reports_agree_with_the_predictions),
         cmocka_unit_test(wrong_predictions_are_shown_with_their_texts),
+        cmocka_unit_test(names_are_escaped_once),
         cmocka_unit_test(evaluations_that_would_be_wrong_are_refused),
     };
     choose_tests();

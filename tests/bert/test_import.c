@@ -1,6 +1,8 @@
 /* Imports of encoders as Hugging Face's transformers write and wrote them (tests/reference/make_bert_files.py): same
  * weights, same logits as theirs in float64, and an error by name for what the model cannot take. */
+#include "checkpoint/description.h"
 #include "commands/bert/model.h"
+#include "data/formats/safetensors.h"
 #include "kernels/device_open.h"
 #include "tests/bert/rig.h"
 #include "tests/tensor_list.h"
@@ -259,16 +261,21 @@ static const OptionRow option_rows[] = {
     {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .help = "as theirs"},
 };
 
-/* words: a path, then words of the command line; the last is NULL. Returns what adopting has set. */
-static Options adopt(const char *const *words, BertBase *base) {
+/* Parses words of the command line; the last is NULL. */
+static void parse(const char *const *words, Options *values, OptionSet *set) {
     static const OptionsHeader header = {"train_bert", "train_bert", "Reads a file."};
-    Options values = {0};
-    OptionSet set = {0};
     char *argv[16] = {"train_bert"};
     int n = 1;
-    for (const char *const *at = words + 1; *at; at++) argv[n++] = (char *)(uintptr_t)*at;
-    options_add(&set, option_rows, sizeof option_rows / sizeof *option_rows, &values);
-    options_parse(&header, &set, n, argv);
+    for (; *words; words++) argv[n++] = (char *)(uintptr_t)*words;
+    options_add(set, option_rows, sizeof option_rows / sizeof *option_rows, values);
+    options_parse(&header, set, n, argv);
+}
+
+/* words: a path, then words of the command line; the last is NULL. Returns what adopting has set. */
+static Options adopt(const char *const *words, BertBase *base) {
+    Options values = {0};
+    OptionSet set = {0};
+    parse(words + 1, &values, &set);
     *base = bert_base_adopt(words[0], &set);
     BertTextOptions given = {.max_len = values.max_len, .normalize = values.normalize};
     values.max_len = bert_base_texts(base, &set, &given).max_len;
@@ -296,9 +303,59 @@ static void files_tell_sizes_and_classes(void **state) {
     o = adopt(masked, &base);
     assert_true(o.max_len == 7 && base.masked_head && !base.classes.n);
     bert_base_close(&base);
+    TensorList list = tensor_list_read(GOLDEN "bert_hf/model.safetensors");
+    tensor_list_remove(&list, "roberta.encoder.layer.1.output.dense.weight");
+    const char *const damaged[] = {tensor_list_write(&list), "--heads", "2", NULL};
+    assert_int_equal(adopt(damaged, &base).layers, LAYERS); /* so that the import names what is missing */
+    bert_base_close(&base);
     OptionSet empty = {0};
     BertBase none = bert_base_adopt("nowhere", &empty);
     assert_true(!none.options.options && !none.classes.n);
+}
+
+/* Writes a file with the sizes of RoBERTa's base, though with few numbers. Returns its path. */
+static const char *write_base_sizes(void) {
+    enum { BASE_LAYERS = 12, BASE_WIDTH = 768, BASE_POSITIONS = 258 };
+    static const float zeros[BASE_POSITIONS * BASE_WIDTH] = {0};
+    TensorToWrite tensors[BASE_LAYERS + 3] = {
+        {.name = "roberta.embeddings.word_embeddings.weight", .dims = {2, BASE_WIDTH}},
+        {.name = "roberta.embeddings.position_embeddings.weight", .dims = {BASE_POSITIONS, BASE_WIDTH}},
+        {.name = "roberta.encoder.layer.0.intermediate.dense.weight", .dims = {1, BASE_WIDTH}}};
+    for (int l = 0; l < BASE_LAYERS; l++)
+        tensors[3 + l] = (TensorToWrite){.name = keep_text(xformat("roberta.encoder.layer.%d.output.dense.weight", l)),
+                                         .dims = {1, 1}};
+    for (int i = 0; i < BASE_LAYERS + 3; i++) tensors[i].dtype = "F32", tensors[i].rank = 2, tensors[i].data = zeros;
+    const char *path = keep_text(path_join(keep_text(scratch_directory()), "model.safetensors"));
+    Error error;
+    if (!safetensors_write(path, tensors, BASE_LAYERS + 3, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    return path;
+}
+
+/* The number of heads is that of config.json, else that of --heads, else the usual one of these sizes. */
+static void a_usual_size_does_not_decide_the_heads(void **state) {
+    (void)state;
+    const char *path = write_base_sizes(), *const plain_words[] = {path, NULL},
+               *const with_heads[] = {path, "--heads", "6", NULL},
+               *const told[] = {"--vocabulary", "2", "--positions", "258", "--d-model", "768", "--layers", "12",
+                                "--heads",      "8", "--normalize", "nfc", "--d-ff",    "1",   NULL};
+    BertBase base;
+    assert_int_equal(adopt(plain_words, &base).heads, 12);
+    bert_base_close(&base);
+    assert_int_equal(adopt(with_heads, &base).heads, 6);
+    assert_int_equal(bert_base_config(&base).n_heads, 6);
+    bert_base_close(&base);
+    Options values = {0};
+    OptionSet set = {0};
+    parse(told, &values, &set);
+    Model *model = bert_open(&plain);
+    char *text = description_text(&(Description){.options = BERT_OPTIONS}, model, &set), *folder = path_directory(path);
+    write_text(keep_text(path_join(folder, "config.json")), "%s", text);
+    assert_int_equal(adopt(plain_words, &base).heads, 8);
+    assert_int_equal(bert_base_config(&base).n_heads, 8);
+    bert_base_close(&base);
+    model->close(model);
+    free(text);
+    free(folder);
 }
 
 static void adopt_words(void *words) {
@@ -326,6 +383,40 @@ static void what_contradicts_a_file_is_refused(void **state) {
     }
 }
 
+static void check_classes(void *names) {
+    const char *const words[] = {GOLDEN "bert_hf", NULL};
+    BertBase base;
+    Classes classes;
+    Error error;
+    adopt(words, &base);
+    if (!classes_parse(names, &classes, &error)) die("%s", error.text);
+    bert_base_check_classes(&base, &classes);
+}
+
+static void classes_of_a_base_that_are_others_are_told(void **state) {
+    (void)state;
+    static const struct {
+        int status;
+        const char *names, *message;
+    } cases[] = {
+        {0, "0,1,2", NULL}, /* no names: by their places */
+        {0, "rude,clean,other",
+         "its classifier are clean, rude, hate, \"loud\", and those of the texts rude, clean, "
+         "other: each begins with the weights of the one in its place"},
+        {1, "0,1",
+         "its classifier has 3 classes (clean, rude, hate, \"loud\"), and the texts have 2 (0, 1): start from"},
+    };
+    char output[2048];
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        int status = run_function(output, sizeof output, check_classes, (void *)(uintptr_t)cases[k].names);
+        if (status != cases[k].status) fail_msg("%s: %d\n%s", cases[k].names, status, output);
+        if (cases[k].message)
+            assert_contains(output, cases[k].message);
+        else
+            assert_null(strstr(output, "classifier"));
+    }
+}
+
 static void the_configuration_is_read_critically(void **state) {
     (void)state;
     static const struct {
@@ -337,6 +428,13 @@ static void the_configuration_is_read_critically(void **state) {
         {"s/.type_vocab_size.:.1/\\\"type_vocab_size\\\":2/", "type_vocab_size is 2"},
         {"s/.pad_token_id.:.1/\\\"pad_token_id\\\":0/", "pad_token_id is 0"},
         {"s/.is_decoder.:.false/\\\"is_decoder\\\":true/", "is_decoder is 1"},
+        {"s/.num_hidden_layers.:.2/\\\"num_hidden_layers\\\":3/",
+         "num_hidden_layers is 3, and in the tensors beside it 2"},
+        {"s/.hidden_size.:.16/\\\"hidden_size\\\":32/", "hidden_size is 32, and in the tensors beside it 16"},
+        {"s/.vocab_size.:.25/\\\"vocab_size\\\":26/", "vocab_size is 26, and in the tensors beside it 25"},
+        {"s/.num_attention_heads.:.2/\\\"num_attention_heads\\\":5/",
+         "its width 16 is no multiple of 5 attention heads"},
+        {"/.1.:.*rude/d", "its config.json names 2 classes, and its classifier has 3"},
     };
     char output[2048];
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -357,7 +455,9 @@ int main(void) {
         cmocka_unit_test(tensors_that_do_not_fit_are_named),
         cmocka_unit_test(a_decoder_of_its_own_is_refused_for_masked_words_only),
         cmocka_unit_test(files_tell_sizes_and_classes),
+        cmocka_unit_test(a_usual_size_does_not_decide_the_heads),
         cmocka_unit_test(what_contradicts_a_file_is_refused),
+        cmocka_unit_test(classes_of_a_base_that_are_others_are_told),
         cmocka_unit_test(the_configuration_is_read_critically),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

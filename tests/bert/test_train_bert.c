@@ -514,6 +514,7 @@ static void options_that_contradict_each_other_are_refused(void **state) {
         {2, "--folds 3 --split-shares 90,5,5", "--folds chooses what is trained on"},
         {2, "--split-shares 90,20,5", "--split-shares 90,20,5: expected three percentages that add up to 100"},
         {2, "--class-weights 1,2,3", "--class-weights: expected balanced, none or 2 numbers above 0, found 1,2,3"},
+        {2, "--class-weights 1,1e39", "none or 2 numbers above 0, found 1,1e39"}, /* infinite as a float */
         {2, "--max-len 300 --positions 258", "it reads at most 256 tokens"},
         {2, "--vocabulary 20", "--vocabulary 20: the tokenizer has 29 ids"},
         {2, "--seeds 2 --resume /tmp", "--resume /tmp: of several trainings each has a folder of its own"},

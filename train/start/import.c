@@ -16,7 +16,7 @@ void import_base(Training *t, const ImportRules *rules) {
     const CheckpointBuffers into = buffers_copy(t, 0);
     ImportReport *r = &t->import;
     Error error;
-    char more[256] = "";
+    char more[512] = ""; /* longer than all of it together */
     if (!checkpoint_import(path, &into, rules, &t->carried, r, &error))
         die("--%s %s: %s", train_base_option(&t->spec), path, error.text);
     const struct {
