@@ -248,8 +248,9 @@ static Dataset *open_masked(const BertData *data, int split, const BertMasking *
     Error error;
     if (!texts->n) return NULL;
     Dataset *dataset = bert_masked_open(texts, masking, split == BERT_VALIDATION, &error);
-    if (!dataset) die("%s: %s", BERT_SPLIT_NAMES[split], error.text);
-    if (dataset->n_samples < texts->n)
+    if (!dataset)
+        die("%s: %s", BERT_SPLIT_NAMES[split], error.text);
+    else if (dataset->n_samples < texts->n)
         printf("[Data] %s: texts without a token that can be predicted, which are left out: %lld\n",
                BERT_SPLIT_NAMES[split], (long long)(texts->n - dataset->n_samples));
     return dataset;

@@ -99,16 +99,11 @@ char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
 
 /* What CHUNK texts become. */
 typedef struct {
-    int32_t *ids;
-    int64_t n_ids, n, capacity;
+    TokenIds ids;
+    int64_t n, capacity;
     int32_t *lengths; /* [n] */
     int64_t divided, truncated, cut, unknown, empty, dropped;
 } Chunk;
-
-/* What a thread needs again and again. */
-typedef struct {
-    TokenIds pieces, ids; /* of a text; of a chunk */
-} Scratch;
 
 /* Returns how many of the n pieces go into one text. */
 static int64_t fitting(const TextRules *rules, const int32_t *pieces, int64_t n) {
@@ -120,7 +115,8 @@ static int64_t fitting(const TextRules *rules, const int32_t *pieces, int64_t n)
     return fit ? fit : room; /* a word that is longer is cut */
 }
 
-static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pieces, int64_t n, TokenIds *ids) {
+static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pieces, int64_t n) {
+    TokenIds *ids = &chunk->ids;
     if (chunk->n == chunk->capacity)
         chunk->lengths =
             xrealloc(chunk->lengths, (size_t)(chunk->capacity = 2 * chunk->n + CHUNK) * sizeof *chunk->lengths);
@@ -133,11 +129,10 @@ static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pi
     chunk->lengths[chunk->n++] = (int32_t)n + 2;
 }
 
-static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, Scratch *scratch,
+static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, TokenIds *pieces,
                           Chunk *chunk) {
     size_t size;
     char *prepared = texts_prepare(rules, text, &size);
-    TokenIds *pieces = &scratch->pieces;
     int64_t at = 0, n;
     pieces->n = 0;
     token_ids_reserve(pieces, 1); /* an empty text has a list, too */
@@ -145,7 +140,7 @@ static void tokenize_text(const TextRules *rules, const SpecialIds *specials, co
     free(prepared);
     do {
         n = fitting(rules, pieces->ids + at, pieces->n - at);
-        add_text(chunk, specials, pieces->ids + at, n, &scratch->ids);
+        add_text(chunk, specials, pieces->ids + at, n);
         at += n;
     } while (rules->divide && at < pieces->n);
     chunk->empty += !pieces->n;
@@ -155,17 +150,14 @@ static void tokenize_text(const TextRules *rules, const SpecialIds *specials, co
 }
 
 static void tokenize_chunk(const TextRules *rules, const SpecialIds *specials, const char *const *texts, int n,
-                           Scratch *scratch, Chunk *chunk) {
-    int64_t dropped = scratch->pieces.dropped;
-    scratch->ids.n = 0;
-    for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], scratch, chunk);
-    size_t bytes = (size_t)(chunk->n_ids = scratch->ids.n) * sizeof *chunk->ids;
-    chunk->ids = memcpy(xmalloc(bytes), scratch->ids.ids, bytes);
-    chunk->dropped = scratch->pieces.dropped - dropped;
+                           TokenIds *pieces, Chunk *chunk) {
+    int64_t dropped = pieces->dropped;
+    for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], pieces, chunk);
+    chunk->dropped = pieces->dropped - dropped;
 }
 
 static void chunk_free(Chunk *chunk) {
-    free(chunk->ids);
+    token_ids_free(&chunk->ids);
     free(chunk->lengths);
 }
 
@@ -180,8 +172,8 @@ static TokenizedTexts join_chunks(const Chunk *chunks, int64_t n_chunks) {
         for (int64_t k = 0; k < chunks[i].n; k++, end++) end[1] = end[0] + chunks[i].lengths[k];
     t.ids = xmalloc((size_t)*end * sizeof *t.ids);
     int32_t *ids = t.ids;
-    for (const Chunk *c = chunks; c < chunks + n_chunks; ids += c++->n_ids) {
-        memcpy(ids, c->ids, (size_t)c->n_ids * sizeof *ids);
+    for (const Chunk *c = chunks; c < chunks + n_chunks; ids += c++->ids.n) {
+        memcpy(ids, c->ids.ids, (size_t)c->ids.n * sizeof *ids);
         t.divided += c->divided;
         t.truncated += c->truncated;
         t.cut += c->cut;
@@ -201,15 +193,14 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
     Chunk *chunks = xcalloc((size_t)n_chunks, sizeof *chunks);
 #pragma omp parallel num_threads(rules->n_threads)
     {
-        Scratch scratch = {.ids = {0}};
+        TokenIds pieces = {0}; /* of a text */
 #pragma omp for schedule(dynamic)
         for (int64_t c = 0; c < n_chunks; c++) {
             int64_t left = n - c * CHUNK;
-            tokenize_chunk(rules, &specials, texts + c * CHUNK, (int)(left < CHUNK ? left : CHUNK), &scratch,
+            tokenize_chunk(rules, &specials, texts + c * CHUNK, (int)(left < CHUNK ? left : CHUNK), &pieces,
                            &chunks[c]);
         }
-        token_ids_free(&scratch.pieces);
-        token_ids_free(&scratch.ids);
+        token_ids_free(&pieces);
     }
     *out = join_chunks(chunks, n_chunks);
     for (int64_t c = 0; c < n_chunks; c++) chunk_free(&chunks[c]);
