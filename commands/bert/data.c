@@ -110,8 +110,9 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
     }
     if (labels && !data->classes.n &&
         !(o->labels ? classes_parse(o->labels, &data->classes, &error) : classes_find(file, &data->classes, &error)))
-        die("%s: %s", o->labels ? "--labels" : path, error.text);
+        die("%s%s", o->labels ? "--labels: " : "", error.text);
     if (labels && !classes_assign(&data->classes, file, split->labels + split->n, &error)) die("%s", error.text);
+    split->path = split->n ? NULL : file->path;
     split->n += file->n;
 }
 
@@ -158,8 +159,11 @@ void bert_splits_close(BertSplit splits[BERT_SPLITS]) {
 
 static SplitRows rows_of(const BertData *data, const BertSplit *split, int32_t *groups) {
     texts_groups(split->texts, split->n, groups);
-    return (SplitRows){
-        .n = split->n, .labels = split->labels, .classes = split->labels ? data->classes.n : 1, .groups = groups};
+    return (SplitRows){.n = split->n,
+                       .labels = split->labels,
+                       .classes = split->labels ? data->classes.n : 1,
+                       .names = data->classes.names,
+                       .groups = groups};
 }
 
 /* Divides the only file. A split that has a file of its own gets no share. */
@@ -213,8 +217,9 @@ static void report(BertData *data, const BertOptions *o) {
     int n = 0;
     for (int s = 0; s < BERT_SPLITS; s++) {
         const BertSplit *split = &data->splits[s];
+        const char *name = split->path ? split->path : BERT_SPLIT_NAMES[s];
         if (!split->n) continue;
-        if (split->labels && !classes_check(&data->classes, split->labels, split->n, BERT_SPLIT_NAMES[s], &error))
+        if (split->labels && !classes_check(&data->classes, split->labels, split->n, name, &error))
             die("%s", error.text);
         splits[n] = (BertReportSplit){.name = BERT_SPLIT_NAMES[s],
                                       .n = split->n,

@@ -10,7 +10,8 @@
 
 /* Texts of one split, in the order of their files. */
 typedef struct {
-    int64_t n; /* 0: there is no such split */
+    int64_t n;        /* 0: there is no such split */
+    const char *path; /* the file that all texts are from; NULL: there are several, or it has texts of other splits, too */
     const char **texts;
     int64_t *lines;  /* [n] in their file, from 1 */
     int32_t *labels; /* [n] classes; NULL: masked words */
