@@ -55,6 +55,13 @@ bool classes_find(const Comments *training, Classes *out, Error *error) {
     return ok;
 }
 
+/* Copies what is between, without the blanks at both ends; free(). */
+static char *trimmed(const char *begin, const char *end) {
+    while (begin < end && *begin == ' ') begin++;
+    while (end > begin && end[-1] == ' ') end--;
+    return xformat("%.*s", (int)(end - begin), begin);
+}
+
 bool classes_parse(const char *list, Classes *out, Error *error) {
     int n = 1;
     for (const char *c = list; *c; c++) n += *c == ',';
@@ -62,8 +69,9 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     if (n < 2 || n > BERT_MAX_CLASSES)
         return error_set(error, "%s: expected 2 to %d names, separated by commas, found %d", list, BERT_MAX_CLASSES, n);
     Classes c = {0, xcalloc((size_t)n, sizeof *c.names)};
-    for (const char *at = list; c.n < n; at += strcspn(at, ",") + 1) {
-        c.names[c.n] = xformat("%.*s", (int)strcspn(at, ","), at);
+    for (const char *at = list, *end; c.n < n; at = end + 1) {
+        end = at + strcspn(at, ",");
+        c.names[c.n] = trimmed(at, end);
         bool empty = !*c.names[c.n], twice = classes_at(&c, c.names[c.n]) >= 0;
         c.n++;
         if (!empty && !twice) continue;

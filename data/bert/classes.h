@@ -15,7 +15,8 @@ typedef struct {
  * otherwise in the order of their bytes. False with an error if there are fewer than 2 or more than BERT_MAX_CLASSES.
  */
 bool classes_find(const Comments *training, Classes *out, Error *error);
-/* Makes the classes from names separated by commas (--labels), in this order. */
+/* Makes the classes from names separated by commas (--labels), in this order. They lose blanks at both ends, as labels
+ * do. */
 bool classes_parse(const char *names, Classes *out, Error *error);
 /* Makes n classes with these names, such as those of a checkpoint. */
 Classes classes_of(const char *const *names, int n);
@@ -28,7 +29,7 @@ char *classes_list(const Classes *classes);
 bool classes_assign(const Classes *classes, const Comments *comments, int32_t *labels, Error *error);
 /* Adds to counts[classes] the texts of each class. */
 void classes_count(const int32_t *labels, int64_t n, int64_t *counts);
-/* Returns false, naming `split` ("validation", or a path) and the class, if a class has no text. */
+/* Returns false, naming `split` ("validation", or its file) and the class, if a class has no text. */
 bool classes_check(const Classes *classes, const int32_t *labels, int64_t n, const char *split, Error *error);
 /* Sets weights[classes] to n / (classes * texts of the class), as scikit-learn's "balanced"; every class must have a
  * text. */

@@ -61,9 +61,13 @@ static void a_label_outside_the_classes_is_named(void **state) {
     assert_string_equal(error.text,
                         "validation: none of its 3 texts has the label \"2\"; every split needs every class");
     classes_free(&classes);
+    assert_true(classes_parse(" 2,  0 ,1", &classes, &error)); /* a label loses its blanks, too */
+    assert_true(classes_assign(&classes, &c, labels, &error));
+    assert_memory_equal(labels, ((int32_t[]){1, 2, 1, 0, 2}), sizeof labels);
+    classes_free(&classes);
     comments_free(&c);
-    static const char *const lists[] = {"a", "", "a,b,a", "a,,b"};
-    for (int i = 0; i < 4; i++) assert_false(classes_parse(lists[i], &classes, &error));
+    static const char *const lists[] = {"a", "", "a,b,a", "a, a", "a, ,b"};
+    for (int i = 0; i < 5; i++) assert_false(classes_parse(lists[i], &classes, &error));
     assert_contains(error.text, "name 2 is empty");
     c = labelled("1 1");
     assert_false(classes_find(&c, &classes, &error));

@@ -18,8 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const names[] = {"x.csv", "x.tsv", "x.jsonl", "x.txt"};
     static const char *const good[] = {
         "id,text,label\n1,\"a \"\"b\"\"\n\",0\n2,c,1\n", "text\tid\tlabel\na\tb\tc\n",
-        "{\"text\":\"a\\n\\u00e1\",\"label\":1,\"id\":\"x\"}\n{\"text\":\"b\",\"label\":\"c\",\"id\":-5}\n",
-        "a\n\nb"};
+        "{\"text\":\"a\\n\\u00e1\",\"label\":1,\"id\":\"x\"}\n{\"text\":\"b\",\"label\":\"c\",\"id\":-5}\n", "a\n\nb"};
     static char *paths[4];
     if (!paths[0])
         for (int i = 0; i < 4; i++) {
