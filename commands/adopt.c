@@ -68,6 +68,7 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
         free(before);
         free(text);
     }
-    if (adopted) printf("[Model] from %s: %s\n", from->stated ? "its checkpoint" : "the shapes of its tensors", adopted);
+    if (adopted)
+        printf("[Model] from %s: %s\n", from->stated ? "its checkpoint" : "the shapes of its tensors", adopted);
     free(adopted);
 }

@@ -262,8 +262,7 @@ static void check_options(const BertOptions *o) {
     if (t->warmup_steps && o->warmup_ratio > 0)
         die_usage("--warmup-steps %lld and --warmup-ratio %g: both say how long the warm-up is; leave one of them out",
                   (long long)t->warmup_steps, o->warmup_ratio);
-    if (o->d_model % 16)
-        die_usage("--d-model %lld is no multiple of 16", (long long)o->d_model);
+    if (o->d_model % 16) die_usage("--d-model %lld is no multiple of 16", (long long)o->d_model);
     if (o->d_model % o->heads)
         die_usage("--d-model %lld is no multiple of --heads %lld", (long long)o->d_model, (long long)o->heads);
     if (o->frozen_layers > o->layers)
