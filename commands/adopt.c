@@ -54,7 +54,7 @@ void checkpoint_options_check_given(const CheckpointOptions *from, const OptionS
 }
 
 void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, const char *const *unchecked) {
-    int n_adopted = 0;
+    char *adopted = NULL; /* printed when all are known to be good */
     Error error;
     checkpoint_options_check_given(from, set, unchecked);
     for (Option *option = set->options; option < set->options + set->count; option++) {
@@ -63,13 +63,12 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
         if (!option_from_json(option, value, &error))
             die("the options in the config.json of %s: %s", from->checkpoint, error.text);
         option->given = true; /* as if it had been typed; options_free frees a text */
-        char *text = value_text(option->row.name, value);
-        printf("%s %s %s",
-               n_adopted++    ? ","
-               : from->stated ? "[Model] from its checkpoint:"
-                              : "[Model] from the shapes of its tensors:",
-               option->row.name, text);
+        char *text = value_text(option->row.name, value), *before = adopted;
+        adopted = xformat("%s%s%s %s", before ? before : "", before ? ", " : "", option->row.name, text);
+        free(before);
         free(text);
     }
-    if (n_adopted) printf("\n");
+    if (adopted)
+        printf("[Model] from %s: %s\n", from->stated ? "its checkpoint" : "the shapes of its tensors", adopted);
+    free(adopted);
 }

@@ -33,8 +33,9 @@ typedef struct {
 
 /* Reports folds in PROTOCOL_results.csv ("loso_results.csv"): a row per fold, then MEAN and STD (divisor n - 1) of
  * every column; with shots, columns k and seed, and MEAN and STD for each k. A score that a fold lacks, F1 of a class
- * without rows, is empty and in no mean. PROTOCOL_results.json and .md have besides the worst group and 95 % intervals
- * of the means by the bootstrap over groups. */
+ * without rows, is empty and in no mean. Those of two classes at a threshold (evaluation_at) also have precision and
+ * recall of the second, the area below the ROC curve and the threshold. PROTOCOL_results.json and .md have besides the
+ * worst group and 95 % intervals of the means by the bootstrap over groups. */
 bool report_folds(const FoldResult *folds, int n, const char *group_kind, const char *protocol, const char *directory,
                   Error *error);
 

@@ -50,11 +50,29 @@ static bool evaluation_fill(const Predictions *p, Evaluation *e, Error *error) {
            metrics_adaptive_ece(e->probabilities, p->truth, p->n, classes, &e->adaptive_ece, error);
 }
 
-/* Evaluates the predictions. probabilities NULL: softmax(logits / temperature). */
-static bool evaluate(const Predictions *p, double temperature, const double *probabilities, Evaluation *e,
-                     Error *error) {
-    *e = (Evaluation){0};
+/* Predicts the second of two classes where its probability is above the threshold. */
+static void decide(const Predictions *p, double threshold, Evaluation *e) {
+    MetricsPoint *points = xmalloc((size_t)p->n * sizeof *points);
+    double *second = xmalloc((size_t)p->n * sizeof *second);
+    int64_t count;
+    e->threshold = threshold;
+    for (int64_t i = 0; i < p->n; i++) {
+        second[i] = e->probabilities[2 * i + 1];
+        e->predicted[i] = second[i] > threshold;
+    }
+    if (metrics_curve(second, p->truth, p->n, points, &count, NULL)) e->roc_auc = metrics_areas(points, count).roc_auc;
+    free(points);
+    free(second);
+}
+
+/* Evaluates the predictions. probabilities NULL: softmax(logits / temperature). threshold NaN: the most probable class
+ * is predicted. */
+static bool evaluate(const Predictions *p, double temperature, const double *probabilities, double threshold,
+                     Evaluation *e, Error *error) {
+    *e = (Evaluation){.threshold = NAN, .roc_auc = NAN};
     if (!predictions_check(p, error)) return false;
+    if (!isnan(threshold) && p->classes != 2)
+        return error_set(error, "a threshold of %g is of two classes, and there are %d", threshold, p->classes);
     size_t count = (size_t)p->n * (size_t)p->classes;
     e->probabilities = xmalloc(count * sizeof *e->probabilities);
     e->predicted = xmalloc((size_t)p->n * sizeof *e->predicted);
@@ -63,17 +81,23 @@ static bool evaluate(const Predictions *p, double temperature, const double *pro
         memcpy(e->probabilities, probabilities, count * sizeof *probabilities);
     else
         ok = metrics_softmax(p->logits, p->n, p->classes, temperature, e->probabilities, error);
-    ok = ok && metrics_predict(e->probabilities, p->n, p->classes, e->predicted, error) && evaluation_fill(p, e, error);
+    ok = ok && metrics_predict(e->probabilities, p->n, p->classes, e->predicted, error);
+    if (ok && !isnan(threshold)) decide(p, threshold, e);
+    ok = ok && evaluation_fill(p, e, error);
     if (!ok) evaluation_free(e);
     return ok;
 }
 
 bool evaluation_make(const Predictions *p, double temperature, Evaluation *e, Error *error) {
-    return evaluate(p, temperature, NULL, e, error);
+    return evaluate(p, temperature, NULL, NAN, e, error);
 }
 
 bool evaluation_of(const Predictions *p, const double *probabilities, Evaluation *e, Error *error) {
-    return evaluate(p, 1, probabilities, e, error);
+    return evaluate(p, 1, probabilities, NAN, e, error);
+}
+
+bool evaluation_at(const Predictions *p, double threshold, Evaluation *e, Error *error) {
+    return evaluate(p, 1, NULL, threshold, e, error);
 }
 
 void evaluation_free(Evaluation *e) {

@@ -44,14 +44,18 @@ typedef struct {
     int64_t *confusion;    /* [classes, classes], truth down */
     MetricsClass *each;    /* [classes] */
     MetricsScores scores;
-    MetricsCalibration calibration;
+    MetricsCalibration calibration; /* of the most probable class, whatever is predicted */
     double adaptive_ece;
+    double threshold, roc_auc; /* two classes at a threshold; else NaN. The area is NaN, too, if a class has no rows. */
 } Evaluation;
 
 /* Evaluates probabilities softmax(logits / temperature), or those given, [n, classes]; the most probable class is
  * predicted. After an error there is nothing to free. */
 bool evaluation_make(const Predictions *predictions, double temperature, Evaluation *evaluation, Error *error);
 bool evaluation_of(const Predictions *predictions, const double *probabilities, Evaluation *evaluation, Error *error);
+/* The same with softmax(logits) of two classes, of which the second is predicted if its probability is above the
+ * threshold. NaN: evaluation_make. */
+bool evaluation_at(const Predictions *predictions, double threshold, Evaluation *evaluation, Error *error);
 void evaluation_free(Evaluation *evaluation);
 
 /* ---- two classes ---- */

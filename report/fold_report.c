@@ -8,10 +8,8 @@
 #include "report/classification_report.h"
 #include "report/table.h"
 
-enum { PLAIN = 10, ACCURACY = 0, MACRO_F1 = 1 }; /* scores besides F1 of each class; two of them */
-static const char *const SCORES[PLAIN] = {
-    "accuracy", "macro_f1", "weighted_f1", "macro_precision", "macro_recall", "balanced_accuracy", "mcc",
-    "ece",      "nll",      "brier"};
+/* PLAIN: scores besides F1 of each class; AT_THRESHOLD: two classes at a threshold have so many more. */
+enum { ACCURACY, MACRO_F1, PLAIN = 10, AT_THRESHOLD = 4 };
 
 /* A score over folds. */
 typedef struct {
@@ -21,7 +19,8 @@ typedef struct {
 
 typedef struct {
     const FoldResult *folds;
-    int n, scores;  /* PLAIN + classes */
+    bool at_threshold; /* all trainings have one */
+    int n, scores;
     char **names;   /* [scores] */
     double *values; /* [n, scores]; NaN: there is none */
     int32_t *group; /* [n]: the first fold of the same group */
@@ -36,25 +35,54 @@ typedef struct {
 
 /* ---- values ---- */
 
-static void fold_values(const Evaluation *e, double *out) {
+/* Where the next score of a fold belongs. */
+typedef struct {
+    char **names; /* NULL: they are known */
+    double *values;
+} NextScore;
+
+/* Adds a score, of a class or, if that is NULL, of all. */
+static void add_score(NextScore *next, const char *name, const MetricsClass *class, double value) {
+    if (next->names) *next->names++ = class ? xformat("%s_%s", name, class->name) : xstrdup(name);
+    *next->values++ = class && !class->support ? (double)NAN : value;
+}
+
+/* Adds what the second of two classes is told apart by. */
+static void add_threshold_scores(NextScore *next, const Evaluation *e) {
+    const MetricsClass *second = &e->each[1];
+    add_score(next, "f1", second, second->score.f1);
+    add_score(next, "precision", second, second->score.precision);
+    add_score(next, "recall", second, second->score.recall);
+    add_score(next, "roc_auc", NULL, e->roc_auc);
+    add_score(next, "threshold", NULL, e->threshold);
+}
+
+static void add_scores(NextScore *next, const Evaluation *e, bool at_threshold) {
     const MetricsScores *s = &e->scores;
-    const double plain[PLAIN] = {s->accuracy,        s->macro.f1,          s->weighted.f1, s->macro.precision,
-                                 s->macro.recall,    s->balanced_accuracy, s->mcc,         e->calibration.ece,
-                                 e->calibration.nll, e->calibration.brier};
-    memcpy(out, plain, sizeof plain);
-    for (int c = 0; c < e->classes; c++) out[PLAIN + c] = e->each[c].support ? e->each[c].score.f1 : NAN;
+    add_score(next, "accuracy", NULL, s->accuracy);
+    add_score(next, "macro_f1", NULL, s->macro.f1);
+    if (at_threshold) add_threshold_scores(next, e);
+    add_score(next, "weighted_f1", NULL, s->weighted.f1);
+    add_score(next, "macro_precision", NULL, s->macro.precision);
+    add_score(next, "macro_recall", NULL, s->macro.recall);
+    add_score(next, "balanced_accuracy", NULL, s->balanced_accuracy);
+    add_score(next, "mcc", NULL, s->mcc);
+    add_score(next, "ece", NULL, e->calibration.ece);
+    add_score(next, "nll", NULL, e->calibration.nll);
+    add_score(next, "brier", NULL, e->calibration.brier);
+    for (int c = 0; c < (at_threshold ? 1 : e->classes); c++) add_score(next, "f1", &e->each[c], e->each[c].score.f1);
 }
 
 static void values_make(FoldReport *r) {
     const Evaluation *first = r->folds[0].evaluation;
-    r->scores = PLAIN + first->classes;
+    r->at_threshold = !isnan(first->threshold);
+    r->scores = PLAIN + first->classes + (r->at_threshold ? AT_THRESHOLD : 0);
     r->names = xmalloc((size_t)r->scores * sizeof *r->names);
     r->values = xmalloc((size_t)r->n * (size_t)r->scores * sizeof *r->values);
     r->group = xmalloc((size_t)r->n * sizeof *r->group);
-    for (int k = 0; k < r->scores; k++)
-        r->names[k] = k < PLAIN ? xstrdup(SCORES[k]) : xformat("f1_%s", first->each[k - PLAIN].name);
     for (int i = 0; i < r->n; i++) {
-        fold_values(r->folds[i].evaluation, r->values + (long)i * r->scores);
+        NextScore next = {i ? NULL : r->names, r->values + (long)i * r->scores};
+        add_scores(&next, r->folds[i].evaluation, r->at_threshold);
         r->few_shot |= r->folds[i].shots > 0;
         for (r->group[i] = 0; strcmp(r->folds[r->group[i]].group, r->folds[i].group); r->group[i]++) continue;
     }
@@ -206,6 +234,7 @@ static bool write_files(const FoldReport *r, Error *error) {
         text_file_begin(&file);
         fprintf(file.out, "# %s\n\n", r->protocol);
         print_worst(r, file.out);
+        if (r->at_threshold) fputs("\nPredictions are those at the threshold of each training.\n", file.out);
         fprintf(
             file.out,
             "\nMeans over trainings, deviations with divisor n - 1, 95 %% intervals of the mean by the bootstrap over "
@@ -223,10 +252,10 @@ static bool write_files(const FoldReport *r, Error *error) {
 }
 
 static void print_report(const FoldReport *r) {
-    enum { SHOWN = 4 }; /* accuracy, F1 and precision */
+    int shown = r->at_threshold ? 6 : 4; /* accuracy, F1 and precision; or those and recall, and the ROC's area */
     printf("[Report] %s: %d training%s; intervals of the mean by the bootstrap over %ss\n", r->protocol, r->n,
            format_plural(r->n), r->group_kind);
-    table_print(&r->results, (r->few_shot ? 3 : 1) + SHOWN, stdout);
+    table_print(&r->results, (r->few_shot ? 3 : 1) + shown, stdout);
     print_worst(r, stdout);
     printf("[Report] written: %s/%s_results.{csv,json,md}\n", r->directory, r->protocol);
 }

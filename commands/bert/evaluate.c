@@ -31,16 +31,17 @@ static const OptionRow table[] = {
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "evaluation",
      .metavar = "DIR", .help = "folder for tables, diagrams and report.html"},
     {.name = "name", .type = OPTION_TEXT, .offset = FIELD(name), .metavar = "NAME",
-     .help = "what the reports call these texts; default: the name of the file"},
+     .help = "what the reports call these texts; default: the name of the file, without its end"},
 };
 // clang-format on
 
 /* Returns the name of the texts; free(). */
 static char *name_of(const Evaluate *e) {
     const char *slash = strrchr(e->data, '/'), *name = slash ? slash + 1 : e->data;
-    size_t length = strcspn(name, ".");
+    const char *end = strrchr(name, '.');
     if (e->name) return xstrdup(e->name);
-    return length ? xformat("%.*s", (int)length, name) : xstrdup("texts");
+    if (end == name) return xstrdup("texts");
+    return end ? xformat("%.*s", (int)(end - name), name) : xstrdup(name);
 }
 
 static void print_decision(const BertClassifier *c, bool given) {

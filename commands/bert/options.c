@@ -163,8 +163,8 @@ static const OptionRow table[] = {
      .help = "choose whole words to be predicted, not single pieces"},
     {.name = "layers", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "12", .min = 1, .max = 1000,
      .metavar = "N", .help = "transformer blocks"},
-    {.name = "d-model", .type = OPTION_INT, .offset = FIELD(d_model), .default_value = "768", .min = 8, .max = 65536,
-     .metavar = "N", .help = "width of the model"},
+    {.name = "d-model", .type = OPTION_INT, .offset = FIELD(d_model), .default_value = "768", .min = 16, .max = 65536,
+     .metavar = "N", .help = "width of the model, a multiple of 16"},
     {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "12", .min = 1, .max = 1000,
      .metavar = "N", .help = "attention heads"},
     {.name = "d-ff", .type = OPTION_INT, .offset = FIELD(d_ff), .default_value = "0", .max = 1e6, .metavar = "N",
@@ -264,6 +264,7 @@ static void check_options(const BertOptions *o) {
     if (t->warmup_steps && o->warmup_ratio > 0)
         die_usage("--warmup-steps %lld and --warmup-ratio %g: both say how long the warm-up is; leave one of them out",
                   (long long)t->warmup_steps, o->warmup_ratio);
+    if (o->d_model % 16) die_usage("--d-model %lld is no multiple of 16", (long long)o->d_model);
     if (o->d_model % o->heads)
         die_usage("--d-model %lld is no multiple of --heads %lld", (long long)o->d_model, (long long)o->heads);
     if (o->frozen_layers > o->layers)

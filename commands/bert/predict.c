@@ -81,7 +81,7 @@ static void open_models(Predict *p) {
     if (calibrated && !p->calibrated)
         warn("%d of %d models have a temperature: no calibrated probabilities are written", calibrated, n);
     p->columns[0] = columns_of("p", &p->models[0].base.classes);
-    p->columns[1] = columns_of("p_calibrated", &p->models[0].base.classes);
+    p->columns[1] = columns_of("calibrated", &p->models[0].base.classes);
     p->counts = xcalloc((size_t)p->models[0].base.classes.n, sizeof *p->counts);
 }
 

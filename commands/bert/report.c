@@ -148,16 +148,15 @@ static bool write_wrong(const BertTested *tested, const Table *all, const Table 
     return ok;
 }
 
-static bool report_wrong(const BertTested *tested, const Evaluation *e, double threshold, const char *directory,
-                         Error *error) {
+static bool report_wrong(const BertTested *tested, const Evaluation *e, const char *directory, Error *error) {
     Wrong *wrong = xmalloc((size_t)(tested->n + 1) * sizeof *wrong);
     Table all = {0}, first = {0};
     int64_t n = 0;
     int classes = tested->classes->n;
     for (int64_t i = 0; i < tested->n; i++) {
-        const double *p = e->probabilities + i * classes;
-        int32_t predicted = threshold_decide(threshold, p, classes);
-        if (predicted != tested->labels[i]) wrong[n++] = (Wrong){i, predicted, p[predicted]};
+        int32_t predicted = e->predicted[i];
+        if (predicted != tested->labels[i])
+            wrong[n++] = (Wrong){i, predicted, e->probabilities[i * classes + predicted]};
     }
     qsort(wrong, (size_t)n, sizeof *wrong, by_confidence);
     for (int64_t i = 0; i < n; i++) {
@@ -209,8 +208,8 @@ bool bert_report(const BertTested *tested, const ThresholdDecision *d, const cha
     Evaluation evaluation;
     bool ok = report_classification(&s.predictions, 1, directory, "evaluation", tested->name, error);
     if (ok && tested->classes->n == 2) ok = report_two(tested, d->threshold, directory, error);
-    if (ok && evaluation_make(&s.predictions, 1, &evaluation, error)) {
-        ok = report_wrong(tested, &evaluation, d->threshold, directory, error);
+    if (ok && evaluation_at(&s.predictions, d->threshold, &evaluation, error)) {
+        ok = report_wrong(tested, &evaluation, directory, error);
         if (ok && result)
             *result = evaluation;
         else

@@ -27,7 +27,7 @@ ThresholdDecision bert_decide(const BertTested *validation, ThresholdRule rule, 
  *   report_NAME.json              two classes: the fields of the reference's report.json
  *   wrong_NAME.csv .json .md      wrong predictions with their texts, the most confident first; the last two have the
  *                                 first 20
- * Fills *result (of the most probable classes; evaluation_free), unless it is NULL. */
+ * Fills *result (evaluation_at the threshold of the decision; evaluation_free), unless it is NULL. */
 bool bert_report(const BertTested *tested, const ThresholdDecision *decision, const char *directory, Evaluation *result,
                  Error *error);
 

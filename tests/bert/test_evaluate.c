@@ -197,6 +197,16 @@ static void names_are_escaped_once(void **state) {
     assert_string_equal(fixture.output, "0\n4\n");
 }
 
+/* Only the end of a file's name is left out of the names of reports. */
+static void reports_have_the_name_of_the_file(void **state) {
+    (void)state;
+    must_run("cp %s/test.csv %s/test.v2.csv", bert_path("noisy"), bert_path("noisy"));
+    bert_must_use("evaluate --checkpoint %s --data %s/test.v2.csv -o %s", bert_trained(), bert_path("noisy"),
+                  bert_path("named"));
+    must_run("ls %s/report_*.json", bert_path("named"));
+    assert_contains(fixture.output, "/report_test.v2.json\n");
+}
+
 static void evaluations_that_would_be_wrong_are_refused(void **state) {
     (void)state;
     static const char *const hf = "--checkpoint " GOLDEN "bert_hf";
@@ -227,6 +237,7 @@ int main(void) {
         cmocka_unit_test(reports_agree_with_the_predictions),
         cmocka_unit_test(wrong_predictions_are_shown_with_their_texts),
         cmocka_unit_test(names_are_escaped_once),
+        cmocka_unit_test(reports_have_the_name_of_the_file),
         cmocka_unit_test(evaluations_that_would_be_wrong_are_refused),
     };
     choose_tests();

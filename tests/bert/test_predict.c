@@ -45,7 +45,7 @@ static void probabilities_are_those_of_transformers(void **state) {
         assert_int_equal(atoi(json_string_value(json_object_get(row, "id"))), 100 + i);
         assert_null(json_object_get(row, "threshold")); /* of two classes only */
         assert_null(json_object_get(row, "votes"));
-        assert_null(json_object_get(row, "p_calibrated_clean"));
+        assert_null(json_object_get(row, "calibrated_clean"));
     }
     json_decref(rows);
     json_decref(golden);
@@ -134,7 +134,7 @@ static void decisions_follow_from_the_threshold(void **state) {
         assert_near(p + q, 1, 1e-12);
         assert_string_equal(predicted, p > threshold ? "1" : "0");
         assert_near(bert_number(rows, i, "threshold"), threshold, 0);
-        assert_near(bert_number(rows, i, "p_calibrated_1"), 1 / (1 + pow(q / p, 1 / temperature)), 1e-9);
+        assert_near(bert_number(rows, i, "calibrated_1"), 1 / (1 + pow(q / p, 1 / temperature)), 1e-9);
         right += *predicted - '0' == bert_make_comment(BERT_TEST_TRAIN + BERT_TEST_VALID + (int)i, text);
         assert_string_equal(json_string_value(json_object_get(json_array_get(rows, i), "text")), text);
     }
@@ -164,7 +164,7 @@ static void several_models_give_their_mean(void **state) {
         assert_near(bert_number(both, i, "threshold"), threshold, 1e-15);
         assert_string_equal(json_string_value(json_object_get(row, "predicted")), mean > threshold ? "1" : "0");
         assert_int_equal(bert_number(both, i, "votes"), mean > threshold ? votes : 2 - votes);
-        assert_null(json_object_get(row, "p_calibrated_1"));
+        assert_null(json_object_get(row, "calibrated_1"));
     }
     json_t *all[] = {first, second, both};
     for (int k = 0; k < 3; k++) json_decref(all[k]);

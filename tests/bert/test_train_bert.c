@@ -507,6 +507,7 @@ static void bad_data_are_named(void **state) {
 static void options_that_contradict_each_other_are_refused(void **state) {
     (void)state;
     static const Refusal bad[] = {
+        {2, "--d-model 40", "--d-model 40 is no multiple of 16"},
         {2, "--heads 5", "--d-model 32 is no multiple of --heads 5"},
         {2, "--frozen-layers 3", "--frozen-layers 3: the model has 2 layers"},
         {2, "--warmup-steps 2 --warmup-ratio 0.1", "both say how long the warm-up is"},
