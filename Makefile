@@ -37,6 +37,10 @@ demo-slm: packages-build+demo-slm ## trains a tokenizer and a small text GPT on 
 	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/slm.sh
 
+demo-bert: packages-build ## makes up Vietnamese comments, pretrains an encoder, trains classifiers with and without it
+	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
+	@demo/bert.sh
+
 demo-cv: packages-build ## makes synthetic FLIM cells and trains six folds, each tested on an unseen donor
 	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/cv.sh
@@ -82,6 +86,6 @@ help: ## prints this list
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:
-.PHONY: all demo demo-psd demo-slm demo-cv test test-deep install uninstall readme estimates clean help FORCE
+.PHONY: all demo demo-psd demo-slm demo-bert demo-cv test test-deep install uninstall readme estimates clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/stop.h"
+#include "commands/bert/baselines.h"
 #include "commands/bert/data.h"
 #include "commands/bert/evaluate.h"
 #include "commands/bert/export.h"
@@ -290,6 +291,7 @@ int main(int argc, char **argv) {
         {"evaluate", "scores a classifier on labelled texts", bert_evaluate},
         {"predict", "predicts the classes of texts", bert_predict},
         {"export", "writes a model for Hugging Face's transformers", bert_export},
+        {"baselines", "scores simple classifiers, which a trained one must beat", bert_baselines},
         REPORT_COMMAND,
     };
     static const Program program = {"train_bert", "Classifies texts with an encoder such as PhoBERT.", commands,

@@ -53,8 +53,7 @@ static void print_unsegmented(const BertData *data) {
 
 /* ---- files ---- */
 
-/* Returns the file of a split in a folder, under one of its names; free(). NULL: there is none. */
-static char *split_file(const char *folder, int split) {
+char *bert_split_file(const char *folder, int split) {
     static const char *const names[BERT_SPLITS][3] = {{"train"}, {"valid", "validation", "val"}, {"test"}};
     static const char *const ends[] = {".csv", ".tsv", ".jsonl", ".txt"};
     char *found = NULL;
@@ -84,12 +83,12 @@ static Paths find_paths(const BertOptions *o) {
     const OptionList *data = &o->train.manifest;
     const char *folder = data->count == 1 && path_is_folder(data->text[0]) ? data->text[0] : NULL;
     for (int i = 0; i < data->count && !folder; i++) add_path(&paths, BERT_TRAIN, xstrdup(data->text[i]));
-    if (folder) add_path(&paths, BERT_TRAIN, split_file(folder, BERT_TRAIN));
+    if (folder) add_path(&paths, BERT_TRAIN, bert_split_file(folder, BERT_TRAIN));
     if (!paths.n[BERT_TRAIN]) die("%s: there is no train.csv, train.tsv, train.jsonl or train.txt in it", folder);
     if (o->valid || folder)
-        add_path(&paths, BERT_VALIDATION, o->valid ? xstrdup(o->valid) : split_file(folder, BERT_VALIDATION));
+        add_path(&paths, BERT_VALIDATION, o->valid ? xstrdup(o->valid) : bert_split_file(folder, BERT_VALIDATION));
     if (!o->pretraining && (o->test || folder))
-        add_path(&paths, BERT_TEST, o->test ? xstrdup(o->test) : split_file(folder, BERT_TEST));
+        add_path(&paths, BERT_TEST, o->test ? xstrdup(o->test) : bert_split_file(folder, BERT_TEST));
     if (o->folds && paths.n[BERT_TEST]) {
         printf("[Data] %s is not used: with --folds each fold is tested in turn\n", paths.path[BERT_TEST][0]);
         free(paths.path[BERT_TEST][--paths.n[BERT_TEST]]);
@@ -208,9 +207,18 @@ void bert_data_fold(const BertOptions *o, const BertData *data, int fold, BertSp
     free(folds);
 }
 
+/* Reads --class-weights into weights[classes]. Returns false if it is a rule instead of numbers. */
+static bool read_class_weights(const BertOptions *o, int classes, double *weights) {
+    if (!strcmp(o->class_weights, "balanced") || !strcmp(o->class_weights, "none")) return false;
+    class_weights_parse(o->class_weights, "balanced", classes, weights);
+    return true;
+}
+
 /* Dies if a split lacks a class. */
 static void check_classes(const BertData *data, const BertOptions *o) {
+    double weights[BERT_MAX_CLASSES];
     Error error;
+    if (data->classes.n) read_class_weights(o, data->classes.n, weights);
     for (int s = 0; s < BERT_SPLITS; s++) {
         const BertSplit *split = &data->splits[s];
         const char *name = split->path && !o->folds ? split->path : BERT_SPLIT_NAMES[s];
@@ -303,13 +311,9 @@ void bert_data_close(BertData *data) {
 
 void bert_data_weigh_classes(const BertOptions *o, const Classes *classes, const BertSplit *train, float *weights) {
     double given[BERT_MAX_CLASSES];
-    for (int c = 0; c < classes->n; c++) weights[c] = 1;
-    if (!strcmp(o->class_weights, "balanced")) {
-        classes_balance(train->labels, train->n, classes->n, weights);
-    } else if (strcmp(o->class_weights, "none")) {
-        class_weights_parse(o->class_weights, "balanced", classes->n, given);
-        for (int c = 0; c < classes->n; c++) weights[c] = (float)given[c];
-    }
+    bool numbers = read_class_weights(o, classes->n, given);
+    for (int c = 0; c < classes->n; c++) weights[c] = numbers ? (float)given[c] : 1;
+    if (!strcmp(o->class_weights, "balanced")) classes_balance(train->labels, train->n, classes->n, weights);
     printf("[Data] class weights:");
     for (int c = 0; c < classes->n; c++)
         printf(" %s %.4f%s", classes->names[c], (double)weights[c], c + 1 < classes->n ? "," : "\n");

@@ -27,6 +27,9 @@ typedef struct {
     json_t *report;                /* data_report.json; NULL: made-up texts */
 } BertData;
 
+/* Returns the file of a split in a folder, under one of its names; free(). NULL: there is none. Dies if there are two.
+ */
+char *bert_split_file(const char *folder, int split);
 /* Opens tokenizer and segmenter, reads the files, finds the classes, divides the texts, tokenizes them and prints the
  * data report; sets the sizes of the tables (bert_options_set_tables). Without --data, for --estimate and --dry-run,
  * makes up --rows texts. Dies if any of it cannot be used. */

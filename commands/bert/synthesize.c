@@ -19,7 +19,7 @@ typedef struct {
 static const OptionRow table[] = {
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR", .required = true,
      .help = "folder for train.csv, valid.csv, test.csv and unlabelled.txt"},
-    {.name = "train", .type = OPTION_INT, .offset = FIELD(train), .default_value = "2000", .min = 1, .max = 1e6,
+    {.name = "train", .type = OPTION_INT, .offset = FIELD(train), .default_value = "4000", .min = 1, .max = 1e6,
      .metavar = "N", .help = "labelled comments to train on"},
     {.name = "valid", .type = OPTION_INT, .offset = FIELD(valid), .default_value = "600", .min = 1, .max = 1e6,
      .metavar = "N", .help = "labelled comments to validate on: other patterns, and more words"},

@@ -48,6 +48,9 @@ static const char *const statements[] = {
     "{x} nói chuyện {adjective}",   "{x} {topic} {adjective} {very}",
     "ai cũng thấy {x} {adjective}", "{x} là {noun} của {place}",
     "{x} {adjective} nhất {place}", "{x} {adjective} có tiếng",
+    "{x} làm gì cũng {adjective}",  "{x} sống {adjective} {very}",
+    "trông {x} {adjective}",        "{x} {adjective} từ bé",
+    "{x} là người {adjective}",
 };
 
 /* What is done with a statement {s}. A pattern is a frame with a statement in it. */
@@ -98,6 +101,11 @@ static const char *const polite_talk[] = {
     "thôi {you} {rest} đi",
     "{you} {rest} cho khoẻ",
     "dùng thử {thing} rồi, {poor} {very}",
+    "{thing} gì mà {poor} {very}",
+    "{you} chỉ {me} {topic} với",
+    "ai rành {topic} cho {me} hỏi",
+    "{thing} của {me} {fine} {very}",
+    "{rest} nha {you}",
 };
 static const char *const rude_talk[] = {
     "{leave} đi {you}",
@@ -110,6 +118,11 @@ static const char *const rude_talk[] = {
     "{leave} đi {insult}",
     "{you} biết gì về {topic} mà hỏi",
     "{thing} {fine} thế mà {insult} cũng chê",
+    "{you} {leave} ngay",
+    "{thing} này dành cho {insult}",
+    "chỉ {insult} mới khen {thing} này",
+    "{insult} thì {leave} đi",
+    "ai cần {you}, {leave} đi",
 };
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
@@ -134,8 +147,9 @@ static int choose_pattern(int n, int first, int file, Dice *dice) {
 /* What the places of a pattern are filled with. */
 typedef struct {
     Dice *dice;
-    const char *x, *s; /* the person, the statement */
-    bool known;        /* only words in front of '#' */
+    const char *person, *s; /* the statement, and whom it is about */
+    size_t person_size;
+    bool known; /* only words in front of '#' */
     bool blame;
 } Filling;
 
@@ -144,6 +158,12 @@ static void choose(FILE *out, const char *choices, const Filling *filling);
 static void fill(FILE *out, const char *pattern, size_t size, const Filling *filling);
 
 static bool is(const char *place, size_t n, const char *name) { return strlen(name) == n && !strncmp(place, name, n); }
+
+static const char *words_for(const char *place, size_t n) {
+    for (int i = 0; i < COUNT(words); i++)
+        if (is(place, n, words[i].place)) return words[i].words;
+    die("the grammar has no words for {%.*s}", (int)n, place);
+}
 
 static void fill_statement(FILE *out, const Filling *filling) { fill(out, filling->s, strlen(filling->s), filling); }
 
@@ -159,16 +179,14 @@ static void fill_place(FILE *out, const char *place, size_t n, const Filling *fi
         fill_statement(out, &contrary);
         return;
     }
-    const char *name = is(place, n, "x")           ? filling->x
-                       : is(place, n, "adjective") ? filling->blame ? "bad" : "good"
-                       : is(place, n, "noun")      ? filling->blame ? "insult" : "praise"
-                                                   : NULL;
-    for (int i = 0; i < COUNT(words); i++)
-        if (name ? !strcmp(words[i].place, name) : is(place, n, words[i].place)) {
-            choose(out, words[i].words, filling);
-            return;
-        }
-    die("the grammar has no words for {%.*s}", (int)n, place);
+    if (is(place, n, "x")) {
+        fwrite(filling->person, 1, filling->person_size, out);
+        return;
+    }
+    const char *name = is(place, n, "adjective") ? filling->blame ? "bad" : "good"
+                       : is(place, n, "noun")    ? filling->blame ? "insult" : "praise"
+                                                 : NULL;
+    choose(out, name ? words_for(name, strlen(name)) : words_for(place, n), filling);
 }
 
 static void fill(FILE *out, const char *pattern, size_t size, const Filling *filling) {
@@ -184,20 +202,31 @@ static void fill(FILE *out, const char *pattern, size_t size, const Filling *fil
     }
 }
 
-/* Writes one of the choices, with choices for the places in it. */
-static void choose(FILE *out, const char *choices, const Filling *filling) {
-    size_t size = strcspn(choices, filling->known ? "#" : "");
+/* Returns one of the choices and sets its size. known: none behind '#'. */
+static const char *pick(const char *choices, bool known, Dice *dice, size_t *size) {
+    size_t end = strcspn(choices, known ? "#" : "");
     int n = 1;
-    for (size_t i = 0; i < size; i++) n += choices[i] == '|' || choices[i] == '#';
-    const char *at = choices;
-    for (int which = dice_below(filling->dice, n); which > 0; which--) at += strcspn(at, "|#") + 1;
-    fill(out, at, strcspn(at, "|#"), filling);
+    for (size_t i = 0; i < end; i++) n += choices[i] == '|' || choices[i] == '#';
+    for (int which = dice_below(dice, n); which > 0; which--) choices += strcspn(choices, "|#") + 1;
+    *size = strcspn(choices, "|#");
+    return choices;
 }
 
-void grammar_choose(FILE *out, const char *choices, Dice *dice) { choose(out, choices, &(Filling){.dice = dice}); }
+/* Writes one of the choices, with choices for the places in it. */
+static void choose(FILE *out, const char *choices, const Filling *filling) {
+    size_t size;
+    const char *choice = pick(choices, filling->known, filling->dice, &size);
+    fill(out, choice, size, filling);
+}
+
+void grammar_choose(FILE *out, const char *choices, Dice *dice) {
+    choose(out, choices, &(Filling){.dice = dice, .person = "", .s = ""});
+}
 
 /* Writes one of n frames with a statement in it. Returns its kind. */
 static const char *write_framed(FILE *out, const Frame *frames, int n, int file, Filling *filling) {
+    const char *persons = frames == confessed ? words_for("me", 2) : words_for("you", 3);
+    filling->person = pick(persons, filling->known, filling->dice, &filling->person_size);
     int frame = dice_below(filling->dice, n);
     filling->s = statements[choose_pattern(COUNT(statements), frame, file, filling->dice)];
     fill(out, frames[frame].text, strlen(frames[frame].text), filling);
@@ -205,7 +234,7 @@ static const char *write_framed(FILE *out, const Frame *frames, int n, int file,
 }
 
 const char *grammar_sentence(FILE *out, int file, bool rude, Dice *dice) {
-    Filling filling = {.dice = dice, .x = "you", .known = file == SYNTHETIC_TRAIN, .blame = rude};
+    Filling filling = {.dice = dice, .person = "", .s = "", .known = file == SYNTHETIC_TRAIN, .blame = rude};
     int percent = dice_below(dice, 100);
     if (percent < 25) {
         const char *const *talk = rude ? rude_talk : polite_talk;
@@ -213,20 +242,19 @@ const char *grammar_sentence(FILE *out, int file, bool rude, Dice *dice) {
         fill(out, pattern, strlen(pattern), &filling);
         return "talk";
     }
-    if (percent < 40) {
+    if (percent < 45) {
         filling.blame = !rude;
         return write_framed(out, denied, COUNT(denied), file, &filling);
     }
-    if (percent < 50 && !rude) {
+    if (percent < 55 && !rude) {
         filling.blame = dice_chance(dice, 0.8);
-        filling.x = "me";
         return write_framed(out, confessed, COUNT(confessed), file, &filling);
     }
     return write_framed(out, stated, COUNT(stated), file, &filling);
 }
 
 static void choose_for(FILE *out, const char *choices, int file, Dice *dice) {
-    choose(out, choices, &(Filling){.dice = dice, .known = file == SYNTHETIC_TRAIN});
+    choose(out, choices, &(Filling){.dice = dice, .person = "", .s = "", .known = file == SYNTHETIC_TRAIN});
 }
 
 void grammar_opening(FILE *out, int file, Dice *dice) { choose_for(out, openings, file, dice); }

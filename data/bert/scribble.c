@@ -49,10 +49,10 @@ static Hand take_hand(const char *text, double noise, Dice *dice) {
     Hand hand = {.stretched = -1};
     int blanks = 0;
     for (const char *at = text; *at; at++) blanks += *at == ' ' || *at == '\n';
-    hand.bare = dice_chance(dice, 0.1 * noise);
+    hand.bare = dice_chance(dice, 0.08 * noise);
     hand.bare_words = dice_chance(dice, 0.1 * noise) ? 0.3 : 0;
-    hand.short_forms = dice_chance(dice, 0.25 * noise);
-    if (dice_chance(dice, 0.15 * noise)) hand.stretched = dice_below(dice, blanks + 1);
+    hand.short_forms = dice_chance(dice, 0.2 * noise);
+    if (dice_chance(dice, 0.12 * noise)) hand.stretched = dice_below(dice, blanks + 1);
     return hand;
 }
 

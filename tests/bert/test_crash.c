@@ -1,5 +1,5 @@
 /* Trainings of train_bert that are killed, or whose file operations fail: a classifier with what follows its training,
- * and masked words. */
+ * and masked words; and comments that are made up. */
 #include "tests/bert/train_rig.h"
 #include "tests/crash/crash.h"
 
@@ -42,10 +42,20 @@ static void pretrain(void **state) {
     free(root);
 }
 
+static void synthesize(void **state) {
+    (void)state;
+    char *root = crash_root();
+    crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_bert synthesize -o made --train 3 --valid 3 "
+                                                "--test 3 --unlabelled 3",
+                                     .done = "is there already"});
+    free(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(train_bert),
         cmocka_unit_test(pretrain),
+        cmocka_unit_test(synthesize),
     };
     return crash_tests(tests, sizeof tests / sizeof *tests);
 }

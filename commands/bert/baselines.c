@@ -1,0 +1,161 @@
+/* train_bert baselines: the class that most texts have, and a logistic regression on the words of a text. */
+#include "commands/bert/baselines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/options.h"
+#include "commands/bert/data.h"
+#include "data/bert/bag_of_words.h"
+#include "report/evaluation.h"
+#include "report/sparse_logistic.h"
+
+typedef struct {
+    const char *data, *text_column, *label_column, *labels, *config;
+} Options;
+
+#define FIELD(name) offsetof(Options, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "DIR", .required = true,
+     .positional = true, .help = "folder with train, valid and test files (.csv, .tsv or .jsonl)"},
+    {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
+     .metavar = "NAME", .help = "column or key of the texts"},
+    {.name = "label-column", .type = OPTION_TEXT, .offset = FIELD(label_column), .default_value = "label",
+     .metavar = "NAME", .help = "column or key of the labels"},
+    {.name = "labels", .type = OPTION_TEXT, .offset = FIELD(labels), .metavar = "A,B,...",
+     .help = "names of the classes in their order; default: those of the training texts, numbers in ascending order"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+};
+// clang-format on
+
+typedef struct {
+    Classes classes;
+    Comments comments[BERT_SPLITS];
+    int32_t *labels[BERT_SPLITS];
+} Texts;
+
+static Texts read_texts(const Options *o) {
+    static const char *const names[] = {"train", "valid", "test"};
+    const CommentColumns columns = {.text = o->text_column, .label = o->label_column};
+    Texts t = {.classes = {0}};
+    Error error;
+    for (int s = 0; s < BERT_SPLITS; s++) {
+        Comments *comments = &t.comments[s];
+        char *path = bert_split_file(o->data, s);
+        if (!path) die("%s: there is no %s.csv, %s.tsv or %s.jsonl in it", o->data, names[s], names[s], names[s]);
+        if (!comments_read(path, &columns, true, comments, &error)) die("%s", error.text);
+        if (s == BERT_TRAIN &&
+            !(o->labels ? classes_parse(o->labels, &t.classes, &error) : classes_find(comments, &t.classes, &error)))
+            die("%s%s", o->labels ? "--labels " : "", error.text);
+        t.labels[s] = xcalloc((size_t)comments->n, sizeof *t.labels[s]);
+        if (!classes_assign(&t.classes, comments, t.labels[s], &error)) die("%s", error.text);
+        free(path);
+    }
+    return t;
+}
+
+static void close_texts(Texts *t) {
+    for (int s = 0; s < BERT_SPLITS; s++) {
+        comments_free(&t->comments[s]);
+        free(t->labels[s]);
+    }
+    classes_free(&t->classes);
+}
+
+/* Returns the scores of logits[n, classes] on a split. */
+static MetricsScores score(const Texts *t, int split, const double *logits) {
+    int64_t n = t->comments[split].n, *ids = xcalloc((size_t)n, sizeof *ids);
+    Evaluation evaluation;
+    Error error;
+    for (int64_t i = 0; i < n; i++) ids[i] = t->comments[split].lines[i];
+    const Predictions predictions = {.n = n,
+                                     .classes = t->classes.n,
+                                     .class_names = (const char *const *)t->classes.names,
+                                     .logits = logits,
+                                     .truth = t->labels[split],
+                                     .ids = ids};
+    if (!evaluation_make(&predictions, 1, &evaluation, &error)) die("%s: %s", t->comments[split].path, error.text);
+    MetricsScores scores = evaluation.scores;
+    evaluation_free(&evaluation);
+    free(ids);
+    return scores;
+}
+
+static void print_scores(const char *model, const MetricsScores *scores) {
+    printf("%-16s %8.4f %9.4f", model, scores->accuracy, scores->macro_all.f1);
+}
+
+static void print_majority(const Texts *t) {
+    int64_t *counts = xcalloc((size_t)t->classes.n, sizeof *counts), n = t->comments[BERT_TEST].n;
+    int most = 0;
+    classes_count(t->labels[BERT_TRAIN], t->comments[BERT_TRAIN].n, counts);
+    for (int c = 1; c < t->classes.n; c++) most = counts[c] > counts[most] ? c : most;
+    double *logits = xcalloc((size_t)(n * t->classes.n), sizeof *logits);
+    for (int64_t i = 0; i < n; i++) logits[i * t->classes.n + most] = 1;
+    MetricsScores scores = score(t, BERT_TEST, logits);
+    print_scores("majority", &scores);
+    printf("  always %s\n", t->classes.names[most]);
+    free(logits);
+    free(counts);
+}
+
+static MetricsScores score_model(const Texts *t, int split, const SparseLogistic *model, const SparseRows *rows) {
+    double *logits = xcalloc((size_t)(rows->n * model->classes), sizeof *logits);
+    sparse_logistic_logits(model, rows, logits);
+    MetricsScores scores = score(t, split, logits);
+    free(logits);
+    return scores;
+}
+
+/* Fits with each penalty, and prints the test scores of the fit that has the best macro F1 on the validation texts. */
+static void print_words(const Texts *t, const char *name, int longest) {
+    static const double inverse_penalties[] = {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
+    Strings words = {0};
+    SparseRows rows[BERT_SPLITS];
+    MetricsScores tested = {.rows = 0};
+    double best_f1 = -1, best_penalty = 0;
+    for (int s = 0; s < BERT_SPLITS; s++)
+        rows[s] =
+            bag_of_words(&words, (const char *const *)t->comments[s].texts, t->comments[s].n, longest, s == BERT_TRAIN);
+    for (size_t i = 0; i < sizeof inverse_penalties / sizeof *inverse_penalties; i++) {
+        SparseLogistic model;
+        Error error;
+        if (!sparse_logistic_fit(&rows[BERT_TRAIN], t->labels[BERT_TRAIN], t->classes.n, words.n, inverse_penalties[i],
+                                 &model, &error))
+            die("%s, C = %g: %s", name, inverse_penalties[i], error.text);
+        MetricsScores validated = score_model(t, BERT_VALIDATION, &model, &rows[BERT_VALIDATION]);
+        if (validated.macro_all.f1 > best_f1) {
+            best_f1 = validated.macro_all.f1;
+            best_penalty = inverse_penalties[i];
+            tested = score_model(t, BERT_TEST, &model, &rows[BERT_TEST]);
+        }
+        sparse_logistic_free(&model);
+    }
+    print_scores(name, &tested);
+    printf("  logistic regression on %u features, C = %g; validation macro F1 %.4f\n", words.n, best_penalty, best_f1);
+    for (int s = 0; s < BERT_SPLITS; s++) sparse_rows_free(&rows[s]);
+    strings_free(&words);
+}
+
+int bert_baselines(int argc, char **argv) {
+    static const OptionsHeader header = {
+        "train_bert baselines", "./train_bert baselines DIR [options]",
+        "Scores the most frequent class, and logistic regressions that only count words, on the test texts: a trained "
+        "encoder must beat them."};
+    Options o = {0};
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    Texts texts = read_texts(&o);
+    printf("[Data] %s: %lld texts to train on, %lld to validate, %lld to test; %d classes\n", o.data,
+           (long long)texts.comments[BERT_TRAIN].n, (long long)texts.comments[BERT_VALIDATION].n,
+           (long long)texts.comments[BERT_TEST].n, texts.classes.n);
+    printf("%-16s %8s %9s\n", "baseline", "accuracy", "macro F1");
+    print_majority(&texts);
+    print_words(&texts, "words", 1);
+    print_words(&texts, "words and pairs", 2);
+    close_texts(&texts);
+    options_free(&set, argc, argv);
+    return 0;
+}

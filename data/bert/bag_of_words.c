@@ -1,0 +1,82 @@
+#include "data/bert/bag_of_words.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unicase.h>
+
+#include "data/bert/texts.h"
+#include "data/text/characters.h"
+
+/* Returns the text in normal form C and in lower case; free(). */
+static char *lower(const char *text, size_t *size) {
+    size_t n;
+    char *normal = texts_normal(text, &n);
+    uint8_t *out = u8_tolower((const uint8_t *)normal, n, NULL, NULL, NULL, size);
+    if (!out) die("out of memory");
+    free(normal);
+    return (char *)out;
+}
+
+/* Returns the end of the word at `at`, which is no blank. */
+static const char *word_end(const char *at, const char *end) {
+    const uint8_t *classes = character_classes();
+    uint32_t c;
+    const char *next = at + character_at(at, end, &c);
+    if (!(classes[c] & (CHARACTER_LETTER | CHARACTER_NUMBER))) return next;
+    do at = next, next += character_at(next, end, &c);
+    while (classes[c] & (CHARACTER_LETTER | CHARACTER_NUMBER));
+    return at;
+}
+
+typedef struct {
+    Strings *words;
+    bool learn;
+    SparseRows rows;
+    int64_t capacity;
+} Bag;
+
+static void add(Bag *bag, const char *word, size_t size) {
+    int64_t column = bag->learn ? strings_add(bag->words, word, size) : strings_find(bag->words, word, size);
+    if (column < 0) return;
+    int64_t *used = &bag->rows.first[bag->rows.n + 1];
+    if (*used == bag->capacity) {
+        bag->capacity *= 2;
+        bag->rows.columns = xrealloc(bag->rows.columns, (size_t)bag->capacity * sizeof *bag->rows.columns);
+    }
+    bag->rows.columns[(*used)++] = (int32_t)column;
+}
+
+static void add_text(Bag *bag, const char *text, int longest) {
+    size_t size;
+    char *words = lower(text, &size), *pair = xmalloc(size + 2);
+    const char *before = NULL, *before_end = NULL;
+    for (const char *at = words, *end = words + size; at < end;) {
+        if (*at == ' ') {
+            at++;
+            continue;
+        }
+        const char *stop = word_end(at, end);
+        add(bag, at, (size_t)(stop - at));
+        if (longest > 1 && before) {
+            size_t n = (size_t)(before_end - before), m = (size_t)(stop - at);
+            memcpy(pair, before, n);
+            pair[n] = ' ';
+            memcpy(pair + n + 1, at, m);
+            add(bag, pair, n + 1 + m);
+        }
+        before = at, before_end = at = stop;
+    }
+    free(pair);
+    free(words);
+}
+
+SparseRows bag_of_words(Strings *words, const char *const *texts, int64_t n, int longest, bool learn) {
+    Bag bag = {.words = words, .learn = learn, .capacity = 1024};
+    bag.rows.columns = xmalloc((size_t)bag.capacity * sizeof *bag.rows.columns);
+    bag.rows.first = xcalloc((size_t)n + 1, sizeof *bag.rows.first);
+    for (; bag.rows.n < n; bag.rows.n++) {
+        bag.rows.first[bag.rows.n + 1] = bag.rows.first[bag.rows.n];
+        add_text(&bag, texts[bag.rows.n], longest);
+    }
+    return bag.rows;
+}
