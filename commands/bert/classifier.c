@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "commands/predict.h"
 #include "data/bert/dataset.h"
 
@@ -132,6 +133,7 @@ static void add_block(BertClassifier *c, const char *const *texts, int64_t n, fl
     c->unknown += tokenized.unknown;
     c->tokens += tokenized.first[n];
     c->empty += tokenized.empty;
+    c->dropped += tokenized.dropped;
     texts_free(&tokenized);
 }
 
@@ -142,9 +144,12 @@ void bert_classifier_logits(BertClassifier *c, const char *const *texts, int64_t
 }
 
 void bert_classifier_print(const BertClassifier *c) {
+    const char *plural = format_plural(c->n);
     printf(
-        "[Texts] %lld texts, %lld tokens, %.2f %% of them unknown; %lld texts were cut at --max-len %d and lost %lld "
-        "tokens; %lld texts have no token\n",
-        (long long)c->n, (long long)c->tokens, c->tokens ? 100 * (double)c->unknown / (double)c->tokens : 0,
-        (long long)c->truncated, c->texts.rules.max_len, (long long)c->cut, (long long)c->empty);
+        "[Texts] %lld text%s, %lld tokens, %.2f %% of them unknown; cut at --max-len %d: %lld, which lost %lld tokens; "
+        "without a token: %lld",
+        (long long)c->n, plural, (long long)c->tokens, c->tokens ? 100 * (double)c->unknown / (double)c->tokens : 0,
+        c->texts.rules.max_len, (long long)c->truncated, (long long)c->cut, (long long)c->empty);
+    if (c->dropped) printf("; characters without a token, which are left out: %lld", (long long)c->dropped);
+    putchar('\n');
 }

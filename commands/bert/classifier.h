@@ -35,7 +35,7 @@ typedef struct {
     TokenizedTexts widest; /* what memory is planned for */
     Dataset *planned;
     Training *training;
-    int64_t n, truncated, cut, unknown, tokens, empty; /* of all texts so far */
+    int64_t n, truncated, cut, unknown, tokens, empty, dropped; /* of all texts so far */
 } BertClassifier;
 
 /* Opens the classifier of a checkpoint; the use must outlive it. Dies, naming what does not fit, if it has no
