@@ -219,7 +219,7 @@ static void complete(BertBase *base, const OptionSet *set, const char *option) {
     int heads = size_of(base, "heads"), width = size_of(base, "d-model");
     if (!heads)
         die_usage("%s %s: the number of attention heads does not follow from its tensors: give --heads", option, path);
-    if (heads < 0 || width % heads)
+    if (heads < 1 || width % heads)
         die_usage("%s %s: its width %d is no multiple of %d attention heads", option, path, width, heads);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text_file.h"
 #include "data/bert/scribble.h"
 #include "data/formats/csv.h"
 #include "data/text/strings.h"
@@ -49,15 +50,13 @@ static const char *write_comment(FILE *out, int file, bool rude, Dice *dice) {
 
 BertSyntheticComment bert_synthetic_comment(const BertSynthetic *o, int file, uint32_t draw) {
     Dice dice = {.seed = o->seed, .purpose = PURPOSE_SYNTHETIC | (uint32_t)file << 8, .step = draw};
-    char *plain;
-    size_t size;
-    FILE *out = open_memstream(&plain, &size);
-    if (!out) die("out of memory");
+    TextFile plain;
+    text_file_begin(&plain);
     BertSyntheticComment comment = {.rude = dice_chance(&dice, RUDE)};
-    comment.kind = write_comment(out, file, comment.rude, &dice);
-    fclose(out);
-    comment.text = scribble(plain, comment.rude, o->noise, &dice);
-    free(plain);
+    comment.kind = write_comment(plain.out, file, comment.rude, &dice);
+    fclose(plain.out);
+    comment.text = scribble(plain.text, comment.rude, o->noise, &dice);
+    free(plain.text);
     return comment;
 }
 
@@ -94,14 +93,12 @@ static bool write_rows(FILE *out, int file, const BertSynthetic *o, Strings *see
 }
 
 static bool write_file(const char *path, int file, const BertSynthetic *o, Strings *seen, Error *error) {
-    char *text;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    if (!out) die("out of memory");
-    bool ok = write_rows(out, file, o, seen, error);
-    fclose(out);
-    ok = ok && file_write_atomic(path, text, size, error);
-    free(text);
+    TextFile text;
+    text_file_begin(&text);
+    bool ok = write_rows(text.out, file, o, seen, error);
+    fclose(text.out);
+    ok = ok && file_write_atomic(path, text.text, text.size, error);
+    free(text.text);
     return ok;
 }
 
