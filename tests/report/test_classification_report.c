@@ -469,6 +469,12 @@ static void folds_of_two_classes_are_at_their_thresholds(void **state) {
     assert_near(grid_number(&csv, "one", "accuracy"), 0.6, EXACT);
     assert_int_equal(csv.columns, 1 + 10 + 2 + 1);
     free(csv.text);
+    double of_six[60];
+    Predictions six = ten_rows(of_six);
+    Evaluation none;
+    Error error;
+    assert_false(evaluation_at(&six, 0.5, &none, &error));
+    assert_string_equal(error.text, "a threshold of 0.5 is of two classes, and there are 6");
     evaluation_free(&high);
     evaluation_free(&low);
     evaluation_free(&middle);
