@@ -57,7 +57,8 @@ typedef struct {
 typedef struct {
     OptionRow row; /* with its override */
     void *value;
-    bool given; /* in YAML or on the command line */
+    bool given;   /* in YAML, on the command line, or by a checkpoint */
+    bool adopted; /* by a checkpoint */
 } Option;
 
 enum { OPTIONS_MAX = 128 };
@@ -123,9 +124,9 @@ bool option_from_json(const Option *option, const json_t *value, Error *error);
 /* Returns all values as JSON text {"name": value, ...} for the record of a checkpoint; free(). Dies if a text is not
  * UTF-8. */
 char *options_to_json(const OptionSet *set);
-/* Returns {"options": {name: value}, "defaults": {name: default}, "given": [name]}: all values, the defaults of those
- * that differ from theirs, and the names of those that were given. An option with two names is there once. Dies if a
- * text is not UTF-8. */
+/* Returns {"options": {name: value}, "defaults": {name: default}, "given": [name], "adopted": [name]}: all values, the
+ * defaults of those that differ from theirs, the names of those that were given, and of those that a checkpoint
+ * decides. An option with two names is there once. Dies if a text is not UTF-8. */
 json_t *options_record(const OptionSet *set);
 
 #endif

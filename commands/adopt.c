@@ -62,7 +62,7 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
         if (!value || option->given || !is_in(from->names, option->row.name)) continue;
         if (!option_from_json(option, value, &error))
             die("the options in the config.json of %s: %s", from->checkpoint, error.text);
-        option->given = true; /* as if it had been typed; options_free frees a text */
+        option->given = option->adopted = true; /* as if it had been typed; options_free frees a text */
         char *text = value_text(option->row.name, value), *before = adopted;
         adopted = xformat("%s%s%s %s", before ? before : "", before ? ", " : "", option->row.name, text);
         free(before);

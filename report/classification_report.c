@@ -168,6 +168,7 @@ static void make_rows(Report *r) {
     char **columns = xmalloc((size_t)p->classes * sizeof *columns);
     for (int c = 0; c < p->classes; c++) columns[c] = xformat("p_%s", p->class_names[c]);
     for (int64_t i = 0; i < p->n; i++) {
+        if (p->files) table_text(&r->rows, "file", p->files[i]);
         table_count(&r->rows, "id", p->ids[i]);
         if (p->group) table_text(&r->rows, p->group_kind, p->group_names[p->group[i]]);
         if (p->covariate.values) table_real(&r->rows, p->covariate.name, p->covariate.values[i]);

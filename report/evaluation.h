@@ -22,9 +22,10 @@ typedef struct {
     int64_t n;
     int classes;
     const char *const *class_names;
-    const double *logits; /* [n, classes] */
-    const int32_t *truth; /* [n] */
-    const int64_t *ids;   /* [n] names of the rows */
+    const double *logits;     /* [n, classes] */
+    const int32_t *truth;     /* [n] */
+    const int64_t *ids;       /* [n] names of the rows */
+    const char *const *files; /* [n] the file of each, in which that is its name; or NULL */
     Covariate covariate;
     const int32_t *group; /* [n] 0 .. n_groups - 1: rows that are not independent; or NULL */
     int n_groups;

@@ -136,11 +136,12 @@ static bool descend(const Fit *fit, const double *direction, double slope, doubl
 
 /* Remembers what a step has changed, if the objective curves upwards along it. */
 static void remember(History *h, const double *step, const double *before, const double *after, int64_t n) {
-    int m = h->count % MEMORY;
+    int m = h->count % MEMORY; /* of the oldest step, which stays as it is if this one is not remembered */
+    double product = 0;
+    for (int64_t k = 0; k < n; k++) product += step[k] * (after[k] - before[k]);
+    if (product <= 0) return;
     for (int64_t k = 0; k < n; k++) h->change[m][k] = after[k] - before[k];
     memcpy(h->step[m], step, (size_t)n * sizeof *step);
-    double product = dot(h->step[m], h->change[m], n);
-    if (product <= 0) return;
     h->curvature[m] = 1 / product;
     h->count++;
 }

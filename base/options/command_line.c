@@ -261,7 +261,7 @@ void options_parse(const OptionsHeader *header, OptionSet *set, int argc, char *
     CommandLine line = {.header = header, .set = set, .argc = argc, .argv = argv};
     keep_command(&line);
     for (int i = 0; i < set->count; i++) {
-        set->options[i].given = false;
+        set->options[i].given = set->options[i].adopted = false;
         option_clear(&set->options[i]);
     }
     for (int i = 0; i < set->count; i++) option_set_default(&set->options[i]);

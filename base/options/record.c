@@ -22,7 +22,7 @@ static json_t *default_to_json(const Option *option) {
 }
 
 json_t *options_record(const OptionSet *set) {
-    json_t *values = json_object(), *defaults = json_object(), *given = json_array();
+    json_t *values = json_object(), *defaults = json_object(), *given = json_array(), *adopted = json_array();
     for (int i = 0; i < set->count; i++) {
         const Option *option = &set->options[i];
         const char *name = option->row.name;
@@ -31,8 +31,10 @@ json_t *options_record(const OptionSet *set) {
         if (!value) die_usage("--%s: the value is not valid UTF-8", name);
         json_object_set_new(values, name, value);
         if (!json_equal(value, unset)) json_object_set(defaults, name, unset);
-        if (options_value_given(set, option->value)) json_array_append_new(given, json_string(name));
+        if (options_value_given(set, option->value))
+            json_array_append_new(option->adopted ? adopted : given, json_string(name));
         json_decref(unset);
     }
-    return json_build("the options", "{s:o, s:o, s:o}", "options", values, "defaults", defaults, "given", given);
+    return json_build("the options", "{s:o, s:o, s:o, s:o}", "options", values, "defaults", defaults, "given", given,
+                      "adopted", adopted);
 }

@@ -51,7 +51,9 @@ static Texts read_texts(const Options *o) {
             !(o->labels ? classes_parse(o->labels, &t.classes, &error) : classes_find(comments, &t.classes, &error)))
             die("%s%s", o->labels ? "--labels " : "", error.text);
         t.labels[s] = xcalloc((size_t)comments->n, sizeof *t.labels[s]);
-        if (!classes_assign(&t.classes, comments, t.labels[s], &error)) die("%s", error.text);
+        if (!classes_assign(&t.classes, comments, t.labels[s], &error) ||
+            !classes_check(&t.classes, t.labels[s], comments->n, path, &error))
+            die("%s", error.text);
         free(path);
     }
     return t;

@@ -96,24 +96,27 @@ static Paths find_paths(const BertOptions *o) {
     return paths;
 }
 
-static void split_reserve(BertSplit *split, int64_t n, bool labels) {
+static void split_reserve(BertSplit *split, int64_t n, bool files, bool labels) {
     size_t size = (size_t)(split->n + n + 1);
     split->texts = xrealloc(split->texts, size * sizeof *split->texts);
     split->lines = xrealloc(split->lines, size * sizeof *split->lines);
+    if (files) split->files = xrealloc(split->files, size * sizeof *split->files);
     if (labels) split->labels = xrealloc(split->labels, size * sizeof *split->labels);
 }
 
-/* Appends the texts of a file to a split. The first file makes the classes, unless they are known. */
-static void add_file(BertData *data, const BertOptions *o, BertSplit *split, const char *path) {
+/* Appends the texts of a file, one of several or the only one, to a split. The first file makes the classes, unless
+ * they are known. */
+static void add_file(BertData *data, const BertOptions *o, BertSplit *split, const char *path, bool several) {
     CommentColumns columns = bert_text_columns(&o->text);
     Comments *file = &data->files[data->n_files++];
     Error error;
     bool labels = !o->pretraining;
     if (!comments_read(path, &columns, labels, file, &error)) die("%s", error.text);
-    split_reserve(split, file->n, labels);
+    split_reserve(split, file->n, several, labels);
     for (int64_t i = 0; i < file->n; i++) {
         split->texts[split->n + i] = file->texts[i];
         split->lines[split->n + i] = file->lines[i];
+        if (several) split->files[split->n + i] = file->path;
     }
     if (labels && !data->classes.n &&
         !(o->labels ? classes_parse(o->labels, &data->classes, &error) : classes_find(file, &data->classes, &error)))
@@ -125,10 +128,12 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
 
 static void read_files(BertData *data, const BertOptions *o) {
     Paths paths = find_paths(o);
-    data->files = xcalloc((size_t)(paths.n[0] + paths.n[1] + paths.n[2]), sizeof *data->files);
+    int n = paths.n[BERT_TRAIN] + paths.n[BERT_VALIDATION] + paths.n[BERT_TEST];
+    data->files = xcalloc((size_t)n, sizeof *data->files);
     for (int s = 0; s < BERT_SPLITS; s++)
         for (int i = 0; i < paths.n[s]; i++) {
-            add_file(data, o, &data->splits[o->folds ? BERT_TRAIN : s], paths.path[s][i]);
+            add_file(data, o, &data->splits[o->folds ? BERT_TRAIN : s], paths.path[s][i],
+                     (o->folds ? n : paths.n[s]) > 1);
             free(paths.path[s][i]);
         }
 }
@@ -140,10 +145,11 @@ static BertSplit select_rows(const BertSplit *from, const int32_t *division, int
     int32_t *list;
     BertSplit split = {.n = 0};
     int64_t n = splits_list(division, from->n, which, &list);
-    split_reserve(&split, n, from->labels != NULL);
+    split_reserve(&split, n, from->files != NULL, from->labels != NULL);
     for (int64_t i = 0; i < n; i++) {
         split.texts[i] = from->texts[list[i]];
         split.lines[i] = from->lines[list[i]];
+        if (from->files) split.files[i] = from->files[list[i]];
         if (from->labels) split.labels[i] = from->labels[list[i]];
     }
     split.n = n;
@@ -155,6 +161,7 @@ static BertSplit select_rows(const BertSplit *from, const int32_t *division, int
 static void split_close(BertSplit *split) {
     texts_free(&split->tokenized);
     free(split->texts);
+    free(split->files);
     free(split->lines);
     free(split->labels);
     *split = (BertSplit){.n = 0};

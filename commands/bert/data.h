@@ -13,8 +13,9 @@ typedef struct {
     int64_t n;        /* 0: there is no such split */
     const char *path; /* of its file, the last of several; NULL: the texts of a file were divided */
     const char **texts;
-    int64_t *lines;  /* [n] in their file, from 1 */
-    int32_t *labels; /* [n] classes; NULL: masked words */
+    const char **files; /* [n] the path of each one's file; NULL: all are from the same */
+    int64_t *lines;     /* [n] in their file, from 1 */
+    int32_t *labels;    /* [n] classes; NULL: masked words */
     TokenizedTexts tokenized;
 } BertSplit;
 

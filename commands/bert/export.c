@@ -152,12 +152,15 @@ static void add_specials(json_t *object, const BertTexts *texts) {
             json_object_set_new(object, roles[i].role, json_string(tokenizer_piece(texts->tokenizer, roles[i].id)));
 }
 
+/* Returns whether the tokenizer is of a kind that AutoTokenizer does not read. */
+static bool is_sentencepiece(const BertTexts *texts) { return ends_with(tokenizer_file(texts->tokenizer), ".model"); }
+
 /* Copies the files of the tokenizer and says how they are used. */
 static bool write_tokenizer(const Export *e, Error *error) {
     const char *file = tokenizer_file(e->texts->tokenizer);
-    bool sentencepiece = ends_with(file, ".model"), fast = ends_with(file, ".json");
+    bool fast = ends_with(file, ".json");
     bert_texts_keep(e->texts, e->output);
-    if (sentencepiece) {
+    if (is_sentencepiece(e->texts)) {
         warn("%s is a SentencePiece model: AutoTokenizer.from_pretrained does not read tokenizer.model; encode texts "
              "with the sentencepiece library",
              file);
@@ -221,8 +224,9 @@ int bert_export(int argc, char **argv) {
     e.model = bert_open(&e.config);
     uint64_t sum = read_weights(&e);
     if (!export_folder(o.shared.output, sum, write_hf, &e, &error)) die("%s", error.text);
-    printf("[Export] %s: %s.from_pretrained and AutoTokenizer.from_pretrained read it\n", o.shared.output,
-           e.config.classes ? "AutoModelForSequenceClassification" : "AutoModelForMaskedLM");
+    printf("[Export] %s: %s.from_pretrained%s it\n", o.shared.output,
+           e.config.classes ? "AutoModelForSequenceClassification" : "AutoModelForMaskedLM",
+           is_sentencepiece(&texts) ? " reads" : " and AutoTokenizer.from_pretrained read");
     bert_texts_close(&texts);
     e.model->close(e.model);
     bert_base_close(&base);

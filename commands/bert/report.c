@@ -29,7 +29,8 @@ static Scored scored_of(const BertTested *t) {
                                   .class_names = (const char *const *)t->classes->names,
                                   .logits = s.logits,
                                   .truth = t->labels,
-                                  .ids = t->lines};
+                                  .ids = t->lines,
+                                  .files = t->files};
     return s;
 }
 
@@ -123,6 +124,7 @@ static char *shown_text(const char *text) {
 static void wrong_row(Table *t, const BertTested *tested, const Evaluation *e, const Wrong *w, bool whole) {
     const double *p = e->probabilities + w->row * tested->classes->n;
     char *shown = whole ? xstrdup(tested->texts[w->row]) : shown_text(tested->texts[w->row]);
+    if (tested->files) table_text(t, "file", tested->files[w->row]);
     table_count(t, "line", tested->lines[w->row]);
     table_text(t, "truth", tested->classes->names[tested->labels[w->row]]);
     table_text(t, "prediction", tested->classes->names[w->predicted]);

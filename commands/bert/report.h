@@ -12,6 +12,7 @@ typedef struct {
     const Classes *classes;
     int64_t n;
     const char *const *texts; /* [n] as the file has them */
+    const char *const *files; /* [n] the path of each one's file; NULL: all are from the same */
     const int64_t *lines;     /* [n] in their file, from 1: how reports call a text */
     const int32_t *labels;    /* [n] */
     const float *logits;      /* [n, classes] */

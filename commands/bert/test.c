@@ -35,6 +35,7 @@ static BertTested tested_of(const BertSplit *split, const char *name, const Clas
                         .classes = classes,
                         .n = split->n,
                         .texts = split->texts,
+                        .files = split->files,
                         .lines = split->lines,
                         .labels = split->labels,
                         .logits = logits};

@@ -17,14 +17,15 @@ static char *lower(const char *text, size_t *size) {
     return (char *)out;
 }
 
+static bool is_of_word(uint32_t c) { return character_classes()[c] & (CHARACTER_LETTER | CHARACTER_NUMBER); }
+
 /* Returns the end of the word at `at`, which is no blank. */
 static const char *word_end(const char *at, const char *end) {
-    const uint8_t *classes = character_classes();
     uint32_t c;
-    const char *next = at + character_at(at, end, &c);
-    if (!(classes[c] & (CHARACTER_LETTER | CHARACTER_NUMBER))) return next;
-    do at = next, next += character_at(next, end, &c);
-    while (classes[c] & (CHARACTER_LETTER | CHARACTER_NUMBER));
+    size_t bytes = character_at(at, end, &c);
+    if (!is_of_word(c)) return at + bytes;
+    do at += bytes;
+    while ((bytes = character_at(at, end, &c)) && is_of_word(c)); /* there are no bytes at the end, nor a class */
     return at;
 }
 

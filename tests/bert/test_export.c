@@ -1,5 +1,6 @@
 /* train_bert export: what it writes is what transformers writes of the same model, an import of it has the same weights
  * bit by bit, and nothing wrong is written. tests/reference/check_bert_export.py loads such folders in transformers. */
+#include "data/text/sentencepiece.h"
 #include "tests/bert/use_rig.h"
 
 static void assert_text(const char *name, const char *want) {
@@ -115,6 +116,23 @@ static void a_run_is_exported_with_its_decision(void **state) {
     assert_contains(fixture.output, "41 tensors loaded, 0 resized");
 }
 
+/* AutoTokenizer does not read a SentencePiece model, which no line of the export may promise. */
+static void a_sentencepiece_model_is_exported_with_a_warning(void **state) {
+    (void)state;
+    char *path = path_join(fixture.data, "train.csv"), *texts = read_text(path);
+    const char *model = bert_path("pieces.model"), *run = bert_path("pieces"), *out = bert_path("with_pieces");
+    Error error;
+    if (!sentencepiece_train_bpe(texts, strlen(texts), model, 60, &error)) fail_msg("%s", error.text);
+    bert_must_use("--data %s --tokenizer %s --layers 1 --d-model 16 --heads 2 --max-steps 1 --threads 1 -o %s",
+                  fixture.data, model, run);
+    bert_must_use("export --checkpoint %s -o %s", run, out);
+    assert_contains(fixture.output, "AutoTokenizer.from_pretrained does not read tokenizer.model");
+    assert_contains(fixture.output, "AutoModelForSequenceClassification.from_pretrained reads it");
+    must_run("cmp %s %s/tokenizer.model", model, out);
+    free(texts);
+    free(path);
+}
+
 static void exports_that_would_be_wrong_are_refused(void **state) {
     (void)state;
     must_run("mkdir %s && echo 1 >%s/theirs && cp -r " GOLDEN "bert_hf %s && rm %s/*.json", bert_path("taken"),
@@ -142,6 +160,7 @@ int main(void) {
         cmocka_unit_test(the_configuration_is_that_of_transformers),
         cmocka_unit_test(an_export_of_an_export_is_the_same),
         cmocka_unit_test(a_run_is_exported_with_its_decision),
+        cmocka_unit_test(a_sentencepiece_model_is_exported_with_a_warning),
         cmocka_unit_test(exports_that_would_be_wrong_are_refused),
     };
     choose_tests();

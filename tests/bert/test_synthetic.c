@@ -200,11 +200,13 @@ static void what_has_no_baseline_is_named(void **state) {
     bert_must_use("synthesize -o %s/made --train 40 --valid 20 --test 20 --unlabelled 1", folder);
     must_run("cd %s && cp -r made less && rm less/valid.csv && cp -r made more && echo 'a,odd,b' >>more/test.csv",
              folder);
-    const Refusal refusals[] = {{1, "less", "there is no valid.csv, valid.tsv or valid.jsonl in it"},
-                                {1, "more", "odd"},
-                                {1, "made --label-column mood", "mood"},
-                                {1, "made --labels polite,kind", "rude"},
-                                {2, "", "data"}};
+    const Refusal refusals[] = {
+        {1, "less", "there is no valid.csv, valid.tsv or valid.jsonl in it"},
+        {1, "more", "odd"},
+        {1, "made --label-column mood", "mood"},
+        {1, "made --labels polite,kind", "rude"},
+        {1, "made --labels polite,rude,kind", "train.csv: none of its 40 texts has the label \"kind\""},
+        {2, "", "data"}};
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         assert_refused(bert_use("baselines %s%s%s", *refusals[i].options ? folder : "", *refusals[i].options ? "/" : "",
                                 refusals[i].options),

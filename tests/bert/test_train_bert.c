@@ -337,25 +337,64 @@ static int rows_of_csv(const char *run, const char *name) {
     return rows;
 }
 
+/* Returns how many rows of a fold's table name FOLDER/NAME as their file. */
+static int rows_from(const char *fold, const char *name) {
+    char *path = path_join(fold, "predictions_test.csv"), *text = read_text(path),
+         *begin = xformat("\n%s/%s,", fixture.data, name);
+    int rows = 0;
+    for (const char *at = text; (at = strstr(at, begin)); at++) rows++;
+    free(begin);
+    free(text);
+    free(path);
+    return rows;
+}
+
+/* Fails unless each wrong prediction has the text and the label of the line of the file that it names. */
+static void assert_lines_are_found(const char *fold) {
+    must_run("sed 1d %s/wrong_test.csv | while IFS=, read -r file line truth rest; do "
+             "test \"$(sed -n \"${line}p\" \"$file\")\" = \"${rest##*,},$truth\" || exit 1; done",
+             fold);
+}
+
+/* Fails unless the table has the scores of a fold's own report, which are those at its threshold. */
+static void assert_scores_are_of(const char *fold, const char *table, const char *name) {
+    static const char *const keys[][2] = {
+        {"threshold", "threshold"}, {"accuracy", "accuracy"}, {"f1_inv", "f1_1"}, {"recall_inv", "recall_1"}};
+    char *path = path_join(fold, "report_test.json");
+    json_t *report = json_load_file(path, 0, NULL);
+    assert_non_null(report);
+    for (int k = 0; k < 4; k++)
+        assert_near(column(table, name, keys[k][1]), json_number_value(json_object_get(report, keys[k][0])), 1e-12);
+    json_decref(report);
+    free(path);
+}
+
 /* Each training or validation text is tested on in one fold; the test file is not used. */
 static void folds_test_every_text_once(void **state) {
     (void)state;
     char *run = scratch_directory(), *table = path_join(run, "folds_results.json");
     static const char *const names[] = {"fold_1", "fold_2", "fold_3"};
     double mean = 0, squares = 0;
-    int rows = 0;
+    int rows = 0, of_train = 0, of_valid = 0;
     fixture_must_train(run, "--folds 3 --epochs 2");
     assert_contains(fixture.output, "test.csv is not used: with --folds each fold is tested in turn");
     assert_contains(fixture.output, "training 3 of 3");
     for (int k = 0; k < 3; k++) {
         char *fold = path_join(run, names[k]);
         rows += rows_of_csv(fold, "predictions_test.csv");
+        of_train += rows_from(fold, "train.csv");
+        of_valid += rows_from(fold, "valid.csv");
+        assert_true(rows_of_csv(fold, "wrong_test.csv") > 0);
+        assert_lines_are_found(fold);
+        assert_scores_are_of(fold, table, names[k]);
         free(fold);
         double accuracy = column(table, names[k], "accuracy");
         mean += accuracy / 3;
         squares += accuracy * accuracy;
     }
     assert_int_equal(rows, BERT_TEST_TRAIN + BERT_TEST_VALID);
+    assert_int_equal(of_train, BERT_TEST_TRAIN);
+    assert_int_equal(of_valid, BERT_TEST_VALID);
     assert_near(column(table, "MEAN", "accuracy"), mean, 1e-9);
     assert_near(column(table, "STD", "accuracy"), sqrt(fmax(squares - 3 * mean * mean, 0) / 2), 1e-6);
     free(table);

@@ -25,6 +25,26 @@ static void adopt(void *options) {
     json_decref(description);
 }
 
+/* Adopts after --layers 3, and prints the record of who gave what. */
+static void adopt_and_record(void *options) {
+    static const OptionsHeader header = {"toy", "toy", "Tests."};
+    char *argv[] = {"toy", "--layers", "3"};
+    Sizes sizes = {0};
+    OptionSet set = {0};
+    json_t *description = json_pack("{s:o}", "options", json_loads(options, 0, NULL));
+    CheckpointOptions from = checkpoint_options_of(description, "run", "toy", names);
+    options_add(&set, rows, 2, &sizes);
+    options_parse(&header, &set, 3, argv);
+    checkpoint_options_adopt(&from, &set, NULL);
+    json_t *record = options_record(&set);
+    char *text = json_dumps(record, JSON_COMPACT | JSON_SORT_KEYS);
+    puts(text);
+    free(text);
+    json_decref(record);
+    json_decref(from.options);
+    json_decref(description);
+}
+
 static char output[1024];
 
 static void what_is_adopted_is_printed_on_a_line(void **state) {
@@ -33,6 +53,12 @@ static void what_is_adopted_is_printed_on_a_line(void **state) {
     assert_string_equal(output, "[Model] from its checkpoint: layers 3, width 64\n3 64\n");
     assert_int_equal(run_function(output, sizeof output, adopt, "{\"width\": 16}"), 0);
     assert_contains(output, "[Model] from its checkpoint: width 16\n");
+}
+
+static void what_is_adopted_does_not_count_as_given(void **state) {
+    (void)state;
+    assert_int_equal(run_function(output, sizeof output, adopt_and_record, "{\"layers\": 3, \"width\": 64}"), 0);
+    assert_contains(output, "{\"adopted\":[\"width\"],\"defaults\":{\"layers\":1,\"width\":8},\"given\":[\"layers\"],");
 }
 
 /* A value that cannot be adopted ends the program with its message alone. */
@@ -47,6 +73,7 @@ static void a_damaged_value_leaves_no_line_behind(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_adopted_is_printed_on_a_line),
+        cmocka_unit_test(what_is_adopted_does_not_count_as_given),
         cmocka_unit_test(a_damaged_value_leaves_no_line_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

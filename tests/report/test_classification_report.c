@@ -419,6 +419,68 @@ static void shots_have_means_of_their_own(void **state) {
     free(directory);
 }
 
+/* Returns an evaluation of five rows of two classes at a threshold of p(fm), by which 5 of the 6 pairs of dab and fm
+ * are in order. */
+static Evaluation fold_at(double threshold) {
+    static const int32_t truth[] = {0, 0, 0, 1, 1};
+    static const double p[] = {0.1, 0.3, 0.6, 0.45, 0.8};
+    static const char *const two[] = {"dab", "fm"};
+    double logits[10] = {0};
+    Evaluation e;
+    Error error;
+    for (int i = 0; i < 5; i++) logits[2 * i + 1] = log(p[i] / (1 - p[i]));
+    const Predictions rows = {.n = 5, .classes = 2, .class_names = two, .logits = logits, .truth = truth, .ids = IDS};
+    if (!evaluation_at(&rows, threshold, &e, &error)) fail_msg("%s", error.text);
+    return e;
+}
+
+/* At 0.7 one row is fm, at 0.4 three are, one of them wrongly; at 0.5 two of which one is wrong. */
+static void folds_of_two_classes_are_at_their_thresholds(void **state) {
+    (void)state;
+    Evaluation high = fold_at(0.7), low = fold_at(0.4), middle = fold_at(NAN);
+    const FoldResult folds[] = {{"one", 0, 0, &high}, {"two", 0, 0, &low}}, plain = {"one", 0, 0, &middle};
+    char *directory = scratch_directory(), output[4096];
+    int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 2, "seeds", directory});
+    if (status) fail_msg("%s", output);
+    Grid csv = grid_read(directory, "seeds_results.csv");
+    assert_near(grid_number(&csv, "one", "accuracy"), 0.8, EXACT);
+    assert_near(grid_number(&csv, "one", "f1_fm"), 2.0 / 3, EXACT);
+    assert_near(grid_number(&csv, "one", "precision_fm"), 1, 0);
+    assert_near(grid_number(&csv, "one", "recall_fm"), 0.5, 0);
+    assert_near(grid_number(&csv, "one", "f1_dab"), 6.0 / 7, EXACT);
+    assert_near(grid_number(&csv, "two", "accuracy"), 0.8, EXACT);
+    assert_near(grid_number(&csv, "two", "f1_fm"), 0.8, EXACT);
+    assert_near(grid_number(&csv, "two", "precision_fm"), 2.0 / 3, EXACT);
+    assert_near(grid_number(&csv, "two", "recall_fm"), 1, 0);
+    assert_near(grid_number(&csv, "two", "roc_auc"), 5.0 / 6, EXACT);
+    assert_near(grid_number(&csv, "two", "threshold"), 0.4, 0);
+    assert_near(grid_number(&csv, "MEAN", "threshold"), 0.55, EXACT);
+    assert_near(grid_number(&csv, "one", "nll"), grid_number(&csv, "two", "nll"), 0); /* of the same probabilities */
+    free(csv.text);
+    assert_contains(output, "accuracy  macro_f1   f1_fm  precision_fm  recall_fm  roc_auc\n");
+    char *path = path_join(directory, "seeds_results.md"), *text = read_text(path);
+    assert_contains(text, "Predictions are those at the threshold of each training.");
+    free(text);
+    free(path);
+    /* without a threshold: the most probable class, and the columns of any number of classes */
+    status = run_function(output, sizeof output, call_folds, &(FoldCall){&plain, 1, "plain", directory});
+    if (status) fail_msg("%s", output);
+    csv = grid_read(directory, "plain_results.csv");
+    assert_near(grid_number(&csv, "one", "accuracy"), 0.6, EXACT);
+    assert_int_equal(csv.columns, 1 + 10 + 2 + 1);
+    free(csv.text);
+    double of_six[60];
+    Predictions six = ten_rows(of_six);
+    Evaluation none;
+    Error error;
+    assert_false(evaluation_at(&six, 0.5, &none, &error));
+    assert_string_equal(error.text, "a threshold of 0.5 is of two classes, and there are 6");
+    evaluation_free(&high);
+    evaluation_free(&low);
+    evaluation_free(&middle);
+    free(directory);
+}
+
 static void one_fold_has_no_deviation(void **state) {
     (void)state;
     Evaluation three = fold(3);
@@ -449,6 +511,7 @@ int main(void) {
         cmocka_unit_test(predictions_that_cannot_be_reported_are_refused),
         cmocka_unit_test(folds_have_means_and_deviations),
         cmocka_unit_test(shots_have_means_of_their_own),
+        cmocka_unit_test(folds_of_two_classes_are_at_their_thresholds),
         cmocka_unit_test(one_fold_has_no_deviation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

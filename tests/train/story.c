@@ -17,7 +17,8 @@ static const char start_record[] =
     "\"validation_hash\": \"00000000000000d3\", \"baseline\": \"guess\", \"baseline_metric\": \"loss\", "
     "\"baseline_value\": 0.9, \"price_per_hour\": 0.8, \"currency\": \"EUR\", "
     "\"options\": {\"learning-rate\": %s, \"name\": \"<script>alert(1)</script>\", \"manifest\": [\"a\", \"b\"]}, "
-    "\"defaults\": {\"learning-rate\": 2e-05, \"name\": null}, \"given\": [\"learning-rate\"]}\n";
+    "\"defaults\": {\"learning-rate\": 2e-05, \"name\": null, \"manifest\": []}, \"given\": [\"learning-rate\"], "
+    "\"adopted\": [\"manifest\"]}\n";
 
 void story_write_in(const char *directory, const Story *s) {
     char *path = path_join(directory, "log.jsonl");

@@ -56,7 +56,7 @@ static void every_fact_of_a_run_is_there(void **state) {
                               "<dd>toy, 1234 parameters, 1200 of them trained</dd>",
                               "<th scope=\"row\">learning-rate</th><td>0.001</td><td>2e-5</td><td>given</td>",
                               "</td><td>none</td><td>chosen by the program</td>",
-                              "<th scope=\"row\">manifest</th><td>a, b</td>",
+                              "<th scope=\"row\">manifest</th><td>a, b</td><td>none</td><td>the base checkpoint</td>",
                               "2 steps were skipped",
                               "below the guess, 0.9",
                               "<title>loss</title>",

@@ -135,10 +135,11 @@ void facts_numbers(FILE *out, const LoggedRun *run) {
 
 /* ---- configuration ---- */
 
-static bool is_given(const LoggedRun *run, const char *name) {
-    const json_t *given = json_object_get(run->start, "given");
-    for (size_t i = 0; i < json_array_size(given); i++) {
-        const char *one = json_string_value(json_array_get(given, i));
+/* Returns whether the list `key` of the record has this name. */
+static bool is_listed(const LoggedRun *run, const char *key, const char *name) {
+    const json_t *list = json_object_get(run->start, key);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *one = json_string_value(json_array_get(list, i));
         if (one && !strcmp(one, name)) return true;
     }
     return false;
@@ -185,7 +186,9 @@ void facts_configuration(FILE *out, const LoggedRun *run, int level) {
         html_table_begin(out, "Options that differ from their defaults", "option|value|default|from");
         json_object_foreach(defaults, name, unset) {
             option_row(out, name, json_object_get(options, name), unset,
-                       is_given(run, name) ? "given" : "chosen by the program");
+                       is_listed(run, "given", name)     ? "given"
+                       : is_listed(run, "adopted", name) ? "the base checkpoint"
+                                                         : "chosen by the program");
         }
         html_table_end(out);
     }
