@@ -231,7 +231,8 @@ def stepper(model, batches, compiled):
         if p.dim() > 1:
             nn.init.normal_(p, std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    loss_of = torch.compile(model.loss) if compiled else model.loss
+    shapes = None if len(batches) == 1 else True  # one compilation for all lengths, instead of one for each
+    loss_of = torch.compile(model.loss, dynamic=shapes) if compiled else model.loss
 
     def step_on(batch):
         start = time.perf_counter()
