@@ -21,6 +21,7 @@ static void open_texts(BertData *data, BertOptions *o, const BertBase *base) {
     printf("[Text] %s: %lld ids%s%s\n", tokenizer_file(data->texts.tokenizer), (long long)ids,
            data->texts.segmenter ? "; words are joined by the segmenter" : "",
            o->text.compat ? "; texts as Hugging Face's tokenizer reads them" : "");
+    if (data->texts.segmenter) bert_segmenter_print(data->texts.segmenter, data->texts.segmenter_folder);
 }
 
 /* Returns whether a word or a piece of one joins syllables. */

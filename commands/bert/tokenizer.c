@@ -10,8 +10,7 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/threads.h"
-#include "data/bert/comments.h"
-#include "data/bert/texts.h"
+#include "commands/bert/texts.h"
 #include "data/text/fastbpe_train.h"
 
 typedef struct {
@@ -111,8 +110,8 @@ static void learn(const Options *o) {
     TextRules rules = {.nfc = !strcmp(o->normalize, "nfc"), .n_threads = (int)o->threads};
     FastBpeLearned learned;
     Error error;
-    Segmenter *segmenter = o->segment ? segmenter_open(o->segment, &error) : NULL;
-    if (o->segment && !segmenter) die("--segment %s", error.text);
+    Segmenter *segmenter = o->segment ? bert_segmenter_open("--segment", o->segment) : NULL;
+    if (segmenter) bert_segmenter_print(segmenter, o->segment);
     rules.segmenter = segmenter;
     FastBpeTrainer *trainer = fastbpe_trainer_open(&options);
     const int64_t texts = add_files(trainer, &rules, o);
