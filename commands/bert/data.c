@@ -185,7 +185,7 @@ static void divide(BertData *data, const BertOptions *o) {
     for (int s = 0; s < BERT_SPLITS; s++) shares[s] /= sum;
     SplitRows rows = rows_of(data, &all, groups);
     if (!splits_divide(&rows, shares, (uint64_t)o->train.seed, division, &error))
-        die("%s: %s", data->files[0].path, error.text);
+        die("%s: %s; give more texts, or other --split-shares", data->files[0].path, error.text);
     for (int s = 0; s < BERT_SPLITS; s++)
         if (s != BERT_TEST || !tested.n) data->splits[s] = select_rows(&all, division, s, 0);
     split_close(&all);
@@ -200,7 +200,8 @@ void bert_data_fold(const BertOptions *o, const BertData *data, int fold, BertSp
     int k = (int)o->folds;
     Error error;
     SplitRows rows = rows_of(data, all, groups);
-    if (!splits_fold(&rows, k, (uint64_t)o->train.seed, folds, &error)) die("--folds %d: %s", k, error.text);
+    if (!splits_fold(&rows, k, (uint64_t)o->train.seed, folds, &error))
+        die("--folds %d: %s; give more texts, or fewer folds", k, error.text);
     for (size_t i = 0; i < n; i++)
         folds[i] = folds[i] == fold ? BERT_TEST : folds[i] == (fold + 1) % k ? BERT_VALIDATION : BERT_TRAIN;
     for (int s = 0; s < BERT_SPLITS; s++) splits[s] = select_rows(all, folds, s, data->texts.specials.unknown);
@@ -222,9 +223,11 @@ static void check_classes(const BertData *data, const BertOptions *o) {
     if (data->classes.n) read_class_weights(o, data->classes.n, weights);
     for (int s = 0; s < BERT_SPLITS; s++) {
         const BertSplit *split = &data->splits[s];
-        const char *name = split->path && !o->folds ? split->path : BERT_SPLIT_NAMES[s];
+        char *name =
+            split->path ? xstrdup(split->path) : xformat("%s, %s split", data->files[0].path, BERT_SPLIT_NAMES[s]);
         if (split->labels && split->n && !classes_check(&data->classes, split->labels, split->n, name, &error))
             die("%s", error.text);
+        free(name);
     }
 }
 
