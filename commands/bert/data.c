@@ -260,10 +260,10 @@ static void report(BertData *data, const BertOptions *o) {
     bert_data_report(data->report, splits, n, &data->classes, batch, (uint64_t)o->train.seed);
 }
 
-/* ---- made-up texts ---- */
+/* ---- synthetic texts ---- */
 
-/* Makes up texts, of classes 0 and 1 in turn. */
-static BertSplit make_up(const BertOptions *o, int64_t n) {
+/* Makes texts of classes 0 and 1 in turn. */
+static BertSplit synthetic_split(const BertOptions *o, int64_t n) {
     BertSplit split = {.n = n};
     split.tokenized = bert_synthetic_texts(n, (int)o->vocabulary, (int)o->row_tokens, (int)o->text.max_len);
     split.labels = xmalloc((size_t)n * sizeof *split.labels);
@@ -271,24 +271,24 @@ static BertSplit make_up(const BertOptions *o, int64_t n) {
     return split;
 }
 
-/* Makes up the data of an estimate: two classes, a validation text for every nine training texts. */
-static void make_up_data(BertData *data, BertOptions *o) {
+/* Makes the data of an estimate: two classes, a validation text for every nine training texts. */
+static void open_synthetic(BertData *data, BertOptions *o) {
     enum { USUAL_VOCABULARY = 64001 /* of PhoBERT */, LEAST_VOCABULARY = 6, TRAINED_PER_HELD_OUT = 9 };
     static const char *const names[] = {"0", "1"};
     if (o->vocabulary && o->vocabulary < LEAST_VOCABULARY)
-        die_usage("--vocabulary %lld: too few for made-up texts", (long long)o->vocabulary);
+        die_usage("--vocabulary %lld: too few for synthetic texts", (long long)o->vocabulary);
     bert_options_set_tables(o, o->vocabulary ? o->vocabulary : USUAL_VOCABULARY);
     data->classes = classes_of(names, 2);
-    data->splits[BERT_TRAIN] = make_up(o, o->rows);
-    data->splits[BERT_VALIDATION] = make_up(o, o->rows / TRAINED_PER_HELD_OUT);
-    printf("[Data] no texts are given: %lld made-up ones, %.1f tokens on average\n", (long long)o->rows,
+    data->splits[BERT_TRAIN] = synthetic_split(o, o->rows);
+    data->splits[BERT_VALIDATION] = synthetic_split(o, o->rows / TRAINED_PER_HELD_OUT);
+    printf("[Data] no texts are given: %lld synthetic ones, %.1f tokens on average\n", (long long)o->rows,
            (double)data->splits[BERT_TRAIN].tokenized.first[o->rows] / (double)o->rows);
 }
 
 BertData bert_data_open(BertOptions *o, const BertBase *base) {
     BertData data = {.n_files = 0};
     if (!o->train.manifest.count) {
-        make_up_data(&data, o);
+        open_synthetic(&data, o);
         return data;
     }
     open_texts(&data, o, base);
