@@ -296,10 +296,12 @@ static bool take_lines(CommentInput *in, const CommentColumns *columns, Comments
 
 bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *out, Error *error) {
     *out = (Comments){0};
-    do {
-        comments_free(out); /* the lines before were empty */
+    while (!out->n && !in->ended) { /* empty lines are no objects */
+        free(out->path);
+        free(out->buffer);
+        *out = (Comments){0};
         if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
-    } while (!out->n && !in->ended);
+    }
     in->n += out->n;
     return in->n || error_set(error, "standard input:1: there are no texts");
 }
