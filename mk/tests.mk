@@ -22,9 +22,9 @@ $(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o
 $(BUILD)/tests/bert/test_evaluate: $(BUILD)/commands/bert/report.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 $(BUILD)/tests/slm/test_prepare: $(BUILD)/commands/slm/prepare.o
-$(BUILD)/tests/bert/test_segment: $(BUILD)/commands/bert/segment.o
+$(BUILD)/tests/bert/test_segment: $(BUILD)/commands/bert/segment.o $(BUILD)/commands/bert/texts.o
 $(BUILD)/tests/slm/test_lines: $(BUILD)/commands/slm/lines.o
-$(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o
+$(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o $(BUILD)/commands/bert/texts.o
 
 # A test with a clock of its own.
 $(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_measure progress_log checkpointer_save checkpointer_wait,-Wl,--wrap=$f)

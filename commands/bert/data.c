@@ -21,6 +21,7 @@ static void open_texts(BertData *data, BertOptions *o, const BertBase *base) {
     printf("[Text] %s: %lld ids%s%s\n", tokenizer_file(data->texts.tokenizer), (long long)ids,
            data->texts.segmenter ? "; words are joined by the segmenter" : "",
            o->text.compat ? "; texts as Hugging Face's tokenizer reads them" : "");
+    if (data->texts.segmenter) bert_segmenter_print(data->texts.segmenter, data->texts.segmenter_folder);
 }
 
 /* Returns whether a word or a piece of one joins syllables. */
@@ -191,7 +192,7 @@ static void divide(BertData *data, const BertOptions *o) {
     for (int s = 0; s < BERT_SPLITS; s++) shares[s] /= sum;
     SplitRows rows = rows_of(data, &all, groups);
     if (!splits_divide(&rows, shares, (uint64_t)o->train.seed, division, &error))
-        die("%s: %s", data->files[0].path, error.text);
+        die("%s: %s; give more texts, or other --split-shares", data->files[0].path, error.text);
     for (int s = 0; s < BERT_SPLITS; s++)
         if (s != BERT_TEST || !tested.n) data->splits[s] = select_rows(&all, division, s, 0);
     split_close(&all);
@@ -206,7 +207,8 @@ void bert_data_fold(const BertOptions *o, const BertData *data, int fold, BertSp
     int k = (int)o->folds;
     Error error;
     SplitRows rows = rows_of(data, all, groups);
-    if (!splits_fold(&rows, k, (uint64_t)o->train.seed, folds, &error)) die("--folds %d: %s", k, error.text);
+    if (!splits_fold(&rows, k, (uint64_t)o->train.seed, folds, &error))
+        die("--folds %d: %s; give more texts, or fewer folds", k, error.text);
     for (size_t i = 0; i < n; i++)
         folds[i] = folds[i] == fold ? BERT_TEST : folds[i] == (fold + 1) % k ? BERT_VALIDATION : BERT_TRAIN;
     for (int s = 0; s < BERT_SPLITS; s++) splits[s] = select_rows(all, folds, s, data->texts.specials.unknown);
@@ -228,9 +230,11 @@ static void check_classes(const BertData *data, const BertOptions *o) {
     if (data->classes.n) read_class_weights(o, data->classes.n, weights);
     for (int s = 0; s < BERT_SPLITS; s++) {
         const BertSplit *split = &data->splits[s];
-        const char *name = split->path && !o->folds ? split->path : BERT_SPLIT_NAMES[s];
+        char *name =
+            split->path ? xstrdup(split->path) : xformat("%s, %s split", data->files[0].path, BERT_SPLIT_NAMES[s]);
         if (split->labels && split->n && !classes_check(&data->classes, split->labels, split->n, name, &error))
             die("%s", error.text);
+        free(name);
     }
 }
 
@@ -263,10 +267,10 @@ static void report(BertData *data, const BertOptions *o) {
     bert_data_report(data->report, splits, n, &data->classes, batch, (uint64_t)o->train.seed);
 }
 
-/* ---- made-up texts ---- */
+/* ---- synthetic texts ---- */
 
-/* Makes up texts, of classes 0 and 1 in turn. */
-static BertSplit make_up(const BertOptions *o, int64_t n) {
+/* Makes texts of classes 0 and 1 in turn. */
+static BertSplit synthetic_split(const BertOptions *o, int64_t n) {
     BertSplit split = {.n = n};
     split.tokenized = bert_synthetic_texts(n, (int)o->vocabulary, (int)o->row_tokens, (int)o->text.max_len);
     split.labels = xmalloc((size_t)n * sizeof *split.labels);
@@ -274,24 +278,24 @@ static BertSplit make_up(const BertOptions *o, int64_t n) {
     return split;
 }
 
-/* Makes up the data of an estimate: two classes, a validation text for every nine training texts. */
-static void make_up_data(BertData *data, BertOptions *o) {
+/* Makes the data of an estimate: two classes, a validation text for every nine training texts. */
+static void open_synthetic(BertData *data, BertOptions *o) {
     enum { USUAL_VOCABULARY = 64001 /* of PhoBERT */, LEAST_VOCABULARY = 6, TRAINED_PER_HELD_OUT = 9 };
     static const char *const names[] = {"0", "1"};
     if (o->vocabulary && o->vocabulary < LEAST_VOCABULARY)
-        die_usage("--vocabulary %lld: too few for made-up texts", (long long)o->vocabulary);
+        die_usage("--vocabulary %lld: too few for synthetic texts", (long long)o->vocabulary);
     bert_options_set_tables(o, o->vocabulary ? o->vocabulary : USUAL_VOCABULARY);
     data->classes = classes_of(names, 2);
-    data->splits[BERT_TRAIN] = make_up(o, o->rows);
-    data->splits[BERT_VALIDATION] = make_up(o, o->rows / TRAINED_PER_HELD_OUT);
-    printf("[Data] no texts are given: %lld made-up ones, %.1f tokens on average\n", (long long)o->rows,
+    data->splits[BERT_TRAIN] = synthetic_split(o, o->rows);
+    data->splits[BERT_VALIDATION] = synthetic_split(o, o->rows / TRAINED_PER_HELD_OUT);
+    printf("[Data] no texts are given: %lld synthetic ones, %.1f tokens on average\n", (long long)o->rows,
            (double)data->splits[BERT_TRAIN].tokenized.first[o->rows] / (double)o->rows);
 }
 
 BertData bert_data_open(BertOptions *o, const BertBase *base) {
     BertData data = {.n_files = 0};
     if (!o->train.manifest.count) {
-        make_up_data(&data, o);
+        open_synthetic(&data, o);
         return data;
     }
     open_texts(&data, o, base);

@@ -20,12 +20,12 @@ typedef struct {
 } BertSplit;
 
 typedef struct {
-    BertTexts texts; /* tokenizer: NULL: no data are given, and the texts are made up */
+    BertTexts texts; /* tokenizer: NULL: no data are given, and the texts are synthetic */
     Comments *files; /* [n_files] */
     int n_files;
     Classes classes;
     BertSplit splits[BERT_SPLITS]; /* with --folds all texts are in the first */
-    json_t *report;                /* data_report.json; NULL: made-up texts */
+    json_t *report;                /* data_report.json; NULL: synthetic texts */
 } BertData;
 
 /* Returns the file of a split in a folder, under one of its names; free(). NULL: there is none. Dies if there are two.

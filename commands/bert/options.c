@@ -180,7 +180,7 @@ static const OptionRow table[] = {
     {.name = "head-dropout", .type = OPTION_FLOAT, .offset = FIELD(head_dropout), .default_value = "0.1", .max = 0.99,
      .metavar = "X", .help = "before both layers of the classifier"},
     {.name = "rows", .type = OPTION_INT, .offset = FIELD(rows), .default_value = "24048", .min = 1, .max = 1e9,
-     .metavar = "N", .help = "for --estimate and --dry-run without data: made-up texts of an epoch"},
+     .metavar = "N", .help = "for --estimate and --dry-run without data: synthetic texts of an epoch"},
     {.name = "row-tokens", .type = OPTION_INT, .offset = FIELD(row_tokens), .default_value = "0", .max = 1e6,
      .metavar = "N", .help = "and their tokens; 0: lengths like those of short comments, 16 on average, cut at --max-len"},
     {.name = "resume-from-checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.resume), .metavar = "auto|PATH",
@@ -260,7 +260,7 @@ static void check_options(const BertOptions *o) {
         die_usage("--data %s and %s: one folder or one training file is expected", t->manifest.text[0],
                   t->manifest.text[1]);
     if (t->manifest.count && (options_given(o->set, "rows") || options_given(o->set, "row-tokens")))
-        die_usage("--rows and --row-tokens are of made-up texts; %s has its own", t->manifest.text[0]);
+        die_usage("--rows and --row-tokens are of synthetic texts; %s has its own", t->manifest.text[0]);
     if (t->warmup_steps && o->warmup_ratio > 0)
         die_usage("--warmup-steps %lld and --warmup-ratio %g: both say how long the warm-up is; leave one of them out",
                   (long long)t->warmup_steps, o->warmup_ratio);

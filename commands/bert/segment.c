@@ -13,7 +13,7 @@
 #include "base/options.h"
 #include "base/program.h"
 #include "base/threads.h"
-#include "data/segment/segmenter.h"
+#include "commands/bert/texts.h"
 
 enum { BLOCK = 1 << 22 };
 
@@ -187,14 +187,11 @@ int bert_segment(int argc, char **argv) {
     Options o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     Filter f = {.options = &o, .threads = threads_take((int)o.threads, "--threads")};
-    Error error;
-    int words;
     char seconds[32];
     const double start = seconds_now();
-    if (!(f.segmenter = segmenter_open(o.model, &error))) die("--model: %s", error.text);
+    f.segmenter = bert_segmenter_open("--model", o.model);
     open_files(&f);
-    const int rules = segmenter_size(f.segmenter, &words);
-    printf("[Segment] %s: %d rule%s, %d words\n", o.model, rules, format_plural(rules), words);
+    bert_segmenter_print(f.segmenter, o.model);
     for (bool more = true; more;) {
         more = fill(&f);
         const size_t taken = split(&f, !more);

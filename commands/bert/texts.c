@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/threads.h"
 #include "checkpoint/load.h"
 #include "commands/export.h"
@@ -86,15 +87,30 @@ static void check_segmenter(const BertTexts *texts, const TokenizedModel *model)
         texts->segmenter_hash);
 }
 
-static void open_segmenter(BertTexts *texts, const BertTextOptions *o, const TokenizedModel *model) {
+Segmenter *bert_segmenter_open(const char *option, const char *folder) {
     Error error;
+    Segmenter *segmenter = segmenter_open(folder, &error);
+    if (!segmenter) die("%s %s", option, error.text);
+    return segmenter;
+}
+
+void bert_segmenter_print(const Segmenter *segmenter, const char *folder) {
+    int words;
+    const int rules = segmenter_size(segmenter, &words);
+    printf("[Segment] %s: %d rule%s, %d words\n", folder, rules, format_plural(rules), words);
+    if (segmenter_is_published(segmenter)) return;
+    warn("%s: not the published segmenter, which has 1446 rules and 34203 words: if it is meant to be that one, a file "
+         "is cut short or changed: fetch it anew",
+         folder);
+}
+
+static void open_segmenter(BertTexts *texts, const BertTextOptions *o, const TokenizedModel *model) {
     if (o->segment)
         texts->segmenter_folder = xstrdup(o->segment);
     else if (model && json_string_length(json_object_get(model->description, BERT_SEGMENTER_FACT)))
         texts->segmenter_folder = find_segmenter(model->checkpoint);
     if (texts->segmenter_folder) {
-        texts->segmenter = segmenter_open(texts->segmenter_folder, &error);
-        if (!texts->segmenter) die("--segment %s: %s", texts->segmenter_folder, error.text);
+        texts->segmenter = bert_segmenter_open("--segment", texts->segmenter_folder);
         snprintf(texts->segmenter_hash, sizeof texts->segmenter_hash, "%016llx",
                  (unsigned long long)segmenter_hash(texts->segmenter));
     }
@@ -107,8 +123,7 @@ BertTexts bert_texts_open(const BertTextOptions *o, const TokenizedModel *model,
     snprintf(texts.tokenizer_hash, sizeof texts.tokenizer_hash, "%016llx",
              (unsigned long long)tokenizer_hash(texts.tokenizer));
     open_segmenter(&texts, o, model);
-    if (!texts_specials(texts.tokenizer, &texts.specials, &error))
-        die("%s: %s", tokenizer_file(texts.tokenizer), error.text);
+    if (!texts_specials(texts.tokenizer, &texts.specials, &error)) die("%s", error.text);
     texts.rules = (TextRules){.tokenizer = texts.tokenizer,
                               .segmenter = texts.segmenter,
                               .nfc = !o->compat && !strcmp(o->normalize, "nfc"),

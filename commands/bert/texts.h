@@ -42,6 +42,10 @@ typedef struct {
  * damaged, if the model was trained with others, or if its segmenter is not found. */
 BertTexts bert_texts_open(const BertTextOptions *options, const TokenizedModel *model, int n_threads);
 void bert_texts_close(BertTexts *texts);
+/* Opens the segmenter of a folder that an option names. Dies if a file cannot be read or is damaged. */
+Segmenter *bert_segmenter_open(const char *option, const char *folder);
+/* Prints the sizes of a segmenter, and warns if it is not the published one, of which rules may be missing. */
+void bert_segmenter_print(const Segmenter *segmenter, const char *folder);
 /* Copies the files of both into a folder, so that it is all that evaluation, prediction and export need. Dies if they
  * cannot be written. */
 void bert_texts_keep(const BertTexts *texts, const char *directory);

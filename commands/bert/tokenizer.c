@@ -10,8 +10,7 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/threads.h"
-#include "data/bert/comments.h"
-#include "data/bert/texts.h"
+#include "commands/bert/texts.h"
 #include "data/text/fastbpe_train.h"
 
 typedef struct {
@@ -92,18 +91,24 @@ static int64_t add_files(FastBpeTrainer *trainer, const TextRules *rules, const 
     return texts;
 }
 
+static void print_path(const char *option, const char *path) {
+    char *word = shell_path(path);
+    printf(" %s %s", option, word);
+    free(word);
+}
+
 static void print_learned(const Options *o, const FastBpeLearned *learned) {
-    char *folder = shell_path(o->output), *data = shell_path(o->data.text[0]),
-         *segmenter = o->segment ? shell_path(o->segment) : NULL;
     printf("[Words] %lld, %lld different; %.3f tokens per word\n", (long long)learned->words,
            (long long)learned->distinct, (double)learned->tokens / (double)learned->words);
     printf("[Tokenizer] %s: %lld merges, %d pieces, of which the texts do not have %d\n", o->output,
            (long long)o->learn, learned->pieces, learned->unseen);
-    printf("Next: ./train_bert pretrain --data %s --tokenizer %s%s%s -o pretrained\n", data, folder,
-           segmenter ? " --segment " : "", segmenter ? segmenter : "");
-    free(folder);
-    free(data);
-    free(segmenter);
+    printf("Next: ./train_bert pretrain");
+    for (int i = 0; i < o->data.count; i++) print_path("--data", o->data.text[i]);
+    if (strcmp(o->text_column, "text") != 0) print_path("--text-column", o->text_column);
+    print_path("--tokenizer", o->output);
+    if (o->segment) print_path("--segment", o->segment);
+    if (strcmp(o->normalize, "nfc") != 0) printf(" --normalize %s", o->normalize);
+    printf(" -o pretrained\n");
 }
 
 static void learn(const Options *o) {
@@ -111,8 +116,8 @@ static void learn(const Options *o) {
     TextRules rules = {.nfc = !strcmp(o->normalize, "nfc"), .n_threads = (int)o->threads};
     FastBpeLearned learned;
     Error error;
-    Segmenter *segmenter = o->segment ? segmenter_open(o->segment, &error) : NULL;
-    if (o->segment && !segmenter) die("--segment %s", error.text);
+    Segmenter *segmenter = o->segment ? bert_segmenter_open("--segment", o->segment) : NULL;
+    if (segmenter) bert_segmenter_print(segmenter, o->segment);
     rules.segmenter = segmenter;
     FastBpeTrainer *trainer = fastbpe_trainer_open(&options);
     const int64_t texts = add_files(trainer, &rules, o);

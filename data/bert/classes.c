@@ -16,6 +16,19 @@ static int by_number(const void *a, const void *b) {
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+/* Returns false with an error if two classes are the same number, such as 1 and 01. */
+static bool check_numbers(const Classes *sorted, const char *path, Error *error) {
+    int64_t number, before;
+    for (int i = 1; i < sorted->n; i++) {
+        csv_integer(sorted->names[i - 1], &before);
+        csv_integer(sorted->names[i], &number);
+        if (number == before)
+            return error_set(error, "%s: the labels \"%s\" and \"%s\" are the same number; write them alike", path,
+                             sorted->names[i - 1], sorted->names[i]);
+    }
+    return true;
+}
+
 Classes classes_of(const char *const *names, int n) {
     Classes c = {n, xcalloc((size_t)n, sizeof *c.names)};
     for (int i = 0; i < n; i++) c.names[i] = xstrdup(names[i]);
@@ -50,6 +63,8 @@ bool classes_find(const Comments *training, Classes *out, Error *error) {
     if (ok) {
         *out = classes_of(names, (int)found.n);
         qsort(out->names, (size_t)out->n, sizeof *out->names, numbers ? by_number : by_bytes);
+        ok = !numbers || check_numbers(out, training->path, error);
+        if (!ok) classes_free(out);
     }
     strings_free(&found);
     return ok;

@@ -12,8 +12,8 @@ typedef struct {
 } Classes;
 
 /* Makes the classes from the labels of the training texts: whole numbers in ascending order if all labels are,
- * otherwise in the order of their bytes. False with an error if there are fewer than 2 or more than BERT_MAX_CLASSES.
- */
+ * otherwise in the order of their bytes. False with an error if there are fewer than 2 or more than BERT_MAX_CLASSES,
+ * or if two of them are the same number. */
 bool classes_find(const Comments *training, Classes *out, Error *error);
 /* Makes the classes from names separated by commas (--labels), in this order. They lose blanks at both ends, as labels
  * do. */

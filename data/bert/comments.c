@@ -14,6 +14,7 @@
 #include "data/text/utf8.h"
 
 enum { TEXT, LABEL, ID, COLUMNS };
+static const char *const column_options[COLUMNS] = {"--text-column", "--label-column", "--id-column"};
 
 typedef struct {
     Comments *out;
@@ -60,7 +61,8 @@ static bool add_record(Reader *r, int64_t line, char *const *fields, Error *erro
     }
     for (int k = 0; k < COLUMNS; k++) {
         if (!fields[k] && r->needed[k])
-            return error_set(error, "%lld: there is no \"%s\"", (long long)line, r->names[k]);
+            return error_set(error, "%lld: there is no \"%s\" (%s names another)", (long long)line, r->names[k],
+                             column_options[k]);
         r->any[k] = r->any[k] || fields[k];
     }
     c->texts[c->n] = fields[TEXT];
@@ -88,7 +90,6 @@ static char *head_names(const Csv *csv) {
 
 /* Sets places[COLUMNS] to the fields of the columns; -1: not there. */
 static bool read_head(const Reader *r, Csv *csv, int *places, Error *error) {
-    static const char *const options[COLUMNS] = {"--text-column", "--label-column", "--id-column"};
     if (!csv_next(csv, error))
         return error->text[0] ? false : error_set(error, "1: the file is empty; expected a line of column names");
     for (int k = 0; k < COLUMNS; k++) {
@@ -102,7 +103,7 @@ static bool read_head(const Reader *r, Csv *csv, int *places, Error *error) {
         if (places[k] >= 0 || !r->needed[k]) continue;
         char *names = head_names(csv);
         error_set(error, "%lld: there is no column \"%s\"; the columns are: %s (%s names another)",
-                  (long long)csv->line, r->names[k], names, options[k]);
+                  (long long)csv->line, r->names[k], names, column_options[k]);
         free(names);
         return false;
     }
@@ -121,8 +122,10 @@ static bool read_table(Reader *r, char *text, size_t size, char separator, Error
         for (int k = 0; k < COLUMNS; k++)
             fields[k] = places[k] < 0 || places[k] >= csv.n ? NULL : csv.fields[places[k]];
         ok = csv.n == n ? add_record(r, csv.line, fields, error)
-                        : error_set(error, "%lld: has %d fields; the line of column names has %d", (long long)csv.line,
-                                    csv.n, n);
+                        : error_set(error,
+                                    "%lld: has %d fields; the line of column names has %d; a field with separators in "
+                                    "it needs quotes",
+                                    (long long)csv.line, csv.n, n);
     }
     ok = ok && !error->text[0];
     csv_close(&csv);
@@ -159,7 +162,7 @@ static bool read_object(Reader *r, int64_t number, char *line, size_t size, Erro
     if (!object)
         return error_set(error, "%lld:%d: %s", (long long)number, problem.column > 0 ? problem.column : 1,
                          problem.text);
-    bool ok = json_is_object(object) || error_set(&why, "is not an object");
+    bool ok = json_is_object(object) || error_set(&why, "is not an object; expected {\"%s\": ...}", r->names[TEXT]);
     for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &line, &fields[k], &why);
     json_decref(object);
     return ok ? add_record(r, number, fields, error) : error_set(error, "%lld: %s", (long long)number, why.text);
@@ -174,7 +177,7 @@ static bool read_lines(Reader *r, char *text, size_t size, bool objects, Error *
         return error_set(error, "%lld%s", (long long)line, rest);
     }
     char *end = text + size;
-    for (char *line = text + utf8_mark(text, size), *next; line < end; line = next, number++) {
+    for (char *line = text + (number == 1 ? utf8_mark(text, size) : 0), *next; line < end; line = next, number++) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         next = stop ? stop + 1 : end;
         if (!stop) stop = end;
@@ -293,11 +296,14 @@ static bool take_lines(CommentInput *in, const CommentColumns *columns, Comments
 
 bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *out, Error *error) {
     *out = (Comments){0};
-    if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
+    while (!out->n && !in->ended) { /* empty lines are no objects */
+        free(out->path);
+        free(out->buffer);
+        *out = (Comments){0};
+        if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
+    }
     in->n += out->n;
-    if (out->n || in->ended) return in->n || error_set(error, "standard input:1: there are no texts");
-    comments_free(out); /* the lines were empty */
-    return comments_next(in, columns, out, error);
+    return in->n || error_set(error, "standard input:1: there are no texts");
 }
 
 void comments_input_close(CommentInput *in) { free(in->bytes); }

@@ -52,7 +52,9 @@ bool csv_next(Csv *csv, Error *error) {
         long long column = at - start + 1;
         if (*at == '"') {
             end = unquote(csv, &at);
-            if (!end) return error_set(error, "%lld:%lld: the quote is not closed", (long long)csv->line, column);
+            if (!end)
+                return error_set(error, "%lld:%lld: the quote is not closed; close it behind the field",
+                                 (long long)csv->line, column);
             if (*at != csv->separator && !at_end(at))
                 return refuse(csv, (long long)(at - start) + 1, "text behind a closing quote", error);
         } else {

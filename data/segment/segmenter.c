@@ -71,6 +71,8 @@ void segmenter_close(Segmenter *segmenter) {
 
 uint64_t segmenter_hash(const Segmenter *segmenter) { return segmenter->hash; }
 
+bool segmenter_is_published(const Segmenter *segmenter) { return segmenter->hash == 0x76f3e3ca129fb296; }
+
 int segmenter_size(const Segmenter *segmenter, int *words) {
     *words = segmenter->n_words;
     return rules_count(segmenter->rules);

@@ -16,6 +16,8 @@ Segmenter *segmenter_open(const char *directory, Error *error);
 void segmenter_close(Segmenter *segmenter);
 /* Returns a hash of both files. */
 uint64_t segmenter_hash(const Segmenter *segmenter);
+/* Returns whether the files are those that RDRsegmenter and VnCoreNLP publish. */
+bool segmenter_is_published(const Segmenter *segmenter);
 /* Returns the number of rules, and sets *words to that of the vocabulary. */
 int segmenter_size(const Segmenter *segmenter, int *words);
 

@@ -27,7 +27,9 @@ bool utf8_check(const char *text, size_t size, Error *error) {
     if (!first) return true;
     long long line = 1;
     for (const char *c = text; c < first; c++) line += *c == '\n';
-    return error_set(error, "%lld: %s", line, first == zero ? "has a zero byte" : "is not UTF-8");
+    return error_set(error, "%lld: %s", line,
+                     first == zero ? "has a zero byte; take it out"
+                                   : "is not UTF-8; convert the file, for example with iconv");
 }
 
 size_t utf8_mark(const char *text, size_t size) { return size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0; }

@@ -96,9 +96,10 @@ static const struct {
 } bad[] = {
     {"a.csv", "", "a.csv:1: the file is empty"},
     {"a.csv", "text,label\n", "a.csv:1: there are no texts"},
-    {"a.csv", "text,label\na,0\nb,\"1\nc,0\n", "a.csv:3:3: the quote is not closed"},
+    {"a.csv", "text,label\na,0\nb,\"1\nc,0\n", "a.csv:3:3: the quote is not closed; close it"},
     {"a.csv", "text,label\n\"a\nb\",0\nc\n", "a.csv:4: has 1 fields; the line of column names has 2"},
-    {"a.csv", "text,label\na,b,c\n", "a.csv:2: has 3 fields; the line of column names has 2"},
+    {"a.csv", "text,label\na,b,c\n",
+     "a.csv:2: has 3 fields; the line of column names has 2; a field with separators in it needs quotes"},
     {"a.csv", "text,labels\na,0\n",
      "a.csv:1: there is no column \"label\"; the columns are: text, labels "
      "(--label-column names another)"},
@@ -106,16 +107,16 @@ static const struct {
     {"a.csv", "text,label,text\na,0,b\n", "a.csv:1: the column \"text\" is there twice"},
     {"a.csv", "text,label\na,0\n \t\xC2\xA0,1\n", "a.csv:3: text is empty"},
     {"a.csv", "text,label\na,0\nb, \n", "a.csv:3: label is empty"},
-    {"a.csv", "text,label\na,0\nb\xff,1\n", "a.csv:3: is not UTF-8"},
+    {"a.csv", "text,label\na,0\nb\xff,1\n", "a.csv:3: is not UTF-8; convert the file"},
     {"a.tsv", "text\tlabel\na,0\n", "a.tsv:2: has 1 fields"},
     {"a.tsv", "text\tlabel\na \"b\"\t0\n",
      "a.tsv:2:3: a quote inside a field that does not begin with one; write such a field in quotes"},
     {"a.jsonl", "", "a.jsonl:1: there are no texts"},
     {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":\"b\",\"la", "a.jsonl:2:"},
     {"a.jsonl", "{\"text\":\"a\",\"label\":0} x\n", "a.jsonl:1:"},
-    {"a.jsonl", "[1]\n", "a.jsonl:1: is not an object"},
+    {"a.jsonl", "[1]\n", "a.jsonl:1: is not an object; expected {\"text\": ...}"},
     {"a.jsonl", "{\"text\":\"a\",\"text\":\"b\",\"label\":0}\n", "a.jsonl:1:"},
-    {"a.jsonl", "\n{\"label\":0}\n", "a.jsonl:2: there is no \"text\""},
+    {"a.jsonl", "\n{\"label\":0}\n", "a.jsonl:2: there is no \"text\" (--text-column names another)"},
     {"a.jsonl", "{\"text\":\"a\",\"label\":null}\n", "a.jsonl:1: there is no \"label\""},
     {"a.jsonl", "{\"text\":5,\"label\":0}\n", "a.jsonl:1: \"text\" is not a string"},
     {"a.jsonl", "{\"text\":\"a\",\"label\":1.0}\n", "\"label\" is not a string or a whole number"},
@@ -199,11 +200,15 @@ static void lines_are_taken_as_they_come(void **state) {
     assert_int_equal(c.n, 2);
     assert_string_equal(c.texts[1], "two");
     comments_free(&c);
-    assert_int_equal(write(ends[1], "ree\n{", 5), 5);
+    assert_int_equal(write(ends[1], "ree\n\xEF\xBB\xBF", 7), 7);
     assert_true(comments_next(&input, &usual, &c, &error));
     assert_int_equal(c.n, 1);
     assert_string_equal(c.texts[0], "three");
     assert_int_equal(c.lines[0], 3);
+    comments_free(&c);
+    assert_int_equal(write(ends[1], "x\n{", 3), 3);
+    assert_true(comments_next(&input, &usual, &c, &error));
+    assert_string_equal(c.texts[0], "\xEF\xBB\xBFx"); /* it is a mark in the first line only */
     comments_free(&c);
     close(ends[1]);
     assert_true(comments_next(&input, &usual, &c, &error));

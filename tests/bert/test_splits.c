@@ -73,6 +73,11 @@ static void a_label_outside_the_classes_is_named(void **state) {
     assert_false(classes_find(&c, &classes, &error));
     assert_contains(error.text, "all labels are \"1\"");
     comments_free(&c);
+    c = labelled("2 01 1");
+    assert_false(classes_find(&c, &classes, &error));
+    assert_contains(error.text, "a.csv: the labels \"01\" and \"1\" are the same number; write them alike");
+    assert_null(classes.names);
+    comments_free(&c);
 }
 
 static void a_column_of_free_text_is_not_taken_for_labels(void **state) {

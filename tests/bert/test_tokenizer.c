@@ -79,6 +79,7 @@ static void threads_and_the_kind_of_file_do_not_count(void **state) {
     assert_true(same_files("one", "table"));
     assert_learns("--learn 7 texts.txt rows.csv --text-column body -o both --min-frequency 3");
     assert_contains(output, "[Data] 6 texts from 2 files\n");
+    assert_contains(output, "pretrain --data texts.txt --data rows.csv --text-column body --tokenizer both -o");
     assert_false(same_files("one", "both"));
 }
 
@@ -88,6 +89,7 @@ static void letters_are_composed_unless_they_are_to_stay(void **state) {
     assert_learns("--learn 7 apart.txt -o again");
     assert_learns("--learn 7 apart.txt -o apart --normalize none");
     assert_true(same_files("composed", "again"));
+    assert_contains(output, "pretrain --data apart.txt --tokenizer apart --normalize none -o");
     assert_false(same_files("composed", "apart"));
 }
 

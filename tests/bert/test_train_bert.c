@@ -559,7 +559,7 @@ static void options_that_contradict_each_other_are_refused(void **state) {
         {2, "--vocabulary 20", "--vocabulary 20: the tokenizer has 29 ids"},
         {2, "--seeds 2 --resume /tmp", "--resume /tmp: of several trainings each has a folder of its own"},
         {2, "--folds 3 --debug-dump dump", "--debug-dump writes a single training"},
-        {2, "--rows 20", "--rows and --row-tokens are of made-up texts"},
+        {2, "--rows 20", "--rows and --row-tokens are of synthetic texts"},
         {1, "--labels 0,2", "train.csv:3: the label \"1\" is none of the 2 classes: 0, 2"},
         {1, "--labels 0", "--labels 0: expected 2 to 1000 names, separated by commas, found 1"},
         {1, "--text-column comment", "train.csv:1: there is no column \"comment\"; the columns are: text, label"},

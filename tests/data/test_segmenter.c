@@ -272,6 +272,7 @@ static void the_hash_is_of_both_files(void **state) {
     size_t size;
     Segmenter *same = open_files(rules, strlen(rules), vocabulary, vocabulary_size, &error);
     assert_int_equal(segmenter_hash(same), segmenter_hash(segmenter));
+    assert_false(segmenter_is_published(same));
     char *other = segmenter_vocabulary((const char *[]){"a b"}, 1, &size);
     const char *last = memrchr(rules, '\n', strlen(rules) - 1);
     Segmenter *words = open_files(rules, strlen(rules), other, size, &error),

@@ -47,13 +47,13 @@ static void expect_csv_refused(const char *text, size_t size, const char *messag
 static void wrong_csv_is_refused(void **state) {
     (void)state;
 #define REFUSED(text, message) expect_csv_refused(text, sizeof text - 1, message)
-    REFUSED("a\nb,\"c\nd", "2:3: the quote is not closed");
+    REFUSED("a\nb,\"c\nd", "2:3: the quote is not closed; close it behind the field");
     REFUSED("a\nb,\"c\"d",
             "2:6: text behind a closing quote; write such a field in quotes, and each quote in it twice");
     REFUSED("a\"b\n", "1:2: a quote inside a field that does not begin with one; write such a field in quotes, and "
                       "each quote in it twice");
-    REFUSED("a\n\nb\xff", "3: is not UTF-8");
-    REFUSED("a\n\0b\xff", "2: has a zero byte");
+    REFUSED("a\n\nb\xff", "3: is not UTF-8; convert the file, for example with iconv");
+    REFUSED("a\n\0b\xff", "2: has a zero byte; take it out");
 #undef REFUSED
 }
 
@@ -186,7 +186,8 @@ static void wrong_manifests_are_refused(void **state) {
                    "training and test: leave each row in once");
     expect_refused(HEAD ",0,S,9,fm,2,\n", ":2: npy_path is ''; expected a path");
     expect_refused(HEAD "a,0,,9,fm,2,\n", ":2: sensor_id is ''; expected a name");
-    expect_refused(HEAD "\"a\nb\",0,S,9,fm,2,\na,0,S,\"9,fm,2,\n", ":4:7: the quote is not closed");
+    expect_refused(HEAD "\"a\nb\",0,S,9,fm,2,\na,0,S,\"9,fm,2,\n",
+                   ":4:7: the quote is not closed; close it behind the field");
 #undef HEAD
     PsdManifest m;
     Error error;
