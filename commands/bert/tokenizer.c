@@ -124,6 +124,7 @@ static void learn(const Options *o) {
     printf("[Data] %lld text%s from %d file%s%s\n", (long long)texts, format_plural(texts), o->data.count,
            format_plural(o->data.count), segmenter ? ", segmented" : "");
     make_directories(o->output);
+    directory_remove_leftovers(o->output);
     if (!fastbpe_trainer_write(trainer, o->output, &learned, &error)) die("%s", error.text);
     print_learned(o, &learned);
     fastbpe_trainer_close(trainer);

@@ -124,6 +124,7 @@ bool bert_synthetic_write(const char *directory, const BertSynthetic *o, Error *
     bool locked = unfinished_lock(&lock, directory, error), ok = locked && begin(directory, paths, o, error);
     for (int f = 0; ok && f < SYNTHETIC_FILES; f++) ok = write_file(paths[f], f, o, &seen, error);
     ok = ok && unfinished_end(directory, error);
+    if (ok) directory_remove_leftovers(directory);
     if (locked) file_unlock(&lock);
     strings_free(&seen);
     for (int f = 0; f < SYNTHETIC_FILES; f++) free(paths[f]);

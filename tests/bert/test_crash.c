@@ -1,5 +1,5 @@
 /* Trainings of train_bert that are killed, or whose file operations fail: a classifier with what follows its training,
- * and masked words; and comments that are made up. */
+ * and masked words; and what is made before a training: synthetic comments and a tokenizer. */
 #include "tests/bert/train_rig.h"
 #include "tests/crash/crash.h"
 
@@ -51,11 +51,22 @@ static void synthesize(void **state) {
     free(root);
 }
 
+static void learn_a_tokenizer(void **state) {
+    (void)state;
+    char *root = crash_root();
+    write_data(root);
+    crash_at_every(root,
+                   &(CrashRun){.command = "exec $PROGRAMS/train_bert tokenizer --learn 5 --data ../data/train.csv "
+                                          "--threads 1 --overwrite -o made"});
+    free(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(train_bert),
         cmocka_unit_test(pretrain),
         cmocka_unit_test(synthesize),
+        cmocka_unit_test(learn_a_tokenizer),
     };
     return crash_tests(tests, sizeof tests / sizeof *tests);
 }
