@@ -1,7 +1,6 @@
 #include "data/ledger.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "data/sha1.h"
 
 enum { DIGITS = 17 }; /* of a real number, enough to give the same bits back */
 
@@ -109,11 +109,10 @@ bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *fact
 }
 
 static Fingerprint digest(const void *bytes, size_t size) {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int n;
+    unsigned char digest[SHA1_SIZE];
     Fingerprint f = {""};
-    if (!EVP_Digest(bytes, size, digest, &n, EVP_sha1(), NULL) || n != 20) die("the library's SHA-1 failed");
-    for (int i = 0; i < 40; i++) f.text[i] = "0123456789abcdef"[digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    sha1(bytes, size, digest);
+    for (int i = 0; i < 2 * SHA1_SIZE; i++) f.text[i] = "0123456789abcdef"[digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
     return f;
 }
 

@@ -1,14 +1,14 @@
 #include "data/split.h"
 
-#include <openssl/evp.h>
 #include <string.h>
 
+#include "data/sha1.h"
+
 bool split_is_validation(const char *id, double ratio) {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int size;
-    if (!EVP_Digest(id, strlen(id), digest, &size, EVP_sha1(), NULL)) die("the library's SHA-1 failed");
+    unsigned char digest[SHA1_SIZE];
+    sha1(id, strlen(id), digest);
     uint64_t remainder = 0;
-    for (unsigned int i = 0; i < size; i++) remainder = (remainder * 256 + digest[i]) % 1000000;
+    for (int i = 0; i < SHA1_SIZE; i++) remainder = (remainder * 256 + digest[i]) % 1000000;
     return (double)remainder / 1e6 < ratio;
 }
 
