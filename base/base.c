@@ -38,7 +38,7 @@ void last_calls_make(void) {
 }
 
 /* Lets only the first of several threads that die at the same time print its message. exit() would destroy what
- * libraries compute with (oneDNN, FFTW) while other threads compute. */
+ * libraries compute with (oneDNN) while other threads compute. */
 static void begin_to_die(void) {
     static atomic_flag dying = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&dying)) pause();

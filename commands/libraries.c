@@ -3,10 +3,8 @@
 #include "commands/libraries.h"
 
 #include <dnnl.h>
-#include <fftw3.h>
 #include <gnu/libc-version.h>
 #include <jansson.h>
-#include <openssl/crypto.h>
 #include <samplerate.h>
 #include <sndfile.h>
 #include <stdbool.h>
@@ -27,16 +25,13 @@
 #pragma weak TIFFGetVersion
 #pragma weak sf_version_string
 #pragma weak src_get_version
-#pragma weak fftwf_version
-#pragma weak fftwf_cleanup
 #pragma weak _libunistring_version
-#pragma weak OpenSSL_version
 
 /* Returns "1.2.0" of "libsndfile-1.2.0". */
 static const char *number_in(const char *text) { return text + strcspn(text, "0123456789"); }
 
 static void print_library(const char *name, const char *version, const char *licence) {
-    int length = (int)strspn(version, "0123456789."); /* without FFTW's "-sse2-avx" */
+    int length = (int)strspn(version, "0123456789.");
     printf("  %-24s %-*.*s %s\n", name, 12, length, version, licence);
 }
 
@@ -55,15 +50,12 @@ void libraries_print(void) {
     if (TIFFGetVersion) print_library("libtiff", number_in(TIFFGetVersion()), "libtiff");
     if (sf_version_string) print_library("libsndfile", number_in(sf_version_string()), "LGPL-2.1-or-later");
     if (src_get_version) print_library("libsamplerate", number_in(src_get_version()), "BSD-2-Clause");
-    if (fftwf_cleanup) print_library("FFTW", number_in(fftwf_version), "GPL-2.0-or-later");
     print_library("SentencePiece", SENTENCEPIECE_VERSION, "Apache-2.0");
     if (&_libunistring_version) {
         snprintf(text, sizeof text, "%d.%d.%d", _libunistring_version >> 16, _libunistring_version >> 8 & 255,
                  _libunistring_version & 255);
         print_library("libunistring", text, "LGPL-3.0-or-later or GPL-2.0-or-later");
     }
-    if (OpenSSL_version)
-        print_library("OpenSSL (libcrypto)", number_in(OpenSSL_version(OPENSSL_VERSION)), "Apache-2.0");
     snprintf(text, sizeof text, "%d.%d.%d", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE);
     print_library("xxHash", text, "BSD-2-Clause");
     print_library("GCC's libgomp, libstdc++", __VERSION__, "GPL-3.0-or-later with the runtime library exception");

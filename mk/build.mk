@@ -12,8 +12,8 @@ COMMON = $(WARNINGS) $(OPTIMIZE) -fPIE -I. -D_GNU_SOURCE -fopenmp -MMD -MP $(EXT
 CFLAGS = -std=c11 -fno-math-errno $(COMMON)
 CXXFLAGS = -std=c++17 $(COMMON)
 LINK = $(CC) -fopenmp -pie -Wl,-z,relro,-z,now $(EXTRA)
-LDLIBS = -ldnnl -lyaml -ljansson -lzip -lz -ltiff -lsndfile -lsamplerate -lfftw3f -lsentencepiece -lsentencepiece_train \
-         -lunistring -lcrypto -lstdc++ -lm -lpthread
+LDLIBS = -ldnnl -lyaml -ljansson -lzip -lz -ltiff -lsndfile -lsamplerate -lsentencepiece -lsentencepiece_train \
+         -lunistring -lstdc++ -lm -lpthread
 
 # The CPU operations are compiled once per instruction set; the program chooses the best one at run time.
 ifeq ($(shell uname -m),x86_64)

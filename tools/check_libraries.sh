@@ -3,7 +3,7 @@
 #   tools/check_libraries.sh COMPILER [ARGUMENTS...]
 set -eu
 cd "$(dirname "$0")/.."
-headers="dnnl.h yaml.h jansson.h zip.h zlib.h tiffio.h sndfile.h samplerate.h fftw3.h sentencepiece_processor.h uninorm.h openssl/evp.h xxhash.h"
+headers="dnnl.h yaml.h jansson.h zip.h zlib.h tiffio.h sndfile.h samplerate.h sentencepiece_processor.h uninorm.h xxhash.h"
 command -v "$1" >/dev/null || { echo "The compiler $1 was not found. On Debian and Ubuntu this installs it: tools/install_packages.sh build" >&2; exit 1; }
 missing=
 for header in $headers; do

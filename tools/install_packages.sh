@@ -8,7 +8,7 @@ set -eu
 # a|b: any of the alternatives will do; the first one that the distribution has is installed.
 declare -A groups=(
     [build]="gcc g++ make pkg-config|pkgconf libdnnl-dev libyaml-dev libjansson-dev libzip-dev zlib1g-dev libtiff-dev libsndfile1-dev
-             libsamplerate0-dev libfftw3-dev libsentencepiece-dev libunistring-dev libssl-dev libxxhash-dev"
+             libsamplerate0-dev libsentencepiece-dev libunistring-dev libxxhash-dev"
     [test]="libcmocka-dev"
     [pip]="python3-pip"
     [demo]="espeak-ng"

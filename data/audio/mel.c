@@ -1,19 +1,18 @@
 #include "data/audio/mel.h"
 
-#include <complex.h>
-#include <fftw3.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
+#include "data/audio/fft.h"
 #include "kernels/philox.h"
 
-enum { BINS = MEL_FFT / 2 + 1, SPREAD_ITERATIONS = 40 };
+enum { BINS = FFT_BINS, SPREAD_ITERATIONS = 40 };
+_Static_assert((int)MEL_FFT == (int)FFT_POINTS, "the transform has another length");
 
 /* Band b weighs the bins first[b] .. first[b] + count[b] - 1 with weights[b][0 ..]. */
 struct Mel {
-    fftwf_plan forward, backward;
+    Fft *fft;
     float window[MEL_WINDOW];
     float scale; /* of magnitudes: 2 / sum of the window */
     int first[MEL_BANDS], count[MEL_BANDS];
@@ -36,17 +35,9 @@ static void make_band(Mel *mel, int b) {
     }
 }
 
-/* Plans with FFTW_ESTIMATE: measured plans, and with them the last bits of results, would change from run to run. */
 Mel *mel_open(void) {
     Mel *mel = xcalloc(1, sizeof *mel);
-    float *wave = xaligned(MEL_FFT * sizeof *wave);
-    fftwf_complex *spectrum = xaligned(BINS * sizeof *spectrum);
-    limits_require((size_t)4 << 20, "FFTW's plan"); /* FFTW aborts if it gets none */
-    mel->forward = fftwf_plan_dft_r2c_1d(MEL_FFT, wave, spectrum, FFTW_ESTIMATE);
-    mel->backward = fftwf_plan_dft_c2r_1d(MEL_FFT, spectrum, wave, FFTW_ESTIMATE);
-    if (!mel->forward || !mel->backward) die("FFTW made no plan");
-    free(wave);
-    free(spectrum);
+    mel->fft = fft_open();
     double sum = 0;
     for (int i = 0; i < MEL_WINDOW; i++) {
         mel->window[i] = (float)(0.5 - 0.5 * cos(6.283185307179586 * i / MEL_WINDOW));
@@ -59,8 +50,7 @@ Mel *mel_open(void) {
 
 void mel_close(Mel *mel) {
     if (!mel) return;
-    fftwf_destroy_plan(mel->forward);
-    fftwf_destroy_plan(mel->backward);
+    fft_close(mel->fft);
     for (int b = 0; b < MEL_BANDS; b++) free(mel->weights[b]);
     free(mel);
 }
@@ -76,12 +66,12 @@ static void frame_spectrum(const Mel *mel, const float *samples, int64_t n, int6
         int64_t at = start + i;
         wave[i] = at >= 0 && at < n ? samples[at] * mel->window[i] : 0;
     }
-    fftwf_execute_dft_r2c(mel->forward, wave, spectrum);
+    fft_forward(mel->fft, wave, spectrum);
 }
 
 void mel_analyse(const Mel *mel, const float *samples, int64_t n, float *frames) {
-    float *wave = xaligned(MEL_FFT * sizeof *wave), magnitude[BINS];
-    float complex *spectrum = xaligned(BINS * sizeof *spectrum);
+    float wave[MEL_FFT] = {0}, magnitude[BINS];
+    float complex spectrum[BINS];
     for (int64_t t = 0; t < mel_frame_count(n); t++) {
         frame_spectrum(mel, samples, n, t, wave, spectrum);
         for (int k = 0; k < BINS; k++) magnitude[k] = mel->scale * cabsf(spectrum[k]);
@@ -91,8 +81,6 @@ void mel_analyse(const Mel *mel, const float *samples, int64_t n, float *frames)
             frames[t * MEL_BANDS + b] = logf(fmaxf(sum, MEL_FLOOR));
         }
     }
-    free(wave);
-    free(spectrum);
 }
 
 /* Computes out[BINS] = weights^T bands[MEL_BANDS]. */
@@ -125,13 +113,11 @@ static void frame_magnitudes(const Mel *mel, const float *frame, float *magnitud
 static void spectra_to_signal(const Mel *mel, const float complex *spectra, int64_t n_frames, float *samples,
                               float *weight) {
     int64_t n = n_frames * MEL_HOP;
-    float *wave = xaligned(MEL_FFT * sizeof *wave);
-    float complex *spectrum = xaligned(BINS * sizeof *spectrum);
+    float wave[MEL_FFT];
     memset(samples, 0, (size_t)n * sizeof *samples);
     memset(weight, 0, (size_t)n * sizeof *weight);
     for (int64_t t = 0; t < n_frames; t++) {
-        memcpy(spectrum, spectra + t * BINS, BINS * sizeof *spectrum); /* the transform overwrites its input */
-        fftwf_execute_dft_c2r(mel->backward, spectrum, wave);
+        fft_backward(mel->fft, spectra + t * BINS, wave);
         int64_t start = window_start(t);
         for (int i = 0; i < MEL_WINDOW; i++) {
             int64_t at = start + i;
@@ -142,8 +128,6 @@ static void spectra_to_signal(const Mel *mel, const float complex *spectra, int6
     }
     for (int64_t i = 0; i < n; i++)
         if (weight[i] > 0) samples[i] /= weight[i];
-    free(wave);
-    free(spectrum);
 }
 
 /* Does one iteration: extrapolates the spectra of the signal along their last change (momentum 0.99), keeps the phases
@@ -151,8 +135,8 @@ static void spectra_to_signal(const Mel *mel, const float complex *spectra, int6
 static void project(const Mel *mel, const float *magnitudes, int64_t n_frames, const float *samples,
                     float complex *before, float complex *spectra) {
     const float momentum = 0.99f;
-    float *wave = xaligned(MEL_FFT * sizeof *wave);
-    float complex *now = xaligned(BINS * sizeof *now);
+    float wave[MEL_FFT] = {0};
+    float complex now[BINS];
     for (int64_t t = 0; t < n_frames; t++) {
         frame_spectrum(mel, samples, n_frames * MEL_HOP, t, wave, now);
         for (int k = 0; k < BINS; k++) {
@@ -162,8 +146,6 @@ static void project(const Mel *mel, const float *magnitudes, int64_t n_frames, c
             spectra[t * BINS + k] = size > 0 ? magnitudes[t * BINS + k] / size * pushed : magnitudes[t * BINS + k];
         }
     }
-    free(wave);
-    free(now);
 }
 
 void mel_invert(const Mel *mel, const float *frames, int64_t n_frames, int iterations, uint64_t seed, float *samples) {
