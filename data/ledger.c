@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/sha1.h"
 
 enum { DIGITS = 17 }; /* of a real number, enough to give the same bits back */
 
@@ -109,10 +108,8 @@ bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *fact
 }
 
 static Fingerprint digest(const void *bytes, size_t size) {
-    unsigned char digest[SHA1_SIZE];
-    Fingerprint f = {""};
-    sha1(bytes, size, digest);
-    for (int i = 0; i < 2 * SHA1_SIZE; i++) f.text[i] = "0123456789abcdef"[digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    Fingerprint f;
+    sha1_text(bytes, size, f.text);
     return f;
 }
 

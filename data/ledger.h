@@ -6,6 +6,7 @@
 #include "base/json.h"
 
 #include "base/base.h"
+#include "data/sha1.h"
 
 typedef struct Ledger Ledger;
 
@@ -23,7 +24,7 @@ bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *fact
 
 /* SHA-1 in hexadecimal digits: of a text formatted like printf, or of a file ("" if the file cannot be read). */
 typedef struct {
-    char text[41];
+    char text[SHA1_DIGITS + 1];
 } Fingerprint;
 Fingerprint fingerprint_of(const char *format, ...) PRINTF_LIKE(1, 2);
 Fingerprint fingerprint_file(const char *path);

@@ -52,3 +52,10 @@ void sha1(const void *bytes, size_t size, unsigned char digest[SHA1_SIZE]) {
     if (end > BLOCK) add_block(state, last + BLOCK);
     for (int i = 0; i < SHA1_SIZE; i++) digest[i] = (unsigned char)(state[i / 4] >> (24 - 8 * (i % 4)));
 }
+
+void sha1_text(const void *bytes, size_t size, char text[SHA1_DIGITS + 1]) {
+    unsigned char digest[SHA1_SIZE];
+    sha1(bytes, size, digest);
+    for (int i = 0; i < SHA1_DIGITS; i++) text[i] = "0123456789abcdef"[digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    text[SHA1_DIGITS] = 0;
+}

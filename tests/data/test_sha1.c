@@ -3,11 +3,9 @@
 #include "tests/helpers.h"
 
 static void assert_digest(const void *bytes, size_t size, const char *want) {
-    unsigned char digest[SHA1_SIZE];
-    char hex[2 * SHA1_SIZE + 1];
-    sha1(bytes, size, digest);
-    for (int i = 0; i < SHA1_SIZE; i++) sprintf(hex + 2 * i, "%02x", digest[i]);
-    assert_string_equal(hex, want);
+    char text[SHA1_DIGITS + 1];
+    sha1_text(bytes, size, text);
+    assert_string_equal(text, want);
 }
 
 /* FIPS 180-4, and RFC 3174. */

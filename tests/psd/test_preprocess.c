@@ -104,8 +104,7 @@ static void results_are_numpys_to_the_bit(void **state) {
         double *row = make_roots(want[k].n);
         size_t count = (size_t)psd_samples(want[k].n, &options) * PSD_BINS;
         float *y = xmalloc(count * sizeof *y);
-        unsigned char digest[SHA1_SIZE];
-        char hex[17];
+        char hex[SHA1_DIGITS + 1];
         PsdRow found;
         if (want[k].n == 650) {
             row[5] = row[600] = (double)NAN;
@@ -115,8 +114,8 @@ static void results_are_numpys_to_the_bit(void **state) {
         assert_true(psd_preprocess(row, want[k].n, &options, &scratch, y, &found, NULL));
         assert_true(found.low == want[k].low && found.high == want[k].high);
         for (size_t i = 0; i < count; i++) y[i] += 0.0f; /* -0 is 0 */
-        sha1(y, count * sizeof *y, digest);
-        for (int i = 0; i < 8; i++) sprintf(hex + 2 * i, "%02x", digest[i]);
+        sha1_text(y, count * sizeof *y, hex);
+        hex[16] = 0;
         assert_string_equal(hex, want[k].sha1);
         free(row);
         free(y);

@@ -49,10 +49,9 @@ static Manifest make_uneven(int64_t n) {
 
 /* The first half of the SHA-1 of a file, as assert_string_equal wants it. */
 static void assert_sha1(const char *path, const char *want) {
-    char *text = read_text(path), hex[17];
-    unsigned char digest[SHA1_SIZE];
-    sha1(text, strlen(text), digest);
-    for (int i = 0; i < 8; i++) sprintf(hex + 2 * i, "%02x", digest[i]);
+    char *text = read_text(path), hex[SHA1_DIGITS + 1];
+    sha1_text(text, strlen(text), hex);
+    hex[16] = 0;
     assert_string_equal(hex, want);
     free(text);
 }
