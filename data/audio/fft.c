@@ -18,8 +18,7 @@ typedef struct {
     float re[POINTS], im[POINTS];
 } Points;
 
-/* Of each pass over transforms of length n: exp(-2 pi i j p / n) for p < n / 4 and j = 1, 2, 3, one j behind the other.
- */
+/* Roots are exp(-2 pi i j p / n) for each pass, over transforms of length n, for j = 1, 2, 3, and for p < n / 4. */
 struct Fft {
     float root_re[ROOTS], root_im[ROOTS];
     float turn_re[FFT_BINS], turn_im[FFT_BINS]; /* exp(-2 pi i k / FFT_POINTS) */

@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/audio/fft.h"
 #include "kernels/philox.h"
 
 enum { BINS = FFT_BINS, SPREAD_ITERATIONS = 40 };
-_Static_assert((int)MEL_FFT == (int)FFT_POINTS, "the transform has another length");
 
 /* Band b weighs the bins first[b] .. first[b] + count[b] - 1 with weights[b][0 ..]. */
 struct Mel {
