@@ -30,7 +30,7 @@ SpecialIds bert_synthetic_specials(int vocabulary) {
 }
 
 TokenizedTexts bert_synthetic_texts(int64_t n, int vocabulary, int length, int max_len) {
-    enum { DIFFERENT = 10416 - 2 /* begin, end */ };
+    enum { DIFFERENT = BERT_SYNTHETIC_IDS - 2 /* begin, end */ };
     TokenizedTexts t = {.n = n, .first = xcalloc((size_t)n + 1, sizeof *t.first)};
     const int ordinary = vocabulary - 1 - ORDINARY, different = ordinary < DIFFERENT ? ordinary : DIFFERENT;
     for (int64_t i = 0; i < n; i++) t.first[i + 1] = t.first[i] + (length ? length : bert_synthetic_length(i, max_len));

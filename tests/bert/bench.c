@@ -12,7 +12,7 @@
 
 static const BertConfig phobert = {
     .vocabulary = 64001, .positions = 258, .d_model = 768, .n_layers = 12, .n_heads = 12, .d_ff = 3072, .classes = 2};
-enum { MAX_LENGTH = 192, SEEN_TOKENS = 10416 };
+enum { MAX_LENGTH = 192 };
 
 static Batch bert_batch(const BertConfig *config, const int32_t *offsets, int b) {
     int64_t n = offsets[b];
@@ -42,7 +42,7 @@ static Model *open_case(const char *name, char **arguments, int n_arguments, Bat
     bool real = !strcmp(name, "bert-real");
     BertConfig config = phobert;
     (void)n_arguments;
-    if (real) config.vocabulary = SEEN_TOKENS;
+    if (real) config.vocabulary = BERT_SYNTHETIC_IDS;
     int32_t *offsets = xcalloc((size_t)b + 1, sizeof *offsets);
     for (int i = 0; i < b; i++) {
         double length = real ? bert_length_quantile((i + 0.5) / b) : atoi(arguments[1]);
