@@ -47,9 +47,7 @@ static Texts read_texts(const Options *o) {
         char *path = bert_split_file(o->data, s);
         if (!path) die("%s: there is no %s.csv, %s.tsv or %s.jsonl in it", o->data, names[s], names[s], names[s]);
         if (!comments_read(path, &columns, true, comments, &error)) die("%s", error.text);
-        if (s == BERT_TRAIN &&
-            !(o->labels ? classes_parse(o->labels, &t.classes, &error) : classes_find(comments, &t.classes, &error)))
-            die("%s%s", o->labels ? "--labels " : "", error.text);
+        if (s == BERT_TRAIN && !classes_make(o->labels, comments, &t.classes, &error)) die("%s", error.text);
         t.labels[s] = xcalloc((size_t)comments->n, sizeof *t.labels[s]);
         if (!classes_assign(&t.classes, comments, t.labels[s], &error) ||
             !classes_check(&t.classes, t.labels[s], comments->n, path, &error))

@@ -119,9 +119,7 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
         split->lines[split->n + i] = file->lines[i];
         if (several) split->files[split->n + i] = file->path;
     }
-    if (labels && !data->classes.n &&
-        !(o->labels ? classes_parse(o->labels, &data->classes, &error) : classes_find(file, &data->classes, &error)))
-        die("%s%s", o->labels ? "--labels " : "", error.text);
+    if (labels && !data->classes.n && !classes_make(o->labels, file, &data->classes, &error)) die("%s", error.text);
     if (labels && !classes_assign(&data->classes, file, split->labels + split->n, &error)) die("%s", error.text);
     split->n += file->n;
     split->path = file->path;

@@ -98,6 +98,12 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     return true;
 }
 
+bool classes_make(const char *names, const Comments *training, Classes *out, Error *error) {
+    Error why;
+    if (!names) return classes_find(training, out, error);
+    return classes_parse(names, out, &why) || error_set(error, "--labels %s", why.text);
+}
+
 int32_t classes_at(const Classes *classes, const char *name) {
     for (int i = 0; i < classes->n; i++)
         if (!strcmp(classes->names[i], name)) return i;

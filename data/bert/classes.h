@@ -18,6 +18,8 @@ bool classes_find(const Comments *training, Classes *out, Error *error);
 /* Makes the classes from names separated by commas (--labels), in this order. They lose blanks at both ends, as labels
  * do. */
 bool classes_parse(const char *names, Classes *out, Error *error);
+/* Makes the classes of a training: those of --labels or, if there is no list, of the texts. */
+bool classes_make(const char *names, const Comments *training, Classes *out, Error *error);
 /* Makes n classes with these names, such as those of a checkpoint. */
 Classes classes_of(const char *const *names, int n);
 void classes_free(Classes *classes);
