@@ -5,14 +5,6 @@
 
 #include "checkpoint/description.h"
 
-int32_t threshold_decide(double threshold, const double *p, int classes) {
-    int32_t best = 0;
-    if (!isnan(threshold)) return p[1] > threshold;
-    for (int32_t c = 1; c < classes; c++)
-        if (p[c] > p[best]) best = c;
-    return best;
-}
-
 json_t *threshold_decision_to_json(const ThresholdDecision *d, const char *positive) {
     bool at_threshold = !isnan(d->threshold);
     char *text = at_threshold ? xformat("%s if p > threshold", positive) : xstrdup("the most probable class");

@@ -14,8 +14,6 @@ typedef struct {
     double temperature; /* probabilities of logits / temperature are calibrated; NaN: there is none */
 } ThresholdDecision;
 
-/* Returns the class of a text by the threshold or, if that is NaN, the first of the most probable ones. p[classes]. */
-int32_t threshold_decide(double threshold, const double *p, int classes);
 /* Returns the decision as an object, to which the program may add: "threshold", "decision", "rule" and "temperature".
  * positive: the name of the second class. */
 json_t *threshold_decision_to_json(const ThresholdDecision *decision, const char *positive);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistr.h>
 
+#include "report/threshold.h"
+
 /* ---- checks ---- */
 
 bool name_check(const char *what, const char *name, Error *error) {
@@ -58,7 +60,7 @@ static void decide(const Predictions *p, double threshold, Evaluation *e) {
     e->threshold = threshold;
     for (int64_t i = 0; i < p->n; i++) {
         second[i] = e->probabilities[2 * i + 1];
-        e->predicted[i] = second[i] > threshold;
+        e->predicted[i] = threshold_decide(threshold, e->probabilities + 2 * i, 2);
     }
     if (metrics_curve(second, p->truth, p->n, points, &count, NULL)) e->roc_auc = metrics_areas(points, count).roc_auc;
     free(points);

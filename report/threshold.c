@@ -110,3 +110,11 @@ char *threshold_text(const Threshold *t, const char *training_positives) {
         return xformat("%.4f", t->value);
     }
 }
+
+int32_t threshold_decide(double threshold, const double *p, int classes) {
+    int32_t best = 0;
+    if (!isnan(threshold)) return p[1] > threshold;
+    for (int32_t c = 1; c < classes; c++)
+        if (p[c] > p[best]) best = c;
+    return best;
+}

@@ -29,5 +29,8 @@ bool threshold_choose(ThresholdRule rule, const double *p, const int32_t *labels
                       Threshold *threshold, Error *error);
 /* Explains the value to a person. training_positives: what they are called, "active training cells". free() */
 char *threshold_text(const Threshold *threshold, const char *training_positives);
+/* Returns the class of a row by the threshold of two or, if that is NaN, the first of the most probable ones.
+ * p[classes]. */
+int32_t threshold_decide(double threshold, const double *p, int classes);
 
 #endif
