@@ -285,7 +285,7 @@ int main(int argc, char **argv) {
     static const Command commands[] = {
         {NULL, "trains a classifier of texts", train},
         {"pretrain", "trains an encoder on masked words", pretrain},
-        {"synthesize", "writes made-up comments, for a first try without data", bert_synthesize},
+        {"synthesize", "writes synthetic comments, for a first try without data", bert_synthesize},
         {"tokenizer", "learns a tokenizer of the fastBPE kind from texts", bert_tokenizer},
         {"segment", "joins the syllables of Vietnamese words, as a filter", bert_segment},
         {"evaluate", "scores a classifier on labelled texts", bert_evaluate},
