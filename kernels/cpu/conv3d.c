@@ -5,9 +5,8 @@
  * A call is divided into slabs, by its shape alone. A slab is some frames of one sample, with the neighbouring frames
  * that their taps see. oneDNN computes each slab with one thread, so any number of threads gives the same bits. The
  * weights' gradients are summed over the slabs of each of CONV_PARTS parts, then over the parts, in their order. */
+#include "kernels/cpu/onednn_versions.h"
 #include "kernels/cpu/simd.h"
-
-typedef enum { CONV_FORWARD, CONV_DATA, CONV_WEIGHTS } ConvPass;
 
 /* Frames; parts, which divide evenly among 1, 2, 3, 4, 6, 8 or 12 threads; kinds of slabs: the first of a sample, the
  * middle ones, and the last two, one of which may be short and both of which may see the end. */
@@ -18,12 +17,12 @@ typedef struct {
     int64_t x_from, x_frames, y_from, y_frames, before, after;
 } ConvFrames;
 
-/* A oneDNN primitive for slabs of one kind, with the descriptions of its tensors. */
+/* A oneDNN primitive for slabs of one kind, with the layouts of its tensors. */
 typedef struct {
     ConvFrames frames;
     dnnl_primitive_desc_t chosen;
     dnnl_primitive_t primitive;
-    dnnl_memory_desc_t x, y;
+    Layout x, y;
 } ConvKind;
 
 /* A call: the kinds of its slabs, the weights in oneDNN's order, and the scratch of each thread in `rooms`: oneDNN's
@@ -36,7 +35,7 @@ typedef struct {
         n_slabs; /* frames of a sample and of a slab, of dx or y; slabs of a sample */
     ConvKind kinds[CONV_KINDS];
     int n_kinds;
-    dnnl_memory_desc_t order, bias_shape;
+    Layout order, bias_layout;
     float *x, *y, *bias, *weights, *rooms;
     bool has_bias, add;
     int64_t room, work_floats, n_weights;
@@ -69,44 +68,29 @@ static ConvFrames conv_frames(Convolution c, ConvPass pass, int64_t from, int64_
     return f;
 }
 
-static dnnl_memory_desc_t describe_dims(int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag) {
-    dnnl_memory_desc_t description;
-    check_dnnl(dnnl_memory_desc_init_by_tag(&description, rank, dims, dnnl_f32, tag), "a convolution's tensor");
-    return description;
-}
-
 /* Returns the description of the primitive; a backward primitive needs the forward description. The caller provides
  * scratch memory, so that several threads may run the primitive at once. */
-static dnnl_primitive_desc_t choose_conv(const Conv *v, const ConvKind *s, const dnnl_memory_desc_t *weights) {
+static dnnl_primitive_desc_t choose_conv(const Conv *v, const ConvKind *s, ConstLayout weights) {
     static const char what[] = "the choice of a convolution";
     const Convolution c = v->c;
-    const dnnl_dims_t strides = {c.stride[0], c.stride[1], c.stride[2]};
-    const dnnl_dims_t before = {s->frames.before, c.padding[1], c.padding[2]};
-    const dnnl_dims_t after = {s->frames.after, c.padding[1], c.padding[2]};
-    const dnnl_memory_desc_t *bias = v->has_bias ? &v->bias_shape : NULL;
-    dnnl_convolution_desc_t operation;
     dnnl_primitive_desc_t forward, chosen;
-    dnnl_primitive_attr_t attributes;
-    check_dnnl(dnnl_primitive_attr_create(&attributes), what);
-    check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), what);
-    check_dnnl(dnnl_convolution_forward_desc_init(&operation, dnnl_forward_training, dnnl_convolution_direct, &s->x,
-                                                  weights, bias, &s->y, strides, before, after),
-               what);
-    check_dnnl(dnnl_primitive_desc_create(&forward, &operation, attributes, v->state->engine, NULL), what);
+    ConvRequest request = {.x = s->x,
+                           .w = weights,
+                           .bias = v->has_bias ? v->bias_layout : NULL,
+                           .y = s->y,
+                           .strides = {c.stride[0], c.stride[1], c.stride[2]},
+                           .before = {s->frames.before, c.padding[1], c.padding[2]},
+                           .after = {s->frames.after, c.padding[1], c.padding[2]},
+                           .engine = v->state->engine};
+    check_dnnl(dnnl_primitive_attr_create(&request.attributes), what);
+    check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(request.attributes, dnnl_scratchpad_mode_user), what);
+    check_dnnl(conv_choose(&forward, CONV_FORWARD, &request, NULL), what);
     chosen = forward;
-    if (v->pass == CONV_DATA)
-        check_dnnl(dnnl_convolution_backward_data_desc_init(&operation, dnnl_convolution_direct, &s->x, weights, &s->y,
-                                                            strides, before, after),
-                   what);
-    if (v->pass == CONV_WEIGHTS)
-        check_dnnl(dnnl_convolution_backward_weights_desc_init(&operation, dnnl_convolution_direct, &s->x, weights,
-                                                               bias, &s->y, strides, before, after),
-                   what);
     if (v->pass != CONV_FORWARD) {
-        check_dnnl(dnnl_primitive_desc_create(&chosen, &operation, attributes, v->state->engine, forward), what);
+        check_dnnl(conv_choose(&chosen, v->pass, &request, forward), what);
         dnnl_primitive_desc_destroy(forward);
     }
-    dnnl_primitive_attr_destroy(attributes);
+    dnnl_primitive_attr_destroy(request.attributes);
     return chosen;
 }
 
@@ -128,65 +112,70 @@ static const ConvKind *kind_of(const Conv *v, const ConvFrames *f) {
 static void open_kinds(Conv *v) {
     const Convolution c = v->c;
     const dnnl_dims_t w = {v->out, v->in, c.taps[0], c.taps[1], c.taps[2]};
-    dnnl_memory_desc_t any = describe_dims(5, w, dnnl_format_tag_any);
+    Layout any = layout_create(5, w, dnnl_format_tag_any);
     /* Takes samples whole where slabs would be padding alone, or would have more than four kinds. */
     bool whole = (v->pass == CONV_DATA && c.stride[0] > 1) || c.padding[0] >= c.taps[0] || c.taps[0] > CONV_SLAB;
     v->frames = v->pass == CONV_DATA ? c.in[0] : convolution_positions(c, 0);
     v->step = whole ? v->frames : CONV_SLAB;
     v->n_slabs = (v->frames + v->step - 1) / v->step;
-    v->bias_shape = describe_dims(1, (dnnl_dims_t){v->out}, dnnl_a);
+    v->bias_layout = layout_create(1, (dnnl_dims_t){v->out}, dnnl_a);
     for (int64_t i = 0; i < v->n_slabs; i++) {
         ConvFrames f = frames_of_slab(v, i);
         if (kind_of(v, &f)) continue;
         if (v->n_kinds == CONV_KINDS) die("a convolution of %d taps has more kinds of slabs than expected", c.taps[0]);
         ConvKind *s = &v->kinds[v->n_kinds];
         s->frames = f;
-        s->x = describe_dims(5, (dnnl_dims_t){1, v->in, f.x_frames, c.in[1], c.in[2]}, dnnl_ndhwc);
-        s->y = describe_dims(
+        s->x = layout_create(5, (dnnl_dims_t){1, v->in, f.x_frames, c.in[1], c.in[2]}, dnnl_ndhwc);
+        s->y = layout_create(
             5, (dnnl_dims_t){1, v->out, f.y_frames, convolution_positions(c, 1), convolution_positions(c, 2)},
             dnnl_ndhwc);
-        s->chosen = choose_conv(v, s, v->n_kinds ? &v->order : &any);
+        s->chosen = choose_conv(v, s, v->n_kinds ? v->order : any);
         check_room_for_code();
         check_dnnl(dnnl_primitive_create(&s->primitive, s->chosen), "compiling a convolution");
         if (!v->n_kinds++)
-            v->order = *dnnl_primitive_desc_query_md(
-                s->chosen, v->pass == CONV_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+            v->order = layout_copy(dnnl_primitive_desc_query_md(
+                s->chosen, v->pass == CONV_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0));
         size_t work = dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(s->chosen, dnnl_query_scratchpad_md, 0));
         v->work_floats = conv_most(v->work_floats, whole_lines((int64_t)(work / sizeof(float)) + 1));
     }
-    v->n_weights = (int64_t)(dnnl_memory_desc_get_size(&v->order) / sizeof(float));
+    v->n_weights = (int64_t)(dnnl_memory_desc_get_size(v->order) / sizeof(float));
+    layout_destroy(any);
 }
 
 static void close_kinds(Conv *v) {
     for (int i = 0; i < v->n_kinds; i++) {
         dnnl_primitive_destroy(v->kinds[i].primitive);
         dnnl_primitive_desc_destroy(v->kinds[i].chosen);
+        layout_destroy(v->kinds[i].x);
+        layout_destroy(v->kinds[i].y);
     }
+    layout_destroy(v->order);
+    layout_destroy(v->bias_layout);
 }
 
-static dnnl_memory_t memory_of(const CpuState *state, const dnnl_memory_desc_t *shape, const void *data) {
+static dnnl_memory_t memory_of(const CpuState *state, ConstLayout layout, const void *data) {
     dnnl_memory_t memory;
-    check_dnnl(dnnl_memory_create(&memory, shape, state->engine, (void *)(uintptr_t)data), "a convolution's tensor");
+    check_dnnl(dnnl_memory_create(&memory, layout, state->engine, (void *)(uintptr_t)data), "a tensor");
     return memory;
 }
 
 /* Copies `from` to `to` in another order, or adds it. */
-static void reorder(const CpuState *state, const dnnl_memory_desc_t *to_shape, float *to,
-                    const dnnl_memory_desc_t *from_shape, const float *from, bool add) {
+static void reorder(const CpuState *state, ConstLayout to_layout, float *to, ConstLayout from_layout, const float *from,
+                    bool add) {
     dnnl_primitive_attr_t attributes;
     dnnl_post_ops_t after;
     dnnl_primitive_desc_t chosen;
     dnnl_primitive_t primitive;
     check_dnnl(dnnl_primitive_attr_create(&attributes), "a reorder");
     check_dnnl(dnnl_post_ops_create(&after), "a reorder");
-    if (add) check_dnnl(dnnl_post_ops_append_sum(after, 1), "a reorder");
+    if (add) check_dnnl(append_sum(after), "a reorder");
     check_dnnl(dnnl_primitive_attr_set_post_ops(attributes, after), "a reorder");
     check_dnnl(
-        dnnl_reorder_primitive_desc_create(&chosen, from_shape, state->engine, to_shape, state->engine, attributes),
+        dnnl_reorder_primitive_desc_create(&chosen, from_layout, state->engine, to_layout, state->engine, attributes),
         "a reorder");
     check_room_for_code();
     check_dnnl(dnnl_primitive_create(&primitive, chosen), "compiling a reorder");
-    dnnl_memory_t memories[] = {memory_of(state, from_shape, from), memory_of(state, to_shape, to)};
+    dnnl_memory_t memories[] = {memory_of(state, from_layout, from), memory_of(state, to_layout, to)};
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, memories[0]}, {DNNL_ARG_TO, memories[1]}};
     check_dnnl(dnnl_primitive_execute(primitive, state->stream, 2, arguments), "a reorder");
     check_dnnl(dnnl_stream_wait(state->stream), "a reorder");
@@ -210,17 +199,17 @@ static void run_slab(const Conv *v, int64_t number, float *room, float *weights,
     int64_t sample = number / v->n_slabs, planes = frames.x_frames * plane_of_x(v);
     float *x = v->x + (sample * v->c.in[0] + frames.x_from) * plane_of_x(v), *dx = room + v->work_floats;
     float *y = v->y + (sample * convolution_positions(v->c, 0) + frames.y_from) * plane_of_y(v);
-    const dnnl_memory_desc_t *work = dnnl_primitive_desc_query_md(s->chosen, dnnl_query_scratchpad_md, 0);
+    ConstLayout work = dnnl_primitive_desc_query_md(s->chosen, dnnl_query_scratchpad_md, 0);
     static const int roles[3][4] = {{DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS},
                                     {DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS},
                                     {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS}};
-    const dnnl_memory_desc_t *shapes[] = {&s->x, &s->y, &v->order, &v->bias_shape};
+    const ConstLayout layouts[] = {s->x, s->y, v->order, v->bias_layout};
     float *data[] = {v->add ? dx : x, y, weights, bias};
     dnnl_exec_arg_t arguments[5] = {{DNNL_ARG_SCRATCHPAD, memory_of(v->state, work, room)}};
     int count = 1;
     compute_alone();
     for (int i = 0; i < (v->has_bias ? 4 : 3); i++)
-        arguments[count++] = (dnnl_exec_arg_t){roles[v->pass][i], memory_of(v->state, shapes[i], data[i])};
+        arguments[count++] = (dnnl_exec_arg_t){roles[v->pass][i], memory_of(v->state, layouts[i], data[i])};
     check_dnnl(dnnl_primitive_execute(s->primitive, v->state->stream, count, arguments), "a convolution");
     check_dnnl(dnnl_stream_wait(v->state->stream), "a convolution");
     for (int i = 0; i < count; i++) dnnl_memory_destroy(arguments[i].memory);
@@ -264,8 +253,7 @@ static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w
     if (v.samples == 0) return;
     compute_alone(); /* compilation also depends on the number of threads that OpenMP would give */
     open_kinds(&v);
-    const dnnl_memory_desc_t torch =
-        describe_dims(5, (dnnl_dims_t){v.out, v.in, c.taps[0], c.taps[1], c.taps[2]}, dnnl_oidhw);
+    Layout torch = layout_create(5, (dnnl_dims_t){v.out, v.in, c.taps[0], c.taps[1], c.taps[2]}, dnnl_oidhw);
     int64_t slabs = v.samples * v.n_slabs, frames = 0, sums = v.n_weights;
     for (int i = 0; i < v.n_kinds && add; i++) frames = conv_most(frames, v.kinds[i].frames.x_frames);
     if (pass == CONV_WEIGHTS) sums = conv_least(slabs, CONV_PARTS) * (v.n_weights + v.out);
@@ -274,13 +262,14 @@ static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w
     v.weights = cpu_scratch(device, (size_t)(sums + device->n_threads * v.room)), v.rooms = v.weights + sums;
     if (pass == CONV_WEIGHTS) {
         sum_weights(device, &v);
-        reorder(v.state, &torch, w.data, &v.order, v.weights, true);
+        reorder(v.state, torch, w.data, v.order, v.weights, true);
         for (int64_t j = 0; v.has_bias && j < v.out; j++) v.bias[j] += v.weights[v.n_weights + j];
     } else {
-        reorder(v.state, &v.order, v.weights, &torch, w.data, false);
+        reorder(v.state, v.order, v.weights, torch, w.data, false);
 #pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
         for (int64_t i = 0; i < slabs; i++) run_slab(&v, i, v.rooms + omp_get_thread_num() * v.room, v.weights, v.bias);
     }
+    layout_destroy(torch);
     close_kinds(&v);
 }
 

@@ -1,6 +1,6 @@
 /* How programs begin and end: output that cannot be written, signals and their exit status, running threads, characters
  * that reach a terminal. */
-#include <oneapi/dnnl/dnnl.h>
+#include <dnnl.h>
 
 #include "base/program.h"
 #include "base/stop.h"
