@@ -65,7 +65,9 @@ static void print_commands(const Program *program) {
         const Command *command = &program->commands[i];
         printf("  %s %-*s  %s\n", program->name, width, command->name ? command->name : "", command->purpose);
     }
-    printf("\nEach command has its own --help; %s --version names the version and the libraries.\n", program->name);
+    printf("\nEach command has its own --help; %s --version names the version and the libraries, --licenses\n"
+           "prints their licences.\n",
+           program->name);
 }
 
 static int print_version(const Program *program) {
@@ -82,6 +84,10 @@ int program_run(const Program *program, int argc, char **argv) {
     cpu_limit_spinning(argv);
     program_start();
     if (is_word(word, "--version")) return print_version(program);
+    if (is_word(word, "--licenses")) {
+        licenses_print();
+        return 0;
+    }
     if (is_word(word, "--help") || is_word(word, "-h")) {
         if (!command || program->n_commands > 1) print_commands(program);
         if (!command) return 0;

@@ -27,6 +27,11 @@
 #pragma weak src_get_version
 #pragma weak _libunistring_version
 
+/* What tools/release/licenses.sh has written, in a release: its libraries cannot be asked, since an archive may hold
+ * the version of a library apart from what the program calls. */
+extern const char libraries_text[] __attribute__((weak));
+extern const char licenses_text[] __attribute__((weak));
+
 /* Returns "1.2.0" of "libsndfile-1.2.0". */
 static const char *number_in(const char *text) { return text + strcspn(text, "0123456789"); }
 
@@ -38,6 +43,11 @@ static void print_library(const char *name, const char *version, const char *lic
 void libraries_print(void) {
     char text[32];
     printf("linked with:\n");
+    if (libraries_text) {
+        printf("%s", libraries_text);
+        print_library("GNU C library, shared", gnu_get_libc_version(), "LGPL-2.1-or-later");
+        return;
+    }
     if (dnnl_version) {
         const dnnl_version_t *v = dnnl_version();
         snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
@@ -60,4 +70,15 @@ void libraries_print(void) {
     print_library("xxHash", text, "BSD-2-Clause");
     print_library("GCC's libgomp, libstdc++", __VERSION__, "GPL-3.0-or-later with the runtime library exception");
     print_library("GNU C library", gnu_get_libc_version(), "LGPL-2.1-or-later");
+}
+
+void licenses_print(void) {
+    if (licenses_text) {
+        fputs(licenses_text, stdout);
+        return;
+    }
+    libraries_print();
+    printf(
+        "These libraries are not in the program: it loads those of this system, whose packages have the texts of their "
+        "licences\n(Debian: /usr/share/doc/PACKAGE/copyright).\n");
 }

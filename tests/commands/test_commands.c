@@ -117,6 +117,13 @@ static void version_names_revision_device_and_libraries(void **state) {
     assert_contains(output, "\n  SentencePiece            ");
 }
 
+static void licences_of_shared_libraries_are_on_the_system(void **state) {
+    (void)state;
+    assert_int_equal(run(&trainer, "--licenses"), 0);
+    assert_contains(output, "\n  oneDNN                   ");
+    assert_contains(output, "/usr/share/doc/PACKAGE/copyright");
+}
+
 int main(void) {
     setenv("GOMP_SPINCOUNT", "1000", 1); /* or program_run would start this program anew */
     const struct CMUnitTest tests[] = {
@@ -127,6 +134,7 @@ int main(void) {
         cmocka_unit_test(a_missing_command_is_an_error_with_the_list),
         cmocka_unit_test(help_lists_the_commands),
         cmocka_unit_test(version_names_revision_device_and_libraries),
+        cmocka_unit_test(licences_of_shared_libraries_are_on_the_system),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
