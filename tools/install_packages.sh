@@ -11,6 +11,7 @@ declare -A groups=(
              libsamplerate0-dev libsentencepiece-dev libunistring-dev libxxhash-dev"
     [test]="libcmocka-dev"
     [pip]="python3-pip"
+    [release]="cmake patch bzip2 xz-utils libflac-dev libvorbis-dev libopus-dev libogg-dev libzstd-dev liblzma-dev python3-pip"
     [demo]="espeak-ng"
     [demo-slm]="bible-kjv xz-utils"
     [lint]="clang-format clang-tidy cppcheck shellcheck"

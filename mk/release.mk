@@ -1,0 +1,60 @@
+# `make release`: one file per program that runs on any x86-64 Linux with glibc 2.17 or newer. The compiler is the usual one;
+# the linker is zig's, which has the symbols of old C libraries. All other libraries are linked in: those of
+# tools/release/libraries.txt.
+LIBRARIES = build/libraries
+ZIG = build/zig/ziglang/zig
+SOURCE_LIBRARIES = $(patsubst %,$(LIBRARIES)/%.done,$(shell sed -n 's/ .* [0-9a-f]\{64\} .*//p' tools/release/libraries.txt))
+CUDA_RELEASE = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+PORTABLE = build/portable-cuda$(CUDA_RELEASE)
+RELEASED = build/dist/linux-x86_64-cuda$(CUDA_RELEASE)
+
+# The compiler knows where Debian's archives and its own are.
+archives = $(foreach l,$1,$(shell $(CC) -print-file-name=lib$l.a))
+RELEASE_LIBS = -L$(LIBRARIES)/lib -ldnnl -lzip -ltiff -lsndfile -lmpg123 -lmp3lame -lsamplerate -lsentencepiece_train -lsentencepiece \
+    $(call archives,yaml jansson FLAC vorbisenc vorbis opus ogg zstd lzma z unistring gomp stdc++ gcc_eh gcc) -lm -lpthread -ldl -lrt
+RELEASE_LINK = ZIG_GLOBAL_CACHE_DIR=build/zig/cache $(ZIG) cc -target x86_64-linux-gnu.2.17 -pie -s -Wl,-z,relro,-z,now -Wl,--gc-sections
+RELEASE_OBJECTS = $(PORTABLE)/tools/release/glibc_2_17.o $(PORTABLE)/tools/release/texts.o
+
+# Installation first, then a second make, which finds what has been installed.
+release: packages-build+release cuda-toolkit ## one portable file per program, in build/dist: for any Linux, with the libraries in it
+	@tools/release/install_zig.sh build/zig
+	@$(MAKE) $(PARALLEL) $(SOURCE_LIBRARIES)
+	@$(MAKE) $(PARALLEL) GPU=all $(BUILD)/gpu_all/libcuda_device.a
+	@$(MAKE) GPU=all release-programs
+
+# Builds the programs as always, but for the linker, the headers and the libraries.
+release-programs:
+	@PKG_CONFIG_PATH=$(LIBRARIES)/lib/pkgconfig $(MAKE) $(PARALLEL) GPU=none BUILD=$(PORTABLE) EXTRA="-isystem $(LIBRARIES)/include" \
+	    CUDA_DEVICE="$(RELEASE_OBJECTS) $(CUDA_DEVICE)" TAKE_CUDA="$(TAKE_CUDA)" CUDA_LIBS="$(firstword $(CUDA_LIBS))" \
+	    LINK="$(RELEASE_LINK)" LDLIBS="$(RELEASE_LIBS)" \
+	    $(PROGRAMS:%=$(PORTABLE)/%) $(PORTABLE)/tests/bench_step
+	@mkdir -p $(RELEASED)
+	@cp --remove-destination $(PROGRAMS:%=$(PORTABLE)/%) $(RELEASED)
+	@cd $(RELEASED) && sha256sum $(PROGRAMS) >SHA256SUMS && ls -l
+
+# The session of a release has the bits of the usual build. Convolutions differ between versions of oneDNN, so train_cv is
+# compared with a program that is linked as usual but for the release's oneDNN.
+release-test: release ## tests the release in minimal Debian 11, 12 and 13 systems, as root
+	@$(MAKE) $(PARALLEL) GPU=none $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/release/sounds
+	@$(MAKE) $(PARALLEL) GPU=none BUILD=$(PORTABLE) EXTRA="-isystem $(LIBRARIES)/include" $(PORTABLE)/reference/train_cv
+	@cp $(filter-out %_cv,$(PROGRAMS:%=$(BUILD)/%)) $(PORTABLE)/reference
+	@tests/release/run.sh $(RELEASED) $(PORTABLE)/reference $(BUILD)/tests/release/sounds build/roots
+
+$(BUILD)/reference/train_cv: $(call objects_of,train_cv) $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(LINK) -Wl,--gc-sections $^ -o $@ $(LIBRARIES)/lib/libdnnl.a $(filter-out -ldnnl,$(LDLIBS))
+
+$(BUILD)/tests/release/sounds: $(BUILD)/tests/release/sounds.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
+	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+
+$(LIBRARIES)/%.done: tools/release/libraries.txt tools/release/library.sh
+	@tools/release/library.sh $(LIBRARIES) $*
+	@touch $@
+$(LIBRARIES)/libsndfile.done: $(LIBRARIES)/mpg123.done $(LIBRARIES)/lame.done
+
+$(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh tools/release/libraries.txt LICENSE
+	@mkdir -p $(@D)
+	@tools/release/licenses.sh $(LIBRARIES) $(@D)
+	$(CC) -c -Wa,-I$(@D) $< -o $@
+
+.PHONY: release release-programs release-test
