@@ -2,7 +2,6 @@
  * that library is, only the library itself can tell, so this file loads it as the runtime does. */
 #include "kernels/cuda/startup.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +20,10 @@ static const char *oldest_driver(int major) {
 }
 
 typedef struct {
-    int cuda;                   /* the version of CUDA that it supports, 13020 is 13.2; 0: unknown */
-    bool absent;                /* there is no such file ... */
-    char problem[LIBRARY_FILE]; /* ... or why it cannot be loaded; "": it can */
+    bool loaded;
+    char problem[LIBRARY_FILE]; /* why it cannot be loaded; "": there is no such file */
     char file[LIBRARY_FILE];
+    int cuda;      /* the version of CUDA that it supports, 13020 is 13.2; 0: unknown */
     char name[64]; /* "580.65.06, CUDA 13.0" */
 } Driver;
 
@@ -33,7 +32,7 @@ static void name_driver(Driver *driver) {
     const char *base = strrchr(driver->file, '/'), *release = base ? strstr(base, ".so.") : NULL;
     char version[32] = "of unknown version";
     if (driver->cuda) snprintf(version, sizeof version, "CUDA %d.%d", driver->cuda / 1000, driver->cuda % 1000 / 10);
-    bool named = release && isdigit(release[4]) && isdigit(release[5]) && isdigit(release[6]);
+    bool named = release && strspn(release + 4, "0123456789") >= 3;
     snprintf(driver->name, sizeof driver->name, "%.24s%s%s", named ? release + 4 : "", named ? ", " : "", version);
 }
 
@@ -41,7 +40,7 @@ static Driver look_for_driver(void) {
     Driver driver = {0};
     int (*version)(int *);
     void *library = library_open(FILE_NAME, driver.problem); /* stays loaded, as the runtime leaves it */
-    driver.absent = !library && !driver.problem[0];
+    driver.loaded = library != NULL;
     if (!library) return driver;
     void *function = dlsym(library, "cuDriverGetVersion");
     memcpy(&version, &function, sizeof version);
@@ -53,13 +52,12 @@ static Driver look_for_driver(void) {
 
 void startup_find_driver(char text[LIBRARY_DESCRIPTION]) {
     Driver driver = look_for_driver();
-    if (driver.absent)
-        snprintf(text, LIBRARY_DESCRIPTION, "no GPU: %s is not installed", FILE_NAME);
-    else if (driver.problem[0])
-        snprintf(text, LIBRARY_DESCRIPTION, "no GPU: %s", driver.problem);
-    else
+    if (driver.loaded)
         snprintf(text, LIBRARY_DESCRIPTION, "%s (this program needs CUDA %d): %s", driver.name, CUDART_VERSION / 1000,
                  driver.file);
+    else
+        snprintf(text, LIBRARY_DESCRIPTION, "the CPU: %s%s", driver.problem[0] ? driver.problem : FILE_NAME,
+                 driver.problem[0] ? "" : " is not installed");
 }
 
 static bool in_container(void) {
@@ -67,7 +65,7 @@ static bool in_container(void) {
 }
 
 static void explain_missing_driver(const Driver *driver, char *text, size_t size) {
-    if (!driver->absent)
+    if (driver->problem[0])
         snprintf(text, size,
                  "the NVIDIA driver cannot be loaded (%s): install it anew, or remove the file's folder from "
                  "LD_LIBRARY_PATH",
@@ -89,8 +87,9 @@ static void explain_old_driver(const Driver *driver, char *text, size_t size) {
     char otherwise[64] = "";
     if (there && there < needed)
         snprintf(otherwise, sizeof otherwise, ", or use a program that was built with CUDA %d", there);
-    snprintf(text, size, "the NVIDIA driver (%s) is older than this program needs (CUDA %d, driver %s): install %s%s",
-             driver->name, needed, oldest_driver(needed), "a newer one", otherwise);
+    snprintf(text, size,
+             "the NVIDIA driver (%s) is older than this program needs (CUDA %d, driver %s): install a newer one%s",
+             driver->name, needed, oldest_driver(needed), otherwise);
 }
 
 static void explain_no_gpu(const Driver *driver, char *text, size_t size) {
@@ -115,7 +114,7 @@ static const struct {
     {cudaErrorStubLibrary, "libcuda.so.1 is not a driver but the toolkit's stub for linking",
      "remove its folder from LD_LIBRARY_PATH"},
     {cudaErrorSystemDriverMismatch, "the NVIDIA driver's library and its kernel module are of different versions",
-     "restart the machine, or a container with the libraries of its host"},
+     "restart the machine; if this is a container, the container"},
     {cudaErrorCompatNotSupportedOnDevice,
      "libcuda.so.1 is from CUDA's compatibility package, which this card does not support",
      "remove its folder (.../compat) from LD_LIBRARY_PATH, and install a newer driver if one is then asked for"},
@@ -144,7 +143,7 @@ static const struct {
 static const char *explain(cudaError_t status) {
     static char text[768];
     Driver driver = look_for_driver();
-    if (status == cudaErrorInsufficientDriver && driver.problem[0])
+    if (status == cudaErrorInsufficientDriver && !driver.loaded)
         explain_missing_driver(&driver, text, sizeof text);
     else if (status == cudaErrorInsufficientDriver)
         explain_old_driver(&driver, text, sizeof text);
