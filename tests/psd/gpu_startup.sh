@@ -11,6 +11,7 @@ DRIVER=${DRIVER:-$root/build/release/tests/kernels/driver}
 GPU_LIBRARIES=${GPU_LIBRARIES:-${CUDA_HOME:-/usr/local/cuda}/lib64:$root/build/cuda/nvidia/cu13/lib}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+mkfifo "$work/line"
 passed=0 failed=0 skipped=0
 unset CUDA_VISIBLE_DEVICES DRIVER_INIT DRIVER_VERSION KUBERNETES_SERVICE_HOST TRAINC_CUBLASLT TRAINC_CUDNN TRAINC_NVML
 
@@ -38,7 +39,8 @@ refuses() {
     env LD_LIBRARY_PATH="$DRIVER" "$@" "$PROGRAMS/train_psd" finetune --calibrate --device cuda >"$work/out" 2>"$work/err"
     status=$?
     contains "$fact" "$(cat "$work/err")" "$words"
-    if [[ $(cat "$work/err") == *": --device cuda: "* ]] && [ "$status" -eq 1 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" -eq 1 ]; then
+    if [ "$status" -eq 1 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" -eq 1 ] &&
+        grep -q ': --device cuda: ' "$work/err"; then
         pass
     else
         fail "$fact" "status 1 and one line" "status $status and $(cat "$work/out" "$work/err")"
@@ -47,12 +49,13 @@ refuses() {
 
 # falls_back FACT WORDS [VARIABLE=VALUE...]: without --device the CPU computes, and a line says why.
 falls_back() {
-    local fact=$1 words=$2 line=
+    local fact=$1 words=$2 line='' program
     shift 2
-    exec 3< <(exec env LD_LIBRARY_PATH="$DRIVER" "$@" "$PROGRAMS/train_psd" finetune --calibrate 2>/dev/null)
-    read -r line <&3
-    kill "$!" 2>/dev/null # the rest would take seconds
-    exec 3<&-
+    env LD_LIBRARY_PATH="$DRIVER" "$@" "$PROGRAMS/train_psd" finetune --calibrate >"$work/line" 2>"$work/err" &
+    program=$!
+    read -r line <"$work/line"
+    kill "$program" 2>/dev/null # the rest would take seconds
+    wait "$program" 2>/dev/null
     contains "$fact" "$line" "; no GPU is used: $words"
 }
 
@@ -108,15 +111,19 @@ refuses "a damaged driver" "the NVIDIA driver cannot be loaded ($work/damaged/li
     LD_LIBRARY_PATH="$work/damaged"
 cp "$DRIVER/libcuda.so.1" "$work/named/libcuda.so.580.65.06"
 ln -s libcuda.so.580.65.06 "$work/named/libcuda.so.1"
-refuses "a driver's release" "the NVIDIA driver does not start (error 999, driver 580.65.06, CUDA $needed.0): " $new DRIVER_INIT=999 \
-    LD_LIBRARY_PATH="$work/named"
+refuses "a driver's release" "the NVIDIA driver does not start (error 999, driver 580.65.06, CUDA $needed.0): " $new \
+    DRIVER_INIT=999 LD_LIBRARY_PATH="$work/named"
 
-if [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then
+if [ -e /dev/nvidiactl ] || /sbin/ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1 '; then
     skip "what is said without a driver: there is one"
 else
     refuses "no driver in a container" "there is no NVIDIA driver in this container (libcuda.so.1 is not found): start it with \
 --gpus all" LD_LIBRARY_PATH= KUBERNETES_SERVICE_HOST=10.0.0.1
-    refuses "no driver" "there is no NVIDIA driver" LD_LIBRARY_PATH=
+    if [ -e /.dockerenv ] || [ -e /run/.containerenv ]; then
+        refuses "no driver" "there is no NVIDIA driver in this container" LD_LIBRARY_PATH=
+    else
+        refuses "no driver" "there is no NVIDIA driver (libcuda.so.1 is not found): install one (" LD_LIBRARY_PATH=
+    fi
     falls_back "no driver" "there is no NVIDIA driver" LD_LIBRARY_PATH=
     contains "--version without a driver" "$(library "NVIDIA driver" LD_LIBRARY_PATH=)" "the CPU: libcuda.so.1 is not installed"
 fi

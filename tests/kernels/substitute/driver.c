@@ -30,8 +30,7 @@ static int fail(void) {
     return NOT_SUPPORTED;
 }
 
-/* Takes the place of the functions that are not public. The runtime of CUDA 13 calls one of a driver that is too old.
- */
+/* Takes the place of the functions that are not public: CUDA 13 calls one to find out that a driver is too old. */
 static int refuse(void) { return NOT_SUPPORTED; }
 
 int cuInit(unsigned flags) { return flags ? INVALID_VALUE : number_of("DRIVER_INIT", NO_DEVICE); }
@@ -65,9 +64,11 @@ int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t
                  {"cuGetExportTable", (Function)cuGetExportTable},
                  {"cuGetProcAddress", (Function)cuGetProcAddress_v2}};
     Function found = (Function)fail;
-    (void)version, (void)flags;
+    (void)flags;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name)) found = known[i].function;
+    /* CUDA 11 calls it without `status`. */
+    if (version < 12000 && !strcmp(name, "cuGetProcAddress")) found = (Function)cuGetProcAddress;
     memcpy(function, &found, sizeof found);
     if (status) *status = 0;
     return SUCCESS;
