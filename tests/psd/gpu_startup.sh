@@ -18,6 +18,9 @@ unset CUDA_VISIBLE_DEVICES DRIVER_INIT DRIVER_VERSION KUBERNETES_SERVICE_HOST TR
 [ -f "$DRIVER/libcuda.so.1" ] || { echo "gpu_startup: $DRIVER/libcuda.so.1 was not found: make it" >&2; exit 2; }
 [ -x "$PROGRAMS/train_psd" ] || { echo "gpu_startup: $PROGRAMS/train_psd was not found: build it" >&2; exit 2; }
 
+# Opens the device and needs no data.
+calibrate=("$PROGRAMS/train_psd" finetune --calibrate --calibration "$work/rates")
+
 pass() { passed=$((passed + 1)); }
 fail() {
     failed=$((failed + 1))
@@ -36,7 +39,7 @@ contains() { if [[ $2 == *"$3"* ]]; then pass; else fail "$1" "$3" "$2"; fi; }
 refuses() {
     local fact=$1 words=$2 status
     shift 2
-    env LD_LIBRARY_PATH="$DRIVER" "$@" "$PROGRAMS/train_psd" finetune --calibrate --device cuda >"$work/out" 2>"$work/err"
+    env LD_LIBRARY_PATH="$DRIVER" "$@" "${calibrate[@]}" --device cuda >"$work/out" 2>"$work/err"
     status=$?
     contains "$fact" "$(cat "$work/err")" "$words"
     if [ "$status" -eq 1 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" -eq 1 ] &&
@@ -51,7 +54,7 @@ refuses() {
 falls_back() {
     local fact=$1 words=$2 line='' program
     shift 2
-    env LD_LIBRARY_PATH="$DRIVER" "$@" "$PROGRAMS/train_psd" finetune --calibrate >"$work/line" 2>"$work/err" &
+    env LD_LIBRARY_PATH="$DRIVER" "$@" "${calibrate[@]}" >"$work/line" 2>"$work/err" &
     program=$!
     read -r line <"$work/line"
     kill "$program" 2>/dev/null # the rest would take seconds
