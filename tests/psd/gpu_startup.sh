@@ -160,7 +160,7 @@ found() {
     IFS=: read -ra folders <<<"$GPU_LIBRARIES"
     for file in "$@"; do
         for folder in "${folders[@]}"; do
-            [ -n "$path" ] || [ ! -f "$folder/$file" ] || path=$(readlink -f "$folder/$file")
+            [ -n "$path" ] || [ ! -f "$folder/$file" ] || path=$folder/$file
         done
     done
     if [ -z "$path" ]; then
@@ -170,13 +170,13 @@ found() {
     text=$(library "$name" LD_LIBRARY_PATH="$GPU_LIBRARIES")
     missing=$(LD_LIBRARY_PATH=$GPU_LIBRARIES ldd "$path" | sed -n 's/^[[:space:]]*\(.*\) => not found$/\1/p' | sort -u)
     if [ -n "$missing" ]; then
-        text=${text#"$substitute: "}
+        text=${text#"$substitute: ${path##*/} needs "}
         if grep -qxF "${text%: cannot open shared object file: No such file or directory}" <<<"$missing"; then
             pass
         else
-            fail "$name without ${missing//$'\n'/, }" "$substitute: one of them: cannot open shared object file" "$text"
+            fail "$name without ${missing//$'\n'/, }" "$substitute: ${path##*/} needs one of them" "$text"
         fi
-    elif [[ $text =~ ^[0-9]+\.[0-9]+\.[0-9]+:\ (.*)$ ]] && [ "${BASH_REMATCH[1]}" = "$path" ]; then
+    elif [[ $text =~ ^[0-9]+\.[0-9]+\.[0-9]+:\ (.*)$ ]] && [ "${BASH_REMATCH[1]}" = "$(readlink -f "$path")" ]; then
         pass
     else
         fail "the real $name" "its version: $path" "$text"

@@ -12,7 +12,8 @@ void *library_open(const char *file, char problem[LIBRARY_FILE]) {
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     const char *reason = library ? NULL : dlerror();
     bool found = reason && (strncmp(reason, file, strlen(file)) != 0 || strcmp(reason + strlen(file), absent) != 0);
-    snprintf(problem, LIBRARY_FILE, "%s", found ? reason : "");
+    bool other = found && !strstr(reason, file); /* a library that this one needs */
+    snprintf(problem, LIBRARY_FILE, "%s%s%s", other ? file : "", other ? " needs " : "", found ? reason : "");
     return library;
 }
 
