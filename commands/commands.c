@@ -70,11 +70,20 @@ static void print_commands(const Program *program) {
            program->name);
 }
 
+/* Prints what a program with a cuda device finds on this machine. */
+static void print_found(void) {
+    CudaLibrary found[CUDA_LIBRARIES];
+    int n = cuda_find_libraries(found);
+    if (n) printf("found on this machine:\n");
+    for (int i = 0; i < n; i++) printf("  %-24s %s\n", found[i].name, found[i].text);
+}
+
 static int print_version(const Program *program) {
     const char *cards = cuda_built_for();
     printf("%s %s, revision %s\nbuilt for: cpu%s%s\n", program->name, version_number, version_revision,
            cards ? "; cuda: " : "", cards ? cards : "");
     libraries_print();
+    print_found();
     return 0;
 }
 

@@ -2,9 +2,15 @@
  * then this is not taken. */
 #include "base/base.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/startup.h"
 
 const char *cuda_missing(void) { return "this program was built without CUDA"; }
 
 const char *cuda_built_for(void) { return NULL; }
 
 Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); }
+
+int cuda_find_libraries(CudaLibrary found[CUDA_LIBRARIES]) {
+    (void)found;
+    return 0;
+}

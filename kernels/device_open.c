@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/cuda/startup.h"
+
 Device *device_open(const char *which, int n_threads, bool no_tf32, const char **why) {
     bool cpu = !strcmp(which, "cpu");
     *why = cpu ? NULL : cuda_missing();

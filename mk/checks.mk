@@ -26,14 +26,18 @@ check-crash:
 	@CRASH_STRIDE=$(CRASH_STRIDE) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
 
 # Compiles every kernel for every card of configs/gpu that the toolkit supports and checks that ptxas spills no registers.
-# Then links everything for one preset, and checks that its programs have the defaults of the preset and train on a machine
-# without CUDA.
+# Then links everything for one preset, and checks that its programs have the defaults of the preset, train on a machine
+# without CUDA, and say what is wrong with a driver.
 check-gpu: ## compiles every kernel for every card; needs the CUDA toolkit but no GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=all $(PROGRAMS:%=$(BUILD)/gpu_all/%)
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
 	@$(MAKE) $(PARALLEL) GPU=l4 gpu-programs
 	@BUILD=$(BUILD)/gpu_l4 GPU_PRESET=l4 tools/run_tests.sh $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
+	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
+	@for test in $(wildcard tests/*/gpu_startup.sh); do \
+	    PROGRAMS=$(abspath $(BUILD)/gpu_l4) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
+	done
 else
 	@echo "SKIPPED: the compilation of kernels for GPUs: nvcc was not found"
 endif

@@ -35,6 +35,11 @@ $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -fPIC -shared $< -o $@
 
+# A stand-in for the driver, which programs with the real CUDA runtime load in tests/psd/gpu_startup.sh.
+$(BUILD)/tests/kernels/driver/libcuda.so.1: tests/kernels/substitute/driver.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fPIC -shared $< -o $@
+
 $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
 	@mkdir -p $(@D)
 	$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)

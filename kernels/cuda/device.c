@@ -9,6 +9,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cudnn.h"
+#include "kernels/cuda/startup.h"
 
 static void wait_for_operations(Device *device) {
     cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
@@ -299,49 +300,24 @@ static bool cuda_load_autotune_cache(Device *device, const char *text, Error *er
 #define OP_ENTRY(op) .op = cuda_##op,
 static const DeviceOps cuda_operations = {FOR_EACH_OP(OP_ENTRY)};
 
-/* Returns the advice for a card that this program has no code for. */
-static const char *what_to_build(void) {
-    static char text[512];
-    char built[128] = "";
-    struct cudaDeviceProp card;
-    int n, device;
-    const int *architectures = cuda_architectures(&n);
-    for (int i = 0; i < n; i++)
-        snprintf(built + strlen(built), sizeof built - strlen(built), " sm_%d", architectures[i] / 10);
-    cuda_check(cudaGetDevice(&device), "asking for the GPU");
-    cuda_check(cudaGetDeviceProperties(&card, device), "asking for the GPU's properties");
-    int capability = 10 * card.major + card.minor;
-    const char *advice =
-        capability < 70 ? "such a card is not supported; sm_70 is the oldest"
-        : capability < 75 && CUDART_VERSION >= 13000
-            ? "build it with CUDA 12 or older, the last that know such cards: make cuda-11.8 fetches one"
-            : "build it with make GPU=all, or on this machine with make GPU=native";
-    snprintf(text, sizeof text, "this program has no code for the card that is here (%.64s, sm_%d), only for%s: %s",
-             card.name, capability, built, advice);
-    return text;
-}
-
-/* Returns why there is no usable GPU; NULL if there is one. */
-const char *cuda_missing(void) {
-    int count = 0, driver = 0;
-    cudaError_t status = cudaGetDeviceCount(&count);
-    cudaDriverGetVersion(&driver);
-    if (status == cudaErrorInsufficientDriver && !driver) return "there is no NVIDIA driver";
-    if (status == cudaErrorInsufficientDriver) return "the NVIDIA driver is older than this program needs";
-    if (status != cudaSuccess && status != cudaErrorNoDevice) return cudaGetErrorString(status);
-    if (!count) return "there is no NVIDIA GPU";
-    status = cuda_find_code();
-    if (status == cudaSuccess) return NULL;
-    (void)cudaGetLastError();
-    bool none = status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction;
-    return none ? what_to_build() : cudaGetErrorString(status);
-}
-
 #ifndef CUDA_BUILT_FOR /* by a C++ compiler, with kernels/cuda/emulate */
 #define CUDA_BUILT_FOR "the emulated card"
 #endif
 
 const char *cuda_built_for(void) { return CUDA_BUILT_FOR; }
+
+int cuda_find_libraries(CudaLibrary found[CUDA_LIBRARIES]) {
+    static const struct {
+        const char *name;
+        void (*find)(char text[LIBRARY_DESCRIPTION]);
+    } libraries[CUDA_LIBRARIES] = {
+        {"NVIDIA driver", startup_find_driver}, {"cuBLASLt", cublas_find}, {"cuDNN", cudnn_find}, {"NVML", nvml_find}};
+    for (int i = 0; i < CUDA_LIBRARIES; i++) {
+        found[i].name = libraries[i].name;
+        libraries[i].find(found[i].text);
+    }
+    return CUDA_LIBRARIES;
+}
 
 static DType half_of(int capability) {
 #if defined CUDA_HALF_F16 && !defined CUDA_HALF_BF16

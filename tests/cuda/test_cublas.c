@@ -6,19 +6,24 @@
 #include "kernels/cuda/libraries/cublas_functions.h"
 #include "tests/cuda/rig.h"
 
-#ifdef HAVE_CUBLASLT
+#if defined __has_include
+#if __has_include(<cublasLt.h>)
+#define HAVE_CUBLAS_HEADER
+#include <cublasLt.h>
+#endif
+#endif
 
 /* The objects of the mock library: column-major. */
 typedef struct {
     uint64_t rows, columns;
     int64_t ld;
-    cudaDataType_t type;
+    unsigned type;
 } Layout;
 
 typedef struct {
     int32_t transpose[2]; /* of its A and B */
-    cublasComputeType_t compute;
-    cublasLtEpilogue_t epilogue;
+    unsigned compute;
+    unsigned epilogue;
     const void *bias;
     void *hidden; /* the "auxiliary buffer" */
     int64_t hidden_ld;
@@ -38,107 +43,103 @@ static struct {
 } counts;
 
 static bool has_gelu(const Operation *operation) {
-    return operation->epilogue == CUBLASLT_EPILOGUE_GELU_AUX || operation->epilogue == CUBLASLT_EPILOGUE_DGELU ||
-           operation->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    return operation->epilogue == LT_EPILOGUE_GELU || operation->epilogue == LT_EPILOGUE_SLOPE ||
+           operation->epilogue == LT_EPILOGUE_GELU_BIAS;
 }
 
-static cublasStatus_t create(cublasLtHandle_t *handle) {
-    *handle = (cublasLtHandle_t)&counts;
-    return CUBLAS_STATUS_SUCCESS;
+static unsigned create(CublasHandle **handle) {
+    *handle = (CublasHandle *)&counts;
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t destroy(cublasLtHandle_t handle) {
+static unsigned destroy(CublasHandle *handle) {
     (void)handle;
-    return CUBLAS_STATUS_SUCCESS;
+    return LT_SUCCESS;
 }
 
 static size_t version(void) { return 130205; }
 
-static const char *status_string(cublasStatus_t status) {
+static const char *status_string(unsigned status) {
     (void)status;
     return "a failure";
 }
 
-static cublasStatus_t desc_create(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale) {
-    assert_int_equal(scale, CUDA_R_32F);
+static unsigned desc_create(CublasOperation **desc, unsigned compute, unsigned scale) {
+    assert_int_equal(scale, LT_F32);
     Operation *operation = xcalloc(1, sizeof *operation);
     operation->compute = compute;
-    operation->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    *desc = (cublasLtMatmulDesc_t)(void *)operation;
-    return CUBLAS_STATUS_SUCCESS;
+    operation->epilogue = LT_EPILOGUE_NONE;
+    *desc = (CublasOperation *)(void *)operation;
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t desc_destroy(cublasLtMatmulDesc_t desc) {
+static unsigned desc_destroy(CublasOperation *desc) {
     free(desc);
-    return CUBLAS_STATUS_SUCCESS;
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t desc_set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value,
-                               size_t bytes) {
+static unsigned desc_set(CublasOperation *desc, unsigned attribute, const void *value, size_t bytes) {
     Operation *operation = (Operation *)(void *)desc;
-    if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) memcpy(&operation->transpose[0], value, bytes);
-    if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) memcpy(&operation->transpose[1], value, bytes);
-    if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) memcpy(&operation->epilogue, value, bytes);
-    if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) memcpy(&operation->bias, value, bytes);
-    if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) memcpy(&operation->hidden, value, bytes);
-    if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) memcpy(&operation->hidden_ld, value, bytes);
-    return CUBLAS_STATUS_SUCCESS;
+    if (attribute == LT_TRANSPOSE_A) memcpy(&operation->transpose[0], value, bytes);
+    if (attribute == LT_TRANSPOSE_B) memcpy(&operation->transpose[1], value, bytes);
+    if (attribute == LT_EPILOGUE) memcpy(&operation->epilogue, value, bytes);
+    if (attribute == LT_BIAS) memcpy(&operation->bias, value, bytes);
+    if (attribute == LT_HIDDEN) memcpy(&operation->hidden, value, bytes);
+    if (attribute == LT_HIDDEN_STRIDE) memcpy(&operation->hidden_ld, value, bytes);
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t preference_create(cublasLtMatmulPreference_t *preference) {
-    *preference = xcalloc(1, sizeof **preference);
-    return CUBLAS_STATUS_SUCCESS;
+static unsigned preference_create(CublasPreference **preference) {
+    *preference = xmalloc(1); /* only its address is used */
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t preference_destroy(cublasLtMatmulPreference_t preference) {
+static unsigned preference_destroy(CublasPreference *preference) {
     free(preference);
-    return CUBLAS_STATUS_SUCCESS;
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t preference_set(cublasLtMatmulPreference_t preference,
-                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t bytes) {
+static unsigned preference_set(CublasPreference *preference, unsigned attribute, const void *value, size_t bytes) {
     (void)preference, (void)attribute, (void)value, (void)bytes;
-    return CUBLAS_STATUS_SUCCESS;
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t layout_create(cublasLtMatrixLayout_t *layout, cudaDataType_t type, uint64_t rows,
-                                    uint64_t columns, int64_t ld) {
+static unsigned layout_create(CublasLayout **layout, unsigned type, uint64_t rows, uint64_t columns, int64_t ld) {
     Layout *made = xmalloc(sizeof *made);
     assert_true(ld >= (int64_t)rows);
     *made = (Layout){rows, columns, ld, type};
-    *layout = (cublasLtMatrixLayout_t)(void *)made;
-    return CUBLAS_STATUS_SUCCESS;
+    *layout = (CublasLayout *)(void *)made;
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t layout_destroy(cublasLtMatrixLayout_t layout) {
+static unsigned layout_destroy(CublasLayout *layout) {
     free(layout);
-    return CUBLAS_STATUS_SUCCESS;
+    return LT_SUCCESS;
 }
 
-static const Layout *seen(cublasLtMatrixLayout_t layout) { return (const Layout *)(void *)layout; }
+static const Layout *seen(CublasLayout *layout) { return (const Layout *)(void *)layout; }
 
-static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                cublasLtMatmulPreference_t preference, int wanted,
-                                cublasLtMatmulHeuristicResult_t results[], int *count) {
+static unsigned heuristic(CublasHandle *handle, CublasOperation *desc, CublasLayout *a, CublasLayout *b,
+                          CublasLayout *c, CublasLayout *d, CublasPreference *preference, int wanted,
+                          CublasCandidate results[], int *count) {
     (void)handle, (void)a, (void)b, (void)c, (void)d, (void)preference;
     counts.heuristics++;
     *count = 0;
-    if (counts.refuses_gelu && has_gelu((const Operation *)(void *)desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (counts.refuses_gelu && has_gelu((const Operation *)(void *)desc)) return LT_NOT_SUPPORTED;
     *count = wanted < ALGORITHMS ? wanted : ALGORITHMS;
     for (int i = 0; i < *count; i++) {
         memset(&results[i], 0, sizeof results[i]);
-        results[i].algo.data[0] = (uint64_t)i;
+        results[i].algorithm.data[0] = (uint64_t)i;
     }
-    return CUBLAS_STATUS_SUCCESS;
+    return LT_SUCCESS;
 }
 
-static cublasStatus_t algorithm_check(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                      const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulHeuristicResult_t *result) {
+static unsigned algorithm_check(CublasHandle *handle, CublasOperation *desc, CublasLayout *a, CublasLayout *b,
+                                CublasLayout *c, CublasLayout *d, const CublasAlgorithm *algorithm,
+                                CublasCandidate *result) {
     (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)algorithm;
     memset(result, 0, sizeof *result);
-    return CUBLAS_STATUS_SUCCESS;
+    return LT_SUCCESS;
 }
 
 /* One product, computed when the stream reaches it. */
@@ -151,19 +152,19 @@ typedef struct {
     int algorithm;
 } Job;
 
-static float get(cudaDataType_t type, const void *data, uint64_t at) {
+static float get(unsigned type, const void *data, uint64_t at) {
     float x = 0;
-    if (type == CUDA_R_32F) return ((const float *)data)[at];
-    if (type == CUDA_R_16F) return (float)((const Half *)data)[at];
+    if (type == LT_F32) return ((const float *)data)[at];
+    if (type == LT_F16) return (float)((const Half *)data)[at];
     memcpy((char *)&x + 2, (const uint16_t *)data + at, 2);
     return x;
 }
 
-static void put(cudaDataType_t type, void *data, uint64_t at, float x) {
+static void put(unsigned type, void *data, uint64_t at, float x) {
     float rounded = through_type(DTYPE_BF16, x);
-    if (type == CUDA_R_32F) ((float *)data)[at] = x;
-    if (type == CUDA_R_16F) ((Half *)data)[at] = (Half)x;
-    if (type == CUDA_R_16BF) memcpy((uint16_t *)data + at, (char *)&rounded + 2, 2);
+    if (type == LT_F32) ((float *)data)[at] = x;
+    if (type == LT_F16) ((Half *)data)[at] = (Half)x;
+    if (type == LT_BF16) memcpy((uint16_t *)data + at, (char *)&rounded + 2, 2);
 }
 
 static uint64_t element(const Layout *layout, bool transposed, uint64_t row, uint64_t column) {
@@ -185,11 +186,11 @@ static float finish(const Job *job, float sum, uint64_t i, uint64_t j) {
     uint64_t at = j * (uint64_t)operation->hidden_ld + i;
     float slope;
     switch (operation->epilogue) {
-    case CUBLASLT_EPILOGUE_GELU_AUX:
-    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case LT_EPILOGUE_GELU:
+    case LT_EPILOGUE_GELU_BIAS:
         put(job->d.type, operation->hidden, at, sum);
         return gelu_tanh(sum, &slope);
-    case CUBLASLT_EPILOGUE_DGELU:
+    case LT_EPILOGUE_SLOPE:
         gelu_tanh(get(job->d.type, operation->hidden, at), &slope);
         return sum * slope;
     default:
@@ -199,15 +200,14 @@ static float finish(const Job *job, float sum, uint64_t i, uint64_t j) {
 
 static void do_job(void *argument) {
     Job *job = argument;
-    bool ta = job->operation.transpose[0] == CUBLAS_OP_T, tb = job->operation.transpose[1] == CUBLAS_OP_T;
+    bool ta = job->operation.transpose[0] == LT_TRANSPOSED, tb = job->operation.transpose[1] == LT_TRANSPOSED;
     uint64_t depth = ta ? job->a.rows : job->a.columns;
     assert_true(depth == (tb ? job->b.columns : job->b.rows));
     for (uint64_t i = 0; i < job->d.rows; i++) {
         for (uint64_t j = 0; j < job->d.columns; j++) {
             uint64_t at = element(&job->d, false, i, j);
             float sum = job->beta == 0 ? 0 : job->beta * get(job->d.type, job->c_data, at);
-            if (job->operation.epilogue == CUBLASLT_EPILOGUE_BIAS ||
-                job->operation.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+            if (job->operation.epilogue == LT_EPILOGUE_BIAS || job->operation.epilogue == LT_EPILOGUE_GELU_BIAS)
                 sum += get(job->d.type, job->operation.bias, i);
             for (uint64_t l = 0; l < depth; l++)
                 sum += get(job->a.type, job->a_data, element(&job->a, ta, i, l)) *
@@ -219,11 +219,10 @@ static void do_job(void *argument) {
     seconds += milliseconds[job->algorithm] * 1e-3;
 }
 
-static cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-                               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
-                               const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
-                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
-                               size_t workspace_bytes, cudaStream_t stream) {
+static unsigned multiply(CublasHandle *handle, CublasOperation *desc, const void *alpha, const void *a,
+                         CublasLayout *a_layout, const void *b, CublasLayout *b_layout, const void *beta, const void *c,
+                         CublasLayout *c_layout, void *d, CublasLayout *d_layout, const CublasAlgorithm *algorithm,
+                         void *workspace, size_t workspace_bytes, cudaStream_t stream) {
     (void)handle, (void)workspace, (void)workspace_bytes, (void)c_layout;
     assert_true(*(const float *)alpha == 1);
     static Job jobs[1024]; /* a captured one may run often, or never */
@@ -239,15 +238,14 @@ static cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
                  .beta = *(const float *)beta,
                  .algorithm = (int)algorithm->data[0]};
     if (d != c || job->beta == 0) { /* what was there is of no use; and memory that only the host writes is none */
-        size_t size = job->d.type == CUDA_R_32F ? 4 : 2;
+        size_t size = job->d.type == LT_F32 ? 4 : 2;
         cuda_check(cudaMemsetAsync(d, 0xFF, job->d.rows * job->d.columns * size, stream), "poisoning");
     }
     if (has_gelu(&job->operation)) counts.last = job->operation, counts.with_gelu++;
     counts.runs++;
     counts.last_algorithm = job->algorithm;
-    counts.f32_as_tf32 += job->operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    return cudaLaunchHostFunc(stream, do_job, job) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
-                                                                  : CUBLAS_STATUS_EXECUTION_FAILED;
+    counts.f32_as_tf32 += job->operation.compute == LT_COMPUTE_TF32;
+    return cudaLaunchHostFunc(stream, do_job, job) == cudaSuccess ? LT_SUCCESS : LT_EXECUTION_FAILED;
 }
 
 static const CublasFunctions functions = {.cublasLtCreate = create,
@@ -335,7 +333,7 @@ static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_
     expect_pair(rig, "y", y, 2 * rounding); /* of a rounded number */
     if (counts.with_gelu > with_gelu) {
         fused++;
-        assert_int_equal(counts.last.epilogue, biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX);
+        assert_int_equal(counts.last.epilogue, biased ? LT_EPILOGUE_GELU_BIAS : LT_EPILOGUE_GELU);
         assert_ptr_equal(counts.last.bias, bias.cuda.data);
         assert_ptr_equal(counts.last.hidden, hidden.cuda.data);
         assert_int_equal(counts.last.hidden_ld, out);
@@ -349,7 +347,7 @@ static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_
     expect_pair(rig, "dw", dw, 1e-5);
     if (counts.with_gelu > with_gelu) {
         fused++;
-        assert_int_equal(counts.last.epilogue, CUBLASLT_EPILOGUE_DGELU);
+        assert_int_equal(counts.last.epilogue, LT_EPILOGUE_SLOPE);
         assert_ptr_equal(counts.last.hidden, before.cuda.data);
         assert_int_equal(counts.last.hidden_ld, in);
     }
@@ -462,6 +460,69 @@ static void without_the_library_our_kernels_run_and_the_reason_is_given(void **s
     }
 }
 
+/* cublas_functions.h declares what we use of the library's interface: the header has the same. */
+static void the_interface_is_that_of_the_header(void **state) {
+    (void)state;
+#ifdef HAVE_CUBLAS_HEADER
+#define CublasOperation  cublasLtMatmulDescOpaque_t
+#define CublasLayout     cublasLtMatrixLayoutOpaque_t
+#define CublasPreference cublasLtMatmulPreferenceOpaque_t
+#define CublasAlgorithm  cublasLtMatmulAlgo_t
+#define CublasCandidate  cublasLtMatmulHeuristicResult_t
+#define COMPARE(result, name, arguments)                                                                               \
+    {                                                                                                                  \
+        result(*theirs) arguments = (__typeof__(name) *)NULL;                                                          \
+        assert_null(theirs);                                                                                           \
+    }
+    FOR_EACH_CUBLAS_FUNCTION(COMPARE)
+#undef COMPARE
+#undef CublasOperation
+#undef CublasLayout
+#undef CublasPreference
+#undef CublasAlgorithm
+#undef CublasCandidate
+    _Static_assert(sizeof(CublasAlgorithm) == sizeof(cublasLtMatmulAlgo_t), "its bytes are copied");
+    _Static_assert(sizeof(CublasCandidate) == sizeof(cublasLtMatmulHeuristicResult_t), "the library fills an array");
+#define SAME_PLACE(ours, theirs)                                                                                       \
+    _Static_assert(offsetof(CublasCandidate, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs), #ours)
+    SAME_PLACE(algorithm, algo);
+    SAME_PLACE(workspace, workspaceSize);
+    SAME_PLACE(status, state);
+#undef SAME_PLACE
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
+    SAME(LT_SUCCESS, CUBLAS_STATUS_SUCCESS);
+    SAME(LT_EXECUTION_FAILED, CUBLAS_STATUS_EXECUTION_FAILED);
+    SAME(LT_NOT_SUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED);
+    SAME(LT_F32, CUDA_R_32F);
+    SAME(LT_F16, CUDA_R_16F);
+    SAME(LT_BF16, CUDA_R_16BF);
+    SAME(LT_COMPUTE_F32, CUBLAS_COMPUTE_32F);
+    SAME(LT_COMPUTE_TF32, CUBLAS_COMPUTE_32F_FAST_TF32);
+    SAME(LT_TRANSPOSED, CUBLAS_OP_T);
+    SAME(LT_TRANSPOSE_A, CUBLASLT_MATMUL_DESC_TRANSA);
+    SAME(LT_TRANSPOSE_B, CUBLASLT_MATMUL_DESC_TRANSB);
+    SAME(LT_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
+    SAME(LT_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+    SAME(LT_HIDDEN, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER);
+    SAME(LT_HIDDEN_STRIDE, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
+    SAME(LT_EPILOGUE_NONE, CUBLASLT_EPILOGUE_DEFAULT);
+    SAME(LT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BIAS);
+    SAME(LT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_AUX);
+    SAME(LT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+    SAME(LT_EPILOGUE_SLOPE, CUBLASLT_EPILOGUE_DGELU);
+    SAME(LT_MAX_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+    SAME(LT_REDUCTIONS, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+    SAME(LT_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+    SAME(LT_ALIGNMENT_B, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+    SAME(LT_ALIGNMENT_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
+    SAME(LT_ALIGNMENT_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+    SAME(LT_REDUCE_IN_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+#undef SAME
+#else
+    skip(); /* cuBLASLt's header is not installed */
+#endif
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_described_as_they_are),
@@ -471,15 +532,7 @@ int main(void) {
         cmocka_unit_test(true_f32_where_it_is_wanted),
         cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
         cmocka_unit_test(without_the_library_our_kernels_run_and_the_reason_is_given),
+        cmocka_unit_test(the_interface_is_that_of_the_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-
-#else
-
-int main(void) {
-    puts("skipped: cuBLASLt's header is not installed");
-    return 0;
-}
-
-#endif

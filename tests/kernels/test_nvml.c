@@ -82,6 +82,13 @@ static const char *said(const char *named, const char uuid[NVML_UUID]) {
 
 static void a_library_that_was_named_and_does_not_work_is_told(void **state) {
     (void)state;
+    char *folder = scratch_directory(), *damaged = xformat("%s/nvml.so", folder);
+    char *words = xformat("TRAINC_NVML=%s: no sensors: %s: file too short\n", damaged, damaged);
+    write_bytes(damaged, "", 0);
+    assert_contains(said(damaged, first), words);
+    free(words);
+    free(damaged);
+    free(folder);
     assert_contains(said("/nowhere/nvml.so", first),
                     "TRAINC_NVML=/nowhere/nvml.so: no sensors: /nowhere/nvml.so is not installed\n");
     assert_contains(said("libc.so.6", first), "TRAINC_NVML=libc.so.6: no sensors: libc.so.6 has no nvmlInit_v2\n");
@@ -89,6 +96,15 @@ static void a_library_that_was_named_and_does_not_work_is_told(void **state) {
     setenv("NVML_INIT_FAILS", "1", 1);
     assert_contains(said(substitute, first), ": no sensors: it does not start\n");
     unsetenv("NVML_INIT_FAILS");
+}
+
+static void it_is_found_without_being_started(void **state) {
+    (void)state;
+    char text[LIBRARY_DESCRIPTION], *path = realpath(substitute, NULL);
+    nvml_find(text);
+    assert_string_equal(text, path);
+    assert_int_equal(users(), 0);
+    free(path);
 }
 
 /* On a machine with the library, it does not know the card of another machine. */
@@ -108,6 +124,7 @@ int main(void) {
         cmocka_unit_test(a_card_is_found_by_its_uuid),
         cmocka_unit_test(what_a_card_does_not_support_is_unknown),
         cmocka_unit_test(a_library_that_was_named_and_does_not_work_is_told),
+        cmocka_unit_test(it_is_found_without_being_started),
         cmocka_unit_test(without_nvml_nothing_is_known_and_nothing_is_said),
     };
     return cmocka_run_group_tests(tests, load_substitute, forget_substitute);

@@ -10,8 +10,6 @@
 
 enum { CANDIDATES = 8, CHOICES = 1024, TIMED_RUNS = 3 };
 
-#ifdef HAVE_CUBLASLT
-
 /* A key: products with equal keys use the same algorithm. No padding, because all bytes are compared. */
 typedef struct {
     int64_t m, n, k; /* a number of tokens rounded up */
@@ -24,12 +22,12 @@ typedef struct {
 typedef struct {
     Key key;
     bool possible; /* else the library has no algorithm */
-    cublasLtMatmulAlgo_t algorithm;
+    CublasAlgorithm algorithm;
 } Choice;
 
 typedef struct {
     CublasFunctions call;
-    cublasLtHandle_t handle; /* NULL: the library is not available */
+    CublasHandle *handle; /* NULL: the library is not available */
     void *workspace;
     size_t workspace_bytes;
     char description[LIBRARY_DESCRIPTION];
@@ -39,13 +37,13 @@ typedef struct {
 
 static Cublas *library_of(const Device *device) { return cuda_state(device)->library; }
 
-static void check(const Cublas *cublas, cublasStatus_t status, const char *what) {
-    if (status != CUBLAS_STATUS_SUCCESS) die("cuBLASLt: %s: %s", what, cublas->call.cublasLtGetStatusString(status));
+static void check(const Cublas *cublas, unsigned status, const char *what) {
+    if (status != LT_SUCCESS) die("cuBLASLt: %s: %s", what, cublas->call.cublasLtGetStatusString(status));
 }
 
 /* ---- opening ---- */
 
-#define NAME(function) #function,
+#define NAME(result, function, arguments) #function,
 static const LibrarySpec SPEC = {
     "TRAINC_CUBLASLT",
     (const char *[]){"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so", NULL},
@@ -62,8 +60,8 @@ void cublas_open(Device *device, const CublasFunctions *functions) {
         cublas->call = *functions;
     else if (!library_load(&SPEC, &cublas->call, cublas->description))
         return;
-    cublasStatus_t status = cublas->call.cublasLtCreate(&cublas->handle);
-    if (status != CUBLAS_STATUS_SUCCESS) {
+    unsigned status = cublas->call.cublasLtCreate(&cublas->handle);
+    if (status != LT_SUCCESS) {
         cublas->handle = NULL;
         snprintf(cublas->description, LIBRARY_DESCRIPTION, "%s: cuBLASLt does not start: %.80s", SPEC.substitute,
                  cublas->call.cublasLtGetStatusString(status));
@@ -75,6 +73,11 @@ void cublas_open(Device *device, const CublasFunctions *functions) {
     char version[LIBRARY_VERSION];
     snprintf(cublas->description, LIBRARY_DESCRIPTION, "cuBLASLt %s",
              library_version(cublas->call.cublasLtGetVersion(), version));
+}
+
+void cublas_find(char text[LIBRARY_DESCRIPTION]) {
+    CublasFunctions call;
+    if (library_load(&SPEC, &call, text)) library_describe(call.cublasLtGetVersion(), text);
 }
 
 void cublas_close(Device *device) {
@@ -100,15 +103,13 @@ const char *cublas_description(const Device *device) {
  * with rows of n numbers. */
 
 typedef struct {
-    cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t a, b, c; /* ours */
+    CublasOperation *operation;
+    CublasLayout *a, *b, *c; /* ours */
 } Problem;
 
 static bool is_tf32(const Device *device, const Gemm *g) { return g->type == DTYPE_F32 && device->tf32; }
 
-static cudaDataType_t data_type(DType type) {
-    return type == DTYPE_BF16 ? CUDA_R_16BF : type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
-}
+static unsigned data_type(DType type) { return type == DTYPE_BF16 ? LT_BF16 : type == DTYPE_F16 ? LT_F16 : LT_F32; }
 
 /* The library's GELU is the tanh form alone, by a tanh whose error is not documented: 16-bit types round more, f32 does
  * without. The library needs rows of hidden that are multiples of 8 numbers, and has no dropout. */
@@ -116,19 +117,18 @@ static bool knows_epilogue(const Gemm *g) {
     return !g->epilogue || (g->gelu == GELU_TANH && g->type != DTYPE_F32 && g->n % 8 == 0 && !(g->drop.p > 0));
 }
 
-static cublasLtEpilogue_t epilogue_of(const Gemm *g) {
-    if (g->epilogue == EPILOGUE_GELU) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    if (g->epilogue == EPILOGUE_SLOPE) return CUBLASLT_EPILOGUE_DGELU;
-    return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+static unsigned epilogue_of(const Gemm *g) {
+    if (g->epilogue == EPILOGUE_GELU) return g->bias ? LT_EPILOGUE_GELU_BIAS : LT_EPILOGUE_GELU;
+    if (g->epilogue == EPILOGUE_SLOPE) return LT_EPILOGUE_SLOPE;
+    return g->bias ? LT_EPILOGUE_BIAS : LT_EPILOGUE_NONE;
 }
 
-static void set(const Cublas *cublas, Problem *p, cublasLtMatmulDescAttributes_t attribute, const void *value,
-                size_t bytes) {
+static void set(const Cublas *cublas, Problem *p, unsigned attribute, const void *value, size_t bytes) {
     check(cublas, cublas->call.cublasLtMatmulDescSetAttribute(p->operation, attribute, value, bytes), "a product");
 }
 
-static cublasLtMatrixLayout_t layout_of(const Cublas *cublas, DType type, int64_t rows, int64_t columns) {
-    cublasLtMatrixLayout_t layout;
+static CublasLayout *layout_of(const Cublas *cublas, DType type, int64_t rows, int64_t columns) {
+    CublasLayout *layout;
     check(cublas,
           cublas->call.cublasLtMatrixLayoutCreate(&layout, data_type(type), (uint64_t)columns, (uint64_t)rows, columns),
           "a matrix");
@@ -137,18 +137,17 @@ static cublasLtMatrixLayout_t layout_of(const Cublas *cublas, DType type, int64_
 
 static Problem describe(const Cublas *cublas, const Device *device, const Gemm *g) {
     Problem p;
-    cublasOperation_t transpose = CUBLAS_OP_T;
-    cublasLtEpilogue_t epilogue = epilogue_of(g);
-    cublasComputeType_t compute = is_tf32(device, g) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    check(cublas, cublas->call.cublasLtMatmulDescCreate(&p.operation, compute, CUDA_R_32F), "a product");
-    if (g->transpose_b) set(cublas, &p, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
-    if (g->transpose_a) set(cublas, &p, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose);
-    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (g->bias) set(cublas, &p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
+    int32_t transpose = LT_TRANSPOSED;
+    unsigned epilogue = epilogue_of(g);
+    unsigned compute = is_tf32(device, g) ? LT_COMPUTE_TF32 : LT_COMPUTE_F32;
+    check(cublas, cublas->call.cublasLtMatmulDescCreate(&p.operation, compute, LT_F32), "a product");
+    if (g->transpose_b) set(cublas, &p, LT_TRANSPOSE_A, &transpose, sizeof transpose);
+    if (g->transpose_a) set(cublas, &p, LT_TRANSPOSE_B, &transpose, sizeof transpose);
+    if (epilogue != LT_EPILOGUE_NONE) set(cublas, &p, LT_EPILOGUE, &epilogue, sizeof epilogue);
+    if (g->bias) set(cublas, &p, LT_BIAS, &g->bias, sizeof g->bias);
     if (g->epilogue) {
-        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &g->hidden, sizeof g->hidden);
-        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->n, sizeof g->n);
+        set(cublas, &p, LT_HIDDEN, &g->hidden, sizeof g->hidden);
+        set(cublas, &p, LT_HIDDEN_STRIDE, &g->n, sizeof g->n);
     }
     p.a = g->transpose_a ? layout_of(cublas, g->type, g->k, g->m) : layout_of(cublas, g->type, g->m, g->k);
     p.b = g->transpose_b ? layout_of(cublas, g->type, g->n, g->k) : layout_of(cublas, g->type, g->k, g->n);
@@ -164,8 +163,8 @@ static void forget(const Cublas *cublas, Problem *p) {
 }
 
 /* Computes to = op(a) op(b) + bias with the epilogue, or to = c + op(a) op(b). */
-static cublasStatus_t run(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
-                          const cublasLtMatmulAlgo_t *algorithm) {
+static unsigned run(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
+                    const CublasAlgorithm *algorithm) {
     float one = 1, beta = g->accumulate ? 1 : 0;
     return cublas->call.cublasLtMatmul(cublas->handle, p->operation, &one, g->b, p->b, g->a, p->a, &beta, g->c, p->c,
                                        to, p->c, algorithm, cublas->workspace, cublas->workspace_bytes,
@@ -212,28 +211,22 @@ static Choice *find(Cublas *cublas, const Key *key) {
 
 /* Lists the library's algorithms for a product of the sizes in `g`, best first; returns their number. Sums are never
  * rounded to 16 bits in between. */
-static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wanted,
-               cublasLtMatmulHeuristicResult_t *candidates) {
-    cublasLtMatmulPreference_t preference;
+static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wanted, CublasCandidate *candidates) {
+    CublasPreference *preference;
     const struct {
-        cublasLtMatmulPreferenceAttributes_t attribute;
+        unsigned attribute;
         const void *matrix;
-    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, g->b},
-                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, g->a},
-                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, g->c},
-                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, g->c}};
+    } alignments[] = {{LT_ALIGNMENT_A, g->b}, {LT_ALIGNMENT_B, g->a}, {LT_ALIGNMENT_C, g->c}, {LT_ALIGNMENT_D, g->c}};
     uint64_t workspace = cublas->workspace_bytes;
-    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint32_t reductions = LT_REDUCE_IN_COMPUTE_TYPE;
     int count = 0;
     Problem p = describe(cublas, device, g);
     check(cublas, cublas->call.cublasLtMatmulPreferenceCreate(&preference), "preferences");
     check(cublas,
-          cublas->call.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                            &workspace, sizeof workspace),
+          cublas->call.cublasLtMatmulPreferenceSetAttribute(preference, LT_MAX_WORKSPACE, &workspace, sizeof workspace),
           "preferences");
     check(cublas,
-          cublas->call.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                                            &reductions, sizeof reductions),
+          cublas->call.cublasLtMatmulPreferenceSetAttribute(preference, LT_REDUCTIONS, &reductions, sizeof reductions),
           "preferences");
     for (int i = 0; i < 4; i++) {
         uint32_t bytes = 1u << alignment_of(alignments[i].matrix);
@@ -242,22 +235,22 @@ static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wa
                                                                 sizeof bytes),
               "preferences");
     }
-    cublasStatus_t status = cublas->call.cublasLtMatmulAlgoGetHeuristic(cublas->handle, p.operation, p.b, p.a, p.c, p.c,
-                                                                        preference, wanted, candidates, &count);
-    if (status != CUBLAS_STATUS_SUCCESS) count = 0; /* "not supported" */
+    unsigned status = cublas->call.cublasLtMatmulAlgoGetHeuristic(cublas->handle, p.operation, p.b, p.a, p.c, p.c,
+                                                                  preference, wanted, candidates, &count);
+    if (status != LT_SUCCESS) count = 0; /* "not supported" */
     cublas->call.cublasLtMatmulPreferenceDestroy(preference);
     forget(cublas, &p);
-    while (count && candidates[count - 1].state != CUBLAS_STATUS_SUCCESS) count--;
+    while (count && candidates[count - 1].status != LT_SUCCESS) count--;
     return count;
 }
 
 /* Returns the milliseconds of the fastest of several runs, infinite if the algorithm cannot be run. Sets *bits to the
  * checksum of the result. */
 static float time_candidate(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
-                            const cublasLtMatmulAlgo_t *algorithm, uint64_t *bits) {
+                            const CublasAlgorithm *algorithm, uint64_t *bits) {
     cudaEvent_t begin, end;
     float best = INFINITY;
-    if (run(cublas, device, p, g, to, algorithm) != CUBLAS_STATUS_SUCCESS) return best;
+    if (run(cublas, device, p, g, to, algorithm) != LT_SUCCESS) return best;
     *bits = gemm_fingerprint(device, to, (size_t)(g->m * g->n) * (g->accumulate ? 4 : dtype_size(g->type)));
     if (g->epilogue) *bits += gemm_fingerprint(device, g->hidden, (size_t)(g->m * g->n) * dtype_size(g->type));
     cuda_check(cudaEventCreate(&begin), "timing");
@@ -279,7 +272,7 @@ static float time_candidate(const Cublas *cublas, Device *device, const Problem 
 /* Returns the index of the fastest algorithm whose result has the bits of that of the first one that runs. Results are
  * written to other memory if the product accumulates; if there is none, returns 0. */
 static int fastest(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g,
-                   const cublasLtMatmulHeuristicResult_t *candidates, int count) {
+                   const CublasCandidate *candidates, int count) {
     void *to = g->c;
     int best = 0;
     bool some = false;
@@ -291,7 +284,7 @@ static int fastest(const Cublas *cublas, Device *device, const Problem *p, const
         return 0;
     }
     for (int i = 0; i < count; i++) {
-        float time = time_candidate(cublas, device, p, g, to, &candidates[i].algo, &bits);
+        float time = time_candidate(cublas, device, p, g, to, &candidates[i].algorithm, &bits);
         if (!isfinite(time)) continue;
         if (!some) first_bits = bits;
         if (time < best_time && bits == first_bits) best = i, best_time = time;
@@ -303,8 +296,8 @@ static int fastest(const Cublas *cublas, Device *device, const Problem *p, const
 
 /* Finds the algorithm for this product, in the table or by timing. The table's is for the rounded number of tokens;
  * if it does not suit this number, uses the library's recommendation. */
-static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm *g, cublasLtMatmulAlgo_t *algorithm) {
-    cublasLtMatmulHeuristicResult_t candidates[CANDIDATES];
+static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm *g, CublasAlgorithm *algorithm) {
+    CublasCandidate candidates[CANDIDATES];
     Key key = key_of(device, g);
     Choice made = {.key = key}, *choice = find(cublas, &key);
     if (choice && choice->key.m) {
@@ -315,23 +308,23 @@ static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm 
         bool timed = choice && !is_capturing(device);
         int count = ask(cublas, device, &rounded, timed ? CANDIDATES : 1, candidates);
         made.possible = count > 0;
-        if (count) made.algorithm = candidates[timed ? fastest(cublas, device, p, g, candidates, count) : 0].algo;
+        if (count) made.algorithm = candidates[timed ? fastest(cublas, device, p, g, candidates, count) : 0].algorithm;
         if (timed) *choice = made, cublas->count++;
     }
     *algorithm = made.algorithm;
     if (!made.possible) return false;
     if (key.m == g->m && key.k == g->k) return true;
-    cublasStatus_t status = cublas->call.cublasLtMatmulAlgoCheck(cublas->handle, p->operation, p->b, p->a, p->c, p->c,
-                                                                 algorithm, &candidates[0]);
-    if (status == CUBLAS_STATUS_SUCCESS && candidates[0].workspaceSize <= cublas->workspace_bytes) return true;
+    unsigned status = cublas->call.cublasLtMatmulAlgoCheck(cublas->handle, p->operation, p->b, p->a, p->c, p->c,
+                                                           algorithm, &candidates[0]);
+    if (status == LT_SUCCESS && candidates[0].workspace <= cublas->workspace_bytes) return true;
     if (!ask(cublas, device, g, 1, candidates)) return false;
-    *algorithm = candidates[0].algo;
+    *algorithm = candidates[0].algorithm;
     return true;
 }
 
 bool cublas_multiply(Device *device, const Gemm *g) {
     Cublas *cublas = library_of(device);
-    cublasLtMatmulAlgo_t algorithm;
+    CublasAlgorithm algorithm;
     if (!cublas || !cublas->handle || !g->k || !knows_epilogue(g)) return false;
     Problem p = describe(cublas, device, g);
     bool possible = choose(cublas, device, &p, g, &algorithm);
@@ -339,23 +332,3 @@ bool cublas_multiply(Device *device, const Gemm *g) {
     forget(cublas, &p);
     return possible;
 }
-
-#else
-
-/* ---- without cuBLASLt's header ---- */
-
-void cublas_open(Device *device, const CublasFunctions *functions) { (void)device, (void)functions; }
-
-void cublas_close(Device *device) { (void)device; }
-
-const char *cublas_description(const Device *device) {
-    (void)device;
-    return "our own matrix products: this program was built without cuBLASLt's header";
-}
-
-bool cublas_multiply(Device *device, const Gemm *gemm) {
-    (void)device, (void)gemm;
-    return false;
-}
-
-#endif

@@ -4,6 +4,7 @@
 #define KERNELS_CUDA_LIBRARIES_CUBLAS_H
 
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/libraries/library.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,6 +16,9 @@ typedef struct CublasFunctions CublasFunctions;
 /* Finds and opens the library, whose path TRAINC_CUBLASLT may name ("none": do without), and takes its workspace.
  * functions: NULL, or those to use instead. cublas_description reports failures. */
 void cublas_open(Device *device, const CublasFunctions *functions);
+
+/* Writes the library's version and path, or what computes without it, and why. Does not start it. */
+void cublas_find(char text[LIBRARY_DESCRIPTION]);
 
 /* Returns the matrix library: "cuBLASLt 13.0.2", or "our own matrix products: ..." with the reason. */
 const char *cublas_description(const Device *device);

@@ -82,6 +82,11 @@ void cudnn_open(Device *device, const CudnnFunctions *functions) {
              library_version(cudnn->call.cudnnGetVersion(), version));
 }
 
+void cudnn_find(char text[LIBRARY_DESCRIPTION]) {
+    CudnnFunctions call;
+    if (library_load(&SPEC, &call, text)) library_describe(call.cudnnGetVersion(), text);
+}
+
 void cudnn_close(Device *device) {
     Cudnn *cudnn = library_of(device);
     if (cudnn && cudnn->handle) cudnn->call.cudnnDestroy(cudnn->handle);

@@ -4,6 +4,7 @@
 #define KERNELS_CUDA_LIBRARIES_CUDNN_H
 
 #include "kernels/cuda/conv3d/conv3d_product.h"
+#include "kernels/cuda/libraries/library.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,6 +16,9 @@ typedef struct CudnnFunctions CudnnFunctions;
 /* Finds and opens the library, version 9 or 8, whose path TRAINC_CUDNN may name ("none": do without). functions: NULL,
  * or those to use instead. cudnn_description reports failures. */
 void cudnn_open(Device *device, const CudnnFunctions *functions);
+
+/* Writes the library's version and path, or what computes without it, and why. Does not start it. */
+void cudnn_find(char text[LIBRARY_DESCRIPTION]);
 
 /* Returns the convolution library: "cuDNN 9.19.0", or "our own convolutions: ..." with the reason. */
 const char *cudnn_description(const Device *device);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { LIBRARY_DESCRIPTION = 160, LIBRARY_VERSION = 32 };
+enum { LIBRARY_DESCRIPTION = 384, LIBRARY_FILE = 256, LIBRARY_VERSION = 32 };
 
 /* Describes a library and what computes without it. Lists end with NULL. */
 typedef struct {
@@ -17,10 +17,17 @@ typedef struct {
 } LibrarySpec;
 
 /* Loads the library until the program ends, and writes the pointers to its functions to `call`, a structure of them in
- * the order of spec->functions. Returns false with the reason in `description`. */
+ * the order of spec->functions. Returns true with the file's path in `description`, or false with the reason. */
 bool library_load(const LibrarySpec *spec, void *call, char description[LIBRARY_DESCRIPTION]);
+
+/* Loads a file, without its functions. Returns NULL with the reason in `problem`: "" if there is no such file. */
+void *library_open(const char *file, char problem[LIBRARY_FILE]);
+/* Writes the path of a loaded library, links resolved. */
+void library_path(void *library, char path[LIBRARY_FILE]);
 
 /* Formats a version number as cuBLAS and cuDNN return it: 111103 is "11.11.3", 8907 "8.9.7". Returns text. */
 const char *library_version(size_t version, char text[LIBRARY_VERSION]);
+/* Writes "13.1.0: PATH" for the path that library_load has written. */
+void library_describe(size_t version, char description[LIBRARY_DESCRIPTION]);
 
 #endif

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/libraries/library.h"
-
 typedef void *Handle; /* nvmlDevice_t */
 
 typedef struct {
@@ -60,6 +58,11 @@ static bool find_card(Nvml *nvml, const char uuid[NVML_UUID]) {
     if (nvml->call.card_of_uuid(text, &nvml->card) == SUCCESS) return true;
     uuid_text("MIG", uuid, text);
     return nvml->call.card_of_uuid(text, &nvml->card) == SUCCESS;
+}
+
+void nvml_find(char text[LIBRARY_DESCRIPTION]) {
+    Calls call;
+    library_load(&SPEC, &call, text);
 }
 
 Nvml *nvml_open(const char uuid[NVML_UUID]) {

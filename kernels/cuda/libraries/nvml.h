@@ -3,6 +3,7 @@
 #ifndef KERNELS_CUDA_LIBRARIES_NVML_H
 #define KERNELS_CUDA_LIBRARIES_NVML_H
 
+#include "kernels/cuda/libraries/library.h"
 #include "kernels/device.h"
 
 enum { NVML_UUID = 16 };
@@ -13,6 +14,8 @@ typedef struct Nvml Nvml;
  * TRAINC_NVML may name the library ("none": do without). Returns NULL if the library or the card is not there, and
  * warns if TRAINC_NVML names the library. */
 Nvml *nvml_open(const char uuid[NVML_UUID]);
+/* Writes the library's path, which has its version, or why it is not there. Does not start it. */
+void nvml_find(char text[LIBRARY_DESCRIPTION]);
 /* Reads the sensors without waiting for the card's work. NaN: the card has no such sensor. nvml may be NULL. */
 void nvml_read(const Nvml *nvml, DeviceSensors *sensors);
 void nvml_close(Nvml *nvml); /* NULL: does nothing */
