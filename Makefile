@@ -11,6 +11,7 @@ include mk/cuda.mk
 include mk/build.mk
 include mk/tests.mk
 include mk/checks.mk
+include mk/dist.mk
 
 # All cores, unless make was told how many.
 CORES := $(shell nproc)
@@ -53,6 +54,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@$(MAKE) check-emulated
 	@$(MAKE) check-deep
 	@tools/take_away.sh
+	@tools/check_dist.sh
 	@$(MAKE) $(PARALLEL) GPU=none check-t4
 	@$(MAKE) check-gpu
 	@$(MAKE) fuzz FUZZ_SECONDS=5

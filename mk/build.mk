@@ -3,7 +3,7 @@
 # The rooms of the library, lowest first. The rooms of a model are folders in data, model and commands.
 ROOMS = base kernels data model checkpoint report cost train estimate commands
 PROGRAMS = $(basename $(wildcard train_*.c))
-REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+REVISION := $(shell tools/revision.sh)
 
 WARNINGS = -Wall -Wextra -Wpedantic -Werror
 # Hardening against bugs that are not found yet. Builds with sanitizers replace it by their own checks.

@@ -79,14 +79,15 @@ fuzz: packages-build+fuzz ## every reader of files under libFuzzer, FUZZ_SECONDS
 	    EXTRA="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" $(FUZZERS:%=build/fuzz/%)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(CORES) tools/run_fuzzers.sh $(FUZZERS:%=build/fuzz/%)
 
-SOURCES = $(shell git ls-files '*.c' '*.h' '*.cc' '*.cpp' '*.cu')
+FILES = $(shell tools/list_files.sh)
+SOURCES = $(filter %.c %.h %.cc %.cpp %.cu,$(FILES))
 lint: packages-build+lint ## clang-format, cppcheck, clang-tidy, shellcheck
 	clang-format --dry-run -Werror $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. $(filter %.c,$(filter-out tests/%,$(SOURCES)))
 	printf '%s\n' $(filter %.c,$(filter-out tests/% kernels/cpu/%,$(SOURCES))) | xargs -P $(shell nproc) -I FILE \
 	    clang-tidy --quiet FILE -- -std=c11 -I. -D_GNU_SOURCE -fopenmp -DGIT_REVISION='""' -DSENTENCEPIECE_VERSION='""'
-	shellcheck $(shell git ls-files '*.sh')
+	shellcheck $(filter %.sh,$(FILES))
 
 # Builds with CUDA 11.8, the oldest supported toolkit, which still supports the V100.
 cuda-11.8: packages-build ## fetches CUDA 11.8 and builds train_gpt for V100 and T4 with it
