@@ -18,9 +18,10 @@ LDLIBS = -ldnnl -lyaml -ljansson -lzip -lz -ltiff -lsndfile -lsamplerate -lsente
 # The CPU operations are compiled once per instruction set; the program chooses the best one at run time.
 ifeq ($(shell uname -m),x86_64)
 CPU_SETS = avx512 avx2 sse4
-CPU_FLAGS_avx512 = -march=x86-64-v4 -mprefer-vector-width=512
-CPU_FLAGS_avx2 = -march=x86-64-v3
-CPU_FLAGS_sse4 = -march=x86-64-v2
+# They are -march=x86-64-v4, v3 and v2, whose names gcc 10 does not know.
+CPU_FLAGS_sse4 = -msse4.2 -mpopcnt -mcx16 -msahf
+CPU_FLAGS_avx2 = $(CPU_FLAGS_sse4) -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt -mmovbe
+CPU_FLAGS_avx512 = $(CPU_FLAGS_avx2) -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mprefer-vector-width=512
 else
 CPU_SETS = baseline
 endif
