@@ -7,4 +7,4 @@ set -eu
 [ -x "$1/bin/sh" ] || { echo "in_root: there is no system in $1: tools/make_root.sh makes one" >&2; exit 2; }
 # shellcheck disable=SC2016 # the inner shell expands them
 exec unshare --mount --pid --fork --kill-child sh -c '
-    mount -t proc proc "$0/proc" && exec env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$0" "$@"' "$@"
+    mount -t proc proc "$0/proc" && exec env -i DEBIAN_FRONTEND=noninteractive HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$0" "$@"' "$@"
