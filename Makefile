@@ -12,6 +12,7 @@ include mk/build.mk
 include mk/tests.mk
 include mk/checks.mk
 include mk/release.mk
+include mk/dist.mk
 
 # All cores, unless make was told how many.
 CORES := $(shell nproc)
@@ -54,6 +55,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@$(MAKE) check-emulated
 	@$(MAKE) check-deep
 	@tools/take_away.sh
+	@tools/check_dist.sh
 	@$(MAKE) $(PARALLEL) GPU=none check-t4
 	@$(MAKE) check-gpu
 	@$(MAKE) fuzz FUZZ_SECONDS=5

@@ -3,7 +3,7 @@
 # The rooms of the library, lowest first. The rooms of a model are folders in data, model and commands.
 ROOMS = base kernels data model checkpoint report cost train estimate commands
 PROGRAMS = $(basename $(wildcard train_*.c))
-REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+REVISION := $(shell tools/revision.sh)
 
 WARNINGS = -Wall -Wextra -Wpedantic -Werror
 # Hardening against bugs that are not found yet. Builds with sanitizers replace it by their own checks.
@@ -18,9 +18,10 @@ LDLIBS = -ldnnl -lyaml -ljansson -lzip -lz -ltiff -lsndfile -lsamplerate -lsente
 # The CPU operations are compiled once per instruction set; the program chooses the best one at run time.
 ifeq ($(shell uname -m),x86_64)
 CPU_SETS = avx512 avx2 sse4
-CPU_FLAGS_avx512 = -march=x86-64-v4 -mprefer-vector-width=512
-CPU_FLAGS_avx2 = -march=x86-64-v3
-CPU_FLAGS_sse4 = -march=x86-64-v2
+# They are -march=x86-64-v4, v3 and v2, whose names gcc 10 does not know.
+CPU_FLAGS_sse4 = -msse4.2 -mpopcnt -mcx16 -msahf
+CPU_FLAGS_avx2 = $(CPU_FLAGS_sse4) -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt -mmovbe
+CPU_FLAGS_avx512 = $(CPU_FLAGS_avx2) -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mprefer-vector-width=512
 else
 CPU_SETS = baseline
 endif

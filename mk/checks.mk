@@ -83,14 +83,19 @@ fuzz: packages-build+fuzz ## every reader of files under libFuzzer, FUZZ_SECONDS
 	    EXTRA="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" $(FUZZERS:%=build/fuzz/%)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(CORES) tools/run_fuzzers.sh $(FUZZERS:%=build/fuzz/%)
 
-SOURCES = $(shell git ls-files '*.c' '*.h' '*.cc' '*.cpp' '*.cu')
+FILES = $(shell tools/list_files.sh)
+SOURCES = $(filter %.c %.h %.cc %.cpp %.cu,$(FILES))
 lint: packages-build+lint ## clang-format, cppcheck, clang-tidy, shellcheck
 	clang-format --dry-run -Werror $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. $(filter %.c,$(filter-out tests/%,$(SOURCES)))
 	printf '%s\n' $(filter %.c,$(filter-out tests/% kernels/cpu/%,$(SOURCES))) | xargs -P $(shell nproc) -I FILE \
 	    clang-tidy --quiet FILE -- -std=c11 -I. -D_GNU_SOURCE -fopenmp -DGIT_REVISION='""' -DSENTENCEPIECE_VERSION='""'
-	shellcheck $(shell git ls-files '*.sh')
+	shellcheck $(filter %.sh,$(FILES))
+
+ROOTS ?= build/roots
+test-builds: ## builds with gcc 10 to 14, clang 14 and 19 in Debian 11, 12 and 13, which it fetches to ROOTS; for root
+	@tools/test_builds.sh $(ROOTS)
 
 # Builds with CUDA 11.8, the oldest supported toolkit, which still supports the V100.
 cuda-11.8: packages-build ## fetches CUDA 11.8 and builds train_gpt for V100 and T4 with it
@@ -124,5 +129,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint cuda-11.8 \
+.PHONY: check check-programs test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

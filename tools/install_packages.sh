@@ -15,6 +15,7 @@ declare -A groups=(
     [demo]="espeak-ng"
     [demo-slm]="bible-kjv xz-utils"
     [lint]="clang-format clang-tidy cppcheck shellcheck"
+    [root]="mmdebstrap debian-archive-keyring"
     [fuzz]="clang libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev"
 )
 

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 models=(train_*.c)
 models=("${models[@]#train_}")
 models=("${models[@]%.c}")
-revision=$(git rev-parse HEAD 2>/dev/null || echo 0)
+revision=$(tools/revision.sh | sed s/unknown/0/)
 model=${1:-${models[$((16#${revision:0:6} % ${#models[@]}))]}}
 [ -f "train_$model.c" ] || { echo "take_away: there is no train_$model.c; expected one of ${models[*]}" >&2; exit 2; }
 
@@ -24,9 +24,7 @@ done
 rest=build/without_$model
 mkdir -p "$rest"
 find "$rest" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
-git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
-    [ ! -e "$file" ] || printf '%s\0' "$file"
-done | xargs -0 cp --parents --preserve=timestamps -t "$rest"
+tools/list_files.sh | xargs -d '\n' cp --parents --preserve=timestamps -t "$rest"
 (cd "$rest" && rm -rf "${rooms[@]}")
 # Objects of the whole serve the rest, too.
 objects=$rest/build/release

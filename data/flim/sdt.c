@@ -125,7 +125,7 @@ static bool unzip(Part archive, unsigned char *out, uint32_t length, Error *erro
 
 bool sdt_read(const void *bytes, size_t size, int64_t dims[3], double **values, Error *error) {
     Part file = {bytes, size};
-    Block block;
+    Block block = {0};
     Npy image;
     *values = NULL;
     if (!find_block(file, &block, error) || !find_image(&block, &image, error)) return false;

@@ -24,16 +24,24 @@ typedef struct {
 
 typedef float Four __attribute__((vector_size(16), aligned(4)));
 
+/* Returns four numbers of a and b, by their positions in both together. gcc before 12 lacks clang's function. */
+#if defined __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int Positions __attribute__((vector_size(16)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (Positions){__VA_ARGS__})
+#endif
+
 /* Transposes four numbers of four rows. to_row and from_row are strides of rows. */
 static inline void transpose_four(float *to, int64_t to_row, const float *from, int64_t from_row) {
     Four a = *(const Four *)from, b = *(const Four *)(from + from_row), c = *(const Four *)(from + 2 * from_row),
          d = *(const Four *)(from + 3 * from_row);
-    Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    *(Four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    *(Four *)(to + to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-    ab = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *(Four *)(to + 2 * to_row) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    *(Four *)(to + 3 * to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    Four ab = SHUFFLE(a, b, 0, 4, 1, 5), cd = SHUFFLE(c, d, 0, 4, 1, 5);
+    *(Four *)to = SHUFFLE(ab, cd, 0, 1, 4, 5);
+    *(Four *)(to + to_row) = SHUFFLE(ab, cd, 2, 3, 6, 7);
+    ab = SHUFFLE(a, b, 2, 6, 3, 7), cd = SHUFFLE(c, d, 2, 6, 3, 7);
+    *(Four *)(to + 2 * to_row) = SHUFFLE(ab, cd, 0, 1, 4, 5);
+    *(Four *)(to + 3 * to_row) = SHUFFLE(ab, cd, 2, 3, 6, 7);
 }
 
 /* Transposes from [n, k] to [k, n], four by four, so that no part of a cache line is read twice. */

@@ -177,16 +177,16 @@ static void first_layer(const StemWork *work, StemColumn column, float slope) {
 /* Adds the moments of a column's windows to sums [14] and products [14, 16]. */
 static void add_moments(double *sums, double *products, const float *x, int64_t frames) {
     for (int64_t begin = 0; begin < frames; begin += STEM_RUN) {
-        float run[STEM_WINDOW][STEM_PADDED], sum[STEM_WINDOW] = {0};
+        float run[STEM_WINDOW * STEM_PADDED], sum[STEM_WINDOW] = {0};
         int64_t n = frames - begin < STEM_RUN ? frames - begin : STEM_RUN;
         const float *windows = x + begin * STEM_INPUTS;
-        multiply(run[0], STEM_PADDED, (Strided){windows, 1, STEM_INPUTS}, windows, STEM_INPUTS, n, STEM_WINDOW,
+        multiply(run, STEM_PADDED, (Strided){windows, 1, STEM_INPUTS}, windows, STEM_INPUTS, n, STEM_WINDOW,
                  STEM_PADDED);
         for (int64_t t = 0; t < n; t++)
             for (int i = 0; i < STEM_WINDOW; i++) sum[i] += windows[t * STEM_INPUTS + i];
         for (int i = 0; i < STEM_WINDOW; i++) {
             sums[i] += (double)sum[i];
-            for (int j = 0; j < STEM_WINDOW; j++) products[i * STEM_PADDED + j] += (double)run[i][j];
+            for (int j = 0; j < STEM_WINDOW; j++) products[i * STEM_PADDED + j] += (double)run[i * STEM_PADDED + j];
         }
     }
 }

@@ -19,17 +19,19 @@ template <int W, class Y, class X, class F>
 __global__ void __launch_bounds__(BLOCK, 4) map(Y *y, const X *a, const X *b, int64_t n, F f) {
     int64_t first = ((int64_t)blockIdx.x * PIECES * BLOCK + threadIdx.x) * W;
     Pack<X, W> u[PIECES], v[PIECES];
+    bool whole[PIECES];
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
         int64_t at = first + p * BLOCK * W;
-        if (at + W > n) continue;
+        whole[p] = at + W <= n;
+        if (!whole[p]) continue;
         u[p] = load_pack<W>(a + at);
         v[p] = F::INPUTS == 2 ? load_pack<W>(b + at) : u[p];
     }
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
         int64_t at = first + p * BLOCK * W;
-        if (at + W <= n) {
+        if (whole[p]) {
             store_pack(y + at, convert<Y>(f((uint64_t)at, convert<float>(u[p]), convert<float>(v[p]))));
             continue;
         }

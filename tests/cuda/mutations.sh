@@ -12,7 +12,7 @@ some=
 chosen=0
 if [ "${1-}" = --some ]; then
     some='^[*]'
-    revision=$(git rev-parse HEAD 2>/dev/null || echo 0)
+    revision=$(tools/revision.sh | sed s/unknown/0/)
     chosen=$((16#${revision:0:6} % 4))
     shift
 fi
@@ -26,7 +26,7 @@ rm -f "$work"/logs/* "$work"/verdicts
 rm -rf "$work/new"
 mkdir "$work/new"
 read -ra rooms < <(sed -n 's/^ROOMS = //p' mk/build.mk)
-cp -r Makefile mk train_*.c configs tests "${rooms[@]}" "$work/new"
+cp -r Makefile REVISION mk tools train_*.c configs tests "${rooms[@]}" "$work/new"
 cat >"$work/new/planted_bug.h" <<'C'
 /* Which of the planted bugs is switched on; 0: none. */
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* The part of the CUDA runtime that host code uses, with the prototypes of cuda_runtime_api.h: a program linked with
  * this instead of libcudart runs unchanged. Device memory is memory of the host, filled with NaN when it is allocated.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <map>
