@@ -10,8 +10,10 @@ root=$directory/usr
 packages=(nvidia-cuda-toolkit nvidia-cuda-dev libnvvm4 g++-11 gcc-11 cpp-11 libgcc-11-dev libstdc++-11-dev)
 
 mkdir -p "$directory"/lists/partial "$directory"/cache/archives/partial "$directory"/packages
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main non-free" \
-    >"$directory/sources.list"
+# shellcheck disable=SC2016 # apt expands $(SITE)
+mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Label: Debian' | sort -u | head -n 1)
+[ -n "$mirror" ] || { echo "this machine's apt has no archive of Debian, as 'deb URL bookworm main'" >&2; exit 1; }
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm main non-free" >"$directory/sources.list"
 options=(-qq -o "Dir::Etc::SourceList=$directory/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$directory/lists" -o "Dir::Cache=$directory/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User=)
 apt-get "${options[@]}" update
