@@ -32,13 +32,22 @@ release-programs:
 	@cp --remove-destination $(PROGRAMS:%=$(PORTABLE)/%) $(RELEASED)
 	@cd $(RELEASED) && sha256sum $(PROGRAMS) >SHA256SUMS && ls -l
 
-# The session of a release has the bits of the usual build. Convolutions differ between versions of oneDNN, so train_cv is
-# compared with a program that is linked as usual but for the release's oneDNN.
-release-test: release ## tests the release in minimal Debian 11, 12 and 13 systems, as root
-	@$(MAKE) $(PARALLEL) GPU=none $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/release/sounds
+release-test: release ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
+	@$(MAKE) test-released
+
+# Has the programs of the usual build compute the same as the release. Convolutions differ between versions of oneDNN, so
+# that train_cv is linked as usual but for the release's oneDNN.
+test-released:
+	@$(MAKE) $(PARALLEL) GPU=none $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/release/sounds $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@$(MAKE) $(PARALLEL) GPU=none BUILD=$(PORTABLE) EXTRA="-isystem $(LIBRARIES)/include" $(PORTABLE)/reference/train_cv
 	@cp $(filter-out %_cv,$(PROGRAMS:%=$(BUILD)/%)) $(PORTABLE)/reference
-	@tests/release/run.sh $(RELEASED) $(PORTABLE)/reference $(BUILD)/tests/release/sounds build/roots
+	@tests/release/run.sh $(RELEASED) $(PORTABLE)/reference $(BUILD)/tests/release/sounds $(ROOTS)/minimal
+	@PROGRAMS=$(abspath $(RELEASED)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) tests/psd/gpu_startup.sh
+
+# The part of `make test-deep`.
+check-release:
+	@if [ "$$(id -u)" -eq 0 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then $(MAKE) release-test; \
+	else echo "SKIPPED: the test of the portable programs, which needs Debian 12, and root"; fi
 
 $(BUILD)/reference/train_cv: $(call objects_of,train_cv) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
@@ -57,4 +66,4 @@ $(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh 
 	@tools/release/licenses.sh $(LIBRARIES) $(@D)
 	$(CC) -c -Wa,-I$(@D) $< -o $@
 
-.PHONY: release release-programs release-test
+.PHONY: release release-programs release-test test-released check-release
