@@ -4,7 +4,8 @@
 LIBRARIES = build/libraries
 ZIG = build/zig/ziglang/zig
 SOURCE_LIBRARIES = $(patsubst %,$(LIBRARIES)/%.done,$(shell sed -n 's/ .* [0-9a-f]\{64\} .*//p' tools/release/libraries.txt))
-CUDA_RELEASE = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+CUDA_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+CUDA_RELEASE = $(basename $(CUDA_VERSION))
 PORTABLE = build/portable-cuda$(CUDA_RELEASE)
 RELEASED = build/dist/linux-x86_64-cuda$(CUDA_RELEASE)
 
@@ -21,6 +22,11 @@ release: packages-build+release cuda-toolkit ## one portable file per program, i
 	@$(MAKE) $(PARALLEL) $(SOURCE_LIBRARIES)
 	@$(MAKE) $(PARALLEL) GPU=all $(BUILD)/gpu_all/libcuda_device.a
 	@$(MAKE) GPU=all release-programs
+
+# Its GPU code is for fewer cards, to be small enough: those of 8.9 run that for 8.6, and the driver compiles it for newer ones.
+release-cuda-11.8: packages-build ## the same for V100 and for older drivers, with CUDA 11.8, which it fetches
+	@tools/install_cuda_11.sh build/cuda-11.8
+	@$(MAKE) release CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr BUILD=build/with_cuda-11.8 GPU_ARCHITECTURES="70 75 80 86"
 
 # Builds the programs as always, but for the linker, the headers and the libraries.
 release-programs:
@@ -63,7 +69,7 @@ $(LIBRARIES)/libsndfile.done: $(LIBRARIES)/mpg123.done $(LIBRARIES)/lame.done
 
 $(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh tools/release/libraries.txt LICENSE
 	@mkdir -p $(@D)
-	@tools/release/licenses.sh $(LIBRARIES) $(@D)
+	@tools/release/licenses.sh $(LIBRARIES) "$(CUDA_VERSION)" $(@D)
 	$(CC) -c -Wa,-I$(@D) $< -o $@
 
-.PHONY: release release-programs release-test test-released check-release
+.PHONY: release release-cuda-11.8 release-programs release-test test-released check-release
