@@ -37,7 +37,7 @@ static const char *number_in(const char *text) { return text + strcspn(text, "01
 
 static void print_library(const char *name, const char *version, const char *licence) {
     int length = (int)strspn(version, "0123456789.");
-    printf("  %-24s %-*.*s %s\n", name, 12, length, version, licence);
+    printf("  %-24s %-*.*s %s\n", name, 20, length, version, licence);
 }
 
 void libraries_print(void) {

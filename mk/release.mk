@@ -65,7 +65,7 @@ $(BUILD)/tests/release/sounds: $(BUILD)/tests/release/sounds.o $(BUILD)/libtests
 $(LIBRARIES)/%.done: tools/release/libraries.txt tools/release/library.sh
 	@tools/release/library.sh $(LIBRARIES) $*
 	@touch $@
-$(LIBRARIES)/libsndfile.done: $(LIBRARIES)/mpg123.done $(LIBRARIES)/lame.done
+$(LIBRARIES)/libsndfile.done: $(LIBRARIES)/mpg123.done $(LIBRARIES)/LAME.done
 
 $(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh tools/release/libraries.txt LICENSE
 	@mkdir -p $(@D)

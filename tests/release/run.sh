@@ -46,6 +46,12 @@ for program in $programs; do
     for symbol in __stack_chk_fail __memcpy_chk; do
         grep -q " $symbol\$" "$work/symbols" || fail "$program does not call $symbol: it is not hardened"
     done
+    "$file" --version >"$work/version"
+    "$file" --licenses >"$work/licenses"
+    while read -r library _; do
+        grep -q "^  ${library//_/ } " "$work/version" || fail "$program --version does not name ${library//_/ }"
+        grep -q "^======== ${library//_/ } " "$work/licenses" || fail "$program --licenses does not print that of ${library//_/ }"
+    done < <(grep -v '^#' tools/release/libraries.txt)
     printf '%-10s %9d bytes, needs GLIBC_%s\n' "$program" "$size" "$newest"
 done
 

@@ -29,7 +29,6 @@ mkdir -p "$out"
 cd "$out"
 for program in train_gpt train_slm train_bert train_psd train_cv; do
     run $program --version
-    run $program --licenses
 done
 
 run train_gpt prepare -i "$input/sounds/list.tsv" -o gpt_data --vocabulary 60 --codebook-size 64 --d-model 64 --val-ratio 0.2

@@ -90,7 +90,7 @@ with_cmake() {
 
 build() {
     case $name in
-        onednn) # matrix products and convolutions of f32 on a CPU, whose inner loops it compiles itself at run time: -O1 is enough
+        oneDNN) # matrix products and convolutions of f32 on a CPU, whose inner loops it compiles itself at run time: -O1 is enough
             trim_onednn
             with_cmake . -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" -DONEDNN_LIBRARY_TYPE=STATIC -DONEDNN_CPU_RUNTIME=OMP -DONEDNN_GPU_RUNTIME=NONE -DONEDNN_BUILD_DOC=OFF \
                 -DONEDNN_BUILD_EXAMPLES=OFF -DONEDNN_BUILD_TESTS=OFF -DONEDNN_BUILD_GRAPH=OFF -DONEDNN_ENABLE_WORKLOAD=TRAINING \
@@ -106,7 +106,7 @@ build() {
                 -Dlerc=OFF -Dwebp=OFF -Dlibdeflate=OFF -Dcxx=OFF
             ;;
         mpg123) with_cmake ports/cmake -DBUILD_LIBOUT123=OFF -DBUILD_PROGRAMS=OFF ;;
-        lame)
+        LAME)
             cd "$source"
             ./configure --prefix="$prefix" --disable-shared --enable-static --disable-frontend --disable-decoder CFLAGS="-O3 ${flags//$'\n'/ }"
             make -j "$(nproc)" install
@@ -117,7 +117,7 @@ build() {
                 fail "the libraries of FLAC, Ogg, Vorbis, Opus or MP3 were not found"
             ;;
         libsamplerate) with_cmake . -DBUILD_TESTING=OFF -DLIBSAMPLERATE_EXAMPLES=OFF -DLIBSAMPLERATE_INSTALL=ON ;;
-        sentencepiece) with_cmake . -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF ;;
+        SentencePiece) with_cmake . -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF ;;
     esac
 }
 
