@@ -32,9 +32,11 @@ comma = ,
 NEWEST = $(lastword $(GPU_ARCHITECTURES))
 NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=sm_$a) \
                  -gencode arch=compute_$(NEWEST)$(comma)code=compute_$(NEWEST))
-# Lines for profilers double the size of a program; a path makes names that do not depend on the folder of the build.
+# Lines for profilers double the size of a program. A path and, from CUDA 12 on, a seed make names that depend neither on the
+# folder of the build nor on chance.
+SEED := $(if $(shell $(NVCC) --help | grep -e --frandom-seed),-frandom-seed=)
 NVCC_FLAGS = -std=c++17 -O3 $(if $(filter native,$(GPU)),-lineinfo) -I. $(GPU_DEFINES) -Xcompiler -fPIE,-Wall,-Wextra,-Werror \
-             -Werror all-warnings -Xfatbin -compress-all -Xcudafe --orig_src_path_name=/$<
+             -Werror all-warnings -Xfatbin -compress-all -Xcudafe --orig_src_path_name=/$< $(SEED:%=%$<)
 CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
 CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
 TAKE_CUDA = -Wl,-u,cuda_device_open # takes it from libcuda_device.a, not from kernels/cuda_absent.c
