@@ -17,9 +17,10 @@ RELEASE_LINK = ZIG_GLOBAL_CACHE_DIR=build/zig/cache $(ZIG) cc -target x86_64-lin
 RELEASE_OBJECTS = $(PORTABLE)/tools/release/glibc_2_17.o $(PORTABLE)/tools/release/texts.o
 
 # Installation first, then a second make, which finds what has been installed.
-release: packages-build+release cuda-toolkit ## one portable file per program, in build/dist: for any Linux, with the libraries in it
+release: packages-build+release ## one portable file per program, in build/dist: for any Linux, with the libraries in it
+	@$(MAKE) cuda-toolkit
 	@tools/release/install_zig.sh build/zig
-	@$(MAKE) $(PARALLEL) $(SOURCE_LIBRARIES)
+	@$(MAKE) -j2 $(SOURCE_LIBRARIES)
 	@$(MAKE) $(PARALLEL) GPU=all $(BUILD)/gpu_all/libcuda_device.a
 	@$(MAKE) GPU=all release-programs
 
@@ -30,6 +31,8 @@ release-cuda-11.8: packages-build ## the same for V100 and for older drivers, wi
 
 # Builds the programs as always, but for the linker, the headers and the libraries.
 release-programs:
+	@[ ! -e $(PORTABLE) ] || [ -z "$$(find $(LIBRARIES) -maxdepth 1 -name '*.done' -newer $(PORTABLE))" ] || rm -rf $(PORTABLE)
+	@mkdir -p $(PORTABLE)
 	@PKG_CONFIG_PATH=$(LIBRARIES)/lib/pkgconfig $(MAKE) $(PARALLEL) GPU=none BUILD=$(PORTABLE) EXTRA="-isystem $(LIBRARIES)/include" \
 	    CUDA_DEVICE="$(RELEASE_OBJECTS) $(CUDA_DEVICE)" TAKE_CUDA="$(TAKE_CUDA)" CUDA_LIBS="$(firstword $(CUDA_LIBS))" \
 	    LINK="$(RELEASE_LINK)" LDLIBS="$(RELEASE_LIBS)" \
@@ -38,7 +41,9 @@ release-programs:
 	@cp --remove-destination $(PROGRAMS:%=$(PORTABLE)/%) $(RELEASED)
 	@cd $(RELEASED) && sha256sum $(PROGRAMS) >SHA256SUMS && ls -l
 
-release-test: release ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
+release-test: ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
+	@[ "$$(id -u)" -eq 0 ] || { echo "make release-test: only root can make the systems to test in: use sudo" >&2; exit 1; }
+	@$(MAKE) release
 	@$(MAKE) test-released
 
 # Has the programs of the usual build compute the same as the release. Convolutions differ between versions of oneDNN, so
@@ -48,12 +53,16 @@ test-released:
 	@$(MAKE) $(PARALLEL) GPU=none BUILD=$(PORTABLE) EXTRA="-isystem $(LIBRARIES)/include" $(PORTABLE)/reference/train_cv
 	@cp $(filter-out %_cv,$(PROGRAMS:%=$(BUILD)/%)) $(PORTABLE)/reference
 	@tests/release/run.sh $(RELEASED) $(PORTABLE)/reference $(BUILD)/tests/release/sounds $(ROOTS)/minimal
-	@PROGRAMS=$(abspath $(RELEASED)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) tests/psd/gpu_startup.sh
+	@CUDA_HOME=$(CUDA_HOME) tests/release/reproduce.sh $(LIBRARIES) $(BUILD)
+	@for test in $(wildcard tests/*/gpu_startup.sh); do \
+	    PROGRAMS=$(abspath $(RELEASED)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
+	done
 
 # The part of `make test-deep`.
 check-release:
-	@if [ "$$(id -u)" -eq 0 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then $(MAKE) release-test; \
-	else echo "SKIPPED: the test of the portable programs, which needs Debian 12, and root"; fi
+	@if [ "$(NVCC)" ] && [ "$$(uname -m)" = x86_64 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && \
+	    unshare --mount true 2>/dev/null; then $(MAKE) release-test; \
+	else echo "SKIPPED: the test of the portable programs, which needs Debian 12 on x86-64, a CUDA toolkit, and root's rights"; fi
 
 $(BUILD)/reference/train_cv: $(call objects_of,train_cv) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)

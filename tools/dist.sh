@@ -3,7 +3,7 @@
 #   tools/dist.sh DIRECTORY
 # The bytes depend on the commit alone: the order, owners and modes of the files are fixed, and their time is that of the
 # commit, or SOURCE_DATE_EPOCH, in seconds since 1970.
-set -eu
+set -euo pipefail
 directory=$(realpath -m "$1")
 cd "$(dirname "$0")/.."
 [ -e .git ] || { echo "make dist: this folder is no clone: a source tarball is made from a commit" >&2; exit 1; }

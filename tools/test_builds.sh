@@ -26,7 +26,7 @@ build() {
     run make -s -k -j"$(nproc)" GPU=none CC="$compiler" CXX="${plus/clang/clang++}" BUILD="build/$compiler" \
         LINK="$compiler -fopenmp -pie -Wl,-z,relro,-z,now,--allow-shlib-undefined" "${@/#/build/$compiler/}" ||
         { echo "FAILED: $suite, $compiler"; failed=$((failed + 1)); return; }
-    echo "$suite, $compiler: built $# programs without a warning in $((SECONDS - start)) s"
+    echo "$suite, $compiler: built $# targets without a warning in $((SECONDS - start)) s"
 }
 
 # Builds and tests in the system of a suite, with its gcc and with further compilers.

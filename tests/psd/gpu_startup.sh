@@ -9,7 +9,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 PROGRAMS=${PROGRAMS:-$root/build/release/gpu_l4}
 DRIVER=${DRIVER:-$root/build/release/tests/kernels/driver}
 GPU_LIBRARIES=${GPU_LIBRARIES:-${CUDA_HOME:-/usr/local/cuda}/lib64:$root/build/cuda/nvidia/cu13/lib}
-work=$(mktemp -d)
+DRIVER=$(realpath "$DRIVER")
+work=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$work"' EXIT
 mkfifo "$work/line"
 passed=0 failed=0 skipped=0

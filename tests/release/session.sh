@@ -27,8 +27,8 @@ train() {
 
 mkdir -p "$out"
 cd "$out"
-for program in train_gpt train_slm train_bert train_psd train_cv; do
-    run $program --version
+for program in "$programs"/train_*; do
+    run "${program##*/}" --version
 done
 
 run train_gpt prepare -i "$input/sounds/list.tsv" -o gpt_data --vocabulary 60 --codebook-size 64 --d-model 64 --val-ratio 0.2

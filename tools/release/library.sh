@@ -25,11 +25,12 @@ apt() {
 # Downloads the upstream source and Debian's changes to it, if they are not there yet, and sets `original` and `debian`.
 fetch() {
     local apt=$prefix/sources/$suite mirror uri file check
+    original='' debian=''
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
     (
         flock 9
         [ -s "$apt/updated" ] && exit 0
-        mirror=$(apt-get indextargets --format "\$(SITE) \$(RELEASE)" "Created-By: Packages" | sed -n 's/ bookworm$//p' | head -n 1)
+        mirror=$(apt-get indextargets --format "\$(SITE) \$(RELEASE)" "Created-By: Packages" "Label: Debian" | sed -n 's/ bookworm$//p' | head -n 1)
         [ -n "$mirror" ] || fail "apt knows no packages of Debian 12 (bookworm), which the release is built on"
         echo "deb-src $mirror $suite main" >"$apt/sources.list"
         apt update && date >"$apt/updated"
@@ -44,6 +45,7 @@ fetch() {
         [ -e "$prefix/sources/$file" ] || /usr/lib/apt/apt-helper -qq -o APT::Sandbox::User= download-file "${uri//\'/}" \
             "$prefix/sources/$file" "$check" >&2 || fail "the download of $file failed"
     done < <(apt source --print-uris "$package/$suite")
+    if [ -z "$original" ] || [ -z "$debian" ]; then fail "apt knows no source package $package of $suite"; fi
     echo "$hash  $original" | sha256sum --check --quiet || fail "the hash of $original is not that of libraries.txt"
 }
 
