@@ -1,6 +1,7 @@
 # With a CUDA toolkit the trainers also have the cuda device. GPU names its cards: a preset of configs/gpu, native (the card
 # in this machine), all, or none. The runtime is linked statically and the driver is loaded only when a GPU is used, so
 # that the same program starts on a machine without CUDA. `make test-deep` downloads a toolkit if none is installed.
+comma = ,
 CUDA_FETCHED = build/cuda/nvidia/cu13
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \
                $(shell command -v nvcc 2>/dev/null) $(abspath $(wildcard $(CUDA_FETCHED)/bin/nvcc))))
@@ -28,7 +29,6 @@ endif
 ifneq ($(filter-out $(KNOWN_ARCHITECTURES),$(GPU_ARCHITECTURES)),)
 $(error GPU=$(GPU) needs sm_$(GPU_ARCHITECTURES), which the toolkit in $(CUDA_HOME) does not support: CUDA 12 is the last with sm_70)
 endif
-comma = ,
 NEWEST = $(lastword $(GPU_ARCHITECTURES))
 NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=sm_$a) \
                  -gencode arch=compute_$(NEWEST)$(comma)code=compute_$(NEWEST))

@@ -131,7 +131,7 @@ FOR_EACH_OP(OP_DECLARATION)
 #include "kernels/cuda/gpu.h"
 
 /* Libraries compute on a GPU only: the emulator's device has none unless a test opens one. */
-#if defined __CUDACC__
+#if defined __CUDACC__ && !defined EMULATED_CARD
 constexpr bool LOOK_FOR_LIBRARY = true;
 #else
 constexpr bool LOOK_FOR_LIBRARY = false;

@@ -159,11 +159,24 @@ inline bool in_shared_memory(const Worker &w, const void *p, size_t bytes) {
 struct Launch {
     const void *kernel;
     dim3 grid, block;
-    size_t shared_bytes;
+    size_t shared_bytes; /* that it asks for */
     void (*call)(const void *arguments);
     std::shared_ptr<const void> arguments;
     size_t arguments_bytes;
+    /* A kernel that is no function of the host, but PTX: how to run a block of it, and its static shared memory. */
+    void (*run_block)(Worker &w, const Launch &launch);
+    const void *code;
+    size_t static_bytes;
 };
+/* ---- runtime.cpp ---- */
+/* Checks a launch as the driver does, and queues it. */
+cudaError_t launch(const Launch &launch, cudaStream_t stream);
+/* Finds the memory that the device can access at an address: allocations, pinned memory, variables of modules. */
+bool find_memory(uint64_t address, uint64_t *begin, uint64_t *end);
+void add_device_memory(void *memory, size_t bytes);
+/* Returns the memory of a variable of the device from the address of the host's; NULL: they are the same. */
+extern void *(*symbol_memory)(const void *symbol);
+
 /* ---- launch.cpp ---- */
 void run_launch(const Launch &launch);
 EmulateCounts launch_totals();
@@ -173,6 +186,7 @@ cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch);
 void synchronize_device();
 
 bool is_lost(); /* a kernel has stopped with a trap */
+void lose_device();
 
 /* ---- errors.cpp ---- */
 cudaError_t set_error(cudaError_t status); /* what cudaGetLastError will say; returns it */

@@ -105,6 +105,13 @@ static void run_blocks(const Launch &launch, std::atomic<uint64_t> &next) {
             (settings().seed * 0x9E3779B97F4A7C15u ^ ((launch_number << 32) + b + 1) * 0xD1B54A32D192ED03u) | 1;
         w.block.index =
             make_uint3((unsigned)(b % columns), (unsigned)(b / columns % rows), (unsigned)(b / columns / rows));
+        static const uint64_t masks[4] = {~0ull, 127, 7, 1}; /* changes warps never, at 1 step in 128, 8, 2 */
+        w.switch_mask = masks[w.random_state >> 33 & 3];
+        if (launch.run_block) {
+            launch.run_block(w, launch);
+            if (is_lost()) break;
+            continue;
+        }
         ASAN_POISON_MEMORY_REGION(w.shared, SHARED_ARENA);
         check::block_begins(&w, sizeof w, w.n_warps);
         w.n_variables = 0;

@@ -31,19 +31,44 @@ static bool lies_in(const Allocations &allocations, const void *p, size_t bytes)
     return begin + bytes <= at->first + at->second;
 }
 
-cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                   void (*call)(const void *), std::shared_ptr<const void> arguments, size_t arguments_bytes) {
+void add_device_memory(void *memory, size_t bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    device_memory[static_cast<char *>(memory)] = bytes;
+}
+
+bool find_memory(uint64_t address, uint64_t *begin, uint64_t *end) {
+    std::lock_guard<std::mutex> hold(lock);
+    for (const Allocations *allocations : {&device_memory, &pinned_memory}) {
+        auto after = allocations->upper_bound(reinterpret_cast<const char *>(address));
+        if (after == allocations->begin()) continue;
+        auto at = std::prev(after);
+        *begin = reinterpret_cast<uint64_t>(at->first);
+        *end = *begin + at->second;
+        if (address < *end) return true;
+    }
+    return false;
+}
+
+void *(*symbol_memory)(const void *symbol);
+
+cudaError_t launch(const Launch &l, cudaStream_t stream) {
+    const dim3 &grid = l.grid, &block = l.block;
     size_t threads = (size_t)block.x * block.y * block.z, limit = SHARED_WITHOUT_ASKING;
     {
         std::lock_guard<std::mutex> hold(lock);
-        auto asked = shared_limits.find(kernel);
+        auto asked = shared_limits.find(l.kernel);
         if (asked != shared_limits.end()) limit = asked->second;
     }
     if (!threads || threads > MAX_THREADS || block.z > 64) return set_error(cudaErrorInvalidConfiguration);
     if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
         return set_error(cudaErrorInvalidConfiguration);
-    if (shared_bytes > limit) return set_error(cudaErrorInvalidValue);
-    return enqueue_launch(stream, {kernel, grid, block, shared_bytes, call, arguments, arguments_bytes});
+    if (l.shared_bytes > limit) return set_error(cudaErrorInvalidValue);
+    return enqueue_launch(stream, l);
+}
+
+cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                   void (*call)(const void *), std::shared_ptr<const void> arguments, size_t arguments_bytes) {
+    return launch({kernel, grid, block, shared_bytes, call, arguments, arguments_bytes, NULL, NULL, 0}, stream);
 }
 
 } // namespace emulate
@@ -244,7 +269,8 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 }
 
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset, enum cudaMemcpyKind) {
-    memcpy(static_cast<char *>(const_cast<void *>(symbol)) + offset, from, bytes);
+    void *to = symbol_memory ? symbol_memory(symbol) : const_cast<void *>(symbol);
+    memcpy(static_cast<char *>(to) + offset, from, bytes);
     return cudaSuccess;
 }
 

@@ -237,8 +237,6 @@ static void fiber_main() {
 }
 
 void run_block(Worker &w) {
-    static const uint64_t masks[4] = {~0ull, 127, 7, 1}; /* never, 1 step in 128, 8, 2 */
-    w.switch_mask = masks[w.random_state >> 33 & 3];
     w.arrived = w.exited = 0;
     w.ready_warps = 0;
     w.warp = &w.warps[w.descending ? w.n_warps - 1 : 0];
@@ -254,10 +252,11 @@ void run_block(Worker &w) {
 /* As on a card: the block's threads never get on, the device is lost, and with it what its kernels have printed. */
 static std::atomic<bool> lost{false};
 bool is_lost() { return lost; }
+void lose_device() { lost = true; }
 
 void trap() {
     Worker &w = *worker;
-    lost = true;
+    lose_device();
     switch_fiber(w, *current_fiber(), w.host, true);
     __builtin_unreachable();
 }

@@ -1,0 +1,277 @@
+/* Loads, stores and atomics (PTX ISA 9.7.9 and 9.7.13.5), and conversions of addresses between spaces. Every address is
+ * checked: it must be a multiple of the access's size, lie in memory that exists, and in the space that the instruction
+ * names; shared memory must have been written before it is read, and no asynchronous copy may be on its way there. */
+#include <string.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "kernels/cuda/emulate/ptx/handlers.h"
+
+namespace emulate {
+namespace ptx {
+
+/* ---- where a lane's address is ---- */
+
+static char *shared_at(State &s, int lane, uint64_t address, size_t bytes, bool write) {
+    Scene &scene = *s.scene;
+    if (address + bytes > SHARED_BYTES || address + bytes < address)
+        fail_in(s, lane, "0x%llx is no address in shared memory", (unsigned long long)address);
+    uint8_t *states = scene.states + address;
+    for (size_t b = 0; b < bytes; b++) {
+        if (!(states[b] & ALLOCATED))
+            fail_in(s, lane, "%zu bytes at 0x%llx of shared memory are outside its variables", bytes,
+                    (unsigned long long)address);
+        if (states[b] & PENDING)
+            fail_in(s, lane, "an asynchronous copy to 0x%llx of shared memory has not been waited for",
+                    (unsigned long long)address);
+        if (write)
+            states[b] |= INITIALISED;
+        else if (!(states[b] & INITIALISED))
+            fail_in(s, lane, "reads shared memory at 0x%llx that has not been written", (unsigned long long)address);
+    }
+    return scene.shared + address;
+}
+
+static char *local_at(State &s, int lane, uint64_t address, size_t bytes) {
+    size_t all = s.frame->function->local_bytes;
+    if (address + bytes > all || address + bytes < address)
+        fail_in(s, lane, "0x%llx is no address in the thread's memory of %zu bytes", (unsigned long long)address, all);
+    return s.frame->local.data() + all * (size_t)lane + address;
+}
+
+static char *parameter_at(State &s, int lane, uint64_t address, size_t bytes) {
+    if (address < PARAMETER_WINDOW) return local_at(s, lane, address, bytes); /* of a call */
+    address -= PARAMETER_WINDOW;
+    if (address + bytes > s.frame->function->parameter_bytes)
+        fail_in(s, lane, "byte %llu of the kernel's parameters", (unsigned long long)address);
+    return const_cast<char *>(s.scene->parameters) + address;
+}
+
+char *global_at(State &s, int lane, uint64_t address, size_t bytes) {
+    if (address < s.allocation_begin || address + bytes > s.allocation_end) {
+        if (!find_memory(address, &s.allocation_begin, &s.allocation_end) || address + bytes > s.allocation_end) {
+            s.allocation_end = s.allocation_begin = 0;
+            fail_in(s, lane, "%zu bytes at 0x%llx are outside all global memory", bytes, (unsigned long long)address);
+        }
+    }
+    return reinterpret_cast<char *>(address);
+}
+
+char *shared_to_write(State &s, int lane, uint64_t address, size_t bytes) {
+    return shared_at(s, lane, address, bytes, true);
+}
+char *shared_to_read(State &s, int lane, uint64_t address, size_t bytes) {
+    return shared_at(s, lane, address, bytes, false);
+}
+
+uint64_t address_in(State &s, const Instruction &i, int lane) {
+    if (i.address < 0) return (uint64_t)i.offset;
+    const char *reg = s.frame->registers + i.address;
+    if (i.address_bytes == 4) return (U32)(reinterpret_cast<const U32 *>(reg)[lane] + (U32)i.offset);
+    return reinterpret_cast<const U64 *>(reg)[lane] + (U64)i.offset;
+}
+
+/* Finds `bytes` bytes for each of the lanes. */
+template <Space SPACE, bool WRITE> static void locate(State &s, const Instruction &i, uint32_t lanes, size_t bytes, char **at) {
+    uint64_t addresses[32], all = 0;
+    for (int l = 0; l < 32; l++) addresses[l] = address_in(s, i, l);
+    for (uint32_t left = lanes; left; left &= left - 1) all |= addresses[__builtin_ctz(left)];
+    if (all % bytes)
+        for (uint32_t left = lanes; left; left &= left - 1)
+            if (addresses[__builtin_ctz(left)] % bytes)
+                fail_in(s, __builtin_ctz(left), "address 0x%llx is not a multiple of %zu",
+                        (unsigned long long)addresses[__builtin_ctz(left)], bytes);
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        int l = __builtin_ctz(left);
+        uint64_t address = addresses[l];
+        Space space = SPACE;
+        if (SPACE == GENERIC) {
+            space = address - SHARED_WINDOW < WINDOW ? SHARED : address - LOCAL_WINDOW < WINDOW ? LOCAL : GLOBAL;
+            address -= space == SHARED ? SHARED_WINDOW : space == LOCAL ? LOCAL_WINDOW : 0;
+        }
+        at[l] = space == SHARED  ? shared_at(s, l, address, bytes, WRITE)
+                : space == LOCAL ? local_at(s, l, address, bytes)
+                : space == PARAM ? parameter_at(s, l, address, bytes)
+                                 : global_at(s, l, address, bytes);
+    }
+    if (s.scene->counts) count_access(s, i, lanes, SPACE, addresses, bytes);
+}
+
+/* ---- loads and stores of one element of type E for each register, which are of type R ---- */
+
+template <Space SPACE, class E, class R> static void run_load(State &s, const Instruction &i, uint32_t lanes) {
+    char *at[32];
+    locate<SPACE, false>(s, i, lanes, sizeof(E) * i.n_operands, at);
+    for (int n = 0; n < i.n_operands; n++)
+        each(s.lanes<R>(i, n), lanes, [&](int l) {
+            E element;
+            memcpy(&element, at[l] + sizeof(E) * (size_t)n, sizeof element);
+            return (R)element;
+        });
+}
+
+template <Space SPACE, class E, class R> static void run_store(State &s, const Instruction &i, uint32_t lanes) {
+    char *at[32];
+    locate<SPACE, true>(s, i, lanes, sizeof(E) * i.n_operands, at);
+    for (uint32_t left = lanes; left; left &= left - 1)
+        for (int n = 0; n < i.n_operands; n++) {
+            int l = __builtin_ctz(left);
+            E element = (E)s.lanes<R>(i, n)[l];
+            memcpy(at[l] + sizeof(E) * (size_t)n, &element, sizeof element);
+        }
+}
+
+/* The kinds of access by the sizes of elements and registers. */
+template <Space SPACE, class E> static Handler for_register(bool store, char letter) {
+    if (letter == 'h') return store ? run_store<SPACE, E, U16> : run_load<SPACE, E, U16>;
+    if (letter == 'w') return store ? run_store<SPACE, E, U32> : run_load<SPACE, E, U32>;
+    return store ? run_store<SPACE, E, U64> : run_load<SPACE, E, U64>;
+}
+template <Space SPACE> static Handler for_element(bool store, const std::string &type, char letter) {
+    bool is_signed = type[0] == 's';
+    switch (atoi(type.c_str() + 1)) {
+    case 8:
+        return is_signed ? for_register<SPACE, int8_t>(store, letter) : for_register<SPACE, uint8_t>(store, letter);
+    case 16:
+        return is_signed ? for_register<SPACE, S16>(store, letter) : for_register<SPACE, U16>(store, letter);
+    case 32:
+        return is_signed ? for_register<SPACE, S32>(store, letter) : for_register<SPACE, U32>(store, letter);
+    case 64:
+        return for_register<SPACE, U64>(store, letter);
+    }
+    return NULL;
+}
+
+static Handler for_space(Space space, bool store, const std::string &type, char letter) {
+    switch (space) {
+    case GENERIC:
+        return for_element<GENERIC>(store, type, letter);
+    case GLOBAL:
+        return for_element<GLOBAL>(store, type, letter);
+    case SHARED:
+        return for_element<SHARED>(store, type, letter);
+    case LOCAL:
+        return for_element<LOCAL>(store, type, letter);
+    case PARAM:
+        return for_element<PARAM>(store, type, letter);
+    }
+    return NULL;
+}
+
+/* "ld.global.nc.v4.f32" ... with any hints for caches; the type comes last. */
+static bool read_name(const std::string &name, bool *store, Space *space, int *registers, std::string *type) {
+    static const char *const hints[] = {"volatile", "weak", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"};
+    size_t at = 2;
+    *store = name.compare(0, 3, "st.") == 0;
+    *space = GENERIC;
+    *registers = 1;
+    if (!*store && name.compare(0, 3, "ld.") != 0) return false;
+    while (at < name.size()) {
+        size_t dot = std::min(name.find('.', at + 1), name.size());
+        std::string part = name.substr(at + 1, dot - at - 1);
+        at = dot;
+        if (part == "global" || part == "const")
+            *space = GLOBAL;
+        else if (part == "shared")
+            *space = SHARED;
+        else if (part == "local")
+            *space = LOCAL;
+        else if (part == "param")
+            *space = PARAM;
+        else if (part == "v2" || part == "v4")
+            *registers = part[1] - '0';
+        else if (at == name.size() && strchr("busf", part[0]))
+            *type = part;
+        else if (std::find(std::begin(hints), std::end(hints), part) == std::end(hints) && part[0] != 'L')
+            return false;
+    }
+    return !type->empty();
+}
+
+const Form *memory_form(const std::string &name, char letter) {
+    static std::map<std::pair<std::string, char>, Form> forms;
+    static std::mutex lock;
+    static const Class classes[] = {GLOBAL_ACCESS, GLOBAL_ACCESS, SHARED_ACCESS, LOCAL_ACCESS, PARAMETER};
+    bool store;
+    Space space;
+    int registers;
+    std::string type;
+    if (!read_name(name, &store, &space, &registers, &type)) return NULL;
+    if (!letter) letter = atoi(type.c_str() + 1) == 64 ? 'd' : atoi(type.c_str() + 1) == 32 ? 'w' : 'h';
+    std::lock_guard<std::mutex> hold(lock);
+    auto place = forms.insert({{name, letter}, Form()});
+    Form &form = place.first->second;
+    if (place.second) {
+        std::string letters = (store ? " " : "") + std::string((size_t)registers, letter);
+        form = {strdup(name.c_str()), strdup(letters.c_str()), for_space(space, store, type, letter), classes[space]};
+    }
+    return form.run ? &form : NULL;
+}
+
+/* ---- atomics: one lane after another, in an order that the instruction leaves open ---- */
+
+template <class T, class F> static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update) {
+    char *at[32];
+    bool returns = i.n_written > 0;
+    locate<GLOBAL, true>(s, i, lanes, sizeof(T), at);
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        int l = __builtin_ctz(left);
+        T before, after, *p = reinterpret_cast<T *>(at[l]);
+        __atomic_load(p, &before, __ATOMIC_RELAXED);
+        do after = update(before, l);
+        while (!__atomic_compare_exchange(p, &before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        if (returns) s.lanes<T>(i, 0)[l] = before;
+    }
+}
+#define ATOMIC(T, Number, expression)                                                                                  \
+    [](State &s, const Instruction &i, uint32_t lanes) {                                                               \
+        const T *a = s.lanes<T>(i, i.n_written);                                                                       \
+        run_atomic<T>(s, i, lanes, [=](T before, int l) {                                                              \
+            Number x = __builtin_bit_cast(Number, before), y = __builtin_bit_cast(Number, a[l]);                       \
+            return __builtin_bit_cast(T, (Number)(expression));                                                        \
+        });                                                                                                            \
+    }
+#define ATOMICS(name, letter, T, Number, expression)                                                                   \
+    {"atom.global." name, letter " " letter, ATOMIC(T, Number, expression), ATOMIC_ACCESS},                            \
+    {"red.global." name, " " letter, ATOMIC(T, Number, expression), ATOMIC_ACCESS}
+
+/* ---- conversions of addresses ---- */
+
+template <uint64_t AT> static void run_to_generic(State &s, const Instruction &i, uint32_t lanes) {
+    const U64 *a = s.lanes<U64>(i, 1);
+    each(s.lanes<U64>(i, 0), lanes, [=](int l) { return a[l] + AT; });
+}
+template <uint64_t AT> static void run_from_generic(State &s, const Instruction &i, uint32_t lanes) {
+    const U64 *a = s.lanes<U64>(i, 1);
+    each(s.lanes<U64>(i, 0), lanes, [=](int l) { return a[l] - AT < WINDOW ? a[l] - AT : NOWHERE; });
+}
+
+const Form memory_forms[] = {
+    ATOMICS("add.u32", "w", U32, U32, x + y),
+    ATOMICS("add.s32", "w", U32, U32, x + y),
+    ATOMICS("add.u64", "d", U64, U64, x + y),
+    ATOMICS("add.f32", "w", U32, F32, x + y),
+    ATOMICS("add.f64", "d", U64, F64, x + y),
+    ATOMICS("and.b32", "w", U32, U32, x &y),
+    ATOMICS("or.b32", "w", U32, U32, x | y),
+    ATOMICS("min.u32", "w", U32, U32, x < y ? x : y),
+    ATOMICS("max.u32", "w", U32, U32, x > y ? x : y),
+    ATOMICS("min.s32", "w", U32, S32, x < y ? x : y),
+    ATOMICS("max.s32", "w", U32, S32, x > y ? x : y),
+    {"atom.global.exch.b32", "w w", ATOMIC(U32, U32, ((void)x, y)), ATOMIC_ACCESS},
+    {"atom.global.exch.b64", "d d", ATOMIC(U64, U64, ((void)x, y)), ATOMIC_ACCESS},
+    {"cvta.shared.u64", "d d", run_to_generic<SHARED_WINDOW>, INTEGER},
+    {"cvta.local.u64", "d d", run_to_generic<LOCAL_WINDOW>, INTEGER},
+    {"cvta.global.u64", "d d", run_to_generic<0>, INTEGER},
+    {"cvta.to.shared.u64", "d d", run_from_generic<SHARED_WINDOW>, INTEGER},
+    {"cvta.to.local.u64", "d d", run_from_generic<LOCAL_WINDOW>, INTEGER},
+    {"cvta.to.global.u64", "d d", run_to_generic<0>, INTEGER},
+    {"cvta.to.const.u64", "d d", run_to_generic<0>, INTEGER},
+    {"membar.sys", "", [](State &, const Instruction &, uint32_t) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }, CONTROL},
+    {"membar.gl", "", [](State &, const Instruction &, uint32_t) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }, CONTROL},
+    {},
+};
+
+} // namespace ptx
+} // namespace emulate
