@@ -95,7 +95,7 @@ $(BUILD)/libcuda_tests.a: $(CUDA_RIGS:%=$(BUILD)/%.o)
 
 $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
-$(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
+$(BUILD)/tests/cuda/test_loop $(PTX)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)

@@ -75,6 +75,19 @@ static void run_match(State &s, const Instruction &i, uint32_t lanes) {
     each(s.lanes<U32>(i, 0), lanes, [&](int l) { return equal[l]; });
 }
 
+/* redux.sync.OP.TYPE d, a, mask */
+#define REDUCE(T, expression)                                                                                          \
+    [](State &s, const Instruction &i, uint32_t lanes) {                                                               \
+        require_together(s, lanes, mask_of(s, i, lanes, 2));                                                           \
+        const T *a = s.lanes<T>(i, 1);                                                                                 \
+        T x = a[__builtin_ctz(lanes)];                                                                                 \
+        for (uint32_t left = lanes & (lanes - 1); left; left &= left - 1) {                                            \
+            T y = a[__builtin_ctz(left)];                                                                              \
+            x = (T)(expression);                                                                                       \
+        }                                                                                                              \
+        each(s.lanes<T>(i, 0), lanes, [=](int) { return x; });                                                         \
+    }
+
 static void run_warp_barrier(State &s, const Instruction &i, uint32_t lanes) {
     require_together(s, lanes, mask_of(s, i, lanes, 0));
 }
@@ -195,6 +208,15 @@ const Form lane_forms[] = {
     {"vote.sync.any.pred", "p pw", [](State &s, const Instruction &i, uint32_t lanes) { vote(s, i, lanes, [](uint32_t votes) { return votes != 0; }); }, SHUFFLE},
     {"vote.sync.all.pred", "p pw", [](State &s, const Instruction &i, uint32_t lanes) { vote(s, i, lanes, [=](uint32_t votes) { return votes == lanes; }); }, SHUFFLE},
     {"match.any.sync.b32", "w ww", run_match, SHUFFLE},
+    {"redux.sync.add.u32", "w ww", REDUCE(U32, x + y), SHUFFLE},
+    {"redux.sync.add.s32", "w ww", REDUCE(U32, x + y), SHUFFLE},
+    {"redux.sync.min.u32", "w ww", REDUCE(U32, x < y ? x : y), SHUFFLE},
+    {"redux.sync.min.s32", "w ww", REDUCE(S32, x < y ? x : y), SHUFFLE},
+    {"redux.sync.max.u32", "w ww", REDUCE(U32, x > y ? x : y), SHUFFLE},
+    {"redux.sync.max.s32", "w ww", REDUCE(S32, x > y ? x : y), SHUFFLE},
+    {"redux.sync.and.b32", "w ww", REDUCE(U32, x &y), SHUFFLE},
+    {"redux.sync.or.b32", "w ww", REDUCE(U32, x | y), SHUFFLE},
+    {"redux.sync.xor.b32", "w ww", REDUCE(U32, x ^ y), SHUFFLE},
     {"bar.warp.sync", " w", run_warp_barrier, SHUFFLE},
     {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "wwww", run_load_matrices<4, false>, MATRIX_LOAD},
     {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "wwww", run_load_matrices<4, true>, MATRIX_LOAD},

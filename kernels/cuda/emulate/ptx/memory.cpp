@@ -211,30 +211,46 @@ const Form *memory_form(const std::string &name, char letter) {
 
 /* ---- atomics: one lane after another, in an order that the instruction leaves open ---- */
 
-template <class T, class F> static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update) {
+template <Space SPACE, class T, class F> static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update) {
     char *at[32];
-    bool returns = i.n_written > 0;
-    locate<GLOBAL, true>(s, i, lanes, sizeof(T), at);
+    locate<SPACE, false>(s, i, lanes, sizeof(T), at);
     for (uint32_t left = lanes; left; left &= left - 1) {
         int l = __builtin_ctz(left);
         T before, after, *p = reinterpret_cast<T *>(at[l]);
         __atomic_load(p, &before, __ATOMIC_RELAXED);
         do after = update(before, l);
         while (!__atomic_compare_exchange(p, &before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-        if (returns) s.lanes<T>(i, 0)[l] = before;
+        if (i.n_written) s.lanes<T>(i, 0)[l] = before;
     }
 }
-#define ATOMIC(T, Number, expression)                                                                                  \
+
+/* An expression of what is there, x, and the operand, y, of type Number; of the second operand z. */
+#define ATOMIC(SPACE, T, Number, expression)                                                                           \
     [](State &s, const Instruction &i, uint32_t lanes) {                                                               \
-        const T *a = s.lanes<T>(i, i.n_written);                                                                       \
-        run_atomic<T>(s, i, lanes, [=](T before, int l) {                                                              \
+        const T *a = s.lanes<T>(i, i.n_written), *b = s.lanes<T>(i, i.n_operands - 1);                                 \
+        run_atomic<SPACE, T>(s, i, lanes, [=](T before, int l) {                                                       \
             Number x = __builtin_bit_cast(Number, before), y = __builtin_bit_cast(Number, a[l]);                       \
+            Number z = __builtin_bit_cast(Number, b[l]);                                                               \
+            (void)x, (void)y, (void)z;                                                                                 \
             return __builtin_bit_cast(T, (Number)(expression));                                                        \
         });                                                                                                            \
     }
-#define ATOMICS(name, letter, T, Number, expression)                                                                   \
-    {"atom.global." name, letter " " letter, ATOMIC(T, Number, expression), ATOMIC_ACCESS},                            \
-    {"red.global." name, " " letter, ATOMIC(T, Number, expression), ATOMIC_ACCESS}
+#define ATOMIC_IN(SPACE, space, name, letter, T, Number, expression)                                                   \
+    {"atom" space name, letter " " letter, ATOMIC(SPACE, T, Number, expression), ATOMIC_ACCESS},                       \
+    {"red" space name, " " letter, ATOMIC(SPACE, T, Number, expression), ATOMIC_ACCESS}
+#define ATOMIC_FORMS(SPACE, space)                                                                                     \
+    ATOMIC_IN(SPACE, space, ".add.u32", "w", U32, U32, x + y), ATOMIC_IN(SPACE, space, ".add.s32", "w", U32, U32, x + y),  \
+    ATOMIC_IN(SPACE, space, ".add.u64", "d", U64, U64, x + y), ATOMIC_IN(SPACE, space, ".add.f32", "w", U32, F32, x + y),  \
+    ATOMIC_IN(SPACE, space, ".add.f64", "d", U64, F64, x + y), ATOMIC_IN(SPACE, space, ".and.b32", "w", U32, U32, x &y),   \
+    ATOMIC_IN(SPACE, space, ".or.b32", "w", U32, U32, x | y), ATOMIC_IN(SPACE, space, ".xor.b32", "w", U32, U32, x ^ y),   \
+    ATOMIC_IN(SPACE, space, ".min.u32", "w", U32, U32, x < y ? x : y),                                                     \
+    ATOMIC_IN(SPACE, space, ".max.u32", "w", U32, U32, x > y ? x : y),                                                     \
+    ATOMIC_IN(SPACE, space, ".min.s32", "w", U32, S32, x < y ? x : y),                                                     \
+    ATOMIC_IN(SPACE, space, ".max.s32", "w", U32, S32, x > y ? x : y),                                                     \
+    {"atom" space ".exch.b32", "w w", ATOMIC(SPACE, U32, U32, y), ATOMIC_ACCESS},                                          \
+    {"atom" space ".exch.b64", "d d", ATOMIC(SPACE, U64, U64, y), ATOMIC_ACCESS},                                          \
+    {"atom" space ".cas.b32", "w ww", ATOMIC(SPACE, U32, U32, x == y ? z : x), ATOMIC_ACCESS},                             \
+    {"atom" space ".cas.b64", "d dd", ATOMIC(SPACE, U64, U64, x == y ? z : x), ATOMIC_ACCESS}
 
 /* ---- conversions of addresses ---- */
 
@@ -248,19 +264,9 @@ template <uint64_t AT> static void run_from_generic(State &s, const Instruction 
 }
 
 const Form memory_forms[] = {
-    ATOMICS("add.u32", "w", U32, U32, x + y),
-    ATOMICS("add.s32", "w", U32, U32, x + y),
-    ATOMICS("add.u64", "d", U64, U64, x + y),
-    ATOMICS("add.f32", "w", U32, F32, x + y),
-    ATOMICS("add.f64", "d", U64, F64, x + y),
-    ATOMICS("and.b32", "w", U32, U32, x &y),
-    ATOMICS("or.b32", "w", U32, U32, x | y),
-    ATOMICS("min.u32", "w", U32, U32, x < y ? x : y),
-    ATOMICS("max.u32", "w", U32, U32, x > y ? x : y),
-    ATOMICS("min.s32", "w", U32, S32, x < y ? x : y),
-    ATOMICS("max.s32", "w", U32, S32, x > y ? x : y),
-    {"atom.global.exch.b32", "w w", ATOMIC(U32, U32, ((void)x, y)), ATOMIC_ACCESS},
-    {"atom.global.exch.b64", "d d", ATOMIC(U64, U64, ((void)x, y)), ATOMIC_ACCESS},
+    ATOMIC_FORMS(GLOBAL, ".global"),
+    ATOMIC_FORMS(SHARED, ".shared"),
+    ATOMIC_FORMS(GENERIC, ""),
     {"cvta.shared.u64", "d d", run_to_generic<SHARED_WINDOW>, INTEGER},
     {"cvta.local.u64", "d d", run_to_generic<LOCAL_WINDOW>, INTEGER},
     {"cvta.global.u64", "d d", run_to_generic<0>, INTEGER},
