@@ -24,16 +24,14 @@ static U64 high_of(U64 x, U64 y) { return (U64)((U128)x * y >> 64); }
 
 /* Shifts by as many bits as the register has, or more, shift everything out. */
 template <class T> static T shift_left(T x, U32 by) { return by < 8 * sizeof(T) ? (T)(x << by) : 0; }
-template <class T> static T shift_right(T x, U32 by) {
-    return by < 8 * sizeof(T) ? (T)(x >> by) : x < 0 ? (T)-1 : 0;
-}
+template <class T> static T shift_right(T x, U32 by) { return by < 8 * sizeof(T) ? (T)(x >> by) : x < 0 ? (T)-1 : 0; }
 
 /* 9.7.1.20: the lowest `bits` bits of x replace those of y from `at` on; both counts have 8 bits. */
 template <class T> static T insert_bits(T x, T y, U32 at, U32 bits) {
     at &= 255, bits &= 255;
     const U32 width = 8 * sizeof(T);
     if (at >= width || !bits) return y;
-    T mask = (T)((bits >= width ? (T)~(T)0 : (T)(((T)1 << bits) - 1)) << at);
+    T mask = (T)((bits >= width ? (T) ~(T)0 : (T)(((T)1 << bits) - 1)) << at);
     return (T)((y & ~mask) | ((T)(x << at) & mask));
 }
 
@@ -45,7 +43,7 @@ template <class T, class Unsigned> static T extract_bits(T x, U32 at, U32 bits) 
     U32 last = at + bits - 1 < width - 1 ? at + bits - 1 : width - 1;
     T sign = x < 0 && (x >> last & 1) ? (T)-1 : 0;
     if (at >= width) return sign;
-    Unsigned mask = bits >= width ? (Unsigned)~(Unsigned)0 : (Unsigned)(((Unsigned)1 << bits) - 1);
+    Unsigned mask = bits >= width ? (Unsigned) ~(Unsigned)0 : (Unsigned)(((Unsigned)1 << bits) - 1);
     Unsigned known = width - at >= bits ? mask : (Unsigned)(((Unsigned)1 << (width - at)) - 1);
     return (T)(((Unsigned)x >> at & known) | ((Unsigned)sign & mask & ~known) | ((Unsigned)sign & ~mask));
 }
@@ -102,7 +100,8 @@ static F32 flush(F32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 
 /* 9.7.3.8, div.approx: where the divisor is huge, the result is 0, or NaN for an infinite dividend. */
 static F32 divide_approximately(F32 x, F32 y) {
-    if (fabsf(y) > 0x1p126f && !isinf(y)) return isinf(x) ? CANONICAL_NAN : copysignf(0, signbit(x) != signbit(y) ? -1 : 1);
+    if (fabsf(y) > 0x1p126f && !isinf(y))
+        return isinf(x) ? CANONICAL_NAN : copysignf(0, signbit(x) != signbit(y) ? -1 : 1);
     return x / y;
 }
 
@@ -141,87 +140,90 @@ template <int MODE> static void run_multiply_rounded(State &s, const Instruction
 
 #define INTEGER_FORMS(U, S, bits, letter, shift)                                                                       \
     {"add.s" bits, letter " " letter letter, BINARY(U, U, U, x + y), INTEGER},                                         \
-    {"add.u" bits, letter " " letter letter, BINARY(U, U, U, x + y), INTEGER},                                         \
-    {"sub.s" bits, letter " " letter letter, BINARY(U, U, U, x - y), INTEGER},                                         \
-    {"sub.u" bits, letter " " letter letter, BINARY(U, U, U, x - y), INTEGER},                                         \
-    {"mul.lo.s" bits, letter " " letter letter, BINARY(U, U, U, (U64)x * y), INTEGER},                                 \
-    {"mul.lo.u" bits, letter " " letter letter, BINARY(U, U, U, (U64)x * y), INTEGER},                                 \
-    {"mad.lo.s" bits, letter " " letter letter letter, TERNARY(U, U, U, U, (U64)x * y + z), INTEGER},                  \
-    {"mad.lo.u" bits, letter " " letter letter letter, TERNARY(U, U, U, U, (U64)x * y + z), INTEGER},                  \
-    {"min.s" bits, letter " " letter letter, BINARY(S, S, S, x < y ? x : y), INTEGER},                                 \
-    {"min.u" bits, letter " " letter letter, BINARY(U, U, U, x < y ? x : y), INTEGER},                                 \
-    {"max.s" bits, letter " " letter letter, BINARY(S, S, S, x > y ? x : y), INTEGER},                                 \
-    {"max.u" bits, letter " " letter letter, BINARY(U, U, U, x > y ? x : y), INTEGER},                                 \
-    {"neg.s" bits, letter " " letter, UNARY(U, U, 0 - (U64)x), INTEGER},                                               \
-    {"abs.s" bits, letter " " letter, UNARY(U, S, x < 0 ? 0 - (U64)x : (U64)x), INTEGER},                              \
-    {"and.b" bits, letter " " letter letter, BINARY(U, U, U, x & y), INTEGER},                                         \
-    {"or.b" bits, letter " " letter letter, BINARY(U, U, U, x | y), INTEGER},                                          \
-    {"xor.b" bits, letter " " letter letter, BINARY(U, U, U, x ^ y), INTEGER},                                         \
-    {"not.b" bits, letter " " letter, UNARY(U, U, ~x), INTEGER},                                                       \
-    {"shl.b" bits, letter " " letter "w", BINARY(U, U, U32, shift_left(x, y)), INTEGER},                               \
-    {"shr.u" bits, letter " " letter "w", BINARY(U, U, U32, shift_right(x, y)), INTEGER},                              \
-    {"shr.b" bits, letter " " letter "w", BINARY(U, U, U32, shift_right(x, y)), INTEGER},                              \
-    {"shr.s" bits, letter " " letter "w", BINARY(S, S, U32, shift_right(x, y)), INTEGER},                              \
-    {"mov.b" bits, letter " " letter, UNARY(U, U, x), MOVE},                                                           \
-    {"mov.u" bits, letter " " letter, UNARY(U, U, x), MOVE},                                                           \
-    {"mov.s" bits, letter " " letter, UNARY(U, U, x), MOVE},                                                           \
-    {"selp.b" bits, letter " " letter letter "p", SELECT(U), MOVE},                                                    \
-    {"selp.u" bits, letter " " letter letter "p", SELECT(U), MOVE},                                                    \
-    {"selp.s" bits, letter " " letter letter "p", SELECT(U), MOVE},                                                    \
-    {"setp.eq.b" bits, "p " letter letter, COMPARE(U, x == y), INTEGER},                                               \
-    {"setp.ne.b" bits, "p " letter letter, COMPARE(U, x != y), INTEGER},                                               \
-    COMPARISONS("s" bits, S, letter, INTEGER), COMPARISONS("u" bits, U, letter, INTEGER)
+        {"add.u" bits, letter " " letter letter, BINARY(U, U, U, x + y), INTEGER},                                     \
+        {"sub.s" bits, letter " " letter letter, BINARY(U, U, U, x - y), INTEGER},                                     \
+        {"sub.u" bits, letter " " letter letter, BINARY(U, U, U, x - y), INTEGER},                                     \
+        {"mul.lo.s" bits, letter " " letter letter, BINARY(U, U, U, (U64)x * y), INTEGER},                             \
+        {"mul.lo.u" bits, letter " " letter letter, BINARY(U, U, U, (U64)x * y), INTEGER},                             \
+        {"mad.lo.s" bits, letter " " letter letter letter, TERNARY(U, U, U, U, (U64)x * y + z), INTEGER},              \
+        {"mad.lo.u" bits, letter " " letter letter letter, TERNARY(U, U, U, U, (U64)x * y + z), INTEGER},              \
+        {"min.s" bits, letter " " letter letter, BINARY(S, S, S, x < y ? x : y), INTEGER},                             \
+        {"min.u" bits, letter " " letter letter, BINARY(U, U, U, x < y ? x : y), INTEGER},                             \
+        {"max.s" bits, letter " " letter letter, BINARY(S, S, S, x > y ? x : y), INTEGER},                             \
+        {"max.u" bits, letter " " letter letter, BINARY(U, U, U, x > y ? x : y), INTEGER},                             \
+        {"neg.s" bits, letter " " letter, UNARY(U, U, 0 - (U64)x), INTEGER},                                           \
+        {"abs.s" bits, letter " " letter, UNARY(U, S, x < 0 ? 0 - (U64)x : (U64)x), INTEGER},                          \
+        {"and.b" bits, letter " " letter letter, BINARY(U, U, U, x & y), INTEGER},                                     \
+        {"or.b" bits, letter " " letter letter, BINARY(U, U, U, x | y), INTEGER},                                      \
+        {"xor.b" bits, letter " " letter letter, BINARY(U, U, U, x ^ y), INTEGER},                                     \
+        {"not.b" bits, letter " " letter, UNARY(U, U, ~x), INTEGER},                                                   \
+        {"shl.b" bits, letter " " letter "w", BINARY(U, U, U32, shift_left(x, y)), INTEGER},                           \
+        {"shr.u" bits, letter " " letter "w", BINARY(U, U, U32, shift_right(x, y)), INTEGER},                          \
+        {"shr.b" bits, letter " " letter "w", BINARY(U, U, U32, shift_right(x, y)), INTEGER},                          \
+        {"shr.s" bits, letter " " letter "w", BINARY(S, S, U32, shift_right(x, y)), INTEGER},                          \
+        {"mov.b" bits, letter " " letter, UNARY(U, U, x), MOVE},                                                       \
+        {"mov.u" bits, letter " " letter, UNARY(U, U, x), MOVE},                                                       \
+        {"mov.s" bits, letter " " letter, UNARY(U, U, x), MOVE},                                                       \
+        {"selp.b" bits, letter " " letter letter "p", SELECT(U), MOVE},                                                \
+        {"selp.u" bits, letter " " letter letter "p", SELECT(U), MOVE},                                                \
+        {"selp.s" bits, letter " " letter letter "p", SELECT(U), MOVE},                                                \
+        {"setp.eq.b" bits, "p " letter letter, COMPARE(U, x == y), INTEGER},                                           \
+        {"setp.ne.b" bits, "p " letter letter, COMPARE(U, x != y), INTEGER},                                           \
+        COMPARISONS("s" bits, S, letter, INTEGER), COMPARISONS("u" bits, U, letter, INTEGER)
 
 #define COMPARISONS(type, T, letter, class)                                                                            \
     {"setp.eq." type, "p " letter letter, COMPARE(T, x == y), class},                                                  \
-    {"setp.ne." type, "p " letter letter, COMPARE(T, (x < y) | (x > y)), class},                                       \
-    {"setp.lt." type, "p " letter letter, COMPARE(T, x < y), class},                                                   \
-    {"setp.le." type, "p " letter letter, COMPARE(T, x <= y), class},                                                  \
-    {"setp.gt." type, "p " letter letter, COMPARE(T, x > y), class},                                                   \
-    {"setp.ge." type, "p " letter letter, COMPARE(T, x >= y), class}
+        {"setp.ne." type, "p " letter letter, COMPARE(T, (x < y) | (x > y)), class},                                   \
+        {"setp.lt." type, "p " letter letter, COMPARE(T, x < y), class},                                               \
+        {"setp.le." type, "p " letter letter, COMPARE(T, x <= y), class},                                              \
+        {"setp.gt." type, "p " letter letter, COMPARE(T, x > y), class}, {                                             \
+        "setp.ge." type, "p " letter letter, COMPARE(T, x >= y), class                                                 \
+    }
 
 /* Those of 32 and 64 bits that 16 bits do not have. */
 #define WIDE_INTEGER_FORMS(U, S, bits, letter)                                                                         \
     {"mul.hi.s" bits, letter " " letter letter, BINARY(S, S, S, high_of(x, y)), INTEGER},                              \
-    {"mul.hi.u" bits, letter " " letter letter, BINARY(U, U, U, high_of(x, y)), INTEGER},                              \
-    {"div.s" bits, letter " " letter letter, BINARY(S, S, S, divide(x, y)), INTEGER},                                  \
-    {"div.u" bits, letter " " letter letter, BINARY(U, U, U, divide(x, y)), INTEGER},                                  \
-    {"rem.s" bits, letter " " letter letter, BINARY(S, S, S, remainder_of(x, y)), INTEGER},                            \
-    {"rem.u" bits, letter " " letter letter, BINARY(U, U, U, remainder_of(x, y)), INTEGER},                            \
-    {"bfi.b" bits, letter " " letter letter "ww", run_insert<U>, INTEGER},                                             \
-    {"bfe.u" bits, letter " " letter "ww", TERNARY(U, U, U32, U32, (extract_bits<U, U>(x, y, z))), INTEGER},           \
-    {"bfe.s" bits, letter " " letter "ww", TERNARY(S, S, U32, U32, (extract_bits<S, U>(x, y, z))), INTEGER},           \
-    {"popc.b" bits, "w " letter, UNARY(U32, U, __builtin_popcountll(x)), INTEGER},                                     \
-    {"clz.b" bits, "w " letter, UNARY(U32, U, x ? __builtin_clzll(x) - (64 - 8 * (int)sizeof(U)) : 8 * (int)sizeof(U)), INTEGER}
+        {"mul.hi.u" bits, letter " " letter letter, BINARY(U, U, U, high_of(x, y)), INTEGER},                          \
+        {"div.s" bits, letter " " letter letter, BINARY(S, S, S, divide(x, y)), INTEGER},                              \
+        {"div.u" bits, letter " " letter letter, BINARY(U, U, U, divide(x, y)), INTEGER},                              \
+        {"rem.s" bits, letter " " letter letter, BINARY(S, S, S, remainder_of(x, y)), INTEGER},                        \
+        {"rem.u" bits, letter " " letter letter, BINARY(U, U, U, remainder_of(x, y)), INTEGER},                        \
+        {"bfi.b" bits, letter " " letter letter "ww", run_insert<U>, INTEGER},                                         \
+        {"bfe.u" bits, letter " " letter "ww", TERNARY(U, U, U32, U32, (extract_bits<U, U>(x, y, z))), INTEGER},       \
+        {"bfe.s" bits, letter " " letter "ww", TERNARY(S, S, U32, U32, (extract_bits<S, U>(x, y, z))), INTEGER},       \
+        {"popc.b" bits, "w " letter, UNARY(U32, U, __builtin_popcountll(x)), INTEGER}, {                               \
+        "clz.b" bits, "w " letter,                                                                                     \
+            UNARY(U32, U, x ? __builtin_clzll(x) - (64 - 8 * (int)sizeof(U)) : 8 * (int)sizeof(U)), INTEGER            \
+    }
 
 /* A comparison that is false for NaN, and with "u" one that is true. */
 #define FLOAT_FORMS(T, bits, letter)                                                                                   \
     {"add.f" bits, letter " " letter letter, BINARY(T, T, T, x + y), FLOAT},                                           \
-    {"add.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x + y), FLOAT},                                        \
-    {"sub.f" bits, letter " " letter letter, BINARY(T, T, T, x - y), FLOAT},                                           \
-    {"sub.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x - y), FLOAT},                                        \
-    {"mul.f" bits, letter " " letter letter, BINARY(T, T, T, x *y), FLOAT},                                            \
-    {"mul.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x *y), FLOAT},                                         \
-    {"fma.rn.f" bits, letter " " letter letter letter, TERNARY(T, T, T, T, fused(x, y, z)), FLOAT},                    \
-    {"div.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x / y), SPECIAL},                                      \
-    {"rcp.rn.f" bits, letter " " letter, UNARY(T, T, 1 / x), SPECIAL},                                                 \
-    {"sqrt.rn.f" bits, letter " " letter, UNARY(T, T, root(x)), SPECIAL},                                              \
-    {"min.f" bits, letter " " letter letter, BINARY(T, T, T, smaller(x, y)), FLOAT},                                   \
-    {"max.f" bits, letter " " letter letter, BINARY(T, T, T, larger(x, y)), FLOAT},                                    \
-    {"neg.f" bits, letter " " letter, UNARY(T, T, -x), FLOAT},                                                         \
-    {"abs.f" bits, letter " " letter, UNARY(T, T, __builtin_fabs(x)), FLOAT},                                          \
-    {"copysign.f" bits, letter " " letter letter, BINARY(T, T, T, copysign(y, x)), FLOAT},                             \
-    {"mov.f" bits, letter " " letter, UNARY(T, T, x), MOVE},                                                           \
-    {"selp.f" bits, letter " " letter letter "p", SELECT(T), MOVE},                                                    \
-    {"setp.equ.f" bits, "p " letter letter, COMPARE(T, !((x < y) | (x > y))), FLOAT},                                  \
-    {"setp.neu.f" bits, "p " letter letter, COMPARE(T, x != y), FLOAT},                                                \
-    {"setp.ltu.f" bits, "p " letter letter, COMPARE(T, !(x >= y)), FLOAT},                                             \
-    {"setp.leu.f" bits, "p " letter letter, COMPARE(T, !(x > y)), FLOAT},                                              \
-    {"setp.gtu.f" bits, "p " letter letter, COMPARE(T, !(x <= y)), FLOAT},                                             \
-    {"setp.geu.f" bits, "p " letter letter, COMPARE(T, !(x < y)), FLOAT},                                              \
-    {"setp.num.f" bits, "p " letter letter, COMPARE(T, (x == x) & (y == y)), FLOAT},                                   \
-    {"setp.nan.f" bits, "p " letter letter, COMPARE(T, (x != x) | (y != y)), FLOAT},                                   \
-    COMPARISONS("f" bits, T, letter, FLOAT)
+        {"add.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x + y), FLOAT},                                    \
+        {"sub.f" bits, letter " " letter letter, BINARY(T, T, T, x - y), FLOAT},                                       \
+        {"sub.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x - y), FLOAT},                                    \
+        {"mul.f" bits, letter " " letter letter, BINARY(T, T, T, x * y), FLOAT},                                       \
+        {"mul.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x * y), FLOAT},                                    \
+        {"fma.rn.f" bits, letter " " letter letter letter, TERNARY(T, T, T, T, fused(x, y, z)), FLOAT},                \
+        {"div.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x / y), SPECIAL},                                  \
+        {"rcp.rn.f" bits, letter " " letter, UNARY(T, T, 1 / x), SPECIAL},                                             \
+        {"sqrt.rn.f" bits, letter " " letter, UNARY(T, T, root(x)), SPECIAL},                                          \
+        {"min.f" bits, letter " " letter letter, BINARY(T, T, T, smaller(x, y)), FLOAT},                               \
+        {"max.f" bits, letter " " letter letter, BINARY(T, T, T, larger(x, y)), FLOAT},                                \
+        {"neg.f" bits, letter " " letter, UNARY(T, T, -x), FLOAT},                                                     \
+        {"abs.f" bits, letter " " letter, UNARY(T, T, __builtin_fabs(x)), FLOAT},                                      \
+        {"copysign.f" bits, letter " " letter letter, BINARY(T, T, T, copysign(y, x)), FLOAT},                         \
+        {"mov.f" bits, letter " " letter, UNARY(T, T, x), MOVE},                                                       \
+        {"selp.f" bits, letter " " letter letter "p", SELECT(T), MOVE},                                                \
+        {"setp.equ.f" bits, "p " letter letter, COMPARE(T, !((x < y) | (x > y))), FLOAT},                              \
+        {"setp.neu.f" bits, "p " letter letter, COMPARE(T, x != y), FLOAT},                                            \
+        {"setp.ltu.f" bits, "p " letter letter, COMPARE(T, !(x >= y)), FLOAT},                                         \
+        {"setp.leu.f" bits, "p " letter letter, COMPARE(T, !(x > y)), FLOAT},                                          \
+        {"setp.gtu.f" bits, "p " letter letter, COMPARE(T, !(x <= y)), FLOAT},                                         \
+        {"setp.geu.f" bits, "p " letter letter, COMPARE(T, !(x < y)), FLOAT},                                          \
+        {"setp.num.f" bits, "p " letter letter, COMPARE(T, (x == x) & (y == y)), FLOAT},                               \
+        {"setp.nan.f" bits, "p " letter letter, COMPARE(T, (x != x) | (y != y)), FLOAT},                               \
+        COMPARISONS("f" bits, T, letter, FLOAT)
 
 static F32 fused(F32 x, F32 y, F32 z) { return __builtin_fmaf(x, y, z); }
 static F64 fused(F64 x, F64 y, F64 z) { return __builtin_fma(x, y, z); }
@@ -236,12 +238,12 @@ const Form arithmetic_forms[] = {
     WIDE_INTEGER_FORMS(U64, S64, "64", "d"),
     FLOAT_FORMS(F32, "32", "w"),
     FLOAT_FORMS(F64, "64", "d"),
-    {"mul.wide.u16", "w hh", BINARY(U32, U16, U16, (U32)x * y), INTEGER},
-    {"mul.wide.s16", "w hh", BINARY(S32, S16, S16, (S32)x * y), INTEGER},
-    {"mul.wide.u32", "d ww", BINARY(U64, U32, U32, (U64)x * y), INTEGER},
-    {"mul.wide.s32", "d ww", BINARY(S64, S32, S32, (S64)x * y), INTEGER},
-    {"mad.wide.u32", "d wwd", TERNARY(U64, U32, U32, U64, (U64)x * y + z), INTEGER},
-    {"mad.wide.s32", "d wwd", TERNARY(U64, S32, S32, U64, (U64)((S64)x * y) + z), INTEGER},
+    {"mul.wide.u16", "w hh", BINARY(U32, U16, U16, (U32)x *y), INTEGER},
+    {"mul.wide.s16", "w hh", BINARY(S32, S16, S16, (S32)x *y), INTEGER},
+    {"mul.wide.u32", "d ww", BINARY(U64, U32, U32, (U64)x *y), INTEGER},
+    {"mul.wide.s32", "d ww", BINARY(S64, S32, S32, (S64)x *y), INTEGER},
+    {"mad.wide.u32", "d wwd", TERNARY(U64, U32, U32, U64, (U64)x *y + z), INTEGER},
+    {"mad.wide.s32", "d wwd", TERNARY(U64, S32, S32, U64, (U64)((S64)x *y) + z), INTEGER},
     {"brev.b32", "w w", UNARY(U32, U32, reverse_bits(x)), INTEGER},
     {"bfind.shiftamt.u32", "w w", UNARY(U32, U32, x ? __builtin_clz(x) : ~0), INTEGER},
     {"prmt.b32", "w www", TERNARY(U32, U32, U32, U32, permute_bytes(x, y, z)), INTEGER},

@@ -36,7 +36,9 @@ static U16 to_f16(F32 x) {
 }
 static F32 from_f16(U16 x) {
     U32 exponent = x >> 10 & 31, fraction = x & 1023;
-    F32 size = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexpf((F32)(1024 + fraction), (int)exponent - 25) : ldexpf((F32)fraction, -24);
+    F32 size = exponent == 31 ? (fraction ? NAN : INFINITY)
+               : exponent     ? ldexpf((F32)(1024 + fraction), (int)exponent - 25)
+                              : ldexpf((F32)fraction, -24);
     return x & 0x8000 ? -size : size;
 }
 
@@ -67,23 +69,26 @@ template <class Half, class Whole, int N> static void run_join(State &s, const I
 
 #define INTEGER_CONVERSIONS(name, T, letter)                                                                           \
     {"cvt." name ".u16", letter " h", UNARY(T, U16, x), CONVERSION},                                                   \
-    {"cvt." name ".s16", letter " h", UNARY(T, S16, x), CONVERSION},                                                   \
-    {"cvt." name ".u32", letter " w", UNARY(T, U32, x), CONVERSION},                                                   \
-    {"cvt." name ".s32", letter " w", UNARY(T, S32, x), CONVERSION},                                                   \
-    {"cvt." name ".u64", letter " d", UNARY(T, U64, x), CONVERSION},                                                   \
-    {"cvt." name ".s64", letter " d", UNARY(T, S64, x), CONVERSION}
+        {"cvt." name ".s16", letter " h", UNARY(T, S16, x), CONVERSION},                                               \
+        {"cvt." name ".u32", letter " w", UNARY(T, U32, x), CONVERSION},                                               \
+        {"cvt." name ".s32", letter " w", UNARY(T, S32, x), CONVERSION},                                               \
+        {"cvt." name ".u64", letter " d", UNARY(T, U64, x), CONVERSION}, {                                             \
+        "cvt." name ".s64", letter " d", UNARY(T, S64, x), CONVERSION                                                  \
+    }
 
 #define TO_INTEGER(name, T, letter)                                                                                    \
     {"cvt.rzi." name ".f32", letter " w", UNARY(T, F32, to_integer<T>(truncf(x))), CONVERSION},                        \
-    {"cvt.rni." name ".f32", letter " w", UNARY(T, F32, to_integer<T>(rintf(x))), CONVERSION},                         \
-    {"cvt.rmi." name ".f32", letter " w", UNARY(T, F32, to_integer<T>(floorf(x))), CONVERSION},                        \
-    {"cvt.rpi." name ".f32", letter " w", UNARY(T, F32, to_integer<T>(ceilf(x))), CONVERSION},                         \
-    {"cvt.rzi." name ".f64", letter " d", UNARY(T, F64, to_integer<T>(trunc(x))), CONVERSION},                         \
-    {"cvt.rni." name ".f64", letter " d", UNARY(T, F64, to_integer<T>(rint(x))), CONVERSION}
+        {"cvt.rni." name ".f32", letter " w", UNARY(T, F32, to_integer<T>(rintf(x))), CONVERSION},                     \
+        {"cvt.rmi." name ".f32", letter " w", UNARY(T, F32, to_integer<T>(floorf(x))), CONVERSION},                    \
+        {"cvt.rpi." name ".f32", letter " w", UNARY(T, F32, to_integer<T>(ceilf(x))), CONVERSION},                     \
+        {"cvt.rzi." name ".f64", letter " d", UNARY(T, F64, to_integer<T>(trunc(x))), CONVERSION}, {                   \
+        "cvt.rni." name ".f64", letter " d", UNARY(T, F64, to_integer<T>(rint(x))), CONVERSION                         \
+    }
 
 #define FROM_INTEGER(name, T, letter)                                                                                  \
-    {"cvt.rn.f32." name, "w " letter, UNARY(F32, T, x), CONVERSION},                                                   \
-    {"cvt.rn.f64." name, "d " letter, UNARY(F64, T, x), CONVERSION}
+    {"cvt.rn.f32." name, "w " letter, UNARY(F32, T, x), CONVERSION}, {                                                 \
+        "cvt.rn.f64." name, "d " letter, UNARY(F64, T, x), CONVERSION                                                  \
+    }
 
 const Form conversion_forms[] = {
     INTEGER_CONVERSIONS("u16", U16, "h"),

@@ -30,9 +30,10 @@ static void run_copy(State &s, const Instruction &i, uint32_t lanes) {
         uint64_t to = address_in(s, i, l);
         addresses[l] = from[l];
         if (to % bytes[l] || (source_bytes[l] && from[l] % bytes[l]))
-            fail_in(s, l, "an asynchronous copy of %u bytes from 0x%llx to 0x%llx, which are no multiples of them", bytes[l],
-                    (unsigned long long)from[l], (unsigned long long)to);
-        if (source_bytes[l] > bytes[l]) fail_in(s, l, "an asynchronous copy of %u bytes out of %u", source_bytes[l], bytes[l]);
+            fail_in(s, l, "an asynchronous copy of %u bytes from 0x%llx to 0x%llx, which are no multiples of them",
+                    bytes[l], (unsigned long long)from[l], (unsigned long long)to);
+        if (source_bytes[l] > bytes[l])
+            fail_in(s, l, "an asynchronous copy of %u bytes out of %u", source_bytes[l], bytes[l]);
         shared_to_write(s, l, to, bytes[l]);
         if (source_bytes[l]) global_at(s, l, from[l], source_bytes[l]);
         copy.to[l] = (uint32_t)to;
@@ -50,7 +51,8 @@ static void run_copy(State &s, const Instruction &i, uint32_t lanes) {
         memset(s.scene->shared + copy.to[l], 0xFF, bytes[l]);
         for (U32 b = 0; b < bytes[l]; b++) s.scene->states[copy.to[l] + b] |= PENDING;
     }
-    if (w.copies_land == Worker::AT_ISSUE || (w.copies_land == Worker::EITHER && random_next(w.random_state) & 1)) land(s, copy);
+    if (w.copies_land == Worker::AT_ISSUE || (w.copies_land == Worker::EITHER && random_next(w.random_state) & 1))
+        land(s, copy);
     s.copies.push_back(copy);
 }
 
@@ -69,7 +71,8 @@ static void wait(State &s, uint32_t lanes, int n) {
         if (!done) continue;
         land(s, copy); /* landing early is allowed for the other lanes */
         for (uint32_t left = done; left; left &= left - 1)
-            for (int b = 0; b < copy.bytes; b++) s.scene->states[copy.to[__builtin_ctz(left)] + (uint32_t)b] &= (uint8_t)~PENDING;
+            for (int b = 0; b < copy.bytes; b++)
+                s.scene->states[copy.to[__builtin_ctz(left)] + (uint32_t)b] &= (uint8_t)~PENDING;
         copy.lanes &= ~done;
     }
     size_t kept = 0;
@@ -83,7 +86,8 @@ static void run_wait(State &s, const Instruction &i, uint32_t lanes) { wait(s, l
 void require_no_copies(State &s, uint32_t lanes) {
     for (const AsyncCopy &copy : s.copies)
         if (copy.lanes & lanes)
-            fail_in(s, __builtin_ctz(copy.lanes & lanes), "the thread returns while its asynchronous copies are under way");
+            fail_in(s, __builtin_ctz(copy.lanes & lanes),
+                    "the thread returns while its asynchronous copies are under way");
 }
 
 const Form copy_forms[] = {

@@ -82,7 +82,8 @@ static Reversed reverse(const Function &f) {
     return r;
 }
 
-/* Ways that only lead to a trap or round and round have no part in it: the lanes on the others do not wait for those. */
+/* Ways that only lead to a trap or round and round have no part in it: the lanes on the others do not wait for those.
+ */
 static void find_meetings(Function &f) {
     Reversed r = reverse(f);
     std::vector<int> meeting(f.blocks.size() + 1, -1);
@@ -100,7 +101,8 @@ static void find_meetings(Function &f) {
             if (block == r.end) continue;
             int found = -1;
             for (int next : r.out[(size_t)block])
-                if (r.rank[(size_t)next] >= 0 && meeting[(size_t)next] >= 0) found = found < 0 ? next : common(found, next);
+                if (r.rank[(size_t)next] >= 0 && meeting[(size_t)next] >= 0)
+                    found = found < 0 ? next : common(found, next);
             if (found == meeting[(size_t)block]) continue;
             meeting[(size_t)block] = found;
             changed = true;

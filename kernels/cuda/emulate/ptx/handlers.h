@@ -23,20 +23,32 @@ typedef double F64;
 #define UNARY(D, A, expression)                                                                                        \
     [](State &s, const Instruction &i, uint32_t lanes) {                                                               \
         const A *a = s.lanes<A>(i, 1);                                                                                 \
-        each(s.lanes<D>(i, 0), lanes, [=](int l) { A x = a[l]; return (D)(expression); });                             \
+        each(s.lanes<D>(i, 0), lanes, [=](int l) {                                                                     \
+            A x = a[l];                                                                                                \
+            return (D)(expression);                                                                                    \
+        });                                                                                                            \
     }
 #define BINARY(D, A, B, expression)                                                                                    \
     [](State &s, const Instruction &i, uint32_t lanes) {                                                               \
         const A *a = s.lanes<A>(i, 1);                                                                                 \
         const B *b = s.lanes<B>(i, 2);                                                                                 \
-        each(s.lanes<D>(i, 0), lanes, [=](int l) { A x = a[l]; B y = b[l]; return (D)(expression); });                 \
+        each(s.lanes<D>(i, 0), lanes, [=](int l) {                                                                     \
+            A x = a[l];                                                                                                \
+            B y = b[l];                                                                                                \
+            return (D)(expression);                                                                                    \
+        });                                                                                                            \
     }
 #define TERNARY(D, A, B, C, expression)                                                                                \
     [](State &s, const Instruction &i, uint32_t lanes) {                                                               \
         const A *a = s.lanes<A>(i, 1);                                                                                 \
         const B *b = s.lanes<B>(i, 2);                                                                                 \
         const C *c = s.lanes<C>(i, 3);                                                                                 \
-        each(s.lanes<D>(i, 0), lanes, [=](int l) { A x = a[l]; B y = b[l]; C z = c[l]; return (D)(expression); });     \
+        each(s.lanes<D>(i, 0), lanes, [=](int l) {                                                                     \
+            A x = a[l];                                                                                                \
+            B y = b[l];                                                                                                \
+            C z = c[l];                                                                                                \
+            return (D)(expression);                                                                                    \
+        });                                                                                                            \
     }
 /* A comparison into a predicate. */
 #define COMPARE(A, expression)                                                                                         \

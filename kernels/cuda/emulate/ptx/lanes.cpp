@@ -9,7 +9,8 @@ namespace ptx {
 
 void require_together(State &s, uint32_t lanes, uint32_t mask) {
     uint32_t wanted = mask & s.members;
-    if (wanted & s.exited) fail_in(s, -1, "the mask %08x names lanes that have returned (%08x)", mask, wanted & s.exited);
+    if (wanted & s.exited)
+        fail_in(s, -1, "the mask %08x names lanes that have returned (%08x)", mask, wanted & s.exited);
     if (wanted != lanes) fail_in(s, -1, "reached by lanes %08x of the warp, the mask is %08x", lanes, mask);
     s.scene->worker->counts.warp_operations++;
 }
@@ -24,7 +25,8 @@ static uint32_t mask_of(State &s, const Instruction &i, uint32_t lanes, int oper
     uint32_t mask = masks[__builtin_ctz(lanes)];
     for (uint32_t left = lanes; left; left &= left - 1)
         if (masks[__builtin_ctz(left)] != mask)
-            fail_in(s, __builtin_ctz(left), "has another mask (%08x) than others (%08x)", masks[__builtin_ctz(left)], mask);
+            fail_in(s, __builtin_ctz(left), "has another mask (%08x) than others (%08x)", masks[__builtin_ctz(left)],
+                    mask);
     return mask;
 }
 
@@ -38,9 +40,13 @@ template <Shuffle MODE> static void run_shuffle(State &s, const Instruction &i, 
     uint32_t valid = 0;
     require_together(s, lanes, mask_of(s, i, lanes, 5));
     for (uint32_t left = lanes; left; left &= left - 1) {
-        int lane = __builtin_ctz(left), by = (int)(b[lane] & 31), clamp = (int)(c[lane] & 31), segment = (int)(c[lane] >> 8 & 31);
+        int lane = __builtin_ctz(left), by = (int)(b[lane] & 31), clamp = (int)(c[lane] & 31),
+            segment = (int)(c[lane] >> 8 & 31);
         int last = (lane & segment) | (clamp & ~segment), begin = lane & segment;
-        int from = MODE == UP ? lane - by : MODE == DOWN ? lane + by : MODE == BUTTERFLY ? lane ^ by : begin | (by & ~segment);
+        int from = MODE == UP          ? lane - by
+                   : MODE == DOWN      ? lane + by
+                   : MODE == BUTTERFLY ? lane ^ by
+                                       : begin | (by & ~segment);
         bool is_valid = MODE == UP ? from >= last : from <= last;
         if (!is_valid) from = lane;
         if (!(lanes >> from & 1)) fail_in(s, lane, "takes a number from lane %d, which does not take part", from);
@@ -94,8 +100,8 @@ static void run_warp_barrier(State &s, const Instruction &i, uint32_t lanes) {
 
 /* ---- matrices ---- */
 
-/* Row j of matrix m begins where lane 8 m + j points to; lane l gets from each matrix the numbers 2 (l % 4) and the next
- * of row l / 4, with TRANSPOSED of column l / 4. */
+/* Row j of matrix m begins where lane 8 m + j points to; lane l gets from each matrix the numbers 2 (l % 4) and the
+ * next of row l / 4, with TRANSPOSED of column l / 4. */
 template <int MATRICES, bool TRANSPOSED> static void run_load_matrices(State &s, const Instruction &i, uint32_t lanes) {
     uint64_t addresses[32];
     require_whole(s, lanes);
@@ -125,7 +131,8 @@ template <int MATRICES, bool TRANSPOSED> static void run_load_matrices(State &s,
 static void run_move_matrix(State &s, const Instruction &i, uint32_t lanes) {
     U16 from[8][8], to[8][8];
     require_whole(s, lanes);
-    memcpy(from, s.lanes<U32>(i, 1), sizeof from); /* a lane's register is two neighbours of a row, four lanes are a row */
+    memcpy(from, s.lanes<U32>(i, 1),
+           sizeof from); /* a lane's register is two neighbours of a row, four lanes are a row */
     for (int row = 0; row < 8; row++)
         for (int column = 0; column < 8; column++) to[row][column] = from[column][row];
     memcpy(s.lanes<U32>(i, 0), to, sizeof to);
@@ -138,9 +145,7 @@ struct Bf16 {
     static float of(U32 bits, int half) { return from_bits(half ? bits & 0xFFFF0000 : bits << 16); }
 };
 struct F16 {
-    static float of(U32 bits, int half) {
-        return (float)__builtin_bit_cast(_Float16, (U16)(half ? bits >> 16 : bits));
-    }
+    static float of(U32 bits, int half) { return (float)__builtin_bit_cast(_Float16, (U16)(half ? bits >> 16 : bits)); }
 };
 
 /* d [16, 8] = a [16, K] b [K, 8] + c, each number of d rounded once from an exact sum: the card adds with at least the
@@ -172,7 +177,8 @@ template <class Half, int K> static void run_multiply(State &s, const Instructio
     for (int r = 0; r < K / 4; r++)
         for (int l = 0; l < 32; l++)
             for (int half = 0; half < 2; half++)
-                a[l / 4 + 8 * (r % 2)][2 * (l % 4) + half + 8 * (r / 2)] = (double)Half::of(s.lanes<U32>(i, 4 + r)[l], half);
+                a[l / 4 + 8 * (r % 2)][2 * (l % 4) + half + 8 * (r / 2)] =
+                    (double)Half::of(s.lanes<U32>(i, 4 + r)[l], half);
     for (int r = 0; r < K / 8; r++)
         for (int l = 0; l < 32; l++)
             for (int half = 0; half < 2; half++)
@@ -190,14 +196,15 @@ static void run_multiply_tf32(State &s, const Instruction &i, uint32_t lanes) {
     double a[16][8], b[8][8];
     require_whole(s, lanes);
     for (int l = 0; l < 32; l++) {
-        for (int r = 0; r < 4; r++) a[l / 4 + 8 * (r % 2)][l % 4 + 4 * (r / 2)] = tf32_of(s, l, s.lanes<U32>(i, 4 + r)[l]);
+        for (int r = 0; r < 4; r++)
+            a[l / 4 + 8 * (r % 2)][l % 4 + 4 * (r / 2)] = tf32_of(s, l, s.lanes<U32>(i, 4 + r)[l]);
         for (int r = 0; r < 2; r++) b[l % 4 + 4 * r][l / 4] = tf32_of(s, l, s.lanes<U32>(i, 8 + r)[l]);
     }
     multiply<8>(s, i, a, b);
 }
 
 #define SHUFFLE_FORMS(name, MODE)                                                                                      \
-    {"shfl.sync." name ".b32", "wp wwww", run_shuffle<MODE>, SHUFFLE}
+    { "shfl.sync." name ".b32", "wp wwww", run_shuffle<MODE>, SHUFFLE }
 
 const Form lane_forms[] = {
     SHUFFLE_FORMS("up", UP),
@@ -205,8 +212,16 @@ const Form lane_forms[] = {
     SHUFFLE_FORMS("bfly", BUTTERFLY),
     SHUFFLE_FORMS("idx", INDEX),
     {"vote.sync.ballot.b32", "w pw", run_ballot, SHUFFLE},
-    {"vote.sync.any.pred", "p pw", [](State &s, const Instruction &i, uint32_t lanes) { vote(s, i, lanes, [](uint32_t votes) { return votes != 0; }); }, SHUFFLE},
-    {"vote.sync.all.pred", "p pw", [](State &s, const Instruction &i, uint32_t lanes) { vote(s, i, lanes, [=](uint32_t votes) { return votes == lanes; }); }, SHUFFLE},
+    {"vote.sync.any.pred", "p pw",
+     [](State &s, const Instruction &i, uint32_t lanes) {
+         vote(s, i, lanes, [](uint32_t votes) { return votes != 0; });
+     },
+     SHUFFLE},
+    {"vote.sync.all.pred", "p pw",
+     [](State &s, const Instruction &i, uint32_t lanes) {
+         vote(s, i, lanes, [=](uint32_t votes) { return votes == lanes; });
+     },
+     SHUFFLE},
     {"match.any.sync.b32", "w ww", run_match, SHUFFLE},
     {"redux.sync.add.u32", "w ww", REDUCE(U32, x + y), SHUFFLE},
     {"redux.sync.add.s32", "w ww", REDUCE(U32, x + y), SHUFFLE},

@@ -73,7 +73,8 @@ uint64_t address_in(State &s, const Instruction &i, int lane) {
 }
 
 /* Finds `bytes` bytes for each of the lanes. */
-template <Space SPACE, bool WRITE> static void locate(State &s, const Instruction &i, uint32_t lanes, size_t bytes, char **at) {
+template <Space SPACE, bool WRITE>
+static void locate(State &s, const Instruction &i, uint32_t lanes, size_t bytes, char **at) {
     uint64_t addresses[32], all = 0;
     for (int l = 0; l < 32; l++) addresses[l] = address_in(s, i, l);
     for (uint32_t left = lanes; left; left &= left - 1) all |= addresses[__builtin_ctz(left)];
@@ -211,7 +212,8 @@ const Form *memory_form(const std::string &name, char letter) {
 
 /* ---- atomics: one lane after another, in an order that the instruction leaves open ---- */
 
-template <Space SPACE, class T, class F> static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update) {
+template <Space SPACE, class T, class F>
+static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update) {
     char *at[32];
     locate<SPACE, false>(s, i, lanes, sizeof(T), at);
     for (uint32_t left = lanes; left; left &= left - 1) {
@@ -236,21 +238,27 @@ template <Space SPACE, class T, class F> static void run_atomic(State &s, const 
         });                                                                                                            \
     }
 #define ATOMIC_IN(SPACE, space, name, letter, T, Number, expression)                                                   \
-    {"atom" space name, letter " " letter, ATOMIC(SPACE, T, Number, expression), ATOMIC_ACCESS},                       \
-    {"red" space name, " " letter, ATOMIC(SPACE, T, Number, expression), ATOMIC_ACCESS}
+    {"atom" space name, letter " " letter, ATOMIC(SPACE, T, Number, expression), ATOMIC_ACCESS}, {                     \
+        "red" space name, " " letter, ATOMIC(SPACE, T, Number, expression), ATOMIC_ACCESS                              \
+    }
 #define ATOMIC_FORMS(SPACE, space)                                                                                     \
-    ATOMIC_IN(SPACE, space, ".add.u32", "w", U32, U32, x + y), ATOMIC_IN(SPACE, space, ".add.s32", "w", U32, U32, x + y),  \
-    ATOMIC_IN(SPACE, space, ".add.u64", "d", U64, U64, x + y), ATOMIC_IN(SPACE, space, ".add.f32", "w", U32, F32, x + y),  \
-    ATOMIC_IN(SPACE, space, ".add.f64", "d", U64, F64, x + y), ATOMIC_IN(SPACE, space, ".and.b32", "w", U32, U32, x &y),   \
-    ATOMIC_IN(SPACE, space, ".or.b32", "w", U32, U32, x | y), ATOMIC_IN(SPACE, space, ".xor.b32", "w", U32, U32, x ^ y),   \
-    ATOMIC_IN(SPACE, space, ".min.u32", "w", U32, U32, x < y ? x : y),                                                     \
-    ATOMIC_IN(SPACE, space, ".max.u32", "w", U32, U32, x > y ? x : y),                                                     \
-    ATOMIC_IN(SPACE, space, ".min.s32", "w", U32, S32, x < y ? x : y),                                                     \
-    ATOMIC_IN(SPACE, space, ".max.s32", "w", U32, S32, x > y ? x : y),                                                     \
-    {"atom" space ".exch.b32", "w w", ATOMIC(SPACE, U32, U32, y), ATOMIC_ACCESS},                                          \
-    {"atom" space ".exch.b64", "d d", ATOMIC(SPACE, U64, U64, y), ATOMIC_ACCESS},                                          \
-    {"atom" space ".cas.b32", "w ww", ATOMIC(SPACE, U32, U32, x == y ? z : x), ATOMIC_ACCESS},                             \
-    {"atom" space ".cas.b64", "d dd", ATOMIC(SPACE, U64, U64, x == y ? z : x), ATOMIC_ACCESS}
+    ATOMIC_IN(SPACE, space, ".add.u32", "w", U32, U32, x + y),                                                         \
+        ATOMIC_IN(SPACE, space, ".add.s32", "w", U32, U32, x + y),                                                     \
+        ATOMIC_IN(SPACE, space, ".add.u64", "d", U64, U64, x + y),                                                     \
+        ATOMIC_IN(SPACE, space, ".add.f32", "w", U32, F32, x + y),                                                     \
+        ATOMIC_IN(SPACE, space, ".add.f64", "d", U64, F64, x + y),                                                     \
+        ATOMIC_IN(SPACE, space, ".and.b32", "w", U32, U32, x &y),                                                      \
+        ATOMIC_IN(SPACE, space, ".or.b32", "w", U32, U32, x | y),                                                      \
+        ATOMIC_IN(SPACE, space, ".xor.b32", "w", U32, U32, x ^ y),                                                     \
+        ATOMIC_IN(SPACE, space, ".min.u32", "w", U32, U32, x < y ? x : y),                                             \
+        ATOMIC_IN(SPACE, space, ".max.u32", "w", U32, U32, x > y ? x : y),                                             \
+        ATOMIC_IN(SPACE, space, ".min.s32", "w", U32, S32, x < y ? x : y),                                             \
+        ATOMIC_IN(SPACE, space, ".max.s32", "w", U32, S32, x > y ? x : y),                                             \
+        {"atom" space ".exch.b32", "w w", ATOMIC(SPACE, U32, U32, y), ATOMIC_ACCESS},                                  \
+        {"atom" space ".exch.b64", "d d", ATOMIC(SPACE, U64, U64, y), ATOMIC_ACCESS},                                  \
+        {"atom" space ".cas.b32", "w ww", ATOMIC(SPACE, U32, U32, x == y ? z : x), ATOMIC_ACCESS}, {                   \
+        "atom" space ".cas.b64", "d dd", ATOMIC(SPACE, U64, U64, x == y ? z : x), ATOMIC_ACCESS                        \
+    }
 
 /* ---- conversions of addresses ---- */
 
@@ -274,7 +282,8 @@ const Form memory_forms[] = {
     {"cvta.to.local.u64", "d d", run_from_generic<LOCAL_WINDOW>, INTEGER},
     {"cvta.to.global.u64", "d d", run_to_generic<0>, INTEGER},
     {"cvta.to.const.u64", "d d", run_to_generic<0>, INTEGER},
-    {"membar.sys", "", [](State &, const Instruction &, uint32_t) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }, CONTROL},
+    {"membar.sys", "", [](State &, const Instruction &, uint32_t) { __atomic_thread_fence(__ATOMIC_SEQ_CST); },
+     CONTROL},
     {"membar.gl", "", [](State &, const Instruction &, uint32_t) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }, CONTROL},
     {},
 };

@@ -75,7 +75,8 @@ static Module &module_of(void **handle) {
     const char *at = reinterpret_cast<const char *>(loaded.binary) + loaded.binary->header_bytes;
     const char *end = at + loaded.binary->bytes;
     const FatEntry *best = NULL;
-    for (; at < end; at += reinterpret_cast<const FatEntry *>(at)->header_bytes + reinterpret_cast<const FatEntry *>(at)->bytes) {
+    for (; at < end;
+         at += reinterpret_cast<const FatEntry *>(at)->header_bytes + reinterpret_cast<const FatEntry *>(at)->bytes) {
         const FatEntry *entry = reinterpret_cast<const FatEntry *>(at);
         bool fits = entry->kind == PTX && (int)entry->architecture <= card_capability();
         if (fits && (!best || entry->architecture > best->architecture)) best = entry;
@@ -84,7 +85,8 @@ static Module &module_of(void **handle) {
     if (best->compressed_bytes) fail("the program's PTX is compressed: build it with --no-compress");
     std::unique_ptr<Module> &module = loaded.modules[best->architecture & 127];
     if (!module) {
-        const char *text = reinterpret_cast<const char *>(best) + best->header_bytes, *filter = getenv("EMULATE_PTX_FILTER");
+        const char *text = reinterpret_cast<const char *>(best) + best->header_bytes,
+                   *filter = getenv("EMULATE_PTX_FILTER");
         module.reset(new Module());
         module->text.assign(text, strnlen(text, best->bytes));
         if (filter) module->text = filtered(module->text, filter);
@@ -94,7 +96,8 @@ static Module &module_of(void **handle) {
 }
 
 /* Checks what a driver checks of a launch, and queues it. */
-static cudaError_t launch_kernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared_bytes, cudaStream_t stream) {
+static cudaError_t launch_kernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
+                                 cudaStream_t stream) {
     const Function *f;
     {
         std::lock_guard<std::mutex> hold(lock);
@@ -108,9 +111,12 @@ static cudaError_t launch_kernel(const void *kernel, dim3 grid, dim3 block, void
         memcpy(bytes.get() + (p.address - PARAMETER_WINDOW), arguments[n], p.bytes);
     }
     size_t static_bytes = 0;
-    for (const Variable &v : f->shared) static_bytes = (static_bytes + v.alignment - 1) / v.alignment * v.alignment + v.bytes;
-    if (f->max_threads && block.x * block.y * block.z > (unsigned)f->max_threads) return set_error(cudaErrorInvalidValue);
-    return launch({kernel, grid, block, shared_bytes, NULL, bytes, f->parameter_bytes, run_block, f, static_bytes}, stream);
+    for (const Variable &v : f->shared)
+        static_bytes = (static_bytes + v.alignment - 1) / v.alignment * v.alignment + v.bytes;
+    if (f->max_threads && block.x * block.y * block.z > (unsigned)f->max_threads)
+        return set_error(cudaErrorInvalidValue);
+    return launch({kernel, grid, block, shared_bytes, NULL, bytes, f->parameter_bytes, run_block, f, static_bytes},
+                  stream);
 }
 
 /* Returns the memory of a variable of the device from the host's variable of its name. */
@@ -153,8 +159,8 @@ void **__cudaRegisterFatBinary(void *wrapper) {
 void __cudaRegisterFatBinaryEnd(void **) {}
 void __cudaUnregisterFatBinary(void **) {}
 
-void __cudaRegisterFunction(void **module, const char *host, char *, const char *name, int, uint3 *, uint3 *, dim3 *, dim3 *,
-                            int *) {
+void __cudaRegisterFunction(void **module, const char *host, char *, const char *name, int, uint3 *, uint3 *, dim3 *,
+                            dim3 *, int *) {
     kernels()[host] = {module, name};
 }
 void __cudaRegisterVar(void **module, char *host, char *, const char *name, int, size_t, int, int) {
@@ -175,7 +181,8 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_b
     return cudaSuccess;
 }
 
-cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t bytes, cudaStream_t stream) {
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t bytes,
+                             cudaStream_t stream) {
     return launch_kernel(kernel, grid, block, arguments, bytes, stream);
 }
 /* From CUDA 12 on: a kernel's handle is here the address that stands for it. */
@@ -183,7 +190,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t *handle, const void *kernel) {
     *handle = reinterpret_cast<cudaKernel_t>(const_cast<void *>(kernel));
     return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 grid, dim3 block, void **arguments, size_t bytes, cudaStream_t stream) {
+cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 grid, dim3 block, void **arguments, size_t bytes,
+                               cudaStream_t stream) {
     return launch_kernel(handle, grid, block, arguments, bytes, stream);
 }
 }

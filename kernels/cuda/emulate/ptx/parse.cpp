@@ -14,8 +14,8 @@ struct Parser {
     Function &f;
     Reader r;
     struct Scope {
-        std::map<std::string, int> registers;    /* by name, their ids */
-        std::map<std::string, char> families;    /* "%r" of "%r<23>", their letters */
+        std::map<std::string, int> registers; /* by name, their ids */
+        std::map<std::string, char> families; /* "%r" of "%r<23>", their letters */
         std::map<std::string, Variable> variables;
     };
     std::vector<Scope> scopes;
@@ -213,7 +213,8 @@ static void place_operand(Parser &p, Instruction *i, Origin *origin, int n, cons
     origin->ids[n] = o.kind == Operand::REGISTER ? o.id : -1;
     if (o.inverted) i->inverted |= 1u << n;
     if (o.kind == Operand::REGISTER) {
-        if (p.f.registers[(size_t)o.id].letter != letter) p.r.fail_here(("operand " + std::to_string(n) + ": a register of another width than the form has").c_str());
+        if (p.f.registers[(size_t)o.id].letter != letter)
+            p.r.fail_here(("operand " + std::to_string(n) + ": a register of another width than the form has").c_str());
     } else if (o.kind == Operand::SPECIAL) {
         if (letter != 'w') p.r.fail_here("a special register in a form that is not of 32 bits");
         i->operands[n] = o.offset;
@@ -283,7 +284,8 @@ static void place_operands(Parser &p, Instruction *i, Origin *origin, const std:
 
 /* The source of a conversion may be a wider register, whose lower part counts: puts that into a register of its own. */
 static void narrow_source(Parser &p, const Form &form, const Instruction &i, const Origin &origin, Operand *source) {
-    char wanted = form.operands[2], has = source->kind == Operand::REGISTER ? p.f.registers[(size_t)source->id].letter : wanted;
+    char wanted = form.operands[2],
+         has = source->kind == Operand::REGISTER ? p.f.registers[(size_t)source->id].letter : wanted;
     if (strncmp(form.name, "cvt.", 4) != 0 || width_of(has) <= width_of(wanted)) return;
     const Form &cut = *find_form(std::string(wanted == 'h' ? "cvt.u16" : "cvt.u32") + (has == 'd' ? ".u64" : ".u32"));
     Instruction first = i;
@@ -441,7 +443,9 @@ const Function *function_of(Module &module, const std::string &name) {
     f->module = &module;
     f->name = name;
     const char *begin = module.text.data() + place->second.first;
-    Parser p = {module, *f, {begin, module.text.data() + module.text.size(), place->second.second, ""}, {}, {}, {}, {}, 0, 0, 0};
+    Parser p = {
+        module, *f, {begin, module.text.data() + module.text.size(), place->second.second, ""}, {}, {}, {}, {}, 0,
+        0,      0};
     p.scopes.emplace_back();
     p.r.next();
     bool is_entry = strncmp(begin - 6, ".entry", 6) == 0;
@@ -452,7 +456,8 @@ const Function *function_of(Module &module, const std::string &name) {
     for (Instruction &i : f->code) {
         if (i.kind != BRANCH) continue;
         auto label = p.labels.find(p.wanted_labels[(size_t)i.target]);
-        if (label == p.labels.end()) fail("%s has no label %s", f->name.c_str(), p.wanted_labels[(size_t)i.target].c_str());
+        if (label == p.labels.end())
+            fail("%s has no label %s", f->name.c_str(), p.wanted_labels[(size_t)i.target].c_str());
         i.target = label->second;
     }
     f->local_bytes = align_up(p.local_bytes, 16);

@@ -44,8 +44,23 @@ typedef void (*Handler)(State &s, const Instruction &i, uint32_t lanes);
 enum Space : uint8_t { GENERIC, GLOBAL, SHARED, LOCAL, PARAM };
 
 enum Class : uint8_t {
-    INTEGER, FLOAT, SPECIAL, CONVERSION, MOVE, GLOBAL_ACCESS, SHARED_ACCESS, LOCAL_ACCESS, PARAMETER, ASYNC, ATOMIC_ACCESS,
-    SHUFFLE, MATRIX_LOAD, MATRIX_PRODUCT, BARRIER, CONTROL, CLASSES
+    INTEGER,
+    FLOAT,
+    SPECIAL,
+    CONVERSION,
+    MOVE,
+    GLOBAL_ACCESS,
+    SHARED_ACCESS,
+    LOCAL_ACCESS,
+    PARAMETER,
+    ASYNC,
+    ATOMIC_ACCESS,
+    SHUFFLE,
+    MATRIX_LOAD,
+    MATRIX_PRODUCT,
+    BARRIER,
+    CONTROL,
+    CLASSES
 };
 
 /* What the loop over instructions has to do itself. */
@@ -78,8 +93,8 @@ struct Instruction {
     int64_t offset;                 /* added to the address */
     int32_t operands[MAX_OPERANDS]; /* bytes from the beginning of the warp's registers */
     int32_t address, guard;         /* the same; -1: none */
-    int32_t target;                 /* of a branch: an index of an instruction; of a call: an index into Function.calls */
-    uint32_t inverted;              /* a bit for each operand: a predicate with a "!" */
+    int32_t target;    /* of a branch: an index of an instruction; of a call: an index into Function.calls */
+    uint32_t inverted; /* a bit for each operand: a predicate with a "!" */
     Kind kind;
     Class of;
     uint8_t n_written, n_operands; /* those that are written come first */
@@ -91,9 +106,9 @@ struct Instruction {
 
 /* What is not needed to run an instruction. */
 struct Origin {
-    const char *name;                      /* of its form */
-    int32_t line;                          /* of the module's text */
-    int32_t source_file, source_line;      /* 0: not known */
+    const char *name;                          /* of its form */
+    int32_t line;                              /* of the module's text */
+    int32_t source_file, source_line;          /* 0: not known */
     int32_t ids[MAX_OPERANDS], address, guard; /* of registers; -1: none */
 };
 
@@ -251,7 +266,9 @@ struct State {
     }
     uint32_t &mask(const Instruction &i, int operand) { return *lanes<uint32_t>(i, operand); }
     /* The lanes in which a predicate that is read is true. */
-    uint32_t truth(const Instruction &i, int operand) { return mask(i, operand) ^ (i.inverted >> operand & 1 ? ALL : 0); }
+    uint32_t truth(const Instruction &i, int operand) {
+        return mask(i, operand) ^ (i.inverted >> operand & 1 ? ALL : 0);
+    }
     void set_mask(const Instruction &i, int operand, uint32_t lanes, uint32_t values) {
         uint32_t &to = mask(i, operand);
         to = (to & ~lanes) | (values & lanes);

@@ -36,8 +36,8 @@ void fail_in(const State &s, int lane, const char *format, ...) {
     if (origin.source_line)
         source = ", " + f.module->files[(size_t)origin.source_file] + ":" + std::to_string(origin.source_line);
     std::string who = "warp " + std::to_string(s.number) + (lane < 0 ? "" : ", lane " + std::to_string(lane));
-    fail("%s: %s\n  at line %d of the PTX%s, in %s\n  block (%u,%u,%u), %s", origin.name, text, origin.line, source.c_str(),
-         readable(f.name).c_str(), block.x, block.y, block.z, who.c_str());
+    fail("%s: %s\n  at line %d of the PTX%s, in %s\n  block (%u,%u,%u), %s", origin.name, text, origin.line,
+         source.c_str(), readable(f.name).c_str(), block.x, block.y, block.z, who.c_str());
 }
 
 /* ---- frames ---- */
@@ -117,7 +117,8 @@ static bool let_others_run(State &s, size_t base) {
 
 static void arrive(State &s, const Instruction &i, uint32_t lanes) {
     if (lanes != (s.members & ~s.exited))
-        fail_in(s, -1, "reached by lanes %08x, the warp's others (%08x) are elsewhere", lanes, s.members & ~s.exited & ~lanes);
+        fail_in(s, -1, "reached by lanes %08x, the warp's others (%08x) are elsewhere", lanes,
+                s.members & ~s.exited & ~lanes);
     if (s.depth) fail_in(s, -1, "in a function that was called: not supported");
     s.status = State::AT_BARRIER;
     s.barrier = &i;
@@ -164,7 +165,8 @@ static void run(State &s, size_t base) {
         const Instruction &i = f.code[(size_t)path.pc];
         uint32_t lanes = path.lanes;
         s.instruction = &i;
-        if (i.guard >= 0) lanes &= *reinterpret_cast<uint32_t *>(s.frame->registers + i.guard) ^ (i.guard_is_inverted ? ALL : 0);
+        if (i.guard >= 0)
+            lanes &= *reinterpret_cast<uint32_t *>(s.frame->registers + i.guard) ^ (i.guard_is_inverted ? ALL : 0);
         if (i.is_unsure) track_registers(s, i, lanes, path.lanes);
         if (s.scene->counts) count_instruction(s, i, lanes, path.lanes);
         if (i.kind == PLAIN) {
@@ -218,7 +220,8 @@ static void call(State &s, const Instruction &i, uint32_t lanes) {
     auto copy = [lanes](Frame &to, uint64_t to_at, const Frame &from, uint64_t from_at, size_t bytes) {
         for (uint32_t left = lanes; left; left &= left - 1) {
             size_t l = (size_t)__builtin_ctz(left);
-            memcpy(&to.local[l * to.function->local_bytes + to_at], &from.local[l * from.function->local_bytes + from_at], bytes);
+            memcpy(&to.local[l * to.function->local_bytes + to_at],
+                   &from.local[l * from.function->local_bytes + from_at], bytes);
         }
     };
     for (size_t n = 0; n < f.parameters.size(); n++)
@@ -254,7 +257,8 @@ static void release(std::vector<State> &warps, Worker &w) {
     int votes = 0;
     for (State &s : warps) {
         if (s.status == State::DONE) {
-            State &waiting = *std::find_if(warps.begin(), warps.end(), [](State &o) { return o.status == State::AT_BARRIER; });
+            State &waiting =
+                *std::find_if(warps.begin(), warps.end(), [](State &o) { return o.status == State::AT_BARRIER; });
             fail_in(waiting, -1, "warp %u has returned while others wait at a barrier", s.number);
         }
         if (s.exited) fail_in(s, -1, "lanes %08x of warp %u have returned before the barrier", s.exited, s.number);
@@ -262,7 +266,8 @@ static void release(std::vector<State> &warps, Worker &w) {
     }
     for (State &s : warps) {
         const Instruction &i = *s.barrier;
-        const char *name = i.n_written ? s.frame->function->origins[(size_t)(&i - s.frame->function->code.data())].name : "";
+        const char *name =
+            i.n_written ? s.frame->function->origins[(size_t)(&i - s.frame->function->code.data())].name : "";
         int threads = (int)(w.block.size.x * w.block.size.y * w.block.size.z);
         if (i.n_written && strstr(name, ".popc"))
             each(s.lanes<U32>(i, 0), s.members, [=](int) { return (U32)votes; });

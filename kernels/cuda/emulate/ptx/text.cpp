@@ -35,9 +35,7 @@ void Reader::next() {
     }
 }
 
-void Reader::fail_here(const char *what) const {
-    fail("PTX line %d: %s, found \"%s\"", line, what, word.c_str());
-}
+void Reader::fail_here(const char *what) const { fail("PTX line %d: %s, found \"%s\"", line, what, word.c_str()); }
 
 bool Reader::accept(const char *expected) {
     if (word != expected) return false;
