@@ -44,6 +44,41 @@ typedef struct {
 
 EmulateCounts emulate_counts(void);
 
+/* ---- counts of kernels whose PTX is executed (ptx/counts.cpp); one worker ---- */
+
+typedef enum {
+    EMULATE_INTEGER,
+    EMULATE_FLOAT,
+    EMULATE_SPECIAL,
+    EMULATE_CONVERSION,
+    EMULATE_MOVE,
+    EMULATE_GLOBAL,
+    EMULATE_SHARED,
+    EMULATE_LOCAL,
+    EMULATE_PARAMETER,
+    EMULATE_SHUFFLE,
+    EMULATE_PRODUCT,
+    EMULATE_BARRIER,
+    EMULATE_CONTROL,
+    EMULATE_CLASSES
+} EmulateClass;
+
+typedef struct {
+    const char *kernel; /* its name in C++ */
+    int64_t launches;
+    int64_t instructions[EMULATE_CLASSES]; /* of warps, as PTX has them */
+    int64_t lanes;                         /* that took part in them */
+    int64_t divergent_branches;
+    int64_t global_requests, global_bytes, loaded_sectors, stored_sectors;
+    int64_t shared_requests, shared_bytes, shared_wavefronts, shared_least; /* least: wavefronts without any conflict */
+} EmulateKernelCounts;
+
+/* Begins to count, from zero, or ends it. */
+void emulate_count_kernels(bool on);
+/* Fills in the counts of up to `limit` kernels, and returns how many there are; they are valid until counting begins
+ * anew. */
+int emulate_kernel_counts(const EmulateKernelCounts **counts, int limit);
+
 #ifdef __cplusplus
 }
 #endif

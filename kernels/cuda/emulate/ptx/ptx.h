@@ -231,8 +231,6 @@ struct AsyncCopy {
 
 enum ByteState : uint8_t { ALLOCATED = 1, INITIALISED = 2, PENDING = 4 };
 
-struct KernelCounts;
-
 /* A block in execution: its shared memory. */
 struct Scene {
     Worker *worker;
@@ -240,7 +238,7 @@ struct Scene {
     char *shared;
     uint8_t *states; /* of the bytes of shared memory */
     size_t shared_end;
-    KernelCounts *counts; /* NULL: nobody wants them */
+    EmulateKernelCounts *counts; /* NULL: nobody wants them */
 };
 
 /* A warp in execution. */
@@ -302,8 +300,10 @@ char *global_at(State &s, int lane, uint64_t address, size_t bytes);
 /* ---- counts.cpp ---- */
 
 /* Returns where a kernel's instructions are counted; NULL if they are not. */
-KernelCounts *counts_of(const Function &f);
-void count_instruction(State &s, const Instruction &i, uint32_t lanes, uint32_t possible);
+EmulateKernelCounts *counts_of(const Function &f);
+void count_launch(const Function &f);
+void count_instruction(State &s, const Instruction &i, uint32_t lanes);
+void count_branch(State &s);
 void count_access(State &s, const Instruction &i, uint32_t lanes, Space space, const uint64_t *addresses, size_t bytes);
 
 /* Stores f(lane) for each of the lanes. */

@@ -85,6 +85,7 @@ static void branch(State &s, const Instruction &i, uint32_t taken) {
         return;
     }
     const Function &f = *s.frame->function;
+    if (s.scene->counts) count_branch(s);
     int block = f.blocks[(size_t)f.block_of[(size_t)path.pc]].meeting;
     int meeting = block < 0 ? -1 : f.blocks[(size_t)block].begin;
     Path there = {i.target, meeting, taken}, on = {path.pc + 1, meeting, others};
@@ -168,7 +169,7 @@ static void run(State &s, size_t base) {
         if (i.guard >= 0)
             lanes &= *reinterpret_cast<uint32_t *>(s.frame->registers + i.guard) ^ (i.guard_is_inverted ? ALL : 0);
         if (i.is_unsure) track_registers(s, i, lanes, path.lanes);
-        if (s.scene->counts) count_instruction(s, i, lanes, path.lanes);
+        if (s.scene->counts) count_instruction(s, i, lanes);
         if (i.kind == PLAIN) {
             if (lanes) i.run(s, i, lanes);
             path.pc++;
