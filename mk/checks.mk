@@ -56,6 +56,32 @@ check-t4: $(CUDA_TESTS)
 	@EMULATE_CARD="Tesla T4" EMULATE_CAPABILITY=75 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
 	    $(filter-out $(PROGRAM_TESTS) %/test_cublas %/test_cudnn,$(CUDA_TESTS))
 
+# Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it.
+check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
+ifneq ($(NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
+	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
+	@EMULATE_CARD="Tesla T4" EMULATE_CAPABILITY=75 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
+else
+	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
+endif
+
+# The functions of gpu.h, and kernels of each family.
+PTX_SAMPLES = test_memory_kernels:layernorm test_memory_kernels:embedding test_step_kernels:adamw test_step_kernels:cross_entropy \
+              test_linear:the_same_bits_every_time test_attention:heads_of_32 test_attention_cached:heads_of_every_size \
+              test_conv3d:with_runs test_stem:of_few_positions test_norm_activate:sums test_convolution:* test_augment:*
+check-ptx-samples:
+ifneq ($(NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/cuda/test_wrappers $(sort $(foreach s,$(PTX_SAMPLES),$(PTX)/tests/cuda/$(firstword $(subst :, ,$s))))
+	@BUILD=$(BUILD) tools/run_tests.sh $(PTX)/tests/cuda/test_wrappers
+	@set -f; for sample in $(PTX_SAMPLES); do \
+	    TEST_FILTER=$${sample#*:} BUILD=$(BUILD) tools/run_tests.sh $(PTX)/tests/cuda/$${sample%:*} >$(PTX)/sample.log || { cat $(PTX)/sample.log; exit 1; }; \
+	    head -n 1 $(PTX)/sample.log; \
+	done
+else
+	@echo "SKIPPED: samples of the tests on nvcc's PTX: nvcc was not found"
+endif
+
 test-asan: packages-build+test cuda-toolkit ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) check check-emulated BUILD=build/asan OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized"
@@ -129,5 +155,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check check-programs check-ptx check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

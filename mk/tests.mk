@@ -95,38 +95,41 @@ $(BUILD)/libcuda_tests.a: $(CUDA_RIGS:%=$(BUILD)/%.o)
 
 $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
-$(BUILD)/tests/cuda/test_loop $(PTX)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
+$(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 
-# The same tests on the PTX that nvcc makes of the kernels, which kernels/cuda/emulate/ptx executes. The PTX for 8.0 is
-# that for all later cards too. Line numbers are for messages.
+# The same tests on the PTX that nvcc makes of the kernels, which kernels/cuda/emulate/ptx executes: only the objects of
+# .cu files differ. All cards from 8.0 on get one PTX here: that for 8.9 differs from it in its name only. Line numbers
+# are for messages.
 PTX = $(BUILD)/ptx
 PTX_ARCHITECTURES = 75 80
-PTX_FLAGS = -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings --no-compress \
-            $(foreach a,$(PTX_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=compute_$a)
-PTX_OBJECTS = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/ptx/*.cpp))
-PTX_TEST_NAMES = $(filter-out %/test_cublas %/test_cudnn,$(CUDA_TEST_NAMES))
+PTX_FLAGS = -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings \
+            --no-compress $(foreach a,$(PTX_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=compute_$a) $(PTX_EXTRA)
+PTX_EXECUTOR = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/ptx/*.cpp))
+PTX_TEST_NAMES = $(filter-out %/test_cublas %/test_cudnn $(PROGRAM_TESTS),$(CUDA_TEST_NAMES))
 PTX_TESTS = $(addprefix $(PTX)/,tests/cuda/test_wrappers $(PTX_TEST_NAMES))
 
 $(PTX)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(NVCC) $(PTX_FLAGS) -MMD -MP -c $< -o $@
 
-# Lanes are numbers of vector registers, and products are rounded once with their sums: AVX2 and FMA have both.
-$(PTX_OBJECTS): EMULATOR_EXTRA += -march=x86-64-v3 -ffp-contract=off
+# A register is a vector of lanes: AVX2 and FMA compute with it. Products are joined with sums only where PTX says so.
+$(PTX_EXECUTOR): EMULATOR_EXTRA += -march=x86-64-v3 -ffp-contract=off
 
-$(BUILD)/libptx.a: $(patsubst %.cu,$(PTX)/%.o,$(filter %.cu,$(CUDA_SOURCES))) \
-                   $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_OBJECTS)
+$(PTX)/libptx.a: $(patsubst %.cu,$(PTX)/%.o,$(filter %.cu,$(CUDA_SOURCES))) \
+                 $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_EXECUTOR)
 	@rm -f $@
 	@ar qcs $@ $^
 
-$(PTX)/tests/cuda/test_wrappers: $(PTX)/tests/cuda/test_wrappers.o $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(PTX_OBJECTS) $(BUILD)/libtrain.a
+$(PTX)/tests/cuda/test_wrappers: %: %.o $(BUILD)/libtests.a $(PTX_EXECUTOR) $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
-$(addprefix $(PTX)/,$(PTX_TEST_NAMES)): $(PTX)/%: $(BUILD)/%.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(BUILD)/libptx.a $(BUILD)/libtrain.a
+
+$(addprefix $(PTX)/,$(PTX_TEST_NAMES)): $(PTX)/%: $(BUILD)/%.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(PTX)/libptx.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+$(PTX)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 
 # test_cublas and test_cudnn use fake libraries and are left out. The wrappers of inline PTX are tested first: if they
 # fail, the other results mean nothing.

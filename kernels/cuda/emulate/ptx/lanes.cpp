@@ -2,6 +2,8 @@
  *
  * A warp runs in lock step, so whoever is named in the mask must be here. On a card lanes of one instruction may arrive
  * one after another; matrices and barriers ask for all at once, and the compiler keeps the others together too. */
+#include <immintrin.h>
+
 #include "kernels/cuda/emulate/ptx/handlers.h"
 
 namespace emulate {

@@ -13,24 +13,30 @@ namespace ptx {
 
 /* ---- where a lane's address is ---- */
 
+[[noreturn]] static void fail_in_shared(State &s, int lane, uint64_t address, size_t bytes) {
+    const uint8_t *states = s.scene->states + address;
+    uint8_t any = 0, all = 0xFF;
+    for (size_t b = 0; b < bytes; b++) any |= states[b], all &= states[b];
+    fail_in(s, lane,
+            !(all & ALLOCATED) ? "%zu bytes at 0x%llx of shared memory are outside its variables"
+            : any & PENDING    ? "%zu bytes at 0x%llx of shared memory: an asynchronous copy has not been waited for"
+                               : "reads %zu bytes at 0x%llx of shared memory that have not been written",
+            bytes, (unsigned long long)address);
+}
+
 static char *shared_at(State &s, int lane, uint64_t address, size_t bytes, bool write) {
-    Scene &scene = *s.scene;
+    uint8_t *states = s.scene->states + address, expected = (uint8_t)(write ? ALLOCATED : ALLOCATED | INITIALISED);
     if (address + bytes > SHARED_BYTES || address + bytes < address)
         fail_in(s, lane, "0x%llx is no address in shared memory", (unsigned long long)address);
-    uint8_t *states = scene.states + address;
-    for (size_t b = 0; b < bytes; b++) {
-        if (!(states[b] & ALLOCATED))
-            fail_in(s, lane, "%zu bytes at 0x%llx of shared memory are outside its variables", bytes,
-                    (unsigned long long)address);
-        if (states[b] & PENDING)
-            fail_in(s, lane, "an asynchronous copy to 0x%llx of shared memory has not been waited for",
-                    (unsigned long long)address);
-        if (write)
-            states[b] |= INITIALISED;
-        else if (!(states[b] & INITIALISED))
-            fail_in(s, lane, "reads shared memory at 0x%llx that has not been written", (unsigned long long)address);
+    for (size_t b = 0; b < bytes; b += 4) { /* four states at once */
+        size_t n = std::min(bytes - b, sizeof(U32));
+        U32 four = 0, same = 0x01010101u * expected >> 8 * (4 - n);
+        memcpy(&four, states + b, n);
+        U32 ignored = write ? 0x01010101u * INITIALISED : 0;
+        if ((four & ~ignored) != same) fail_in_shared(s, lane, address, bytes);
     }
-    return scene.shared + address;
+    if (write) memset(states, ALLOCATED | INITIALISED, bytes);
+    return s.scene->shared + address;
 }
 
 static char *local_at(State &s, int lane, uint64_t address, size_t bytes) {
