@@ -11,6 +11,7 @@ include mk/cuda.mk
 include mk/build.mk
 include mk/tests.mk
 include mk/checks.mk
+include mk/contracts.mk
 include mk/release.mk
 include mk/dist.mk
 
