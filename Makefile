@@ -58,6 +58,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@tools/take_away.sh
 	@tools/check_dist.sh
 	@$(MAKE) $(PARALLEL) GPU=none check-t4
+	@$(MAKE) check-contracts
 	@$(MAKE) check-gpu
 	@$(MAKE) check-release
 	@$(MAKE) fuzz FUZZ_SECONDS=5

@@ -11,16 +11,21 @@ check-contracts: packages-build+test cuda-toolkit ## compares what we assume of 
 	@$(MAKE) $(PARALLEL) GPU=none test-contracts
 
 test-contracts:
-ifneq ($(and $(CUDA_INCLUDE),$(wildcard $(GPU_LIBRARIES)/version)),)
+ifeq ($(CUDA_INCLUDE),)
+	@echo "SKIPPED: the contracts with NVIDIA's libraries: no CUDA headers were found"
+else ifneq ($(wildcard $(GPU_LIBRARIES)/version),)
 	@$(MAKE) $(PARALLEL) $(CONTRACTS) $(NVML_CONTRACTS)
 	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(CONTRACTS)
+	@BUILD=$(BUILD) COMPILE="$(CC) $(CFLAGS)" HEADERS="$(call real_headers,cuda13)" TOOLKIT="$(CUDA_FLAGS)" LINK="$(LINK)" \
+	    LIBS="$(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a $(CMOCKA) $(LDLIBS)" tests/contracts/planted.sh
 endif
 
-# The headers of each version; those of the toolkit are behind them.
+# The headers of a version; those of the toolkit come after them.
+real_headers = -DREAL_LIBRARIES=$(GPU_LIBRARIES)/$1/lib -isystem $(GPU_LIBRARIES)/$1/include
 define contract_rules
-$(BUILD)/tests/contracts/$1/%.o: tests/contracts/%.c
+$(BUILD)/tests/contracts/$1/%.o: tests/contracts/%.c $(GPU_LIBRARIES)/version
 	@mkdir -p $$(@D)
-	$$(CC) $$(CFLAGS) -DREAL_LIBRARIES='"$(abspath $(GPU_LIBRARIES))/$1/lib"' -isystem $(GPU_LIBRARIES)/$1/include $$(CUDA_FLAGS) -c $$< -o $$@
+	$$(CC) $$(CFLAGS) $(call real_headers,$1) $$(CUDA_FLAGS) -c $$< -o $$@
 endef
 $(foreach v,cuda11 cuda12 cuda13,$(eval $(call contract_rules,$v)))
 

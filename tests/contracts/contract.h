@@ -20,10 +20,15 @@
                        sizeof((Ours){0}.our_field) == sizeof((Theirs){0}.their_field),                                 \
                    #our_field)
 
+/* The folder of the libraries, which mk/contracts.mk names without quotes. */
+#define TEXT_OF(x) #x
+#define TEXT(x)    TEXT_OF(x)
+static const char real_folder[] = TEXT(REAL_LIBRARIES);
+
 /* Returns the path of one of this version's libraries, links resolved. */
 static inline const char *real_path(const char *file) {
     static char path[PATH_MAX];
-    char *wanted = xformat("%s/%s", REAL_LIBRARIES, file);
+    char *wanted = xformat("%s/%s", real_folder, file);
     if (!realpath(wanted, path)) fail_msg("%s was not found", wanted);
     free(wanted);
     return path;
@@ -43,7 +48,7 @@ static inline void assert_found(void (*find)(char *), const char *variable, cons
     load_real(file);
     unsetenv(variable);
     find(text);
-    bool another = text[0] >= '0' && text[0] <= '9' && !strstr(text, REAL_LIBRARIES);
+    bool another = text[0] >= '0' && text[0] <= '9' && !strstr(text, real_folder);
     if (!another) assert_string_equal(text, wanted);
     setenv(variable, real_path(file), 1);
     find(text);

@@ -60,8 +60,6 @@ FOR_EACH_CUBLAS_FUNCTION(SAME_PROTOTYPE)
 
 /* ---- the library ---- */
 
-#define TEXT_OF(x)    #x
-#define TEXT(x)       TEXT_OF(x)
 #define MAJOR_VERSION TEXT(CUBLAS_VER_MAJOR)
 static const char file[] = "libcublasLt.so." MAJOR_VERSION;
 static const char version[] = MAJOR_VERSION "." TEXT(CUBLAS_VER_MINOR) "." TEXT(CUBLAS_VER_PATCH);

@@ -29,8 +29,6 @@ FOR_EACH_CUDNN_FUNCTION(SAME_PROTOTYPE)
 
 /* ---- the library ---- */
 
-#define TEXT_OF(x) #x
-#define TEXT(x)    TEXT_OF(x)
 static const char *const file = CUDNN_MAJOR == 8 ? "libcudnn_cnn_train.so.8" : "libcudnn_cnn.so." TEXT(CUDNN_MAJOR);
 static const char version[] = TEXT(CUDNN_MAJOR) "." TEXT(CUDNN_MINOR) "." TEXT(CUDNN_PATCHLEVEL);
 
