@@ -11,6 +11,7 @@ include mk/cuda.mk
 include mk/build.mk
 include mk/tests.mk
 include mk/checks.mk
+include mk/contracts.mk
 include mk/release.mk
 include mk/dist.mk
 
@@ -57,6 +58,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@tools/take_away.sh
 	@tools/check_dist.sh
 	@$(MAKE) $(PARALLEL) GPU=none check-t4
+	@$(MAKE) check-contracts
 	@$(MAKE) check-gpu
 	@$(MAKE) check-release
 	@$(MAKE) fuzz FUZZ_SECONDS=5

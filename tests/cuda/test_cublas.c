@@ -6,13 +6,6 @@
 #include "kernels/cuda/libraries/cublas_functions.h"
 #include "tests/cuda/rig.h"
 
-#if defined __has_include
-#if __has_include(<cublasLt.h>)
-#define HAVE_CUBLAS_HEADER
-#include <cublasLt.h>
-#endif
-#endif
-
 /* The objects of the mock library: column-major. */
 typedef struct {
     uint64_t rows, columns;
@@ -460,69 +453,6 @@ static void without_the_library_our_kernels_run_and_the_reason_is_given(void **s
     }
 }
 
-/* cublas_functions.h declares what we use of the library's interface: the header has the same. */
-static void the_interface_is_that_of_the_header(void **state) {
-    (void)state;
-#ifdef HAVE_CUBLAS_HEADER
-#define CublasOperation  cublasLtMatmulDescOpaque_t
-#define CublasLayout     cublasLtMatrixLayoutOpaque_t
-#define CublasPreference cublasLtMatmulPreferenceOpaque_t
-#define CublasAlgorithm  cublasLtMatmulAlgo_t
-#define CublasCandidate  cublasLtMatmulHeuristicResult_t
-#define COMPARE(result, name, arguments)                                                                               \
-    {                                                                                                                  \
-        result(*theirs) arguments = (__typeof__(name) *)NULL;                                                          \
-        assert_null(theirs);                                                                                           \
-    }
-    FOR_EACH_CUBLAS_FUNCTION(COMPARE)
-#undef COMPARE
-#undef CublasOperation
-#undef CublasLayout
-#undef CublasPreference
-#undef CublasAlgorithm
-#undef CublasCandidate
-    _Static_assert(sizeof(CublasAlgorithm) == sizeof(cublasLtMatmulAlgo_t), "its bytes are copied");
-    _Static_assert(sizeof(CublasCandidate) == sizeof(cublasLtMatmulHeuristicResult_t), "the library fills an array");
-#define SAME_PLACE(ours, theirs)                                                                                       \
-    _Static_assert(offsetof(CublasCandidate, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs), #ours)
-    SAME_PLACE(algorithm, algo);
-    SAME_PLACE(workspace, workspaceSize);
-    SAME_PLACE(status, state);
-#undef SAME_PLACE
-#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
-    SAME(LT_SUCCESS, CUBLAS_STATUS_SUCCESS);
-    SAME(LT_EXECUTION_FAILED, CUBLAS_STATUS_EXECUTION_FAILED);
-    SAME(LT_NOT_SUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED);
-    SAME(LT_F32, CUDA_R_32F);
-    SAME(LT_F16, CUDA_R_16F);
-    SAME(LT_BF16, CUDA_R_16BF);
-    SAME(LT_COMPUTE_F32, CUBLAS_COMPUTE_32F);
-    SAME(LT_COMPUTE_TF32, CUBLAS_COMPUTE_32F_FAST_TF32);
-    SAME(LT_TRANSPOSED, CUBLAS_OP_T);
-    SAME(LT_TRANSPOSE_A, CUBLASLT_MATMUL_DESC_TRANSA);
-    SAME(LT_TRANSPOSE_B, CUBLASLT_MATMUL_DESC_TRANSB);
-    SAME(LT_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
-    SAME(LT_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
-    SAME(LT_HIDDEN, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER);
-    SAME(LT_HIDDEN_STRIDE, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
-    SAME(LT_EPILOGUE_NONE, CUBLASLT_EPILOGUE_DEFAULT);
-    SAME(LT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BIAS);
-    SAME(LT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_AUX);
-    SAME(LT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
-    SAME(LT_EPILOGUE_SLOPE, CUBLASLT_EPILOGUE_DGELU);
-    SAME(LT_MAX_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
-    SAME(LT_REDUCTIONS, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
-    SAME(LT_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
-    SAME(LT_ALIGNMENT_B, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
-    SAME(LT_ALIGNMENT_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
-    SAME(LT_ALIGNMENT_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
-    SAME(LT_REDUCE_IN_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
-#undef SAME
-#else
-    skip(); /* cuBLASLt's header is not installed */
-#endif
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_described_as_they_are),
@@ -532,7 +462,6 @@ int main(void) {
         cmocka_unit_test(true_f32_where_it_is_wanted),
         cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
         cmocka_unit_test(without_the_library_our_kernels_run_and_the_reason_is_given),
-        cmocka_unit_test(the_interface_is_that_of_the_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,14 +8,6 @@
 #include "kernels/cuda/libraries/cudnn_functions.h"
 #include "tests/cuda/schedules.h"
 
-#if defined __has_include
-#if __has_include(<cudnn.h>)
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* version 9 deprecates this interface */
-#define HAVE_CUDNN_HEADER
-#include <cudnn.h>
-#endif
-#endif
-
 /* The clock of events: work between two events takes 10 ms, or for a convolution of the mock, its milliseconds. */
 static double seconds, next_seconds;
 static double mock_clock(void) {
@@ -584,34 +576,6 @@ static void without_the_library_our_kernels_are_used_and_the_reason_given(void *
     }
 }
 
-/* Compares our declarations with cuDNN's header; functions of other types would not compile. */
-static void the_interface_is_that_of_the_header(void **state) {
-    (void)state;
-#ifdef HAVE_CUDNN_HEADER
-    CudnnFunctions theirs = {0};
-#define COMPARE(result, name, arguments) theirs.name = (__typeof__(name) *)NULL;
-    FOR_EACH_CUDNN_FUNCTION(COMPARE)
-#undef COMPARE
-    assert_null(theirs.cudnnCreate);
-    const int same[][2] = {{CONV_SUCCESS, CUDNN_STATUS_SUCCESS},
-                           {CONV_FLOAT, CUDNN_DATA_FLOAT},
-                           {CONV_HALF, CUDNN_DATA_HALF},
-                           {CONV_BFLOAT16, CUDNN_DATA_BFLOAT16},
-                           {CONV_CHANNELS_INNERMOST, CUDNN_TENSOR_NHWC},
-                           {CONV_CROSS_CORRELATION, CUDNN_CROSS_CORRELATION},
-                           {CONV_DEFAULT_MATH, CUDNN_DEFAULT_MATH},
-                           {CONV_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH},
-                           {CONV_FMA_MATH, CUDNN_FMA_MATH},
-                           {CONV_FORWARD_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM},
-                           {CONV_FORWARD_PRECOMPUTED_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM},
-                           {CONV_DATA_1, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1},
-                           {CONV_WEIGHTS_1, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1}};
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) assert_int_equal(same[i][0], same[i][1]);
-#else
-    skip(); /* cuDNN's header is not installed */
-#endif
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_described_as_they_are),
@@ -625,7 +589,6 @@ int main(void) {
         cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
         cmocka_unit_test(scratch_is_measured_for_all_algorithms),
         cmocka_unit_test(without_the_library_our_kernels_are_used_and_the_reason_given),
-        cmocka_unit_test(the_interface_is_that_of_the_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

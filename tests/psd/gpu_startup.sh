@@ -3,12 +3,13 @@
 # driver (tests/kernels/substitute/driver.c). Needs no compiler, so that released programs can be tested where there is none.
 #   PROGRAMS=/opt/train.c DRIVER=/tmp/driver GPU_LIBRARIES=/tmp/cublas/lib:/tmp/cudnn/lib tests/psd/gpu_startup.sh
 # PROGRAMS: the folder of the programs; those without a cuda device are an error. DRIVER: the folder of the stand-in,
-# libcuda.so.1. GPU_LIBRARIES: the folders of cuBLASLt and cuDNN, by default those of the CUDA toolkit. All are absolute.
+# libcuda.so.1. GPU_LIBRARIES: the folders of cuBLASLt and cuDNN, by default those of the CUDA toolkit and
+# of tools/install_gpu_libraries.sh. All are absolute.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 PROGRAMS=${PROGRAMS:-$root/build/release/gpu_l4}
 DRIVER=${DRIVER:-$root/build/release/tests/kernels/driver}
-GPU_LIBRARIES=${GPU_LIBRARIES:-${CUDA_HOME:-/usr/local/cuda}/lib64:$root/build/cuda/nvidia/cu13/lib}
+GPU_LIBRARIES=${GPU_LIBRARIES:-${CUDA_HOME:-/usr/local/cuda}/lib64:$root/build/cuda/nvidia/cu13/lib:$root/build/gpu-libraries/cuda13/lib}
 DRIVER=$(realpath "$DRIVER")
 work=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,5 @@
 /* The part of cuBLASLt's binary interface that we use, the same in its versions 11 to 13: its enums are passed as
- * unsigned integers. test_cublas.c compares all of it with cuBLASLt's header where that is installed. */
+ * unsigned integers. tests/contracts/cublas.c compares all of it with the headers and libraries of several versions. */
 #ifndef KERNELS_CUDA_LIBRARIES_CUBLAS_FUNCTIONS_H
 #define KERNELS_CUDA_LIBRARIES_CUBLAS_FUNCTIONS_H
 

@@ -1,5 +1,5 @@
 /* The part of cuDNN's binary interface that we use, the same in its versions 8 and 9: its enums are passed as unsigned
- * integers. test_cudnn.c compares all of it with cuDNN's header where that is installed. */
+ * integers. tests/contracts/cudnn.c compares all of it with the headers and libraries of several versions. */
 #ifndef KERNELS_CUDA_LIBRARIES_CUDNN_FUNCTIONS_H
 #define KERNELS_CUDA_LIBRARIES_CUDNN_FUNCTIONS_H
 
