@@ -66,6 +66,17 @@ else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
 
+# Compares what the kernels compute, compiled for the CPU and as PTX, bit by bit.
+BIT_TESTS = $(basename $(filter-out %/test_cudnn.c,$(shell grep -l check_output tests/cuda/test_*.c)))
+check-bits:
+ifneq ($(NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=none PTX=$(BUILD)/ptx_unfused PTX_EXTRA=-fmad=false PTX_ARCHITECTURES=80 \
+	    $(BIT_TESTS:%=$(BUILD)/%) $(BIT_TESTS:%=$(BUILD)/ptx_unfused/%)
+	@BUILD=$(BUILD) tests/cuda/compare_bits.sh $(BUILD) $(BUILD)/ptx_unfused $(BIT_TESTS)
+else
+	@echo "SKIPPED: the comparison of the kernels' bits: nvcc was not found"
+endif
+
 # The functions of gpu.h, and kernels of each family.
 PTX_SAMPLES = test_memory_kernels:layernorm test_memory_kernels:embedding test_step_kernels:adamw test_step_kernels:cross_entropy \
               test_linear:the_same_bits_every_time test_attention:heads_of_32 test_attention_cached:heads_of_every_size \
@@ -155,5 +166,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs check-ptx check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check check-programs check-ptx check-bits check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

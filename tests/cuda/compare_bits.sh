@@ -10,13 +10,13 @@ shift 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for test in "$@"; do
-    for build in "$folder" "$ptx"; do
-        OUTPUT_BITS=$work/bits_${build//\//_} "$build/$test" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
-    done
-    [ "$(wc -l <"$work/bits_${folder//\//_}")" -eq "$(wc -l <"$work/bits_${ptx//\//_}")" ] || { echo "$test: not as many outputs" >&2; exit 1; }
-    paste -d'|' "$work/bits_${folder//\//_}" "$work/bits_${ptx//\//_}" | sed "s/^/${test##*/}: /"
-    rm -f "$work"/bits_*
-done >"$work/all"
+    OUTPUT_BITS=$work/compiled "$folder/$test" >"$work/log_compiled" 2>&1 &
+    OUTPUT_BITS=$work/ptx "$ptx/$test" >"$work/log_ptx" 2>&1 || { tail -n 20 "$work/log_ptx" >&2; exit 1; }
+    wait $! || { tail -n 20 "$work/log_compiled" >&2; exit 1; }
+    [ "$(wc -l <"$work/compiled")" -eq "$(wc -l <"$work/ptx")" ] || { echo "$test: not as many outputs" >&2; exit 1; }
+    paste -d'|' "$work/compiled" "$work/ptx" | sed "s/^/${test##*/}: /"
+    rm "$work/compiled" "$work/ptx"
+done >"$work/all" || exit 1
 sed -E '/^#|^$/d; s/ because .*//' "$here/inexact_bits.txt" >"$work/inexact"
 awk -F'|' -v inexact="$work/inexact" '
     BEGIN { while ((getline line <inexact) > 0) patterns[line] = 0 }

@@ -95,6 +95,12 @@ static Module &module_of(void **handle) {
     return *module;
 }
 
+/* All modules of the program. */
+static std::vector<void **> &handles() {
+    static std::vector<void **> all;
+    return all;
+}
+
 /* Checks what a driver checks of a launch, and queues it. */
 static cudaError_t launch_kernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                                  cudaStream_t stream) {
@@ -136,6 +142,18 @@ static void *memory_of(const void *variable) {
 
 using namespace emulate::ptx;
 
+int emulate_read_ptx(void) {
+    int n = 0;
+    for (void **handle : handles()) {
+        Module &module = module_of(handle);
+        for (const auto &function : module.functions) {
+            function_of(module, function.first);
+            n++;
+        }
+    }
+    return n;
+}
+
 struct Configuration {
     dim3 grid, block;
     size_t shared_bytes;
@@ -155,7 +173,8 @@ void **__cudaRegisterFatBinary(void *wrapper) {
     Loaded *loaded = new Loaded();
     loaded->binary = w.binary;
     emulate::symbol_memory = memory_of;
-    return reinterpret_cast<void **>(loaded);
+    handles().push_back(reinterpret_cast<void **>(loaded));
+    return handles().back();
 }
 void __cudaRegisterFatBinaryEnd(void **) {}
 void __cudaUnregisterFatBinary(void **) {}

@@ -148,6 +148,10 @@ static bool is_number(const Reader &r) { return isdigit((unsigned char)r.word[0]
 static int32_t special_register(Parser &p, const std::string &name) {
     for (const Special &special : p.f.specials)
         if (special.name == name) return special.offset;
+    static const char *const known[] = {"%tid.", "%ntid.", "%ctaid.", "%nctaid."};
+    bool is_known = name == "%laneid";
+    for (const char *stem : known) is_known |= name.compare(0, strlen(stem), stem) == 0;
+    if (!is_known) p.r.fail_here(("the special register " + name + " is not known").c_str());
     /* A place among the constants, which the block or the warp fills in. */
     int32_t offset = (int32_t)p.f.constants.size();
     p.f.constants.resize(p.f.constants.size() + bytes_of('w'));

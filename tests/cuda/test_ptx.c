@@ -1,0 +1,87 @@
+/* The executor of PTX itself (kernels/cuda/emulate/ptx): it knows all that nvcc makes of the kernels, and sees what is
+ * planted in their PTX. Skipped where kernels are not PTX. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/device_open.h"
+#include "tests/cuda/rig.h"
+
+/* The executor's function; NULL in other programs. */
+__attribute__((weak)) int emulate_read_ptx(void);
+
+static void read_all(void *unused) {
+    (void)unused;
+    printf("%d functions\n", emulate_read_ptx());
+    fflush(stdout);
+}
+
+/* Runs in a child, because the PTX of a program is read once. */
+static void every_function_is_understood(void **state) {
+    (void)state;
+    if (!emulate_read_ptx) skip();
+    static const char *const cards[] = {"75", "80", "89", "90"};
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        char output[4096];
+        setenv("EMULATE_CAPABILITY", cards[i], 1);
+        int status = run_function(output, sizeof output, read_all, NULL), n = 0;
+        if (status || sscanf(output, "%d functions", &n) != 1)
+            fail_msg("%s: exit status %d: %s", cards[i], status, output);
+        assert_true(n > 300);
+        print_message("sm_%s: %d functions\n", cards[i], n);
+    }
+    unsetenv("EMULATE_CAPABILITY");
+}
+
+/* ---- planted mistakes ---- */
+
+/* Each in a child, because the PTX of a program is read once. */
+enum { ROWS = 4, COLUMNS = 1280 };
+
+static void normalize(void *change) {
+    setenv("EMULATE_PTX_FILTER", change, 1);
+    Rig rig = rig_open(DTYPE_BF16);
+    Pair x = pair_normal(&rig, DTYPE_F32, ROWS, COLUMNS, 1), y = pair_poisoned(&rig, DTYPE_F32, ROWS, COLUMNS);
+    Pair gain = pair_normal(&rig, DTYPE_F32, COLUMNS, 0, 1), bias = pair_normal(&rig, DTYPE_F32, COLUMNS, 0, 1);
+    Pair mean = pair_poisoned(&rig, DTYPE_F32, ROWS, 0), rstd = pair_poisoned(&rig, DTYPE_F32, ROWS, 0);
+    layernorm_forward(rig.cuda, (LayerNormOutput){y.cuda, mean.cuda, rstd.cuda}, x.cuda, gain.cuda, bias.cuda);
+    rig.cuda->synchronize(rig.cuda);
+    rig_close(&rig);
+    printf("done\n");
+}
+
+static void planted_mistakes_are_named(void **state) {
+    (void)state;
+    if (!emulate_read_ptx) skip();
+    static const struct {
+        const char *change, *words;
+    } cases[] = {
+        {"cat", "done"},
+        {"false", "EMULATE_PTX_FILTER: false has failed"},
+        {"sed 's/add.f32/add.f31/'", "the form add.f31 is not known"},
+        {"sed 's/ld.global.v4.f32/ld.glob.v4.f32/'", "the form ld.glob.v4.f32 is not known"},
+        {"sed 's/^fma.rn.f32 \\(.*\\), %f[0-9]*;/fma.rn.f32 \\1;/'", "too few operands"},
+        {"sed 's/^\\.reg .f32/.reg .f128/'", "unknown type of registers"},
+        {"sed 's/^mov.u32 %r[0-9]*, %tid.x;//'", "a register that has not been written"},
+        {"sed 's/%tid.x/%clock/'", "the special register %clock is not known"},
+        {"sed 's/^bar.sync/@%p1 bar.sync/'", "bar.sync"},
+        {"sed 's/\\(ld.global.v4.f32.*\\)\\]/\\1+4]/'", "is not a multiple of 16"},
+        {"sed 's/\\(ld.global.v4.f32.*\\)\\]/\\1+1048576]/'", "outside all global memory"},
+        {"sed 's/st.shared/st.local/'", "no address in the thread's memory"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char output[8192];
+        int status = run_function(output, sizeof output, normalize, (void *)(uintptr_t)cases[i].change);
+        if (!strstr(output, cases[i].words) || (status == 0) != (i == 0))
+            fail_msg("%s: exit status %d, \"%s\" is not in:\n%s", cases[i].change, status, cases[i].words, output);
+        if (i > 3 && !strstr(output, "line")) fail_msg("no line of the PTX in:\n%s", output);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_function_is_understood),
+        cmocka_unit_test(planted_mistakes_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
