@@ -64,7 +64,7 @@ static void planted_mistakes_are_named(void **state) {
         {"sed 's/^\\.reg .f32/.reg .f128/'", "unknown type of registers"},
         {"sed 's/^mov.u32 %r[0-9]*, %tid.x;//'", "a register that has not been written"},
         {"sed 's/%tid.x/%clock/'", "the special register %clock is not known"},
-        {"sed 's/^bar.sync/@%p1 bar.sync/'", "bar.sync"},
+        {"sed 's/^bar.sync.*//'", "of shared memory that have not been written"},
         {"sed 's/\\(ld.global.v4.f32.*\\)\\]/\\1+4]/'", "is not a multiple of 16"},
         {"sed 's/\\(ld.global.v4.f32.*\\)\\]/\\1+1048576]/'", "outside all global memory"},
         {"sed 's/st.shared/st.local/'", "no address in the thread's memory"},
