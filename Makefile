@@ -50,6 +50,7 @@ demo-cv: packages-build ## makes synthetic FLIM cells and trains six folds, each
 
 test: packages-build+test ## installs what is missing, builds, runs the tests of the CPU and of the documents
 	@$(MAKE) check
+	@$(MAKE) check-ptx-samples
 
 # What takes longer than a newcomer waits.
 test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emulated, kills at file operations, fuzzing, planted bugs
@@ -58,6 +59,8 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@tools/take_away.sh
 	@tools/check_dist.sh
 	@$(MAKE) $(PARALLEL) GPU=none check-t4
+	@$(MAKE) check-ptx
+	@$(MAKE) check-bits
 	@$(MAKE) check-contracts
 	@$(MAKE) check-gpu
 	@$(MAKE) check-release

@@ -68,7 +68,7 @@ endif
 
 # Compares what the kernels compute, compiled for the CPU and as PTX, bit by bit.
 BIT_TESTS = $(basename $(filter-out %/test_cudnn.c,$(shell grep -l check_output tests/cuda/test_*.c)))
-check-bits:
+check-bits: ## compares the bits of the kernels compiled for the CPU and of nvcc's PTX
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none PTX=$(BUILD)/ptx_unfused PTX_EXTRA=-fmad=false PTX_ARCHITECTURES=80 \
 	    $(BIT_TESTS:%=$(BUILD)/%) $(BIT_TESTS:%=$(BUILD)/ptx_unfused/%)
