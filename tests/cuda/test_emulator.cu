@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/emulate/emulate_control.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/memory.h"
 
-#define _Noreturn [[noreturn]]
 extern "C" {
 #include "tests/helpers.h"
 }
@@ -60,6 +59,10 @@ __global__ void read_float4(float *out, const float *x) {
     out[threadIdx.x] = v.x + v.y + v.z + v.w;
 }
 static void misaligned_float4() { gpu_launch(read_float4, 1, 32, 0, 0, counting(32), counting(64)); }
+
+__global__ void copy_packs(float *out, const float *x) { store_pack(out + threadIdx.x * 4, load_pack<4>(x)); }
+static void misaligned_load_of_a_pack() { gpu_launch(copy_packs, 1, 8, 0, 0, counting(32), counting(64) + 2); }
+static void misaligned_store_of_a_pack() { gpu_launch(copy_packs, 1, 8, 0, 0, counting(64) + 2, counting(32)); }
 
 __global__ void copy(float *out, const float *x) { out[threadIdx.x] = x[threadIdx.x]; }
 static void global_memory_beyond_the_end() { gpu_launch(copy, 1, 32, 0, 0, counting(32), counting(31)); }
@@ -115,6 +118,24 @@ static void shared_memory_that_was_never_written() {
     expect(out, 32, [](int i) { return i < 31 ? 1.0f : 0.0f; }); /* what it gives where memory begins as zeros */
 }
 
+__global__ void use_both(float *out, int n) {
+    SHARED(float, s, [8192]);
+    DYNAMIC_SHARED(float, dynamic);
+    for (int i = threadIdx.x; i < n; i += 32) dynamic[i] = 1;
+    s[threadIdx.x] = 1;
+    out[threadIdx.x] = s[threadIdx.x];
+}
+/* 32 KB and 20 KB: each alone would do. */
+static void static_and_dynamic_shared_memory_beyond_48_kb() {
+    gpu_launch(use_both, 1, 32, 20 << 10, 0, counting(32), 5 << 10);
+}
+/* 32 KB and 40 KB on a card that has 64 KB for a block. */
+static void static_and_dynamic_shared_memory_beyond_the_card() {
+    setenv("EMULATE_CARD", "t4", 1);
+    cudaFuncSetAttribute((const void *)use_both, cudaFuncAttributeMaxDynamicSharedMemorySize, 40 << 10);
+    gpu_launch(use_both, 1, 32, 1 << 10, 0, counting(32), 1 << 8); /* it has asked for more than it takes here */
+}
+
 /* ---- barriers and warp operations ---- */
 
 __global__ void two_barriers(float *out) {
@@ -160,6 +181,16 @@ __global__ void different_operations(float *out) {
         out[threadIdx.x] = (float)__ballot_sync(ALL, 1);
 }
 static void two_operations_at_once() { gpu_launch(different_operations, 1, 32, 0, 0, counting(32)); }
+
+__global__ void two_places(float *out) {
+    float x = threadIdx.x;
+    if (threadIdx.x < 16)
+        x = __shfl_xor_sync(ALL, x, 16);
+    else
+        x = __shfl_xor_sync(ALL, x, 16);
+    out[threadIdx.x] = x;
+}
+static void one_operation_at_two_places() { gpu_launch(two_places, 1, 32, 0, 0, counting(32)); }
 
 /* ---- races ---- */
 
@@ -279,6 +310,39 @@ __global__ void multiply_in_part(float *out) {
 }
 static void tensor_core_in_part_of_a_warp() { gpu_launch(multiply_in_part, 1, 48, 0, 0, counting(64)); }
 
+template <class T> __global__ void multiply_nothing(float *out) {
+    uint32_t a[4] = {0, 0, 0, 0};
+    float d[4] = {0, 0, 0, 0};
+    mma_16x8x16<T>(d, a, 0, 0);
+    out[threadIdx.x] = d[0];
+}
+__global__ void multiply_nothing_tf32(float *out) {
+    uint32_t a[4] = {0, 0, 0, 0};
+    float d[4] = {0, 0, 0, 0};
+    mma_16x8x8_tf32(d, a, 0, 0);
+    out[threadIdx.x] = d[0];
+}
+__global__ void round_to_tf32(float *out) { out[threadIdx.x] = __uint_as_float(to_tf32(out[threadIdx.x])); }
+
+static void open_card(const char *card) {
+    struct cudaDeviceProp properties;
+    setenv("EMULATE_CARD", card, 1);
+    cudaGetDeviceProperties(&properties, 0);
+}
+static void bf16_on_a_t4() {
+    open_card("t4");
+    gpu_launch(multiply_nothing<bf16>, 1, 32, 0, 0, counting(32));
+}
+static void tf32_on_a_t4() {
+    open_card("t4");
+    gpu_launch(multiply_nothing_tf32, 1, 32, 0, 0, counting(32));
+}
+static void rounding_to_tf32_on_a_t4() {
+    open_card("t4");
+    gpu_launch(round_to_tf32, 1, 32, 0, 0, counting(32));
+}
+static void a_card_that_nobody_knows() { open_card("t5"); }
+
 /* ---- host code ---- */
 
 __global__ void add_one(float *x) { x[threadIdx.x] += 1; }
@@ -326,6 +390,8 @@ static const struct Bug {
 } bugs[] = {
 #define BUG(name) #name, name
     {BUG(misaligned_vector), "not a multiple of 16", "not a multiple of 16", "not a multiple of 16"},
+    {BUG(misaligned_load_of_a_pack), "not a multiple of 16", "not a multiple of 16", "not a multiple of 16"},
+    {BUG(misaligned_store_of_a_pack), "not a multiple of 16", "not a multiple of 16", "not a multiple of 16"},
     {BUG(misaligned_float4), NULL, "misaligned address", NULL},
     {BUG(global_memory_beyond_the_end), NULL, "heap-buffer-overflow", "access out of bounds"},
     {BUG(freed_memory), NULL, "heap-use-after-free", "use after free"},
@@ -335,12 +401,18 @@ static const struct Bug {
     {BUG(static_shared_memory_beyond_the_end), NULL, "use-after-poison", "access out of bounds"},
     {BUG(dynamic_shared_memory_beyond_the_end), NULL, "use-after-poison", "access out of bounds"},
     {BUG(shared_memory_that_was_never_written), WRONG, WRONG, "read of uninitialised memory"},
+    {BUG(static_and_dynamic_shared_memory_beyond_48_kb), "may have 49152 in all", "may have 49152 in all",
+     "may have 49152 in all"},
+    {BUG(static_and_dynamic_shared_memory_beyond_the_card), "may have 65536 in all", "may have 65536 in all",
+     "may have 65536 in all"},
     {BUG(barriers_in_two_branches), "at different barriers", "at different barriers", "at different barriers"},
     {BUG(barrier_without_the_threads_that_returned), "returned", "returned", "returned"},
     {BUG(whole_warp_operation_in_a_branch), "deadlock", "deadlock", "deadlock"},
     {BUG(lane_outside_its_mask), "not in its mask", "not in its mask", "not in its mask"},
     {BUG(source_outside_the_mask), "takes no part", "takes no part", "takes no part"},
     {BUG(two_operations_at_once), "in another operation", "in another operation", "in another operation"},
+    {BUG(one_operation_at_two_places), "are at different places", "are at different places",
+     "are at different places"},
     {BUG(read_before_a_lane_has_written), WRONG, WRONG, "race: a read, not ordered after a write"},
     {BUG(read_before_a_warp_has_written), WRONG, WRONG, "race: a read, not ordered after a write"},
     {BUG(written_before_a_warp_has_read), WRONG, WRONG, "race: a write, not ordered after a read"},
@@ -355,6 +427,11 @@ static const struct Bug {
     {BUG(misaligned_row_of_a_matrix), "not a multiple of 16", "not a multiple of 16", "not a multiple of 16"},
     {BUG(matrix_outside_shared_memory), "not in shared memory", "not in shared memory", "not in shared memory"},
     {BUG(tensor_core_in_part_of_a_warp), "fewer than 32 threads", "fewer than 32 threads", "fewer than 32 threads"},
+    {BUG(bf16_on_a_t4), "capability 75 has no bf16", "capability 75 has no bf16", "capability 75 has no bf16"},
+    {BUG(tf32_on_a_t4), "capability 75 has no TF32", "capability 75 has no TF32", "capability 75 has no TF32"},
+    {BUG(rounding_to_tf32_on_a_t4), "capability 75 has no TF32", "capability 75 has no TF32",
+     "capability 75 has no TF32"},
+    {BUG(a_card_that_nobody_knows), "t5 is none of t4", "t5 is none of t4", "t5 is none of t4"},
     {BUG(streams_without_an_event), WRONG, WRONG, WRONG},
     {BUG(pinned_memory_changed_too_early), WRONG, WRONG, WRONG},
     {BUG(pinned_memory_read_too_early), WRONG, WRONG, WRONG},
@@ -399,6 +476,15 @@ static void bug_is_seen(void **state) {
 
 static void legal() {
     copy_with(NONE);
+    gpu_launch(copy_packs, 1, 8, 0, 0, counting(32), counting(4));
+    gpu_launch(use_both, 1, 32, 16 << 10, 0, counting(32), 4 << 10);
+    open_card("t4");
+    gpu_launch(multiply_nothing<f16>, 1, 32, 0, 0, counting(32));
+    open_card("a100");
+    gpu_launch(multiply_nothing<bf16>, 1, 32, 0, 0, counting(32));
+    gpu_launch(multiply_nothing_tf32, 1, 32, 0, 0, counting(32));
+    cudaFuncSetAttribute((const void *)use_both, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 << 10);
+    gpu_launch(use_both, 1, 32, 100 << 10, 0, counting(32), 25 << 10);
     float *x = counting(32), *out = counting(32);
     gpu_launch(copy, 1, 32, 0, 0, out, x);
     expect(out, 32, at);
@@ -410,6 +496,37 @@ static void correct_code_gives_no_report(void **) {
         assert_int_equal(run_function(output, sizeof output, attempt, &with), 0);
         assert_string_equal(output, "");
     }
+}
+
+static void one_word_makes_a_card(void **) {
+    static const struct {
+        const char *card, *name;
+        int major, minor, multiprocessors, shared_kilobytes, gigabytes;
+    } cards[] = {{"t4", "Tesla T4", 7, 5, 40, 64, 14},
+                 {"l4", "NVIDIA L4", 8, 9, 58, 99, 22},
+                 {"a100", "NVIDIA A100-SXM4-40GB", 8, 0, 108, 163, 39},
+                 {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 227, 79},
+                 {"Tesla T4", "Tesla T4", 8, 9, 4, 99, 16}, /* a whole name changes nothing else */
+                 {"", "emulated", 8, 9, 4, 99, 16}};
+    struct cudaDeviceProp properties;
+    for (const auto &card : cards) {
+        setenv("EMULATE_CARD", card.card, 1);
+        assert_int_equal(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+        assert_string_equal(properties.name, card.name);
+        assert_int_equal(properties.major, card.major);
+        assert_int_equal(properties.minor, card.minor);
+        assert_int_equal(properties.multiProcessorCount, card.multiprocessors);
+        assert_int_equal(properties.sharedMemPerBlockOptin >> 10, card.shared_kilobytes);
+        assert_int_equal(properties.totalGlobalMem >> 30, card.gigabytes);
+    }
+    setenv("EMULATE_CARD", "h100", 1);
+    setenv("EMULATE_MULTIPROCESSORS", "3", 1);
+    assert_int_equal(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+    assert_int_equal(properties.multiProcessorCount, 3);
+    assert_int_equal(properties.major, 9);
+    unsetenv("EMULATE_MULTIPROCESSORS");
+    unsetenv("EMULATE_CARD");
+    cudaGetDeviceProperties(&properties, 0);
 }
 
 static void fail_with_seed_seven() {
@@ -543,6 +660,7 @@ int main(void) {
     const struct CMUnitTest facts[] = {
         cmocka_unit_test(correct_code_gives_no_report),
         cmocka_unit_test(a_failure_says_where_and_how_to_see_it_again),
+        cmocka_unit_test(one_word_makes_a_card),
         cmocka_unit_test(events_order_streams),
         cmocka_unit_test(graphs_replay_what_was_captured),
         cmocka_unit_test(copies_stay_within_their_memory),

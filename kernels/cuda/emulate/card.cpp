@@ -9,16 +9,36 @@
 
 namespace emulate {
 
-/* Returns a property of the card, which the environment may set: read at every call, so that a test may change it
- * before opening the device. */
-static uint64_t of_card(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
+struct Card {
+    const char *word, *name;
+    int capability, multiprocessors;
+    double gigabytes; /* of 2^30 bytes, as the runtime reports them: less than the data sheet says */
+};
+static const Card cards[] = {{"t4", "Tesla T4", 75, 40, 14.75},
+                             {"l4", "NVIDIA L4", 89, 58, 22.03},
+                             {"a100", "NVIDIA A100-SXM4-40GB", 80, 108, 39.59},
+                             {"h100", "NVIDIA H100 80GB HBM3", 90, 132, 79.11}};
+
+/* Returns the card that EMULATE_CARD names by its word. Otherwise a card with few multiprocessors, so that grids as
+ * large as the device still loop, and with the variable's text as its name. The environment is read at every call, so
+ * that a test may change it before opening the device. */
+static Card card() {
+    const char *text = getenv("EMULATE_CARD");
+    bool given = text && *text;
+    for (const Card &known : cards)
+        if (given && !strcmp(text, known.word)) return known;
+    if (given && *text >= 'a' && *text <= 'z')
+        fail("EMULATE_CARD: %s is none of t4, l4, a100 and h100, nor a whole name such as \"Tesla T4\"", text);
+    return {"", given ? text : "emulated", 89, 4, 16};
+}
+static uint64_t of_card(const char *variable, uint64_t otherwise) {
+    const char *text = getenv(variable);
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
 }
-size_t card_memory() { return of_card("EMULATE_MEMORY", (uint64_t)16 << 30); /* as a T4 has */ }
-/* Few, so that grids as large as the device still loop. */
-int card_multiprocessors() { return (int)of_card("EMULATE_MULTIPROCESSORS", 4); }
-int card_capability() { return (int)of_card("EMULATE_CAPABILITY", 89); }
+const char *card_name() { return card().name; }
+size_t card_memory() { return of_card("EMULATE_MEMORY", (uint64_t)(card().gigabytes * 0x1p30)); }
+int card_multiprocessors() { return (int)of_card("EMULATE_MULTIPROCESSORS", (uint64_t)card().multiprocessors); }
+int card_capability() { return (int)of_card("EMULATE_CAPABILITY", (uint64_t)card().capability); }
 int opened_capability = 89;
 
 /* Bytes of shared memory of a block that has asked for it: the CUDA programming guide's table of capabilities. */

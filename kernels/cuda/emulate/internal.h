@@ -112,6 +112,7 @@ struct Worker {
 
     char *shared;
     size_t shared_used;
+    size_t static_bytes, dynamic_bytes, shared_limit; /* of the block's shared memory as ptxas and the driver count it */
     SharedVariable variables[MAX_SHARED_VARIABLES];
     int n_variables;
 
@@ -159,7 +160,7 @@ inline bool in_shared_memory(const Worker &w, const void *p, size_t bytes) {
 struct Launch {
     const void *kernel;
     dim3 grid, block;
-    size_t shared_bytes;
+    size_t shared_bytes, shared_asked; /* dynamic, and what cudaFuncSetAttribute has allowed; 0: was not called */
     void (*call)(const void *arguments);
     std::shared_ptr<const void> arguments;
     size_t arguments_bytes;
@@ -178,6 +179,7 @@ bool is_lost(); /* a kernel has stopped with a trap */
 cudaError_t set_error(cudaError_t status); /* what cudaGetLastError will say; returns it */
 
 /* ---- card.cpp ---- */
+const char *card_name();
 size_t card_memory(); /* bytes */
 size_t card_available();
 void card_take_memory(size_t bytes);
@@ -189,7 +191,6 @@ cudaError_t load_code(const void *kernel);
 cudaError_t take_graph(size_t *bytes);
 void release_graph(size_t bytes);
 bool graph_launch_fails();
-extern int opened_capability; /* of the card when its properties were asked for last */
 
 } // namespace emulate
 #endif

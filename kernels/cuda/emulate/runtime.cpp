@@ -33,17 +33,17 @@ static bool lies_in(const Allocations &allocations, const void *p, size_t bytes)
 
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                    void (*call)(const void *), std::shared_ptr<const void> arguments, size_t arguments_bytes) {
-    size_t threads = (size_t)block.x * block.y * block.z, limit = SHARED_WITHOUT_ASKING;
+    size_t threads = (size_t)block.x * block.y * block.z, asked = 0;
     {
         std::lock_guard<std::mutex> hold(lock);
-        auto asked = shared_limits.find(kernel);
-        if (asked != shared_limits.end()) limit = asked->second;
+        auto allowed = shared_limits.find(kernel);
+        if (allowed != shared_limits.end()) asked = allowed->second;
     }
     if (!threads || threads > MAX_THREADS || block.z > 64) return set_error(cudaErrorInvalidConfiguration);
     if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
         return set_error(cudaErrorInvalidConfiguration);
-    if (shared_bytes > limit) return set_error(cudaErrorInvalidValue);
-    return enqueue_launch(stream, {kernel, grid, block, shared_bytes, call, arguments, arguments_bytes});
+    if (shared_bytes > (asked ? asked : SHARED_WITHOUT_ASKING)) return set_error(cudaErrorInvalidValue);
+    return enqueue_launch(stream, {kernel, grid, block, shared_bytes, asked, call, arguments, arguments_bytes});
 }
 
 } // namespace emulate
@@ -183,8 +183,7 @@ cudaError_t cudaRuntimeGetVersion(int *version) { return cudaDriverGetVersion(ve
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     if (device != 0) return set_error(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
-    const char *name = getenv("EMULATE_CARD");
-    snprintf(properties->name, sizeof properties->name, "%s", name ? name : "emulated");
+    snprintf(properties->name, sizeof properties->name, "%s", card_name());
     properties->totalGlobalMem = card_memory();
     memcpy(properties->uuid.bytes, "emulated card 00", sizeof properties->uuid.bytes);
     opened_capability = card_capability();

@@ -185,8 +185,7 @@ static void require_whole_warp(const char *name, Site site) {
 void multiply_matrix(float *d, const uint32_t *a, const uint32_t *b, bool bf16, Site site) {
     Product product = {d, a, b};
     require_whole_warp("mma_16x8x16", site);
-    if (bf16 && opened_capability < 80 && opened_capability >= 75)
-        fail("mma_16x8x16 at %s:%d: a card of capability %d has no bf16", site.file, site.line, opened_capability);
+    if (bf16 && opened_capability >= 75) require_capability(80, "bf16", site); /* below, gpu.h computes it slowly */
     warp_operation(0xFFFFFFFFu, bf16 ? multiply<true> : multiply<false>, &product, "mma_16x8x16", site);
 }
 
@@ -199,8 +198,7 @@ static void require_tf32(uint32_t bits, Site site) {
 void multiply_matrix_tf32(float *d, const uint32_t *a, const uint32_t *b, Site site) {
     Product product = {d, a, b};
     require_whole_warp("mma_16x8x8_tf32", site);
-    if (opened_capability < 80)
-        fail("mma_16x8x8_tf32 at %s:%d: a card of capability %d has no TF32", site.file, site.line, opened_capability);
+    require_capability(80, "TF32", site);
     for (int r = 0; r < 4; r++) require_tf32(a[r], site);
     for (int r = 0; r < 2; r++) require_tf32(b[r], site);
     warp_operation(0xFFFFFFFFu, multiply_tf32, &product, "mma_16x8x8_tf32", site);
@@ -296,6 +294,11 @@ void copy_async_wait(int pending) {
     self.copies.erase(self.copies.begin(), self.copies.begin() + (ptrdiff_t)end);
     self.groups.erase(self.groups.begin(), self.groups.begin() + done);
     for (size_t &group : self.groups) group -= end;
+}
+
+void require_capability(int least, const char *what, Site site) {
+    if (opened_capability < least)
+        fail("%s:%d: a card of capability %d has no %s", site.file, site.line, opened_capability, what);
 }
 
 void misaligned(const void *p, size_t alignment, Site site) {
