@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <thread>
 #include <vector>
 
 #include "kernels/cuda/emulate/emulate_control.h"
@@ -411,8 +412,7 @@ static const struct Bug {
     {BUG(lane_outside_its_mask), "not in its mask", "not in its mask", "not in its mask"},
     {BUG(source_outside_the_mask), "takes no part", "takes no part", "takes no part"},
     {BUG(two_operations_at_once), "in another operation", "in another operation", "in another operation"},
-    {BUG(one_operation_at_two_places), "are at different places", "are at different places",
-     "are at different places"},
+    {BUG(one_operation_at_two_places), "are at different places", "are at different places", "are at different places"},
     {BUG(read_before_a_lane_has_written), WRONG, WRONG, "race: a read, not ordered after a write"},
     {BUG(read_before_a_warp_has_written), WRONG, WRONG, "race: a read, not ordered after a write"},
     {BUG(written_before_a_warp_has_read), WRONG, WRONG, "race: a write, not ordered after a read"},
@@ -585,20 +585,11 @@ static void graphs_replay_what_was_captured(void **) {
         cudaStream_t stream;
         cudaGraph_t graph;
         cudaGraphExec_t executable;
-        float *x = counting(32), host[32];
+        float *x = counting(32);
         cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
         assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
         gpu_launch(add_one, 1, 32, 0, stream, x);
         gpu_launch(add_one, 1, 32, 0, stream, x);
-        assert_int_equal(cudaMemcpyAsync(host, x, sizeof host, cudaMemcpyDeviceToHost, stream),
-                         cudaErrorStreamCaptureUnsupported);
-        assert_int_equal(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
-        void *memory;
-        enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-        assert_int_equal(cudaMalloc(&memory, 4), cudaErrorStreamCaptureUnsupported);
-        assert_int_equal(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
-        assert_int_equal(cudaMalloc(&memory, 4), cudaSuccess);
-        assert_int_equal(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
         assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaSuccess);
         assert_near(downloaded(x, 32)[0], 1, 0);
         assert_int_equal(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
@@ -608,10 +599,211 @@ static void graphs_replay_what_was_captured(void **) {
         cudaGraphExecDestroy(executable);
         cudaGraphDestroy(graph);
         cudaStreamDestroy(stream);
-        cudaFree(memory);
         cudaFree(x);
     }
     emulate_set_seed(0);
+}
+
+/* Streams, of which the first is captured, and an event in the capture and one outside. */
+struct Capturing {
+    cudaStream_t stream, other, blocking;
+    cudaEvent_t inside, outside;
+    float *x;
+    Capturing() : x(counting(32)) {
+        cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+        cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+        cudaStreamCreate(&blocking);
+        cudaEventCreate(&inside);
+        cudaEventCreate(&outside);
+        cudaEventRecord(outside, other);
+    }
+    Capturing(const Capturing &) = delete;
+    Capturing &operator=(const Capturing &) = delete;
+    ~Capturing() {
+        for (cudaStream_t s : {stream, other, blocking}) cudaStreamDestroy(s);
+        cudaEventDestroy(inside);
+        cudaEventDestroy(outside);
+        cudaFree(x);
+        (void)cudaGetLastError();
+    }
+    void begin(enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed) {
+        assert_int_equal(cudaStreamBeginCapture(stream, mode), cudaSuccess);
+        gpu_launch(add_one, 1, 32, 0, stream, x);
+        cudaEventRecord(inside, stream);
+    }
+    cudaError_t end(cudaStream_t of) {
+        cudaGraph_t graph;
+        cudaError_t status = cudaStreamEndCapture(of, &graph);
+        assert_int_equal(!graph, status != cudaSuccess);
+        if (graph) cudaGraphDestroy(graph);
+        return status;
+    }
+    cudaError_t end() { return end(stream); }
+};
+
+/* Each is refused as by CUDA; the capture is then spoilt to its end, after which the stream can be used again. */
+static void what_a_capture_refuses_spoils_it(void **) {
+    typedef cudaError_t (*Attempt)(Capturing &);
+    static const struct {
+        Attempt attempt;
+        cudaError_t want;
+    } attempts[] = {
+        {[](Capturing &c) { return cudaStreamSynchronize(c.stream); }, cudaErrorStreamCaptureUnsupported},
+        {[](Capturing &c) { return cudaStreamQuery(c.stream); }, cudaErrorStreamCaptureUnsupported},
+        {[](Capturing &c) { return cudaStreamDestroy(c.stream); }, cudaErrorStreamCaptureUnsupported},
+        {[](Capturing &) { return cudaDeviceSynchronize(); }, cudaErrorStreamCaptureUnsupported},
+        {[](Capturing &c) { return cudaEventSynchronize(c.inside); }, cudaErrorCapturedEvent},
+        {[](Capturing &c) { return cudaEventQuery(c.inside); }, cudaErrorCapturedEvent},
+        {[](Capturing &c) {
+             float milliseconds;
+             return cudaEventElapsedTime(&milliseconds, c.outside, c.inside);
+         },
+         cudaErrorCapturedEvent},
+        {[](Capturing &c) { return cudaStreamWaitEvent(c.stream, c.outside, 0); }, cudaErrorStreamCaptureIsolation},
+        {[](Capturing &c) { return cudaStreamWaitEvent(NULL, c.inside, 0); }, cudaErrorStreamCaptureImplicit},
+        {[](Capturing &c) {
+             float pageable;
+             return cudaMemcpyAsync(&pageable, c.x, 4, cudaMemcpyDeviceToHost, c.stream);
+         },
+         cudaErrorStreamCaptureUnsupported},
+        {[](Capturing &c) { return cudaMemsetAsync(c.x, 0, 33 * 4, c.stream); }, cudaErrorInvalidValue},
+        {[](Capturing &c) { return gpu_launch(add_one, 1, 2048, 0, c.stream, c.x); }, cudaErrorInvalidConfiguration},
+        {[](Capturing &c) {
+             cudaStreamWaitEvent(c.other, c.inside, 0);
+             return c.end(c.other);
+         },
+         cudaErrorStreamCaptureUnmatched},
+    };
+    for (const auto &of : attempts) {
+        Capturing c;
+        enum cudaStreamCaptureStatus status;
+        c.begin();
+        assert_int_equal(of.attempt(c), of.want);
+        assert_int_equal(cudaStreamIsCapturing(c.stream, &status), cudaSuccess);
+        assert_int_equal(status, cudaStreamCaptureStatusInvalidated);
+        assert_int_equal(gpu_launch(add_one, 1, 32, 0, c.stream, c.x), cudaErrorStreamCaptureInvalidated);
+        assert_int_equal(cudaStreamWaitEvent(c.other, c.inside, 0), cudaErrorStreamCaptureInvalidated);
+        assert_int_equal(c.end(), cudaErrorStreamCaptureInvalidated);
+        assert_int_equal(gpu_launch(add_one, 1, 32, 0, c.stream, c.x), cudaSuccess);
+        assert_int_equal(cudaStreamSynchronize(c.stream), cudaSuccess);
+    }
+}
+
+static cudaError_t take_and_give_back() {
+    void *memory;
+    cudaError_t status = cudaMalloc(&memory, 4);
+    if (status == cudaSuccess) status = cudaFree(memory);
+    return status;
+}
+static cudaError_t take_pinned_and_give_back() {
+    void *memory;
+    cudaError_t status = cudaMallocHost(&memory, 4);
+    if (status == cudaSuccess) status = cudaFreeHost(memory);
+    return status;
+}
+
+/* Calls that may be unsafe: refused by the mode of the capture, that of the thread, and whose capture it is. */
+static void unsafe_calls_are_refused_by_mode(void **) {
+    const auto GLOBAL = cudaStreamCaptureModeGlobal, LOCAL = cudaStreamCaptureModeThreadLocal,
+               RELAXED = cudaStreamCaptureModeRelaxed;
+    static const struct {
+        enum cudaStreamCaptureMode capture, thread;
+        bool allowed, allowed_elsewhere;
+    } cases[] = {{GLOBAL, GLOBAL, false, false}, {GLOBAL, LOCAL, false, true}, {GLOBAL, RELAXED, true, true},
+                 {LOCAL, GLOBAL, false, true},   {LOCAL, LOCAL, false, true},  {LOCAL, RELAXED, true, true},
+                 {RELAXED, GLOBAL, true, true},  {RELAXED, LOCAL, true, true}, {RELAXED, RELAXED, true, true}};
+    for (const auto &of : cases)
+        for (int call = 0; call < 3; call++)
+            for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+                Capturing c;
+                cudaError_t got;
+                auto attempt = [&] {
+                    enum cudaStreamCaptureMode mode = of.thread;
+                    cudaThreadExchangeStreamCaptureMode(&mode);
+                    got = call == 0   ? take_and_give_back()
+                          : call == 1 ? take_pinned_and_give_back()
+                                      : cudaEventSynchronize(c.outside);
+                    cudaThreadExchangeStreamCaptureMode(&mode);
+                };
+                c.begin(of.capture);
+                if (elsewhere)
+                    std::thread(attempt).join();
+                else
+                    attempt();
+                bool allowed = elsewhere ? of.allowed_elsewhere : of.allowed;
+                assert_int_equal(got, allowed ? cudaSuccess : cudaErrorStreamCaptureUnsupported);
+                assert_int_equal(c.end(), allowed ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
+            }
+}
+
+/* The legacy stream stands for all streams that were not created with cudaStreamNonBlocking. */
+static void the_legacy_stream_is_unusable_while_a_blocking_stream_is_captured(void **) {
+    Capturing c;
+    enum cudaStreamCaptureStatus status;
+    float number;
+    c.begin();
+    assert_int_equal(cudaMemcpy(&number, c.x, 4, cudaMemcpyDeviceToHost), cudaSuccess);
+    assert_int_equal(cudaStreamIsCapturing(NULL, &status), cudaSuccess);
+    assert_int_equal(c.end(), cudaSuccess);
+    cudaError_t (*const attempts[])(Capturing &) = {
+        [](Capturing &c) { return gpu_launch(add_one, 1, 32, 0, NULL, c.x); },
+        [](Capturing &) { return cudaStreamSynchronize(NULL); },
+        [](Capturing &c) { return cudaEventRecord(c.outside, NULL); },
+        [](Capturing &c) { return cudaMemset(c.x, 0, 4); }};
+    for (auto attempt : attempts) {
+        assert_int_equal(cudaStreamBeginCapture(c.blocking, cudaStreamCaptureModeRelaxed), cudaSuccess);
+        assert_int_equal(cudaStreamIsCapturing(NULL, &status), cudaErrorStreamCaptureImplicit);
+        assert_int_equal(gpu_launch(add_one, 1, 32, 0, c.blocking, c.x), cudaSuccess); /* it is still valid */
+        assert_int_equal(attempt(c), cudaErrorStreamCaptureImplicit);
+        assert_int_equal(c.end(c.blocking), cudaErrorStreamCaptureInvalidated);
+        assert_int_equal(attempt(c), cudaSuccess);
+    }
+    assert_int_equal(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeRelaxed), cudaErrorStreamCaptureUnsupported);
+}
+
+static void streams_that_join_a_capture_must_be_joined_again(void **) {
+    Capturing c;
+    c.begin();
+    assert_int_equal(cudaStreamWaitEvent(c.other, c.inside, 0), cudaSuccess);
+    assert_int_equal(c.end(), cudaErrorStreamCaptureUnjoined);
+    for (int behind = 0; behind < 2; behind++) { /* with work behind the event that is waited for */
+        c.begin();
+        assert_int_equal(cudaStreamWaitEvent(c.other, c.inside, 0), cudaSuccess);
+        assert_int_equal(cudaStreamWaitEvent(c.blocking, c.inside, 0), cudaSuccess);
+        gpu_launch(add_one, 1, 32, 0, c.other, c.x);
+        cudaEventRecord(c.inside, c.other);
+        cudaStreamWaitEvent(c.blocking, c.inside, 0); /* the first stream knows of `other` through this one */
+        cudaEventRecord(c.inside, c.blocking);
+        if (behind) gpu_launch(add_one, 1, 32, 0, c.other, c.x);
+        cudaStreamWaitEvent(c.stream, c.inside, 0);
+        assert_int_equal(c.end(), behind ? cudaErrorStreamCaptureUnjoined : cudaSuccess);
+        assert_int_equal(cudaEventQuery(c.inside), cudaErrorCapturedEvent); /* which it stays */
+        assert_int_equal(cudaStreamWaitEvent(c.other, c.inside, 0), cudaErrorCapturedEvent);
+        assert_int_equal(cudaStreamSynchronize(c.other), cudaSuccess);
+    }
+}
+
+static void captures_do_not_merge(void **) {
+    Capturing c, d;
+    c.begin();
+    d.begin();
+    assert_int_equal(cudaStreamBeginCapture(c.stream, cudaStreamCaptureModeRelaxed), cudaErrorIllegalState);
+    assert_int_equal(cudaStreamWaitEvent(d.stream, c.inside, 0), cudaErrorStreamCaptureMerge);
+    assert_int_equal(c.end(), cudaErrorStreamCaptureInvalidated);
+    assert_int_equal(d.end(), cudaErrorStreamCaptureInvalidated);
+    assert_int_equal(d.end(), cudaErrorIllegalState);
+}
+
+static void a_capture_is_ended_by_its_thread(void **) {
+    for (auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed}) {
+        Capturing c;
+        cudaError_t got;
+        bool relaxed = mode == cudaStreamCaptureModeRelaxed;
+        c.begin(mode);
+        std::thread([&] { got = c.end(); }).join();
+        assert_int_equal(got, relaxed ? cudaSuccess : cudaErrorStreamCaptureWrongThread);
+        assert_int_equal(c.end(), relaxed ? cudaErrorIllegalState : cudaSuccess);
+    }
 }
 
 static void copies_stay_within_their_memory(void **) {
@@ -663,6 +855,12 @@ int main(void) {
         cmocka_unit_test(one_word_makes_a_card),
         cmocka_unit_test(events_order_streams),
         cmocka_unit_test(graphs_replay_what_was_captured),
+        cmocka_unit_test(what_a_capture_refuses_spoils_it),
+        cmocka_unit_test(unsafe_calls_are_refused_by_mode),
+        cmocka_unit_test(the_legacy_stream_is_unusable_while_a_blocking_stream_is_captured),
+        cmocka_unit_test(streams_that_join_a_capture_must_be_joined_again),
+        cmocka_unit_test(captures_do_not_merge),
+        cmocka_unit_test(a_capture_is_ended_by_its_thread),
         cmocka_unit_test(copies_stay_within_their_memory),
         cmocka_unit_test(bank_conflicts_are_counted),
     };

@@ -112,7 +112,8 @@ struct Worker {
 
     char *shared;
     size_t shared_used;
-    size_t static_bytes, dynamic_bytes, shared_limit; /* of the block's shared memory as ptxas and the driver count it */
+    size_t static_bytes, dynamic_bytes,
+        shared_limit; /* of the block's shared memory as ptxas and the driver count it */
     SharedVariable variables[MAX_SHARED_VARIABLES];
     int n_variables;
 
@@ -171,7 +172,14 @@ EmulateCounts launch_totals();
 
 /* ---- streams.cpp ---- */
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch);
+cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
+cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes);
 void synchronize_device();
+
+/* ---- capture.cpp: errors are set, and invalidate the captures that they concern ---- */
+bool is_capturing(cudaStream_t stream);
+cudaError_t capture_allows_unsafe();
+cudaError_t capture_error(cudaStream_t stream, cudaError_t status); /* of a call for this stream */
 
 bool is_lost(); /* a kernel has stopped with a trap */
 

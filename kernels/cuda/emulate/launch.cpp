@@ -39,8 +39,9 @@ void *shared_variable(const void *key, size_t bytes) {
         if (w.variables[i].key == key) return w.variables[i].memory;
     w.static_bytes += (bytes + 15) / 16 * 16;
     if (w.static_bytes + w.dynamic_bytes > w.shared_limit)
-        fail("at least %zu bytes of static and %zu of dynamic shared memory: a block of this kernel may have %zu in all",
-             w.static_bytes, w.dynamic_bytes, w.shared_limit);
+        fail(
+            "at least %zu bytes of static and %zu of dynamic shared memory: a block of this kernel may have %zu in all",
+            w.static_bytes, w.dynamic_bytes, w.shared_limit);
     size_t offset = (w.shared_used + RED_ZONE + 127) / 128 * 128;
     if (offset + bytes + RED_ZONE > SHARED_ARENA || w.n_variables == MAX_SHARED_VARIABLES)
         fail("too many or too large variables in shared memory");

@@ -11,11 +11,6 @@
 
 namespace emulate {
 
-cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
-cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes);
-bool is_capturing(cudaStream_t stream);
-bool capture_forbids_memory();
-
 typedef std::map<const char *, size_t> Allocations;
 static std::mutex lock;
 static Allocations device_memory, pinned_memory;
@@ -39,10 +34,10 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_byte
         auto allowed = shared_limits.find(kernel);
         if (allowed != shared_limits.end()) asked = allowed->second;
     }
-    if (!threads || threads > MAX_THREADS || block.z > 64) return set_error(cudaErrorInvalidConfiguration);
+    if (!threads || threads > MAX_THREADS || block.z > 64) return capture_error(stream, cudaErrorInvalidConfiguration);
     if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
-        return set_error(cudaErrorInvalidConfiguration);
-    if (shared_bytes > (asked ? asked : SHARED_WITHOUT_ASKING)) return set_error(cudaErrorInvalidValue);
+        return capture_error(stream, cudaErrorInvalidConfiguration);
+    if (shared_bytes > (asked ? asked : SHARED_WITHOUT_ASKING)) return capture_error(stream, cudaErrorInvalidValue);
     return enqueue_launch(stream, {kernel, grid, block, shared_bytes, asked, call, arguments, arguments_bytes});
 }
 
@@ -55,7 +50,7 @@ extern "C" {
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
-    if (capture_forbids_memory()) return set_error(cudaErrorStreamCaptureUnsupported);
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     std::lock_guard<std::mutex> hold(lock);
     *memory = NULL;
     if (!bytes) return cudaSuccess;
@@ -74,6 +69,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
 
 cudaError_t cudaFree(void *memory) {
     if (!memory) return cudaSuccess;
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     synchronize_device(); /* as CUDA does */
     std::lock_guard<std::mutex> hold(lock);
     auto at = device_memory.find(static_cast<char *>(memory));
@@ -89,6 +85,7 @@ cudaError_t cudaFree(void *memory) {
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     if (posix_memalign(memory, 4096, bytes ? bytes : 1)) return set_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> hold(lock);
     pinned_memory[static_cast<char *>(*memory)] = bytes;
@@ -98,6 +95,7 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes) { return cudaHostAlloc(m
 
 cudaError_t cudaFreeHost(void *memory) {
     if (!memory) return cudaSuccess;
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     synchronize_device();
     std::lock_guard<std::mutex> hold(lock);
     if (!pinned_memory.erase(static_cast<char *>(memory))) return set_error(cudaErrorInvalidValue);
@@ -106,11 +104,13 @@ cudaError_t cudaFreeHost(void *memory) {
 }
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned) {
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     std::lock_guard<std::mutex> hold(lock);
     pinned_memory[static_cast<char *>(memory)] = bytes;
     return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void *memory) {
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     std::lock_guard<std::mutex> hold(lock);
     return pinned_memory.erase(static_cast<char *>(memory)) ? cudaSuccess : set_error(cudaErrorInvalidValue);
 }
@@ -143,11 +143,12 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
  * returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     if (!bytes) return cudaSuccess;
-    if (!copy_is_valid(to, from, bytes, kind)) return set_error(cudaErrorInvalidValue);
+    if (!copy_is_valid(to, from, bytes, kind)) return capture_error(stream, cudaErrorInvalidValue);
     bool from_device = lies_in(device_memory, from, bytes), to_device = lies_in(device_memory, to, bytes);
     bool from_pageable = !from_device && !lies_in(pinned_memory, from, bytes);
     bool to_pageable = !to_device && !lies_in(pinned_memory, to, bytes);
-    if ((from_pageable || to_pageable) && is_capturing(stream)) return set_error(cudaErrorStreamCaptureUnsupported);
+    if ((from_pageable || to_pageable) && is_capturing(stream))
+        return capture_error(stream, cudaErrorStreamCaptureUnsupported);
     cudaError_t status = enqueue_copy(stream, to, from, bytes);
     if (status == cudaSuccess && (from_pageable || to_pageable)) status = cudaStreamSynchronize(stream);
     return status;
@@ -158,7 +159,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
     if (!bytes) return cudaSuccess;
-    if (!lies_in(device_memory, to, bytes)) return set_error(cudaErrorInvalidValue);
+    if (!lies_in(device_memory, to, bytes)) return capture_error(stream, cudaErrorInvalidValue);
     return enqueue_fill(stream, to, value, bytes);
 }
 cudaError_t cudaMemset(void *to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, NULL); }
@@ -243,8 +244,8 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 }
 
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset, enum cudaMemcpyKind) {
-    memcpy(static_cast<char *>(const_cast<void *>(symbol)) + offset, from, bytes);
-    return cudaSuccess;
+    cudaError_t status = enqueue_copy(NULL, static_cast<char *>(const_cast<void *>(symbol)) + offset, from, bytes);
+    return status == cudaSuccess ? cudaStreamSynchronize(NULL) : status;
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads, size_t) {
