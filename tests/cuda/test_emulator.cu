@@ -681,9 +681,11 @@ static void what_a_capture_refuses_spoils_it(void **) {
         assert_int_equal(of.attempt(c), of.want);
         assert_int_equal(cudaStreamIsCapturing(c.stream, &status), cudaSuccess);
         assert_int_equal(status, cudaStreamCaptureStatusInvalidated);
+        (void)cudaGetLastError();
         assert_int_equal(gpu_launch(add_one, 1, 32, 0, c.stream, c.x), cudaErrorStreamCaptureInvalidated);
         assert_int_equal(cudaStreamWaitEvent(c.other, c.inside, 0), cudaErrorStreamCaptureInvalidated);
         assert_int_equal(c.end(), cudaErrorStreamCaptureInvalidated);
+        (void)cudaGetLastError();
         assert_int_equal(gpu_launch(add_one, 1, 32, 0, c.stream, c.x), cudaSuccess);
         assert_int_equal(cudaStreamSynchronize(c.stream), cudaSuccess);
     }
@@ -753,9 +755,11 @@ static void the_legacy_stream_is_unusable_while_a_blocking_stream_is_captured(vo
     for (auto attempt : attempts) {
         assert_int_equal(cudaStreamBeginCapture(c.blocking, cudaStreamCaptureModeRelaxed), cudaSuccess);
         assert_int_equal(cudaStreamIsCapturing(NULL, &status), cudaErrorStreamCaptureImplicit);
+        (void)cudaGetLastError();
         assert_int_equal(gpu_launch(add_one, 1, 32, 0, c.blocking, c.x), cudaSuccess); /* it is still valid */
         assert_int_equal(attempt(c), cudaErrorStreamCaptureImplicit);
         assert_int_equal(c.end(c.blocking), cudaErrorStreamCaptureInvalidated);
+        (void)cudaGetLastError();
         assert_int_equal(attempt(c), cudaSuccess);
     }
     assert_int_equal(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeRelaxed), cudaErrorStreamCaptureUnsupported);
@@ -804,6 +808,68 @@ static void a_capture_is_ended_by_its_thread(void **) {
         assert_int_equal(got, relaxed ? cudaSuccess : cudaErrorStreamCaptureWrongThread);
         assert_int_equal(c.end(), relaxed ? cudaErrorIllegalState : cudaSuccess);
     }
+}
+
+/* As <<<>>> on a card: cudaGetLastError is asked behind it, and returns what nobody has asked for before. */
+static void an_error_that_nobody_took_is_the_next_launchs(void **) {
+    void *huge;
+    float *x = counting(32);
+    size_t available, total;
+    (void)cudaGetLastError();
+    cudaMemGetInfo(&available, &total);
+    assert_int_equal(cudaMalloc(&huge, total), cudaErrorMemoryAllocation);
+    assert_int_equal(gpu_launch(add_one, 1, 32, 0, NULL, x), cudaErrorMemoryAllocation);
+    assert_int_equal(gpu_launch(add_one, 1, 32, 0, NULL, x), cudaSuccess);
+    assert_near(downloaded(x, 32)[0], 3, 0); /* both have run */
+    cudaFree(x);
+}
+
+__global__ void add_two(float *x) { x[threadIdx.x] += 2; }
+
+/* Every call that can run out of memory does so when it is its turn, once. */
+static void the_nth_call_that_takes_memory_fails(void **) {
+    float *x = counting(32);
+    gpu_launch(add_one, 1, 32, 0, NULL, x); /* its code is there */
+    for (int call = 1; call <= 10; call++) {
+        cudaError_t got[9];
+        void *memory = NULL, *pinned = NULL;
+        cudaStream_t stream = NULL;
+        cudaEvent_t event = NULL;
+        cudaGraph_t graph;
+        cudaGraphExec_t executable = NULL;
+        float number;
+        int n = 0, failed = 0;
+        cudaStreamCreate(&stream);
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+        gpu_launch(add_one, 1, 32, 0, stream, x);
+        cudaStreamEndCapture(stream, &graph);
+        cudaStreamDestroy(stream);
+        stream = NULL;
+        emulate_fail_memory(call);
+        got[n++] = cudaMalloc(&memory, 4);
+        got[n++] = cudaMallocHost(&pinned, 4);
+        got[n++] = cudaHostRegister(&number, 4, 0);
+        got[n++] = cudaStreamCreate(&stream);
+        got[n++] = cudaEventCreate(&event);
+        got[n++] = cudaMemcpyToSymbol(&number, &number, 4, 0, cudaMemcpyHostToDevice);
+        got[n++] = cudaGraphInstantiateWithFlags(&executable, graph, 0);
+        got[n++] = executable ? cudaGraphLaunch(executable, NULL) : cudaSuccess;
+        if (call > 8) got[n++] = gpu_launch(add_two, 1, 32, 0, NULL, x); /* its first launch */
+        for (int i = 0; i < n; i++) failed += got[i] != cudaSuccess;
+        assert_int_equal(emulate_memory_calls(), call == 7 ? 7 : n); /* what failed cannot be launched */
+        assert_int_equal(failed, call <= 9);
+        if (call <= 9) assert_int_equal(got[call - 1], cudaErrorMemoryAllocation);
+        emulate_fail_memory(0);
+        cudaFree(memory);
+        cudaFreeHost(pinned);
+        cudaHostUnregister(&number);
+        if (stream) cudaStreamDestroy(stream);
+        if (event) cudaEventDestroy(event);
+        if (executable) cudaGraphExecDestroy(executable);
+        cudaGraphDestroy(graph);
+        (void)cudaGetLastError();
+    }
+    cudaFree(x);
 }
 
 static void copies_stay_within_their_memory(void **) {
@@ -861,6 +927,8 @@ int main(void) {
         cmocka_unit_test(streams_that_join_a_capture_must_be_joined_again),
         cmocka_unit_test(captures_do_not_merge),
         cmocka_unit_test(a_capture_is_ended_by_its_thread),
+        cmocka_unit_test(an_error_that_nobody_took_is_the_next_launchs),
+        cmocka_unit_test(the_nth_call_that_takes_memory_fails),
         cmocka_unit_test(copies_stay_within_their_memory),
         cmocka_unit_test(bank_conflicts_are_counted),
     };

@@ -68,6 +68,9 @@ static size_t allocated;
 static std::map<const void *, size_t> code; /* of kernels that have been used: what it takes of the device's memory */
 static size_t code_and_graphs;
 static int failing_graphs, failing_graph_launches;
+static int64_t memory_calls, failing_call = (int64_t)of_card("EMULATE_FAIL_MEMORY", 0);
+
+static bool next_call_fails() { return ++memory_calls == failing_call; }
 
 static size_t available() {
     size_t all = card_memory(), taken = allocated + code_and_graphs;
@@ -89,14 +92,20 @@ void card_release_memory(size_t bytes) {
     allocated -= bytes;
 }
 
-/* Loads a kernel's code, EMULATE_CODE bytes, when the kernel is first used, as CUDA does by default. */
-cudaError_t load_code(const void *kernel) {
+bool memory_call_fails() {
+    std::lock_guard<std::mutex> hold(lock);
+    return next_call_fails();
+}
+
+/* Loads a kernel's code, EMULATE_CODE bytes, when the kernel is first used, as CUDA does by default. Captured launches
+ * may load it or not: here they can fail, but load nothing. */
+cudaError_t load_code(const void *kernel, bool captured) {
     std::lock_guard<std::mutex> hold(lock);
     if (!has_code()) return cudaErrorNoKernelImageForDevice;
     if (code.count(kernel)) return cudaSuccess;
-    size_t bytes = of_card("EMULATE_CODE", 0);
-    if (bytes > available()) return cudaErrorMemoryAllocation;
-    code_and_graphs += code[kernel] = bytes;
+    size_t bytes = captured ? 0 : of_card("EMULATE_CODE", 0);
+    if (next_call_fails() || bytes > available()) return cudaErrorMemoryAllocation;
+    if (!captured) code_and_graphs += code[kernel] = bytes;
     return cudaSuccess;
 }
 
@@ -104,7 +113,8 @@ cudaError_t load_code(const void *kernel) {
 cudaError_t take_graph(size_t *bytes) {
     std::lock_guard<std::mutex> hold(lock);
     *bytes = of_card("EMULATE_GRAPH", 0);
-    if (failing_graphs > 0 ? failing_graphs-- : *bytes > available()) return set_error(cudaErrorMemoryAllocation);
+    if (next_call_fails() || (failing_graphs > 0 ? failing_graphs-- : *bytes > available()))
+        return set_error(cudaErrorMemoryAllocation);
     code_and_graphs += *bytes;
     return cudaSuccess;
 }
@@ -112,10 +122,19 @@ void release_graph(size_t bytes) {
     std::lock_guard<std::mutex> hold(lock);
     code_and_graphs -= bytes;
 }
-bool graph_launch_fails() { return failing_graph_launches > 0 && failing_graph_launches--; }
+bool graph_launch_fails() { return memory_call_fails() || (failing_graph_launches > 0 && failing_graph_launches--); }
 
 } // namespace emulate
 
+void emulate_fail_memory(int64_t call) {
+    std::lock_guard<std::mutex> hold(emulate::lock);
+    emulate::failing_call = call;
+    emulate::memory_calls = 0;
+}
+int64_t emulate_memory_calls(void) {
+    std::lock_guard<std::mutex> hold(emulate::lock);
+    return emulate::memory_calls;
+}
 void emulate_fail_graphs(int graphs, int launches) {
     emulate::failing_graphs = graphs;
     emulate::failing_graph_launches = launches;

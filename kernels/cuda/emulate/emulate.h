@@ -126,8 +126,9 @@ inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               A &&...arguments) {
     typedef emulate::Call<P...> Call;
     std::shared_ptr<const void> call(new Call{kernel, std::tuple<P...>(static_cast<P>(arguments)...)});
-    return emulate::launch(reinterpret_cast<const void *>(kernel), grid, block, bytes, stream, &Call::make, call,
-                           sizeof(Call));
+    emulate::launch(reinterpret_cast<const void *>(kernel), grid, block, bytes, stream, &Call::make, call,
+                    sizeof(Call));
+    return cudaGetLastError(); /* which may be that of an earlier call: <<<>>> leaves no other way to ask */
 }
 
 #define SHARED(T, name, ...)                                                                                           \

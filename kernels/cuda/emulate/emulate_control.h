@@ -29,6 +29,12 @@ void emulate_set_workers(int workers);
 /* Replaces the clock that events read, so that tests of decisions by timing are deterministic. */
 void emulate_set_clock(double (*seconds)(void));
 
+/* Makes the call-th of the following calls that can run out of memory do so: allocations of device and pinned memory,
+ * of streams and events, the context, loading a kernel's code, instantiating and launching a graph. 0: none. Without a
+ * call: $EMULATE_FAIL_MEMORY, counted from the start. */
+void emulate_fail_memory(int64_t call);
+int64_t emulate_memory_calls(void); /* how many there have been since */
+
 /* Makes the next so many instantiations and launches of graphs fail, out of memory. */
 void emulate_fail_graphs(int graphs, int launches);
 

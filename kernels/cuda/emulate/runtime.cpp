@@ -54,7 +54,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     std::lock_guard<std::mutex> hold(lock);
     *memory = NULL;
     if (!bytes) return cudaSuccess;
-    if (bytes > card_available()) return set_error(cudaErrorMemoryAllocation);
+    if (memory_call_fails() || bytes > card_available()) return set_error(cudaErrorMemoryAllocation);
 #ifdef EMULATE_CHECK
     *memory = check::allocate(bytes);
     if (!*memory) return set_error(cudaErrorMemoryAllocation);
@@ -86,7 +86,8 @@ cudaError_t cudaFree(void *memory) {
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
     if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-    if (posix_memalign(memory, 4096, bytes ? bytes : 1)) return set_error(cudaErrorMemoryAllocation);
+    if (memory_call_fails() || posix_memalign(memory, 4096, bytes ? bytes : 1))
+        return set_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> hold(lock);
     pinned_memory[static_cast<char *>(*memory)] = bytes;
     return cudaSuccess;
@@ -105,6 +106,7 @@ cudaError_t cudaFreeHost(void *memory) {
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned) {
     if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> hold(lock);
     pinned_memory[static_cast<char *>(memory)] = bytes;
     return cudaSuccess;
@@ -170,7 +172,13 @@ cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
     return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : set_error(cudaErrorInvalidDevice); }
+cudaError_t cudaSetDevice(int device) { /* makes the context, unless it is there */
+    static bool made;
+    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    if (!made && memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
+    made = true;
+    return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int *device) {
     *device = 0;
     return cudaSuccess;
@@ -231,6 +239,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    cudaError_t loaded = load_code(kernel);
+    if (loaded != cudaSuccess) return set_error(loaded);
     if (value < 0 || (size_t)value > card_shared_limit()) return set_error(cudaErrorInvalidValue);
     std::lock_guard<std::mutex> hold(lock);
     shared_limits[kernel] = (size_t)value;
@@ -244,6 +254,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 }
 
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset, enum cudaMemcpyKind) {
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation); /* loads the module */
     cudaError_t status = enqueue_copy(NULL, static_cast<char *>(const_cast<void *>(symbol)) + offset, from, bytes);
     return status == cudaSuccess ? cudaStreamSynchronize(NULL) : status;
 }

@@ -96,8 +96,8 @@ static cudaError_t enqueue_run(cudaStream_t stream, std::function<void()> run) {
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch) {
     Hold hold(streams_lock);
     CUstream_st &s = stream_of(stream);
-    cudaError_t loaded = s.capture ? cudaSuccess : load_code(launch.kernel);
-    if (loaded != cudaSuccess) return set_error(loaded);
+    cudaError_t loaded = load_code(launch.kernel, s.capture != NULL);
+    if (loaded != cudaSuccess) return capture_error(stream, loaded);
     return enqueue(s, {Work::RUN, [launch] { run_launch(launch); }, NULL, 0, launch.kernel});
 }
 
@@ -123,6 +123,7 @@ extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
     Hold hold(streams_lock);
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
     *stream = new CUstream_st();
     (*stream)->blocking = !(flags & cudaStreamNonBlocking);
     streams.push_back(*stream);
@@ -190,6 +191,7 @@ cudaError_t cudaDeviceSynchronize(void) {
 void emulate_set_clock(double (*seconds)(void)) { clock_of_test = seconds; }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
     *event = new CUevent_st();
     return cudaSuccess;
 }
