@@ -1,4 +1,5 @@
 /* The emulated card: its properties, and the memory taken by allocations, code and graphs. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,14 @@ static int failing_graphs, failing_graph_launches;
 static int64_t memory_calls, failing_call = (int64_t)of_card("EMULATE_FAIL_MEMORY", 0);
 
 static bool next_call_fails() { return ++memory_calls == failing_call; }
+
+/* Says that the environment names a call that a program did not come to, so that who tries all calls knows the end. */
+__attribute__((destructor)) static void report_call_not_reached() {
+    uint64_t wanted = of_card("EMULATE_FAIL_MEMORY", 0);
+    if (wanted > (uint64_t)memory_calls)
+        fprintf(stderr, "emulate: EMULATE_FAIL_MEMORY=%llu, but there were %lld calls\n", (unsigned long long)wanted,
+                (long long)memory_calls);
+}
 
 static size_t available() {
     size_t all = card_memory(), taken = allocated + code_and_graphs;
