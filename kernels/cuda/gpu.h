@@ -96,7 +96,7 @@ GPU_INLINE float exp2_approximate(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 #else
-    return exp2f(x);
+    return emulate::exp2_approximate(x);
 #endif
 }
 

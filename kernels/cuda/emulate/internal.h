@@ -143,6 +143,13 @@ inline uint64_t random_next(uint64_t &state) {
     return state ^= state << 17;
 }
 
+/* splitmix64: a number for each x, as if drawn. */
+inline uint64_t hash(uint64_t x) {
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
 /* Settings made by tests and the environment: settings.cpp. */
 struct Settings {
     uint64_t seed;
@@ -175,6 +182,7 @@ cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch);
 cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
 cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes);
 void synchronize_device();
+bool waits_for_pageable_copy();
 
 /* ---- capture.cpp: errors are set, and invalidate the captures that they concern ---- */
 bool is_capturing(cudaStream_t stream);
@@ -195,7 +203,7 @@ void card_release_memory(size_t bytes);
 int card_multiprocessors();
 int card_capability();
 size_t card_shared_limit(); /* bytes that a block may ask for */
-bool memory_call_fails(); /* counts a call that can return cudaErrorMemoryAllocation; true: this one must */
+bool memory_call_fails();   /* counts a call that can return cudaErrorMemoryAllocation; true: this one must */
 cudaError_t load_code(const void *kernel, bool captured = false);
 cudaError_t take_graph(size_t *bytes);
 void release_graph(size_t bytes);

@@ -141,8 +141,9 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
-/* Reads or writes pinned memory when the stream reaches the copy. Other host memory is read or written before the call
- * returns. */
+/* Reads or writes host memory when the stream reaches the copy. If it is not pinned, the call may wait for that: "API
+ * synchronization behavior" in NVIDIA's documentation of the runtime says of the asynchronous form that it "might be
+ * synchronous" and that the driver "may" stage the memory. Seed 0 waits, seed 1 does not, others draw. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     if (!bytes) return cudaSuccess;
     if (!copy_is_valid(to, from, bytes, kind)) return capture_error(stream, cudaErrorInvalidValue);
@@ -152,8 +153,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     if ((from_pageable || to_pageable) && is_capturing(stream))
         return capture_error(stream, cudaErrorStreamCaptureUnsupported);
     cudaError_t status = enqueue_copy(stream, to, from, bytes);
-    if (status == cudaSuccess && (from_pageable || to_pageable)) status = cudaStreamSynchronize(stream);
-    return status;
+    bool waits = (from_pageable && to_pageable) || ((from_pageable || to_pageable) && waits_for_pageable_copy());
+    return status == cudaSuccess && waits ? cudaStreamSynchronize(stream) : status;
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, NULL);
@@ -271,6 +272,10 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
 void emulate_set_seed(uint64_t seed) {
     emulate::synchronize_device();
     emulate::settings().seed = seed;
+}
+void emulate_set_inexact(uint64_t seed) {
+    emulate::synchronize_device();
+    emulate::inexact_seed = seed;
 }
 EmulateCounts emulate_counts(void) {
     emulate::synchronize_device();

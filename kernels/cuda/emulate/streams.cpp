@@ -68,6 +68,11 @@ void synchronize_device() {
     for (CUstream_st *stream : streams) drain(*stream);
 }
 
+bool waits_for_pageable_copy() {
+    Hold hold(streams_lock);
+    return emulate_seed() == 0 || (emulate_seed() > 1 && random_next(random_state) & 1);
+}
+
 /* Puts work into a stream, or into the graph for which it is being captured. */
 static cudaError_t enqueue(CUstream_st &stream, const Work &work) {
     cudaError_t allowed = capture_allows_use(stream);
