@@ -37,11 +37,19 @@
  * Not modelled: a graph's branches are replayed in the order of their capture. */
 #include <algorithm>
 
-#include "kernels/cuda/emulate/streams.h"
+#include "kernels/cuda/emulate/capture.h"
 
 namespace emulate {
 
+std::recursive_mutex streams_lock;
+CUstream_st default_stream;
+std::vector<CUstream_st *> streams = {&default_stream};
 static thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+
+CUstream_st &stream_of(cudaStream_t handle) {
+    bool is_default = !handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
+    return is_default ? default_stream : *handle;
+}
 
 static cudaError_t invalidate(Capture &capture, cudaError_t status) {
     if (capture.invalid) return set_error(cudaErrorStreamCaptureInvalidated);

@@ -7,19 +7,11 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/emulate/streams.h"
+#include "kernels/cuda/emulate/capture.h"
 
 namespace emulate {
 
-std::recursive_mutex streams_lock;
-CUstream_st default_stream;
-std::vector<CUstream_st *> streams = {&default_stream};
 static uint64_t random_state = 0x9E3779B97F4A7C15u;
-
-CUstream_st &stream_of(cudaStream_t handle) {
-    bool is_default = !handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
-    return is_default ? default_stream : *handle;
-}
 
 static double (*clock_of_test)(void);
 

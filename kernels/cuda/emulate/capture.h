@@ -1,6 +1,6 @@
-/* Streams, events and graphs inside the emulator: what streams.cpp and capture.cpp share. */
-#ifndef KERNELS_CUDA_EMULATE_STREAMS_H
-#define KERNELS_CUDA_EMULATE_STREAMS_H
+/* Streams, events and graphs inside the emulator, and what their captures allow. */
+#ifndef KERNELS_CUDA_EMULATE_CAPTURE_H
+#define KERNELS_CUDA_EMULATE_CAPTURE_H
 
 #include <deque>
 #include <functional>
@@ -62,14 +62,13 @@ struct CUevent_st {
 
 namespace emulate {
 
-/* ---- streams.cpp ---- */
 typedef std::lock_guard<std::recursive_mutex> Hold;
 extern std::recursive_mutex streams_lock; /* the host may call from several threads */
 extern CUstream_st default_stream;
 extern std::vector<CUstream_st *> streams; /* in the order of their creation */
 CUstream_st &stream_of(cudaStream_t handle);
 
-/* ---- capture.cpp: errors are set, and invalidate the captures that they concern ---- */
+/* Errors are set, and invalidate the captures that they concern. */
 cudaError_t capture_allows_use(CUstream_st &stream);
 cudaError_t capture_allows_wait(CUstream_st &stream);
 cudaError_t capture_allows_wait(CUevent_st &event);
