@@ -58,7 +58,8 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@$(MAKE) check-deep
 	@tools/take_away.sh
 	@tools/check_dist.sh
-	@$(MAKE) $(PARALLEL) GPU=none check-t4
+	@$(MAKE) $(PARALLEL) GPU=none check-cards
+	@$(MAKE) $(PARALLEL) GPU=none check-inexact
 	@$(MAKE) check-ptx
 	@$(MAKE) check-bits
 	@$(MAKE) check-contracts

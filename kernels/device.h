@@ -58,6 +58,7 @@ struct Device {
     /* Memory. Allocations are few and large (one per group); arenas divide them. */
     void *(*allocate)(Device *device, size_t bytes); /* zeroed; dies with the size if there is not enough */
     void (*release)(Device *device, void *memory, size_t bytes);
+    /* from_host must stay as it is until the next synchronize or download. */
     void (*upload)(Device *device, void *to, const void *from_host, size_t bytes);
     /* Uploads while earlier operations still run, into memory with two slots that alternate (0, 1, 0, ...): the copy of
      * two calls ago may be overwritten. Later operations see the copy; from_host may be reused on return. */

@@ -52,16 +52,32 @@ else
 endif
 
 # Runs the kernel tests on an emulated card that has no bf16 and no TF32, but as many multiprocessors as a large card.
-check-t4: $(CUDA_TESTS)
-	@EMULATE_CARD="Tesla T4" EMULATE_CAPABILITY=75 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
+# Then trains with every program on four cards, whose multiprocessors and shared memory decide how work is divided: memory
+# must be as planned on each, and the losses those of the CPU.
+CARDS = t4 l4 a100 h100
+check-cards: $(CUDA_TESTS)
+	@echo "kernels on a t4:"
+	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
 	    $(filter-out $(PROGRAM_TESTS) %/test_cublas %/test_cudnn,$(CUDA_TESTS))
+	@for card in $(CARDS); do \
+	    for tests in 'memory_is_as_planned' '*match*_the_cpu'; do \
+	        echo "programs on a card like $$card, $$tests:"; \
+	        EMULATE_CARD=$$card TEST_FILTER="$$tests" JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
+	            $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) || exit; \
+	    done; \
+	done
+
+# Runs the kernel tests with functions that err as much as NVIDIA's documents allow, and sums as tensor cores form them.
+check-inexact: $(CUDA_TESTS)
+	@EMULATE_INEXACT=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out \
+	    $(PROGRAM_TESTS) $(addprefix %/test_,augment cublas cudnn device emulator loop operations rates scratch),$(CUDA_TESTS))
 
 # Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it.
 check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
 	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
-	@EMULATE_CARD="Tesla T4" EMULATE_CAPABILITY=75 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
+	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
@@ -166,5 +182,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs check-ptx check-bits check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check check-programs check-ptx check-bits check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

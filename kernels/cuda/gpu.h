@@ -96,7 +96,7 @@ GPU_INLINE float exp2_approximate(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 #else
-    return exp2f(x);
+    return emulate::exp2_approximate(x);
 #endif
 }
 
@@ -324,7 +324,10 @@ inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint
     uint32_t b[2] = {b0, b1};
     emulate::multiply_matrix(d, a, b, is_bf16<T>::value, site);
 }
-inline uint32_t to_tf32(float x) { return isnan(x) ? 0x7FFFFFFFu : (__float_as_uint(x) + 0x1000u) & ~0x1FFFu; }
+inline uint32_t to_tf32(float x, EMULATE_SITE) {
+    emulate::require_capability(80, "TF32", site);
+    return isnan(x) ? 0x7FFFFFFFu : (__float_as_uint(x) + 0x1000u) & ~0x1FFFu;
+}
 inline void mma_16x8x8_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_SITE) {
     uint32_t b[2] = {b0, b1};
     emulate::multiply_matrix_tf32(d, a, b, site);

@@ -19,13 +19,21 @@ template <class T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16
     GPU_INLINE const T &operator[](int i) const { return x[i]; }
 };
 
+#if defined __CUDACC__
 template <int W, class T> GPU_INLINE Pack<T, W> load_pack(const T *from) {
     return *reinterpret_cast<const Pack<T, W> *>(from);
 }
-
 template <int W, class T> GPU_INLINE void store_pack(T *to, const Pack<T, W> &pack) {
     *reinterpret_cast<Pack<T, W> *>(to) = pack;
 }
+#else /* checks the address */
+template <int W, class T> GPU_INLINE Pack<T, W> load_pack(const T *from, EMULATE_SITE) {
+    return __ldca(reinterpret_cast<const Pack<T, W> *>(from), site);
+}
+template <int W, class T> GPU_INLINE void store_pack(T *to, const Pack<T, W> &pack, EMULATE_SITE) {
+    __stwb(reinterpret_cast<Pack<T, W> *>(to), pack, site);
+}
+#endif
 
 /* Converts to another type, rounding to the nearest. */
 template <class To, class From, int W> GPU_INLINE Pack<To, W> convert(const Pack<From, W> &from) {

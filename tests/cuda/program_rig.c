@@ -64,6 +64,41 @@ void assert_memory_as_planned(const char *run) {
     assert_true(logged_last(run, "summary", "summary/allocations_after_first_step") == 0);
 }
 
+/* Returns the last line of the output that tells of missing memory, if it is the only one and the last of all. */
+static const char *only_complaint(void) {
+    static const char *const words[] = {"out of memory", "no memory left to start with"};
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(fixture.output, words[i]), *end = at ? strchr(at, '\n') : NULL;
+        if (end && !end[1]) return at;
+    }
+    return NULL;
+}
+
+void check_shortage(int (*train)(const char *run), void (*assert_same)(const char *a, const char *b), int stride) {
+    char *whole = scratch_directory(), *run = scratch_directory();
+    int runs = 0, ended = 0;
+    if (!emulated) skip();
+    if (train(whole)) fail_msg("%s", fixture.output);
+    for (bool reached = true; reached; runs++) {
+        char *call = xformat("%d", 1 + runs * stride);
+        set_variable("EMULATE_FAIL_MEMORY", call);
+        int status = train(run);
+        set_variable("EMULATE_FAIL_MEMORY", NULL);
+        reached = !strstr(fixture.output, "emulate: EMULATE_FAIL_MEMORY=");
+        if (!status)
+            assert_same(whole, run);
+        else if (status != 1 || !only_complaint())
+            fail_msg("call %s: exit status %d:\n%s", call, status, fixture.output);
+        ended += status != 0;
+        must_run("rm -rf %s", run);
+        free(call);
+    }
+    print_message("%d of %d runs ended\n", ended, runs - 1);
+    assert_true(ended > 0 && runs > 4);
+    free(whole);
+    free(run);
+}
+
 void check_memory(const char *options, const char *more) {
     char *run = scratch_directory();
     int status = fixture_train(run, "%s --val-interval 2 %s", options, more);

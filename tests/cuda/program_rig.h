@@ -24,5 +24,10 @@ void share_autotune_cache(const char *from, const char *to);
 void assert_memory_as_planned(const char *run);
 /* Does so after a training of the fixture with these options and more. */
 void check_memory(const char *options, const char *more);
+/* Trains into a new folder while every stride-th call that can run out of memory, from the first on, does so, one call
+ * a run. `train` leaves the output in fixture.output and returns the exit status. Fails unless each run ends with one
+ * line that says so, or is the same as a run with enough memory. Every stride-th: the loop's tests take all calls of a
+ * small model. */
+void check_shortage(int (*train)(const char *run), void (*assert_same)(const char *a, const char *b), int stride);
 
 #endif

@@ -12,6 +12,11 @@ float through_type(DType type, float x) {
 
 double rounding_of(DType type) { return type == DTYPE_BF16 ? 0x1p-9 : type == DTYPE_F16 ? 0x1p-12 : 0x1p-25; }
 
+double gelu_slope_error(GeluKind kind, double x) {
+    double two_u = 1.59576912 * (x + 0.044715 * x * x * x), slope = 1.59576912 * (1 + 3 * 0.044715 * x * x);
+    return 32 + (kind == GELU_TANH ? 6 * fabs(x) * slope / (1 + exp(-two_u)) : 0);
+}
+
 void assert_no_reports(void) {
     if (emulate_reports && emulate_reports()) fail_msg("the checker of the emulator has reported an error");
 }

@@ -18,11 +18,12 @@ static Pair some(DType type, int64_t rows, int64_t columns, bool shift) {
     return shift ? shifted(all, rows, columns) : all;
 }
 
-/* Returns the error bound of a sum of products. In TF32 the tensor cores cut sums off, always to one side: a unit, 2 U,
- * for each 8 products. Rounding costs each factor up to 2^-11, so a product 2^-10, and the square root of that many in
- * a sum of random signs, which is as large as the sum; 4 for how unevenly they fall. */
-static double product_error(DType type, int64_t terms, double roundings) {
-    return error_in(type, terms, roundings + (way == EXACTLY ? 0 : (double)terms / 4)) +
+/* Returns the error bound of a sum of products of numbers of a type. The tensor cores cut sums off, always to one side:
+ * a unit, 2 U, for as many products as they add at once, which is 4 on the oldest cards. Rounding to TF32 costs each
+ * factor up to 2^-11, so a product 2^-10, and the square root of that many in a sum of random signs, which is as large
+ * as the sum; 4 for how unevenly they fall. */
+static double product_error(DType type, DType result, int64_t terms, double roundings) {
+    return error_in(result, terms, roundings + (type == DTYPE_F32 && way == EXACTLY ? 0 : (double)terms / 2)) +
            (way == ROUNDED_TO_TF32 ? 4 * 0x1p-10 : 0);
 }
 
@@ -42,18 +43,18 @@ static void check_conv3d(DType type, int64_t samples, int64_t in, int64_t out, b
     Pair b = whole ? bias : none, to = whole ? dx : none, db = whole ? dbias : none;
     conv3d_forward(rig.cpu, y.cpu, x.cpu, w.cpu, b.cpu, c);
     conv3d_forward(rig.cuda, y.cuda, x.cuda, w.cuda, b.cuda, c);
-    check_output("conv3d_forward", y, product_error(type, in * taps, 1));
+    check_output("conv3d_forward", y, product_error(type, type, in * taps, 1));
     conv3d_backward(rig.cpu, (LayerGradients){.dx = to.cpu, .dw = dw.cpu, .dbias = db.cpu}, dy.cpu, x.cpu, w.cpu, c,
                     false);
     conv3d_backward(rig.cuda, (LayerGradients){.dx = to.cuda, .dw = dw.cuda, .dbias = db.cuda}, dy.cuda, x.cuda, w.cuda,
                     c, false);
-    if (whole) check_output("conv3d_backward dx", dx, product_error(type, out * taps, 0));
-    check_output("conv3d_backward dw", dw, product_error(DTYPE_F32, tall, 2));
+    if (whole) check_output("conv3d_backward dx", dx, product_error(type, type, out * taps, 0));
+    check_output("conv3d_backward dw", dw, product_error(type, DTYPE_F32, tall, 2));
     if (whole) check_output("conv3d_backward dbias", dbias, sum_error(tall, 2));
     if (!whole) return;
     conv3d_backward(rig.cpu, (LayerGradients){.dx = sum.cpu, .dw = dw.cpu}, dy.cpu, x.cpu, w.cpu, c, true);
     conv3d_backward(rig.cuda, (LayerGradients){.dx = sum.cuda, .dw = dw.cuda}, dy.cuda, x.cuda, w.cuda, c, true);
-    check_output("conv3d_backward dx, added", sum, product_error(type, out * taps, 1));
+    check_output("conv3d_backward dx, added", sum, product_error(type, type, out * taps, 1));
 }
 
 /* The kinds of convolutions of a residual network over time and space, of few positions. */

@@ -100,10 +100,60 @@ static void large_checkpoints_wait_for_the_disk(void **state) {
     assert_int_equal(count_checkpoints(slow.directory), 4);
 }
 
-/* ---- sensors ---- */
-
-/* The emulator's function; NULL in a program for a real GPU. */
+/* The emulator's functions; NULL in a program for a real GPU. */
 __attribute__((weak)) void emulate_fail_graphs(int graphs, int launches);
+__attribute__((weak)) void emulate_fail_memory(int64_t call);
+__attribute__((weak)) int64_t emulate_memory_calls(void);
+__attribute__((weak)) void emulate_set_seed(uint64_t seed);
+
+/* ---- memory ---- */
+
+typedef struct {
+    const char *directory;
+    int64_t failing_call; /* 0: none */
+} Shortage;
+
+static void train_short_of_memory(void *argument) {
+    const Shortage *s = argument;
+    alarm(60);
+    emulate_set_seed((uint64_t)s->failing_call % 3);
+    emulate_fail_memory(s->failing_call);
+    Device *device = open_cuda();
+    ToyRun *run = toy_run_open(device, s->directory, "-b 4 -g 1 --epochs 3 --bucketing off --val-interval 4", 16, 8, 1);
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+    printf("memory calls: %lld\n", (long long)emulate_memory_calls());
+    fflush(stdout);
+}
+
+/* The call that fails ends the run with one line, or the run computes what it would have. */
+static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state) {
+    (void)state;
+    if (!emulate_fail_memory) skip();
+    int ended = 0;
+    Shortage none = {run_directory(), 0};
+    toy_must(train_short_of_memory, &none);
+    long long calls = strtoll(strstr(toy_output, "memory calls: ") + strlen("memory calls: "), NULL, 10);
+    assert_true(calls > 20);
+    for (long long call = 1; call <= calls; call++) {
+        Shortage one = {keep_text(xformat("%s/%lld", none.directory, call)), call};
+        int status = toy_try(train_short_of_memory, &one);
+        if (!status) {
+            assert_same_weights(none.directory, one.directory);
+            continue;
+        }
+        const char *line = strstr(toy_output, "out of memory");
+        if (!line) line = strstr(toy_output, "the GPU has no memory left to start with");
+        if (status != 1 || !line || strchr(line, '\n')[1])
+            fail_msg("call %lld: exit status %d:\n%s", call, status, toy_output);
+        ended++;
+    }
+    print_message("%d of %lld calls end the run\n", ended, calls);
+    assert_in_range(ended, 10, calls - 3); /* graphs and pinned memory can be done without */
+}
+
+/* ---- sensors ---- */
 
 static void train_with_sensors(void *directory) {
     Device *device = open_cuda();
@@ -146,6 +196,7 @@ int main(void) {
         cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
         cmocka_unit_test(large_checkpoints_wait_for_the_disk),
         cmocka_unit_test(a_run_logs_the_sensors_of_its_own_card),
+        cmocka_unit_test(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory),
     };
     toy_device = open_cuda;
     return cmocka_run_group_tests(tests, NULL, NULL);

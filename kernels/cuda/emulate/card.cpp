@@ -1,4 +1,5 @@
 /* The emulated card: its properties, and the memory taken by allocations, code and graphs. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,16 +10,36 @@
 
 namespace emulate {
 
-/* Returns a property of the card, which the environment may set: read at every call, so that a test may change it
- * before opening the device. */
-static uint64_t of_card(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
+struct Card {
+    const char *word, *name;
+    int capability, multiprocessors;
+    double gigabytes; /* of 2^30 bytes, as the runtime reports them: less than the data sheet says */
+};
+static const Card cards[] = {{"t4", "Tesla T4", 75, 40, 14.75},
+                             {"l4", "NVIDIA L4", 89, 58, 22.03},
+                             {"a100", "NVIDIA A100-SXM4-40GB", 80, 108, 39.59},
+                             {"h100", "NVIDIA H100 80GB HBM3", 90, 132, 79.11}};
+
+/* Returns the card that EMULATE_CARD names by its word. Otherwise a card with few multiprocessors, so that grids as
+ * large as the device still loop, and with the variable's text as its name. The environment is read at every call, so
+ * that a test may change it before opening the device. */
+static Card card() {
+    const char *text = getenv("EMULATE_CARD");
+    bool given = text && *text;
+    for (const Card &known : cards)
+        if (given && !strcmp(text, known.word)) return known;
+    if (given && *text >= 'a' && *text <= 'z')
+        fail("EMULATE_CARD: %s is none of t4, l4, a100 and h100, nor a whole name such as \"Tesla T4\"", text);
+    return {"", given ? text : "emulated", 89, 4, 16};
+}
+static uint64_t of_card(const char *variable, uint64_t otherwise) {
+    const char *text = getenv(variable);
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
 }
-size_t card_memory() { return of_card("EMULATE_MEMORY", (uint64_t)16 << 30); /* as a T4 has */ }
-/* Few, so that grids as large as the device still loop. */
-int card_multiprocessors() { return (int)of_card("EMULATE_MULTIPROCESSORS", 4); }
-int card_capability() { return (int)of_card("EMULATE_CAPABILITY", 89); }
+const char *card_name() { return card().name; }
+size_t card_memory() { return of_card("EMULATE_MEMORY", (uint64_t)(card().gigabytes * 0x1p30)); }
+int card_multiprocessors() { return (int)of_card("EMULATE_MULTIPROCESSORS", (uint64_t)card().multiprocessors); }
+int card_capability() { return (int)of_card("EMULATE_CAPABILITY", (uint64_t)card().capability); }
 int opened_capability = 89;
 
 /* Bytes of shared memory of a block that has asked for it: the CUDA programming guide's table of capabilities. */
@@ -48,6 +69,17 @@ static size_t allocated;
 static std::map<const void *, size_t> code; /* of kernels that have been used: what it takes of the device's memory */
 static size_t code_and_graphs;
 static int failing_graphs, failing_graph_launches;
+static int64_t memory_calls, failing_call = (int64_t)of_card("EMULATE_FAIL_MEMORY", 0);
+
+static bool next_call_fails() { return ++memory_calls == failing_call; }
+
+/* Says that the environment names a call that a program did not come to, so that who tries all calls knows the end. */
+__attribute__((destructor)) static void report_call_not_reached() {
+    uint64_t wanted = of_card("EMULATE_FAIL_MEMORY", 0);
+    if (wanted > (uint64_t)memory_calls)
+        fprintf(stderr, "emulate: EMULATE_FAIL_MEMORY=%llu, but there were %lld calls\n", (unsigned long long)wanted,
+                (long long)memory_calls);
+}
 
 static size_t available() {
     size_t all = card_memory(), taken = allocated + code_and_graphs;
@@ -69,14 +101,20 @@ void card_release_memory(size_t bytes) {
     allocated -= bytes;
 }
 
-/* Loads a kernel's code, EMULATE_CODE bytes, when the kernel is first used, as CUDA does by default. */
-cudaError_t load_code(const void *kernel) {
+bool memory_call_fails() {
+    std::lock_guard<std::mutex> hold(lock);
+    return next_call_fails();
+}
+
+/* Loads a kernel's code, EMULATE_CODE bytes, when the kernel is first used, as CUDA does by default. Captured launches
+ * may load it or not: here they can fail, but load nothing. */
+cudaError_t load_code(const void *kernel, bool captured) {
     std::lock_guard<std::mutex> hold(lock);
     if (!has_code()) return cudaErrorNoKernelImageForDevice;
     if (code.count(kernel)) return cudaSuccess;
-    size_t bytes = of_card("EMULATE_CODE", 0);
-    if (bytes > available()) return cudaErrorMemoryAllocation;
-    code_and_graphs += code[kernel] = bytes;
+    size_t bytes = captured ? 0 : of_card("EMULATE_CODE", 0);
+    if (next_call_fails() || bytes > available()) return cudaErrorMemoryAllocation;
+    if (!captured) code_and_graphs += code[kernel] = bytes;
     return cudaSuccess;
 }
 
@@ -84,7 +122,8 @@ cudaError_t load_code(const void *kernel) {
 cudaError_t take_graph(size_t *bytes) {
     std::lock_guard<std::mutex> hold(lock);
     *bytes = of_card("EMULATE_GRAPH", 0);
-    if (failing_graphs > 0 ? failing_graphs-- : *bytes > available()) return set_error(cudaErrorMemoryAllocation);
+    if (next_call_fails() || (failing_graphs > 0 ? failing_graphs-- : *bytes > available()))
+        return set_error(cudaErrorMemoryAllocation);
     code_and_graphs += *bytes;
     return cudaSuccess;
 }
@@ -92,10 +131,19 @@ void release_graph(size_t bytes) {
     std::lock_guard<std::mutex> hold(lock);
     code_and_graphs -= bytes;
 }
-bool graph_launch_fails() { return failing_graph_launches > 0 && failing_graph_launches--; }
+bool graph_launch_fails() { return memory_call_fails() || (failing_graph_launches > 0 && failing_graph_launches--); }
 
 } // namespace emulate
 
+void emulate_fail_memory(int64_t call) {
+    std::lock_guard<std::mutex> hold(emulate::lock);
+    emulate::failing_call = call;
+    emulate::memory_calls = 0;
+}
+int64_t emulate_memory_calls(void) {
+    std::lock_guard<std::mutex> hold(emulate::lock);
+    return emulate::memory_calls;
+}
 void emulate_fail_graphs(int graphs, int launches) {
     emulate::failing_graphs = graphs;
     emulate::failing_graph_launches = launches;

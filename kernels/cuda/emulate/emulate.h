@@ -65,6 +65,7 @@ struct Block {
 /* __thread, since thread_local would need a call per access. Fibers never move between threads of the system. */
 extern __thread Thread *current_thread; /* NULL: the host */
 extern __thread Block *current_block;
+extern int opened_capability; /* of the card when its properties were asked for last */
 
 enum Vote { COUNT, ALL, ANY };
 int block_barrier(int predicate, Vote vote, Site site);
@@ -83,6 +84,7 @@ void copy_async_commit();
 void copy_async_wait(int pending);
 [[noreturn]] void trap(); /* the device is lost: calls of the runtime fail from now on */
 void misaligned(const void *p, size_t alignment, Site site);
+void require_capability(int least, const char *what, Site site);
 inline void require_aligned(const void *p, size_t alignment, Site site) {
     if ((uintptr_t)p % alignment) misaligned(p, alignment, site);
 }
@@ -124,8 +126,9 @@ inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               A &&...arguments) {
     typedef emulate::Call<P...> Call;
     std::shared_ptr<const void> call(new Call{kernel, std::tuple<P...>(static_cast<P>(arguments)...)});
-    return emulate::launch(reinterpret_cast<const void *>(kernel), grid, block, bytes, stream, &Call::make, call,
-                           sizeof(Call));
+    emulate::launch(reinterpret_cast<const void *>(kernel), grid, block, bytes, stream, &Call::make, call,
+                    sizeof(Call));
+    return cudaGetLastError(); /* which may be that of an earlier call: <<<>>> leaves no other way to ask */
 }
 
 #define SHARED(T, name, ...)                                                                                           \

@@ -1,8 +1,10 @@
 /* Functions of the emulator for tests, besides the CUDA runtime. A program on a real GPU is not linked with it.
  *
- * The environment describes the card: EMULATE_CARD (its name), EMULATE_CAPABILITY (75), EMULATE_MULTIPROCESSORS,
- * EMULATE_MEMORY (bytes), EMULATE_CODE and EMULATE_GRAPH (bytes of it that each kernel takes from its first use on, and
- * each graph that can be launched), EMULATE_BUILT_FOR ("75 80": the cards that the program has code for). */
+ * The environment describes the card. EMULATE_CARD: t4, l4, a100 or h100, which sets all that follows, or a whole name
+ * such as "Tesla T4", which does not. Single variables override it: EMULATE_CAPABILITY (75; it decides what a block may
+ * have of shared memory), EMULATE_MULTIPROCESSORS, EMULATE_MEMORY (bytes). EMULATE_CODE and EMULATE_GRAPH: bytes of it
+ * that each kernel takes from its first use on, and each graph that can be launched. EMULATE_BUILT_FOR ("75 80"): the
+ * cards that the program has code for. */
 #ifndef KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
 #define KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
 
@@ -28,6 +30,18 @@ void emulate_set_workers(int workers);
 
 /* Replaces the clock that events read, so that tests of decisions by timing are deterministic. */
 void emulate_set_clock(double (*seconds)(void));
+
+/* Makes instructions and functions of kernels whose results are not exact differ from the exact ones, by as much as
+ * NVIDIA's documents allow: exponentials, divisions, logarithms and their kin by some units in the last place, the sums
+ * inside a product of the tensor cores as measured. The same operands and seed give the same result. 0:
+ * exact. Without a call: $EMULATE_INEXACT, else 0. */
+void emulate_set_inexact(uint64_t seed);
+
+/* Makes the call-th of the following calls that can run out of memory do so: allocations of device and pinned memory,
+ * of streams and events, the context, loading a kernel's code, instantiating and launching a graph. 0: none. Without a
+ * call: $EMULATE_FAIL_MEMORY, counted from the start. */
+void emulate_fail_memory(int64_t call);
+int64_t emulate_memory_calls(void); /* how many there have been since */
 
 /* Makes the next so many instantiations and launches of graphs fail, out of memory. */
 void emulate_fail_graphs(int graphs, int launches);

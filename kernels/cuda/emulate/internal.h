@@ -112,6 +112,8 @@ struct Worker {
 
     char *shared;
     size_t shared_used;
+    size_t static_bytes, dynamic_bytes,
+        shared_limit; /* of the block's shared memory as ptxas and the driver count it */
     SharedVariable variables[MAX_SHARED_VARIABLES];
     int n_variables;
 
@@ -141,6 +143,13 @@ inline uint64_t random_next(uint64_t &state) {
     return state ^= state << 17;
 }
 
+/* splitmix64: a number for each x, as if drawn. */
+inline uint64_t hash(uint64_t x) {
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
 /* Settings made by tests and the environment: settings.cpp. */
 struct Settings {
     uint64_t seed;
@@ -159,7 +168,7 @@ inline bool in_shared_memory(const Worker &w, const void *p, size_t bytes) {
 struct Launch {
     const void *kernel;
     dim3 grid, block;
-    size_t shared_bytes; /* that it asks for */
+    size_t shared_bytes, shared_asked; /* dynamic, and what cudaFuncSetAttribute has allowed; 0: was not called */
     void (*call)(const void *arguments);
     std::shared_ptr<const void> arguments;
     size_t arguments_bytes;
@@ -170,7 +179,7 @@ struct Launch {
 };
 /* ---- runtime.cpp ---- */
 /* Checks a launch as the driver does, and queues it. */
-cudaError_t launch(const Launch &launch, cudaStream_t stream);
+cudaError_t launch(Launch launch, cudaStream_t stream);
 /* Finds the memory that the device can access at an address: allocations, pinned memory, variables of modules. */
 bool find_memory(uint64_t address, uint64_t *begin, uint64_t *end);
 void add_device_memory(void *memory, size_t bytes);
@@ -183,7 +192,15 @@ EmulateCounts launch_totals();
 
 /* ---- streams.cpp ---- */
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch);
+cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
+cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes);
 void synchronize_device();
+bool waits_for_pageable_copy();
+
+/* ---- capture.cpp: errors are set, and invalidate the captures that they concern ---- */
+bool is_capturing(cudaStream_t stream);
+cudaError_t capture_allows_unsafe();
+cudaError_t capture_error(cudaStream_t stream, cudaError_t status); /* of a call for this stream */
 
 bool is_lost(); /* a kernel has stopped with a trap */
 void lose_device();
@@ -192,6 +209,7 @@ void lose_device();
 cudaError_t set_error(cudaError_t status); /* what cudaGetLastError will say; returns it */
 
 /* ---- card.cpp ---- */
+const char *card_name();
 size_t card_memory(); /* bytes */
 size_t card_available();
 void card_take_memory(size_t bytes);
@@ -199,11 +217,11 @@ void card_release_memory(size_t bytes);
 int card_multiprocessors();
 int card_capability();
 size_t card_shared_limit(); /* bytes that a block may ask for */
-cudaError_t load_code(const void *kernel);
+bool memory_call_fails();   /* counts a call that can return cudaErrorMemoryAllocation; true: this one must */
+cudaError_t load_code(const void *kernel, bool captured = false);
 cudaError_t take_graph(size_t *bytes);
 void release_graph(size_t bytes);
 bool graph_launch_fails();
-extern int opened_capability; /* of the card when its properties were asked for last */
 
 } // namespace emulate
 #endif

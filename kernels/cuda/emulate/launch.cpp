@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -36,6 +37,11 @@ void *shared_variable(const void *key, size_t bytes) {
     Worker &w = *worker;
     for (int i = 0; i < w.n_variables; i++)
         if (w.variables[i].key == key) return w.variables[i].memory;
+    w.static_bytes += (bytes + 15) / 16 * 16;
+    if (w.static_bytes + w.dynamic_bytes > w.shared_limit)
+        fail(
+            "at least %zu bytes of static and %zu of dynamic shared memory: a block of this kernel may have %zu in all",
+            w.static_bytes, w.dynamic_bytes, w.shared_limit);
     size_t offset = (w.shared_used + RED_ZONE + 127) / 128 * 128;
     if (offset + bytes + RED_ZONE > SHARED_ARENA || w.n_variables == MAX_SHARED_VARIABLES)
         fail("too many or too large variables in shared memory");
@@ -52,6 +58,8 @@ static void prepare_worker(Worker &w, const Launch &launch) {
     dim3 block = launch.block;
     w.block.size = block;
     w.block.grid = launch.grid;
+    w.dynamic_bytes = std::max(launch.shared_bytes, launch.shared_asked);
+    w.shared_limit = launch.shared_asked ? card_shared_limit() : SHARED_WITHOUT_ASKING;
     w.call = launch.call;
     w.arguments = launch.arguments.get();
     w.n_threads = (int)(block.x * block.y * block.z);
@@ -115,6 +123,7 @@ static void run_blocks(const Launch &launch, std::atomic<uint64_t> &next) {
         ASAN_POISON_MEMORY_REGION(w.shared, SHARED_ARENA);
         check::block_begins(&w, sizeof w, w.n_warps);
         w.n_variables = 0;
+        w.static_bytes = 0;
         w.block.dynamic_shared = launch.shared_bytes ? w.shared + 1024 : NULL;
         open_shared(w, w.shared + 1024, launch.shared_bytes);
         run_block(w);

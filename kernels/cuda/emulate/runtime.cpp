@@ -11,11 +11,6 @@
 
 namespace emulate {
 
-cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
-cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes);
-bool is_capturing(cudaStream_t stream);
-bool capture_forbids_memory();
-
 typedef std::map<const char *, size_t> Allocations;
 static std::mutex lock;
 static Allocations device_memory, pinned_memory;
@@ -51,24 +46,27 @@ bool find_memory(uint64_t address, uint64_t *begin, uint64_t *end) {
 
 void *(*symbol_memory)(const void *symbol);
 
-cudaError_t launch(const Launch &l, cudaStream_t stream) {
+cudaError_t launch(Launch l, cudaStream_t stream) {
     const dim3 &grid = l.grid, &block = l.block;
-    size_t threads = (size_t)block.x * block.y * block.z, limit = SHARED_WITHOUT_ASKING;
+    size_t threads = (size_t)block.x * block.y * block.z;
     {
         std::lock_guard<std::mutex> hold(lock);
-        auto asked = shared_limits.find(l.kernel);
-        if (asked != shared_limits.end()) limit = asked->second;
+        auto allowed = shared_limits.find(l.kernel);
+        if (allowed != shared_limits.end()) l.shared_asked = allowed->second;
     }
-    if (!threads || threads > MAX_THREADS || block.z > 64) return set_error(cudaErrorInvalidConfiguration);
+    if (!threads || threads > MAX_THREADS || block.z > 64) return capture_error(stream, cudaErrorInvalidConfiguration);
     if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
-        return set_error(cudaErrorInvalidConfiguration);
-    if (l.shared_bytes > limit) return set_error(cudaErrorInvalidValue);
+        return capture_error(stream, cudaErrorInvalidConfiguration);
+    size_t limit = l.shared_asked ? l.shared_asked : SHARED_WITHOUT_ASKING;
+    size_t in_all = l.shared_asked ? card_shared_limit() : SHARED_WITHOUT_ASKING;
+    if (l.shared_bytes > limit || l.static_bytes + l.shared_bytes > in_all)
+        return capture_error(stream, cudaErrorInvalidValue);
     return enqueue_launch(stream, l);
 }
 
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                    void (*call)(const void *), std::shared_ptr<const void> arguments, size_t arguments_bytes) {
-    return launch({kernel, grid, block, shared_bytes, call, arguments, arguments_bytes, NULL, NULL, 0}, stream);
+    return launch({kernel, grid, block, shared_bytes, 0, call, arguments, arguments_bytes, NULL, NULL, 0}, stream);
 }
 
 } // namespace emulate
@@ -80,11 +78,11 @@ extern "C" {
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
-    if (capture_forbids_memory()) return set_error(cudaErrorStreamCaptureUnsupported);
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     std::lock_guard<std::mutex> hold(lock);
     *memory = NULL;
     if (!bytes) return cudaSuccess;
-    if (bytes > card_available()) return set_error(cudaErrorMemoryAllocation);
+    if (memory_call_fails() || bytes > card_available()) return set_error(cudaErrorMemoryAllocation);
 #ifdef EMULATE_CHECK
     *memory = check::allocate(bytes);
     if (!*memory) return set_error(cudaErrorMemoryAllocation);
@@ -99,6 +97,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
 
 cudaError_t cudaFree(void *memory) {
     if (!memory) return cudaSuccess;
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     synchronize_device(); /* as CUDA does */
     std::lock_guard<std::mutex> hold(lock);
     auto at = device_memory.find(static_cast<char *>(memory));
@@ -114,7 +113,9 @@ cudaError_t cudaFree(void *memory) {
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
-    if (posix_memalign(memory, 4096, bytes ? bytes : 1)) return set_error(cudaErrorMemoryAllocation);
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    if (memory_call_fails() || posix_memalign(memory, 4096, bytes ? bytes : 1))
+        return set_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> hold(lock);
     pinned_memory[static_cast<char *>(*memory)] = bytes;
     return cudaSuccess;
@@ -123,6 +124,7 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes) { return cudaHostAlloc(m
 
 cudaError_t cudaFreeHost(void *memory) {
     if (!memory) return cudaSuccess;
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     synchronize_device();
     std::lock_guard<std::mutex> hold(lock);
     if (!pinned_memory.erase(static_cast<char *>(memory))) return set_error(cudaErrorInvalidValue);
@@ -131,11 +133,14 @@ cudaError_t cudaFreeHost(void *memory) {
 }
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned) {
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
     std::lock_guard<std::mutex> hold(lock);
     pinned_memory[static_cast<char *>(memory)] = bytes;
     return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void *memory) {
+    if (capture_allows_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     std::lock_guard<std::mutex> hold(lock);
     return pinned_memory.erase(static_cast<char *>(memory)) ? cudaSuccess : set_error(cudaErrorInvalidValue);
 }
@@ -164,18 +169,20 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
-/* Reads or writes pinned memory when the stream reaches the copy. Other host memory is read or written before the call
- * returns. */
+/* Reads or writes host memory when the stream reaches the copy. If it is not pinned, the call may wait for that: "API
+ * synchronization behavior" in NVIDIA's documentation of the runtime says of the asynchronous form that it "might be
+ * synchronous" and that the driver "may" stage the memory. Seed 0 waits, seed 1 does not, others draw. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     if (!bytes) return cudaSuccess;
-    if (!copy_is_valid(to, from, bytes, kind)) return set_error(cudaErrorInvalidValue);
+    if (!copy_is_valid(to, from, bytes, kind)) return capture_error(stream, cudaErrorInvalidValue);
     bool from_device = lies_in(device_memory, from, bytes), to_device = lies_in(device_memory, to, bytes);
     bool from_pageable = !from_device && !lies_in(pinned_memory, from, bytes);
     bool to_pageable = !to_device && !lies_in(pinned_memory, to, bytes);
-    if ((from_pageable || to_pageable) && is_capturing(stream)) return set_error(cudaErrorStreamCaptureUnsupported);
+    if ((from_pageable || to_pageable) && is_capturing(stream))
+        return capture_error(stream, cudaErrorStreamCaptureUnsupported);
     cudaError_t status = enqueue_copy(stream, to, from, bytes);
-    if (status == cudaSuccess && (from_pageable || to_pageable)) status = cudaStreamSynchronize(stream);
-    return status;
+    bool waits = (from_pageable && to_pageable) || ((from_pageable || to_pageable) && waits_for_pageable_copy());
+    return status == cudaSuccess && waits ? cudaStreamSynchronize(stream) : status;
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, NULL);
@@ -183,7 +190,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
     if (!bytes) return cudaSuccess;
-    if (!lies_in(device_memory, to, bytes)) return set_error(cudaErrorInvalidValue);
+    if (!lies_in(device_memory, to, bytes)) return capture_error(stream, cudaErrorInvalidValue);
     return enqueue_fill(stream, to, value, bytes);
 }
 cudaError_t cudaMemset(void *to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, NULL); }
@@ -194,7 +201,13 @@ cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
     return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : set_error(cudaErrorInvalidDevice); }
+cudaError_t cudaSetDevice(int device) { /* makes the context, unless it is there */
+    static bool made;
+    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    if (!made && memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
+    made = true;
+    return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int *device) {
     *device = 0;
     return cudaSuccess;
@@ -208,8 +221,7 @@ cudaError_t cudaRuntimeGetVersion(int *version) { return cudaDriverGetVersion(ve
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     if (device != 0) return set_error(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
-    const char *name = getenv("EMULATE_CARD");
-    snprintf(properties->name, sizeof properties->name, "%s", name ? name : "emulated");
+    snprintf(properties->name, sizeof properties->name, "%s", card_name());
     properties->totalGlobalMem = card_memory();
     memcpy(properties->uuid.bytes, "emulated card 00", sizeof properties->uuid.bytes);
     opened_capability = card_capability();
@@ -256,6 +268,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    cudaError_t loaded = load_code(kernel);
+    if (loaded != cudaSuccess) return set_error(loaded);
     if (value < 0 || (size_t)value > card_shared_limit()) return set_error(cudaErrorInvalidValue);
     std::lock_guard<std::mutex> hold(lock);
     shared_limits[kernel] = (size_t)value;
@@ -269,9 +283,10 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 }
 
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset, enum cudaMemcpyKind) {
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation); /* loads the module */
     void *to = symbol_memory ? symbol_memory(symbol) : const_cast<void *>(symbol);
-    memcpy(static_cast<char *>(to) + offset, from, bytes);
-    return cudaSuccess;
+    cudaError_t status = enqueue_copy(NULL, static_cast<char *>(to) + offset, from, bytes);
+    return status == cudaSuccess ? cudaStreamSynchronize(NULL) : status;
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads, size_t) {
@@ -286,6 +301,10 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
 void emulate_set_seed(uint64_t seed) {
     emulate::synchronize_device();
     emulate::settings().seed = seed;
+}
+void emulate_set_inexact(uint64_t seed) {
+    emulate::synchronize_device();
+    emulate::inexact_seed = seed;
 }
 EmulateCounts emulate_counts(void) {
     emulate::synchronize_device();

@@ -263,6 +263,8 @@ void trap() {
 
 /* ---- waiting for each other ---- */
 
+static bool same_place(Site a, Site b) { return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file)); }
+
 int block_barrier(int predicate, Vote vote, Site site) {
     Worker &w = *worker;
     Fiber &self = *current_fiber();
@@ -271,7 +273,7 @@ int block_barrier(int predicate, Vote vote, Site site) {
     if (!w.arrived) {
         w.barrier = site;
         w.votes = 0;
-    } else if (w.barrier.line != site.line || (w.barrier.file != site.file && strcmp(w.barrier.file, site.file) != 0))
+    } else if (!same_place(w.barrier, site))
         fail("threads of one block are at different barriers: __syncthreads at %s:%d and at %s:%d", w.barrier.file,
              w.barrier.line, site.file, site.line);
     if (w.exited)
@@ -293,6 +295,8 @@ int block_barrier(int predicate, Vote vote, Site site) {
     return w.result;
 }
 
+/* Lanes must come to an operation at the same place: `.aligned` instructions, those of the tensor cores, are undefined
+ * otherwise, and others are slower than they look. __syncwarp is there to bring lanes together. */
 void warp_operation(uint32_t mask, Collective work, void *argument, const char *name, Site site) {
     Worker &w = *worker;
     Fiber &self = *current_fiber();
@@ -318,6 +322,9 @@ void warp_operation(uint32_t mask, Collective work, void *argument, const char *
         if (warp.masks[lane] != mask || warp.work[lane] != work)
             fail("%s at %s:%d with mask %08x: lane %d is in another operation, %s at %s:%d with mask %08x", name,
                  site.file, site.line, mask, lane, other.operation, other.site.file, other.site.line, warp.masks[lane]);
+        if (argument && !same_place(site, other.site)) /* NULL: __syncwarp */
+            fail("%s: lanes of one warp are at different places: at %s:%d and, lane %d, at %s:%d", name, site.file,
+                 site.line, lane, other.site.file, other.site.line);
     }
     work(warp, lanes);
     w.counts.warp_operations++;

@@ -15,6 +15,8 @@ Settings &settings() {
     return instance;
 }
 
+uint64_t inexact_seed = from_environment("EMULATE_INEXACT", 0);
+
 } // namespace emulate
 
 uint64_t emulate_seed(void) { return emulate::settings().seed; }

@@ -6,62 +6,12 @@
 #include <time.h>
 
 #include <algorithm>
-#include <deque>
-#include <functional>
-#include <mutex>
 
-#include "kernels/cuda/emulate/internal.h"
-
-struct CUstream_st;
+#include "kernels/cuda/emulate/capture.h"
 
 namespace emulate {
 
-struct EventState {
-    uint64_t recorded = 0, completed = 0; /* how many times it was put into a stream, how many of them have been met */
-    CUstream_st *stream = NULL;           /* into which it was put last */
-    double seconds = 0;
-};
-
-struct Work {
-    enum { RUN, RECORD, WAIT } kind;
-    std::function<void()> run;
-    std::shared_ptr<EventState> event;
-    uint64_t number;           /* of the event's recordings: the one that is meant */
-    const void *kernel = NULL; /* that it launches */
-};
-
-} // namespace emulate
-
-struct CUgraph_st {
-    std::vector<emulate::Work> work; /* in an order that its dependencies allow */
-};
-struct CUgraphExec_st {
-    std::vector<emulate::Work> work;
-    size_t bytes; /* of the device's memory */
-};
-struct CUstream_st {
-    bool blocking = true; /* waits for the default stream, and it for this one */
-    std::deque<emulate::Work> queue;
-    CUgraph_st *capture = NULL;
-};
-struct CUevent_st {
-    std::shared_ptr<emulate::EventState> state = std::make_shared<emulate::EventState>();
-    CUgraph_st *capture = NULL; /* recorded in a stream that is being captured */
-};
-
-namespace emulate {
-
-static std::recursive_mutex lock; /* the host may call from several threads */
-typedef std::lock_guard<std::recursive_mutex> Hold;
-static CUstream_st default_stream;
-static std::vector<CUstream_st *> streams = {&default_stream}; /* in the order of their creation */
-static thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 static uint64_t random_state = 0x9E3779B97F4A7C15u;
-
-static CUstream_st &stream_of(cudaStream_t handle) {
-    bool is_default = !handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
-    return is_default ? default_stream : *handle;
-}
 
 static double (*clock_of_test)(void);
 
@@ -106,14 +56,21 @@ static void advance_at_random() {
 }
 
 void synchronize_device() {
-    Hold hold(lock);
+    Hold hold(streams_lock);
     for (CUstream_st *stream : streams) drain(*stream);
+}
+
+bool waits_for_pageable_copy() {
+    Hold hold(streams_lock);
+    return emulate_seed() == 0 || (emulate_seed() > 1 && random_next(random_state) & 1);
 }
 
 /* Puts work into a stream, or into the graph for which it is being captured. */
 static cudaError_t enqueue(CUstream_st &stream, const Work &work) {
+    cudaError_t allowed = capture_allows_use(stream);
+    if (allowed != cudaSuccess) return allowed;
     if (stream.capture) {
-        stream.capture->work.push_back(work);
+        capture_work(stream, work);
         return cudaSuccess;
     }
     if (&stream == &default_stream) {
@@ -129,15 +86,15 @@ static cudaError_t enqueue(CUstream_st &stream, const Work &work) {
 }
 
 static cudaError_t enqueue_run(cudaStream_t stream, std::function<void()> run) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
     return enqueue(stream_of(stream), {Work::RUN, std::move(run), NULL, 0});
 }
 
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
     CUstream_st &s = stream_of(stream);
-    cudaError_t loaded = s.capture ? cudaSuccess : load_code(launch.kernel);
-    if (loaded != cudaSuccess) return set_error(loaded);
+    cudaError_t loaded = load_code(launch.kernel, s.capture != NULL);
+    if (loaded != cudaSuccess) return capture_error(stream, loaded);
     return enqueue(s, {Work::RUN, [launch] { run_launch(launch); }, NULL, 0, launch.kernel});
 }
 
@@ -155,17 +112,6 @@ cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes)
     });
 }
 
-bool is_capturing(cudaStream_t stream) { return stream_of(stream).capture != NULL; }
-
-/* Returns whether a capture is under way that forbids this thread to take memory. */
-bool capture_forbids_memory() {
-    Hold hold(lock);
-    if (thread_mode == cudaStreamCaptureModeRelaxed) return false;
-    for (CUstream_st *s : streams)
-        if (s->capture) return true;
-    return false;
-}
-
 } // namespace emulate
 
 using namespace emulate;
@@ -173,7 +119,8 @@ using namespace emulate;
 extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
     *stream = new CUstream_st();
     (*stream)->blocking = !(flags & cudaStreamNonBlocking);
     streams.push_back(*stream);
@@ -189,7 +136,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
+    cudaError_t allowed = capture_allows_wait(*stream);
+    if (allowed != cudaSuccess) return allowed;
     drain(*stream);
     streams.erase(std::find(streams.begin(), streams.end(), stream));
     delete stream;
@@ -197,28 +146,29 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    Hold hold(lock);
-    if (is_capturing(stream)) return set_error(cudaErrorStreamCaptureUnsupported);
+    Hold hold(streams_lock);
+    cudaError_t allowed = capture_allows_wait(stream_of(stream));
+    if (allowed != cudaSuccess) return allowed;
     drain(stream_of(stream));
     return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) { /* each call runs queued work, so that polling loops end */
-    Hold hold(lock);
+    Hold hold(streams_lock);
     CUstream_st &s = stream_of(stream);
-    if (s.queue.empty()) return cudaSuccess;
+    cudaError_t allowed = capture_allows_wait(s);
+    if (allowed != cudaSuccess || s.queue.empty()) return allowed;
     advance(s);
     return cudaErrorNotReady;
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-    Hold hold(lock);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    Hold hold(streams_lock);
     CUstream_st &s = stream_of(stream);
-    if (event->capture) { /* the stream joins the capture */
-        s.capture = event->capture;
-        return cudaSuccess;
-    }
-    return enqueue(s, {Work::WAIT, {}, event->state, event->state->recorded});
+    bool captured;
+    if (flags) return set_error(cudaErrorNotSupported);
+    cudaError_t status = capture_wait(s, *event, &captured);
+    return captured ? status : enqueue(s, {Work::WAIT, {}, event->state, event->state->recorded});
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *argument) {
@@ -226,6 +176,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
+    Hold hold(streams_lock);
+    cudaError_t allowed = capture_allows_device_wait();
+    if (allowed != cudaSuccess) return allowed;
     synchronize_device();
     return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
@@ -235,40 +188,49 @@ cudaError_t cudaDeviceSynchronize(void) {
 void emulate_set_clock(double (*seconds)(void)) { clock_of_test = seconds; }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+    if (memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
     *event = new CUevent_st();
     return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
     delete event;
     return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
     CUstream_st &s = stream_of(stream);
+    cudaError_t allowed = capture_allows_use(s);
+    if (allowed != cudaSuccess) return allowed;
     event->capture = s.capture;
+    event->frontier = s.frontier;
     if (s.capture) return cudaSuccess;
     event->state->stream = &s;
     return enqueue(s, {Work::RECORD, {}, event->state, ++event->state->recorded});
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
+    cudaError_t allowed = capture_allows_wait(*event);
+    if (allowed != cudaSuccess) return allowed;
     reach(*event->state, event->state->recorded);
     return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-    Hold hold(lock);
-    if (event->state->completed == event->state->recorded) return cudaSuccess;
+    Hold hold(streams_lock);
+    cudaError_t allowed = capture_allows_wait(*event);
+    if (allowed != cudaSuccess || event->state->completed == event->state->recorded) return allowed;
     advance(*event->state->stream);
     return cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
+    for (cudaEvent_t event : {from, to})
+        if (event->capture) return capture_allows_wait(*event);
     if (!from->state->recorded || !to->state->recorded) return set_error(cudaErrorInvalidResourceHandle);
     if (from->state->completed < from->state->recorded || to->state->completed < to->state->recorded)
         return set_error(cudaErrorNotReady);
@@ -276,35 +238,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
     return cudaSuccess;
 }
 
-/* ---- graphs: what is captured is kept as it is and put into a stream again at each launch ---- */
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode) {
-    Hold hold(lock);
-    CUstream_st &s = stream_of(stream);
-    if (&s == &default_stream || s.capture) return set_error(cudaErrorStreamCaptureUnsupported);
-    s.capture = new CUgraph_st();
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
-    Hold hold(lock);
-    *graph = stream_of(stream).capture;
-    if (!*graph) return set_error(cudaErrorIllegalState);
-    for (CUstream_st *s : streams)
-        if (s->capture == *graph) s->capture = NULL;
-    return cudaSuccess;
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
-    std::swap(*mode, thread_mode);
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
-    Hold hold(lock);
-    *status = is_capturing(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-}
+/* ---- graphs: what was captured is kept as it is and put into a stream again at each launch ---- */
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long) {
     size_t bytes;
@@ -327,7 +261,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
 #endif
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
     if (graph_launch_fails()) return set_error(cudaErrorMemoryAllocation);
     for (const Work &work : executable->work) enqueue(stream_of(stream), work);
     return is_lost() ? cudaErrorLaunchFailure : cudaSuccess;
@@ -353,7 +287,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-    Hold hold(lock);
+    Hold hold(streams_lock);
     release_graph(executable->bytes);
     delete executable;
     return cudaSuccess;

@@ -1,6 +1,8 @@
 /* The operations of a warp, on top of warp_operation(): each lane leaves a pointer to its arguments, and the last to
  * arrive does the work for all. Tensor cores as the PTX ISA lays out their fragments, and asynchronous copies, which
  * may land anywhere between issue and wait. */
+#include <fenv.h>
+
 #include "kernels/cuda/emulate/internal.h"
 
 namespace emulate {
@@ -95,6 +97,26 @@ int64_t reduce(uint32_t mask, int64_t value, Reduction reduction, Site site) {
     return (int64_t)word.out;
 }
 
+/* ---- what is not exact ---- */
+
+/* Returns a number from -units to units in the last place beside the exact result, the same for the same operands. 0,
+ * infinity and NaN stay: the documents name these results. */
+template <class T, class Bits> static T beside(T exact, double units, uint64_t operands) {
+    double fraction = (double)(hash(operands ^ hash(inexact_seed)) >> 11) * 0x1p-52 - 1;
+    Bits bits;
+    if (exact == 0 || !(fabs((double)exact) < INFINITY)) return exact;
+    memcpy(&bits, &exact, sizeof bits);
+    int64_t moved = (int64_t)llrint(fraction * units);
+    if (moved < 0 && (bits & ~((Bits)1 << (8 * sizeof bits - 1))) < (Bits)-moved) return exact; /* it would pass 0 */
+    bits += (Bits)moved;
+    memcpy(&exact, &bits, sizeof bits);
+    return exact;
+}
+float off_by(float exact, double units, uint64_t operands) { return beside<float, uint32_t>(exact, units, operands); }
+double off_by(double exact, double units, uint64_t operands) {
+    return beside<double, uint64_t>(exact, units, operands);
+}
+
 /* ---- tensor cores ---- */
 
 typedef float Floats8 __attribute__((vector_size(32)));
@@ -125,6 +147,33 @@ template <bool BF16> static void widen(float *to, const uint16_t *from) {
     memcpy(to, &result, sizeof result);
 }
 
+/* Adds the products of a row as tensor cores do: "the accumulation order, rounding, and handling of subnormal inputs
+ * are unspecified" (PTX ISA, mma). Measurements that others have published (Fasi et al. 2021 and later) agree that
+ * some products and the sum are added at once: each is cut off behind some bits more than an f32 has, counted from the
+ * largest, and their sum is cut off to an f32. Older cards add fewer and keep fewer bits; TF32 is half as wide. The
+ * order of the products is the seed's, the same in all sums. Needs rounding towards zero. */
+template <int K> static void add_as_tensor_cores(float *sum, const float *a, const float (*b)[8]) {
+    int generation = opened_capability < 80 ? 0 : opened_capability < 90 ? 1 : 2;
+    int width = generation ? 8 * generation * K / 16 : 4, step = 2 * (int)(hash(inexact_seed) % (K / 2)) + 1;
+    double addends[K + 1][8], cut[8]; /* to add and to subtract 2^52 units leaves a multiple of the unit */
+    for (int first = 0; first < K; first += width) {
+        for (int n = 0; n < 8; n++) cut[n] = fabs(addends[width][n] = (double)sum[n]);
+        for (int i = 0; i < width; i++) {
+            int k = ((first + i) * step + (int)(inexact_seed % K)) % K; /* an odd step meets every k once */
+            for (int n = 0; n < 8; n++) {
+                addends[i][n] = (double)a[k] * (double)b[k][n];
+                cut[n] = fabs(addends[i][n]) > cut[n] ? fabs(addends[i][n]) : cut[n];
+            }
+        }
+        for (int n = 0; n < 8; n++) {
+            double total = 0, largest = from_bits<double>(to_bits(cut[n]) & 0x7FF0000000000000u);
+            cut[n] = largest * (double)(1 << (52 - 23 - generation));
+            for (int i = 0; i <= width; i++) total += copysign((fabs(addends[i][n]) + cut[n]) - cut[n], addends[i][n]);
+            sum[n] = (float)total;
+        }
+    }
+}
+
 /* d [16, 8] += a [16, K] b [K, 8]; a lane's four numbers of d are columns 2 (l % 4) and the next of row l / 4, and of
  * the row 8 below. */
 template <int K> static void add_product(Warp &warp, const float (*a)[K], const float (*b)[8]) {
@@ -133,7 +182,11 @@ template <int K> static void add_product(Warp &warp, const float (*a)[K], const 
     memcpy(b_rows, b, sizeof b_rows);
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4; i++) d[8 * (i / 2) + lane / 4][2 * (lane % 4) + i % 2] = product_of(warp, lane).d[i];
-    for (int row = 0; row < 16; row++) {
+    int rounding = fegetround();
+    if (inexact_seed) fesetround(FE_TOWARDZERO);
+    for (int row = 0; row < 16 && inexact_seed; row++) add_as_tensor_cores<K>(d[row], a[row], b);
+    fesetround(rounding);
+    for (int row = 0; row < 16 && !inexact_seed; row++) {
         Floats8 sum;
         memcpy(&sum, d[row], sizeof sum);
         for (int k = 0; k < K; k++) sum += a[row][k] * b_rows[k];
@@ -185,8 +238,7 @@ static void require_whole_warp(const char *name, Site site) {
 void multiply_matrix(float *d, const uint32_t *a, const uint32_t *b, bool bf16, Site site) {
     Product product = {d, a, b};
     require_whole_warp("mma_16x8x16", site);
-    if (bf16 && opened_capability < 80 && opened_capability >= 75)
-        fail("mma_16x8x16 at %s:%d: a card of capability %d has no bf16", site.file, site.line, opened_capability);
+    if (bf16 && opened_capability >= 75) require_capability(80, "bf16", site); /* below, gpu.h computes it slowly */
     warp_operation(0xFFFFFFFFu, bf16 ? multiply<true> : multiply<false>, &product, "mma_16x8x16", site);
 }
 
@@ -199,8 +251,7 @@ static void require_tf32(uint32_t bits, Site site) {
 void multiply_matrix_tf32(float *d, const uint32_t *a, const uint32_t *b, Site site) {
     Product product = {d, a, b};
     require_whole_warp("mma_16x8x8_tf32", site);
-    if (opened_capability < 80)
-        fail("mma_16x8x8_tf32 at %s:%d: a card of capability %d has no TF32", site.file, site.line, opened_capability);
+    require_capability(80, "TF32", site);
     for (int r = 0; r < 4; r++) require_tf32(a[r], site);
     for (int r = 0; r < 2; r++) require_tf32(b[r], site);
     warp_operation(0xFFFFFFFFu, multiply_tf32, &product, "mma_16x8x8_tf32", site);
@@ -296,6 +347,11 @@ void copy_async_wait(int pending) {
     self.copies.erase(self.copies.begin(), self.copies.begin() + (ptrdiff_t)end);
     self.groups.erase(self.groups.begin(), self.groups.begin() + done);
     for (size_t &group : self.groups) group -= end;
+}
+
+void require_capability(int least, const char *what, Site site) {
+    if (opened_capability < least)
+        fail("%s:%d: a card of capability %d has no %s", site.file, site.line, opened_capability, what);
 }
 
 void misaligned(const void *p, size_t alignment, Site site) {

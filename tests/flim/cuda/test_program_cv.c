@@ -119,6 +119,18 @@ static void memory_is_as_planned(void **state) {
     }
 }
 
+static int train_briefly(const char *run) {
+    char *line = line_of(run, "--device cuda --amp --max-steps 1");
+    int status = run_command(fixture.output, sizeof fixture.output, "%s", line);
+    free(line);
+    return status;
+}
+
+static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state) {
+    (void)state;
+    check_shortage(train_briefly, assert_same_run, 41);
+}
+
 static int open_cells(void **state) {
     FlimSynthetic wanted = {.cells = 48, .donors = 3, .shape = {16, 7, 7}, .photons = 4, .separation = 2, .seed = 5};
     int64_t files;
@@ -133,6 +145,7 @@ static int open_cells(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_matches_the_cpu), cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(a_resumed_run_gives_the_same_bits), cmocka_unit_test(memory_is_as_planned)};
+        cmocka_unit_test(a_resumed_run_gives_the_same_bits), cmocka_unit_test(memory_is_as_planned),
+        cmocka_unit_test(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory)};
     return cmocka_run_group_tests(tests, open_cells, NULL);
 }

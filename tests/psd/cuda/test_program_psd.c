@@ -194,6 +194,18 @@ static void memory_is_as_planned(void **state) {
         }
 }
 
+static int pretrain_briefly(const char *run) {
+    char *line = line_of("pretrain", run, "--device cuda --amp --max-steps 2");
+    int status = run_command(fixture.output, sizeof fixture.output, "%s", line);
+    free(line);
+    return status;
+}
+
+static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state) {
+    (void)state;
+    check_shortage(pretrain_briefly, assert_same_result, 41);
+}
+
 /* The last batch of an epoch has fewer spectra, and operations may need more scratch for it. */
 static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
     (void)state;
@@ -251,6 +263,7 @@ int main(void) {
         cmocka_unit_test(every_schedule_gives_the_same_bits),
         cmocka_unit_test(a_resumed_run_gives_the_same_bits),
         cmocka_unit_test(memory_is_as_planned),
+        cmocka_unit_test(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory),
         cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
         cmocka_unit_test(repeated_steps_are_predicted_too),
     };

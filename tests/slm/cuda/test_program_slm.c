@@ -79,6 +79,15 @@ static void memory_is_as_planned(void **state) {
     for (int i = 0; i < 4; i++) check_memory(cuda_run, ways[i]);
 }
 
+static int train_briefly(const char *run) {
+    return fixture_train(run, "%s --amp --documents separate --max-steps 3", cuda_run);
+}
+
+static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state) {
+    (void)state;
+    check_shortage(train_briefly, assert_same_result, 23);
+}
+
 /* Data are prepared by the program of the CPU, which is faster here. */
 static int open_fixture(void **state) {
     slm_fixture_open(state);
@@ -93,6 +102,7 @@ int main(void) {
         cmocka_unit_test(every_schedule_gives_the_same_bits),
         cmocka_unit_test(a_resumed_run_gives_the_same_bits),
         cmocka_unit_test(memory_is_as_planned),
+        cmocka_unit_test(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory),
     };
     return cmocka_run_group_tests(tests, open_fixture, NULL);
 }

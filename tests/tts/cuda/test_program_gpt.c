@@ -29,7 +29,7 @@ static void training_matches_the_cpu(void **state) {
         set_emulator(NULL, cards[i].capability);
         fixture_must_train(run, with);
         assert_contains(fixture.output, " Optimizations] ");
-        if (emulated) assert_contains(fixture.output, cards[i].line);
+        if (emulated && !getenv("EMULATE_CARD")) assert_contains(fixture.output, cards[i].line); /* it names the card */
         for (int v = 0; v < 3; v++) {
             double want = logged_last(cpu, values[v][0], values[v][1]),
                    got = logged_last(run, values[v][0], values[v][1]);

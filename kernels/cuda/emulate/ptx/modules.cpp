@@ -122,7 +122,7 @@ static cudaError_t launch_kernel(const void *kernel, dim3 grid, dim3 block, void
     if (f->max_threads && block.x * block.y * block.z > (unsigned)f->max_threads)
         return set_error(cudaErrorInvalidValue);
     count_launch(*f);
-    return launch({kernel, grid, block, shared_bytes, NULL, bytes, f->parameter_bytes, run_block, f, static_bytes},
+    return launch({kernel, grid, block, shared_bytes, 0, NULL, bytes, f->parameter_bytes, run_block, f, static_bytes},
                   stream);
 }
 
