@@ -78,10 +78,62 @@ static void planted_mistakes_are_named(void **state) {
     }
 }
 
+/* ---- instructions, planted where the kernels first ask for their thread ---- */
+
+/* Runs statements on the registers %a0 to %a9 and %b0 to %b9, of 32 and 64 bits, the predicates %p and %q and the
+ * shared variable `words`. Returns the exit status. */
+static int run_statements(const char *statements, char *output, size_t bytes) {
+    char *change =
+        xformat("sed 's/^mov.u32 %%r[0-9]*, %%tid.x;/{ .reg .b32 %%a<10>; .reg .b64 %%b<10>; .reg .pred %%p, %%q; "
+                ".shared .align 4 .b8 words[64]; %s } &/; s/^.address_size 64/&\\n.global .b32 two[2] = {3, 5};/'",
+                statements);
+    int status = run_function(output, bytes, normalize, change);
+    free(change);
+    return status;
+}
+
+/* Each leaves in %a0 what the description of its instruction says. */
+static void instructions_compute_as_documented(void **state) {
+    (void)state;
+    if (!emulate_read_ptx) skip();
+    static const struct {
+        const char *statements;
+        int64_t result;
+    } cases[] = {
+        {"mov.b32 %a1, 0x80; bfe.s32 %a0, %a1, 0, 8;", -128}, /* the sign is that of the field */
+        {"mov.b32 %a1, 0x80; bfe.s32 %a0, %a1, 0, 9;", 128},
+        {"mov.b32 %a1, 0x80000000; bfe.s32 %a0, %a1, 40, 4;", -1}, /* beyond the number: its sign */
+        {"mov.b32 %a1, 0x80000000; bfe.u32 %a0, %a1, 28, 16;", 8},
+        {"mov.b64 %b1, 0x0000008000000000; bfe.s64 %b2, %b1, 32, 8; cvt.u32.u64 %a0, %b2;", -128},
+        {"mov.f32 %a1, 0f7FC00000; cvt.rzi.s32.f32 %a0, %a1;", 0},
+        {"mov.f32 %a1, 0f7FC00000; cvt.rzi.s64.f32 %b1, %a1; shr.u64 %b1, %b1, 32; cvt.u32.u64 %a0, %b1;", 0x80000000},
+        {"mov.f64 %b1, 0d7FF8000000000000; cvt.rzi.u32.f64 %a0, %b1;", 0x80000000},
+        {"mov.f32 %a1, 0f7FC00000; div.approx.f32 %a2, %a1, 0f7F000000; setp.nan.f32 %p, %a2, %a2; "
+         "selp.b32 %a0, 1, 0, %p;",
+         1},
+        {"mov.f32 %a1, 0fBF800000; div.approx.f32 %a0, %a1, 0f7F000001;", 0x80000000},
+        {"mov.u64 %b1, two; ld.global.u32 %a0, [%b1+4];", 5}, /* elements of a variable, not bytes */
+        {"mov.u64 %b1, two; mov.b32 %a1, 1; atom.global.exch.b32 %a2, [%b1], %a1; bar.sync 0; "
+         "red.global.add.f32 [%b1], %a1; ld.global.u32 %a0, [%b1];",
+         0}, /* subnormal numbers are flushed there */
+        {"mov.b32 %a1, 1; st.shared.b32 [words], %a1; red.shared.add.f32 [words], 0f00000000; "
+         "ld.shared.b32 %a0, [words];",
+         1}, /* but not here */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int right = 0; right < 2; right++) {
+            char output[8192], *all = xformat("%s setp.ne.s32 %%q, %%a0, %lld; @%%q trap;", cases[i].statements,
+                                              (long long)(int32_t)cases[i].result + !right);
+            int status = run_statements(all, output, sizeof output);
+            if ((status == 0) != right) fail_msg("%s: exit status %d: %s", all, status, output);
+            free(all);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_function_is_understood),
-        cmocka_unit_test(planted_mistakes_are_named),
+        cmocka_unit_test(every_function_is_understood),       cmocka_unit_test(planted_mistakes_are_named),
+        cmocka_unit_test(instructions_compute_as_documented), cmocka_unit_test(planted_statements_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ template <class T, class Unsigned> static T extract_bits(T x, U32 at, U32 bits) 
     const U32 width = 8 * sizeof(T);
     if (!bits) return 0;
     U32 last = at + bits - 1 < width - 1 ? at + bits - 1 : width - 1;
-    T sign = x < 0 && (x >> last & 1) ? (T)-1 : 0;
+    T sign = (T)-1 < 0 && (x >> last & 1) ? (T)-1 : 0;
     if (at >= width) return sign;
     Unsigned mask = bits >= width ? (Unsigned) ~(Unsigned)0 : (Unsigned)(((Unsigned)1 << bits) - 1);
     Unsigned known = width - at >= bits ? mask : (Unsigned)(((Unsigned)1 << (width - at)) - 1);
@@ -96,12 +96,9 @@ template <class T> static T smaller(T x, T y) {
     return x != x ? (y != y ? (T)CANONICAL_NAN : y) : y != y ? x : x == y ? (signbit(x) ? x : y) : x < y ? x : y;
 }
 
-static F32 flush(F32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
-
-/* 9.7.3.8, div.approx: where the divisor is huge, the result is 0, or NaN for an infinite dividend. */
+/* 9.7.3.8, div.approx: the reciprocal of a huge divisor is 0, so that the result is 0, or NaN for infinity and NaN. */
 static F32 divide_approximately(F32 x, F32 y) {
-    if (fabsf(y) > 0x1p126f && !isinf(y))
-        return isinf(x) ? CANONICAL_NAN : copysignf(0, signbit(x) != signbit(y) ? -1 : 1);
+    if (fabsf(y) > 0x1p126f && !isinf(y)) return isinf(x) || isnan(x) ? CANONICAL_NAN : x * copysignf(0, y);
     return x / y;
 }
 

@@ -6,12 +6,13 @@
 namespace emulate {
 namespace ptx {
 
-/* To an integer of type T, rounded by `round`: numbers outside its range become its ends, NaN becomes 0. */
+/* To an integer of type T: numbers outside its range become its ends, NaN becomes 0, or the highest bit alone where one
+ * of the two types has 64 bits. */
 template <class T, class F> static T to_integer(F x) {
     constexpr bool is_signed = (T)-1 < 0;
     constexpr int bits = 8 * (int)sizeof(T) - is_signed;
     const F64 end = ldexp(1.0, bits); /* the first number that is too large */
-    if (x != x) return 0;
+    if (x != x) return sizeof(T) == 8 || sizeof(F) == 8 ? (T)((U64)1 << (8 * sizeof(T) - 1)) : 0;
     if ((F64)x >= end) return (T)(is_signed ? ((U64)1 << bits) - 1 : ~(U64)0);
     if ((F64)x < (is_signed ? -end : 0)) return (T)(is_signed ? (U64)1 << bits : 0);
     return (T)x;

@@ -19,6 +19,9 @@ typedef int64_t S64;
 typedef float F32;
 typedef double F64;
 
+/* Subnormal numbers become 0, with their sign. */
+static inline F32 flush(F32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+
 /* D = f(A), f(A, B) ...: types of registers. */
 #define UNARY(D, A, expression)                                                                                        \
     [](State &s, const Instruction &i, uint32_t lanes) {                                                               \

@@ -107,12 +107,13 @@ static void run_warp_barrier(State &s, const Instruction &i, uint32_t lanes) {
 template <int MATRICES, bool TRANSPOSED> static void run_load_matrices(State &s, const Instruction &i, uint32_t lanes) {
     uint64_t addresses[32];
     require_whole(s, lanes);
+    for (int lane = 0; lane < 32; lane++) addresses[lane] = address_in(s, i, lane); /* may lie in a written register */
     for (int m = 0; m < MATRICES; m++) {
         U16 numbers[8][8];
         uint32_t banks = 0;
         for (int row = 0; row < 8; row++) {
             int lane = 8 * m + row;
-            uint64_t address = addresses[lane] = address_in(s, i, lane);
+            uint64_t address = addresses[lane];
             if (address % 16) fail_in(s, lane, "a row at 0x%llx, not a multiple of 16", (unsigned long long)address);
             memcpy(numbers[row], shared_to_read(s, lane, address, 16), 16);
             uint32_t bank = 1u << (address / 16 % 8);

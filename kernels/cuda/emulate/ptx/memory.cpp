@@ -216,7 +216,8 @@ const Form *memory_form(const std::string &name, char letter) {
     return form.run ? &form : NULL;
 }
 
-/* ---- atomics: one lane after another, in an order that the instruction leaves open ---- */
+/* ---- atomics: one lane after another, in an order that the instruction leaves open. Sums of f32 in global memory
+ * flush subnormal numbers, those in shared memory do not (PTX ISA, atom). ---- */
 
 template <Space SPACE, class T, class F>
 static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update) {
@@ -251,7 +252,7 @@ static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update)
     ATOMIC_IN(SPACE, space, ".add.u32", "w", U32, U32, x + y),                                                         \
         ATOMIC_IN(SPACE, space, ".add.s32", "w", U32, U32, x + y),                                                     \
         ATOMIC_IN(SPACE, space, ".add.u64", "d", U64, U64, x + y),                                                     \
-        ATOMIC_IN(SPACE, space, ".add.f32", "w", U32, F32, x + y),                                                     \
+        ATOMIC_IN(SPACE, space, ".add.f32", "w", U32, F32, SPACE == SHARED ? x + y : flush(flush(x) + flush(y))),      \
         ATOMIC_IN(SPACE, space, ".add.f64", "d", U64, F64, x + y),                                                     \
         ATOMIC_IN(SPACE, space, ".and.b32", "w", U32, U32, x &y),                                                      \
         ATOMIC_IN(SPACE, space, ".or.b32", "w", U32, U32, x | y),                                                      \

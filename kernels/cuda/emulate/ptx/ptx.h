@@ -114,7 +114,7 @@ struct Origin {
 
 struct Variable {
     Space space;
-    size_t bytes, alignment;
+    size_t bytes, alignment, element_bytes;
     uint64_t address; /* in its space */
     bool is_dynamic;  /* shared memory that the launch asks for */
 };

@@ -75,7 +75,7 @@ Variable read_variable(Reader &r, std::string *name) {
     }
     *name = r.word;
     r.next();
-    v.bytes = element;
+    v.bytes = v.element_bytes = element;
     if (v.alignment < element) v.alignment = element;
     while (r.accept("[")) {
         if (r.word == "]")
@@ -95,9 +95,9 @@ static void read_global(Module &module, Reader &r) {
     v.space = GLOBAL;
     if (posix_memalign(&memory, 256, v.bytes ? v.bytes : 1)) fail("no memory for the variable %s", name.c_str());
     memset(memory, 0, v.bytes);
-    if (r.accept("=")) { /* one number, or bytes in braces */
+    if (r.accept("=")) { /* one number, or several in braces */
         bool several = r.accept("{");
-        size_t at = 0, step = several ? 1 : v.bytes;
+        size_t at = 0, step = v.element_bytes;
         do {
             int64_t value = r.integer();
             if (at + step > v.bytes || step > sizeof value) r.fail_here("too many initial values");
