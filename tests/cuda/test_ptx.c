@@ -130,6 +130,34 @@ static void instructions_compute_as_documented(void **state) {
         }
 }
 
+/* What runs on a card by luck, or not at all. */
+static void planted_statements_are_refused(void **state) {
+    (void)state;
+    if (!emulate_read_ptx) skip();
+    static const struct {
+        const char *statements, *words;
+    } cases[] = {
+        {"mov.u32 %a1, %tid.x; setp.lt.u32 %p, %a1, 32; @%p bra ONE; bar.sync 0; bra.uni ALL; ONE: bar.sync 0; ALL:",
+         "is at another barrier"},
+        {"mov.u32 %a1, %tid.x; setp.lt.u32 %p, %a1, 16; @%p bra ONE; bar.sync 0; bra.uni ALL; ONE: bar.sync 0; ALL:",
+         "are elsewhere"},
+        {"mov.u32 %a1, %tid.x; setp.lt.u32 %p, %a1, 32; @%p ret;", "has returned while others wait"},
+        {"ONE: ONE:", "a second label of this name"},
+        /* ptxas aligns a variable to what it asks for, 4 */
+        {"mov.b32 %a1, 0; st.shared.v4.b32 [words], {%a1, %a1, %a1, %a1};", "is not a multiple of 16"},
+        {"mov.u64 %b1, words; cvta.shared.u64 %b1, %b1; cvt.u32.u64 %a1, %b1; st.shared.b32 [%a1], %a1;",
+         "is no address in shared memory"},
+        {"mov.u64 %b1, words; st.b32 [%b1], 0;", "are outside all global memory"},
+        {"mov.b32 %a1, words; mov.u64 %b1, two; cp.async.cg.shared.global [%a1], [%b1], 16, 16;", "no multiples of"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char output[8192];
+        int status = run_statements(cases[i].statements, output, sizeof output);
+        if (!status || !strstr(output, cases[i].words))
+            fail_msg("%s: exit status %d, \"%s\" is not in:\n%s", cases[i].statements, status, cases[i].words, output);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_is_understood),       cmocka_unit_test(planted_mistakes_are_named),

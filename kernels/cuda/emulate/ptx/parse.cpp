@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "kernels/cuda/emulate/ptx/ptx.h"
 
@@ -78,15 +79,19 @@ static void read_registers(Parser &p) {
 
 static uint64_t align_up(uint64_t x, uint64_t alignment) { return (x + alignment - 1) / alignment * alignment; }
 
-/* Places a variable of shared memory, RED_ZONE behind the last one; dynamic memory has a place of its own. */
+/* Places a variable of shared memory, RED_ZONE behind the last one; dynamic memory has a place of its own. Addresses
+ * are multiples of the variable's alignment, but not of twice that: ptxas and the card promise no more. */
 static void place_shared(Parser &p, Variable *v) {
     size_t end = p.f.shared.empty() ? STATIC_BEGIN : p.f.shared.back().address + p.f.shared.back().bytes + RED_ZONE;
+    size_t behind = v->alignment < 128 ? v->alignment : 0; /* a multiple of 128 */
     if (v->is_dynamic) {
-        v->address = DYNAMIC_BEGIN;
-        p.f.has_dynamic_shared = true;
+        v->address = DYNAMIC_BEGIN + behind;
+        if (p.f.dynamic_shared && p.f.dynamic_shared != v->address)
+            p.r.fail_here("dynamic shared memory under two names of different alignment");
+        p.f.dynamic_shared = v->address;
         return;
     }
-    v->address = align_up(end, 128);
+    v->address = align_up(end, 128) + behind;
     if (v->address + v->bytes + RED_ZONE > DYNAMIC_BEGIN) p.r.fail_here("too many variables in shared memory");
     p.f.shared.push_back(*v);
 }
@@ -375,7 +380,7 @@ static void read_statement(Parser &p) {
     } else {
         const char *at = p.r.at;
         if (p.r.word[0] != '@' && *at == ':') {
-            p.labels[p.r.word] = (int)p.f.code.size();
+            if (!p.labels.insert({p.r.word, (int)p.f.code.size()}).second) p.r.fail_here("a second label of this name");
             p.r.next();
             p.r.expect(":");
         } else {
@@ -438,6 +443,8 @@ static void lay_out(Function &f) {
 }
 
 const Function *function_of(Module &module, const std::string &name) {
+    static std::mutex lock; /* workers ask for functions that they call */
+    std::lock_guard<std::mutex> hold(lock);
     scan(module);
     std::unique_ptr<Function> &f = module.parsed[name];
     if (f) return f.get();

@@ -30,8 +30,10 @@ namespace ptx {
 
 constexpr uint32_t ALL = 0xFFFFFFFFu;
 
-/* Generic addresses: shared and local memory are windows that no host address lies in; global memory is the host's. */
-constexpr uint64_t SHARED_WINDOW = 1ull << 60, LOCAL_WINDOW = 2ull << 60, WINDOW = 1ull << 32;
+/* Generic addresses: shared and local memory are windows that no host address lies in; global memory is the host's. The
+ * lower half of a generic address is no address in the window. */
+constexpr uint64_t SHARED_WINDOW = (1ull << 60) + (1 << 30), LOCAL_WINDOW = (2ull << 60) + (1 << 29),
+                   WINDOW = 1ull << 32;
 constexpr uint64_t PARAMETER_WINDOW = 3ull << 60; /* of kernels; parameters of other functions are local memory */
 /* Addresses in shared memory: variables, and the memory that a launch asks for. 0 is none of them. */
 constexpr size_t STATIC_BEGIN = 1024, DYNAMIC_BEGIN = 96 << 10, SHARED_BYTES = DYNAMIC_BEGIN + (228 << 10);
@@ -158,7 +160,7 @@ struct Function {
     std::vector<Call> calls;
     std::vector<Variable> parameters, results;
     std::vector<Variable> shared; /* with addresses */
-    bool has_dynamic_shared;
+    uint64_t dynamic_shared;      /* its address, 0: has none */
     size_t register_bytes, parameter_bytes, local_bytes;
     int max_threads; /* 0: not stated */
 };

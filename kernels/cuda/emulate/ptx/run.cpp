@@ -252,8 +252,9 @@ static State *pick(std::vector<State> &warps, Worker &w) {
     return ready[w.random ? random_next(w.random_state) % ready.size() : w.descending ? ready.size() - 1 : 0];
 }
 
-/* Lets the warps go on behind a barrier at which all of them are. */
+/* Lets the warps go on behind a barrier at which all of them are: one and the same, as CUDA requires. */
 static void release(std::vector<State> &warps, Worker &w) {
+    const State &first = warps[0];
     int votes = 0;
     for (State &s : warps) {
         if (s.status == State::DONE) {
@@ -262,6 +263,11 @@ static void release(std::vector<State> &warps, Worker &w) {
             fail_in(waiting, -1, "warp %u has returned while others wait at a barrier", s.number);
         }
         if (s.exited) fail_in(s, -1, "lanes %08x of warp %u have returned before the barrier", s.exited, s.number);
+        if (s.barrier != first.barrier) {
+            const Function &f = *s.frame->function;
+            fail_in(s, -1, "warp %u is at another barrier, at line %d of the PTX", first.number,
+                    f.origins[(size_t)(first.barrier - f.code.data())].line);
+        }
         votes += __builtin_popcount(s.vote);
     }
     for (State &s : warps) {
@@ -289,13 +295,13 @@ static void open_scene(Scene &scene, Worker &w, const Launch &launch) {
     scene.worker = &w;
     scene.counts = counts_of(f);
     scene.parameters = static_cast<const char *>(launch.arguments.get());
-    scene.shared_end = f.has_dynamic_shared ? DYNAMIC_BEGIN + launch.shared_bytes
-                       : f.shared.empty()   ? 0
-                                            : f.shared.back().address + f.shared.back().bytes;
+    scene.shared_end = f.dynamic_shared   ? f.dynamic_shared + launch.shared_bytes
+                       : f.shared.empty() ? 0
+                                          : f.shared.back().address + f.shared.back().bytes;
     memset(scene.shared, 0xFF, scene.shared_end);
     memset(scene.states, 0, SHARED_BYTES);
     for (const Variable &v : f.shared) memset(scene.states + v.address, ALLOCATED, v.bytes);
-    if (f.has_dynamic_shared) memset(scene.states + DYNAMIC_BEGIN, ALLOCATED, launch.shared_bytes);
+    if (f.dynamic_shared) memset(scene.states + f.dynamic_shared, ALLOCATED, launch.shared_bytes);
 }
 
 static void open_warp(State &s, Scene &scene, const Function &f, int number) {
