@@ -37,10 +37,12 @@ static void every_function_is_understood(void **state) {
 
 /* Each in a child, because the PTX of a program is read once. */
 enum { ROWS = 4, COLUMNS = 1280 };
+static uint64_t seed = 1; /* the rig's, where it is not another */
 
 static void normalize(void *change) {
     setenv("EMULATE_PTX_FILTER", change, 1);
     Rig rig = rig_open(DTYPE_BF16);
+    emulate_set_seed(seed);
     Pair x = pair_normal(&rig, DTYPE_F32, ROWS, COLUMNS, 1), y = pair_poisoned(&rig, DTYPE_F32, ROWS, COLUMNS);
     Pair gain = pair_normal(&rig, DTYPE_F32, COLUMNS, 0, 1), bias = pair_normal(&rig, DTYPE_F32, COLUMNS, 0, 1);
     Pair mean = pair_poisoned(&rig, DTYPE_F32, ROWS, 0), rstd = pair_poisoned(&rig, DTYPE_F32, ROWS, 0);
@@ -158,10 +160,31 @@ static void planted_statements_are_refused(void **state) {
     }
 }
 
+/* Every warp counts itself without an atomic: the naive orders give the right number, some random one does not. */
+static void random_orders_show_lost_updates(void **state) {
+    (void)state;
+    if (!emulate_read_ptx) skip();
+    static const char statements[] =
+        "mov.b32 %a1, 0; st.shared.b32 [words], %a1; bar.sync 0; ld.shared.b32 %a1, [words]; add.s32 %a1, %a1, 1; "
+        "st.shared.b32 [words], %a1; bar.sync 0; ld.shared.b32 %a0, [words]; mov.u32 %a2, %ntid.x; mov.u32 %a3, "
+        "%ntid.y; "
+        "mul.lo.s32 %a2, %a2, %a3; shr.u32 %a2, %a2, 5; setp.ne.s32 %q, %a0, %a2; @%q trap;";
+    int lost = 0;
+    for (seed = 0; seed < 8; seed++) {
+        char output[8192];
+        bool wrong = run_statements(statements, output, sizeof output) != 0;
+        if (wrong && seed < 2) fail_msg("seed %llu: %s", (unsigned long long)seed, output);
+        lost += wrong;
+    }
+    seed = 1;
+    assert_true(lost > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_is_understood),       cmocka_unit_test(planted_mistakes_are_named),
         cmocka_unit_test(instructions_compute_as_documented), cmocka_unit_test(planted_statements_are_refused),
+        cmocka_unit_test(random_orders_show_lost_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Runs warps in lock step, and the warps of a block in an order of the seed: as far as each gets (ascending or
- * descending), or with changes at random between basic blocks. */
+ * descending), or with changes at random behind branches and accesses to memory. */
 #include <cxxabi.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,6 +152,12 @@ static void track_registers(State &s, const Instruction &i, uint32_t lanes, uint
     }
 }
 
+/* Whether others may run behind an instruction: one that branches or accesses memory, where races show. */
+static bool gives_way(Worker &w, const Instruction &i) {
+    bool may = i.kind == BRANCH || i.of == GLOBAL_ACCESS || i.of == SHARED_ACCESS || i.of == ATOMIC_ACCESS;
+    return w.random && may && (random_next(w.random_state) & w.switch_mask) == w.switch_mask;
+}
+
 /* Runs the paths above `base`, until they have ended, or the warp waits or gives way to others. */
 static void run(State &s, size_t base) {
     Worker &w = *s.scene->worker;
@@ -172,6 +178,7 @@ static void run(State &s, size_t base) {
         if (i.kind == PLAIN) {
             if (lanes) i.run(s, i, lanes);
             path.pc++;
+            if (!base && gives_way(w, i)) return;
             continue;
         }
         switch (lanes || i.kind == BRANCH ? i.kind : PLAIN) {
@@ -180,7 +187,7 @@ static void run(State &s, size_t base) {
             break;
         case BRANCH:
             branch(s, i, lanes);
-            if (!base && w.random && (random_next(w.random_state) & w.switch_mask) == w.switch_mask) return;
+            if (!base && gives_way(w, i)) return;
             break;
         case RETURN:
             path.pc++;
