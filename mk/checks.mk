@@ -151,11 +151,12 @@ test-builds: ## builds with gcc 10 to 14, clang 14 and 19 in Debian 11, 12 and 1
 	@tools/test_builds.sh $(ROOTS)
 
 # Builds with CUDA 11.8, the oldest supported toolkit, which still supports the V100.
-cuda-11.8: packages-build ## fetches CUDA 11.8 and builds train_gpt for V100 and T4 with it
+cuda-11.8: packages-build+test ## fetches CUDA 11.8, builds train_gpt for V100 and T4, executes its PTX as a V100
 	@tools/install_cuda_11.sh build/cuda-11.8
 	@for card in v100 t4; do $(MAKE) -j$(shell nproc) CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr GPU=$$card \
 	    BUILD=build/with_cuda-11.8 build/with_cuda-11.8/gpu_$$card/train_gpt || exit; done
 	@echo "CUDA 11.8 builds train_gpt for v100 and t4"
+	@EMULATE_CAPABILITY=70 $(MAKE) CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr BUILD=build/with_cuda-11.8 PTX_ARCHITECTURES=70 check-ptx-samples
 
 cuda-toolkit:
 	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))

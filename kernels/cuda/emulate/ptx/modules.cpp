@@ -205,7 +205,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
                              cudaStream_t stream) {
     return launch_kernel(kernel, grid, block, arguments, bytes, stream);
 }
-/* From CUDA 12 on: a kernel's handle is here the address that stands for it. */
+#if CUDART_VERSION >= 12000 /* a kernel's handle is here the address that stands for it */
 cudaError_t __cudaGetKernel(cudaKernel_t *handle, const void *kernel) {
     *handle = reinterpret_cast<cudaKernel_t>(const_cast<void *>(kernel));
     return cudaSuccess;
@@ -214,4 +214,5 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 grid, dim3 block, void 
                                cudaStream_t stream) {
     return launch_kernel(handle, grid, block, arguments, bytes, stream);
 }
+#endif
 }
