@@ -64,6 +64,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@$(MAKE) check-bits
 	@$(MAKE) check-contracts
 	@$(MAKE) check-gpu
+	@$(MAKE) check-sass
 	@$(MAKE) check-release
 	@$(MAKE) fuzz FUZZ_SECONDS=5
 	@tests/cuda/mutations.sh --some

@@ -42,6 +42,20 @@ else
 	@echo "SKIPPED: the compilation of kernels for GPUs: nvcc was not found"
 endif
 
+# Compares the machine code of check-gpu with the PTX of check-ptx and with the budgets of its hot loops.
+DISASSEMBLER = build/disassembler
+check-sass: ## compares hot loops, as machine code, with their budgets; needs the CUDA toolkit but no GPU
+ifneq ($(NVCC),)
+	@tools/install_disassembler.sh $(DISASSEMBLER)
+	@[ ! -e $(DISASSEMBLER)/version ] || $(MAKE) $(PARALLEL) GPU=all test-sass
+else
+	@echo "SKIPPED: the budgets of hot loops: nvcc was not found"
+endif
+test-sass: $(CUDA_DEVICE) $(PTX_OBJECTS)
+	@tests/cuda/sass.py $(SASS_OPTIONS) $(DISASSEMBLER) $(ON_GPU) $(PTX) $$($(NVCC) --version | sed -n 's/.*, V//p')
+sass-budgets: ## writes tests/cuda/sass_budgets.txt
+	@$(MAKE) check-sass SASS_OPTIONS=--write
+
 # Runs the GPU code, and the programs built with it, on the emulated card: the longest tests first, which take one core.
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
@@ -183,5 +197,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs check-ptx check-bits check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check check-programs check-ptx check-bits check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

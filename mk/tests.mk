@@ -118,8 +118,8 @@ $(PTX)/%.o: %.cu
 # A register is a vector of lanes: AVX2 and FMA compute with it. Products are joined with sums only where PTX says so.
 $(PTX_EXECUTOR): EMULATOR_EXTRA += -march=x86-64-v3 -ffp-contract=off
 
-$(PTX)/libptx.a: $(patsubst %.cu,$(PTX)/%.o,$(filter %.cu,$(CUDA_SOURCES))) \
-                 $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_EXECUTOR)
+PTX_OBJECTS = $(patsubst %.cu,$(PTX)/%.o,$(filter %.cu,$(CUDA_SOURCES)))
+$(PTX)/libptx.a: $(PTX_OBJECTS) $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_EXECUTOR)
 	@rm -f $@
 	@ar qcs $@ $^
 
