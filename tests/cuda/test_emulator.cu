@@ -530,7 +530,13 @@ static void one_word_makes_a_card(void **) {
                  {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 227, 79},
                  {"Tesla T4", "Tesla T4", 8, 9, 4, 99, 16}, /* a whole name changes nothing else */
                  {"", "emulated", 8, 9, 4, 99, 16}};
+    static const char *const variables[] = {"EMULATE_CARD", "EMULATE_MULTIPROCESSORS"};
+    const char *given[2];
     struct cudaDeviceProp properties;
+    for (int v = 0; v < 2; v++) {
+        given[v] = getenv(variables[v]) ? xstrdup(getenv(variables[v])) : NULL;
+        unsetenv(variables[v]);
+    }
     for (const auto &card : cards) {
         setenv("EMULATE_CARD", card.card, 1);
         assert_int_equal(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
@@ -546,8 +552,10 @@ static void one_word_makes_a_card(void **) {
     assert_int_equal(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
     assert_int_equal(properties.multiProcessorCount, 3);
     assert_int_equal(properties.major, 9);
-    unsetenv("EMULATE_MULTIPROCESSORS");
-    unsetenv("EMULATE_CARD");
+    for (int v = 0; v < 2; v++) {
+        unsetenv(variables[v]);
+        if (given[v]) setenv(variables[v], given[v], 1);
+    }
     cudaGetDeviceProperties(&properties, 0);
 }
 
