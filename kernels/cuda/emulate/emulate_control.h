@@ -82,20 +82,22 @@ typedef enum {
 } EmulateClass;
 
 typedef struct {
-    const char *kernel; /* its name in C++ */
-    int64_t launches;
+    char kernel[256]; /* its name in C++, cut off */
+    int64_t launches, blocks;
     int64_t instructions[EMULATE_CLASSES]; /* of warps, as PTX has them */
     int64_t lanes;                         /* that took part in them */
     int64_t divergent_branches;
-    int64_t global_requests, global_bytes, loaded_sectors, stored_sectors;
+    int64_t matrix_flops; /* of the tensor cores */
+    /* Requests of warps and the bytes that their lanes ask for; sectors of 32 bytes, by request, and each counted once
+     * a launch: what no cache can spare. */
+    int64_t global_requests, global_bytes, loaded_sectors, stored_sectors, distinct_loaded, distinct_stored;
     int64_t shared_requests, shared_bytes, shared_wavefronts, shared_least; /* least: wavefronts without any conflict */
 } EmulateKernelCounts;
 
 /* Begins to count, from zero, or ends it. */
 void emulate_count_kernels(bool on);
-/* Fills in the counts of up to `limit` kernels, and returns how many there are; they are valid until counting begins
- * anew. */
-int emulate_kernel_counts(const EmulateKernelCounts **counts, int limit);
+/* Copies the counts of up to `limit` kernels that were launched, and returns how many there are. */
+int emulate_kernel_counts(EmulateKernelCounts *counts, int limit);
 
 #ifdef __cplusplus
 }

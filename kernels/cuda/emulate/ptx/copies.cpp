@@ -43,8 +43,11 @@ static void run_copy(State &s, const Instruction &i, uint32_t lanes) {
     }
     if (s.scene->counts) {
         uint32_t reading = 0;
+        uint64_t to[32];
         for (int l = 0; l < 32; l++) reading |= (uint32_t)((lanes >> l & 1) && source_bytes[l]) << l;
+        for (int l = 0; l < 32; l++) to[l] = copy.to[l];
         count_access(s, i, reading, GLOBAL, addresses, bytes[0]);
+        count_access(s, i, lanes, SHARED, to, bytes[0]);
     }
     for (uint32_t left = lanes; left; left &= left - 1) {
         int l = __builtin_ctz(left);

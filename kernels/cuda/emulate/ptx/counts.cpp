@@ -1,27 +1,37 @@
 /* Counts what a card would do for each kernel: instructions by class, sectors of global memory, wavefronts of shared
  * memory. Exact in what they count, which is PTX: ptxas leaves instructions out and adds others. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <algorithm>
-#include <mutex>
 
 #include "kernels/cuda/emulate/ptx/ptx.h"
 
 namespace emulate {
 namespace ptx {
 
-static std::mutex lock;
+/* Sectors of 32 bytes that the running launch has touched: a bit for each one of a page. */
+struct Page {
+    uint64_t loaded[2], stored[2];
+};
 static bool counting;
-static std::map<std::string, std::unique_ptr<EmulateKernelCounts>> all; /* by names in C++ */
+static std::map<const Function *, EmulateKernelCounts> all;
+static std::unordered_map<uint64_t, Page> touched;
+static int64_t running; /* the launch: its number */
 
 EmulateKernelCounts *counts_of(const Function &f) {
     if (!counting) return NULL;
-    std::lock_guard<std::mutex> hold(lock);
-    std::string name = readable(f.name);
-    std::unique_ptr<EmulateKernelCounts> &counts = all[name];
-    if (!counts) {
-        counts.reset(new EmulateKernelCounts());
-        counts->kernel = strdup(name.c_str());
+    if (settings().workers > 1) fail("kernels are counted with one worker only");
+    EmulateKernelCounts &counts = all[&f];
+    int64_t launches = launch_totals().launches;
+    if (launches != running) {
+        counts.launches++;
+        touched.clear();
     }
-    return counts.get();
+    running = launches;
+    counts.blocks++;
+    return &counts;
 }
 
 static const EmulateClass classes[] = {
@@ -35,12 +45,19 @@ void count_instruction(State &s, const Instruction &i, uint32_t lanes) {
     EmulateKernelCounts &c = *s.scene->counts;
     c.instructions[classes[i.of]]++;
     c.lanes += __builtin_popcount(lanes);
+    if (i.of == MATRIX_PRODUCT) {
+        const Function &f = *s.frame->function;
+        const char *shape =
+            strstr(f.origins[(size_t)(&i - f.code.data())].name, "m16n8k"); /* mma.sync.aligned.m16n8k16 */
+        if (shape) c.matrix_flops += 2 * 16 * 8 * atoll(shape + strlen("m16n8k"));
+    }
 }
 
 void count_branch(State &s) { s.scene->counts->divergent_branches++; }
 
-/* Sectors of 32 bytes that the lanes touch together. */
-static int64_t sectors_of(const uint64_t *addresses, uint32_t lanes, size_t bytes) {
+/* Counts the sectors that the lanes touch together, and those of them that no earlier request of the launch touched. */
+static void count_sectors(const uint64_t *addresses, uint32_t lanes, size_t bytes, bool stores, int64_t *requested,
+                          int64_t *distinct) {
     uint64_t sectors[64];
     size_t n = 0;
     for (uint32_t left = lanes; left; left &= left - 1) {
@@ -49,7 +66,16 @@ static int64_t sectors_of(const uint64_t *addresses, uint32_t lanes, size_t byte
         if (address % 32 + bytes > 32) sectors[n++] = address / 32 + 1;
     }
     std::sort(sectors, sectors + n);
-    return std::unique(sectors, sectors + n) - sectors;
+    n = (size_t)(std::unique(sectors, sectors + n) - sectors);
+    *requested += (int64_t)n;
+    Page *page = NULL;
+    for (size_t k = 0; k < n; k++) {
+        uint64_t bit = sectors[k] % 128;
+        if (!page || bit == 0 || sectors[k] / 128 != sectors[k - 1] / 128) page = &touched[sectors[k] / 128];
+        uint64_t &bits = (stores ? page->stored : page->loaded)[bit / 64];
+        *distinct += !(bits >> bit % 64 & 1);
+        bits |= 1ull << bit % 64;
+    }
 }
 
 /* Wavefronts: of the lanes that are served together (32, 16 of 8 bytes, 8 of 16 bytes), as many as the bank with the
@@ -84,21 +110,18 @@ void count_access(State &s, const Instruction &i, uint32_t lanes, Space space, c
     int64_t wanted = __builtin_popcount(lanes) * (int64_t)bytes;
     bool stores = i.of != ASYNC && i.n_operands && !i.n_written;
     if (space == GLOBAL) {
-        int64_t sectors = sectors_of(addresses, lanes, bytes);
         c.global_requests++;
         c.global_bytes += wanted;
-        (stores ? c.stored_sectors : c.loaded_sectors) += sectors;
+        if (stores)
+            count_sectors(addresses, lanes, bytes, true, &c.stored_sectors, &c.distinct_stored);
+        else
+            count_sectors(addresses, lanes, bytes, false, &c.loaded_sectors, &c.distinct_loaded);
     } else if (space == SHARED) {
         c.shared_requests++;
         c.shared_bytes += wanted;
         c.shared_wavefronts += wavefronts_of(addresses, lanes, bytes);
         c.shared_least += (wanted + 127) / 128;
     }
-}
-
-void count_launch(const Function &f) {
-    EmulateKernelCounts *c = counts_of(f);
-    if (c) c->launches++;
 }
 
 } // namespace ptx
@@ -109,13 +132,18 @@ using namespace emulate::ptx;
 void emulate_count_kernels(bool on) {
     emulate::synchronize_device();
     counting = on;
-    if (on) all.clear();
+    if (!on) return;
+    all.clear();
+    running = -1;
 }
 
-int emulate_kernel_counts(const EmulateKernelCounts **counts, int limit) {
+int emulate_kernel_counts(EmulateKernelCounts *counts, int limit) {
     int n = 0;
     emulate::synchronize_device();
-    for (const auto &entry : all)
-        if (n < limit) counts[n++] = entry.second.get();
+    for (const auto &entry : all) {
+        if (n == limit) break;
+        counts[n] = entry.second;
+        snprintf(counts[n++].kernel, sizeof counts->kernel, "%s", readable(entry.first->name).c_str());
+    }
     return n;
 }

@@ -121,7 +121,6 @@ static cudaError_t launch_kernel(const void *kernel, dim3 grid, dim3 block, void
         static_bytes = (static_bytes + v.alignment - 1) / v.alignment * v.alignment + v.bytes;
     if (f->max_threads && block.x * block.y * block.z > (unsigned)f->max_threads)
         return set_error(cudaErrorInvalidValue);
-    count_launch(*f);
     return launch({kernel, grid, block, shared_bytes, 0, NULL, bytes, f->parameter_bytes, run_block, f, static_bytes},
                   stream);
 }

@@ -301,9 +301,8 @@ char *global_at(State &s, int lane, uint64_t address, size_t bytes);
 
 /* ---- counts.cpp ---- */
 
-/* Returns where a kernel's instructions are counted; NULL if they are not. */
+/* Returns where a kernel's instructions are counted when one of its blocks begins; NULL if they are not. */
 EmulateKernelCounts *counts_of(const Function &f);
-void count_launch(const Function &f);
 void count_instruction(State &s, const Instruction &i, uint32_t lanes);
 void count_branch(State &s);
 void count_access(State &s, const Instruction &i, uint32_t lanes, Space space, const uint64_t *addresses, size_t bytes);
