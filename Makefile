@@ -62,6 +62,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@$(MAKE) $(PARALLEL) GPU=none check-inexact
 	@$(MAKE) check-ptx
 	@$(MAKE) check-bits
+	@$(MAKE) check-profile
 	@$(MAKE) check-contracts
 	@$(MAKE) check-gpu
 	@$(MAKE) check-sass

@@ -52,7 +52,7 @@ else
 	@echo "SKIPPED: the budgets of hot loops: nvcc was not found"
 endif
 test-sass: $(CUDA_DEVICE) $(PTX_OBJECTS)
-	@tests/cuda/sass.py $(SASS_OPTIONS) $(DISASSEMBLER) $(ON_GPU) $(PTX) $$($(NVCC) --version | sed -n 's/.*, V//p')
+	@tests/cuda/sass.py $(SASS_OPTIONS) $(DISASSEMBLER) $(ON_GPU) $(PTX) $(NVCC_VERSION)
 sass-budgets: ## writes tests/cuda/sass_budgets.txt
 	@$(MAKE) check-sass SASS_OPTIONS=--write
 
@@ -105,6 +105,26 @@ ifneq ($(NVCC),)
 	@BUILD=$(BUILD) tests/cuda/compare_bits.sh $(BUILD) $(BUILD)/ptx_unfused $(BIT_TESTS)
 else
 	@echo "SKIPPED: the comparison of the kernels' bits: nvcc was not found"
+endif
+
+# What the kernels count on nvcc's PTX depends on nvcc's version, which is in the page.
+PROFILE = docs/KERNEL_PROFILE.md
+profile-kernels: packages-build+test cuda-toolkit ## writes docs/KERNEL_PROFILE.md: what the kernels count on nvcc's PTX
+	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/profile_kernels
+	@$(PTX)/tests/profile_kernels "$(NVCC_VERSION)" >$(PROFILE).tmp && mv $(PROFILE).tmp $(PROFILE) || { rm -f $(PROFILE).tmp; exit 1; }
+
+check-profile:
+ifeq ($(NVCC),)
+	@echo "SKIPPED: the profile of the kernels: nvcc was not found"
+else
+	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/profile_kernels
+	@$(PTX)/tests/profile_kernels "$(NVCC_VERSION)" >$(PTX)/KERNEL_PROFILE.md
+	@if ! grep -qF "nvcc $(NVCC_VERSION)" $(PROFILE); then \
+	    echo "SKIPPED: the comparison with $(PROFILE), which is not of nvcc $(NVCC_VERSION)"; \
+	else \
+	    diff $(PROFILE) $(PTX)/KERNEL_PROFILE.md || \
+	        { echo "$(PROFILE) (<) differs from what the kernels count (>): run make profile-kernels, and say in the commit why" >&2; exit 1; }; \
+	fi
 endif
 
 # The functions of gpu.h, and kernels of each family.
@@ -197,5 +217,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs check-ptx check-bits check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check check-programs check-ptx check-bits profile-kernels check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

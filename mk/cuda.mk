@@ -6,6 +6,7 @@ CUDA_FETCHED = build/cuda/nvidia/cu13
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \
                $(shell command -v nvcc 2>/dev/null) $(abspath $(wildcard $(CUDA_FETCHED)/bin/nvcc))))
 NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
+NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*, V//p')
 CUDA_SOURCES = $(filter-out kernels/cuda/emulate/%,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu kernels/cuda/*/*.c kernels/cuda/*/*.cu))
 CHOSEN_GPU := $(GPU)
 GPU ?= $(if $(NVCC),all,none)

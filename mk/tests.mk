@@ -4,7 +4,7 @@ TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard t
 DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
 # The code that tests share: all sources in the test folders that are not programs, and not in CUDA_RIGS.
-RIG_SOURCES = $(filter-out tests/bench/% tests/contracts/% tests/cuda/% tests/release/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
+RIG_SOURCES = $(filter-out tests/bench/% tests/contracts/% tests/cuda/% tests/profile/% tests/release/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
 RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test_% deep_% fuzz_%,$(notdir $f)),,$f)))
 
 # Links the code that reads TEST_FILTER also into a test that uses nothing else of libtests.a.
@@ -130,6 +130,13 @@ $(addprefix $(PTX)/,$(PTX_TEST_NAMES)): $(PTX)/%: $(BUILD)/%.o $(BUILD)/libcuda_
 	@mkdir -p $(@D)
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
 $(PTX)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
+
+# What the kernels count: docs/KERNEL_PROFILE.md.
+PROFILE_OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/profile/*.c))
+$(PROFILE_OBJECTS): CFLAGS += $(CUDA_FLAGS)
+$(PTX)/tests/profile_kernels: $(PROFILE_OBJECTS) $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(PTX)/libptx.a $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
 
 # test_cublas and test_cudnn use fake libraries and are left out. The wrappers of inline PTX are tested first: if they
 # fail, the other results mean nothing.
