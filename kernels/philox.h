@@ -38,16 +38,26 @@ typedef struct {
     uint32_t x[4];
 } Philox;
 
+/* Returns the upper half of a product. nvcc makes 64-bit multiplications of most products that C writes in 64 bits. */
+PHILOX_FUNCTION uint32_t philox_high(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    return __umulhi(a, b);
+#else
+    return (uint32_t)((uint64_t)a * b >> 32);
+#endif
+}
+
 /* Returns the 128 random bits of block number `index`. The counter is (index, step, purpose), the key is the seed. */
 PHILOX_FUNCTION Philox philox(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t index) {
     uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = step, c3 = purpose;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
+        uint32_t high0 = philox_high(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+        uint32_t high1 = philox_high(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
