@@ -61,6 +61,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emu
 	@$(MAKE) $(PARALLEL) GPU=none check-cards
 	@$(MAKE) $(PARALLEL) GPU=none check-inexact
 	@$(MAKE) check-ptx
+	@$(MAKE) test-ptx-mutations
 	@$(MAKE) check-bits
 	@$(MAKE) check-profile
 	@$(MAKE) check-contracts

@@ -96,6 +96,16 @@ else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
 
+# Plants mistakes in the PTX: a part of `make test-deep`, which runs all of them.
+PTX_MUTATION_TESTS = $(shell tests/cuda/ptx_mutations.sh --tests)
+test-ptx-mutations: ## plants each mistake of tests/cuda/ptx_mutations.txt in nvcc's PTX: a test must fail
+ifneq ($(NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=none $(PTX_MUTATION_TESTS:%=$(PTX)/tests/cuda/%)
+	@BUILD=$(BUILD) CXX="$(CXX)" CUDA_FLAGS="$(CUDA_FLAGS)" tests/cuda/ptx_mutations.sh
+else
+	@echo "SKIPPED: the mistakes planted in nvcc's PTX: nvcc was not found"
+endif
+
 # Compares what the kernels compute, compiled for the CPU and as PTX, bit by bit.
 BIT_TESTS = $(basename $(filter-out %/test_cudnn.c,$(shell grep -l check_output tests/cuda/test_*.c)))
 check-bits: ## compares the bits of the kernels compiled for the CPU and of nvcc's PTX
@@ -217,5 +227,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs check-ptx check-bits profile-kernels check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check check-programs check-ptx test-ptx-mutations check-bits profile-kernels check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

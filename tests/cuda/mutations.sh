@@ -20,7 +20,7 @@ work=build/mutations
 export work
 mkdir -p "$work/source/build" "$work/logs"
 ln -sfn "$PWD/build/cuda" "$work/source/build/cuda" # CUDA's headers, if they were fetched
-rm -f "$work"/logs/* "$work"/verdicts
+rm -f "$work"/logs/*
 
 # The copy, with every bug of the list; files that are what they were keep their date, and are not compiled again.
 rm -rf "$work/new"
@@ -60,9 +60,8 @@ done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
     cp "$work/new/$file" "$work/source/$file"
 done
 
-# The path of a test program, without its ending, from its name.
-path_of() { find tests -path "*/cuda/$1.c" -o -path "*/cuda/$1.cu" | sed 's/\.cu\?$//'; }
-export -f path_of
+# shellcheck source=tests/cuda/planted.sh
+. tests/cuda/planted.sh
 
 [ -s "$work/lines" ] || { echo "$0: no line of the list matches" >&2; exit 2; }
 
@@ -82,25 +81,16 @@ done
 # One bug, or with number 0 none: number|kind|program[:function]|file|change.
 try() {
     IFS='|' read -r number kind test file change <<<"$1"
-    program=${test%%:*} function=${test#"$program"}
     log=$work/logs/$number
     [ "$number" -eq 0 ] && log=$work/logs/none_${kind}_$test
-    {
-        PLANTED_BUG=$number TEST_FILTER=${function#:} timeout 600 \
-            "$work/$kind/$(path_of "$program")"
-    } >"$log" 2>&1
-    status=$?
-    verdict=caught
-    [ "$status" -eq 0 ] && verdict=MISSED
-    [ "$status" -eq 124 ] && verdict=HANGS
+    export PLANTED_BUG=$number
+    run_test "$work/$kind" "$test" "$log" 600
     if [ "$number" -eq 0 ]; then
-        # Without the bug the test passes, and it is the only one that ran.
-        [ "$verdict" = MISSED ] && grep -q '^\[  PASSED' "$log" &&
-            { [ -z "$function" ] || [ "$(grep '^\[       OK' "$log" | sort -u | wc -l)" -eq 1 ]; } && return
-        tail -n 30 "$log"
+        has_passed_alone "$test" "$log" && return
+        tail -n 30 "$log" >&2
         verdict=MISTAKE change=" fails without any bug, or is not the only test that runs"
     fi
-    printf '%-7s %s (%s): %s:%s\n' "$verdict" "$test" "$kind" "$file" "$change" | tee -a "$work/verdicts"
+    printf '%-7s %s (%s): %s:%s\n' "$verdict" "$test" "$kind" "$file" "$change"
 }
 export -f try
 export GOMP_SPINCOUNT=1000
@@ -108,9 +98,4 @@ export GOMP_SPINCOUNT=1000
     awk -F'|' '!seen[$2, $3]++ {print "0|" $2 "|" $3 "||"}' "$work/lines"
     cat "$work/lines"
 } >"$work/runs"
-# shellcheck disable=SC2016
-tr '\n' '\0' <"$work/runs" | xargs -0 -P "$(nproc)" -I LINE bash -c 'try "$1"' try LINE
-caught=$(grep -c '^caught' "$work/verdicts")
-missed=$(grep -cv '^caught' "$work/verdicts")
-echo "$caught bugs caught, $missed not"
-[ "$missed" -eq 0 ]
+try_all

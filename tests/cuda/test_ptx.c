@@ -70,6 +70,8 @@ static void planted_mistakes_are_named(void **state) {
         {"sed 's/\\(ld.global.v4.f32.*\\)\\]/\\1+4]/'", "is not a multiple of 16"},
         {"sed 's/\\(ld.global.v4.f32.*\\)\\]/\\1+1048576]/'", "outside all global memory"},
         {"sed 's/st.shared/st.local/'", "no address in the thread's memory"},
+        {"sed 's/^bar.sync 0/bar.sync 16/'", "expected the same one, of 0 to 15"},
+        {"sed 's/^ld.shared.*\\(\\[.*\\]\\);/st.shared.u32 \\1, 0; &/'", "has written, with no barrier between"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char output[8192];

@@ -23,6 +23,7 @@ static void run_copy(State &s, const Instruction &i, uint32_t lanes) {
     const U32 *bytes = s.lanes<U32>(i, 1), *source_bytes = i.n_operands > 2 ? s.lanes<U32>(i, 2) : bytes;
     Worker &w = *s.scene->worker;
     uint64_t addresses[32];
+    if (bytes[0] != 16) fail_in(s, -1, "%u bytes: expected 16, the only size that it knows", bytes[0]);
     copy.lanes = lanes;
     copy.bytes = (int)bytes[0];
     for (uint32_t left = lanes; left; left &= left - 1) {
@@ -73,9 +74,11 @@ static void wait(State &s, uint32_t lanes, int n) {
         }
         if (!done) continue;
         land(s, copy); /* landing early is allowed for the other lanes */
-        for (uint32_t left = done; left; left &= left - 1)
-            for (int b = 0; b < copy.bytes; b++)
-                s.scene->states[copy.to[__builtin_ctz(left)] + (uint32_t)b] &= (uint8_t)~PENDING;
+        for (uint32_t left = done; left; left &= left - 1) {
+            int l = __builtin_ctz(left);
+            for (int b = 0; b < copy.bytes; b++) s.scene->states[copy.to[l] + (uint32_t)b] &= (uint8_t)~PENDING;
+            check_order(s, l, l, copy.to[l], (size_t)copy.bytes, true); /* others see it behind a barrier */
+        }
         copy.lanes &= ~done;
     }
     size_t kept = 0;

@@ -98,6 +98,7 @@ static void run_match(State &s, const Instruction &i, uint32_t lanes) {
 
 static void run_warp_barrier(State &s, const Instruction &i, uint32_t lanes) {
     require_together(s, lanes, mask_of(s, i, lanes, 0));
+    s.barrier_time = ++s.scene->time;
 }
 
 /* ---- matrices ---- */

@@ -24,18 +24,24 @@ namespace ptx {
             bytes, (unsigned long long)address);
 }
 
-static char *shared_at(State &s, int lane, uint64_t address, size_t bytes, bool write) {
-    uint8_t *states = s.scene->states + address, expected = (uint8_t)(write ? ALLOCATED : ALLOCATED | INITIALISED);
+/* Whether n bytes of shared memory are in the state for an access; notes that they are written. Fast where n is known.
+ */
+static inline __attribute__((always_inline)) bool take_states(uint8_t *states, size_t n, bool write) {
+    uint8_t expected = (uint8_t)(ALLOCATED | INITIALISED), or_so = write ? INITIALISED : 0, wrong = 0;
+    for (size_t b = 0; b < n; b++) wrong |= (uint8_t)((states[b] | or_so) ^ expected);
+    for (size_t b = 0; write && !wrong && b < n; b++) states[b] = expected;
+    return !wrong;
+}
+
+static char *shared_at(State &s, int lane, uint64_t address, size_t bytes, bool write, int by_lane) {
+    uint8_t *states = s.scene->states + address;
     if (address + bytes > SHARED_BYTES || address + bytes < address)
         fail_in(s, lane, "0x%llx is no address in shared memory", (unsigned long long)address);
-    for (size_t b = 0; b < bytes; b += 4) { /* four states at once */
-        size_t n = std::min(bytes - b, sizeof(U32));
-        U32 four = 0, same = 0x01010101u * expected >> 8 * (4 - n);
-        memcpy(&four, states + b, n);
-        U32 ignored = write ? 0x01010101u * INITIALISED : 0;
-        if ((four & ~ignored) != same) fail_in_shared(s, lane, address, bytes);
-    }
-    if (write) memset(states, ALLOCATED | INITIALISED, bytes);
+    if (!(bytes == 4    ? take_states(states, 4, write)
+          : bytes == 16 ? take_states(states, 16, write)
+                        : take_states(states, bytes, write)))
+        fail_in_shared(s, lane, address, bytes);
+    check_order(s, lane, by_lane, address, bytes, write);
     return s.scene->shared + address;
 }
 
@@ -65,10 +71,10 @@ char *global_at(State &s, int lane, uint64_t address, size_t bytes) {
 }
 
 char *shared_to_write(State &s, int lane, uint64_t address, size_t bytes) {
-    return shared_at(s, lane, address, bytes, true);
+    return shared_at(s, lane, address, bytes, true, lane);
 }
 char *shared_to_read(State &s, int lane, uint64_t address, size_t bytes) {
-    return shared_at(s, lane, address, bytes, false);
+    return shared_at(s, lane, address, bytes, false, WHOLE_WARP);
 }
 
 uint64_t address_in(State &s, const Instruction &i, int lane) {
@@ -97,7 +103,7 @@ static void locate(State &s, const Instruction &i, uint32_t lanes, size_t bytes,
             space = address - SHARED_WINDOW < WINDOW ? SHARED : address - LOCAL_WINDOW < WINDOW ? LOCAL : GLOBAL;
             address -= space == SHARED ? SHARED_WINDOW : space == LOCAL ? LOCAL_WINDOW : 0;
         }
-        at[l] = space == SHARED  ? shared_at(s, l, address, bytes, WRITE)
+        at[l] = space == SHARED  ? shared_at(s, l, address, bytes, WRITE, l)
                 : space == LOCAL ? local_at(s, l, address, bytes)
                 : space == PARAM ? parameter_at(s, l, address, bytes)
                                  : global_at(s, l, address, bytes);

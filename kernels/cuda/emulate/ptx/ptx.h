@@ -12,6 +12,7 @@
  *   forms.cpp       all forms of instructions: what has no row there is an error
  *   arithmetic.cpp, conversions.cpp, memory.cpp, copies.cpp, lanes.cpp
  *                   what they do
+ *   races.cpp       accesses of shared memory that no barrier puts in order
  *   run.cpp         warps and blocks
  *   modules.cpp     what nvcc's host code calls: registration of modules, launches */
 #ifndef KERNELS_CUDA_EMULATE_PTX_PTX_H
@@ -233,12 +234,20 @@ struct AsyncCopy {
 
 enum ByteState : uint8_t { ALLOCATED = 1, INITIALISED = 2, PENDING = 4 };
 
+constexpr int WHOLE_WARP = 32; /* instead of a lane */
+
+/* Who accessed something last: the time, 8 bits for the warp, 8 for the lane. */
+typedef uint64_t Note;
+
 /* A block in execution: its shared memory. */
 struct Scene {
     Worker *worker;
     const char *parameters;
     char *shared;
-    uint8_t *states; /* of the bytes of shared memory */
+    uint8_t *states;       /* of the bytes of shared memory */
+    Note *writes, *reads;  /* of each two bytes */
+    uint32_t time;         /* how many barriers there have been, of blocks and of warps */
+    uint32_t barrier_time; /* of the block's last barrier */
     size_t shared_end;
     EmulateKernelCounts *counts; /* NULL: nobody wants them */
 };
@@ -255,9 +264,11 @@ struct State {
     int depth;                      /* of calls */
     enum { READY, ASLEEP, AT_BARRIER, DONE } status;
     const Instruction *barrier;
-    uint32_t vote;       /* lanes that vote with true at the barrier */
-    int naps;            /* how many times all warps have slept */
-    uint32_t groups[32]; /* the group of copies that each lane has open */
+    uint32_t barrier_number;
+    uint32_t vote;         /* lanes that vote with true at the barrier */
+    uint32_t barrier_time; /* of the last bar.warp.sync */
+    int naps;              /* how many times it has slept while no warp could run, or woken its other side */
+    uint32_t groups[32];   /* the group of copies that each lane has open */
     std::vector<AsyncCopy> copies;
     uint64_t allocation_begin, allocation_end; /* of the last global access */
 
@@ -294,10 +305,15 @@ void require_no_copies(State &s, uint32_t lanes); /* when lanes return */
 
 /* Returns the address of an instruction in one lane. */
 uint64_t address_in(State &s, const Instruction &i, int lane);
-/* Returns the host's address of `bytes` bytes for one lane, after checking them. */
+/* Returns the host's address of bytes that one lane reads for the whole warp, or writes, after checking them. */
 char *shared_to_read(State &s, int lane, uint64_t address, size_t bytes);
 char *shared_to_write(State &s, int lane, uint64_t address, size_t bytes);
 char *global_at(State &s, int lane, uint64_t address, size_t bytes);
+
+/* ---- races.cpp ---- */
+
+/* Notes an access by a lane, and fails if no barrier orders it behind others; by_lane may be WHOLE_WARP. */
+void check_order(State &s, int lane, int by_lane, uint64_t address, size_t bytes, bool write);
 
 /* ---- counts.cpp ---- */
 

@@ -105,12 +105,17 @@ static void leave(State &s, size_t base, uint32_t lanes) {
     s.exited |= lanes;
 }
 
+static void nap(State &s) {
+    if (++s.naps > 1000) fail_in(s, -1, "waits for something that no thread of the block does");
+}
+
 /* Lets the other side of a branch run, for which these lanes wait; false: there is none. */
 static bool let_others_run(State &s, size_t base) {
     size_t n = s.paths.size();
     s.paths.back().pc++;
     if (n < base + 2 || s.paths[n - 2].meeting != s.paths[n - 1].meeting || s.paths[n - 2].lanes & s.paths[n - 1].lanes)
         return false;
+    nap(s);
     std::swap(s.paths[n - 2], s.paths[n - 1]);
     return true;
 }
@@ -120,6 +125,12 @@ static void arrive(State &s, const Instruction &i, uint32_t lanes) {
         fail_in(s, -1, "reached by lanes %08x, the warp's others (%08x) are elsewhere", lanes,
                 s.members & ~s.exited & ~lanes);
     if (s.depth) fail_in(s, -1, "in a function that was called: not supported");
+    const U32 *numbers = s.lanes<U32>(i, i.n_written);
+    s.barrier_number = numbers[__builtin_ctz(lanes)];
+    for (uint32_t left = lanes; left; left &= left - 1)
+        if (numbers[__builtin_ctz(left)] != s.barrier_number || s.barrier_number > 15)
+            fail_in(s, __builtin_ctz(left), "barrier %u: expected the same one, of 0 to 15, in all lanes",
+                    numbers[__builtin_ctz(left)]);
     s.status = State::AT_BARRIER;
     s.barrier = &i;
     s.vote = i.n_operands > 2 ? s.truth(i, 2) & lanes : 0;
@@ -252,7 +263,7 @@ static State *pick(std::vector<State> &warps, Worker &w) {
     }
     if (ready.empty() && !asleep.empty()) { /* they wait for other warps, which are not there, or for other blocks */
         for (State *s : asleep) s->status = State::READY;
-        if (++asleep[0]->naps > 1000) fail_in(*asleep[0], -1, "waits for something that no thread of the block does");
+        nap(*asleep[0]);
         ready = asleep;
     }
     if (ready.empty()) return NULL;
@@ -275,6 +286,9 @@ static void release(std::vector<State> &warps, Worker &w) {
             fail_in(s, -1, "warp %u is at another barrier, at line %d of the PTX", first.number,
                     f.origins[(size_t)(first.barrier - f.code.data())].line);
         }
+        if (s.barrier_number != first.barrier_number)
+            fail_in(s, -1, "barrier %u, but warp %u waits at barrier %u", s.barrier_number, first.number,
+                    first.barrier_number);
         votes += __builtin_popcount(s.vote);
     }
     for (State &s : warps) {
@@ -288,18 +302,23 @@ static void release(std::vector<State> &warps, Worker &w) {
             s.set_mask(i, 0, s.members, (strstr(name, ".and") ? votes == threads : votes > 0) ? ALL : 0);
         s.status = State::READY;
     }
+    warps[0].scene->barrier_time = ++warps[0].scene->time;
     w.counts.barriers++;
 }
 
 static void open_scene(Scene &scene, Worker &w, const Launch &launch) {
     const Function &f = *static_cast<const Function *>(launch.code);
     if (!scene.shared) {
-        void *memory = mmap(NULL, 2 * SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        size_t bytes = 2 * SHARED_BYTES + SHARED_BYTES * sizeof(Note);
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) fail("no memory for a block's shared memory");
         scene.shared = static_cast<char *>(memory);
         scene.states = static_cast<uint8_t *>(memory) + SHARED_BYTES;
+        scene.writes = reinterpret_cast<Note *>(scene.states + SHARED_BYTES);
+        scene.reads = scene.writes + SHARED_BYTES / 2;
     }
     scene.worker = &w;
+    scene.barrier_time = ++scene.time;
     scene.counts = counts_of(f);
     scene.parameters = static_cast<const char *>(launch.arguments.get());
     scene.shared_end = f.dynamic_shared   ? f.dynamic_shared + launch.shared_bytes
@@ -319,6 +338,7 @@ static void open_warp(State &s, Scene &scene, const Function &f, int number) {
     s.members = threads >= 32 ? ALL : (1u << threads) - 1;
     s.exited = 0;
     s.depth = s.naps = 0;
+    s.barrier_time = 0;
     s.status = State::READY;
     s.copies.clear();
     s.allocation_begin = s.allocation_end = 0;
