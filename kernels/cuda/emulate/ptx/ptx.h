@@ -14,6 +14,7 @@
  *                   what they do
  *   races.cpp       accesses of shared memory that no barrier puts in order
  *   run.cpp         warps and blocks
+ *   messages.cpp    names of what has gone wrong
  *   modules.cpp     what nvcc's host code calls: registration of modules, launches */
 #ifndef KERNELS_CUDA_EMULATE_PTX_PTX_H
 #define KERNELS_CUDA_EMULATE_PTX_PTX_H
@@ -80,11 +81,9 @@ struct Form {
 };
 /* Returns the form of a name, NULL: none. */
 const Form *find_form(const std::string &name);
-/* Returns a name of C++ as it is written there. */
-std::string readable(const std::string &name);
 
 /* One table for each file of handlers; it ends with a row without a name. */
-extern const Form arithmetic_forms[], conversion_forms[], memory_forms[], copy_forms[], lane_forms[], control_forms[];
+extern const Form arithmetic_forms[], conversion_forms[], memory_forms[], copy_forms[], lane_forms[];
 
 constexpr int MAX_OPERANDS = 16;
 
@@ -206,6 +205,13 @@ void find_flow(Function &function);
  * there is none. */
 const Form *memory_form(const std::string &name, char letter);
 
+/* ---- messages.cpp ---- */
+
+/* Returns a name of C++ as it is written there. */
+std::string readable(const std::string &name);
+/* Ends the program with a message that names the instruction, its line of the source and the lane (-1: the warp). */
+[[noreturn]] void fail_in(const State &s, int lane, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* ---- run.cpp ---- */
 
 /* Where a warp of a function's call keeps its numbers. */
@@ -285,9 +291,6 @@ struct State {
         to = (to & ~lanes) | (values & lanes);
     }
 };
-
-/* Ends the program with a message that names the instruction, its line of the source and the lane (-1: the warp). */
-[[noreturn]] void fail_in(const State &s, int lane, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Runs one block of a launch: Launch.run_block. */
 void run_block(Worker &worker, const Launch &launch);

@@ -1,9 +1,5 @@
 /* Runs warps in lock step, and the warps of a block in an order of the seed: as far as each gets (ascending or
  * descending), or with changes at random behind branches and accesses to memory. */
-#include <cxxabi.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -12,33 +8,6 @@
 
 namespace emulate {
 namespace ptx {
-
-/* ---- messages ---- */
-
-std::string readable(const std::string &name) {
-    int status;
-    char *text = abi::__cxa_demangle(name.c_str(), NULL, NULL, &status);
-    std::string result = text ? text : name;
-    free(text);
-    return result;
-}
-
-void fail_in(const State &s, int lane, const char *format, ...) {
-    char text[400];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    const Function &f = *s.frame->function;
-    const Origin &origin = f.origins[(size_t)(s.instruction - f.code.data())];
-    const uint3 &block = s.scene->worker->block.index;
-    std::string source;
-    if (origin.source_line)
-        source = ", " + f.module->files[(size_t)origin.source_file] + ":" + std::to_string(origin.source_line);
-    std::string who = "warp " + std::to_string(s.number) + (lane < 0 ? "" : ", lane " + std::to_string(lane));
-    fail("%s: %s\n  at line %d of the PTX%s, in %s\n  block (%u,%u,%u), %s", origin.name, text, origin.line,
-         source.c_str(), readable(f.name).c_str(), block.x, block.y, block.z, who.c_str());
-}
 
 /* ---- frames ---- */
 
@@ -374,23 +343,6 @@ void run_block(Worker &w, const Launch &launch) {
     }
     w.counts.blocks++;
 }
-
-const Form control_forms[] = {
-    {"bra", "", NULL, CONTROL, BRANCH},
-    {"bra.uni", "", NULL, CONTROL, BRANCH},
-    {"ret", "", NULL, CONTROL, RETURN},
-    {"exit", "", NULL, CONTROL, RETURN},
-    {"trap", "", NULL, CONTROL, TRAP},
-    {"call", "", NULL, CONTROL, CALL},
-    {"call.uni", "", NULL, CONTROL, CALL},
-    {"nanosleep.u32", " w", NULL, CONTROL, SLEEP},
-    {"bar.sync", " w", NULL, BARRIER, BLOCK_BARRIER},
-    {"barrier.sync", " w", NULL, BARRIER, BLOCK_BARRIER},
-    {"bar.red.or.pred", "p wp", NULL, BARRIER, BLOCK_BARRIER},
-    {"bar.red.and.pred", "p wp", NULL, BARRIER, BLOCK_BARRIER},
-    {"bar.red.popc.u32", "w wp", NULL, BARRIER, BLOCK_BARRIER},
-    {},
-};
 
 } // namespace ptx
 } // namespace emulate
