@@ -90,8 +90,8 @@ template <int W> GPU_INLINE void store_piece(float *own, float *rows, const Piec
     if (threadIdx.x < ROWS * CHUNK<W>) own[threadIdx.x] = piece.own;
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
-        store_pack(rows + (k * (BLOCK / PACKS) + threadIdx.x / PACKS) * STRIDE<W> + threadIdx.x % PACKS * W,
-                   piece.tile[k]);
+        put_pack(rows + (k * (BLOCK / PACKS) + threadIdx.x / PACKS) * STRIDE<W> + threadIdx.x % PACKS * W,
+                 piece.tile[k]);
 }
 
 /* s[r] = z[first + r] . z[tile + thread]. own [ROWS][CHUNK] and rows [TILE][STRIDE]: shared memory that nobody reads
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(BLOCK)
             }
     }
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) store_pack(rows + ((warp * ROWS + r) * 32 + threadIdx.x % 32) * W, sums[r]);
+    for (int r = 0; r < ROWS; r++) put_pack(rows + ((warp * ROWS + r) * 32 + threadIdx.x % 32) * W, sums[r]);
     __syncthreads();
     float scale = per_temperature * *scale_of * (loss_scale ? loss_scale[LOSS_SCALE_FACTOR] : 1.0f);
     for (int at = threadIdx.x; at < ROWS * 32 * W; at += BLOCK) {

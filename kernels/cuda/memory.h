@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-/* W numbers of type T; up to 16 bytes are one access. */
+/* W numbers of type T; up to 16 bytes are one access. store_pack is for global memory, put_pack for shared memory. */
 template <class T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Pack {
     T x[W];
     GPU_INLINE T &operator[](int i) { return x[i]; }
@@ -23,14 +23,27 @@ template <class T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16
 template <int W, class T> GPU_INLINE Pack<T, W> load_pack(const T *from) {
     return *reinterpret_cast<const Pack<T, W> *>(from);
 }
-template <int W, class T> GPU_INLINE void store_pack(T *to, const Pack<T, W> &pack) {
+template <int W, class T> GPU_INLINE void put_pack(T *to, const Pack<T, W> &pack) {
     *reinterpret_cast<Pack<T, W> *>(to) = pack;
+}
+template <int W, class T> GPU_INLINE void store_pack(T *to, const Pack<T, W> &pack) {
+    using Word = std::conditional_t<sizeof pack % 16 == 0, uint4, uint2>;
+    if constexpr (sizeof pack % sizeof(Word) != 0) {
+        put_pack(to, pack);
+    } else {
+#pragma unroll
+        for (size_t i = 0; i < sizeof pack / sizeof(Word); i++)
+            store_at_once(reinterpret_cast<Word *>(to) + i, reinterpret_cast<const Word *>(&pack)[i]);
+    }
 }
 #else /* checks the address */
 template <int W, class T> GPU_INLINE Pack<T, W> load_pack(const T *from, EMULATE_SITE) {
     return __ldca(reinterpret_cast<const Pack<T, W> *>(from), site);
 }
 template <int W, class T> GPU_INLINE void store_pack(T *to, const Pack<T, W> &pack, EMULATE_SITE) {
+    __stwb(reinterpret_cast<Pack<T, W> *>(to), pack, site);
+}
+template <int W, class T> GPU_INLINE void put_pack(T *to, const Pack<T, W> &pack, EMULATE_SITE) {
     __stwb(reinterpret_cast<Pack<T, W> *>(to), pack, site);
 }
 #endif

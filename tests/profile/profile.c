@@ -31,7 +31,7 @@ typedef struct {
 } Kernel;
 
 typedef struct {
-    int op;
+    int op, order;
     const char *shape;
     double flops, bytes, floor, bound; /* the last two in seconds */
     Kernel *kernels;
@@ -77,9 +77,9 @@ static void watch(Device *device, double *seconds) {
     emulate_count_kernels(false);
     if (n_calls == MOST_CALLS || n == MOST_KERNELS) die("profile: too many calls or kernels");
     Call *call = &calls[n_calls++];
-    *call = (Call){.op = (int)(counter - device->counters), .shape = profile_shape, .flops = counter->flops};
+    *call = (Call){.op = (int)(counter - device->counters), .order = n_calls, .shape = profile_shape, .n = n};
+    call->flops = counter->flops;
     call->bytes = counter->bytes;
-    call->n = n;
     call->kernels = xcalloc((size_t)n, sizeof *call->kernels);
     for (int i = 0; i < n; i++) {
         Kernel *k = &call->kernels[i];
@@ -132,8 +132,8 @@ static void require_all_operations(void) {
 static double ratio(const Call *call) { return call->bound / call->floor; }
 
 static int worst_first(const void *a, const void *b) {
-    double x = ratio(a), y = ratio(b);
-    return (x < y) - (x > y);
+    const Call *x = a, *y = b;
+    return ratio(x) != ratio(y) ? (ratio(x) < ratio(y)) - (ratio(x) > ratio(y)) : x->order - y->order;
 }
 
 static int longest_first(const void *a, const void *b) {
@@ -146,8 +146,9 @@ static int longest_first(const void *a, const void *b) {
 static void short_name(const char *from, char *to) {
     static const char *const shorter[][2] = {
         {"void ", ""}, {"(anonymous namespace)::", ""}, {"__nv_bfloat16", "bf16"}, {"__half", "f16"}};
-    while (*from && (*from != '(' || !strncmp(from, "(anonymous", 10))) {
+    for (int depth = 0; *from && (*from != '(' || depth || !strncmp(from, "(anonymous", 10));) {
         bool found = false;
+        depth += (*from == '<') - (*from == '>');
         for (int i = 0; i < 4 && !found; i++) {
             size_t length = strlen(shorter[i][0]);
             if ((found = !strncmp(from, shorter[i][0], length))) {

@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(CACHED_THREADS, CACHED_BLOCKS)
 
     if (lane < Lanes::LANES) {
 #pragma unroll
-        for (int p = 0; p < Lanes::PACKS; p++) store_pack(&warps[warp][(p * Lanes::LANES + lane) * W], sums.o[p]);
+        for (int p = 0; p < Lanes::PACKS; p++) put_pack(&warps[warp][(p * Lanes::LANES + lane) * W], sums.o[p]);
         if (lane == 0) warps[warp][HEAD] = sums.largest, warps[warp][HEAD + 1] = sums.sum;
     }
     __syncthreads();

@@ -117,7 +117,7 @@ GPU_INLINE void load_inputs(Tiles<W> &tiles, const float *x, const StemShape &sh
     for (int f = threadIdx.x / ACROSS; f < PIECE_FRAMES; f += THREADS / ACROSS) {
         int frame = 2 * begin - 3 + f;
         bool seen = inside && frame >= 0 && frame < shape.frames;
-        store_pack(tiles.x[f][k], seen ? load_pack<2>(x + 2 * (int64_t)frame * shape.plane) : zeros<2>());
+        put_pack(tiles.x[f][k], seen ? load_pack<2>(x + 2 * (int64_t)frame * shape.plane) : zeros<2>());
     }
 }
 
