@@ -2,9 +2,9 @@
  *
  * The environment describes the card. EMULATE_CARD: t4, l4, a100 or h100, which sets all that follows, or a whole name
  * such as "Tesla T4", which does not. Single variables override it: EMULATE_CAPABILITY (75; it decides what a block may
- * have of shared memory), EMULATE_MULTIPROCESSORS, EMULATE_MEMORY (bytes). EMULATE_CODE and EMULATE_GRAPH: bytes of it
- * that each kernel takes from its first use on, and each graph that can be launched. EMULATE_BUILT_FOR ("75 80"): the
- * cards that the program has code for. */
+ * have of shared memory), EMULATE_MULTIPROCESSORS, EMULATE_MEMORY (bytes). Bytes of it that are taken: EMULATE_CONTEXT,
+ * from the start; EMULATE_CODE, by each kernel from its first use on; EMULATE_GRAPH, by each graph that can be
+ * launched. EMULATE_BUILT_FOR ("75 80"): the cards that the program has code for. */
 #ifndef KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
 #define KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
 
