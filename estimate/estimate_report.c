@@ -42,7 +42,8 @@ static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime 
         printf("it does not fit; %s\n", sizing_changes_text(spec, &r->changes, text));
     if (r->machine.card->capability)
         printf("[Assumed] CUDA takes %s of the card for itself; %s are kept free, as a run does\n",
-               format_bytes((double)CARD_LOADED, have), format_bytes((double)CARD_HEADROOM, headroom));
+               format_bytes(r->machine.card->memory * CARD_WITHHELD + (double)CARD_LOADED, have),
+               format_bytes((double)CARD_HEADROOM, headroom));
 }
 
 typedef struct {

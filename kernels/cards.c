@@ -112,5 +112,6 @@ DType card_half(const Card *card) {
 }
 
 double card_available(const Card *card) {
-    return card->memory - (card->capability ? (double)(CARD_LOADED + CARD_HEADROOM) : 0);
+    if (!card->capability) return card->memory;
+    return card->memory * (1 - CARD_WITHHELD) - (double)(CARD_LOADED + CARD_HEADROOM);
 }

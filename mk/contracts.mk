@@ -2,11 +2,12 @@
 
 GPU_LIBRARIES = build/gpu-libraries
 # The emulated card is the device. NVML's contract is only compiled: there is no library without a driver.
-CONTRACTS = $(addprefix $(BUILD)/tests/contracts/,cuda11/cublas cuda11/cudnn cuda12/cublas cuda12/cudnn cuda13/cublas cuda13/cudnn)
+CONTRACTS = $(addprefix $(BUILD)/tests/contracts/,cuda11/cublas cuda11/cudnn cuda12/cublas cuda12/cudnn cuda12/nccl \
+              cuda13/cublas cuda13/cudnn cuda13/nccl)
 NVML_CONTRACTS = $(addprefix $(BUILD)/tests/contracts/,cuda12/nvml.o cuda13/nvml.o)
 
 # Installation first, then a second make, which finds what has been installed.
-check-contracts: packages-build+test cuda-toolkit ## compares what we assume of cuBLASLt, cuDNN and NVML with the real ones, which it fetches
+check-contracts: packages-build+test cuda-toolkit ## compares what we assume of cuBLASLt, cuDNN, NCCL and NVML with the real ones, which it fetches
 	@tools/install_gpu_libraries.sh $(GPU_LIBRARIES)
 	@$(MAKE) $(PARALLEL) GPU=none test-contracts
 

@@ -134,6 +134,7 @@ static void cuda_forget(Device *device) {
             cuda_check(cudaGraphExecDestroy(state->recordings[i].graph), "forgetting a graph");
         state->recordings[i] = (Recording){0};
     }
+    state->graphs_fill_memory = false;
 }
 
 /* Opens NVML with the first call: only trainings read sensors. */
@@ -230,15 +231,22 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
                                    : oldest->graph || r->last_used < oldest->last_used;
         if (less_worth) oldest = r;
     }
-    if (oldest->graph) cuda_check(cudaGraphExecDestroy(oldest->graph), "forgetting a graph");
+    if (oldest->graph) {
+        cuda_check(cudaGraphExecDestroy(oldest->graph), "forgetting a graph");
+        state->graphs_fill_memory = false;
+    }
     *oldest = (Recording){.key = {hashes[0], hashes[1]}};
     return oldest;
 }
 
-/* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that. */
+/* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that. Graphs take
+ * memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for each kernel, 36 MB for a micro-batch of 24
+ * blocks, of which there can be RECORDINGS. They leave half of the headroom to what else comes later. */
 static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
-    cudaStream_t stream = cuda_stream(device);
+    CudaState *state = cuda_state(device);
+    cudaStream_t stream = state->stream;
     cudaGraph_t graph;
+    if (state->graphs_fill_memory) return false;
     memcpy(r->counters, device->counters, sizeof r->counters);
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
     work(argument);
@@ -257,6 +265,7 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
         return false;
     }
     cuda_check(status, "recording a graph");
+    state->graphs_fill_memory = cuda_available(device) < device->headroom / 2;
     return true;
 }
 

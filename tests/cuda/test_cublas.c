@@ -4,7 +4,7 @@
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cublas_functions.h"
-#include "tests/cuda/rig.h"
+#include "tests/cuda/library_rig.h"
 
 /* The objects of the mock library: column-major. */
 typedef struct {
@@ -42,19 +42,19 @@ static bool has_gelu(const Operation *operation) {
 
 static unsigned create(CublasHandle **handle) {
     *handle = (CublasHandle *)&counts;
-    return LT_SUCCESS;
+    return library_takes(LIBRARY_HANDLE, NULL) ? LT_SUCCESS : LT_ALLOCATION_FAILED;
 }
 
 static unsigned destroy(CublasHandle *handle) {
     (void)handle;
+    library_releases();
     return LT_SUCCESS;
 }
 
 static size_t version(void) { return 130205; }
 
 static const char *status_string(unsigned status) {
-    (void)status;
-    return "a failure";
+    return status == LT_ALLOCATION_FAILED ? "the resource allocation failed" : "a failure";
 }
 
 static unsigned desc_create(CublasOperation **desc, unsigned compute, unsigned scale) {
@@ -218,6 +218,7 @@ static unsigned multiply(CublasHandle *handle, CublasOperation *desc, const void
                          void *workspace, size_t workspace_bytes, cudaStream_t stream) {
     (void)handle, (void)workspace, (void)workspace_bytes, (void)c_layout;
     assert_true(*(const float *)alpha == 1);
+    if (!library_takes(LIBRARY_CODE + (int)algorithm->data[0], stream)) return LT_ALLOCATION_FAILED;
     static Job jobs[1024]; /* a captured one may run often, or never */
     Job *job = &jobs[counts.runs % 1024];
     *job = (Job){.operation = *(Operation *)(void *)desc,
@@ -453,8 +454,31 @@ static void without_the_library_our_kernels_run_and_the_reason_is_given(void **s
     }
 }
 
+/* ---- memory ---- */
+
+static void multiply_short_of_memory(void) {
+    Rig rig = rig_with_library(DTYPE_F32);
+    rig.cuda->tf32 = false; /* our own products have it, the mock does not */
+    bool there = !strcmp(cublas_description(rig.cuda), "cuBLASLt 13.2.5");
+    if (!there)
+        assert_string_equal(cublas_description(rig.cuda),
+                            "our own matrix products: cuBLASLt does not start: the resource allocation failed");
+    check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
+    assert_int_equal(counts.runs > 0, there);
+    rig_close(&rig);
+}
+
+/* The program goes on without a library that has no memory to start; what it lacks later ends the program: another
+ * algorithm would give other bits. */
+static void products_end_or_go_on_whichever_call_runs_out_of_memory(void **state) {
+    (void)state;
+    check_library_shortage(multiply_short_of_memory, "cuBLASLt: a product: the resource allocation failed");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        /* First: a child has none of the threads that the cpu device makes. */
+        cmocka_unit_test(products_end_or_go_on_whichever_call_runs_out_of_memory),
         cmocka_unit_test(layers_are_described_as_they_are),
         cmocka_unit_test(gelu_is_an_epilogue),
         cmocka_unit_test(our_kernels_replace_gelu_the_library_lacks),

@@ -6,6 +6,7 @@
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "kernels/cuda/libraries/cudnn.h"
 #include "kernels/cuda/libraries/cudnn_functions.h"
+#include "tests/cuda/library_rig.h"
 #include "tests/cuda/schedules.h"
 
 /* The clock of events: work between two events takes 10 ms, or for a convolution of the mock, its milliseconds. */
@@ -46,25 +47,31 @@ static struct {
     int described; /* descriptors created and not destroyed */
 } counts;
 
+enum { NO_MEMORY = 2 };
+
 static unsigned create(CudnnContext **handle) {
     *handle = (CudnnContext *)(void *)&counts;
-    return CONV_SUCCESS;
+    return library_takes(LIBRARY_HANDLE, NULL) ? CONV_SUCCESS : NO_MEMORY;
 }
 
 static unsigned destroy(CudnnContext *handle) {
     (void)handle;
+    library_releases();
     return CONV_SUCCESS;
 }
 
+/* The first use of the handle, which may take more: the code of algorithms is LIBRARY_CODE and further. */
 static unsigned set_stream(CudnnContext *handle, cudaStream_t stream) {
     (void)handle;
     assert_non_null(stream);
-    return CONV_SUCCESS;
+    return library_takes(LIBRARY_CODE + ALGORITHMS, NULL) ? CONV_SUCCESS : NO_MEMORY;
 }
 
 static size_t version(void) { return 91902; }
 
-static const char *error_string(unsigned status) { return status == 3000 ? "NOT_SUPPORTED" : "a failure"; }
+static const char *error_string(unsigned status) {
+    return status == 3000 ? "NOT_SUPPORTED" : status == NO_MEMORY ? "ALLOC_FAILED" : "a failure";
+}
 
 #define DESCRIPTOR(name, Type)                                                                                         \
     static unsigned name##_create(Type **made) {                                                                       \
@@ -220,6 +227,7 @@ static unsigned queue(Job job, void *workspace, size_t workspace_bytes, const fl
     assert_true(*alpha == 1);
     assert_int_equal(workspace_bytes, algorithms[job.algorithm].workspace);
     if (algorithms[job.algorithm].run_status) return algorithms[job.algorithm].run_status;
+    if (!library_takes(LIBRARY_CODE + (int)job.algorithm, stream)) return NO_MEMORY;
     const int *dims = job.pass == CONV_FORWARD ? job.y.dims : job.pass == CONV_DATA ? job.x.dims : job.w.dims;
     /* The library must not use earlier contents; and stream order is tested only if the device writes, too. */
     if (job.beta == 0)
@@ -576,8 +584,37 @@ static void without_the_library_our_kernels_are_used_and_the_reason_given(void *
     }
 }
 
+/* ---- memory ---- */
+
+/* Opens the library twice: one that has not started has left nothing behind. */
+static void convolve_short_of_memory(void) {
+    open_library(DTYPE_F32);
+    for (int i = 0; i < 2; i++) {
+        const char *description = cudnn_description(rig.cuda);
+        bool there = !strcmp(description, "cuDNN 9.19.2");
+        size_t total, before, after;
+        if (!there) assert_string_equal(description, "our own convolutions: cuDNN does not start: ALLOC_FAILED");
+        check(DTYPE_F32, 1, 8, 16, true, strided);
+        check(DTYPE_F32, 1, 8, 16, true, strided);
+        cudaMemGetInfo(&before, &total);
+        cudnn_close(rig.cuda);
+        cudaMemGetInfo(&after, &total);
+        assert_int_equal(after > before, there);
+        if (!i) cudnn_open(rig.cuda, &functions);
+    }
+    close_library();
+}
+
+/* The program goes on without a library, or without an algorithm of it, that has no memory. */
+static void convolutions_end_or_go_on_whichever_call_runs_out_of_memory(void **state) {
+    (void)state;
+    check_library_shortage(convolve_short_of_memory, "out of memory");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        /* First: a child has none of the threads that the cpu device makes. */
+        cmocka_unit_test(convolutions_end_or_go_on_whichever_call_runs_out_of_memory),
         cmocka_unit_test(products_are_described_as_they_are),
         cmocka_unit_test(the_math_mode_is_that_of_the_device),
         cmocka_unit_test(the_fastest_algorithm_is_used_and_remembered),

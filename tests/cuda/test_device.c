@@ -1,4 +1,5 @@
 /* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and their order. */
+#include "kernels/cards.h"
 #include "kernels/cuda/libraries/library.h"
 #include "kernels/device_open.h"
 #include "tests/cuda/rig.h"
@@ -88,6 +89,41 @@ static void operations_run_without_a_graph_that_does_not_fit(void **state) {
     }
 }
 
+/* Graphs leave half of the headroom, but for one; the calls that get none compute the same. */
+static void graphs_leave_memory_for_what_comes_later(void **state) {
+    (void)state;
+    if (!emulate_fail_graphs) skip();
+    enum { KEYS = 12, GRAPH = 20 << 20 };
+    char *graph = xformat("%d", GRAPH), *memory;
+    Rig rig = rig_open(DTYPE_F32);
+    Copy work = {&rig, pair_poisoned(&rig, DTYPE_F32, MOST, 0), pair_normal(&rig, DTYPE_F32, MOST, 0, 1)};
+    size_t total, before, half = rig.cuda->headroom / 2;
+    copy(&work); /* its code is there */
+    cudaMemGetInfo(&before, &total);
+    memory = xformat("%zu", total - before + rig.cuda->headroom);
+    setenv("EMULATE_MEMORY", memory, 1);
+    setenv("EMULATE_GRAPH", graph, 1);
+    memcpy(work.to.cpu.data, work.from.cpu.data, MOST * sizeof(float));
+    for (int forgotten = 0; forgotten < 2; forgotten++) {
+        for (int call = 0; call < 4 * KEYS; call++) {
+            char key = (char)('a' + call % KEYS);
+            rig.cuda->clear(rig.cuda, work.to.cuda.data, tensor_bytes(work.to.cuda));
+            rig.cuda->repeat(rig.cuda, &key, 1, copy, &work);
+            expect_pair(&rig, "a call that is repeated", work.to, 0);
+            assert_true(rig.cuda->available(rig.cuda) + GRAPH >= half);
+        }
+        assert_true(rig.cuda->available(rig.cuda) < half); /* as many as may be */
+        rig.cuda->forget(rig.cuda);
+        assert_int_equal(rig.cuda->available(rig.cuda), rig.cuda->headroom);
+    }
+    assert_int_equal(rig.cuda->counters[OP_cast].calls, 1 + 2 * 4 * KEYS);
+    unsetenv("EMULATE_MEMORY");
+    unsetenv("EMULATE_GRAPH");
+    rig_close(&rig);
+    free(memory);
+    free(graph);
+}
+
 /* ---- memory ---- */
 
 static size_t available(Rig *rig) { return rig->cuda->available(rig->cuda); }
@@ -114,6 +150,42 @@ static void measured_operations_are_loaded(void **state) {
     assert_int_equal(available(&rig), measured);
     rig_close(&rig);
     unsetenv("EMULATE_CODE");
+}
+
+typedef struct {
+    const char *word, *key;
+} CardOf;
+
+/* More kernels than any program uses. */
+enum { KERNELS = 200 };
+
+static void open_as_estimated(void *argument) {
+    const CardOf *card = argument;
+    static char kernels[KERNELS];
+    struct cudaFuncAttributes attributes;
+    size_t free_bytes, total;
+    setenv("EMULATE_CARD", card->word, 1);
+    Device *device = cuda_device_open(0);
+    for (int i = 0; i < KERNELS; i++) cuda_check(cudaFuncGetAttributes(&attributes, &kernels[i]), "loading a kernel");
+    cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking");
+    double estimated = card_available(card_of_key(card->key)), there = (double)(free_bytes - device->headroom);
+    printf("%s: %.2f GB are estimated, %.2f GB there\n", card->key, estimated * 1e-9, there * 1e-9);
+    if (total - free_bytes < (size_t)512 << 20) die("nothing is taken");
+    if (estimated > there || estimated < 0.97 * there) die("not so");
+    device_close(device);
+}
+
+/* --estimate knows no more memory than a run finds, whose context and kernels take their part; nor much less. */
+static void a_card_has_the_memory_that_is_estimated(void **state) {
+    CardOf cards[] = {{"t4", "t4"}, {"l4", "l4"}, {"a100", "a100-40"}, {"h100", "h100"}};
+    (void)state;
+    if (!emulate_fail_graphs) skip();
+    for (int i = 0; i < 4; i++) {
+        char text[1024];
+        int status = run_function(text, sizeof text, open_as_estimated, &cards[i]);
+        if (status) fail_msg("exit status %d: %s", status, text);
+        print_message("%s", text);
+    }
 }
 
 /* ---- cards and versions ---- */
@@ -166,6 +238,8 @@ static void versions_of_libraries_are_as_their_makers_write_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_run_without_a_graph_that_does_not_fit),
+        cmocka_unit_test(graphs_leave_memory_for_what_comes_later),
+        cmocka_unit_test(a_card_has_the_memory_that_is_estimated),
         cmocka_unit_test(measured_operations_are_loaded),
         cmocka_unit_test(a_card_without_code_is_refused_when_it_is_opened),
         cmocka_unit_test(versions_of_libraries_are_as_their_makers_write_them),

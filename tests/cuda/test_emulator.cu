@@ -559,6 +559,44 @@ static void one_word_makes_a_card(void **) {
     cudaGetDeviceProperties(&properties, 0);
 }
 
+static size_t memory_left() {
+    size_t left = 0, total;
+    cudaMemGetInfo(&left, &total);
+    return left;
+}
+
+__global__ void subtract_one(float *x) { x[threadIdx.x] -= 1; }
+
+/* A card that is named by its word has its context, each kernel's code from its first use, and each graph in memory. */
+static void a_card_takes_memory_for_itself(void **) {
+    float *x = counting(32);
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaStream_t stream;
+    cudaStreamCreate(&stream);
+    cudaSetDevice(0);
+    setenv("EMULATE_CARD", "t4", 1);
+    size_t with_context = memory_left();
+    setenv("EMULATE_CONTEXT", "0", 1);
+    assert_int_equal(memory_left() - with_context, 512 << 20);
+    size_t before = memory_left();
+    for (int i = 0; i < 2; i++) gpu_launch(subtract_one, 1, 32, 0, NULL, x);
+    assert_int_equal(before - memory_left(), 256 << 10);
+    before = memory_left();
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+    for (int i = 0; i < 3; i++) gpu_launch(subtract_one, 1, 32, 0, stream, x);
+    cudaStreamEndCapture(stream, &graph);
+    assert_int_equal(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
+    assert_int_equal(before - memory_left(), 3 * (64 << 10));
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    assert_int_equal(memory_left(), before);
+    cudaStreamDestroy(stream);
+    cudaFree(x);
+    unsetenv("EMULATE_CONTEXT");
+    unsetenv("EMULATE_CARD");
+}
+
 static void fail_with_seed_seven() {
     emulate_set_seed(7);
     barriers_in_two_branches();
@@ -1040,6 +1078,7 @@ int main(void) {
         cmocka_unit_test(correct_code_gives_no_report),
         cmocka_unit_test(a_failure_says_where_and_how_to_see_it_again),
         cmocka_unit_test(one_word_makes_a_card),
+        cmocka_unit_test(a_card_takes_memory_for_itself),
         cmocka_unit_test(events_order_streams),
         cmocka_unit_test(graphs_replay_what_was_captured),
         cmocka_unit_test(what_a_capture_refuses_spoils_it),

@@ -38,10 +38,10 @@ static void print_head(void) {
         "([Before renting a card](../README.md#before-renting-a-card)). The **floor** is the same at the rates that "
         "the data sheet states, with launches for nothing. Every byte counts as going to memory: a model of which much "
         "stays in a large L2 can be faster than both. **Memory** is what is allocated for a step: weights, gradients, "
-        "moments, activations, batches; of the card's own, %s are set aside for CUDA itself (assumed), and %s are kept "
-        "free, as a "
-        "run does.",
-        number(l4->launch * 1e6), bytes((double)CARD_LOADED), bytes((double)CARD_HEADROOM));
+        "moments, activations, batches; of the card's own, %s %% and %s are set aside for the driver and CUDA "
+        "itself (assumed), and %s are kept free, as a run does.",
+        number(l4->launch * 1e6), number(100 * CARD_WITHHELD), bytes((double)CARD_LOADED),
+        bytes((double)CARD_HEADROOM));
     paragraph(stdout,
               "All numbers are of our programs' operations. The reference's programs, which the guides speak of, may "
               "recompute, pad or move more, and are then slower or larger than this; where their code tells by how "

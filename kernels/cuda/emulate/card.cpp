@@ -15,6 +15,20 @@ struct Card {
     int capability, multiprocessors;
     double gigabytes; /* of 2^30 bytes, as the runtime reports them: less than the data sheet says */
 };
+
+/* Bytes of a card named by its word that are taken besides allocations. No document of NVIDIA's says how many.
+ *
+ * CONTEXT: users report 256 MiB (RTX 3090: invoke-ai/InvokeAI issue 9413) to 0.5 GiB (A100: JBjoernskov/Twin4Build
+ * issue 134; pytorch/serve issue 2128) before any kernel is loaded. The most is charged.
+ *
+ * CODE, per kernel: from CUDA 12.2 on a kernel is loaded when it is first used (CUDA programming guide, "Lazy
+ * Loading"); before, the first use of a module loads all its kernels. For 8.0 those of gemm_bf16.cu have up to 53 KB of
+ * code, those of elementwise.cu 22. 256 KB are assumed, for what the driver rounds.
+ *
+ * NODE, per kernel of a graph that can be launched: 64 KB until CUDA 12.4 and driver 550 (PyTorch, "CUDAGraph Trees").
+ */
+static const size_t CONTEXT = (size_t)512 << 20, CODE = 256 << 10, NODE = 64 << 10;
+
 static const Card cards[] = {{"t4", "Tesla T4", 75, 40, 14.75},
                              {"l4", "NVIDIA L4", 89, 58, 22.03},
                              {"a100", "NVIDIA A100-SXM4-40GB", 80, 108, 39.59},
@@ -35,6 +49,10 @@ static Card card() {
 static uint64_t of_card(const char *variable, uint64_t otherwise) {
     const char *text = getenv(variable);
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+/* Returns a charge: the variable's bytes, otherwise those of a card that is named by its word. */
+static size_t charge(const char *variable, size_t of_named_card) {
+    return of_card(variable, *card().word ? of_named_card : 0);
 }
 const char *card_name() { return card().name; }
 size_t card_memory() { return of_card("EMULATE_MEMORY", (uint64_t)(card().gigabytes * 0x1p30)); }
@@ -68,6 +86,7 @@ static std::mutex lock;
 static size_t allocated;
 static std::map<const void *, size_t> code; /* of kernels that have been used: what it takes of the device's memory */
 static size_t code_and_graphs;
+static bool has_context;
 static int failing_graphs, failing_graph_launches;
 static int64_t memory_calls, failing_call = (int64_t)of_card("EMULATE_FAIL_MEMORY", 0);
 
@@ -82,7 +101,8 @@ __attribute__((destructor)) static void report_call_not_reached() {
 }
 
 static size_t available() {
-    size_t all = card_memory(), taken = allocated + code_and_graphs;
+    size_t all = card_memory(), context = has_context ? charge("EMULATE_CONTEXT", CONTEXT) : 0;
+    size_t taken = context + allocated + code_and_graphs;
     return taken < all ? all - taken : 0;
 }
 
@@ -106,22 +126,31 @@ bool memory_call_fails() {
     return next_call_fails();
 }
 
+/* Makes the context, unless it is there: EMULATE_CONTEXT bytes. */
+cudaError_t make_context() {
+    std::lock_guard<std::mutex> hold(lock);
+    if (has_context) return cudaSuccess;
+    if (next_call_fails() || charge("EMULATE_CONTEXT", CONTEXT) > available()) return cudaErrorMemoryAllocation;
+    has_context = true;
+    return cudaSuccess;
+}
+
 /* Loads a kernel's code, EMULATE_CODE bytes, when the kernel is first used, as CUDA does by default. Captured launches
  * may load it or not: here they can fail, but load nothing. */
 cudaError_t load_code(const void *kernel, bool captured) {
     std::lock_guard<std::mutex> hold(lock);
     if (!has_code()) return cudaErrorNoKernelImageForDevice;
     if (code.count(kernel)) return cudaSuccess;
-    size_t bytes = captured ? 0 : of_card("EMULATE_CODE", 0);
+    size_t bytes = captured ? 0 : charge("EMULATE_CODE", CODE);
     if (next_call_fails() || bytes > available()) return cudaErrorMemoryAllocation;
     if (!captured) code_and_graphs += code[kernel] = bytes;
     return cudaSuccess;
 }
 
-/* Takes EMULATE_GRAPH bytes for a graph. */
-cudaError_t take_graph(size_t *bytes) {
+/* Takes memory for a graph: EMULATE_GRAPH bytes, on a card that is named by its word so many for each kernel. */
+cudaError_t take_graph(size_t kernels, size_t *bytes) {
     std::lock_guard<std::mutex> hold(lock);
-    *bytes = of_card("EMULATE_GRAPH", 0);
+    *bytes = charge("EMULATE_GRAPH", kernels * NODE);
     if (next_call_fails() || (failing_graphs > 0 ? failing_graphs-- : *bytes > available()))
         return set_error(cudaErrorMemoryAllocation);
     code_and_graphs += *bytes;

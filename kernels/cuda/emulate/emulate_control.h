@@ -2,9 +2,9 @@
  *
  * The environment describes the card. EMULATE_CARD: t4, l4, a100 or h100, which sets all that follows, or a whole name
  * such as "Tesla T4", which does not. Single variables override it: EMULATE_CAPABILITY (75; it decides what a block may
- * have of shared memory), EMULATE_MULTIPROCESSORS, EMULATE_MEMORY (bytes). EMULATE_CODE and EMULATE_GRAPH: bytes of it
- * that each kernel takes from its first use on, and each graph that can be launched. EMULATE_BUILT_FOR ("75 80"): the
- * cards that the program has code for. */
+ * have of shared memory), EMULATE_MULTIPROCESSORS, EMULATE_MEMORY (bytes). Bytes of it that are taken: EMULATE_CONTEXT,
+ * from the start; EMULATE_CODE, by each kernel from its first use on; EMULATE_GRAPH, by each graph that can be
+ * launched. EMULATE_BUILT_FOR ("75 80"): the cards that the program has code for. */
 #ifndef KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
 #define KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
 
@@ -61,6 +61,8 @@ EmulateCounts emulate_counts(void);
 /* Reads all functions of the PTX in the program, which is otherwise read when a kernel is launched first; ends the
  * program at an instruction that is not known. Returns how many there are. */
 int emulate_read_ptx(void);
+/* Reads all functions of a PTX text. */
+int emulate_read_ptx_text(const char *text);
 
 /* ---- counts of kernels whose PTX is executed (ptx/counts.cpp); one worker ---- */
 

@@ -219,7 +219,8 @@ int card_capability();
 size_t card_shared_limit(); /* bytes that a block may ask for */
 bool memory_call_fails();   /* counts a call that can return cudaErrorMemoryAllocation; true: this one must */
 cudaError_t load_code(const void *kernel, bool captured = false);
-cudaError_t take_graph(size_t *bytes);
+cudaError_t make_context();
+cudaError_t take_graph(size_t kernels, size_t *bytes);
 void release_graph(size_t bytes);
 bool graph_launch_fails();
 

@@ -201,12 +201,10 @@ cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
     return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { /* makes the context, unless it is there */
-    static bool made;
+cudaError_t cudaSetDevice(int device) {
     if (device != 0) return set_error(cudaErrorInvalidDevice);
-    if (!made && memory_call_fails()) return set_error(cudaErrorMemoryAllocation);
-    made = true;
-    return cudaSuccess;
+    cudaError_t status = make_context();
+    return status == cudaSuccess ? status : set_error(status);
 }
 cudaError_t cudaGetDevice(int *device) {
     *device = 0;

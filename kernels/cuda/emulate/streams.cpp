@@ -241,12 +241,14 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
 /* ---- graphs: what was captured is kept as it is and put into a stream again at each launch ---- */
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long) {
-    size_t bytes;
+    size_t bytes, kernels = 0;
     cudaError_t status = cudaSuccess;
-    for (const Work &work : graph->work)
+    for (const Work &work : graph->work) {
         if (work.kernel && status == cudaSuccess) status = load_code(work.kernel);
+        kernels += work.kernel != NULL;
+    }
     if (status != cudaSuccess) return set_error(status);
-    status = take_graph(&bytes);
+    status = take_graph(kernels, &bytes);
     if (status == cudaSuccess) *executable = new CUgraphExec_st{graph->work, bytes};
     return status;
 }

@@ -245,12 +245,14 @@ static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wa
 }
 
 /* Returns the milliseconds of the fastest of several runs, infinite if the algorithm cannot be run. Sets *bits to the
- * checksum of the result. */
+ * checksum of the result. Dies if there is no memory for the algorithm, which must not decide about the bits. */
 static float time_candidate(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
                             const CublasAlgorithm *algorithm, uint64_t *bits) {
     cudaEvent_t begin, end;
     float best = INFINITY;
-    if (run(cublas, device, p, g, to, algorithm) != LT_SUCCESS) return best;
+    unsigned status = run(cublas, device, p, g, to, algorithm);
+    if (status == LT_ALLOCATION_FAILED) check(cublas, status, "a product");
+    if (status != LT_SUCCESS) return best;
     *bits = gemm_fingerprint(device, to, (size_t)(g->m * g->n) * (g->accumulate ? 4 : dtype_size(g->type)));
     if (g->epilogue) *bits += gemm_fingerprint(device, g->hidden, (size_t)(g->m * g->n) * dtype_size(g->type));
     cuda_check(cudaEventCreate(&begin), "timing");

@@ -8,6 +8,7 @@
 
 enum {
     LT_SUCCESS = 0, /* statuses */
+    LT_ALLOCATION_FAILED = 3,
     LT_EXECUTION_FAILED = 13,
     LT_NOT_SUPPORTED = 15,
     LT_F32 = 0, /* types of numbers */

@@ -70,7 +70,10 @@ void cudnn_open(Device *device, const CudnnFunctions *functions) {
     else if (!library_load(&SPEC, &cudnn->call, cudnn->description))
         return;
     unsigned status = cudnn->call.cudnnCreate(&cudnn->handle);
-    if (status == CONV_SUCCESS) status = cudnn->call.cudnnSetStream(cudnn->handle, cuda_stream(device));
+    if (status == CONV_SUCCESS) {
+        status = cudnn->call.cudnnSetStream(cudnn->handle, cuda_stream(device));
+        if (status != CONV_SUCCESS) cudnn->call.cudnnDestroy(cudnn->handle);
+    }
     if (status != CONV_SUCCESS) {
         cudnn->handle = NULL;
         snprintf(cudnn->description, LIBRARY_DESCRIPTION, "%s: cuDNN does not start: %.80s", SPEC.substitute,

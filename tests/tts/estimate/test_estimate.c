@@ -311,10 +311,10 @@ static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
 static void a_poor_divisor_is_reported(void **state) {
     (void)state;
     estimate_command(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 97");
-    assert_contains(estimate_output, "[Batch] -b 1 -g 97 is an effective batch of 97: 35 would fit at once, ");
+    assert_contains(estimate_output, "[Batch] -b 1 -g 97 is an effective batch of 97: 33 would fit at once, ");
     assert_contains(estimate_output, "; --effective-batch 96 would use them better (-b 32)\n");
     estimate_command(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 96");
-    assert_contains(estimate_output, "[Batch] -b 32 -g 3 is an effective batch of 96: 35 would fit at once, ");
+    assert_contains(estimate_output, "[Batch] -b 32 -g 3 is an effective batch of 96: 33 would fit at once, ");
     assert_null(strstr(estimate_output, "use them better"));
     estimate_command(0, true, "train_gpt --estimate --amp --gpu all -b auto");
     assert_contains(estimate_output, "  -b 8 -g 4 fits\n");

@@ -1,0 +1,62 @@
+/* The part of NCCL's binary interface that a trainer on several GPUs needs, the same in its versions 2.16 to 2.32: its
+ * enums are passed as unsigned integers. Nothing uses it yet. tests/contracts/nccl.c compares all of it with the
+ * headers and libraries of several versions. */
+#ifndef KERNELS_CUDA_LIBRARIES_NCCL_FUNCTIONS_H
+#define KERNELS_CUDA_LIBRARIES_NCCL_FUNCTIONS_H
+
+#include <cuda_runtime_api.h>
+
+enum {
+    COLL_SUCCESS = 0, /* statuses */
+    COLL_CUDA_ERROR = 1,
+    COLL_INVALID_ARGUMENT = 4,
+    COLL_REMOTE_ERROR = 6,
+    COLL_IN_PROGRESS = 7,
+    COLL_INT64 = 4, /* types of numbers */
+    COLL_F16 = 6,
+    COLL_F32 = 7,
+    COLL_F64 = 8,
+    COLL_BF16 = 9,
+    COLL_SUM = 0, /* reductions */
+    COLL_MAX = 2,
+    COLL_AVERAGE = 4,
+    COLL_ID_BYTES = 128
+};
+
+typedef struct ncclComm NcclComm; /* a rank's membership in a group of GPUs */
+
+typedef struct {
+    char bytes[COLL_ID_BYTES]; /* made by one rank, given to all; passed by value */
+} NcclId;
+
+/* X(result, name, arguments); counts are numbers of elements */
+#define FOR_EACH_NCCL_FUNCTION(X)                                                                                      \
+    X(unsigned, ncclGetVersion, (int *version))                                                                        \
+    X(const char *, ncclGetErrorString, (unsigned status))                                                             \
+    X(const char *, ncclGetLastError, (NcclComm * comm))                                                               \
+    X(unsigned, ncclGetUniqueId, (NcclId * id))                                                                        \
+    X(unsigned, ncclCommInitRank, (NcclComm * *comm, int ranks, NcclId id, int rank))                                  \
+    X(unsigned, ncclCommInitAll, (NcclComm * *comms, int devices, const int *device))                                  \
+    X(unsigned, ncclCommGetAsyncError, (NcclComm * comm, unsigned *status))                                            \
+    X(unsigned, ncclCommDestroy, (NcclComm * comm))                                                                    \
+    X(unsigned, ncclCommAbort, (NcclComm * comm))                                                                      \
+    X(unsigned, ncclGroupStart, (void))                                                                                \
+    X(unsigned, ncclGroupEnd, (void))                                                                                  \
+    X(unsigned, ncclBroadcast,                                                                                         \
+      (const void *from, void *to, size_t count, unsigned type, int root, NcclComm *comm, cudaStream_t stream))        \
+    X(unsigned, ncclAllReduce,                                                                                         \
+      (const void *from, void *to, size_t count, unsigned type, unsigned reduction, NcclComm *comm,                    \
+       cudaStream_t stream))                                                                                           \
+    X(unsigned, ncclReduceScatter,                                                                                     \
+      (const void *from, void *to, size_t count_per_rank, unsigned type, unsigned reduction, NcclComm *comm,           \
+       cudaStream_t stream))                                                                                           \
+    X(unsigned, ncclAllGather,                                                                                         \
+      (const void *from, void *to, size_t count_per_rank, unsigned type, NcclComm *comm, cudaStream_t stream))
+
+#define NCCL_FIELD(result, name, arguments) result(*name) arguments;
+typedef struct {
+    FOR_EACH_NCCL_FUNCTION(NCCL_FIELD)
+} NcclFunctions;
+#undef NCCL_FIELD
+
+#endif

@@ -1,0 +1,93 @@
+/* What nccl_functions.h assumes of NCCL, against its real header and its real library, which is loaded and called; it
+ * makes no communicator without a GPU. */
+#include <nccl.h>
+
+#include "tests/contracts/contract.h"
+
+#include "kernels/cuda/libraries/nccl_functions.h"
+
+/* ---- the header ---- */
+
+#if NCCL_MINOR == 16 /* has it in C++ only, after the last type that C has, too */
+#define ncclBfloat16 ncclNumTypes
+#endif
+SAME_VALUE(COLL_SUCCESS, ncclSuccess);
+SAME_VALUE(COLL_CUDA_ERROR, ncclUnhandledCudaError);
+SAME_VALUE(COLL_INVALID_ARGUMENT, ncclInvalidArgument);
+SAME_VALUE(COLL_REMOTE_ERROR, ncclRemoteError);
+SAME_VALUE(COLL_IN_PROGRESS, ncclInProgress);
+SAME_VALUE(COLL_INT64, ncclInt64);
+SAME_VALUE(COLL_F16, ncclFloat16);
+SAME_VALUE(COLL_F32, ncclFloat32);
+SAME_VALUE(COLL_F64, ncclFloat64);
+SAME_VALUE(COLL_BF16, ncclBfloat16);
+SAME_VALUE(COLL_SUM, ncclSum);
+SAME_VALUE(COLL_MAX, ncclMax);
+SAME_VALUE(COLL_AVERAGE, ncclAvg);
+SAME_VALUE(COLL_ID_BYTES, NCCL_UNIQUE_ID_BYTES);
+
+_Static_assert(sizeof(NcclId) == sizeof(ncclUniqueId) && _Alignof(NcclId) == _Alignof(ncclUniqueId),
+               "it is passed by value");
+SAME_PLACE(NcclId, bytes, ncclUniqueId, internal);
+
+#define NcclId ncclUniqueId
+FOR_EACH_NCCL_FUNCTION(SAME_PROTOTYPE)
+#undef NcclId
+
+/* ---- the library ---- */
+
+static NcclFunctions call;
+
+static int load_functions(void **state) {
+    void *library = load_real("libnccl.so.2");
+    (void)state;
+#define LOAD(result, name, arguments)                                                                                  \
+    *(void **)&call.name = dlsym(library, #name);                                                                      \
+    assert_non_null(call.name);
+    FOR_EACH_NCCL_FUNCTION(LOAD)
+#undef LOAD
+    return 0;
+}
+
+static void the_library_is_that_of_the_header(void **state) {
+    int version = 0;
+    (void)state;
+    assert_int_equal(call.ncclGetVersion(&version), COLL_SUCCESS);
+    assert_int_equal(version, NCCL_VERSION_CODE);
+    assert_int_equal(version / 10000, 2);
+}
+
+static void statuses_have_their_texts(void **state) {
+    (void)state;
+    assert_string_equal(call.ncclGetErrorString(COLL_SUCCESS), "no error");
+    assert_contains(call.ncclGetErrorString(COLL_CUDA_ERROR), "cuda error");
+    assert_contains(call.ncclGetErrorString(COLL_INVALID_ARGUMENT), "invalid argument");
+    assert_contains(call.ncclGetErrorString(COLL_REMOTE_ERROR), "remote process exited");
+    assert_contains(call.ncclGetErrorString(COLL_IN_PROGRESS), "in progress");
+}
+
+/* In a group too, which ends all the same. */
+static void calls_without_a_communicator_are_refused(void **state) {
+    float x = 1, y = 2;
+    unsigned status = COLL_SUCCESS;
+    (void)state;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        if (grouped) assert_int_equal(call.ncclGroupStart(), COLL_SUCCESS);
+        assert_int_equal(call.ncclBroadcast(&x, &y, 1, COLL_F32, 0, NULL, NULL), COLL_INVALID_ARGUMENT);
+        assert_int_equal(call.ncclAllReduce(&x, &y, 1, COLL_F32, COLL_SUM, NULL, NULL), COLL_INVALID_ARGUMENT);
+        assert_int_equal(call.ncclReduceScatter(&x, &y, 1, COLL_F32, COLL_SUM, NULL, NULL), COLL_INVALID_ARGUMENT);
+        assert_int_equal(call.ncclAllGather(&x, &y, 1, COLL_F32, NULL, NULL), COLL_INVALID_ARGUMENT);
+        if (grouped) (void)call.ncclGroupEnd();
+    }
+    assert_int_equal(call.ncclCommGetAsyncError(NULL, &status), COLL_INVALID_ARGUMENT);
+    assert_true(y == 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_library_is_that_of_the_header),
+        cmocka_unit_test(statuses_have_their_texts),
+        cmocka_unit_test(calls_without_a_communicator_are_refused),
+    };
+    return cmocka_run_group_tests(tests, load_functions, NULL);
+}
