@@ -82,12 +82,13 @@ static void planted_mistakes_are_named(void **state) {
 
 /* ---- instructions, planted where the kernels first ask for their thread ---- */
 
-/* Runs statements on the registers %a0 to %a9 and %b0 to %b9, of 32 and 64 bits, the predicates %p and %q and the
- * shared variable `words`. Returns the exit status. */
+/* Runs statements on the registers %a0 to %a9 and %b0 to %b9, of 32 and 64 bits, the predicates %p and %q, the shared
+ * variable `words`, the global `two`, and a function that exits. Returns the exit status. */
 static int run_statements(const char *statements, char *output, size_t bytes) {
     char *change =
         xformat("sed 's/^mov.u32 %%r[0-9]*, %%tid.x;/{ .reg .b32 %%a<10>; .reg .b64 %%b<10>; .reg .pred %%p, %%q; "
-                ".shared .align 4 .b8 words[64]; %s } &/; s/^.address_size 64/&\\n.global .b32 two[2] = {3, 5};/'",
+                ".shared .align 4 .b8 words[64]; %s } &/; s/^.address_size 64/&\\n.global .b32 two[2] = {3, 5};"
+                "\\n.func exits()\\n{\\nexit;\\n}/'",
                 statements);
     int status = run_function(output, bytes, normalize, change);
     free(change);
@@ -121,6 +122,9 @@ static void instructions_compute_as_documented(void **state) {
         {"mov.b32 %a1, 1; st.shared.b32 [words], %a1; red.shared.add.f32 [words], 0f00000000; "
          "ld.shared.b32 %a0, [words];",
          1}, /* but not here */
+        {"mov.f32 %a1, 0f7F800000; sub.f32 %a0, %a1, %a1;", 0x7FFFFFFF},
+        {"mov.f32 %a1, 0fFF800000; mul.f32 %a0, %a1, 0f00000000;", 0x7FFFFFFF},
+        {"mov.f32 %a1, 0fFFC00001; fma.rn.f32 %a0, %a1, %a1, %a1;", 0x7FFFFFFF},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int right = 0; right < 2; right++) {
