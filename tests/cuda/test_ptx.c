@@ -122,9 +122,15 @@ static void instructions_compute_as_documented(void **state) {
         {"mov.b32 %a1, 1; st.shared.b32 [words], %a1; red.shared.add.f32 [words], 0f00000000; "
          "ld.shared.b32 %a0, [words];",
          1}, /* but not here */
+        {".local .align 4 .b8 mine[4]; ld.local.u32 %a0, [mine]; mov.b32 %a1, 5; st.local.u32 [mine], %a1;",
+         -1}, /* in every block */
         {"mov.f32 %a1, 0f7F800000; sub.f32 %a0, %a1, %a1;", 0x7FFFFFFF},
         {"mov.f32 %a1, 0fFF800000; mul.f32 %a0, %a1, 0f00000000;", 0x7FFFFFFF},
         {"mov.f32 %a1, 0fFFC00001; fma.rn.f32 %a0, %a1, %a1, %a1;", 0x7FFFFFFF},
+        {"mov.u32 %a1, %tid.x; mov.b32 %a2, 0; st.shared.u32 [words], %a2; bar.sync 0; setp.lt.u32 %p, %a1, 32; "
+         "mov.b32 %a2, 1; @%p st.shared.u32 [words], %a2; ONE: ld.volatile.shared.u32 %a0, [words]; "
+         "setp.ne.u32 %q, %a0, 1; @%q bra ONE;",
+         1}, /* warps wait for the first one */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int right = 0; right < 2; right++) {
@@ -155,6 +161,11 @@ static void planted_statements_are_refused(void **state) {
          "is no address in shared memory"},
         {"mov.u64 %b1, words; st.b32 [%b1], 0;", "are outside all global memory"},
         {"mov.b32 %a1, words; mov.u64 %b1, two; cp.async.cg.shared.global [%a1], [%b1], 16, 16;", "no multiples of"},
+        {"mov.u32 %a1, %tid.x; setp.lt.u32 %p, %a1, 16; @%p bra.uni ONE; ONE:", "which .uni excludes"},
+        {"call.uni exits;", "in a function that was called"},
+        {"mov.u64 %b1, two; mov.u32 %a1, %tid.x; setp.gt.u32 %p, %a1, 0; @%p bra ALL; ONE: ld.volatile.global.u32 %a1, "
+         "[%b1]; setp.ne.u32 %p, %a1, 4; @%p bra ONE; ALL: bar.sync 0;",
+         "waits for something"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char output[8192];

@@ -332,7 +332,7 @@ static void read_instruction(Parser &p) {
     const Form *form = find_form(name);
     if (form && form->kind == CALL) {
         read_call(p, &i);
-    } else if (form && form->kind == BRANCH) {
+    } else if (form && (form->kind == BRANCH || form->kind == UNIFORM_BRANCH)) {
         i.target = (int32_t)p.wanted_labels.size();
         p.wanted_labels.push_back(p.r.word);
         p.r.next();
@@ -465,7 +465,7 @@ const Function *function_of(Module &module, const std::string &name) {
     p.scopes.emplace_back();
     while (p.scopes.size() > 1) read_statement(p);
     for (Instruction &i : f->code) {
-        if (i.kind != BRANCH) continue;
+        if (i.kind != BRANCH && i.kind != UNIFORM_BRANCH) continue;
         auto label = p.labels.find(p.wanted_labels[(size_t)i.target]);
         if (label == p.labels.end())
             fail("%s has no label %s", f->name.c_str(), p.wanted_labels[(size_t)i.target].c_str());

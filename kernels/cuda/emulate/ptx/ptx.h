@@ -66,7 +66,7 @@ enum Class : uint8_t {
 };
 
 /* What the loop over instructions has to do itself. */
-enum Kind : uint8_t { PLAIN, BRANCH, RETURN, TRAP, SLEEP, CALL, BLOCK_BARRIER };
+enum Kind : uint8_t { PLAIN, BRANCH, UNIFORM_BRANCH, RETURN, EXIT, TRAP, SLEEP, CALL, BLOCK_BARRIER };
 
 /* A form of an instruction: its name with all modifiers. `operands` has a letter for each register, in the order of the
  * text: p a predicate, h 16 bits, w 32, d 64; those before the space are written. */
@@ -260,6 +260,7 @@ struct State {
     uint32_t groups[32]; /* the group of copies that each lane has open */
     std::vector<AsyncCopy> copies;
     uint64_t allocation_begin, allocation_end; /* of the last global access */
+    uint64_t steps;                            /* branches, calls and barriers so far */
 
     template <class T> T *lanes(const Instruction &i, int operand) {
         return reinterpret_cast<T *>(frame->registers + i.operands[operand]);
