@@ -44,6 +44,8 @@ struct Instruction;
 typedef void (*Handler)(State &s, const Instruction &i, uint32_t lanes);
 
 enum Space : uint8_t { GENERIC, GLOBAL, SHARED, LOCAL, PARAM };
+/* READ_ONLY: a load (.nc) of global memory that no thread of the launch may write, before it or after. */
+enum Access : uint8_t { READ, READ_ONLY, WRITE, ATOMIC };
 
 enum Class : uint8_t {
     INTEGER,
@@ -152,6 +154,7 @@ struct Function {
     std::vector<Origin> origins;
     std::vector<uint32_t> defined; /* lanes of each register that are written when it begins: all, where that is sure */
     bool has_unsure;
+    bool reads_only; /* perhaps has READ_ONLY accesses */
     std::vector<BasicBlock> blocks;
     std::vector<int> block_of; /* each instruction's */
     std::vector<Register> registers;
@@ -241,6 +244,7 @@ struct Scene {
     uint8_t *states; /* of the bytes of shared memory */
     size_t shared_end;
     EmulateKernelCounts *counts; /* NULL: nobody wants them */
+    uint64_t launch;             /* its number if global accesses are noted, else 0 */
 };
 
 /* A warp in execution. */
@@ -260,6 +264,8 @@ struct State {
     uint32_t groups[32]; /* the group of copies that each lane has open */
     std::vector<AsyncCopy> copies;
     uint64_t allocation_begin, allocation_end; /* of the last global access */
+    bool allocation_is_constant;               /* .const memory */
+    uint16_t *written, *read_only;             /* by byte of the allocation: marks of launches that did so */
     uint64_t steps;                            /* branches, calls and barriers so far */
 
     template <class T> T *lanes(const Instruction &i, int operand) {
@@ -298,7 +304,9 @@ uint64_t address_in(State &s, const Instruction &i, int lane);
 /* Returns the host's address of `bytes` bytes for one lane, after checking them. */
 char *shared_to_read(State &s, int lane, uint64_t address, size_t bytes);
 char *shared_to_write(State &s, int lane, uint64_t address, size_t bytes);
-char *global_at(State &s, int lane, uint64_t address, size_t bytes);
+char *global_at(State &s, int lane, uint64_t address, size_t bytes, Access access);
+/* Notes a variable in .const memory, which no kernel may write. */
+void add_constant_memory(uint64_t begin);
 
 /* ---- counts.cpp ---- */
 

@@ -317,6 +317,7 @@ static void open_scene(Scene &scene, Worker &w, const Launch &launch) {
     }
     scene.worker = &w;
     scene.counts = counts_of(f);
+    scene.launch = f.reads_only ? launches_so_far() : 0;
     scene.parameters = static_cast<const char *>(launch.arguments.get());
     scene.shared_end = f.dynamic_shared   ? f.dynamic_shared + launch.shared_bytes
                        : f.shared.empty() ? 0
