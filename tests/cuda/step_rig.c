@@ -173,7 +173,7 @@ double largest_distance(const ParamTable *table, const float *got, const float *
         const Param *p = &table->items[i];
         if (p->buffer != buffers) continue;
         double d = distance(got + p->offset, want + p->offset, p->count);
-        if (!(d <= worst)) worst = d, *where = p->name;
+        if (!isnan(worst) && !(d <= worst)) worst = d, *where = p->name;
     }
     return worst;
 }

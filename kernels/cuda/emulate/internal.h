@@ -188,6 +188,7 @@ extern void *(*symbol_memory)(const void *symbol);
 
 /* ---- launch.cpp ---- */
 void run_launch(const Launch &launch);
+uint64_t launches_so_far(); /* the one that runs included */
 EmulateCounts launch_totals();
 
 /* ---- streams.cpp ---- */

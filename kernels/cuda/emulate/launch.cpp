@@ -155,6 +155,8 @@ void run_launch(const Launch &launch) {
     run_blocks(launch, next);
 }
 
+uint64_t launches_so_far() { return launch_number; }
+
 EmulateCounts launch_totals() { return totals; }
 
 } // namespace emulate

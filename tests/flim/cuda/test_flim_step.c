@@ -119,7 +119,7 @@ static double largest_gradient_distance(const Side *got, const Side *want, const
         for (int64_t k = 0; k < p->count; k++) squares += (double)g[k] * (double)g[k];
         if (p->buffer || sqrt(squares) < 1e-5 * (double)want->host_norm) continue;
         double d = distance(got->gradients + p->offset, g, p->count);
-        if (!(d <= worst)) worst = d, *where = p->name;
+        if (!isnan(worst) && !(d <= worst)) worst = d, *where = p->name;
     }
     return worst;
 }

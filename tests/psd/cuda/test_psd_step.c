@@ -96,16 +96,48 @@ static void assert_losses(const Side *got, const Side *want, double tolerance) {
     }
 }
 
+/* Returns the tolerance of a gradient.
+ *
+ * Biases behind the contrast of the CNN's outputs are sums over the 12 rows of two batches, which cancel: a contrast
+ * does not change if all z's move together. The sum is 1 / 4.3 of what it would be if the rows had nothing in common,
+ * sqrt(sum |row|^2) / |sum of rows| in f32, and its relative error so much larger than that of a row. A row is made of
+ * differences of z's, whose r.m.s. is 0.70 for z's of length 1: the error of the way forward counts sqrt(2) / 0.70
+ * times, that of the way back once. In f16 this makes 0.0020 for z, 0.0044 for a row and 0.019 for the biases; PTX of a
+ * T4 errs by 0.0020, 0.0041 and 0.012. What the roundings of weights do to all rows alike cancels, so that there is no
+ * allowance for spread. */
+static double gradient_tolerance(const Case *c, DType half, const char *name) {
+    size_t length = strlen(name);
+    double half_way = (double)c->roundings / 2;
+    bool is_bias = length > 5 && strcmp(name + length - 5, ".bias") == 0;
+    if (half == DTYPE_F32 || c->pretraining != &with_cnn || !is_bias) return tolerance_of(half, c->roundings);
+    return 4.3 * sqrt((2 / (0.70 * 0.70) + 1) * half_way) * rounding_of(half);
+}
+
+/* Requires that all gradients are within their tolerances. */
+static void compare_gradients(const Case *c, DType half, bool recompute, const Side *got, const Side *want) {
+    const ParamTable *table = &want->model->params;
+    double worst = -1, allowed = 1; /* of the one that is nearest to its tolerance */
+    const char *where = "";
+    for (int i = 0; i < table->count; i++) {
+        const Param *p = &table->items[i];
+        if (p->buffer) continue;
+        double d = distance(got->gradients + p->offset, want->gradients + p->offset, p->count);
+        double tolerance = gradient_tolerance(c, half, p->name);
+        if (!isnan(worst) && !(d / tolerance <= worst / allowed)) worst = d, allowed = tolerance, where = p->name;
+    }
+    print_message("%s, %s%s: gradients differ by %.2g in %s (allowed %.2g)\n", c->name, dtype_name(half),
+                  recompute ? ", recomputed" : "", worst, where, allowed);
+    assert_true(worst <= allowed);
+}
+
 /* Compares gradients, norm and losses of a step, batch statistics, and the outputs of a validation. */
 static void compare_step(const Case *c, DType half, bool recompute, const Side *got, const Side *want) {
     const ParamTable *table = &want->model->params;
-    const char *where, *whose;
+    const char *whose;
     double tolerance = tolerance_of(half, c->roundings);
-    double worst = largest_distance(table, got->gradients, want->gradients, false, &where);
     double statistics = largest_distance(table, got->weights, want->weights, true, &whose);
-    print_message("%s, %s%s: gradients differ by %.2g at most, in %s; buffers by %.2g, in %s (allowed %.2g)\n", c->name,
-                  dtype_name(half), recompute ? ", recomputed" : "", worst, where, statistics, whose, tolerance);
-    assert_true(worst <= tolerance);
+    compare_gradients(c, half, recompute, got, want);
+    if (*whose) print_message("  buffers by %.2g in %s (allowed %.2g)\n", statistics, whose, tolerance);
     assert_true(statistics <= tolerance);
     assert_near(got->host_norm, want->host_norm, tolerance * (double)want->host_norm);
     assert_losses(got, want, tolerance);

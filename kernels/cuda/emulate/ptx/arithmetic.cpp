@@ -195,16 +195,16 @@ template <int MODE> static void run_multiply_rounded(State &s, const Instruction
 
 /* A comparison that is false for NaN, and with "u" one that is true. */
 #define FLOAT_FORMS(T, bits, letter)                                                                                   \
-    {"add.f" bits, letter " " letter letter, BINARY(T, T, T, x + y), FLOAT},                                           \
-        {"add.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x + y), FLOAT},                                    \
-        {"sub.f" bits, letter " " letter letter, BINARY(T, T, T, x - y), FLOAT},                                       \
-        {"sub.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x - y), FLOAT},                                    \
-        {"mul.f" bits, letter " " letter letter, BINARY(T, T, T, x * y), FLOAT},                                       \
-        {"mul.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x * y), FLOAT},                                    \
-        {"fma.rn.f" bits, letter " " letter letter letter, TERNARY(T, T, T, T, fused(x, y, z)), FLOAT},                \
-        {"div.rn.f" bits, letter " " letter letter, BINARY(T, T, T, x / y), SPECIAL},                                  \
-        {"rcp.rn.f" bits, letter " " letter, UNARY(T, T, 1 / x), SPECIAL},                                             \
-        {"sqrt.rn.f" bits, letter " " letter, UNARY(T, T, root(x)), SPECIAL},                                          \
+    {"add.f" bits, letter " " letter letter, BINARY(T, T, T, number(x + y)), FLOAT},                                   \
+        {"add.rn.f" bits, letter " " letter letter, BINARY(T, T, T, number(x + y)), FLOAT},                            \
+        {"sub.f" bits, letter " " letter letter, BINARY(T, T, T, number(x - y)), FLOAT},                               \
+        {"sub.rn.f" bits, letter " " letter letter, BINARY(T, T, T, number(x - y)), FLOAT},                            \
+        {"mul.f" bits, letter " " letter letter, BINARY(T, T, T, number(x * y)), FLOAT},                               \
+        {"mul.rn.f" bits, letter " " letter letter, BINARY(T, T, T, number(x * y)), FLOAT},                            \
+        {"fma.rn.f" bits, letter " " letter letter letter, TERNARY(T, T, T, T, number(fused(x, y, z))), FLOAT},        \
+        {"div.rn.f" bits, letter " " letter letter, BINARY(T, T, T, number(x / y)), SPECIAL},                          \
+        {"rcp.rn.f" bits, letter " " letter, UNARY(T, T, number(1 / x)), SPECIAL},                                     \
+        {"sqrt.rn.f" bits, letter " " letter, UNARY(T, T, number(root(x))), SPECIAL},                                  \
         {"min.f" bits, letter " " letter letter, BINARY(T, T, T, smaller(x, y)), FLOAT},                               \
         {"max.f" bits, letter " " letter letter, BINARY(T, T, T, larger(x, y)), FLOAT},                                \
         {"neg.f" bits, letter " " letter, UNARY(T, T, -x), FLOAT},                                                     \
@@ -222,6 +222,9 @@ template <int MODE> static void run_multiply_rounded(State &s, const Instruction
         {"setp.nan.f" bits, "p " letter letter, COMPARE(T, (x != x) | (y != y)), FLOAT},                               \
         COMPARISONS("f" bits, T, letter, FLOAT)
 
+/* 9.7.3: a result that is NaN is the canonical one in f32. */
+static F32 number(F32 x) { return x == x ? x : CANONICAL_NAN; }
+static F64 number(F64 x) { return x; }
 static F32 fused(F32 x, F32 y, F32 z) { return __builtin_fmaf(x, y, z); }
 static F64 fused(F64 x, F64 y, F64 z) { return __builtin_fma(x, y, z); }
 static F32 root(F32 x) { return __builtin_sqrtf(x); }

@@ -16,14 +16,16 @@ static void land(State &s, AsyncCopy &copy) {
     }
 }
 
-/* cp.async [to], [from], bytes, bytes of the source: the rest becomes zeros. */
-static void run_copy(State &s, const Instruction &i, uint32_t lanes) {
+/* cp.async [to], [from], bytes, bytes of the source: the rest becomes zeros. Only copies that go by the L1 cache (.ca)
+ * may have less than 16 bytes. */
+template <bool BY_L1> static void run_copy(State &s, const Instruction &i, uint32_t lanes) {
     AsyncCopy copy = AsyncCopy();
     const U64 *from = s.lanes<U64>(i, 0);
     const U32 *bytes = s.lanes<U32>(i, 1), *source_bytes = i.n_operands > 2 ? s.lanes<U32>(i, 2) : bytes;
     Worker &w = *s.scene->worker;
     uint64_t addresses[32];
-    if (bytes[0] != 16) fail_in(s, -1, "%u bytes: expected 16, the only size that it knows", bytes[0]);
+    if (bytes[0] != 16 && !(BY_L1 && (bytes[0] == 4 || bytes[0] == 8)))
+        fail_in(s, -1, "an asynchronous copy of %u bytes: must be %s", bytes[0], BY_L1 ? "4, 8 or 16" : "16");
     copy.lanes = lanes;
     copy.bytes = (int)bytes[0];
     for (uint32_t left = lanes; left; left &= left - 1) {
@@ -36,7 +38,7 @@ static void run_copy(State &s, const Instruction &i, uint32_t lanes) {
         if (source_bytes[l] > bytes[l])
             fail_in(s, l, "an asynchronous copy of %u bytes out of %u", source_bytes[l], bytes[l]);
         shared_to_write(s, l, to, bytes[l]);
-        if (source_bytes[l]) global_at(s, l, from[l], source_bytes[l]);
+        if (source_bytes[l]) global_at(s, l, from[l], source_bytes[l], READ);
         copy.to[l] = (uint32_t)to;
         copy.from[l] = reinterpret_cast<const char *>(from[l]);
         copy.source_bytes[l] = (int)source_bytes[l];
@@ -97,7 +99,8 @@ void require_no_copies(State &s, uint32_t lanes) {
 }
 
 const Form copy_forms[] = {
-    {"cp.async.cg.shared.global", " dww", run_copy, ASYNC},
+    {"cp.async.cg.shared.global", " dww", run_copy<false>, ASYNC},
+    {"cp.async.ca.shared.global", " dww", run_copy<true>, ASYNC},
     {"cp.async.commit_group", "", run_commit, ASYNC},
     {"cp.async.wait_group", " w", run_wait, ASYNC},
     {"cp.async.wait_all", "", [](State &s, const Instruction &, uint32_t lanes) { wait(s, lanes, -1); }, ASYNC},

@@ -7,7 +7,9 @@
 namespace emulate {
 namespace ptx {
 
-static bool ends_block(const Instruction &i) { return i.kind == BRANCH || i.kind == RETURN || i.kind == TRAP; }
+static bool branches(const Instruction &i) { return i.kind == BRANCH || i.kind == UNIFORM_BRANCH; }
+static bool returns(const Instruction &i) { return i.kind == RETURN || i.kind == EXIT; }
+static bool ends_block(const Instruction &i) { return branches(i) || returns(i) || i.kind == TRAP; }
 
 static void find_blocks(Function &f) {
     int n = (int)f.code.size();
@@ -15,7 +17,7 @@ static void find_blocks(Function &f) {
     begins[0] = 1;
     for (int i = 0; i < n; i++) {
         if (ends_block(f.code[(size_t)i])) begins[(size_t)i + 1] = 1;
-        if (f.code[(size_t)i].kind == BRANCH) begins[(size_t)f.code[(size_t)i].target] = 1;
+        if (branches(f.code[(size_t)i])) begins[(size_t)f.code[(size_t)i].target] = 1;
     }
     f.block_of.resize((size_t)n + 1);
     for (int i = 0; i < n; i++) {
@@ -28,7 +30,7 @@ static void find_blocks(Function &f) {
         bool goes_on = !ends_block(last) || last.guard >= 0;
         if (goes_on && block.end == n) fail("%s has no end", f.name.c_str());
         if (goes_on) block.next.push_back(f.block_of[(size_t)block.end]);
-        if (last.kind == BRANCH) block.next.push_back(f.block_of[(size_t)last.target]);
+        if (branches(last)) block.next.push_back(f.block_of[(size_t)last.target]);
     }
 }
 
@@ -74,7 +76,7 @@ static Reversed reverse(const Function &f) {
     for (size_t b = 0; b < f.blocks.size(); b++) {
         const Instruction &last = f.code[(size_t)f.blocks[b].end - 1];
         r.out[b] = f.blocks[b].next;
-        if (last.kind == RETURN) r.out[b].push_back(r.end);
+        if (returns(last)) r.out[b].push_back(r.end);
     }
     for (size_t b = 0; b < f.blocks.size(); b++)
         for (int next : r.out[b]) r.in[(size_t)next].push_back((int)b);

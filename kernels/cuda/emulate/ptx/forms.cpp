@@ -6,9 +6,9 @@ namespace ptx {
 
 static const Form control_forms[] = {
     {"bra", "", NULL, CONTROL, BRANCH},
-    {"bra.uni", "", NULL, CONTROL, BRANCH},
+    {"bra.uni", "", NULL, CONTROL, UNIFORM_BRANCH},
     {"ret", "", NULL, CONTROL, RETURN},
-    {"exit", "", NULL, CONTROL, RETURN},
+    {"exit", "", NULL, CONTROL, EXIT},
     {"trap", "", NULL, CONTROL, TRAP},
     {"call", "", NULL, CONTROL, CALL},
     {"call.uni", "", NULL, CONTROL, CALL},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <unordered_set>
 
 #include "kernels/cuda/emulate/ptx/handlers.h"
 
@@ -60,13 +61,68 @@ static char *parameter_at(State &s, int lane, uint64_t address, size_t bytes) {
     return const_cast<char *>(s.scene->parameters) + address;
 }
 
-char *global_at(State &s, int lane, uint64_t address, size_t bytes) {
+/* What launches have done to the bytes of an allocation: 1 + the number of the last one that did so % 65535. Pages of
+ * it that are never touched cost nothing. */
+struct Marks {
+    size_t bytes;
+    uint64_t round; /* launch / 65535: all are cleared when it changes */
+    uint16_t *written, *read_only;
+};
+constexpr uint64_t ROUND = 65535;
+
+static std::mutex marks_lock;
+static std::unordered_set<uint64_t> constants; /* where they begin */
+
+void add_constant_memory(uint64_t begin) {
+    std::lock_guard<std::mutex> hold(marks_lock);
+    constants.insert(begin);
+}
+
+/* Finds what is known of the allocation of the last global access. */
+static void open_allocation(State &s) {
+    static std::unordered_map<uint64_t, Marks> all;
+    std::lock_guard<std::mutex> hold(marks_lock);
+    size_t bytes = s.allocation_end - s.allocation_begin;
+    s.allocation_is_constant = constants.count(s.allocation_begin) != 0;
+    if (!s.scene->launch) return;
+    Marks &marks = all[s.allocation_begin];
+    if (marks.bytes != bytes || marks.round != s.scene->launch / ROUND) {
+        free(marks.written);
+        free(marks.read_only);
+        marks = {bytes, s.scene->launch / ROUND, static_cast<uint16_t *>(calloc(bytes, 2)),
+                 static_cast<uint16_t *>(calloc(bytes, 2))};
+        if (!marks.written || !marks.read_only) fail("no memory for the marks of %zu bytes", bytes);
+    }
+    s.written = marks.written;
+    s.read_only = marks.read_only;
+}
+
+/* Notes an access that writes or is READ_ONLY, and fails if the launch has done the other to one of the bytes. */
+static void mark(State &s, int lane, uint64_t address, size_t bytes, bool write) {
+    size_t at = address - s.allocation_begin;
+    uint16_t *mine = (write ? s.written : s.read_only) + at, *others = (write ? s.read_only : s.written) + at;
+    uint16_t now = (uint16_t)(1 + s.scene->launch % ROUND);
+    bool any = false;
+    for (size_t b = 0; b < bytes; b++) any |= others[b] == now;
+    for (size_t b = 0; b < bytes; b++) mine[b] = now;
+    if (any)
+        fail_in(s, lane,
+                write ? "writes to 0x%llx what the launch has read with .nc: undefined"
+                      : "reads from 0x%llx with .nc what the launch has written: undefined",
+                (unsigned long long)address);
+}
+
+char *global_at(State &s, int lane, uint64_t address, size_t bytes, Access access) {
     if (address < s.allocation_begin || address + bytes > s.allocation_end) {
         if (!find_memory(address, &s.allocation_begin, &s.allocation_end) || address + bytes > s.allocation_end) {
             s.allocation_end = s.allocation_begin = 0;
             fail_in(s, lane, "%zu bytes at 0x%llx are outside all global memory", bytes, (unsigned long long)address);
         }
+        open_allocation(s);
     }
+    if (access >= WRITE && s.allocation_is_constant)
+        fail_in(s, lane, "writes to 0x%llx, which is constant memory", (unsigned long long)address);
+    if (access != READ && s.scene->launch) mark(s, lane, address, bytes, access != READ_ONLY);
     return reinterpret_cast<char *>(address);
 }
 
@@ -85,7 +141,7 @@ uint64_t address_in(State &s, const Instruction &i, int lane) {
 }
 
 /* Finds `bytes` bytes for each of the lanes. */
-template <Space SPACE, bool WRITE>
+template <Space SPACE, Access ACCESS>
 static void locate(State &s, const Instruction &i, uint32_t lanes, size_t bytes, char **at) {
     uint64_t addresses[32], all = 0;
     for (int l = 0; l < 32; l++) addresses[l] = address_in(s, i, l);
@@ -103,19 +159,20 @@ static void locate(State &s, const Instruction &i, uint32_t lanes, size_t bytes,
             space = address - SHARED_WINDOW < WINDOW ? SHARED : address - LOCAL_WINDOW < WINDOW ? LOCAL : GLOBAL;
             address -= space == SHARED ? SHARED_WINDOW : space == LOCAL ? LOCAL_WINDOW : 0;
         }
-        at[l] = space == SHARED  ? shared_at(s, l, address, bytes, WRITE, l)
+        at[l] = space == SHARED  ? shared_at(s, l, address, bytes, ACCESS == WRITE, l)
                 : space == LOCAL ? local_at(s, l, address, bytes)
                 : space == PARAM ? parameter_at(s, l, address, bytes)
-                                 : global_at(s, l, address, bytes);
+                                 : global_at(s, l, address, bytes, ACCESS);
     }
     if (s.scene->counts) count_access(s, i, lanes, SPACE, addresses, bytes);
 }
 
 /* ---- loads and stores of one element of type E for each register, which are of type R ---- */
 
-template <Space SPACE, class E, class R> static void run_load(State &s, const Instruction &i, uint32_t lanes) {
+template <Space SPACE, class E, class R, Access ACCESS = READ>
+static void run_load(State &s, const Instruction &i, uint32_t lanes) {
     char *at[32];
-    locate<SPACE, false>(s, i, lanes, sizeof(E) * i.n_operands, at);
+    locate<SPACE, ACCESS>(s, i, lanes, sizeof(E) * i.n_operands, at);
     for (int n = 0; n < i.n_operands; n++)
         each(s.lanes<R>(i, n), lanes, [&](int l) {
             E element;
@@ -126,7 +183,7 @@ template <Space SPACE, class E, class R> static void run_load(State &s, const In
 
 template <Space SPACE, class E, class R> static void run_store(State &s, const Instruction &i, uint32_t lanes) {
     char *at[32];
-    locate<SPACE, true>(s, i, lanes, sizeof(E) * i.n_operands, at);
+    locate<SPACE, WRITE>(s, i, lanes, sizeof(E) * i.n_operands, at);
     for (uint32_t left = lanes; left; left &= left - 1)
         for (int n = 0; n < i.n_operands; n++) {
             int l = __builtin_ctz(left);
@@ -136,56 +193,64 @@ template <Space SPACE, class E, class R> static void run_store(State &s, const I
 }
 
 /* The kinds of access by the sizes of elements and registers. */
-template <Space SPACE, class E> static Handler for_register(bool store, char letter) {
-    if (letter == 'h') return store ? run_store<SPACE, E, U16> : run_load<SPACE, E, U16>;
-    if (letter == 'w') return store ? run_store<SPACE, E, U32> : run_load<SPACE, E, U32>;
-    return store ? run_store<SPACE, E, U64> : run_load<SPACE, E, U64>;
+template <Space SPACE, class E, class R> static Handler with_access(Access access) {
+    if (access == WRITE) return run_store<SPACE, E, R>;
+    if (SPACE == GLOBAL && access == READ_ONLY) return run_load < SPACE, E, R, SPACE == GLOBAL ? READ_ONLY : READ > ;
+    return run_load<SPACE, E, R>;
 }
-template <Space SPACE> static Handler for_element(bool store, const std::string &type, char letter) {
+template <Space SPACE, class E> static Handler for_register(Access access, char letter) {
+    if (letter == 'h') return with_access<SPACE, E, U16>(access);
+    if (letter == 'w') return with_access<SPACE, E, U32>(access);
+    return with_access<SPACE, E, U64>(access);
+}
+template <Space SPACE> static Handler for_element(Access access, const std::string &type, char letter) {
     bool is_signed = type[0] == 's';
     switch (atoi(type.c_str() + 1)) {
     case 8:
-        return is_signed ? for_register<SPACE, int8_t>(store, letter) : for_register<SPACE, uint8_t>(store, letter);
+        return is_signed ? for_register<SPACE, int8_t>(access, letter) : for_register<SPACE, uint8_t>(access, letter);
     case 16:
-        return is_signed ? for_register<SPACE, S16>(store, letter) : for_register<SPACE, U16>(store, letter);
+        return is_signed ? for_register<SPACE, S16>(access, letter) : for_register<SPACE, U16>(access, letter);
     case 32:
-        return is_signed ? for_register<SPACE, S32>(store, letter) : for_register<SPACE, U32>(store, letter);
+        return is_signed ? for_register<SPACE, S32>(access, letter) : for_register<SPACE, U32>(access, letter);
     case 64:
-        return for_register<SPACE, U64>(store, letter);
+        return for_register<SPACE, U64>(access, letter);
     }
     return NULL;
 }
 
-static Handler for_space(Space space, bool store, const std::string &type, char letter) {
+static Handler for_space(Space space, Access access, const std::string &type, char letter) {
     switch (space) {
     case GENERIC:
-        return for_element<GENERIC>(store, type, letter);
+        return for_element<GENERIC>(access, type, letter);
     case GLOBAL:
-        return for_element<GLOBAL>(store, type, letter);
+        return for_element<GLOBAL>(access, type, letter);
     case SHARED:
-        return for_element<SHARED>(store, type, letter);
+        return for_element<SHARED>(access, type, letter);
     case LOCAL:
-        return for_element<LOCAL>(store, type, letter);
+        return for_element<LOCAL>(access, type, letter);
     case PARAM:
-        return for_element<PARAM>(store, type, letter);
+        return for_element<PARAM>(access, type, letter);
     }
     return NULL;
 }
 
 /* "ld.global.nc.v4.f32" ... with any hints for caches; the type comes last. */
-static bool read_name(const std::string &name, bool *store, Space *space, int *registers, std::string *type) {
-    static const char *const hints[] = {"volatile", "weak", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"};
+static bool read_name(const std::string &name, Access *access, Space *space, int *registers, std::string *type) {
+    static const char *const hints[] = {"volatile", "weak", "ca", "cg", "cs", "lu", "cv", "wb", "wt"};
     size_t at = 2;
-    *store = name.compare(0, 3, "st.") == 0;
+    bool is_constant = false;
+    *access = name.compare(0, 3, "st.") == 0 ? WRITE : READ;
     *space = GENERIC;
     *registers = 1;
-    if (!*store && name.compare(0, 3, "ld.") != 0) return false;
+    if (*access == READ && name.compare(0, 3, "ld.") != 0) return false;
     while (at < name.size()) {
         size_t dot = std::min(name.find('.', at + 1), name.size());
         std::string part = name.substr(at + 1, dot - at - 1);
         at = dot;
         if (part == "global" || part == "const")
-            *space = GLOBAL;
+            *space = GLOBAL, is_constant = part == "const";
+        else if (part == "nc" && *access == READ)
+            *access = READ_ONLY;
         else if (part == "shared")
             *space = SHARED;
         else if (part == "local")
@@ -199,25 +264,25 @@ static bool read_name(const std::string &name, bool *store, Space *space, int *r
         else if (std::find(std::begin(hints), std::end(hints), part) == std::end(hints) && part[0] != 'L')
             return false;
     }
-    return !type->empty();
+    return !type->empty() && !(is_constant && *access == WRITE);
 }
 
 const Form *memory_form(const std::string &name, char letter) {
     static std::map<std::pair<std::string, char>, Form> forms;
     static std::mutex lock;
     static const Class classes[] = {GLOBAL_ACCESS, GLOBAL_ACCESS, SHARED_ACCESS, LOCAL_ACCESS, PARAMETER};
-    bool store;
+    Access access;
     Space space;
     int registers;
     std::string type;
-    if (!read_name(name, &store, &space, &registers, &type)) return NULL;
+    if (!read_name(name, &access, &space, &registers, &type)) return NULL;
     if (!letter) letter = atoi(type.c_str() + 1) == 64 ? 'd' : atoi(type.c_str() + 1) == 32 ? 'w' : 'h';
     std::lock_guard<std::mutex> hold(lock);
     auto place = forms.insert({{name, letter}, Form()});
     Form &form = place.first->second;
     if (place.second) {
-        std::string letters = (store ? " " : "") + std::string((size_t)registers, letter);
-        form = {strdup(name.c_str()), strdup(letters.c_str()), for_space(space, store, type, letter), classes[space]};
+        std::string letters = (access == WRITE ? " " : "") + std::string((size_t)registers, letter);
+        form = {strdup(name.c_str()), strdup(letters.c_str()), for_space(space, access, type, letter), classes[space]};
     }
     return form.run ? &form : NULL;
 }
@@ -228,7 +293,7 @@ const Form *memory_form(const std::string &name, char letter) {
 template <Space SPACE, class T, class F>
 static void run_atomic(State &s, const Instruction &i, uint32_t lanes, F update) {
     char *at[32];
-    locate<SPACE, false>(s, i, lanes, sizeof(T), at);
+    locate<SPACE, ATOMIC>(s, i, lanes, sizeof(T), at);
     for (uint32_t left = lanes; left; left &= left - 1) {
         int l = __builtin_ctz(left);
         T before, after, *p = reinterpret_cast<T *>(at[l]);

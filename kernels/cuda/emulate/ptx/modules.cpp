@@ -120,7 +120,7 @@ static cudaError_t launch_kernel(const void *kernel, dim3 grid, dim3 block, void
     for (const Variable &v : f->shared)
         static_bytes = (static_bytes + v.alignment - 1) / v.alignment * v.alignment + v.bytes;
     if (f->max_threads && block.x * block.y * block.z > (unsigned)f->max_threads)
-        return set_error(cudaErrorInvalidValue);
+        return capture_error(stream, cudaErrorInvalidValue);
     return launch({kernel, grid, block, shared_bytes, 0, NULL, bytes, f->parameter_bytes, run_block, f, static_bytes},
                   stream);
 }

@@ -96,7 +96,8 @@ static void place_shared(Parser &p, Variable *v) {
     p.f.shared.push_back(*v);
 }
 
-/* Variables of a function: of shared memory, of the thread, and the parameters of calls, which are the thread's too. */
+/* Variables of a function: of shared memory, of the thread, and the parameters of calls, which are the thread's too.
+ * Their addresses, as those of shared memory, are multiples of the variable's alignment only. */
 static void read_local_variable(Parser &p, Space space) {
     std::string name;
     Variable v = read_variable(p.r, &name);
@@ -104,7 +105,7 @@ static void read_local_variable(Parser &p, Space space) {
     if (space == SHARED) {
         place_shared(p, &v);
     } else {
-        v.address = align_up(p.local_bytes, 16);
+        v.address = align_up(p.local_bytes, 32) + (v.alignment < 32 ? v.alignment : 0);
         p.local_bytes = v.address + v.bytes;
     }
     p.scopes.back().variables[name] = v;
@@ -332,7 +333,7 @@ static void read_instruction(Parser &p) {
     const Form *form = find_form(name);
     if (form && form->kind == CALL) {
         read_call(p, &i);
-    } else if (form && form->kind == BRANCH) {
+    } else if (form && (form->kind == BRANCH || form->kind == UNIFORM_BRANCH)) {
         i.target = (int32_t)p.wanted_labels.size();
         p.wanted_labels.push_back(p.r.word);
         p.r.next();
@@ -352,6 +353,7 @@ static void read_instruction(Parser &p) {
     i.run = form->run;
     i.kind = form->kind;
     i.of = form->of;
+    p.f.reads_only |= i.kind == CALL || name.find(".nc.") != std::string::npos; /* of a call: perhaps */
     p.r.expect(";");
     p.f.code.push_back(i);
     p.f.origins.push_back(origin);
@@ -442,6 +444,9 @@ static void lay_out(Function &f) {
     }
 }
 
+/* CUDA 12.1 has raised it to 32,764 for cards from 7.0 on. Our kernels are for older toolkits as well. */
+constexpr size_t MAX_PARAMETER_BYTES = 4096;
+
 const Function *function_of(Module &module, const std::string &name) {
     static std::mutex lock; /* workers ask for functions that they call */
     std::lock_guard<std::mutex> hold(lock);
@@ -461,11 +466,13 @@ const Function *function_of(Module &module, const std::string &name) {
     p.r.next();
     bool is_entry = strncmp(begin - 6, ".entry", 6) == 0;
     read_head(p, is_entry);
+    if (f->parameter_bytes > MAX_PARAMETER_BYTES)
+        fail("%s has %zu bytes of parameters, more than %zu", name.c_str(), f->parameter_bytes, MAX_PARAMETER_BYTES);
     p.r.expect("{");
     p.scopes.emplace_back();
     while (p.scopes.size() > 1) read_statement(p);
     for (Instruction &i : f->code) {
-        if (i.kind != BRANCH) continue;
+        if (i.kind != BRANCH && i.kind != UNIFORM_BRANCH) continue;
         auto label = p.labels.find(p.wanted_labels[(size_t)i.target]);
         if (label == p.labels.end())
             fail("%s has no label %s", f->name.c_str(), p.wanted_labels[(size_t)i.target].c_str());

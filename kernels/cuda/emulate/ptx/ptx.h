@@ -46,6 +46,8 @@ struct Instruction;
 typedef void (*Handler)(State &s, const Instruction &i, uint32_t lanes);
 
 enum Space : uint8_t { GENERIC, GLOBAL, SHARED, LOCAL, PARAM };
+/* READ_ONLY: a load (.nc) of global memory that no thread of the launch may write, before it or after. */
+enum Access : uint8_t { READ, READ_ONLY, WRITE, ATOMIC };
 
 enum Class : uint8_t {
     INTEGER,
@@ -68,7 +70,7 @@ enum Class : uint8_t {
 };
 
 /* What the loop over instructions has to do itself. */
-enum Kind : uint8_t { PLAIN, BRANCH, RETURN, TRAP, SLEEP, CALL, BLOCK_BARRIER };
+enum Kind : uint8_t { PLAIN, BRANCH, UNIFORM_BRANCH, RETURN, EXIT, TRAP, SLEEP, CALL, BLOCK_BARRIER };
 
 /* A form of an instruction: its name with all modifiers. `operands` has a letter for each register, in the order of the
  * text: p a predicate, h 16 bits, w 32, d 64; those before the space are written. */
@@ -152,6 +154,7 @@ struct Function {
     std::vector<Origin> origins;
     std::vector<uint32_t> defined; /* lanes of each register that are written when it begins: all, where that is sure */
     bool has_unsure;
+    bool reads_only; /* perhaps has READ_ONLY accesses */
     std::vector<BasicBlock> blocks;
     std::vector<int> block_of; /* each instruction's */
     std::vector<Register> registers;
@@ -256,6 +259,7 @@ struct Scene {
     uint32_t barrier_time; /* of the block's last barrier */
     size_t shared_end;
     EmulateKernelCounts *counts; /* NULL: nobody wants them */
+    uint64_t launch;             /* its number if global accesses are noted, else 0 */
 };
 
 /* A warp in execution. */
@@ -277,6 +281,9 @@ struct State {
     uint32_t groups[32];   /* the group of copies that each lane has open */
     std::vector<AsyncCopy> copies;
     uint64_t allocation_begin, allocation_end; /* of the last global access */
+    bool allocation_is_constant;               /* .const memory */
+    uint16_t *written, *read_only;             /* by byte of the allocation: marks of launches that did so */
+    uint64_t steps;                            /* branches, calls and barriers so far */
 
     template <class T> T *lanes(const Instruction &i, int operand) {
         return reinterpret_cast<T *>(frame->registers + i.operands[operand]);
@@ -311,7 +318,9 @@ uint64_t address_in(State &s, const Instruction &i, int lane);
 /* Returns the host's address of bytes that one lane reads for the whole warp, or writes, after checking them. */
 char *shared_to_read(State &s, int lane, uint64_t address, size_t bytes);
 char *shared_to_write(State &s, int lane, uint64_t address, size_t bytes);
-char *global_at(State &s, int lane, uint64_t address, size_t bytes);
+char *global_at(State &s, int lane, uint64_t address, size_t bytes, Access access);
+/* Notes a variable in .const memory, which no kernel may write. */
+void add_constant_memory(uint64_t begin);
 
 /* ---- races.cpp ---- */
 

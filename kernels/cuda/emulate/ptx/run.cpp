@@ -19,10 +19,11 @@ static void open_frame(State &s, const Function &f) {
         frame.function = &f;
         frame.memory.assign(f.register_bytes + 64, 0);
         frame.registers = frame.memory.data() + (64 - (uintptr_t)frame.memory.data() % 64) % 64;
-        frame.local.assign(32 * f.local_bytes, (char)0xFF);
+        frame.local.resize(32 * f.local_bytes);
         frame.defined = f.defined;
         memcpy(frame.registers, f.constants.data(), f.constants.size());
     }
+    std::fill(frame.local.begin(), frame.local.end(), (char)0xFF); /* whatever the last warp or call left */
     if (f.has_unsure) frame.defined = f.defined;
     s.frame = &frame;
     for (const Special &special : f.specials) {
@@ -134,9 +135,13 @@ static void track_registers(State &s, const Instruction &i, uint32_t lanes, uint
 
 /* Whether others may run behind an instruction: one that branches or accesses memory, where races show. */
 static bool gives_way(Worker &w, const Instruction &i) {
-    bool may = i.kind == BRANCH || i.of == GLOBAL_ACCESS || i.of == SHARED_ACCESS || i.of == ATOMIC_ACCESS;
+    bool may = i.kind == BRANCH || i.kind == UNIFORM_BRANCH || i.of == GLOBAL_ACCESS || i.of == SHARED_ACCESS ||
+               i.of == ATOMIC_ACCESS;
     return w.random && may && (random_next(w.random_state) & w.switch_mask) == w.switch_mask;
 }
+
+/* Branches, calls and barriers of a warp after which others get their turn: it may wait for them without nanosleep. */
+constexpr uint64_t STEPS_OF_A_TURN = 1 << 13;
 
 /* Runs the paths above `base`, until they have ended, or the warp waits or gives way to others. */
 static void run(State &s, size_t base) {
@@ -151,6 +156,10 @@ static void run(State &s, size_t base) {
         const Instruction &i = f.code[(size_t)path.pc];
         uint32_t lanes = path.lanes;
         s.instruction = &i;
+        if (i.kind != PLAIN && !base && ++s.steps % STEPS_OF_A_TURN == 0) {
+            s.status = State::ASLEEP;
+            return;
+        }
         if (i.guard >= 0)
             lanes &= *reinterpret_cast<uint32_t *>(s.frame->registers + i.guard) ^ (i.guard_is_inverted ? ALL : 0);
         if (i.is_unsure) track_registers(s, i, lanes, path.lanes);
@@ -161,14 +170,21 @@ static void run(State &s, size_t base) {
             if (!base && gives_way(w, i)) return;
             continue;
         }
-        switch (lanes || i.kind == BRANCH ? i.kind : PLAIN) {
+        switch (lanes || i.kind == BRANCH || i.kind == UNIFORM_BRANCH ? i.kind : PLAIN) {
         case PLAIN:
             path.pc++;
             break;
+        case UNIFORM_BRANCH:
+            if (lanes && lanes != path.lanes)
+                fail_in(s, -1, "lanes %08x of %08x branch, which .uni excludes", lanes, path.lanes);
+            [[fallthrough]];
         case BRANCH:
             branch(s, i, lanes);
             if (!base && gives_way(w, i)) return;
             break;
+        case EXIT:
+            if (base) fail_in(s, -1, "in a function that was called: not supported");
+            [[fallthrough]];
         case RETURN:
             path.pc++;
             leave(s, base, lanes);
@@ -289,6 +305,7 @@ static void open_scene(Scene &scene, Worker &w, const Launch &launch) {
     scene.worker = &w;
     scene.barrier_time = ++scene.time;
     scene.counts = counts_of(f);
+    scene.launch = f.reads_only ? launches_so_far() : 0;
     scene.parameters = static_cast<const char *>(launch.arguments.get());
     scene.shared_end = f.dynamic_shared   ? f.dynamic_shared + launch.shared_bytes
                        : f.shared.empty() ? 0
@@ -310,7 +327,7 @@ static void open_warp(State &s, Scene &scene, const Function &f, int number) {
     s.barrier_time = 0;
     s.status = State::READY;
     s.copies.clear();
-    s.allocation_begin = s.allocation_end = 0;
+    s.allocation_begin = s.allocation_end = s.steps = 0;
     for (int l = 0; l < 32; l++) {
         const uint3 &index = w.fibers[std::min(32 * number + l, w.n_threads - 1)].index;
         s.tid[0][l] = index.x, s.tid[1][l] = index.y, s.tid[2][l] = index.z;

@@ -88,12 +88,14 @@ Variable read_variable(Reader &r, std::string *name) {
 }
 
 /* Gives a module's variable memory of the host, and its initial numbers. */
-static void read_global(Module &module, Reader &r) {
+static void read_global(Module &module, Reader &r, bool is_constant) {
     std::string name;
     Variable v = read_variable(r, &name);
-    void *memory;
+    void *whole;
+    size_t behind = v.alignment < 256 ? v.alignment : 0; /* a multiple of 256, of which the card promises nothing */
     v.space = GLOBAL;
-    if (posix_memalign(&memory, 256, v.bytes ? v.bytes : 1)) fail("no memory for the variable %s", name.c_str());
+    if (posix_memalign(&whole, 256, behind + v.bytes + 1)) fail("no memory for the variable %s", name.c_str());
+    char *memory = static_cast<char *>(whole) + behind;
     memset(memory, 0, v.bytes);
     if (r.accept("=")) { /* one number, or several in braces */
         bool several = r.accept("{");
@@ -101,7 +103,7 @@ static void read_global(Module &module, Reader &r) {
         do {
             int64_t value = r.integer();
             if (at + step > v.bytes || step > sizeof value) r.fail_here("too many initial values");
-            memcpy(static_cast<char *>(memory) + at, &value, step);
+            memcpy(memory + at, &value, step);
             at += step;
         } while (r.accept(","));
         if (several) r.expect("}");
@@ -109,6 +111,7 @@ static void read_global(Module &module, Reader &r) {
     r.expect(";");
     v.address = (uint64_t)memory;
     add_device_memory(memory, v.bytes);
+    if (is_constant) add_constant_memory(v.address);
     module.variables[name] = v;
 }
 
@@ -146,8 +149,9 @@ void scan(Module &module) {
         } else if (r.word == ".entry" || r.word == ".func") {
             read_function_name(module, r);
         } else if (r.word == ".global" || r.word == ".const") {
+            bool is_constant = r.word == ".const";
             r.next();
-            read_global(module, r);
+            read_global(module, r, is_constant);
         } else if (r.accept(".shared")) {
             std::string name;
             Variable v = read_variable(r, &name);
