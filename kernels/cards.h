@@ -4,9 +4,9 @@
 
 #include "kernels/tensor.h"
 
-/* CARD_WITHHELD: the share of a card's memory that the driver does not offer to programs: of the data sheet's 15 GB,
- * 24, 22.5, 40, 45 and 80 cudaMemGetInfo reports 14.75 on a T4, 23.5 on an A30, 22.03 on an L4, 39.59 on an A100, 44.5
- * on an L40S and 79.1 on an H100. CARD_LOADED: the bytes of a card's memory that the driver's context, the code of
+/* CARD_WITHHELD: about the share of a card's memory, less ECC, that the driver does not offer to programs: of 15 GB
+ * cudaMemGetInfo reports 14.75 (T4), of 24 23.5 (A30), of 22.5 22.03 (L4), of 40 39.59 (A100), of 45 44.5 (L40S), of 80
+ * 79.1 (H100). CARD_LOADED: the bytes of a card's memory that the driver's context, the code of
  * kernels and the libraries take before a run, assumed if no card can be asked. CARD_HEADROOM: the bytes that a run
  * leaves free for later needs: more code of libraries, autotuning, recorded graphs, rounding of allocations. */
 static const double CARD_WITHHELD = 0.02;

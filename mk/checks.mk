@@ -96,7 +96,7 @@ else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
 
-# Plants mistakes in the PTX: a part of `make test-deep`, which runs all of them.
+# Plants each mistake in nvcc's PTX; a part of `make test-deep`.
 PTX_MUTATION_TESTS = $(shell tests/cuda/ptx_mutations.sh --tests)
 test-ptx-mutations: ## plants each mistake of tests/cuda/ptx_mutations.txt in nvcc's PTX: a test must fail
 ifneq ($(NVCC),)
@@ -120,6 +120,8 @@ endif
 # What the kernels count on nvcc's PTX depends on nvcc's version, which is in the page.
 PROFILE = docs/KERNEL_PROFILE.md
 profile-kernels: packages-build+test cuda-toolkit ## writes docs/KERNEL_PROFILE.md: what the kernels count on nvcc's PTX
+	@$(MAKE) write-profile
+write-profile:
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/profile_kernels
 	@$(PTX)/tests/profile_kernels "$(NVCC_VERSION)" >$(PROFILE).tmp && mv $(PROFILE).tmp $(PROFILE) || { rm -f $(PROFILE).tmp; exit 1; }
 
@@ -227,5 +229,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs check-ptx test-ptx-mutations check-bits profile-kernels check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check check-programs check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

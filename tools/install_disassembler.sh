@@ -34,5 +34,5 @@ if [ "${NO_INSTALL:-}" != 1 ]; then
         problem="it could not be downloaded: $directory.log"
     fi
 fi
-rm -rf "$directory.new"
+rm -rf "$directory.new" "$directory/version"
 echo "SKIPPED: the budgets of machine code, which need NVIDIA's disassembler: $problem"

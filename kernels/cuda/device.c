@@ -241,7 +241,8 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
 
 /* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that. Graphs take
  * memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for each kernel, 36 MB for a micro-batch of 24
- * blocks, of which there can be RECORDINGS. They leave half of the headroom to what else comes later. */
+ * blocks, of which there can be RECORDINGS. They leave half of the headroom to what else comes later: then there are no
+ * more graphs until one is forgotten. */
 static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
     cudaStream_t stream = state->stream;
@@ -279,6 +280,7 @@ static bool launch(CudaState *state, Recording *r) {
     (void)cudaGetLastError();
     cuda_check(cudaGraphExecDestroy(r->graph), "forgetting a graph");
     r->graph = NULL;
+    state->graphs_fill_memory = false;
     return false;
 }
 

@@ -63,8 +63,8 @@ template <class T> struct alignas(16) Vector {
 #if defined __CUDACC__
 template <class T> GPU_INLINE Vector<T> load_vector(const T *p) { return *reinterpret_cast<const Vector<T> *>(p); }
 template <class T> GPU_INLINE void store_vector(T *p, const Vector<T> &v) { *reinterpret_cast<Vector<T> *>(p) = v; }
-/* Store 16 or 8 bytes of global memory with one instruction. Of an assignment the compiler may make one of each number:
- * it does so where conditions choose the numbers or the place. */
+/* Stores 16 or 8 bytes of global memory with one instruction. The compiler may split an assignment into one store per
+ * number: it does so where conditions choose the numbers or the place. */
 GPU_INLINE void store_at_once(uint4 *to, uint4 x) {
     asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y),
                  "r"(x.z), "r"(x.w)

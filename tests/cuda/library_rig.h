@@ -10,14 +10,13 @@ enum { LIBRARY_HANDLE = 0, LIBRARY_CODE = 1 /* and further: of each algorithm */
  * algorithm's code when it is first used, outside of a graph that is captured on the stream. Returns false if there is
  * none. */
 bool library_takes(int part, cudaStream_t stream);
-/* Releases all of it. */
+/* Releases the memory of all parts. */
 void library_releases(void);
 
-/* To be called before the cpu device is used, whose threads a child lacks.
- *
- * Calls work, which opens the library and compares what it computes with the cpu device, in child processes in which
+/* Calls work, which opens the library and compares what it computes with the cpu device, in child processes in which
  * one call after the other runs out of memory. Each must end with status 1 and one last line that says so in `words`,
- * "out of memory" or that the card has none to start with; or reach its end. Requires both to happen. */
+ * "out of memory" or that the card has none to start with; or reach its end. Requires both to happen.
+ * Call it before the cpu device is used, whose threads a child lacks. */
 void check_library_shortage(void (*work)(void), const char *words);
 
 #endif

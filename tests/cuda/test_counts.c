@@ -1,11 +1,13 @@
 /* The counts of the executor of PTX, which docs/KERNEL_PROFILE.md is made of, against counts by hand for one kernel of
- * each family. Skipped where kernels are not PTX. A request is one instruction of a warp; a sector has 32 bytes. */
+ * each family, of nvcc 13.0. Skipped where kernels are not PTX. A request is one instruction of a warp; a sector has 32
+ * bytes. */
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "tests/cuda/rig.h"
 
 /* Absent where kernels are not PTX. */
 #pragma weak emulate_count_kernels
 #pragma weak emulate_kernel_counts
+#pragma weak emulate_set_workers
 
 static Rig rig;
 
@@ -24,10 +26,11 @@ static Tensor of(DType type, int64_t rows, int64_t columns) { return pair_normal
 
 static void begin(void) {
     if (!emulate_count_kernels || !rig_has(&rig, DTYPE_BF16)) skip();
+    emulate_set_workers(1);
     emulate_count_kernels(true);
 }
 
-/* Returns the counts of the kernel whose name begins so, since begin(). */
+/* Returns the counts of the kernel whose name contains this, since begin(). */
 static EmulateKernelCounts counts_of(const char *kernel) {
     static EmulateKernelCounts all[16];
     EmulateKernelCounts *found = NULL;

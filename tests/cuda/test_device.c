@@ -156,7 +156,7 @@ typedef struct {
     const char *word, *key;
 } CardOf;
 
-/* More kernels than any program uses. */
+/* Assumed: more kernels than a program uses. */
 enum { KERNELS = 200 };
 
 static void open_as_estimated(void *argument) {

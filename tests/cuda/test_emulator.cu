@@ -520,7 +520,31 @@ static void correct_code_gives_no_report(void **) {
     }
 }
 
+/* Takes the card from the environment, so that a test may choose its own, and gives it back in the end. */
+class OwnCard {
+    static constexpr const char *variables[] = {"EMULATE_CARD", "EMULATE_MULTIPROCESSORS"};
+    char *given[2];
+
+  public:
+    OwnCard() {
+        for (int v = 0; v < 2; v++) {
+            given[v] = getenv(variables[v]) ? xstrdup(getenv(variables[v])) : NULL;
+            unsetenv(variables[v]);
+        }
+    }
+    ~OwnCard() {
+        struct cudaDeviceProp properties;
+        for (int v = 0; v < 2; v++) {
+            unsetenv(variables[v]);
+            if (given[v]) setenv(variables[v], given[v], 1);
+            free(given[v]);
+        }
+        cudaGetDeviceProperties(&properties, 0);
+    }
+};
+
 static void one_word_makes_a_card(void **) {
+    OwnCard own;
     static const struct {
         const char *card, *name;
         int major, minor, multiprocessors, shared_kilobytes, gigabytes;
@@ -530,13 +554,7 @@ static void one_word_makes_a_card(void **) {
                  {"h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 227, 79},
                  {"Tesla T4", "Tesla T4", 8, 9, 4, 99, 16}, /* a whole name changes nothing else */
                  {"", "emulated", 8, 9, 4, 99, 16}};
-    static const char *const variables[] = {"EMULATE_CARD", "EMULATE_MULTIPROCESSORS"};
-    const char *given[2];
     struct cudaDeviceProp properties;
-    for (int v = 0; v < 2; v++) {
-        given[v] = getenv(variables[v]) ? xstrdup(getenv(variables[v])) : NULL;
-        unsetenv(variables[v]);
-    }
     for (const auto &card : cards) {
         setenv("EMULATE_CARD", card.card, 1);
         assert_int_equal(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
@@ -552,11 +570,6 @@ static void one_word_makes_a_card(void **) {
     assert_int_equal(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
     assert_int_equal(properties.multiProcessorCount, 3);
     assert_int_equal(properties.major, 9);
-    for (int v = 0; v < 2; v++) {
-        unsetenv(variables[v]);
-        if (given[v]) setenv(variables[v], given[v], 1);
-    }
-    cudaGetDeviceProperties(&properties, 0);
 }
 
 static size_t memory_left() {
@@ -569,6 +582,7 @@ __global__ void subtract_one(float *x) { x[threadIdx.x] -= 1; }
 
 /* A card that is named by its word has its context, each kernel's code from its first use, and each graph in memory. */
 static void a_card_takes_memory_for_itself(void **) {
+    OwnCard own;
     float *x = counting(32);
     cudaGraph_t graph;
     cudaGraphExec_t executable;
@@ -594,7 +608,6 @@ static void a_card_takes_memory_for_itself(void **) {
     cudaStreamDestroy(stream);
     cudaFree(x);
     unsetenv("EMULATE_CONTEXT");
-    unsetenv("EMULATE_CARD");
 }
 
 static void fail_with_seed_seven() {

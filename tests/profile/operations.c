@@ -1,5 +1,5 @@
-/* Each operation of kernels/ops.h at shapes of the trainings that need it, small enough that its kernels can be
- * executed as PTX, large enough to fill a card. */
+/* Calls each operation of kernels/ops.h at the widths of the trainings that need it, with so few rows that its kernels
+ * can be executed as PTX. */
 #include "tests/cuda/schedules.h"
 #include "tests/profile/profile.h"
 

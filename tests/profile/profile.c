@@ -64,6 +64,12 @@ static void find_limit(Kernel *k) {
         if (k->seconds[i] > k->seconds[k->limit]) k->limit = i;
 }
 
+static int longest_first(const void *a, const void *b) {
+    const Kernel *x = a, *y = b;
+    double s = x->seconds[x->limit], t = y->seconds[y->limit];
+    return s != t ? (s < t) - (s > t) : strcmp(x->counts.kernel, y->counts.kernel);
+}
+
 /* Device.stopwatch: called before each operation with NULL, and after it with the seconds of its counter. */
 static void watch(Device *device, double *seconds) {
     static EmulateKernelCounts counts[MOST_KERNELS];
@@ -86,7 +92,11 @@ static void watch(Device *device, double *seconds) {
         k->counts = counts[i];
         multiplies |= counts[i].matrix_flops > 0;
         find_limit(k);
-        call->bound += k->seconds[k->limit] + (double)counts[i].launches * card->launch;
+    }
+    qsort(call->kernels, (size_t)n, sizeof *call->kernels, longest_first); /* so that the sum has the same bits */
+    for (int i = 0; i < n; i++) {
+        const Kernel *k = &call->kernels[i];
+        call->bound += k->seconds[k->limit] + (double)k->counts.launches * card->launch;
     }
     double peak = !multiplies ? card->f32 : sections[section].type == DTYPE_F32 ? card->tf32 : card->half;
     call->floor = fmax(call->bytes / card->bandwidth, call->flops / peak) + card->launch;
@@ -102,6 +112,7 @@ static void run_section(void) {
     rig.cuda->profile = true;
     rig.cuda->stopwatch = watch;
     emulate_set_seed(0);
+    emulate_set_workers(1);
     n_calls = 0;
     for (int i = 0; i < n_profile_cases; i++) {
         if (profile_cases[i].types == (type == DTYPE_F32 ? ONLY_16_BITS : ONLY_F32)) continue;
@@ -134,12 +145,6 @@ static double ratio(const Call *call) { return call->bound / call->floor; }
 static int worst_first(const void *a, const void *b) {
     const Call *x = a, *y = b;
     return ratio(x) != ratio(y) ? (ratio(x) < ratio(y)) - (ratio(x) > ratio(y)) : x->order - y->order;
-}
-
-static int longest_first(const void *a, const void *b) {
-    const Kernel *x = a, *y = b;
-    double s = x->seconds[x->limit], t = y->seconds[y->limit];
-    return s != t ? (s < t) - (s > t) : strcmp(x->counts.kernel, y->counts.kernel);
 }
 
 /* Writes the kernel's name without its parameters, namespaces and the letters that all names share. */
@@ -197,48 +202,43 @@ static void print_section(void) {
     printf("\n## %s on %s\n\n", type == DTYPE_F32 ? "f32, products in TF32," : dtype_name(type), card->name);
     printf("| × least | operation | kernel | µs | launches | blocks | instructions | per mma | MB | again | unused | "
            "conflicts | barriers | lanes | divided |\n|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
-    for (int i = 0; i < n_calls; i++) {
-        qsort(calls[i].kernels, (size_t)calls[i].n, sizeof(Kernel), longest_first);
+    for (int i = 0; i < n_calls; i++)
         for (int k = 0; k < calls[i].n; k++) print_kernel(&calls[i], &calls[i].kernels[k]);
-    }
 }
 
+// clang-format off
 static const char head[] =
     "# Profile of the kernels\n"
     "\n"
-    "Written by `make profile-kernels` with nvcc %s; `make test-deep` fails if it is not what that writes.\n"
+    "Written by `make profile-kernels` with nvcc %s; `make test-deep` fails if the same nvcc counts otherwise.\n"
     "\n"
-    "No GPU ran for this page. The PTX that nvcc makes of the kernels was executed\n"
-    "([how](HOW_TO.md#debug-a-kernel-without-a-gpu)) and counted, each operation at a shape of the trainings that need "
-    "it\n"
-    "(`tests/profile/operations.c`), and the counts were divided by the rates of the card. There is a line for each "
-    "kernel;\n"
-    "operations that are farthest from the least possible come first. `tests/cuda/test_counts.c` compares the counts "
-    "with\n"
-    "counts by hand.\n"
+    "No GPU ran for this page. The PTX that nvcc makes of the kernels was executed and counted\n"
+    "([how](HOW_TO.md#debug-a-kernel-without-a-gpu)), each operation at the widths of the trainings that need it, with few\n"
+    "rows (`tests/profile/operations.c`), and the counts were divided by the rates of the card. There is a line for each\n"
+    "kernel; operations that are farthest from the least possible come first: few rows make launches, and what each\n"
+    "multiprocessor does once, weigh more than in a training. `tests/cuda/test_counts.c` compares counts with those by hand.\n"
     "\n"
     "| column | meaning |\n"
     "|---|---|\n"
-    "| × least | of the operation: the sum of its kernels' µs and of %.1f µs a launch, over the least possible: its "
-    "FLOPs at the "
-    "card's stated rate or its bytes, each tensor once, at the stated bandwidth, whichever takes longer, and one "
-    "launch |\n"
-    "| µs | how long the busiest part of the card is busy with the kernel, and which part that is. issue: a "
-    "multiprocessor "
-    "issues 4 instructions of warps a clock; special: it has 16 lanes for exponentials, roots and their kin; tensor: "
-    "the stated "
-    "rate; shared: 128 bytes of shared memory a clock; L2: 64 bytes a clock from or to it; DRAM: each sector once a "
-    "launch, at "
-    "the stated bandwidth. Nothing ever waits here: real times are longer |\n"
+    "| × least | of the operation: the sum of its kernels' µs and of %.1f µs a launch, over the least possible: its FLOPs at "
+    "the card's stated rate or its bytes, each tensor once, at the stated bandwidth, whichever takes longer, and one launch; "
+    "below 1 where an operation does not need all of a tensor, or has in a cache what it reads twice |\n"
+    "| µs | how long the busiest part of the card is busy with the kernel, and which part that is. issue: a multiprocessor "
+    "issues 4 instructions of warps a clock; special: it has 16 lanes for exponentials, roots and their kin; tensor: the "
+    "stated rate; shared: 128 bytes of shared memory a clock; L2: 64 bytes a clock from or to it; DRAM: each sector once a "
+    "launch, at the stated bandwidth. Nothing ever waits here, so that real times are longer, except where an earlier launch "
+    "has left the numbers in L2 |\n"
     "| instructions | of warps, in thousands, as PTX has them: ptxas joins some and adds others |\n"
     "| per mma | instructions per instruction of the tensor cores |\n"
-    "| MB | sectors of 32 bytes of global memory, each counted once a launch |\n"
+    "| MB | sectors of 32 bytes of global memory, each counted once a launch, loads and stores apart |\n"
     "| again | how often each of these sectors is asked for |\n"
-    "| unused | sectors asked for over the bytes that lanes use of them: 1 is best |\n"
+    "| unused | bytes of the sectors asked for over the bytes that lanes ask for: 1 is best, less where lanes ask for the "
+    "same bytes |\n"
     "| conflicts | wavefronts of shared memory over the least possible for their bytes: 1 is best |\n"
     "| barriers | of warps |\n"
     "| lanes | that take part in an instruction, in the mean, of 32 |\n"
     "| divided | branches that divide a warp |\n";
+// clang-format on
 
 /* Starts a process that profiles one section; returns its page. */
 static FILE *start_section(pid_t *process) {
@@ -252,23 +252,26 @@ static FILE *start_section(pid_t *process) {
     exit(fflush(stdout) != 0);
 }
 
-static void print_page(FILE *page, pid_t process) {
+/* Returns whether the process has profiled its section; it has said why if not. */
+static bool print_page(FILE *page, pid_t process) {
     int status;
-    if (waitpid(process, &status, 0) < 0 || status) exit(1); /* the process has said why */
+    bool is_complete = waitpid(process, &status, 0) >= 0 && status == 0;
     rewind(page);
-    for (int c; (c = getc(page)) != EOF;) putchar(c);
+    for (int c; is_complete && (c = getc(page)) != EOF;) putchar(c);
     fclose(page);
+    return is_complete;
 }
 
 int main(int argc, char **argv) {
     FILE *pages[SECTIONS];
     pid_t processes[SECTIONS];
-    if (argc != 2) {
+    bool is_complete = true;
+    if (argc != 2 || !*argv[1]) {
         fprintf(stderr, "profile_kernels: expected the version of nvcc as the only argument\n");
         return 2;
     }
     for (section = 0; section < SECTIONS; section++) pages[section] = start_section(&processes[section]);
     printf(head, argv[1], 1e6 * card_of_key(sections[0].card)->launch);
-    for (int s = 0; s < SECTIONS; s++) print_page(pages[s], processes[s]);
-    return 0;
+    for (int s = 0; s < SECTIONS; s++) is_complete &= print_page(pages[s], processes[s]);
+    return !is_complete;
 }

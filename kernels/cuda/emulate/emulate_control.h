@@ -61,7 +61,7 @@ EmulateCounts emulate_counts(void);
 /* Reads all functions of the PTX in the program, which is otherwise read when a kernel is launched first; ends the
  * program at an instruction that is not known. Returns how many there are. */
 int emulate_read_ptx(void);
-/* Reads all functions of a PTX text. */
+/* Reads all functions of a PTX text; ends the program at an instruction that is not known. Returns how many there are. */
 int emulate_read_ptx_text(const char *text);
 
 /* ---- counts of kernels whose PTX is executed (ptx/counts.cpp); one worker ---- */
@@ -98,7 +98,7 @@ typedef struct {
 
 /* Begins to count, from zero, or ends it. */
 void emulate_count_kernels(bool on);
-/* Copies the counts of up to `limit` kernels that were launched, and returns how many there are. */
+/* Copies the counts of the kernels that were launched, `limit` at most. Returns how many it has copied. */
 int emulate_kernel_counts(EmulateKernelCounts *counts, int limit);
 
 #ifdef __cplusplus

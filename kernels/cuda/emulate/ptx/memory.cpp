@@ -195,7 +195,8 @@ template <Space SPACE, class E, class R> static void run_store(State &s, const I
 /* The kinds of access by the sizes of elements and registers. */
 template <Space SPACE, class E, class R> static Handler with_access(Access access) {
     if (access == WRITE) return run_store<SPACE, E, R>;
-    if (SPACE == GLOBAL && access == READ_ONLY) return run_load < SPACE, E, R, SPACE == GLOBAL ? READ_ONLY : READ > ;
+    constexpr Access NC = SPACE == GLOBAL ? READ_ONLY : READ;
+    if (access == READ_ONLY) return run_load<SPACE, E, R, NC>;
     return run_load<SPACE, E, R>;
 }
 template <Space SPACE, class E> static Handler for_register(Access access, char letter) {

@@ -80,7 +80,7 @@ static void read_registers(Parser &p) {
 static uint64_t align_up(uint64_t x, uint64_t alignment) { return (x + alignment - 1) / alignment * alignment; }
 
 /* Places a variable of shared memory, RED_ZONE behind the last one; dynamic memory has a place of its own. Addresses
- * are multiples of the variable's alignment, but not of twice that: ptxas and the card promise no more. */
+ * are multiples of the variable's alignment, up to 128, but not of twice that: ptxas and the card promise no more. */
 static void place_shared(Parser &p, Variable *v) {
     size_t end = p.f.shared.empty() ? STATIC_BEGIN : p.f.shared.back().address + p.f.shared.back().bytes + RED_ZONE;
     size_t behind = v->alignment < 128 ? v->alignment : 0; /* a multiple of 128 */
@@ -97,7 +97,7 @@ static void place_shared(Parser &p, Variable *v) {
 }
 
 /* Variables of a function: of shared memory, of the thread, and the parameters of calls, which are the thread's too.
- * Their addresses, as those of shared memory, are multiples of the variable's alignment only. */
+ * Their addresses, as those of shared memory, are multiples of the variable's alignment only, up to 32. */
 static void read_local_variable(Parser &p, Space space) {
     std::string name;
     Variable v = read_variable(p.r, &name);

@@ -1,8 +1,9 @@
 /* Races in shared memory. A warp runs in lock step here and the warps one after another, so that a missing barrier may
- * do no harm; on a card it does. Two accesses of a byte, one of them a write, are in order if they are of one thread,
- * or on two sides of a barrier of the block, or of one warp and on two sides of a bar.warp.sync: shuffles, votes and
- * matrices order no memory. Else reading what another has written, or writing what another has read, is an error, in
- * every schedule. Two writes are none: threads may write the same. A bar.warp.sync of a part counts for all the warp.
+ * do no harm; on a card it does. Two accesses of the same two bytes (no kernel shares memory by single bytes), one of
+ * them a write, are in order if they are of one thread, or on two sides of a barrier of the block, or of one warp and
+ * on two sides of a bar.warp.sync: shuffles, votes and matrices order no memory. Else reading what another has written,
+ * or writing what another has read, is an error, in every schedule. Two writes are none: threads may write the same. A
+ * bar.warp.sync of a part counts for all the warp.
  *
  * Each two bytes have a note of who wrote and who read them last, and when. Time is counted in barriers. */
 #include "kernels/cuda/emulate/ptx/ptx.h"

@@ -143,6 +143,20 @@ static bool gives_way(Worker &w, const Instruction &i) {
 /* Branches, calls and barriers of a warp after which others get their turn: it may wait for them without nanosleep. */
 constexpr uint64_t STEPS_OF_A_TURN = 1 << 13;
 
+/* Lets others run if the warp's turn is over. */
+static bool turn_is_over(State &s, const Instruction &i, size_t base) {
+    if (i.kind == PLAIN || base || ++s.steps % STEPS_OF_A_TURN) return false;
+    s.status = State::ASLEEP;
+    return true;
+}
+
+/* Fails at what PTX excludes of a branch or an exit; `of`: the lanes that come to it. */
+static void check_control(const State &s, const Instruction &i, uint32_t lanes, uint32_t of, size_t base) {
+    if (i.kind == UNIFORM_BRANCH && lanes && lanes != of)
+        fail_in(s, -1, "lanes %08x of %08x branch, which .uni excludes", lanes, of);
+    if (i.kind == EXIT && lanes && base) fail_in(s, -1, "in a function that was called: not supported");
+}
+
 /* Runs the paths above `base`, until they have ended, or the warp waits or gives way to others. */
 static void run(State &s, size_t base) {
     Worker &w = *s.scene->worker;
@@ -156,10 +170,7 @@ static void run(State &s, size_t base) {
         const Instruction &i = f.code[(size_t)path.pc];
         uint32_t lanes = path.lanes;
         s.instruction = &i;
-        if (i.kind != PLAIN && !base && ++s.steps % STEPS_OF_A_TURN == 0) {
-            s.status = State::ASLEEP;
-            return;
-        }
+        if (turn_is_over(s, i, base)) return;
         if (i.guard >= 0)
             lanes &= *reinterpret_cast<uint32_t *>(s.frame->registers + i.guard) ^ (i.guard_is_inverted ? ALL : 0);
         if (i.is_unsure) track_registers(s, i, lanes, path.lanes);
@@ -170,21 +181,17 @@ static void run(State &s, size_t base) {
             if (!base && gives_way(w, i)) return;
             continue;
         }
+        check_control(s, i, lanes, path.lanes, base);
         switch (lanes || i.kind == BRANCH || i.kind == UNIFORM_BRANCH ? i.kind : PLAIN) {
         case PLAIN:
             path.pc++;
             break;
         case UNIFORM_BRANCH:
-            if (lanes && lanes != path.lanes)
-                fail_in(s, -1, "lanes %08x of %08x branch, which .uni excludes", lanes, path.lanes);
-            [[fallthrough]];
         case BRANCH:
             branch(s, i, lanes);
             if (!base && gives_way(w, i)) return;
             break;
         case EXIT:
-            if (base) fail_in(s, -1, "in a function that was called: not supported");
-            [[fallthrough]];
         case RETURN:
             path.pc++;
             leave(s, base, lanes);
