@@ -159,8 +159,8 @@ static void instructions_compute_as_documented(void **state) {
         {"mov.u64 %b1, two; mov.b32 %a1, 1; atom.global.exch.b32 %a2, [%b1], %a1; bar.sync 0; "
          "red.global.add.f32 [%b1], %a1; ld.global.u32 %a0, [%b1];",
          0}, /* subnormal numbers are flushed there */
-        {"mov.b32 %a1, 1; st.shared.b32 [words], %a1; red.shared.add.f32 [words], 0f00000000; "
-         "ld.shared.b32 %a0, [words];",
+        {"mov.u32 %a2, %tid.x; setp.eq.u32 %p, %a2, 0; mov.b32 %a0, 1; @%p st.shared.b32 [words], %a0; "
+         "@%p red.shared.add.f32 [words], 0f00000000; @%p ld.shared.b32 %a0, [words];",
          1}, /* but not here */
         {"mov.u64 %b1, two; ld.global.nc.u32 %a0, [%b1]; st.global.u32 [%b1+4], %a0;", 3},
         {"mov.u64 %b1, three; ld.const.u32 %a0, [%b1];", 7},
@@ -169,9 +169,8 @@ static void instructions_compute_as_documented(void **state) {
         {"mov.f32 %a1, 0f7F800000; sub.f32 %a0, %a1, %a1;", 0x7FFFFFFF},
         {"mov.f32 %a1, 0fFF800000; mul.f32 %a0, %a1, 0f00000000;", 0x7FFFFFFF},
         {"mov.f32 %a1, 0fFFC00001; fma.rn.f32 %a0, %a1, %a1, %a1;", 0x7FFFFFFF},
-        {"mov.u32 %a1, %tid.x; mov.b32 %a2, 0; st.shared.u32 [words], %a2; bar.sync 0; setp.lt.u32 %p, %a1, 32; "
-         "mov.b32 %a2, 1; @%p st.shared.u32 [words], %a2; ONE: ld.volatile.shared.u32 %a0, [words]; "
-         "setp.ne.u32 %q, %a0, 1; @%q bra ONE;",
+        {"mov.u64 %b1, two; mov.u32 %a1, %tid.x; setp.lt.u32 %p, %a1, 32; mov.b32 %a2, 1; "
+         "@%p st.global.u32 [%b1], %a2; ONE: ld.volatile.global.u32 %a0, [%b1]; setp.ne.u32 %q, %a0, 1; @%q bra ONE;",
          1}, /* warps wait for the first one */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -228,15 +227,15 @@ static void planted_statements_are_refused(void **state) {
     }
 }
 
-/* Every warp counts itself without an atomic: the naive orders give the right number, some random one does not. */
+/* Every warp counts itself in global memory without an atomic: the naive orders give the right number, some random one
+ * does not. */
 static void random_orders_show_lost_updates(void **state) {
     (void)state;
     if (!emulate_read_ptx) skip();
     static const char statements[] =
-        "mov.b32 %a1, 0; st.shared.b32 [words], %a1; bar.sync 0; ld.shared.b32 %a1, [words]; add.s32 %a1, %a1, 1; "
-        "st.shared.b32 [words], %a1; bar.sync 0; ld.shared.b32 %a0, [words]; mov.u32 %a2, %ntid.x; mov.u32 %a3, "
-        "%ntid.y; "
-        "mul.lo.s32 %a2, %a2, %a3; shr.u32 %a2, %a2, 5; setp.ne.s32 %q, %a0, %a2; @%q trap;";
+        "mov.u64 %b1, two; mov.b32 %a1, 0; st.global.b32 [%b1], %a1; bar.sync 0; ld.global.b32 %a1, [%b1]; "
+        "add.s32 %a1, %a1, 1; st.global.b32 [%b1], %a1; bar.sync 0; ld.global.b32 %a0, [%b1]; mov.u32 %a2, %ntid.x; "
+        "shr.u32 %a2, %a2, 5; setp.ne.s32 %q, %a0, %a2; @%q trap;";
     int lost = 0;
     for (seed = 0; seed < 8; seed++) {
         char output[8192];
