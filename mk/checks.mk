@@ -83,7 +83,7 @@ check-cards: $(CUDA_TESTS)
 
 # Runs the kernel tests with functions that err as much as NVIDIA's documents allow, and sums as tensor cores form them.
 check-inexact: $(CUDA_TESTS)
-	@EMULATE_INEXACT=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out \
+	@EMULATE_INEXACT=1 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out \
 	    $(PROGRAM_TESTS) $(addprefix %/test_,augment cublas cudnn device emulator loop operations rates scratch),$(CUDA_TESTS))
 
 # Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it.
@@ -91,7 +91,7 @@ check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
 	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
-	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
+	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif

@@ -4,6 +4,7 @@
 # The PTX is built with -fmad=false: joining a product with a sum is the compiler's choice, and changes the last bit.
 # What remains must be equal, save outputs of operations that are listed in inexact_bits.txt, with the reason.
 set -u
+export CHECK_SCHEDULES=1 # the bits are those of the first
 here=$(dirname "$0")
 folder=$1 ptx=$2
 shift 2

@@ -29,8 +29,8 @@ Pair shifted(Pair p, int64_t rows, int64_t columns);
 /* Requires the cuda device's numbers to be the cpu's within a tolerance, as expect_pair does, and adds
  * their bits to the check's hash. */
 void check_output(const char *what, Pair p, double tolerance);
-/* Runs a check in one type, if the card has it, under several schedules: the outputs must have the same bits under
- * each. Returns their hash; 0 if the card lacks the type. */
+/* Runs a check in one type, if the card has it, under several schedules, $CHECK_SCHEDULES or 4: the outputs must have
+ * the same bits under each. Returns their hash; 0 if the card lacks the type. */
 uint64_t run_check(void (*check)(DType), DType type);
 
 /* A check in types[from] .. types[to - 1]. */
