@@ -54,6 +54,7 @@ test: packages-build+test ## installs what is missing, builds, runs the tests of
 
 # What takes longer than a newcomer waits.
 test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emulated, kills at file operations, fuzzing, planted bugs
+	@tools/install_gpu_libraries.sh $(GPU_LIBRARIES) >/dev/null 2>&1 & # for check-contracts: minutes of downloads
 	@$(MAKE) check-emulated
 	@$(MAKE) check-deep
 	@tools/take_away.sh
