@@ -6,9 +6,9 @@
 
 /* CARD_WITHHELD: about the share of a card's memory, less ECC, that the driver does not offer to programs: of 15 GB
  * cudaMemGetInfo reports 14.75 (T4), of 24 23.5 (A30), of 22.5 22.03 (L4), of 40 39.59 (A100), of 45 44.5 (L40S), of 80
- * 79.1 (H100). CARD_LOADED: the bytes of a card's memory that the driver's context, the code of
- * kernels and the libraries take before a run, assumed if no card can be asked. CARD_HEADROOM: the bytes that a run
- * leaves free for later needs: more code of libraries, autotuning, recorded graphs, rounding of allocations. */
+ * 79.1 (H100). CARD_LOADED: the bytes of a card's memory that the driver's context, the code of kernels and the
+ * libraries take before a run, assumed if no card can be asked. CARD_HEADROOM: the bytes that a run leaves free for
+ * later needs: more code of libraries, autotuning, recorded graphs, rounding of allocations. */
 static const double CARD_WITHHELD = 0.02;
 static const size_t CARD_LOADED = (size_t)600 << 20, CARD_HEADROOM = (size_t)256 << 20;
 

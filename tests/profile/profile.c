@@ -20,8 +20,8 @@ static const char *const limit_names[LIMITS] = {"issue", "special", "tensor", "s
 static const struct {
     const char *card;
     DType type;
-    int multiprocessors, lanes; /* lanes: multiply-adds in f32 of a multiprocessor per clock */
-} sections[] = {{"l4", DTYPE_BF16, 58, 128}, {"l4", DTYPE_F32, 58, 128}, {"t4", DTYPE_F16, 40, 64}};
+    int lanes; /* multiply-adds in f32 of a multiprocessor per clock */
+} sections[] = {{"l4", DTYPE_BF16, 128}, {"l4", DTYPE_F32, 128}, {"t4", DTYPE_F16, 64}};
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
 typedef struct {
@@ -50,7 +50,7 @@ static Call calls[MOST_CALLS];
  * bytes from or to L2; DRAM moves each sector once. */
 static void find_limit(Kernel *k) {
     const EmulateKernelCounts *c = &k->counts;
-    double multiprocessors = sections[section].multiprocessors;
+    double multiprocessors = cuda_state(rig.cuda)->n_multiprocessors;
     double clock = card->f32 / (2 * multiprocessors * sections[section].lanes), per_clock = clock * multiprocessors;
     double instructions = 0;
     for (int i = 0; i < EMULATE_CLASSES; i++) instructions += (double)c->instructions[i];

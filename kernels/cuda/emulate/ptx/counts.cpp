@@ -18,18 +18,17 @@ struct Page {
 static bool counting;
 static std::map<const Function *, EmulateKernelCounts> all;
 static std::unordered_map<uint64_t, Page> touched;
-static int64_t running; /* the launch: its number */
+static uint64_t running; /* the launch: its number */
 
 EmulateKernelCounts *counts_of(const Function &f) {
     if (!counting) return NULL;
     if (settings().workers > 1) fail("kernels are counted with one worker only");
     EmulateKernelCounts &counts = all[&f];
-    int64_t launches = launch_totals().launches;
-    if (launches != running) {
+    if (launches_so_far() != running) {
         counts.launches++;
         touched.clear();
     }
-    running = launches;
+    running = launches_so_far();
     counts.blocks++;
     return &counts;
 }
@@ -134,7 +133,7 @@ void emulate_count_kernels(bool on) {
     counting = on;
     if (!on) return;
     all.clear();
-    running = -1;
+    running = 0;
 }
 
 int emulate_kernel_counts(EmulateKernelCounts *counts, int limit) {
