@@ -101,8 +101,9 @@ $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 
 # The same tests on the PTX that nvcc makes of the kernels, which kernels/cuda/emulate/ptx executes: only the objects of
-# .cu files differ. All cards from 8.0 on execute one PTX here. That for 8.9 differs from it in its name only; that
-# for 9.0 has other instructions, and is made as text only, which test_ptx reads. Line numbers are for messages.
+# .cu files differ. All cards from 8.0 on execute one PTX here. That for 8.9 differs from it in its name only in the files
+# that were compared; that for 9.0 has other instructions, and is made as text only, which test_ptx reads. Line numbers are
+# for messages.
 PTX = $(BUILD)/ptx
 PTX_ARCHITECTURES = 75 80
 PTX_TEXTS = 90
