@@ -71,7 +71,6 @@ typedef struct {
     cudaStream_t copies; /* of stages, beside the operations */
     int last_stage;      /* the slot of the newest call */
     Recording recordings[RECORDINGS];
-    bool graphs_fill_memory; /* no more are made */
     int64_t repeats;
     Timed *timed; /* with Device.profile */
     int n_timed;

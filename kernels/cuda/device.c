@@ -134,7 +134,6 @@ static void cuda_forget(Device *device) {
             cuda_check(cudaGraphExecDestroy(state->recordings[i].graph), "forgetting a graph");
         state->recordings[i] = (Recording){0};
     }
-    state->graphs_fill_memory = false;
 }
 
 /* Opens NVML with the first call: only trainings read sensors. */
@@ -231,23 +230,19 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
                                    : oldest->graph || r->last_used < oldest->last_used;
         if (less_worth) oldest = r;
     }
-    if (oldest->graph) {
-        cuda_check(cudaGraphExecDestroy(oldest->graph), "forgetting a graph");
-        state->graphs_fill_memory = false;
-    }
+    if (oldest->graph) cuda_check(cudaGraphExecDestroy(oldest->graph), "forgetting a graph");
     *oldest = (Recording){.key = {hashes[0], hashes[1]}};
     return oldest;
 }
 
 /* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that. Graphs take
  * memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for each kernel, 36 MB for a micro-batch of 24
- * blocks, of which there can be RECORDINGS. They leave half of the headroom to what else comes later: then there are no
- * more graphs until one is forgotten. */
+ * blocks, of which there can be RECORDINGS. None is made that finds less than half of the headroom: the rest is for
+ * what else comes later. */
 static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
-    CudaState *state = cuda_state(device);
-    cudaStream_t stream = state->stream;
+    cudaStream_t stream = cuda_stream(device);
     cudaGraph_t graph;
-    if (state->graphs_fill_memory) return false;
+    if (cuda_available(device) < device->headroom / 2) return false;
     memcpy(r->counters, device->counters, sizeof r->counters);
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
     work(argument);
@@ -266,7 +261,6 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
         return false;
     }
     cuda_check(status, "recording a graph");
-    state->graphs_fill_memory = cuda_available(device) < device->headroom / 2;
     return true;
 }
 
@@ -280,7 +274,6 @@ static bool launch(CudaState *state, Recording *r) {
     (void)cudaGetLastError();
     cuda_check(cudaGraphExecDestroy(r->graph), "forgetting a graph");
     r->graph = NULL;
-    state->graphs_fill_memory = false;
     return false;
 }
 
