@@ -84,7 +84,7 @@ check-cards: $(CUDA_TESTS)
 # Runs the kernel tests with functions that err as much as NVIDIA's documents allow, and sums as tensor cores form them.
 check-inexact: $(CUDA_TESTS)
 	@EMULATE_INEXACT=1 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out \
-	    $(PROGRAM_TESTS) $(addprefix %/test_,augment cublas cudnn device emulator loop operations rates scratch),$(CUDA_TESTS))
+	    $(PROGRAM_TESTS) $(addprefix %/test_,augment cublas cudnn device emulator emulated_runtime loop operations rates scratch),$(CUDA_TESTS))
 
 # Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it.
 check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
