@@ -312,7 +312,6 @@ static void a_card_that_nobody_knows() { open_card("t5"); }
 
 /* ---- host code ---- */
 
-
 static void streams_without_an_event() {
     cudaStream_t first, second;
     float *x = counting(32), *out = counting(32);
