@@ -4,18 +4,17 @@
 # or with NO_INSTALL=1, prints one line that says how to get a toolkit.
 #   tools/install_cuda.sh build/cuda
 set -u
+# shellcheck source=tools/wheels.sh
+. "$(dirname "$0")/wheels.sh"
 directory=$1
 packages=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*")
 [ -x "$directory/nvidia/cu13/bin/nvcc" ] && exit 0
 
 download() {
-    local new=$directory.new wheel
-    python3 -m pip --version || "$(dirname "$0")/install_packages.sh" pip || return 1
-    rm -rf "$new" && mkdir -p "$new" || return 1
-    python3 -m pip download --no-deps --dest "$new" "${packages[@]}" || return 1
-    for wheel in "$new"/*.whl; do python3 -m zipfile -e "$wheel" "$new" || return 1; done
+    local new=$directory.new
+    unpack_wheels "$new" "${packages[@]}" || return 1
     chmod +x "$new"/nvidia/cu13/bin/* "$new"/nvidia/cu13/nvvm/bin/* || return 1
-    rm -rf "$directory" "$new"/*.whl && mv "$new" "$directory"
+    rm -rf "$directory" && mv "$new" "$directory"
 }
 
 mkdir -p "$(dirname "$directory")"

@@ -4,6 +4,8 @@
 # one line that says so.
 #   tools/install_disassembler.sh build/disassembler
 set -u
+# shellcheck source=tools/wheels.sh
+. "$(dirname "$0")/wheels.sh"
 directory=$1
 packages() {
     cat <<'PACKAGES'
@@ -15,24 +17,10 @@ version=$(packages | sha256sum)
 [ "$(cat "$directory/version" 2>/dev/null)" = "$version" ] && exit 0
 
 download() {
-    local new=$directory.new wheel
-    python3 -m pip --version || "$(dirname "$0")/install_packages.sh" pip || return 1
-    rm -rf "$new" && mkdir -p "$new" || return 1
-    python3 -m pip download --no-deps --require-hashes --dest "$new" -r <(packages) || return 1
-    for wheel in "$new"/*.whl; do python3 -m zipfile -e "$wheel" "$new" || return 1; done
-    mv "$new"/nvidia/cu13/bin/* "$new" && rm -r "$new"/nvidia "$new"/*.whl "$new"/*.dist-info || return 1
+    local new=$directory.new
+    unpack_wheels "$new" --require-hashes -r <(packages) || return 1
+    mv "$new"/nvidia/cu13/bin/* "$new" && rm -r "$new"/nvidia "$new"/*.dist-info || return 1
     chmod +x "$new"/cuobjdump "$new"/nvdisasm && echo "$version" >"$new/version" || return 1
     rm -rf "$directory" && mv "$new" "$directory"
 }
-
-mkdir -p "$(dirname "$directory")"
-problem="NO_INSTALL=1"
-if [ "${NO_INSTALL:-}" != 1 ]; then
-    problem="NVIDIA has none for $(uname -m)"
-    if [ "$(uname -m)" = x86_64 ]; then
-        download >"$directory.log" 2>&1 && exit 0
-        problem="it could not be downloaded: $directory.log"
-    fi
-fi
-rm -rf "$directory.new" "$directory/version"
-echo "SKIPPED: the budgets of machine code, which need NVIDIA's disassembler: $problem"
+download_or_say "$directory" "the budgets of machine code, which need NVIDIA's disassembler"

@@ -4,6 +4,8 @@
 # nor a GPU. If the download fails, or with NO_INSTALL=1, prints one line that says so.
 #   tools/install_gpu_libraries.sh build/gpu-libraries
 set -u
+# shellcheck source=tools/wheels.sh
+. "$(dirname "$0")/wheels.sh"
 directory=$1
 
 # folder | package | SHA-256 of the package | files of its lib folder. The oldest release of each major version that is
@@ -58,23 +60,11 @@ END
 export -f fetch
 
 download() {
-    python3 -m pip --version || "$(dirname "$0")/install_packages.sh" pip || return 1
-    rm -rf "$new" && mkdir -p "$new" || return 1
+    require_pip && rm -rf "$new" && mkdir -p "$new" || return 1
     # shellcheck disable=SC2016
     packages | xargs -P 2 -I LINE bash -c 'fetch $1' fetch LINE || return 1
     echo "$version" >"$new/version"
     rm -rf "$directory" && mv "$new" "$directory"
 }
-
 export new=$directory.new
-mkdir -p "$(dirname "$directory")"
-problem="NO_INSTALL=1"
-if [ "${NO_INSTALL:-}" != 1 ]; then
-    problem="NVIDIA has no such libraries for $(uname -m)"
-    if [ "$(uname -m)" = x86_64 ]; then
-        download >"$directory.log" 2>&1 && exit 0
-        problem="they could not be downloaded: $directory.log"
-    fi
-fi
-rm -rf "$new"
-echo "SKIPPED: the contracts with NVIDIA's libraries, which need them: $problem"
+download_or_say "$directory" "the contracts with NVIDIA's libraries, which need them"
