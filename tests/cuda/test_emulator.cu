@@ -3,6 +3,7 @@
  * gives a wrong result) and the rules of warps and barriers, make test-asan adds bounds, make test-race the checker. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "tests/cuda/counting.h"
