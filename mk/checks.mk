@@ -226,8 +226,8 @@ gpu-test: ## the tests of the kernels on the GPU of this machine
 gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and against --estimate
 	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks
-gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
-	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
+gpu-kit: gpu-programs ## packs the GPU tests, benchmarks and programs with all libraries for a machine that has only a driver
+	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
 .PHONY: check check-programs check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
-    cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle
+    cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-kit
