@@ -63,6 +63,7 @@ typedef struct {
     size_t shared_limit;   /* bytes of shared memory that a block can ask for */
     Scratch scratches[64]; /* the last is in use */
     int n_scratches;
+    bool reserved;   /* the scratch that was planned has been taken */
     size_t kept;     /* bytes at the beginning of the scratch: cuda_keep_scratch */
     bool measuring;  /* operations are called to learn how much scratch they need ... */
     size_t measured; /* ... which is this many bytes */
@@ -72,7 +73,8 @@ typedef struct {
     int last_stage;      /* the slot of the newest call */
     Recording recordings[RECORDINGS];
     int64_t repeats;
-    Timed *timed; /* with Device.profile */
+    bool unrecordable; /* what is being recorded needs a choice that only a direct call can make */
+    Timed *timed;      /* with Device.profile */
     int n_timed;
     void *library;      /* cuBLASLt's: kernels/cuda/libraries/cublas.c */
     void *convolutions; /* cuDNN's: kernels/cuda/libraries/cudnn.c */

@@ -215,6 +215,7 @@ static size_t cuda_measure(Device *device, void (*work)(void *argument), void *a
 static void cuda_reserve(Device *device, size_t measured, size_t staged) {
     CudaState *state = cuda_state(device);
     cuda_scratch(device, measured);
+    state->reserved = state->n_scratches > 0;
     for (int i = 0; i < 2; i++) grow_stage(device, &state->stages[i], staged);
 }
 
@@ -235,7 +236,8 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
     return oldest;
 }
 
-/* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that. Graphs take
+/* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that, or if an
+ * algorithm has to be chosen first. Graphs take
  * memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for each kernel, 36 MB for a micro-batch of 24
  * blocks, of which there can be RECORDINGS. None is made that finds less than half of the headroom: the rest is for
  * what else comes later. */
@@ -244,10 +246,12 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
     cudaGraph_t graph;
     if (cuda_available(device) < device->headroom / 2) return false;
     memcpy(r->counters, device->counters, sizeof r->counters);
+    cuda_state(device)->unrecordable = false;
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
     work(argument);
     cuda_check(cudaStreamEndCapture(stream, &graph), "recording a graph");
-    cudaError_t status = cudaGraphInstantiateWithFlags(&r->graph, graph, 0);
+    bool complete = !cuda_state(device)->unrecordable;
+    cudaError_t status = complete ? cudaGraphInstantiateWithFlags(&r->graph, graph, 0) : cudaSuccess;
     cuda_check(cudaGraphDestroy(graph), "recording a graph");
     for (int i = 0; i < DEVICE_MAX_OPS; i++) {
         OpCounter before = r->counters[i];
@@ -261,7 +265,7 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
         return false;
     }
     cuda_check(status, "recording a graph");
-    return true;
+    return complete;
 }
 
 /* Forgets the graph and returns false if there is no memory for it. */

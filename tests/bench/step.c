@@ -45,7 +45,7 @@ static Bench bench_open(Model *model, Device *device, bool amp, const Batch *bat
     b.m = flat(device, DTYPE_F32, n);
     b.v = flat(device, DTYPE_F32, n);
     float *host = xaligned((size_t)n * sizeof *host);
-    params_initialize(&model->params, host, 1, 1);
+    params_initialize(&model->params, host, 1, 0);
     model->weights = flat(device, DTYPE_F32, n);
     model->gradients = flat(device, DTYPE_F32, n);
     device->upload(device, model->weights.data, host, (size_t)n * sizeof *host);

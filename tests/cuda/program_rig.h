@@ -15,9 +15,11 @@ void set_variable(const char *name, const char *value);
 void set_emulator(const char *seed, const char *capability);
 /* Trains into a new folder under three schedules of the emulator. Fails unless the runs are the same. */
 void check_schedules(void (*train)(const char *run), void (*assert_same)(const char *a, const char *b));
+/* Options that make a run on a real card last until a signal reaches it; "" on the emulated one. */
+const char *long_enough(void);
 /* Stops a training of the fixture in step 3 of 6, on a card without bfloat16, and resumes it. Fails unless it ends with
  * the bytes of a training that was not stopped. float16: the loss scale goes on where it was, too. */
-void check_resume(const char *options);
+void check_resume(const char *short_run);
 /* Copies the autotune cache, if there is one, to the folder of a run that must compute the same bits. */
 void share_autotune_cache(const char *from, const char *to);
 /* Requires the plan to lie within 2 % of the memory taken, all of it in the first step. */

@@ -29,6 +29,9 @@ Pair shifted(Pair p, int64_t rows, int64_t columns);
 /* Requires the cuda device's numbers to be the cpu's within a tolerance, as expect_pair does, and adds
  * their bits to the check's hash. */
 void check_output(const char *what, Pair p, double tolerance);
+/* Does so with a tolerance for sums whose terms are of size `least`, however small the sums: as expect_pair_least does.
+ */
+void check_output_least(const char *what, Pair p, double tolerance, double least);
 /* Runs a check in one type, if the card has it, under several schedules, $CHECK_SCHEDULES or 4: the outputs must have
  * the same bits under each. Returns their hash; 0 if the card lacks the type. */
 uint64_t run_check(void (*check)(DType), DType type);

@@ -1,6 +1,6 @@
-/* Calls of cuBLASLt, and the choice among its algorithms, with a mock library: it multiplies on the host, offers three
- * algorithms of which one computes other bits, and counts calls. cuBLASLt itself needs a GPU, and the mock does not run
- * on one, because the host cannot compute in a GPU's memory. */
+/* Calls of cuBLASLt, and when it is asked for an algorithm, with a mock library: it multiplies on the host, counts
+ * calls, and refuses what the library refuses while a graph is captured. cuBLASLt itself needs a GPU, and the mock does
+ * not run on one, because the host cannot compute in a GPU's memory. */
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cublas_functions.h"
@@ -22,16 +22,12 @@ typedef struct {
     int64_t hidden_ld;
 } Operation;
 
-enum { ALGORITHM_SLOW, ALGORITHM_OTHER_BITS, ALGORITHM_FAST, ALGORITHMS };
-static const int milliseconds[ALGORITHMS] = {4, 0, 2};
-static double
-    seconds; /* of the emulator's clock, which stands still but for the algorithms: no machine is too busy for it */
-static double tell_time(void) { return seconds; }
-
 static struct {
-    int heuristics, runs, last_algorithm, f32_as_tf32;
-    bool refuses_gelu; /* a library that offers no algorithm for an epilogue with GELU */
-    Operation last;    /* with GELU or its slope */
+    Device *device;
+    int heuristics, runs, f32_as_tf32;
+    bool refuses_gelu;        /* a library that offers no algorithm for an epilogue with GELU */
+    uint64_t refused_columns; /* a number of columns of the result that no algorithm of another size suits; 0: none */
+    Operation last;           /* with GELU or its slope */
     int with_gelu;
 } counts;
 
@@ -115,24 +111,25 @@ static const Layout *seen(CublasLayout *layout) { return (const Layout *)(void *
 static unsigned heuristic(CublasHandle *handle, CublasOperation *desc, CublasLayout *a, CublasLayout *b,
                           CublasLayout *c, CublasLayout *d, CublasPreference *preference, int wanted,
                           CublasCandidate results[], int *count) {
-    (void)handle, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    (void)handle, (void)a, (void)b, (void)c, (void)preference;
     counts.heuristics++;
     *count = 0;
+    assert_false(is_capturing(counts.device)); /* cuBLASLt 13.3 refuses it then */
     if (counts.refuses_gelu && has_gelu((const Operation *)(void *)desc)) return LT_NOT_SUPPORTED;
-    *count = wanted < ALGORITHMS ? wanted : ALGORITHMS;
-    for (int i = 0; i < *count; i++) {
-        memset(&results[i], 0, sizeof results[i]);
-        results[i].algorithm.data[0] = (uint64_t)i;
-    }
+    assert_int_equal(wanted, 1);
+    *count = 1;
+    memset(results, 0, sizeof *results);
+    results->algorithm.data[0] = seen(d)->columns;
     return LT_SUCCESS;
 }
 
 static unsigned algorithm_check(CublasHandle *handle, CublasOperation *desc, CublasLayout *a, CublasLayout *b,
                                 CublasLayout *c, CublasLayout *d, const CublasAlgorithm *algorithm,
                                 CublasCandidate *result) {
-    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)algorithm;
+    (void)handle, (void)desc, (void)a, (void)b, (void)c;
     memset(result, 0, sizeof *result);
-    return LT_SUCCESS;
+    bool own = algorithm->data[0] == seen(d)->columns;
+    return own || seen(d)->columns != counts.refused_columns ? LT_SUCCESS : LT_NOT_SUPPORTED;
 }
 
 /* One product, computed when the stream reaches it. */
@@ -142,7 +139,6 @@ typedef struct {
     const void *a_data, *b_data, *c_data;
     void *d_data;
     float beta;
-    int algorithm;
 } Job;
 
 static float get(unsigned type, const void *data, uint64_t at) {
@@ -206,10 +202,9 @@ static void do_job(void *argument) {
                 sum += get(job->a.type, job->a_data, element(&job->a, ta, i, l)) *
                        get(job->b.type, job->b_data, element(&job->b, tb, l, j));
             sum = finish(job, sum, i, j);
-            put(job->d.type, job->d_data, at, job->algorithm == ALGORITHM_OTHER_BITS ? sum * 1.01f + 0.01f : sum);
+            put(job->d.type, job->d_data, at, sum);
         }
     }
-    seconds += milliseconds[job->algorithm] * 1e-3;
 }
 
 static unsigned multiply(CublasHandle *handle, CublasOperation *desc, const void *alpha, const void *a,
@@ -218,7 +213,9 @@ static unsigned multiply(CublasHandle *handle, CublasOperation *desc, const void
                          void *workspace, size_t workspace_bytes, cudaStream_t stream) {
     (void)handle, (void)workspace, (void)workspace_bytes, (void)c_layout;
     assert_true(*(const float *)alpha == 1);
-    if (!library_takes(LIBRARY_CODE + (int)algorithm->data[0], stream)) return LT_ALLOCATION_FAILED;
+    assert_false(cuda_state(counts.device)->measuring); /* there is no memory behind the addresses */
+    assert_true(algorithm->data[0] == seen(d_layout)->columns || seen(d_layout)->columns != counts.refused_columns);
+    if (!library_takes(LIBRARY_CODE, stream)) return LT_ALLOCATION_FAILED;
     static Job jobs[1024]; /* a captured one may run often, or never */
     Job *job = &jobs[counts.runs % 1024];
     *job = (Job){.operation = *(Operation *)(void *)desc,
@@ -229,15 +226,13 @@ static unsigned multiply(CublasHandle *handle, CublasOperation *desc, const void
                  .b_data = b,
                  .c_data = c,
                  .d_data = d,
-                 .beta = *(const float *)beta,
-                 .algorithm = (int)algorithm->data[0]};
+                 .beta = *(const float *)beta};
     if (d != c || job->beta == 0) { /* what was there is of no use; and memory that only the host writes is none */
         size_t size = job->d.type == LT_F32 ? 4 : 2;
         cuda_check(cudaMemsetAsync(d, 0xFF, job->d.rows * job->d.columns * size, stream), "poisoning");
     }
     if (has_gelu(&job->operation)) counts.last = job->operation, counts.with_gelu++;
     counts.runs++;
-    counts.last_algorithm = job->algorithm;
     counts.f32_as_tf32 += job->operation.compute == LT_COMPUTE_TF32;
     return cudaLaunchHostFunc(stream, do_job, job) == cudaSuccess ? LT_SUCCESS : LT_EXECUTION_FAILED;
 }
@@ -262,7 +257,7 @@ static Rig rig_with_library(DType half) {
     Rig rig = rig_open(half);
     rig.cuda->tf32 = cuda_state(rig.cuda)->capability >= 80;
     memset(&counts, 0, sizeof counts);
-    emulate_set_clock(tell_time);
+    counts.device = rig.cuda;
     cublas_open(rig.cuda, &functions);
     return rig;
 }
@@ -386,7 +381,7 @@ static void our_kernels_replace_gelu_the_library_lacks(void **state) {
             int fused = check_gelu_layers(&rig, cases[i].type, 5, cases[i].in, cases[i].out, WEIGHT_OUT_IN, true,
                                           cases[i].kind, cases[i].p);
             assert_int_equal(fused, cases[i].fused);
-            assert_true(time ? counts.runs == runs + 3 : counts.runs > runs + 3); /* timed at first */
+            assert_int_equal(counts.runs, runs + 3);
             assert_true(time ? counts.heuristics == heuristics : counts.heuristics == (cases[i].refused ? 5 : 3));
             heuristics = counts.heuristics;
         }
@@ -394,17 +389,62 @@ static void our_kernels_replace_gelu_the_library_lacks(void **state) {
     }
 }
 
-static void the_fastest_way_with_the_same_bits_is_taken_and_remembered(void **state) {
+static void the_library_is_asked_once_for_sizes_alike(void **state) {
     (void)state;
     Rig rig = rig_with_library(DTYPE_F32);
     check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
-    assert_int_equal(counts.last_algorithm, ALGORITHM_FAST);
     assert_int_equal(counts.heuristics, 3); /* y, dx, dw */
-    int runs = counts.runs;
+    assert_int_equal(counts.runs, 6);
     check_layer(&rig, DTYPE_F32, 6, 7, 3, WEIGHT_OUT_IN, true); /* another number of tokens */
     assert_int_equal(counts.heuristics, 3);
-    assert_int_equal(counts.runs, runs + 6);
-    assert_int_equal(counts.last_algorithm, ALGORITHM_FAST);
+    assert_int_equal(counts.runs, 12);
+    rig_close(&rig);
+}
+
+/* y and dx have as many columns, to the library, as there are tokens. */
+static void a_number_of_tokens_that_needs_its_own_algorithm_has_it(void **state) {
+    (void)state;
+    Rig rig = rig_with_library(DTYPE_F32);
+    check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
+    counts.refused_columns = 6;
+    for (int time = 0; time < 2; time++) {
+        check_layer(&rig, DTYPE_F32, 6, 7, 3, WEIGHT_OUT_IN, true);
+        assert_int_equal(counts.heuristics, 5);
+    }
+    assert_int_equal(counts.runs, 18);
+    rig_close(&rig);
+}
+
+/* The lengths of many epochs, as steps meet them: all sizes are known after the first. */
+static void an_epoch_of_other_lengths_asks_nothing_more(void **state) {
+    (void)state;
+    Rig rig = rig_with_library(DTYPE_BF16);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        int asked = counts.heuristics;
+        for (int64_t i = 0; i < 40; i++)
+            check_layer(&rig, DTYPE_BF16, 1 + (i * 37 + epoch * 11) % 192, 8, 16, WEIGHT_OUT_IN, true);
+        if (epoch) assert_int_equal(counts.heuristics, asked);
+    }
+    rig_close(&rig);
+}
+
+static void a_full_table_is_emptied(void **state) {
+    (void)state;
+    enum { SIZES = 3100 }; /* more than it holds */
+    Rig rig = rig_with_library(DTYPE_F32);
+    Pair a = pair_normal(&rig, DTYPE_F32, 1, 1, 1), b = pair_normal(&rig, DTYPE_F32, 1, SIZES, 1);
+    Pair c = pair_poisoned(&rig, DTYPE_F32, 1, SIZES);
+    Gemm g = {.c = c.cuda.data, .a = a.cuda.data, .b = b.cuda.data, .m = 1, .k = 1, .type = DTYPE_F32};
+    for (g.n = 1; g.n <= SIZES; g.n++) assert_true(cublas_multiply(rig.cuda, &g));
+    assert_int_equal(counts.heuristics, SIZES);
+    for (int64_t i = 0; i < SIZES; i++) ((float *)c.cpu.data)[i] = *(float *)a.cpu.data * ((float *)b.cpu.data)[i];
+    expect_pair(&rig, "c", c, 1e-6);
+    g.n = SIZES;
+    assert_true(cublas_multiply(rig.cuda, &g));
+    assert_int_equal(counts.heuristics, SIZES);
+    g.n = 1; /* forgotten */
+    assert_true(cublas_multiply(rig.cuda, &g));
+    assert_int_equal(counts.heuristics, SIZES + 1);
     rig_close(&rig);
 }
 
@@ -417,22 +457,55 @@ static void true_f32_where_it_is_wanted(void **state) {
     rig_close(&rig);
 }
 
-static void nothing_is_timed_while_a_graph_is_captured(void **state) {
+/* A product that a step would repeat; its size may have changed behind the step's key. */
+typedef struct {
+    Device *device;
+    Tensor y, x, w;
+} Step;
+
+static void step(void *argument) {
+    const Step *s = argument;
+    linear_forward(s->device, s->y, s->x, s->w, tensor_none(), WEIGHT_IN_OUT);
+}
+
+/* The mock fails if it is asked during a capture. */
+static void a_recording_that_would_have_to_ask_is_a_direct_call(void **state) {
     (void)state;
     Rig rig = rig_with_library(DTYPE_F32);
-    cudaGraph_t graph;
-    Pair x = pair_normal(&rig, DTYPE_F32, 4, 5, 1), w = pair_normal(&rig, DTYPE_F32, 5, 6, 1), none = pair_none();
+    Pair x = pair_normal(&rig, DTYPE_F32, 4, 5, 1), w = pair_normal(&rig, DTYPE_F32, 5, 6, 1);
     Pair y = pair_poisoned(&rig, DTYPE_F32, 4, 6);
-    cuda_check(cudaStreamBeginCapture(cuda_stream(rig.cuda), cudaStreamCaptureModeThreadLocal), "capture");
-    linear_forward(rig.cuda, y.cuda, x.cuda, w.cuda, none.cuda, WEIGHT_IN_OUT);
-    cuda_check(cudaStreamEndCapture(cuda_stream(rig.cuda), &graph), "capture");
-    cuda_check(cudaGraphDestroy(graph), "capture");
-    assert_int_equal(counts.runs, 1);
-    assert_int_equal(counts.last_algorithm, ALGORITHM_SLOW);
-    linear_forward(rig.cuda, y.cuda, x.cuda, w.cuda, none.cuda, WEIGHT_IN_OUT); /* now it is */
-    assert_int_equal(counts.last_algorithm, ALGORITHM_FAST);
-    linear_forward(rig.cpu, y.cpu, x.cpu, w.cpu, none.cpu, WEIGHT_IN_OUT);
-    expect_pair(&rig, "y", y, 1e-6);
+    Pair v = pair_normal(&rig, DTYPE_F32, 5, 7, 1), z = pair_poisoned(&rig, DTYPE_F32, 4, 7);
+    Step first = {rig.cuda, y.cuda, x.cuda, w.cuda}, second = {rig.cuda, z.cuda, x.cuda, v.cuda};
+    const int asked[] = {1, 2, 2, 2}, ran[] = {1, 2, 3, 3}; /* directly, directly, recorded, repeated */
+    for (int call = 0; call < 4; call++) {
+        rig.cuda->repeat(rig.cuda, "key", 3, step, call ? &second : &first);
+        rig.cuda->synchronize(rig.cuda);
+        assert_int_equal(counts.heuristics, asked[call]);
+        assert_int_equal(counts.runs, ran[call]);
+        if (call) linear_forward(rig.cpu, z.cpu, x.cpu, v.cpu, tensor_none(), WEIGHT_IN_OUT);
+        if (call) expect_pair(&rig, "z", z, 1e-6);
+        rig.cuda->clear(rig.cuda, z.cuda.data, tensor_bytes(z.cuda));
+    }
+    rig_close(&rig);
+}
+
+/* The mock fails if it is called then. What our own product needs is planned: the library may decline. */
+static void memory_is_measured_without_the_library(void **state) {
+    (void)state;
+    Rig rig = rig_with_library(DTYPE_BF16), own = rig_open(DTYPE_BF16);
+    float nothing;
+    Step s = {.y = tensor_2d(&nothing, DTYPE_BF16, 64, 8),
+              .x = tensor_2d(&nothing, DTYPE_BF16, 64, 4096),
+              .w = tensor_2d(&nothing, DTYPE_BF16, 4096, 8)};
+    s.device = rig.cuda;
+    size_t planned = rig.cuda->measure(rig.cuda, step, &s);
+    s.device = own.cuda;
+    setenv("TRAINC_CUBLASLT", "none", 1);
+    assert_int_equal(planned, own.cuda->measure(own.cuda, step, &s));
+    unsetenv("TRAINC_CUBLASLT");
+    assert_true(planned > 0);
+    assert_int_equal(counts.heuristics + counts.runs, 0);
+    rig_close(&own);
     rig_close(&rig);
 }
 
@@ -482,9 +555,13 @@ int main(void) {
         cmocka_unit_test(layers_are_described_as_they_are),
         cmocka_unit_test(gelu_is_an_epilogue),
         cmocka_unit_test(our_kernels_replace_gelu_the_library_lacks),
-        cmocka_unit_test(the_fastest_way_with_the_same_bits_is_taken_and_remembered),
+        cmocka_unit_test(the_library_is_asked_once_for_sizes_alike),
+        cmocka_unit_test(a_number_of_tokens_that_needs_its_own_algorithm_has_it),
+        cmocka_unit_test(an_epoch_of_other_lengths_asks_nothing_more),
+        cmocka_unit_test(a_full_table_is_emptied),
         cmocka_unit_test(true_f32_where_it_is_wanted),
-        cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
+        cmocka_unit_test(a_recording_that_would_have_to_ask_is_a_direct_call),
+        cmocka_unit_test(memory_is_measured_without_the_library),
         cmocka_unit_test(without_the_library_our_kernels_run_and_the_reason_is_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

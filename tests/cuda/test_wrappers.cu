@@ -593,14 +593,19 @@ __global__ void use_much_shared(float *out, int n) {
     out[threadIdx.x] = memory[n - 1 - threadIdx.x];
 }
 
+/* With driver 580, a block of too many threads is an invalid value; CUDA documents an invalid configuration. */
+static void expect_refused(cudaError_t status) {
+    if (status != cudaErrorInvalidValue) assert_int_equal(status, cudaErrorInvalidConfiguration);
+    cudaGetLastError();
+}
+
 static void launches_that_cannot_be_are_refused(void **) {
     const int n = 15000; /* 60 kB */
     size_t bytes = n * sizeof(float);
     Array<float> out(32);
-    assert_int_equal(gpu_launch(use_much_shared, 1, 1025, 0, 0, out.device, 1), cudaErrorInvalidConfiguration);
-    assert_int_equal(gpu_launch(use_much_shared, 0, 32, 0, 0, out.device, 1), cudaErrorInvalidConfiguration);
-    assert_int_equal(gpu_launch(use_much_shared, dim3(1, 70000), 32, 0, 0, out.device, 1),
-                     cudaErrorInvalidConfiguration);
+    expect_refused(gpu_launch(use_much_shared, 1, 1025, 0, 0, out.device, 1));
+    expect_refused(gpu_launch(use_much_shared, 0, 32, 0, 0, out.device, 1));
+    expect_refused(gpu_launch(use_much_shared, dim3(1, 70000), 32, 0, 0, out.device, 1));
     static bool asked; /* a limit once raised stays */
     if (!asked) assert_int_equal(gpu_launch(use_much_shared, 1, 32, bytes, 0, out.device, n), cudaErrorInvalidValue);
     asked = true;

@@ -43,9 +43,6 @@ void gemm_own(Device *device, const Gemm *gemm);
 /* Loads the library now rather than at the first product. */
 void gemm_prepare(Device *device);
 
-/* Returns a checksum of an array's bits. Waits for the stream. */
-uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes);
-
 #ifdef __cplusplus
 }
 

@@ -25,10 +25,9 @@ const char *cublas_description(const Device *device);
 
 /* Queues the product and its epilogue. Returns false, having done nothing, if the library cannot do both.
  *
- * The library offers several algorithms. For the first product of each size (a number of tokens, which varies between
- * batches, is rounded up) up to 8 are timed, and the fastest one is used whose result has the same bits as that of the
- * recommended algorithm, so that timing does not change results. While a CUDA graph is captured nothing is timed, and
- * the recommended algorithm is used. */
+ * The algorithm is the one that the library recommends for the size; a number of tokens, which varies between batches,
+ * is rounded up. While a CUDA graph is captured the library cannot be asked: a product of a size that was not met
+ * before marks the recording as not to be used (CudaState.unrecordable). */
 bool cublas_multiply(Device *device, const Gemm *gemm);
 
 void cublas_close(Device *device);

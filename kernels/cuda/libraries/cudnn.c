@@ -168,14 +168,32 @@ static const char *name_of(const ConvProduct *p, char text[PRODUCT_NAME]) {
 
 /* ---- the library's algorithms ---- */
 
-/* Lists cuDNN's algorithms for this product that support channels innermost in three dimensions and add in a fixed
- * order; the others use Fourier transforms, Winograd's method or atomics. Returns their number. */
-static int ask(const Cudnn *cudnn, const Problem *m, ConvPass pass, Candidate candidates[MAX_ALGORITHMS]) {
+/* Returns the bytes in scratch of the copy of the weights with the channels innermost. The workspace lies after it. */
+static size_t weight_bytes(const ConvProduct *p) {
+    size_t bytes = (size_t)tensor_numel(p->w) * dtype_size(p->y.dtype);
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t scratch_of(const ConvProduct *p, Candidate candidate) { return weight_bytes(p) + candidate.workspace; }
+
+/* Returns whether scratch memory of this size was planned. For fewer samples than planned for, cuDNN can want more. */
+static bool is_planned(const Device *device, size_t bytes) {
+    const CudaState *state = cuda_state(device);
+    return state->measuring || !state->reserved ||
+           bytes + state->kept <= state->scratches[state->n_scratches - 1].bytes;
+}
+
+/* Lists cuDNN's algorithms for this product that support channels innermost in three dimensions, add in a fixed order
+ * and need no more memory than was planned; others use Fourier transforms, Winograd's method or atomics. Returns their
+ * number. */
+static int ask(const Cudnn *cudnn, const Device *device, const Problem *m, const ConvProduct *p,
+               Candidate candidates[MAX_ALGORITHMS]) {
     static const int algorithms[3][MAX_ALGORITHMS] = {
         [CONV_FORWARD] = {CONV_FORWARD_PRECOMPUTED_GEMM, CONV_FORWARD_GEMM},
         [CONV_DATA] = {CONV_DATA_1, OURS},
         [CONV_WEIGHTS] = {CONV_WEIGHTS_1, OURS}};
     const CudnnFunctions *call = &cudnn->call;
+    ConvPass pass = p->pass;
     int count = 0;
     for (int i = 0; i < MAX_ALGORITHMS && algorithms[pass][i] != OURS; i++) {
         Candidate candidate = {algorithms[pass][i], 0};
@@ -189,21 +207,17 @@ static int ask(const Cudnn *cudnn, const Problem *m, ConvPass pass, Candidate ca
         if (pass == CONV_WEIGHTS)
             status = call->cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn->handle, m->x, m->y, m->convolution,
                                                                           m->w, algorithm, &candidate.workspace);
-        if (status == CONV_SUCCESS && candidate.workspace <= MAX_WORKSPACE) candidates[count++] = candidate;
+        if (status == CONV_SUCCESS && candidate.workspace <= MAX_WORKSPACE &&
+            is_planned(device, scratch_of(p, candidate)))
+            candidates[count++] = candidate;
     }
     return count;
-}
-
-/* Returns the bytes in scratch of the copy of the weights with the channels innermost. The workspace lies after it. */
-static size_t weight_bytes(const ConvProduct *p) {
-    size_t bytes = (size_t)tensor_numel(p->w) * dtype_size(p->y.dtype);
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 /* Computes the product with cuDNN. Returns its status; unless that is a success, nothing was computed. */
 static unsigned run(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Candidate candidate) {
     const CudnnFunctions *call = &cudnn->call;
-    char *weights = cuda_scratch(device, weight_bytes(p) + candidate.workspace), *workspace = weights + weight_bytes(p);
+    char *weights = cuda_scratch(device, scratch_of(p, candidate)), *workspace = weights + weight_bytes(p);
     unsigned algorithm = (unsigned)candidate.algorithm, status;
     float one = 1, beta = p->add ? 1 : 0;
     if (p->pass != CONV_WEIGHTS) conv3d_order_weights(device, weights, p);
@@ -236,53 +250,59 @@ static bool compute_with(const Cudnn *cudnn, Device *device, const Problem *m, c
 
 /* ---- choosing ---- */
 
-/* Returns the milliseconds of the fastest of several runs, infinite if the candidate fails. Sets *sums to the checksum
- * of the first run's result. */
-static float time_candidate(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p,
-                            Candidate candidate, ConvChecksum *sums) {
+/* Returns the milliseconds of one run, infinite if the candidate fails. */
+static float time_once(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p,
+                       Candidate candidate) {
     cudaEvent_t begin, end;
-    float best = INFINITY;
-    if (!compute_with(cudnn, device, m, p, candidate)) return best;
-    *sums = conv3d_checksum(device, p);
+    float milliseconds = INFINITY;
     cuda_check(cudaEventCreate(&begin), "timing");
     cuda_check(cudaEventCreate(&end), "timing");
-    for (int i = 0; i < TIMED_RUNS; i++) {
-        float milliseconds;
-        cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
-        if (!compute_with(cudnn, device, m, p, candidate)) {
-            best = INFINITY;
-            break;
-        }
+    cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
+    if (compute_with(cudnn, device, m, p, candidate)) {
         cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
         cuda_check(cudaEventSynchronize(end), "timing");
         cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
-        if (milliseconds < best) best = milliseconds;
     }
     cuda_check(cudaEventDestroy(begin), "timing");
     cuda_check(cudaEventDestroy(end), "timing");
-    return best;
+    return milliseconds;
+}
+
+/* Returns whether the candidate runs and computes what ours, the first one, computes; sets *sums to the checksum. */
+static bool is_usable(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Candidate candidate,
+                      const ConvChecksum *ours, ConvChecksum *sums) {
+    char name[PRODUCT_NAME];
+    if (!compute_with(cudnn, device, m, p, candidate)) return false;
+    *sums = conv3d_checksum(device, p);
+    if (!isfinite(ours->norm) || fabs(sums->sum - ours->sum) <= NEARLY_THE_SAME * ours->norm) return true;
+    warn("cuDNN's algorithm %d is not used: its result is not ours for %s", candidate.algorithm, name_of(p, name));
+    return false;
 }
 
 /* Returns the fastest candidate; candidates[0] is ours. `to`: temporary result of a product that is added to a tensor;
- * cleared before each candidate is timed. */
+ * cleared before each candidate's first run. The fastest of several runs counts, and the candidates take turns: a clock
+ * that rises from idle rises for all of them. */
 static Candidate fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvProduct *p, Tensor *to,
                          const Candidate *candidates, int count) {
     char name[PRODUCT_NAME];
     ConvChecksum sums[MAX_ALGORITHMS + 1] = {{0, 0}};
-    float times[MAX_ALGORITHMS + 1], best_time = INFINITY, theirs = INFINITY;
+    float times[MAX_ALGORITHMS + 1], theirs = INFINITY;
+    bool usable[MAX_ALGORITHMS + 1];
     int best = 0;
     for (int i = 0; i < count; i++) {
         if (to) cuda_check(cudaMemsetAsync(to->data, 0, tensor_bytes(*to), cuda_stream(device)), "clearing memory");
-        times[i] = time_candidate(cudnn, device, m, p, candidates[i], &sums[i]);
-        if (!isfinite(times[i])) continue;
-        bool same = !isfinite(sums[0].norm) || fabs(sums[i].sum - sums[0].sum) <= NEARLY_THE_SAME * sums[0].norm;
-        if (!same) {
-            warn("cuDNN's algorithm %d is not used: its result is not ours for %s", candidates[i].algorithm,
-                 name_of(p, name));
-            continue;
+        usable[i] = is_usable(cudnn, device, m, p, candidates[i], &sums[0], &sums[i]);
+        times[i] = INFINITY;
+    }
+    for (int turn = 0; turn < TIMED_RUNS; turn++)
+        for (int i = 0; i < count; i++) {
+            float time = usable[i] ? time_once(cudnn, device, m, p, candidates[i]) : INFINITY;
+            usable[i] = isfinite(time);
+            if (time < times[i] || !usable[i]) times[i] = time;
         }
-        if (i && times[i] < theirs) theirs = times[i];
-        if (times[i] < CLEARLY_FASTER * best_time) best = i, best_time = times[i];
+    for (int i = 1; i < count; i++) {
+        if (times[i] < theirs) theirs = times[i];
+        if (times[i] < CLEARLY_FASTER * times[best]) best = i;
     }
     if (isfinite(theirs))
         fprintf(stderr, "cuDNN benchmark: %s: %s; ours takes %.3f ms, cuDNN's %.3f ms\n", name_of(p, name),
@@ -294,7 +314,7 @@ static Candidate fastest(const Cudnn *cudnn, Device *device, const Problem *m, C
  * timed with a temporary result; if there is no memory for it, returns our kernel. */
 static Candidate choose(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *given) {
     Candidate candidates[1 + MAX_ALGORITHMS] = {{OURS, 0}};
-    int count = 1 + ask(cudnn, m, given->pass, candidates + 1);
+    int count = 1 + ask(cudnn, device, m, given, candidates + 1);
     ConvProduct p = *given;
     Tensor *to = p.pass == CONV_WEIGHTS ? &p.w : p.add ? &p.x : NULL;
     if (count == 1) return candidates[0];
@@ -318,7 +338,11 @@ static Choice *find(Cudnn *cudnn, Device *device, const Problem *m, const ConvPr
     Key key = key_of(device, p);
     for (int i = 0; i < cudnn->count; i++)
         if (!memcmp(&cudnn->choices[i].key, &key, sizeof key)) return &cudnn->choices[i];
-    if (cudnn->count == CHOICES || is_capturing(device)) return NULL;
+    if (cudnn->count == CHOICES) return NULL;
+    if (is_capturing(device)) {
+        cuda_state(device)->unrecordable = true;
+        return NULL;
+    }
     Choice *made = &cudnn->choices[cudnn->count++];
     *made = (Choice){key, choose(cudnn, device, m, p)};
     return made;
@@ -375,11 +399,11 @@ bool cudnn_load_autotune_cache(Device *device, const char *text, Error *error) {
 
 /* ---- the product ---- */
 
-/* Reserves the scratch that cuDNN's algorithms need, without computing anything. */
+/* Measures the scratch that cuDNN's algorithms need, without computing anything. */
 static void measure(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p) {
     Candidate candidates[MAX_ALGORITHMS];
-    int count = ask(cudnn, m, p->pass, candidates);
-    for (int i = 0; i < count; i++) cuda_scratch(device, weight_bytes(p) + candidates[i].workspace);
+    int count = ask(cudnn, device, m, p, candidates);
+    for (int i = 0; i < count; i++) cuda_scratch(device, scratch_of(p, candidates[i]));
 }
 
 bool cudnn_convolve(Device *device, const ConvProduct *p) {

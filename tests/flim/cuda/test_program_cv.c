@@ -91,17 +91,18 @@ static void every_schedule_gives_the_same_bits(void **state) {
 static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
     set_emulator(NULL, "75");
-    char *whole = done("--device cuda --amp"), *run = scratch_directory(), *fold = path_join(run, "fold_D1");
-    char *line = line_of(run, "--device cuda --amp");
+    char *options = xformat("--device cuda --amp%s%s", emulated ? "" : " --epochs 100", long_enough());
+    char *whole = done(options), *run = scratch_directory(), *fold = path_join(run, "fold_D1");
+    char *line = line_of(run, options), *resumed = xformat("%s --resume auto", options);
     share_autotune_cache(whole, run);
     pid_t child = start_command(run, line);
     assert_int_equal(signal_at_step(fold, child, 2, SIGTERM), 128 + SIGTERM);
-    must_do(run, "--device cuda --amp --resume auto");
+    must_do(run, resumed);
     assert_contains(fixture.output, "[Resume]");
     assert_same_run(whole, run);
     set_emulator(NULL, NULL);
-    char *owned[] = {whole, run, fold, line};
-    for (int i = 0; i < 4; i++) free(owned[i]);
+    char *owned[] = {options, whole, run, fold, line, resumed};
+    for (int i = 0; i < 6; i++) free(owned[i]);
 }
 
 /* ---- memory ---- */

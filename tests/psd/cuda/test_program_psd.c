@@ -163,13 +163,14 @@ static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
     set_emulator(NULL, "75");
     for (int w = 0; w < WAYS; w++) {
-        char *whole = done(ways[w][0], ways[w][1]), *run = scratch_directory();
-        char *line = line_of(ways[w][0], run, ways[w][1]), *resumed = xformat("%s --resume auto", ways[w][1]);
+        char *options = xformat("%s%s", ways[w][1], long_enough()), *resumed = xformat("%s --resume auto", options);
+        char *whole = done(ways[w][0], options), *run = scratch_directory(), *line = line_of(ways[w][0], run, options);
         assert_int_equal(signal_at_step(run, start_command(run, line), 2, SIGTERM), 128 + SIGTERM);
         must_do(ways[w][0], run, resumed);
         assert_contains(fixture.output, "[Resume]");
         assert_same_result(whole, run);
         free(line);
+        free(options);
         free(resumed);
         free(whole);
         free(run);

@@ -1,6 +1,7 @@
 /* Generation with a small text GPT on the cuda device, real or emulated: greedy ids against the logits of the cpu
  * device, the same ids with recorded steps and without, and nothing allocated beyond the plan. The prompts cross the
  * parts of the cached attention, and the bound of the lengths that decides which recording is repeated. */
+#include "kernels/cuda/gemm/gemm.h"
 #include "tests/cuda/step_rig.h"
 #include "tests/slm/rig.h"
 
@@ -109,6 +110,7 @@ static void compare(DType half) {
         rig_close(&rig);
         skip();
     }
+    gemm_prepare(rig.cuda); /* NVIDIA's library takes its workspace when it is opened */
     const int32_t one[] = {4};
     Batch batch = slm_batch_random(IDS, 0, one, 1);
     Side cpu = generation_side(rig.cpu, &batch, DTYPE_F32), cuda = generation_side(rig.cuda, &batch, half);
