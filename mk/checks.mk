@@ -8,6 +8,7 @@ check-programs:
 check: check-programs
 	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tools/estimates $(BUILD)/tools/tokenize
 	@BUILD=$(BUILD) tools/check_walls.sh
+	@tools/check_build.sh
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 	@BUILD=$(BUILD) $(BUILD)/tools/estimates >$(BUILD)/ESTIMATES.md
 	@diff docs/ESTIMATES.md $(BUILD)/ESTIMATES.md || \
