@@ -28,7 +28,7 @@ $(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o $(BUILD)/
 $(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_measure progress_log checkpointer_save checkpointer_wait,-Wl,--wrap=$f)
 
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
-$(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
+$(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/emulated/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
 $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared $< -o $@

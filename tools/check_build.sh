@@ -10,7 +10,8 @@ archives=(libtrain libtests libemulated libcuda_tests ptx/libptx gpu_l4/libcuda_
 fail() { echo "check_build: $*" >&2; exit 1; }
 
 rm -rf "$work"
-mkdir -p "$work/sources" "$work/toolkit/bin"
+mkdir -p "$work/sources" "$work/toolkit/bin" "$work/toolkit/include"
+touch "$work/toolkit/include/cuda_runtime_api.h"
 # One model is enough.
 tools/list_files.sh | grep -E '\.([ch]|cc|cpp|cu|mk|sh)$|^Makefile$|^REVISION$' |
     grep -vE '^((data|model|commands|tests)/(bert|cv|flim|gpt|slm|tts)|train_(bert|cv|gpt|slm))[./]' | xargs -d '\n' cp --parents -t "$work/sources"
@@ -27,6 +28,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[ "$out" ] || exit 0
 : >"$out"
 [ "$source" ] || { echo "$out" >>../linked; exit; }
 echo "$source" >>../compiled
@@ -102,6 +104,11 @@ make_all
 cp -p ../kept base/file.c
 make_all
 expect_compiled "a source that came back" base/file.c
+# Objects of different names are made by commands that differ in more than where they look for the toolkit's headers.
+make -n V=1 CUDA_HOME="$work/toolkit" BUILD=build/again check check-deep check-emulated check-ptx check-bits check-profile check-gpu >../log
+grep -e ' -c .* -o ' ../log | sort -u | sed -E 's/ -o \S+//; s/ -isystem \S+//g; s/ 2>.*//' | sort | uniq -d >../twice
+[ ! -s ../twice ] || { cat ../twice >&2; fail "these commands make more than one object"; }
+
 for target in gpu-test gpu-bench gpu-kit; do
     make -n $target GPU=l4 CUDA_HOME="$work/toolkit" >../log
     grep -q 'install_packages.sh build test' ../log || fail "make $target does not install the packages that it needs"
