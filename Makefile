@@ -7,6 +7,7 @@ BUILD ?= build/release
 PREFIX ?= /usr/local
 
 .DEFAULT_GOAL = all
+include mk/rules.mk
 include mk/cuda.mk
 include mk/build.mk
 include mk/tests.mk
@@ -95,11 +96,13 @@ clean: ## removes everything that was built or made by a demo
 	rm -rf build $(PROGRAMS) demo/work
 
 help: ## prints this list
-	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local]"
+	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local] [V=1]"
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):.* ## \(.*\)/  \1\t\2/p' Makefile mk/*.mk | expand -t 24
+	@echo "V=1: prints whole commands"
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:
 .PHONY: all demo demo-psd demo-slm demo-bert demo-cv test test-deep install uninstall readme estimates clean help FORCE
-.SECONDARY:
+# Removes objects of other sources before make looks at any.
+$(shell tools/forget_stale.sh $(BUILD) $(ROOMS) tests tools $(PROGRAMS:%=%.c))
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -35,49 +35,41 @@ objects_of = $(patsubst %.c,$(BUILD)/%.o,$1.c $(wildcard $(addprefix commands/$(
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	$(call say,CC,$<)$(CC) $(CFLAGS) -c $< -o $@
 
 $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) -c $< -o $@
+	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) -c $< -o $@
 
 $(BUILD)/kernels/cpu/operations_%.o: kernels/cpu/operations.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -ffp-contract=fast $(CPU_FLAGS_$*) -DCPU_TABLE=cpu_operations_$* -c $< -o $@
+	$(call say,CC,$< for $*)$(CC) $(CFLAGS) -ffp-contract=fast $(CPU_FLAGS_$*) -DCPU_TABLE=cpu_operations_$* -c $< -o $@
 
 # Recompiles the one file that names the revision when the revision changes.
-$(BUILD)/revision: FORCE
-	@mkdir -p $(@D)
-	@echo $(REVISION) | cmp -s - $@ || echo $(REVISION) > $@
+$(call text,$(BUILD)/revision,$(REVISION))
 $(BUILD)/base/version.o: CFLAGS += -DGIT_REVISION='"$(REVISION)"'
 $(BUILD)/base/version.o: $(BUILD)/revision
 # SentencePiece has no function that returns its version.
 $(BUILD)/commands/libraries.o: CFLAGS += -DSENTENCEPIECE_VERSION='"$(shell pkg-config --modversion sentencepiece)"'
 
-# q, not r: keeps files of the same name from different folders.
-$(BUILD)/libtrain.a: $(LIBRARY_OBJECTS)
-	@rm -f $@
-	@ar qcs $@ $^
+$(call archive,$(BUILD)/libtrain.a,$(LIBRARY_OBJECTS))
 
 $(PROGRAMS): %: $(ON_GPU)/% FORCE
 	@cmp -s $< $@ || cp --remove-destination $< $@
 
-define program_rules
-$(ON_GPU)/$1: $(call objects_of,$1)
-$(BUILD)/emulated/$1: $(call objects_of,$1)
-endef
-$(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
-$(ON_GPU)/tests/bench_step: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c tests/*/bench.c))
+$(foreach p,$(PROGRAMS),$(foreach folder,$(ON_GPU) $(BUILD)/emulated,$(call members,$(folder)/$p,$(call objects_of,$p))))
+$(call members,$(ON_GPU)/tests/bench_step,$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c tests/*/bench.c)))
 $(PROGRAMS:%=$(ON_GPU)/%) $(ON_GPU)/tests/bench_step: $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(LINK) $(TAKE_CUDA) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(TAKE_CUDA) $(LINKED) -o $@ $(CUDA_LIBS) $(LDLIBS)
 
 # Writes docs/ESTIMATES.md.
-$(BUILD)/tools/estimates: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/claims/*.c)) $(BUILD)/libtrain.a
+$(call members,$(BUILD)/tools/estimates,$(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/claims/*.c)))
+$(BUILD)/tools/estimates: $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(LINK) $^ -o $@ $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(LDLIBS)
 
 # Runs the tokenizers for the scripts of tests/reference.
 $(BUILD)/tools/tokenize: $(BUILD)/tools/tokenize.o $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(LINK) $^ -o $@ $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(LDLIBS)

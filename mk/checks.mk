@@ -8,6 +8,7 @@ check-programs:
 check: check-programs
 	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tools/estimates $(BUILD)/tools/tokenize
 	@BUILD=$(BUILD) tools/check_walls.sh
+	@tools/check_build.sh
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 	@BUILD=$(BUILD) $(BUILD)/tools/estimates >$(BUILD)/ESTIMATES.md
 	@diff docs/ESTIMATES.md $(BUILD)/ESTIMATES.md || \
@@ -217,16 +218,17 @@ bench-estimate: packages-build ## compares step times on this CPU with what --es
 	@$(PYTHON) tests/reference/bench_estimate.py $(BUILD)
 
 gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(PROGRAMS:%=$(ON_GPU)/%)
-gpu-test: ## the tests of the kernels on the GPU of this machine
+gpu-test: packages-build+test ## the tests of the kernels on the GPU of this machine
 	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
 	@BUILD=$(BUILD) GPU_PROGRAMS=$(BUILD)/gpu_native tools/run_tests.sh \
 	    $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
 	@CUDA_HOME=$(CUDA_HOME) tools/gpu_sanitize.sh \
 	    $(addprefix $(BUILD)/gpu_native/,$(filter-out $(PROGRAM_TESTS),$(GPU_TEST_NAMES)))
-gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and against --estimate
+gpu-bench: packages-build+test ## whole steps on the GPU of this machine, against PyTorch and against --estimate
 	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks
-gpu-kit: gpu-programs ## packs the GPU tests, benchmarks and programs with all libraries for a machine that has only a driver
+gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs with all libraries for a machine that has only a driver
+	@$(MAKE) $(PARALLEL) gpu-programs
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
 .PHONY: check check-programs check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \

@@ -26,11 +26,11 @@ real_headers = -DREAL_LIBRARIES=$(GPU_LIBRARIES)/$1/lib -isystem $(GPU_LIBRARIES
 define contract_rules
 $(BUILD)/tests/contracts/$1/%.o: tests/contracts/%.c $(GPU_LIBRARIES)/version
 	@mkdir -p $$(@D)
-	$$(CC) $$(CFLAGS) $(call real_headers,$1) $$(CUDA_FLAGS) -c $$< -o $$@
+	$$(call say,CC,$$<)$$(CC) $$(CFLAGS) $(call real_headers,$1) $$(CUDA_FLAGS) -c $$< -o $$@
 endef
 $(foreach v,cuda11 cuda12 cuda13,$(eval $(call contract_rules,$v)))
 
 $(CONTRACTS): %: %.o $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 
 .PHONY: check-contracts test-contracts

@@ -50,13 +50,11 @@ $(ON_GPU)/kernels/cuda/device.o: CFLAGS += \
 # Keeps the report of ptxas on each kernel beside the object, for tests/cuda/spills.sh.
 $(ON_GPU)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -Xptxas -v -MMD -MP -c $< -o $@ 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
+	$(call say,NVCC,$<)$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -Xptxas -v -MMD -MP -c $< -o $@ 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
 
 $(ON_GPU)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CUDA_FLAGS) $(GPU_DEFINES) -c $< -o $@
+	$(call say,CC,$<)$(CC) $(CFLAGS) $(CUDA_FLAGS) $(GPU_DEFINES) -c $< -o $@
 
-$(CUDA_DEVICE): $(CUDA_OBJECTS)
-	@rm -f $@
-	@ar qcs $@ $^
+$(call archive,$(CUDA_DEVICE),$(CUDA_OBJECTS))
 endif

@@ -66,10 +66,10 @@ check-release:
 
 $(BUILD)/reference/train_cv: $(call objects_of,train_cv) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(LINK) -Wl,--gc-sections $^ -o $@ $(LIBRARIES)/lib/libdnnl.a $(filter-out -ldnnl,$(LDLIBS))
+	$(call say,LINK,$@)$(LINK) -Wl,--gc-sections $(LINKED) -o $@ $(LIBRARIES)/lib/libdnnl.a $(filter-out -ldnnl,$(LDLIBS))
 
 $(BUILD)/tests/release/sounds: $(BUILD)/tests/release/sounds.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 
 $(LIBRARIES)/%.done: tools/release/libraries.txt tools/release/library.sh
 	@tools/release/library.sh $(LIBRARIES) $*
@@ -79,6 +79,6 @@ $(LIBRARIES)/libsndfile.done: $(LIBRARIES)/mpg123.done $(LIBRARIES)/LAME.done
 $(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh tools/release/libraries.txt LICENSE
 	@mkdir -p $(@D)
 	@tools/release/licenses.sh $(LIBRARIES) "$(CUDA_VERSION)" $(@D)
-	$(CC) -c -Wa,-I$(@D) $< -o $@
+	$(call say,AS,$<)$(CC) -c -Wa,-I$(@D) $< -o $@
 
 .PHONY: release release-cuda-11.8 release-programs release-test test-released check-release

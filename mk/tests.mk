@@ -10,12 +10,10 @@ RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test
 # Links the code that reads TEST_FILTER also into a test that uses nothing else of libtests.a.
 CMOCKA = -Wl,-u,choose_tests -lcmocka
 
-$(BUILD)/libtests.a: $(RIGS)
-	@rm -f $@
-	@ar qcs $@ $^
+$(call archive,$(BUILD)/libtests.a,$(RIGS))
 
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
-	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/slm/test_import $(BUILD)/tests/slm/test_export: $(BUILD)/commands/slm/base.o
 $(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o
@@ -30,19 +28,19 @@ $(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o $(BUILD)/
 $(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_measure progress_log checkpointer_save checkpointer_wait,-Wl,--wrap=$f)
 
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
-$(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
+$(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/emulated/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
 $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -fPIC -shared $< -o $@
+	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared $< -o $@
 
 # A stand-in for the driver, which programs with the real CUDA runtime load in tests/psd/gpu_startup.sh.
 $(BUILD)/tests/kernels/driver/libcuda.so.1: tests/kernels/substitute/driver.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -fPIC -shared $< -o $@
+	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared $< -o $@
 
 $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
 	@mkdir -p $(@D)
-	$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+	$(call say,LINK,$@)$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $(LINKED) -o $@ $(LDLIBS)
 build/fuzz/flim/fuzz/fuzz_log: build/fuzz/commands/cv/report/epoch_curves.o
 build/fuzz/fuzz/fuzz_segmenter: build/fuzz/tests/segmenter_files.o
 
@@ -65,40 +63,36 @@ PROGRAM_TESTS = $(addprefix %/,$(filter test_program_%,$(notdir $(CUDA_TEST_NAME
 
 $(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
+	$(call say,CC,$<)$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
 
 # Kernels read registers as another type than the one that was written. CUDA allows this; -fstrict-aliasing does not.
 $(EMULATED)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
+	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
 $(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing $(EMULATOR_EXTRA) -c $< -o $@
+	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing $(EMULATOR_EXTRA) -c $< -o $@
 
-$(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
-	@rm -f $@
-	@ar qcs $@ $^
+$(call archive,$(BUILD)/libemulated.a,$(EMULATED_OBJECTS))
 
 $(patsubst %,$(BUILD)/%.o,$(CUDA_TEST_NAMES) $(CUDA_RIGS)): CFLAGS += $(CUDA_FLAGS)
 $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
+	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
 # Tests written in CUDA have their own kernels.
 $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 
-$(BUILD)/libcuda_tests.a: $(CUDA_RIGS:%=$(BUILD)/%.o)
-	@rm -f $@
-	@ar qcs $@ $^
+$(call archive,$(BUILD)/libcuda_tests.a,$(CUDA_RIGS:%=$(BUILD)/%.o))
 
 $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(LINKED) -o $@ $(LDLIBS)
 
 # The same tests on the PTX that nvcc makes of the kernels, which kernels/cuda/emulate/ptx executes: only the objects of
 # .cu files differ. All cards from 8.0 on execute one PTX here. That for 8.9 differs from it in its name only in the files
@@ -115,12 +109,12 @@ PTX_TESTS = $(addprefix $(PTX)/,tests/cuda/test_wrappers $(PTX_TEST_NAMES))
 
 $(PTX)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(PTX_FLAGS) -MMD -MP -c $< -o $@
+	$(call say,NVCC,$<)$(NVCC) $(PTX_FLAGS) -MMD -MP -c $< -o $@
 
 define ptx_text_rule
 $(PTX)/sm_$1/%.ptx: %.cu
 	@mkdir -p $$(@D)
-	$$(NVCC) -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -MMD -MP -MF $$(@:.ptx=.d) -MT $$@ -ptx -arch=compute_$1 $$< -o $$@
+	$$(call say,NVCC,$$<)$$(NVCC) -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -MMD -MP -MF $$(@:.ptx=.d) -MT $$@ -ptx -arch=compute_$1 $$< -o $$@
 endef
 $(foreach a,$(PTX_TEXTS),$(eval $(call ptx_text_rule,$a)))
 
@@ -128,35 +122,32 @@ $(foreach a,$(PTX_TEXTS),$(eval $(call ptx_text_rule,$a)))
 $(PTX_EXECUTOR): EMULATOR_EXTRA += -march=x86-64-v3 -ffp-contract=off
 
 PTX_OBJECTS = $(patsubst %.cu,$(PTX)/%.o,$(filter %.cu,$(CUDA_SOURCES)))
-$(PTX)/libptx.a: $(PTX_OBJECTS) $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_EXECUTOR)
-	@rm -f $@
-	@ar qcs $@ $^
+$(call archive,$(PTX)/libptx.a,$(PTX_OBJECTS) $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_EXECUTOR))
 
 $(PTX)/tests/cuda/test_wrappers: %: %.o $(BUILD)/libtests.a $(PTX_EXECUTOR) $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 
 $(addprefix $(PTX)/,$(PTX_TEST_NAMES)): $(PTX)/%: $(BUILD)/%.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(PTX)/libptx.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(PTX)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(PTX)/tests/cuda/test_ptx: | $(foreach a,$(PTX_TEXTS),$(patsubst %.cu,$(PTX)/sm_$a/%.ptx,$(filter %.cu,$(CUDA_SOURCES))))
 
 # What the kernels count: docs/KERNEL_PROFILE.md.
 PROFILE_OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/profile/*.c))
 $(PROFILE_OBJECTS): CFLAGS += $(CUDA_FLAGS)
-$(PTX)/tests/profile_kernels: $(PROFILE_OBJECTS) $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(PTX)/libptx.a $(BUILD)/libtrain.a
+$(call members,$(PTX)/tests/profile_kernels,$(PROFILE_OBJECTS))
+$(PTX)/tests/profile_kernels: $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(PTX)/libptx.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 
 # test_cublas and test_cudnn use fake libraries and are left out. The wrappers of inline PTX are tested first: if they
 # fail, the other results mean nothing.
 GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas %/test_cudnn,$(CUDA_TEST_NAMES))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 ifneq ($(GPU),none)
-$(ON_GPU)/libcuda_tests.a: $(CUDA_RIGS:%=$(ON_GPU)/%.o)
-	@rm -f $@
-	@ar qcs $@ $^
+$(call archive,$(ON_GPU)/libcuda_tests.a,$(CUDA_RIGS:%=$(ON_GPU)/%.o))
 
 $(GPU_TESTS): %: %.o $(ON_GPU)/libcuda_tests.a $(BUILD)/libtests.a $(CUDA_DEVICE) $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ $(CMOCKA) $(CUDA_LIBS) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(CUDA_LIBS) $(LDLIBS)
 endif

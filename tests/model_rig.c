@@ -212,8 +212,10 @@ void the_dry_device_counts_the_work_of_the_cpu(void **state) {
         double total = 0;
         for (int op = 0; op < OP_COUNT; op++) {
             const OpCounter *a = &rigs[0].device->counters[op], *b = &rigs[1].device->counters[op];
-            assert_int_equal(a->calls, b->calls);
-            assert_true(a->flops == b->flops && a->bytes == b->bytes);
+            if (a->calls != b->calls || a->flops != b->flops || a->bytes != b->bytes)
+                fail_msg(
+                    "%s: the cpu device counts %lld calls, %.17g FLOPs, %.17g bytes, the dry device %lld, %.17g, %.17g",
+                    op_names[op], (long long)a->calls, a->flops, a->bytes, (long long)b->calls, b->flops, b->bytes);
             total += b->flops;
         }
         assert_true(total > 0);

@@ -26,11 +26,11 @@ mkdir -p "$rest"
 find "$rest" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 tools/list_files.sh | xargs -d '\n' cp --parents --preserve=timestamps -t "$rest"
 (cd "$rest" && rm -rf "${rooms[@]}")
-# Objects of the whole serve the rest, too.
+# Objects of the whole serve the rest, too, with the times of their sources.
 objects=$rest/build/release
 if [ -d build/release ] && [ ! -d "$objects" ]; then
     mkdir -p "$objects"
-    (cd build/release && find . \( -name 'gpu_*' -o -name emulated \) -prune -o -name '*.[od]' -print0 |
+    (cd build/release && find . \( -name 'gpu_*' -o -name emulated \) -prune -o \( -name '*.[od]' -o -name sources \) -print0 |
         xargs -0 cp --parents --preserve=timestamps -t "$OLDPWD/$objects")
 fi
 echo "without ${rooms[*]}:"

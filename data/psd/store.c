@@ -572,12 +572,10 @@ typedef struct {
 
 /* Returns whether a file, which may be damaged, begins like a store that was made from a manifest. */
 static bool looks_made(int fd) {
-    enum { HEAD = 1 << 20 };
-    char *head = xmalloc(HEAD);
-    ssize_t n = pread(fd, head, HEAD, 0);
-    static const char first[] = "\"__metadata__\":{\"sensors\":\"", second[] = "\"manifest\":\"";
-    bool made = n > 0 && (memmem(head, (size_t)n, first, sizeof first - 1) ||
-                          memmem(head, (size_t)n, second, sizeof second - 1));
+    enum { LENGTH = 8, HEAD = 1 << 20 }; /* the text follows its length */
+    char *head = xcalloc(HEAD + 1, 1);
+    bool made = pread(fd, head, HEAD, LENGTH) > 0 &&
+                (strstr(head, "\"__metadata__\":{\"sensors\":\"") || strstr(head, "\"manifest\":\""));
     free(head);
     return made;
 }
