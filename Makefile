@@ -49,29 +49,38 @@ demo-cv: packages-build ## makes synthetic FLIM cells and trains six folds, each
 	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/cv.sh
 
-test: packages-build+test ## installs what is missing, builds, runs the tests of the CPU and of the documents
-	@$(MAKE) check
-	@$(MAKE) check-ptx-samples
+# What one runs after each change.
+test: packages-build+test ## installs what is missing, builds, runs the tests of the CPU and of the documents: 5 minutes
+	@tools/part.sh build $(MAKE) $(PARALLEL) GPU=none tests-of-cpu
+	@tools/part.sh tests $(MAKE) check-programs
+	@tools/part.sh documents $(MAKE) check-documents
+	@tools/part.sh --sum
 
-# What takes longer than a newcomer waits.
-test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emulated, kills at file operations, fuzzing, planted bugs
+# What one runs after touching a kernel for GPUs.
+test-kernels: packages-build+test cuda-toolkit ## the tests of the code for GPUs, without one: emulated, as PTX, as machine code, planted bugs
+	@tools/part.sh emulated $(MAKE) check-emulated
+	@tools/part.sh cards $(MAKE) $(PARALLEL) GPU=none check-cards
+	@tools/part.sh inexact $(MAKE) $(PARALLEL) GPU=none check-inexact
+	@tools/part.sh ptx $(MAKE) check-ptx
+	@tools/part.sh ptx-mutations $(MAKE) test-ptx-mutations
+	@tools/part.sh bits $(MAKE) check-bits
+	@tools/part.sh profile $(MAKE) check-profile
+	@tools/part.sh gpu $(MAKE) check-gpu
+	@tools/part.sh sass $(MAKE) check-sass
+	@tools/part.sh mutations tests/cuda/mutations.sh --some
+	@tools/part.sh --sum
+
+# All that takes longer than one waits.
+test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: kills at file operations, other processors, fuzzing, the release
 	@tools/install_gpu_libraries.sh $(GPU_LIBRARIES) >/dev/null 2>&1 & # for check-contracts: minutes of downloads
-	@$(MAKE) check-emulated
-	@$(MAKE) check-deep
-	@tools/take_away.sh
-	@tools/check_dist.sh
-	@$(MAKE) $(PARALLEL) GPU=none check-cards
-	@$(MAKE) $(PARALLEL) GPU=none check-inexact
-	@$(MAKE) check-ptx
-	@$(MAKE) test-ptx-mutations
-	@$(MAKE) check-bits
-	@$(MAKE) check-profile
-	@$(MAKE) check-contracts
-	@$(MAKE) check-gpu
-	@$(MAKE) check-sass
-	@$(MAKE) check-release
-	@$(MAKE) fuzz FUZZ_SECONDS=5
-	@tests/cuda/mutations.sh --some
+	@tools/part.sh instruction-sets $(MAKE) check-instruction-sets
+	@tools/part.sh crashes $(MAKE) check-deep
+	@tools/part.sh without-a-model tools/take_away.sh
+	@tools/part.sh tarball tools/check_dist.sh
+	@tools/part.sh contracts $(MAKE) check-contracts
+	@tools/part.sh release $(MAKE) check-release
+	@tools/part.sh fuzzing $(MAKE) fuzz FUZZ_SECONDS=5
+	@tools/part.sh --sum
 
 install: all ## copies programs, configurations and documents below PREFIX (/usr/local) of DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/train.c/configs $(DESTDIR)$(PREFIX)/share/doc/train.c
@@ -102,7 +111,7 @@ help: ## prints this list
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:
-.PHONY: all demo demo-psd demo-slm demo-bert demo-cv test test-deep install uninstall readme estimates clean help FORCE
+.PHONY: all demo demo-psd demo-slm demo-bert demo-cv test test-kernels test-deep install uninstall readme estimates clean help FORCE
 # Removes objects of other sources before make looks at any.
 $(shell tools/forget_stale.sh $(BUILD) $(ROOMS) tests tools $(PROGRAMS:%=%.c))
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

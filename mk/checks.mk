@@ -1,12 +1,17 @@
-# The parts of `make test` and `make test-deep`, and the other checks and benchmarks.
+# The parts of `make test`, `make test-kernels` and `make test-deep`, and the other checks and benchmarks.
 
-# Builds all programs that exist, then builds and runs the CPU tests, two at a time: most use one core most of the time.
+tests-of-cpu: $(TESTS_OF_CPU) $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tools/estimates $(BUILD)/tools/tokenize
+# Two at a time: most use one core most of the time.
 check-programs:
-	@$(MAKE) $(PARALLEL) GPU=none $(TESTS_OF_CPU) $(PROGRAMS:%=$(BUILD)/%)
+	@$(MAKE) $(PARALLEL) GPU=none tests-of-cpu
 	@JOBS=2 BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
 
 check: check-programs
-	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tools/estimates $(BUILD)/tools/tokenize
+	@$(MAKE) check-documents
+
+# The walls between the rooms, the build, the tables and estimates in the documents.
+check-documents:
+	@$(MAKE) $(PARALLEL) GPU=none $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tools/estimates $(BUILD)/tools/tokenize
 	@BUILD=$(BUILD) tools/check_walls.sh
 	@tools/check_build.sh
 	@BUILD=$(BUILD) tools/readme_options.sh --check
@@ -97,7 +102,7 @@ else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
 
-# Plants each mistake in nvcc's PTX; a part of `make test-deep`.
+# Plants each mistake in nvcc's PTX; a part of `make test-kernels`.
 PTX_MUTATION_TESTS = $(shell tests/cuda/ptx_mutations.sh --tests)
 test-ptx-mutations: ## plants each mistake of tests/cuda/ptx_mutations.txt in nvcc's PTX: a test must fail
 ifneq ($(NVCC),)
@@ -173,7 +178,7 @@ test-crash: packages-build+test ## kills, and all other faults, at every file op
 	@$(MAKE) $(PARALLEL) GPU=none $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
 	@$(MAKE) check-crash CRASH_STRIDE=1
 
-# `make test-deep` plants a quarter of the bugs that are marked.
+# `make test-kernels` plants a quarter of the bugs that are marked.
 test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail
 	@tests/cuda/mutations.sh
 
@@ -231,5 +236,5 @@ gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs
 	@$(MAKE) $(PARALLEL) gpu-programs
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
-.PHONY: check check-programs check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check tests-of-cpu check-documents check-programs check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-kit

@@ -1,6 +1,6 @@
 # With a CUDA toolkit the trainers also have the cuda device. GPU names its cards: a preset of configs/gpu, native (the card
 # in this machine), all, or none. The runtime is linked statically and the driver is loaded only when a GPU is used, so
-# that the same program starts on a machine without CUDA. `make test-deep` downloads a toolkit if none is installed.
+# that the same program starts on a machine without CUDA. `make test-kernels` downloads a toolkit if none is installed.
 comma = ,
 CUDA_FETCHED = build/cuda/nvidia/cu13
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \

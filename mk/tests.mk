@@ -45,7 +45,7 @@ build/fuzz/flim/fuzz/fuzz_log: build/fuzz/commands/cv/report/epoch_curves.o
 build/fuzz/fuzz/fuzz_segmenter: build/fuzz/tests/segmenter_files.o
 
 # The cuda device on the CPU, for tests: the C++ compiler compiles the kernels and kernels/cuda/emulate replaces the CUDA
-# runtime. It needs only the CUDA headers; `make test-deep` downloads them if no toolkit is installed.
+# runtime. It needs only the CUDA headers; `make test-kernels` downloads them if no toolkit is installed.
 CUDA_INCLUDE = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$(CUDA_HOME)/include /usr/include $(CUDA_FETCHED)/include)))
 CUDA_FLAGS = $(addprefix -isystem ,$(patsubst /usr/include/,,$(dir $(CUDA_INCLUDE))))
 EMULATED = $(BUILD)/emulated
