@@ -56,6 +56,7 @@ test: packages-build+test ## installs what is missing, builds, runs the tests of
 test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emulated, kills at file operations, fuzzing, planted bugs
 	@tools/install_gpu_libraries.sh $(GPU_LIBRARIES) >/dev/null 2>&1 & # for check-contracts: minutes of downloads
 	@$(MAKE) check-emulated
+	@$(MAKE) check-instruction-sets
 	@$(MAKE) check-deep
 	@tools/take_away.sh
 	@tools/check_dist.sh
