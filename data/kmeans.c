@@ -14,7 +14,7 @@
 #include "kernels/onednn.h"
 #include "kernels/philox.h"
 
-enum { BLOCK = 128, LANES = 16, SEED_BLOCK = 1024, SEED_FRAMES_PER_ENTRY = 8, MIN_SEED_FRAMES = 16384 };
+enum { BLOCK = 96, LANES = 16, SEED_BLOCK = 1024, SEED_FRAMES_PER_ENTRY = 8, MIN_SEED_FRAMES = 16384 };
 
 static const double MIN_GAIN = 1e-4;
 
@@ -94,12 +94,19 @@ static int32_t best_entry(const float *products, const float *half_squares, int6
     return which[winner];
 }
 
-/* Assigns at most BLOCK frames; products[BLOCK, entries] is scratch. */
+/* Assigns at most BLOCK frames; products[BLOCK, entries] and padded[BLOCK, width] are scratch. Products of another
+ * number of rows could differ in their last bits, and a frame's code would depend on the frames around it. 96 rows fill
+ * the tiles of oneDNN's GEMM on every instruction set. */
 static void assign_block(const Codebook *c, const float *frames, int64_t n, int32_t *codes, float *squared,
-                         float *products) {
+                         float *products, float *padded) {
+    const float *rows = frames;
+    if (n < BLOCK) {
+        memset(padded, 0, (size_t)(BLOCK * c->width) * sizeof *padded);
+        rows = memcpy(padded, frames, (size_t)(n * c->width) * sizeof *padded);
+    }
     check_room_for_code();
-    dnnl_status_t status = dnnl_sgemm('N', 'T', n, c->entries, c->width, 1, frames, c->width, c->centroids, c->width, 0,
-                                      products, c->entries);
+    dnnl_status_t status = dnnl_sgemm('N', 'T', BLOCK, c->entries, c->width, 1, rows, c->width, c->centroids, c->width,
+                                      0, products, c->entries);
     if (status != dnnl_success) die("the matrix product failed (%d)", (int)status);
     for (int64_t i = 0; i < n; i++) {
         codes[i] = best_entry(products + i * c->entries, c->half_squares, c->entries);
@@ -115,11 +122,13 @@ static void assign(const Codebook *c, const float *frames, int64_t n, int32_t *c
         int before = omp_get_max_threads();
         omp_set_num_threads(1);
         float *products = xaligned((size_t)BLOCK * (size_t)c->entries * sizeof *products);
+        float *padded = xaligned((size_t)(BLOCK * c->width) * sizeof *padded);
 #pragma omp for schedule(dynamic)
         for (int64_t at = 0; at < n; at += BLOCK)
             assign_block(c, frames + at * c->width, n - at < BLOCK ? n - at : BLOCK, codes + at,
-                         squared ? squared + at : NULL, products);
+                         squared ? squared + at : NULL, products, padded);
         free(products);
+        free(padded);
         omp_set_num_threads(before);
     }
 }

@@ -23,6 +23,22 @@ check-documents:
 test-without-a-model: packages-build+test ## builds, tests all but one model (MODEL=gpt|slm|bert|psd|cv)
 	@tools/take_away.sh $(MODEL)
 
+# Runs the tests as on processors with fewer instructions: oneDNN's kernels and ours are limited alike. Bits that depend on
+# a library's choice of kernels differ there first. Each set is for processors that have the instruction named first; those
+# without AVX-512 use the set of AVX2 anyway.
+INSTRUCTION_SETS = sse4_2:SSE41:sse4 avx512f:AVX2:avx2
+# Those that compute: readers, files and estimates do not depend on it.
+SET_TESTS = $(filter-out $(addprefix $(BUILD)/tests/,base/% checkpoint/% commands/% cost/% crash/% estimate/% report/%) \
+    %/test_crash %/test_interrupted %/test_prepare,$(TESTS_OF_CPU))
+check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AVX2
+	@$(MAKE) $(PARALLEL) GPU=none $(SET_TESTS) $(PROGRAMS:%=$(BUILD)/%)
+	@for set in $(INSTRUCTION_SETS); do \
+	    flag=$${set%%:*} ours=$${set##*:} dnnl=$${set#*:} dnnl=$${dnnl%:*}; \
+	    grep -qw "$$flag" /proc/cpuinfo || { echo "SKIPPED: the tests with $$dnnl: this processor has no more"; continue; }; \
+	    echo "the CPU tests with $$dnnl:"; \
+	    DNNL_MAX_CPU_ISA=$$dnnl TRAINC_CPU_SET=$$ours JOBS=2 BUILD=$(BUILD) tools/run_tests.sh $(SET_TESTS) || exit; \
+	done
+
 check-deep:
 	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
@@ -236,5 +252,5 @@ gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs
 	@$(MAKE) $(PARALLEL) gpu-programs
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
-.PHONY: check tests-of-cpu check-documents check-programs check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-inexact check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-kit

@@ -10,7 +10,7 @@ extern Device *devices[6];
 extern int n_devices;
 
 /* Set up and tear down a group of tests. Devices with 1 and 2 threads have the best instruction set; one device with 3
- * threads is opened for every instruction set of the processor. */
+ * threads is opened for every instruction set of the processor, or for the one that TRAINC_CPU_SET names. */
 int open_devices(void **state);
 int close_devices(void **state);
 

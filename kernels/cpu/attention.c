@@ -3,7 +3,8 @@
  * block). A work item of the backward is (sequence, head), whose blocks add to the same dK and dV. If there are fewer
  * items than PARTS, each is split: every part takes some of the blocks and sums its own dK and dV, which are then added
  * in the order of the parts. The number of parts depends on the shapes alone, so any number of threads gives the same
- * bits. Batches of short sequences only use attention_short.h.
+ * bits. Short sequences use attention_short.h, beside whatever others. So nothing in the forward of a sequence depends
+ * on the other sequences; in its backward the number of parts does, which regroups the sums of dK and dV over blocks.
  *
  * Forward:  S = scale Q K^T,  P = softmax(S),  O = (P M) V, M the dropout factors; lse = log sum exp of a row of S.
  * Backward: P = exp(S - lse);  dV = (P M)^T dO;  dP = M (dO V^T);  dS = P (dP - rowsum(dO O));
@@ -82,10 +83,8 @@ static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor
                                   Attention attention, Dropout drop) {
     Heads h = heads_of(qkv, attention, drop);
     int64_t longest = longest_sequence(sequences), piece = (BLOCK + 1) * longest;
-    if (is_short(&h, longest)) {
-        short_forward(&h, device->n_threads, sequences, qkv.data, out.data, lse.data);
-        return;
-    }
+    short_forward(&h, device->n_threads, sequences, qkv.data, out.data, lse.data);
+    if (is_short(&h, longest)) return;
     float *scratch = cpu_scratch(device, (size_t)(device->n_threads * piece));
     int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = blocks * sequences.count * attention.n_heads;
     /* Starts with the last blocks of a causal sequence, which cost most. */
@@ -94,7 +93,7 @@ static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor
         int head = (int)(item % attention.n_heads), s = (int)(item / attention.n_heads % sequences.count);
         int64_t block = blocks - 1 - item / attention.n_heads / sequences.count, start = sequences.host_offsets[s];
         int64_t length = sequences.host_offsets[s + 1] - start;
-        if (block * BLOCK >= length) continue;
+        if (block * BLOCK >= length || is_short(&h, length)) continue;
         Tile t = tile_of(&h, start, length, block, head);
         float *mine = scratch + omp_get_thread_num() * piece;
         attend(&h, &t, qkv.data, out.data, lse.data, mine, mine + BLOCK * longest);
@@ -176,10 +175,8 @@ static void cpu_attention_backward(Device *device, Tensor dqkv, Tensor dout, Att
     Tensor qkv = forward.qkv, out = forward.out, lse = forward.lse;
     Heads h = heads_of(qkv, attention, drop);
     int64_t longest = longest_sequence(sequences), piece = (2 * BLOCK + 1) * longest;
-    if (is_short(&h, longest)) {
-        short_backward(&h, device->n_threads, sequences, qkv.data, dout.data, lse.data, dqkv.data);
-        return;
-    }
+    short_backward(&h, device->n_threads, sequences, qkv.data, dout.data, lse.data, dqkv.data);
+    if (is_short(&h, longest)) return;
     int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = (int64_t)sequences.count * attention.n_heads, n_parts = 1;
     while (items * n_parts < PARTS && n_parts < blocks) n_parts++;
     int64_t part_floats = longest * 2 * h.head_size;
@@ -193,6 +190,7 @@ static void cpu_attention_backward(Device *device, Tensor dqkv, Tensor dout, Att
                     start = sequences.host_offsets[item / h.attention.n_heads];
             int64_t length = sequences.host_offsets[item / h.attention.n_heads + 1] - start;
             int head = (int)(item % h.attention.n_heads);
+            if (is_short(&h, length)) continue;
             float *dk = (float *)dqkv.data + start * h.width + h.c + head * h.head_size;
             Gradients g = {dqkv.data, dk, dk + h.c, dout.data, qkv.data, out.data, lse.data, h.width};
             if (part) {
@@ -208,6 +206,7 @@ static void cpu_attention_backward(Device *device, Tensor dqkv, Tensor dout, Att
             int64_t start = sequences.host_offsets[item / h.attention.n_heads];
             int64_t length = sequences.host_offsets[item / h.attention.n_heads + 1] - start;
             int head = (int)(item % h.attention.n_heads);
+            if (is_short(&h, length)) continue;
             add_parts(&h, (float *)dqkv.data + start * h.width + h.c + head * h.head_size, start, length, head,
                       parts + item * (n_parts - 1) * part_floats, n_parts, part_floats);
         }

@@ -138,8 +138,8 @@ static void short_attend_backward(const Heads *h, ShortItem item, const float *q
     short_product(dq, h->width, ds[0], SHORT, 1, k, h->width, length, length, size, scale);
 }
 
-static inline bool is_short(const Heads *h, int64_t longest) {
-    return longest <= SHORT && h->head_size % SHORT == 0 && h->head_size <= SHORT_SIZE;
+static inline bool is_short(const Heads *h, int64_t length) {
+    return length <= SHORT && h->head_size % SHORT == 0 && h->head_size <= SHORT_SIZE;
 }
 
 static inline ShortItem short_item(const Heads *h, Sequences sequences, int64_t item) {
@@ -147,19 +147,23 @@ static inline ShortItem short_item(const Heads *h, Sequences sequences, int64_t 
     return (ShortItem){start, sequences.host_offsets[s + 1] - start, (int)(item % h->attention.n_heads)};
 }
 
-/* Schedules 16 items at a time, since one takes less than a microsecond. */
+/* Computes the short sequences. Schedules 16 items at a time, since one takes less than a microsecond. */
 static void short_forward(const Heads *h, int n_threads, Sequences sequences, const float *qkv, float *out,
                           float *lse) {
 #pragma omp parallel for num_threads(n_threads) schedule(dynamic, 16)
-    for (int64_t item = 0; item < (int64_t)sequences.count * h->attention.n_heads; item++)
-        short_attend(h, short_item(h, sequences, item), qkv, out, lse);
+    for (int64_t i = 0; i < (int64_t)sequences.count * h->attention.n_heads; i++) {
+        ShortItem item = short_item(h, sequences, i);
+        if (is_short(h, item.length)) short_attend(h, item, qkv, out, lse);
+    }
 }
 
 static void short_backward(const Heads *h, int n_threads, Sequences sequences, const float *qkv, const float *dout,
                            const float *lse, float *dqkv) {
 #pragma omp parallel for num_threads(n_threads) schedule(dynamic, 16)
-    for (int64_t item = 0; item < (int64_t)sequences.count * h->attention.n_heads; item++)
-        short_attend_backward(h, short_item(h, sequences, item), qkv, dout, lse, dqkv);
+    for (int64_t i = 0; i < (int64_t)sequences.count * h->attention.n_heads; i++) {
+        ShortItem item = short_item(h, sequences, i);
+        if (is_short(h, item.length)) short_attend_backward(h, item, qkv, dout, lse, dqkv);
+    }
 }
 
 #endif

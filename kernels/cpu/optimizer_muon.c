@@ -1,10 +1,10 @@
-/* Muon in f32. The matrix is kept tall, [longer side, shorter side]: then A = X^T X and X = X B, of which no factor on
- * the right is transposed, so that products need no scratch beside ours. */
-#include "kernels/cpu/simd.h"
+/* Muon in f32. The matrix is kept tall, [longer side, shorter side]: then A = X^T X and X = X B. */
+#include "kernels/cpu/product.h"
 
-/* The scratch of an update: X and the next X [tall, side]; A and A A [side, side]; the rows' squares. */
+/* The scratch of an update: X and the next X [tall, side]; A and A A [side, side]; the rows' squares; what the products
+ * need. */
 typedef struct {
-    float *x, *next, *a, *square;
+    float *x, *next, *a, *square, *rooms;
     double *squares;
     int64_t tall, side;
 } MuonScratch;
@@ -12,19 +12,21 @@ typedef struct {
 static MuonScratch muon_scratch(Device *device, MuonMatrix w) {
     MuonScratch s = {.tall = w.rows > w.columns ? w.rows : w.columns, .side = w.rows > w.columns ? w.columns : w.rows};
     int64_t matrix = whole_lines(s.tall * s.side), square = whole_lines(s.side * s.side);
-    s.x = cpu_scratch(device, (size_t)(2 * matrix + 2 * square + 2 * w.rows));
+    s.x = cpu_scratch(device,
+                      (size_t)(2 * matrix + 2 * square + whole_lines(2 * w.rows) + device->n_threads * PRODUCT_ROOM));
     s.next = s.x + matrix;
     s.a = s.next + matrix;
     s.square = s.a + square;
     s.squares = (double *)(void *)(s.square + square);
+    s.rooms = s.square + square + whole_lines(2 * w.rows);
     return s;
 }
 
 /* Transposes from [n, k] to [k, n] with all threads. */
 static void muon_transpose(Device *device, float *to, const float *from, int64_t n, int64_t k) {
-    enum { ROWS = 64 };
+    enum { STRIP = 64 };
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
-    for (int64_t i = 0; i < k; i += ROWS) transpose(to + i * n, from + i, k, n, k - i < ROWS ? k - i : ROWS);
+    for (int64_t i = 0; i < k; i += STRIP) transpose(to + i * n, n, from + i, k, n, k - i < STRIP ? k - i : STRIP);
 }
 
 /* Updates the momentum and sets x [rows, columns] to G / max(|G|, 1e-7). */
@@ -54,14 +56,14 @@ static void muon_iterate(Device *device, MuonScratch *s) {
     static const float polynomial[3] = MUON_POLYNOMIAL;
     const int64_t n = s->side;
     float *a = s->a, *b = s->square, *x = s->x;
-    product(device, (Product){a, x, x, NULL, 'T', 'N', false, n, n, s->tall, n, n, 0, 0});
-    product(device, (Product){b, a, a, NULL, 'N', 'N', false, n, n, n, n, n, 0, 0});
+    product_with(device, (Product){a, x, x, NULL, 'T', 'N', false, n, n, s->tall, n, n, 0, 0}, s->rooms);
+    product_with(device, (Product){b, a, a, NULL, 'N', 'N', false, n, n, n, n, n, 0, 0}, s->rooms);
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t r = 0; r < n; r++) {
         for (int64_t i = r * n; i < (r + 1) * n; i++) b[i] = polynomial[1] * a[i] + polynomial[2] * b[i];
         b[r * n + r] += polynomial[0];
     }
-    product(device, (Product){s->next, x, b, NULL, 'N', 'N', false, s->tall, n, n, n, n, 0, 0});
+    product_with(device, (Product){s->next, x, b, NULL, 'N', 'N', false, s->tall, n, n, n, n, 0, 0}, s->rooms);
     s->x = s->next;
     s->next = x;
 }

@@ -150,6 +150,25 @@ static void codes_are_the_nearest_entries(void **state) {
     free(frames);
 }
 
+/* Entries are permutations of one, and all numbers of a frame are equal: exact products would be equal, and rounding
+ * chooses the code. */
+static void a_code_does_not_depend_on_the_other_frames(void **state) {
+    (void)state;
+    enum { N = 200, ENTRIES = 37, WIDE = 300 };
+    float *entries = xmalloc(ENTRIES * WIDE * sizeof *entries), *frames = xmalloc(N * WIDE * sizeof *frames);
+    for (int i = 0; i < ENTRIES * WIDE; i++) entries[i] = normal(4, (uint64_t)((i + i / WIDE * 7) % WIDE));
+    for (int i = 0; i < N * WIDE; i++) frames[i] = normal(5, (uint64_t)(i / WIDE));
+    Codebook c = codebook_of(entries, ENTRIES, WIDE);
+    int32_t all[N], some[N];
+    codebook_assign(&c, frames, N, all, NULL);
+    for (int n = 1; n < N; n += 9) {
+        codebook_assign(&c, frames + (N - n) * WIDE, n, some, NULL);
+        assert_memory_equal(some, all + N - n, (size_t)n * sizeof *some);
+    }
+    codebook_close(&c);
+    free(frames);
+}
+
 static void equal_entries_give_the_lowest_code(void **state) {
     (void)state;
     float *entries = xcalloc(50, sizeof *entries), frames[3] = {0, 1, 2};
@@ -227,6 +246,7 @@ int main(void) {
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(the_seed_changes_the_codebook),
         cmocka_unit_test(codes_are_the_nearest_entries),
+        cmocka_unit_test(a_code_does_not_depend_on_the_other_frames),
         cmocka_unit_test(equal_entries_give_the_lowest_code),
         cmocka_unit_test(every_kind_of_frame_gets_an_entry),
         cmocka_unit_test(too_few_kinds_of_frames_are_an_error),
