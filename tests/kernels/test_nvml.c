@@ -1,4 +1,5 @@
-/* Sensors of the right card, through a substitute of NVML that is loaded like the real one. */
+/* Sensors of the right card, through a substitute of NVML that is loaded like the real one; and where NVIDIA's
+ * libraries are looked for. */
 #include "tests/helpers.h"
 
 #include <dlfcn.h>
@@ -119,6 +120,81 @@ static void without_nvml_nothing_is_known_and_nothing_is_said(void **state) {
     nvml_close(NULL);
 }
 
+/* ---- libraries in the folders of packages ---- */
+
+static int two(void) { return 2; }
+static const char *const planted_files[] = {"libtrainc_planted.so.3", "libtrainc_planted.so.2", NULL};
+static const char *const planted_functions[] = {"nvmlInit_v2", NULL};
+static const LibrarySpec planted = {"TRAINC_PLANTED", planted_files, "Planted",        "ours",
+                                    "install it",     NULL,          planted_functions};
+
+/* Copies the substitute to BASE/FOLDER/lib/python3.11/site-packages/nvidia/NAME/lib/FILE. */
+static void plant(const char *base, const char *folder, const char *name, const char *file) {
+    char output[1024], *to = xformat("%s/%s/lib/python3.11/site-packages/nvidia/%s/lib", base, folder, name);
+    if (run_command(output, sizeof output, "mkdir -p %s && cp %s %s/%s", to, substitute, to, file))
+        fail_msg("%s", output);
+    free(to);
+}
+
+/* Requires the library to be found there, or with NULL, to be looked for in vain. */
+static void expect_found(const LibrarySpec *spec, const char *base, const char *path) {
+    void *function;
+    char description[LIBRARY_DESCRIPTION], *wanted = path ? xformat("%s/%s", base, path) : NULL;
+    bool found = library_load(spec, &function, description);
+    assert_string_equal(description, wanted ? wanted : "ours: Planted is not installed");
+    assert_int_equal(found, wanted != NULL);
+    free(wanted);
+}
+
+static void libraries_are_found_in_the_folders_of_packages(void **state) {
+    (void)state;
+    char *made = scratch_directory(), *base = realpath(made, NULL), *environment = xformat("%s/env", base);
+    char *home = xformat("%s/home", base), *path = xformat("%s/python/bin", base),
+         *search = xformat("%s:/usr/bin:/bin", path), output[1024];
+    LibrarySpec older = planted, driver = planted;
+    older.newest = two, driver.advice = NULL;
+    setenv("HOME", home, 1);
+    setenv("PATH", search, 1);
+    unsetenv("VIRTUAL_ENV");
+    expect_found(&planted, base, NULL);
+    plant(base, "env", "cublas", "libtrainc_planted.so.2");
+    expect_found(&planted, base, NULL);
+    setenv("VIRTUAL_ENV", environment, 1);
+    expect_found(&planted, base, "env/lib/python3.11/site-packages/nvidia/cublas/lib/libtrainc_planted.so.2");
+    expect_found(&driver, base, NULL);
+    plant(base, "home/.local", "cu3", "libtrainc_planted.so.3"); /* a newer one, elsewhere */
+    expect_found(&planted, base, "home/.local/lib/python3.11/site-packages/nvidia/cu3/lib/libtrainc_planted.so.3");
+    expect_found(&older, base, "env/lib/python3.11/site-packages/nvidia/cublas/lib/libtrainc_planted.so.2");
+    plant(base, "python", "cu3", "libtrainc_planted.so.3"); /* before that of the home */
+    assert_int_equal(run_command(output, sizeof output, "mkdir -p %s && cp %s %s/python3 && chmod 755 %s/python3", path,
+                                 substitute, path, path),
+                     0);
+    expect_found(&planted, base, "python/lib/python3.11/site-packages/nvidia/cu3/lib/libtrainc_planted.so.3");
+    free(search);
+    free(path);
+    free(home);
+    free(environment);
+    free(base);
+    free(made);
+}
+
+static void a_damaged_library_in_a_package_is_told(void **state) {
+    (void)state;
+    char *made = scratch_directory(), *base = realpath(made, NULL), output[1024], description[LIBRARY_DESCRIPTION];
+    void *function;
+    setenv("VIRTUAL_ENV", base, 1);
+    plant(base, "", "cu3", "libtrainc_planted.so.3");
+    assert_int_equal(
+        run_command(output, sizeof output,
+                    "echo no library >%s/lib/python3.11/site-packages/nvidia/cu3/lib/libtrainc_planted.so.3", base),
+        0);
+    assert_false(library_load(&planted, &function, description));
+    assert_contains(description, "ours: ");
+    assert_contains(description, "libtrainc_planted.so.3: ");
+    free(base);
+    free(made);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_card_is_found_by_its_uuid),
@@ -126,6 +202,8 @@ int main(void) {
         cmocka_unit_test(a_library_that_was_named_and_does_not_work_is_told),
         cmocka_unit_test(it_is_found_without_being_started),
         cmocka_unit_test(without_nvml_nothing_is_known_and_nothing_is_said),
+        cmocka_unit_test(a_damaged_library_in_a_package_is_told),
+        cmocka_unit_test(libraries_are_found_in_the_folders_of_packages),
     };
     return cmocka_run_group_tests(tests, load_substitute, forget_substitute);
 }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/libraries/cublas_functions.h"
 #include "kernels/cuda/libraries/library.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,12 +44,22 @@ static void check(const Cublas *cublas, unsigned status, const char *what) {
 
 /* ---- opening ---- */
 
+/* The driver cannot run a library of a newer CUDA; INT_MAX if it does not say which it is. */
+static int newest_major(void) {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess && version ? version / 1000 : INT_MAX;
+}
+
 #define NAME(result, function, arguments) #function,
 static const LibrarySpec SPEC = {
     "TRAINC_CUBLASLT",
     (const char *[]){"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so", NULL},
     "cuBLASLt (libcublasLt.so)",
     "our own matrix products",
+    "python3 -m pip install nvidia-cublas-cu12 (or nvidia-cublas, for drivers from 580 on) makes large models up to "
+    "twice as "
+    "fast",
+    newest_major,
     (const char *[]){FOR_EACH_CUBLAS_FUNCTION(NAME) NULL},
 };
 #undef NAME
@@ -58,8 +69,10 @@ void cublas_open(Device *device, const CublasFunctions *functions) {
     cuda_state(device)->library = cublas;
     if (functions)
         cublas->call = *functions;
-    else if (!library_load(&SPEC, &cublas->call, cublas->description))
+    else if (!library_load(&SPEC, &cublas->call, cublas->description)) {
+        library_advise(&SPEC, cublas->description);
         return;
+    }
     unsigned status = cublas->call.cublasLtCreate(&cublas->handle);
     if (status != LT_SUCCESS) {
         cublas->handle = NULL;

@@ -58,6 +58,8 @@ static const LibrarySpec SPEC = {
     (const char *[]){"libcudnn_cnn.so.9", "libcudnn_cnn_train.so.8", NULL},
     "cuDNN (libcudnn_cnn.so.9)",
     "our own convolutions",
+    "python3 -m pip install nvidia-cudnn-cu12 (or -cu13, for drivers from 580 on) makes train_cv faster",
+    NULL,
     (const char *[]){FOR_EACH_CUDNN_FUNCTION(NAME) NULL},
 };
 #undef NAME
@@ -67,8 +69,10 @@ void cudnn_open(Device *device, const CudnnFunctions *functions) {
     cuda_state(device)->convolutions = cudnn;
     if (functions)
         cudnn->call = *functions;
-    else if (!library_load(&SPEC, &cudnn->call, cudnn->description))
+    else if (!library_load(&SPEC, &cudnn->call, cudnn->description)) {
+        library_advise(&SPEC, cudnn->description);
         return;
+    }
     unsigned status = cudnn->call.cudnnCreate(&cudnn->handle);
     if (status == CONV_SUCCESS) {
         status = cudnn->call.cudnnSetStream(cudnn->handle, cuda_stream(device));

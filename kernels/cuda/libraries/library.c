@@ -2,10 +2,14 @@
 #include "kernels/cuda/libraries/library.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
 
 void *library_open(const char *file, char problem[LIBRARY_FILE]) {
     const char *absent = ": cannot open shared object file: No such file or directory";
@@ -24,16 +28,91 @@ void library_path(void *library, char path[LIBRARY_FILE]) {
     free(resolved);
 }
 
-bool library_load(const LibrarySpec *spec, void *call, char description[LIBRARY_DESCRIPTION]) {
-    const char *named = getenv(spec->variable), *only[] = {named, NULL}, *file = NULL;
-    char problem[LIBRARY_FILE] = "";
+/* Where toolkits and packages put libraries. The system knows few of these folders: on an image with PyTorch, cuBLASLt
+ * lies in site-packages. A pattern begins with the value of the variable that it names; $PYTHON is the prefix of the
+ * python3 of $PATH. */
+static const char *const FOLDERS[] = {
+    "$CUDA_HOME/lib64",
+    "$CUDA_PATH/lib64",
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda-*/lib64",
+    "/opt/cuda/lib64",
+    "$VIRTUAL_ENV/lib/python3*/site-packages/nvidia/*/lib",
+    "$PYTHON/lib/python3*/{site,dist}-packages/nvidia/*/lib",
+    "$CONDA_PREFIX/lib/python3*/site-packages/nvidia/*/lib",
+    "$CONDA_PREFIX/lib",
+    "$HOME/.local/lib/python3*/site-packages/nvidia/*/lib",
+    "$HOME/{.venv,venv}/lib/python3*/site-packages/nvidia/*/lib",
+    "/usr/local/lib/python3*/{site,dist}-packages/nvidia/*/lib",
+    "/usr/lib/python3*/dist-packages/nvidia/*/lib",
+    "/opt/{*,*/.venv,*/venv}/lib/python3*/site-packages/nvidia/*/lib",
+    "{/venv/*,/workspace/.venv,/workspace/venv}/lib/python3*/site-packages/nvidia/*/lib",
+};
+
+/* Returns the folder above bin/python3 of the first such program in $PATH: free(); NULL: there is none. */
+static char *python_prefix(void) {
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : ""; *at; at += strcspn(at, ":"), at += *at == ':') {
+        int length = (int)strcspn(at, ":");
+        char *program = xformat("%.*s/python3", length, at);
+        bool found = length >= 4 && !strncmp(at + length - 4, "/bin", 4) && !access(program, X_OK);
+        free(program);
+        if (found) return xformat("%.*s", length - 4, at);
+    }
+    return NULL;
+}
+
+/* Replaces the variable at the beginning of a pattern: free(); NULL: it is not set. */
+static char *expand(const char *pattern) {
+    if (pattern[0] != '$') return xstrdup(pattern);
+    size_t length = strcspn(pattern, "/");
+    char *name = xformat("%.*s", (int)length - 1, pattern + 1);
+    const char *value = getenv(name);
+    char *python = strcmp(name, "PYTHON") ? NULL : python_prefix(), *expanded = NULL;
+    if (python || (value && value[0] == '/')) expanded = xformat("%s%s", python ? python : value, pattern + length);
+    free(python);
+    free(name);
+    return expanded;
+}
+
+/* Opens a file of this name in one of FOLDERS. Returns NULL if there is none, or with the reason why it cannot be
+ * loaded. */
+static void *open_in_folders(const char *file, char problem[LIBRARY_FILE]) {
     void *library = NULL;
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS && !library; i++) {
+        char *folder = expand(FOLDERS[i]), *pattern = folder ? xformat("%s/%s", folder, file) : NULL;
+        glob_t found = {0};
+        if (pattern && !glob(pattern, GLOB_BRACE, NULL, &found))
+            for (size_t k = found.gl_pathc; k-- && !library;) library = library_open(found.gl_pathv[k], problem);
+        globfree(&found);
+        free(pattern);
+        free(folder);
+    }
+    if (library) problem[0] = 0;
+    return library;
+}
+
+/* Opens the newest file of the list that can be used, where the system looks or in FOLDERS. */
+static void *open_newest(const LibrarySpec *spec, const char **file, char problem[LIBRARY_FILE]) {
+    int newest = spec->newest ? spec->newest() : 0;
+    for (const char *const *at = spec->files; *at; at++) {
+        const char *version = strstr(*at, ".so.");
+        if (newest && version && atoi(version + 4) > newest) continue;
+        void *library = library_open(*file = *at, problem);
+        if (!library && !problem[0] && spec->advice) library = open_in_folders(*at, problem);
+        if (library || problem[0]) return library;
+    }
+    return NULL;
+}
+
+bool library_load(const LibrarySpec *spec, void *call, char description[LIBRARY_DESCRIPTION]) {
+    const char *named = getenv(spec->variable), *file = named;
+    char problem[LIBRARY_FILE] = "";
     if (named && !strcmp(named, "none")) {
         snprintf(description, LIBRARY_DESCRIPTION, "%s: %s=none", spec->substitute, spec->variable);
         return false;
     }
-    for (const char *const *at = named ? only : spec->files; *at && !library && !problem[0]; at++)
-        library = library_open(file = *at, problem);
+    void *library = named ? library_open(named, problem) : open_newest(spec, &file, problem);
     if (!library) {
         snprintf(description, LIBRARY_DESCRIPTION, "%s: %s%s", spec->substitute,
                  problem[0] ? problem
@@ -53,6 +132,10 @@ bool library_load(const LibrarySpec *spec, void *call, char description[LIBRARY_
     }
     library_path(library, description);
     return true;
+}
+
+void library_advise(const LibrarySpec *spec, const char *description) {
+    if (!getenv(spec->variable)) warn("%s; %s", description, spec->advice);
 }
 
 /* Both libraries count a major version as 1000 in the versions before two-digit minor numbers, and as 10000 since:

@@ -13,12 +13,20 @@ typedef struct {
     const char *const *files;     /* names of the file; the first one found is loaded */
     const char *title;            /* "cuDNN (libcudnn_cnn.so.9)" */
     const char *substitute;       /* "our own convolutions" */
+    const char *advice;           /* what to install, and why; NULL: the library is a part of the driver */
+    int (*newest)(void);          /* returns the newest major version that can be used; NULL: any */
     const char *const *functions; /* names */
 } LibrarySpec;
 
 /* Loads the library until the program ends, and writes the pointers to its functions to `call`, a structure of them in
- * the order of spec->functions. Returns true with the file's path in `description`, or false with the reason. */
+ * the order of spec->functions. Returns true with the file's path in `description`, or false with the reason. A library
+ * that is no part of the driver is looked for where the system looks, then in the folders of CUDA toolkits and of
+ * NVIDIA's packages for Python. */
 bool library_load(const LibrarySpec *spec, void *call, char description[LIBRARY_DESCRIPTION]);
+
+/* Warns that the library was not found, and says what to install, unless the user has chosen a file or to do without.
+ */
+void library_advise(const LibrarySpec *spec, const char *description);
 
 /* Loads a file, without its functions. Returns NULL with the reason in `problem`: "" if there is no such file. */
 void *library_open(const char *file, char problem[LIBRARY_FILE]);

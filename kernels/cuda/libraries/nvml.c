@@ -9,8 +9,9 @@
 #include "kernels/cuda/libraries/nvml_functions.h"
 
 #define NAME(result, function, arguments) #function,
-static const LibrarySpec SPEC = {"TRAINC_NVML", (const char *[]){"libnvidia-ml.so.1", NULL}, "NVML (libnvidia-ml.so.1)",
-                                 "no sensors", (const char *[]){FOR_EACH_NVML_FUNCTION(NAME) NULL}};
+static const LibrarySpec SPEC = {
+    "TRAINC_NVML", (const char *[]){"libnvidia-ml.so.1", NULL},        "NVML (libnvidia-ml.so.1)", "no sensors", NULL,
+    NULL,          (const char *[]){FOR_EACH_NVML_FUNCTION(NAME) NULL}};
 #undef NAME
 
 struct Nvml {
