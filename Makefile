@@ -51,36 +51,39 @@ demo-cv: packages-build ## makes synthetic FLIM cells and trains six folds, each
 
 # What one runs after each change.
 test: packages-build+test ## installs what is missing, builds, runs the tests of the CPU and of the documents: 5 minutes
-	@tools/part.sh build $(MAKE) $(PARALLEL) GPU=none tests-of-cpu
-	@tools/part.sh tests $(MAKE) check-programs
-	@tools/part.sh documents $(MAKE) check-documents
-	@tools/part.sh --sum
+	@tools/part.sh test --begin
+	@tools/part.sh test build $(MAKE) $(PARALLEL) GPU=none tests-of-cpu
+	@tools/part.sh test tests $(MAKE) check-programs
+	@tools/part.sh test documents $(MAKE) check-documents
+	@tools/part.sh test --sum
 
 # What one runs after touching a kernel for GPUs.
 test-kernels: packages-build+test cuda-toolkit ## the tests of the code for GPUs, without one: emulated, as PTX, as machine code, planted bugs
-	@tools/part.sh emulated $(MAKE) check-emulated
-	@tools/part.sh cards $(MAKE) $(PARALLEL) GPU=none check-cards
-	@tools/part.sh inexact $(MAKE) $(PARALLEL) GPU=none check-inexact
-	@tools/part.sh ptx $(MAKE) check-ptx
-	@tools/part.sh ptx-mutations $(MAKE) test-ptx-mutations
-	@tools/part.sh bits $(MAKE) check-bits
-	@tools/part.sh profile $(MAKE) check-profile
-	@tools/part.sh gpu $(MAKE) check-gpu
-	@tools/part.sh sass $(MAKE) check-sass
-	@tools/part.sh mutations tests/cuda/mutations.sh --some
-	@tools/part.sh --sum
+	@tools/part.sh test-kernels --begin
+	@tools/part.sh test-kernels emulated $(MAKE) check-emulated
+	@tools/part.sh test-kernels cards $(MAKE) $(PARALLEL) GPU=none check-cards
+	@tools/part.sh test-kernels inexact $(MAKE) $(PARALLEL) GPU=none check-inexact
+	@tools/part.sh test-kernels ptx $(MAKE) check-ptx
+	@tools/part.sh test-kernels ptx-mutations $(MAKE) test-ptx-mutations
+	@tools/part.sh test-kernels bits $(MAKE) check-bits
+	@tools/part.sh test-kernels profile $(MAKE) check-profile
+	@tools/part.sh test-kernels gpu $(MAKE) check-gpu
+	@tools/part.sh test-kernels sass $(MAKE) check-sass
+	@tools/part.sh test-kernels mutations tests/cuda/mutations.sh --some
+	@tools/part.sh test-kernels --sum
 
 # All that takes longer than one waits.
 test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: kills at file operations, other processors, fuzzing, the release
+	@tools/part.sh test-deep --begin
 	@tools/install_gpu_libraries.sh $(GPU_LIBRARIES) >/dev/null 2>&1 & # for check-contracts: minutes of downloads
-	@tools/part.sh instruction-sets $(MAKE) check-instruction-sets
-	@tools/part.sh crashes $(MAKE) check-deep
-	@tools/part.sh without-a-model tools/take_away.sh
-	@tools/part.sh tarball tools/check_dist.sh
-	@tools/part.sh contracts $(MAKE) check-contracts
-	@tools/part.sh release $(MAKE) check-release
-	@tools/part.sh fuzzing $(MAKE) fuzz FUZZ_SECONDS=5
-	@tools/part.sh --sum
+	@tools/part.sh test-deep instruction-sets $(MAKE) check-instruction-sets
+	@tools/part.sh test-deep crashes $(MAKE) check-deep
+	@tools/part.sh test-deep without-a-model tools/take_away.sh
+	@tools/part.sh test-deep tarball tools/check_dist.sh
+	@tools/part.sh test-deep contracts $(MAKE) check-contracts
+	@tools/part.sh test-deep release $(MAKE) check-release
+	@tools/part.sh test-deep fuzzing $(MAKE) fuzz FUZZ_SECONDS=5
+	@tools/part.sh test-deep --sum
 
 install: all ## copies programs, configurations and documents below PREFIX (/usr/local) of DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/train.c/configs $(DESTDIR)$(PREFIX)/share/doc/train.c
@@ -112,6 +115,8 @@ help: ## prints this list
 
 FORCE:
 .PHONY: all demo demo-psd demo-slm demo-bert demo-cv test test-kernels test-deep install uninstall readme estimates clean help FORCE
-# Removes objects of other sources before make looks at any.
+# Removes objects of other sources before make looks at any, `make -n` too.
+ifneq ($(filter-out help clean uninstall,$(or $(MAKECMDGOALS),all)),)
 $(shell tools/forget_stale.sh $(BUILD) $(ROOMS) tests tools $(PROGRAMS:%=%.c))
+endif
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -8,7 +8,9 @@ export LC_ALL=C
 build=$1
 shift
 mkdir -p "$build"
-touch "$build/sources"
+exec 9>>"$build/sources.lock" # of two makes at once, the second finds nothing to do
+flock 9
+[ -e "$build/sources" ] || : >"$build/sources"
 now=$build/sources.$$
 find "$@" -type f -name '*.[chS]*' -printf '%p %s %T@\n' | sort >"$now"
 if ! cmp -s "$now" "$build/sources"; then

@@ -168,8 +168,7 @@ static void cuda_close(Device *device) {
     free(device);
 }
 
-/* Loads the code of a graph's kernels, which is done when they are first used, and takes memory. Those that a library
- * launched by the driver cannot be asked for: they are left out. */
+/* Loads the code of a graph's kernels, which is otherwise done when they are first used, and takes memory. */
 static void load_kernels(cudaGraph_t graph) {
     size_t count = 0;
     struct cudaFuncAttributes attributes;
@@ -237,10 +236,9 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
 }
 
 /* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that, or if an
- * algorithm has to be chosen first. Graphs take
- * memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for each kernel, 36 MB for a micro-batch of 24
- * blocks, of which there can be RECORDINGS. None is made that finds less than half of the headroom: the rest is for
- * what else comes later. */
+ * algorithm has to be chosen first. Graphs take memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for
+ * each kernel, 36 MB for a micro-batch of 24 blocks, of which there can be RECORDINGS. None is made that finds less
+ * than half of the headroom: the rest is for what else comes later. */
 static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
     cudaStream_t stream = cuda_stream(device);
     cudaGraph_t graph;

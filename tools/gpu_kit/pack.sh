@@ -13,11 +13,10 @@ for program in tests/bench_step $PROGRAMS; do cp "$ON_GPU/$program" "$out/bin/";
 cp tests/reference/*.py "$out/reference/" # bench_gpu.py and the modules that it imports
 cp tools/gpu_kit/run.sh tools/gpu_sanitize.sh "$out/"
 cat docs/*.md >"$out/text/documents.txt"
-# shellcheck disable=SC2046 # names without spaces
-cat $(git ls-files '*.c' '*.h' | head -n 400) >"$out/text/sources.txt"
+tools/list_files.sh | grep '\.[ch]$' | head -n 400 | xargs cat >"$out/text/sources.txt"
 # The C library apart: it is used only where the machine's is older. NVIDIA's libraries name parts of it that ours do not.
 ldd "$out"/bin/* | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | sort -u | xargs -I FILE cp -L FILE "$out/lib/"
-folder=$(dirname "$(ldconfig -p | awk '/libc\.so\.6 .*x86-64/ {print $NF; exit}')")
+folder=$(dirname "$(ldd "$out/bin/bench_step" | awk '/libc\.so\.6/ {print $3; exit}')")
 for part in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0; do cp -L "$folder/$part" "$out/libc/"; done
 mv "$out"/lib/ld-linux-x86-64.so.2 "$out/libc/"
 rm -f "$out"/lib/lib{c,m}.so.6 "$out"/lib/lib{dl,rt,pthread}.so.?

@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
 # Runs on the machine with the GPU, from the folder that `make gpu-kit` has packed. It needs the driver; python3 with torch,
 # compute-sanitizer and ncu are used if they are there.
-#   run.sh [STAGE...]     stages 1 to 4, or all:
+#   run.sh [STAGE...]     without arguments: all four
 #   1  the card, its driver and libraries; the wrappers of inline PTX; the tests of every kernel
-#   2  whole programs with NVIDIA's libraries and without; the tests again on the PTX for 8.0; memcheck
+#   2  whole programs with NVIDIA's libraries and without; memcheck
 #   3  the text GPT trained twice (the same bits?); steps of all models beside PyTorch; measured beside predicted
 #   4  counters of the heaviest kernels
 # OUT=FOLDER: where results go (gpu_kit_results). LIMIT=SECONDS: the time of each stage (560). A stage never stops at the first
-# failure: each line of results.txt begins with ok, BAD or SKIPPED, the logs are beside it. Exit status 1 if there is a BAD.
+# failure: results.txt has a line with ok, BAD or SKIPPED for each result; the logs are beside it. Exit status 1 if there is a BAD.
+# shellcheck disable=SC2010,SC2012,SC2016,SC2086 # names without spaces, commands of several words
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-gpu_kit_results} limit=${LIMIT:-560}
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 work=${WORK:-$out/work}
+for stage in "$@"; do
+    case $stage in [1-4]) ;; *) echo "run.sh: there is no stage '$stage': 1, 2, 3 and 4 are known" >&2; exit 2 ;; esac
+done
+rm -rf "$work"
 mkdir -p "$work"
 began=$EPOCHSECONDS
 results=$out/results.txt
+: >"$results"
 
 say() { printf '[%3d s] %s\n' $((EPOCHSECONDS - began)) "$*" | tee -a "$results"; }
 left() { echo $((limit - (EPOCHSECONDS - began))); }
@@ -94,7 +100,6 @@ stage_2() {
     export GPU_PROGRAMS="$start $here/bin"
     run_tests "$here/bin" "${JOBS:-4}" 200 "" $programs
     TRAINC_CUBLASLT=none TRAINC_CUDNN=none run_tests "$here/bin" "${JOBS:-4}" 200 own_ $programs
-    if [ -d "$here/bin_80" ]; then run_tests "$here/bin_80" "${JOBS:-4}" 150 ptx80_ $tests; fi
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
     for name in wrappers attention linear conv3d; do
         if [ -n "$sanitizer" ]; then
@@ -110,8 +115,11 @@ stage_3() {
     mkdir -p "$text" && cp "$here"/text/*.txt "$text"
     try prepare 60 $start "$here/bin/train_slm" prepare --input "$text" --output "$work/prepared" --vocabulary 2048
     common="--data $work/prepared --device cuda --size slm --vocabulary 0 -b 16 -g 2 --context 1024 --dropout 0.1 --amp --max-steps 60 --log-interval 20"
-    for run in a b; do try "slm_$run" 90 $start "$here/bin/train_slm" $common -o "$work/run_$run"; done
-    if cmp "$work/run_a/last/model.safetensors" "$work/run_b/last/model.safetensors"; then say "ok   the same bits twice"; else say "BAD  two runs differ"; fi
+    if try slm_a 90 $start "$here/bin/train_slm" $common -o "$work/run_a" && try slm_b 90 $start "$here/bin/train_slm" $common -o "$work/run_b"; then
+        if cmp "$work"/run_{a,b}/last/model.safetensors; then say "ok   the same bits twice"; else say "BAD  two runs differ"; fi
+    else
+        say "SKIPPED the same bits twice: a run is missing"
+    fi
     TRAINC_CUBLASLT=none try slm_own 90 $start "$here/bin/train_slm" $common -o "$work/run_own"
     BENCH_SECONDS=$(($(left) * 2 / 3)) BENCH_START=$start try bench "$(left)" \
         python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "$out" ${WORD:-}
@@ -132,13 +140,12 @@ stage_4() {
     done
 }
 
-for stage in "${@:-1 2 3 4}"; do
-    for number in $stage; do
-        began=$EPOCHSECONDS
-        say "== stage $number"
-        "stage_$number"
-        (cd "$work" && tar czf "$out/logs_$number.tgz" ./*.log)
-        say "== stage $number done"
-    done
+[ $# -gt 0 ] || set -- 1 2 3 4
+for number in "$@"; do
+    began=$EPOCHSECONDS
+    say "== stage $number"
+    "stage_$number"
+    [ -z "$(ls "$work")" ] || (cd "$work" && tar czf "$out/logs_$number.tgz" ./*.log)
+    say "== stage $number done"
 done
 ! grep -q '\] BAD' "$results"

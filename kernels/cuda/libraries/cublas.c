@@ -50,19 +50,26 @@ static int newest_major(void) {
     return cudaDriverGetVersion(&version) == cudaSuccess && version ? version / 1000 : INT_MAX;
 }
 
+/* NVIDIA's package of the CUDA that this program was built with, which the driver can run. */
+#if CUDART_VERSION >= 13000
+#define PACKAGE "nvidia-cublas"
+#elif CUDART_VERSION >= 12000
+#define PACKAGE "nvidia-cublas-cu12"
+#else
+#define PACKAGE "nvidia-cublas-cu11"
+#endif
 #define NAME(result, function, arguments) #function,
 static const LibrarySpec SPEC = {
     "TRAINC_CUBLASLT",
-    (const char *[]){"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so", NULL},
+    (const char *[]){"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", NULL},
     "cuBLASLt (libcublasLt.so)",
     "our own matrix products",
-    "python3 -m pip install nvidia-cublas-cu12 (or nvidia-cublas, for drivers from 580 on) makes large models up to "
-    "twice as "
-    "fast",
+    "it makes large models up to twice as fast: python3 -m venv ~/.venv && ~/.venv/bin/pip install " PACKAGE,
     newest_major,
     (const char *[]){FOR_EACH_CUBLAS_FUNCTION(NAME) NULL},
 };
 #undef NAME
+#undef PACKAGE
 
 void cublas_open(Device *device, const CublasFunctions *functions) {
     Cublas *cublas = xcalloc(1, sizeof *cublas);

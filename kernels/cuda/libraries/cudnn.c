@@ -50,6 +50,14 @@ static Cudnn *library_of(const Device *device) { return cuda_state(device)->conv
 
 /* ---- opening ---- */
 
+/* NVIDIA's package for the CUDA that this program was built with. */
+#if CUDART_VERSION >= 13000
+#define PACKAGE "nvidia-cudnn-cu13"
+#elif CUDART_VERSION >= 12000
+#define PACKAGE "nvidia-cudnn-cu12"
+#else
+#define PACKAGE "nvidia-cudnn-cu11"
+#endif
 #define NAME(result, function, arguments) #function,
 /* The file is the part of cuDNN for convolutions, which loads the other parts that it needs. The whole library,
  * libcudnn.so, would end the program if a part were missing. */
@@ -58,11 +66,12 @@ static const LibrarySpec SPEC = {
     (const char *[]){"libcudnn_cnn.so.9", "libcudnn_cnn_train.so.8", NULL},
     "cuDNN (libcudnn_cnn.so.9)",
     "our own convolutions",
-    "python3 -m pip install nvidia-cudnn-cu12 (or -cu13, for drivers from 580 on) makes train_cv faster",
+    "it makes train_cv faster: python3 -m venv ~/.venv && ~/.venv/bin/pip install " PACKAGE,
     NULL,
     (const char *[]){FOR_EACH_CUDNN_FUNCTION(NAME) NULL},
 };
 #undef NAME
+#undef PACKAGE
 
 void cudnn_open(Device *device, const CudnnFunctions *functions) {
     Cudnn *cudnn = xcalloc(1, sizeof *cudnn);
