@@ -50,7 +50,7 @@ demo-cv: packages-build ## makes synthetic FLIM cells and trains six folds, each
 	@demo/cv.sh
 
 # What one runs after each change.
-test: packages-build+test ## installs what is missing, builds, runs the tests of the CPU and of the documents: 5 minutes
+test: packages-build+test ## installs what is missing, builds, runs the tests of the CPU and of the documents
 	@tools/part.sh test --begin
 	@tools/part.sh test build $(MAKE) $(PARALLEL) GPU=none tests-of-cpu
 	@tools/part.sh test tests $(MAKE) check-programs

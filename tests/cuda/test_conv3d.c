@@ -133,7 +133,7 @@ static void in_tf32(void **state) {
     rig.cuda->tf32 = false, way = EXACTLY;
 }
 
-/* What a step records and repeats. */
+/* A layer that a step records and repeats. */
 typedef struct {
     Tensor x, w, y, dx, dw;
     Convolution c;

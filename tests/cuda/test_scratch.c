@@ -233,7 +233,7 @@ static void stems_of_fewer_samples(void **state) {
 
 static int open_device(void **state) {
     (void)state;
-    setenv("TRAINC_CUDNN", "none", 1); /* it does without what it wants and was not planned */
+    setenv("TRAINC_CUDNN", "none", 1); /* algorithms over the plan are not used: test_cudnn */
     device = cuda_device_open(0);
     device->half = half = types[TYPES - 1];
     return 0;
