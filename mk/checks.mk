@@ -30,7 +30,7 @@ test-without-a-model: packages-build+test ## builds, tests all but one model (MO
 INSTRUCTION_SETS = sse4_2:SSE41:sse4 avx512f:AVX2:avx2
 # Those that compute; readers, files, estimates and reports do not depend on it.
 SET_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/kernels/test_*.c tests/model/test_*.c tests/data/test_kmeans.c tests/train/test_loop.c \
-    $(foreach t,model golden golden_steps evaluate predict* generate speak decode double run,tests/*/test_$t.c)))
+    $(foreach t,model golden golden_steps evaluate predict* generate speak decode run,tests/*/test_$t.c)))
 check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AVX2
 	@$(MAKE) $(PARALLEL) GPU=none $(SET_TESTS) $(PROGRAMS:%=$(BUILD)/%)
 	@for set in $(INSTRUCTION_SETS); do \

@@ -236,7 +236,7 @@ void crash_at_every(const char *root, const CrashRun *run) {
     make_reference(c);
     if (point) list_operations(c);
     if (run->log) check_best(c);
-    list_points(c, point ? 1 : stride ? atoi(stride) : 10);
+    list_points(c, point ? 1 : stride ? atoi(stride) : 30);
     pid_t workers[WORKERS];
     fflush(NULL);
     for (int i = 0; i < WORKERS; i++)

@@ -1,7 +1,7 @@
 /* Kills a run, or lets its file operations fail, at one operation after the other, then runs the same command again.
  * The result must be that of a run without faults. Runs should take at most a second.
  *
- *   CRASH_STRIDE=1 build/release/tests/psd/test_crash                                 every point, not each tenth
+ *   CRASH_STRIDE=1 build/release/tests/psd/test_crash                                 every point, not each thirtieth
  *   CRASH_POINT=list TEST_FILTER=train_cv build/release/tests/flim/test_crash         the numbered operations
  *   CRASH_POINT=o17.kill TEST_FILTER=train_cv build/release/tests/flim/test_crash     one point; its folder stays */
 #ifndef TESTS_CRASH_CRASH_H
@@ -23,7 +23,7 @@ char *crash_root(void);
 /* Runs a command in the folder, which must succeed. */
 void crash_make(const char *root, const char *command);
 
-/* Fails the calling test if the result is wrong for one of every CRASH_STRIDE-th fault point (10 if unset). `root` has
+/* Fails the calling test if the result is wrong for one of every CRASH_STRIDE-th fault point (30 if unset). `root` has
  * start/, and may have other files, which the command finds as ../NAME. */
 void crash_at_every(const char *root, const CrashRun *run);
 

@@ -36,7 +36,7 @@ static int set_up(void **state) {
     run = keep_text(path_join(folder, "run"));
     blind = keep_text(path_join(folder, "blind"));
     if (!flim_synthetic_write(cells, &wanted, 2, &files, &error)) fail_msg("%s", error.text);
-    must("--data %s -o %s --threads 2 --channels 8,8,8 -b 8 --epochs 40 --learning-rate 1e-3 "
+    must("--data %s -o %s --threads 2 --channels 8,8,8 -b 8 --epochs 12 --extensions 0 --learning-rate 5e-3 "
          "--augment=false --folds D2,D3",
          cells, run);
     must_run(

@@ -42,7 +42,7 @@ static void the_first_loss_is_that_of_the_initial_weights(void **state) {
     for (int i = 0; i < 2; i++) {
         char *run = scratch_directory();
         double loss = 0;
-        assert_int_equal(fixture_train(run, "-b 96 --d-model %d --max-steps 1 --dropout 0", widths[i]), 0);
+        assert_int_equal(fixture_train(run, "-b 24 --d-model %d --max-steps 1 --dropout 0", widths[i]), 0);
         assert_int_equal(logged(run, "train", "train/loss", &loss, 1), 1);
         assert_near(loss, log(SLM_TEST_VOCABULARY) + 0.0002 * widths[i], 0.05);
         free(run);
