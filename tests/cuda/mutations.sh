@@ -22,11 +22,11 @@ mkdir -p "$work/source/build" "$work/logs"
 ln -sfn "$PWD/build/cuda" "$work/source/build/cuda" # CUDA's headers, if they were fetched
 rm -f "$work"/logs/*
 
-# The copy, with every bug of the list; files that are what they were keep their date, and are not compiled again.
+# The copy, with the bugs that are to be tried; files that are what they were keep their date, and are not compiled again.
 rm -rf "$work/new"
 mkdir "$work/new"
 read -ra rooms < <(sed -n 's/^ROOMS = //p' mk/build.mk)
-cp -r Makefile REVISION mk tools train_*.c configs tests "${rooms[@]}" "$work/new"
+cp -rp Makefile REVISION mk tools train_*.c configs tests "${rooms[@]}" "$work/new"
 cat >"$work/new/planted_bug.h" <<'C'
 /* Which of the planted bugs is switched on; 0: none. */
 #include <stdlib.h>
@@ -41,15 +41,15 @@ while read -r line; do
     number=$((number + 1))
     IFS='|' read -r kind test file change <<<"$line"
     read -r kind test file <<<"$kind $test $file"
-    cp "$work/new/$file" "$work/before"
-    sed -E -e "${change//BUG/(planted_bug == $number)}" "$work/before" >"$work/new/$file"
-    changed=$(diff "$work/before" "$work/new/$file" | grep -c '^<')
+    sed -E -e "${change//BUG/(planted_bug == $number)}" "$work/new/$file" >"$work/planted"
+    changed=$(diff "$work/new/$file" "$work/planted" | grep -c '^<')
     if [ "$changed" -ne 1 ] || [[ "$change" != *BUG* ]]; then
         echo "MISTAKE: changes $changed lines: $file:$change" >&2
         mistakes=$((mistakes + 1))
     fi
     if ! [[ "$kind" =~ $some && "$line" =~ ${1-} ]]; then continue; fi
     [ -n "$some" ] && [ $((marked++ % 4)) -ne $chosen ] && continue
+    cp "$work/planted" "$work/new/$file"
     echo "$number|${kind#\*}|$test|$file|$change"
 done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
 [ "$mistakes" -eq 0 ] || exit 1
@@ -57,7 +57,7 @@ done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
 (cd "$work/new" && find . -type f) | while read -r file; do
     cmp -s "$work/new/$file" "$work/source/$file" && continue
     mkdir -p "$work/source/${file%/*}"
-    cp "$work/new/$file" "$work/source/$file"
+    cp -p "$work/new/$file" "$work/source/$file"
 done
 
 # shellcheck source=tests/cuda/planted.sh
@@ -65,8 +65,20 @@ done
 
 [ -s "$work/lines" ] || { echo "$0: no line of the list matches" >&2; exit 2; }
 
+# take_objects KIND: objects of the usual build serve for what is as usual; the checker of races has its own of the kernels.
+take_objects() {
+    { [ -d build/release/emulated ] && [ ! -d "$work/$1" ]; } || return
+    mkdir "$work/$1"
+    (cd build/release && find . \( -name 'gpu_*' -o -name 'ptx*' \) -prune -o \( -name '*.[od]' -o -name sources \) -print0 |
+        xargs -0 cp --parents -p -t "$OLDPWD/$work/$1")
+    find "$work/$1" -name '*.d' -exec sed -i "s|^build/release/|../$1/|" {} +
+    [ "$1" = plain ] || find kernels tests -name '*.cu' -o -path '*/emulate/*.cpp' | sed 's/\.[a-z]*$//' |
+        while read -r source; do rm -f "$work/$1/$source.o" "$work/$1/emulated/$source.o"; done
+}
+
 for kind in plain race; do
     grep -q "^[0-9]*|$kind|" "$work/lines" || continue
+    take_objects "$kind"
     options=(OPTIMIZE="-O1 -g" EXTRA="-w -include planted_bug.h" GPU=none)
     [ "$kind" = race ] && options+=(KERNEL_EXTRA="-fsanitize=thread" EMULATOR_EXTRA=-DEMULATE_CHECK)
     mapfile -t programs < <(awk -F'[|:]' -v kind="$kind" '$2 == kind {print $3}' "$work/lines" | sort -u |
@@ -83,7 +95,8 @@ try() {
     IFS='|' read -r number kind test file change <<<"$1"
     log=$work/logs/$number
     [ "$number" -eq 0 ] && log=$work/logs/none_${kind}_$test
-    export PLANTED_BUG=$number
+    export PLANTED_BUG=$number EMULATE_INEXACT=1 CHECK_SCHEDULES=2 # as make check-emulated
+    [[ $test != test_wrappers* ]] || EMULATE_INEXACT=0
     run_test "$work/$kind" "$test" "$log" 600
     if [ "$number" -eq 0 ]; then
         has_passed_alone "$test" "$log" && return

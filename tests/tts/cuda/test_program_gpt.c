@@ -92,7 +92,7 @@ static void a_nan_stops_all_that_is_queued(void **state) {
              *into = path_join(run, "a");
         char *skipping = path_join(run, "b"), *last = path_join(into, "last/model.safetensors");
         set_emulator(NULL, cards[i]);
-        assert_int_equal(fixture_train(into, "%s %s --base-checkpoint %s", cuda_run, ways[i], base), 1);
+        assert_int_equal(fixture_train(into, "%s %s -b 1 -g 1 --base-checkpoint %s", cuda_run, ways[i], base), 1);
         assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");
         Error error;
         TensorFile before, after;
@@ -107,7 +107,7 @@ static void a_nan_stops_all_that_is_queued(void **state) {
         assert_contains(text, "\"step\": 0,");
         if (i && emulated) assert_contains(text, "65536");
         assert_int_equal(
-            fixture_train(skipping, "%s %s --skip-nonfinite --base-checkpoint %s", cuda_run, ways[i], base), 1);
+            fixture_train(skipping, "%s %s -b 1 -g 1 --skip-nonfinite --base-checkpoint %s", cuda_run, ways[i], base), 1);
         assert_contains(fixture.output, "6 skipped so far");
         assert_contains(fixture.output, "all 6 steps were skipped");
         free(state_path);
@@ -131,7 +131,7 @@ static void a_step_that_is_not_finite_may_be_queued_anywhere(void **state) {
         runs[i] = scratch_directory();
         assert_int_equal(fixture_train(runs[i],
                                        "--device cuda --max-steps 14 --val-ratio 0 --save-interval 0 --warmup-steps 2 "
-                                       "--learning-rate 10 --grad-clip 0 --weight-decay 10 --log-interval %d",
+                                       "--learning-rate 10 --grad-clip 0 --weight-decay 10 -b 1 -g 1 --log-interval %d",
                                        i ? 40 : 1),
                          1);
         const char *line = strstr(fixture.output, "the loss or its gradient is not finite");
