@@ -10,6 +10,7 @@ if [ -z "${TMPDIR-}" ] && [ -w /dev/shm ] && [ "$(df -mP /dev/shm | awk 'END {pr
     [ "$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)" -ge 8000 ]; then
     TMPDIR=$(mktemp -d /dev/shm/trainc_tests_XXXXXX)
     export TMPDIR
+    chmod 755 "$TMPDIR" # for tests that go on as another user
     trap 'rm -rf "$TMPDIR"' EXIT
 fi
 
