@@ -79,14 +79,13 @@ test-sass: $(CUDA_DEVICE) $(PTX_OBJECTS)
 sass-budgets: ## writes tests/cuda/sass_budgets.txt
 	@$(MAKE) check-sass SASS_OPTIONS=--write
 
-# Runs the GPU code, and the programs built with it, on the emulated card: the longest tests first, which take one core.
-# Functions err as much as NVIDIA's documents allow, and tensor cores sum in their own order; only the first test is exact.
+# Runs the GPU code, and the programs built with it, on the emulated card: the longest tests first, which take one core. In
+# tests of kernels functions err as much as NVIDIA's documents allow, and tensor cores sum in their own order.
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
 	@$(MAKE) $(PARALLEL) GPU=none $(CUDA_TESTS)
-	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/cuda/test_wrappers
-	@EMULATE_INEXACT=1 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
-	    $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
+	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) $(BUILD)/tests/cuda/test_wrappers
+	@EMULATE_INEXACT=1 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 else
 	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"
 endif
