@@ -58,20 +58,20 @@ test: packages-build+test ## installs what is missing, builds, runs the tests of
 	@tools/part.sh test --sum
 
 # What one runs after touching a kernel for GPUs.
-test-kernels: packages-build+test cuda-toolkit ## the tests of the code for GPUs, without one: emulated, as PTX, as machine code, planted bugs
+test-kernels: packages-build+test cuda-toolkit ## the tests of the code for GPUs, without one: emulated, as PTX, planted bugs
 	@tools/part.sh test-kernels --begin
 	@tools/part.sh test-kernels emulated $(MAKE) check-emulated
 	@tools/part.sh test-kernels mutations tests/cuda/mutations.sh --some
 	@tools/part.sh test-kernels ptx $(MAKE) check-ptx
 	@tools/part.sh test-kernels ptx-mutations $(MAKE) test-ptx-mutations
-	@tools/part.sh test-kernels profile $(MAKE) check-profile
-	@tools/part.sh test-kernels gpu $(MAKE) check-gpu
-	@tools/part.sh test-kernels sass $(MAKE) check-sass
 	@tools/part.sh test-kernels --sum
 
 # All that takes longer than one waits.
-test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: kills at file operations, other processors, fuzzing, the release
+test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: machine code, kills at file operations, other processors, fuzzing, the release
 	@tools/part.sh test-deep --begin
+	@tools/part.sh test-deep gpu $(MAKE) check-gpu
+	@tools/part.sh test-deep sass $(MAKE) check-sass
+	@tools/part.sh test-deep profile $(MAKE) check-profile
 	@tools/part.sh test-deep cards $(MAKE) $(PARALLEL) GPU=none check-cards
 	@tools/part.sh test-deep instruction-sets $(MAKE) check-instruction-sets
 	@tools/part.sh test-deep crashes $(MAKE) check-deep
@@ -79,7 +79,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: kills at fi
 	@tools/part.sh test-deep tarball tools/check_dist.sh
 	@tools/part.sh test-deep contracts $(MAKE) check-changed-contracts
 	@tools/part.sh test-deep release $(MAKE) check-release
-	@tools/part.sh test-deep fuzzing $(MAKE) fuzz FUZZ_SECONDS=5
+	@tools/part.sh test-deep fuzzing $(MAKE) fuzz FUZZ_SECONDS=3
 	@tools/part.sh test-deep --sum
 
 install: all ## copies programs, configurations and documents below PREFIX (/usr/local) of DESTDIR

@@ -98,12 +98,10 @@ $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 
 # The same tests on the PTX that nvcc makes of the kernels, which kernels/cuda/emulate/ptx executes: only the objects of
 # .cu files differ. All cards from 8.0 on execute one PTX here. That for 8.9 differs from it in its name only in the files
-# that were compared; that for 9.0 has other instructions, and is made as text only, which test_ptx reads. Line numbers are
-# for messages.
+# that were compared; that for 9.0 has other instructions, and check-sass has test_ptx read it. Line numbers are for messages.
 PTX = $(BUILD)/ptx
 PTX_ARCHITECTURES = 75 80
-PTX_TEXTS = 90
-PTX_FLAGS = -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings \
+PTX_FLAGS = -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -DCUDA_HALF_BY_CARD -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings \
             --no-compress $(foreach a,$(PTX_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=compute_$a) $(PTX_EXTRA)
 PTX_EXECUTOR = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/ptx/*.cpp))
 PTX_TEST_NAMES = $(filter-out %/test_cublas %/test_cudnn $(PROGRAM_TESTS),$(CUDA_TEST_NAMES))
@@ -112,13 +110,6 @@ PTX_TESTS = $(addprefix $(PTX)/,tests/cuda/test_wrappers $(PTX_TEST_NAMES))
 $(PTX)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(NVCC) $(PTX_FLAGS) -MMD -MP -c $< -o $@
-
-define ptx_text_rule
-$(PTX)/sm_$1/%.ptx: %.cu
-	@mkdir -p $$(@D)
-	$$(call say,NVCC,$$<)$$(NVCC) -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -MMD -MP -MF $$(@:.ptx=.d) -MT $$@ -ptx -arch=compute_$1 $$< -o $$@
-endef
-$(foreach a,$(PTX_TEXTS),$(eval $(call ptx_text_rule,$a)))
 
 # A register is a vector of lanes: AVX2 and FMA compute with it. Products are joined with sums only where PTX says so.
 $(PTX_EXECUTOR): EMULATOR_EXTRA += -march=x86-64-v3 -ffp-contract=off
@@ -133,7 +124,6 @@ $(addprefix $(PTX)/,$(PTX_TEST_NAMES)): $(PTX)/%: $(BUILD)/%.o $(BUILD)/libcuda_
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(PTX)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
-$(PTX)/tests/cuda/test_ptx: | $(foreach a,$(PTX_TEXTS),$(patsubst %.cu,$(PTX)/sm_$a/%.ptx,$(filter %.cu,$(CUDA_SOURCES))))
 
 # What the kernels count: docs/KERNEL_PROFILE.md.
 PROFILE_OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/profile/*.c))

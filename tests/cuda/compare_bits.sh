@@ -14,6 +14,7 @@ for test in "$@"; do
     OUTPUT_BITS=$work/compiled "$folder/$test" >"$work/log_compiled" 2>&1 &
     OUTPUT_BITS=$work/ptx "$ptx/$test" >"$work/log_ptx" 2>&1 || { tail -n 20 "$work/log_ptx" >&2; exit 1; }
     wait $! || { tail -n 20 "$work/log_compiled" >&2; exit 1; }
+    sed -i '/ in f16: /d' "$work/compiled" # this PTX has no f16
     [ "$(wc -l <"$work/compiled")" -eq "$(wc -l <"$work/ptx")" ] || { echo "$test: not as many outputs" >&2; exit 1; }
     paste -d'|' "$work/compiled" "$work/ptx" | sed "s/^/${test##*/}: /"
     rm "$work/compiled" "$work/ptx"

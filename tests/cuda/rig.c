@@ -63,9 +63,10 @@ static void rig_note(Rig *rig) {
 }
 
 bool rig_has(const Rig *rig, DType type) {
-    int built = 0;
+    int built = 0, capability = cuda_state(rig->cuda)->capability;
     for (int t = 0; t < TYPES; t++) built += types[t] == type;
-    return built && (type != DTYPE_BF16 || cuda_state(rig->cuda)->capability >= 80);
+    if (type == DTYPE_F16 && emulate_count_kernels) return built && capability < 80; /* PTX is built by card, cuda.h */
+    return built && (type != DTYPE_BF16 || capability >= 80);
 }
 
 DType rig_half(const Rig *rig) { return rig_has(rig, DTYPE_BF16) ? DTYPE_BF16 : DTYPE_F16; }

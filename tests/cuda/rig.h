@@ -52,6 +52,7 @@ double rounding_of(DType type);
 /* The emulator's functions; NULL in a program for a real GPU. */
 __attribute__((weak)) void emulate_set_seed(uint64_t seed);
 __attribute__((weak)) int64_t emulate_reports(void);
+__attribute__((weak)) void emulate_count_kernels(bool on); /* of the executor of PTX */
 /* Returns how many units of 2^-24 the slope of GELU at x, which is at most 1.13, may be wrong by. The tanh form has
  * S = 1 / (1 + e) from a division that errs by two units in the last place, NVIDIA's bound, which with e's error and
  * the sum's make 6 roundings of S; the slope has a term S (1 - S) 2xu', which carries those on. All else is in 32. */

@@ -210,7 +210,7 @@ static void print_section(void) {
 static const char head[] =
     "# Profile of the kernels\n"
     "\n"
-    "Written by `make profile-kernels` with nvcc %s; `make test-kernels` fails if the same nvcc counts otherwise.\n"
+    "Written by `make profile-kernels` with nvcc %s; `make test-deep` fails if the same nvcc counts otherwise.\n"
     "\n"
     "No GPU ran for this page. The PTX that nvcc makes of the kernels was executed and counted\n"
     "([how](HOW_TO.md#debug-a-kernel-without-a-gpu)), each operation at the widths of the trainings that need it, with few\n"
