@@ -107,7 +107,8 @@ static void a_nan_stops_all_that_is_queued(void **state) {
         assert_contains(text, "\"step\": 0,");
         if (i && emulated) assert_contains(text, "65536");
         assert_int_equal(
-            fixture_train(skipping, "%s %s -b 1 -g 1 --skip-nonfinite --base-checkpoint %s", cuda_run, ways[i], base), 1);
+            fixture_train(skipping, "%s %s -b 1 -g 1 --skip-nonfinite --base-checkpoint %s", cuda_run, ways[i], base),
+            1);
         assert_contains(fixture.output, "6 skipped so far");
         assert_contains(fixture.output, "all 6 steps were skipped");
         free(state_path);
