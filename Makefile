@@ -1,5 +1,6 @@
 # train.c: `make help` lists what can be made. How things are compiled and checked stands in mk/.
-# Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
+# Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and
+# demo/work are written, and by make check-contracts the hash of what it has checked.
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SUFFIXES:
@@ -61,7 +62,7 @@ test: packages-build+test ## installs what is missing, builds, runs the tests of
 test-kernels: packages-build+test cuda-toolkit ## the tests of the code for GPUs, without one: emulated, as PTX, planted bugs
 	@tools/part.sh test-kernels --begin
 	@tools/part.sh test-kernels emulated $(MAKE) check-emulated
-	@tools/part.sh test-kernels mutations tests/cuda/mutations.sh --some
+	@tools/part.sh test-kernels mutations $(MAKE) check-mutations
 	@tools/part.sh test-kernels ptx $(MAKE) check-ptx
 	@tools/part.sh test-kernels ptx-mutations $(MAKE) test-ptx-mutations
 	@tools/part.sh test-kernels --sum
@@ -72,7 +73,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: machine cod
 	@tools/part.sh test-deep gpu $(MAKE) check-gpu
 	@tools/part.sh test-deep sass $(MAKE) check-sass
 	@tools/part.sh test-deep profile $(MAKE) check-profile
-	@tools/part.sh test-deep cards $(MAKE) $(PARALLEL) GPU=none check-cards
+	@tools/part.sh test-deep cards $(MAKE) check-cards
 	@tools/part.sh test-deep instruction-sets $(MAKE) check-instruction-sets
 	@tools/part.sh test-deep crashes $(MAKE) check-deep
 	@tools/part.sh test-deep without-a-model tools/take_away.sh

@@ -85,20 +85,24 @@ sass-budgets: ## writes tests/cuda/sass_budgets.txt
 	@$(MAKE) check-sass SASS_OPTIONS=--write
 
 # Runs the GPU code, and the programs built with it, on the emulated card: the longest tests first, which take one core. In
-# tests of kernels functions err as much as NVIDIA's documents allow, and tensor cores sum in their own order.
+# tests of kernels functions err as much as NVIDIA's documents allow, and tensor cores sum in their own order; only
+# test_wrappers runs with exact ones, too.
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
 	@$(MAKE) $(PARALLEL) GPU=none $(CUDA_TESTS)
-	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) $(BUILD)/tests/cuda/test_wrappers
-	@EMULATE_INEXACT=1 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
+	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/cuda/test_wrappers
+	@EMULATE_INEXACT=1 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
+	    $(filter %_gpt,$(CUDA_TESTS)) $(filter-out %_gpt,$(filter $(PROGRAM_TESTS),$(CUDA_TESTS))) $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 else
 	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"
 endif
 
 # Trains with every program on two cards, whose multiprocessors and shared memory decide how work is divided: memory must be
-# as planned on each, and the losses those of the CPU. The kernels themselves are tested as a T4 runs them by check-ptx.
+# as planned on each, and the losses those of the CPU. Kernels are tested as a T4 runs them by check-ptx.
 CARDS = t4 h100
-check-cards: $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
+check-cards:
+ifneq ($(CUDA_INCLUDE),)
+	@$(MAKE) $(PARALLEL) GPU=none $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
 	@for card in $(CARDS); do \
 	    for tests in 'memory_is_as_planned' '*match*_the_cpu'; do \
 	        echo "programs on a card like $$card, $$tests:"; \
@@ -106,15 +110,26 @@ check-cards: $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
 	            $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) || exit; \
 	    done; \
 	done
+else
+	@echo "SKIPPED: programs on several emulated cards: no CUDA headers were found"
+endif
 
-# Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it: on this those of
-# kernels with tensor cores, whose PTX for 7.5 has other instructions.
-TENSOR_TESTS = $(addprefix $(PTX)/tests/cuda/test_,wrappers attention attention_cached linear conv3d convolution stem)
+# Plants some of the bugs of `make test-mutations`.
+check-mutations:
+ifneq ($(CUDA_INCLUDE),)
+	@tests/cuda/mutations.sh --some
+else
+	@echo "SKIPPED: the bugs planted in the kernels: no CUDA headers were found"
+endif
+
+# Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it, with f16 for bf16:
+# on this not what puts kernels together.
+T4_TESTS = $(filter-out %_step %/test_loop %/test_ptx %/test_rates %/test_slm_generate %/test_operations,$(PTX_TESTS))
 check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
 	@CHECK_SCHEDULES=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
-	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 CHECK_SCHEDULES=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(TENSOR_TESTS)
+	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 CHECK_SCHEDULES=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(T4_TESTS)
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
@@ -195,7 +210,6 @@ test-crash: packages-build+test ## kills, and all other faults, at every file op
 	@$(MAKE) $(PARALLEL) GPU=none $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
 	@$(MAKE) check-crash CRASH_STRIDE=1
 
-# `make test-kernels` plants a quarter of the bugs that are marked.
 test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail
 	@tests/cuda/mutations.sh
 
@@ -253,5 +267,5 @@ gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs
 	@$(MAKE) $(PARALLEL) gpu-programs
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
-.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-sass test-sass sass-budgets check-emulated check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-kit

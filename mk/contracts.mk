@@ -9,6 +9,7 @@ NVML_CONTRACTS = $(addprefix $(BUILD)/tests/contracts/,cuda12/nvml.o cuda13/nvml
 # What the contracts depend on. Its hash stands in a file once they have been checked, so that `make test-deep` downloads
 # gigabytes only when it has changed.
 CONTRACT_SOURCES = $(sort $(wildcard tests/contracts/*.c tests/contracts/*.h tests/contracts/planted.* kernels/cuda/libraries/*)) \
+                   kernels/cuda/gemm/gemm.h kernels/cuda/conv3d/conv3d_product.h kernels/cuda/conv3d/conv3d_own.h \
                    tools/install_gpu_libraries.sh mk/contracts.mk
 CONTRACTS_CHECKED = tests/contracts/checked
 CONTRACTS_HASH = $(firstword $(shell cat $(CONTRACT_SOURCES) | sha256sum))

@@ -23,4 +23,4 @@ download() {
     chmod +x "$new"/cuobjdump "$new"/nvdisasm && echo "$version" >"$new/version" || return 1
     rm -rf "$directory" && mv "$new" "$directory"
 }
-download_or_say "$directory" "the budgets of machine code, which need NVIDIA's disassembler"
+download_or_say "$directory" "the budgets of machine code and the PTX for the newest cards, which need NVIDIA's disassembler"

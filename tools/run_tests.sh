@@ -5,13 +5,18 @@
 set -u
 rm -f "$BUILD/operations.log" # tests/cuda/rig.c writes it, test_operations.c reads it
 export BUILD GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000} # threads that spin longer would starve tests on the same cores
-# Half of the time of tests that write files is the disk's: they use memory where there is enough.
-if [ -z "${TMPDIR-}" ] && [ -w /dev/shm ] && [ "$(df -mP /dev/shm | awk 'END {print $4}')" -ge 4000 ] &&
-    [ "$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)" -ge 8000 ]; then
-    TMPDIR=$(mktemp -d /dev/shm/trainc_tests_XXXXXX)
-    export TMPDIR
-    chmod 755 "$TMPDIR" # for tests that go on as another user
-    trap 'rm -rf "$TMPDIR"' EXIT
+# Half of the time of tests that write files is the disk's: they use memory where there is enough, and programs may run there.
+needed=$((4000 + 500 * ${JOBS:-1})) # MB
+has_room() {
+    local limit
+    [ -w /dev/shm ] && [ "$(df -mP /dev/shm | awk 'END {print $4}')" -ge "$needed" ] &&
+        [ "$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)" -ge $((2 * needed)) ] || return
+    limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
+    [ "$limit" = max ] || [ $(((limit - $(cat /sys/fs/cgroup/memory.current)) >> 20)) -ge $((2 * needed)) ]
+}
+if [ -z "${TMPDIR-}" ] && has_room && folder=$(mktemp -d /dev/shm/trainc_tests_XXXXXX); then
+    trap 'rm -rf "$folder"' EXIT
+    cp /bin/true "$folder" && chmod 755 "$folder" && "$folder/true" 2>/dev/null && export TMPDIR="$folder" # 755: for other users
 fi
 
 # Runs one program and prints its line, and the end of its log if it failed.

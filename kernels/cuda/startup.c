@@ -39,7 +39,7 @@ static void name_driver(Driver *driver) {
 static Driver look_for_driver(void) {
     Driver driver = {0};
     int (*version)(int *);
-    void *library = library_open(FILE_NAME, driver.problem); /* stays loaded, as the runtime leaves it */
+    void *library = library_open_driver(FILE_NAME, driver.problem); /* stays loaded, as the runtime leaves it */
     driver.loaded = library != NULL;
     if (!library) return driver;
     void *function = dlsym(library, "cuDriverGetVersion");
@@ -184,6 +184,7 @@ static const char *what_to_build(void) {
 
 const char *cuda_missing(void) {
     int count = 0;
+    (void)look_for_driver(); /* also where the runtime does not look */
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess && !count) status = cudaErrorNoDevice;
     if (status == cudaSuccess) status = cuda_find_code();

@@ -23,7 +23,7 @@ char *crash_root(void);
 /* Runs a command in the folder, which must succeed. */
 void crash_make(const char *root, const char *command);
 
-/* Fails the calling test if the result is wrong for one of every CRASH_STRIDE-th fault point (30 if unset). `root` has
+/* Fails the calling test if the result is wrong for one of every CRASH_STRIDE-th fault point (30 if unset), of at least six if there are. `root` has
  * start/, and may have other files, which the command finds as ../NAME. */
 void crash_at_every(const char *root, const CrashRun *run);
 

@@ -67,13 +67,15 @@ done
 
 # take_objects KIND: objects of the usual build serve for what is as usual; the checker of races has its own of the kernels.
 take_objects() {
+    local new=$work/$1.new
     { [ -d build/release/emulated ] && [ ! -d "$work/$1" ]; } || return
-    mkdir "$work/$1"
+    rm -rf "$new" && mkdir "$new" || exit
     (cd build/release && find . \( -name 'gpu_*' -o -name 'ptx*' \) -prune -o \( -name '*.[od]' -o -name sources \) -print0 |
-        xargs -0 cp --parents -p -t "$OLDPWD/$work/$1")
-    find "$work/$1" -name '*.d' -exec sed -i "s|^build/release/|../$1/|" {} +
+        xargs -0 cp --parents -p -t "$OLDPWD/$new") || exit
+    find "$new" -name '*.d' -exec sed -i "s|^build/release/|../$1/|" {} + || exit
     [ "$1" = plain ] || find kernels tests -name '*.cu' -o -path '*/emulate/*.cpp' | sed 's/\.[a-z]*$//' |
-        while read -r source; do rm -f "$work/$1/$source.o" "$work/$1/emulated/$source.o"; done
+        while read -r source; do rm -f "$new/$source.o" "$new/emulated/$source.o"; done
+    mv "$new" "$work/$1"
 }
 
 for kind in plain race; do

@@ -67,7 +67,8 @@ void rig_close(Rig *rig);
 /* Frees the tensors; the devices stay. */
 void rig_clear(Rig *rig);
 /* Returns whether this program was built for a type, and its card has tensor cores for it: a GPU preset may name one
- * 16-bit type, and Turing has no bf16. */
+ * 16-bit type, and Turing has no bf16. Executed PTX has one of them for each card, as programs for all cards: newer
+ * ones have no f16. */
 bool rig_has(const Rig *rig, DType type);
 /* Returns a 16-bit type that the device has: bf16 if it has both. */
 DType rig_half(const Rig *rig);

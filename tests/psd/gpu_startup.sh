@@ -133,6 +133,18 @@ else
     contains "--version without a driver" "$(library "NVIDIA driver" LD_LIBRARY_PATH=)" "the CPU: libcuda.so.1 is not installed"
 fi
 
+# A container has the driver's libraries where the system does not look: seen by this shell alone.
+mounted="mount -t tmpfs none /usr/local && mkdir -p /usr/local/nvidia/lib64 && cp '$DRIVER/libcuda.so.1' /usr/local/nvidia/lib64"
+if [[ $PROGRAMS == /usr/local/* || $DRIVER == /usr/local/* ]] || ! unshare --mount sh -c "$mounted" 2>/dev/null ||
+    /sbin/ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1 '; then
+    skip "a driver that is mounted in /usr/local/nvidia: that needs root's rights and no other driver"
+else
+    contains "a driver that is mounted" "$(unshare --mount sh -c "$mounted && $new DRIVER_INIT=999 '${calibrate[0]}' finetune \
+        --calibrate --calibration '$work/rates' --device cuda" 2>&1)" "the NVIDIA driver does not start (error 999"
+    contains "--version with a mounted driver" "$(unshare --mount sh -c "$mounted && $old '${calibrate[0]}' --version")" \
+        "CUDA $older.4 (this program needs CUDA $needed): /usr/local/nvidia/lib64/libcuda.so.1"
+fi
+
 for program in "$PROGRAMS"/train_*; do
     [ -x "$program" ] || continue
     contains "$program" "$(LD_LIBRARY_PATH=$DRIVER "$program" --version)" "(this program needs CUDA $needed): $DRIVER/libcuda.so.1"

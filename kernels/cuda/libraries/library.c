@@ -47,7 +47,12 @@ static const char *const FOLDERS[] = {
     "/usr/lib/python3*/dist-packages/nvidia/*/lib",
     "/opt/{*,*/.venv,*/venv}/lib/python3*/site-packages/nvidia/*/lib",
     "{/venv/*,/workspace/.venv,/workspace/venv}/lib/python3*/site-packages/nvidia/*/lib",
+    NULL,
 };
+/* Where the driver's libraries are mounted in containers that do not tell the system: by Kubernetes' device plugins,
+ * and by WSL; and where NixOS has them. */
+static const char *const DRIVER_FOLDERS[] = {"/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
+                                             "/run/opengl-driver/lib", NULL};
 
 /* Returns the folder above bin/python3 of the first such program in $PATH: free(); NULL: there is none. */
 static char *python_prefix(void) {
@@ -75,12 +80,12 @@ static char *expand(const char *pattern) {
     return expanded;
 }
 
-/* Opens a file of this name in one of FOLDERS. Returns NULL if there is none, or with the reason why it cannot be
+/* Opens a file of this name in one of the folders. Returns NULL if there is none, or with the reason why it cannot be
  * loaded. */
-static void *open_in_folders(const char *file, char problem[LIBRARY_FILE]) {
+static void *open_in_folders(const char *const *folders, const char *file, char problem[LIBRARY_FILE]) {
     void *library = NULL;
-    for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS && !library; i++) {
-        char *folder = expand(FOLDERS[i]), *pattern = folder ? xformat("%s/%s", folder, file) : NULL;
+    for (; *folders && !library; folders++) {
+        char *folder = expand(*folders), *pattern = folder ? xformat("%s/%s", folder, file) : NULL;
         glob_t found = {0};
         if (pattern && !glob(pattern, GLOB_BRACE, NULL, &found))
             for (size_t k = found.gl_pathc; k-- && !library;) library = library_open(found.gl_pathv[k], problem);
@@ -92,14 +97,19 @@ static void *open_in_folders(const char *file, char problem[LIBRARY_FILE]) {
     return library;
 }
 
-/* Opens the newest file of the list that can be used, where the system looks or in FOLDERS. */
+void *library_open_driver(const char *file, char problem[LIBRARY_FILE]) {
+    void *library = library_open(file, problem);
+    return library || problem[0] ? library : open_in_folders(DRIVER_FOLDERS, file, problem);
+}
+
+/* Opens the newest file of the list that can be used, where the system looks or in the folders for its kind. */
 static void *open_newest(const LibrarySpec *spec, const char **file, char problem[LIBRARY_FILE]) {
     int newest = spec->newest ? spec->newest() : 0;
     for (const char *const *at = spec->files; *at; at++) {
         const char *version = strstr(*at, ".so.");
         if (newest && version && atoi(version + 4) > newest) continue;
-        void *library = library_open(*file = *at, problem);
-        if (!library && !problem[0] && spec->advice) library = open_in_folders(*at, problem);
+        void *library = spec->advice ? library_open(*file = *at, problem) : library_open_driver(*file = *at, problem);
+        if (!library && !problem[0] && spec->advice) library = open_in_folders(FOLDERS, *at, problem);
         if (library || problem[0]) return library;
     }
     return NULL;

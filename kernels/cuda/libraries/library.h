@@ -20,8 +20,8 @@ typedef struct {
 
 /* Loads the library until the program ends, and writes the pointers to its functions to `call`, a structure of them in
  * the order of spec->functions. Returns true with the file's path in `description`, or false with the reason. A library
- * that is no part of the driver is looked for where the system looks, then in the folders of CUDA toolkits and of
- * NVIDIA's packages for Python. */
+ * is looked for where the system looks, then one that is no part of the driver in the folders of CUDA toolkits and of
+ * NVIDIA's packages for Python, one of the driver as by library_open_driver. */
 bool library_load(const LibrarySpec *spec, void *call, char description[LIBRARY_DESCRIPTION]);
 
 /* Warns that the library was not found, and says what to install, unless the user has chosen a file or to do without.
@@ -30,6 +30,9 @@ void library_advise(const LibrarySpec *spec, const char *description);
 
 /* Loads a file, without its functions. Returns NULL with the reason in `problem`: "" if there is no such file. */
 void *library_open(const char *file, char problem[LIBRARY_FILE]);
+/* The same for a library of the driver, which is looked for where containers mount the driver, too. Once it is loaded,
+ * who asks for its name gets it: the CUDA runtime looks only where the system does. */
+void *library_open_driver(const char *file, char problem[LIBRARY_FILE]);
 /* Writes the path of a loaded library, links resolved. */
 void library_path(void *library, char path[LIBRARY_FILE]);
 
