@@ -6,6 +6,8 @@
 
 const char *cuda_missing(void) { return "this program was built without CUDA"; }
 
+bool cuda_card_is_here(void) { return false; }
+
 const char *cuda_built_for(void) { return NULL; }
 
 Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); }

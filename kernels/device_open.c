@@ -9,6 +9,8 @@ Device *device_open(const char *which, int n_threads, bool no_tf32, const char *
     bool cpu = !strcmp(which, "cpu");
     *why = cpu ? NULL : cuda_missing();
     if (!strcmp(which, "cuda") && *why) die("--device cuda: %s", *why);
+    if (*why && cuda_card_is_here())
+        die("an NVIDIA card is here, and cannot be used: %s; --device cpu computes without it", *why);
     if (cpu || *why) return cpu_device_open(n_threads);
     Device *device = cuda_device_open(0);
     if (no_tf32 && device->tf32) snprintf(device->notes, sizeof device->notes, "TF32 disabled: f32 products are exact");

@@ -5,9 +5,9 @@
 #include "kernels/cpu/device.h"
 #include "kernels/cuda/device.h"
 
-/* Opens "cpu", "cuda", or "auto": the GPU if there is one. Dies with the reason if the device is not available. *why is
- * the reason why the device is not the GPU; NULL if the device is the GPU, or "cpu" was asked for. no_tf32 makes f32
- * products exact. */
+/* Opens "cpu", "cuda", or "auto": the GPU if there is one. Dies with the reason if the device is not available, or
+ * "auto" finds a card that cannot be used: hours on a CPU are not what it is paid for. *why is the reason why the
+ * device is not the GPU; NULL if the device is the GPU, or "cpu" was asked for. no_tf32 makes f32 products exact. */
 Device *device_open(const char *which, int n_threads, bool no_tf32, const char **why);
 
 #endif

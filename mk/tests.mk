@@ -38,7 +38,7 @@ $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
 # A stand-in for the driver, which programs with the real CUDA runtime load in tests/psd/gpu_startup.sh.
 $(BUILD)/tests/kernels/driver/libcuda.so.1: tests/kernels/substitute/driver.c
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared $< -o $@
+	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 $< -o $@
 
 $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
 	@mkdir -p $(@D)

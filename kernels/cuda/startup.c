@@ -3,6 +3,7 @@
 #include "kernels/cuda/startup.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,32 @@ static const char *what_to_build(void) {
     snprintf(text, sizeof text, "this program has no code for the card that is here (%.64s, sm_%d), only for%s: %s",
              card.name, capability, built, advice);
     return text;
+}
+
+/* Reads the number in a file of a PCI device: 0x10de\n. Returns -1 if it cannot be read. */
+static long read_number(const char *device, const char *name) {
+    char path[512], text[32] = "";
+    snprintf(path, sizeof path, "%s/%s", device, name);
+    FILE *file = fopen(path, "r");
+    bool read = file && fgets(text, sizeof text, file);
+    if (file) fclose(file);
+    return read ? strtol(text, NULL, 16) : -1;
+}
+
+bool cuda_card_is_here(void) {
+    /* Display controllers of NVIDIA with numbers from this one on are Volta or newer: the PCI ID Repository. */
+    enum { NVIDIA = 0x10de, DISPLAY = 0x03, FIRST_VOLTA = 0x1d81 };
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    bool here = false;
+    glob_t devices = {0};
+    if (visible && (!*visible || !strcmp(visible, "-1"))) return false;
+    if (!glob("/sys/bus/pci/devices/*", 0, NULL, &devices))
+        for (size_t i = 0; i < devices.gl_pathc; i++)
+            here |= read_number(devices.gl_pathv[i], "vendor") == NVIDIA &&
+                    read_number(devices.gl_pathv[i], "class") >> 16 == DISPLAY &&
+                    read_number(devices.gl_pathv[i], "device") >= FIRST_VOLTA;
+    globfree(&devices);
+    return here;
 }
 
 const char *cuda_missing(void) {

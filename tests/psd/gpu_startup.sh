@@ -53,9 +53,11 @@ refuses() {
 }
 
 # falls_back FACT WORDS [VARIABLE=VALUE...]: without --device the CPU computes, and a line says why.
+card=$(cd /sys/bus/pci/devices 2>/dev/null && grep -l '^0x10de' -- */vendor | sed 's|vendor|class|' | xargs -r grep -l '^0x03')
 falls_back() {
     local fact=$1 words=$2 line='' program
     shift 2
+    [ -z "$card" ] || { skip "$fact on a machine without a card: there is one"; return; }
     env LD_LIBRARY_PATH="$DRIVER" "$@" "${calibrate[@]}" >"$work/line" 2>"$work/err" &
     program=$!
     read -r line <"$work/line"
@@ -143,6 +145,23 @@ else
         --calibrate --calibration '$work/rates' --device cuda" 2>&1)" "the NVIDIA driver does not start (error 999"
     contains "--version with a mounted driver" "$(unshare --mount sh -c "$mounted && $old '${calibrate[0]}' --version")" \
         "CUDA $older.4 (this program needs CUDA $needed): /usr/local/nvidia/lib64/libcuda.so.1"
+fi
+
+# A machine with these PCI devices, seen by this shell alone: VENDOR CLASS DEVICE. Prints the first line.
+with_card() {
+    unshare --mount sh -c "mount -t tmpfs none /sys/bus/pci && mkdir -p /sys/bus/pci/devices/0000:01:00.0 &&
+        cd /sys/bus/pci/devices/0000:01:00.0 && echo $1 >vendor && echo $2 >class && echo $3 >device && cd / &&
+        LD_LIBRARY_PATH='$DRIVER' $4 exec timeout 2 '${calibrate[0]}' finetune --calibrate --calibration '$work/rates'" 2>&1 | head -n 1
+}
+if ! unshare --mount mount -t tmpfs none /sys/bus/pci 2>/dev/null; then
+    skip "a card that is here and cannot be used: that needs root's rights"
+else
+    contains "an L4 with an older driver" "$(with_card 0x10de 0x030200 0x27b8 $old)" \
+        "an NVIDIA card is here, and cannot be used: the NVIDIA driver (CUDA $older.4) is older"
+    contains "an L4 that is hidden" "$(with_card 0x10de 0x030200 0x27b8 "$new CUDA_VISIBLE_DEVICES=")" "; no GPU is used: "
+    contains "a Pascal card" "$(with_card 0x10de 0x030000 0x1b06 $old)" "; no GPU is used: "
+    contains "another maker's card" "$(with_card 0x1002 0x030000 0x7448 $old)" "; no GPU is used: "
+    contains "NVIDIA's sound" "$(with_card 0x10de 0x040300 0x22bd $old)" "; no GPU is used: "
 fi
 
 for program in "$PROGRAMS"/train_*; do
