@@ -87,11 +87,12 @@ sass-budgets: ## writes tests/cuda/sass_budgets.txt
 # Runs the GPU code, and the programs built with it, on the emulated card: the longest tests first, which take one core. In
 # tests of kernels functions err as much as NVIDIA's documents allow, and tensor cores sum in their own order; only
 # test_wrappers runs with exact ones, too.
+AS_EMULATED = EMULATE_INEXACT=1 CHECK_SCHEDULES=2
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
 	@$(MAKE) $(PARALLEL) GPU=none $(CUDA_TESTS)
 	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/cuda/test_wrappers
-	@EMULATE_INEXACT=1 CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
+	@$(AS_EMULATED) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
 	    $(filter %_gpt,$(CUDA_TESTS)) $(filter-out %_gpt,$(filter $(PROGRAM_TESTS),$(CUDA_TESTS))) $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 else
 	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"
@@ -124,12 +125,13 @@ endif
 
 # Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it, with f16 for bf16:
 # on this not what puts kernels together.
+AS_PTX = CHECK_SCHEDULES=1
 T4_TESTS = $(filter-out %_step %/test_loop %/test_ptx %/test_rates %/test_slm_generate %/test_operations,$(PTX_TESTS))
 check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
-	@CHECK_SCHEDULES=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
-	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 CHECK_SCHEDULES=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(T4_TESTS)
+	@$(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
+	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(T4_TESTS)
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
@@ -139,7 +141,7 @@ PTX_MUTATION_TESTS = $(shell tests/cuda/ptx_mutations.sh --tests)
 test-ptx-mutations: ## plants each mistake of tests/cuda/ptx_mutations.txt in nvcc's PTX: a test must fail
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_MUTATION_TESTS:%=$(PTX)/tests/cuda/%)
-	@BUILD=$(BUILD) CXX="$(CXX)" CUDA_FLAGS="$(CUDA_FLAGS)" tests/cuda/ptx_mutations.sh
+	@$(AS_PTX) BUILD=$(BUILD) CXX="$(CXX)" CUDA_FLAGS="$(CUDA_FLAGS)" tests/cuda/ptx_mutations.sh
 else
 	@echo "SKIPPED: the mistakes planted in nvcc's PTX: nvcc was not found"
 endif

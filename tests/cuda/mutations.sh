@@ -97,8 +97,9 @@ try() {
     IFS='|' read -r number kind test file change <<<"$1"
     log=$work/logs/$number
     [ "$number" -eq 0 ] && log=$work/logs/none_${kind}_$test
-    export PLANTED_BUG=$number EMULATE_INEXACT=1 CHECK_SCHEDULES=2 # as make check-emulated
-    [[ $test != test_wrappers* ]] || EMULATE_INEXACT=0
+    # shellcheck disable=SC2086,SC2163 # several assignments
+    export PLANTED_BUG=$number $as_emulated
+    [[ $test != test_wrappers* ]] || export EMULATE_INEXACT=0
     run_test "$work/$kind" "$test" "$log" 600
     if [ "$number" -eq 0 ]; then
         has_passed_alone "$test" "$log" && return
@@ -107,6 +108,8 @@ try() {
     fi
     printf '%-7s %s (%s): %s:%s\n' "$verdict" "$test" "$kind" "$file" "$change"
 }
+as_emulated=$(sed -n 's/^AS_EMULATED = //p' mk/checks.mk)
+export as_emulated
 export -f try
 export GOMP_SPINCOUNT=1000
 {

@@ -12,7 +12,7 @@ if [ "${1-}" = --tests ]; then
     list | awk -F'[ :@]+' '{print $2}' | sort -u
     exit
 fi
-export work=$BUILD/ptx/mutations BUILD CXX CUDA_FLAGS GOMP_SPINCOUNT=1000 CHECK_SCHEDULES=1 # as make check-ptx
+export work=$BUILD/ptx/mutations BUILD CXX CUDA_FLAGS GOMP_SPINCOUNT=1000
 rm -rf "$work"
 mkdir -p "$work"
 # shellcheck source=tests/cuda/planted.sh
