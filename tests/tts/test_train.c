@@ -261,9 +261,8 @@ static void peak_memory_is_as_planned(void **state) {
     double planned;
     struct rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
-    fixture_must_train(run,
-                       "--model-dim 64 --layers 200 --max-steps 2 --save-interval 0 --num-workers 1 --val-ratio 0 "
-                       "--grad-checkpointing");
+    fixture_must_train(run, "--model-dim 64 --layers 200 --max-steps 2 --save-interval 0 --num-workers 1 --val-ratio 0 "
+                            "--grad-checkpointing");
     getrusage(RUSAGE_CHILDREN, &after);
     const char *total = strrchr(strtok(strstr(fixture.output, "[Memory]"), "\n"), '=');
     char unit[8];
