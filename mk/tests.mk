@@ -97,8 +97,7 @@ $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(LINKED) -o $@ $(LDLIBS)
 
 # The same tests on the PTX that nvcc makes of the kernels, which kernels/cuda/emulate/ptx executes: only the objects of
-# .cu files differ. All cards from 8.0 on execute one PTX here. That for 8.9 differs from it in its name only in the files
-# that were compared; that for 9.0 has other instructions, and check-sass has test_ptx read it. Line numbers are for messages.
+# .cu files differ. Line numbers are for messages.
 PTX = $(BUILD)/ptx
 PTX_ARCHITECTURES = 75 80
 PTX_FLAGS = -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -DCUDA_HALF_BY_CARD -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings \

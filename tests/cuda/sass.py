@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what the hot loops of kernels with tensor cores are made of, for 7.5, 8.0 and 8.9, and compares it with sass_budgets.txt.
+"""Counts what the hot loops of kernels with tensor cores are made of, for 7.5, 8.0, 8.9 and 9.0, and compares it with sass_budgets.txt.
 
     tests/cuda/sass.py [--write] TOOLS CUBINS PTX VERSION
 
@@ -29,8 +29,8 @@ import sys
 import tempfile
 
 TABLE = pathlib.Path(__file__).with_name("sass_budgets.txt")
-PTX_OF = {"sm_75": "sm_75", "sm_80": "sm_80", "sm_89": "sm_80"}  # the architectures, and which PTX has the same mma
-HALF = {"sm_75": "f16", "sm_80": "bf16", "sm_89": "bf16"}  # their 16-bit type; kernels of the other one are empty
+PTX_OF = {"sm_75": "sm_75", "sm_80": "sm_80", "sm_89": "sm_80", "sm_90": "sm_80"}  # the architectures, and their PTX
+HALF = {"sm_75": "f16", "sm_80": "bf16", "sm_89": "bf16", "sm_90": "bf16"}  # their 16-bit type; kernels of the other one are empty
 
 Instruction = collections.namedtuple("Instruction", "guard name operands")
 Part = collections.namedtuple("Part", "where instructions mma")  # where: "once:", or > for each loop around the loop

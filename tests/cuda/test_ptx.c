@@ -9,7 +9,6 @@
 
 /* The executor's function; NULL in other programs. */
 __attribute__((weak)) int emulate_read_ptx(void);
-__attribute__((weak)) int emulate_read_ptx_text(const char *text);
 
 static void read_all(void *unused) {
     (void)unused;
@@ -32,33 +31,6 @@ static void every_function_is_understood(void **state) {
         print_message("sm_%s: %d functions\n", cards[i], n);
     }
     unsetenv("EMULATE_CAPABILITY");
-}
-
-/* ---- the PTX for the newest cards, which only make check-sass compiles ---- */
-
-static void read_text_of(void *path) {
-    char *text = read_text(path);
-    int n = emulate_read_ptx_text(text);
-    printf("%d functions\n", n);
-    free(text);
-}
-
-/* $PTX_TEXTS is a folder of files. Each is read in a child, which ends at what is not known. */
-static void every_function_for_later_cards_is_understood(void **state) {
-    (void)state;
-    const char *folder = getenv("PTX_TEXTS");
-    static char files[1 << 14];
-    int all = 0;
-    if (!emulate_read_ptx_text || !folder) skip();
-    if (run_command(files, sizeof files, "find %s -name '*.ptx' | sort", folder)) fail_msg("%s", files);
-    for (char *rest = files, *path; (path = strsep(&rest, "\n")) && *path;) {
-        char output[4096];
-        int n = 0, status = run_function(output, sizeof output, read_text_of, path);
-        if (status || sscanf(output, "%d functions", &n) != 1) fail_msg("%s: exit status %d: %s", path, status, output);
-        all += n;
-    }
-    print_message("%s: %d functions\n", folder, all);
-    assert_true(all > 300);
 }
 
 /* ---- planted mistakes ---- */
@@ -242,7 +214,6 @@ static void random_orders_show_lost_updates(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_is_understood),
-        cmocka_unit_test(every_function_for_later_cards_is_understood),
         cmocka_unit_test(planted_mistakes_are_named),
         cmocka_unit_test(instructions_compute_as_documented),
         cmocka_unit_test(planted_statements_are_refused),

@@ -61,9 +61,6 @@ EmulateCounts emulate_counts(void);
 /* Reads all functions of the PTX in the program, which is otherwise read when a kernel is launched first; ends the
  * program at an instruction that is not known. Returns how many there are. */
 int emulate_read_ptx(void);
-/* Reads all functions of a PTX text; ends the program at an instruction that is not known. Returns how many there are.
- */
-int emulate_read_ptx_text(const char *text);
 
 /* ---- counts of kernels whose PTX is executed (ptx/counts.cpp); one worker ---- */
 

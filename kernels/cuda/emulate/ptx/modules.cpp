@@ -141,22 +141,14 @@ static void *memory_of(const void *variable) {
 
 using namespace emulate::ptx;
 
-static int read_functions(Module &module) {
-    for (const auto &function : module.functions) function_of(module, function.first);
-    return (int)module.functions.size();
-}
-
 int emulate_read_ptx(void) {
     int n = 0;
-    for (void **handle : handles()) n += read_functions(module_of(handle));
+    for (void **handle : handles()) {
+        Module &module = module_of(handle);
+        for (const auto &function : module.functions) function_of(module, function.first);
+        n += (int)module.functions.size();
+    }
     return n;
-}
-
-int emulate_read_ptx_text(const char *text) {
-    Module module;
-    module.text = text;
-    scan(module);
-    return read_functions(module);
 }
 
 struct Configuration {
