@@ -59,7 +59,7 @@ test: packages-build+test ## installs what is missing, builds, runs the tests of
 	@tools/part.sh test --sum
 
 # What one runs after touching a kernel for GPUs.
-test-kernels: packages-build+test cuda-toolkit ## the tests of the code for GPUs, without one: emulated, as PTX, planted bugs
+test-kernels: packages-build+test cuda-toolkit ## the tests of the kernels for GPUs, without one: emulated, as PTX, planted bugs
 	@tools/part.sh test-kernels --begin
 	@tools/part.sh test-kernels emulated $(MAKE) check-emulated
 	@tools/part.sh test-kernels mutations $(MAKE) check-mutations
@@ -68,12 +68,13 @@ test-kernels: packages-build+test cuda-toolkit ## the tests of the code for GPUs
 	@tools/part.sh test-kernels --sum
 
 # All that takes longer than one waits.
-test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: machine code, kills at file operations, other processors, fuzzing, the release
+test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: machine code, programs on emulated cards, kills at file operations, other processors, fuzzing, the release
 	@tools/part.sh test-deep --begin
 	@tools/part.sh test-deep gpu $(MAKE) check-gpu
 	@tools/part.sh test-deep sass $(MAKE) check-sass
 	@tools/part.sh test-deep profile $(MAKE) check-profile
-	@tools/part.sh test-deep cards $(MAKE) check-cards
+	@tools/part.sh test-deep programs $(MAKE) check-cards
+	@tools/part.sh test-deep ptx-t4 $(MAKE) check-ptx-t4
 	@tools/part.sh test-deep instruction-sets $(MAKE) check-instruction-sets
 	@tools/part.sh test-deep crashes $(MAKE) check-deep
 	@tools/part.sh test-deep without-a-model tools/take_away.sh

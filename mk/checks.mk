@@ -43,10 +43,10 @@ check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AV
 check-deep:
 	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
-	@$(MAKE) check-crash CRASH_STRIDE=2
+	@$(MAKE) check-crash CRASH_STRIDE=4 CRASH_TURN=$$((0x$$(tools/revision.sh | sed s/unknown/0/) % 4))
 
 check-crash:
-	@CRASH_STRIDE=$(CRASH_STRIDE) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
+	@CRASH_STRIDE=$(CRASH_STRIDE) CRASH_TURN=$(CRASH_TURN) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
 
 # Compiles every kernel for every card of configs/gpu that the toolkit supports and checks that ptxas spills no registers.
 # Then links everything for one preset with these kernels, and checks that its programs have the defaults of the preset, train
@@ -86,26 +86,29 @@ test-sass: $(CUDA_DEVICE) $(PTX_OBJECTS)
 sass-budgets: ## writes tests/cuda/sass_budgets.txt
 	@$(MAKE) check-sass SASS_OPTIONS=--write
 
-# Runs the GPU code, and the programs built with it, on the emulated card: the longest tests first, which take one core. In
-# tests of kernels functions err as much as NVIDIA's documents allow, and tensor cores sum in their own order; only
-# test_wrappers runs with exact ones, too.
+# Runs the GPU code on the emulated card. Functions err as much as NVIDIA's documents allow, and tensor cores sum in their own
+# order; only test_wrappers runs with exact ones, too.
+# Returns tests with those first that take longest, each on one core.
+longest_first = $(filter $2,$1) $(filter-out $2,$1)
+LONGEST = %_step %/test_attention %/test_linear
 AS_EMULATED = EMULATE_INEXACT=1 CHECK_SCHEDULES=2
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
-	@$(MAKE) $(PARALLEL) GPU=none $(CUDA_TESTS)
+	@$(MAKE) $(PARALLEL) GPU=none $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/cuda/test_wrappers
-	@$(AS_EMULATED) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
-	    $(filter %_gpt,$(CUDA_TESTS)) $(filter-out %_gpt,$(filter $(PROGRAM_TESTS),$(CUDA_TESTS))) $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
+	@$(AS_EMULATED) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS)),$(LONGEST))
 else
 	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"
 endif
 
-# Trains with every program on two cards, whose multiprocessors and shared memory decide how work is divided: memory must be
-# as planned on each, and the losses those of the CPU. Kernels are tested as a T4 runs them by check-ptx.
+# Tests the programs on the emulated card. Then each trains on two other cards,
+# whose multiprocessors and shared memory decide how work is divided: memory must be as planned on each, and the losses those
+# of the CPU.
 CARDS = t4 h100
 check-cards:
 ifneq ($(CUDA_INCLUDE),)
 	@$(MAKE) $(PARALLEL) GPU=none $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
+	@CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(filter $(PROGRAM_TESTS),$(CUDA_TESTS)),%_gpt)
 	@for card in $(CARDS); do \
 	    for tests in 'memory_is_as_planned' '*match*_the_cpu'; do \
 	        echo "programs on a card like $$card, $$tests:"; \
@@ -125,17 +128,23 @@ else
 	@echo "SKIPPED: the bugs planted in the kernels: no CUDA headers were found"
 endif
 
-# Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it, and as a T4 gets it, with f16 for bf16:
-# on this not what puts kernels together.
+# Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it. check-ptx-t4: as a T4 gets it, with f16
+# for bf16, but for what only puts kernels together.
 AS_PTX = CHECK_SCHEDULES=1
 T4_TESTS = $(filter-out %_step %/test_loop %/test_ptx %/test_rates %/test_slm_generate %/test_operations,$(PTX_TESTS))
 check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
-	@$(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(PTX_TESTS)
-	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(T4_TESTS)
+	@$(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(PTX_TESTS),$(LONGEST))
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
+endif
+check-ptx-t4:
+ifneq ($(NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=none $(T4_TESTS)
+	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(T4_TESTS),$(LONGEST))
+else
+	@echo "SKIPPED: the tests on nvcc's PTX for a T4: nvcc was not found"
 endif
 
 # Plants each mistake in nvcc's PTX; a part of `make test-kernels`.
@@ -209,10 +218,10 @@ check-race: $(CUDA_TESTS)
 	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
 
-# `make test-deep` takes every second operation, with one fault each.
+# `make test-deep` takes every fourth operation, with one fault each, from one on that the hash of the commit chooses.
 test-crash: packages-build+test ## kills, and all other faults, at every file operation of every program
 	@$(MAKE) $(PARALLEL) GPU=none $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
-	@$(MAKE) check-crash CRASH_STRIDE=1
+	@$(MAKE) check-crash CRASH_STRIDE=1 CRASH_TURN=0
 
 test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail
 	@tests/cuda/mutations.sh
@@ -271,5 +280,5 @@ gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs
 	@$(MAKE) $(PARALLEL) gpu-programs
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
-.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-kit

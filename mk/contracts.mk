@@ -12,7 +12,7 @@ CONTRACT_SOURCES = $(sort $(wildcard tests/contracts/*.c tests/contracts/*.h tes
                    kernels/cuda/gemm/gemm.h kernels/cuda/conv3d/conv3d_product.h kernels/cuda/conv3d/conv3d_own.h \
                    tools/install_gpu_libraries.sh mk/contracts.mk
 CONTRACTS_CHECKED = tests/contracts/checked
-CONTRACTS_HASH = $(firstword $(shell cat $(CONTRACT_SOURCES) | sha256sum))
+CONTRACTS_HASH = $(call hash_of,$(CONTRACT_SOURCES))
 
 # Installation first, then a second make, which finds what has been installed.
 check-contracts: packages-build+test cuda-toolkit ## compares what we assume of cuBLASLt, cuDNN, NCCL and NVML with the real ones, which it fetches

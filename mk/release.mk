@@ -57,11 +57,28 @@ test-released:
 	@for test in $(wildcard tests/*/gpu_startup.sh); do \
 	    PROGRAMS=$(abspath $(RELEASED)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
 	done
+	@$(MAKE) --silent GPU=all release-checked
+
+# What a release has beside our objects: how it is made, and which functions of other libraries are called. Its hash stands in
+# a file once a release has been tested, so that `make test-deep` compiles the libraries, for ten minutes, only when it has
+# changed. Symbols of glibc that a release lacks are an error each time.
+RELEASE_SOURCES = $(sort $(wildcard tools/release/* tests/release/*.*)) tools/make_root.sh mk/release.mk $(BUILD)/other_functions
+RELEASE_CHECKED = tests/release/checked
+$(BUILD)/other_functions: $(BUILD)/libtrain.a $(CUDA_DEVICE) $(sort $(foreach p,$(PROGRAMS),$(call objects_of,$p))) tests/release/symbols.sh
+	@tests/release/symbols.sh $(filter-out %.sh $(CUDA_DEVICE),$^) >$@.new
+	@tests/release/symbols.sh $(CUDA_DEVICE) >/dev/null
+	@mv $@.new $@
+release-checked: $(BUILD)/other_functions
+	@echo $(call hash_of,$(RELEASE_SOURCES)) >$(RELEASE_CHECKED)
+changed-release: $(BUILD)/other_functions
+	@if [ "$$(cat $(RELEASE_CHECKED))" = $(call hash_of,$(RELEASE_SOURCES)) ]; then \
+	    echo "a release needs what it needed at the last make release-test"; \
+	else $(MAKE) release-test; fi
 
 # The part of `make test-deep`.
 check-release:
 	@if [ "$(NVCC)" ] && [ "$$(uname -m)" = x86_64 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && \
-	    unshare --mount true 2>/dev/null; then $(MAKE) release-test; \
+	    unshare --mount true 2>/dev/null; then $(MAKE) $(PARALLEL) GPU=all changed-release; \
 	else echo "SKIPPED: the test of the portable programs, which needs Debian 12 on x86-64, a CUDA toolkit, and root's rights"; fi
 
 $(BUILD)/reference/train_cv: $(call objects_of,train_cv) $(BUILD)/libtrain.a
@@ -81,4 +98,4 @@ $(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh 
 	@tools/release/licenses.sh $(LIBRARIES) "$(CUDA_VERSION)" $(@D)
 	$(call say,AS,$<)$(CC) -c -Wa,-I$(@D) $< -o $@
 
-.PHONY: release release-cuda-11.8 release-programs release-test test-released check-release
+.PHONY: release release-cuda-11.8 release-programs release-test test-released release-checked changed-release check-release

@@ -1,5 +1,8 @@
 # Functions that the rules of all files of mk/ share.
 
+# Returns the hash of files together.
+hash_of = $(firstword $(shell cat $1 | sha256sum))
+
 # Begins a command: prints a short line with the tool and the file instead of it, nothing with `make -s`. V=1 prints the command.
 say = $(if $(filter-out 0,$(V)),,@$(if $(findstring s,$(firstword -$(MAKEFLAGS))),,printf '%-4s %s\n' '$1' '$2';))
 # The prerequisites that the linker reads: objects first.

@@ -67,10 +67,12 @@ $(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
 
+# To compile the kernels takes longer than their tests gain from more.
+KERNEL_OPTIMIZE = -O1
 # Kernels read registers as another type than the one that was written. CUDA allows this; -fstrict-aliasing does not.
 $(EMULATED)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
+	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(KERNEL_OPTIMIZE) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
 $(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp
 	@mkdir -p $(@D)
@@ -81,7 +83,7 @@ $(call archive,$(BUILD)/libemulated.a,$(EMULATED_OBJECTS))
 $(patsubst %,$(BUILD)/%.o,$(CUDA_TEST_NAMES) $(CUDA_RIGS)): CFLAGS += $(CUDA_FLAGS)
 $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 	@mkdir -p $(@D)
-	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
+	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(KERNEL_OPTIMIZE) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
 # Tests written in CUDA have their own kernels.
 $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a

@@ -129,9 +129,10 @@ static void add_point(Campaign *c, int fault, Actor actor, int at) {
     free(name);
 }
 
-/* Lists every fault at every operation (stride 1), or alternating faults at every `stride`th operation. */
-static void list_points(Campaign *c, int stride) {
-    int turn = 0, n_alike = 0;
+/* Lists every fault at every operation (stride 1), or alternating faults at every `stride`th operation; `turn`
+ * chooses which. */
+static void list_points(Campaign *c, int stride, int turn) {
+    int n_alike = 0;
     for (Actor actor = 0; actor < ACTORS; actor++)
         for (int at = 1; at <= c->counts[actor]; at++) {
             const Operation *op = &c->operations[actor][at - 1];
@@ -228,7 +229,7 @@ static void check_missed(const Campaign *c) {
 }
 
 void crash_at_every(const char *root, const CrashRun *run) {
-    const char *stride = getenv("CRASH_STRIDE"), *point = getenv("CRASH_POINT");
+    const char *stride = getenv("CRASH_STRIDE"), *turn = getenv("CRASH_TURN"), *point = getenv("CRASH_POINT");
     Campaign *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(c != MAP_FAILED);
     c->run = run;
@@ -238,7 +239,7 @@ void crash_at_every(const char *root, const CrashRun *run) {
     if (run->log) check_best(c);
     int every = point ? 1 : stride ? atoi(stride) : 30, operations = c->counts[BY_FIRST] + c->counts[BY_OTHERS];
     if (every > 2 && every > operations / 6) every = operations / 6 > 2 ? operations / 6 : 2;
-    list_points(c, every);
+    list_points(c, every, turn ? atoi(turn) % every : 0);
     pid_t workers[WORKERS];
     fflush(NULL);
     for (int i = 0; i < WORKERS; i++)

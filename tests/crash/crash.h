@@ -23,8 +23,9 @@ char *crash_root(void);
 /* Runs a command in the folder, which must succeed. */
 void crash_make(const char *root, const char *command);
 
-/* Fails the calling test if the result is wrong for one of every CRASH_STRIDE-th fault point (30 if unset), of at least six if there are. `root` has
- * start/, and may have other files, which the command finds as ../NAME. */
+/* Fails the calling test if the result is wrong for one of every CRASH_STRIDE-th fault point (30 if unset), of at least
+ * six if there are; another CRASH_TURN takes other ones. `root` has start/, and may have other files, which the command
+ * finds as ../NAME. */
 void crash_at_every(const char *root, const CrashRun *run);
 
 /* Returns whether two trees have the same names, links and bytes; ignores times. allow_more: `got` may have more files,

@@ -213,10 +213,8 @@ static void random_orders_show_lost_updates(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_function_is_understood),
-        cmocka_unit_test(planted_mistakes_are_named),
-        cmocka_unit_test(instructions_compute_as_documented),
-        cmocka_unit_test(planted_statements_are_refused),
+        cmocka_unit_test(every_function_is_understood),       cmocka_unit_test(planted_mistakes_are_named),
+        cmocka_unit_test(instructions_compute_as_documented), cmocka_unit_test(planted_statements_are_refused),
         cmocka_unit_test(random_orders_show_lost_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
