@@ -29,7 +29,7 @@ endif
 LIBRARY = $(filter-out kernels/cpu/% kernels/cuda/%,$(wildcard $(foreach r,$(filter-out commands,$(ROOMS)),$r/*.c $r/*.cc \
             $r/*/*.c $r/*/*.cc))) kernels/cpu/device.c kernels/cpu/scratch.c $(wildcard commands/*.c)
 LIBRARY_OBJECTS = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIBRARY)))) \
-                  $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o)
+                  $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o) $(BUILD)/configs/built_in.o
 # Returns the object files of a program: its own and those of its commands.
 objects_of = $(patsubst %.c,$(BUILD)/%.o,$1.c $(wildcard $(addprefix commands/$(patsubst train_%,%,$1)/,*.c */*.c)))
 
@@ -49,6 +49,14 @@ $(BUILD)/kernels/cpu/operations_%.o: kernels/cpu/operations.c
 $(call text,$(BUILD)/revision,$(REVISION))
 $(BUILD)/base/version.o: CFLAGS += -DGIT_REVISION='"$(REVISION)"'
 $(BUILD)/base/version.o: $(BUILD)/revision
+# The files of configs/ are in the programs.
+CONFIGS = $(sort $(wildcard configs/*.yaml))
+$(call text,$(BUILD)/configs/names,$(CONFIGS))
+$(BUILD)/configs/built_in.c: tools/embed_configs.sh $(CONFIGS) $(BUILD)/configs/names
+	@mkdir -p $(@D)
+	@tools/embed_configs.sh $(CONFIGS) >$@.new && mv $@.new $@
+$(BUILD)/configs/built_in.o: $(BUILD)/configs/built_in.c
+	$(call say,CC,configs/*.yaml)$(CC) $(CFLAGS) -c $< -o $@
 # SentencePiece has no function that returns its version.
 $(BUILD)/commands/libraries.o: CFLAGS += -DSENTENCEPIECE_VERSION='"$(shell pkg-config --modversion sentencepiece)"'
 

@@ -37,7 +37,8 @@ static const OptionRow table[] = {
      .metavar = "X",
      .help = "share of the samples held out, by the hash of their id, when there is no --val-manifest"},
     {.name = "config", .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options, repeatable: a later file wins, and the command line over all"},
+     .help = "YAML file with any of these options, or the name of settings in the program (list prints them), repeatable: "
+             "a later one wins, and the command line over all"},
     {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
      .help = "weights to start from (.safetensors, .pth, .ckpt or a checkpoint directory); none: random "
              "initialisation"},

@@ -9,17 +9,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/options/built_in.h"
 #include "base/options/help.h"
 #include "base/options/value.h"
 
-static void read_yaml(OptionSet *set, const char *path) {
+/* Returns the text of a file, or of the program's settings of this name; free(). */
+static char *config_text(const OptionSet *set, const char *path, size_t *size) {
+    const char *built_in = built_in_config(path), *nearest;
     char *text;
+    Error error;
+    if (built_in) {
+        if (!built_in_is_for(built_in, set->program))
+            die_usage("--config %s: these settings are not for %s; --config list prints those that are", path,
+                      set->program);
+        *size = strlen(built_in);
+        return xstrdup(built_in);
+    }
+    file_keep(path, "--config");
+    if (read_file(path, &text, size, &error)) return text;
+    nearest = strpbrk(path, "/.") ? NULL : built_in_nearest(path, set->program);
+    die_usage("--config %s: %s%s%s%s", path, error.text, nearest ? "; did you mean the program's own settings '" : "",
+              nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+static void read_yaml(OptionSet *set, const char *path) {
     size_t size;
     Error error;
-    file_keep(path, "--config");
-    if (!read_file(path, &text, &size, &error)) die_usage("--config %s: %s", path, error.text);
+    char *text = config_text(set, path, &size);
     if (!options_apply_yaml(set, text, size, &error)) {
         /* Every message of options_apply_yaml begins with "line N: ", which becomes "PATH:N: ". */
         die_usage("%s:%s", path, error.text + strlen("line "));
@@ -112,6 +131,10 @@ static void read_requests(const CommandLine *c) {
     int files = 0;
     for (Option *option; (option = next_option(c, &at, &value));) {
         if (strcmp(option->row.name, "config") != 0) continue;
+        if (!strcmp(value, "list") && access(value, F_OK)) {
+            built_in_print(c->set->program);
+            exit(0);
+        }
         if (files++ && option->row.type != OPTION_LIST) die_usage("--config: this command reads one file");
         read_yaml(c->set, value);
     }
@@ -162,6 +185,7 @@ static void keep_inputs(const OptionSet *set) {
     for (int i = 0; i < set->count; i++) {
         const Option *o = &set->options[i];
         if (!o->row.metavar || !strstr(o->row.metavar, "PATH") || !o->given) continue;
+        if (!strcmp(o->row.name, "config")) continue; /* read_yaml protects the files, and a name is none */
         const OptionList *list = o->value;
         bool several = o->row.type == OPTION_LIST;
         char *name = xformat("--%s", o->row.name), *path, *label;

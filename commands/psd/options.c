@@ -319,17 +319,17 @@ static void resolve(PsdRun *o) {
 
 PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv) {
     static const OptionsHeader headers[PSD_COMMANDS] = {
-        {"train_psd", "./train_psd pretrain -m data/manifest.csv --split FILE [options]",
+        {"train_psd pretrain", "./train_psd pretrain -m data/manifest.csv --split FILE [options]",
          "Pretrains the encoder: masked patches, and a contrast between sensors."},
-        {"train_psd", "./train_psd finetune -m data/manifest.csv --split FILE --pretrained PATH [options]",
+        {"train_psd finetune", "./train_psd finetune -m data/manifest.csv --split FILE --pretrained PATH [options]",
          "Trains the classifier, from a pretrained encoder or from scratch."},
-        {"train_psd", "./train_psd evaluate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
+        {"train_psd evaluate", "./train_psd evaluate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
          "Writes scores, tables and diagrams of a classifier."},
-        {"train_psd", "./train_psd calibrate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
+        {"train_psd calibrate", "./train_psd calibrate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
          "Fits temperatures on the validation rows and evaluates them on the test rows."},
-        {"train_psd", "./train_psd predict --checkpoint PATH DIR [options]",
+        {"train_psd predict", "./train_psd predict --checkpoint PATH DIR [options]",
          "Predicts the radio technology of spectra, by a classifier or the mean of several."},
-        {"train_psd", "./train_psd run -m data/manifest.csv --split FILE -o results [options]",
+        {"train_psd run", "./train_psd run -m data/manifest.csv --split FILE -o results [options]",
          "Does all of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
     };
     PsdRun *o = xcalloc(1, sizeof *o);

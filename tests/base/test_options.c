@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/options.h"
+#include "base/options/built_in.h"
 
 typedef struct {
     OptionSet set;
@@ -320,6 +321,55 @@ static void wrong_command_lines_are_refused(void **state) {
     refused("-e 5", "--seed is missing: of everything random");
     refused("--config /nowhere/c.yaml -s 1", "--config /nowhere/c.yaml: cannot open: No such file or directory");
     refused("--config / -s 1", "--config /: is a folder, not a regular file");
+}
+
+/* Instead of those of configs/. The test's header names the program "prog". */
+const BuiltInConfig built_in_configs[] = {
+    {"small",
+     "# A small run, with \"quotes\" and 1.5 \\\n# of everything: ./prog --config small\nepochs: 3\nbase: mine\n"},
+    {"wrong", "# What no program accepts. ./prog -s 1\n\nepoch: 3\n"},
+    {"other", "# Another's: ./prog other --config other\nepochs: 4\n"},
+    {0}};
+
+static void settings_in_the_program_have_names(void **state) {
+    (void)state;
+    static Table t;
+    t = table_new();
+    parse(&t, "--config small -s 1");
+    assert_int_equal(t.epochs, 3);
+    assert_string_equal(t.base, "mine");
+    t = table_new();
+    parse(&t, "--config small -s 1 -e 5");
+    assert_int_equal(t.epochs, 5);
+    refused("--config wrong -s 1", "wrong:3: unknown key 'epoch'; did you mean 'epochs'?");
+    refused("--config other -s 1",
+            "--config other: these settings are not for prog; --config list prints those that are");
+    refused("--config smal -s 1",
+            "--config smal: cannot open: No such file or directory; did you mean the program's own "
+            "settings 'small'?");
+    refused("--config smal.yaml -s 1", "--config smal.yaml: cannot open: No such file or directory");
+}
+
+static void settings_in_the_program_are_listed(void **state) {
+    (void)state;
+    char output[1000];
+    assert_int_equal(run_function(output, sizeof output, parse_in_child, "--config list"), 0);
+    assert_string_equal(output, "small                  A small run, with \"quotes\" and 1.5 \\ of everything\n"
+                                "wrong                  What no program accepts\n");
+}
+
+static void a_file_comes_before_settings_of_its_name(void **state) {
+    (void)state;
+    static Table t;
+    char *directory = scratch_directory(), here[4096];
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(directory), 0);
+    write_text("small", "epochs: 7\n");
+    t = table_new();
+    parse(&t, "--config small -s 1");
+    assert_int_equal(t.epochs, 7);
+    assert_int_equal(chdir(here), 0);
+    free(directory);
 }
 
 static void a_number_may_be_auto(void **state) {
@@ -648,6 +698,9 @@ int main(void) {
         cmocka_unit_test(a_program_overrides_and_removes_rows),
         cmocka_unit_test(an_option_is_found_by_its_value),
         cmocka_unit_test(a_text_that_is_not_utf8_is_refused),
+        cmocka_unit_test(settings_in_the_program_have_names),
+        cmocka_unit_test(settings_in_the_program_are_listed),
+        cmocka_unit_test(a_file_comes_before_settings_of_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

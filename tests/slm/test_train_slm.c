@@ -398,7 +398,7 @@ static void presets_fit_their_cards(void **state) {
                    {"a100", "a100-40", "sequences: 32.0, tokens: 65536"},
                    {"t4", "t4", "sequences: 12.0, tokens: 9216"}};
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        must_run("%s --estimate --calibration none --config configs/slm_%s.yaml --gpu %s", fixture.program,
+        must_run("%s --estimate --calibration none --config slm_%s --gpu %s", fixture.program,
                  presets[i].preset, presets[i].card);
         assert_contains(fixture.output, presets[i].step);
         assert_contains(fixture.output, ": it fits, ");
