@@ -1,6 +1,6 @@
 # train.c: `make help` lists what can be made. How things are compiled and checked stands in mk/.
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and
-# demo/work are written, and by make check-contracts the hash of what it has checked.
+# demo/work are written, and by make check-contracts and make release-test the hash of what was checked.
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SUFFIXES:

@@ -43,7 +43,7 @@ check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AV
 check-deep:
 	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
-	@$(MAKE) check-crash CRASH_STRIDE=4 CRASH_TURN=$$((0x$$(tools/revision.sh | sed s/unknown/0/) % 4))
+	@$(MAKE) check-crash CRASH_STRIDE=4 CRASH_TURN=$$((0x$$(tools/revision.sh | sed s/unknown/0/) % 24))
 
 check-crash:
 	@CRASH_STRIDE=$(CRASH_STRIDE) CRASH_TURN=$(CRASH_TURN) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
@@ -52,21 +52,26 @@ check-crash:
 # Then links everything for one preset with these kernels, and checks that its programs have the defaults of the preset, train
 # on a machine without CUDA, and say what is wrong with a driver. Kernels with one 16-bit type only are compiled as far as the
 # C++ compiler sees them: the machine code of a preset is that of the build for all cards.
+LINKED_PRESET = $(BUILD)/gpu_l4_linked
 check-gpu: ## compiles every kernel for every card; needs the CUDA toolkit but no GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=all $(PROGRAMS:%=$(BUILD)/gpu_all/%)
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
-	@$(MAKE) $(PARALLEL) GPU=l4 check-syntax gpu-programs CUDA_OBJECTS="$(patsubst %.c,$(BUILD)/gpu_l4/%.o,$(filter %.c,$(CUDA_SOURCES))) \
-	    $(patsubst %.cu,$(BUILD)/gpu_all/%.o,$(filter %.cu,$(CUDA_SOURCES)))"
-	@BUILD=$(BUILD)/gpu_l4 GPU_PRESET=l4 tools/run_tests.sh $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
+	@$(MAKE) $(PARALLEL) GPU=l4 check-syntax gpu-programs ON_GPU=$(LINKED_PRESET) \
+	    CUDA_OBJECTS="$(patsubst %.c,$(LINKED_PRESET)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(patsubst %.cu,$(BUILD)/gpu_all/%.o,$(filter %.cu,$(CUDA_SOURCES)))"
+	@BUILD=$(LINKED_PRESET) GPU_PRESET=l4 tools/run_tests.sh $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
 	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@for test in $(wildcard tests/*/gpu_startup.sh); do \
-	    PROGRAMS=$(abspath $(BUILD)/gpu_l4) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
+	    PROGRAMS=$(abspath $(LINKED_PRESET)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
 	done
 else
 	@echo "SKIPPED: the compilation of kernels for GPUs: nvcc was not found"
 endif
 
+ifeq ($(ON_GPU),$(LINKED_PRESET))
+# They have been compiled.
+$(BUILD)/gpu_all/%.o: ; @:
+endif
 SYNTAX = $(patsubst %.cu,syntax/%,$(filter %.cu,$(CUDA_SOURCES)))
 check-syntax: $(SYNTAX)
 $(SYNTAX): syntax/%: %.cu
@@ -86,11 +91,12 @@ test-sass: $(CUDA_DEVICE) $(PTX_OBJECTS)
 sass-budgets: ## writes tests/cuda/sass_budgets.txt
 	@$(MAKE) check-sass SASS_OPTIONS=--write
 
-# Runs the GPU code on the emulated card. Functions err as much as NVIDIA's documents allow, and tensor cores sum in their own
-# order; only test_wrappers runs with exact ones, too.
-# Returns tests with those first that take longest, each on one core.
+# $(call longest_first,TESTS,PATTERNS): the tests that match, which take longest, then the others. Most tests take one core.
 longest_first = $(filter $2,$1) $(filter-out $2,$1)
 LONGEST = %_step %/test_attention %/test_linear
+
+# Runs the tests of kernels on the emulated card. Functions err as much as NVIDIA's documents allow, and tensor cores sum in
+# their own order; only test_wrappers runs with exact ones, too.
 AS_EMULATED = EMULATE_INEXACT=1 CHECK_SCHEDULES=2
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
@@ -101,14 +107,20 @@ else
 	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"
 endif
 
-# Tests the programs on the emulated card. Then each trains on two other cards,
-# whose multiprocessors and shared memory decide how work is divided: memory must be as planned on each, and the losses those
-# of the CPU.
-CARDS = t4 h100
-check-cards:
+# Tests the programs on the emulated card.
+check-emulated-programs:
 ifneq ($(CUDA_INCLUDE),)
 	@$(MAKE) $(PARALLEL) GPU=none $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
 	@CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(filter $(PROGRAM_TESTS),$(CUDA_TESTS)),%_gpt)
+else
+	@echo "SKIPPED: the tests of programs on the emulated GPU: no CUDA headers were found"
+endif
+
+# Trains with every program on two cards, whose multiprocessors and shared memory decide how work is divided: memory must be
+# as planned on each, and the losses those of the CPU.
+CARDS = t4 h100
+check-cards: check-emulated-programs
+ifneq ($(CUDA_INCLUDE),)
 	@for card in $(CARDS); do \
 	    for tests in 'memory_is_as_planned' '*match*_the_cpu'; do \
 	        echo "programs on a card like $$card, $$tests:"; \
@@ -139,7 +151,7 @@ ifneq ($(NVCC),)
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
-check-ptx-t4:
+check-ptx-t4: ## the same as a T4 gets it
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(T4_TESTS)
 	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(T4_TESTS),$(LONGEST))
@@ -207,7 +219,7 @@ else
 endif
 
 test-asan: packages-build+test cuda-toolkit ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(MAKE) check check-emulated BUILD=build/asan OPTIMIZE="-O1 -g" \
+	@$(MAKE) check check-emulated check-emulated-programs BUILD=build/asan OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized"
 
 # The compiler reports every memory access to kernels/cuda/emulate/check.cpp, which replaces the library of the sanitizer.
@@ -280,5 +292,5 @@ gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs
 	@$(MAKE) $(PARALLEL) gpu-programs
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
-.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
+.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-kit

@@ -30,9 +30,9 @@ endif
 ifneq ($(filter-out $(KNOWN_ARCHITECTURES),$(GPU_ARCHITECTURES)),)
 $(error GPU=$(GPU) needs sm_$(GPU_ARCHITECTURES), which the toolkit in $(CUDA_HOME) does not support: CUDA 12 is the last with sm_70)
 endif
-# Cards of 8.0 and later have one PTX, that which check-ptx executes; cards that are newer than all named get it as it is. To
-# make nvcc's own for 8.6, 8.9 and 9.0 takes as long as the rest, and gives no fewer instructions: kernels for 9.0 have 0 to 0.5 %
-# more bytes, hot loops for 8.9 are the same.
+# Cards of 8.0 and later have one PTX, the one that check-ptx executes; cards that are newer than all named get it as it is. To
+# make nvcc's own for 8.6, 8.9 and 9.0 takes as long as the rest and gains nothing: the machine code of kernels for 9.0 has 0 to
+# 0.5 % more bytes, hot loops for 8.9 are the same. Native builds have nvcc's own.
 ptx_of = $(if $(filter 70 75,$1),$1,80)
 NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$(call ptx_of,$a)$(comma)code=sm_$a) \
                  $(foreach a,$(call ptx_of,$(lastword $(GPU_ARCHITECTURES))),-gencode arch=compute_$a$(comma)code=compute_$a))

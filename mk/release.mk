@@ -41,10 +41,13 @@ release-programs:
 	@cp --remove-destination $(PROGRAMS:%=$(PORTABLE)/%) $(RELEASED)
 	@cd $(RELEASED) && sha256sum $(PROGRAMS) >SHA256SUMS && ls -l
 
-release-test: ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
+release-test: packages-build+release ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
 	@[ "$$(id -u)" -eq 0 ] || { echo "make release-test: only root can make the systems to test in: use sudo" >&2; exit 1; }
+	@$(MAKE) cuda-toolkit
+	@$(MAKE) $(PARALLEL) GPU=all release-hash
 	@$(MAKE) release
 	@$(MAKE) test-released
+	@mv $(BUILD)/release_hash $(RELEASE_CHECKED)
 
 # Has the programs of the usual build compute the same as the release. Convolutions differ between versions of oneDNN, so
 # that train_cv is linked as usual but for the release's oneDNN.
@@ -57,19 +60,22 @@ test-released:
 	@for test in $(wildcard tests/*/gpu_startup.sh); do \
 	    PROGRAMS=$(abspath $(RELEASED)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
 	done
-	@$(MAKE) --silent GPU=all release-checked
 
 # What a release has beside our objects: how it is made, and which functions of other libraries are called. Its hash stands in
 # a file once a release has been tested, so that `make test-deep` compiles the libraries, for ten minutes, only when it has
 # changed. Symbols of glibc that a release lacks are an error each time.
-RELEASE_SOURCES = $(sort $(wildcard tools/release/* tests/release/*.*)) tools/make_root.sh mk/release.mk $(BUILD)/other_functions
+# Objects for oneDNN 3 are compiled for a release alone. The machine code's size in MB counts for the limit of a program's size.
+RELEASE_SOURCES = $(sort $(wildcard tools/release/* tests/release/*.* tests/*/gpu_startup.sh configs/gpu/*.mk)) mk/release.mk mk/build.mk \
+                  mk/cuda.mk $(addprefix tools/,make_root.sh in_root.sh install_cuda.sh install_packages.sh list_files.sh) LICENSE \
+                  kernels/cpu/onednn_versions.h tests/kernels/substitute/driver.c demo/cv.yaml demo/psd_finetune.yaml $(BUILD)/other_functions
 RELEASE_CHECKED = tests/release/checked
-$(BUILD)/other_functions: $(BUILD)/libtrain.a $(CUDA_DEVICE) $(sort $(foreach p,$(PROGRAMS),$(call objects_of,$p))) tests/release/symbols.sh
-	@tests/release/symbols.sh $(filter-out %.sh $(CUDA_DEVICE),$^) >$@.new
+$(BUILD)/other_functions: $(BUILD)/libtrain.a $(CUDA_DEVICE) $(sort $(foreach p,$(PROGRAMS),$(call objects_of,$p))) tests/release/symbols.sh tools/release/glibc_2_17.c
+	@tests/release/symbols.sh $(filter-out %.sh %.c $(CUDA_DEVICE),$^) >$@.new
 	@tests/release/symbols.sh $(CUDA_DEVICE) >/dev/null
+	@echo "$$(($$(stat -c %s $(CUDA_DEVICE)) / 1000000)) MB" >>$@.new
 	@mv $@.new $@
-release-checked: $(BUILD)/other_functions
-	@echo $(call hash_of,$(RELEASE_SOURCES)) >$(RELEASE_CHECKED)
+release-hash: $(BUILD)/other_functions
+	@echo $(call hash_of,$(RELEASE_SOURCES)) >$(BUILD)/release_hash
 changed-release: $(BUILD)/other_functions
 	@if [ "$$(cat $(RELEASE_CHECKED))" = $(call hash_of,$(RELEASE_SOURCES)) ]; then \
 	    echo "a release needs what it needed at the last make release-test"; \
@@ -98,4 +104,4 @@ $(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh 
 	@tools/release/licenses.sh $(LIBRARIES) "$(CUDA_VERSION)" $(@D)
 	$(call say,AS,$<)$(CC) -c -Wa,-I$(@D) $< -o $@
 
-.PHONY: release release-cuda-11.8 release-programs release-test test-released release-checked changed-release check-release
+.PHONY: release release-cuda-11.8 release-programs release-test test-released release-hash changed-release check-release

@@ -9,10 +9,10 @@ say = $(if $(filter-out 0,$(V)),,@$(if $(findstring s,$(firstword -$(MAKEFLAGS))
 LINKED = $(filter %.o,$^) $(filter %.a,$^)
 
 # $(call text,FILE,WORDS): the rule of a file with words. It is written only when they change, so that what depends on it is
-# made again then. The + has `make -n` compare them, too.
+# made again then. The + has `make -n` compare them, too. GNU make 4.3 does not always leave out the last newline: strip does.
 define text_rule
 $1: FORCE
-	+$$(if $$(subst |$$(file <$$@)|,,|$2|),$$(shell mkdir -p $$(@D))$$(file >$$@,$2))
+	+$$(if $$(subst |$$(strip $$(file <$$@))|,,|$2|),$$(shell mkdir -p $$(@D))$$(file >$$@,$2))
 endef
 text = $(eval $(call text_rule,$1,$(strip $2)))
 

@@ -67,8 +67,8 @@ $(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
 
-# To compile the kernels takes longer than their tests gain from more.
-KERNEL_OPTIMIZE = -O1
+# -O3 takes the compiler longer than it saves in the tests. Who names OPTIMIZE gets that.
+KERNEL_OPTIMIZE = $(if $(filter command% environment%,$(origin OPTIMIZE)),,-O1)
 # Kernels read registers as another type than the one that was written. CUDA allows this; -fstrict-aliasing does not.
 $(EMULATED)/%.o: %.cu
 	@mkdir -p $(@D)

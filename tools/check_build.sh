@@ -13,7 +13,7 @@ rm -rf "$work"
 mkdir -p "$work/sources" "$work/toolkit/bin" "$work/toolkit/include"
 touch "$work/toolkit/include/cuda_runtime_api.h"
 # One model is enough.
-tools/list_files.sh | grep -E '\.([ch]|cc|cpp|cu|mk|sh)$|^Makefile$|^REVISION$' |
+tools/list_files.sh | grep -E '\.([ch]|cc|cpp|cu|mk|sh|yaml)$|^Makefile$|^REVISION$' |
     grep -vE '^((data|model|commands|tests)/(bert|cv|flim|gpt|slm|tts)|train_(bert|cv|gpt|slm))[./]' | xargs -d '\n' cp --parents -t "$work/sources"
 cat >"$work/toolkit/bin/nvcc" <<'COMPILER'
 #!/bin/sh

@@ -129,8 +129,8 @@ static void add_point(Campaign *c, int fault, Actor actor, int at) {
     free(name);
 }
 
-/* Lists every fault at every operation (stride 1), or alternating faults at every `stride`th operation; `turn`
- * chooses which. */
+/* Lists every fault at every operation (stride 1), or alternating faults at every `stride`th operation; `turn` chooses
+ * the first operation and its fault. */
 static void list_points(Campaign *c, int stride, int turn) {
     int n_alike = 0;
     for (Actor actor = 0; actor < ACTORS; actor++)
@@ -239,7 +239,7 @@ void crash_at_every(const char *root, const CrashRun *run) {
     if (run->log) check_best(c);
     int every = point ? 1 : stride ? atoi(stride) : 30, operations = c->counts[BY_FIRST] + c->counts[BY_OTHERS];
     if (every > 2 && every > operations / 6) every = operations / 6 > 2 ? operations / 6 : 2;
-    list_points(c, every, turn ? atoi(turn) % every : 0);
+    list_points(c, every, turn ? atoi(turn) : 0);
     pid_t workers[WORKERS];
     fflush(NULL);
     for (int i = 0; i < WORKERS; i++)

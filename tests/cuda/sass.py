@@ -146,7 +146,7 @@ def short_names(mangled):
     return dict(zip(mangled, (re.sub(r"\(.*", "", name) for name in names.splitlines())))
 
 
-@functools.lru_cache(maxsize=1)  # two architectures have the same
+@functools.lru_cache(maxsize=1)  # three architectures have the same
 def measure_origins(ptx):
     """Returns {kernel: Ptx}."""
     kernels = parse_ptx(ptx)

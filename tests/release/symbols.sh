@@ -7,16 +7,17 @@ set -euo pipefail
 export LC_ALL=C # the order of join
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'grep -v "no symbols$" "$work/errors" >&2; echo "symbols: cannot read the objects: $*" >&2' ERR
 libc=$(ldd "$(command -v ls)" | sed -n 's/.* => \(.*\/\)libc\.so\.6 .*/\1/p')
 
 # Each function of this glibc with its oldest version.
 for library in libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1; do objdump -T "$libc$library"; done |
     sed -n 's/.*[( ]GLIBC_\([0-9.]*\))\{0,1\} *\([^ ]*\)$/\2 \1/p' | sort -k 1,1 -k 2,2V | sort -u -s -k 1,1 >"$work/glibc"
 {
-    sed -n 's/^[a-z].*[ *]\([a-z_0-9]*\)(.*{$/\1/p' tools/release/glibc_2_17.c
+    sed -n -e 's/^[a-z].*[ *]\([a-z_0-9]*\)(.*{$/\1/p' -e 's/^char \([a-z_]*\) =.*/\1/p' tools/release/glibc_2_17.c
     printf '%s\n' stat lstat fstat fstatat # zig's archive for old versions has them
 } | sort >"$work/ours"
-nm "$@" 2>/dev/null | sed -n 's/^[0-9a-f]* *[A-TV-Z] //p' | sort -u >"$work/defined"
+nm "$@" 2>"$work/errors" | sed -n 's/^[0-9a-f]* *[A-TV-Z] //p' | sort -u >"$work/defined"
 nm -u "$@" 2>/dev/null | sed -n 's/^ *U //p' | sort -u | join -v 1 - "$work/defined" >"$work/needed"
 join "$work/glibc" "$work/needed" >"$work/found"
 join -v 1 "$work/found" "$work/ours" | while read -r name version; do
