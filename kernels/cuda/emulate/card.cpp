@@ -69,15 +69,16 @@ size_t card_shared_limit() {
 }
 
 /* Returns whether the program has code for the card. EMULATE_BUILT_FOR lists capabilities ("75 80"): code of one runs
- * on cards of the same generation that are no older, and the last is there as PTX too, which all later cards take.
- * Without the variable the program has code for every card. */
+ * on cards of the same generation that are no older, and the PTX of the last, which is that of 8.0 for cards from 8.0
+ * on, on all later cards. Without the variable the program has code for every card. */
 static bool has_code() {
     const char *text = getenv("EMULATE_BUILT_FOR");
     int card = card_capability(), built = 0;
     if (!text) return true;
     for (char *end; (built = (int)strtol(text, &end, 10)), end != text; text = end) {
         bool last = !end[strspn(end, " ")];
-        if (built <= card && (last || built / 10 == card / 10)) return true;
+        int ptx = built < 80 ? built : 80;
+        if ((last && ptx <= card) || (built <= card && built / 10 == card / 10)) return true;
     }
     return false;
 }
