@@ -81,6 +81,7 @@ test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: machine cod
 	@tools/part.sh test-deep tarball tools/check_dist.sh
 	@tools/part.sh test-deep contracts $(MAKE) check-changed-contracts
 	@tools/part.sh test-deep release $(MAKE) check-release
+	@tools/part.sh test-deep kit $(MAKE) check-kit
 	@tools/part.sh test-deep fuzzing $(MAKE) fuzz FUZZ_SECONDS=5
 	@tools/part.sh test-deep --sum
 

@@ -288,9 +288,12 @@ gpu-test: packages-build+test ## the tests of the kernels on the GPU of this mac
 gpu-bench: packages-build+test ## whole steps on the GPU of this machine, against PyTorch and against --estimate
 	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks
+# The kit's script with programs that fail, hang and crash.
+check-kit:
+	@tests/kit/kit.sh
 gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs with all libraries for a machine that has only a driver
 	@$(MAKE) $(PARALLEL) gpu-programs
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
 
 .PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
-    cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-kit
+    cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench check-kit gpu-kit

@@ -49,11 +49,12 @@ try() {
     local name=$1 most=$2 status began_here=$EPOCHSECONDS log=$work/$1.log rest
     shift 2
     rest=$(left)
+    most=$((most < rest ? most : rest))
     if [ "$rest" -lt 10 ]; then
         say "SKIPPED $name: no time left"
         return 1
     fi
-    timeout -k 5 $((most < rest ? most : rest)) "$@" >"$log" 2>&1 </dev/null
+    timeout -k 5 "$most" "$@" >"$log" 2>&1 </dev/null
     status=$?
     # One print for a whole result: others write at the same time.
     if [ $status -eq 0 ]; then
@@ -87,7 +88,11 @@ stage_1() {
         uname -a
         cat /etc/os-release
     } >"$out/facts.txt" 2>&1
-    nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader | tee -a "$results"
+    if command -v nvidia-smi >/dev/null; then
+        nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader | tee -a "$results"
+    else
+        say "SKIPPED nvidia-smi: it is not installed"
+    fi
     GPU_PROGRAMS="$start $here/bin" try version 60 $start "$here/bin/train_gpt" --version
     tail -n 6 "$work/version.log" | tee -a "$results"
     try wrappers 90 $start "$here/bin/test_wrappers" || say "BAD  the wrappers of inline PTX fail: the results below mean nothing"
@@ -121,6 +126,10 @@ stage_3() {
         say "SKIPPED the same bits twice: a run is missing"
     fi
     TRAINC_CUBLASLT=none try slm_own 90 $start "$here/bin/train_slm" $common -o "$work/run_own"
+    if ! command -v python3 >/dev/null; then
+        say "SKIPPED bench: python3 is not installed"
+        return
+    fi
     BENCH_SECONDS=$(($(left) * 2 / 3)) BENCH_START=$start try bench "$(left)" \
         python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "$out" ${WORD:-}
     tail -n 80 "$work/bench.log" | cut -c 1-220
