@@ -65,12 +65,13 @@ done
 
 [ -s "$work/lines" ] || { echo "$0: no line of the list matches" >&2; exit 2; }
 
-# take_objects KIND: objects of the usual build serve for what is as usual; the checker of races has its own of the kernels.
+# take_objects KIND: objects of the usual build serve for what is as usual, but for those of sources that lie in the build; the
+# checker of races has its own of the kernels.
 take_objects() {
     local new=$work/$1.new
     { [ -d build/release/emulated ] && [ ! -d "$work/$1" ]; } || return
     rm -rf "$new" && mkdir "$new" || exit
-    (cd build/release && find . \( -name 'gpu_*' -o -name 'ptx*' \) -prune -o \( -name '*.[od]' -o -name sources \) -print0 |
+    (cd build/release && find . \( -name 'gpu_*' -o -name 'ptx*' -o -name configs \) -prune -o \( -name '*.[od]' -o -name sources \) -print0 |
         xargs -0 cp --parents -p -t "$OLDPWD/$new") || exit
     find "$new" -name '*.d' -exec sed -i "s|^build/release/|../$1/|" {} + || exit
     [ "$1" = plain ] || find kernels tests -name '*.cu' -o -path '*/emulate/*.cpp' | sed 's/\.[a-z]*$//' |
