@@ -2,7 +2,8 @@
 # Tests the tests of the kernels: plants the bugs of mutations.txt in a copy of the sources, all of them together, each
 # behind a switch of its own, and runs for each the test that must fail once it is switched on.
 #   tests/cuda/mutations.sh [--some] [PATTERN]     those whose line matches (grep -E)
-# --some: of the marked lines only every sixth, from one on that the hash of the commit chooses.
+# --some: of the marked lines only those for every sixth file, from one on that the hash of the commit chooses: most of the
+# time is the compiler's.
 # A line of the list that does not change exactly one line of its file, whose test fails without it, or
 # that does not name exactly one test of its program, is a mistake.
 set -u
@@ -36,7 +37,8 @@ __attribute__((constructor)) static void choose_planted_bug(void) {
     planted_bug = number ? atoi(number) : 0;
 }
 C
-number=0 mistakes=0 marked=0
+number=0 mistakes=0
+declare -A turn # of each file
 while read -r line; do
     number=$((number + 1))
     IFS='|' read -r kind test file change <<<"$line"
@@ -48,7 +50,8 @@ while read -r line; do
         mistakes=$((mistakes + 1))
     fi
     if ! [[ "$kind" =~ $some && "$line" =~ ${1-} ]]; then continue; fi
-    [ -n "$some" ] && [ $((marked++ % 6)) -ne $chosen ] && continue
+    turn[$file]=${turn[$file]:-${#turn[@]}}
+    [ -n "$some" ] && [ $((turn[$file] % 6)) -ne $chosen ] && continue
     cp "$work/planted" "$work/new/$file"
     echo "$number|${kind#\*}|$test|$file|$change"
 done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
