@@ -38,7 +38,7 @@ __attribute__((constructor)) static void choose_planted_bug(void) {
 }
 C
 number=0 mistakes=0
-declare -A turn # of each file
+declare -A turn=() # of each file
 while read -r line; do
     number=$((number + 1))
     IFS='|' read -r kind test file change <<<"$line"
