@@ -66,7 +66,7 @@ $(PROGRAMS): %: $(ON_GPU)/% FORCE
 	@cmp -s $< $@ || cp --remove-destination $< $@
 
 $(foreach p,$(PROGRAMS),$(foreach folder,$(ON_GPU) $(BUILD)/emulated,$(call members,$(folder)/$p,$(call objects_of,$p))))
-$(call members,$(ON_GPU)/tests/bench_step,$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c tests/*/bench.c)))
+$(foreach folder,$(ON_GPU) $(BUILD)/emulated,$(call members,$(folder)/tests/bench_step,$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c tests/*/bench.c))))
 $(PROGRAMS:%=$(ON_GPU)/%) $(ON_GPU)/tests/bench_step: $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) $(TAKE_CUDA) $(LINKED) -o $@ $(CUDA_LIBS) $(LDLIBS)

@@ -53,16 +53,17 @@ check-crash:
 # on a machine without CUDA, and say what is wrong with a driver. Kernels with one 16-bit type only are compiled as far as the
 # C++ compiler sees them: the machine code of a preset is that of the build for all cards.
 LINKED_PRESET = $(BUILD)/gpu_l4_linked
+AS_LINKED = GPU=l4 $(BY_TESTED) ON_GPU=$(LINKED_PRESET) \
+    CUDA_OBJECTS="$(patsubst %.c,$(LINKED_PRESET)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(patsubst %.cu,$(BUILD)/gpu_all/%.o,$(filter %.cu,$(CUDA_SOURCES)))"
 check-gpu: ## compiles every kernel for every card; needs the CUDA toolkit but no GPU
-ifneq ($(NVCC),)
-	@$(MAKE) $(PARALLEL) GPU=all $(PROGRAMS:%=$(BUILD)/gpu_all/%)
+ifneq ($(TESTED_NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(PROGRAMS:%=$(BUILD)/gpu_all/%)
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
-	@$(MAKE) $(PARALLEL) GPU=l4 check-syntax gpu-programs ON_GPU=$(LINKED_PRESET) \
-	    CUDA_OBJECTS="$(patsubst %.c,$(LINKED_PRESET)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(patsubst %.cu,$(BUILD)/gpu_all/%.o,$(filter %.cu,$(CUDA_SOURCES)))"
+	@$(MAKE) $(PARALLEL) $(AS_LINKED) check-syntax gpu-programs
 	@BUILD=$(LINKED_PRESET) GPU_PRESET=l4 tools/run_tests.sh $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
 	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@for test in $(wildcard tests/*/gpu_startup.sh); do \
-	    PROGRAMS=$(abspath $(LINKED_PRESET)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
+	    PROGRAMS=$(abspath $(LINKED_PRESET)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) $$test || exit; \
 	done
 else
 	@echo "SKIPPED: the compilation of kernels for GPUs: nvcc was not found"
@@ -77,17 +78,17 @@ check-syntax: $(SYNTAX)
 $(SYNTAX): syntax/%: %.cu
 	$(call say,CXX,$< with $(GPU_HALF) only)$(CXX) $(CXXFLAGS) -MF /dev/null $(CUDA_FLAGS) $(GPU_DEFINES) -fno-strict-aliasing -Wno-unknown-pragmas -fsyntax-only -x c++ $<
 
-# Compares the machine code of check-gpu with the PTX of check-ptx and with the budgets of its hot loops.
+# Compares the machine code of check-gpu with its PTX and with the budgets of its hot loops.
 DISASSEMBLER = build/disassembler
 check-sass: ## compares hot loops, as machine code, with their budgets; needs the CUDA toolkit but no GPU
-ifneq ($(NVCC),)
+ifneq ($(TESTED_NVCC),)
 	@tools/install_disassembler.sh $(DISASSEMBLER)
-	@[ ! -e $(DISASSEMBLER)/version ] || $(MAKE) $(PARALLEL) GPU=all test-sass
+	@[ ! -e $(DISASSEMBLER)/version ] || $(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) test-sass
 else
 	@echo "SKIPPED: the budgets of hot loops: nvcc was not found"
 endif
-test-sass: $(CUDA_DEVICE) $(PTX_OBJECTS)
-	@tests/cuda/sass.py $(SASS_OPTIONS) $(DISASSEMBLER) $(ON_GPU) $(PTX) $(NVCC_VERSION)
+test-sass: $(CUDA_DEVICE)
+	@tests/cuda/sass.py $(SASS_OPTIONS) $(DISASSEMBLER)/nvdisasm $(ON_GPU) $(TESTED_VERSION)
 sass-budgets: ## writes tests/cuda/sass_budgets.txt
 	@$(MAKE) check-sass SASS_OPTIONS=--write
 
@@ -141,20 +142,24 @@ else
 endif
 
 # Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it. check-ptx-t4: as a T4 gets it, with f16
-# for bf16, but for what only puts kernels together.
+# for bf16, in the objects of the programs for all cards, but for what only puts kernels together; the other cards' PTX is read.
 AS_PTX = CHECK_SCHEDULES=1
-T4_TESTS = $(filter-out %_step %/test_loop %/test_ptx %/test_rates %/test_slm_generate %/test_operations,$(PTX_TESTS))
+SHIPPED_TESTS = $(addprefix $(BUILD)/gpu_all/ptx/tests/cuda/test_,ptx device)
+T4_TESTS = $(PTX)/tests/cuda/test_wrappers \
+    $(addprefix $(BUILD)/gpu_all/ptx/,$(filter-out %_step %/test_loop %/test_ptx %/test_rates %/test_slm_generate %/test_operations,$(PTX_TEST_NAMES)))
 check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
-ifneq ($(NVCC),)
+ifneq ($(TESTED_NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
 	@$(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(PTX_TESTS),$(LONGEST))
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
 check-ptx-t4: ## the same as a T4 gets it
-ifneq ($(NVCC),)
-	@$(MAKE) $(PARALLEL) GPU=none $(T4_TESTS)
-	@EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(T4_TESTS),$(LONGEST))
+ifneq ($(TESTED_NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(SHIPPED_TESTS) $(T4_TESTS)
+	@$(AS_SHIPPED) TEST_FILTER='every_function*' BUILD=$(BUILD) tools/run_tests.sh $(filter %_ptx,$(SHIPPED_TESTS))
+	@$(AS_SHIPPED) TEST_FILTER='a_card_*' BUILD=$(BUILD) tools/run_tests.sh $(filter %_device,$(SHIPPED_TESTS))
+	@$(AS_SHIPPED) EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(T4_TESTS),$(LONGEST))
 else
 	@echo "SKIPPED: the tests on nvcc's PTX for a T4: nvcc was not found"
 endif
@@ -162,7 +167,7 @@ endif
 # Plants each mistake in nvcc's PTX; a part of `make test-kernels`.
 PTX_MUTATION_TESTS = $(shell tests/cuda/ptx_mutations.sh --tests)
 test-ptx-mutations: ## plants each mistake of tests/cuda/ptx_mutations.txt in nvcc's PTX: a test must fail
-ifneq ($(NVCC),)
+ifneq ($(TESTED_NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX_MUTATION_TESTS:%=$(PTX)/tests/cuda/%)
 	@$(AS_PTX) BUILD=$(BUILD) CXX="$(CXX)" CUDA_FLAGS="$(CUDA_FLAGS)" tests/cuda/ptx_mutations.sh
 else
@@ -172,7 +177,7 @@ endif
 # Compares what the kernels compute, compiled for the CPU and as PTX, bit by bit.
 BIT_TESTS = $(basename $(filter-out %/test_cudnn.c,$(shell grep -l check_output tests/cuda/test_*.c)))
 check-bits: ## compares the bits of the kernels compiled for the CPU and of nvcc's PTX
-ifneq ($(NVCC),)
+ifneq ($(TESTED_NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none PTX=$(BUILD)/ptx_unfused PTX_EXTRA=-fmad=false PTX_ARCHITECTURES=80 \
 	    $(BIT_TESTS:%=$(BUILD)/%) $(BIT_TESTS:%=$(BUILD)/ptx_unfused/%)
 	@BUILD=$(BUILD) tests/cuda/compare_bits.sh $(BUILD) $(BUILD)/ptx_unfused $(BIT_TESTS)
@@ -180,24 +185,34 @@ else
 	@echo "SKIPPED: the comparison of the kernels' bits: nvcc was not found"
 endif
 
-# What the kernels count on nvcc's PTX depends on nvcc's version, which is in the page.
+# What the kernels of the programs for all cards count depends on nvcc's version, which is in the page.
 PROFILE = docs/KERNEL_PROFILE.md
+PROFILER = $(BUILD)/gpu_all/ptx/tests/profile_kernels
 profile-kernels: packages-build+test cuda-toolkit ## writes docs/KERNEL_PROFILE.md: what the kernels count on nvcc's PTX
 	@$(MAKE) write-profile
 write-profile:
-	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/profile_kernels
-	@$(PTX)/tests/profile_kernels "$(NVCC_VERSION)" >$(PROFILE).tmp && mv $(PROFILE).tmp $(PROFILE) || { rm -f $(PROFILE).tmp; exit 1; }
+	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(PROFILER)
+	@$(AS_SHIPPED) $(PROFILER) "$(TESTED_VERSION)" >$(PROFILE).tmp && mv $(PROFILE).tmp $(PROFILE) || { rm -f $(PROFILE).tmp; exit 1; }
+	@echo $(PROFILE_HASH) >$(PROFILE_CHECKED)
 
+# The counts depend on nothing but these sources. Their hash stands in a file, so that `make test-deep` counts only when they
+# have changed.
+PROFILE_SOURCES = $(sort $(wildcard kernels/cuda/* kernels/cuda/*/* kernels/cuda/emulate/ptx/* tests/profile/*.[ch] tests/cuda/*.[ch])) \
+                  $(sort $(wildcard kernels/*.[ch])) mk/cuda.mk
+PROFILE_CHECKED = tests/profile/checked
+PROFILE_HASH = $(call hash_of,$(filter %.c %.h %.cu %.cpp %.mk,$(PROFILE_SOURCES)))
 check-profile:
-ifeq ($(NVCC),)
+ifeq ($(TESTED_NVCC),)
 	@echo "SKIPPED: the profile of the kernels: nvcc was not found"
+else ifeq ($(shell grep -cF "nvcc $(TESTED_VERSION)" $(PROFILE)) $(PROFILE_HASH),1 $(shell cat $(PROFILE_CHECKED)))
+	@echo "$(PROFILE) is of these kernels"
 else
-	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/profile_kernels
-	@$(PTX)/tests/profile_kernels "$(NVCC_VERSION)" >$(PTX)/KERNEL_PROFILE.md
-	@if ! grep -qF "nvcc $(NVCC_VERSION)" $(PROFILE); then \
-	    echo "SKIPPED: the comparison with $(PROFILE), which is not of nvcc $(NVCC_VERSION)"; \
+	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(PROFILER)
+	@$(AS_SHIPPED) $(PROFILER) "$(TESTED_VERSION)" >$(BUILD)/KERNEL_PROFILE.md
+	@if ! grep -qF "nvcc $(TESTED_VERSION)" $(PROFILE); then \
+	    echo "SKIPPED: the comparison with $(PROFILE), which is not of nvcc $(TESTED_VERSION)"; \
 	else \
-	    diff $(PROFILE) $(PTX)/KERNEL_PROFILE.md || \
+	    diff $(PROFILE) $(BUILD)/KERNEL_PROFILE.md || \
 	        { echo "$(PROFILE) (<) differs from what the kernels count (>): run make profile-kernels, and say in the commit why" >&2; exit 1; }; \
 	fi
 endif
@@ -207,7 +222,7 @@ PTX_SAMPLES = test_memory_kernels:layernorm test_memory_kernels:embedding test_s
               test_linear:the_same_bits_every_time test_attention:heads_of_32 test_attention_cached:heads_of_every_size \
               test_conv3d:with_runs test_stem:of_few_positions test_norm_activate:sums test_convolution:* test_augment:*
 check-ptx-samples:
-ifneq ($(NVCC),)
+ifneq ($(TESTED_NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/cuda/test_wrappers $(sort $(foreach s,$(PTX_SAMPLES),$(PTX)/tests/cuda/$(firstword $(subst :, ,$s))))
 	@BUILD=$(BUILD) tools/run_tests.sh $(PTX)/tests/cuda/test_wrappers
 	@set -f; for sample in $(PTX_SAMPLES); do \
@@ -258,16 +273,21 @@ ROOTS ?= build/roots
 test-builds: ## builds with gcc 10 to 14, clang 14 and 19 in Debian 11, 12 and 13, which it fetches to ROOTS; for root
 	@tools/test_builds.sh $(ROOTS)
 
-# Builds with CUDA 11.8, the oldest supported toolkit, which still supports the V100.
-cuda-11.8: packages-build+test ## fetches CUDA 11.8, builds train_gpt for V100 and T4, executes its PTX as a V100
-	@tools/install_cuda_11.sh build/cuda-11.8
-	@for card in v100 t4; do $(MAKE) -j$(shell nproc) CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr GPU=$$card \
-	    BUILD=build/with_cuda-11.8 build/with_cuda-11.8/gpu_$$card/train_gpt || exit; done
-	@echo "CUDA 11.8 builds train_gpt for v100 and t4"
-	@EMULATE_CAPABILITY=70 $(MAKE) CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr BUILD=build/with_cuda-11.8 PTX_ARCHITECTURES=70 check-ptx-samples
+# Builds with another toolkit than that of releases, and executes samples of its PTX as one of its cards.
+CARD_11.8 = 70
+CARD_13.0 = 80
+cuda-11.8 cuda-13.0: cuda-%: packages-build+test ## builds with CUDA 11.8 or 13.0, which it fetches, and tests samples of its PTX
+	@$(MAKE) TOOLKIT=$* other-toolkit
+other-toolkit: cuda-toolkit
+	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(BUILD)/gpu_all/train_gpt
+	@tests/cuda/spills.sh $(BUILD)/gpu_all
+	@EMULATE_CAPABILITY=$(CARD_$(TOOLKIT)) $(MAKE) PTX_ARCHITECTURES=$(CARD_$(TOOLKIT)) check-ptx-samples
 
+# Another toolkit than that of releases serves where that cannot be fetched: check-sass and check-profile say what they leave out.
 cuda-toolkit:
-	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))
+	@tools/install_cuda.sh $(TOOLKIT) build/cuda-$(TOOLKIT) || { [ "$(TESTED_NVCC)" ] && \
+	    echo "kernels are tested with CUDA $(TESTED_VERSION), which is installed"; } || tools/install_cuda.sh 13.0 build/cuda-13.0 || \
+	    echo "SKIPPED: what needs a CUDA toolkit: install one, or set CUDA_HOME"
 
 PYTHON ?= python3
 bench-cpu: packages-build ## times one training step against PyTorch; PYTHON must have torch
@@ -288,12 +308,23 @@ gpu-test: packages-build+test ## the tests of the kernels on the GPU of this mac
 gpu-bench: packages-build+test ## whole steps on the GPU of this machine, against PyTorch and against --estimate
 	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks
-# The kit's script with programs that fail, hang and crash.
+# The kit's script with programs that fail, hang and crash, and with those of the emulated card.
+EMULATED_KIT = $(addprefix $(BUILD)/tests/,cuda/test_wrappers cuda/test_scratch psd/cuda/test_program_psd)
 check-kit:
-	@tests/kit/kit.sh
-gpu-kit: packages-build+test+kit ## packs the GPU tests, benchmarks and programs with all libraries for a machine that has only a driver
-	@$(MAKE) $(PARALLEL) gpu-programs
-	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh
+	@$(MAKE) $(PARALLEL) GPU=none $(EMULATED_KIT) $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/bench_step
+	@ON_GPU=$(EMULATED) PROGRAMS="$(PROGRAMS)" TESTS="$(EMULATED_KIT)" tools/gpu_kit/pack.sh emulated_kit
+	@tests/kit/kit.sh build/emulated_kit
+gpu-kit: packages-build+test+kit cuda-toolkit ## packs the GPU tests, benchmarks and programs with all libraries for a machine that has only a driver
+	@$(MAKE) pack-kit
+KIT = gpu_kit
+pack-kit:
+	@$(MAKE) $(PARALLEL) $(BY_TESTED) gpu-programs
+	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh $(KIT)
+# The kit of the preset of check-gpu, in a system that has nothing.
+test-kit:
+	@$(MAKE) $(PARALLEL) $(AS_LINKED) pack-kit KIT=l4_kit
+	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
+	@tests/kit/bare.sh build/l4_kit $(BUILD)/tests/kernels/driver $(ROOTS)/minimal/bullseye
 
-.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 \
-    cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench check-kit gpu-kit
+.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
+    cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench check-kit gpu-kit pack-kit test-kit

@@ -1,12 +1,23 @@
 # With a CUDA toolkit the trainers also have the cuda device. GPU names its cards: a preset of configs/gpu, native (the card
 # in this machine), all, or none. The runtime is linked statically and the driver is loaded only when a GPU is used, so
-# that the same program starts on a machine without CUDA. `make test-kernels` downloads a toolkit if none is installed.
+# that the same program starts on a machine without CUDA.
+#
+# TOOLKIT is the version that releases are built with and kernels are tested with, without a GPU: what needs it fetches it
+# into build/ (tools/install_cuda.sh). Programs for this machine are built with the toolkit that CUDA_HOME names or that is
+# installed, and otherwise with a fetched one.
 comma = ,
-CUDA_FETCHED = build/cuda/nvidia/cu13
-CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \
-               $(shell command -v nvcc 2>/dev/null) $(abspath $(wildcard $(CUDA_FETCHED)/bin/nvcc))))
+FETCHED_CUDA = $(wildcard build/cuda-$1/usr)
+CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \
+               $(shell command -v nvcc 2>/dev/null))),$(call FETCHED_CUDA,$(TOOLKIT)),$(call FETCHED_CUDA,13.0))
+TESTED_CUDA := $(or $(call FETCHED_CUDA,$(TOOLKIT)),$(CUDA_HOME),$(call FETCHED_CUDA,13.0))
 NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
-NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*, V//p')
+BY_TESTED = CUDA_HOME=$(TESTED_CUDA)
+TESTED_NVCC := $(wildcard $(TESTED_CUDA)/bin/nvcc)
+version_of = $(if $1,$(shell $1 --version | sed -n 's/.*, V//p'))
+TESTED_VERSION = $(call version_of,$(TESTED_NVCC))
+# The headers of a toolkit; a distribution has them in /usr/include.
+headers_of = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$1/include /usr/include)))
+flags_of = $(addprefix -isystem ,$(patsubst /usr/include/,,$(dir $(call headers_of,$1))))
 CUDA_SOURCES = $(filter-out kernels/cuda/emulate/%,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu kernels/cuda/*/*.c kernels/cuda/*/*.cu))
 CHOSEN_GPU := $(GPU)
 GPU ?= $(if $(NVCC),all,none)
@@ -31,16 +42,16 @@ ifneq ($(filter-out $(KNOWN_ARCHITECTURES),$(GPU_ARCHITECTURES)),)
 $(error GPU=$(GPU) needs sm_$(GPU_ARCHITECTURES), which the toolkit in $(CUDA_HOME) does not support: CUDA 12 is the last with sm_70)
 endif
 # Cards of 8.0 and later have one PTX, the one that check-ptx executes; cards that are newer than all named get it as it is. To
-# make nvcc's own for 8.6, 8.9 and 9.0 takes as long as the rest and gains nothing: the machine code of kernels for 9.0 has 0 to
-# 0.5 % more bytes, hot loops for 8.9 are the same. Native builds have nvcc's own.
+# have nvcc make PTX for 8.6, 8.9 and 9.0, too, takes as long as the rest and gains nothing: of that for 9.0, machine code has 0
+# to 0.5 % more bytes, and hot loops for 8.9 are the same. Native builds have nvcc's own.
 ptx_of = $(if $(filter 70 75,$1),$1,80)
 NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$(call ptx_of,$a)$(comma)code=sm_$a) \
                  $(foreach a,$(call ptx_of,$(lastword $(GPU_ARCHITECTURES))),-gencode arch=compute_$a$(comma)code=compute_$a))
-# Lines for profilers double the size of a program. A path and, from CUDA 12 on, a seed make names that depend neither on the
-# folder of the build nor on chance.
-SEED := $(if $(shell $(NVCC) --help | grep -e --frandom-seed),-frandom-seed=)
+# Lines for profilers double the size of a program. A path and kept files, whose names nvcc makes of the source's, make names in
+# objects that depend neither on the folder of the build nor on chance.
+KEPT = $(@:.o=.kept)
 NVCC_FLAGS = -std=c++17 -O3 $(if $(filter native,$(GPU)),-lineinfo) -I. $(GPU_DEFINES) -Xcompiler -fPIE,-Wall,-Wextra,-Werror \
-             -Werror all-warnings -Xfatbin -compress-all -Xcudafe --orig_src_path_name=/$< $(SEED:%=%$<)
+             -Werror all-warnings -Xfatbin -compress-all -Xcudafe --orig_src_path_name=/$< -keep -keep-dir $(KEPT)
 CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
 CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
 TAKE_CUDA = -Wl,-u,cuda_device_open # takes it from libcuda_device.a, not from kernels/cuda_absent.c
@@ -50,14 +61,17 @@ BUILT_FOR = cpu and cuda: $(if $(filter native,$(GPU)),the card that is here,$(G
 $(ON_GPU)/kernels/cuda/device.o: CFLAGS += \
     -DCUDA_BUILT_FOR='"$(if $(filter native,$(GPU)),the card of the machine where it was built,$(GPU_ARCHITECTURES:%=sm_%)$(if $(GPU_HALF), (preset $(GPU))))"'
 
-# Keeps the report of ptxas on each kernel beside the object, for tests/cuda/spills.sh.
-$(ON_GPU)/%.o: %.cu
-	@mkdir -p $(@D)
+# Beside the object stay what ptxas says of each kernel, for tests/cuda/spills.sh, and PTX and machine code, for sass.py and
+# for tests that execute this PTX.
+$(call text,$(ON_GPU)/toolkit,$(CUDA_HOME) $(call version_of,$(NVCC)) $(NVCC_TARGETS))
+$(ON_GPU)/%.o: %.cu $(ON_GPU)/toolkit
+	@rm -rf $(KEPT) && mkdir -p $(KEPT)
 	$(call say,NVCC,$<)$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -Xptxas -v -MMD -MP -c $< -o $@ 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
+	@find $(KEPT) -type f ! -name '*.ptx' ! -name '*.cubin' -delete
 
-$(ON_GPU)/%.o: %.c
+$(ON_GPU)/%.o: %.c $(ON_GPU)/toolkit
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(CFLAGS) $(CUDA_FLAGS) $(GPU_DEFINES) -c $< -o $@
+	$(call say,CC,$<)$(CC) $(CFLAGS) $(call flags_of,$(CUDA_HOME)) $(GPU_DEFINES) -c $< -o $@
 
 $(call archive,$(CUDA_DEVICE),$(CUDA_OBJECTS))
 endif

@@ -4,10 +4,13 @@
 LIBRARIES = build/libraries
 ZIG = build/zig/ziglang/zig
 SOURCE_LIBRARIES = $(patsubst %,$(LIBRARIES)/%.done,$(shell sed -n 's/ .* [0-9a-f]\{64\} .*//p' tools/release/libraries.txt))
-CUDA_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
-CUDA_RELEASE = $(basename $(CUDA_VERSION))
+CUDA_RELEASE = $(basename $(TOOLKIT))
 PORTABLE = build/portable-cuda$(CUDA_RELEASE)
 RELEASED = build/dist/linux-x86_64-cuda$(CUDA_RELEASE)
+# The cards of the other sets. With CUDA 11.8, cards of 8.9 run the code for 8.6.
+RELEASE_CARDS_13.0 = 75 80 86 89 90 100 120
+RELEASE_CARDS_11.8 = 70 75 80 86
+RELEASE_GPU = GPU=all $(BY_TESTED) $(if $(RELEASE_CARDS_$(TOOLKIT)),GPU_ARCHITECTURES="$(RELEASE_CARDS_$(TOOLKIT))")
 
 # The compiler knows where Debian's archives and its own are.
 archives = $(foreach l,$1,$(shell $(CC) -print-file-name=lib$l.a))
@@ -16,21 +19,24 @@ RELEASE_LIBS = -L$(LIBRARIES)/lib -ldnnl -lzip -ltiff -lsndfile -lmpg123 -lmp3la
 RELEASE_LINK = ZIG_GLOBAL_CACHE_DIR=build/zig/cache $(ZIG) cc -target x86_64-linux-gnu.2.17 -pie -s -Wl,-z,relro,-z,now -Wl,--gc-sections
 RELEASE_OBJECTS = $(PORTABLE)/tools/release/glibc_2_17.o $(PORTABLE)/tools/release/texts.o
 
-# Installation first, then a second make, which finds what has been installed.
-release: packages-build+release ## one portable file per program, in build/dist: for any Linux, with the libraries in it
-	@$(MAKE) cuda-toolkit
-	@tools/release/install_zig.sh build/zig
-	@$(MAKE) -j2 $(SOURCE_LIBRARIES)
-	@$(MAKE) $(PARALLEL) GPU=all $(BUILD)/gpu_all/libcuda_device.a
-	@$(MAKE) GPU=all release-programs
+# Installation first, then other makes, which find what has been installed.
+release: packages-build+release ## portable programs, one file each, and an archive with them, in build/dist; TOOLKIT=11.8 for older drivers, 13.0 for newer cards
+	@tools/part.sh release --begin
+	@tools/part.sh release toolkit tools/install_cuda.sh $(TOOLKIT) build/cuda-$(TOOLKIT)
+	@tools/part.sh release linker tools/install_zig.sh build/zig
+	@tools/part.sh release libraries $(MAKE) -j2 $(SOURCE_LIBRARIES)
+	@tools/part.sh release kernels $(MAKE) release-kernels
+	@tools/part.sh release programs $(MAKE) release-programs
+	@tools/part.sh release archive tools/release/archive.sh $(RELEASED) $(if $(filter-out 12.4,$(TOOLKIT)),-cuda$(CUDA_RELEASE))
+	@tools/part.sh release --sum
 
-# Its GPU code is for fewer cards, to be small enough: those of 8.9 run that for 8.6, and the driver compiles it for newer ones.
-release-cuda-11.8: packages-build ## the same for V100 and for older drivers, with CUDA 11.8, which it fetches
-	@tools/install_cuda_11.sh build/cuda-11.8
-	@$(MAKE) release CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr BUILD=build/with_cuda-11.8 GPU_ARCHITECTURES="70 75 80 86"
+release-kernels:
+	@$(MAKE) $(PARALLEL) $(RELEASE_GPU) $(BUILD)/gpu_all/libcuda_device.a
 
 # Builds the programs as always, but for the linker, the headers and the libraries.
 release-programs:
+	@$(MAKE) $(RELEASE_GPU) link-release
+link-release:
 	@[ ! -e $(PORTABLE) ] || [ -z "$$(find $(LIBRARIES) -maxdepth 1 -name '*.done' -newer $(PORTABLE))" ] || rm -rf $(PORTABLE)
 	@mkdir -p $(PORTABLE)
 	@PKG_CONFIG_PATH=$(LIBRARIES)/lib/pkgconfig $(MAKE) $(PARALLEL) GPU=none BUILD=$(PORTABLE) EXTRA="-isystem $(LIBRARIES)/include" \
@@ -43,9 +49,8 @@ release-programs:
 
 release-test: packages-build+release ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
 	@[ "$$(id -u)" -eq 0 ] || { echo "make release-test: only root can make the systems to test in: use sudo" >&2; exit 1; }
-	@$(MAKE) cuda-toolkit
-	@$(MAKE) $(PARALLEL) GPU=all release-hash
 	@$(MAKE) release
+	@$(MAKE) release-hash
 	@$(MAKE) test-released
 	@mv $(BUILD)/release_hash $(RELEASE_CHECKED)
 
@@ -55,17 +60,18 @@ test-released:
 	@$(MAKE) $(PARALLEL) GPU=none $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/release/sounds $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@$(MAKE) $(PARALLEL) GPU=none BUILD=$(PORTABLE) EXTRA="-isystem $(LIBRARIES)/include" $(PORTABLE)/reference/train_cv
 	@cp $(filter-out %_cv,$(PROGRAMS:%=$(BUILD)/%)) $(PORTABLE)/reference
-	@tests/release/run.sh $(RELEASED) $(PORTABLE)/reference $(BUILD)/tests/release/sounds $(ROOTS)/minimal
-	@CUDA_HOME=$(CUDA_HOME) tests/release/reproduce.sh $(LIBRARIES) $(BUILD)
+	@tests/release/run.sh build/dist $(RELEASED) $(PORTABLE)/reference $(BUILD)/tests/release/sounds $(BUILD)/tests/kernels/driver $(ROOTS)/minimal
+	@CUDA_HOME=$(abspath $(TESTED_CUDA)) tests/release/reproduce.sh $(LIBRARIES) $(BUILD)
 	@for test in $(wildcard tests/*/gpu_startup.sh); do \
-	    PROGRAMS=$(abspath $(RELEASED)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) CUDA_HOME=$(CUDA_HOME) $$test || exit; \
+	    PROGRAMS=$(abspath $(RELEASED)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) $$test || exit; \
 	done
+	@$(MAKE) test-kit
 
 # What a release has beside our objects: how it is made, and which functions of other libraries are called. Its hash stands in
 # a file once a release has been tested, so that `make test-deep` compiles the libraries, for ten minutes, only when it has
 # changed. Symbols of glibc that a release lacks are an error each time.
 # Objects for oneDNN 3 are compiled for a release alone. The machine code's size in MB counts for the limit of a program's size.
-RELEASE_SOURCES = $(sort $(wildcard tools/release/* tests/release/*.* tests/*/gpu_startup.sh configs/gpu/*.mk)) mk/release.mk mk/build.mk \
+RELEASE_SOURCES = $(sort $(wildcard tools/release/* tools/gpu_kit/* tests/release/*.* tests/kit/bare.sh tests/*/gpu_startup.sh configs/gpu/*.mk)) mk/release.mk mk/build.mk \
                   mk/cuda.mk $(addprefix tools/,make_root.sh in_root.sh install_cuda.sh install_packages.sh list_files.sh) LICENSE \
                   kernels/cpu/onednn_versions.h tests/kernels/substitute/driver.c demo/cv.yaml demo/psd_finetune.yaml $(BUILD)/other_functions
 RELEASE_CHECKED = tests/release/checked
@@ -74,7 +80,9 @@ $(BUILD)/other_functions: $(BUILD)/libtrain.a $(CUDA_DEVICE) $(sort $(foreach p,
 	@tests/release/symbols.sh $(CUDA_DEVICE) >/dev/null
 	@echo "$$(($$(stat -c %s $(CUDA_DEVICE)) / 1000000)) MB" >>$@.new
 	@mv $@.new $@
-release-hash: $(BUILD)/other_functions
+release-hash:
+	@$(MAKE) $(PARALLEL) $(RELEASE_GPU) write-release-hash
+write-release-hash: $(BUILD)/other_functions
 	@echo $(call hash_of,$(RELEASE_SOURCES)) >$(BUILD)/release_hash
 changed-release: $(BUILD)/other_functions
 	@if [ "$$(cat $(RELEASE_CHECKED))" = $(call hash_of,$(RELEASE_SOURCES)) ]; then \
@@ -83,8 +91,8 @@ changed-release: $(BUILD)/other_functions
 
 # The part of `make test-deep`.
 check-release:
-	@if [ "$(NVCC)" ] && [ "$$(uname -m)" = x86_64 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && \
-	    unshare --mount true 2>/dev/null; then $(MAKE) $(PARALLEL) GPU=all changed-release; \
+	@if [ "$(TESTED_NVCC)" ] && [ "$$(uname -m)" = x86_64 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && \
+	    unshare --mount true 2>/dev/null; then $(MAKE) $(PARALLEL) $(RELEASE_GPU) changed-release; \
 	else echo "SKIPPED: the test of the portable programs, which needs Debian 12 on x86-64, a CUDA toolkit, and root's rights"; fi
 
 $(BUILD)/reference/train_cv: $(call objects_of,train_cv) $(BUILD)/libtrain.a
@@ -95,13 +103,12 @@ $(BUILD)/tests/release/sounds: $(BUILD)/tests/release/sounds.o $(BUILD)/libtests
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 
 $(LIBRARIES)/%.done: tools/release/libraries.txt tools/release/library.sh
-	@tools/release/library.sh $(LIBRARIES) $*
-	@touch $@
+	@tools/release/library.sh $(LIBRARIES) $* && touch $@
 $(LIBRARIES)/libsndfile.done: $(LIBRARIES)/mpg123.done $(LIBRARIES)/LAME.done
 
 $(BUILD)/tools/release/texts.o: tools/release/texts.S tools/release/licenses.sh tools/release/libraries.txt LICENSE
 	@mkdir -p $(@D)
-	@tools/release/licenses.sh $(LIBRARIES) "$(CUDA_VERSION)" $(@D)
+	@tools/release/licenses.sh $(LIBRARIES) "$(TOOLKIT)" $(@D)
 	$(call say,AS,$<)$(CC) -c -Wa,-I$(@D) $< -o $@
 
-.PHONY: release release-cuda-11.8 release-programs release-test test-released release-hash changed-release check-release
+.PHONY: release release-kernels release-programs link-release release-test test-released release-hash write-release-hash changed-release check-release

@@ -47,9 +47,11 @@ build/fuzz/flim/fuzz/fuzz_log: build/fuzz/commands/cv/report/epoch_curves.o
 build/fuzz/fuzz/fuzz_segmenter: build/fuzz/tests/segmenter_files.o
 
 # The cuda device on the CPU, for tests: the C++ compiler compiles the kernels and kernels/cuda/emulate replaces the CUDA
-# runtime. It needs only the CUDA headers; `make test-kernels` downloads them if no toolkit is installed.
-CUDA_INCLUDE = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$(CUDA_HOME)/include /usr/include $(CUDA_FETCHED)/include)))
-CUDA_FLAGS = $(addprefix -isystem ,$(patsubst /usr/include/,,$(dir $(CUDA_INCLUDE))))
+# runtime. It needs only the CUDA headers. What depends on them is compiled again when they are of another toolkit.
+CUDA_INCLUDE = $(call headers_of,$(TESTED_CUDA))
+CUDA_FLAGS = $(call flags_of,$(TESTED_CUDA))
+TOOLKIT_NAME = $(BUILD)/tested_toolkit
+$(call text,$(TOOLKIT_NAME),$(TESTED_CUDA) $(TESTED_VERSION))
 EMULATED = $(BUILD)/emulated
 EMULATOR_OBJECTS = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/*.cpp))
 EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(EMULATOR_OBJECTS)
@@ -63,25 +65,26 @@ CUDA_TESTS = $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES) $(CUDA_TEST_NAMES))
 # other tests launch the same kernels.
 PROGRAM_TESTS = $(addprefix %/,$(filter test_program_%,$(notdir $(CUDA_TEST_NAMES))))
 
-$(EMULATED)/%.o: %.c
+$(EMULATED)/%.o: %.c $(TOOLKIT_NAME)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
 
 # -O3 takes the compiler longer than it saves in the tests. Who names OPTIMIZE gets that.
 KERNEL_OPTIMIZE = $(if $(filter command% environment%,$(origin OPTIMIZE)),,-O1)
 # Kernels read registers as another type than the one that was written. CUDA allows this; -fstrict-aliasing does not.
-$(EMULATED)/%.o: %.cu
+$(EMULATED)/%.o: %.cu $(TOOLKIT_NAME)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(KERNEL_OPTIMIZE) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
-$(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp
+$(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp $(TOOLKIT_NAME)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing $(EMULATOR_EXTRA) -c $< -o $@
 
 $(call archive,$(BUILD)/libemulated.a,$(EMULATED_OBJECTS))
 
 $(patsubst %,$(BUILD)/%.o,$(CUDA_TEST_NAMES) $(CUDA_RIGS)): CFLAGS += $(CUDA_FLAGS)
-$(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
+$(patsubst %,$(BUILD)/%.o,$(CUDA_TEST_NAMES) $(CUDA_RIGS)): $(TOOLKIT_NAME)
+$(BUILD)/tests/cuda/%.o: tests/cuda/%.cu $(TOOLKIT_NAME)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)$(CXX) $(CXXFLAGS) $(KERNEL_OPTIMIZE) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
@@ -95,44 +98,55 @@ $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUI
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
-$(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+$(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/bench_step: $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(LINKED) -o $@ $(LDLIBS)
 
-# The same tests on the PTX that nvcc makes of the kernels, which kernels/cuda/emulate/ptx executes: only the objects of
-# .cu files differ. Line numbers are for messages.
+# The same tests on the PTX that nvcc makes of the kernels for cards of 8.0 and later, which kernels/cuda/emulate/ptx
+# executes: only the objects of .cu files differ. Line numbers are for messages.
 PTX = $(BUILD)/ptx
-PTX_ARCHITECTURES = 75 80
+PTX_ARCHITECTURES = 80
 PTX_FLAGS = -std=c++17 -O3 -lineinfo -I. -DEMULATED_CARD -DCUDA_HALF_BY_CARD -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings \
             --no-compress $(foreach a,$(PTX_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=compute_$a) $(PTX_EXTRA)
 PTX_EXECUTOR = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/ptx/*.cpp))
 PTX_TEST_NAMES = $(filter-out %/test_cublas %/test_cudnn $(PROGRAM_TESTS),$(CUDA_TEST_NAMES))
 PTX_TESTS = $(addprefix $(PTX)/,tests/cuda/test_wrappers $(PTX_TEST_NAMES))
 
-$(PTX)/%.o: %.cu
+$(PTX)/%.o: %.cu $(TOOLKIT_NAME)
 	@mkdir -p $(@D)
-	$(call say,NVCC,$<)$(NVCC) $(PTX_FLAGS) -MMD -MP -c $< -o $@
+	$(call say,NVCC,$<)$(TESTED_NVCC) $(PTX_FLAGS) -MMD -MP -c $< -o $@
 
 # A register is a vector of lanes: AVX2 and FMA compute with it. Products are joined with sums only where PTX says so.
 $(PTX_EXECUTOR): EMULATOR_EXTRA += -march=x86-64-v3 -ffp-contract=off
 
-PTX_OBJECTS = $(patsubst %.cu,$(PTX)/%.o,$(filter %.cu,$(CUDA_SOURCES)))
-$(call archive,$(PTX)/libptx.a,$(PTX_OBJECTS) $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_EXECUTOR))
-
+# Its kernels are compiled for this test alone, so that it runs as any card.
+$(PTX)/tests/cuda/test_wrappers.o: PTX_ARCHITECTURES = $(sort 75 80 $(CARD_$(TOOLKIT)))
 $(PTX)/tests/cuda/test_wrappers: %: %.o $(BUILD)/libtests.a $(PTX_EXECUTOR) $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
-
-$(addprefix $(PTX)/,$(PTX_TEST_NAMES)): $(PTX)/%: $(BUILD)/%.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(PTX)/libptx.a $(BUILD)/libtrain.a
-	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
-$(PTX)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 
 # What the kernels count: docs/KERNEL_PROFILE.md.
 PROFILE_OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/profile/*.c))
 $(PROFILE_OBJECTS): CFLAGS += $(CUDA_FLAGS)
-$(call members,$(PTX)/tests/profile_kernels,$(PROFILE_OBJECTS))
-$(PTX)/tests/profile_kernels: $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(PTX)/libptx.a $(BUILD)/libtrain.a
-	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
+$(PROFILE_OBJECTS): $(TOOLKIT_NAME)
+
+# $(call ptx_rules,FOLDER,OBJECTS): the tests in FOLDER/ptx with the objects of the .cu files that nvcc has compiled.
+define ptx_rules
+$(call archive,$1/libptx.a,$2 $(patsubst %.c,$(EMULATED)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(EMULATOR_OBJECTS) $(PTX_EXECUTOR))
+$(addprefix $1/,$(PTX_TEST_NAMES)): $1/%: $(BUILD)/%.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $1/libptx.a $(BUILD)/libtrain.a
+	@mkdir -p $$(@D)
+	$$(call say,LINK,$$@)$$(LINK) $$(LINKED) -o $$@ $$(CMOCKA) $$(LDLIBS)
+$1/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
+$(call members,$1/tests/profile_kernels,$(PROFILE_OBJECTS))
+$1/tests/profile_kernels: $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $1/libptx.a $(BUILD)/libtrain.a
+	@mkdir -p $$(@D)
+	$$(call say,LINK,$$@)$$(LINK) $$(LINKED) -o $$@ $$(CMOCKA) $$(LDLIBS)
+endef
+$(eval $(call ptx_rules,$(PTX),$(patsubst %.cu,$(PTX)/%.o,$(filter %.cu,$(CUDA_SOURCES)))))
+# The same with the objects of the programs for GPUs, whose PTX the executor finds beside them.
+ifneq ($(GPU),none)
+$(eval $(call ptx_rules,$(ON_GPU)/ptx,$(patsubst %.cu,$(ON_GPU)/%.o,$(filter %.cu,$(CUDA_SOURCES)))))
+endif
+AS_SHIPPED = EMULATE_PTX=$(BUILD)/gpu_all TRAINC_CUBLASLT=none TRAINC_CUDNN=none
 
 # test_cublas and test_cudnn use fake libraries and are left out. The wrappers of inline PTX are tested first: if they
 # fail, the other results mean nothing.

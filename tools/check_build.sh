@@ -104,6 +104,15 @@ make_all
 cp -p ../kept base/file.c
 make_all
 expect_compiled "a source that came back" base/file.c
+
+cp -r "$work/toolkit" "$work/another"
+make_all CUDA_HOME="$work/another"
+find kernels/cuda -name '*.cu' | sort | comm -23 - ../compiled >../missing
+[ ! -s ../missing ] || { cat ../missing >&2; fail "another toolkit: these kernels must be compiled again"; }
+! grep -q '^base/' ../compiled || fail "another toolkit: sources that do not depend on it are compiled again"
+make_all -n CUDA_HOME="$work/another"
+! grep -q another ../log || { cat ../log >&2; fail "make -n after another toolkit's make would compile"; }
+
 # Objects of different names are made by commands that differ in more than where they look for the toolkit's headers.
 make -n V=1 CUDA_HOME="$work/toolkit" BUILD=build/again check check-deep check-emulated check-ptx check-bits check-profile check-gpu >../log
 grep -e ' -c .* -o ' ../log | sort -u | sed -E 's/ -o \S+//; s/ -isystem \S+//g; s/ 2>.*//' | sort | uniq -d >../twice

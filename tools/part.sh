@@ -13,6 +13,7 @@ case $name in
     rm -f "$times"
     ;;
 *)
+    echo "== $name"
     began=$SECONDS
     "$@"
     status=$?

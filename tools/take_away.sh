@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # Copies the sources to build/without_MODEL, removes one model there (program, commands, data, network and tests), builds
 # the remaining programs and CPU tests, and runs the tests:
-#   tools/take_away.sh [MODEL]
-# The hash of the commit chooses the model if none is named. The rooms of a model are commands/MODEL and the folders of
+#   tools/take_away.sh [--shared] [MODEL]
+# --shared: runs only those of what all models share. The hash of the commit chooses the model if none is named. The rooms of a model are commands/MODEL and the folders of
 # every NAME that its program or commands include as data/NAME and that tests/ has too.
 set -eu
 cd "$(dirname "$0")/.."
+shared=
+if [ "${1-}" = --shared ]; then
+    shared=1
+    shift
+fi
 models=(train_*.c)
 models=("${models[@]#train_}")
 models=("${models[@]%.c}")
@@ -34,4 +39,12 @@ if [ -d build/release ] && [ ! -d "$objects" ]; then
         xargs -0 cp --parents --preserve=timestamps -t "$OLDPWD/$objects")
 fi
 echo "without ${rooms[*]}:"
-exec make -C "$rest" --no-print-directory BUILD=build/release check-programs
+cd "$rest"
+[ "$shared" ] || exec make --no-print-directory BUILD=build/release check-programs
+make --no-print-directory -j"$(nproc)" GPU=none BUILD=build/release tests-of-cpu
+tests=()
+read -ra folders < <(sed -n 's/^ROOMS = //p' mk/build.mk)
+for room in "${folders[@]}"; do
+    for test in "tests/$room"/test_*.c; do [ ! -f "$test" ] || tests+=("build/release/${test%.c}"); done
+done
+JOBS=2 BUILD=build/release tools/run_tests.sh "${tests[@]}"

@@ -172,12 +172,11 @@ static const char *what_to_build(void) {
     cuda_check(cudaGetDevice(&device), "asking for the GPU");
     cuda_check(cudaGetDeviceProperties(&card, device), "asking for the GPU's properties");
     int capability = 10 * card.major + card.minor;
-    const char *advice =
-        capability < 70 ? "such a card is not supported; sm_70 is the oldest"
-        : capability < 75 && CUDART_VERSION >= 13000
-            ? "use a program that was built with CUDA 12 or older, the last that know such cards: make cuda-11.8 "
-              "builds one"
-            : "build it with make GPU=all, or on this machine with make GPU=native";
+    const char *advice = capability < 70 ? "such a card is not supported; sm_70 is the oldest"
+                         : capability < 75 && CUDART_VERSION >= 13000
+                             ? "use a program of make release, or another one that was built with CUDA 12, the last "
+                               "that knows such cards"
+                             : "build it with make GPU=all, or on this machine with make GPU=native";
     snprintf(text, sizeof text, "this program has no code for the card that is here (%.64s, sm_%d), only for%s: %s",
              card.name, capability, built, advice);
     return text;

@@ -20,7 +20,7 @@ fi
 work=build/mutations
 export work
 mkdir -p "$work/source/build" "$work/logs"
-ln -sfn "$PWD/build/cuda" "$work/source/build/cuda" # CUDA's headers, if they were fetched
+for toolkit in build/cuda-*/usr; do ln -sfn "$PWD/${toolkit%/usr}" "$work/source/build/"; done # CUDA's headers, if they were fetched
 rm -f "$work"/logs/*
 
 # The copy, with the bugs that are to be tried; files that are what they were keep their date, and are not compiled again.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Counts what the hot loops of kernels with tensor cores are made of, for 7.5, 8.0, 8.9 and 9.0, and compares it with sass_budgets.txt.
 
-    tests/cuda/sass.py [--write] TOOLS CUBINS PTX VERSION
+    tests/cuda/sass.py [--write] DISASSEMBLER BUILD VERSION
 
-TOOLS has cuobjdump and nvdisasm (tools/install_disassembler.sh), CUBINS (build/release/gpu_all) objects with machine code,
-PTX (build/release/ptx) the same objects with PTX; VERSION is nvcc's. --write writes the table instead.
+DISASSEMBLER is NVIDIA's nvdisasm, BUILD (build/release/gpu_all) has objects, beside which nvcc has kept their machine code and
+PTX; VERSION is nvcc's. --write writes the table instead.
 
 A hot loop is a loop that holds an mma, without the hot loops in it. Instructions on all ways through it count, also on those
 that few tiles take. A kernel that has mma outside loops is hot there, too. The rules:
@@ -26,11 +26,10 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 
 TABLE = pathlib.Path(__file__).with_name("sass_budgets.txt")
-PTX_OF = {"sm_75": "sm_75", "sm_80": "sm_80", "sm_89": "sm_80", "sm_90": "sm_80"}  # the architectures, and their PTX
-HALF = {"sm_75": "f16", "sm_80": "bf16", "sm_89": "bf16", "sm_90": "bf16"}  # their 16-bit type; kernels of the other one are empty
+# The architectures, and their 16-bit type; kernels of the other one are empty.
+HALF = {"sm_75": "f16", "sm_80": "bf16", "sm_89": "bf16", "sm_90": "bf16"}
 
 Instruction = collections.namedtuple("Instruction", "guard name operands")
 Part = collections.namedtuple("Part", "where instructions mma")  # where: "once:", or > for each loop around the loop
@@ -166,23 +165,23 @@ def measure(sass, ptx, architecture):
     return measured
 
 
-def read_texts(tools, cubins, ptx, place):
-    """Returns {architecture: (machine code, PTX)} of the object `place`, a path below both folders."""
-    with tempfile.TemporaryDirectory() as work:
-        def run(*command):
-            return subprocess.run(command, cwd=work, capture_output=True, text=True, check=True).stdout
+def read_texts(disassembler, kept):
+    """Returns {architecture: (machine code, PTX)} of the files in the folder: layernorm.compute_80.sm_90.cubin is of
+    layernorm.compute_80.ptx."""
+    texts = {}
+    for file in sorted(kept.glob("*.cubin")):
+        ptx, _, architecture = file.stem.partition(".sm_")
+        architecture = "sm_" + (architecture or ptx.rpartition("_")[2])
+        if architecture in HALF:
+            sass = subprocess.run([disassembler, "-c", file], capture_output=True, text=True, check=True).stdout
+            texts[architecture] = sass, file.with_name(ptx + ".ptx").read_text()
+    return texts
 
-        run(tools / "cuobjdump", "-xelf", "all", cubins / place)
-        run(tools / "cuobjdump", "-xptx", "all", ptx / place)
-        files = {".".join(x.name.split(".")[-2:]): x for x in pathlib.Path(work).iterdir()}  # sm_80.cubin, sm_80.ptx
-        return {x: (run(tools / "nvdisasm", "-c", files[x + ".cubin"]), files[PTX_OF[x] + ".ptx"].read_text())
-                for x in PTX_OF if x + ".cubin" in files}
 
-
-def measure_object(*paths):
+def measure_object(disassembler, kept, folder):
     """Returns [(folder, architecture, kernel, Code, Ptx)]."""
-    return [(str(paths[-1].parent), architecture, kernel, *found)
-            for architecture, texts in read_texts(*paths).items() for kernel, found in measure(*texts, architecture).items()]
+    return [(folder, architecture, kernel, *found)
+            for architecture, texts in read_texts(disassembler, kept).items() for kernel, found in measure(*texts, architecture).items()]
 
 
 # ---- the table ----
@@ -291,8 +290,8 @@ MISTAKES = [
     ("one instruction more", "sass", MMA, r"\1\n /*0010*/ NOP ;", "lower it, or "),
     ("one instruction less", "sass", r"\n[^\n]*\bLDSM[^\n]*", "", ": only "),
     ("a loop that ends", "sass", MMA, r"\1\n /*0010*/ EXIT ;", "its hot parts are "),
-    ("a 64-bit product", "ptx", r"(\nmma\.sync[^\n]*)", r"\1\nmul.lo.s64 %rd1, %rd2, %rd3;", " products of 64-bit numbers"),
-    ("an mma lost before ptxas", "ptx", r"\nmma\.sync[^\n]*", "", " mma in the machine code, "),
+    ("a 64-bit product", "ptx", r"(\n\s*mma\.sync[^\n]*)", r"\1\nmul.lo.s64 %rd1, %rd2, %rd3;", " products of 64-bit numbers"),
+    ("an mma lost before ptxas", "ptx", r"\n\s*mma\.sync[^\n]*", "", " mma in the machine code, "),
     ("a budget too low", "table", ROW, lambda x: f"{x[1]}{int(x[2]) - 1}{x[3]}\n", "lower it, or "),
     ("a budget too high", "table", ROW, lambda x: f"{x[1]}{int(x[2]) + 1}{x[3]}\n", ": only "),
     ("a missing row", "table", ROW, "", ": is not in the table"),
@@ -320,14 +319,13 @@ def check_mistakes(sass, ptx, version):
 
 def main():
     arguments = [x for x in sys.argv[1:] if x != "--write"]
-    if len(arguments) != 4:
+    if len(arguments) != 3:
         sys.exit(__doc__)
-    tools, cubins, ptx = (pathlib.Path(x).resolve() for x in arguments[:3])
-    version = arguments[3]
-    places = [x.relative_to(cubins) for x in sorted(cubins.glob("kernels/cuda/**/*.o"))]
-    places = [x for x in places if (ptx / x).exists() and b"mma.sync" in (ptx / x).read_bytes()]
+    disassembler, build = (pathlib.Path(x).resolve() for x in arguments[:2])
+    version = arguments[2]
+    places = [x.parent for x in sorted(build.glob("kernels/cuda/**/*.compute_80.ptx")) if b"mma.sync" in x.read_bytes()]
     with concurrent.futures.ProcessPoolExecutor() as pool:
-        jobs = [pool.submit(measure_object, tools, cubins, ptx, x) for x in places]
+        jobs = [pool.submit(measure_object, disassembler, x, str(x.parent.relative_to(build))) for x in places]
         found = [row for job in jobs for row in job.result()]
     table = TABLE.read_text()
     known, *_, preface = read_table(table)
@@ -337,7 +335,7 @@ def main():
         return
     problems = compare(found, table, version)
     if known == version:
-        problems += check_mistakes(*read_texts(tools, cubins, ptx, pathlib.Path("kernels/cuda/gemm/gemm_bf16.o"))["sm_80"], version)
+        problems += check_mistakes(*read_texts(disassembler, build / "kernels/cuda/gemm/gemm_bf16.kept")["sm_80"], version)
     for problem in problems:
         print("sass: " + problem)
     if known != version:

@@ -9,7 +9,7 @@ set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 PROGRAMS=${PROGRAMS:-$root/build/release/gpu_l4_linked}
 DRIVER=${DRIVER:-$root/build/release/tests/kernels/driver}
-GPU_LIBRARIES=${GPU_LIBRARIES:-${CUDA_HOME:-/usr/local/cuda}/lib64:$root/build/cuda/nvidia/cu13/lib:$root/build/gpu-libraries/cuda13/lib}
+GPU_LIBRARIES=${GPU_LIBRARIES:-${CUDA_HOME:-/usr/local/cuda}/lib64:$root/build/gpu-libraries/cuda13/lib}
 DRIVER=$(realpath "$DRIVER")
 work=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$work"' EXIT

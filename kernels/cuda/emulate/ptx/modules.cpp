@@ -1,6 +1,8 @@
 /* What the host code that nvcc makes calls: it registers its modules, kernels and variables before main, and launches
  * kernels by the address of a function that stands for them. A module is the "fat binary" that nvcc has put into the
  * program, with the PTX for one architecture or several; the card gets the newest that it can run, as from the driver.
+ * Programs for GPUs have theirs compressed, and not for all cards: with EMULATE_PTX the folder of a build, where nvcc
+ * has kept the PTX, modules are read from there.
  *
  * EMULATE_PTX_FILTER is a command through which the PTX of each module goes before it is read: tests plant mistakes
  * with it. */
@@ -8,6 +10,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <mutex>
 
 #include "kernels/cuda/emulate/ptx/ptx.h"
@@ -38,6 +44,7 @@ struct Registered { /* a kernel or a variable */
 };
 struct Loaded {
     const FatBinary *binary;
+    std::vector<std::string> kernels;
     std::unique_ptr<Module> modules[128]; /* by architecture */
 };
 
@@ -69,26 +76,59 @@ static std::string filtered(const std::string &text, const char *command) {
     return result;
 }
 
-/* Returns the module of a program for the card. */
-static Module &module_of(void **handle) {
-    Loaded &loaded = *reinterpret_cast<Loaded *>(handle);
-    const char *at = reinterpret_cast<const char *>(loaded.binary) + loaded.binary->header_bytes;
-    const char *end = at + loaded.binary->bytes;
+/* Returns the newest PTX in the binary that the card can run and that is not compressed; NULL: there is none. */
+static const FatEntry *embedded_ptx(const FatBinary *binary) {
+    const char *at = reinterpret_cast<const char *>(binary) + binary->header_bytes, *end = at + binary->bytes;
     const FatEntry *best = NULL;
     for (; at < end;
          at += reinterpret_cast<const FatEntry *>(at)->header_bytes + reinterpret_cast<const FatEntry *>(at)->bytes) {
         const FatEntry *entry = reinterpret_cast<const FatEntry *>(at);
-        bool fits = entry->kind == PTX && (int)entry->architecture <= card_capability();
+        bool fits = entry->kind == PTX && !entry->compressed_bytes && (int)entry->architecture <= card_capability();
         if (fits && (!best || entry->architecture > best->architecture)) best = entry;
     }
-    if (!best) fail("the program has no PTX for a card of capability %d", card_capability());
-    if (best->compressed_bytes) fail("the program's PTX is compressed: build it with --no-compress");
-    std::unique_ptr<Module> &module = loaded.modules[best->architecture & 127];
+    return best;
+}
+
+/* Returns the PTX for an architecture, of those kept in the folder, of the module that has these kernels. */
+static std::string kept_text(const char *folder, int architecture, const std::vector<std::string> &kernels) {
+    static std::map<int, std::vector<std::string>> kept;
+    std::vector<std::string> &texts = kept[architecture];
+    std::string ending = ".compute_" + std::to_string(architecture) + ".ptx";
+    if (texts.empty())
+        for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {
+            std::string path = entry.path().string();
+            if (path.size() < ending.size() || path.compare(path.size() - ending.size(), ending.size(), ending))
+                continue;
+            std::ifstream file(path);
+            texts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+        }
+    for (const std::string &text : texts)
+        if (std::all_of(kernels.begin(), kernels.end(),
+                        [&](auto &x) { return text.find(x + "(") != std::string::npos; }))
+            return text;
+    fail("no PTX for %d in %s (EMULATE_PTX) has %s", architecture, folder, kernels[0].c_str());
+}
+
+/* Returns the module of a program for the card. */
+static Module &module_of(void **handle) {
+    Loaded &loaded = *reinterpret_cast<Loaded *>(handle);
+    const FatEntry *embedded = embedded_ptx(loaded.binary);
+    const char *kept = getenv("EMULATE_PTX"), *filter = getenv("EMULATE_PTX_FILTER");
+    int newest = card_capability() >= 80 ? 80 : card_capability(); /* as mk/cuda.mk has PTX compiled */
+    int architecture = embedded ? (int)embedded->architecture : newest;
+    if (!embedded && !kept)
+        fail("the program has no PTX for a card of capability %d, or it is compressed: set EMULATE_PTX to the folder "
+             "of its build",
+             card_capability());
+    std::unique_ptr<Module> &module = loaded.modules[architecture & 127];
     if (!module) {
-        const char *text = reinterpret_cast<const char *>(best) + best->header_bytes,
-                   *filter = getenv("EMULATE_PTX_FILTER");
         module.reset(new Module());
-        module->text.assign(text, strnlen(text, best->bytes));
+        if (embedded) {
+            const char *text = reinterpret_cast<const char *>(embedded) + embedded->header_bytes;
+            module->text.assign(text, strnlen(text, embedded->bytes));
+        } else {
+            module->text = kept_text(kept, architecture, loaded.kernels);
+        }
         if (filter) module->text = filtered(module->text, filter);
         scan(*module);
     }
@@ -179,6 +219,7 @@ void __cudaUnregisterFatBinary(void **) {}
 void __cudaRegisterFunction(void **module, const char *host, char *, const char *name, int, uint3 *, uint3 *, dim3 *,
                             dim3 *, int *) {
     kernels()[host] = {module, name};
+    reinterpret_cast<Loaded *>(module)->kernels.push_back(name);
 }
 void __cudaRegisterVar(void **module, char *host, char *, const char *name, int, size_t, int, int) {
     variables()[host] = {module, name};
