@@ -1,6 +1,6 @@
 # train.c: `make help` lists what can be made. How things are compiled and checked stands in mk/.
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and
-# demo/work are written, and by make check-contracts and make release-test the hash of what was checked.
+# demo/work are written, and by make check-contracts, release-test and profile-kernels the hash of what was checked.
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SUFFIXES:
@@ -70,7 +70,7 @@ test-kernels: packages-build+test cuda-toolkit ## the tests of the kernels for G
 	@tools/part.sh test-kernels --sum
 
 # All that takes longer than one waits.
-test-deep: packages-build+test+fuzz cuda-toolkit ## all other tests: machine code, programs on emulated cards, kills at file operations, other processors, fuzzing, the release
+test-deep: packages-build+test+fuzz+kit cuda-toolkit ## all other tests: machine code, programs on emulated cards, kills at file operations, other processors, fuzzing, the release
 	@tools/part.sh test-deep --begin
 	@tools/part.sh test-deep gpu $(MAKE) check-gpu
 	@tools/part.sh test-deep sass $(MAKE) check-sass
@@ -110,9 +110,10 @@ clean: ## removes everything that was built or made by a demo
 	rm -rf build $(PROGRAMS) demo/work
 
 help: ## prints this list
-	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local] [V=1]"
+	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local] [TOOLKIT=12.4] [V=1]"
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):.* ## \(.*\)/  \1\t\2/p' Makefile mk/*.mk | expand -t 24
 	@echo "V=1: prints whole commands"
+	@echo "TOOLKIT: the version of CUDA that releases are built with, and kernels tested: 12.4, 11.8, 13.0"
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:

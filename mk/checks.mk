@@ -83,13 +83,14 @@ DISASSEMBLER = build/disassembler
 check-sass: ## compares hot loops, as machine code, with their budgets; needs the CUDA toolkit but no GPU
 ifneq ($(TESTED_NVCC),)
 	@tools/install_disassembler.sh $(DISASSEMBLER)
-	@[ ! -e $(DISASSEMBLER)/version ] || $(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) test-sass
+	@[ ! -e $(DISASSEMBLER)/version ] || $(MAKE) $(PARALLEL) $(RELEASE_GPU) test-sass
 else
 	@echo "SKIPPED: the budgets of hot loops: nvcc was not found"
 endif
 test-sass: $(CUDA_DEVICE)
 	@tests/cuda/sass.py $(SASS_OPTIONS) $(DISASSEMBLER)/nvdisasm $(ON_GPU) $(TESTED_VERSION)
-sass-budgets: ## writes tests/cuda/sass_budgets.txt
+sass-budgets: cuda-toolkit ## writes tests/cuda/sass_budgets.txt
+	@$(RELEASED_TOOLKIT_ONLY)
 	@$(MAKE) check-sass SASS_OPTIONS=--write
 
 # $(call longest_first,TESTS,PATTERNS): the tests that match, which take longest, then the others. Most tests take one core.
@@ -185,28 +186,36 @@ else
 	@echo "SKIPPED: the comparison of the kernels' bits: nvcc was not found"
 endif
 
+# Tables that are committed are of the toolkit of releases.
+RELEASED_TOOLKIT_ONLY = [ $(TOOLKIT) = 12.4 ] && [ -x build/cuda-12.4/usr/bin/nvcc ] || \
+    { echo "this table is of CUDA 12.4, which tools/install_cuda.sh 12.4 build/cuda-12.4 fetches" >&2; exit 1; }
+
 # What the kernels of the programs for all cards count depends on nvcc's version, which is in the page.
 PROFILE = docs/KERNEL_PROFILE.md
 PROFILER = $(BUILD)/gpu_all/ptx/tests/profile_kernels
 profile-kernels: packages-build+test cuda-toolkit ## writes docs/KERNEL_PROFILE.md: what the kernels count on nvcc's PTX
 	@$(MAKE) write-profile
 write-profile:
+	@$(RELEASED_TOOLKIT_ONLY)
 	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(PROFILER)
 	@$(AS_SHIPPED) $(PROFILER) "$(TESTED_VERSION)" >$(PROFILE).tmp && mv $(PROFILE).tmp $(PROFILE) || { rm -f $(PROFILE).tmp; exit 1; }
 	@echo $(PROFILE_HASH) >$(PROFILE_CHECKED)
 
 # The counts depend on nothing but these sources. Their hash stands in a file, so that `make test-deep` counts only when they
 # have changed.
-PROFILE_SOURCES = $(sort $(wildcard kernels/cuda/* kernels/cuda/*/* kernels/cuda/emulate/ptx/* tests/profile/*.[ch] tests/cuda/*.[ch])) \
-                  $(sort $(wildcard kernels/*.[ch])) mk/cuda.mk
+PROFILE_SOURCES = $(sort $(wildcard kernels/*.[ch] kernels/cuda/* kernels/cuda/*/* kernels/cuda/emulate/ptx/* tests/profile/*.[ch] tests/cuda/*.[ch] \
+                  tests/helpers.[ch] base/*.[ch] configs/gpu/*.mk)) mk/cuda.mk mk/tests.mk
 PROFILE_CHECKED = tests/profile/checked
 PROFILE_HASH = $(call hash_of,$(filter %.c %.h %.cu %.cpp %.mk,$(PROFILE_SOURCES)))
 check-profile:
 ifeq ($(TESTED_NVCC),)
 	@echo "SKIPPED: the profile of the kernels: nvcc was not found"
-else ifeq ($(shell grep -cF "nvcc $(TESTED_VERSION)" $(PROFILE)) $(PROFILE_HASH),1 $(shell cat $(PROFILE_CHECKED)))
-	@echo "$(PROFILE) is of these kernels"
 else
+	@if grep -sqF "nvcc $(TESTED_VERSION)" $(PROFILE) && [ "$$(cat $(PROFILE_CHECKED))" = $(PROFILE_HASH) ]; then \
+	    echo "$(PROFILE) is of these kernels"; \
+	else $(MAKE) compare-profile; fi
+endif
+compare-profile:
 	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(PROFILER)
 	@$(AS_SHIPPED) $(PROFILER) "$(TESTED_VERSION)" >$(BUILD)/KERNEL_PROFILE.md
 	@if ! grep -qF "nvcc $(TESTED_VERSION)" $(PROFILE); then \
@@ -215,7 +224,6 @@ else
 	    diff $(PROFILE) $(BUILD)/KERNEL_PROFILE.md || \
 	        { echo "$(PROFILE) (<) differs from what the kernels count (>): run make profile-kernels, and say in the commit why" >&2; exit 1; }; \
 	fi
-endif
 
 # The functions of gpu.h, and kernels of each family.
 PTX_SAMPLES = test_memory_kernels:layernorm test_memory_kernels:embedding test_step_kernels:adamw test_step_kernels:cross_entropy \
@@ -273,14 +281,18 @@ ROOTS ?= build/roots
 test-builds: ## builds with gcc 10 to 14, clang 14 and 19 in Debian 11, 12 and 13, which it fetches to ROOTS; for root
 	@tools/test_builds.sh $(ROOTS)
 
-# Builds with another toolkit than that of releases, and executes samples of its PTX as one of its cards.
+# Builds with another toolkit than that of releases, and executes samples of its PTX as one of its cards. What 11.8 spills is
+# not known.
 CARD_11.8 = 70
 CARD_13.0 = 80
-cuda-11.8 cuda-13.0: cuda-%: packages-build+test ## builds with CUDA 11.8 or 13.0, which it fetches, and tests samples of its PTX
+cuda-11.8: ## builds with CUDA 11.8, which it fetches, and tests samples of its PTX
+cuda-13.0: ## the same with CUDA 13.0, for Blackwell, too
+cuda-11.8 cuda-13.0: cuda-%: packages-build+test
+	@tools/install_cuda.sh $* build/cuda-$*
 	@$(MAKE) TOOLKIT=$* other-toolkit
-other-toolkit: cuda-toolkit
-	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(BUILD)/gpu_all/train_gpt
-	@tests/cuda/spills.sh $(BUILD)/gpu_all
+other-toolkit:
+	@$(MAKE) $(PARALLEL) $(RELEASE_GPU) $(BUILD)/gpu_all/train_gpt
+	@[ $(TOOLKIT) = 11.8 ] || { tests/cuda/spills.sh $(BUILD)/gpu_all && $(MAKE) check-sass; }
 	@EMULATE_CAPABILITY=$(CARD_$(TOOLKIT)) $(MAKE) PTX_ARCHITECTURES=$(CARD_$(TOOLKIT)) check-ptx-samples
 
 # Another toolkit than that of releases serves where that cannot be fetched: check-sass and check-profile say what they leave out.
@@ -311,20 +323,26 @@ gpu-bench: packages-build+test ## whole steps on the GPU of this machine, agains
 # The kit's script with programs that fail, hang and crash, and with those of the emulated card.
 EMULATED_KIT = $(addprefix $(BUILD)/tests/,cuda/test_wrappers cuda/test_scratch psd/cuda/test_program_psd)
 check-kit:
+ifeq ($(CUDA_INCLUDE)-$(shell uname -m),$(or $(CUDA_INCLUDE),none)-x86_64)
 	@$(MAKE) $(PARALLEL) GPU=none $(EMULATED_KIT) $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/bench_step
-	@ON_GPU=$(EMULATED) PROGRAMS="$(PROGRAMS)" TESTS="$(EMULATED_KIT)" tools/gpu_kit/pack.sh emulated_kit
+	@ON_GPU=$(EMULATED) PROGRAMS="$(PROGRAMS)" TESTS="$(EMULATED_KIT)" tools/gpu_kit/pack.sh emulated_kit 64MiB
 	@tests/kit/kit.sh build/emulated_kit
+else
+	@tests/kit/kit.sh
+	@echo "SKIPPED: the GPU kit with the programs of the emulated card: it needs x86-64 and CUDA headers"
+endif
 gpu-kit: packages-build+test+kit cuda-toolkit ## packs the GPU tests, benchmarks and programs with all libraries for a machine that has only a driver
 	@$(MAKE) pack-kit
 KIT = gpu_kit
 pack-kit:
+	@[ $(GPU) != none ] || { echo "make gpu-kit: there is no CUDA toolkit" >&2; exit 1; }
 	@$(MAKE) $(PARALLEL) $(BY_TESTED) gpu-programs
-	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh $(KIT)
+	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_kit/pack.sh $(KIT) 512MiB
 # The kit of the preset of check-gpu, in a system that has nothing.
 test-kit:
 	@$(MAKE) $(PARALLEL) $(AS_LINKED) pack-kit KIT=l4_kit
 	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@tests/kit/bare.sh build/l4_kit $(BUILD)/tests/kernels/driver $(ROOTS)/minimal/bullseye
 
-.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
+.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 compare-profile test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench check-kit gpu-kit pack-kit test-kit

@@ -30,7 +30,7 @@ ifeq ($(CUDA_INCLUDE),)
 else ifneq ($(wildcard $(GPU_LIBRARIES)/version),)
 	@$(MAKE) $(PARALLEL) $(CONTRACTS) $(NVML_CONTRACTS)
 	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(CONTRACTS)
-	@BUILD=$(BUILD) COMPILE="$(CC) $(CFLAGS)" HEADERS="$(call real_headers,cuda13)" TOOLKIT="$(CUDA_FLAGS)" LINK="$(LINK)" \
+	@BUILD=$(BUILD) COMPILE="$(CC) $(CFLAGS)" HEADERS="$(call real_headers,cuda13)" TOOLKIT_HEADERS="$(CUDA_FLAGS)" LINK="$(LINK)" \
 	    LIBS="$(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a $(CMOCKA) $(LDLIBS)" tests/contracts/planted.sh
 	@echo $(CONTRACTS_HASH) >$(CONTRACTS_CHECKED)
 endif
@@ -38,7 +38,7 @@ endif
 # The headers of a version; those of the toolkit come after them.
 real_headers = -DREAL_LIBRARIES=$(GPU_LIBRARIES)/$1/lib -isystem $(GPU_LIBRARIES)/$1/include
 define contract_rules
-$(BUILD)/tests/contracts/$1/%.o: tests/contracts/%.c $(GPU_LIBRARIES)/version
+$(BUILD)/tests/contracts/$1/%.o: tests/contracts/%.c $(GPU_LIBRARIES)/version $(TOOLKIT_NAME)
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$<)$$(CC) $$(CFLAGS) $(call real_headers,$1) $$(CUDA_FLAGS) -c $$< -o $$@
 endef

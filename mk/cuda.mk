@@ -6,7 +6,7 @@
 # into build/ (tools/install_cuda.sh). Programs for this machine are built with the toolkit that CUDA_HOME names or that is
 # installed, and otherwise with a fetched one.
 comma = ,
-FETCHED_CUDA = $(wildcard build/cuda-$1/usr)
+FETCHED_CUDA = $(patsubst %/bin/nvcc,%,$(wildcard build/cuda-$1/usr/bin/nvcc))
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \
                $(shell command -v nvcc 2>/dev/null))),$(call FETCHED_CUDA,$(TOOLKIT)),$(call FETCHED_CUDA,13.0))
 TESTED_CUDA := $(or $(call FETCHED_CUDA,$(TOOLKIT)),$(CUDA_HOME),$(call FETCHED_CUDA,13.0))
@@ -26,7 +26,7 @@ BUILT_FOR = cpu$(if $(CHOSEN_GPU),, (no CUDA toolkit was found: install one or s
 ON_GPU = $(BUILD)
 ifneq ($(GPU),none)
 ON_GPU = $(BUILD)/gpu_$(GPU)
-$(if $(NVCC),,$(error GPU=$(GPU) needs nvcc, which was not found: install a CUDA toolkit or set CUDA_HOME))
+$(if $(NVCC),,$(error GPU=$(GPU) needs nvcc, which was not found: install a CUDA toolkit, set CUDA_HOME, or fetch one: tools/install_cuda.sh $(TOOLKIT) build/cuda-$(TOOLKIT)))
 KNOWN_ARCHITECTURES := $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch))
 ifneq ($(filter $(GPU),$(PRESETS)),)
 include configs/gpu/$(GPU).mk
@@ -47,11 +47,11 @@ endif
 ptx_of = $(if $(filter 70 75,$1),$1,80)
 NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$(call ptx_of,$a)$(comma)code=sm_$a) \
                  $(foreach a,$(call ptx_of,$(lastword $(GPU_ARCHITECTURES))),-gencode arch=compute_$a$(comma)code=compute_$a))
-# Lines for profilers double the size of a program. A path and kept files, whose names nvcc makes of the source's, make names in
-# objects that depend neither on the folder of the build nor on chance.
+# Lines for profilers double the size of a program. A path, a name and kept files make names in objects that depend neither on
+# the folder of the build nor on chance.
 KEPT = $(@:.o=.kept)
 NVCC_FLAGS = -std=c++17 -O3 $(if $(filter native,$(GPU)),-lineinfo) -I. $(GPU_DEFINES) -Xcompiler -fPIE,-Wall,-Wextra,-Werror \
-             -Werror all-warnings -Xfatbin -compress-all -Xcudafe --orig_src_path_name=/$< -keep -keep-dir $(KEPT)
+             -Werror all-warnings -Xfatbin -compress-all -Xcudafe --orig_src_path_name=/$< -DCUDA_FILE=file_$(*F) -keep -keep-dir $(KEPT)
 CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
 CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
 TAKE_CUDA = -Wl,-u,cuda_device_open # takes it from libcuda_device.a, not from kernels/cuda_absent.c
@@ -63,7 +63,7 @@ $(ON_GPU)/kernels/cuda/device.o: CFLAGS += \
 
 # Beside the object stay what ptxas says of each kernel, for tests/cuda/spills.sh, and PTX and machine code, for sass.py and
 # for tests that execute this PTX.
-$(call text,$(ON_GPU)/toolkit,$(CUDA_HOME) $(call version_of,$(NVCC)) $(NVCC_TARGETS))
+$(call text,$(ON_GPU)/toolkit,$(realpath $(CUDA_HOME)) $(call version_of,$(NVCC)) $(NVCC_TARGETS))
 $(ON_GPU)/%.o: %.cu $(ON_GPU)/toolkit
 	@rm -rf $(KEPT) && mkdir -p $(KEPT)
 	$(call say,NVCC,$<)$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -Xptxas -v -MMD -MP -c $< -o $@ 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }

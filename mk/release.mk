@@ -23,11 +23,11 @@ RELEASE_OBJECTS = $(PORTABLE)/tools/release/glibc_2_17.o $(PORTABLE)/tools/relea
 release: packages-build+release ## portable programs, one file each, and an archive with them, in build/dist; TOOLKIT=11.8 for older drivers, 13.0 for newer cards
 	@tools/part.sh release --begin
 	@tools/part.sh release toolkit tools/install_cuda.sh $(TOOLKIT) build/cuda-$(TOOLKIT)
-	@tools/part.sh release linker tools/install_zig.sh build/zig
+	@tools/part.sh release linker tools/release/install_zig.sh build/zig
 	@tools/part.sh release libraries $(MAKE) -j2 $(SOURCE_LIBRARIES)
 	@tools/part.sh release kernels $(MAKE) release-kernels
 	@tools/part.sh release programs $(MAKE) release-programs
-	@tools/part.sh release archive tools/release/archive.sh $(RELEASED) $(if $(filter-out 12.4,$(TOOLKIT)),-cuda$(CUDA_RELEASE))
+	@tools/part.sh release archive tools/release/archive.sh $(RELEASED) $(TOOLKIT)
 	@tools/part.sh release --sum
 
 release-kernels:
@@ -48,6 +48,7 @@ link-release:
 	@cd $(RELEASED) && sha256sum $(PROGRAMS) >SHA256SUMS && ls -l
 
 release-test: packages-build+release ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
+	@[ $(TOOLKIT) = 12.4 ] || { echo "make release-test: tests the release with CUDA 12.4, not $(TOOLKIT)" >&2; exit 1; }
 	@[ "$$(id -u)" -eq 0 ] || { echo "make release-test: only root can make the systems to test in: use sudo" >&2; exit 1; }
 	@$(MAKE) release
 	@$(MAKE) release-hash
@@ -91,9 +92,9 @@ changed-release: $(BUILD)/other_functions
 
 # The part of `make test-deep`.
 check-release:
-	@if [ "$(TESTED_NVCC)" ] && [ "$$(uname -m)" = x86_64 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && \
+	@if [ "$(call FETCHED_CUDA,$(TOOLKIT))" ] && [ "$$(uname -m)" = x86_64 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release && \
 	    unshare --mount true 2>/dev/null; then $(MAKE) $(PARALLEL) $(RELEASE_GPU) changed-release; \
-	else echo "SKIPPED: the test of the portable programs, which needs Debian 12 on x86-64, a CUDA toolkit, and root's rights"; fi
+	else echo "SKIPPED: the test of the portable programs, which needs Debian 12 on x86-64, CUDA $(TOOLKIT) in build/, and root's rights"; fi
 
 $(BUILD)/reference/train_cv: $(call objects_of,train_cv) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)

@@ -51,7 +51,7 @@ build/fuzz/fuzz/fuzz_segmenter: build/fuzz/tests/segmenter_files.o
 CUDA_INCLUDE = $(call headers_of,$(TESTED_CUDA))
 CUDA_FLAGS = $(call flags_of,$(TESTED_CUDA))
 TOOLKIT_NAME = $(BUILD)/tested_toolkit
-$(call text,$(TOOLKIT_NAME),$(TESTED_CUDA) $(TESTED_VERSION))
+$(call text,$(TOOLKIT_NAME),toolkit: $(realpath $(TESTED_CUDA)) $(TESTED_VERSION))
 EMULATED = $(BUILD)/emulated
 EMULATOR_OBJECTS = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/*.cpp))
 EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(EMULATOR_OBJECTS)
@@ -112,7 +112,8 @@ PTX_EXECUTOR = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/
 PTX_TEST_NAMES = $(filter-out %/test_cublas %/test_cudnn $(PROGRAM_TESTS),$(CUDA_TEST_NAMES))
 PTX_TESTS = $(addprefix $(PTX)/,tests/cuda/test_wrappers $(PTX_TEST_NAMES))
 
-$(PTX)/%.o: %.cu $(TOOLKIT_NAME)
+$(call text,$(PTX)/flags,$(PTX_FLAGS))
+$(PTX)/%.o: %.cu $(TOOLKIT_NAME) $(PTX)/flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(TESTED_NVCC) $(PTX_FLAGS) -MMD -MP -c $< -o $@
 

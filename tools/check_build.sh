@@ -2,7 +2,7 @@
 # Checks what make compiles, with compilers that only note which files they get, in a copy of the sources: all of them at
 # first, then nothing, then what is made from a file that changed, whatever its time, or was moved, removed or put back.
 set -eu
-unset MAKEFLAGS MFLAGS BUILD V CUDA_HOME
+unset MAKEFLAGS MFLAGS BUILD V CUDA_HOME TOOLKIT GPU
 cd "$(dirname "$0")/.."
 work=$PWD/build/check_build
 build=build/release
@@ -112,6 +112,9 @@ find kernels/cuda -name '*.cu' | sort | comm -23 - ../compiled >../missing
 ! grep -q '^base/' ../compiled || fail "another toolkit: sources that do not depend on it are compiled again"
 make_all -n CUDA_HOME="$work/another"
 ! grep -q another ../log || { cat ../log >&2; fail "make -n after another toolkit's make would compile"; }
+without=(GPU=none CC="$work/toolkit/bin/nvcc" CUDA_HOME= "$build/emulated/kernels/cuda/libraries/nvml.o")
+make "${without[@]}" >../log
+make -n "${without[@]}" | grep -q -e ' -c ' && fail "make -n after make without a toolkit would compile"
 
 # Objects of different names are made by commands that differ in more than where they look for the toolkit's headers.
 make -n V=1 CUDA_HOME="$work/toolkit" BUILD=build/again check check-deep check-emulated check-ptx check-bits check-profile check-gpu >../log

@@ -17,7 +17,8 @@ if ! cmp -s "$now" "$build/sources"; then
     comm -3 "$now" "$build/sources" | sed 's/^\t//; s/ [0-9]* [0-9.-]*$//' | sort -u >"$now.changed"
     # Beside an object lies the compiler's list of what it was made from, which begins with its name.
     find "$build" -name '*.d' -exec grep -lwFf "$now.changed" {} + >"$now.stale" || true
-    xargs -r -d '\n' sed -sn '1s/ *:.*//p' <"$now.stale" | xargs -r -d '\n' rm -f
+    # With the object goes what nvcc has kept of it.
+    xargs -r -d '\n' sed -sn '1s/ *:.*//p' <"$now.stale" | sed 'p; s/\.o$/.kept/' | xargs -r -d '\n' rm -rf
     xargs -r -d '\n' rm -f <"$now.stale"
     rm "$now.changed" "$now.stale"
 fi

@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tools/wheels.sh
 . tools/wheels.sh
 version=$1
+case $version in 12.4 | 11.8 | 13.0) ;; *) echo "install_cuda: CUDA $version is not one of 12.4, 11.8, 13.0" >&2; exit 2 ;; esac
 mkdir -p "$2"
 directory=$(cd "$2" && pwd)
 
@@ -40,7 +41,7 @@ unpack_debian() {
             { dpkg-deb --fsys-tarfile "$package" 2>/dev/null || true; } |
                 tar -x -C "$directory" --occurrence=1 ./usr/include/ ./usr/lib/x86_64-linux-gnu/libcudart_static.a || return 1
             ;;
-        *) dpkg-deb --fsys-tarfile "$package" | tar -x -C "$directory" || return 1 ;;
+        *) dpkg-deb --fsys-tarfile "$package" | tar -x -C "$directory" --exclude=./usr/bin/nvcc || return 1 ;;
         esac
     done
     rm -rf "$directory/packages"
@@ -54,7 +55,7 @@ from_debian() {
         unpack_debian bookworm "g++-$2" "gcc-$2" "cpp-$2" "libgcc-$2-dev" "libstdc++-$2-dev" || return 1
         plus=$root/bin/g++-$2
     }
-    rm -rf "$directory/lists" "$directory/cache" "$inside"/bin/{g++,gcc,nvcc.profile} "$root/bin/nvcc"
+    rm -rf "$directory/lists" "$directory/cache" "$inside"/bin/{g++,gcc,nvcc.profile}
     cat >"$inside/bin/nvcc.profile" <<END
 NVVMIR_LIBRARY_DIR = $inside/libdevice
 PATH += $inside/bin:$root/bin:
@@ -62,7 +63,7 @@ INCLUDES += -I$root/include
 END
     printf '#!/bin/sh\nexec %s/bin/nvcc -ccbin %s "$@"\n' "$inside" "$plus" >"$directory/nvcc"
     chmod +x "$directory/nvcc"
-    mv "$directory/nvcc" "$root/bin/nvcc" # last, so that an nvcc that exists is complete
+    mv "$directory/nvcc" "$root/bin/nvcc" # last: where it is, the rest is, too
 }
 
 from_python() {
@@ -78,7 +79,6 @@ fetch() {
     12.4) from_debian trixie 12 ;;
     11.8) from_debian bookworm 11 ;;
     13.0) from_python ;;
-    *) echo "install_cuda: $version is not one of 12.4, 11.8, 13.0" >&2; return 1 ;;
     esac
 }
 
@@ -90,5 +90,5 @@ if [ "${NO_INSTALL:-}" != 1 ]; then
     problem="the download failed: ${directory#"$PWD/"}.log"
 fi
 rm -rf "$directory" "$directory.new"
-echo "CUDA $version is not here: $problem"
+echo "CUDA $version is not in ${directory#"$PWD/"}, where tools/install_cuda.sh fetches it: $problem" >&2
 exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Downloads cuobjdump and nvdisasm into a directory, from NVIDIA's packages for Python, for tests/cuda/sass.py: 6 MB. They
-# read what older versions of nvcc make. Needs neither root nor a GPU. If the download fails, or with NO_INSTALL=1, prints
+# Downloads nvdisasm into a directory, from NVIDIA's package for Python, for tests/cuda/sass.py: 6 MB. It reads what older
+# versions of nvcc make. Needs neither root nor a GPU. If the download fails, or with NO_INSTALL=1, prints
 # one line that says so.
 #   tools/install_disassembler.sh build/disassembler
 set -u
@@ -9,7 +9,6 @@ set -u
 directory=$1
 packages() {
     cat <<'PACKAGES'
-nvidia-cuda-cuobjdump==13.5.37 --hash=sha256:38780fee50863252a0b8926357faa91615ca1c8346490563f33a06100cd73f58
 nvidia-cuda-nvdisasm==13.5.37 --hash=sha256:d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca
 PACKAGES
 }
@@ -20,7 +19,7 @@ download() {
     local new=$directory.new
     unpack_wheels "$new" --require-hashes -r <(packages) || return 1
     mv "$new"/nvidia/cu13/bin/* "$new" && rm -r "$new"/nvidia "$new"/*.dist-info || return 1
-    chmod +x "$new"/cuobjdump "$new"/nvdisasm && echo "$version" >"$new/version" || return 1
+    chmod +x "$new"/nvdisasm && echo "$version" >"$new/version" || return 1
     rm -rf "$directory" && mv "$new" "$directory"
 }
-download_or_say "$directory" "the budgets of machine code and the PTX for the newest cards, which need NVIDIA's disassembler"
+download_or_say "$directory" "the budgets of machine code, which need NVIDIA's disassembler"

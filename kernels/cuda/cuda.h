@@ -132,6 +132,15 @@ FOR_EACH_OP(OP_DECLARATION)
 
 #include "kernels/cuda/gpu.h"
 
+/* nvcc names what is local to a file by the first name in it that is not, and where there is none by a process number:
+ * objects would depend on chance. */
+#ifdef CUDA_FILE
+extern "C" {
+extern const char CUDA_FILE;
+const char CUDA_FILE = 0;
+}
+#endif
+
 /* Libraries compute on a GPU only: the emulator's device has none unless a test opens one. */
 #if defined __CUDACC__ && !defined EMULATED_CARD
 constexpr bool LOOK_FOR_LIBRARY = true;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the tests of this folder: with each mistake of planted.txt, and with every value of the *_functions.h changed, one
 # must fail, and say what is wrong. mk/contracts.mk calls it with BUILD and with what compiles and links the contracts of one
-# version: COMPILE, HEADERS (its own), TOOLKIT (those of the programs), LINK, LIBS.
+# version: COMPILE, HEADERS (its own), TOOLKIT_HEADERS (those of the programs), LINK, LIBS.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 libraries=kernels/cuda/libraries
@@ -14,7 +14,7 @@ build_and_run() {
     local folder=$1 contract=$2 file=$3 compiler real ours linker archives objects=("$1/contract.o")
     read -ra compiler <<<"${COMPILE/-I./-iquote $folder -I.}"
     read -ra real <<<"$HEADERS"
-    read -ra ours <<<"$TOOLKIT"
+    read -ra ours <<<"$TOOLKIT_HEADERS"
     read -ra linker <<<"$LINK"
     read -ra archives <<<"$LIBS"
     "${compiler[@]}" "${real[@]}" "${ours[@]}" -c "tests/contracts/$contract.c" -o "$folder/contract.o" || return 1

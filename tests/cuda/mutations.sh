@@ -20,7 +20,8 @@ fi
 work=build/mutations
 export work
 mkdir -p "$work/source/build" "$work/logs"
-for toolkit in build/cuda-*/usr; do ln -sfn "$PWD/${toolkit%/usr}" "$work/source/build/"; done # CUDA's headers, if they were fetched
+# CUDA's headers, if they were fetched.
+for toolkit in build/cuda-*/usr; do [ ! -d "$toolkit" ] || ln -sfn "$PWD/${toolkit%/usr}" "$work/source/build/"; done
 rm -f "$work"/logs/*
 
 # The copy, with the bugs that are to be tried; files that are what they were keep their date, and are not compiled again.
@@ -74,7 +75,7 @@ take_objects() {
     local new=$work/$1.new
     { [ -d build/release/emulated ] && [ ! -d "$work/$1" ]; } || return
     rm -rf "$new" && mkdir "$new" || exit
-    (cd build/release && find . \( -name 'gpu_*' -o -name 'ptx*' -o -name configs \) -prune -o \( -name '*.[od]' -o -name sources \) -print0 |
+    (cd build/release && find . \( -name 'gpu_*' -o -name 'ptx*' -o -name configs \) -prune -o \( -name '*.[od]' -o -name sources -o -name tested_toolkit \) -print0 |
         xargs -0 cp --parents -p -t "$OLDPWD/$new") || exit
     find "$new" -name '*.d' -exec sed -i "s|^build/release/|../$1/|" {} + || exit
     [ "$1" = plain ] || find kernels tests -name '*.cu' -o -path '*/emulate/*.cpp' | sed 's/\.[a-z]*$//' |

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests tools/gpu_kit/run.sh without a GPU: a kit whose programs are scripts, one of which fails, one hangs, one crashes, on a
-# machine without python3, compute-sanitizer, ncu and nvidia-smi, and on one that has them.
+# machine without python3, compute-sanitizer, ncu and nvidia-smi, and on one that has them; then a packed kit:
+#   tests/kit/kit.sh KIT      the folder of one whose programs are those of the emulated card
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -69,7 +70,8 @@ expect() {
     if [ "$missing" -eq 0 ]; then good=$((good + 1)); else bad=$((bad + 1)); printf '%s\n' "$results" >&2; fi
 }
 
-run bare "1 2 3 4"
+run bare "1 2 3 4" HEARTBEAT=2
+grep -q 'running:.*test_linear' "$work/bare.log" || { echo "kit: what runs is not named" >&2; bad=$((bad + 1)); }
 expect "a bare machine" 1 'ok   wrappers' 'BAD  test_attention, status 1' 'ERROR: 1 is not 2' 'BAD  test_linear, not done after 1[0-4] s' \
     'BAD  test_conv3d, status 139' 'ok   test_stem' 'SKIPPED nvidia-smi' 'ok   test_program_gpt' 'ok   own_test_program_gpt' \
     'ok   the same bits twice' 'SKIPPED bench: python3 is not installed' '== stage 1 done' '== stage 2 done' '== stage 3 done' '== stage 4 done'
@@ -94,5 +96,16 @@ expect "different bits" 1 'BAD  two runs differ'
 run short 3 LIMIT=5
 expect "no time" 0 'SKIPPED slm_a: no time left' 'SKIPPED the same bits twice'
 if bash "$kit/run.sh" 5 >"$work/log" 2>&1; then echo "kit: stage 5 is accepted" >&2; bad=$((bad + 1)); fi
+
+# ---- real programs ----
+
+if [ $# -gt 0 ]; then
+    tar -xJf "$root/$1.tar.xz" -C "$work"
+    kit=$work/$(basename "$1")
+    run emulated "1 2 3" LIMIT=300 SANITIZER= TEST_FILTER=memory_is_as_planned \
+        TRAINED="--size tiny --context 32 -b 2 -g 1 --max-steps 2 --max-val-batches 2"
+    expect "programs of the emulated card" 0 'ok   version' 'ok   wrappers' 'ok   test_scratch' 'ok   test_program_psd, .*PASSED  \] 1 test' \
+        'ok   own_test_program_psd' 'ok   prepare' 'ok   slm_own' 'ok   the same bits twice' 'SKIPPED bench: python3 is not installed'
+fi
 echo "kit: $good results as expected, $bad not"
 exit $((bad > 0))

@@ -281,7 +281,7 @@ def main():
     text = [
         f"# Training steps on one {name}",
         "",
-        f"{device}; {peer_text}; driver {ask_driver('driver_version')}. Medians of {REPEATS} steps after a warm-up. Peak: "
+        f"{time.strftime('%d %B %Y')}; {device}; {peer_text}; driver {ask_driver('driver_version')}. Medians of {REPEATS} steps after a warm-up. Peak: "
         f"{peak / 1e12:.0f} TFLOP/s (stated), {bandwidth / 1e9:.0f} GB/s ({'a copy, measured' if torch else 'stated'}).",
         "",
         "| step | ours ms | eager ms | compiled ms | eager / ours | compiled / ours | MFU | ours / data sheet | ours / calibrated "

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Packs the tests, benchmarks and programs for GPUs, and all their libraries, into one archive for a machine that has only a
-# driver. ON_GPU is the folder of the build, PROGRAMS the programs in it, TESTS the test programs.
+# driver, build/NAME.tar.xz:
+#   tools/gpu_kit/pack.sh NAME DICTIONARY
+# ON_GPU is the folder of the build, PROGRAMS the programs in it, TESTS the test programs.
 set -eu
 : "${PROGRAMS:?names no program}" "${TESTS:?names no test}"
 cd "$(dirname "$0")/../.."
-out=build/gpu_kit
+out=build/$1
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/libc" "$out/reference" "$out/text"
 # shellcheck disable=SC2086 # names without spaces
@@ -22,6 +24,6 @@ mv "$out"/lib/ld-linux-x86-64.so.2 "$out/libc/"
 rm -f "$out"/lib/lib{c,m}.so.6 "$out"/lib/lib{dl,rt,pthread}.so.?
 getconf GNU_LIBC_VERSION | sed 's/.* //' >"$out/libc/version"
 strip --strip-debug "$out"/bin/* "$out"/lib/*.so* 2>/dev/null || true
-# The test programs have the same code for GPUs in them: a large dictionary finds it.
-tar cf - -C build gpu_kit | xz --lzma2=preset=2,dict=512MiB >build/gpu_kit.tar.xz
-du -h build/gpu_kit.tar.xz
+# The test programs have the same code for GPUs in them: a large dictionary (512MiB) finds it.
+tar cf - -C build "$1" | xz --lzma2=preset=2,dict="$2" >"$out.tar.xz"
+du -h "$out.tar.xz"

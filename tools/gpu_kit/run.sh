@@ -6,7 +6,8 @@
 #   2  whole programs with NVIDIA's libraries and without; memcheck
 #   3  the text GPT trained twice (the same bits?); steps of all models beside PyTorch; measured beside predicted
 #   4  counters of the heaviest kernels
-# OUT=FOLDER: where results go (gpu_kit_results). LIMIT=SECONDS: the time of each stage (560). A stage never stops at the first
+# OUT=FOLDER: where results go (gpu_kit_results). LIMIT=SECONDS: the time of each stage (560). TRAINED=OPTIONS: what is trained.
+# SANITIZER=FILE: compute-sanitizer, none if empty. HEARTBEAT=SECONDS: how often what runs is named (30). A stage never stops at the first
 # failure: results.txt has a line with ok, BAD or SKIPPED for each result; the logs are beside it. Exit status 1 if there is a BAD.
 # shellcheck disable=SC2010,SC2012,SC2016,SC2086 # names without spaces, commands of several words
 set -u
@@ -54,8 +55,10 @@ try() {
         say "SKIPPED $name: no time left"
         return 1
     fi
+    : >"$work/$name.running"
     timeout -k 5 "$most" "$@" >"$log" 2>&1 </dev/null
     status=$?
+    rm "$work/$name.running"
     # One print for a whole result: others write at the same time.
     if [ $status -eq 0 ]; then
         say "ok   $name, $((EPOCHSECONDS - began_here)) s: $(grep -aE '^\[  PASSED|tokens/s|steps/s' "$log" | tail -n 1 | cut -c 1-150)"
@@ -105,7 +108,7 @@ stage_2() {
     export GPU_PROGRAMS="$start $here/bin"
     run_tests "$here/bin" "${JOBS:-4}" 200 "" $programs
     TRAINC_CUBLASLT=none TRAINC_CUDNN=none run_tests "$here/bin" "${JOBS:-4}" 200 own_ $programs
-    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+    sanitizer=${SANITIZER-$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)}
     for name in wrappers attention linear conv3d; do
         if [ -n "$sanitizer" ]; then
             try "memcheck_$name" 100 "$sanitizer" --tool memcheck --report-api-errors no --error-exitcode 9 $start "$here/bin/test_$name"
@@ -119,7 +122,8 @@ stage_3() {
     local common text=$work/text
     mkdir -p "$text" && cp "$here"/text/*.txt "$text"
     try prepare 60 $start "$here/bin/train_slm" prepare --input "$text" --output "$work/prepared" --vocabulary 2048
-    common="--data $work/prepared --device cuda --size slm --vocabulary 0 -b 16 -g 2 --context 1024 --dropout 0.1 --amp --max-steps 60 --log-interval 20"
+    common="--data $work/prepared --device cuda --vocabulary 0 --dropout 0.1 --amp --log-interval 20"
+    common+=" ${TRAINED:---size slm -b 16 -g 2 --context 1024 --max-steps 60}"
     if try slm_a 90 $start "$here/bin/train_slm" $common -o "$work/run_a" && try slm_b 90 $start "$here/bin/train_slm" $common -o "$work/run_b"; then
         if cmp "$work"/run_{a,b}/last/model.safetensors; then say "ok   the same bits twice"; else say "BAD  two runs differ"; fi
     else
@@ -148,6 +152,15 @@ stage_4() {
         grep -aE 'Duration|DRAM Throughput|Compute \(SM\)|Achieved Occ|L2 Hit' "$work/ncu_${kernel%%|*}.log" | head -n 10
     done
 }
+
+# Names each half minute what has not ended. Nothing waits for the sleeping process.
+while sleep "${HEARTBEAT:-30}" >/dev/null 2>&1; do
+    running=$(cd "$work" && printf '%s ' *.running)
+    running=${running//.running/}
+    [ "$running" = "* " ] || echo "        running: $running"
+done &
+heartbeat=$!
+trap 'kill $heartbeat' EXIT
 
 [ $# -gt 0 ] || set -- 1 2 3 4
 for number in "$@"; do

@@ -129,7 +129,12 @@ mkdir -p "$work"
 fetch
 unpack
 build >"$work.log" 2>&1 & # in the background, where its first error ends it
+while kill -0 $! 2>/dev/null; do # says each minute how far it is
+    sleep 1
+    [ $((SECONDS % 60)) -ne 0 ] || echo "$name: $SECONDS s, $(grep -o '^\[ *[0-9]*%' "$work.log" | tail -n 1 | tr -d '[ ')"
+done
 wait $! || fail "see $work.log"
+echo "$name: built in $SECONDS s"
 mkdir -p "$prefix/licenses"
 cp "$source/debian/copyright" "$prefix/licenses/$name"
 version=${debian##*/*_}

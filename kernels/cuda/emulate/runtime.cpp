@@ -210,11 +210,14 @@ cudaError_t cudaGetDevice(int *device) {
     *device = 0;
     return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int *version) {
+cudaError_t cudaDriverGetVersion(int *version) { /* most drivers are newer than the runtime */
+    *version = CUDART_VERSION < 13000 ? 13000 : CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version) {
     *version = CUDART_VERSION;
     return cudaSuccess;
 }
-cudaError_t cudaRuntimeGetVersion(int *version) { return cudaDriverGetVersion(version); }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     if (device != 0) return set_error(cudaErrorInvalidDevice);

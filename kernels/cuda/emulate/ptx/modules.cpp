@@ -94,19 +94,26 @@ static std::string kept_text(const char *folder, int architecture, const std::ve
     static std::map<int, std::vector<std::string>> kept;
     std::vector<std::string> &texts = kept[architecture];
     std::string ending = ".compute_" + std::to_string(architecture) + ".ptx";
+    std::error_code problem;
     if (texts.empty())
-        for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {
+        for (const auto &entry : std::filesystem::recursive_directory_iterator(folder, problem)) {
             std::string path = entry.path().string();
             if (path.size() < ending.size() || path.compare(path.size() - ending.size(), ending.size(), ending))
                 continue;
             std::ifstream file(path);
             texts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
         }
-    for (const std::string &text : texts)
-        if (std::all_of(kernels.begin(), kernels.end(),
-                        [&](auto &x) { return text.find(x + "(") != std::string::npos; }))
-            return text;
-    fail("no PTX for %d in %s (EMULATE_PTX) has %s", architecture, folder, kernels[0].c_str());
+    const std::string *found = NULL;
+    for (const std::string &text : texts) {
+        bool fits = std::all_of(kernels.begin(), kernels.end(),
+                                [&](auto &x) { return text.find(x + "(") != std::string::npos; });
+        if (fits && found) fail("two files of PTX in %s (EMULATE_PTX) have the kernels of one module", folder);
+        if (fits) found = &text;
+    }
+    if (!found || kernels.empty())
+        fail("no PTX for %d in %s (EMULATE_PTX) has %s", architecture, folder,
+             kernels.empty() ? "a module's kernels: there are none" : kernels[0].c_str());
+    return *found;
 }
 
 /* Returns the module of a program for the card. */
