@@ -144,14 +144,15 @@ endif
 
 # Runs the kernel tests on the PTX that nvcc makes, as cards of 8.0 and later get it. check-ptx-t4: as a T4 gets it, with f16
 # for bf16, in the objects of the programs for all cards, but for what only puts kernels together; the other cards' PTX is read.
+# Whole steps run on that for 8.0 of these objects.
 AS_PTX = CHECK_SCHEDULES=1
-SHIPPED_TESTS = $(addprefix $(BUILD)/gpu_all/ptx/tests/cuda/test_,ptx device)
+SHIPPED_TESTS = $(addprefix $(BUILD)/gpu_all/ptx/,tests/cuda/test_ptx tests/cuda/test_device $(filter %_step,$(PTX_TEST_NAMES)))
 T4_TESTS = $(PTX)/tests/cuda/test_wrappers \
     $(addprefix $(BUILD)/gpu_all/ptx/,$(filter-out %_step %/test_loop %/test_ptx %/test_rates %/test_slm_generate %/test_operations,$(PTX_TEST_NAMES)))
 check-ptx: ## runs the tests of the kernels on nvcc's PTX, without a GPU
 ifneq ($(TESTED_NVCC),)
-	@$(MAKE) $(PARALLEL) GPU=none $(PTX_TESTS)
-	@$(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(PTX_TESTS),$(LONGEST))
+	@$(MAKE) $(PARALLEL) GPU=none $(filter-out %_step,$(PTX_TESTS))
+	@$(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(filter-out %_step,$(PTX_TESTS)),$(LONGEST))
 else
 	@echo "SKIPPED: the tests on nvcc's PTX: nvcc was not found"
 endif
@@ -160,6 +161,7 @@ ifneq ($(TESTED_NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(SHIPPED_TESTS) $(T4_TESTS)
 	@$(AS_SHIPPED) TEST_FILTER='every_function*' BUILD=$(BUILD) tools/run_tests.sh $(filter %_ptx,$(SHIPPED_TESTS))
 	@$(AS_SHIPPED) TEST_FILTER='a_card_*' BUILD=$(BUILD) tools/run_tests.sh $(filter %_device,$(SHIPPED_TESTS))
+	@$(AS_SHIPPED) $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %_step,$(SHIPPED_TESTS))
 	@$(AS_SHIPPED) EMULATE_CARD=t4 EMULATE_MULTIPROCESSORS=132 $(AS_PTX) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(T4_TESTS),$(LONGEST))
 else
 	@echo "SKIPPED: the tests on nvcc's PTX for a T4: nvcc was not found"

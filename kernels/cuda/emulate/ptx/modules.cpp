@@ -89,8 +89,10 @@ static const FatEntry *embedded_ptx(const FatBinary *binary) {
     return best;
 }
 
-/* Returns the PTX for an architecture, of those kept in the folder, of the module that has these kernels. */
+/* Returns the PTX for an architecture, of those kept in the folder, of the module that has these kernels; of a module
+ * without kernels nothing is needed. */
 static std::string kept_text(const char *folder, int architecture, const std::vector<std::string> &kernels) {
+    if (kernels.empty()) return "";
     static std::map<int, std::vector<std::string>> kept;
     std::vector<std::string> &texts = kept[architecture];
     std::string ending = ".compute_" + std::to_string(architecture) + ".ptx";
@@ -105,14 +107,15 @@ static std::string kept_text(const char *folder, int architecture, const std::ve
         }
     const std::string *found = NULL;
     for (const std::string &text : texts) {
-        bool fits = std::all_of(kernels.begin(), kernels.end(),
-                                [&](auto &x) { return text.find(x + "(") != std::string::npos; });
-        if (fits && found) fail("two files of PTX in %s (EMULATE_PTX) have the kernels of one module", folder);
+        size_t entries = 0;
+        for (size_t at = 0; (at = text.find(".entry ", at)) != std::string::npos; at++) entries++;
+        bool fits = entries == kernels.size() && std::all_of(kernels.begin(), kernels.end(), [&](auto &x) {
+                        return text.find(x + "(") != std::string::npos;
+                    });
+        if (fits && found) fail("two files of PTX in %s (EMULATE_PTX) have %s", folder, kernels[0].c_str());
         if (fits) found = &text;
     }
-    if (!found || kernels.empty())
-        fail("no PTX for %d in %s (EMULATE_PTX) has %s", architecture, folder,
-             kernels.empty() ? "a module's kernels: there are none" : kernels[0].c_str());
+    if (!found) fail("no PTX for %d in %s (EMULATE_PTX) has %s", architecture, folder, kernels[0].c_str());
     return *found;
 }
 
