@@ -264,6 +264,8 @@ test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cud
 	@tests/cuda/mutations.sh
 
 FUZZ_SECONDS ?= 60
+# To optimize them takes clang two minutes, and readers hardly call them.
+build/fuzz/kernels/cpu/operations_%.o: CFLAGS += -O0
 fuzz: packages-build+fuzz ## every reader of files under libFuzzer, FUZZ_SECONDS (60) each
 	@$(MAKE) $(PARALLEL) GPU=none BUILD=build/fuzz CC=clang CXX=clang++ OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" $(FUZZERS:%=build/fuzz/%)
