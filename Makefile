@@ -5,8 +5,9 @@
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 # The version of CUDA that releases are built with, and kernels tested.
-TOOLKIT ?= 12.4
-BUILD ?= build/$(if $(filter 12.4,$(TOOLKIT)),release,with_cuda-$(TOOLKIT))
+RELEASED_TOOLKIT = 12.4
+TOOLKIT ?= $(RELEASED_TOOLKIT)
+BUILD ?= build/$(if $(filter $(RELEASED_TOOLKIT),$(TOOLKIT)),release,with_cuda-$(TOOLKIT))
 PREFIX ?= /usr/local
 
 .DEFAULT_GOAL = all
@@ -110,10 +111,10 @@ clean: ## removes everything that was built or made by a demo
 	rm -rf build $(PROGRAMS) demo/work
 
 help: ## prints this list
-	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local] [TOOLKIT=12.4] [V=1]"
+	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local] [TOOLKIT=$(RELEASED_TOOLKIT)] [V=1]"
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):.* ## \(.*\)/  \1\t\2/p' Makefile mk/*.mk | expand -t 24
 	@echo "V=1: prints whole commands"
-	@echo "TOOLKIT: the version of CUDA that releases are built with, and kernels tested: 12.4, 11.8, 13.0"
+	@echo "TOOLKIT: the version of CUDA that releases are built with, and kernels tested: $(RELEASED_TOOLKIT), 11.8, 13.0"
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:

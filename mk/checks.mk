@@ -189,8 +189,8 @@ else
 endif
 
 # Tables that are committed are of the toolkit of releases.
-RELEASED_TOOLKIT_ONLY = [ $(TOOLKIT) = 12.4 ] && [ -x build/cuda-12.4/usr/bin/nvcc ] || \
-    { echo "this table is of CUDA 12.4, which tools/install_cuda.sh 12.4 build/cuda-12.4 fetches" >&2; exit 1; }
+RELEASED_TOOLKIT_ONLY = [ $(TOOLKIT) = $(RELEASED_TOOLKIT) ] && [ -x build/cuda-$(TOOLKIT)/usr/bin/nvcc ] || \
+    { echo "this table is of CUDA $(RELEASED_TOOLKIT): tools/install_cuda.sh $(RELEASED_TOOLKIT) build/cuda-$(RELEASED_TOOLKIT)" >&2; exit 1; }
 
 # What the kernels of the programs for all cards count depends on nvcc's version, which is in the page.
 PROFILE = docs/KERNEL_PROFILE.md

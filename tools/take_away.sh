@@ -2,8 +2,9 @@
 # Copies the sources to build/without_MODEL, removes one model there (program, commands, data, network and tests), builds
 # the remaining programs and CPU tests, and runs the tests:
 #   tools/take_away.sh [--shared] [MODEL]
-# --shared: runs only those of what all models share. The hash of the commit chooses the model if none is named. The rooms of a model are commands/MODEL and the folders of
-# every NAME that its program or commands include as data/NAME and that tests/ has too.
+# --shared: runs only those of what all models share. The hash of the commit chooses the model if none is named. The rooms
+# of a model are commands/MODEL and the folders of every NAME that its program or commands include as data/NAME and that
+# tests/ has too.
 set -eu
 cd "$(dirname "$0")/.."
 shared=

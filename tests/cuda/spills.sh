@@ -14,12 +14,12 @@ sm_80 attention_backward_kernel<__nv_bfloat16, 128, 4, true> 8
 # These want more shared memory than Turing has: never launched there.
 sm_75 attention_backward_kernel<__half, 128, 8, false> 16
 sm_75 attention_backward_kernel<__half, 128, 8, true> 20
-# CUDA 12.4, where 13.0 keeps all in registers: one register. For cards without tensor cores, and layers of the encoder's norm.
+# One register too few with CUDA 12.4; 13.0 keeps all.
 sm_90 attention_forward_fma_kernel<__nv_bfloat16, 64, 8> 4
 sm_90 attention_forward_fma_kernel<float, 64, 8> 4
 sm_90 forward<__half, 8, true, false> 4
 sm_90 forward<__nv_bfloat16, 8, true, false> 4
-# CUDA 12.4, V100.
+# The same on a V100, and ten in one kernel.
 sm_70 add_parts<__nv_bfloat16, 4> 4
 sm_70 add_parts<__half, 4> 4
 sm_70 stem_backward_kernel<__half, 64> 40
