@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "commands/slm/evaluation.h"
-#include "data/slm/text_source.h"
+#include "data/formats/text_source.h"
 #include "report/statistics.h"
 
 enum { SUM, PER_TOKEN, PER_BYTE, RULES };

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text_file.h"
 #include "data/formats/csv.h"
+#include "data/formats/text_source.h"
 
 const char *const PSD_LABEL_NAMES[PSD_LABELS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra", "unkn"};
 
@@ -145,7 +146,8 @@ static bool take_count(const Reader *r, int column, int64_t *out, Error *error) 
 
 static bool take_number(const Reader *r, int column, double *out, Error *error) {
     *out = (double)NAN;
-    return !*field(r, column) || csv_number(field(r, column), out) || refuse(r, column, "a number or nothing", error);
+    return !*field(r, column) || csv_decimal(&r->csv, field(r, column), out) ||
+           refuse(r, column, "a number or nothing", error);
 }
 
 static bool take_label(const Reader *r, int32_t *out, Error *error) {
@@ -215,7 +217,7 @@ bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
     Reader r = {.manifest = m,
                 .files = {json_object(), &m->file_paths, &m->n_files, 0},
                 .sensors = {json_object(), &m->sensor_names, &m->n_sensors, 0}};
-    bool ok = csv_open(&r.csv, text, size, error) && read_head(&r, error);
+    bool ok = csv_open(&r.csv, text, size, ',', error) && read_head(&r, error);
     int n_columns = r.csv.n;
     while (ok && csv_next(&r.csv, error)) ok = read_row(&r, n_columns, error);
     ok = ok && !error->text[0] && (m->n || error_set(error, "1: there are no rows below the column names"));
@@ -232,7 +234,7 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     size_t size;
     Error why;
     *manifest = (PsdManifest){0};
-    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    if (!text_read(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool ok = psd_manifest_parse(text, size, manifest, &why);
     free(text);
     return ok || error_set(error, "%s:%s", path, why.text);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "data/formats/csv.h"
 #include "data/formats/npy.h"
+#include "data/formats/text_source.h"
 #include "data/psd/preprocess.h"
 #include "data/unfinished.h"
 
@@ -142,7 +143,7 @@ static bool take(const Csv *head, const Csv *row, const char *name, double *out,
         if (i >= row->n)
             return error_set(error, "%lld: has %d fields; the first line has %d", (long long)row->line, row->n,
                              head->n);
-        if (*row->fields[i] && !csv_number(row->fields[i], out))
+        if (*row->fields[i] && !csv_decimal(row, row->fields[i], out))
             return error_set(error, "%lld: %s is '%.100s'; expected a number or nothing", (long long)row->line, name,
                              row->fields[i]);
     }
@@ -152,7 +153,7 @@ static bool take(const Csv *head, const Csv *row, const char *name, double *out,
 static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) {
     Csv csv, head;
     double other;
-    if (!csv_open(&csv, text, size, error)) return false;
+    if (!csv_open(&csv, text, size, ',', error)) return false;
     bool ok = csv_next(&csv, error);
     head = csv;
     csv.fields = NULL;
@@ -172,7 +173,7 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
     size_t size;
     Error why;
     if (access(path, F_OK)) return true;
-    bool ok = read_file(path, &text, &size, &why);
+    bool ok = text_read(path, &text, &size, &why);
     if (ok) {
         ok = parse_sidecar(text, size, file, &why);
         free(text);

@@ -8,8 +8,8 @@
 
 #include "base/format.h"
 #include "base/program.h"
+#include "data/formats/text_source.h"
 #include "data/slm/clean.h"
-#include "data/slm/text_source.h"
 
 enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 16 };
 
