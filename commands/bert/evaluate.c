@@ -63,6 +63,7 @@ static void evaluate(const Evaluate *e, BertClassifier *c, const Comments *comme
     int32_t *labels = xmalloc((size_t)comments->n * sizeof *labels);
     float *logits = xmalloc((size_t)(comments->n * classes->n) * sizeof *logits);
     Error error;
+    c->base.classes.merge = e->use.text.merge_labels;
     if (!classes_assign(classes, comments, labels, &error)) die("%s", error.text);
     double start = seconds_now();
     bert_classifier_logits(c, tested.texts, tested.n, logits);
@@ -91,7 +92,8 @@ int bert_evaluate(int argc, char **argv) {
     options_parse(&header, &e.use.set, argc, argv);
     char *checkpoint = trained_checkpoint(e.checkpoint);
     const CommentColumns columns = bert_text_columns(&e.use.text);
-    if (!comments_read(e.data, &columns, true, &comments, &error)) die("--data: %s", error.text);
+    if (!comments_read(e.data, &columns, LABELS_NEEDED, &comments, &error)) die("--data: %s", error.text);
+    bert_print_left_out(comments.path, &comments.counts);
     bert_use_open(&e.use);
     make_directories(e.output);
     directory_remove_leftovers(e.output);

@@ -39,6 +39,8 @@ static const char *const left_out[] = {"manifest", "train-manifest", "val-manife
 /* Of the options below, those that only one of the two trainings has. */
 static const char *const of_classifier[] = {"row-tokens",
                                             "label-column",
+                                            "empty",
+                                            "merge-labels",
                                             "labels",
                                             "test",
                                             "head-dropout",

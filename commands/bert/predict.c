@@ -177,7 +177,8 @@ static void predict_comments(Predict *p, const Comments *comments) {
 static void predict_file(Predict *p, const char *path, const CommentColumns *columns) {
     Comments comments;
     Error error;
-    if (!comments_read(path, columns, false, &comments, &error)) die("%s", error.text);
+    if (!comments_read(path, columns, LABELS_UNUSED, &comments, &error)) die("%s", error.text);
+    bert_print_left_out(comments.path, &comments.counts);
     predict_comments(p, &comments);
     comments_free(&comments);
 }
@@ -193,6 +194,7 @@ static void predict_input(Predict *p, const CommentColumns *columns) {
         more = comments.n > 0;
         comments_free(&comments);
     }
+    bert_print_left_out("standard input", &input.counts);
     comments_input_close(&input);
 }
 

@@ -1,0 +1,18 @@
+/* Names that people type: of classes, sensors, speakers. What looks the same should be the same. */
+#ifndef DATA_TEXT_LABEL_H
+#define DATA_TEXT_LABEL_H
+
+#include "base/base.h"
+
+/* Returns the name in Unicode's normal form C, with a blank for each no-break space (U+00A0) and without white space at
+ * both ends; free(). A name that is not UTF-8 only loses its white space. */
+char *label_normal(const char *name);
+/* Returns what names have in common that differ in case only ("True", "TRUE"), or are the same whole number ("0",
+ * "0.0", "00"); free(). The name is normal. */
+char *label_key(const char *name);
+/* Returns how two names with one key differ: "are the same number" or "differ in case only". */
+const char *label_difference(const char *a, const char *b);
+/* Finds the first of n normal names whose key an earlier one has; false: there is none. */
+bool labels_find_alike(const char *const *names, int n, int *earlier, int *later);
+
+#endif
