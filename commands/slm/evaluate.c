@@ -49,6 +49,8 @@ static const OptionRow table[] = {
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(texts.normalize), .default_value = "nfc",
      .metavar = "nfc|none",
      .help = "nfc: compose characters, as train_slm prepare does unless told otherwise"},
+    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(texts.skip_bad), .default_value = "false",
+     .help = "leave JSON records out that cannot be used, and count them"},
 };
 // clang-format on
 
@@ -90,7 +92,7 @@ static void evaluate(Evaluate *e, Table *results) {
                           .context = e->inference.config.context,
                           .first = slm_inference_first_id(&e->inference)};
     if (e->choices.count) {
-        struct SlmQuestions *questions = slm_questions_open(&e->choices, &scoring);
+        struct SlmQuestions *questions = slm_questions_open(&e->choices, e->texts.skip_bad, &scoring);
         float *losses = losses_of(e, &scoring);
         slm_questions_results(questions, &scoring, losses, results);
         slm_questions_close(questions);
