@@ -62,10 +62,10 @@ static void sort_names(char **names, int n) {
 }
 
 /* Finds two labels that look as if they were meant to be one; *a comes first in order. */
-static bool find_alike(const Found *found, int *a, int *b) {
+static bool find_alike(const Found *found, int64_t *a, int64_t *b) {
     if (!labels_find_alike((const char *const *)found->names, found->n, a, b)) return false;
     if (strcmp(found->names[*a], found->names[*b]) < 0) return true;
-    int swap = *a;
+    int64_t swap = *a;
     *a = *b;
     *b = swap;
     return true;
@@ -73,8 +73,8 @@ static bool find_alike(const Found *found, int *a, int *b) {
 
 /* Leaves one of the names that are alike: the one of most texts, of equally many the first in order. */
 static void merge_alike(Found *found) {
-    for (int a, b; find_alike(found, &a, &b);) {
-        int kept = found->texts[b] > found->texts[a] ? b : a, gone = kept == a ? b : a, last = --found->n;
+    for (int64_t a, b; find_alike(found, &a, &b);) {
+        int64_t kept = found->texts[b] > found->texts[a] ? b : a, gone = kept == a ? b : a, last = --found->n;
         found->texts[kept] += found->texts[gone];
         free(found->names[gone]);
         found->names[gone] = found->names[last];
@@ -83,7 +83,7 @@ static void merge_alike(Found *found) {
 }
 
 static bool check_alike(const Found *found, const char *path, Error *error) {
-    int a, b;
+    int64_t a, b;
     return !find_alike(found, &a, &b) ||
            error_set(error,
                      "%s: the labels \"%s\" and \"%s\" %s; write them alike, or join them with --merge-labels, or "
@@ -136,7 +136,7 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
 
 bool classes_make(const char *names, bool merge, const Comments *training, Classes *out, Error *error) {
     Error why;
-    int a, b;
+    int64_t a, b;
     if (!names) return classes_find(training, merge, out, error);
     if (!classes_parse(names, out, &why)) return error_set(error, "--labels %s", why.text);
     out->merge = merge;

@@ -64,16 +64,47 @@ const char *label_difference(const char *a, const char *b) {
     return whole_number(a, &n) && whole_number(b, &n) ? "are the same number" : "differ in case only";
 }
 
-bool labels_find_alike(const char *const *names, int n, int *earlier, int *later) {
+bool labels_find_alike(const char *const *names, int64_t n, int64_t *earlier, int64_t *later) {
     Strings keys = {0};
+    int64_t *first = xmalloc((size_t)n * sizeof *first); /* name with the key of a number */
     bool found = false;
-    for (*later = 0; *later < n; ++*later) {
-        char *key = label_key(names[*later]);
-        *earlier = (int)strings_add(&keys, key, strlen(key));
+    for (int64_t i = 0; i < n && !found; i++) {
+        char *key = label_key(names[i]);
+        uint32_t known = keys.n, number = strings_add(&keys, key, strlen(key));
         free(key);
-        found = *earlier < *later; /* before the first repetition, a key's number is that of its name */
-        if (found) break;
+        if (number == known) first[number] = i;
+        *earlier = first[number];
+        *later = i;
+        found = strcmp(names[*earlier], names[i]) != 0;
     }
+    free(first);
     strings_free(&keys);
     return found;
+}
+
+void labels_warn_alike(const char *where, const char *what, const char *const *names, int64_t n) {
+    int64_t a, b;
+    if (labels_find_alike(names, n, &a, &b))
+        warn("%s: the %s \"%s\" and \"%s\" %s, and count as two; give them one name if they are one", where, what,
+             names[a], names[b], label_difference(names[a], names[b]));
+}
+
+int64_t labels_unify(char **const *names, int64_t n) {
+    Strings normals = {0};
+    int64_t *first = xmalloc((size_t)n * sizeof *first),
+            replaced = 0; /* first: name with the normal form of a number */
+    for (int64_t i = 0; i < n; i++) {
+        char *normal = label_normal(*names[i]);
+        uint32_t known = normals.n, number = strings_add(&normals, normal, strlen(normal));
+        free(normal);
+        if (number == known) first[number] = i;
+        const char *spelling = *names[first[number]];
+        if (!strcmp(*names[i], spelling)) continue;
+        free(*names[i]);
+        *names[i] = xstrdup(spelling);
+        replaced++;
+    }
+    free(first);
+    strings_free(&normals);
+    return replaced;
 }

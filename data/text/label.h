@@ -12,7 +12,12 @@ char *label_normal(const char *name);
 char *label_key(const char *name);
 /* Returns how two names with one key differ: "are the same number" or "differ in case only". */
 const char *label_difference(const char *a, const char *b);
-/* Finds the first of n normal names whose key an earlier one has; false: there is none. */
-bool labels_find_alike(const char *const *names, int n, int *earlier, int *later);
+/* Gives each of n names, on the heap, the first spelling among those with the same normal form. Returns the number of
+ * names that were replaced. */
+int64_t labels_unify(char **const *names, int64_t n);
+/* Finds the first of n normal names whose key an earlier one has, which is not the same; false: there is none. */
+bool labels_find_alike(const char *const *names, int64_t n, int64_t *earlier, int64_t *later);
+/* Warns of two that are alike. where: the file; what: "speakers". */
+void labels_warn_alike(const char *where, const char *what, const char *const *names, int64_t n);
 
 #endif
