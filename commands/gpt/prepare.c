@@ -115,6 +115,7 @@ int gpt_prepare(int argc, char **argv) {
     prepare_open(&p, &o.prepare);
     prepare_list(&p);
     prepare_report_list(&p);
+    prepare_outputs(&p);
     prepare_frames(&p);
     prepare_report_filters(&p);
     prepare_tokenizer(&p);

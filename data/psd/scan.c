@@ -12,6 +12,7 @@
 #include "data/formats/npy.h"
 #include "data/formats/text_source.h"
 #include "data/psd/preprocess.h"
+#include "data/text/label.h"
 #include "data/unfinished.h"
 
 const char *const PSD_REJECT_NAMES[PSD_REJECT_REASONS] = {"accepted", "a single number", "no rows",
@@ -290,6 +291,14 @@ static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) 
     return bad == scan->n;
 }
 
+/* Gives a sensor one spelling: otherwise its recordings in a second folder would not be left out with it. */
+static void unify_sensors(PsdScan *scan) {
+    char ***sensors = xmalloc((size_t)scan->n * sizeof *sensors);
+    for (int64_t i = 0; i < scan->n; i++) sensors[i] = &scan->files[i].sensor;
+    scan->respelled = labels_unify(sensors, scan->n);
+    free(sensors);
+}
+
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
     *scan = (PsdScan){.compat = compat};
     char *above = path_join(directory, ".."); /* DIRECTORY may be .../spectrum_bands */
@@ -297,6 +306,7 @@ bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, 
         unfinished_check(directory, error) && unfinished_check(above, error) && find_files(directory, scan, error);
     free(above);
     if (ok) {
+        unify_sensors(scan);
         qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
         ok = read_files(scan, compat, n_threads, error);
     }
@@ -309,7 +319,7 @@ bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, 
 
 int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_threads, PsdScan *scan) {
     int64_t lost = 0;
-    *scan = (PsdScan){xcalloc((size_t)m->n_files, sizeof *scan->files), m->n_files, 0, false};
+    *scan = (PsdScan){.files = xcalloc((size_t)m->n_files, sizeof *scan->files), .n = m->n_files};
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(+ : lost)
     for (int64_t i = 0; i < scan->n; i++) {
         PsdFile *file = &scan->files[i];

@@ -516,6 +516,7 @@ static bool make_store(const char *manifest_path, char **text, size_t size, uint
     Error why;
     if (!text_decode(text, &size, &why)) return error_set(error, "%s: %s", manifest_path, why.text);
     if (!psd_manifest_parse(*text, size, &m, &why)) return error_set(error, "%s:%s", manifest_path, why.text);
+    psd_manifest_print_sensors(manifest_path, &m);
     StoreMaker k = {.path = manifest_path, .manifest = &m, .options = options, .error = error};
     bool ok = count_samples(&k, error) && make_samples(&k, n_threads);
     if (ok && !k.n) ok = error_set(error, "%s: no row has the %d bins of a sample", manifest_path, PSD_BINS);
