@@ -246,7 +246,7 @@ static int train(int argc, char **argv) {
     options_parse(&header, &set, argc, argv);
     o.base = gpt_base_adopt(o.train.base_checkpoint, &set);
     train_options_resolve(&o.train, &set);
-    trainer_begin(&o.train);
+    trainer_begin(&o.train, &set);
     resolve_vocabulary(&o);
     check_options(&o);
     gpt_origin_read(&o.origin, o.tokenizer, &o.train.manifest, &o.train.val_manifest);

@@ -26,8 +26,8 @@ static const OptionRow table[] = {
     {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "the trained model: the folder of a run (its best weights are taken), a checkpoint, an export, or a file "
              "of weights, also of Hugging Face's transformers"},
-    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "FILE", .required = true,
-     .help = "labelled texts: .csv, .tsv or .jsonl"},
+    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "PATH", .required = true,
+     .help = "labelled texts: .csv, .tsv, .jsonl or .json, also with .gz"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "evaluation",
      .metavar = "DIR", .help = "folder for tables, diagrams and report.html"},
     {.name = "name", .type = OPTION_TEXT, .offset = FIELD(name), .metavar = "NAME",

@@ -35,8 +35,8 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .type = OPTION_LIST, .offset = FIELD(inputs), .metavar = "FILE", .positional = true,
-     .help = "the texts: .csv, .tsv, .jsonl, or .txt with a text per line; -: standard input, an object per line if it "
+    {.name = "input", .type = OPTION_LIST, .offset = FIELD(inputs), .metavar = "PATH", .positional = true,
+     .help = "the texts: .csv, .tsv, .jsonl, .json, or .txt with a text per line, also with .gz; -: standard input, an object per line if it "
              "begins with {, otherwise a text per line; repeatable"},
     {.name = "text", .type = OPTION_FLAG, .offset = FIELD(with_text), .default_value = "true",
      .help = "write each text beside its prediction"},

@@ -30,7 +30,7 @@ static const OptionRow table[] = {
              "a word"},
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
      .positional = true,
-     .help = "files with texts, .csv .tsv .jsonl, or .txt with a text per line; repeatable"},
+     .help = "files with texts, .csv .tsv .jsonl .json, or .txt with a text per line, also .gz; repeatable"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
      .required = true,
      .help = "folder for vocab.txt and bpe.codes"},
