@@ -45,15 +45,16 @@ static char next_character(Scan *s) {
     return s->at < s->size ? s->text[s->at] : 0;
 }
 
-/* Moves behind a value. False if there is none, or it does not end. */
+/* Moves behind a value; stays before it, with false, if there is none, or it does not end. */
 static bool take_value(Scan *s, const char **value, size_t *size) {
     JsonArray a = {0};
     bool ends;
     next_character(s);
     *value = s->text + s->at;
     *size = value_part(&a, *value, s->size - s->at, &ends);
-    s->at += *size;
-    return *size && (ends || (!a.string && !a.depth));
+    bool ok = *size && (ends || (!a.string && !a.depth));
+    s->at += ok ? *size : 0;
+    return ok;
 }
 
 /* Returns a name as text; free(). NULL if it is none that anybody could ask for. */
