@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unicase.h>
 #include <uninorm.h>
+#include <unistr.h>
 
 #include "data/text/characters.h"
 #include "data/text/strings.h"
@@ -35,8 +36,10 @@ static void trim(char *text) {
 }
 
 char *label_normal(const char *name) {
-    size_t n;
-    char *normal = ended(u8_normalize(UNINORM_NFC, (const uint8_t *)name, strlen(name), NULL, &n), n, name);
+    size_t n = 0;
+    const uint8_t *bytes = (const uint8_t *)name;
+    uint8_t *composed = u8_check(bytes, strlen(name)) ? NULL : u8_normalize(UNINORM_NFC, bytes, strlen(name), NULL, &n);
+    char *normal = ended(composed, n, name);
     trim(normal);
     return normal;
 }
@@ -53,10 +56,13 @@ static const char *whole_number(const char *name, size_t *n) {
 }
 
 char *label_key(const char *name) {
-    size_t n;
+    size_t n = 0;
     const char *digits = whole_number(name, &n);
     if (digits) return xformat("%s%.*s", *name == '-' && *digits != '0' ? "-" : "", (int)n, digits);
-    return ended(u8_tolower((const uint8_t *)name, strlen(name), NULL, UNINORM_NFC, NULL, &n), n, name);
+    const uint8_t *bytes = (const uint8_t *)name;
+    uint8_t *lower =
+        u8_check(bytes, strlen(name)) ? NULL : u8_tolower(bytes, strlen(name), NULL, UNINORM_NFC, NULL, &n);
+    return ended(lower, n, name);
 }
 
 const char *label_difference(const char *a, const char *b) {

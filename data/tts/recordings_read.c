@@ -227,7 +227,7 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     size_t mark = utf8_mark(text, size);
     int64_t lines = 0;
     bool json = has_end(source->path, ".json") || has_end(source->path, ".jsonl") || source->format == RECORDINGS_JSONL,
-         array = json && json_is_array(text + mark, size - mark), ok;
+         array = json && json_begins_array(text + mark, size - mark), ok;
     *out = (Recordings){0};
     if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     text += mark;
