@@ -56,7 +56,7 @@ static bool take_record(const char *raw, size_t size, const char *field, int64_t
     json_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
     if (!record) {
         int column = json_column(raw, at, &line);
-        return error_set(error, "line %lld, column %d: %s; expected a JSON object", (long long)line, column, why.text);
+        return error_set(error, "line %lld, column %d: %s", (long long)line, column, why.text);
     }
     bool ok = take_field(record, field, line, out, error);
     json_decref(record);
