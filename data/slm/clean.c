@@ -1,12 +1,11 @@
 #include "data/slm/clean.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uninorm.h>
 #include <unistr.h>
 
-#include "base/json.h"
+#include "data/formats/json_records.h"
 
 /* ---- UTF-8 ---- */
 
@@ -51,11 +50,14 @@ static bool take_field(const json_t *record, const char *field, int64_t line, Cl
 }
 
 static bool take_record(const char *raw, size_t size, const char *field, int64_t line, CleanText *out, Error *error) {
-    json_error_t where;
-    json_t *record = json_loadb(raw, size, JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
-    if (!record)
-        return error_set(error, "line %lld, column %d: %s; expected a JSON object per line", (long long)line,
-                         where.column, where.text);
+    const char *const names[] = {field, NULL};
+    size_t at;
+    Error why;
+    json_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
+    if (!record) {
+        int column = json_column(raw, at, &line);
+        return error_set(error, "line %lld, column %d: %s", (long long)line, column, why.text);
+    }
     bool ok = take_field(record, field, line, out, error);
     json_decref(record);
     return ok;

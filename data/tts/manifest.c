@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "data/formats/json_records.h"
+
 static const char *kind_name(const json_t *value) {
     static const char *const names[] = {
         [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a string", [JSON_INTEGER] = "an integer",
@@ -86,13 +88,36 @@ static bool parse_single(ManifestRecord *r, Error *error) {
 }
 
 bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int *column, Error *error) {
-    json_error_t problem;
+    static const char *const names[] = {"id",
+                                        "target_id",
+                                        "prompt_id",
+                                        "target_text_ids_path",
+                                        "target_codes_path",
+                                        "prompt_condition_path",
+                                        "prompt_emo_vec_path",
+                                        "target_emo_vec_path",
+                                        "target_text_len",
+                                        "target_code_len",
+                                        "prompt_condition_len",
+                                        "target_duration",
+                                        "prompt_duration",
+                                        "text_ids_path",
+                                        "codes_path",
+                                        "condition_path",
+                                        "emo_vec_path",
+                                        "text_len",
+                                        "code_len",
+                                        "condition_len",
+                                        "duration",
+                                        NULL};
+    size_t at;
+    Error why;
     *record = (ManifestRecord){0};
     *column = 0;
-    record->json = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
+    record->json = json_record(line, n, names, 0, &at, &why);
     if (!record->json) {
-        *column = problem.column > 0 ? problem.column : 1;
-        return error_set(error, "invalid JSON: %s", problem.text);
+        *column = json_column(line, at, &(int64_t){0});
+        return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok =
         json_is_object(record->json) || error_set(error, "the line is %s, expected an object", kind_name(record->json));

@@ -1,7 +1,8 @@
 #include "data/tts/recordings_json.h"
 
-#include <jansson.h>
 #include <stdlib.h>
+
+#include "data/formats/json_records.h"
 
 static bool may_be_number(int field) { return field != FIELD_AUDIO && field != FIELD_TEXT; }
 
@@ -52,11 +53,14 @@ static bool check_fields(ListReader *reader, const json_t *object, Recording *r,
 }
 
 bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error) {
-    json_error_t problem;
-    json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
+    const char *const names[] = {reader->names[FIELD_ID],   reader->names[FIELD_SPEAKER],  reader->names[FIELD_AUDIO],
+                                 reader->names[FIELD_TEXT], reader->names[FIELD_LANGUAGE], NULL};
+    size_t at;
+    Error why;
+    json_t *object = json_record(line, n, names, 0, &at, &why);
     if (!object) {
-        *column = problem.column > 0 ? problem.column : 1;
-        return error_set(error, "invalid JSON: %s", problem.text);
+        *column = json_column(line, at, &(int64_t){0});
+        return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
     for (int i = 0; ok && i < RECORDING_FIELDS; i++)

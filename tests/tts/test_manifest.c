@@ -57,6 +57,15 @@ static void expect_files(const ManifestRecord *r, const char *condition, const c
     assert_true(r->text_len == 6 && r->code_len == 130 && r->condition_len == 32);
 }
 
+static void fields_that_nobody_asked_for_are_not_judged(void **state) {
+    (void)state;
+    char *more = changed(SINGLE_LINE, "{", "{\"mos\": NaN, \"hash\": 18446744073709551616, \"note\": \"\\ud83d\", ");
+    ManifestRecord r = parse(more);
+    assert_string_equal(r.codes_path, "codes/17.npy");
+    manifest_record_close(&r);
+    free(more);
+}
+
 static void a_single_utterance_is_its_own_prompt(void **state) {
     (void)state;
     ManifestRecord r = parse(SINGLE_LINE);
@@ -167,15 +176,17 @@ static void invalid_json_is_reported_with_its_column(void **state) {
     (void)state;
     expect_refused("{\"id\": }", 8, "invalid JSON: ");
     expect_refused("{'id': 1}", 2, "invalid JSON: ");
-    expect_refused("{\"id\": 1", 8, "invalid JSON: ");
-    expect_refused("{\"id\": 1} {}", 11, "invalid JSON: end of file expected");
-    expect_refused("{\"id\": NaN}", 10, "invalid JSON: ");
-    expect_refused("{\"ሰላም\": \"\xff\"}", 9, "invalid JSON: "); /* characters, not bytes */
-    expect_refused("{\"a\": 1, \"a\": 2}", 12, "invalid JSON: duplicate object key");
+    expect_refused("{\"id\": 1", 9, "invalid JSON: ");
+    expect_refused("{\"id\": 1} {}", 11, "invalid JSON: expected nothing behind the object");
+    expect_refused("{\"id\": Infinity}", 8, "invalid JSON: ");
+    expect_refused("{\"ሰላም\": 1, \"id\": \"\xff\"}", 18, "invalid JSON: "); /* characters, not bytes */
+    expect_refused("{\"id\": \"1\", \"id\": \"2\"}", 19, "invalid JSON: \"id\" is there twice");
+    expect_refused("{\"id\": NaN}", 0, "id is missing");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_that_nobody_asked_for_are_not_judged),
         cmocka_unit_test(a_single_utterance_is_its_own_prompt),
         cmocka_unit_test(a_pair_takes_the_voice_of_the_prompt),
         cmocka_unit_test(an_empty_prompt_emotion_falls_back_to_the_target),
