@@ -51,7 +51,8 @@ static const OptionRow table[] = {
      .help = "use this tokenizer.json (BPE) or SentencePiece model instead of training byte-level BPE"},
     {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
      .min = 257, .max = 1e6, .metavar = "N",
-     .help = "tokens of the tokenizer to train; a multiple of 64 suits matrix products"},
+     .help = "tokens of the tokenizer to train, at most: fewer if the texts have no more pairs; a multiple of 64 suits "
+             "matrix products"},
     {.name = "specials", .type = OPTION_LIST, .offset = FIELD(prepare.specials), .metavar = "TEXT",
      .help = "special token of the tokenizer to train, besides the one that ends a text; repeatable"},
     {.name = "end-of-text", .type = OPTION_TEXT, .offset = FIELD(prepare.end_of_text), .metavar = "TEXT",
@@ -126,6 +127,9 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     print_corpus(json_object_get(record, "corpus"));
     printf("[Tokenizer] %s/%s: %lld tokens, %s\n", o->output, json_string_value(json_object_get(tokenizer, "file")),
            number(tokenizer, "vocabulary"), o->tokenizer ? "a copy of the one given" : "trained on the training split");
+    if (!o->tokenizer && number(tokenizer, "vocabulary") < o->vocabulary)
+        printf("[Tokenizer] fewer tokens than --vocabulary %lld: no other pair of pieces occurs 2 times in the texts\n",
+               (long long)o->vocabulary);
     print_split("train", json_object_get(splits, "train"));
     print_split("val", val);
     if (number(val, "documents") && number(val, "tokens") < FEW_TOKENS)

@@ -14,7 +14,7 @@
 #include "data/text/tokenizer.h"
 #include "data/unfinished.h"
 
-enum { FORMAT = 1, MIN_FREQUENCY = 2 };
+enum { FORMAT = 1, MIN_FREQUENCY = 2 /* of pairs, as commands/slm/prepare.c says */ };
 static const char END_OF_TEXT[] = "<|endoftext|>";
 static const char *const SPLITS[] = {[FATE_TRAIN] = "train", [FATE_VAL] = "val"};
 
