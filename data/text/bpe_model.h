@@ -24,6 +24,8 @@ typedef struct {
     uint32_t size, piece; /* bytes; number of the piece */
     bool special;         /* only found if the caller wants special tokens */
     bool late;            /* searched after the others have been found */
+    bool single_word;     /* not found where a character of a word stands before or behind it */
+    bool lstrip, rstrip;  /* swallows the white space before, behind it */
 } BpeAdded;
 
 typedef struct {
