@@ -94,7 +94,7 @@ static void check_tokenizer(const SlmData *data, const SlmStream *stream, const 
 
 static SlmStream *open_stream(const SlmOptions *o, const SlmData *data, const char *split) {
     const char *path = o->train.manifest.text[0];
-    SlmForeign foreign = {(int)o->vocabulary, -1};
+    SlmForeign foreign = {.vocabulary = (int)o->vocabulary, .end_of_text = -1, .width = atoi(o->token_bytes)};
     Error error;
     if (data->tokenizer) {
         if (!foreign.vocabulary) foreign.vocabulary = tokenizer_vocabulary(data->tokenizer);

@@ -119,9 +119,13 @@ static json_t *config_of(const SlmExport *e, const int32_t *ids) {
 /* Copies tokenizer.json and says how it is used. Of a SentencePiece model there is no such file. */
 static bool write_tokenizer(const SlmExport *e, const int32_t *ids, Error *error) {
     const char *from = tokenizer_file(e->tokenizer);
-    bool ours = ends_with(from, ".json");
+    bool ours = !strcmp(tokenizer_name(e->tokenizer), "tokenizer.json");
     bool ok = tokenizer_copy(e->tokenizer, e->output, error);
-    if (!ours)
+    if (tokenizer_is_of_characters(e->tokenizer))
+        warn("%s is a table of characters: AutoTokenizer.from_pretrained does not read meta.pkl; encode texts with its "
+             "\"stoi\"",
+             from);
+    else if (!ours)
         warn("%s is a SentencePiece model: AutoTokenizer.from_pretrained does not read tokenizer.model; encode texts "
              "with the sentencepiece library",
              from);

@@ -242,8 +242,7 @@ static void open_tokenizer(Prepare *p, const char *path) {
     const char *file = tokenizer_file(p->tokenizer), *end = p->options->end_of_text;
     if (!read_file(file, &p->tokenizer_bytes, &p->tokenizer_size, &error)) die("%s: %s", file, error.text);
     p->tokenizer_sha1 = fingerprint_file(file);
-    p->tokenizer_name =
-        p->tokenizer_bytes[strspn(p->tokenizer_bytes, " \t\r\n")] == '{' ? "tokenizer.json" : "tokenizer.model";
+    p->tokenizer_name = tokenizer_name(p->tokenizer);
     p->end_of_text = end ? tokenizer_id(p->tokenizer, end) : tokenizer_end_of_text(p->tokenizer);
     if (p->end_of_text < 0)
         die("%s: the tokenizer has no token %s; name the one that ends a text with --end-of-text", file,

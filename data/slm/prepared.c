@@ -59,7 +59,7 @@ bool prepared_check_tokenizer(const char *directory, const json_t *record, Error
 void prepared_remove_shards(const char *directory) {
     static const char *const splits[] = {"train", "val"};
     for (int k = 0; k < 2; k++) {
-        SplitFiles files = split_files_list(directory, splits[k], true);
+        SplitFiles files = split_files_list(directory, splits[k], SHARD_ENDING);
         for (int i = 0; i < files.n; i++)
             if (unlink(files.paths[i]) && errno != ENOENT) die("cannot remove %s: %s", files.paths[i], strerror(errno));
         split_files_free(&files);

@@ -189,7 +189,8 @@ static size_t put_fastbpe(const Bpe *bpe, int32_t id, bool last, char *out) {
     return size + 1;
 }
 
-/* Writes what an id adds to a text, with a space before it if it begins a word; returns its bytes. */
+/* Writes what an id adds to a text, with a space before it if it begins a word that is no single character; returns its
+ * bytes. */
 static size_t put_piece(const Bpe *bpe, int32_t id, bool first, char *out) {
     const uint32_t piece = bpe->piece_of[id];
     if (!piece) return 0;
@@ -201,10 +202,11 @@ static size_t put_piece(const Bpe *bpe, int32_t id, bool first, char *out) {
     const char *text = strings_text(&bpe->pieces, piece - 1);
     size_t size = bpe->pieces.entries[piece - 1].size, prefix = strlen(bpe->settings.prefix);
     const bool inside = prefix && piece <= bpe->n_model && size > prefix && !memcmp(text, bpe->settings.prefix, prefix);
-    if (!inside && !first) *out++ = ' ';
+    const bool apart = !inside && !first && bpe->settings.split != WORDS_CHARACTERS;
+    if (apart) *out++ = ' ';
     if (inside) text += prefix, size -= prefix;
     memcpy(out, text, size);
-    return size + (!inside && !first);
+    return size + apart;
 }
 
 char *bpe_decode(const Bpe *bpe, const int32_t *ids, int64_t n, size_t *size) {
