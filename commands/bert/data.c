@@ -247,6 +247,18 @@ static void tokenize(BertData *data) {
     }
 }
 
+/* Dies if the tokenizer knows too little of a split. */
+static void check_unknown(const BertData *data, const BertOptions *o) {
+    for (int s = 0; s < BERT_SPLITS; s++) {
+        const Unknown *u = &data->splits[s].tokenized.missing;
+        char *name = xformat("%s texts", BERT_SPLIT_NAMES[s]), *characters = unknown_characters(u);
+        Error error;
+        if (!unknown_check(name, u->unknown, u->pieces, characters, o->max_unknown, &error)) die("%s", error.text);
+        free(characters);
+        free(name);
+    }
+}
+
 static void report(BertData *data, const BertOptions *o) {
     BertReportSplit splits[BERT_SPLITS];
     int n = 0;
@@ -303,6 +315,7 @@ BertData bert_data_open(BertOptions *o, const BertBase *base) {
     check_classes(&data, o);
     tokenize(&data);
     report(&data, o);
+    check_unknown(&data, o);
     print_unsegmented(&data);
     return data;
 }

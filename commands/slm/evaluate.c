@@ -88,7 +88,8 @@ static void write_table(const char *path, const Table *results) {
 static void evaluate(Evaluate *e, Table *results) {
     SlmScoring scoring = {.tokenizer = e->inference.tokenizer,
                           .context = e->inference.config.context,
-                          .first = slm_inference_first_id(&e->inference)};
+                          .first = slm_inference_first_id(&e->inference),
+                          .missing = {.encode = tokenizer_encode_plain, .tokenizer = e->inference.tokenizer}};
     if (e->choices.count) {
         struct SlmQuestions *questions = slm_questions_open(&e->choices, &scoring);
         float *losses = losses_of(e, &scoring);
@@ -104,6 +105,7 @@ static void evaluate(Evaluate *e, Table *results) {
         table_print(results, results->columns, stdout);
     }
     token_ids_free(&scoring.ids);
+    unknown_free(&scoring.missing);
     free(scoring.windows.windows);
 }
 

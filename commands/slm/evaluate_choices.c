@@ -51,7 +51,9 @@ static char *read_all(const char *path, size_t *size) {
 }
 
 static void encode(SlmScoring *scoring, const char *text) {
+    const TokenIds before = scoring->ids;
     tokenizer_encode(scoring->tokenizer, text, strlen(text), false, &scoring->ids);
+    unknown_add(&scoring->missing, text, strlen(text), &before, &scoring->ids);
 }
 
 /* Adds the window of an ending to the ids of its context. Returns the bytes of the ending. */
@@ -149,6 +151,7 @@ SlmQuestions *slm_questions_open(const OptionList *files, SlmScoring *scoring) {
     }
     if (scoring->ids.dropped)
         printf("[Data] %lld characters without a token left out\n", (long long)scoring->ids.dropped);
+    unknown_warn("the questions", &scoring->missing);
     if (q->cut)
         printf("[Data] %lld of %lld windows begin behind the start of their context: the model's is %lld tokens\n",
                (long long)q->cut, (long long)scoring->windows.n, (long long)scoring->context);

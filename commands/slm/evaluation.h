@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "data/slm/windows.h"
 #include "data/text/tokenizer.h"
+#include "data/text/unknown.h"
 #include "report/table.h"
 
 typedef struct {
@@ -12,6 +13,7 @@ typedef struct {
     int64_t context; /* of the model */
     int32_t first;   /* the id that stands before a text, and behind it; -1: none */
     TokenIds ids;
+    Unknown missing; /* of questions */
     SlmWindows windows;
 } SlmScoring;
 

@@ -103,11 +103,10 @@ static bool add_prompt(Prompts *p, const Generate *o, const char *text, Error *e
     TokenIds *ids = &p->ids[p->n];
     *ids = (TokenIds){.n = 0};
     if (first >= 0) token_ids_add(ids, first);
-    tokenizer_encode(inference->tokenizer, text, strlen(text), o->special_tokens, ids);
     p->texts[p->n++] = xstrdup(text);
-    if (ids->dropped)
-        warn("prompt %d: the tokenizer has no token for %lld of its characters, which are left out", p->n,
-             (long long)ids->dropped);
+    char *what = xformat("prompt %d", p->n);
+    passage_encode(inference->tokenizer, what, text, o->special_tokens, ids);
+    free(what);
     return check_prompt(o, text, ids, p->n, error);
 }
 

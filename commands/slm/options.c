@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "commands/max_unknown.h"
+
 /* ---- tables ---- */
 
 const char *const SLM_FIXED_OPTIONS[] = {"vocabulary", "d-model",  "layers",    "heads",       "context",   "biases",
@@ -46,6 +48,7 @@ static const OptionRow table[] = {
     {.name = "token-bytes", .type = OPTION_CHOICE, .offset = FIELD(token_bytes), .default_value = "auto",
      .metavar = "auto|2|4",
      .help = "bytes of an id in token files of another program; auto: as their header says, 2 without one"},
+    MAX_UNKNOWN_ROW(FIELD(max_unknown)),
     {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(vocabulary), .default_value = "0", .max = 1e9,
      .metavar = "N",
      .help = "rows of the token table; 0: as many as the tokenizer has ids, and 30000 without data"},

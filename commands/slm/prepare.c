@@ -6,7 +6,9 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/threads.h"
+#include "commands/max_unknown.h"
 #include "data/slm/prepare.h"
+#include "data/text/unknown.h"
 
 enum { FEW_TOKENS = 4096 }; /* of held-out text: a validation loss over fewer says little */
 
@@ -49,6 +51,7 @@ static const OptionRow table[] = {
      .help = "hold out the documents of this file or folder instead; repeatable"},
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
      .help = "use this tokenizer.json (BPE) or SentencePiece model instead of training byte-level BPE"},
+    MAX_UNKNOWN_ROW(FIELD(prepare.max_unknown)),
     {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
      .min = 257, .max = 1e6, .metavar = "N",
      .help = "tokens of the tokenizer to train, at most: fewer if the texts have no more pairs; a multiple of 64 suits "
@@ -104,7 +107,7 @@ static void print_split(const char *name, const json_t *split) {
 }
 
 /* Prints the command that trains, with a size and a warm-up that suit few tokens. */
-static void print_next(const char *output, long long tokens) {
+static void print_next(const SlmPrepareOptions *o, long long tokens) {
     static const struct {
         long long tokens, context; /* fewer tokens than these; of the size */
         const char *options;
@@ -113,8 +116,9 @@ static void print_next(const char *output, long long tokens) {
     int i = 0;
     while (tokens >= sizes[i].tokens) i++;
     long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
-    char *folder = shell_path(output);
+    char *folder = shell_path(o->output);
     printf("Next: ./train_slm --data %s%s", folder, sizes[i].options);
+    if (o->max_unknown > MAX_UNKNOWN_DEFAULT) printf(" --max-unknown %g", o->max_unknown);
     if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
     if (steps < 2 * VALIDATION) printf(" --val-interval 0");
     printf(" -o run\n");
@@ -139,7 +143,7 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     if (number(val, "bytes") > number(json_object_get(splits, "train"), "bytes"))
         warn("more text is held out than is trained on: a few documents hold most of it; cut it with --split-at, or "
              "hold out documents by --val-file");
-    print_next(o->output, number(json_object_get(splits, "train"), "tokens"));
+    print_next(o, number(json_object_get(splits, "train"), "tokens"));
 }
 
 int slm_prepare(int argc, char **argv) {

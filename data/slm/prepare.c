@@ -12,6 +12,7 @@
 #include "data/slm/shard_writer.h"
 #include "data/text/bpe_train.h"
 #include "data/text/tokenizer.h"
+#include "data/text/unknown.h"
 #include "data/unfinished.h"
 
 enum { FORMAT = 1, MIN_FREQUENCY = 2 /* of pairs, as commands/slm/prepare.c says */ };
@@ -33,7 +34,8 @@ typedef struct {
     const char *tokenizer_name; /* in the folder */
     ShardWriter writers[2];     /* by Fate */
     int64_t unknown[2], dropped[2];
-    TokenIds *ids; /* [threads] */
+    TokenIds *ids;    /* [threads] */
+    Unknown *missing; /* [threads]; then [0] has all */
 } Prepare;
 
 /* Returns the place of a name among three. */
@@ -262,7 +264,9 @@ static void encode(void *context, int thread, const Document *d, void *result) {
     Encoded *e = result;
     if (scan_fate(&p->scan, d) > FATE_VAL) return;
     t->n = t->unknown = t->dropped = 0;
+    const TokenIds before = *t;
     tokenizer_encode(p->tokenizer, d->text, d->size, p->options->parse_specials, t);
+    unknown_add(&p->missing[thread], d->text, d->size, &before, t);
     size_t width = (size_t)p->writers[FATE_TRAIN].shard.width;
     *e = (Encoded){.ids = xmalloc((size_t)t->n * width), .n = t->n, .unknown = t->unknown, .dropped = t->dropped};
     if (width == 4)
@@ -288,6 +292,9 @@ static void write_shards(Prepare *p) {
     int64_t vocabulary = tokenizer_vocabulary(p->tokenizer);
     Error error;
     p->ids = xcalloc((size_t)o->threads, sizeof *p->ids);
+    p->missing = xcalloc((size_t)o->threads, sizeof *p->missing);
+    for (int64_t i = 0; i < o->threads; i++)
+        p->missing[i] = (Unknown){.encode = tokenizer_encode_plain, .tokenizer = p->tokenizer};
     for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++)
         p->writers[f] = (ShardWriter){.directory = o->output,
                                       .split = SPLITS[f],
@@ -303,6 +310,7 @@ static void write_shards(Prepare *p) {
     if (!ok) die("%s", error.text);
     for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++) shard_writer_close(&p->writers[f]);
     for (int64_t i = 0; i < o->threads; i++) token_ids_free(&p->ids[i]);
+    for (int64_t i = 1; i < o->threads; i++) unknown_move(&p->missing[0], &p->missing[i]);
     free(p->ids);
 }
 
@@ -323,6 +331,9 @@ static json_t *record_of(const Prepare *p) {
     }
     int64_t size = 0;
     for (int64_t i = 0; i < p->files.n; i++) size += p->files.files[i].size;
+    char *characters = unknown_characters(&p->missing[0]);
+    json_object_set_new(splits, "unknown_characters", json_string(characters));
+    free(characters);
     return json_build(
         "the record", "{s:i, s:O, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}, s:{s:s, s:s, s:s, s:i, s:i}, s:o}", "format",
         FORMAT, "inputs", p->inputs, "corpus", "files", (json_int_t)p->files.n, "file_bytes", (json_int_t)size,
@@ -330,6 +341,18 @@ static json_t *record_of(const Prepare *p) {
         (json_int_t)counts[FATE_SHORT], "exact_duplicates", (json_int_t)counts[FATE_EXACT], "near_duplicates",
         (json_int_t)counts[FATE_NEAR], "tokenizer", "file", p->tokenizer_name, "sha1", p->tokenizer_sha1.text, "hash",
         hash, "vocabulary", tokenizer_vocabulary(p->tokenizer), "end_of_text", (int)p->end_of_text, "splits", splits);
+}
+
+/* Ends the program, and takes back what was written: the tokenizer knows too little. */
+static _Noreturn void refuse(Prepare *p, const Error *why) {
+    const char *output = p->options->output;
+    Error error;
+    prepared_remove_shards(output);
+    remove_file(p, p->tokenizer_name);
+    if (!unfinished_end(output, &error)) warn("%s", error.text);
+    file_unlock(&p->lock);
+    rmdir(output); /* if nothing else is in it */
+    die("%s", why->text);
 }
 
 static json_t *prepare(Prepare *p) {
@@ -350,6 +373,7 @@ static json_t *prepare(Prepare *p) {
     free(path);
     write_shards(p);
     json_t *record = record_of(p);
+    if (!prepared_check_unknown(record, o->max_unknown, &error)) refuse(p, &error);
     if (!prepared_write(o->output, record, &error) || !unfinished_end(o->output, &error)) die("%s", error.text);
     return record;
 }
@@ -369,6 +393,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
     if (!unfinished_lock(&p.lock, o->output, &error)) die("%s", error.text);
     json_t *record = find_record(&p);
     *already = record != NULL;
+    if (record && !prepared_check_unknown(record, o->max_unknown, &error)) die("%s", error.text);
     if (!record) record = prepare(&p);
     file_unlock(&p.lock);
     tokenizer_close(p.tokenizer);
@@ -376,5 +401,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
     json_decref(p.inputs);
     scan_close(&p.scan);
     corpus_files_close(&p.files);
+    if (p.missing) unknown_free(&p.missing[0]);
+    free(p.missing);
     return record;
 }

@@ -15,7 +15,7 @@ typedef struct {
         *text_field;                               /* tokenizer NULL: train one; end_of_text NULL: its own */
     const char *split_at, *normalize, *duplicates; /* as they are typed */
     int64_t vocabulary, min_characters, shard_tokens, threads;
-    double val_ratio;
+    double val_ratio, max_unknown;
     bool parse_specials, overwrite;
 } SlmPrepareOptions;
 

@@ -147,6 +147,10 @@ void tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size,
         sentencepiece_encode(tokenizer->pieces, text, size, specials, ids);
 }
 
+void tokenizer_encode_plain(const void *tokenizer, const char *text, size_t size, TokenIds *ids) {
+    tokenizer_encode(tokenizer, text, size, false, ids);
+}
+
 bool tokenizer_continues(const Tokenizer *tokenizer, int32_t id) {
     if (!tokenizer->bpe) return false;
     check_id(tokenizer, id);

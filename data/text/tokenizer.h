@@ -29,6 +29,8 @@ const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id);
 /* Appends the ids of a UTF-8 text, without anything before or behind it. specials: special tokens that are written out
  * in the text become their ids; otherwise they are text. */
 void tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size, bool specials, TokenIds *ids);
+/* Does the same without special tokens (UnknownEncode). */
+void tokenizer_encode_plain(const void *tokenizer, const char *text, size_t size, TokenIds *ids);
 /* Returns whether the piece that follows this one belongs to the same word. Only pieces of fastBPE say so, by their
  * "@@"; of other kinds, false. */
 bool tokenizer_continues(const Tokenizer *tokenizer, int32_t id);

@@ -291,7 +291,7 @@ static void ids_of_32_and_64_bits_are_not_taken_for_16(void **state) {
     write_wide(file, 4, 100, 99);
     assert_refused(file, NULL, &small, "its ids have 32 bits, not 16: of each, the upper 16 are zeros; --token-bytes 4");
     assert_wide(file, 100, 4, 100, 99);
-    assert_refused(file, NULL, &large, "read as ids of 16 bits"); /* whatever stands in it */
+    assert_refused(file, NULL, &large, "its ids have 32 bits, not 16");
     write_wide(file, 8, 100, 99);
     assert_refused(file, NULL, &small, "its ids have 64 bits, not 16: of each, the upper 48 are zeros: save them");
     assert_refused(file, NULL, &wide, "its ids have 64 bits, not 32: of each, the upper 32 are zeros: save them");
