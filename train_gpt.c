@@ -205,7 +205,7 @@ static Dataset *open_split(const GptOptions *o, const OptionList *manifests, Spl
     TtsDatasetReport report;
     Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);
     gpt_report_dataset(name, &options, &report);
-    gpt_check_unknown(name, &report, o->max_unknown);
+    if (o->tokenizer) gpt_check_unknown(name, &report, o->max_unknown); /* its unknown id is known */
     return dataset;
 }
 

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "commands/slm/evaluation.h"
 #include "data/slm/text_source.h"
+#include "data/text/encoding.h"
 #include "report/statistics.h"
 
 enum { SUM, PER_TOKEN, PER_BYTE, RULES };
@@ -127,11 +128,16 @@ static void read_questions(SlmQuestions *q, SlmScoring *scoring, int file) {
     char *text = read_all(path, &size), *end = text + size;
     int64_t number = 1;
     json_error_t why;
+    const char *binary = encoding_of_binary(text, size);
+    if (binary) die("%s: the file %s", path, binary);
     for (char *line = text, *next; line < end; line = next, number++) {
         next = memchr(line, '\n', (size_t)(end - line));
         next = next ? next + 1 : end;
         if (strspn(line, " \t\r\n") >= (size_t)(next - line)) continue;
         json_t *object = json_loadb(line, (size_t)(next - line), JSON_REJECT_DUPLICATES, &why);
+        Error encoding;
+        if (!object && !encoding_check_line(line, (size_t)(next - line), &encoding))
+            die("%s: line %lld: %s", path, (long long)number, encoding.text);
         if (!json_is_object(object))
             die("%s: line %lld: expected a JSON object: %s", path, (long long)number,
                 object ? "another value" : why.text);

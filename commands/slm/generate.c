@@ -19,6 +19,7 @@
 #include "base/threads.h"
 #include "commands/slm/inference.h"
 #include "commands/slm/passage.h"
+#include "data/text/encoding.h"
 #include "model/generate.h"
 #include "train/plan/memory.h"
 
@@ -84,8 +85,8 @@ static bool check_prompt(const Generate *o, const char *text, const TokenIds *id
     const uint8_t *bad = u8_check((const uint8_t *)text, strlen(text));
     int64_t context = o->inference.config.context;
     if (bad)
-        return error_set(error, "prompt %d: byte %lld, 0x%02x, begins no UTF-8 character", number,
-                         (long long)(bad - (const uint8_t *)text) + 1, *bad);
+        return error_set(error, "prompt %d: byte %lld, 0x%02x, begins no UTF-8 character; %s", number,
+                         (long long)(bad - (const uint8_t *)text) + 1, *bad, encoding_advice(text, strlen(text)));
     if (!ids->n)
         return error_set(error, "prompt %d is empty, and this model knows no token that begins a text: give a text",
                          number);
@@ -120,6 +121,8 @@ static void add_lines(Prompts *p, const Generate *o) {
     char *text, *rest;
     size_t size;
     if (!read_file(o->prompts, &text, &size, &error)) die("--prompts %s: %s", o->prompts, error.text);
+    const char *binary = encoding_of_binary(text, size);
+    if (binary) die("--prompts %s: the file %s", o->prompts, binary);
     if (strlen(text) != size) die("--prompts %s: expected text, found a byte 0 at %zu", o->prompts, strlen(text));
     rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {

@@ -7,6 +7,7 @@
 #include <unistr.h>
 
 #include "base/json.h"
+#include "data/text/encoding.h"
 
 /* ---- UTF-8 ---- */
 
@@ -15,11 +16,8 @@ static bool check_utf8(const char *raw, size_t size, int64_t line, int64_t offse
     if (!bad) return true;
     size_t at = (size_t)(bad - (const uint8_t *)raw);
     for (const char *end = raw; (end = memchr(end, '\n', at - (size_t)(end - raw))); end++) line++;
-    return error_set(
-        error,
-        "line %lld, byte %lld of the file: 0x%02x begins no UTF-8 character; convert the file to UTF-8, for "
-        "example with iconv -f latin1 -t utf-8",
-        (long long)line, (long long)(offset + (int64_t)at), *bad);
+    return error_set(error, "line %lld, byte %lld of the file: 0x%02x begins no UTF-8 character; %s", (long long)line,
+                     (long long)(offset + (int64_t)at), *bad, encoding_advice(raw, size));
 }
 
 /* ---- JSON ---- */

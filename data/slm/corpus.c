@@ -10,6 +10,7 @@
 #include "base/program.h"
 #include "data/slm/clean.h"
 #include "data/slm/text_source.h"
+#include "data/text/encoding.h"
 
 enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 16 };
 
@@ -55,6 +56,8 @@ static bool open_next(Reader *r, Error *error) {
     r->line = 1;
     r->offset = 0;
     if (!text_source_read(&r->source, r->buffer, BUFFER, &r->end, error)) return false;
+    const char *binary = encoding_of_binary(r->buffer, r->end);
+    if (binary) return error_set(error, "%s", binary);
     r->at = r->end >= 3 && !memcmp(r->buffer, "\xef\xbb\xbf", 3) ? 3 : 0;
     r->offset = (int64_t)r->at;
     return true;

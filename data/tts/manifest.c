@@ -3,6 +3,9 @@
 #include "data/tts/manifest.h"
 
 #include <math.h>
+#include <unistr.h>
+
+#include "data/text/encoding.h"
 
 static const char *kind_name(const json_t *value) {
     static const char *const names[] = {
@@ -90,6 +93,7 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
     *record = (ManifestRecord){0};
     *column = 0;
     record->json = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
+    if (!record->json && u8_check((const uint8_t *)line, n)) return encoding_check_line(line, n, error);
     if (!record->json) {
         *column = problem.column > 0 ? problem.column : 1;
         return error_set(error, "invalid JSON: %s", problem.text);

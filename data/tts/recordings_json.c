@@ -2,6 +2,9 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <unistr.h>
+
+#include "data/text/encoding.h"
 
 static bool may_be_number(int field) { return field != FIELD_AUDIO && field != FIELD_TEXT; }
 
@@ -54,6 +57,7 @@ static bool check_fields(ListReader *reader, const json_t *object, Recording *r,
 bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error) {
     json_error_t problem;
     json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
+    if (!object && u8_check((const uint8_t *)line, n)) return encoding_check_line(line, n, error);
     if (!object) {
         *column = problem.column > 0 ? problem.column : 1;
         return error_set(error, "invalid JSON: %s", problem.text);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "data/text/encoding.h"
 #include "data/tts/recordings_fields.h"
 #include "data/tts/recordings_folder.h"
 #include "data/tts/recordings_json.h"
@@ -110,7 +111,9 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     int64_t number = 0;
     bool ok = true;
     ListReader reader = {.out = out};
+    const char *binary = encoding_of_binary(text, size);
     *out = (Recordings){0};
+    if (binary) return error_set(error, "1: the file %s", binary);
     if (size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3;
     for (const char *at = text, *stop; ok && at < end; at = stop + 1) {
         int column = 0;

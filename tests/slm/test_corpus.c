@@ -218,7 +218,7 @@ static void bad_texts_are_refused_with_their_place(void **state) {
     assert_refused("x.txt",
                    TEXT("\xff\xfe"
                         "a\0b\0"),
-                   "line 1, byte 0 of the file: 0xff begins no UTF-8 character; convert");
+                   "x.txt: is UTF-16: convert it with iconv -f UTF-16 ");
     assert_refused("x.jsonl", TEXT("{\"text\": \"\"}\n\n{\"text\": \"\xc0\x80\"}\n"),
                    "line 3, byte 24 of the file: 0xc0");
     assert_refused("x.jsonl", TEXT("{\"text\": \"\"}\n{\"text\": 3, \"body\": \"b\", \"title\": \"t\"}\n"),
