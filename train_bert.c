@@ -59,9 +59,9 @@ static void run_begin(BertRun *run, const OptionsHeader *header, int argc, char 
     static OptionSet set;
     bert_options_add(&set, &o, run->pretraining);
     options_parse(header, &set, argc, argv);
-    run->base = bert_base_adopt(o.train.base_checkpoint, &set);
+    run->base = bert_base_adopt(&o.train, &set);
     bert_options_resolve(&o);
-    trainer_begin(&o.train);
+    trainer_begin(&o.train, &set);
     run->options = &o;
     run->data = bert_data_open(&o, &run->base);
     run->schedule = bert_options_schedule(&o);

@@ -264,7 +264,7 @@ static int train(int argc, char **argv) {
     cv_options_add(&set, &o);
     options_parse(&header, &set, argc, argv);
     cv_options_resolve(&o);
-    trainer_begin(&o.train);
+    trainer_begin(&o.train, &set);
     o.device = train_device_open(&o.train, &o.device_why);
     cross_validate(&o);
     device_close(o.device);

@@ -43,7 +43,7 @@ typedef struct {
     int64_t model_dim, layers, heads, max_text_tokens, max_mel_tokens, number_text_tokens, number_mel_codes;
     int64_t frozen_text_rows;
     int unknown_id; /* of the tokenizer */
-    bool repair_codes;
+    bool repair_codes, skip_bad;
     GptOrigin origin;
     GptBase base;
 } GptOptions;
@@ -64,6 +64,8 @@ static const OptionRow table[] = {
      .help = "weight of the loss on the audio codes"},
     {.name = "repair-codes", .type = OPTION_FLAG, .offset = FIELD(repair_codes), .default_value = "false",
      .help = "cut codes beyond the end of the audio (padding stored as data)"},
+    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(skip_bad), .default_value = "false",
+     .help = "leave lines of the manifests out that cannot be used, and count them"},
     {.name = "freeze", .type = OPTION_CHOICE, .offset = FIELD(freeze), .default_value = "both",
      .metavar = "both|embedding|head|none",
      .help = "which text tables keep the rows of the base vocabulary when the vocabulary is extended"},
@@ -201,7 +203,8 @@ static Dataset *open_split(const GptOptions *o, const OptionList *manifests, Spl
                                  .n_threads = (int)o->train.num_workers,
                                  .unknown_id = o->unknown_id,
                                  .lengths_only = o->train.estimate,
-                                 .repair_codes = o->repair_codes};
+                                 .repair_codes = o->repair_codes,
+                                 .skip_bad = o->skip_bad};
     TtsDatasetReport report;
     Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);
     gpt_report_dataset(name, &options, &report);
@@ -246,7 +249,7 @@ static int train(int argc, char **argv) {
     options_parse(&header, &set, argc, argv);
     o.base = gpt_base_adopt(o.train.base_checkpoint, &set);
     train_options_resolve(&o.train, &set);
-    trainer_begin(&o.train);
+    trainer_begin(&o.train, &set);
     resolve_vocabulary(&o);
     check_options(&o);
     gpt_origin_read(&o.origin, o.tokenizer, &o.train.manifest, &o.train.val_manifest);

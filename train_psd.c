@@ -247,7 +247,7 @@ static void check_device(const PsdRun *o, const Device *device) {
 static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage) {
     PsdRun *o = psd_options_open(command, NULL, argc, argv);
     int status;
-    trainer_begin(&o->train);
+    trainer_begin(&o->train, stage->check ? NULL : &o->set);
     if (stage->device) check_device(o, stage->device);
     if (!stage->device && !stage->check && command != PSD_RUN)
         stage->device = train_device_open(&o->train, &o->device_why);

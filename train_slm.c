@@ -202,7 +202,7 @@ static int train(int argc, char **argv) {
     options_parse(&header, &set, argc, argv);
     SlmBase base = slm_base_adopt(o.train.base_checkpoint, &set);
     slm_options_resolve(&o, &set);
-    trainer_begin(&o.train);
+    trainer_begin(&o.train, &set);
     slm_options_print(&o);
     const char *why;
     Device *device = train_device_open(&o.train, &why);

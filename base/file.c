@@ -234,6 +234,15 @@ static void flush_parent_of(const char *path) {
     free(parent);
 }
 
+/* A directory that this process has made. */
+typedef struct Made Made;
+struct Made {
+    char *path;
+    pid_t owner;
+    const Made *before;
+};
+static void note_made(const char *path);
+
 void make_directories(const char *path) {
     if (!*path) die("the name of a directory to make is empty");
     char *partial = xstrdup(path);
@@ -241,10 +250,12 @@ void make_directories(const char *path) {
         if (*p && *p != '/') continue;
         char end = *p;
         *p = 0;
-        if (!mkdir(partial, 0777))
+        if (!mkdir(partial, 0777)) {
+            note_made(partial);
             flush_parent_of(partial);
-        else if (errno != EEXIST)
+        } else if (errno != EEXIST) {
             die("cannot make the directory %s: %s", partial, strerror(errno));
+        }
         if (!end) break;
         *p = end;
     }
@@ -435,6 +446,32 @@ void file_remove_stale(const char *path) {
         release(&lock);
     else
         close(lock.fd);
+}
+
+/* ---- directories that were made for nothing ---- */
+
+static const Made *made; /* the last one */
+
+/* Removes those that are empty, the deepest first, after file_end_of_program has released the locks in them. */
+static void remove_empty(void) {
+    pthread_mutex_lock(&holding);
+    for (const Made *one = made; one; one = one->before)
+        if (one->owner == getpid()) rmdir(one->path);
+    made = NULL;
+    pthread_mutex_unlock(&holding);
+}
+
+static void note_made(const char *path) {
+    static bool registered;
+    Made *one = xmalloc(sizeof *one);
+    *one = (Made){xstrdup(path), getpid(), NULL};
+    pthread_mutex_lock(&holding);
+    watch_the_end();
+    if (!registered) last_calls_add(remove_empty);
+    registered = true;
+    one->before = made;
+    made = one;
+    pthread_mutex_unlock(&holding);
 }
 
 /* ---- a temporary folder ---- */

@@ -64,7 +64,9 @@ bool file_is_partial(const char *name, const char *base);
 /* Flushes a directory (fsync), so that new and renamed entries survive a power cut. A directory that may be written but
  * not read cannot be flushed; that is not an error. */
 bool directory_flush(const char *path, Error *error);
-/* Makes a directory and those above it (mkdir -p), and flushes their entries. Dies with the reason. */
+/* Makes a directory and those above it (mkdir -p), and flushes their entries. Dies with the reason. If an error or a
+ * signal ends the program while one that was made is still empty, it is removed again: a refused command leaves none.
+ */
 void make_directories(const char *path);
 /* Returns whether the path leads to a folder. */
 bool path_is_folder(const char *path);

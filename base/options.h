@@ -30,11 +30,12 @@ typedef struct {
     const char *default_value; /* as it would be typed; NULL: false, 0, NULL, no entry */
     double min, max;           /* range of INT and FLOAT; both 0: any */
     /* The value's name in --help: "N", "N|auto"; for a CHOICE "micro|batch"; PATH: a file to read, which is never
-     * replaced (file_keep), also in "DIR|PATH"; FILE: a file to write; DIR: a folder. */
+     * replaced (file_keep) and must be there, also in "DIR|PATH"; FILE: a file to write; DIR: a folder. */
     const char *metavar;
     const char *help; /* one sentence */
     bool required;
     bool positional; /* words of the command line that name no option are values of this one too */
+    bool later;      /* of a PATH: it may not be there yet, or be the name of something else; who reads it complains */
 } OptionRow;
 
 /* A program's changes to one row of a shared table. */

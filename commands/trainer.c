@@ -1,13 +1,28 @@
 #include "commands/trainer.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/stop.h"
+#include "checkpoint/checkpoint.h"
 #include "estimate/calibrate.h"
 #include "estimate/estimate_report.h"
 
-void trainer_begin(TrainOptions *options) {
+void trainer_require_weights(const TrainOptions *o, const OptionSet *set, const char *advice) {
+    if (!o->base_checkpoint || o->calibrate || !access(o->base_checkpoint, F_OK)) return;
+    int reason = errno;
+    char *resumed = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
+    if (!resumed)
+        die("--%s %s: %s%s%s", options_holding(set, &o->base_checkpoint)->row.name, o->base_checkpoint,
+            strerror(reason), advice ? "; " : "", advice ? advice : "");
+    free(resumed);
+}
+
+void trainer_begin(TrainOptions *options, const OptionSet *set) {
     if (options->calibrate) exit(calibrate_device(options));
+    if (set) trainer_require_weights(options, set, NULL);
     if (options->estimate) estimate_begin(options);
 }
 

@@ -2,7 +2,7 @@
  *
  *     options_parse(&header, &set, argc, argv);
  *     train_options_resolve(&o.train, &set);
- *     trainer_begin(&o.train);
+ *     trainer_begin(&o.train, &set);
  *     ... the device, the data, the model ...
  *     int status = trainer_run(&spec, (TrainerHook){0}, NULL);
  *     device_close(device);
@@ -12,9 +12,12 @@
 
 #include "train/train.h"
 
+/* Dies if the weights to start from (--base-checkpoint) are not there. A run that is resumed does not need them.
+ * advice: what is expected, and where it comes from; NULL: nothing. */
+void trainer_require_weights(const TrainOptions *options, const OptionSet *set, const char *advice);
 /* Does what must happen before any data are read: --calibrate measures the device and ends the program; --estimate
- * checks --gpu and, with --json, sends text to stderr. */
-void trainer_begin(TrainOptions *options);
+ * checks --gpu and, with --json, sends text to stderr. Requires the weights to start from, unless `set` is NULL. */
+void trainer_begin(TrainOptions *options, const OptionSet *set);
 
 /* A function that is called between train_open and train_run; {0}: none. */
 typedef struct {

@@ -39,7 +39,7 @@ static const OptionRow table[] = {
     {.name = "config", .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options, or the name of settings in the program (list prints them), repeatable: "
              "a later one wins, and the command line over all"},
-    {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
+    {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH", .later = true,
      .help = "weights to start from (.safetensors, .pth, .ckpt or a checkpoint directory); none: random "
              "initialisation"},
     {.name = "output-dir", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output_dir),

@@ -180,8 +180,15 @@ static void apply_arguments(CommandLine *c) {
     }
 }
 
-/* Protects the files that are read from being replaced. */
-static void keep_inputs(const OptionSet *set) {
+/* Dies if a file that is to be read is not there: before hours go into reading others. */
+static void require_input(const Option *option, const char *path) {
+    bool named = option->row.later || strstr(option->row.metavar, "auto|"); /* as something else than a path */
+    if (!named && strcmp(path, "-") != 0 && access(path, F_OK))
+        die("--%s %s: %s", option->row.name, path, strerror(errno));
+}
+
+/* Requires the files that are read, and protects them from being replaced. */
+static void take_inputs(const OptionSet *set) {
     for (int i = 0; i < set->count; i++) {
         const Option *o = &set->options[i];
         if (!o->row.metavar || !strstr(o->row.metavar, "PATH") || !o->given) continue;
@@ -191,6 +198,7 @@ static void keep_inputs(const OptionSet *set) {
         char *name = xformat("--%s", o->row.name), *path, *label;
         for (int k = 0; k < (several ? list->count : 1); k++) {
             file_split_label(several ? list->text[k] : *(const char **)o->value, &path, &label);
+            require_input(o, path);
             file_keep(path, name);
             free(path);
             free(label);
@@ -295,7 +303,7 @@ void options_parse(const OptionsHeader *header, OptionSet *set, int argc, char *
     for (int i = 0; i < set->count; i++)
         if (set->options[i].row.required && !options_value_given(set, set->options[i].value))
             die_usage("--%s is missing: %s", set->options[i].row.name, set->options[i].row.help);
-    keep_inputs(set);
+    take_inputs(set);
 }
 
 OptionSet options_parse_table(const OptionsHeader *header, const OptionRow *rows, int count, void *values, int argc,

@@ -11,7 +11,8 @@
 #include "report/sparse_logistic.h"
 
 typedef struct {
-    const char *data, *text_column, *label_column, *labels, *config;
+    const char *data, *labels, *config;
+    BertTextOptions text;
 } Options;
 
 #define FIELD(name) offsetof(Options, name)
@@ -19,11 +20,7 @@ typedef struct {
 // clang-format off
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "DIR", .required = true,
-     .positional = true, .help = "folder with train, valid and test files (.csv, .tsv or .jsonl)"},
-    {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
-     .metavar = "NAME", .help = "column or key of the texts"},
-    {.name = "label-column", .type = OPTION_TEXT, .offset = FIELD(label_column), .default_value = "label",
-     .metavar = "NAME", .help = "column or key of the labels"},
+     .positional = true, .help = "folder with files train, valid (or dev) and test (.csv, .tsv, .jsonl or .json, also .gz)"},
     {.name = "labels", .type = OPTION_TEXT, .offset = FIELD(labels), .metavar = "A,B,...",
      .help = "names of the classes in their order; default: those of the training texts, numbers in ascending order"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
@@ -39,15 +36,17 @@ typedef struct {
 
 static Texts read_texts(const Options *o) {
     static const char *const names[] = {"train", "valid", "test"};
-    const CommentColumns columns = {.text = o->text_column, .label = o->label_column};
+    const CommentColumns columns = bert_text_columns(&o->text);
     Texts t = {.classes = {0}};
     Error error;
     for (int s = 0; s < BERT_SPLITS; s++) {
         Comments *comments = &t.comments[s];
         char *path = bert_split_file(o->data, s);
-        if (!path) die("%s: there is no %s.csv, %s.tsv or %s.jsonl in it", o->data, names[s], names[s], names[s]);
-        if (!comments_read(path, &columns, true, comments, &error)) die("%s", error.text);
-        if (s == BERT_TRAIN && !classes_make(o->labels, comments, &t.classes, &error)) die("%s", error.text);
+        if (!path) die("%s: there is no file %s in it, such as %s.csv", o->data, names[s], names[s]);
+        if (!comments_read(path, &columns, LABELS_NEEDED, comments, &error)) die("%s", error.text);
+        bert_print_left_out(comments->path, &comments->counts);
+        if (s == BERT_TRAIN && !classes_make(o->labels, o->text.merge_labels, comments, &t.classes, &error))
+            die("%s", error.text);
         t.labels[s] = xcalloc((size_t)comments->n, sizeof *t.labels[s]);
         if (!classes_assign(&t.classes, comments, t.labels[s], &error) ||
             !classes_check(&t.classes, t.labels[s], comments->n, path, &error))
@@ -145,8 +144,14 @@ int bert_baselines(int argc, char **argv) {
         "train_bert baselines", "./train_bert baselines DIR [options]",
         "Scores the most frequent class, and logistic regressions that only count words, on the test texts: a trained "
         "encoder must beat them."};
+    static const char *const of_texts[] = {"text-column", "label-column", "empty", "skip-bad", "merge-labels", NULL};
     Options o = {0};
-    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    OptionSet set = {0};
+    options_add(&set, table, sizeof table / sizeof *table, &o);
+    int first = set.count;
+    bert_text_options_add(&set, &o.text);
+    options_keep(&set, first, of_texts);
+    options_parse(&header, &set, argc, argv);
     Texts texts = read_texts(&o);
     printf("[Data] %s: %lld texts to train on, %lld to validate, %lld to test; %d classes\n", o.data,
            (long long)texts.comments[BERT_TRAIN].n, (long long)texts.comments[BERT_VALIDATION].n,

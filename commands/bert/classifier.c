@@ -23,10 +23,11 @@ static const OptionRow table[] = {
 // clang-format on
 
 void bert_use_options(BertUse *use, bool labelled) {
-    static const char *const plain[] = {"tokenizer", "segment",     "max-len",   "normalize",
-                                        "compat",    "text-column", "id-column", NULL},
-                             *const with_labels[] = {"tokenizer", "segment",     "max-len",      "normalize",
-                                                     "compat",    "text-column", "label-column", NULL};
+    static const char *const plain[] = {"tokenizer",   "segment",   "max-len",  "normalize", "compat",
+                                        "text-column", "id-column", "skip-bad", NULL},
+                             *const with_labels[] = {
+                                 "tokenizer",    "segment", "max-len",  "normalize",    "compat", "text-column",
+                                 "label-column", "empty",   "skip-bad", "merge-labels", NULL};
     int first = use->set.count;
     static const OptionOverride texts = {
         .name = "batch-size", .default_value = "64", .min = 1, .metavar = "N", .help = "texts per batch"};

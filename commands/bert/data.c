@@ -1,9 +1,10 @@
 #include "commands/bert/data.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "commands/class_weights.h"
@@ -54,18 +55,42 @@ static void print_unsegmented(const BertData *data) {
 
 /* ---- files ---- */
 
+/* Returns the split of a file by its name; BERT_SPLITS: none; -1: it is no file of texts. */
+static int split_of(const char *name) {
+    static const struct {
+        const char *name;
+        int split;
+    } known[] = {{"train", BERT_TRAIN},    {"valid", BERT_VALIDATION}, {"validation", BERT_VALIDATION},
+                 {"val", BERT_VALIDATION}, {"dev", BERT_VALIDATION},   {"test", BERT_TEST}};
+    size_t n = comments_stem(name);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (n == strlen(known[i].name) && !strncasecmp(name, known[i].name, n)) return known[i].split;
+    return n && *name != '.' ? BERT_SPLITS : -1;
+}
+
+/* Returns the names of the files in a folder, in order, and their number. */
+static struct dirent **names_in(const char *folder, int *n) {
+    struct dirent **entries;
+    *n = scandir(folder, &entries, NULL, alphasort);
+    if (*n < 0) die("%s: cannot list it: %s", folder, strerror(errno));
+    return entries;
+}
+
 char *bert_split_file(const char *folder, int split) {
-    static const char *const names[BERT_SPLITS][3] = {{"train"}, {"valid", "validation", "val"}, {"test"}};
-    static const char *const ends[] = {".csv", ".tsv", ".jsonl", ".txt"};
+    int n;
+    struct dirent **entries = names_in(folder, &n);
     char *found = NULL;
-    for (int n = 0; n < 3 && names[split][n]; n++)
-        for (int e = 0; e < 4; e++) {
-            char *path = xformat("%s/%s%s", folder, names[split][n], ends[e]);
-            bool there = !access(path, F_OK);
-            if (there && found) die("%s and %s: two files for one split; remove one of them", found, path);
-            if (there) found = xstrdup(path);
+    for (int i = 0; i < n; i++) {
+        char *path = path_join(folder, entries[i]->d_name);
+        bool is_it = split_of(entries[i]->d_name) == split && !path_is_folder(path);
+        if (is_it && found) die("%s and %s: two files for one split; remove one of them", found, path);
+        if (is_it)
+            found = path;
+        else
             free(path);
-        }
+        free(entries[i]);
+    }
+    free(entries);
     return found;
 }
 
@@ -79,22 +104,63 @@ static void add_path(Paths *paths, int split, char *path) {
     if (path) paths->path[split][paths->n[split]++] = path;
 }
 
+/* Prints the files of texts in the folder that are not used. */
+static void print_unused(const char *folder, const Paths *paths) {
+    int n, unused = 0;
+    struct dirent **entries = names_in(folder, &n);
+    for (int i = 0; i < n; i++) {
+        char *path = path_join(folder, entries[i]->d_name);
+        bool used = path_is_folder(path);
+        for (int s = 0; s < BERT_SPLITS; s++)
+            for (int k = 0; k < paths->n[s]; k++) used = used || file_is_same(path, paths->path[s][k]);
+        if (split_of(entries[i]->d_name) >= 0 && !used)
+            printf("%s %s", unused++ ? "," : "[Data] files of texts that are not used:", path);
+        free(path);
+        free(entries[i]);
+    }
+    if (unused) printf("\n");
+    free(entries);
+}
+
 static Paths find_paths(const BertOptions *o) {
     Paths paths = {.n = {0}};
     const OptionList *data = &o->train.manifest;
     const char *folder = data->count == 1 && path_is_folder(data->text[0]) ? data->text[0] : NULL;
     for (int i = 0; i < data->count && !folder; i++) add_path(&paths, BERT_TRAIN, xstrdup(data->text[i]));
     if (folder) add_path(&paths, BERT_TRAIN, bert_split_file(folder, BERT_TRAIN));
-    if (!paths.n[BERT_TRAIN]) die("%s: there is no train.csv, train.tsv, train.jsonl or train.txt in it", folder);
+    if (!paths.n[BERT_TRAIN])
+        die("%s: there is no file train in it (.csv, .tsv, .jsonl, .ndjson, .json or .txt, each also with .gz)",
+            folder);
     if (o->valid || folder)
         add_path(&paths, BERT_VALIDATION, o->valid ? xstrdup(o->valid) : bert_split_file(folder, BERT_VALIDATION));
     if (!o->pretraining && (o->test || folder))
         add_path(&paths, BERT_TEST, o->test ? xstrdup(o->test) : bert_split_file(folder, BERT_TEST));
+    if (folder) print_unused(folder, &paths);
     if (o->folds && paths.n[BERT_TEST]) {
         printf("[Data] %s is not used: with --folds each fold is tested in turn\n", paths.path[BERT_TEST][0]);
         free(paths.path[BERT_TEST][--paths.n[BERT_TEST]]);
     }
     return paths;
+}
+
+/* Leaves out the test file of a folder if it has no labels, as those of competitions. */
+static void leave_out_unlabelled(BertData *data, const BertOptions *o, Paths *paths) {
+    CommentColumns columns = bert_text_columns(&o->text);
+    Comments file;
+    Error error;
+    bool labelled = false;
+    if (o->test || !paths->n[BERT_TEST]) return;
+    char *path = paths->path[BERT_TEST][0];
+    if (!comments_read(path, &columns, LABELS_IF_ANY, &file, &error)) die("%s", error.text);
+    for (int64_t i = 0; file.labels && i < file.n; i++) labelled = labelled || *file.labels[i];
+    comments_free(&file);
+    if (labelled) return;
+    printf("[Data] %s has no labels in a column \"%s\" (--label-column names another): nothing is tested after the "
+           "training; predict gives its texts classes\n",
+           path, o->text.label_column);
+    data->untested = true;
+    free(path);
+    paths->n[BERT_TEST] = 0;
 }
 
 static void split_reserve(BertSplit *split, int64_t n, bool files, bool labels) {
@@ -112,14 +178,16 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
     Comments *file = &data->files[data->n_files++];
     Error error;
     bool labels = !o->pretraining;
-    if (!comments_read(path, &columns, labels, file, &error)) die("%s", error.text);
+    if (!comments_read(path, &columns, labels ? LABELS_NEEDED : LABELS_UNUSED, file, &error)) die("%s", error.text);
+    bert_print_left_out(path, &file->counts);
     split_reserve(split, file->n, several, labels);
     for (int64_t i = 0; i < file->n; i++) {
         split->texts[split->n + i] = file->texts[i];
         split->lines[split->n + i] = file->lines[i];
         if (several) split->files[split->n + i] = file->path;
     }
-    if (labels && !data->classes.n && !classes_make(o->labels, file, &data->classes, &error)) die("%s", error.text);
+    if (labels && !data->classes.n && !classes_make(o->labels, o->text.merge_labels, file, &data->classes, &error))
+        die("%s", error.text);
     if (labels && !classes_assign(&data->classes, file, split->labels + split->n, &error)) die("%s", error.text);
     split->n += file->n;
     split->path = file->path;
@@ -127,6 +195,7 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
 
 static void read_files(BertData *data, const BertOptions *o) {
     Paths paths = find_paths(o);
+    leave_out_unlabelled(data, o, &paths);
     int n = paths.n[BERT_TRAIN] + paths.n[BERT_VALIDATION] + paths.n[BERT_TEST];
     data->files = xcalloc((size_t)n, sizeof *data->files);
     for (int s = 0; s < BERT_SPLITS; s++)
@@ -186,7 +255,8 @@ static void divide(BertData *data, const BertOptions *o) {
     int32_t *groups = xmalloc(n * sizeof *groups), *division = xmalloc(n * sizeof *division);
     double shares[BERT_SPLITS], sum = 0;
     Error error;
-    for (int s = 0; s < BERT_SPLITS; s++) sum += shares[s] = s == BERT_TEST && tested.n ? 0 : o->shares[s];
+    for (int s = 0; s < BERT_SPLITS; s++)
+        sum += shares[s] = s == BERT_TEST && (tested.n || data->untested) ? 0 : o->shares[s];
     for (int s = 0; s < BERT_SPLITS; s++) shares[s] /= sum;
     SplitRows rows = rows_of(data, &all, groups);
     if (!splits_divide(&rows, shares, (uint64_t)o->train.seed, division, &error))
@@ -259,6 +329,21 @@ static void check_unknown(const BertData *data, const BertOptions *o) {
     }
 }
 
+/* Adds what was left out of each file, and how many labels were changed. */
+static void report_files(json_t *report, const BertData *data) {
+    static const char what[] = "the report on the data";
+    json_t *files = json_array();
+    for (int i = 0; i < data->n_files; i++) {
+        const CommentCounts *counts = &data->files[i].counts;
+        json_t *lines = json_array();
+        for (int64_t k = 0; k < counts->empty; k++) json_array_append_new(lines, json_integer(counts->lines[k]));
+        json_array_append_new(files, json_build(what, "{s:s, s:I, s:o, s:I, s:I}", "file", data->files[i].path, "texts",
+                                                (json_int_t)data->files[i].n, "empty_lines", lines, "bad",
+                                                (json_int_t)counts->bad, "labels_changed", (json_int_t)counts->labels));
+    }
+    json_object_set_new(report, "files", files);
+}
+
 static void report(BertData *data, const BertOptions *o) {
     BertReportSplit splits[BERT_SPLITS];
     int n = 0;
@@ -274,6 +359,7 @@ static void report(BertData *data, const BertOptions *o) {
     }
     int batch = o->train.batch_size > 0 ? (int)o->train.batch_size : 32;
     data->report = json_object();
+    report_files(data->report, data);
     bert_data_report(data->report, splits, n, &data->classes, batch, (uint64_t)o->train.seed);
 }
 

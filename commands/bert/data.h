@@ -25,11 +25,12 @@ typedef struct {
     int n_files;
     Classes classes;
     BertSplit splits[BERT_SPLITS]; /* with --folds all texts are in the first */
+    bool untested;                 /* the folder's test file has no labels */
     json_t *report;                /* data_report.json; NULL: synthetic texts */
 } BertData;
 
-/* Returns the file of a split in a folder, under one of its names; free(). NULL: there is none. Dies if there are two.
- */
+/* Returns the file of a split in a folder, in any format and under any of its names: valid, validation, val or dev;
+ * free(). NULL: there is none. Dies if there are two. */
 char *bert_split_file(const char *folder, int split);
 /* Opens tokenizer and segmenter, reads the files, finds the classes, divides the texts, tokenizes them and prints the
  * data report; sets the sizes of the tables (bert_options_set_tables). Without --data, for --estimate and --dry-run,

@@ -26,8 +26,8 @@ static const OptionRow table[] = {
     {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "the trained model: the folder of a run (its best weights are taken), a checkpoint, an export, or a file "
              "of weights, also of Hugging Face's transformers"},
-    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "FILE", .required = true,
-     .help = "labelled texts: .csv, .tsv or .jsonl"},
+    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "PATH", .required = true,
+     .help = "labelled texts: .csv, .tsv, .jsonl or .json, also with .gz"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "evaluation",
      .metavar = "DIR", .help = "folder for tables, diagrams and report.html"},
     {.name = "name", .type = OPTION_TEXT, .offset = FIELD(name), .metavar = "NAME",
@@ -63,6 +63,7 @@ static void evaluate(const Evaluate *e, BertClassifier *c, const Comments *comme
     int32_t *labels = xmalloc((size_t)comments->n * sizeof *labels);
     float *logits = xmalloc((size_t)(comments->n * classes->n) * sizeof *logits);
     Error error;
+    c->base.classes.merge = e->use.text.merge_labels;
     if (!classes_assign(classes, comments, labels, &error)) die("%s", error.text);
     double start = seconds_now();
     bert_classifier_logits(c, tested.texts, tested.n, logits);
@@ -91,7 +92,8 @@ int bert_evaluate(int argc, char **argv) {
     options_parse(&header, &e.use.set, argc, argv);
     char *checkpoint = trained_checkpoint(e.checkpoint);
     const CommentColumns columns = bert_text_columns(&e.use.text);
-    if (!comments_read(e.data, &columns, true, &comments, &error)) die("--data: %s", error.text);
+    if (!comments_read(e.data, &columns, LABELS_NEEDED, &comments, &error)) die("--data: %s", error.text);
+    bert_print_left_out(comments.path, &comments.counts);
     bert_use_open(&e.use);
     make_directories(e.output);
     directory_remove_leftovers(e.output);

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/program.h"
 #include "checkpoint/description.h"
 #include "commands/hf_config.h"
+#include "commands/trainer.h"
 #include "data/bert/batch.h"
 
 const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       "layers",
@@ -172,11 +174,31 @@ static void add_roberta(json_t *options, const char *path, const json_t *config)
 
 /* ---- all of it ---- */
 
+/* Returns what is expected of weights that are not there; free(). "phobert-large" and "vinai/phobert-large" are names
+ * of models on huggingface.co. */
+static char *expected_weights(const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    char *folder = xformat("%.*s", (int)n, path);
+    const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
+    bool published = !strncmp(name, "phobert", strlen("phobert"));
+    char *expected = xformat(
+        "expected a folder with config.json, pytorch_model.bin or model.safetensors, vocab.txt and bpe.codes, as it is "
+        "published at https://huggingface.co/vinai/%s (download these files into %s), or a checkpoint of train_bert",
+        published ? name : "phobert-base-v2", folder);
+    free(folder);
+    return expected;
+}
+
 static void read_base(BertBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
     char *config_path;
-    if (!checkpoint_open_base(path, &file, &error)) die("%s %s: %s", option, path, error.text);
+    if (!checkpoint_open_base(path, &file, &error)) {
+        char *weights = checkpoint_weights(path), *expected = expected_weights(path);
+        bool none = path_is_folder(weights);
+        die("%s %s: %s%s%s", option, path, error.text, none ? "; " : "", none ? expected : "");
+    }
     json_t *config = hf_config_read(path, &config_path);
     base->description = config ? json_incref(json_object_get(config, BERT_EXPORTED)) : description_read(path, &error);
     if (!config && !base->description && error.text[0]) die("%s", error.text);
@@ -233,7 +255,11 @@ BertBase bert_base_read(const char *path, const OptionSet *set) {
     return base;
 }
 
-BertBase bert_base_adopt(const char *path, OptionSet *set) {
+BertBase bert_base_adopt(const TrainOptions *options, OptionSet *set) {
+    const char *path = options->base_checkpoint;
+    char *expected = path ? expected_weights(path) : NULL;
+    trainer_require_weights(options, set, expected);
+    free(expected);
     BertBase base = bert_base_read(path, set);
     if (base.options.options) checkpoint_options_adopt(&base.options, set, unchecked);
     return base;

@@ -8,6 +8,7 @@
 #include "commands/bert/texts.h"
 #include "data/bert/classes.h"
 #include "model/bert.h"
+#include "train/options.h"
 
 /* Options that decide what the model computes, "vocabulary", "positions", "d-model", "layers", "heads" and "d-ff", then
  * those that decide the ids of a text (BERT_TEXT_RULES); the last is NULL. For Description.options. */
@@ -34,8 +35,10 @@ typedef struct {
  * (only --max-len may), if the file is of another model, if its config.json is of other sizes, or if the number of
  * attention heads neither follows from it nor is given. All is zero if there is no such file, or path is NULL. */
 BertBase bert_base_read(const char *path, const OptionSet *set);
-/* Does that, then sets the options of BERT_OPTIONS that the set has, and that were not given, to what the file says. */
-BertBase bert_base_adopt(const char *path, OptionSet *set);
+/* Does that with --base-checkpoint, then sets the options of BERT_OPTIONS that the set has, and that were not given, to
+ * what the file says. Dies if there are no weights, and says where PhoBERT's come from; a run that is resumed does not
+ * need them. */
+BertBase bert_base_adopt(const TrainOptions *options, OptionSet *set);
 /* Returns the options of texts as they were given or, if not, as the file says. --max-len is at most what the model has
  * positions for; dies if more is given. The texts belong to `given` and the base. */
 BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, const BertTextOptions *given);

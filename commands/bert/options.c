@@ -40,6 +40,8 @@ static const char *const left_out[] = {"manifest", "train-manifest", "val-manife
 /* Of the options below, those that only one of the two trainings has. */
 static const char *const of_classifier[] = {"row-tokens",
                                             "label-column",
+                                            "empty",
+                                            "merge-labels",
                                             "labels",
                                             "test",
                                             "head-dropout",
@@ -90,7 +92,7 @@ static const OptionOverride of_texts[] = {
     {.name = "max-len",
      .help = "tokens of the longest text, with begin and end; what is longer is divided into several texts"},
     {.name = "data",
-     .help = "texts, repeatable: .txt with a text per line, .csv, .tsv or .jsonl; or a folder with train and valid files"},
+     .help = "texts, repeatable: .txt with a text per line, .csv, .tsv, .jsonl or .json, also .gz; or a folder with train and valid files"},
     {.name = "split-shares", .default_value = "99,1,0",
      .help = "percent of the texts to train and validate on, without --valid; the last number is 0"},
     {.name = "learning-rate", .default_value = "1e-4"},
@@ -105,7 +107,7 @@ static const OptionOverride of_texts[] = {
 
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
-     .help = "folder with train, valid and test files (.csv, .tsv or .jsonl), or a training file; without "
+     .help = "folder with files train, valid (or dev) and test (.csv, .tsv, .jsonl or .json, also .gz), or a training file; without "
              "--valid it is divided by --split-shares"},
     {.name = "valid", .type = OPTION_TEXT, .offset = FIELD(valid), .metavar = "PATH",
      .help = "validation file; default: the one in the folder of --data, else a share of the training texts"},

@@ -35,8 +35,8 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .type = OPTION_LIST, .offset = FIELD(inputs), .metavar = "FILE", .positional = true,
-     .help = "the texts: .csv, .tsv, .jsonl, or .txt with a text per line; -: standard input, an object per line if it "
+    {.name = "input", .type = OPTION_LIST, .offset = FIELD(inputs), .metavar = "PATH", .positional = true,
+     .help = "the texts: .csv, .tsv, .jsonl, .json, or .txt with a text per line, also with .gz; -: standard input, an object per line if it "
              "begins with {, otherwise a text per line; repeatable"},
     {.name = "text", .type = OPTION_FLAG, .offset = FIELD(with_text), .default_value = "true",
      .help = "write each text beside its prediction"},
@@ -177,7 +177,8 @@ static void predict_comments(Predict *p, const Comments *comments) {
 static void predict_file(Predict *p, const char *path, const CommentColumns *columns) {
     Comments comments;
     Error error;
-    if (!comments_read(path, columns, false, &comments, &error)) die("%s", error.text);
+    if (!comments_read(path, columns, LABELS_UNUSED, &comments, &error)) die("%s", error.text);
+    bert_print_left_out(comments.path, &comments.counts);
     predict_comments(p, &comments);
     comments_free(&comments);
 }
@@ -193,6 +194,7 @@ static void predict_input(Predict *p, const CommentColumns *columns) {
         more = comments.n > 0;
         comments_free(&comments);
     }
+    bert_print_left_out("standard input", &input.counts);
     comments_input_close(&input);
 }
 

@@ -36,6 +36,12 @@ static const OptionRow table[] = {
      .metavar = "NAME", .help = "column or key of the labels"},
     {.name = "id-column", .type = OPTION_TEXT, .offset = FIELD(id_column), .metavar = "NAME",
      .help = "column or key of names for the texts, for reports; none: lines of their file"},
+    {.name = "empty", .type = OPTION_CHOICE, .offset = FIELD(empty), .default_value = "skip", .metavar = "skip|error",
+     .help = "a labelled text without a visible character is left out and counted, or an error"},
+    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(skip_bad), .default_value = "false",
+     .help = "leave records out that cannot be used (no JSON, no text, no label, too many fields), and count them"},
+    {.name = "merge-labels", .type = OPTION_FLAG, .offset = FIELD(merge_labels), .default_value = "false",
+     .help = "take labels that differ in case only, or are the same number (0 and 0.0), for one class"},
 };
 // clang-format on
 
@@ -44,7 +50,25 @@ void bert_text_options_add(OptionSet *set, BertTextOptions *options) {
 }
 
 CommentColumns bert_text_columns(const BertTextOptions *o) {
-    return (CommentColumns){.text = o->text_column, .label = o->label_column, .id = o->id_column};
+    return (CommentColumns){.text = o->text_column,
+                            .label = o->label_column,
+                            .id = o->id_column,
+                            .skip_bad = o->skip_bad,
+                            .refuse_empty = o->empty && !strcmp(o->empty, "error")};
+}
+
+void bert_print_left_out(const char *path, const CommentCounts *counts) {
+    enum { MOST = 10 };
+    if (counts->empty) {
+        printf("[Data] %s: empty texts left out: %lld (line%s", path, (long long)counts->empty,
+               format_plural(counts->empty));
+        for (int64_t i = 0; i < counts->empty && i < MOST; i++)
+            printf("%s %lld", i ? "," : "", (long long)counts->lines[i]);
+        printf("%s); --empty error refuses them\n", counts->empty > MOST ? ", ..." : "");
+    }
+    if (counts->bad)
+        printf("[Data] %s: records that cannot be used left out: %lld, the first: line %s\n", path,
+               (long long)counts->bad, counts->first_bad);
 }
 
 /* ---- tokenizer and segmenter ---- */

@@ -11,8 +11,9 @@
 typedef struct {
     const char *tokenizer, *segment, *normalize; /* tokenizer, segment: NULL: not given */
     const char *text_column, *label_column, *id_column;
+    const char *empty; /* NULL: the option is not there */
     int64_t max_len;
-    bool compat;
+    bool compat, skip_bad, merge_labels;
 } BertTextOptions;
 
 /* The options that decide the ids of a text, besides the two folders; config.json has them. */
@@ -25,6 +26,8 @@ typedef struct {
 
 void bert_text_options_add(OptionSet *set, BertTextOptions *options);
 CommentColumns bert_text_columns(const BertTextOptions *options);
+/* Prints which records of a file, or of standard input, were left out, if there are any. */
+void bert_print_left_out(const char *path, const CommentCounts *counts);
 
 /* How texts become tokens. */
 typedef struct {

@@ -17,7 +17,7 @@ typedef struct {
     OptionList data;
     const char *output, *config, *text_column, *normalize, *segment;
     int64_t learn, min_frequency, threads;
-    bool overwrite;
+    bool overwrite, skip_bad;
 } Options;
 
 #define FIELD(name) offsetof(Options, name)
@@ -30,7 +30,7 @@ static const OptionRow table[] = {
              "merges, and characters inside and at the end of a word"},
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
      .positional = true,
-     .help = "files with texts, .csv .tsv .jsonl, or .txt with a text per line; repeatable"},
+     .help = "files with texts, .csv .tsv .jsonl .json, or .txt with a text per line, also .gz; repeatable"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
      .required = true,
      .help = "folder for vocab.txt and bpe.codes"},
@@ -39,6 +39,8 @@ static const OptionRow table[] = {
     {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
      .metavar = "NAME",
      .help = "column or key of the texts"},
+    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(skip_bad), .default_value = "false",
+     .help = "leave records out that cannot be used (no JSON, no text, too many fields), and count them"},
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(normalize), .default_value = "nfc",
      .metavar = "nfc|none",
      .help = "nfc: compose characters from letters and marks (Unicode's normal form C); none: leave them"},
@@ -78,12 +80,13 @@ static void add_texts(FastBpeTrainer *trainer, const TextRules *rules, const Com
 
 /* Adds the texts of all files; returns their number. */
 static int64_t add_files(FastBpeTrainer *trainer, const TextRules *rules, const Options *o) {
-    const CommentColumns columns = {.text = o->text_column};
+    const CommentColumns columns = {.text = o->text_column, .skip_bad = o->skip_bad};
     Error error;
     int64_t texts = 0;
     for (int i = 0; i < o->data.count; i++) {
         Comments comments;
-        if (!comments_read(o->data.text[i], &columns, false, &comments, &error)) die("--data %s", error.text);
+        if (!comments_read(o->data.text[i], &columns, LABELS_UNUSED, &comments, &error)) die("--data %s", error.text);
+        bert_print_left_out(comments.path, &comments.counts);
         add_texts(trainer, rules, &comments);
         texts += comments.n;
         comments_free(&comments);

@@ -227,7 +227,7 @@ int cv_predict(int argc, char **argv) {
     o.train.val_batch_size = o.train.batch_size * FLIM_VIEWS; /* a sample is a view */
     Ensemble ensemble = predict_ensemble(&o.predict, "fold_");
     PredictOutput output = predict_output_open(&o.predict);
-    trainer_begin(&o.train);
+    trainer_begin(&o.train, NULL);
     open_cells(&o);
     o.device = train_device_open(&o.train, &o.device_why);
     for (int k = 0; k < ensemble.n; k++) add_model(&o, ensemble.paths[k]);

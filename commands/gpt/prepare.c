@@ -22,7 +22,7 @@ typedef struct {
 static const OptionRow table[] = {
     {.name = "input", .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(prepare.input.path), .metavar = "PATH",
      .required = true,
-     .help = "the recordings: .tsv (id, speaker, audio file, text), .jsonl, Common Voice, LJSpeech, or a folder"},
+     .help = "the recordings: .tsv (id, speaker, audio file, text), .csv, .jsonl, .json, Common Voice, LJSpeech, or a folder"},
     {.name = "input-format", .type = OPTION_CHOICE, .offset = FIELD(input_format), .default_value = "auto",
      .metavar = "auto|list|table|common-voice|ljspeech|jsonl|folder",
      .help = "format of the input; auto: by its name and its first line"},
@@ -90,7 +90,7 @@ static const OptionRow table[] = {
      .max = 1, .metavar = "X",
      .help = "audio is bad if a larger share of its samples exceeds 0.99 of full scale"},
     {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
-     .help = "reject recordings with bad audio instead of stopping"},
+     .help = "reject recordings with bad audio, and lines of a list that cannot be used, instead of stopping"},
     {.name = "pairs-per-target", .type = OPTION_INT, .offset = FIELD(pairs_per_target), .default_value = "2",
      .min = 1, .max = 1000, .metavar = "N",
      .help = "prompts per clip in the manifests of pairs"},
@@ -110,12 +110,14 @@ int gpt_prepare(int argc, char **argv) {
     Options o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     o.prepare.input.format = recordings_format(o.input_format);
+    o.prepare.input.skip_bad = o.prepare.skip_bad;
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
 
     Prepare p;
     prepare_open(&p, &o.prepare);
     prepare_list(&p);
     prepare_report_list(&p);
+    prepare_outputs(&p);
     prepare_frames(&p);
     prepare_report_filters(&p);
     prepare_tokenizer(&p);

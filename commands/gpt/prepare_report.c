@@ -56,6 +56,7 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
         if (t->rejects[reason])
             json_object_set_new(rejected, clip_reject_reason((ClipReject)reason),
                                 json_integer((json_int_t)t->rejects[reason]));
+    if (p->recordings.bad) json_object_set_new(rejected, "on bad lines", json_integer((json_int_t)p->recordings.bad));
     json_t *stats = json_build(
         "stats.json",
         "{s:I, s:I, s:I, s:s, s:n, s:s, s:I, s:f, s:I, s:I, s:I, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
@@ -87,6 +88,11 @@ void prepare_report_list(const Prepare *p) {
     if (r->other_files)
         printf(", %lld other file%s (the first: %s)", (long long)r->other_files, format_plural(r->other_files),
                r->first_other_file);
+    if (r->bad)
+        printf(", %lld bad line%s left out (the first: %s)", (long long)r->bad, format_plural(r->bad), r->first_bad);
+    if (r->speakers_changed)
+        printf("; speakers written otherwise than before (not composed, no-break or outer blanks): %lld",
+               (long long)r->speakers_changed);
     if (!r->has_ids) printf("; ids are the names of the audio files");
     if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
         printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");

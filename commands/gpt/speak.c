@@ -281,7 +281,7 @@ int gpt_speak(int argc, char **argv) {
     SpeechCoder coder;
     Error error;
     parse(&o, argc, argv);
-    trainer_begin(&o.train);
+    trainer_begin(&o.train, NULL);
     GptTrained trained = gpt_trained_read(o.checkpoint, o.heads);
     Mel *mel = mel_open();
     char *codebook = read_codebook(&o, &trained, &coder);

@@ -219,6 +219,11 @@ static void write_manifest(const Options *o, const char *path, const PsdManifest
     if (!psd_manifest_write(path, m, &error)) die("%s", error.text);
     printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m->n, m->n_files,
            (long long)scan->n, m->n_sensors);
+    if (scan->respelled)
+        printf("[Manifest] files in folders of a sensor that is written otherwise elsewhere (not composed, no-break or "
+               "outer "
+               "blanks): %lld\n",
+               (long long)scan->respelled);
     if (scan->not_regular)
         printf("[Manifest] %lld names end in .npy but are not regular files (FIFOs, devices, broken links): left out\n",
                (long long)scan->not_regular);
@@ -253,6 +258,7 @@ static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *sc
         write_manifest(o, path, &manifest, scan);
     else if (!psd_manifest_read(path, &manifest, &error))
         die("%s", error.text);
+    psd_manifest_print_sensors(path, &manifest);
     free(directory);
     return manifest;
 }

@@ -29,7 +29,7 @@ static const OptionRow table[] = {
     {.name = "text", .type = OPTION_LIST, .offset = FIELD(texts.text), .metavar = "PATH", .positional = true,
      .help = "text files, JSON Lines, or folders of them, plain or .gz; repeatable"},
     {.name = "choices", .type = OPTION_LIST, .offset = FIELD(choices), .metavar = "PATH",
-     .help = "questions in JSON Lines, each with context (or ctx), endings and label, as HellaSwag has them; "
+     .help = "questions in JSON Lines or an array of JSON, each with context (or ctx), endings and label, as HellaSwag has them; "
              "repeatable"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
      .help = "CSV with a row per file, or of --choices per question"},
@@ -49,6 +49,8 @@ static const OptionRow table[] = {
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(texts.normalize), .default_value = "nfc",
      .metavar = "nfc|none",
      .help = "nfc: compose characters, as train_slm prepare does unless told otherwise"},
+    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(texts.skip_bad), .default_value = "false",
+     .help = "leave JSON records out that cannot be used, and count them"},
 };
 // clang-format on
 
@@ -91,7 +93,7 @@ static void evaluate(Evaluate *e, Table *results) {
                           .first = slm_inference_first_id(&e->inference),
                           .missing = {.encode = tokenizer_encode_plain, .tokenizer = e->inference.tokenizer}};
     if (e->choices.count) {
-        struct SlmQuestions *questions = slm_questions_open(&e->choices, &scoring);
+        struct SlmQuestions *questions = slm_questions_open(&e->choices, e->texts.skip_bad, &scoring);
         float *losses = losses_of(e, &scoring);
         slm_questions_results(questions, &scoring, losses, results);
         slm_questions_close(questions);
@@ -127,7 +129,7 @@ int slm_evaluate(int argc, char **argv) {
     train_options_resolve(&i->train, &i->set);
     i->train.val_batch_size = i->train.batch_size;
     e.texts.n_threads = threads_take((int)i->train.threads, "--threads");
-    trainer_begin(&i->train);
+    trainer_begin(&i->train, NULL);
     slm_inference_describe(i);
     evaluate(&e, &results);
     if (e.output) write_table(e.output, &results);

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "commands/slm/evaluation.h"
-#include "data/slm/text_source.h"
+#include "data/formats/json_records.h"
+#include "data/formats/text_source.h"
 #include "data/text/encoding.h"
+#include "data/text/utf8.h"
 #include "report/statistics.h"
 
 enum { SUM, PER_TOKEN, PER_BYTE, RULES };
@@ -28,28 +29,11 @@ typedef struct SlmQuestions {
     int *bytes;  /* [windows] of the ending */
     int64_t cut; /* windows whose context has lost tokens */
     int most;    /* endings of a question */
+    int64_t bad; /* records that were left out */
+    Error first_bad;
 } SlmQuestions;
 
 /* ---- reading ---- */
-
-/* Reads the text of a file, plain or compressed; free(). */
-static char *read_all(const char *path, size_t *size) {
-    enum { PIECE = 1 << 20 };
-    TextSource source;
-    Error error;
-    size_t n = 0, capacity = 0;
-    char *text = NULL;
-    if (!text_source_open(&source, path, &error)) die("%s: %s", path, error.text);
-    for (*size = 0;; *size += n) {
-        if (capacity < *size + PIECE + 1) text = xrealloc(text, capacity = 2 * capacity + PIECE + 1);
-        if (!text_source_read(&source, text + *size, PIECE, &n, &error)) die("%s: %s", path, error.text);
-        if (n < PIECE) break;
-    }
-    *size += n;
-    text[*size] = 0;
-    text_source_close(&source);
-    return text;
-}
 
 static void encode(SlmScoring *scoring, const char *text) {
     const TokenIds before = scoring->ids;
@@ -98,22 +82,30 @@ static int label_of(const json_t *object, size_t n) {
                : (int)label;
 }
 
+static bool check_question(const json_t *object, Error *error) {
+    const json_t *endings = json_object_get(object, "endings");
+    size_t n = json_array_size(endings);
+    if (!json_is_object(object)) return error_set(error, "expected a JSON object");
+    if (!text_of(object, "context", "ctx")) return error_set(error, "expected a text \"context\" or \"ctx\"");
+    if (n < 2) return error_set(error, "expected \"endings\", an array of at least 2 texts");
+    if (label_of(object, n) < 0)
+        return error_set(error, "expected \"label\", the number of the right ending, 0 .. %zu", n - 1);
+    for (size_t i = 0; i < n; i++)
+        if (!json_is_string(json_array_get(endings, i))) return error_set(error, "ending %zu is not a text", i);
+    return true;
+}
+
 static void add_question(SlmQuestions *q, SlmScoring *scoring, const json_t *object, Question question) {
     const json_t *endings = json_object_get(object, "endings");
-    const char *context = text_of(object, "context", "ctx");
     size_t n = json_array_size(endings);
     char *where = xformat("%s: line %lld", q->files->text[question.file], (long long)question.line);
     question.label = label_of(object, n);
     question.endings = (int)n;
     question.first = scoring->windows.n;
-    if (!context) die("%s: expected a text \"context\" or \"ctx\"", where);
-    if (n < 2) die("%s: expected \"endings\", an array of at least 2 texts", where);
-    if (question.label < 0) die("%s: expected \"label\", the number of the right ending, 0 .. %zu", where, n - 1);
     q->bytes = xrealloc(q->bytes, ((size_t)scoring->windows.n + n) * sizeof *q->bytes);
     for (size_t i = 0; i < n; i++) {
-        const char *ending = json_string_value(json_array_get(endings, i));
-        if (!ending) die("%s: ending %zu is not a text", where, i);
-        int bytes = add_ending(q, scoring, where, context, ending);
+        int bytes = add_ending(q, scoring, where, text_of(object, "context", "ctx"),
+                               json_string_value(json_array_get(endings, i)));
         q->bytes[scoring->windows.n - 1] = bytes;
     }
     if (q->n == q->capacity) q->of = xrealloc(q->of, (size_t)(q->capacity = 2 * q->capacity + 64) * sizeof *q->of);
@@ -122,39 +114,58 @@ static void add_question(SlmQuestions *q, SlmScoring *scoring, const json_t *obj
     free(where);
 }
 
-static void read_questions(SlmQuestions *q, SlmScoring *scoring, int file) {
+/* Parses a question. NULL if it cannot be used, and may be left out. */
+static json_t *parse_question(SlmQuestions *q, const JsonRecords *records, const char *path, bool skip_bad) {
+    static const char *const names[] = {"context", "ctx", "endings", "label", NULL};
+    size_t at;
+    Error why;
+    json_t *object = json_record(records->text, records->size, names, 0, &at, &why);
+    if (!object) {
+        Error reason = why;
+        error_set(&why, "expected a JSON object: byte %zu of the record: %s", at + 1, reason.text);
+    } else if (check_question(object, &why)) {
+        return object;
+    }
+    if (!skip_bad)
+        die("%s: line %lld: %s; --skip-bad leaves such records out, and counts them", path, (long long)records->line,
+            why.text);
+    if (!q->bad++)
+        snprintf(q->first_bad.text, sizeof q->first_bad.text, "%s: line %lld: %s", path, (long long)records->line,
+                 why.text);
+    json_decref(object);
+    return NULL;
+}
+
+static void read_questions(SlmQuestions *q, SlmScoring *scoring, int file, bool skip_bad) {
     const char *path = q->files->text[file];
+    char *text;
     size_t size;
-    char *text = read_all(path, &size), *end = text + size;
-    int64_t number = 1;
-    json_error_t why;
+    Error error;
+    if (!text_read(path, &text, &size, &error)) die("%s: %s", path, error.text);
     const char *binary = encoding_of_binary(text, size);
     if (binary) die("%s: the file %s", path, binary);
-    for (char *line = text, *next; line < end; line = next, number++) {
-        next = memchr(line, '\n', (size_t)(end - line));
-        next = next ? next + 1 : end;
-        if (strspn(line, " \t\r\n") >= (size_t)(next - line)) continue;
-        json_t *object = json_loadb(line, (size_t)(next - line), JSON_REJECT_DUPLICATES, &why);
-        Error encoding;
-        if (!object && !encoding_check_line(line, (size_t)(next - line), &encoding))
-            die("%s: line %lld: %s", path, (long long)number, encoding.text);
-        if (!json_is_object(object))
-            die("%s: line %lld: expected a JSON object: %s", path, (long long)number,
-                object ? "another value" : why.text);
-        add_question(q, scoring, object, (Question){.file = file, .line = number});
+    size_t mark = utf8_mark(text, size);
+    JsonRecords records = json_records_open(text + mark, size - mark, 1, true);
+    while (json_records_next(&records, &error)) {
+        json_t *object = parse_question(q, &records, path, skip_bad);
+        if (object) add_question(q, scoring, object, (Question){.file = file, .line = records.line});
         json_decref(object);
     }
+    if (error.text[0]) die("%s: line %s", path, error.text);
     free(text);
 }
 
-SlmQuestions *slm_questions_open(const OptionList *files, SlmScoring *scoring) {
+SlmQuestions *slm_questions_open(const OptionList *files, bool skip_bad, SlmScoring *scoring) {
     SlmQuestions *q = xcalloc(1, sizeof *q);
     q->files = files;
     for (int i = 0; i < files->count; i++) {
         int64_t before = q->n;
-        read_questions(q, scoring, i);
+        read_questions(q, scoring, i, skip_bad);
         if (q->n == before) die("%s: there is no question in it", files->text[i]);
     }
+    if (q->bad)
+        printf("[Data] records that cannot be used left out: %lld, the first: %s\n", (long long)q->bad,
+               q->first_bad.text);
     if (scoring->ids.dropped)
         printf("[Data] %lld characters without a token left out\n", (long long)scoring->ids.dropped);
     unknown_warn("the questions", &scoring->missing);

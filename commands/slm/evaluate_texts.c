@@ -22,6 +22,7 @@ typedef struct SlmTextFiles {
     CorpusFiles files;
     TextFile *of; /* [files.n] */
     int64_t stride, dropped;
+    BadRecords bad;
     TokenIds *threads; /* [n_threads] */
     Unknown *missing;  /* [n_threads]; then [0] has all */
 } SlmTextFiles;
@@ -61,6 +62,7 @@ static bool add_document(void *context, const Document *document, void *result, 
     TextFile *file = &f->of[owner];
     bool separate = !strcmp(f->options->documents, "separate"), ends = f->scoring->first >= 0;
     (void)error;
+    if (document->bad) return true;
     f->dropped += e->dropped;
     file->empty += !e->n;
     if (e->n) {
@@ -91,7 +93,8 @@ static void read_texts(SlmTextFiles *f) {
                                                                 : SPLIT_AT_BLANK_LINES,
                      .text_field = o->text_field,
                      .nfc = !strcmp(o->normalize, "nfc"),
-                     .n_threads = o->n_threads};
+                     .n_threads = o->n_threads,
+                     .bad = o->skip_bad ? &f->bad : NULL};
     Error error;
     const CorpusPass pass = {
         .purpose = "Tokenizing", .context = f, .result_bytes = sizeof(Encoded), .work = encode, .take = add_document};
@@ -118,6 +121,8 @@ static void print_texts(const SlmTextFiles *f) {
         printf("[Data] %lld other file%s left out, %s first\n", (long long)f->files.left_out,
                format_plural(f->files.left_out), f->files.first_left_out);
     if (empty) printf("[Data] %lld document%s without a token left out\n", (long long)empty, format_plural(empty));
+    if (f->bad.n)
+        printf("[Data] records that cannot be used left out: %lld, the first: %s\n", (long long)f->bad.n, f->bad.first);
     if (f->dropped)
         printf("[Data] %lld characters without a token left out: bits per byte count their bytes as if they were "
                "predicted\n",
@@ -156,6 +161,7 @@ void slm_texts_close(SlmTextFiles *f) {
     corpus_files_close(&f->files);
     unknown_free(&f->missing[0]);
     free(f->missing);
+    free(f->bad.first);
     free(f->threads);
     free(f->of);
     free(f);

@@ -24,6 +24,7 @@ typedef struct {
     const char *split_at, *text_field, *normalize, *documents;
     int64_t stride; /* 0: the context */
     int n_threads;
+    bool skip_bad;
 } SlmTexts;
 
 /* Adds the windows of the texts; a window's owner is the number of its file. Returns what is known of the files, for
@@ -35,9 +36,10 @@ void slm_texts_close(struct SlmTextFiles *files);
 
 /* ---- multiple choice ---- */
 
-/* Adds a window per ending of the questions in JSON Lines files; a window's owner is the number of its question. Dies
- * with file and line if a question is not valid, or an ending is longer than the context. */
-struct SlmQuestions *slm_questions_open(const OptionList *files, SlmScoring *scoring);
+/* Adds a window per ending of the questions in files of JSON records; a window's owner is the number of its question.
+ * Dies with file and line if a question is not valid, unless it may be left out, or an ending is longer than the
+ * context. */
+struct SlmQuestions *slm_questions_open(const OptionList *files, bool skip_bad, SlmScoring *scoring);
 /* Fills a row per question, and prints the accuracies of each file and of all. losses [windows]. */
 void slm_questions_results(const struct SlmQuestions *questions, const SlmScoring *scoring, const float *losses,
                            Table *table);

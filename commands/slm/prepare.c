@@ -65,6 +65,8 @@ static const OptionRow table[] = {
     {.name = "shard-tokens", .type = OPTION_INT, .offset = FIELD(prepare.shard_tokens), .default_value = "100000000",
      .min = 1, .max = 1e10, .metavar = "N",
      .help = "most tokens of a shard, unless a single document has more; a shard is in memory while it is made"},
+    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
+     .help = "leave JSON records out that cannot be used (no JSON, no text, half an emoji in it), and count them"},
     {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
      .help = "prepare again if the folder was prepared from another corpus, tokenizer or options"},
     {.name = "threads", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
@@ -88,6 +90,9 @@ static void print_corpus(const json_t *corpus) {
            number(corpus, "documents"), format_plural(number(corpus, "documents")), number(corpus, "short"),
            number(corpus, "exact_duplicates"), format_plural(number(corpus, "exact_duplicates")),
            number(corpus, "near_duplicates"));
+    if (number(corpus, "bad_records"))
+        printf("[Corpus] records that cannot be used left out: %lld, the first: %s\n", number(corpus, "bad_records"),
+               json_string_value(json_object_get(corpus, "first_bad")));
 }
 
 static void print_split(const char *name, const json_t *split) {

@@ -1,9 +1,11 @@
 #include "data/bert/classes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/formats/csv.h"
+#include "data/text/label.h"
 #include "data/text/strings.h"
 
 static int by_number(const void *a, const void *b) {
@@ -16,21 +18,8 @@ static int by_number(const void *a, const void *b) {
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Returns false with an error if two classes are the same number, such as 1 and 01. */
-static bool check_numbers(const Classes *sorted, const char *path, Error *error) {
-    int64_t number, before;
-    for (int i = 1; i < sorted->n; i++) {
-        csv_integer(sorted->names[i - 1], &before);
-        csv_integer(sorted->names[i], &number);
-        if (number == before)
-            return error_set(error, "%s: the labels \"%s\" and \"%s\" are the same number; write them alike", path,
-                             sorted->names[i - 1], sorted->names[i]);
-    }
-    return true;
-}
-
 Classes classes_of(const char *const *names, int n) {
-    Classes c = {n, xcalloc((size_t)n, sizeof *c.names)};
+    Classes c = {.n = n, .names = xcalloc((size_t)n, sizeof *c.names)};
     for (int i = 0; i < n; i++) c.names[i] = xstrdup(names[i]);
     return c;
 }
@@ -41,40 +30,85 @@ void classes_free(Classes *classes) {
     *classes = (Classes){0};
 }
 
-bool classes_find(const Comments *training, Classes *out, Error *error) {
-    Strings found = {0};
-    bool numbers = true, ok = true;
-    *out = (Classes){0};
-    for (int64_t i = 0; i < training->n && ok; i++) {
+/* The labels of the training texts, without repetition. */
+typedef struct {
+    int n;
+    char *names[BERT_MAX_CLASSES];
+    int64_t texts[BERT_MAX_CLASSES];
+} Found;
+
+static bool find_labels(const Comments *training, Found *found, Error *error) {
+    Strings all = {0};
+    for (int64_t i = 0; i < training->n; i++) {
         const char *name = training->labels[i];
-        if (strings_add(&found, name, strlen(name)) == BERT_MAX_CLASSES)
-            ok = error_set(error, "%s:%lld: more than %d different labels; is this the column of labels?",
-                           training->path, (long long)training->lines[i], BERT_MAX_CLASSES);
+        uint32_t number = strings_add(&all, name, strlen(name));
+        if (number == BERT_MAX_CLASSES) {
+            strings_free(&all);
+            return error_set(error, "%s:%lld: more than %d different labels; is this the column of labels?",
+                             training->path, (long long)training->lines[i], BERT_MAX_CLASSES);
+        }
+        if ((int)number == found->n) found->names[found->n++] = xstrdup(name);
+        found->texts[number]++;
     }
-    const char *names[BERT_MAX_CLASSES] = {""};
-    for (uint32_t i = 0; i < found.n && ok; i++) {
-        int64_t number;
-        names[i] = strings_text(&found, i);
-        numbers = numbers && csv_integer(names[i], &number);
-    }
-    if (ok && found.n < 2)
-        ok = error_set(error, "%s: all labels are \"%s\"; a classifier needs two classes or more", training->path,
-                       names[0]);
-    if (ok) {
-        *out = classes_of(names, (int)found.n);
-        qsort(out->names, (size_t)out->n, sizeof *out->names, numbers ? by_number : by_bytes);
-        ok = !numbers || check_numbers(out, training->path, error);
-        if (!ok) classes_free(out);
-    }
-    strings_free(&found);
-    return ok;
+    strings_free(&all);
+    return true;
 }
 
-/* Copies what is between, without the blanks at both ends; free(). */
-static char *trimmed(const char *begin, const char *end) {
-    while (begin < end && *begin == ' ') begin++;
-    while (end > begin && end[-1] == ' ') end--;
-    return xformat("%.*s", (int)(end - begin), begin);
+static void sort_names(char **names, int n) {
+    int64_t number;
+    bool numbers = true;
+    for (int i = 0; i < n; i++) numbers = numbers && csv_integer(names[i], &number);
+    qsort(names, (size_t)n, sizeof *names, numbers ? by_number : by_bytes);
+}
+
+/* Finds two labels that look as if they were meant to be one; *a comes first in order. */
+static bool find_alike(const Found *found, int64_t *a, int64_t *b) {
+    if (!labels_find_alike((const char *const *)found->names, found->n, a, b)) return false;
+    if (strcmp(found->names[*a], found->names[*b]) < 0) return true;
+    int64_t swap = *a;
+    *a = *b;
+    *b = swap;
+    return true;
+}
+
+/* Leaves one of the names that are alike: the one of most texts, of equally many the first in order. */
+static void merge_alike(Found *found) {
+    for (int64_t a, b; find_alike(found, &a, &b);) {
+        int64_t kept = found->texts[b] > found->texts[a] ? b : a, gone = kept == a ? b : a, last = --found->n;
+        found->texts[kept] += found->texts[gone];
+        free(found->names[gone]);
+        found->names[gone] = found->names[last];
+        found->texts[gone] = found->texts[last];
+    }
+}
+
+static bool check_alike(const Found *found, const char *path, Error *error) {
+    int64_t a, b;
+    return !find_alike(found, &a, &b) ||
+           error_set(error,
+                     "%s: the labels \"%s\" and \"%s\" %s; write them alike, or join them with --merge-labels, or "
+                     "name all classes in --labels if they are two (texts: %lld and %lld)",
+                     path, found->names[a], found->names[b], label_difference(found->names[a], found->names[b]),
+                     (long long)found->texts[a], (long long)found->texts[b]);
+}
+
+bool classes_find(const Comments *training, bool merge, Classes *out, Error *error) {
+    Found *found = xcalloc(1, sizeof *found);
+    *out = (Classes){0};
+    bool ok = find_labels(training, found, error);
+    if (ok && merge) merge_alike(found);
+    ok = ok && check_alike(found, training->path, error);
+    if (ok && found->n < 2)
+        ok = error_set(error, "%s: all labels are \"%s\"; a classifier needs two classes or more", training->path,
+                       found->names[0]);
+    if (ok) {
+        *out = classes_of((const char *const *)found->names, found->n);
+        sort_names(out->names, out->n);
+        out->merge = merge;
+    }
+    for (int i = 0; i < found->n; i++) free(found->names[i]);
+    free(found);
+    return ok;
 }
 
 bool classes_parse(const char *list, Classes *out, Error *error) {
@@ -83,10 +117,12 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     *out = (Classes){0};
     if (n < 2 || n > BERT_MAX_CLASSES)
         return error_set(error, "%s: expected 2 to %d names, separated by commas, found %d", list, BERT_MAX_CLASSES, n);
-    Classes c = {0, xcalloc((size_t)n, sizeof *c.names)};
+    Classes c = {.names = xcalloc((size_t)n, sizeof *c.names)};
     for (const char *at = list, *end; c.n < n; at = end + 1) {
         end = at + strcspn(at, ",");
-        c.names[c.n] = trimmed(at, end);
+        char *name = xformat("%.*s", (int)(end - at), at);
+        c.names[c.n] = label_normal(name);
+        free(name);
         bool empty = !*c.names[c.n], twice = classes_at(&c, c.names[c.n]) >= 0;
         c.n++;
         if (!empty && !twice) continue;
@@ -98,16 +134,42 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     return true;
 }
 
-bool classes_make(const char *names, const Comments *training, Classes *out, Error *error) {
+bool classes_make(const char *names, bool merge, const Comments *training, Classes *out, Error *error) {
     Error why;
-    if (!names) return classes_find(training, out, error);
-    return classes_parse(names, out, &why) || error_set(error, "--labels %s", why.text);
+    int64_t a, b;
+    if (!names) return classes_find(training, merge, out, error);
+    if (!classes_parse(names, out, &why)) return error_set(error, "--labels %s", why.text);
+    out->merge = merge;
+    if (!merge || !labels_find_alike((const char *const *)out->names, out->n, &a, &b)) return true;
+    error_set(error, "--labels %s: \"%s\" and \"%s\" %s, and --merge-labels joins such labels; leave one of them out",
+              names, out->names[a], out->names[b], label_difference(out->names[a], out->names[b]));
+    classes_free(out);
+    return false;
 }
 
 int32_t classes_at(const Classes *classes, const char *name) {
     for (int i = 0; i < classes->n; i++)
         if (!strcmp(classes->names[i], name)) return i;
+    for (int i = 0; i < classes->n; i++) {
+        char *normal = label_normal(classes->names[i]);
+        bool same = !strcmp(normal, name);
+        free(normal);
+        if (same) return i;
+    }
     return -1;
+}
+
+/* Returns the first class that differs from a label in case only, or is the same number; -1: none. */
+static int32_t class_alike(const Classes *classes, const char *label) {
+    char *key = label_key(label);
+    int32_t found = -1;
+    for (int i = 0; i < classes->n && found < 0; i++) {
+        char *other = label_key(classes->names[i]);
+        if (!strcmp(key, other)) found = i;
+        free(other);
+    }
+    free(key);
+    return found;
 }
 
 char *classes_list(const Classes *classes) {
@@ -120,16 +182,38 @@ char *classes_list(const Classes *classes) {
     return names;
 }
 
+static bool refuse_label(const Classes *classes, const Comments *comments, int64_t i, int32_t alike, Error *error) {
+    const char *label = comments->labels[i];
+    char *names = classes_list(classes), *advice = xstrdup("");
+    if (alike >= 0) {
+        free(advice);
+        advice = xformat("; it and \"%s\" %s: --merge-labels joins them", classes->names[alike],
+                         label_difference(classes->names[alike], label));
+    }
+    error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s%s", comments->path,
+              (long long)comments->lines[i], label, classes->n, names, advice);
+    free(advice);
+    free(names);
+    return false;
+}
+
 bool classes_assign(const Classes *classes, const Comments *comments, int32_t *labels, Error *error) {
+    int64_t merged = 0;
     for (int64_t i = 0; i < comments->n; i++) {
         labels[i] = classes_at(classes, comments->labels[i]);
         if (labels[i] >= 0) continue;
-        char *names = classes_list(classes);
-        error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s", comments->path,
-                  (long long)comments->lines[i], comments->labels[i], classes->n, names);
-        free(names);
-        return false;
+        int32_t alike = class_alike(classes, comments->labels[i]);
+        if (alike < 0 || !classes->merge) return refuse_label(classes, comments, i, alike, error);
+        labels[i] = alike;
+        merged++;
     }
+    if (comments->counts.labels)
+        printf("[Data] %s: labels with characters that are not composed (NFC), no-break spaces, or blanks at their "
+               "ends, which are read without: %lld\n",
+               comments->path, (long long)comments->counts.labels);
+    if (merged)
+        printf("[Data] %s: labels that differ from their class in case only, or are the same number: %lld\n",
+               comments->path, (long long)merged);
     return true;
 }
 

@@ -10,7 +10,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/formats/csv.h"
+#include "data/formats/json_records.h"
+#include "data/formats/text_source.h"
 #include "data/text/characters.h"
+#include "data/text/label.h"
 #include "data/text/utf8.h"
 
 enum { TEXT, LABEL, ID, COLUMNS };
@@ -21,7 +24,7 @@ typedef struct {
     const char *names[COLUMNS];
     bool needed[COLUMNS]; /* the column must be there */
     bool any[COLUMNS];    /* it is there */
-    bool labels_needed;
+    bool skip_bad, refuse_empty;
     int64_t capacity, line; /* line: of the first byte */
 } Reader;
 
@@ -36,42 +39,81 @@ static bool is_blank(const char *text) {
     return true;
 }
 
-/* Cuts white space off both ends. */
-static char *trim(char *text) {
-    static const char white[] = " \t\n\v\f\r";
-    text += strspn(text, white);
-    size_t n = strlen(text);
-    while (n && strchr(white, text[n - 1])) n--;
-    text[n] = 0;
-    return text;
+/* Keeps a string that is not in the buffer. Returns it. */
+static char *keep(Comments *c, char *text) {
+    if (!(c->n_others & (c->n_others - 1))) /* at 0, 1, 2, 4, 8 ... */
+        c->others = xrealloc(c->others, (size_t)(c->n_others ? 2 * c->n_others : 1) * sizeof *c->others);
+    return c->others[c->n_others++] = text;
+}
+
+/* Returns a label in its normal form, and counts those that were written in another way. */
+static char *normal_label(Comments *c, char *label) {
+    char *normal = label_normal(label);
+    bool same = !strcmp(normal, label);
+    c->counts.labels += !same;
+    if (!same && strlen(normal) > strlen(label)) return keep(c, normal);
+    strcpy(label, normal);
+    free(normal);
+    return label;
+}
+
+/* Counts a record that cannot be used, with the reason "LINE: ...", if it may be left out. Returns whether it may. */
+static bool leave_out(Reader *r, Error *error) {
+    CommentCounts *counts = &r->out->counts;
+    Error why = *error;
+    if (!r->skip_bad)
+        return error_set(error, "%s; --skip-bad leaves records out that cannot be used, and counts them", why.text);
+    if (!counts->bad++) counts->first_bad = xstrdup(why.text);
+    error->text[0] = 0;
+    return true;
+}
+
+static void reserve(Reader *r) {
+    Comments *c = r->out;
+    if (c->n < r->capacity) return;
+    size_t n = (size_t)(r->capacity = 2 * r->capacity + 1024);
+    c->texts = xrealloc(c->texts, n * sizeof *c->texts);
+    c->labels = xrealloc(c->labels, n * sizeof *c->labels);
+    c->ids = xrealloc(c->ids, n * sizeof *c->ids);
+    c->lines = xrealloc(c->lines, n * sizeof *c->lines);
+}
+
+/* Leaves out a record without a visible character in its text, where labels are needed. */
+static bool add_empty(Reader *r, int64_t line, Error *error) {
+    CommentCounts *counts = &r->out->counts;
+    if (r->refuse_empty)
+        return error_set(error, "%lld: %s is empty; give it or take the record out (--empty skip leaves it out)",
+                         (long long)line, r->names[TEXT]);
+    if (!(counts->empty & (counts->empty - 1)))
+        counts->lines =
+            xrealloc(counts->lines, (size_t)(counts->empty ? 2 * counts->empty : 1) * sizeof *counts->lines);
+    counts->lines[counts->empty++] = line;
+    return true;
 }
 
 /* Adds a record; fields that are not there are NULL. */
 static bool add_record(Reader *r, int64_t line, char *const *fields, Error *error) {
     static char none[] = "";
     Comments *c = r->out;
-    char **const columns[COLUMNS] = {c->texts, c->labels, c->ids};
     if (c->n == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 texts", (long long)line);
-    if (c->n == r->capacity) {
-        size_t n = (size_t)(r->capacity = 2 * r->capacity + 1024);
-        c->texts = xrealloc(columns[TEXT], n * sizeof *c->texts);
-        c->labels = xrealloc(columns[LABEL], n * sizeof *c->labels);
-        c->ids = xrealloc(columns[ID], n * sizeof *c->ids);
-        c->lines = xrealloc(c->lines, n * sizeof *c->lines);
-    }
-    for (int k = 0; k < COLUMNS; k++) {
-        if (!fields[k] && r->needed[k])
-            return error_set(error, "%lld: there is no \"%s\" (%s names another)", (long long)line, r->names[k],
-                             column_options[k]);
-        r->any[k] = r->any[k] || fields[k];
-    }
+    for (int k = 0; k < COLUMNS; k++) r->any[k] = r->any[k] || fields[k];
+    if (r->needed[LABEL] && fields[TEXT] && is_blank(fields[TEXT])) return add_empty(r, line, error);
+    for (int k = 0; k < COLUMNS; k++)
+        if (!fields[k] && r->needed[k]) {
+            error_set(error, "%lld: there is no \"%s\" (%s names another)", (long long)line, r->names[k],
+                      column_options[k]);
+            return leave_out(r, error);
+        }
+    reserve(r);
     c->texts[c->n] = fields[TEXT];
-    c->labels[c->n] = fields[LABEL] ? trim(fields[LABEL]) : none;
+    c->labels[c->n] = fields[LABEL] ? normal_label(c, fields[LABEL]) : none;
     c->ids[c->n] = fields[ID] ? fields[ID] : none;
-    c->lines[c->n++] = line;
-    for (int k = TEXT; r->labels_needed && k <= LABEL; k++)
-        if (is_blank(k == TEXT ? fields[TEXT] : c->labels[c->n - 1]))
-            return error_set(error, "%lld: %s is empty; give it or take the record out", (long long)line, r->names[k]);
+    c->lines[c->n] = line;
+    if (r->needed[LABEL] && !*c->labels[c->n]) {
+        error_set(error, "%lld: %s is empty; give it or take the record out", (long long)line, r->names[LABEL]);
+        return leave_out(r, error);
+    }
+    c->n++;
     return true;
 }
 
@@ -110,107 +152,152 @@ static bool read_head(const Reader *r, Csv *csv, int *places, Error *error) {
     return true;
 }
 
+/* Adds the record that csv_next has read below n names. */
+static bool add_row(Reader *r, const Csv *csv, int n, const int *places, Error *error) {
+    char *fields[COLUMNS];
+    for (int k = 0; k < COLUMNS; k++) fields[k] = places[k] < 0 || places[k] >= csv->n ? NULL : csv->fields[places[k]];
+    if (csv->n == n) return add_record(r, csv->line, fields, error);
+    error_set(error, "%lld: has %d fields; the line of column names has %d; a field with separators in it needs quotes",
+              (long long)csv->line, csv->n, n);
+    return leave_out(r, error);
+}
+
 static bool read_table(Reader *r, char *text, size_t size, char separator, Error *error) {
     Csv csv;
     int places[COLUMNS];
-    if (!csv_open(&csv, text, size, error)) return false;
-    csv.separator = separator;
-    bool ok = read_head(r, &csv, places, error);
+    if (!csv_open(&csv, text, size, separator, error)) return false;
+    bool ok = read_head(r, &csv, places, error), more = ok;
     int n = csv.n;
-    while (ok && csv_next(&csv, error)) {
-        char *fields[COLUMNS];
-        for (int k = 0; k < COLUMNS; k++)
-            fields[k] = places[k] < 0 || places[k] >= csv.n ? NULL : csv.fields[places[k]];
-        ok = csv.n == n ? add_record(r, csv.line, fields, error)
-                        : error_set(error,
-                                    "%lld: has %d fields; the line of column names has %d; a field with separators in "
-                                    "it needs quotes",
-                                    (long long)csv.line, csv.n, n);
+    while (ok && more) {
+        more = csv_next(&csv, error);
+        if (more)
+            ok = add_row(r, &csv, n, places, error);
+        else if (error->text[0]) /* a quote in the wrong place */
+            ok = more = csv_skip(&csv) && leave_out(r, error);
     }
-    ok = ok && !error->text[0];
     csv_close(&csv);
     return ok;
 }
 
-/* ---- lines ---- */
+/* ---- objects ---- */
 
-/* Copies a field of an object to *at, where a line has enough room: decoded, a string is shorter than it is written,
- * and every field has a name. */
+/* Copies a field of an object to *at, where its record has enough room: decoded, a string is shorter than it is
+ * written, and every field has a name. */
 static bool take_field(const Reader *r, int column, const json_t *object, char **at, char **field, Error *error) {
     const char *name = r->names[column];
-    json_t *value = name ? json_object_get(object, name) : NULL;
+    const json_t *value = name ? json_object_get(object, name) : NULL;
+    const char *text = json_string_value(value);
     *field = NULL;
     if (!value || json_is_null(value)) return true;
-    char digits[24];
-    const char *text = json_string_value(value);
-    if (!text && (!json_is_integer(value) || column == TEXT))
-        return error_set(error, "\"%s\" is not a string%s", name, column == TEXT ? "" : " or a whole number");
-    snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
-    if (!text) text = digits;
+    if (!text && (column == TEXT || json_is_object(value) || json_is_array(value)))
+        return error_set(error, "\"%s\" is not a string%s", name, column == TEXT ? "" : ", a number, true or false");
+    char *digits = text ? NULL : json_text(name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    if (digits) text = digits;
     const size_t size = strlen(text) + 1;
+    if (json_is_real(value)) { /* which may be longer than it is written */
+        *field = keep(r->out, digits);
+        return true;
+    }
     *field = memcpy(*at, text, size);
     *at += size;
+    free(digits);
     return true;
 }
 
-/* Reads an object and keeps its fields in the line's own bytes. */
-static bool read_object(Reader *r, int64_t number, char *line, size_t size, Error *error) {
-    char *fields[COLUMNS];
-    json_error_t problem;
+/* Reads an object and keeps its fields in the record's own bytes. */
+static bool read_object(Reader *r, const JsonRecords *records, Error *error) {
+    const char *names[COLUMNS + 1] = {r->names[TEXT]}, **name = names + 1;
+    char *fields[COLUMNS], *at = (char *)(uintptr_t)records->text;
     Error why;
-    json_t *object = json_loadb(line, size, JSON_REJECT_DUPLICATES, &problem);
-    if (!object)
-        return error_set(error, "%lld:%d: %s", (long long)number, problem.column > 0 ? problem.column : 1,
-                         problem.text);
+    for (int k = LABEL; k < COLUMNS; k++)
+        if (r->names[k]) *name++ = r->names[k];
+    json_t *object = json_records_parse(records, names, 0, error);
+    if (!object) return leave_out(r, error);
     bool ok = json_is_object(object) || error_set(&why, "is not an object; expected {\"%s\": ...}", r->names[TEXT]);
-    for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &line, &fields[k], &why);
+    for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &at, &fields[k], &why);
     json_decref(object);
-    return ok ? add_record(r, number, fields, error) : error_set(error, "%lld: %s", (long long)number, why.text);
+    if (ok) return add_record(r, records->line, fields, error);
+    error_set(error, "%lld: %s", (long long)records->line, why.text);
+    return leave_out(r, error);
 }
 
-static bool read_lines(Reader *r, char *text, size_t size, bool objects, Error *error) {
+static bool read_objects(Reader *r, char *text, size_t size, Error *error) {
+    JsonRecords records = json_records_open(text, size, r->line, r->line == 1);
+    while (json_records_next(&records, error))
+        if (!read_object(r, &records, error)) return false;
+    return !error->text[0];
+}
+
+/* ---- lines ---- */
+
+static bool read_lines(Reader *r, char *text, size_t size, Error *error) {
     int64_t number = r->line;
+    char *end = text + size;
+    for (char *line = text, *next; line < end; line = next, number++) {
+        char *stop = memchr(line, '\n', (size_t)(end - line));
+        next = stop ? stop + 1 : end;
+        if (!stop) stop = end;
+        if (stop > line && stop[-1] == '\r') stop--;
+        *stop = 0;
+        if (!add_record(r, number, (char *[COLUMNS]){line}, error)) return false;
+    }
+    return true;
+}
+
+/* Reads lines of text, or of objects, of which `r->line` is the first. */
+static bool read_text(Reader *r, char *text, size_t size, bool objects, Error *error) {
     Error why;
     if (!utf8_check(text, size, &why)) {
         char *rest;
         int64_t line = strtoll(why.text, &rest, 10) + r->line - 1;
         return error_set(error, "%lld%s", (long long)line, rest);
     }
-    char *end = text + size;
-    for (char *line = text + (number == 1 ? utf8_mark(text, size) : 0), *next; line < end; line = next, number++) {
-        char *stop = memchr(line, '\n', (size_t)(end - line));
-        next = stop ? stop + 1 : end;
-        if (!stop) stop = end;
-        if (stop > line && stop[-1] == '\r') stop--;
-        *stop = 0;
-        if (objects ? !is_blank(line) && !read_object(r, number, line, (size_t)(stop - line), error)
-                    : !add_record(r, number, (char *[COLUMNS]){line}, error))
-            return false;
-    }
-    return true;
+    size_t mark = r->line == 1 ? utf8_mark(text, size) : 0;
+    return objects ? read_objects(r, text + mark, size - mark, error) : read_lines(r, text + mark, size - mark, error);
 }
 
 /* ---- files ---- */
 
+/* Returns the end of a name that says what the file is; NULL: it says nothing. */
+static const char *kind_of(const char *path) {
+    static const char *const ends[] = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"};
+    size_t n = strlen(path);
+    if (n > 3 && !strcasecmp(path + n - 3, ".gz")) n -= 3;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t size = strlen(ends[i]);
+        if (n >= size && !strncasecmp(path + n - size, ends[i], size)) return ends[i];
+    }
+    return NULL;
+}
+
+size_t comments_stem(const char *name) {
+    const char *kind = kind_of(name);
+    size_t n = strlen(name);
+    return kind ? n - strlen(kind) - (strcasecmp(name + n - strlen(kind), kind) ? strlen(".gz") : 0) : 0;
+}
+
 static bool read_records(Reader *r, char *text, size_t size, Error *error) {
-    const char *path = r->out->path;
-    if (ends_with(path, ".csv")) return read_table(r, text, size, ',', error);
-    if (ends_with(path, ".tsv")) return read_table(r, text, size, '\t', error);
-    if (ends_with(path, ".jsonl")) return read_lines(r, text, size, true, error);
-    for (int k = LABEL; k < COLUMNS; k++)
-        if (r->needed[k]) return error_set(error, "1: lines of text have no column \"%s\"", r->names[k]);
-    return read_lines(r, text, size, false, error);
+    const char *kind = kind_of(r->out->path);
+    bool lines = !strcmp(kind, ".txt");
+    if (ends_with(kind, "sv")) return read_table(r, text, size, kind[1] == 'c' ? ',' : '\t', error);
+    for (int k = LABEL; lines && k < COLUMNS; k++)
+        if (r->needed[k])
+            return error_set(error, "1: lines of text have no column \"%s\"; the name of a table ends in .csv or .tsv",
+                             r->names[k]);
+    return read_text(r, text, size, !lines, error);
 }
 
 static bool same_column(const char *a, const char *b) { return a && b && !strcmp(a, b); }
 
-static bool reader_begin(Reader *r, const CommentColumns *columns, Comments *out, Error *error) {
+static bool reader_begin(Reader *r, const CommentColumns *columns, CommentLabels labels, Comments *out, Error *error) {
+    const char *label = columns->label ? columns->label : "label";
     *out = (Comments){0};
-    *r = (Reader){
-        .out = out,
-        .names = {columns->text ? columns->text : "text", columns->label ? columns->label : "label", columns->id},
-        .needed = {true, false, columns->id != NULL},
-        .line = 1};
+    *r = (Reader){.out = out,
+                  .names = {columns->text ? columns->text : "text", labels ? label : NULL, columns->id},
+                  .needed = {true, labels == LABELS_NEEDED, columns->id != NULL},
+                  .skip_bad = columns->skip_bad,
+                  .refuse_empty = columns->refuse_empty,
+                  .line = 1};
     for (int k = 0; k < COLUMNS; k++)
         if (same_column(r->names[k], r->names[(k + 1) % COLUMNS]))
             return error_set(error, "the column \"%s\" cannot be two of text, label and id", r->names[k]);
@@ -235,22 +322,30 @@ static bool reader_end(const Reader *r, bool ok, const Error *why, Error *error)
     return false;
 }
 
-bool comments_read(const char *path, const CommentColumns *columns, bool labels_needed, Comments *out, Error *error) {
+/* Says that nothing is left, and why. Returns false. */
+static bool set_no_texts(const CommentCounts *counts, Error *error) {
+    return counts->bad || counts->empty
+               ? error_set(error, "1: there are no texts: %lld are empty, and %lld records cannot be used%s%s",
+                           (long long)counts->empty, (long long)counts->bad, counts->bad ? ", the first: line " : "",
+                           counts->bad ? counts->first_bad : "")
+               : error_set(error, "1: there are no texts");
+}
+
+bool comments_read(const char *path, const CommentColumns *columns, CommentLabels labels, Comments *out, Error *error) {
     Reader r;
     size_t size;
     Error why = {""};
     *out = (Comments){0};
-    if (!ends_with(path, ".csv") && !ends_with(path, ".tsv") && !ends_with(path, ".jsonl") && !ends_with(path, ".txt"))
-        return access(path, F_OK)
-                   ? error_set(error, "%s: %s", path, strerror(errno))
-                   : error_set(error,
-                               "%s: the name must end in .csv, .tsv, .jsonl or .txt, which says what the file is",
-                               path);
-    if (!reader_begin(&r, columns, out, &why) || !read_file(path, &out->buffer, &size, &why))
+    if (!kind_of(path))
+        return access(path, F_OK) ? error_set(error, "%s: %s", path, strerror(errno))
+                                  : error_set(error,
+                                              "%s: the name must end in .csv, .tsv, .jsonl, .ndjson, .json or .txt, "
+                                              "which says what the file is, or in one of these and .gz",
+                                              path);
+    if (!reader_begin(&r, columns, labels, out, &why) || !text_read(path, &out->buffer, &size, &why))
         return error_set(error, "%s: %s", path, why.text);
-    r.labels_needed = r.needed[LABEL] = labels_needed;
     out->path = xstrdup(path);
-    bool ok = read_records(&r, out->buffer, size, &why) && (out->n || error_set(&why, "1: there are no texts"));
+    bool ok = read_records(&r, out->buffer, size, &why) && (out->n || set_no_texts(&out->counts, &why));
     return reader_end(&r, ok, &why, error);
 }
 
@@ -281,7 +376,7 @@ static bool take_lines(CommentInput *in, const CommentColumns *columns, Comments
     Reader r;
     Error why = {""};
     size_t size = whole_lines(in);
-    if (!reader_begin(&r, columns, out, &why)) return error_set(error, "standard input: %s", why.text);
+    if (!reader_begin(&r, columns, LABELS_UNUSED, out, &why)) return error_set(error, "standard input: %s", why.text);
     out->path = xstrdup("standard input");
     out->buffer = xmalloc(size + 1);
     memcpy(out->buffer, in->bytes, size);
@@ -291,22 +386,27 @@ static bool take_lines(CommentInput *in, const CommentColumns *columns, Comments
     r.line = in->line + 1;
     for (size_t i = 0; i < size; i++) in->line += out->buffer[i] == '\n';
     bool ok = in->objects || !r.needed[ID] || error_set(&why, "1: lines of text have no column \"%s\"", r.names[ID]);
-    return reader_end(&r, ok && read_lines(&r, out->buffer, size, in->objects, &why), &why, error);
+    ok = reader_end(&r, ok && read_text(&r, out->buffer, size, in->objects, &why), &why, error);
+    in->counts.bad += out->counts.bad;
+    if (!in->counts.first_bad && out->counts.first_bad) in->counts.first_bad = xstrdup(out->counts.first_bad);
+    return ok;
 }
 
 bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *out, Error *error) {
     *out = (Comments){0};
     while (!out->n && !in->ended) { /* empty lines are no objects */
-        free(out->path);
-        free(out->buffer);
-        *out = (Comments){0};
+        comments_free(out);
         if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
     }
     in->n += out->n;
-    return in->n || error_set(error, "standard input:1: there are no texts");
+    Error why;
+    return in->n || set_no_texts(&in->counts, &why) || error_set(error, "standard input:%s", why.text);
 }
 
-void comments_input_close(CommentInput *in) { free(in->bytes); }
+void comments_input_close(CommentInput *in) {
+    free(in->bytes);
+    free(in->counts.first_bad);
+}
 
 void comments_free(Comments *comments) {
     free(comments->path);
@@ -314,6 +414,10 @@ void comments_free(Comments *comments) {
     free(comments->labels);
     free(comments->ids);
     free(comments->lines);
+    free(comments->counts.first_bad);
+    free(comments->counts.lines);
+    for (int64_t i = 0; i < comments->n_others; i++) free(comments->others[i]);
+    free(comments->others);
     free(comments->buffer);
     *comments = (Comments){0};
 }

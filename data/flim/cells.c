@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "data/flim/cell_formats.h"
 #include "data/formats/tensor_file_open.h"
+#include "data/text/label.h"
 #include "data/unfinished.h"
 
 const char *const FLIM_CLASS_NAMES[FLIM_CLASSES] = {"quiescent", "active"};
@@ -199,13 +200,18 @@ static bool check_donor(const char *name, int n, Error *error) {
                      name);
 }
 
-/* Returns the number of a donor, or -1. */
+/* Returns the number of the donor whose name has the same normal form, or -1. */
 static int donor_number(const StoreMaker *k, const File *f) {
-    for (size_t d = 0; d < json_array_size(k->donor_names); d++) {
-        const char *name = json_string_value(json_array_get(k->donor_names, d));
-        if ((int)strlen(name) == f->donor_length && !strncmp(name, f->donor, (size_t)f->donor_length)) return (int)d;
+    char *name = xformat("%.*s", f->donor_length, f->donor), *normal = label_normal(name);
+    int found = -1;
+    for (size_t d = 0; found < 0 && d < json_array_size(k->donor_names); d++) {
+        char *other = label_normal(json_string_value(json_array_get(k->donor_names, d)));
+        if (!strcmp(normal, other)) found = (int)d;
+        free(other);
     }
-    return -1;
+    free(normal);
+    free(name);
+    return found;
 }
 
 /* Numbers the donor of a file. Two folders of one donor are an error, unless donors decide nothing. */
@@ -565,6 +571,7 @@ static void print_store(const FlimCells *c, const char *store, const char *how, 
     for (int64_t i = 0; i < c->n; i++) copies += c->same_as[i] != i;
     printf("[Store] %s: %lld cells of %d donors, %d x %d pixels, %d bins, u%d, %s\n", store, (long long)c->n,
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
+    labels_warn_alike(store, "donors", c->donor_names, c->n_donors);
     for (int i = 0; i < FINDINGS; i++) {
         int64_t n = found ? found[i] : json_integer_value(json_object_get(stored, findings[i].key));
         bool all = i < CELL_KINDS && n == c->n; /* of one kind, which goes without saying */

@@ -6,10 +6,40 @@
 
 #include "data/text/utf8.h"
 
-bool csv_open(Csv *csv, char *text, size_t size, Error *error) {
-    *csv = (Csv){.next_line = 1, .separator = ','};
+/* Returns what separates the fields of the first record at `at`. */
+static char find_separator(const char *at, char usual) {
+    static const char known[] = ",;\t";
+    bool there[sizeof known] = {false}, quoted = false;
+    for (; *at && (quoted || (*at != '\n' && *at != '\r')); at++) {
+        const char *which = strchr(known, *at);
+        if (which && !quoted) there[which - known] = true;
+        quoted ^= *at == '"';
+    }
+    if (there[strchr(known, usual) - known]) return usual;
+    for (int i = 0; known[i]; i++)
+        if (there[i]) return known[i];
+    return usual;
+}
+
+/* Takes a line such as "sep=;", if the table begins with one. */
+static bool take_statement(Csv *csv) {
+    bool quoted = *csv->at == '"';
+    char *at = csv->at + quoted, *end = at + 5;
+    if (strncasecmp(at, "sep=", 4) != 0 || !at[4] || !strchr(",;\t|", at[4])) return false;
+    if (quoted && *end++ != '"') return false;
+    end += *end == '\r';
+    if (*end && *end != '\n') return false;
+    csv->separator = at[4];
+    csv->next_line += *end == '\n';
+    csv->at = end + (*end == '\n');
+    return true;
+}
+
+bool csv_open(Csv *csv, char *text, size_t size, char usual, Error *error) {
+    *csv = (Csv){.next_line = 1, .separator = usual};
     if (!utf8_check(text, size, error)) return false;
     csv->at = text + utf8_mark(text, size);
+    if (!take_statement(csv)) csv->separator = find_separator(csv->at + strspn(csv->at, "\r\n"), usual);
     return true;
 }
 
@@ -50,11 +80,15 @@ bool csv_next(Csv *csv, Error *error) {
     for (char *start = csv->at, *at = start;; at++) {
         char *field = at, *end;
         long long column = at - start + 1;
+        csv->at = at; /* for csv_skip */
         if (*at == '"') {
             end = unquote(csv, &at);
-            if (!end)
+            if (!end) {
+                csv->at += strlen(csv->at);
                 return error_set(error, "%lld:%lld: the quote is not closed; close it behind the field",
                                  (long long)csv->line, column);
+            }
+            csv->at = at;
             if (*at != csv->separator && !at_end(at))
                 return refuse(csv, (long long)(at - start) + 1, "text behind a closing quote", error);
         } else {
@@ -75,6 +109,14 @@ bool csv_next(Csv *csv, Error *error) {
     }
 }
 
+bool csv_skip(Csv *csv) {
+    char *end = strchr(csv->at, '\n');
+    if (!*csv->at) return false; /* the end of a field that does not end */
+    csv->at = end ? end + 1 : csv->at + strlen(csv->at);
+    csv->next_line += end != NULL;
+    return true;
+}
+
 bool csv_integer(const char *field, int64_t *out) {
     const char *digits = field + (*field == '-');
     *out = 0;
@@ -92,6 +134,15 @@ bool csv_number(const char *field, double *out) {
     if (!*field || strspn(field, "+-.0123456789eE") != strlen(field)) return false;
     *out = strtod(field, &end);
     return !*end && isfinite(*out);
+}
+
+bool csv_decimal(const Csv *csv, const char *field, double *out) {
+    char text[64];
+    const char *comma = csv->separator == ';' ? strchr(field, ',') : NULL;
+    if (!comma || strlen(field) >= sizeof text || strchr(field, '.')) return csv_number(field, out);
+    strcpy(text, field);
+    text[comma - field] = '.';
+    return csv_number(text, out);
 }
 
 void csv_write(FILE *file, const char *field) {

@@ -1,7 +1,10 @@
 /* Reads and writes CSV (RFC 4180). Records end in LF or CRLF, fields are separated by commas, and a field in double
  * quotes may contain commas, line ends and "" for a quote. Text is UTF-8 without zero bytes; a byte order mark and
  * empty lines are skipped. A quote inside a bare field, text behind a closing quote and an unclosed quote are errors.
- */
+ *
+ * Tables of Excel have another separator: where the decimal sign is a comma it is ";", and in text for Unicode a tab.
+ * The first line tells it, which names the columns. A line "sep=;" before that one is Excel's, too. text_read
+ * (text_source.h) reads what else Excel writes, UTF-16, and files that are compressed. */
 #ifndef DATA_FORMATS_CSV_H
 #define DATA_FORMATS_CSV_H
 
@@ -13,7 +16,7 @@ typedef struct {
     int64_t line; /* of the last record, counted from 1 */
     int n;        /* fields of the last record */
     char **fields;
-    char separator; /* ',' after csv_open; '\t', set before the first record, reads tables of that kind */
+    char separator; /* found by csv_open; may be set before the first record */
 
     char *at; /* the rest of the text */
     int64_t next_line;
@@ -21,15 +24,23 @@ typedef struct {
 } Csv;
 
 /* Begins to read `text`, which ends with a zero byte at text[size]. The reader changes the text; fields point into it.
- * False with "LINE: ..." if the text has a zero byte or is not UTF-8; csv_close is then allowed, but not needed. */
-bool csv_open(Csv *csv, char *text, size_t size, Error *error);
+ * `usual`, a comma or a tab, separates the fields unless the first line has none of it outside quotes, and has another
+ * of comma, semicolon and tab, or says which it is. False with "LINE: ..." if the text has a zero byte or is not UTF-8;
+ * csv_close is then allowed, but not needed. */
+bool csv_open(Csv *csv, char *text, size_t size, char usual, Error *error);
 /* Reads the next record. False at the end of the text, with an empty error, or with an error "LINE:COLUMN: ...". */
 bool csv_next(Csv *csv, Error *error);
+/* Goes on in the line behind an error of csv_next, so that the next record is not lost with this one. False if that is
+ * impossible: a quote that is not closed holds the rest of the table. */
+bool csv_skip(Csv *csv);
 void csv_close(Csv *csv);
 
 /* Converts a field to a whole number, or to a finite one. False: the field is something else. */
 bool csv_integer(const char *field, int64_t *out);
 bool csv_number(const char *field, double *out);
+/* Converts a field of this table to a finite number, which has a decimal comma or a point if semicolons separate the
+ * fields. */
+bool csv_decimal(const Csv *csv, const char *field, double *out);
 
 /* Writes a field, in quotes if necessary. */
 void csv_write(FILE *file, const char *field);

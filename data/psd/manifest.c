@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/text_file.h"
 #include "data/formats/csv.h"
+#include "data/formats/text_source.h"
+#include "data/text/label.h"
 
 const char *const PSD_LABEL_NAMES[PSD_LABELS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra", "unkn"};
 
@@ -79,14 +81,15 @@ typedef struct {
     int *count, capacity;
 } Names;
 
-static int32_t name_place(Names *names, const char *text) {
-    json_t *known = json_object_get(names->places, text);
+/* Returns the index of the text with this key, which is added if there is none. */
+static int32_t name_place(Names *names, const char *text, const char *key) {
+    json_t *known = json_object_get(names->places, key);
     if (known) return (int32_t)json_integer_value(known);
     if (*names->count == names->capacity)
         *names->texts =
             xrealloc(*names->texts, (size_t)(names->capacity = 2 * names->capacity + 64) * sizeof **names->texts);
     (*names->texts)[*names->count] = xstrdup(text);
-    if (json_object_set_new(names->places, text, json_integer(*names->count))) die("out of memory for names");
+    if (json_object_set_new(names->places, key, json_integer(*names->count))) die("out of memory for names");
     return (*names->count)++;
 }
 
@@ -145,7 +148,8 @@ static bool take_count(const Reader *r, int column, int64_t *out, Error *error) 
 
 static bool take_number(const Reader *r, int column, double *out, Error *error) {
     *out = (double)NAN;
-    return !*field(r, column) || csv_number(field(r, column), out) || refuse(r, column, "a number or nothing", error);
+    return !*field(r, column) || csv_decimal(&r->csv, field(r, column), out) ||
+           refuse(r, column, "a number or nothing", error);
 }
 
 static bool take_label(const Reader *r, int32_t *out, Error *error) {
@@ -156,6 +160,15 @@ static bool take_label(const Reader *r, int32_t *out, Error *error) {
     if (csv_integer(field(r, LABEL_IDX), &index) && index == *out) return true;
     return error_set(error, "%lld: label_idx is '%s', but the label %s has %d", (long long)r->csv.line,
                      field(r, LABEL_IDX), PSD_LABEL_NAMES[*out], (int)*out);
+}
+
+/* A sensor has one spelling: otherwise the other one would not be left out with it. */
+static int32_t sensor_place(Reader *r, const char *name) {
+    char *normal = label_normal(name);
+    int32_t place = name_place(&r->sensors, name, normal);
+    free(normal);
+    r->manifest->respelled += strcmp(r->manifest->sensor_names[place], name) != 0;
+    return place;
 }
 
 static bool read_row(Reader *r, int n_columns, Error *error) {
@@ -169,8 +182,8 @@ static bool read_row(Reader *r, int n_columns, Error *error) {
     if (!*field(r, SENSOR_ID)) return refuse(r, SENSOR_ID, "a name", error);
     if (i == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 rows", (long long)r->csv.line);
     m->lines[i] = r->csv.line;
-    m->files[i] = name_place(&r->files, field(r, NPY_PATH));
-    m->sensors[i] = name_place(&r->sensors, field(r, SENSOR_ID));
+    m->files[i] = name_place(&r->files, field(r, NPY_PATH), field(r, NPY_PATH));
+    m->sensors[i] = sensor_place(r, field(r, SENSOR_ID));
     m->n++;
     return take_count(r, ROW_INDEX, &m->row_index[i], error) && take_count(r, NUM_BINS, &m->num_bins[i], error) &&
            take_number(r, CENTER, &m->center[i], error) && take_number(r, BEGIN, &m->begin[i], error) &&
@@ -215,7 +228,7 @@ bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
     Reader r = {.manifest = m,
                 .files = {json_object(), &m->file_paths, &m->n_files, 0},
                 .sensors = {json_object(), &m->sensor_names, &m->n_sensors, 0}};
-    bool ok = csv_open(&r.csv, text, size, error) && read_head(&r, error);
+    bool ok = csv_open(&r.csv, text, size, ',', error) && read_head(&r, error);
     int n_columns = r.csv.n;
     while (ok && csv_next(&r.csv, error)) ok = read_row(&r, n_columns, error);
     ok = ok && !error->text[0] && (m->n || error_set(error, "1: there are no rows below the column names"));
@@ -232,10 +245,19 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     size_t size;
     Error why;
     *manifest = (PsdManifest){0};
-    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    if (!text_read(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool ok = psd_manifest_parse(text, size, manifest, &why);
     free(text);
     return ok || error_set(error, "%s:%s", path, why.text);
+}
+
+void psd_manifest_print_sensors(const char *path, const PsdManifest *m) {
+    if (m->respelled)
+        printf(
+            "[Manifest] %s: rows with a sensor that is written otherwise than before (not composed, no-break or outer "
+            "blanks): %lld\n",
+            path, (long long)m->respelled);
+    labels_warn_alike(path, "sensors", (const char *const *)m->sensor_names, m->n_sensors);
 }
 
 uint64_t psd_manifest_hash_text(const char *text, size_t size) {

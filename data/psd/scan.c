@@ -10,7 +10,9 @@
 #include "base/file.h"
 #include "data/formats/csv.h"
 #include "data/formats/npy.h"
+#include "data/formats/text_source.h"
 #include "data/psd/preprocess.h"
+#include "data/text/label.h"
 #include "data/unfinished.h"
 
 const char *const PSD_REJECT_NAMES[PSD_REJECT_REASONS] = {"accepted", "a single number", "no rows",
@@ -142,7 +144,7 @@ static bool take(const Csv *head, const Csv *row, const char *name, double *out,
         if (i >= row->n)
             return error_set(error, "%lld: has %d fields; the first line has %d", (long long)row->line, row->n,
                              head->n);
-        if (*row->fields[i] && !csv_number(row->fields[i], out))
+        if (*row->fields[i] && !csv_decimal(row, row->fields[i], out))
             return error_set(error, "%lld: %s is '%.100s'; expected a number or nothing", (long long)row->line, name,
                              row->fields[i]);
     }
@@ -152,7 +154,7 @@ static bool take(const Csv *head, const Csv *row, const char *name, double *out,
 static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) {
     Csv csv, head;
     double other;
-    if (!csv_open(&csv, text, size, error)) return false;
+    if (!csv_open(&csv, text, size, ',', error)) return false;
     bool ok = csv_next(&csv, error);
     head = csv;
     csv.fields = NULL;
@@ -172,7 +174,7 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
     size_t size;
     Error why;
     if (access(path, F_OK)) return true;
-    bool ok = read_file(path, &text, &size, &why);
+    bool ok = text_read(path, &text, &size, &why);
     if (ok) {
         ok = parse_sidecar(text, size, file, &why);
         free(text);
@@ -289,6 +291,14 @@ static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) 
     return bad == scan->n;
 }
 
+/* Gives a sensor one spelling: otherwise its recordings in a second folder would not be left out with it. */
+static void unify_sensors(PsdScan *scan) {
+    char ***sensors = xmalloc((size_t)scan->n * sizeof *sensors);
+    for (int64_t i = 0; i < scan->n; i++) sensors[i] = &scan->files[i].sensor;
+    scan->respelled = labels_unify(sensors, scan->n);
+    free(sensors);
+}
+
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
     *scan = (PsdScan){.compat = compat};
     char *above = path_join(directory, ".."); /* DIRECTORY may be .../spectrum_bands */
@@ -296,6 +306,7 @@ bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, 
         unfinished_check(directory, error) && unfinished_check(above, error) && find_files(directory, scan, error);
     free(above);
     if (ok) {
+        unify_sensors(scan);
         qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
         ok = read_files(scan, compat, n_threads, error);
     }
@@ -308,7 +319,7 @@ bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, 
 
 int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_threads, PsdScan *scan) {
     int64_t lost = 0;
-    *scan = (PsdScan){xcalloc((size_t)m->n_files, sizeof *scan->files), m->n_files, 0, false};
+    *scan = (PsdScan){.files = xcalloc((size_t)m->n_files, sizeof *scan->files), .n = m->n_files};
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(+ : lost)
     for (int64_t i = 0; i < scan->n; i++) {
         PsdFile *file = &scan->files[i];

@@ -36,6 +36,7 @@ typedef struct {
     PsdFile *files; /* by sensor, then by path */
     int64_t n;
     int64_t not_regular; /* names that end in .npy but are not regular files: FIFOs, devices, broken links */
+    int64_t respelled;   /* files whose sensor got the spelling of another folder's (labels_unify) */
     bool compat;         /* do as the reference implementation */
 } PsdScan;
 

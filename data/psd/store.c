@@ -14,6 +14,7 @@
 #include "data/formats/csv.h"
 #include "data/formats/npy.h"
 #include "data/formats/tensor_file_open.h"
+#include "data/formats/text_source.h"
 #include "data/psd/manifest.h"
 
 static const char FORM[] = "4"; /* how samples are computed; a store of another form is made again */
@@ -507,13 +508,15 @@ static bool count_samples(StoreMaker *k, Error *error) {
     return true;
 }
 
-/* Makes the store of the manifest text[size], whose hash is `hash`. Modifies the text. */
-static bool make_store(const char *manifest_path, char *text, size_t size, uint64_t hash, const char *path,
+/* Makes the store of the manifest (*text)[size], whose hash is `hash`. Modifies or replaces the text. */
+static bool make_store(const char *manifest_path, char **text, size_t size, uint64_t hash, const char *path,
                        const PsdOptions *options, int n_threads, Error *error) {
     PsdManifest m;
     double start = seconds_now();
     Error why;
-    if (!psd_manifest_parse(text, size, &m, &why)) return error_set(error, "%s:%s", manifest_path, why.text);
+    if (!text_decode(text, &size, &why)) return error_set(error, "%s: %s", manifest_path, why.text);
+    if (!psd_manifest_parse(*text, size, &m, &why)) return error_set(error, "%s:%s", manifest_path, why.text);
+    psd_manifest_print_sensors(manifest_path, &m);
     StoreMaker k = {.path = manifest_path, .manifest = &m, .options = options, .error = error};
     bool ok = count_samples(&k, error) && make_samples(&k, n_threads);
     if (ok && !k.n) ok = error_set(error, "%s: no row has the %d bins of a sample", manifest_path, PSD_BINS);
@@ -640,7 +643,7 @@ static bool open_or_make(PsdStore *s, StoreRequest *w, Error *error) {
     bool ok = state == STORE_USABLE && print_opened(s, w);
     if (state == STORE_TO_MAKE) {
         if (why.text[0]) printf("[Store] %s; it is made again, %s\n", why.text, options_text(w->options, asked));
-        ok = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
+        ok = make_store(w->manifest, &text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
              open_store(s, w->path, w->n_threads, error);
     }
     free(text);

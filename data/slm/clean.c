@@ -1,12 +1,11 @@
 #include "data/slm/clean.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uninorm.h>
 #include <unistr.h>
 
-#include "base/json.h"
+#include "data/formats/json_records.h"
 #include "data/text/encoding.h"
 
 /* ---- UTF-8 ---- */
@@ -49,11 +48,18 @@ static bool take_field(const json_t *record, const char *field, int64_t line, Cl
 }
 
 static bool take_record(const char *raw, size_t size, const char *field, int64_t line, CleanText *out, Error *error) {
-    json_error_t where;
-    json_t *record = json_loadb(raw, size, JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
+    const char *const names[] = {field, NULL};
+    size_t at, begin = 0; /* begin: of the line of the error */
+    Error why;
+    json_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
+    for (size_t i = 0; !record && i < at; i++) {
+        if (raw[i] != '\n') continue;
+        line++;
+        begin = i + 1;
+    }
     if (!record)
-        return error_set(error, "line %lld, column %d: %s; expected a JSON object per line", (long long)line,
-                         where.column, where.text);
+        return error_set(error, "line %lld, column %zu: %s; expected a JSON object", (long long)line, at - begin + 1,
+                         why.text);
     bool ok = take_field(record, field, line, out, error);
     json_decref(record);
     return ok;

@@ -8,8 +8,8 @@
 
 #include "base/format.h"
 #include "base/program.h"
+#include "data/formats/text_source.h"
 #include "data/slm/clean.h"
-#include "data/slm/text_source.h"
 #include "data/text/encoding.h"
 
 enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 16 };
@@ -171,6 +171,7 @@ static void work_on(const Corpus *corpus, const CorpusPass *pass, const Batch *b
     Error why;
     if (!clean_text(b->bytes + item->begin, item->size, &options, item->line, item->offset, &item->clean, &why)) {
         item->error = memcpy(xmalloc(sizeof why), &why, sizeof why);
+        item->document.bad = true;
         return;
     }
     item->document.text = item->clean.text;
@@ -178,16 +179,25 @@ static void work_on(const Corpus *corpus, const CorpusPass *pass, const Batch *b
     pass->work(pass->context, omp_get_thread_num(), &item->document, b->results + (size_t)i * pass->result_bytes);
 }
 
+/* Counts a record that cannot be used, if it may be left out. */
+static bool leave_out(const Corpus *corpus, const Item *item, Error *error) {
+    const CorpusFile *file = item->document.file;
+    if (!file->jsonl || !corpus->bad)
+        return error_set(error, "%s: %s%s", file->path, item->error->text,
+                         file->jsonl ? "; --skip-bad leaves such records out, and counts them" : "");
+    if (!corpus->bad->n++) corpus->bad->first = xformat("%s: %s", file->path, item->error->text);
+    return true;
+}
+
 /* Takes the results of a batch until one is an error; frees the texts. */
-static bool take_batch(const CorpusPass *pass, const Batch *b, Error *error) {
+static bool take_batch(const Corpus *corpus, const CorpusPass *pass, const Batch *b, Error *error) {
     bool ok = true;
     Error why;
     for (int64_t i = 0; i < b->n; i++) {
         Item *item = &b->items[i];
-        if (ok && item->error)
-            ok = error_set(error, "%s: %s", item->document.file->path, item->error->text);
-        else if (ok && pass->take &&
-                 !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, &why))
+        ok = ok && (!item->error || leave_out(corpus, item, error));
+        if (ok && pass->take &&
+            !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, &why))
             ok = error_set(error, "%s, line %lld: %s", item->document.file->path, (long long)item->line, why.text);
         free(item->clean.owned);
         free(item->error);
@@ -225,7 +235,7 @@ static bool run_batches(Reader *r, const CorpusPass *pass, Batch batches[2], Err
 #pragma omp for schedule(dynamic)
             for (int64_t i = 0; i < b->n; i++) work_on(corpus, pass, b, i);
         }
-        ok = take_batch(pass, b, error);
+        ok = take_batch(corpus, pass, b, error);
         show_progress(r, pass->purpose, start, total);
     }
     if (ok && !read_ok) ok = error_set(error, "%s", why.text);
@@ -235,6 +245,10 @@ static bool run_batches(Reader *r, const CorpusPass *pass, Batch batches[2], Err
 bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error) {
     Reader r = {.corpus = corpus, .buffer = xmalloc(BUFFER)};
     Batch batches[2] = {{.bytes = xmalloc(BUFFER), .capacity = BUFFER}, {.bytes = xmalloc(BUFFER), .capacity = BUFFER}};
+    if (corpus->bad) {
+        free(corpus->bad->first);
+        *corpus->bad = (BadRecords){0};
+    }
     bool ok = run_batches(&r, pass, batches, error);
     terminal_progress_end();
     if (r.open) text_source_close(&r.source);

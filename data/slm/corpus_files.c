@@ -6,7 +6,7 @@
 #include <unistr.h>
 
 #include "base/file.h"
-#include "data/slm/text_source.h"
+#include "data/formats/text_source.h"
 
 typedef enum { KIND_OTHER, KIND_TEXT, KIND_JSONL } Kind;
 

@@ -13,6 +13,7 @@
 #include "data/text/bpe_train.h"
 #include "data/text/tokenizer.h"
 #include "data/text/unknown.h"
+#include "data/text/utf8.h"
 #include "data/unfinished.h"
 
 enum { FORMAT = 1, MIN_FREQUENCY = 2 /* of pairs, as commands/slm/prepare.c says */ };
@@ -23,6 +24,7 @@ typedef struct {
     const SlmPrepareOptions *options;
     CorpusFiles files;
     Corpus corpus;
+    BadRecords bad;
     json_t *inputs;
     FileLock lock;
     Scan scan;
@@ -189,10 +191,11 @@ static void scan(Prepare *p) {
     int64_t train = p->scan.counts[FATE_TRAIN], val = p->scan.counts[FATE_VAL];
     if (!train)
         die("the corpus has no text to train on: of %lld document%s in %lld file%s, %lld %s shorter than "
-            "--min-characters, %lld are duplicates, %lld are held out",
+            "--min-characters, %lld are duplicates, %lld are held out, %lld cannot be used",
             (long long)p->scan.n, p->scan.n == 1 ? "" : "s", (long long)p->files.n, p->files.n == 1 ? "" : "s",
             (long long)p->scan.counts[FATE_SHORT], p->scan.counts[FATE_SHORT] == 1 ? "is" : "are",
-            (long long)(p->scan.counts[FATE_EXACT] + p->scan.counts[FATE_NEAR]), (long long)val);
+            (long long)(p->scan.counts[FATE_EXACT] + p->scan.counts[FATE_NEAR]), (long long)val,
+            (long long)p->scan.counts[FATE_BAD]);
     if (!val && (options.val_ratio > 0 || o->val_file.count))
         die("no text is left to validate on: %s; cut the text with --split-at blank-lines or line, give another text "
             "with --val-file, or train without validation with --val-ratio 0",
@@ -334,13 +337,20 @@ static json_t *record_of(const Prepare *p) {
     char *characters = unknown_characters(&p->missing[0]);
     json_object_set_new(splits, "unknown_characters", json_string(characters));
     free(characters);
-    return json_build(
+    char *first_bad = p->bad.first ? utf8_of_bytes(p->bad.first, strlen(p->bad.first)) : NULL;
+    json_t *record = json_build(
         "the record", "{s:i, s:O, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}, s:{s:s, s:s, s:s, s:i, s:i}, s:o}", "format",
         FORMAT, "inputs", p->inputs, "corpus", "files", (json_int_t)p->files.n, "file_bytes", (json_int_t)size,
         "files_left_out", (json_int_t)p->files.left_out, "documents", (json_int_t)p->scan.n, "short",
         (json_int_t)counts[FATE_SHORT], "exact_duplicates", (json_int_t)counts[FATE_EXACT], "near_duplicates",
         (json_int_t)counts[FATE_NEAR], "tokenizer", "file", p->tokenizer_name, "sha1", p->tokenizer_sha1.text, "hash",
         hash, "vocabulary", tokenizer_vocabulary(p->tokenizer), "end_of_text", (int)p->end_of_text, "splits", splits);
+    if (first_bad)
+        json_object_update_new(
+            json_object_get(record, "corpus"),
+            json_build("the record", "{s:I, s:s}", "bad_records", (json_int_t)p->bad.n, "first_bad", first_bad));
+    free(first_bad);
+    return record;
 }
 
 /* Ends the program, and takes back what was written: the tokenizer knows too little. */
@@ -350,8 +360,6 @@ static _Noreturn void refuse(Prepare *p, const Error *why) {
     prepared_remove_shards(output);
     remove_file(p, p->tokenizer_name);
     if (!unfinished_end(output, &error)) warn("%s", error.text);
-    file_unlock(&p->lock);
-    rmdir(output); /* if nothing else is in it */
     die("%s", why->text);
 }
 
@@ -388,6 +396,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
     Error error;
     list_files(&p);
     p.corpus.files = &p.files;
+    p.corpus.bad = o->skip_bad ? &p.bad : NULL;
     if (o->tokenizer) open_tokenizer(&p, o->tokenizer);
     p.inputs = inputs_of(&p);
     if (!unfinished_lock(&p.lock, o->output, &error)) die("%s", error.text);
@@ -398,6 +407,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
     file_unlock(&p.lock);
     tokenizer_close(p.tokenizer);
     free(p.tokenizer_bytes);
+    free(p.bad.first);
     json_decref(p.inputs);
     scan_close(&p.scan);
     corpus_files_close(&p.files);

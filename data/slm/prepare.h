@@ -16,7 +16,7 @@ typedef struct {
     const char *split_at, *normalize, *duplicates; /* as they are typed */
     int64_t vocabulary, min_characters, shard_tokens, threads;
     double val_ratio, max_unknown;
-    bool parse_specials, overwrite;
+    bool parse_specials, overwrite, skip_bad;
 } SlmPrepareOptions;
 
 /* Prepares the folder and returns its record (prepared.json); json_decref. *already: it was there, and nothing was

@@ -60,7 +60,7 @@ static bool decide(void *context, const Document *d, void *result, Error *error)
     Scan *scan = s->scan;
     const Result *r = result;
     (void)error;
-    Fate fate = r->is_short ? FATE_SHORT : of_seen[seen_add(s->seen, &r->signature)];
+    Fate fate = d->bad ? FATE_BAD : r->is_short ? FATE_SHORT : of_seen[seen_add(s->seen, &r->signature)];
     if (fate == FATE_TRAIN && r->held_out) fate = FATE_VAL;
     if (fate <= FATE_VAL) keep_extremes(s, d, r->signature.hash);
     if (scan->n == s->capacity) {

@@ -5,7 +5,7 @@
 #include "data/slm/corpus.h"
 #include "data/slm/duplicates.h"
 
-typedef enum { FATE_TRAIN, FATE_VAL, FATE_SHORT, FATE_EXACT, FATE_NEAR, FATES } Fate;
+typedef enum { FATE_TRAIN, FATE_VAL, FATE_SHORT, FATE_EXACT, FATE_NEAR, FATE_BAD, FATES } Fate;
 
 typedef struct {
     Duplicates duplicates;

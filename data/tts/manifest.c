@@ -2,9 +2,10 @@
  * own prompt. Either way the record names the files of four arrays, which are not opened here. */
 #include "data/tts/manifest.h"
 
+#include <limits.h>
 #include <math.h>
-#include <unistr.h>
 
+#include "data/formats/json_records.h"
 #include "data/text/encoding.h"
 
 static const char *kind_name(const json_t *value) {
@@ -89,14 +90,37 @@ static bool parse_single(ManifestRecord *r, Error *error) {
 }
 
 bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int *column, Error *error) {
-    json_error_t problem;
+    static const char *const names[] = {"id",
+                                        "target_id",
+                                        "prompt_id",
+                                        "target_text_ids_path",
+                                        "target_codes_path",
+                                        "prompt_condition_path",
+                                        "prompt_emo_vec_path",
+                                        "target_emo_vec_path",
+                                        "target_text_len",
+                                        "target_code_len",
+                                        "prompt_condition_len",
+                                        "target_duration",
+                                        "prompt_duration",
+                                        "text_ids_path",
+                                        "codes_path",
+                                        "condition_path",
+                                        "emo_vec_path",
+                                        "text_len",
+                                        "code_len",
+                                        "condition_len",
+                                        "duration",
+                                        NULL};
+    size_t at;
+    Error why;
     *record = (ManifestRecord){0};
     *column = 0;
-    record->json = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
-    if (!record->json && u8_check((const uint8_t *)line, n)) return encoding_check_line(line, n, error);
+    if (!encoding_check_line(line, n, error)) return false;
+    record->json = json_record(line, n, names, 0, &at, &why);
     if (!record->json) {
-        *column = problem.column > 0 ? problem.column : 1;
-        return error_set(error, "invalid JSON: %s", problem.text);
+        *column = (int)(at < INT_MAX ? at : INT_MAX - 1) + 1;
+        return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok =
         json_is_object(record->json) || error_set(error, "the line is %s, expected an object", kind_name(record->json));

@@ -49,8 +49,12 @@ static void fail(const Error *error) {
 /* ---- begin and end ---- */
 
 void prepare_open(Prepare *p, const PrepareOptions *options) {
-    const PrepareGiven given = {options->tokenizer, options->codebook};
     *p = (Prepare){.options = options, .mel = mel_open()};
+}
+
+void prepare_outputs(Prepare *p) {
+    const PrepareOptions *options = p->options;
+    const PrepareGiven given = {options->tokenizer, options->codebook};
     p->work = (ClipWork){options->output, prepare_outputs_open(options->output), p->mel};
     prepare_outputs_claim(options->output, &given, p->work.ledger);
     p->tokenizer_path = prepare_output_path(options->output, OUTPUT_TOKENIZER);

@@ -34,8 +34,10 @@ typedef struct {
 void prepare_open(Prepare *p, const PrepareOptions *options);
 void prepare_close(Prepare *p);
 
-/* Reads the list, normalises the texts and rejects clips with too few words. */
+/* Reads the list, normalises the texts and rejects clips with too few words. Writes nothing. */
 void prepare_list(Prepare *p);
+/* Makes the output's folders and its ledger. */
+void prepare_outputs(Prepare *p);
 /* Measures and filters every clip. Reports bad audio, which ends the program unless skip_bad is set. */
 void prepare_frames(Prepare *p);
 /* Makes OUTPUT/bpe.model: trained on the texts of the kept clips, or copied. */

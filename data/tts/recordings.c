@@ -115,13 +115,20 @@ char *recording_place(const Recordings *recordings, const Recording *recording) 
                             : path_join(recordings->directory, recording->audio);
 }
 
+void recordings_cut(Recordings *out, int64_t count) {
+    while (out->count > count) {
+        Recording *last = &out->items[--out->count];
+        for (int k = 0; k < RECORDING_FIELDS; k++) free(*recording_field(last, k));
+    }
+}
+
 void recordings_close(Recordings *recordings) {
-    for (int64_t i = 0; i < recordings->count; i++)
-        for (int k = 0; k < RECORDING_FIELDS; k++) free(*recording_field(&recordings->items[i], k));
+    recordings_cut(recordings, 0);
     free(recordings->items);
     free(recordings->list);
     free(recordings->directory);
     free(recordings->first_lone_text);
     free(recordings->first_other_file);
+    free(recordings->first_bad);
     *recordings = (Recordings){0};
 }

@@ -37,6 +37,9 @@ typedef struct {
     bool has_ids, has_speakers;               /* false: made of the names of the audio files */
     int64_t lone_texts, other_files;          /* in a folder: texts without audio, and files that are neither */
     char *first_lone_text, *first_other_file; /* paths below the folder, first in order; NULL: none */
+    int64_t bad;                              /* lines of a list that were left out */
+    char *first_bad;                          /* "LINE: why"; NULL: none */
+    int64_t speakers_changed;                 /* speakers that got the spelling of one before (labels_unify) */
 } Recordings;
 
 void recordings_close(Recordings *recordings);
@@ -53,6 +56,8 @@ const char *recording_field_name(int field);
 char **recording_field(Recording *r, int field);
 /* Appends an empty recording. It moves when the next one is added. */
 Recording *recordings_add(Recordings *out);
+/* Removes the recordings from number `count` on. */
+void recordings_cut(Recordings *out, int64_t count);
 /* Returns the id for an audio file: its path without the extension, with '_' for '/', or only the name if the path is
  * absolute; free(). */
 char *recording_id_of(const char *audio);

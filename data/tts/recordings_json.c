@@ -1,9 +1,9 @@
 #include "data/tts/recordings_json.h"
 
-#include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
-#include <unistr.h>
 
+#include "data/formats/json_records.h"
 #include "data/text/encoding.h"
 
 static bool may_be_number(int field) { return field != FIELD_AUDIO && field != FIELD_TEXT; }
@@ -55,12 +55,15 @@ static bool check_fields(ListReader *reader, const json_t *object, Recording *r,
 }
 
 bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error) {
-    json_error_t problem;
-    json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
-    if (!object && u8_check((const uint8_t *)line, n)) return encoding_check_line(line, n, error);
+    const char *const names[] = {reader->names[FIELD_ID],   reader->names[FIELD_SPEAKER],  reader->names[FIELD_AUDIO],
+                                 reader->names[FIELD_TEXT], reader->names[FIELD_LANGUAGE], NULL};
+    size_t at;
+    Error why;
+    if (!encoding_check_line(line, n, error)) return false;
+    json_t *object = json_record(line, n, names, 0, &at, &why);
     if (!object) {
-        *column = problem.column > 0 ? problem.column : 1;
-        return error_set(error, "invalid JSON: %s", problem.text);
+        *column = (int)(at < INT_MAX ? at : INT_MAX - 1) + 1;
+        return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
     for (int i = 0; ok && i < RECORDING_FIELDS; i++)

@@ -6,12 +6,25 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "data/formats/csv.h"
+#include "data/formats/json_records.h"
+#include "data/formats/text_source.h"
 #include "data/text/encoding.h"
+#include "data/text/label.h"
+#include "data/text/utf8.h"
 #include "data/tts/recordings_fields.h"
 #include "data/tts/recordings_folder.h"
 #include "data/tts/recordings_json.h"
 
 /* ---- lists ---- */
+
+/* Returns whether a path ends so, also with .gz behind it. */
+static bool has_end(const char *path, const char *end) {
+    char *compressed = xformat("%s.gz", end);
+    bool has = ends_with(path, end) || ends_with(path, compressed);
+    free(compressed);
+    return has;
+}
 
 /* Refuses a first line that has two or more names of columns in place of values. */
 static bool check_no_header(const Recording *r, Error *error) {
@@ -32,7 +45,7 @@ static bool names_a_field(const RecordingsSource *source) {
 /* Returns the format of a list by the end of its name, else by its first line; RECORDINGS_AUTO: it is none. */
 static RecordingsFormat recognise(const RecordingsSource *source, const char *line, size_t n) {
     const char *path = source->path;
-    bool is_jsonl = ends_with(path, ".jsonl"), is_tsv = ends_with(path, ".tsv");
+    bool is_jsonl = has_end(path, ".jsonl"), is_tsv = has_end(path, ".tsv");
     if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
     if (!is_tsv && !memchr(line, '\t', n)) return memchr(line, '|', n) ? RECORDINGS_LJSPEECH : RECORDINGS_AUTO;
     if (recordings_find_column(line, n, "path") >= 0 && recordings_find_column(line, n, "sentence") >= 0)
@@ -106,29 +119,126 @@ static bool check_language(const ListReader *reader, int64_t lines, Error *error
                      reader->names[FIELD_LANGUAGE]);
 }
 
-bool recordings_parse(const char *text, size_t size, const RecordingsSource *source, Recordings *out, Error *error) {
+/* Counts a line that cannot be used, if it may be left out. */
+static bool leave_out(Recordings *out, const RecordingsSource *source, int64_t before, Error *error) {
+    Error why = *error;
+    if (!source->skip_bad) return error_set(error, "%s; --skip-bad leaves such lines out, and counts them", why.text);
+    recordings_cut(out, before);
+    if (!out->bad++) out->first_bad = xstrdup(why.text);
+    return true;
+}
+
+/* Reads a line: a JSON object, or fields between tabs or bars. The first one decides the format. */
+static bool read_line(ListReader *reader, const RecordingsSource *source, const char *line, size_t n, int64_t number,
+                      Error *error) {
+    Recordings *out = reader->out;
+    int64_t before = out->count;
+    int column = 0;
+    bool first = !out->format;
+    if (first && !begin_list(reader, source, line, n, error)) {
+        add_place(number, 0, error);
+        return false;
+    }
+    bool json = out->format == RECORDINGS_JSONL;
+    if (json ? parse_json_line(reader, line, n, number, &column, error) : parse_line(reader, line, n, number, error))
+        return true;
+    add_place(number, column, error);
+    return (!first || json) && leave_out(out, source, before, error);
+}
+
+/* Returns a record of a .csv as a line with tabs between the fields; free(). Line ends and tabs in a field are blanks.
+ */
+static char *tabbed(const Csv *csv) {
+    char *line = xstrdup("");
+    for (int i = 0; i < csv->n; i++) {
+        for (char *c = csv->fields[i]; *c; c++)
+            if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
+        char *longer = xformat("%s%s%s", line, i ? "\t" : "", csv->fields[i]);
+        free(line);
+        line = longer;
+    }
+    return line;
+}
+
+/* Returns whether the list is a .csv with a header. LJSpeech has the same end, and bars between its fields. */
+static bool is_csv(const RecordingsSource *source, const char *text, size_t size) {
+    RecordingsFormat format = source->format;
+    const char *end = memchr(text, '\n', size);
+    Csv csv;
+    Error error;
+    if (!has_end(source->path, ".csv") || (format && !has_header(format))) return false;
+    char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
+    bool statement = !strncasecmp(head, "sep=", 4), found = statement;
+    if (!statement && csv_open(&csv, head, strlen(head), ',', &error)) {
+        char *line = csv_next(&csv, &error) && csv.n > 1 ? tabbed(&csv) : xstrdup("");
+        found =
+            *line && !strchr(head, '|') && csv.separator != '\t' && has_header(recognise(source, line, strlen(line)));
+        free(line);
+        csv_close(&csv);
+    }
+    free(head);
+    return found;
+}
+
+static bool parse_csv(ListReader *reader, const RecordingsSource *source, const char *text, size_t size, Error *error) {
+    char *copy = xmalloc(size + 1);
+    Csv csv;
+    memcpy(copy, text, size);
+    copy[size] = 0;
+    bool ok = csv_open(&csv, copy, size, ',', error), more = ok;
+    while (ok && more) {
+        more = csv_next(&csv, error);
+        char *line = more ? tabbed(&csv) : NULL;
+        if (more)
+            ok = read_line(reader, source, line, strlen(line), csv.line, error);
+        else if (error->text[0])
+            ok = more = csv_skip(&csv) && leave_out(reader->out, source, reader->out->count, error);
+        free(line);
+    }
+    csv_close(&csv);
+    free(copy);
+    return ok;
+}
+
+static bool parse_array(ListReader *reader, const RecordingsSource *source, const char *text, size_t size,
+                        int64_t *number, Error *error) {
+    JsonRecords records = json_records_open(text, size, 1, true);
+    while (json_records_next(&records, error))
+        if (!read_line(reader, source, records.text, records.size, *number = records.line, error)) return false;
+    return !error->text[0];
+}
+
+static bool parse_lines(ListReader *reader, const RecordingsSource *source, const char *text, size_t size,
+                        int64_t *number, Error *error) {
     const char *end = text + size;
-    int64_t number = 0;
-    bool ok = true;
-    ListReader reader = {.out = out};
-    const char *binary = encoding_of_binary(text, size);
-    *out = (Recordings){0};
-    if (binary) return error_set(error, "1: the file %s", binary);
-    if (size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3;
-    for (const char *at = text, *stop; ok && at < end; at = stop + 1) {
-        int column = 0;
+    for (const char *at = text, *stop; at < end; at = stop + 1) {
         stop = memchr(at, '\n', (size_t)(end - at));
         if (!stop) stop = end;
         size_t n = (size_t)(stop - at);
         if (n && at[n - 1] == '\r') n--;
-        number++;
-        if (!n) continue;
-        ok = out->format || begin_list(&reader, source, at, n, error);
-        ok = ok && (out->format == RECORDINGS_JSONL ? parse_json_line(&reader, at, n, number, &column, error)
-                                                    : parse_line(&reader, at, n, number, error));
-        if (!ok) add_place(number, column, error);
+        ++*number;
+        if (n && !read_line(reader, source, at, n, *number, error)) return false;
     }
-    ok = ok && check_language(&reader, number, error) && recordings_check_unique(out, error);
+    return true;
+}
+
+bool recordings_parse(const char *text, size_t size, const RecordingsSource *source, Recordings *out, Error *error) {
+    RecordingsSource as_it_is = *source;
+    ListReader reader = {.out = out};
+    size_t mark = utf8_mark(text, size);
+    int64_t lines = 0;
+    bool json = has_end(source->path, ".json") || has_end(source->path, ".jsonl") || source->format == RECORDINGS_JSONL,
+         array = json && json_is_array(text + mark, size - mark), ok;
+    const char *binary = encoding_of_binary(text, size);
+    *out = (Recordings){0};
+    if (binary) return error_set(error, "1: the file %s", binary);
+    if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
+    text += mark;
+    size -= mark;
+    ok = array                        ? parse_array(&reader, &as_it_is, text, size, &lines, error)
+         : is_csv(source, text, size) ? parse_csv(&reader, source, text, size, error)
+                                      : parse_lines(&reader, source, text, size, &lines, error);
+    ok = ok && check_language(&reader, lines, error) && recordings_check_unique(out, error);
     if (!ok) recordings_close(out);
     return ok;
 }
@@ -177,13 +287,16 @@ static bool read_list(const char *path, const RecordingsSource *source, Recordin
     size_t size;
     Error why;
     list.path = path;
-    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    if (!text_read(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool ok = recordings_parse(bytes, size, &list, out, &why);
     free(bytes);
     if (!ok) return error_set(error, "%s:%s", path, why.text);
     out->list = xstrdup(path);
     out->directory = path_directory(path);
-    return out->count > 0 || error_set(error, "%s: holds no recordings", path);
+    return out->count > 0 ||
+           (out->bad ? error_set(error, "%s: holds no recordings: none of its lines can be used, the first: line %s",
+                                 path, out->first_bad)
+                     : error_set(error, "%s: holds no recordings", path));
 }
 
 static bool read_folder(const RecordingsSource *source, Recordings *out, Error *error) {
@@ -196,11 +309,24 @@ static bool read_folder(const RecordingsSource *source, Recordings *out, Error *
            (recordings_check_unique(out, &why) || error_set(error, "%s: %s", path, why.text));
 }
 
+/* Gives a speaker one spelling, so that his recordings are pairs of each other. */
+static void unify_speakers(Recordings *out) {
+    char ***speakers = xmalloc((size_t)out->count * sizeof *speakers);
+    for (int64_t i = 0; i < out->count; i++) speakers[i] = &out->items[i].speaker;
+    out->speakers_changed = labels_unify(speakers, out->count);
+    const char **names = xmalloc((size_t)out->count * sizeof *names);
+    for (int64_t i = 0; i < out->count; i++) names[i] = out->items[i].speaker;
+    labels_warn_alike(out->list ? out->list : out->directory, "speakers", names, out->count);
+    free(names);
+    free(speakers);
+}
+
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {
     char *list;
     *out = (Recordings){0};
     if (!find_list(source, &list, error)) return false;
     bool ok = list ? read_list(list, source, out, error) : read_folder(source, out, error);
+    if (ok) unify_speakers(out);
     free(list);
     if (!ok) recordings_close(out);
     return ok;

@@ -214,14 +214,40 @@ static void check_lines(Check *check) {
     free(threads);
 }
 
-/* Ends the program if there are bad lines; prints the first ten. */
+/* Prints the first ten bad lines. They end the program, unless they may be left out. */
 static void report_bad_lines(const Check *check) {
     enum { MAX_REPORTED = 10 };
     int64_t bad = 0;
     for (int64_t i = 0; i < check->n_lines; i++)
         if (check->lines[i].bad && bad++ < MAX_REPORTED) fprintf(stderr, "%s\n", check->lines[i].error.text);
     if (bad > MAX_REPORTED) fprintf(stderr, "... and %lld more\n", (long long)bad - MAX_REPORTED);
-    if (bad) die("%lld of %lld manifest lines cannot be used", (long long)bad, (long long)check->n_lines);
+    if (bad && !check->options->skip_bad)
+        die("%lld of %lld manifest lines cannot be used; --skip-bad leaves them out", (long long)bad,
+            (long long)check->n_lines);
+    if (bad)
+        printf("[Data] manifest lines that cannot be used left out: %lld of %lld\n", (long long)bad,
+               (long long)check->n_lines);
+}
+
+static void sample_close(TtsSample *s) {
+    void *const owned[] = {s->id, s->condition_path, s->emo_vec_path, s->text, s->codes};
+    for (int k = 0; k < 5; k++) free(owned[k]);
+}
+
+/* Removes the bad lines. */
+static void drop_bad_lines(Check *check) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < check->n_lines; i++) {
+        Line *line = &check->lines[i];
+        if (!line->bad) {
+            check->lines[n++] = *line;
+            continue;
+        }
+        sample_close(&line->sample);
+        free(line->target_id);
+        free(line->prompt_id);
+    }
+    check->n_lines = n;
 }
 
 /* Returns "FOLDER/ID", which identifies a clip over all manifests; free(). */
@@ -359,6 +385,7 @@ TtsSamples tts_samples_read(const char *const *specs, int n_specs, const TtsData
     for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check, &capacity);
     check_lines(&check);
     report_bad_lines(&check);
+    drop_bad_lines(&check);
     check_kinds(&check);
     find_durations(&check);
     TtsSamples all = collect_samples(&check);
@@ -378,13 +405,7 @@ TtsSamples tts_samples_read(const char *const *specs, int n_specs, const TtsData
 }
 
 void tts_samples_close(TtsSamples *samples) {
-    for (int64_t i = 0; i < samples->n; i++) {
-        TtsSample *s = &samples->items[i];
-        char *owned[] = {s->id, s->condition_path, s->emo_vec_path};
-        for (int k = 0; k < 3; k++) free(owned[k]);
-        free(s->text);
-        free(s->codes);
-    }
+    for (int64_t i = 0; i < samples->n; i++) sample_close(&samples->items[i]);
     free(samples->items);
     *samples = (TtsSamples){0};
 }

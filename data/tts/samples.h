@@ -24,6 +24,7 @@ typedef struct {
     int unknown_id;    /* of the tokenizer, for the count of unknown tokens */
     bool lengths_only; /* read no file that a line names: lengths are those of the manifest, batches have no contents */
     bool repair_codes; /* cut codes that padding made longer than the audio, instead of only counting them */
+    bool skip_bad;     /* leave lines out that cannot be used, and count them */
 } TtsDatasetOptions;
 
 /* The findings of the check of the manifests. */

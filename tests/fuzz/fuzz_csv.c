@@ -19,7 +19,7 @@ static void check_written(const Csv *csv) {
     fputc('\n', file);
     fclose(file);
     Csv again;
-    if (!csv_open(&again, text, size, &error) || !csv_next(&again, &error) || !csv_next(&again, &error) ||
+    if (!csv_open(&again, text, size, ',', &error) || !csv_next(&again, &error) || !csv_next(&again, &error) ||
         again.n != csv->n)
         abort();
     for (int i = 0; i < csv->n; i++)
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Error error = {.text = ""};
     if (size) memcpy(text, data, size);
     text[size] = 0;
-    bool ok = csv_open(&csv, text, size, &error);
+    bool ok = csv_open(&csv, text, size, ',', &error);
     if (!ok && !error.text[0]) abort();
     int64_t before = 0;
     while (ok && csv_next(&csv, &error)) {

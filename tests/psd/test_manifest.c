@@ -19,7 +19,7 @@ static void fields_in_quotes_hold_anything(void **state) {
     static const int64_t lines[3] = {1, 3, 5}, counts[3] = {3, 3, 1};
     Csv csv;
     Error error;
-    assert_true(csv_open(&csv, text, sizeof text - 1, &error));
+    assert_true(csv_open(&csv, text, sizeof text - 1, ',', &error));
     for (int r = 0; r < 3; r++) {
         assert_true(csv_next(&csv, &error));
         assert_int_equal(csv.line, lines[r]);
@@ -36,7 +36,7 @@ static void expect_csv_refused(const char *text, size_t size, const char *messag
     memcpy(copy, text, size);
     Csv csv;
     Error error;
-    bool ok = csv_open(&csv, copy, size, &error);
+    bool ok = csv_open(&csv, copy, size, ',', &error);
     while (ok && csv_next(&csv, &error)) {
     }
     assert_string_equal(error.text, message);

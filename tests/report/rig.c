@@ -9,7 +9,7 @@ Grid grid_read(const char *directory, const char *name) {
     Grid grid = {.text = read_text(path)};
     Csv csv;
     Error error;
-    assert_true(csv_open(&csv, grid.text, strlen(grid.text), &error));
+    assert_true(csv_open(&csv, grid.text, strlen(grid.text), ',', &error));
     for (; csv_next(&csv, &error); grid.rows++) {
         if (!grid.rows) grid.columns = csv.n;
         if (grid.rows == 512 || csv.n > 64) fail_msg("%s: more than 512 rows or 64 columns", path);

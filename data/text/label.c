@@ -1,0 +1,110 @@
+#include "data/text/label.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unicase.h>
+#include <uninorm.h>
+
+#include "data/text/characters.h"
+#include "data/text/strings.h"
+
+/* Puts a zero byte behind n bytes of libunistring. The name as it is if it is not UTF-8, as the name of a folder. */
+static char *ended(uint8_t *text, size_t n, const char *name) {
+    if (!text) return xstrdup(name);
+    text = xrealloc(text, n + 1);
+    text[n] = 0;
+    return (char *)text;
+}
+
+static bool is_blank(uint32_t c) { return c < CHARACTER_NONE && character_classes()[c] & CHARACTER_BLANK; }
+
+/* Cuts white space off both ends, and makes blanks of no-break spaces; in place. */
+static void trim(char *text) {
+    const char *at = text, *end = text + strlen(text);
+    char *to = text, *last = text; /* last: behind the last visible character */
+    uint32_t c;
+    for (size_t n; (n = character_at(at, end, &c)); at += n) {
+        if (is_blank(c) && to == text) continue;
+        if (c == 0xA0)
+            *to++ = ' ';
+        else
+            for (size_t i = 0; i < n; i++) *to++ = at[i];
+        if (!is_blank(c)) last = to;
+    }
+    *last = 0;
+}
+
+char *label_normal(const char *name) {
+    size_t n;
+    char *normal = ended(u8_normalize(UNINORM_NFC, (const uint8_t *)name, strlen(name), NULL, &n), n, name);
+    trim(normal);
+    return normal;
+}
+
+/* Returns the digits of a whole number without those that mean nothing; their number in *n. NULL: it is none. */
+static const char *whole_number(const char *name, size_t *n) {
+    const char *at = name + (*name == '-');
+    size_t digits = strspn(at, "0123456789");
+    const char *rest = at + digits;
+    if (!digits || (*rest == '.' && rest[1 + strspn(rest + 1, "0")]) || (*rest && *rest != '.')) return NULL;
+    while (digits > 1 && *at == '0') at++, digits--;
+    *n = digits;
+    return at;
+}
+
+char *label_key(const char *name) {
+    size_t n;
+    const char *digits = whole_number(name, &n);
+    if (digits) return xformat("%s%.*s", *name == '-' && *digits != '0' ? "-" : "", (int)n, digits);
+    return ended(u8_tolower((const uint8_t *)name, strlen(name), NULL, UNINORM_NFC, NULL, &n), n, name);
+}
+
+const char *label_difference(const char *a, const char *b) {
+    size_t n;
+    return whole_number(a, &n) && whole_number(b, &n) ? "are the same number" : "differ in case only";
+}
+
+bool labels_find_alike(const char *const *names, int64_t n, int64_t *earlier, int64_t *later) {
+    Strings keys = {0};
+    int64_t *first = xmalloc((size_t)n * sizeof *first); /* name with the key of a number */
+    bool found = false;
+    for (int64_t i = 0; i < n && !found; i++) {
+        char *key = label_key(names[i]);
+        uint32_t known = keys.n, number = strings_add(&keys, key, strlen(key));
+        free(key);
+        if (number == known) first[number] = i;
+        *earlier = first[number];
+        *later = i;
+        found = strcmp(names[*earlier], names[i]) != 0;
+    }
+    free(first);
+    strings_free(&keys);
+    return found;
+}
+
+void labels_warn_alike(const char *where, const char *what, const char *const *names, int64_t n) {
+    int64_t a, b;
+    if (labels_find_alike(names, n, &a, &b))
+        warn("%s: the %s \"%s\" and \"%s\" %s, and count as two; give them one name if they are one", where, what,
+             names[a], names[b], label_difference(names[a], names[b]));
+}
+
+int64_t labels_unify(char **const *names, int64_t n) {
+    Strings normals = {0};
+    int64_t *first = xmalloc((size_t)n * sizeof *first),
+            replaced = 0; /* first: name with the normal form of a number */
+    for (int64_t i = 0; i < n; i++) {
+        char *normal = label_normal(*names[i]);
+        uint32_t known = normals.n, number = strings_add(&normals, normal, strlen(normal));
+        free(normal);
+        if (number == known) first[number] = i;
+        const char *spelling = *names[first[number]];
+        if (!strcmp(*names[i], spelling)) continue;
+        free(*names[i]);
+        *names[i] = xstrdup(spelling);
+        replaced++;
+    }
+    free(first);
+    strings_free(&normals);
+    return replaced;
+}
