@@ -133,7 +133,7 @@ static void print_texts(const SlmTextFiles *f) {
 SlmTextFiles *slm_texts_open(const SlmTexts *o, SlmScoring *scoring) {
     SlmTextFiles *f = xcalloc(1, sizeof *f);
     Error error;
-    *f = (SlmTextFiles){.options = o, .scoring = scoring};
+    *f = (SlmTextFiles){.options = o, .scoring = scoring, .files = {.format = corpus_format(o->input_format)}};
     f->stride = o->stride ? o->stride : scoring->context;
     if (f->stride > scoring->context)
         die_usage("--stride %lld: the model's context is %lld tokens, and a window cannot move on by more",

@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     OptionList text;
-    const char *split_at, *text_field, *normalize, *documents;
+    const char *input_format, *split_at, *text_field, *normalize, *documents;
     int64_t stride; /* 0: the context */
     int n_threads;
     bool skip_bad;

@@ -58,7 +58,7 @@ static bool take_record(const char *raw, size_t size, const char *field, int64_t
         begin = i + 1;
     }
     if (!record)
-        return error_set(error, "line %lld, column %zu: %s; expected a JSON object", (long long)line, at - begin + 1,
+        return error_set(error, "line %lld, column %zu: %s; expected a JSON object per line, or an array of them", (long long)line, at - begin + 1,
                          why.text);
     bool ok = take_field(record, field, line, out, error);
     json_decref(record);
@@ -122,8 +122,12 @@ bool clean_text(char *raw, size_t size, const CleanOptions *options, int64_t lin
     *out = (CleanText){.text = raw, .size = size};
     if (!check_utf8(raw, size, line, offset, error)) return false;
     if (options->field && !take_record(raw, size, options->field, line, out, error)) return false;
+    if (options->table) {
+        out->text = out->owned = corpus_table_text(options->table, raw, line, &out->size, error);
+        if (!out->text) return false;
+    }
     out->size = unify_line_ends(out->text, out->size);
-    if (!options->field && !options->keep_last_end && out->size && out->text[out->size - 1] == '\n') out->size--;
+    if (!out->owned && !options->keep_last_end && out->size && out->text[out->size - 1] == '\n') out->size--;
     if (options->nfc) compose(out);
     return true;
 }

@@ -90,6 +90,7 @@ static json_t *inputs_of(const Prepare *p) {
         snprintf(sum, sizeof sum, "%016llx", (unsigned long long)f->sum);
         json_array_append_new(files, json_build("the corpus", "[s, I, s, s]", f->name, (json_int_t)f->size, sum,
                                                 SPLITS[f->held_out ? FATE_VAL : FATE_TRAIN]));
+        if (!f->usual) json_array_append_new(json_array_get(files, (size_t)i), json_string("records"));
     }
     json_t *inputs = json_build("the inputs", "{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:b, s:s?, s:o}", "split-at",
                                 o->split_at, "text-field", o->text_field, "normalize", o->normalize, "duplicates",
@@ -101,6 +102,7 @@ static json_t *inputs_of(const Prepare *p) {
     else
         json_object_set_new(inputs, "vocabulary", json_integer(o->vocabulary));
     json_object_set_new(inputs, "files", files);
+    if (corpus_format(o->input_format)) json_object_set_new(inputs, "input-format", json_string(o->input_format));
     return inputs;
 }
 
@@ -394,6 +396,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
                             .nfc = !strcmp(o->normalize, "nfc"),
                             .n_threads = (int)o->threads}};
     Error error;
+    p.files.format = corpus_format(o->input_format);
     list_files(&p);
     p.corpus.files = &p.files;
     p.corpus.bad = o->skip_bad ? &p.bad : NULL;

@@ -102,7 +102,7 @@ bool unknown_check(const char *what, int64_t unknown, int64_t pieces, const char
     double share = unknown > 0 ? (double)unknown / (double)pieces : 0;
     bool ok = !unknown || share < most || most >= 1;
     if (ok && share < WORTH_A_WARNING) return true;
-    char *text = xformat("%s: the tokenizer does not know %lld of %lld pieces (%.2g %%)%s%s", what, (long long)unknown,
+    char *text = xformat("%s: the tokenizer does not know %lld of %lld pieces (%.3g %%)%s%s", what, (long long)unknown,
                          (long long)pieces, 100 * share, *characters ? ", because of the characters " : "", characters);
     if (ok)
         warn("%s", text);
