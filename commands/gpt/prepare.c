@@ -4,8 +4,8 @@
 
 #include "base/options.h"
 #include "base/threads.h"
-#include "commands/max_unknown.h"
 #include "commands/gpt/prepare_report.h"
+#include "commands/max_unknown.h"
 #include "data/tts/manifest_write.h"
 #include "data/tts/prepare.h"
 

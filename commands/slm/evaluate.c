@@ -13,8 +13,8 @@
 #include "base/threads.h"
 #include "commands/slm/evaluation.h"
 #include "commands/slm/inference.h"
-#include "data/slm/corpus_files.h"
 #include "commands/trainer.h"
+#include "data/slm/corpus_files.h"
 
 typedef struct {
     SlmInference inference;
@@ -60,7 +60,8 @@ static const OptionRow table[] = {
 // clang-format on
 
 static void check_options(const Evaluate *e, const OptionSet *set) {
-    static const char *const of_texts[] = {"input-format", "stride", "documents", "split-at", "text-field", "normalize"};
+    static const char *const of_texts[] = {"input-format", "stride",     "documents",
+                                           "split-at",     "text-field", "normalize"};
     Error error;
     if (!e->texts.text.count == !e->choices.count)
         die_usage("what is evaluated? give --text or --choices, one of them");

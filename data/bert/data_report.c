@@ -90,11 +90,11 @@ static void add_tokens(Report *r, json_t *json, const BertReportSplit *split) {
            (long long)pieces, percent(t->unknown, pieces));
     r->warnings += many;
     char *characters = unknown_characters(&t->missing);
-    json_object_update_new(
-        json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "divided", (json_int_t)t->divided,
-                         "truncated", (json_int_t)t->truncated, "cut", (json_int_t)t->cut, "empty",
-                         (json_int_t)t->empty, "dropped", (json_int_t)t->dropped, "pieces", (json_int_t)pieces,
-                         "unknown", (json_int_t)t->unknown, "unknown_characters", characters));
+    json_object_update_new(json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "divided",
+                                            (json_int_t)t->divided, "truncated", (json_int_t)t->truncated, "cut",
+                                            (json_int_t)t->cut, "empty", (json_int_t)t->empty, "dropped",
+                                            (json_int_t)t->dropped, "pieces", (json_int_t)pieces, "unknown",
+                                            (json_int_t)t->unknown, "unknown_characters", characters));
     free(characters);
 }
 

@@ -58,8 +58,8 @@ static bool take_record(const char *raw, size_t size, const char *field, int64_t
         begin = i + 1;
     }
     if (!record)
-        return error_set(error, "line %lld, column %zu: %s; expected a JSON object per line, or an array of them", (long long)line, at - begin + 1,
-                         why.text);
+        return error_set(error, "line %lld, column %zu: %s; expected a JSON object per line, or an array of them",
+                         (long long)line, at - begin + 1, why.text);
     bool ok = take_field(record, field, line, out, error);
     json_decref(record);
     return ok;

@@ -132,13 +132,12 @@ static void add_item(Reader *r, Batch *b, size_t begin, int64_t line, int64_t of
         b->item_capacity = 2 * b->item_capacity + 64;
         b->items = xrealloc(b->items, (size_t)b->item_capacity * sizeof *b->items);
     }
-    b->items[b->n++] =
-        (Item){.begin = begin,
-               .size = b->used - begin,
-               .line = line,
-               .offset = offset,
-               .table = r->table,
-               .document = {.number = r->documents++, .file = file_of(r), .line = line}};
+    b->items[b->n++] = (Item){.begin = begin,
+                              .size = b->used - begin,
+                              .line = line,
+                              .offset = offset,
+                              .table = r->table,
+                              .document = {.number = r->documents++, .file = file_of(r), .line = line}};
 }
 
 /* Reads the next element of an array of JSON, if it has one more; otherwise closes the file. */
@@ -151,7 +150,8 @@ static bool read_element(Reader *r, Batch *b, Error *error) {
         if (r->at == r->end)
             return json_array_is_closed(&r->array)
                        ? close_file(r, error)
-                       : error_set(error, "line %lld: the array is not closed: the file is cut off", (long long)r->line);
+                       : error_set(error, "line %lld: the array is not closed: the file is cut off",
+                                   (long long)r->line);
         const char *bytes = r->buffer + r->at;
         if (!json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, &why))
             return error_set(error, "line %lld: %s", (long long)r->line, why.text);
@@ -213,7 +213,8 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
         line_begin = b->used;
     }
     if ((b->used > begin || split == SPLIT_AT_FILE) && !take_record(r, b, begin, line, offset, error)) return false;
-    if (!n && table && !r->table.n) return error_set(error, "line 1: the file is empty; expected a line of column names");
+    if (!n && table && !r->table.n)
+        return error_set(error, "line 1: the file is empty; expected a line of column names");
     return n || close_file(r, error);
 }
 

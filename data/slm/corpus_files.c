@@ -10,8 +10,11 @@
 #include "data/text/utf8.h"
 
 CorpusFormat corpus_format(const char *name) {
-    static const char *const names[] = {
-        [CORPUS_BY_NAME] = "auto", [CORPUS_TEXT] = "text", [CORPUS_JSON] = "json", [CORPUS_CSV] = "csv", [CORPUS_TSV] = "tsv"};
+    static const char *const names[] = {[CORPUS_BY_NAME] = "auto",
+                                        [CORPUS_TEXT] = "text",
+                                        [CORPUS_JSON] = "json",
+                                        [CORPUS_CSV] = "csv",
+                                        [CORPUS_TSV] = "tsv"};
     int format = 0;
     while (strcmp(names[format], name) != 0) format++; /* one of the choices */
     return (CorpusFormat)format;
@@ -26,10 +29,10 @@ typedef struct {
 
 /* Returns NULL if the name says nothing. */
 static const Kind *kind_of(const char *name) {
-    static const Kind kinds[] = {
-        {".txt", CORPUS_TEXT, true},   {".text", CORPUS_TEXT, true},   {".md", CORPUS_TEXT, true},
-        {".jsonl", CORPUS_JSON, true}, {".ndjson", CORPUS_JSON, true}, {".json", CORPUS_JSON, false},
-        {".csv", CORPUS_CSV, false},   {".tsv", CORPUS_TSV, false}};
+    static const Kind kinds[] = {{".txt", CORPUS_TEXT, true},    {".text", CORPUS_TEXT, true},
+                                 {".md", CORPUS_TEXT, true},     {".jsonl", CORPUS_JSON, true},
+                                 {".ndjson", CORPUS_JSON, true}, {".json", CORPUS_JSON, false},
+                                 {".csv", CORPUS_CSV, false},    {".tsv", CORPUS_TSV, false}};
     size_t n = strlen(name);
     if (n > 3 && !strcasecmp(name + n - 3, ".gz")) n -= 3;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -112,16 +115,16 @@ static bool add_folder(CorpusFiles *files, const char *folder, bool held_out, Er
         ok = take_entry(files, tree, entry, strlen(folder), held_out, error);
     fts_close(tree);
     if (ok && files->n == before)
-        return error_set(
-            error,
-            "%s: holds no text files; expected names that end in %s, or in one of these and .gz (--input-format json, csv "
-            "or tsv takes others; name a file itself to have it read whatever its name)",
-            folder,
-            files->format == CORPUS_JSON   ? ".jsonl, .ndjson or .json"
-            : files->format == CORPUS_CSV  ? ".csv"
-            : files->format == CORPUS_TSV  ? ".tsv"
-            : files->format == CORPUS_TEXT ? ".txt, .text or .md"
-                                           : ".txt, .text, .md, .jsonl or .ndjson");
+        return error_set(error,
+                         "%s: holds no text files; expected names that end in %s, or in one of these and .gz "
+                         "(--input-format json, csv "
+                         "or tsv takes others; name a file itself to have it read whatever its name)",
+                         folder,
+                         files->format == CORPUS_JSON   ? ".jsonl, .ndjson or .json"
+                         : files->format == CORPUS_CSV  ? ".csv"
+                         : files->format == CORPUS_TSV  ? ".tsv"
+                         : files->format == CORPUS_TEXT ? ".txt, .text or .md"
+                                                        : ".txt, .text, .md, .jsonl or .ndjson");
     if (ok) qsort(files->files + before, (size_t)(files->n - before), sizeof *files->files, compare_files);
     return ok;
 }
@@ -161,8 +164,7 @@ static char table_separator(const char *text, size_t n) {
     size_t first = (size_t)(end - text), second = (size_t)((stop ? stop : text + n) - end - 1);
     if (first && text[first - 1] == '\r') first--;
     for (const char *separator = ",;\t"; *separator; separator++)
-        if (is_head(text, first, *separator) &&
-            count(end + 1, second, *separator) >= count(text, first, *separator))
+        if (is_head(text, first, *separator) && count(end + 1, second, *separator) >= count(text, first, *separator))
             return *separator;
     return 0;
 }
@@ -193,7 +195,10 @@ static bool decide(CorpusFile *file, Error *error) {
         ok = error_set(error,
                        "%s: its name does not say what it is, and it begins as %s: say --input-format %s, or "
                        "--input-format text if it is plain text",
-                       file->path, json ? "JSON" : "a table", json ? "json" : separator == '\t' ? "tsv" : "csv");
+                       file->path, json ? "JSON" : "a table",
+                       json                ? "json"
+                       : separator == '\t' ? "tsv"
+                                           : "csv");
     file->format = CORPUS_TEXT;
     free(bytes);
     return ok;

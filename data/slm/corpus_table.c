@@ -69,7 +69,8 @@ char *corpus_table_text(const CorpusTable *table, const char *record, int64_t li
     bool ok = strlen(copy) == *size || error_set(&why, "%lld: has a zero byte; take it out", (long long)line);
     ok = ok && csv_next(&csv, &why) &&
          (csv.n == table->n ||
-          error_set(&why, "%lld: has %d fields; the line of column names has %d; a field with separators in it needs quotes",
+          error_set(&why,
+                    "%lld: has %d fields; the line of column names has %d; a field with separators in it needs quotes",
                     (long long)csv.line, csv.n, table->n));
     char *text = NULL;
     if (ok) {

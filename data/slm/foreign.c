@@ -94,7 +94,8 @@ static size_t seeming_width(const SlmShard *s, size_t width) {
 static bool take_headerless(SlmShard *s, const SlmForeign *foreign, Error *error) {
     bool told = foreign && foreign->width;
     s->width = told ? foreign->width : 2;
-    size_t width = (size_t)s->width, size = s->file.owner_bytes, seems = told && width == 2 ? 2 : seeming_width(s, width);
+    size_t width = (size_t)s->width, size = s->file.owner_bytes,
+           seems = told && width == 2 ? 2 : seeming_width(s, width);
     s->n_ids = (int64_t)(size / width);
     s->ids = s->file.owner;
     if (size % width)
@@ -156,11 +157,10 @@ static bool check(const SlmShard *s, bool certain, Error *error) {
     if (s->end_of_text >= s->vocabulary)
         return error_set(error, "the end-of-text id %lld is not below the vocabulary, %lld", (long long)s->end_of_text,
                          (long long)s->vocabulary);
-    return slm_shard_check_ids(s, &why) ||
-           error_set(error, "%s%s", why.text,
-                     !headerless     ? ""
-                     : s->width == 2 ? "; --token-bytes 4 reads ids of 32 bits"
-                                     : "; --token-bytes 2 reads ids of 16 bits");
+    return slm_shard_check_ids(s, &why) || error_set(error, "%s%s", why.text,
+                                                     !headerless     ? ""
+                                                     : s->width == 2 ? "; --token-bytes 4 reads ids of 32 bits"
+                                                                     : "; --token-bytes 2 reads ids of 16 bits");
 }
 
 bool slm_foreign_open(const char *path, const SlmForeign *foreign, SlmShard *s, Error *error) {
@@ -174,8 +174,7 @@ bool slm_foreign_open(const char *path, const SlmForeign *foreign, SlmShard *s, 
     if (!ok)
         error_set(error, "%s: %s", path, why.text);
     else
-        ok = take_meta(path, s, error) &&
-             (check(s, certain, &why) || error_set(error, "%s: %s", path, why.text));
+        ok = take_meta(path, s, error) && (check(s, certain, &why) || error_set(error, "%s: %s", path, why.text));
     if (!ok) slm_shard_close(s);
     return ok;
 }

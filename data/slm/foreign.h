@@ -4,8 +4,9 @@
  *   20240520, version 1: uint16, GPT-2's vocabulary (50257, end of text 50256). 20240801, version 7: uint32, Llama 3's
  *   (128256; documents begin with 128000).
  * - numpy's .npy, a row of uint16, uint32 or int32.
- * - headerless ids of 16 bits, the train.bin and val.bin of nanoGPT and of helloLondon, or of 32 bits if the caller says
- *   so. Ids of 32 or 64 bits that are taken for 16 are noticed: their upper halves are zeros, or ids are out of range.
+ * - headerless ids of 16 bits, the train.bin and val.bin of nanoGPT and of helloLondon, or of 32 bits if the caller
+ * says so. Ids of 32 or 64 bits that are taken for 16 are noticed: their upper halves are zeros, or ids are out of
+ * range.
  *
  * The vocabulary of both latter is "vocab_size" in meta.pkl beside the file. */
 #ifndef DATA_SLM_FOREIGN_H

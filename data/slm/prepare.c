@@ -248,7 +248,8 @@ static void open_tokenizer(Prepare *p, const char *path) {
     if (!p->tokenizer) die("%s: %s", path, error.text);
     const char *file = tokenizer_file(p->tokenizer), *end = p->options->end_of_text, *files[2];
     if (tokenizer_files(p->tokenizer, files) > 1)
-        die("%s: the two files of fastBPE are a tokenizer for train_bert; give a tokenizer.json or a SentencePiece model",
+        die("%s: the two files of fastBPE are a tokenizer for train_bert; give a tokenizer.json or a SentencePiece "
+            "model",
             path);
     if (!read_file(file, &p->tokenizer_bytes, &p->tokenizer_size, &error)) die("%s: %s", file, error.text);
     p->tokenizer_sha1 = fingerprint_file(file);

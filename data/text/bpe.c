@@ -117,10 +117,9 @@ static const char *character_before(const char *begin, const char *at) {
 
 /* Returns whether a character is \w, as regular expressions of Unicode know it. */
 static bool is_word(uint32_t c) {
-    return c < CHARACTER_NONE &&
-           (uc_is_property_alphabetic(c) || uc_is_general_category(c, UC_CATEGORY_M) ||
-            uc_is_general_category(c, UC_CATEGORY_Nd) || uc_is_general_category(c, UC_CATEGORY_Pc) ||
-            uc_is_property_join_control(c));
+    return c < CHARACTER_NONE && (uc_is_property_alphabetic(c) || uc_is_general_category(c, UC_CATEGORY_M) ||
+                                  uc_is_general_category(c, UC_CATEGORY_Nd) ||
+                                  uc_is_general_category(c, UC_CATEGORY_Pc) || uc_is_property_join_control(c));
 }
 
 /* Returns whether no character of a word stands before `at` or at `stop` in the text begin .. end - 1. */

@@ -44,7 +44,8 @@ static bool take_size(Bpe *bpe, const Table *t, Error *error) {
         if (id < 0) return error_set(error, "\"itos\" has a key that is no id");
         if (id >= most) most = id + 1;
     }
-    if (most > MAX_VOCABULARY) return error_set(error, "has ids up to %lld, expected %d", (long long)most - 1, MAX_VOCABULARY - 1);
+    if (most > MAX_VOCABULARY)
+        return error_set(error, "has ids up to %lld, expected %d", (long long)most - 1, MAX_VOCABULARY - 1);
     bpe->vocabulary = (int)most;
     bpe->piece_of = xcalloc((size_t)most, sizeof *bpe->piece_of);
     bpe->ids = xcalloc((size_t)t->n, sizeof *bpe->ids);
@@ -56,7 +57,8 @@ static bool take_character(Bpe *bpe, int64_t id, const PickleNode *text, Error *
     uint32_t c = CHARACTER_NONE;
     const size_t size = text->kind == PICKLE_TEXT ? (size_t)text->count : 0;
     if (!size || character_at(text->as.text, text->as.text + size, &c) != size || c >= CHARACTER_NONE)
-        return error_set(error, "\"itos\": id %lld is not a single character; tables of words are not read", (long long)id);
+        return error_set(error, "\"itos\": id %lld is not a single character; tables of words are not read",
+                         (long long)id);
     if (bpe->piece_of[id] || strings_add(&bpe->pieces, text->as.text, size) != number)
         return error_set(error, "\"itos\": id %lld or its character is there twice", (long long)id);
     bpe->piece_of[id] = number + 1;

@@ -30,7 +30,8 @@ static const struct {
     {"\xd0\xcf\x11\xe0", 4,
      "is a document of an older Office: save the table as CSV in UTF-8, or the text as plain text"},
     {"PAR1\x15", 5,
-     "is a Parquet table: python3 -c \"import pandas; pandas.read_parquet('FILE').to_json('NEW.jsonl', orient='records', "
+     "is a Parquet table: python3 -c \"import pandas; pandas.read_parquet('FILE').to_json('NEW.jsonl', "
+     "orient='records', "
      "lines=True, force_ascii=False)\" makes lines of JSON"},
     {"ARROW1\0", 7, "is an Arrow table: save it as lines of JSON or as CSV"},
     {"SQLite format 3\0", 16, "is a database of SQLite: save the table as CSV"},
@@ -38,7 +39,8 @@ static const struct {
     {"{\\rtf", 5, "is RTF: save it as plain text in UTF-8"},
 };
 
-/* Returns the advice for UTF-16 without a byte order mark: many zero bytes, all of them at odd or all at even places. */
+/* Returns the advice for UTF-16 without a byte order mark: many zero bytes, all of them at odd or all at even places.
+ */
 static const char *wide_text(const char *bytes, size_t size) {
     enum { SEEN = 4096, FEW = 4, ONE_IN = 20 };
     size_t n = size < SEEN ? size : SEEN, zeros[2] = {0, 0};
@@ -69,7 +71,9 @@ typedef struct {
 
 static bool is_letter(unsigned char b) { return b >= 0xc0 || (b | 32) - 'a' < 26u; }
 
-static bool is_vowel(unsigned char b) { return b && strchr("aeiouyAEIOUY\xc2\xc3\xca\xd4\xd5\xdd\xe2\xe3\xea\xf4\xf5\xfd", b); }
+static bool is_vowel(unsigned char b) {
+    return b && strchr("aeiouyAEIOUY\xc2\xc3\xca\xd4\xd5\xdd\xe2\xe3\xea\xf4\xf5\xfd", b);
+}
 
 static Letters count_letters(const char *bytes, size_t size) {
     Letters l = {0};
@@ -115,6 +119,7 @@ const char *encoding_advice(const char *bytes, size_t size) {
 bool encoding_check_line(const char *line, size_t size, Error *error) {
     const char *wrong = (const char *)u8_check((const uint8_t *)line, size);
     if (wrong)
-        return error_set(error, "byte %lld is not UTF-8; %s", (long long)(wrong - line + 1), encoding_advice(line, size));
+        return error_set(error, "byte %lld is not UTF-8; %s", (long long)(wrong - line + 1),
+                         encoding_advice(line, size));
     return !memchr(line, 0, size) || error_set(error, "has a zero byte");
 }

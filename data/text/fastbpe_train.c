@@ -104,8 +104,8 @@ static bool merge_pairs(FastBpeTrainer *trainer, Error *error) {
     while (trainer->codes.n < (uint32_t)options->merges && pairs_next(pairs, &pair) && pair.count >= least)
         merge(trainer, pairs, &pair);
     pairs_close(pairs);
-    return trainer->codes.n || error_set(error, "no pair of symbols occurs %lld times in the texts: give more text",
-                                         (long long)least);
+    return trainer->codes.n ||
+           error_set(error, "no pair of symbols occurs %lld times in the texts: give more text", (long long)least);
 }
 
 /* ---- pieces ---- */

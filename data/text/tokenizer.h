@@ -1,7 +1,7 @@
 /* Tokenizers that files describe: SentencePiece models, a Hugging Face tokenizer.json of BPE kind, byte-level or
  * character-level (data/text/bpe_model.h says what is supported), the two files of fastBPE (data/text/fastbpe_open.h),
- * and nanoGPT's table of characters (data/text/character_table.h). All functions on an open tokenizer but close are safe from several threads, each with its
- * own TokenIds. */
+ * and nanoGPT's table of characters (data/text/character_table.h). All functions on an open tokenizer but close are
+ * safe from several threads, each with its own TokenIds. */
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 
@@ -12,8 +12,8 @@ typedef struct Tokenizer Tokenizer;
 /* Opens a file, or that of a folder (tokenizer_in). Beside bpe.codes there must be vocab.txt; the path of either means
  * both. Returns NULL with the reason on an error. */
 Tokenizer *tokenizer_open(const char *path, Error *error);
-/* Returns the path of the tokenizer in a folder: bpe.codes, tokenizer.json, tokenizer.model, or tokenizer_characters_in,
- * the first that is there; free(). NULL: there is none. */
+/* Returns the path of the tokenizer in a folder: bpe.codes, tokenizer.json, tokenizer.model, or
+ * tokenizer_characters_in, the first that is there; free(). NULL: there is none. */
 char *tokenizer_in(const char *folder);
 /* Returns the path of a meta.pkl that holds the characters of ids, and opens; free(). NULL: there is none. */
 char *tokenizer_characters_in(const char *folder);

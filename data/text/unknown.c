@@ -65,8 +65,8 @@ void unknown_free(Unknown *u) {
 /* Writes a character, or its number if it cannot be seen by itself; out: at least 12 bytes. */
 static void name_of(uint32_t c, char *out) {
     uint8_t bytes[4];
-    int n = c < CHARACTER_NONE && !uc_is_general_category(c, UC_CATEGORY_C) && !uc_is_general_category(c, UC_CATEGORY_Z) &&
-                    !uc_is_general_category(c, UC_CATEGORY_M)
+    int n = c < CHARACTER_NONE && !uc_is_general_category(c, UC_CATEGORY_C) &&
+                    !uc_is_general_category(c, UC_CATEGORY_Z) && !uc_is_general_category(c, UC_CATEGORY_M)
                 ? u8_uctomb(bytes, c, sizeof bytes)
                 : 0;
     if (n > 0)

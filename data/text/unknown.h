@@ -16,8 +16,8 @@ typedef struct {
     UnknownEncode encode;
     const void *tokenizer;
     int64_t pieces, unknown; /* unknown: of the pieces */
-    int64_t *characters;     /* by code point: how often a character without a piece has occurred, -1: it has one, 0: it has
-                                not occurred; NULL: none has */
+    int64_t *characters; /* by code point: how often a character without a piece has occurred, -1: it has one, 0: it has
+                            not occurred; NULL: none has */
     TokenIds ids;
 } Unknown;
 

@@ -42,8 +42,8 @@ void prepare_outputs(Prepare *p);
 void prepare_frames(Prepare *p);
 /* Makes OUTPUT/bpe.model: trained on the texts of the kept clips, or copied. */
 void prepare_tokenizer(Prepare *p);
-/* Computes text ids; rejects clips with too many. Ends the program if the tokenizer does not know max_unknown of them or
- * more. */
+/* Computes text ids; rejects clips with too many. Ends the program if the tokenizer does not know max_unknown of them
+ * or more. */
 void prepare_texts(Prepare *p);
 /* Makes OUTPUT/codebook.npy and .json: trained on frames of the kept clips, or copied. */
 void prepare_codebook(Prepare *p);

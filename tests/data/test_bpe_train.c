@@ -98,12 +98,9 @@ static void a_vocabulary_is_at_most_what_was_asked_for(void **state) {
     static const struct {
         BpeTraining options;
         int want;
-    } cases[] = {{{263, 0, end_of_text, 1, 1}, 262},
-                 {{262, 0, end_of_text, 1, 1}, 262},
-                 {{261, 0, end_of_text, 1, 1}, 261},
-                 {{263, 2, end_of_text, 1, 2}, 260},
-                 {{30016, 2, end_of_text, 1, 1}, 260},
-                 {{30016, 100, end_of_text, 1, 1}, 257}};
+    } cases[] = {{{263, 0, end_of_text, 1, 1}, 262},   {{262, 0, end_of_text, 1, 1}, 262},
+                 {{261, 0, end_of_text, 1, 1}, 261},   {{263, 2, end_of_text, 1, 2}, 260},
+                 {{30016, 2, end_of_text, 1, 1}, 260}, {{30016, 100, end_of_text, 1, 1}, 257}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Error error = {""};
         if (!train(few, 2, &cases[i].options, false, output(), &error)) fail_msg("%s", error.text);

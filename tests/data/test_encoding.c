@@ -28,7 +28,8 @@ static void files_are_known_by_their_first_bytes(void **state) {
                "7zXZ\0\0"),
          "is compressed with xz"},
         {BYTES("BZh91AY&SY"), "is compressed with bzip2"},
-        {BYTES("PK\3\4\x14\0\6\0"), "is a zip archive, as spreadsheets and office documents are: save the table as CSV"},
+        {BYTES("PK\3\4\x14\0\6\0"),
+         "is a zip archive, as spreadsheets and office documents are: save the table as CSV"},
         {BYTES("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "is a document of an older Office"},
         {BYTES("PAR1\x15\4\x15\x10"), "is a Parquet table: python3 -c"},
         {BYTES("ARROW1\0\0"), "is an Arrow table"},
@@ -46,13 +47,17 @@ static void files_are_known_by_their_first_bytes(void **state) {
 static void texts_are_no_files_of_other_programs(void **state) {
     (void)state;
     static const Case cases[] = {
-        {BYTES(""), NULL},        {BYTES("a"), NULL},
-        {BYTES("a\0b\0c"), NULL},  /* too few zeros to be sure */
+        {BYTES(""), NULL},
+        {BYTES("a"), NULL},
+        {BYTES("a\0b\0c"), NULL}, /* too few zeros to be sure */
         {BYTES("a\0bc\0d\0ef\0gh\0i\0"), NULL},
         {BYTES("\xef\xbb\xbfph\xe1\xbb\x9f"), NULL},
-        {BYTES("PAR1 is a kind of archive"), NULL}, {BYTES("PK"), NULL},
-        {BYTES("BZh is no word"), NULL},            {BYTES("SQLite format 3 and others"), NULL},
-        {BYTES("# %PDF-1.7\n"), NULL},              {BYTES("\xe1\x88\xb0\xe1\x88\x8b\xe1\x88\x9d"), NULL},
+        {BYTES("PAR1 is a kind of archive"), NULL},
+        {BYTES("PK"), NULL},
+        {BYTES("BZh is no word"), NULL},
+        {BYTES("SQLite format 3 and others"), NULL},
+        {BYTES("# %PDF-1.7\n"), NULL},
+        {BYTES("\xe1\x88\xb0\xe1\x88\x8b\xe1\x88\x9d"), NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (encoding_of_binary(cases[i].bytes, cases[i].size)) fail_msg("case %zu is taken for something else", i);
@@ -96,7 +101,8 @@ static void the_letters_around_the_first_bad_byte_decide(void **state) {
     assert_contains(encoding_advice(text, SIZE), "CP1258");
     Error error;
     assert_false(utf8_check(text, SIZE, &error));
-    assert_contains(error.text, "2: is not UTF-8; it seems to be Vietnamese of Windows: convert it with iconv -f CP1258");
+    assert_contains(error.text,
+                    "2: is not UTF-8; it seems to be Vietnamese of Windows: convert it with iconv -f CP1258");
     free(text);
 }
 

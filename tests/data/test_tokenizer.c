@@ -54,8 +54,8 @@ static void a_sentencepiece_model_is_found_in_its_folder(void **state) {
 
 #define BYTES(text) (text), sizeof(text) - 1
 
-/* pickle.dump({"vocab_size": 7, "itos": {0: "\n", 1: " ", 2: "N", 3: "g", 4: "y", 5: "\u00e0", 6: "\u0103"}, "stoi": ...},
- * file) in protocols 2 and 4 */
+/* pickle.dump({"vocab_size": 7, "itos": {0: "\n", 1: " ", 2: "N", 3: "g", 4: "y", 5: "\u00e0", 6: "\u0103"}, "stoi":
+ * ...}, file) in protocols 2 and 4 */
 static const char META_2[] =
     "\200\002}q\000(X\012\000\000\000vocab_sizeq\001K\007X\004\000\000\000itosq\002}q\003(K\000X\001\000\000\000\012"
     "q\004K\001X\001\000\000\000 q\005K\002X\001\000\000\000Nq\006K\003X\001\000\000\000gq\007K\004X\001\000\000\000y"
@@ -127,13 +127,16 @@ static void other_pickles_are_no_tables_of_characters(void **state) {
         {BYTES("\200\004\225/\000\000\000\000\000\000\000}\224(\214\004itos\224}\224(K\000\214\003the\224K\001\214\003"
                "cat\224u\214\012vocab_size\224K\002u."),
          "\"itos\": id 0 is not a single character; tables of words are not read"},
-        {BYTES("\200\004\225\031\000\000\000\000\000\000\000}\224\214\004itos\224}\224(K\000\214\001a\224K\001h\003us."),
+        {BYTES(
+             "\200\004\225\031\000\000\000\000\000\000\000}\224\214\004itos\224}\224(K\000\214\001a\224K\001h\003us."),
          "\"itos\": id 1 or its character is there twice"},
-        {BYTES("\200\004\225\027\000\000\000\000\000\000\000}\224\214\004itos\224}\224J\377\377\377\377\214\001a\224ss."),
+        {BYTES(
+             "\200\004\225\027\000\000\000\000\000\000\000}\224\214\004itos\224}\224J\377\377\377\377\214\001a\224ss."),
          "\"itos\" has a key that is no id"},
         {BYTES("\200\004\225\024\000\000\000\000\000\000\000}\224\214\004itos\224}\224\214\001a\224K\000ss."),
          "\"itos\" has a key that is no id"},
-        {BYTES("\200\004\225\026\000\000\000\000\000\000\000}\224\214\004itos\224}\224K\000\214\003\355\240\275\224ss."),
+        {BYTES(
+             "\200\004\225\026\000\000\000\000\000\000\000}\224\214\004itos\224}\224K\000\214\003\355\240\275\224ss."),
          "id 0 is not a single character"}, /* half of a surrogate pair */
         {BYTES("\200\004\225\023\000\000\000\000\000\000\000}\224\214\012vocab_size\224K\004s."), "has no \"itos\""},
         {BYTES("\200\004K\001."), "has no \"itos\""},

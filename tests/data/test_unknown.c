@@ -73,11 +73,15 @@ static void much_that_is_unknown_is_warned_of_and_more_is_refused(void **state) 
         {{0, 0, 0.05}, 0, ""},
         {{0, 1000, 0}, 0, ""},
         {{9, 10000, 0.05}, 0, ""},
-        {{10, 10000, 0.05}, 0, "warning: the texts: the tokenizer does not know 10 of 10000 pieces (0.1 %), because of the "
-                               "characters ư 7\n"},
+        {{10, 10000, 0.05},
+         0,
+         "warning: the texts: the tokenizer does not know 10 of 10000 pieces (0.1 %), because of the "
+         "characters ư 7\n"},
         {{499, 10000, 0.05}, 0, "warning: the texts: the tokenizer does not know 499 of 10000 pieces (4.99 %)"},
-        {{500, 10000, 0.05}, 1, "the texts: the tokenizer does not know 500 of 10000 pieces (5 %), because of the characters "
-                                "ư 7: it was made of other texts; give one that knows these, or raise --max-unknown 0.05\n"},
+        {{500, 10000, 0.05},
+         1,
+         "the texts: the tokenizer does not know 500 of 10000 pieces (5 %), because of the characters "
+         "ư 7: it was made of other texts; give one that knows these, or raise --max-unknown 0.05\n"},
         {{1, 10000, 0}, 1, "raise --max-unknown 0\n"},
         {{10000, 10000, 1}, 0, "warning: the texts: the tokenizer does not know 10000 of 10000 pieces (100 %)"},
     };

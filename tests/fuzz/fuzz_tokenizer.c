@@ -6,16 +6,18 @@
 #include "tests/fuzz/fuzz_file.h"
 
 static const char character_level[] =
-    "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true,\"lstrip\":true,\"rstrip\":true},{\"id\":8,\"content\":"
-    "\"b\",\"single_word\":true,\"lstrip\":true}],\"normalizer\":{\"type\":\"Sequence\","
+    "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true,\"lstrip\":true,\"rstrip\":true},{\"id\":8,"
+    "\"content\":"
+    "\"ba\",\"single_word\":true,\"lstrip\":true}],\"normalizer\":{\"type\":\"Sequence\","
     "\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"StripAccents\"}]},\"pre_tokenizer\":{\"type\":"
     "\"BertPreTokenizer\"},"
     "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"fuse_unk\":true,\"ignore_merges\":false,"
     "\"continuing_subword_prefix\":\"#\",\"vocab\":{\"<s>\":0,\"a\":1,\"#a\":2,\"b\":3,\"#b\":4,\"ab\":5,\"#bb\":6,"
     "\"abbb\":7},\"merges\":[\"a #b\",[\"#b\",\"#b\"],\"ab #bb\"]}}";
 /* {"vocab_size": 4, "itos": {0: "\n", 1: " ", 2: "a", 3: "b"}} */
-static const char characters[] = "\200\004\225\067\000\000\000\000\000\000\000}\224(\214\012vocab_size\224K\004\214\004itos\224}"
-                                 "\224(K\000\214\001\012\224K\001\214\001 \224K\002\214\001a\224K\003\214\001b\224uu.";
+static const char characters[] =
+    "\200\004\225\067\000\000\000\000\000\000\000}\224(\214\012vocab_size\224K\004\214\004itos\224}"
+    "\224(K\000\214\001\012\224K\001\214\001 \224K\002\214\001a\224K\003\214\001b\224uu.";
 static char *byte_level;
 static size_t byte_level_size;
 static Tokenizer *whole;

@@ -190,28 +190,30 @@ static void what_is_no_text_is_named_by_its_first_bytes(void **state) {
     assert_refused("x.jsonl.zst", TEXT("\x28\xb5\x2f\xfd\x04\x58"), "is compressed with zstd: unpack it with unzstd");
     assert_refused("x.txt", TEXT("%PDF-1.4\n1 0 obj\n"), "is a PDF");
     assert_refused("x.csv", TEXT("PK\3\4\x14\0"), "is a zip archive, as spreadsheets");
-    assert_refused("x.txt", TEXT("\360\342y ngon, th\375\365ng"), "0xf0 begins no UTF-8 character; it seems to be "
-                                                                "Vietnamese of Windows: convert it with iconv -f CP1258");
+    assert_refused("x.txt", TEXT("\360\342y ngon, th\375\365ng"),
+                   "0xf0 begins no UTF-8 character; it seems to be "
+                   "Vietnamese of Windows: convert it with iconv -f CP1258");
 }
 
 static void a_name_that_says_nothing_needs_the_format_of_records(void **state) {
     (void)state;
     static const struct {
         const char *text, *says; /* NULL: plain text */
-    } cases[] = {{"{\"text\": \"a\"}\n", "begins as JSON: say --input-format json, or --input-format text if it is plain"},
-                 {" [\n {\"text\": \"a\"}]", "begins as JSON"},
-                 {"\xef\xbb\xbf{}", "begins as JSON"},
-                 {"id,text\r\n1,\"a, b\"\r\n", "begins as a table: say --input-format csv"},
-                 {"id;text\n1;a\n", "begins as a table: say --input-format csv"},
-                 {"\"id\"\ttext\n1\ta\n", "begins as a table: say --input-format tsv"},
-                 {"", NULL},
-                 {"a", NULL},
-                 {"one,two\nthree four\n", NULL},
-                 {"Hello, world\nand, so on\n", NULL},
-                 {"{\\bf x}\n", NULL},
-                 {"[[Category:A]]\n", NULL},
-                 {"[2020-01-01] a\n", NULL},
-                 {"{ a: 1 }\n", NULL}};
+    } cases[] = {
+        {"{\"text\": \"a\"}\n", "begins as JSON: say --input-format json, or --input-format text if it is plain"},
+        {" [\n {\"text\": \"a\"}]", "begins as JSON"},
+        {"\xef\xbb\xbf{}", "begins as JSON"},
+        {"id,text\r\n1,\"a, b\"\r\n", "begins as a table: say --input-format csv"},
+        {"id;text\n1;a\n", "begins as a table: say --input-format csv"},
+        {"\"id\"\ttext\n1\ta\n", "begins as a table: say --input-format tsv"},
+        {"", NULL},
+        {"a", NULL},
+        {"one,two\nthree four\n", NULL},
+        {"Hello, world\nand, so on\n", NULL},
+        {"{\\bf x}\n", NULL},
+        {"[[Category:A]]\n", NULL},
+        {"[2020-01-01] a\n", NULL},
+        {"{ a: 1 }\n", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = in(run_directory(), "part-00000");
         CorpusFiles files = {0};

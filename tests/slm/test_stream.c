@@ -289,7 +289,8 @@ static void ids_of_32_and_64_bits_are_not_taken_for_16(void **state) {
     const char *file = in(run_directory(), "train.bin");
     const SlmForeign small = {100, -1, 0}, large = {100000, -1, 0}, narrow = {100, -1, 2}, wide = {100, -1, 4};
     write_wide(file, 4, 100, 99);
-    assert_refused(file, NULL, &small, "its ids have 32 bits, not 16: of each, the upper 16 are zeros; --token-bytes 4");
+    assert_refused(file, NULL, &small,
+                   "its ids have 32 bits, not 16: of each, the upper 16 are zeros; --token-bytes 4");
     assert_wide(file, 100, 4, 100, 99);
     assert_refused(file, NULL, &large, "its ids have 32 bits, not 16");
     write_wide(file, 8, 100, 99);

@@ -116,8 +116,9 @@ static void a_large_vocabulary_is_prepared_and_trained_on(void **state) {
 /* nanoGPT's meta.pkl of the characters "\n ab": {"vocab_size": 4, "itos": {...}}, protocol 4. */
 static void a_model_of_characters_generates(void **state) {
     (void)state;
-    static const char meta[] = "\200\004\225\067\000\000\000\000\000\000\000}\224(\214\012vocab_size\224K\004\214\004itos"
-                               "\224}\224(K\000\214\001\012\224K\001\214\001 \224K\002\214\001a\224K\003\214\001b\224uu.";
+    static const char meta[] =
+        "\200\004\225\067\000\000\000\000\000\000\000}\224(\214\012vocab_size\224K\004\214\004itos"
+        "\224}\224(K\000\214\001\012\224K\001\214\001 \224K\002\214\001a\224K\003\214\001b\224uu.";
     char *data = scratch_directory(), *run = scratch_directory(), *path = path_join(data, "train.bin"),
          *table = path_join(data, "meta.pkl");
     uint16_t ids[1200];
@@ -127,7 +128,8 @@ static void a_model_of_characters_generates(void **state) {
     if (train_on(data, run, "--max-steps 2")) fail_msg("%s", fixture.output);
     must_run("cmp %s %s/meta.pkl", table, run);
     must_run("%s generate --checkpoint %s --prompt 'ab x' --max-tokens 9 --json", fixture.program, run);
-    assert_contains(fixture.output, "prompt 1: the tokenizer does not know 1 of 4 pieces (25 %), because of the characters x 1");
+    assert_contains(fixture.output,
+                    "prompt 1: the tokenizer does not know 1 of 4 pieces (25 %), because of the characters x 1");
     assert_contains(fixture.output, "\"tokens\":9");
     must_run("%s export --checkpoint %s --output %s/hf", fixture.program, run, run);
     assert_contains(fixture.output, "AutoTokenizer.from_pretrained does not read meta.pkl");
@@ -144,9 +146,11 @@ static void data_that_the_tokenizer_does_not_know_are_refused(void **state) {
     char *model = path_join(folder, "chars/tokenizer.model");
     if (!sentencepiece_train_bpe("a b c a b 1 2 3\n", 16, model, 12, &error)) fail_msg("%s", error.text);
 #define PREPARE "%s prepare --input %s/text.txt --split-at line --val-ratio 0.2 --tokenizer %s --output %s "
-    assert_int_equal(run_command(fixture.output, sizeof fixture.output, PREPARE, fixture.program, folder, model, data), 1);
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, PREPARE, fixture.program, folder, model, data),
+                     1);
     assert_contains(fixture.output, "pieces (");
-    assert_contains(fixture.output, "it was made of other texts; give one that knows these, or raise --max-unknown 0.05");
+    assert_contains(fixture.output,
+                    "it was made of other texts; give one that knows these, or raise --max-unknown 0.05");
     assert_int_equal(access(data, F_OK), -1); /* nothing is left */
     must_run(PREPARE "--max-unknown 1", fixture.program, folder, model, data);
     assert_contains(fixture.output, "warning: the texts: the tokenizer does not know ");
@@ -503,8 +507,8 @@ static void presets_fit_their_cards(void **state) {
                    {"a100", "a100-40", "sequences: 32.0, tokens: 65536"},
                    {"t4", "t4", "sequences: 12.0, tokens: 9216"}};
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        must_run("%s --estimate --calibration none --config slm_%s --gpu %s", fixture.program,
-                 presets[i].preset, presets[i].card);
+        must_run("%s --estimate --calibration none --config slm_%s --gpu %s", fixture.program, presets[i].preset,
+                 presets[i].card);
         assert_contains(fixture.output, presets[i].step);
         assert_contains(fixture.output, ": it fits, ");
         assert_contains(fixture.output, "[Time] 60000 steps");

@@ -18,7 +18,9 @@ static void work(void *context, int thread, const Document *d, void *result) {
     (void)thread, (void)result;
     if (d->size && u8_check((const uint8_t *)d->text, d->size)) abort();
     if (memmem(d->text, d->size, "\r\n", 2)) abort();
-    if (d->file->format == CORPUS_TEXT && corpus->split_at == SPLIT_AT_BLANK_LINES && memmem(d->text, d->size, "\n\n", 2)) abort();
+    if (d->file->format == CORPUS_TEXT && corpus->split_at == SPLIT_AT_BLANK_LINES &&
+        memmem(d->text, d->size, "\n\n", 2))
+        abort();
     size_t n;
     uint8_t *text = u8_normalize(UNINORM_NFC, (const uint8_t *)d->text, d->size, NULL, &n);
     if (!text || n != d->size || memcmp(text, d->text, n) != 0) abort();
