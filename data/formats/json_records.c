@@ -45,15 +45,16 @@ static char next_character(Scan *s) {
     return s->at < s->size ? s->text[s->at] : 0;
 }
 
-/* Moves behind a value. False if there is none, or it does not end. */
+/* Moves behind a value; stays before it, with false, if there is none, or it does not end. */
 static bool take_value(Scan *s, const char **value, size_t *size) {
     JsonArray a = {0};
     bool ends;
     next_character(s);
     *value = s->text + s->at;
     *size = value_part(&a, *value, s->size - s->at, &ends);
-    s->at += *size;
-    return *size && (ends || (!a.string && !a.depth));
+    bool ok = *size && (ends || (!a.string && !a.depth));
+    s->at += ok ? *size : 0;
+    return ok;
 }
 
 /* Returns a name as text; free(). NULL if it is none that anybody could ask for. */
@@ -184,13 +185,13 @@ bool json_array_take(JsonArray *a, const char *bytes, size_t n, size_t *taken, J
 
 bool json_array_is_closed(const JsonArray *array) { return array->state == CLOSED; }
 
-bool json_is_array(const char *text, size_t size) { return next_character(&(Scan){text, size, 0}) == '['; }
+bool json_begins_array(const char *text, size_t size) { return next_character(&(Scan){text, size, 0}) == '['; }
 
 /* ---- the records of a text ---- */
 
 JsonRecords json_records_open(const char *text, size_t size, int64_t line, bool may_be_array) {
     return (JsonRecords){
-        .at = text, .end = text + size, .next_line = line, .is_array = may_be_array && json_is_array(text, size)};
+        .at = text, .end = text + size, .next_line = line, .is_array = may_be_array && json_begins_array(text, size)};
 }
 
 static void count_lines(JsonRecords *r, const char *to) {

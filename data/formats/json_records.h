@@ -36,7 +36,7 @@ bool json_array_take(JsonArray *array, const char *bytes, size_t n, size_t *take
 /* Returns whether the array has ended, so that nothing is missing at the end of the file. */
 bool json_array_is_closed(const JsonArray *array);
 /* Returns whether a text begins as an array: with "[" behind white space. */
-bool json_is_array(const char *text, size_t size);
+bool json_begins_array(const char *text, size_t size);
 
 /* The records of a text in memory. */
 typedef struct {

@@ -152,9 +152,12 @@ static bool take_number(const Reader *r, int column, double *out, Error *error) 
            refuse(r, column, "a number or nothing", error);
 }
 
-static bool take_label(const Reader *r, int32_t *out, Error *error) {
+static bool take_label(Reader *r, int32_t *out, Error *error) {
     int64_t index;
-    *out = label_of(field(r, LABEL));
+    char *normal = label_normal(field(r, LABEL));
+    *out = label_of(normal);
+    r->manifest->respelled += *out >= 0 && strcmp(normal, field(r, LABEL)) != 0;
+    free(normal);
     if (*out < 0) return refuse(r, LABEL, "dab, dvbt, fm, gsm, lte, tetra or unkn", error);
     if (r->places[LABEL_IDX] < 0) return true;
     if (csv_integer(field(r, LABEL_IDX), &index) && index == *out) return true;
@@ -253,10 +256,9 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
 
 void psd_manifest_print_sensors(const char *path, const PsdManifest *m) {
     if (m->respelled)
-        printf(
-            "[Manifest] %s: rows with a sensor that is written otherwise than before (not composed, no-break or outer "
-            "blanks): %lld\n",
-            path, (long long)m->respelled);
+        printf("[Manifest] %s: labels with blanks around them, and sensors that are written otherwise than before (not "
+               "composed, no-break or outer blanks): %lld\n",
+               path, (long long)m->respelled);
     labels_warn_alike(path, "sensors", (const char *const *)m->sensor_names, m->n_sensors);
 }
 

@@ -19,7 +19,7 @@ typedef struct {
     double *center, *begin, *end;      /* [n] MHz; in a manifest of the reference begin and end may have other units */
     double *snr;                       /* [n] dB */
     int64_t *lines;                    /* [n] line numbers in the file, from 1; NULL if it was not read from a file */
-    int64_t respelled;                 /* rows whose sensor got the spelling of one before: label_normal is the same */
+    int64_t respelled; /* sensors that got the spelling of one before, and labels: only label_normal is the same */
 } PsdManifest;
 
 /* Reads a manifest. Columns may be in any order, named by the first line. Required: npy_path, row_index, sensor_id,
@@ -28,7 +28,7 @@ typedef struct {
 bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error);
 /* Reads a manifest from text[size], which ends with a zero and is modified. The error lacks the path. */
 bool psd_manifest_parse(char *text, size_t size, PsdManifest *manifest, Error *error);
-/* Prints how many sensors were respelled, and warns of two that differ in case only. */
+/* Prints how many sensors and labels were respelled, and warns of two sensors that differ in case only. */
 void psd_manifest_print_sensors(const char *path, const PsdManifest *manifest);
 /* Computes the hash that identifies a manifest: that of the file's bytes, never 0. */
 bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error);

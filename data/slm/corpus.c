@@ -72,7 +72,7 @@ static bool open_next(Reader *r, Error *error) {
     if (binary) return error_set(error, "%s", binary);
     r->at = r->end >= 3 && !memcmp(r->buffer, "\xef\xbb\xbf", 3) ? 3 : 0;
     r->offset = (int64_t)r->at;
-    r->is_array = format_of(r) == CORPUS_JSON && json_is_array(r->buffer + r->at, r->end - r->at);
+    r->is_array = format_of(r) == CORPUS_JSON && json_begins_array(r->buffer + r->at, r->end - r->at);
     r->array = (JsonArray){0};
     r->table = (CorpusTable){0};
     return true;

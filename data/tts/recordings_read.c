@@ -228,7 +228,7 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     size_t mark = utf8_mark(text, size);
     int64_t lines = 0;
     bool json = has_end(source->path, ".json") || has_end(source->path, ".jsonl") || source->format == RECORDINGS_JSONL,
-         array = json && json_is_array(text + mark, size - mark), ok;
+         array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
     *out = (Recordings){0};
     if (binary) return error_set(error, "1: the file %s", binary);

@@ -264,6 +264,31 @@ static void a_folder_that_cannot_be_read_is_written_to(void **state) {
     expect_text(in("x"), "new");
 }
 
+static void refuse_with_folders(void *directory) {
+    char *deep = path_join(directory, "new/deep/er"), *used = path_join(directory, "used/deep"),
+         *file = path_join(used, "x"), *lock_path = path_join(directory, "new/deep/locked");
+    FileLock lock;
+    Error error;
+    make_directories(used);
+    make_directories(deep);
+    if (!file_write_atomic(file, "new", 3, &error) || !file_lock(&lock, lock_path, &error)) exit(3);
+    die("refused");
+}
+
+/* What was there stays, and so does what holds a file. */
+static void a_refused_command_leaves_no_empty_folder(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(in("there"), 0777), 0);
+    assert_int_equal(run_function(output, sizeof output, refuse_with_folders, (void *)(uintptr_t)root), 1);
+    assert_contains(output, "refused");
+    assert_string_equal(listing(), "there used ");
+    expect_text(in("used/deep/x"), "new");
+    make_directories(in("there/new"));
+    assert_int_equal(run_function(output, sizeof output, refuse_with_folders, in("there")), 1);
+    assert_true(path_is_folder(in("there/new"))); /* another process has made it */
+    assert_false(path_is_folder(in("there/new/deep")));
+}
+
 /* ---- names ---- */
 
 static void file_names_are_safe_and_distinct(void **state) {
@@ -444,6 +469,7 @@ int main(void) {
         TEST(predictable_temporary_names_are_not_used),
         TEST(a_full_disk_leaves_the_old_file),
         TEST(a_folder_that_cannot_be_read_is_written_to),
+        TEST(a_refused_command_leaves_no_empty_folder),
         TEST(file_names_are_safe_and_distinct),
         TEST(no_short_text_has_the_name_of_a_long_one),
         TEST(a_checksum_detects_one_flipped_bit),

@@ -8,6 +8,7 @@
 #include "data/formats/npy.h"
 #include "data/formats/safetensors.h"
 #include "data/formats/tensor_file_open.h"
+#include "data/formats/text_source.h"
 #include "data/formats/torch_pth.h"
 #include "data/ledger.h"
 #include "data/text/sentencepiece.h"
@@ -32,6 +33,12 @@ static bool read_zip(const char *path, Error *error) {
 }
 
 static bool read_tokenizer(const char *path, Error *error) { return sentencepiece_open(path, error) != NULL; }
+
+static bool read_whole_text(const char *path, Error *error) {
+    char *text;
+    size_t size;
+    return text_read(path, &text, &size, error);
+}
 
 static bool read_json(const char *path, Error *error) { return json_read(path, 0, error) != NULL; }
 
@@ -114,7 +121,7 @@ static bool write_ledger(const char *path, Error *error) {
 int main(void) {
     static const FileReaderCase readers[] = {
         {"audio", read_audio}, {"tensors", read_tensors}, {"zip", read_zip}, {"tokenizer", read_tokenizer},
-        {"json", read_json},   {"rates", read_rates},     {"log", read_log}};
+        {"json", read_json},   {"rates", read_rates},     {"log", read_log}, {"text", read_whole_text}};
     static const FileWriterCase writers[] = {
         {"audio", write_audio, false, false},         {"array", write_array, false, false},
         {"tensors", write_tensors, false, false},     {"torch", write_torch, false, false},

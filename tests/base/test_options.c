@@ -20,16 +20,16 @@ typedef struct {
 
 // clang-format off
 static const OptionRow rows[] = {
-    {.name = "manifest", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
+    {.name = "manifest", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH", .later = true,
      .help = "training manifest"},
-    {.name = "train-manifest", .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
+    {.name = "train-manifest", .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH", .later = true,
      .help = "the same"},
     {.name = "config", .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file"},
     {.name = "output-dir", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "out",
      .metavar = "DIR",
      .help = "where"},
-    {.name = "base", .type = OPTION_TEXT, .offset = FIELD(base), .metavar = "PATH",
+    {.name = "base", .type = OPTION_TEXT, .offset = FIELD(base), .metavar = "PATH", .later = true,
      .help = "weights to start from"},
     {.name = "epochs", .letter = 'e', .type = OPTION_INT, .offset = FIELD(epochs), .default_value = "10", .min = 1,
      .max = 1e6, .metavar = "N",
@@ -475,6 +475,48 @@ static void a_yaml_alias_stands_for_its_node(void **state) {
     yaml_refused("manifest: &a [*a]", "line 1: manifest: expected a single value");
 }
 
+static void read_inputs(void *words) {
+    static const OptionRow inputs[] = {
+        {.name = "data",
+         .type = OPTION_LIST,
+         .offset = FIELD(manifest),
+         .metavar = "DIR|PATH",
+         .positional = true,
+         .help = "data"},
+        {.name = "weights",
+         .type = OPTION_TEXT,
+         .offset = FIELD(base),
+         .metavar = "PATH",
+         .later = true,
+         .help = "weights"},
+        {.name = "resume", .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "auto|PATH", .help = "a run"},
+        {.name = "norm", .type = OPTION_TEXT, .offset = FIELD(norm), .metavar = "FILE", .help = "a file to write"}};
+    char *argv[16] = {"prog"}, *text = words;
+    int argc = 1;
+    for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    Table t = {0};
+    options_parse_table(&header, inputs, 4, &t, argc, argv);
+    printf("accepted");
+}
+
+/* All of them, so that a missing file is the first thing that is said. */
+static void files_that_are_read_must_be_there(void **state) {
+    (void)state;
+    char *here = path_join(run_directory(), "here.jsonl"), output[1024];
+    write_text(here, "x");
+    char *good = xformat("%s %s::am %s - --weights none --resume auto --norm none", here, here, run_directory());
+    assert_int_equal(run_function(output, sizeof output, read_inputs, good), 0);
+    assert_string_equal(output, "accepted");
+    char *bad = xformat("%s --data %s.gone::am %s", here, here, here);
+    assert_int_equal(run_function(output, sizeof output, read_inputs, bad), 1);
+    free(bad);
+    bad = xformat("test_options: --data %s.gone::am: No such file or directory\n", here);
+    assert_string_equal(output, bad);
+    free(bad);
+    free(good);
+    free(here);
+}
+
 /* Inputs are the options of type PATH, on the command line and in the file, with or without a label; not those of type
  * DIR. */
 static void files_given_as_inputs_are_not_replaced(void **state) {
@@ -687,6 +729,7 @@ int main(void) {
         cmocka_unit_test(a_list_on_the_command_line_replaces_that_of_the_file),
         cmocka_unit_test(an_empty_file_and_null_keep_the_defaults),
         cmocka_unit_test(a_yaml_alias_stands_for_its_node),
+        cmocka_unit_test(files_that_are_read_must_be_there),
         cmocka_unit_test(files_given_as_inputs_are_not_replaced),
         cmocka_unit_test(wrong_yaml_files_are_refused),
         cmocka_unit_test(invalid_yaml_is_refused_with_its_line),

@@ -7,10 +7,10 @@
 
 static const CommentColumns usual = {0};
 
-static Comments read_checked(const char *path, const CommentColumns *columns, bool labels_needed) {
+static Comments read_checked(const char *path, const CommentColumns *columns, CommentLabels labels) {
     Comments c;
     Error error = {""};
-    if (!comments_read(path, columns, labels_needed, &c, &error)) fail_msg("%s", error.text);
+    if (!comments_read(path, columns, labels, &c, &error)) fail_msg("%s", error.text);
     return c;
 }
 
@@ -32,7 +32,7 @@ static void a_table_gives_its_texts_as_they_are_written(void **state) {
                                           "5,\"\n\n\",x y\r\n"
                                           "6,😀 đẹp,0");
     CommentColumns columns = {.id = "id"};
-    Comments c = read_checked(path, &columns, false);
+    Comments c = read_checked(path, &columns, LABELS_IF_ANY);
     assert_int_equal(c.n, 6);
     assert_string_equal(c.path, path);
     check_record(&c, 0, 2, "two\nlines, \"quoted\"", "0");
@@ -53,7 +53,7 @@ static void tabs_and_objects_give_the_same(void **state) {
                     "{\"comment\":\"d\\n\\te\",\"what\":\"x\",\"number\":\"9\"}"}};
     const CommentColumns columns = {"comment", "what", "number"};
     for (int i = 0; i < 2; i++) {
-        Comments c = read_checked(text_file(files[i][0], files[i][1]), &columns, true);
+        Comments c = read_checked(text_file(files[i][0], files[i][1]), &columns, LABELS_NEEDED);
         assert_int_equal(c.n, 2);
         check_record(&c, 0, 3, "a \"b\", c", "7");
         check_record(&c, 1, 4, "d\n\te", "x");
@@ -65,7 +65,8 @@ static void tabs_and_objects_give_the_same(void **state) {
 
 static void every_line_of_a_text_file_is_a_text(void **state) {
     (void)state;
-    Comments c = read_checked(text_file("a.txt", "\xEF\xBB\xBFone, \"two\"\n\n{\"text\": 1}\r\nlast"), &usual, false);
+    Comments c =
+        read_checked(text_file("a.txt", "\xEF\xBB\xBFone, \"two\"\n\n{\"text\": 1}\r\nlast"), &usual, LABELS_UNUSED);
     static const char *const want[] = {"one, \"two\"", "", "{\"text\": 1}", "last"};
     assert_int_equal(c.n, 4);
     assert_null(c.labels);
@@ -79,15 +80,162 @@ static void every_line_of_a_text_file_is_a_text(void **state) {
 
 static void predictions_need_no_labels_and_no_words(void **state) {
     (void)state;
-    Comments c = read_checked(text_file("a.csv", "text\n\"\"\n\" \"\nx\n"), &usual, false);
+    Comments c = read_checked(text_file("a.csv", "text,label\n\"\",\n\" \",0\nx,1\n"), &usual, LABELS_UNUSED);
     assert_int_equal(c.n, 3);
     assert_null(c.labels);
     assert_string_equal(c.texts[0], "");
+    assert_int_equal(c.counts.empty, 0);
     comments_free(&c);
-    c = read_checked(text_file("a.jsonl", "{\"text\":\"x\"}\n{\"text\":\"y\",\"label\":\"z\"}\n"), &usual, false);
+    /* nobody asks for the label */
+    c = read_checked(text_file("a.jsonl", "{\"text\":\"x\",\"label\":NaN}\n{\"text\":\"y\",\"label\":{\"a\":[1]}}\n"),
+                     &usual, LABELS_UNUSED);
+    assert_int_equal(c.n, 2);
+    assert_null(c.labels);
+    comments_free(&c);
+    c = read_checked(text_file("a.jsonl", "{\"text\":\"x\"}\n{\"text\":\"y\",\"label\":\"z\"}\n"), &usual,
+                     LABELS_IF_ANY);
     check_record(&c, 0, 1, "x", "");
     check_record(&c, 1, 2, "y", "z");
     comments_free(&c);
+}
+
+/* ---- what people's files hold ---- */
+
+static void the_same_records_are_read_from_every_kind_of_file(void **state) {
+    (void)state;
+    static const char *const files[][2] = {
+        {"a.csv", "text;label\n\"a; b\";1\nc,d;true\n"},
+        {"a.CSV", "sep=;\r\ntext;label\r\n\"a; b\";1\r\nc,d;true\r\n"},
+        {"a.csv", "text\tlabel\na; b\t1\nc,d\ttrue\n"},
+        {"a.json", "[{\"text\": \"a; b\", \"label\": 1},\n {\"label\": true, \"text\": \"c,d\", \"x\": NaN}]\n"},
+        {"a.json", "{\"text\": \"a; b\", \"label\": 1}\n{\"text\": \"c,d\", \"label\": true}\n"},
+        {"a.ndjson", "{\"text\": \"a; b\", \"label\": 1}\n{\"text\": \"c,d\", \"label\": true}\n"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        Comments c = read_checked(text_file(files[i][0], files[i][1]), &usual, LABELS_NEEDED);
+        assert_int_equal(c.n, 2);
+        assert_string_equal(c.texts[0], "a; b");
+        assert_string_equal(c.texts[1], "c,d");
+        assert_string_equal(c.labels[0], "1");
+        assert_string_equal(c.labels[1], "true");
+        comments_free(&c);
+    }
+    static const char unicode[] = "\xFF\xFEt\0e\0x\0t\0\t\0l\0a\0b\0e\0l\0\n\0\xDF\x1E\t\0001\0\n\0";
+    const char *path = text_file("a.csv", "");
+    write_bytes(path, unicode, sizeof unicode - 1);
+    Comments c = read_checked(path, &usual, LABELS_NEEDED);
+    check_record(&c, 0, 2, "\u1edf", "1");
+    comments_free(&c);
+    char output[256];
+    path = text_file("b.csv", "text,label\na,0\n");
+    assert_int_equal(run_command(output, sizeof output, "gzip -f %s", path), 0);
+    char *compressed = xformat("%s.gz", path);
+    c = read_checked(compressed, &usual, LABELS_NEEDED);
+    check_record(&c, 0, 2, "a", "0");
+    comments_free(&c);
+    assert_int_equal(comments_stem("a.csv.gz"), 1);
+    assert_int_equal(comments_stem("dev.NDJSON"), 3);
+    assert_int_equal(comments_stem(".csv"), 0);
+    assert_int_equal(comments_stem("csv"), 0);
+    free(compressed);
+}
+
+static void labels_of_objects_may_be_numbers_and_truth(void **state) {
+    (void)state;
+    Comments c = read_checked(text_file("a.jsonl", "{\"text\":\"a\",\"label\":1.0,\"id\":0.1}\n"
+                                                   "{\"text\":\"b\",\"label\":false,\"id\":1e300}\n"
+                                                   "{\"text\":\"c\",\"label\":-7,\"id\":true}\n"),
+                              &(CommentColumns){.id = "id"}, LABELS_NEEDED);
+    check_record(&c, 0, 1, "a", "1.0");
+    check_record(&c, 1, 2, "b", "false");
+    check_record(&c, 2, 3, "c", "-7");
+    assert_string_equal(c.ids[0], "0.1");
+    assert_true(strtod(c.ids[1], NULL) == 1e300);
+    assert_string_equal(c.ids[2], "true");
+    comments_free(&c);
+}
+
+static void labels_are_normal_and_counted(void **state) {
+    (void)state;
+    Comments c = read_checked(text_file("a.csv", "text,label\na,ha\u0300i lo\u0300ng\nb,h\u00e0i l\u00f2ng\n"
+                                                 "c,\u00a0x\u00a0y \nd,x y\ne,\u0958\n"),
+                              &usual, LABELS_NEEDED);
+    check_record(&c, 0, 2, "a", "h\u00e0i l\u00f2ng");
+    check_record(&c, 1, 3, "b", "h\u00e0i l\u00f2ng");
+    check_record(&c, 2, 4, "c", "x y");
+    check_record(&c, 3, 5, "d", "x y");
+    check_record(&c, 4, 6, "e", "\u0915\u093c"); /* longer than it was written */
+    assert_int_equal(c.counts.labels, 3);
+    comments_free(&c);
+}
+
+static void empty_texts_are_left_out_and_counted(void **state) {
+    (void)state;
+    static const char *const files[][2] = {
+        {"a.csv", "text,label\na,0\n,1\nb,1\n\" \u00a0\n\",\n"},
+        {"a.jsonl", "\n{\"text\":\"a\",\"label\":0}\n{\"text\":\"\",\"label\":1}\n{\"text\":\"b\",\"label\":1}\n"
+                    "{\"text\":\" \\n\"}\n"}};
+    for (int i = 0; i < 2; i++) {
+        const char *path = text_file(files[i][0], files[i][1]);
+        Comments c = read_checked(path, &usual, LABELS_NEEDED);
+        assert_int_equal(c.n, 2);
+        assert_string_equal(c.texts[1], "b");
+        assert_int_equal(c.counts.empty, 2);
+        assert_int_equal(c.counts.lines[0], 3);
+        assert_int_equal(c.counts.lines[1], 5);
+        assert_int_equal(c.counts.bad, 0);
+        comments_free(&c);
+        Error error = {""};
+        assert_false(comments_read(path, &(CommentColumns){.refuse_empty = true}, LABELS_NEEDED, &c, &error));
+        assert_contains(error.text, ":3: text is empty; give it or take the record out (--empty skip leaves it out)");
+    }
+}
+
+/* A file, the line and the reason of its bad record; what is good has the texts a and b. */
+static const struct {
+    const char *name, *text, *why;
+} one_bad[] = {
+    {"a.csv", "text,label\na,0\nx,0,1\nb,1\n", "3: has 3 fields; the line of column names has 2"},
+    {"a.csv", "text,label\na,0\nx,\nb,1\n", "3: label is empty"},
+    {"a.csv", "text,label\na,0\nx \"y\" z,1\nb,1\n", "3:3: a quote inside a field"},
+    {"a.jsonl", "{\"text\":\"a\",\"label\":0}\nnull\n{\"text\":\"b\",\"label\":0}\n", "2: is not an object"},
+    {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x \\ud83d\",\"label\":0}\n{\"text\":\"b\",\"label\":0}\n",
+     "2:9: \"text\": "},
+    {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":NaN,\"label\":0}\n{\"text\":\"b\",\"label\":0}\n",
+     "2: there is no \"text\""},
+    {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x\",\"la\n{\"text\":\"b\",\"label\":0}\n", "2:13: "},
+    {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x\",\"label\":null}\n{\"text\":\"b\",\"label\":0}\n",
+     "2: there is no \"label\""},
+    {"a.jsonl",
+     "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x\",\"label\":99999999999999999999}\n{\"text\":\"b\",\"label\":0}\n",
+     "2:21: \"label\": too big integer"},
+    {"a.json", "[{\"text\":\"a\",\"label\":0},\n7,{\"text\":\"b\",\"label\":0}]", "2: is not an object"},
+};
+
+static void a_bad_record_is_an_error_that_names_skip_bad(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof one_bad / sizeof *one_bad; i++) {
+        const char *path = text_file(one_bad[i].name, one_bad[i].text);
+        Comments c;
+        Error error = {""};
+        if (comments_read(path, &usual, LABELS_NEEDED, &c, &error)) fail_msg("%s", one_bad[i].why);
+        assert_contains(error.text, one_bad[i].why);
+        assert_contains(error.text, "; --skip-bad leaves records out that cannot be used, and counts them");
+        c = read_checked(path, &(CommentColumns){.skip_bad = true}, LABELS_NEEDED);
+        assert_int_equal(c.n, 2);
+        assert_string_equal(c.texts[0], "a");
+        assert_string_equal(c.texts[1], "b");
+        assert_int_equal(c.counts.bad, 1);
+        assert_memory_equal(c.counts.first_bad, one_bad[i].why, strlen(one_bad[i].why));
+        comments_free(&c);
+    }
+    Comments c;
+    Error error = {""};
+    const char *path = text_file("a.csv", "text,label\n,0\nx\n");
+    assert_false(comments_read(path, &(CommentColumns){.skip_bad = true}, LABELS_NEEDED, &c, &error));
+    assert_contains(error.text,
+                    "a.csv:1: there are no texts: 1 are empty, and 1 records cannot be used, the first: line 3: ");
+    assert_null(c.texts);
 }
 
 /* Names with a folder in front of them must be in the error; labels are needed. */
@@ -105,7 +253,6 @@ static const struct {
      "(--label-column names another)"},
     {"a.csv", "free_text,label\na,0\n", "--text-column"},
     {"a.csv", "text,label,text\na,0,b\n", "a.csv:1: the column \"text\" is there twice"},
-    {"a.csv", "text,label\na,0\n \t\xC2\xA0,1\n", "a.csv:3: text is empty"},
     {"a.csv", "text,label\na,0\nb, \n", "a.csv:3: label is empty"},
     {"a.csv", "text,label\na,0\nb\xff,1\n", "a.csv:3: is not UTF-8; it may be Western text"},
     {"a.tsv", "text\tlabel\na,0\n", "a.tsv:2: has 1 fields"},
@@ -119,11 +266,11 @@ static const struct {
     {"a.jsonl", "\n{\"label\":0}\n", "a.jsonl:2: there is no \"text\" (--text-column names another)"},
     {"a.jsonl", "{\"text\":\"a\",\"label\":null}\n", "a.jsonl:1: there is no \"label\""},
     {"a.jsonl", "{\"text\":5,\"label\":0}\n", "a.jsonl:1: \"text\" is not a string"},
-    {"a.jsonl", "{\"text\":\"a\",\"label\":1.0}\n", "\"label\" is not a string or a whole number"},
-    {"a.jsonl", "{\"text\":\"\",\"label\":1}\n", "a.jsonl:1: text is empty"},
+    {"a.jsonl", "{\"text\":\"a\",\"label\":[1]}\n", "\"label\" is not a string, a number, true or false"},
+    {"a.json", "[{\"text\":\"a\",\"label\":1},", "a.json:1: the array is not closed: the file is cut off"},
     {"a.jsonl", "{\"text\":\"a\\u0000\",\"label\":1}\n", "a.jsonl:1:"},
     {"a.txt", "a\n", "a.txt:1: lines of text have no column \"label\""},
-    {"a.json", "{}", "must end in .csv, .tsv, .jsonl or .txt"},
+    {"a.xls", "{}", "must end in .csv, .tsv, .jsonl, .ndjson, .json or .txt"},
 };
 
 static void bad_files_are_refused_by_name_line_and_column(void **state) {
@@ -131,20 +278,21 @@ static void bad_files_are_refused_by_name_line_and_column(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Comments c;
         Error error = {""};
-        if (comments_read(text_file(bad[i].name, bad[i].text), &usual, true, &c, &error)) fail_msg("%s", bad[i].want);
+        if (comments_read(text_file(bad[i].name, bad[i].text), &usual, LABELS_NEEDED, &c, &error))
+            fail_msg("%s", bad[i].want);
         assert_contains(error.text, bad[i].want);
         assert_null(c.texts);
     }
     Comments c;
     Error error = {""};
     const CommentColumns twice = {.id = "text"}, absent = {.id = "number"};
-    assert_false(comments_read("none/a.csv", &usual, true, &c, &error));
+    assert_false(comments_read("none/a.csv", &usual, LABELS_NEEDED, &c, &error));
     assert_contains(error.text, "none/a.csv: cannot open: No such file");
-    assert_false(comments_read("none", &usual, true, &c, &error));
+    assert_false(comments_read("none", &usual, LABELS_NEEDED, &c, &error));
     assert_string_equal(error.text, "none: No such file or directory");
-    assert_false(comments_read("none/a.csv", &twice, true, &c, &error));
+    assert_false(comments_read("none/a.csv", &twice, LABELS_NEEDED, &c, &error));
     assert_contains(error.text, "\"text\" cannot be two of text, label and id");
-    assert_false(comments_read(text_file("a.csv", "text,label\na,0\n"), &absent, true, &c, &error));
+    assert_false(comments_read(text_file("a.csv", "text,label\na,0\n"), &absent, LABELS_NEEDED, &c, &error));
     assert_contains(error.text, "--id-column");
 }
 
@@ -165,6 +313,29 @@ static void print_input(void *path) {
         comments_free(&c);
     }
     comments_input_close(&input);
+}
+
+static void print_left_out(void *path) {
+    CommentInput input = {0};
+    Comments c;
+    Error error = {""};
+    if (!freopen(path, "r", stdin)) exit(2);
+    for (bool more = true; more;) {
+        if (!comments_next(&input, &(CommentColumns){.skip_bad = true}, &c, &error)) exit(1);
+        for (int64_t i = 0; i < c.n; i++) printf("%lld:%s;", (long long)c.lines[i], c.texts[i]);
+        more = c.n > 0;
+        comments_free(&c);
+    }
+    printf("%lld bad, %s", (long long)input.counts.bad, input.counts.first_bad);
+    comments_input_close(&input);
+}
+
+static void bad_objects_of_standard_input_are_left_out_and_counted(void **state) {
+    (void)state;
+    char output[512];
+    const char *path = text_file("in", "{\"text\":\"a\"}\n{\n{\"text\":\"b\"}\n{\"text\":1}\n");
+    assert_int_equal(run_function(output, sizeof output, print_left_out, (void *)(uintptr_t)path), 0);
+    assert_contains(output, "1:a;3:b;2 bad, 2:2: expected a name in double quotes");
 }
 
 static void standard_input_is_lines_or_objects(void **state) {
@@ -254,8 +425,14 @@ int main(void) {
         cmocka_unit_test(tabs_and_objects_give_the_same),
         cmocka_unit_test(every_line_of_a_text_file_is_a_text),
         cmocka_unit_test(predictions_need_no_labels_and_no_words),
+        cmocka_unit_test(the_same_records_are_read_from_every_kind_of_file),
+        cmocka_unit_test(labels_of_objects_may_be_numbers_and_truth),
+        cmocka_unit_test(labels_are_normal_and_counted),
+        cmocka_unit_test(empty_texts_are_left_out_and_counted),
+        cmocka_unit_test(a_bad_record_is_an_error_that_names_skip_bad),
         cmocka_unit_test(bad_files_are_refused_by_name_line_and_column),
         cmocka_unit_test(standard_input_is_lines_or_objects),
+        cmocka_unit_test(bad_objects_of_standard_input_are_left_out_and_counted),
         cmocka_unit_test(lines_are_taken_as_they_come),
         cmocka_unit_test(a_long_input_is_taken_in_parts),
     };

@@ -276,7 +276,7 @@ static Options adopt(const char *const *words, BertBase *base) {
     Options values = {0};
     OptionSet set = {0};
     parse(words + 1, &values, &set);
-    *base = bert_base_adopt(words[0], &set);
+    *base = bert_base_adopt(&(TrainOptions){.base_checkpoint = words[0]}, &set);
     BertTextOptions given = {.max_len = values.max_len, .normalize = values.normalize};
     values.max_len = bert_base_texts(base, &set, &given).max_len;
     return values;
@@ -309,7 +309,7 @@ static void files_tell_sizes_and_classes(void **state) {
     assert_int_equal(adopt(damaged, &base).layers, LAYERS); /* so that the import names what is missing */
     bert_base_close(&base);
     OptionSet empty = {0};
-    BertBase none = bert_base_adopt("nowhere", &empty);
+    BertBase none = bert_base_read("nowhere", &empty);
     assert_true(!none.options.options && !none.classes.n);
 }
 

@@ -13,7 +13,8 @@ static Comments labelled(const char *labels) {
     }
     Comments c;
     Error error = {""};
-    if (!comments_read(text_file("a.csv", text), &(CommentColumns){0}, true, &c, &error)) fail_msg("%s", error.text);
+    if (!comments_read(text_file("a.csv", text), &(CommentColumns){0}, LABELS_NEEDED, &c, &error))
+        fail_msg("%s", error.text);
     free(text);
     return c;
 }
@@ -23,7 +24,7 @@ static void check_names(const char *labels, const char *want) {
     Classes classes;
     Error error = {""};
     char *names = xstrdup("");
-    if (!classes_find(&c, &classes, &error)) fail_msg("%s", error.text);
+    if (!classes_find(&c, false, &classes, &error)) fail_msg("%s", error.text);
     for (int i = 0; i < classes.n; i++) {
         char *longer = xformat("%s%s ", names, classes.names[i]);
         free(names);
@@ -53,7 +54,7 @@ static void a_label_outside_the_classes_is_named(void **state) {
     assert_false(classes_assign(&classes, &c, labels, &error));
     assert_contains(error.text, "a.csv:5: the label \"2\" is none of the 2 classes: 1, 0");
     classes_free(&classes);
-    assert_true(classes_find(&c, &classes, &error));
+    assert_true(classes_find(&c, false, &classes, &error));
     assert_true(classes_assign(&classes, &c, labels, &error));
     assert_memory_equal(labels, ((int32_t[]){0, 1, 0, 2, 1}), sizeof labels);
     assert_true(classes_check(&classes, labels, 5, "validation", &error));
@@ -70,14 +71,79 @@ static void a_label_outside_the_classes_is_named(void **state) {
     for (int i = 0; i < 5; i++) assert_false(classes_parse(lists[i], &classes, &error));
     assert_contains(error.text, "name 2 is empty");
     c = labelled("1 1");
-    assert_false(classes_find(&c, &classes, &error));
+    assert_false(classes_find(&c, false, &classes, &error));
     assert_contains(error.text, "all labels are \"1\"");
     comments_free(&c);
     c = labelled("2 01 1");
-    assert_false(classes_find(&c, &classes, &error));
+    assert_false(classes_find(&c, false, &classes, &error));
     assert_contains(error.text, "a.csv: the labels \"01\" and \"1\" are the same number; write them alike");
     assert_null(classes.names);
     comments_free(&c);
+}
+
+static void labels_that_are_alike_are_refused_by_name(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"0 1 0.0 1.0 0", "the labels \"0\" and \"0.0\" are the same number; write them alike, or join them with "
+                          "--merge-labels, or name all classes in --labels if they are two (texts: 2 and 1)"},
+        {"True False TRUE", "the labels \"TRUE\" and \"True\" differ in case only"},
+        {"\u0110a b \u0111A", "the labels \"\u0110a\" and \"\u0111A\" differ in case only"}};
+    for (int i = 0; i < 3; i++) {
+        Comments c = labelled(cases[i][0]);
+        Classes classes;
+        Error error = {""};
+        assert_false(classes_find(&c, false, &classes, &error));
+        assert_contains(error.text, cases[i][1]);
+        assert_null(classes.names);
+        comments_free(&c);
+    }
+    check_names("1.1 1.10 2", "1.1 1.10 2 "); /* sections of a text */
+    check_names("Ma\u00df Mass", "Mass Ma\u00df ");
+    check_names("0.5 0.25", "0.25 0.5 ");
+}
+
+static void merged_labels_have_the_name_of_most_texts(void **state) {
+    (void)state;
+    Comments c = labelled("True 0.0 TRUE 0 TRUE False 0 true 0.0");
+    Classes classes;
+    Error error = {""};
+    int32_t labels[9];
+    assert_true(classes_make(NULL, true, &c, &classes, &error));
+    assert_int_equal(classes.n, 3);
+    assert_string_equal(classes.names[0], "0"); /* as many as 0.0: the first in order */
+    assert_string_equal(classes.names[1], "False");
+    assert_string_equal(classes.names[2], "TRUE");
+    assert_true(classes_assign(&classes, &c, labels, &error));
+    assert_memory_equal(labels, ((int32_t[]){2, 0, 2, 0, 2, 1, 0, 2, 0}), sizeof labels);
+    classes.merge = false;
+    assert_false(classes_assign(&classes, &c, labels, &error));
+    assert_contains(error.text, "a.csv:2: the label \"True\" is none of the 3 classes: 0, False, TRUE; it and \"TRUE\" "
+                                "differ in case only: --merge-labels joins them");
+    classes_free(&classes);
+    comments_free(&c);
+}
+
+static void names_that_are_given_may_be_alike(void **state) {
+    (void)state;
+    Comments c = labelled("a A a");
+    Classes classes;
+    Error error = {""};
+    int32_t labels[3];
+    assert_true(classes_make("a, A", false, &c, &classes, &error));
+    assert_true(classes_assign(&classes, &c, labels, &error));
+    assert_memory_equal(labels, ((int32_t[]){0, 1, 0}), sizeof labels);
+    classes_free(&classes);
+    assert_false(classes_make("a,A", true, &c, &classes, &error));
+    assert_contains(error.text,
+                    "--labels a,A: \"a\" and \"A\" differ in case only, and --merge-labels joins such labels");
+    assert_true(classes_make("\u00a0lo\u0300ng ,b", false, &c, &classes, &error));
+    assert_string_equal(classes.names[0], "l\u00f2ng");
+    classes_free(&classes);
+    comments_free(&c);
+    classes = classes_of((const char *const[]){"x", "lo\u0300ng"}, 2); /* of an older program */
+    assert_int_equal(classes_at(&classes, "l\u00f2ng"), 1);
+    assert_int_equal(classes_at(&classes, "long"), -1);
+    classes_free(&classes);
 }
 
 static void a_column_of_free_text_is_not_taken_for_labels(void **state) {
@@ -87,7 +153,7 @@ static void a_column_of_free_text_is_not_taken_for_labels(void **state) {
     Comments c = labelled(text);
     Classes classes;
     Error error = {""};
-    assert_false(classes_find(&c, &classes, &error));
+    assert_false(classes_find(&c, false, &classes, &error));
     assert_contains(error.text, "a.csv:1002: more than 1000 different labels");
     comments_free(&c);
     free(text);
@@ -216,6 +282,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers_are_sorted_as_numbers),
         cmocka_unit_test(a_label_outside_the_classes_is_named),
+        cmocka_unit_test(labels_that_are_alike_are_refused_by_name),
+        cmocka_unit_test(merged_labels_have_the_name_of_most_texts),
+        cmocka_unit_test(names_that_are_given_may_be_alike),
         cmocka_unit_test(a_column_of_free_text_is_not_taken_for_labels),
         cmocka_unit_test(balanced_weights_are_those_of_scikit_learn),
         cmocka_unit_test(every_class_is_divided_by_the_shares),

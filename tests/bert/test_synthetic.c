@@ -22,7 +22,8 @@ static Comments read_comments(const char *folder, int file, const char *id) {
     char *path = path_join(folder, names[file]);
     Comments comments;
     Error error;
-    if (!comments_read(path, &(CommentColumns){.id = id}, file != SYNTHETIC_UNLABELLED, &comments, &error))
+    if (!comments_read(path, &(CommentColumns){.id = id}, file != SYNTHETIC_UNLABELLED ? LABELS_NEEDED : LABELS_UNUSED,
+                       &comments, &error))
         fail_msg("%s", error.text);
     free(path);
     return comments;
@@ -201,7 +202,7 @@ static void what_has_no_baseline_is_named(void **state) {
     must_run("cd %s && cp -r made less && rm less/valid.csv && cp -r made more && echo 'a,odd,b' >>more/test.csv",
              folder);
     const Refusal refusals[] = {
-        {1, "less", "there is no valid.csv, valid.tsv or valid.jsonl in it"},
+        {1, "less", "there is no file valid in it, such as valid.csv"},
         {1, "more", "odd"},
         {1, "made --label-column mood", "mood"},
         {1, "made --labels polite,kind", "rude"},

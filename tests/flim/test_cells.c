@@ -495,6 +495,10 @@ static void wrong_folders_are_refused(void **state) {
     add_cell("isolated_cells_D1/m1_in.npy", 1, 3);
     assert_refused("two folders belong to donor D1");
     new_root(state);
+    add_cell("Lo\u0300/m1_in.npy", 1, 3);
+    add_cell("L\u00f2/m1_in.npy", 1, 3);
+    assert_refused("two folders belong to donor L"); /* one name, composed and not */
+    new_root(state);
     add_cell("isolated_cells_a,b/m1_in.npy", 1, 3);
     assert_refused("the donor a,b has a comma in its name, which separates donors in options: rename its folder");
     new_root(state);

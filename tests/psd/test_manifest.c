@@ -157,6 +157,38 @@ static void written_manifests_are_read_back(void **state) {
     free(path);
 }
 
+/* Where Excel writes semicolons, it writes decimal commas, too. */
+static void a_manifest_of_excel_is_read(void **state) {
+    (void)state;
+    char *path = manifest_path();
+    write_text(path, "sep=;\r\nnpy_path;row_index;sensor_id;num_bins;label;snr\r\na,1.npy;0;S;200;fm;2,5\r\n");
+    PsdManifest m;
+    Error error;
+    if (!psd_manifest_read(path, &m, &error)) fail_msg("%s", error.text);
+    assert_true(m.n == 1 && m.snr[0] == 2.5 && m.lines[0] == 3);
+    assert_string_equal(m.file_paths[0], "a,1.npy");
+    psd_manifest_close(&m);
+    free(path);
+}
+
+/* A sensor with two spellings would not be left out as a whole. */
+static void a_sensor_has_one_spelling(void **state) {
+    (void)state;
+    char *path = manifest_path();
+    write_text(path, "npy_path,row_index,sensor_id,num_bins,label\na,0,Lo\u0300,9,fm\na,1,L\u00f2,9, fm\u00a0\n"
+                     "a,2,lo\u0300,9,fm\na,3,Lo\u0300 ,9,fm\n");
+    PsdManifest m;
+    Error error;
+    if (!psd_manifest_read(path, &m, &error)) fail_msg("%s", error.text);
+    assert_int_equal(m.n_sensors, 2);
+    assert_string_equal(m.sensor_names[0], "Lo\u0300");
+    assert_memory_equal(m.sensors, ((int32_t[]){0, 0, 1, 0}), 4 * sizeof *m.sensors);
+    assert_int_equal(m.labels[1], 2);
+    assert_int_equal(m.respelled, 3);
+    psd_manifest_close(&m);
+    free(path);
+}
+
 static void expect_refused(const char *text, const char *message) {
     char *path = manifest_path();
     write_text(path, "%s", text);
@@ -422,6 +454,8 @@ int main(void) {
         cmocka_unit_test(numbers_are_read_strictly),
         cmocka_unit_test(numbers_are_written_as_python_does),
         cmocka_unit_test(columns_are_found_by_name),
+        cmocka_unit_test(a_manifest_of_excel_is_read),
+        cmocka_unit_test(a_sensor_has_one_spelling),
         cmocka_unit_test(written_manifests_are_read_back),
         cmocka_unit_test(wrong_manifests_are_refused),
         cmocka_unit_test_setup(files_come_by_sensor_and_path, new_root),

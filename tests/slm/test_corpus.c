@@ -370,6 +370,47 @@ static void bad_texts_are_refused_with_their_place(void **state) {
     assert_refused("x.jsonl", TEXT("{\"text\": \"a\"} {}\n"), "line 1, column ");
 }
 
+static bool list_good(void *context, const Document *d, void *result, Error *error) {
+    return d->bad ? !d->size && d->number == 1 : list_document(context, d, result, error);
+}
+
+/* A record with a bad text is an error that names --skip-bad, which leaves it out and counts it. */
+static void a_bad_record_is_left_out_if_it_may(void **state) {
+    (void)state;
+    static const char *const bad[][2] = {
+        {"{\"text\": \"x \\ud83d\"}", "line 2, column 10: \"text\": "},
+        {"null", "line 2: is no JSON object"},
+        {"{\"text\": NaN, \"body\": \"b\"}", "line 2: the record has no text 'text'; its texts are: 'body'"},
+        {"{\"text\": \"x\"", "line 2, column 13: expected \",\" or \"}\" behind a value"},
+        {"{\"text\": \"x\", \"text\": \"y\"}", "line 2, column 23: \"text\" is there twice"},
+        {"{\"text\": \"\xff\"}", "line 2, byte "}};
+    const char *path = in(run_directory(), "bad.jsonl");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Error error = {""};
+        BadRecords left_out = {0};
+        Listing listing = {0};
+        write_text(path, "{\"text\": \"a\"}\n%s\n{\"x\": NaN, \"n\": 99999999999999999999, \"text\": \"b\"}\n",
+                   bad[i][0]);
+        assert_null(documents(path, SPLIT_AT_FILE, 1, &error));
+        assert_contains(error.text, bad[i][1]);
+        assert_contains(error.text, "; --skip-bad leaves such records out, and counts them");
+        CorpusFiles files = files_of(path, false);
+        const Corpus corpus = {.files = &files, .text_field = "text", .n_threads = 2, .bad = &left_out};
+        const CorpusPass pass = {.purpose = "Testing", .context = &listing, .work = nothing, .take = list_good};
+        listing.out = open_memstream(&listing.text, &listing.size);
+        for (int again = 0; again < 2; again++)
+            if (!corpus_pass(&corpus, &pass, &error)) fail_msg("%s", error.text);
+        fclose(listing.out);
+        assert_string_equal(listing.text, "[1:a][3:b][1:a][3:b]");
+        assert_int_equal(left_out.n, 1); /* of the last pass */
+        assert_contains(left_out.first, path);
+        assert_contains(left_out.first, bad[i][1]);
+        free(left_out.first);
+        free(listing.text);
+        corpus_files_close(&files);
+    }
+}
+
 /* Files of zero bytes that take no room on the disk. */
 static void a_document_that_is_too_large_is_named_by_its_line(void **state) {
     (void)state;
@@ -643,6 +684,7 @@ int main(void) {
         cmocka_unit_test(long_records_are_read_whole),
         cmocka_unit_test(compressed_texts_are_the_same),
         cmocka_unit_test(bad_texts_are_refused_with_their_place),
+        cmocka_unit_test(a_bad_record_is_left_out_if_it_may),
         cmocka_unit_test(a_document_that_is_too_large_is_named_by_its_line),
         cmocka_unit_test(a_file_that_changes_is_noticed),
         cmocka_unit_test(documents_that_were_not_scanned_have_no_part),

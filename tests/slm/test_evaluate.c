@@ -205,6 +205,18 @@ static void losses_and_choices_of_endings_are_those_of_a_model_in_float64(void *
     assert_contains(fixture.output, "[Choices] all: 6 questions, 0.3611 by chance");
 }
 
+/* The same questions as an array, with a bad one between them. */
+static void bad_questions_are_left_out_if_they_may(void **state) {
+    (void)state;
+    must_run("(echo '['; sed 's/$/,/' %s | sed '1s/$/null,/' | sed '$s/,$//'; echo ']') >%s",
+             path_of("questions.jsonl"), path_of("bad.json"));
+    assert_int_equal(evaluate("--choices bad.json"), 1);
+    assert_contains(fixture.output, "bad.json: line 2: expected a JSON object; --skip-bad leaves such records out");
+    must_evaluate("--choices bad.json --skip-bad");
+    assert_contains(fixture.output, "records that cannot be used left out: 1, the first: ");
+    assert_contains(fixture.output, "bad.json: 3 questions, 0.3611 by chance");
+}
+
 /* ---- errors ---- */
 
 static void what_cannot_be_evaluated_is_named(void **state) {
@@ -270,6 +282,7 @@ int main(void) {
         cmocka_unit_test(compressed_files_and_json_lines_are_read),
         cmocka_unit_test(the_held_out_text_of_a_run_has_its_validation_loss),
         cmocka_unit_test(losses_and_choices_of_endings_are_those_of_a_model_in_float64),
+        cmocka_unit_test(bad_questions_are_left_out_if_they_may),
         cmocka_unit_test(what_cannot_be_evaluated_is_named),
     };
     choose_tests();

@@ -502,6 +502,25 @@ static void bad_lines_are_counted_in_order(void **state) {
     corpus_close(&corpus);
 }
 
+/* A line that is no JSON, and one whose file is missing, between good ones. */
+static void bad_lines_are_left_out_if_they_may(void **state) {
+    (void)state;
+    Corpus corpus = corpus_open();
+    for (int i = 0; i < 4; i++) corpus_add_lengths(&corpus, 3, 4 + i, 0);
+    corpus_change(&corpus, 1, "{", "");
+    corpus_change(&corpus, 2, "e2.npy", "gone.npy");
+    expect_die(&corpus, "2 of 4 manifest lines cannot be used; --skip-bad leaves them out");
+    TtsDatasetReport report;
+    TtsDatasetOptions options = {.unknown_id = 2, .layout = layout, .n_threads = 3, .skip_bad = true};
+    Dataset *dataset = tts_dataset_open((const char *const *)&corpus.manifest, 1, &options, &report);
+    assert_int_equal(dataset->n_samples, 2);
+    assert_int_equal(report.lines, 2);
+    assert_string_equal(dataset->sample_id(dataset, 0), "clip_0");
+    assert_string_equal(dataset->sample_id(dataset, 1), "clip_3");
+    dataset->close(dataset);
+    corpus_close(&corpus);
+}
+
 static void a_manifest_of_both_kinds_is_refused(void **state) {
     (void)state;
     Corpus corpus = example_corpus();
@@ -588,6 +607,7 @@ int main(void) {
         cmocka_unit_test(a_byte_order_mark_is_skipped),
         cmocka_unit_test(bad_lines_are_reported),
         cmocka_unit_test(bad_lines_are_counted_in_order),
+        cmocka_unit_test(bad_lines_are_left_out_if_they_may),
         cmocka_unit_test(a_manifest_of_both_kinds_is_refused),
         cmocka_unit_test(a_manifest_without_lines_is_refused),
         cmocka_unit_test(a_file_that_vanished_is_named_by_fill),

@@ -57,6 +57,15 @@ static void expect_files(const ManifestRecord *r, const char *condition, const c
     assert_true(r->text_len == 6 && r->code_len == 130 && r->condition_len == 32);
 }
 
+static void fields_that_nobody_asked_for_are_not_judged(void **state) {
+    (void)state;
+    char *more = changed(SINGLE_LINE, "{", "{\"mos\": NaN, \"hash\": 18446744073709551616, \"note\": \"\\ud83d\", ");
+    ManifestRecord r = parse(more);
+    assert_string_equal(r.codes_path, "codes/17.npy");
+    manifest_record_close(&r);
+    free(more);
+}
+
 static void a_single_utterance_is_its_own_prompt(void **state) {
     (void)state;
     ManifestRecord r = parse(SINGLE_LINE);
@@ -176,6 +185,7 @@ static void invalid_json_is_reported_with_its_column(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_that_nobody_asked_for_are_not_judged),
         cmocka_unit_test(a_single_utterance_is_its_own_prompt),
         cmocka_unit_test(a_pair_takes_the_voice_of_the_prompt),
         cmocka_unit_test(an_empty_prompt_emotion_falls_back_to_the_target),

@@ -150,6 +150,81 @@ static void a_table_is_common_voice_only_if_all_says_so(void **state) {
     recordings_close(&all);
 }
 
+/* As Excel and pandas write them: the same recordings in each. */
+static void tables_of_excel_and_arrays_are_lists(void **state) {
+    (void)state;
+    static const char *const lists[][2] = {
+        {"l.csv", "audio,speaker,text\na.wav,s,\"one, two\"\nb.wav,s,\"three\nfour\"\n"},
+        {"l.csv", "\xEF\xBB\xBFsep=;\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
+        {"l.csv.gz", "audio;speaker;text\na.wav;s;one, two\nb.wav;s;three four\n"},
+        {"l.json", "[{\"audio\": \"a.wav\", \"speaker\": \"s\", \"text\": \"one, two\", \"x\": NaN},\n"
+                   "{\"audio\": \"b.wav\", \"speaker\": \"s\", \"text\": \"three four\", \"language\": NaN}]"},
+        {"l.jsonl",
+         "{\"audio\": \"a.wav\", \"speaker\": \"s\", \"text\": \"one, two\", \"score\": 99999999999999999999}\n"
+         "{\"audio\": \"b.wav\", \"speaker\": \"s\", \"text\": \"three four\", \"y\": \"\\ud83d\"}\n"}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        Recordings all = parse(lists[i][0], lists[i][1]);
+        assert_int_equal(all.format, i < 3 ? RECORDINGS_TABLE : RECORDINGS_JSONL);
+        assert_int_equal(all.count, 2);
+        check(&all, 0, "a", "s", "a.wav", "one, two");
+        check(&all, 1, "b", "s", "b.wav", "three four");
+        assert_null(all.items[1].language);
+        recordings_close(&all);
+    }
+    RecordingsSource source = {.path = "l.csv", .names = {[FIELD_AUDIO] = "file", [FIELD_TEXT] = "said"}};
+    static const char named[] = "said,file\none,a.wav\n";
+    Recordings all;
+    Error error;
+    if (!recordings_parse(named, strlen(named), &source, &all, &error)) fail_msg("%s", error.text);
+    check(&all, 0, "a", "speaker", "a.wav", "one");
+    recordings_close(&all);
+}
+
+static void bad_lines_are_left_out_if_they_may(void **state) {
+    (void)state;
+    static const char *const lists[][3] = {
+        {"l.jsonl",
+         "{\"audio\": \"a.wav\", \"text\": \"one\"}\n{\"audio\": \"x.wav\", \"text\": \"\\ud83d\"}\n"
+         "{\"audio\": \"b.wav\", \"text\": \"two\"}\n",
+         "2:28: invalid JSON: \"text\": "},
+        {"l.jsonl", "{\"audio\": \"a.wav\", \"text\": \"one\"}\nnull\n{\"audio\": \"b.wav\", \"text\": \"two\"}\n",
+         "2: expected a JSON object"},
+        {"l.tsv", "audio\ttext\na.wav\tone\nx.wav\nb.wav\ttwo\n", "3: has 1 tab-separated field"},
+        {"l.csv", "audio,text\na.wav,one\nx.wav,a \"b\" c\nb.wav,two\n", "3:9: a quote inside a field"}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        RecordingsSource source = {.path = lists[i][0]};
+        Recordings all;
+        Error error = {""};
+        assert_false(recordings_parse(lists[i][1], strlen(lists[i][1]), &source, &all, &error));
+        assert_contains(error.text, lists[i][2]);
+        assert_contains(error.text, "; --skip-bad leaves such lines out, and counts them");
+        source.skip_bad = true;
+        if (!recordings_parse(lists[i][1], strlen(lists[i][1]), &source, &all, &error)) fail_msg("%s", error.text);
+        assert_int_equal(all.count, 2);
+        check(&all, 0, "a", "speaker", "a.wav", "one");
+        check(&all, 1, "b", "speaker", "b.wav", "two");
+        assert_int_equal(all.bad, 1);
+        assert_contains(all.first_bad, lists[i][2]);
+        recordings_close(&all);
+    }
+}
+
+static void a_speaker_has_one_spelling(void **state) {
+    (void)state;
+    const char *path = keep_text(path_join(run_directory(), "speakers.jsonl"));
+    write_text(path, "{\"audio\": \"a.wav\", \"text\": \"\", \"speaker\": \"Lo\u0300\"}\n"
+                     "{\"audio\": \"b.wav\", \"text\": \"\", \"speaker\": \"L\u00f2 \"}\n"
+                     "{\"audio\": \"c.wav\", \"text\": \"\", \"speaker\": \"x\"}\n");
+    Recordings all;
+    Error error;
+    if (!recordings_read(&(RecordingsSource){.path = path}, &all, &error)) fail_msg("%s", error.text);
+    assert_string_equal(all.items[0].speaker, "Lo\u0300"); /* as it is written first */
+    assert_string_equal(all.items[1].speaker, "Lo\u0300");
+    assert_string_equal(all.items[2].speaker, "x");
+    assert_int_equal(all.speakers_changed, 1);
+    recordings_close(&all);
+}
+
 static void bad_lists_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -612,6 +687,9 @@ int main(void) {
         cmocka_unit_test(json_names_may_be_numbers),
         cmocka_unit_test(an_empty_language_is_none),
         cmocka_unit_test(a_table_is_common_voice_only_if_all_says_so),
+        cmocka_unit_test(tables_of_excel_and_arrays_are_lists),
+        cmocka_unit_test(bad_lines_are_left_out_if_they_may),
+        cmocka_unit_test(a_speaker_has_one_spelling),
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(a_folder_is_read_with_its_texts),
         cmocka_unit_test(a_folder_with_clips_is_read),
