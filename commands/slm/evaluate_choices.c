@@ -129,9 +129,7 @@ static json_t *parse_question(SlmQuestions *q, const JsonRecords *records, const
     if (!skip_bad)
         die("%s: line %lld: %s; --skip-bad leaves such records out, and counts them", path, (long long)records->line,
             why.text);
-    if (!q->bad++)
-        snprintf(q->first_bad.text, sizeof q->first_bad.text, "%s: line %lld: %s", path, (long long)records->line,
-                 why.text);
+    if (!q->bad++) error_set(&q->first_bad, "%s: line %lld: %s", path, (long long)records->line, why.text);
     json_decref(object);
     return NULL;
 }

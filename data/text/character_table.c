@@ -67,7 +67,7 @@ static bool take_character(Bpe *bpe, int64_t id, const PickleNode *text, Error *
 }
 
 static bool take_table(Bpe *bpe, const Pickle *pickle, Error *error) {
-    Table t;
+    Table t = {pickle, NULL, 0};
     if (!find_table(pickle, &t, error) || !take_size(bpe, &t, error)) return false;
     for (int i = 0; i < t.n; i++) {
         int64_t id;

@@ -69,7 +69,7 @@ typedef struct {
     int64_t tones;      /* bytes behind a vowel that are tone marks in cp1258 */
 } Letters;
 
-static bool is_letter(unsigned char b) { return b >= 0xc0 || (b | 32) - 'a' < 26u; }
+static bool is_letter(unsigned char b) { return b >= 0xc0 || (unsigned)(b | 32) - 'a' < 26u; }
 
 static bool is_vowel(unsigned char b) {
     return b && strchr("aeiouyAEIOUY\xc2\xc3\xca\xd4\xd5\xdd\xe2\xe3\xea\xf4\xf5\xfd", b);

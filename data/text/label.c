@@ -35,8 +35,9 @@ static void trim(char *text) {
 }
 
 char *label_normal(const char *name) {
-    size_t n;
-    char *normal = ended(u8_normalize(UNINORM_NFC, (const uint8_t *)name, strlen(name), NULL, &n), n, name);
+    size_t n = 0;
+    uint8_t *composed = u8_normalize(UNINORM_NFC, (const uint8_t *)name, strlen(name), NULL, &n);
+    char *normal = ended(composed, n, name);
     trim(normal);
     return normal;
 }
@@ -56,7 +57,8 @@ char *label_key(const char *name) {
     size_t n;
     const char *digits = whole_number(name, &n);
     if (digits) return xformat("%s%.*s", *name == '-' && *digits != '0' ? "-" : "", (int)n, digits);
-    return ended(u8_tolower((const uint8_t *)name, strlen(name), NULL, UNINORM_NFC, NULL, &n), n, name);
+    uint8_t *lower = u8_tolower((const uint8_t *)name, strlen(name), NULL, UNINORM_NFC, NULL, &n);
+    return ended(lower, n, name);
 }
 
 const char *label_difference(const char *a, const char *b) {
