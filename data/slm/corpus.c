@@ -140,6 +140,12 @@ static void add_item(Reader *r, Batch *b, size_t begin, int64_t line, int64_t of
                               .document = {.number = r->documents++, .file = file_of(r), .line = line}};
 }
 
+static int64_t count_lines(const char *bytes, size_t n) {
+    int64_t lines = 0;
+    for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
+    return lines;
+}
+
 /* Reads the next element of an array of JSON, if it has one more; otherwise closes the file. */
 static bool read_element(Reader *r, Batch *b, Error *error) {
     size_t begin = b->used, n;
@@ -154,12 +160,12 @@ static bool read_element(Reader *r, Batch *b, Error *error) {
                                    (long long)r->line);
         const char *bytes = r->buffer + r->at;
         if (!json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, &why))
-            return error_set(error, "line %lld: %s", (long long)r->line, why.text);
+            return error_set(error, "line %lld: %s", (long long)r->line + count_lines(bytes, n), why.text);
         if (piece != JSON_BETWEEN) append(b, bytes, n);
         if (!check_size(b->used - begin, line, true, error)) return false;
         r->at += n;
         r->offset += (int64_t)n;
-        for (size_t i = 0; i < n; i++) r->line += bytes[i] == '\n';
+        r->line += count_lines(bytes, n);
         if (piece != JSON_BETWEEN) continue;
         line = r->line;
         offset = r->offset;

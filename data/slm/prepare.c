@@ -342,6 +342,7 @@ static json_t *record_of(const Prepare *p) {
     for (int64_t i = 0; i < p->files.n; i++) size += p->files.files[i].size;
     char *characters = unknown_characters(&p->missing[0]);
     json_object_set_new(splits, "unknown_characters", json_string(characters));
+    json_object_set_new(splits, "unknown_white_space", json_integer((json_int_t)p->missing[0].white));
     free(characters);
     char *first_bad = p->bad.first ? utf8_of_bytes(p->bad.first, strlen(p->bad.first)) : NULL;
     json_t *record = json_build(

@@ -62,7 +62,7 @@ bool prepared_check_tokenizer(const char *directory, const json_t *record, Error
 bool prepared_check_unknown(const json_t *record, double most, Error *error) {
     const json_t *splits = json_object_get(record, "splits");
     const char *characters = json_string_value(json_object_get(splits, "unknown_characters"));
-    int64_t unknown = 0, pieces = 0;
+    int64_t unknown = -json_integer_value(json_object_get(splits, "unknown_white_space")), pieces = 0;
     for (int k = 0; k < 2; k++) {
         const json_t *split = json_object_get(splits, SPLITS[k]);
         int64_t dropped = json_integer_value(json_object_get(split, "dropped_characters")),

@@ -13,37 +13,57 @@ static const double WORTH_A_WARNING = 0.001;
 
 /* ---- counting ---- */
 
-/* Returns whether the tokenizer has pieces for a character, at the beginning of a word and inside it. */
-static bool knows(Unknown *u, const char *character, size_t size) {
-    char twice[8];
-    memcpy(twice, character, size);
-    memcpy(twice + size, character, size);
+/* Returns how many unknown pieces, and characters that are left out, a text becomes. */
+static int64_t count_unknown(Unknown *u, const char *text, size_t size) {
     u->ids.n = u->ids.unknown = u->ids.dropped = 0;
-    u->encode(u->tokenizer, twice, 2 * size, &u->ids);
-    return !u->ids.unknown && !u->ids.dropped;
+    u->encode(u->tokenizer, text, size, &u->ids);
+    return u->ids.unknown + u->ids.dropped;
 }
 
-static void add_characters(Unknown *u, const char *text, size_t size) {
+/* Returns whether a character has no piece, at the beginning of a word or inside it, and counts it then. */
+static bool is_missing(Unknown *u, uint32_t c, const char *character, size_t size) {
+    int64_t *count = &u->characters[c];
+    if (!*count) {
+        char twice[8];
+        memcpy(twice, character, size);
+        memcpy(twice + size, character, size);
+        if (!count_unknown(u, twice, 2 * size)) *count = -1;
+    }
+    *count += *count >= 0;
+    return *count > 0;
+}
+
+/* Counts the characters of a text that are missing. Returns how many unknown pieces are white space alone. */
+static int64_t add_characters(Unknown *u, const char *text, size_t size) {
+    const uint8_t *classes = character_classes();
     const char *end = text + size;
+    int64_t white = 0;
     uint32_t c;
     if (!u->characters) u->characters = xcalloc(CHARACTER_NONE + 1, sizeof *u->characters);
-    for (size_t n; (n = character_at(text, end, &c)); text += n) {
-        int64_t *count = &u->characters[c];
-        if (!*count && knows(u, text, n)) *count = -1;
-        *count += *count >= 0;
+    for (size_t n; text < end; text += n) {
+        const char *begin = text; /* of missing characters, which are perhaps one piece */
+        bool visible = false;
+        for (; (n = character_at(text, end, &c)) && is_missing(u, c, text, n); text += n)
+            visible = visible || !(classes[c] & CHARACTER_BLANK);
+        if (!visible && text > begin) white += count_unknown(u, begin, (size_t)(text - begin));
     }
+    return white;
 }
 
 void unknown_add(Unknown *u, const char *text, size_t size, const TokenIds *before, const TokenIds *ids) {
     int64_t dropped = ids->dropped - before->dropped, unknown = ids->unknown - before->unknown + dropped;
     u->pieces += ids->n - before->n + dropped;
-    u->unknown += unknown;
-    if (unknown) add_characters(u, text, size);
+    if (!unknown) return;
+    int64_t white = add_characters(u, text, size);
+    if (white > unknown) white = unknown;
+    u->white += white;
+    u->unknown += unknown - white;
 }
 
 void unknown_move(Unknown *into, Unknown *from) {
     into->pieces += from->pieces;
     into->unknown += from->unknown;
+    into->white += from->white;
     if (from->characters && !into->characters) {
         into->characters = from->characters;
         from->characters = NULL;
@@ -80,7 +100,7 @@ static void name_of(uint32_t c, char *out) {
 char *unknown_characters(const Unknown *u) {
     uint32_t most[SHOWN], n = 0, all = 0;
     for (uint32_t c = 0; u->characters && c <= CHARACTER_NONE; c++) {
-        if (u->characters[c] <= 0) continue;
+        if (u->characters[c] <= 0 || character_classes()[c] & CHARACTER_BLANK) continue;
         all++;
         uint32_t at = n < SHOWN ? n++ : SHOWN;
         for (; at && u->characters[most[at - 1]] < u->characters[c]; at--)

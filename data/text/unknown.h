@@ -2,7 +2,7 @@
  *
  * Unknown are the pieces that stand for the unknown one, and characters that are left out because nothing stands for
  * them; such a character counts as a piece. A text in a script that the tokenizer has not seen becomes a row of them,
- * on which a model trains without complaint. */
+ * on which a model trains without complaint. White space is counted by itself: it says nothing of the language. */
 #ifndef DATA_TEXT_UNKNOWN_H
 #define DATA_TEXT_UNKNOWN_H
 
@@ -15,7 +15,8 @@ typedef void (*UnknownEncode)(const void *tokenizer, const char *text, size_t si
 typedef struct {
     UnknownEncode encode;
     const void *tokenizer;
-    int64_t pieces, unknown; /* unknown: of the pieces */
+    int64_t pieces, unknown; /* unknown: of the pieces, without white space */
+    int64_t white;           /* unknown pieces that are white space, as line ends are to many tokenizers */
     int64_t *characters; /* by code point: how often a character without a piece has occurred, -1: it has one, 0: it has
                             not occurred; NULL: none has */
     TokenIds ids;
@@ -28,7 +29,7 @@ void unknown_add(Unknown *u, const char *text, size_t size, const TokenIds *befo
 void unknown_move(Unknown *into, Unknown *from);
 void unknown_free(Unknown *u);
 
-/* Returns the characters without a piece, the most frequent first, "ư 123, U+200B 4 and 12 others"; "": there are none,
+/* Returns the visible characters without a piece, the most frequent first, "ư 123, U+200B 4 and 12 others"; "": there are none,
  * or they are not known; free(). */
 char *unknown_characters(const Unknown *u);
 

@@ -45,8 +45,11 @@ static void the_characters_without_a_piece_are_counted(void **state) {
     unknown_move(&all, &part);
     assert_true(all.pieces == pieces && all.unknown == unknown && part.pieces == 0);
     assert_characters(&all, "ơ 4, ư 2, U+0301 1, U+200B 1");
+    add(&all, "the cat\n\non\tthe mat\nư\n"); /* white space is no letter, unless it is one piece with another */
+    assert_true(all.white == 2 && all.unknown == unknown + 1);
+    assert_characters(&all, "ơ 4, ư 3, U+0301 1, U+200B 1");
     add(&all, "BCDFGIJKL");
-    assert_characters(&all, "ơ 4, ư 2, B 1, C 1, D 1, F 1, G 1, I 1, J 1, K 1 and 3 others");
+    assert_characters(&all, "ơ 4, ư 3, B 1, C 1, D 1, F 1, G 1, I 1, J 1, K 1 and 3 others");
     unknown_free(&all);
     assert_true(all.pieces == 0 && all.encode == sentencepiece_encode_plain);
     sentencepiece_close(model);

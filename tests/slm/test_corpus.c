@@ -101,8 +101,15 @@ static char *documents(const char *path, SplitAt split_at, int n_threads, Error 
     return NULL;
 }
 
+/* Returns the path of a file in a folder for all files that tests write and read once. */
+static const char *once(const char *name) {
+    static const char *folder;
+    if (!folder) folder = run_directory();
+    return in(folder, name);
+}
+
 static void assert_documents(const char *name, const void *bytes, size_t size, SplitAt split_at, const char *want) {
-    const char *path = in(run_directory(), name);
+    const char *path = once(name);
     Error error;
     write_bytes(path, bytes, size);
     char *got = documents(path, split_at, 1, &error);
@@ -112,7 +119,7 @@ static void assert_documents(const char *name, const void *bytes, size_t size, S
 }
 
 static void assert_refused(const char *name, const void *bytes, size_t size, const char *reason) {
-    const char *path = in(run_directory(), name);
+    const char *path = once(name);
     Error error = {.text = ""};
     write_bytes(path, bytes, size);
     assert_null(documents(path, SPLIT_AT_BLANK_LINES, 2, &error));
@@ -215,7 +222,7 @@ static void a_name_that_says_nothing_needs_the_format_of_records(void **state) {
         {"[2020-01-01] a\n", NULL},
         {"{ a: 1 }\n", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *path = in(run_directory(), "part-00000");
+        const char *path = once("part-00000");
         CorpusFiles files = {0};
         Error error;
         write_text(path, "%s", cases[i].text);

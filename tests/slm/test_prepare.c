@@ -320,9 +320,7 @@ static void bad_inputs_are_refused_with_one_line(void **state) {
     assert_contains(output, "--val-ratio and --val-file exclude each other");
     assert_int_equal(prepare("-i texts --tokenizer trained --vocabulary 300 -o x"), 2);
     assert_contains(output, "--vocabulary is for a tokenizer to train");
-    char text[256];
-    run_command(text, sizeof text, "ls -A '%s'", in("x")); /* nothing is left behind */
-    assert_string_equal(text, "");
+    assert_int_equal(access(in("x"), F_OK), -1); /* nothing is left behind */
 }
 
 static void the_files_are_as_documented(void **state) {

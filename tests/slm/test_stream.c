@@ -240,13 +240,13 @@ static void headerless_ids_have_the_vocabulary_of_meta_pkl(void **state) {
     assert_null(s->bytes);
     slm_stream_close(s);
     Error error;
-    s = slm_stream_open_foreign(folder, "train", &(SlmForeign){400, 0}, &error);
+    s = slm_stream_open_foreign(folder, "train", &(SlmForeign){400, 0, 0}, &error);
     assert_int_equal(s->vocabulary, 400);
     assert_documents(s, (const int64_t[]){0, 2, 4, 5}, 3);
     slm_stream_close(s);
     const char *file = in(below, "train.bin");
-    assert_refused(file, NULL, &(SlmForeign){299, -1}, "id 299 at position 1 is not below the vocabulary, 299");
-    assert_refused(file, NULL, &(SlmForeign){300, 300}, "the end-of-text id 300 is not below the vocabulary");
+    assert_refused(file, NULL, &(SlmForeign){299, -1, 0}, "id 299 at position 1 is not below the vocabulary, 299");
+    assert_refused(file, NULL, &(SlmForeign){300, 300, 0}, "the end-of-text id 300 is not below the vocabulary");
     write_bytes(file, ids, 5);
     assert_refused(file, NULL, NULL, "has 5 bytes, an odd number");
     write_bytes(file, ids, 2);
