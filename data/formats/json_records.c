@@ -1,5 +1,6 @@
 #include "data/formats/json_records.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,7 @@ static bool read_object(Scan *s, json_t *object, const char *const *names, size_
 }
 
 json_t *json_record(const char *text, size_t size, const char *const *names, size_t flags, size_t *at, Error *error) {
+    while (size && is_white(text[size - 1])) size--; /* an error is in the last line that has text */
     Scan s = {text, size, 0};
     json_error_t problem;
     json_t *record;
@@ -135,6 +137,16 @@ json_t *json_record(const char *text, size_t size, const char *const *names, siz
     if (ok) return record;
     json_decref(record);
     return NULL;
+}
+
+int json_column(const char *text, size_t at, int64_t *line) {
+    int column = 1;
+    for (size_t i = 0; i < at; i++) {
+        if (text[i] == '\n') column = 0;
+        *line += text[i] == '\n';
+        column += column < INT_MAX && (text[i] & 0xC0) != 0x80; /* a byte that begins a character */
+    }
+    return column;
 }
 
 /* ---- arrays ---- */
@@ -238,12 +250,9 @@ json_t *json_records_parse(const JsonRecords *r, const char *const *names, size_
     size_t at;
     Error why;
     json_t *record = json_record(r->text, r->size, names, flags, &at, &why);
-    long long line = r->line, column = 1;
+    int64_t line = r->line;
     if (record) return record;
-    for (const char *c = r->text; c < r->text + at; c++) {
-        column = *c == '\n' ? 1 : column + 1;
-        line += *c == '\n';
-    }
-    error_set(error, "%lld:%lld: %s", line, column, why.text);
+    int column = json_column(r->text, at, &line);
+    error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
     return NULL;
 }

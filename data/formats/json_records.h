@@ -16,6 +16,9 @@
  * no JSON, or a field that was asked for is no JSON or is there twice. */
 json_t *json_record(const char *text, size_t size, const char *const *names, size_t flags, size_t *at, Error *error);
 
+/* Adds the line ends before the byte `at` of a text to *line, and returns its column, in characters from 1. */
+int json_column(const char *text, size_t at, int64_t *line);
+
 /* ---- a text of records ---- */
 
 /* An array whose bytes come in pieces; begin with {0}. */

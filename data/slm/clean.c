@@ -49,17 +49,14 @@ static bool take_field(const json_t *record, const char *field, int64_t line, Cl
 
 static bool take_record(const char *raw, size_t size, const char *field, int64_t line, CleanText *out, Error *error) {
     const char *const names[] = {field, NULL};
-    size_t at, begin = 0; /* begin: of the line of the error */
+    size_t at;
     Error why;
     json_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
-    for (size_t i = 0; !record && i < at; i++) {
-        if (raw[i] != '\n') continue;
-        line++;
-        begin = i + 1;
+    if (!record) {
+        int column = json_column(raw, at, &line);
+        return error_set(error, "line %lld, column %d: %s; expected a JSON object per line, or an array of them",
+                         (long long)line, column, why.text);
     }
-    if (!record)
-        return error_set(error, "line %lld, column %zu: %s; expected a JSON object per line, or an array of them",
-                         (long long)line, at - begin + 1, why.text);
     bool ok = take_field(record, field, line, out, error);
     json_decref(record);
     return ok;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unicase.h>
 #include <uninorm.h>
+#include <unistr.h>
 
 #include "data/text/characters.h"
 #include "data/text/strings.h"
@@ -36,7 +37,8 @@ static void trim(char *text) {
 
 char *label_normal(const char *name) {
     size_t n = 0;
-    uint8_t *composed = u8_normalize(UNINORM_NFC, (const uint8_t *)name, strlen(name), NULL, &n);
+    const uint8_t *bytes = (const uint8_t *)name;
+    uint8_t *composed = u8_check(bytes, strlen(name)) ? NULL : u8_normalize(UNINORM_NFC, bytes, strlen(name), NULL, &n);
     char *normal = ended(composed, n, name);
     trim(normal);
     return normal;
@@ -54,10 +56,12 @@ static const char *whole_number(const char *name, size_t *n) {
 }
 
 char *label_key(const char *name) {
-    size_t n;
+    size_t n = 0;
     const char *digits = whole_number(name, &n);
     if (digits) return xformat("%s%.*s", *name == '-' && *digits != '0' ? "-" : "", (int)n, digits);
-    uint8_t *lower = u8_tolower((const uint8_t *)name, strlen(name), NULL, UNINORM_NFC, NULL, &n);
+    const uint8_t *bytes = (const uint8_t *)name;
+    uint8_t *lower =
+        u8_check(bytes, strlen(name)) ? NULL : u8_tolower(bytes, strlen(name), NULL, UNINORM_NFC, NULL, &n);
     return ended(lower, n, name);
 }
 

@@ -2,7 +2,6 @@
  * own prompt. Either way the record names the files of four arrays, which are not opened here. */
 #include "data/tts/manifest.h"
 
-#include <limits.h>
 #include <math.h>
 
 #include "data/formats/json_records.h"
@@ -119,7 +118,7 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
     if (!encoding_check_line(line, n, error)) return false;
     record->json = json_record(line, n, names, 0, &at, &why);
     if (!record->json) {
-        *column = (int)(at < INT_MAX ? at : INT_MAX - 1) + 1;
+        *column = json_column(line, at, &(int64_t){0});
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok =

@@ -1,6 +1,5 @@
 #include "data/tts/recordings_json.h"
 
-#include <limits.h>
 #include <stdlib.h>
 
 #include "data/formats/json_records.h"
@@ -62,7 +61,7 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     if (!encoding_check_line(line, n, error)) return false;
     json_t *object = json_record(line, n, names, 0, &at, &why);
     if (!object) {
-        *column = (int)(at < INT_MAX ? at : INT_MAX - 1) + 1;
+        *column = json_column(line, at, &(int64_t){0});
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");

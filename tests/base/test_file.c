@@ -284,7 +284,7 @@ static void a_refused_command_leaves_no_empty_folder(void **state) {
     assert_string_equal(listing(), "there used ");
     expect_text(in("used/deep/x"), "new");
     make_directories(in("there/new"));
-    assert_int_equal(run_function(output, sizeof output, refuse_with_folders, in("there")), 1);
+    assert_int_equal(run_function(output, sizeof output, refuse_with_folders, (void *)(uintptr_t)in("there")), 1);
     assert_true(path_is_folder(in("there/new"))); /* another process has made it */
     assert_false(path_is_folder(in("there/new/deep")));
 }

@@ -51,7 +51,7 @@ static void tabs_and_objects_give_the_same(void **state) {
         {"a.tsv", "what\tcomment\tnumber\n\n7\t\"a \"\"b\"\", c\"\t-3\nx\t\"d\n\te\"\t9\n"},
         {"a.jsonl", "\n\n{\"number\": -3, \"comment\": \"a \\\"b\\\", c\", \"what\": 7, \"more\": [1.5]}\r\n"
                     "{\"comment\":\"d\\n\\te\",\"what\":\"x\",\"number\":\"9\"}"}};
-    const CommentColumns columns = {"comment", "what", "number"};
+    const CommentColumns columns = {.text = "comment", .label = "what", .id = "number"};
     for (int i = 0; i < 2; i++) {
         Comments c = read_checked(text_file(files[i][0], files[i][1]), &columns, LABELS_NEEDED);
         assert_int_equal(c.n, 2);

@@ -208,8 +208,8 @@ static void losses_and_choices_of_endings_are_those_of_a_model_in_float64(void *
 /* The same questions as an array, with a bad one between them. */
 static void bad_questions_are_left_out_if_they_may(void **state) {
     (void)state;
-    must_run("(echo '['; sed 's/$/,/' %s | sed '1s/$/null,/' | sed '$s/,$//'; echo ']') >%s",
-             path_of("questions.jsonl"), path_of("bad.json"));
+    must_run("(printf '[\\nnull,'; grep . %s | paste -sd,; echo ']') >%s", path_of("questions.jsonl"),
+             path_of("bad.json"));
     assert_int_equal(evaluate("--choices bad.json"), 1);
     assert_contains(fixture.output, "bad.json: line 2: expected a JSON object; --skip-bad leaves such records out");
     must_evaluate("--choices bad.json --skip-bad");

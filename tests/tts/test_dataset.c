@@ -477,7 +477,7 @@ static void bad_lines_are_reported(void **state) {
     expect_bad_line("e6.npy", "x6.npy", ": emo_vec_path x6.npy: element 2 is not finite");
     expect_bad_line("e6.npy", "k6.npy", ": emo_vec_path k6.npy: has shape [32, 4], expected [4]");
     expect_bad_line("k6.npy", "t6.npy", ": condition_path t6.npy: has shape [5], expected [32, 4]");
-    expect_bad_line("e6.npy\",", "e6.npy\",,", ":140: invalid JSON: string or '}' expected near ','");
+    expect_bad_line("e6.npy\",", "e6.npy\",,", ":140: invalid JSON: expected a name in double quotes");
     expect_bad_line("\"id\"", "\"Id\"", ": id is missing");
 }
 

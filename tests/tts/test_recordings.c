@@ -666,7 +666,7 @@ static void what_is_not_a_list_is_refused(void **state) {
         {"audio", "", "audio: none of its 22 audio files has a text: expected NAME.txt beside NAME.wav"},
         {"files", "--text-field x", "files: fields were named by options, but a folder has none"},
         {"list.tsv", "--input-format ljspeech", "list.tsv:1: has 1 field between bars"},
-        {"list.tsv", "--input-format jsonl", "list.tsv:1:3: invalid JSON: "},
+        {"list.tsv", "--input-format jsonl", "list.tsv:1:1: invalid JSON: "},
         {"list.tsv", "--text-field x", "list.tsv:1: the header has no column audio (--audio-field): "},
         {"nowhere", "", "nowhere: cannot open: No such file"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
