@@ -115,8 +115,8 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
     Error why;
     *record = (ManifestRecord){0};
     *column = 0;
-    if (!encoding_check_line(line, n, error)) return false;
     record->json = json_record(line, n, names, 0, &at, &why);
+    if (!record->json && !encoding_check_line(line, n, error)) return false;
     if (!record->json) {
         *column = json_column(line, at, &(int64_t){0});
         return error_set(error, "invalid JSON: %s", why.text);

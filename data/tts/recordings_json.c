@@ -58,8 +58,8 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
                                  reader->names[FIELD_TEXT], reader->names[FIELD_LANGUAGE], NULL};
     size_t at;
     Error why;
-    if (!encoding_check_line(line, n, error)) return false;
     json_t *object = json_record(line, n, names, 0, &at, &why);
+    if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
         *column = json_column(line, at, &(int64_t){0});
         return error_set(error, "invalid JSON: %s", why.text);
