@@ -143,24 +143,20 @@ static Paths find_paths(const BertOptions *o) {
     return paths;
 }
 
-/* Leaves out the test file of a folder if it has no labels, as those of competitions. */
-static void leave_out_unlabelled(BertData *data, const BertOptions *o, Paths *paths) {
+/* Returns whether a file has a label, and says so if it has none, as the test files of competitions. */
+static bool is_labelled(const BertOptions *o, const char *path) {
     CommentColumns columns = bert_text_columns(&o->text);
     Comments file;
     Error error;
     bool labelled = false;
-    if (o->test || !paths->n[BERT_TEST]) return;
-    char *path = paths->path[BERT_TEST][0];
     if (!comments_read(path, &columns, LABELS_IF_ANY, &file, &error)) die("%s", error.text);
     for (int64_t i = 0; file.labels && i < file.n; i++) labelled = labelled || *file.labels[i];
     comments_free(&file);
-    if (labelled) return;
-    printf("[Data] %s has no labels in a column \"%s\" (--label-column names another): nothing is tested after the "
-           "training; predict gives its texts classes\n",
-           path, o->text.label_column);
-    data->untested = true;
-    free(path);
-    paths->n[BERT_TEST] = 0;
+    if (!labelled)
+        printf("[Data] %s has no labels in a column \"%s\" (--label-column names another): nothing is tested after the "
+               "training; predict gives its texts classes\n",
+               path, o->text.label_column);
+    return labelled;
 }
 
 static void split_reserve(BertSplit *split, int64_t n, bool files, bool labels) {
@@ -195,14 +191,15 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
 
 static void read_files(BertData *data, const BertOptions *o) {
     Paths paths = find_paths(o);
-    leave_out_unlabelled(data, o, &paths);
     int n = paths.n[BERT_TRAIN] + paths.n[BERT_VALIDATION] + paths.n[BERT_TEST];
     data->files = xcalloc((size_t)n, sizeof *data->files);
     for (int s = 0; s < BERT_SPLITS; s++)
         for (int i = 0; i < paths.n[s]; i++) {
-            add_file(data, o, &data->splits[o->folds ? BERT_TRAIN : s], paths.path[s][i],
-                     (o->folds ? n : paths.n[s]) > 1);
-            free(paths.path[s][i]);
+            char *path = paths.path[s][i];
+            data->untested = s == BERT_TEST && !o->test && !is_labelled(o, path);
+            if (!data->untested)
+                add_file(data, o, &data->splits[o->folds ? BERT_TRAIN : s], path, (o->folds ? n : paths.n[s]) > 1);
+            free(path);
         }
 }
 

@@ -20,7 +20,7 @@ static double score_of(const json_t *root, const char *name) {
 /* ---- the decision ---- */
 
 static char *names[] = {"clean", "rude"};
-static const Classes two = {2, names};
+static const Classes two = {.n = 2, .names = names};
 
 /* Fills the logits of 60 texts, which scipy and scikit-learn were given, too. */
 static void fill(float logits[2 * N], int32_t labels[N]) {
@@ -55,7 +55,7 @@ static void temperature_and_threshold_are_the_best(void **state) {
 static void three_classes_have_no_threshold(void **state) {
     (void)state;
     static char *three_names[] = {"a", "b", "c"};
-    static const Classes three = {3, three_names};
+    static const Classes three = {.n = 3, .names = three_names};
     float logits[] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 0.5f, 0.6f, 0};
     int32_t labels[] = {0, 1, 2, 0};
     const BertTested tested = {.name = "validation", .classes = &three, .n = 4, .labels = labels, .logits = logits};

@@ -560,14 +560,13 @@ static void must_train_on(const char *data, const char *run, const char *options
 static void a_folder_s_dev_file_is_the_validation_file(void **state) {
     (void)state;
     static const char *const names[] = {"dev", "val", "valid", "validation", "Dev"};
-    char *data = scratch_directory(), *run;
+    char *data = scratch_directory(), *run = path_join(data, "run");
     bert_write_comments(data, "train.csv", 0, BERT_TEST_TRAIN);
     bert_write_comments(data, "test.csv", 0, BERT_TEST_TEST);
     bert_write_comments(data, "more.csv", 0, BERT_TEST_TEST);
     for (int i = 0; i < 5; i++) {
         char *name = xformat("%s.csv", names[i]), *path = path_join(data, name);
         bert_write_comments(data, name, BERT_TEST_TRAIN, BERT_TEST_VALID);
-        run = scratch_directory();
         must_train_on(data, run, "--dry-run --device cpu");
         assert_contains(fixture.output, "[Data] validation: 24 texts");
         assert_contains(fixture.output, "[Data] files of texts that are not used: ");
@@ -575,9 +574,7 @@ static void a_folder_s_dev_file_is_the_validation_file(void **state) {
         assert_int_equal(unlink(path), 0);
         free(path);
         free(name);
-        free(run);
     }
-    run = scratch_directory();
     must_run("printf '[{\"text\": \"xo\", \"label\": 1},\\n{\"text\": \"ba\", \"label\": 0}]' | gzip >%s/dev.json.gz",
              data);
     must_train_on(data, run, "--dry-run --device cpu");
@@ -594,10 +591,10 @@ static void a_folder_s_dev_file_is_the_validation_file(void **state) {
 static void a_test_file_without_labels_is_said_and_left_out(void **state) {
     (void)state;
     static const char *const files[] = {"id,text\n1,ba\n2,xo\n", "text,label\nba,\nxo, \n"};
+    char *data = scratch_directory(), *path = path_join(data, "test.csv");
+    bert_write_comments(data, "train.csv", 0, BERT_TEST_TRAIN);
     for (int i = 0; i < 2; i++) {
-        char *data = scratch_directory(), *run = scratch_directory(), *path = path_join(data, "test.csv"),
-             *report = path_join(run, "report_test.json");
-        bert_write_comments(data, "train.csv", 0, BERT_TEST_TRAIN);
+        char *run = path_join(data, i ? "second" : "first"), *report = path_join(run, "report_test.json");
         write_text(path, "%s", files[i]);
         must_train_on(data, run, "--max-steps 1");
         assert_contains(fixture.output, "/test.csv has no labels in a column \"label\" (--label-column names another): "
@@ -613,16 +610,16 @@ static void a_test_file_without_labels_is_said_and_left_out(void **state) {
         assert_contains(fixture.output, i ? "test.csv:2: label is empty" : "test.csv:1: there is no column \"label\"");
         free(given);
         free(report);
-        free(path);
         free(run);
-        free(data);
     }
+    free(path);
+    free(data);
 }
 
 /* Empty texts, bad records and labels that look the same: said, counted, and in data_report.json. */
 static void what_is_left_out_is_reported(void **state) {
     (void)state;
-    char *data = scratch_directory(), *run = scratch_directory(), *valid = path_join(data, "dev.csv"),
+    char *data = scratch_directory(), *run = path_join(data, "run"), *valid = path_join(data, "dev.csv"),
          *train = path_join(data, "train.jsonl"), *report = path_join(run, "data_report.json");
     write_text(train, "{\"text\": \"ba\", \"label\": false}\n{\"text\": \"xo\", \"label\": \"true\"}\n"
                       "{\"text\": \" \", \"label\": true}\n{\"text\": \"zu \\ud83d\", \"label\": true}\n"

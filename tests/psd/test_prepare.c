@@ -585,6 +585,12 @@ static void wrong_manifests_are_refused(void **state) {
 
 static void wrong_options_are_refused(void **state) {
     (void)state;
+    static const char *const names[] = {"b.csv", "b.txt"};
+    for (int i = 0; i < 2; i++) {
+        char *path = path_join(root, names[i]);
+        write_text(path, "npy_path\n");
+        free(path);
+    }
     expect_refused(2, "prepare", "give either --input DIR or --manifest PATH");
     expect_refused(2, "prepare -i a --manifest b.csv", "give either --input DIR");
     expect_refused(2, "prepare -i a --compat --hop", "--compat excludes --hop and --limit");
@@ -592,7 +598,7 @@ static void wrong_options_are_refused(void **state) {
     expect_refused(2, "prepare --manifest b.txt", "--manifest: its name must end in .csv");
     expect_refused(2, "prepare --manifest b.csv -o c", "--output: the files for --manifest are written beside it");
     expect_refused(2, "prepare -i a --fraction 0", "--fraction is 0");
-    expect_refused(1, "prepare --manifest b.csv", "b.csv: cannot open");
+    expect_refused(1, "prepare --manifest c.csv", "--manifest c.csv: No such file or directory");
 }
 
 static int make_data(void **state) {
