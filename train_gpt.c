@@ -27,6 +27,7 @@
 #include "commands/gpt/prepare.h"
 #include "commands/gpt/speak.h"
 #include "commands/gpt/synthetic.h"
+#include "commands/max_unknown.h"
 #include "commands/report.h"
 #include "commands/trainer.h"
 #include "data/text/sentencepiece.h"
@@ -38,7 +39,7 @@
 typedef struct {
     TrainOptions train;
     const char *tokenizer, *freeze, *lengths;
-    double text_loss_weight, mel_loss_weight, dropout;
+    double text_loss_weight, mel_loss_weight, dropout, max_unknown;
     int64_t model_dim, layers, heads, max_text_tokens, max_mel_tokens, number_text_tokens, number_mel_codes;
     int64_t frozen_text_rows;
     int unknown_id; /* of the tokenizer */
@@ -54,6 +55,7 @@ static const OptionRow table[] = {
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
      .help = "SentencePiece model, for the size of the vocabulary; default: bpe.model beside the manifest, else "
              "--number-text-tokens"},
+    MAX_UNKNOWN_ROW(FIELD(max_unknown)),
     {.name = "text-loss-weight", .type = OPTION_FLOAT, .offset = FIELD(text_loss_weight), .default_value = "0.2",
      .max = 1e6, .metavar = "X",
      .help = "weight of the text loss"},
@@ -206,6 +208,7 @@ static Dataset *open_split(const GptOptions *o, const OptionList *manifests, Spl
     TtsDatasetReport report;
     Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);
     gpt_report_dataset(name, &options, &report);
+    if (o->tokenizer) gpt_check_unknown(name, &report, o->max_unknown); /* its unknown id is known */
     return dataset;
 }
 

@@ -29,39 +29,18 @@
 #include "commands/slm/options.h"
 #include "commands/slm/prepare.h"
 #include "commands/slm/samples.h"
+#include "commands/slm/tokens.h"
 #include "commands/trained_tokenizer.h"
 #include "commands/trainer.h"
 #include "cost/machine.h"
 #include "data/slm/dataset.h"
-#include "data/text/tokenizer.h"
 #include "model/slm.h"
 #include "train/stream.h"
 #include "train/train.h"
 
-/* ---- the tokenizer ---- */
+/* ---- data ---- */
 
 enum { NO_DATA_VOCABULARY = 30000 };
-
-/* Opens --tokenizer, else the one of the data; NULL if there is none. */
-static Tokenizer *open_tokenizer(const SlmOptions *o) {
-    Error error;
-    const OptionList *data = &o->train.manifest;
-    char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? tokenizer_in(data->text[0]) : NULL;
-    if (!path) return NULL;
-    Tokenizer *tokenizer = tokenizer_open(path, &error);
-    if (!tokenizer) die("%s: %s", path, error.text);
-    free(path);
-    return tokenizer;
-}
-
-/* Copies the tokenizer into the folder of the run, so that the folder is all that generation and export need. */
-static void keep_tokenizer(const Tokenizer *tokenizer, const char *output_dir) {
-    Error error;
-    make_directories(output_dir);
-    if (!tokenizer_copy(tokenizer, output_dir, &error)) die("%s", error.text);
-}
-
-/* ---- data ---- */
 
 typedef struct {
     Tokenizer *tokenizer; /* NULL: not known */
@@ -81,20 +60,9 @@ static void print_stream(const char *name, const SlmStream *s) {
         printf("; their bytes are not known, so there are no bits per byte\n");
 }
 
-/* Dies unless the data were made with the tokenizer. */
-static void check_tokenizer(const SlmData *data, const SlmStream *stream, const char *path) {
-    if (!data->tokenizer) return;
-    if (stream->tokenizer_hash && stream->tokenizer_hash != tokenizer_hash(data->tokenizer))
-        die("%s was made with another tokenizer than %s: give the one that it was made with, or prepare it again", path,
-            tokenizer_file(data->tokenizer));
-    if (stream->vocabulary > tokenizer_vocabulary(data->tokenizer))
-        die("%s has ids below %d, and %s only %d", path, stream->vocabulary, tokenizer_file(data->tokenizer),
-            tokenizer_vocabulary(data->tokenizer));
-}
-
 static SlmStream *open_stream(const SlmOptions *o, const SlmData *data, const char *split) {
     const char *path = o->train.manifest.text[0];
-    SlmForeign foreign = {(int)o->vocabulary, -1};
+    SlmForeign foreign = {.vocabulary = (int)o->vocabulary, .end_of_text = -1, .width = atoi(o->token_bytes)};
     Error error;
     if (data->tokenizer) {
         if (!foreign.vocabulary) foreign.vocabulary = tokenizer_vocabulary(data->tokenizer);
@@ -102,7 +70,7 @@ static SlmStream *open_stream(const SlmOptions *o, const SlmData *data, const ch
     }
     SlmStream *stream = slm_stream_open_foreign(path, split, &foreign, &error);
     if (!stream) die("%s", error.text);
-    check_tokenizer(data, stream, path);
+    slm_tokens_check(data->tokenizer, stream, path);
     print_stream(split ? split : "train", stream);
     if (o->separate && stream->n_documents == 1 && stream->end_of_text < 0)
         die_usage("--documents separate: %s does not say where documents end; give --tokenizer", path);
@@ -129,12 +97,13 @@ static void resolve_vocabulary(SlmOptions *o, const SlmData *data) {
 
 static SlmData open_data(SlmOptions *o) {
     const TrainOptions *t = &o->train;
-    SlmData data = {.tokenizer = open_tokenizer(o), .has_bytes = true};
+    SlmData data = {.tokenizer = slm_tokens_open(o), .has_bytes = true};
     const char *path = t->manifest.count ? t->manifest.text[0] : NULL;
     bool folder = path && path_is_folder(path);
     if (path) data.streams[0] = open_stream(o, &data, folder ? "train" : NULL);
     if (folder && slm_stream_exists(path, "val")) data.streams[1] = open_stream(o, &data, "val");
     resolve_vocabulary(o, &data);
+    slm_tokens_check_unknown(o, data.tokenizer, data.streams);
     for (int i = 0; i < 2; i++)
         if (data.streams[i] && !data.streams[i]->bytes) data.has_bytes = false;
     if (path)
@@ -202,7 +171,7 @@ static void warn_of_base(const SlmRun *run) {
 static void opened(const TrainSpec *spec, Training *training, void *context) {
     SlmRun *run = context;
     if (!train_resumed_from(training)) warn_of_base(run);
-    if (run->tokenizer) keep_tokenizer(run->tokenizer, spec->options->output_dir);
+    if (run->tokenizer) slm_tokens_keep(run->tokenizer, spec->options->output_dir);
     run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer, run->first);
 }
 

@@ -10,16 +10,6 @@
 #include "commands/export.h"
 #include "commands/trained.h"
 
-char *tokenizer_in(const char *folder) {
-    static const char *const names[] = {"bpe.codes", "tokenizer.json", "tokenizer.model"};
-    for (int i = 0; i < 3; i++) {
-        char *path = path_join(folder, names[i]);
-        if (!access(path, F_OK)) return path;
-        free(path);
-    }
-    return NULL;
-}
-
 /* Returns where the tokenizer of a checkpoint is; free(). NULL: unknown. */
 static char *find_tokenizer(const char *checkpoint) {
     char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = tokenizer_in(folder);
@@ -69,13 +59,11 @@ Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
 }
 
 bool tokenizer_copy(const Tokenizer *tokenizer, const char *folder, Error *error) {
-    static const char *const pair[] = {"vocab.txt", "bpe.codes"};
-    const char *from[2];
+    const char *from[2], *const names[] = {tokenizer_name(tokenizer), "bpe.codes"};
     int n = tokenizer_files(tokenizer, from);
     bool ok = true;
     for (int i = 0; i < n && ok; i++) {
-        const char *name = n == 2 ? pair[i] : ends_with(from[i], ".json") ? "tokenizer.json" : "tokenizer.model";
-        char *to = path_join(folder, name);
+        char *to = path_join(folder, names[i]);
         ok = export_copy(from[i], to, error);
         free(to);
     }

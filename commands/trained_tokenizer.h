@@ -15,9 +15,6 @@ typedef struct {
     int vocabulary;            /* rows of its table of tokens */
 } TokenizedModel;
 
-/* Returns the path of the tokenizer in a folder: tokenizer.json, tokenizer.model, or vocab.txt with bpe.codes beside
- * it; free(). NULL: there is none. */
-char *tokenizer_in(const char *folder);
 /* Opens the tokenizer of a model: `given` (--tokenizer), else the one in the folder of the checkpoint or of its run,
  * else the one that its training was given. Dies if there is none, or it is not the one that the model knows. */
 Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given);

@@ -114,6 +114,7 @@ void bert_classifier_close(BertClassifier *c) {
     c->planned->close(c->planned);
     c->model->close(c->model);
     texts_free(&c->widest);
+    unknown_free(&c->missing);
     bert_texts_close(&c->texts);
     bert_base_close(&c->base);
 }
@@ -135,6 +136,7 @@ static void add_block(BertClassifier *c, const char *const *texts, int64_t n, fl
     c->tokens += tokenized.first[n];
     c->empty += tokenized.empty;
     c->dropped += tokenized.dropped;
+    unknown_move(&c->missing, &tokenized.missing);
     texts_free(&tokenized);
 }
 
@@ -153,4 +155,5 @@ void bert_classifier_print(const BertClassifier *c) {
         c->texts.rules.max_len, (long long)c->truncated, (long long)c->cut, (long long)c->empty);
     if (c->dropped) printf("; characters without a token, which are left out: %lld", (long long)c->dropped);
     putchar('\n');
+    unknown_warn("the texts", &c->missing);
 }

@@ -36,6 +36,7 @@ typedef struct {
     Dataset *planned;
     Training *training;
     int64_t n, truncated, cut, unknown, tokens, empty, dropped; /* of all texts so far */
+    Unknown missing;
 } BertClassifier;
 
 /* Opens the classifier of a checkpoint; the use must outlive it. Dies, naming what does not fit, if it has no
@@ -44,7 +45,7 @@ void bert_classifier_open(BertClassifier *classifier, const char *checkpoint, co
 void bert_classifier_close(BertClassifier *classifier);
 /* Computes logits[n, classes] of texts, some thousand at a time. */
 void bert_classifier_logits(BertClassifier *classifier, const char *const *texts, int64_t n, float *logits);
-/* Prints how many texts and tokens there were, and what was cut. */
+/* Prints how many texts and tokens there were, and what was cut. Warns of what the tokenizer does not know. */
 void bert_classifier_print(const BertClassifier *classifier);
 
 #endif

@@ -314,6 +314,18 @@ static void tokenize(BertData *data) {
     }
 }
 
+/* Dies if the tokenizer knows too little of a split. */
+static void check_unknown(const BertData *data, const BertOptions *o) {
+    for (int s = 0; s < BERT_SPLITS; s++) {
+        const Unknown *u = &data->splits[s].tokenized.missing;
+        char *name = xformat("%s texts", BERT_SPLIT_NAMES[s]), *characters = unknown_characters(u);
+        Error error;
+        if (!unknown_check(name, u->unknown, u->pieces, characters, o->max_unknown, &error)) die("%s", error.text);
+        free(characters);
+        free(name);
+    }
+}
+
 /* Adds what was left out of each file, and how many labels were changed. */
 static void report_files(json_t *report, const BertData *data) {
     static const char what[] = "the report on the data";
@@ -386,6 +398,7 @@ BertData bert_data_open(BertOptions *o, const BertBase *base) {
     check_classes(&data, o);
     tokenize(&data);
     report(&data, o);
+    check_unknown(&data, o);
     print_unsegmented(&data);
     return data;
 }

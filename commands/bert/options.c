@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/max_unknown.h"
 #include "commands/trainer_arguments.h"
 #include "data/bert/batch.h"
 
@@ -117,6 +118,7 @@ static const OptionRow table[] = {
     {.name = "split-shares", .type = OPTION_TEXT, .offset = FIELD(split_shares), .default_value = "80,10,10",
      .metavar = "A,B,C",
      .help = "percent of the texts to train, validate and test on, where no files decide it; each class is divided alike"},
+    MAX_UNKNOWN_ROW(FIELD(max_unknown)),
     {.name = "labels", .type = OPTION_TEXT, .offset = FIELD(labels), .metavar = "A,B,...",
      .help = "names of the classes in their order; default: those of the training texts, numbers in ascending order"},
     {.name = "class-weights", .type = OPTION_TEXT, .offset = FIELD(class_weights), .default_value = "balanced",

@@ -18,7 +18,7 @@ typedef struct {
     const char *valid, *test, *split_shares, *labels, *class_weights, *metric, *schedule, *threshold;
     int64_t layers, d_model, heads, d_ff, positions, vocabulary; /* vocabulary 0: the tokenizer's */
     int64_t frozen_layers, patience, folds, seeds, rows, row_tokens;
-    double dropout, head_dropout, warmup_ratio, label_smoothing, layer_decay, mask_share;
+    double dropout, head_dropout, warmup_ratio, label_smoothing, layer_decay, mask_share, max_unknown;
     bool freeze_embeddings, compact_vocabulary, whole_words;
     double shares[3]; /* --split-shares, of 1 */
 } BertOptions;

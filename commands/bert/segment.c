@@ -14,6 +14,7 @@
 #include "base/program.h"
 #include "base/threads.h"
 #include "commands/bert/texts.h"
+#include "data/text/encoding.h"
 
 enum { BLOCK = 1 << 22 };
 
@@ -124,8 +125,14 @@ static void segment_lines(Filter *f) {
 
 static _Noreturn void refuse(const Filter *f, const Line *line) {
     const uint8_t *text = (const uint8_t *)line->text, *bad = u8_check(text, line->size);
-    die("%s:%lld: byte 0x%02x at offset %td of the line is not UTF-8: convert the file, for example with iconv",
-        input_name(f), (long long)f->lines_read + 1, bad ? *bad : 0, bad ? bad - text : 0);
+    die("%s:%lld: byte 0x%02x at offset %td of the line is not UTF-8; %s", input_name(f), (long long)f->lines_read + 1,
+        bad ? *bad : 0, bad ? bad - text : 0, encoding_advice(line->text, line->size));
+}
+
+/* Dies if the first bytes are no text. */
+static void check_kind(const Filter *f) {
+    const char *binary = encoding_of_binary(f->block, f->filled);
+    if (binary) die("%s: the input %s", input_name(f), binary);
 }
 
 static void put(Filter *f, const char *text, size_t size) {
@@ -194,6 +201,7 @@ int bert_segment(int argc, char **argv) {
     bert_segmenter_print(f.segmenter, o.model);
     for (bool more = true; more;) {
         more = fill(&f);
+        if (!f.lines_read) check_kind(&f);
         const size_t taken = split(&f, !more);
         segment_lines(&f);
         write_lines(&f);

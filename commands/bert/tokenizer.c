@@ -26,8 +26,8 @@ typedef struct {
 static const OptionRow table[] = {
     {.name = "learn", .type = OPTION_INT, .offset = FIELD(learn), .min = 1, .max = 1e6, .metavar = "N",
      .required = true,
-     .help = "merges to learn; the vocabulary becomes a little larger: merges, and characters inside and at the end of "
-             "a word"},
+     .help = "merges to learn, at most: fewer if the texts have no more pairs; the vocabulary becomes a little larger: "
+             "merges, and characters inside and at the end of a word"},
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
      .positional = true,
      .help = "files with texts, .csv .tsv .jsonl .json, or .txt with a text per line, also .gz; repeatable"},
@@ -103,8 +103,11 @@ static void print_path(const char *option, const char *path) {
 static void print_learned(const Options *o, const FastBpeLearned *learned) {
     printf("[Words] %lld, %lld different; %.3f tokens per word\n", (long long)learned->words,
            (long long)learned->distinct, (double)learned->tokens / (double)learned->words);
-    printf("[Tokenizer] %s: %lld merges, %d pieces, of which the texts do not have %d\n", o->output,
-           (long long)o->learn, learned->pieces, learned->unseen);
+    printf("[Tokenizer] %s: %d merges, %d pieces, of which the texts do not have %d\n", o->output, learned->merges,
+           learned->pieces, learned->unseen);
+    if (learned->merges < o->learn)
+        printf("[Tokenizer] fewer merges than --learn %lld: no other pair of symbols occurs %lld times in the texts\n",
+               (long long)o->learn, (long long)o->min_frequency);
     printf("Next: ./train_bert pretrain");
     for (int i = 0; i < o->data.count; i++) print_path("--data", o->data.text[i]);
     if (strcmp(o->text_column, "text") != 0) print_path("--text-column", o->text_column);

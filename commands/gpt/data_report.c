@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "data/text/unknown.h"
 
 /* Prints "WHAT MIN..MEDIAN..MAX". */
 static void print_quantiles(const char *what, const int64_t *quantiles) {
@@ -33,6 +34,11 @@ void gpt_report_dataset(const char *name, const TtsDatasetOptions *options, cons
     if (r->no_duration)
         printf("[Data] %s: %lld lines have no duration: their padding cannot be checked\n", name,
                (long long)r->no_duration);
+}
+
+void gpt_check_unknown(const char *name, const TtsDatasetReport *r, double most) {
+    Error error;
+    if (!unknown_check(name, r->unknown_tokens, r->text_tokens, "", most, &error)) die("%s", error.text);
 }
 
 void gpt_warn_of_shared_manifests(const OptionList *trained, const OptionList *validated) {

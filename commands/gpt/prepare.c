@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/threads.h"
 #include "commands/gpt/prepare_report.h"
+#include "commands/max_unknown.h"
 #include "data/tts/manifest_write.h"
 #include "data/tts/prepare.h"
 
@@ -46,9 +47,10 @@ static const OptionRow table[] = {
      .help = "language of recordings whose line names none"},
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
      .help = "use this SentencePiece model instead of training one"},
+    MAX_UNKNOWN_ROW(FIELD(prepare.max_unknown)),
     {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "12000", .min = 4,
      .max = 1e6, .metavar = "N",
-     .help = "pieces of the tokenizer to train; it has fewer if the texts cannot fill it"},
+     .help = "pieces of the tokenizer to train, at most: fewer if the texts have no more pairs"},
     {.name = "codebook", .type = OPTION_TEXT, .offset = FIELD(prepare.codebook), .metavar = "PATH",
      .help = "use this codebook.npy (codebook.json lies beside it) instead of training one"},
     {.name = "codebook-size", .type = OPTION_INT, .offset = FIELD(prepare.codebook_size), .default_value = "8192",

@@ -118,6 +118,9 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
            : p->tokenizer_reused ? " (reused)"
                                  : "",
            (long long)t->tokens, 100 * (double)t->unknown / (double)t->tokens);
+    if (!p->options->tokenizer && sentencepiece_vocabulary(p->tokenizer) < p->options->vocabulary)
+        printf("[Tokenizer] fewer pieces than --vocabulary %lld: the texts have no more pairs\n",
+               (long long)p->options->vocabulary);
     printf(
         "[Codebook] %lld entries%s, %lld frames and %d iterations; %lld entries used, error %.2f dB (rms per band)\n",
         (long long)p->coder.codebook.entries,

@@ -19,6 +19,7 @@
 #include "commands/trainer.h"
 #include "data/text/normalize.h"
 #include "data/text/sentencepiece.h"
+#include "data/text/unknown.h"
 #include "data/tts/dataset.h"
 #include "data/tts/manifest.h"
 #include "data/tts/speech_coder.h"
@@ -106,14 +107,16 @@ static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     SentencePiece *tokenizer = sentencepiece_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
     token_ids_add(&ids, TTS_START_TEXT);
+    const TokenIds before = ids;
     sentencepiece_encode(tokenizer, text, strlen(text), false, &ids);
     if (ids.n == 1) die_usage("--text '%s' has no words", o->text);
     if (ids.n - 1 > trained->config.max_text_tokens)
         die("--text has %lld tokens, and the model reads at most %d: say it in parts", (long long)ids.n - 1,
             trained->config.max_text_tokens);
-    if (ids.unknown)
-        warn("%lld of the %lld tokens of --text are unknown to %s: the training had no such characters",
-             (long long)ids.unknown, (long long)ids.n - 1, path);
+    Unknown missing = {.encode = sentencepiece_encode_plain, .tokenizer = tokenizer};
+    unknown_add(&missing, text, strlen(text), &before, &ids);
+    unknown_warn("--text", &missing);
+    unknown_free(&missing);
     token_ids_add(&ids, TTS_STOP_TEXT);
     sentencepiece_close(tokenizer);
     free(text);

@@ -14,6 +14,7 @@
 #include "commands/slm/evaluation.h"
 #include "commands/slm/inference.h"
 #include "commands/trainer.h"
+#include "data/slm/corpus_files.h"
 
 typedef struct {
     SlmInference inference;
@@ -27,7 +28,8 @@ typedef struct {
 // clang-format off
 static const OptionRow table[] = {
     {.name = "text", .type = OPTION_LIST, .offset = FIELD(texts.text), .metavar = "PATH", .positional = true,
-     .help = "text files, JSON Lines, or folders of them, plain or .gz; repeatable"},
+     .help = "texts (.txt .text .md), JSON (.jsonl .ndjson .json), tables (.csv .tsv), or folders of texts and JSON Lines, "
+             "plain or .gz; repeatable"},
     {.name = "choices", .type = OPTION_LIST, .offset = FIELD(choices), .metavar = "PATH",
      .help = "questions in JSON Lines or an array of JSON, each with context (or ctx), endings and label, as HellaSwag has them; "
              "repeatable"},
@@ -40,12 +42,15 @@ static const OptionRow table[] = {
     {.name = "documents", .type = OPTION_CHOICE, .offset = FIELD(texts.documents), .default_value = "packed",
      .metavar = "packed|separate",
      .help = "packed: the documents of a file end to end, as in training; separate: tokens see their own document only"},
+    {.name = "input-format", .type = OPTION_CHOICE, .offset = FIELD(texts.input_format), .default_value = "auto",
+     .metavar = CORPUS_FORMATS,
+     .help = "what the files are, whatever their names; of a folder, those with such names; auto: as their names say"},
     {.name = "split-at", .type = OPTION_CHOICE, .offset = FIELD(texts.split_at), .default_value = "file",
      .metavar = "file|blank-lines|line",
-     .help = "what separates the documents of a plain text; in JSON Lines a line is a document always"},
+     .help = "what separates the documents of a plain text; a record of JSON or of a table is a document always"},
     {.name = "text-field", .type = OPTION_TEXT, .offset = FIELD(texts.text_field), .default_value = "text",
      .metavar = "NAME",
-     .help = "JSON field with the text"},
+     .help = "JSON field, or column of a table, with the text"},
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(texts.normalize), .default_value = "nfc",
      .metavar = "nfc|none",
      .help = "nfc: compose characters, as train_slm prepare does unless told otherwise"},
@@ -55,7 +60,8 @@ static const OptionRow table[] = {
 // clang-format on
 
 static void check_options(const Evaluate *e, const OptionSet *set) {
-    static const char *const of_texts[] = {"stride", "documents", "split-at", "text-field", "normalize"};
+    static const char *const of_texts[] = {"input-format", "stride",     "documents",
+                                           "split-at",     "text-field", "normalize"};
     Error error;
     if (!e->texts.text.count == !e->choices.count)
         die_usage("what is evaluated? give --text or --choices, one of them");
@@ -90,7 +96,8 @@ static void write_table(const char *path, const Table *results) {
 static void evaluate(Evaluate *e, Table *results) {
     SlmScoring scoring = {.tokenizer = e->inference.tokenizer,
                           .context = e->inference.config.context,
-                          .first = slm_inference_first_id(&e->inference)};
+                          .first = slm_inference_first_id(&e->inference),
+                          .missing = {.encode = tokenizer_encode_plain, .tokenizer = e->inference.tokenizer}};
     if (e->choices.count) {
         struct SlmQuestions *questions = slm_questions_open(&e->choices, e->texts.skip_bad, &scoring);
         float *losses = losses_of(e, &scoring);
@@ -106,6 +113,7 @@ static void evaluate(Evaluate *e, Table *results) {
         table_print(results, results->columns, stdout);
     }
     token_ids_free(&scoring.ids);
+    unknown_free(&scoring.missing);
     free(scoring.windows.windows);
 }
 

@@ -9,6 +9,7 @@
 #include "commands/slm/evaluation.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
+#include "data/text/encoding.h"
 #include "data/text/utf8.h"
 #include "report/statistics.h"
 
@@ -35,7 +36,9 @@ typedef struct SlmQuestions {
 /* ---- reading ---- */
 
 static void encode(SlmScoring *scoring, const char *text) {
+    const TokenIds before = scoring->ids;
     tokenizer_encode(scoring->tokenizer, text, strlen(text), false, &scoring->ids);
+    unknown_add(&scoring->missing, text, strlen(text), &before, &scoring->ids);
 }
 
 /* Adds the window of an ending to the ids of its context. Returns the bytes of the ending. */
@@ -137,6 +140,8 @@ static void read_questions(SlmQuestions *q, SlmScoring *scoring, int file, bool 
     size_t size;
     Error error;
     if (!text_read(path, &text, &size, &error)) die("%s: %s", path, error.text);
+    const char *binary = encoding_of_binary(text, size);
+    if (binary) die("%s: the file %s", path, binary);
     size_t mark = utf8_mark(text, size);
     JsonRecords records = json_records_open(text + mark, size - mark, 1, true);
     while (json_records_next(&records, &error)) {
@@ -161,6 +166,7 @@ SlmQuestions *slm_questions_open(const OptionList *files, bool skip_bad, SlmScor
                q->first_bad.text);
     if (scoring->ids.dropped)
         printf("[Data] %lld characters without a token left out\n", (long long)scoring->ids.dropped);
+    unknown_warn("the questions", &scoring->missing);
     if (q->cut)
         printf("[Data] %lld of %lld windows begin behind the start of their context: the model's is %lld tokens\n",
                (long long)q->cut, (long long)scoring->windows.n, (long long)scoring->context);

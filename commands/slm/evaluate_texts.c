@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "commands/slm/evaluation.h"
 #include "data/slm/corpus.h"
+#include "data/text/unknown.h"
 
 typedef struct {
     int64_t documents, empty, tokens, bytes; /* empty: documents without a token, which are left out */
@@ -23,6 +24,7 @@ typedef struct SlmTextFiles {
     int64_t stride, dropped;
     BadRecords bad;
     TokenIds *threads; /* [n_threads] */
+    Unknown *missing;  /* [n_threads]; then [0] has all */
 } SlmTextFiles;
 
 /* ---- ids ---- */
@@ -36,7 +38,9 @@ static void encode(void *context, int thread, const Document *document, void *re
     SlmTextFiles *f = context;
     TokenIds *ids = &f->threads[thread];
     ids->n = ids->dropped = 0;
+    const TokenIds before = *ids;
     tokenizer_encode(f->scoring->tokenizer, document->text, document->size, false, ids);
+    unknown_add(&f->missing[thread], document->text, document->size, &before, ids);
     int32_t *copy = xmalloc((size_t)(ids->n + 1) * sizeof *copy);
     if (ids->n) memcpy(copy, ids->ids, (size_t)ids->n * sizeof *copy);
     *(Encoded *)result = (Encoded){copy, ids->n, ids->dropped};
@@ -123,12 +127,13 @@ static void print_texts(const SlmTextFiles *f) {
         printf("[Data] %lld characters without a token left out: bits per byte count their bytes as if they were "
                "predicted\n",
                (long long)f->dropped);
+    unknown_warn("the texts", &f->missing[0]);
 }
 
 SlmTextFiles *slm_texts_open(const SlmTexts *o, SlmScoring *scoring) {
     SlmTextFiles *f = xcalloc(1, sizeof *f);
     Error error;
-    *f = (SlmTextFiles){.options = o, .scoring = scoring};
+    *f = (SlmTextFiles){.options = o, .scoring = scoring, .files = {.format = corpus_format(o->input_format)}};
     f->stride = o->stride ? o->stride : scoring->context;
     if (f->stride > scoring->context)
         die_usage("--stride %lld: the model's context is %lld tokens, and a window cannot move on by more",
@@ -139,7 +144,11 @@ SlmTextFiles *slm_texts_open(const SlmTexts *o, SlmScoring *scoring) {
     f->of = xcalloc((size_t)f->files.n, sizeof *f->of);
     for (int64_t i = 0; i < f->files.n; i++) f->of[i].first = -1;
     f->threads = xcalloc((size_t)o->n_threads, sizeof *f->threads);
+    f->missing = xcalloc((size_t)o->n_threads, sizeof *f->missing);
+    for (int i = 0; i < o->n_threads; i++)
+        f->missing[i] = (Unknown){.encode = tokenizer_encode_plain, .tokenizer = scoring->tokenizer};
     read_texts(f);
+    for (int i = 1; i < o->n_threads; i++) unknown_move(&f->missing[0], &f->missing[i]);
     if (strcmp(o->documents, "separate") != 0) cut_files(f);
     print_texts(f);
     if (!scoring->windows.n)
@@ -150,6 +159,8 @@ SlmTextFiles *slm_texts_open(const SlmTexts *o, SlmScoring *scoring) {
 void slm_texts_close(SlmTextFiles *f) {
     for (int i = 0; i < f->options->n_threads; i++) token_ids_free(&f->threads[i]);
     corpus_files_close(&f->files);
+    unknown_free(&f->missing[0]);
+    free(f->missing);
     free(f->bad.first);
     free(f->threads);
     free(f->of);

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "data/slm/windows.h"
 #include "data/text/tokenizer.h"
+#include "data/text/unknown.h"
 #include "report/table.h"
 
 typedef struct {
@@ -12,6 +13,7 @@ typedef struct {
     int64_t context; /* of the model */
     int32_t first;   /* the id that stands before a text, and behind it; -1: none */
     TokenIds ids;
+    Unknown missing; /* of questions */
     SlmWindows windows;
 } SlmScoring;
 
@@ -19,7 +21,7 @@ typedef struct {
 
 typedef struct {
     OptionList text;
-    const char *split_at, *text_field, *normalize, *documents;
+    const char *input_format, *split_at, *text_field, *normalize, *documents;
     int64_t stride; /* 0: the context */
     int n_threads;
     bool skip_bad;

@@ -105,13 +105,13 @@ static void set_pieces(json_t *object, const Tokenizer *tokenizer, const int32_t
 static json_t *config_of(const SlmExport *e, const int32_t *ids) {
     const SlmConfig *c = &e->config;
     double dropout = (double)c->dropout;
-    json_t *config =
-        json_build("config.json", "{s:[s], s:s, s:s, s:f, s:b, s:b, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:s}",
-                   "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function",
-                   c->gelu == GELU_ERF ? "gelu" : "gelu_new", "layer_norm_epsilon", 1e-5, "tie_word_embeddings", 1,
-                   "scale_attn_weights", 1, "n_positions", c->context, "n_embd", c->d_model, "n_layer", c->n_layers,
-                   "n_head", c->n_heads, "vocab_size", c->vocabulary, "attn_pdrop", dropout, "embd_pdrop", dropout,
-                   "resid_pdrop", dropout, "initializer_range", 0.02, "dtype", "float32");
+    json_t *config = json_build(
+        "config.json", "{s:[s], s:s, s:s, s:f, s:b, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:s}",
+        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function",
+        c->gelu == GELU_ERF ? "gelu" : "gelu_new", "layer_norm_epsilon", 1e-5, "tie_word_embeddings", 1,
+        "scale_attn_weights", 1, "n_positions", c->context, "n_ctx", c->context, "n_embd", c->d_model, "n_layer",
+        c->n_layers, "n_head", c->n_heads, "vocab_size", c->vocabulary, "attn_pdrop", dropout, "embd_pdrop", dropout,
+        "resid_pdrop", dropout, "initializer_range", 0.02, "dtype", "float32");
     set_ids(config, ids, PAD + 1);
     return config;
 }
@@ -119,9 +119,13 @@ static json_t *config_of(const SlmExport *e, const int32_t *ids) {
 /* Copies tokenizer.json and says how it is used. Of a SentencePiece model there is no such file. */
 static bool write_tokenizer(const SlmExport *e, const int32_t *ids, Error *error) {
     const char *from = tokenizer_file(e->tokenizer);
-    bool ours = ends_with(from, ".json");
+    bool ours = !strcmp(tokenizer_name(e->tokenizer), "tokenizer.json");
     bool ok = tokenizer_copy(e->tokenizer, e->output, error);
-    if (!ours)
+    if (tokenizer_is_of_characters(e->tokenizer))
+        warn("%s is a table of characters: AutoTokenizer.from_pretrained does not read meta.pkl; encode texts with its "
+             "\"stoi\"",
+             from);
+    else if (!ours)
         warn("%s is a SentencePiece model: AutoTokenizer.from_pretrained does not read tokenizer.model; encode texts "
              "with the sentencepiece library",
              from);

@@ -19,6 +19,7 @@
 #include "base/threads.h"
 #include "commands/slm/inference.h"
 #include "commands/slm/passage.h"
+#include "data/text/encoding.h"
 #include "model/generate.h"
 #include "train/plan/memory.h"
 
@@ -84,8 +85,8 @@ static bool check_prompt(const Generate *o, const char *text, const TokenIds *id
     const uint8_t *bad = u8_check((const uint8_t *)text, strlen(text));
     int64_t context = o->inference.config.context;
     if (bad)
-        return error_set(error, "prompt %d: byte %lld, 0x%02x, begins no UTF-8 character", number,
-                         (long long)(bad - (const uint8_t *)text) + 1, *bad);
+        return error_set(error, "prompt %d: byte %lld, 0x%02x, begins no UTF-8 character; %s", number,
+                         (long long)(bad - (const uint8_t *)text) + 1, *bad, encoding_advice(text, strlen(text)));
     if (!ids->n)
         return error_set(error, "prompt %d is empty, and this model knows no token that begins a text: give a text",
                          number);
@@ -103,11 +104,10 @@ static bool add_prompt(Prompts *p, const Generate *o, const char *text, Error *e
     TokenIds *ids = &p->ids[p->n];
     *ids = (TokenIds){.n = 0};
     if (first >= 0) token_ids_add(ids, first);
-    tokenizer_encode(inference->tokenizer, text, strlen(text), o->special_tokens, ids);
     p->texts[p->n++] = xstrdup(text);
-    if (ids->dropped)
-        warn("prompt %d: the tokenizer has no token for %lld of its characters, which are left out", p->n,
-             (long long)ids->dropped);
+    char *what = xformat("prompt %d", p->n);
+    passage_encode(inference->tokenizer, what, text, o->special_tokens, ids);
+    free(what);
     return check_prompt(o, text, ids, p->n, error);
 }
 
@@ -121,6 +121,8 @@ static void add_lines(Prompts *p, const Generate *o) {
     char *text, *rest;
     size_t size;
     if (!read_file(o->prompts, &text, &size, &error)) die("--prompts %s: %s", o->prompts, error.text);
+    const char *binary = encoding_of_binary(text, size);
+    if (binary) die("--prompts %s: the file %s", o->prompts, binary);
     if (strlen(text) != size) die("--prompts %s: expected text, found a byte 0 at %zu", o->prompts, strlen(text));
     rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {

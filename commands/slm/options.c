@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "commands/max_unknown.h"
 #include "commands/trainer_arguments.h"
 
 /* ---- tables ---- */
@@ -45,6 +46,10 @@ static const OptionRow table[] = {
              "vocabulary; default: the one in --data, which must be the same"},
     {.name = "tokenizer-dir", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
      .help = "the same as --tokenizer"},
+    {.name = "token-bytes", .type = OPTION_CHOICE, .offset = FIELD(token_bytes), .default_value = "auto",
+     .metavar = "auto|2|4",
+     .help = "bytes of an id in token files of another program; auto: as their header says, 2 without one"},
+    MAX_UNKNOWN_ROW(FIELD(max_unknown)),
     {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(vocabulary), .default_value = "0", .max = 1e9,
      .metavar = "N",
      .help = "rows of the token table; 0: as many as the tokenizer has ids, and 30000 without data"},

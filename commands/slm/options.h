@@ -9,9 +9,9 @@
 
 typedef struct {
     TrainOptions train; /* its manifest is the folder of the data */
-    const char *tokenizer, *size, *gelu, *schedule, *optimizer, *sampling, *documents, *mfu;
+    const char *tokenizer, *token_bytes, *size, *gelu, *schedule, *optimizer, *sampling, *documents, *mfu;
     int64_t vocabulary, d_model, layers, heads, context, tokens_per_step;
-    double dropout, min_lr, decay_share, beta1, beta2;
+    double dropout, min_lr, decay_share, beta1, beta2, max_unknown;
     bool biases, scaled_init;
     SlmSampleOptions samples;
     bool separate, random; /* --documents separate, --sampling random */

@@ -1,8 +1,19 @@
 #include "commands/slm/passage.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "data/text/unknown.h"
 #include "data/text/utf8.h"
+
+void passage_encode(const Tokenizer *tokenizer, const char *what, const char *text, bool specials, TokenIds *ids) {
+    Unknown missing = {.encode = tokenizer_encode_plain, .tokenizer = tokenizer};
+    const TokenIds before = *ids;
+    tokenizer_encode(tokenizer, text, strlen(text), specials, ids);
+    unknown_add(&missing, text, strlen(text), &before, ids);
+    unknown_warn(what, &missing);
+    unknown_free(&missing);
+}
 
 char *passage_text(const Tokenizer *tokenizer, const int32_t *ids, int64_t n) {
     size_t size;

@@ -6,6 +6,9 @@
 
 #include "data/text/tokenizer.h"
 
+/* Appends the ids of a text, `what` ("prompt 1"), with special tokens or without, and warns of what the tokenizer does
+ * not know of it. */
+void passage_encode(const Tokenizer *tokenizer, const char *what, const char *text, bool specials, TokenIds *ids);
 /* Returns the text of ids; bytes that are no UTF-8, as where a text was cut, become U+FFFD; free(). */
 char *passage_text(const Tokenizer *tokenizer, const int32_t *ids, int64_t n);
 

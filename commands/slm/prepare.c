@@ -6,7 +6,9 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/threads.h"
+#include "commands/max_unknown.h"
 #include "data/slm/prepare.h"
+#include "data/text/unknown.h"
 
 enum { FEW_TOKENS = 4096 }; /* of held-out text: a validation loss over fewer says little */
 
@@ -21,18 +23,22 @@ typedef struct {
 static const OptionRow table[] = {
     {.name = "input", .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
      .required = true, .positional = true,
-     .help = "text files, JSON Lines, or folders of them (.txt .text .md .jsonl .ndjson), plain or .gz; repeatable"},
+     .help = "texts (.txt .text .md), JSON (.jsonl .ndjson .json), tables (.csv .tsv), or folders of texts and JSON Lines, "
+             "plain or .gz; repeatable"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
      .required = true,
      .help = "folder for the shards and the tokenizer"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
+    {.name = "input-format", .type = OPTION_CHOICE, .offset = FIELD(prepare.input_format), .default_value = "auto",
+     .metavar = CORPUS_FORMATS,
+     .help = "what the files are, whatever their names; of a folder, those with such names; auto: as their names say"},
     {.name = "split-at", .type = OPTION_CHOICE, .offset = FIELD(prepare.split_at), .default_value = "file",
      .metavar = "file|blank-lines|line",
-     .help = "what separates the documents of a plain text; in JSON Lines a line is a document always"},
+     .help = "what separates the documents of a plain text; a record of JSON or of a table is a document always"},
     {.name = "text-field", .type = OPTION_TEXT, .offset = FIELD(prepare.text_field), .default_value = "text",
      .metavar = "NAME",
-     .help = "JSON field with the text"},
+     .help = "JSON field, or column of a table, with the text"},
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(prepare.normalize), .default_value = "nfc",
      .metavar = "nfc|none",
      .help = "nfc: compose characters, so that an accented letter is the same however it was typed"},
@@ -49,9 +55,11 @@ static const OptionRow table[] = {
      .help = "hold out the documents of this file or folder instead; repeatable"},
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
      .help = "use this tokenizer.json (BPE) or SentencePiece model instead of training byte-level BPE"},
+    MAX_UNKNOWN_ROW(FIELD(prepare.max_unknown)),
     {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
      .min = 257, .max = 1e6, .metavar = "N",
-     .help = "tokens of the tokenizer to train; a multiple of 64 suits matrix products"},
+     .help = "tokens of the tokenizer to train, at most: fewer if the texts have no more pairs; a multiple of 64 suits "
+             "matrix products"},
     {.name = "specials", .type = OPTION_LIST, .offset = FIELD(prepare.specials), .metavar = "TEXT",
      .help = "special token of the tokenizer to train, besides the one that ends a text; repeatable"},
     {.name = "end-of-text", .type = OPTION_TEXT, .offset = FIELD(prepare.end_of_text), .metavar = "TEXT",
@@ -108,7 +116,7 @@ static void print_split(const char *name, const json_t *split) {
 }
 
 /* Prints the command that trains, with a size and a warm-up that suit few tokens. */
-static void print_next(const char *output, long long tokens) {
+static void print_next(const SlmPrepareOptions *o, long long tokens) {
     static const struct {
         long long tokens, context; /* fewer tokens than these; of the size */
         const char *options;
@@ -117,8 +125,9 @@ static void print_next(const char *output, long long tokens) {
     int i = 0;
     while (tokens >= sizes[i].tokens) i++;
     long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
-    char *folder = shell_path(output);
+    char *folder = shell_path(o->output);
     printf("Next: ./train_slm --data %s%s", folder, sizes[i].options);
+    if (o->max_unknown > MAX_UNKNOWN_DEFAULT) printf(" --max-unknown %g", o->max_unknown);
     if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
     if (steps < 2 * VALIDATION) printf(" --val-interval 0");
     printf(" -o run\n");
@@ -131,6 +140,9 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     print_corpus(json_object_get(record, "corpus"));
     printf("[Tokenizer] %s/%s: %lld tokens, %s\n", o->output, json_string_value(json_object_get(tokenizer, "file")),
            number(tokenizer, "vocabulary"), o->tokenizer ? "a copy of the one given" : "trained on the training split");
+    if (!o->tokenizer && number(tokenizer, "vocabulary") < o->vocabulary)
+        printf("[Tokenizer] fewer tokens than --vocabulary %lld: no other pair of pieces occurs 2 times in the texts\n",
+               (long long)o->vocabulary);
     print_split("train", json_object_get(splits, "train"));
     print_split("val", val);
     if (number(val, "documents") && number(val, "tokens") < FEW_TOKENS)
@@ -140,7 +152,7 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     if (number(val, "bytes") > number(json_object_get(splits, "train"), "bytes"))
         warn("more text is held out than is trained on: a few documents hold most of it; cut it with --split-at, or "
              "hold out documents by --val-file");
-    print_next(o->output, number(json_object_get(splits, "train"), "tokens"));
+    print_next(o, number(json_object_get(splits, "train"), "tokens"));
 }
 
 int slm_prepare(int argc, char **argv) {

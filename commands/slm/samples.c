@@ -46,7 +46,9 @@ static void encode_prompts(SlmSamples *s, int context) {
     for (int i = 0; i < s->n; i++) {
         TokenIds *ids = &s->ids[i];
         if (first >= 0) token_ids_add(ids, first);
-        if (texts->count) tokenizer_encode(s->tokenizer, texts->text[i], strlen(texts->text[i]), false, ids);
+        char *what = xformat("--sample-prompt %d", i + 1);
+        if (texts->count) passage_encode(s->tokenizer, what, texts->text[i], false, ids);
+        free(what);
         if (!ids->n || ids->n > context)
             die_usage("--sample-prompt %d has %lld tokens, expected 1 to %d, the context", i + 1, (long long)ids->n,
                       context);

@@ -7,7 +7,7 @@
 #include "kernels/philox.h"
 
 static const char what[] = "the report on the data";
-static const double MANY_UNKNOWN = 0.05; /* a tokenizer of another language or of other text */
+static const double MANY_UNKNOWN = 0.001; /* a tokenizer of another language or of other text */
 
 typedef struct {
     json_t *json;
@@ -77,7 +77,7 @@ static void add_labels(const Report *r, json_t *json, const BertReportSplit *spl
 static void add_tokens(Report *r, json_t *json, const BertReportSplit *split) {
     const TokenizedTexts *t = split->tokenized;
     const int64_t pieces = t->first[t->n] - 2 * t->n; /* without begin and end */
-    const bool many = (double)t->unknown > MANY_UNKNOWN * (double)pieces;
+    const bool many = t->unknown && (double)t->unknown >= MANY_UNKNOWN * (double)pieces;
     if (t->divided)
         printf("  longer than the maximum length: %lld of %lld texts, divided into %lld, which count as texts here\n",
                (long long)t->divided, (long long)split->n, (long long)(t->n - split->n + t->divided));
@@ -89,10 +89,13 @@ static void add_tokens(Report *r, json_t *json, const BertReportSplit *split) {
     printf("  %sunknown pieces: %lld of %lld (%.2f %%)\n", many ? "warning: " : "", (long long)t->unknown,
            (long long)pieces, percent(t->unknown, pieces));
     r->warnings += many;
-    json_object_update_new(
-        json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "divided", (json_int_t)t->divided, "truncated",
-                         (json_int_t)t->truncated, "cut", (json_int_t)t->cut, "empty", (json_int_t)t->empty, "dropped",
-                         (json_int_t)t->dropped, "pieces", (json_int_t)pieces, "unknown", (json_int_t)t->unknown));
+    char *characters = unknown_characters(&t->missing);
+    json_object_update_new(json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "divided",
+                                            (json_int_t)t->divided, "truncated", (json_int_t)t->truncated, "cut",
+                                            (json_int_t)t->cut, "empty", (json_int_t)t->empty, "dropped",
+                                            (json_int_t)t->dropped, "pieces", (json_int_t)pieces, "unknown",
+                                            (json_int_t)t->unknown, "unknown_characters", characters));
+    free(characters);
 }
 
 /* Adds what padding would cost: batches of random texts, as a training without packing draws them. */

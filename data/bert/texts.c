@@ -130,13 +130,15 @@ static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pi
 }
 
 static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, TokenIds *pieces,
-                          Chunk *chunk) {
+                          Unknown *missing, Chunk *chunk) {
     size_t size;
     char *prepared = texts_prepare(rules, text, &size);
     int64_t at = 0, n;
     pieces->n = 0;
     token_ids_reserve(pieces, 1); /* an empty text has a list, too */
+    TokenIds before = *pieces;
     tokenizer_encode(rules->tokenizer, prepared, size, rules->compat, pieces);
+    unknown_add(missing, prepared, size, &before, pieces);
     free(prepared);
     do {
         n = fitting(rules, pieces->ids + at, pieces->n - at);
@@ -150,9 +152,9 @@ static void tokenize_text(const TextRules *rules, const SpecialIds *specials, co
 }
 
 static void tokenize_chunk(const TextRules *rules, const SpecialIds *specials, const char *const *texts, int n,
-                           TokenIds *pieces, Chunk *chunk) {
+                           TokenIds *pieces, Unknown *missing, Chunk *chunk) {
     int64_t dropped = pieces->dropped;
-    for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], pieces, chunk);
+    for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], pieces, missing, chunk);
     chunk->dropped = pieces->dropped - dropped;
 }
 
@@ -191,18 +193,23 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
     if (rules->max_len < 3) return error_set(error, "a text needs 3 tokens or more, not %d", rules->max_len);
     int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
     Chunk *chunks = xcalloc((size_t)n_chunks, sizeof *chunks);
+    Unknown all = {.encode = tokenizer_encode_plain, .tokenizer = rules->tokenizer};
 #pragma omp parallel num_threads(rules->n_threads)
     {
         TokenIds pieces = {0}; /* of a text */
+        Unknown missing = {.encode = tokenizer_encode_plain, .tokenizer = rules->tokenizer};
 #pragma omp for schedule(dynamic)
         for (int64_t c = 0; c < n_chunks; c++) {
             int64_t left = n - c * CHUNK;
-            tokenize_chunk(rules, &specials, texts + c * CHUNK, (int)(left < CHUNK ? left : CHUNK), &pieces,
+            tokenize_chunk(rules, &specials, texts + c * CHUNK, (int)(left < CHUNK ? left : CHUNK), &pieces, &missing,
                            &chunks[c]);
         }
         token_ids_free(&pieces);
+#pragma omp critical
+        unknown_move(&all, &missing);
     }
     *out = join_chunks(chunks, n_chunks);
+    out->missing = all;
     for (int64_t c = 0; c < n_chunks; c++) chunk_free(&chunks[c]);
     free(chunks);
     if (out->n <= INT32_MAX) return true;
@@ -227,6 +234,7 @@ TokenizedTexts texts_select(const TokenizedTexts *texts, const int32_t *list, in
 void texts_free(TokenizedTexts *texts) {
     free(texts->first);
     free(texts->ids);
+    unknown_free(&texts->missing);
     *texts = (TokenizedTexts){0};
 }
 

@@ -4,6 +4,7 @@
 
 #include "data/segment/segmenter.h"
 #include "data/text/tokenizer.h"
+#include "data/text/unknown.h"
 
 typedef struct {
     const Tokenizer *tokenizer;
@@ -36,6 +37,7 @@ typedef struct {
     int64_t unknown;   /* tokens, of those that are left */
     int64_t empty;     /* texts without a token between begin and end */
     int64_t dropped;   /* characters that the tokenizer has no token for and left out */
+    Unknown missing;   /* of what is left and of what was cut */
 } TokenizedTexts;
 
 /* Finds them by their usual names. False with an error if there is no begin or end token. */

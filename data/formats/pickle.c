@@ -416,6 +416,16 @@ bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error) 
     return ok;
 }
 
+const PickleNode *pickle_get(const Pickle *pickle, const PickleNode *dictionary, const char *key) {
+    if (dictionary->kind != PICKLE_DICT) return NULL;
+    for (int i = dictionary->count - 2; i >= 0; i -= 2) {
+        const PickleNode *name = &pickle->nodes[dictionary->as.items[i]];
+        if (name->kind == PICKLE_TEXT && (size_t)name->count == strlen(key) && !memcmp(name->as.text, key, strlen(key)))
+            return &pickle->nodes[dictionary->as.items[i + 1]];
+    }
+    return NULL;
+}
+
 void pickle_free(Pickle *pickle) {
     for (int i = 0; i < pickle->count; i++) {
         PickleKind kind = pickle->nodes[i].kind;

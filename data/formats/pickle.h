@@ -45,6 +45,9 @@ typedef struct {
 /* Parses a pickle. The nodes point into `bytes`. */
 bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error);
 void pickle_free(Pickle *pickle);
+/* Returns the value of a dictionary's key, the last one if it is there twice; NULL: it has no such key, or is no
+ * dictionary. */
+const PickleNode *pickle_get(const Pickle *pickle, const PickleNode *dictionary, const char *key);
 /* Returns torch's storage class for a safetensors dtype ("FloatStorage" for "F32"), or NULL. */
 const char *pickle_storage_class(const char *dtype);
 

@@ -6,6 +6,7 @@
 #include <unistr.h>
 
 #include "data/formats/json_records.h"
+#include "data/text/encoding.h"
 
 /* ---- UTF-8 ---- */
 
@@ -14,11 +15,8 @@ static bool check_utf8(const char *raw, size_t size, int64_t line, int64_t offse
     if (!bad) return true;
     size_t at = (size_t)(bad - (const uint8_t *)raw);
     for (const char *end = raw; (end = memchr(end, '\n', at - (size_t)(end - raw))); end++) line++;
-    return error_set(
-        error,
-        "line %lld, byte %lld of the file: 0x%02x begins no UTF-8 character; convert the file to UTF-8, for "
-        "example with iconv -f latin1 -t utf-8",
-        (long long)line, (long long)(offset + (int64_t)at), *bad);
+    return error_set(error, "line %lld, byte %lld of the file: 0x%02x begins no UTF-8 character; %s", (long long)line,
+                     (long long)(offset + (int64_t)at), *bad, encoding_advice(raw, size));
 }
 
 /* ---- JSON ---- */
@@ -56,7 +54,8 @@ static bool take_record(const char *raw, size_t size, const char *field, int64_t
     json_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
     if (!record) {
         int column = json_column(raw, at, &line);
-        return error_set(error, "line %lld, column %d: %s", (long long)line, column, why.text);
+        return error_set(error, "line %lld, column %d: %s; expected a JSON object per line, or an array of them",
+                         (long long)line, column, why.text);
     }
     bool ok = take_field(record, field, line, out, error);
     json_decref(record);
@@ -120,8 +119,12 @@ bool clean_text(char *raw, size_t size, const CleanOptions *options, int64_t lin
     *out = (CleanText){.text = raw, .size = size};
     if (!check_utf8(raw, size, line, offset, error)) return false;
     if (options->field && !take_record(raw, size, options->field, line, out, error)) return false;
+    if (options->table) {
+        out->text = out->owned = corpus_table_text(options->table, raw, line, &out->size, error);
+        if (!out->text) return false;
+    }
     out->size = unify_line_ends(out->text, out->size);
-    if (!options->field && !options->keep_last_end && out->size && out->text[out->size - 1] == '\n') out->size--;
+    if (!out->owned && !options->keep_last_end && out->size && out->text[out->size - 1] == '\n') out->size--;
     if (options->nfc) compose(out);
     return true;
 }

@@ -1,14 +1,15 @@
-/* Makes a text of the bytes of a document: UTF-8 is checked, the field of a JSON record is taken, line ends become \n,
+/* Makes a text of the bytes of a document: UTF-8 is checked, the field of a record is taken, line ends become \n,
  * characters are composed (NFC). */
 #ifndef DATA_SLM_CLEAN_H
 #define DATA_SLM_CLEAN_H
 
-#include "base/base.h"
+#include "data/slm/corpus_table.h"
 
 typedef struct {
-    const char *field;  /* of JSON records; NULL: plain text */
-    bool nfc;           /* canonical composition */
-    bool keep_last_end; /* keep the line end behind the last line */
+    const char *field;        /* of JSON records; NULL: no JSON */
+    const CorpusTable *table; /* of records of a table; NULL: no table */
+    bool nfc;                 /* canonical composition */
+    bool keep_last_end;       /* keep the line end behind the last line of plain text */
 } CleanOptions;
 
 typedef struct {

@@ -8,8 +8,10 @@
 
 #include "base/format.h"
 #include "base/program.h"
+#include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
 #include "data/slm/clean.h"
+#include "data/text/encoding.h"
 
 enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 16 };
 
@@ -17,6 +19,7 @@ enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 
 typedef struct {
     size_t begin, size; /* in the batch's bytes */
     int64_t line, offset;
+    CorpusTable table; /* of the file, if it is one */
     Document document;
     CleanText clean;
     Error *error; /* NULL: it could be cleaned */
@@ -38,31 +41,46 @@ typedef struct {
     char *buffer;
     size_t at, end;
     int64_t line, offset; /* of the next byte, within the file */
+    bool is_array;        /* the file is an array of JSON */
+    JsonArray array;
+    CorpusTable table; /* no columns: they have not been read */
     int64_t documents, bytes_done;
 } Reader;
 
 /* ---- cutting ---- */
 
-static bool is_blank(const char *text, size_t size) {
+/* Returns whether a line has white space alone; a row of a table must have no field. */
+static bool is_blank(const char *text, size_t size, bool row) {
     for (size_t i = 0; i < size; i++)
-        if (!strchr(" \t\r\n\v\f", text[i]) || !text[i]) return false;
+        if (!strchr(row ? "\r\n" : " \t\r\n\v\f", text[i]) || !text[i]) return false;
     return true;
 }
 
+static const CorpusFile *file_of(const Reader *r) { return &r->corpus->files->files[r->file]; }
+
+static CorpusFormat format_of(const Reader *r) { return file_of(r)->format; }
+
+static bool is_table(CorpusFormat format) { return format == CORPUS_CSV || format == CORPUS_TSV; }
+
 static bool open_next(Reader *r, Error *error) {
-    if (!text_source_open(&r->source, r->corpus->files->files[r->file].path, error)) return false;
+    if (!text_source_open(&r->source, file_of(r)->path, error)) return false;
     r->open = true;
     r->line = 1;
     r->offset = 0;
     if (!text_source_read(&r->source, r->buffer, BUFFER, &r->end, error)) return false;
+    const char *binary = encoding_of_binary(r->buffer, r->end);
+    if (binary) return error_set(error, "%s", binary);
     r->at = r->end >= 3 && !memcmp(r->buffer, "\xef\xbb\xbf", 3) ? 3 : 0;
     r->offset = (int64_t)r->at;
+    r->is_array = format_of(r) == CORPUS_JSON && json_begins_array(r->buffer + r->at, r->end - r->at);
+    r->array = (JsonArray){0};
+    r->table = (CorpusTable){0};
     return true;
 }
 
 /* Ends a file that was read to its end. */
 static bool close_file(Reader *r, Error *error) {
-    const CorpusFile *f = &r->corpus->files->files[r->file];
+    const CorpusFile *f = file_of(r);
     bool same = r->source.size == f->size && r->source.sum == f->sum;
     r->bytes_done += f->size;
     text_source_close(&r->source);
@@ -71,12 +89,16 @@ static bool close_file(Reader *r, Error *error) {
     return same || error_set(error, "the file changed while it was read; start again when nothing writes to it");
 }
 
+/* Reads on if nothing is left in the buffer; r->at == r->end: the file has ended. */
+static bool fill(Reader *r, Error *error) {
+    if (r->at < r->end) return true;
+    r->at = 0;
+    return text_source_read(&r->source, r->buffer, BUFFER, &r->end, error);
+}
+
 /* Returns the next piece of the file, at most to the end of the line if `lines`; *n 0: the file has ended. */
 static bool next_piece(Reader *r, bool lines, const char **piece, size_t *n, Error *error) {
-    if (r->at == r->end) {
-        r->at = 0;
-        if (!text_source_read(&r->source, r->buffer, BUFFER, &r->end, error)) return false;
-    }
+    if (!fill(r, error)) return false;
     *piece = r->buffer + r->at;
     *n = r->end - r->at;
     const char *end = lines ? memchr(*piece, '\n', *n) : NULL;
@@ -96,13 +118,13 @@ static void append(Batch *b, const char *bytes, size_t size) {
     b->used += size;
 }
 
-static bool check_size(size_t size, int64_t line, bool jsonl, Error *error) {
+static bool check_size(size_t size, int64_t line, bool record, Error *error) {
     return size <= CORPUS_MAX_DOCUMENT ||
            error_set(error,
                      "line %lld: the document that begins here has more than %zu MB, too many to be handled as "
                      "one: %s",
                      (long long)line, CORPUS_MAX_DOCUMENT >> 20,
-                     jsonl ? "divide the record" : "choose another --split-at");
+                     record ? "divide the record" : "choose another --split-at");
 }
 
 static void add_item(Reader *r, Batch *b, size_t begin, int64_t line, int64_t offset) {
@@ -110,27 +132,83 @@ static void add_item(Reader *r, Batch *b, size_t begin, int64_t line, int64_t of
         b->item_capacity = 2 * b->item_capacity + 64;
         b->items = xrealloc(b->items, (size_t)b->item_capacity * sizeof *b->items);
     }
-    b->items[b->n++] =
-        (Item){.begin = begin,
-               .size = b->used - begin,
-               .line = line,
-               .offset = offset,
-               .document = {.number = r->documents++, .file = &r->corpus->files->files[r->file], .line = line}};
+    b->items[b->n++] = (Item){.begin = begin,
+                              .size = b->used - begin,
+                              .line = line,
+                              .offset = offset,
+                              .table = r->table,
+                              .document = {.number = r->documents++, .file = file_of(r), .line = line}};
+}
+
+static int64_t count_lines(const char *bytes, size_t n) {
+    int64_t lines = 0;
+    for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
+    return lines;
+}
+
+/* Reads the next element of an array of JSON, if it has one more; otherwise closes the file. */
+static bool read_element(Reader *r, Batch *b, Error *error) {
+    size_t begin = b->used, n;
+    int64_t line = r->line, offset = r->offset;
+    Error why;
+    for (JsonPiece piece = JSON_BETWEEN; piece != JSON_LAST_PART;) {
+        if (!fill(r, error)) return false;
+        if (r->at == r->end)
+            return json_array_is_closed(&r->array)
+                       ? close_file(r, error)
+                       : error_set(error, "line %lld: the array is not closed: the file is cut off",
+                                   (long long)r->line);
+        const char *bytes = r->buffer + r->at;
+        if (!json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, &why))
+            return error_set(error, "line %lld: %s", (long long)r->line + count_lines(bytes, n), why.text);
+        if (piece != JSON_BETWEEN) append(b, bytes, n);
+        if (!check_size(b->used - begin, line, true, error)) return false;
+        r->at += n;
+        r->offset += (int64_t)n;
+        r->line += count_lines(bytes, n);
+        if (piece != JSON_BETWEEN) continue;
+        line = r->line;
+        offset = r->offset;
+    }
+    add_item(r, b, begin, line, offset);
+    return true;
+}
+
+/* Returns whether lines are only Excel's "sep=;", which stands before the column names. */
+static bool is_statement(const Reader *r, const char *lines, size_t size) {
+    return !r->table.n && size > 5 && !strncasecmp(lines + (*lines == '"'), "sep=", 4) &&
+           memchr(lines, '\n', size) == lines + size - 1;
+}
+
+/* Takes what was read as the column names, if they are still to come, else as a document. */
+static bool take_record(Reader *r, Batch *b, size_t begin, int64_t line, int64_t offset, Error *error) {
+    if (!is_table(format_of(r)) || r->table.n) {
+        add_item(r, b, begin, line, offset);
+        return true;
+    }
+    size_t size = b->used - begin;
+    b->used = begin;
+    return corpus_table_head(b->bytes + begin, size, line, format_of(r) == CORPUS_CSV ? ',' : '\t',
+                             r->corpus->text_field, &r->table, error);
 }
 
 /* Reads the next document of the open file, if it has one more; otherwise closes the file. */
 static bool read_document(Reader *r, Batch *b, Error *error) {
-    const CorpusFile *file = &r->corpus->files->files[r->file];
-    SplitAt split = file->jsonl ? SPLIT_AT_LINE : r->corpus->split_at;
+    const bool table = is_table(format_of(r)), record = format_of(r) != CORPUS_TEXT;
+    SplitAt split = record ? SPLIT_AT_LINE : r->corpus->split_at;
+    if (r->is_array) return read_element(r, b, error);
     size_t begin = b->used, line_begin = begin, n;
     int64_t line = r->line, offset = r->offset;
     const char *piece;
-    for (;;) {
+    bool quoted = false;
+    for (int quotes = 0;;) {
         if (!next_piece(r, split != SPLIT_AT_FILE, &piece, &n, error)) return false;
-        if (!check_size(b->used + n - begin, line, file->jsonl, error)) return false;
+        if (!check_size(b->used + n - begin, line, record, error)) return false;
         append(b, piece, n);
+        if (table) quoted = corpus_table_in_quotes(&quotes, r->table.separator, piece, n);
         if (n && (split == SPLIT_AT_FILE || piece[n - 1] != '\n')) continue; /* not yet at the end of a line */
-        bool blank = split != SPLIT_AT_FILE && is_blank(b->bytes + line_begin, b->used - line_begin);
+        if (n && (quoted || (table && is_statement(r, b->bytes + begin, b->used - begin)))) continue;
+        bool blank = split != SPLIT_AT_FILE && is_blank(b->bytes + line_begin, b->used - line_begin, table);
         if (blank) b->used = line_begin;
         if (n && b->used == begin) { /* blank lines before a document */
             line = r->line;
@@ -140,7 +218,9 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
         if (!n || blank || split == SPLIT_AT_LINE) break;
         line_begin = b->used;
     }
-    if (b->used > begin || split == SPLIT_AT_FILE) add_item(r, b, begin, line, offset);
+    if ((b->used > begin || split == SPLIT_AT_FILE) && !take_record(r, b, begin, line, offset, error)) return false;
+    if (!n && table && !r->table.n)
+        return error_set(error, "line 1: the file is empty; expected a line of column names");
     return n || close_file(r, error);
 }
 
@@ -162,7 +242,9 @@ static bool read_batch(Reader *r, Batch *b, Error *error) {
 
 static void work_on(const Corpus *corpus, const CorpusPass *pass, const Batch *b, int64_t i) {
     Item *item = &b->items[i];
-    const CleanOptions options = {.field = item->document.file->jsonl ? corpus->text_field : NULL,
+    const CorpusFormat format = item->document.file->format;
+    const CleanOptions options = {.field = format == CORPUS_JSON ? corpus->text_field : NULL,
+                                  .table = is_table(format) ? &item->table : NULL,
                                   .nfc = corpus->nfc,
                                   .keep_last_end = corpus->split_at == SPLIT_AT_FILE};
     Error why;
@@ -179,9 +261,10 @@ static void work_on(const Corpus *corpus, const CorpusPass *pass, const Batch *b
 /* Counts a record that cannot be used, if it may be left out. */
 static bool leave_out(const Corpus *corpus, const Item *item, Error *error) {
     const CorpusFile *file = item->document.file;
-    if (!file->jsonl || !corpus->bad)
+    const bool record = file->format != CORPUS_TEXT;
+    if (!record || !corpus->bad)
         return error_set(error, "%s: %s%s", file->path, item->error->text,
-                         file->jsonl ? "; --skip-bad leaves such records out, and counts them" : "");
+                         record ? "; --skip-bad leaves such records out, and counts them" : "");
     if (!corpus->bad->n++) corpus->bad->first = xformat("%s: %s", file->path, item->error->text);
     return true;
 }

@@ -1,8 +1,9 @@
 /* Goes through the documents of a corpus: in order, in several threads, with a few megabytes of it in memory.
  *
- * Plain text is cut by SplitAt; a line of .jsonl is a document always. Lines of white space alone separate documents,
- * or are passed over, unless the document is a whole file, which stays as it is. A byte order mark at the beginning of
- * a file is no part of the text. A record that cannot be used is an error, or is left out and counted. */
+ * Plain text is cut by SplitAt; a record of JSON or of a table is a document always. Lines of white space alone
+ * separate documents, or are passed over, unless the document is a whole file, which stays as it is. A byte order mark
+ * at the beginning of a file is no part of the text. A record that cannot be used is an error, or is left out and
+ * counted. */
 #ifndef DATA_SLM_CORPUS_H
 #define DATA_SLM_CORPUS_H
 
@@ -22,7 +23,7 @@ typedef struct {
 typedef struct {
     const CorpusFiles *files; /* measured: a file that has changed since is an error */
     SplitAt split_at;
-    const char *text_field; /* of JSON records */
+    const char *text_field; /* of JSON records, or the column of tables */
     bool nfc;
     int n_threads;
     BadRecords *bad; /* NULL: a record that cannot be used is an error, which names --skip-bad */

@@ -7,22 +7,45 @@
 
 #include "base/file.h"
 #include "data/formats/text_source.h"
+#include "data/text/utf8.h"
 
-typedef enum { KIND_OTHER, KIND_TEXT, KIND_JSONL } Kind;
+CorpusFormat corpus_format(const char *name) {
+    static const char *const names[] = {[CORPUS_BY_NAME] = "auto",
+                                        [CORPUS_TEXT] = "text",
+                                        [CORPUS_JSON] = "json",
+                                        [CORPUS_CSV] = "csv",
+                                        [CORPUS_TSV] = "tsv"};
+    int format = 0;
+    while (strcmp(names[format], name) != 0) format++; /* one of the choices */
+    return (CorpusFormat)format;
+}
 
-static Kind kind_of(const char *name) {
-    static const struct {
-        const char *ending;
-        Kind kind;
-    } kinds[] = {
-        {".txt", KIND_TEXT}, {".text", KIND_TEXT}, {".md", KIND_TEXT}, {".jsonl", KIND_JSONL}, {".ndjson", KIND_JSONL}};
+/* What the end of a name says. */
+typedef struct {
+    const char *ending;
+    CorpusFormat format;
+    bool of_folder; /* taken from a folder if no format is given */
+} Kind;
+
+/* Returns NULL if the name says nothing. */
+static const Kind *kind_of(const char *name) {
+    static const Kind kinds[] = {{".txt", CORPUS_TEXT, true},    {".text", CORPUS_TEXT, true},
+                                 {".md", CORPUS_TEXT, true},     {".jsonl", CORPUS_JSON, true},
+                                 {".ndjson", CORPUS_JSON, true}, {".json", CORPUS_JSON, false},
+                                 {".csv", CORPUS_CSV, false},    {".tsv", CORPUS_TSV, false}};
     size_t n = strlen(name);
     if (n > 3 && !strcasecmp(name + n - 3, ".gz")) n -= 3;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t m = strlen(kinds[i].ending);
-        if (n > m && !strncasecmp(name + n - m, kinds[i].ending, m)) return kinds[i].kind;
+        if (n > m && !strncasecmp(name + n - m, kinds[i].ending, m)) return &kinds[i];
     }
-    return KIND_OTHER;
+    return NULL;
+}
+
+/* Returns whether a file of a folder is taken. */
+static bool is_taken(const CorpusFiles *files, const char *name) {
+    const Kind *kind = kind_of(name);
+    return kind && (files->format ? kind->format == files->format : kind->of_folder);
 }
 
 static bool add_file(CorpusFiles *files, const char *path, const char *name, bool held_out, Error *error) {
@@ -31,9 +54,13 @@ static bool add_file(CorpusFiles *files, const char *path, const char *name, boo
         files->capacity = 2 * files->capacity + 16;
         files->files = xrealloc(files->files, (size_t)files->capacity * sizeof *files->files);
     }
+    const Kind *kind = kind_of(path);
     files->files[files->n++] = (CorpusFile){.path = xstrdup(path),
                                             .name = xstrdup(name),
-                                            .jsonl = kind_of(path) == KIND_JSONL,
+                                            .format = files->format ? files->format
+                                                      : kind        ? kind->format
+                                                                    : CORPUS_BY_NAME,
+                                            .usual = !kind || kind->of_folder,
                                             .held_out = held_out,
                                             .size = -1};
     return true;
@@ -48,7 +75,7 @@ static void leave_out(CorpusFiles *files, const char *path) {
 
 static bool take_entry(CorpusFiles *files, FTS *tree, FTSENT *entry, size_t root, bool held_out, Error *error) {
     const char *path = entry->fts_path, *below = path + root + strspn(path + root, "/");
-    bool hidden = entry->fts_level > 0 && *entry->fts_name == '.', text = !hidden && kind_of(entry->fts_name);
+    bool hidden = entry->fts_level > 0 && *entry->fts_name == '.', text = !hidden && is_taken(files, entry->fts_name);
     switch (entry->fts_info) {
     case FTS_ERR:
     case FTS_DNR:
@@ -88,11 +115,16 @@ static bool add_folder(CorpusFiles *files, const char *folder, bool held_out, Er
         ok = take_entry(files, tree, entry, strlen(folder), held_out, error);
     fts_close(tree);
     if (ok && files->n == before)
-        return error_set(
-            error,
-            "%s: holds no text files; expected names that end in .txt, .text, .md, .jsonl or .ndjson, or in "
-            "one of these and .gz (name a file itself to have it read whatever its name)",
-            folder);
+        return error_set(error,
+                         "%s: holds no text files; expected names that end in %s, or in one of these and .gz "
+                         "(--input-format json, csv "
+                         "or tsv takes others; name a file itself to have it read whatever its name)",
+                         folder,
+                         files->format == CORPUS_JSON   ? ".jsonl, .ndjson or .json"
+                         : files->format == CORPUS_CSV  ? ".csv"
+                         : files->format == CORPUS_TSV  ? ".tsv"
+                         : files->format == CORPUS_TEXT ? ".txt, .text or .md"
+                                                        : ".txt, .text, .md, .jsonl or .ndjson");
     if (ok) qsort(files->files + before, (size_t)(files->n - before), sizeof *files->files, compare_files);
     return ok;
 }
@@ -103,6 +135,75 @@ bool corpus_files_add(CorpusFiles *files, const char *path, bool held_out, Error
                                 : add_file(files, path, slash ? slash + 1 : path, held_out, error);
 }
 
+/* ---- what a file is whose name does not say it ---- */
+
+/* Returns whether a line may be one of column names: two or more words between separators, without blanks. */
+static bool is_head(const char *line, size_t n, char separator) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.\"";
+    int fields = 1;
+    size_t length = 0; /* of the field */
+    for (size_t i = 0; i < n; i++) {
+        bool ends = line[i] == separator;
+        if (ends ? !length : !line[i] || !strchr(letters, line[i])) return false;
+        length = ends ? 0 : length + 1;
+        fields += ends;
+    }
+    return fields > 1 && length;
+}
+
+static int count(const char *line, size_t n, char c) {
+    int found = 0;
+    for (size_t i = 0; i < n; i++) found += line[i] == c;
+    return found;
+}
+
+/* Returns the separator of a table, if the first line has names and the second as many fields or more; 0: no table. */
+static char table_separator(const char *text, size_t n) {
+    const char *end = memchr(text, '\n', n), *stop = end ? memchr(end + 1, '\n', n - (size_t)(end + 1 - text)) : NULL;
+    if (!end) return 0;
+    size_t first = (size_t)(end - text), second = (size_t)((stop ? stop : text + n) - end - 1);
+    if (first && text[first - 1] == '\r') first--;
+    for (const char *separator = ",;\t"; *separator; separator++)
+        if (is_head(text, first, *separator) && count(end + 1, second, *separator) >= count(text, first, *separator))
+            return *separator;
+    return 0;
+}
+
+static bool begins_with(const char *text, const char *end, char first, const char *then) {
+    if (text == end || *text++ != first) return false;
+    while (text < end && strchr(" \t\r\n", *text)) text++;
+    return text < end && *text && strchr(then, *text);
+}
+
+/* Decides that a file is plain text, or fails. */
+static bool decide(CorpusFile *file, Error *error) {
+    enum { BEGINNING = 1 << 16 };
+    TextSource source;
+    Error why;
+    size_t n = 0;
+    char *bytes = xmalloc(BEGINNING + 1);
+    bool ok = text_source_open(&source, file->path, &why);
+    ok = ok && text_source_read(&source, bytes, BEGINNING, &n, &why);
+    if (!ok) error_set(error, "%s: %s", file->path, why.text);
+    text_source_close(&source);
+    bytes[n] = 0;
+    const char *text = bytes + utf8_mark(bytes, n), *end = bytes + n;
+    while (text < end && strchr(" \t\r\n", *text)) text++;
+    bool json = begins_with(text, end, '{', "\"}") || begins_with(text, end, '[', "{");
+    char separator = ok && !json ? table_separator(text, (size_t)(end - text)) : 0;
+    if (ok && (json || separator))
+        ok = error_set(error,
+                       "%s: its name does not say what it is, and it begins as %s: say --input-format %s, or "
+                       "--input-format text if it is plain text",
+                       file->path, json ? "JSON" : "a table",
+                       json                ? "json"
+                       : separator == '\t' ? "tsv"
+                                           : "csv");
+    file->format = CORPUS_TEXT;
+    free(bytes);
+    return ok;
+}
+
 bool corpus_files_measure(CorpusFiles *files, int n_threads, Error *error) {
     int64_t bad = INT64_MAX;
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(min : bad)
@@ -110,6 +211,8 @@ bool corpus_files_measure(CorpusFiles *files, int n_threads, Error *error) {
         CorpusFile *f = &files->files[i];
         if (!text_source_measure(f->path, &f->size, &f->sum, NULL) && i < bad) bad = i;
     }
+    for (int64_t i = 0; bad == INT64_MAX && i < files->n; i++)
+        if (!files->files[i].format && !decide(&files->files[i], error)) return false;
     if (bad == INT64_MAX) return true;
     CorpusFile *f = &files->files[bad];
     Error why = {.text = "changed while it was read"};

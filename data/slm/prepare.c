@@ -12,10 +12,11 @@
 #include "data/slm/shard_writer.h"
 #include "data/text/bpe_train.h"
 #include "data/text/tokenizer.h"
+#include "data/text/unknown.h"
 #include "data/text/utf8.h"
 #include "data/unfinished.h"
 
-enum { FORMAT = 1, MIN_FREQUENCY = 2 };
+enum { FORMAT = 1, MIN_FREQUENCY = 2 /* of pairs, as commands/slm/prepare.c says */ };
 static const char END_OF_TEXT[] = "<|endoftext|>";
 static const char *const SPLITS[] = {[FATE_TRAIN] = "train", [FATE_VAL] = "val"};
 
@@ -35,7 +36,8 @@ typedef struct {
     const char *tokenizer_name; /* in the folder */
     ShardWriter writers[2];     /* by Fate */
     int64_t unknown[2], dropped[2];
-    TokenIds *ids; /* [threads] */
+    TokenIds *ids;    /* [threads] */
+    Unknown *missing; /* [threads]; then [0] has all */
 } Prepare;
 
 /* Returns the place of a name among three. */
@@ -88,6 +90,7 @@ static json_t *inputs_of(const Prepare *p) {
         snprintf(sum, sizeof sum, "%016llx", (unsigned long long)f->sum);
         json_array_append_new(files, json_build("the corpus", "[s, I, s, s]", f->name, (json_int_t)f->size, sum,
                                                 SPLITS[f->held_out ? FATE_VAL : FATE_TRAIN]));
+        if (!f->usual) json_array_append_new(json_array_get(files, (size_t)i), json_string("records"));
     }
     json_t *inputs = json_build("the inputs", "{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:b, s:s?, s:o}", "split-at",
                                 o->split_at, "text-field", o->text_field, "normalize", o->normalize, "duplicates",
@@ -99,6 +102,7 @@ static json_t *inputs_of(const Prepare *p) {
     else
         json_object_set_new(inputs, "vocabulary", json_integer(o->vocabulary));
     json_object_set_new(inputs, "files", files);
+    if (corpus_format(o->input_format)) json_object_set_new(inputs, "input-format", json_string(o->input_format));
     return inputs;
 }
 
@@ -242,11 +246,14 @@ static void open_tokenizer(Prepare *p, const char *path) {
     Error error;
     p->tokenizer = tokenizer_open(path, &error);
     if (!p->tokenizer) die("%s: %s", path, error.text);
-    const char *file = tokenizer_file(p->tokenizer), *end = p->options->end_of_text;
+    const char *file = tokenizer_file(p->tokenizer), *end = p->options->end_of_text, *files[2];
+    if (tokenizer_files(p->tokenizer, files) > 1)
+        die("%s: the two files of fastBPE are a tokenizer for train_bert; give a tokenizer.json or a SentencePiece "
+            "model",
+            path);
     if (!read_file(file, &p->tokenizer_bytes, &p->tokenizer_size, &error)) die("%s: %s", file, error.text);
     p->tokenizer_sha1 = fingerprint_file(file);
-    p->tokenizer_name =
-        p->tokenizer_bytes[strspn(p->tokenizer_bytes, " \t\r\n")] == '{' ? "tokenizer.json" : "tokenizer.model";
+    p->tokenizer_name = tokenizer_name(p->tokenizer);
     p->end_of_text = end ? tokenizer_id(p->tokenizer, end) : tokenizer_end_of_text(p->tokenizer);
     if (p->end_of_text < 0)
         die("%s: the tokenizer has no token %s; name the one that ends a text with --end-of-text", file,
@@ -266,7 +273,9 @@ static void encode(void *context, int thread, const Document *d, void *result) {
     Encoded *e = result;
     if (scan_fate(&p->scan, d) > FATE_VAL) return;
     t->n = t->unknown = t->dropped = 0;
+    const TokenIds before = *t;
     tokenizer_encode(p->tokenizer, d->text, d->size, p->options->parse_specials, t);
+    unknown_add(&p->missing[thread], d->text, d->size, &before, t);
     size_t width = (size_t)p->writers[FATE_TRAIN].shard.width;
     *e = (Encoded){.ids = xmalloc((size_t)t->n * width), .n = t->n, .unknown = t->unknown, .dropped = t->dropped};
     if (width == 4)
@@ -292,6 +301,9 @@ static void write_shards(Prepare *p) {
     int64_t vocabulary = tokenizer_vocabulary(p->tokenizer);
     Error error;
     p->ids = xcalloc((size_t)o->threads, sizeof *p->ids);
+    p->missing = xcalloc((size_t)o->threads, sizeof *p->missing);
+    for (int64_t i = 0; i < o->threads; i++)
+        p->missing[i] = (Unknown){.encode = tokenizer_encode_plain, .tokenizer = p->tokenizer};
     for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++)
         p->writers[f] = (ShardWriter){.directory = o->output,
                                       .split = SPLITS[f],
@@ -307,6 +319,7 @@ static void write_shards(Prepare *p) {
     if (!ok) die("%s", error.text);
     for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++) shard_writer_close(&p->writers[f]);
     for (int64_t i = 0; i < o->threads; i++) token_ids_free(&p->ids[i]);
+    for (int64_t i = 1; i < o->threads; i++) unknown_move(&p->missing[0], &p->missing[i]);
     free(p->ids);
 }
 
@@ -327,6 +340,10 @@ static json_t *record_of(const Prepare *p) {
     }
     int64_t size = 0;
     for (int64_t i = 0; i < p->files.n; i++) size += p->files.files[i].size;
+    char *characters = unknown_characters(&p->missing[0]);
+    json_object_set_new(splits, "unknown_characters", json_string(characters));
+    json_object_set_new(splits, "unknown_white_space", json_integer((json_int_t)p->missing[0].white));
+    free(characters);
     char *first_bad = p->bad.first ? utf8_of_bytes(p->bad.first, strlen(p->bad.first)) : NULL;
     json_t *record = json_build(
         "the record", "{s:i, s:O, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}, s:{s:s, s:s, s:s, s:i, s:i}, s:o}", "format",
@@ -341,6 +358,16 @@ static json_t *record_of(const Prepare *p) {
             json_build("the record", "{s:I, s:s}", "bad_records", (json_int_t)p->bad.n, "first_bad", first_bad));
     free(first_bad);
     return record;
+}
+
+/* Ends the program, and takes back what was written: the tokenizer knows too little. */
+static _Noreturn void refuse(Prepare *p, const Error *why) {
+    const char *output = p->options->output;
+    Error error;
+    prepared_remove_shards(output);
+    remove_file(p, p->tokenizer_name);
+    if (!unfinished_end(output, &error)) warn("%s", error.text);
+    die("%s", why->text);
 }
 
 static json_t *prepare(Prepare *p) {
@@ -361,6 +388,7 @@ static json_t *prepare(Prepare *p) {
     free(path);
     write_shards(p);
     json_t *record = record_of(p);
+    if (!prepared_check_unknown(record, o->max_unknown, &error)) refuse(p, &error);
     if (!prepared_write(o->output, record, &error) || !unfinished_end(o->output, &error)) die("%s", error.text);
     return record;
 }
@@ -373,6 +401,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
                             .nfc = !strcmp(o->normalize, "nfc"),
                             .n_threads = (int)o->threads}};
     Error error;
+    p.files.format = corpus_format(o->input_format);
     list_files(&p);
     p.corpus.files = &p.files;
     p.corpus.bad = o->skip_bad ? &p.bad : NULL;
@@ -381,6 +410,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
     if (!unfinished_lock(&p.lock, o->output, &error)) die("%s", error.text);
     json_t *record = find_record(&p);
     *already = record != NULL;
+    if (record && !prepared_check_unknown(record, o->max_unknown, &error)) die("%s", error.text);
     if (!record) record = prepare(&p);
     file_unlock(&p.lock);
     tokenizer_close(p.tokenizer);
@@ -389,5 +419,7 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
     json_decref(p.inputs);
     scan_close(&p.scan);
     corpus_files_close(&p.files);
+    if (p.missing) unknown_free(&p.missing[0]);
+    free(p.missing);
     return record;
 }

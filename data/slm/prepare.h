@@ -12,10 +12,10 @@
 typedef struct {
     OptionList input, val_file, specials;
     const char *output, *tokenizer, *end_of_text,
-        *text_field;                               /* tokenizer NULL: train one; end_of_text NULL: its own */
-    const char *split_at, *normalize, *duplicates; /* as they are typed */
+        *text_field; /* tokenizer NULL: train one; end_of_text NULL: its own */
+    const char *input_format, *split_at, *normalize, *duplicates; /* as they are typed */
     int64_t vocabulary, min_characters, shard_tokens, threads;
-    double val_ratio;
+    double val_ratio, max_unknown;
     bool parse_specials, overwrite, skip_bad;
 } SlmPrepareOptions;
 

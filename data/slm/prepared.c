@@ -8,7 +8,10 @@
 #include "base/file.h"
 #include "data/ledger.h"
 #include "data/slm/split_files.h"
+#include "data/text/unknown.h"
 #include "data/unfinished.h"
+
+static const char *const SPLITS[] = {"train", "val"};
 
 char *prepared_shard_path(const char *directory, const char *split, int64_t number) {
     char *name = xformat("%s_%05lld" SHARD_ENDING, split, (long long)number), *path = path_join(directory, name);
@@ -56,10 +59,23 @@ bool prepared_check_tokenizer(const char *directory, const json_t *record, Error
     return ok;
 }
 
-void prepared_remove_shards(const char *directory) {
-    static const char *const splits[] = {"train", "val"};
+bool prepared_check_unknown(const json_t *record, double most, Error *error) {
+    const json_t *splits = json_object_get(record, "splits");
+    const char *characters = json_string_value(json_object_get(splits, "unknown_characters"));
+    int64_t unknown = -json_integer_value(json_object_get(splits, "unknown_white_space")), pieces = 0;
     for (int k = 0; k < 2; k++) {
-        SplitFiles files = split_files_list(directory, splits[k], true);
+        const json_t *split = json_object_get(splits, SPLITS[k]);
+        int64_t dropped = json_integer_value(json_object_get(split, "dropped_characters")),
+                documents = json_integer_value(json_object_get(split, "documents"));
+        unknown += json_integer_value(json_object_get(split, "unknown")) + dropped;
+        pieces += json_integer_value(json_object_get(split, "tokens")) + dropped - documents - (documents > 0);
+    }
+    return unknown_check("the texts", unknown, pieces, characters ? characters : "", most, error);
+}
+
+void prepared_remove_shards(const char *directory) {
+    for (int k = 0; k < 2; k++) {
+        SplitFiles files = split_files_list(directory, SPLITS[k], SHARD_ENDING);
         for (int i = 0; i < files.n; i++)
             if (unlink(files.paths[i]) && errno != ENOENT) die("cannot remove %s: %s", files.paths[i], strerror(errno));
         split_files_free(&files);

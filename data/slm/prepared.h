@@ -18,6 +18,9 @@ char *prepared_shard_path(const char *directory, const char *split, int64_t numb
 json_t *prepared_read(const char *directory, Error *error);
 /* Writes it, with a checksum. */
 bool prepared_write(const char *directory, json_t *record, Error *error);
+/* Warns if the tokenizer of a record does not know many pieces of the texts; false with an error if it does not know
+ * the share `most` of them (unknown_check). */
+bool prepared_check_unknown(const json_t *record, double most, Error *error);
 /* Removes the shards of both splits. Dies if one cannot be removed. */
 void prepared_remove_shards(const char *directory);
 /* Fails if the folder's copy of the tokenizer is not the one that the shards were made with. */

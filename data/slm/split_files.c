@@ -29,20 +29,19 @@ static size_t stem_length(const char *name, const char *ending) {
 
 /* Returns whether a name is SPLIT.bin, SPLIT_123.bin, NAME_SPLIT.bin or NAME_SPLIT_123.bin; for shards of prepare,
  * whether it is SPLIT_123.safetensors. */
-static bool is_of_split(const char *name, const char *split, bool shards) {
-    const char *ending = shards ? SHARD_ENDING : ".bin";
+static bool is_of_split(const char *name, const char *split, const char *ending) {
     if (!ends_with(name, ending)) return false;
     size_t end = stem_length(name, ending), length = strlen(split);
-    bool numbered = name[end] == '_';
+    bool shards = !strcmp(ending, SHARD_ENDING), numbered = name[end] == '_';
     return end >= length && !memcmp(name + end - length, split, length) &&
            (shards ? end == length && numbered : end == length || name[end - length - 1] == '_');
 }
 
-SplitFiles split_files_list(const char *directory, const char *split, bool shards) {
+SplitFiles split_files_list(const char *directory, const char *split, const char *ending) {
     SplitFiles files = {0};
     DIR *folder = opendir(directory);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (!is_of_split(entry->d_name, split, shards)) continue;
+        if (!is_of_split(entry->d_name, split, ending)) continue;
         char *path = path_join(directory, entry->d_name);
         split_files_add(&files, path);
         free(path);
@@ -53,7 +52,8 @@ SplitFiles split_files_list(const char *directory, const char *split, bool shard
 }
 
 bool split_files_check(const SplitFiles *files, Error *error) {
-    static const char ending[] = ".bin";
+    const char *ending = files->n ? strrchr(files->paths[0], '.') : "";
+    if (!ending) return true; /* a file that was named itself */
     size_t length = files->n ? stem_length(files->paths[0], ending) : 0;
     for (int i = 1; i < files->n; i++)
         if (stem_length(files->paths[i], ending) != length || memcmp(files->paths[0], files->paths[i], length) != 0)

@@ -11,9 +11,9 @@ typedef struct {
     int n, capacity;
 } SplitFiles;
 
-/* Lists the shards of prepare, SPLIT_NUMBER.safetensors, or the files of other programs: SPLIT.bin, SPLIT_NUMBER.bin,
- * NAME_SPLIT.bin and NAME_SPLIT_NUMBER.bin. None if there is no such folder. */
-SplitFiles split_files_list(const char *directory, const char *split, bool shards);
+/* Lists the shards of prepare, SPLIT_NUMBER.safetensors (SHARD_ENDING), or with another ending the files of other
+ * programs: SPLIT.bin, SPLIT_NUMBER.bin, NAME_SPLIT.bin and NAME_SPLIT_NUMBER.bin. None if there is no such folder. */
+SplitFiles split_files_list(const char *directory, const char *split, const char *ending);
 /* Fails if files of other programs differ in more than their numbers: they are not one stream. */
 bool split_files_check(const SplitFiles *files, Error *error);
 void split_files_add(SplitFiles *files, const char *path);

@@ -21,14 +21,12 @@ typedef struct {
 
 /* Returns the files of a split: shards of prepare if there are any, else those of another program. */
 static SplitFiles find_files(const char *directory, const char *split, bool *shards) {
-    SplitFiles paths = split_files_list(directory, split, true);
+    static const char *const endings[] = {".bin", ".npy"};
+    SplitFiles paths = split_files_list(directory, split, SHARD_ENDING);
+    char *below = path_join(directory, "tokenized_data"); /* as helloLondon has them */
     *shards = paths.n > 0;
-    if (!paths.n) paths = split_files_list(directory, split, false);
-    if (!paths.n) { /* as helloLondon has them */
-        char *below = path_join(directory, "tokenized_data");
-        paths = split_files_list(below, split, false);
-        free(below);
-    }
+    for (int i = 0; i < 4 && !paths.n; i++) paths = split_files_list(i % 2 ? below : directory, split, endings[i / 2]);
+    free(below);
     return paths;
 }
 
@@ -65,6 +63,9 @@ static bool open_shard(State *s, int i, const char *path, const SlmForeign *fore
     } else if (!slm_shard_open(path, shard, &why)) {
         return error_set(error, "%s: %s", path, why.text);
     }
+    if (foreign && foreign->width && shard->width != foreign->width)
+        return error_set(error, "%s says that its ids have %d bytes, and --token-bytes says %d: leave that option out",
+                         path, shard->width, foreign->width);
     if (shard->tokenizer_hash != one->tokenizer_hash || shard->vocabulary != one->vocabulary ||
         shard->end_of_text != one->end_of_text)
         return error_set(
@@ -158,7 +159,7 @@ SlmStream *slm_stream_open_foreign(const char *path, const char *split, const Sl
         ok = path_is_folder(path)
                  ? error_set(error,
                              "%s has no split '%s': expected %s_00000" SHARD_ENDING
-                             ", which train_slm prepare makes from texts, or %s.bin",
+                             ", which train_slm prepare makes from texts, or %s.bin or .npy",
                              path, split, split, split)
                  : error_set(error, "%s is no folder: expected what train_slm prepare has written", path);
     ok = ok && (shards ? check_prepared(path, split, paths.n, error) : split_files_check(&paths, error));

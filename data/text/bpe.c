@@ -1,10 +1,12 @@
 /* Texts to ids and back: added tokens, normaliser, words, the cache of words. */
 #include <stdlib.h>
 #include <string.h>
+#include <unictype.h>
 
 #include "data/text/bpe.h"
 #include "data/text/bpe_normalize.h"
 #include "data/text/bpe_word.h"
+#include "data/text/characters.h"
 
 /* ---- the words that a thread has encoded ---- */
 
@@ -106,6 +108,44 @@ static const BpeAdded *added_at(const Bpe *bpe, const char *at, const char *end,
     return NULL;
 }
 
+/* Returns where the last character before `at` begins. */
+static const char *character_before(const char *begin, const char *at) {
+    do at--;
+    while (at > begin && ((unsigned char)*at & 0xC0) == 0x80);
+    return at;
+}
+
+/* Returns whether a character is \w, as regular expressions of Unicode know it. */
+static bool is_word(uint32_t c) {
+    return c < CHARACTER_NONE && (uc_is_property_alphabetic(c) || uc_is_general_category(c, UC_CATEGORY_M) ||
+                                  uc_is_general_category(c, UC_CATEGORY_Nd) ||
+                                  uc_is_general_category(c, UC_CATEGORY_Pc) || uc_is_property_join_control(c));
+}
+
+/* Returns whether no character of a word stands before `at` or at `stop` in the text begin .. end - 1. */
+static bool stands_alone(const char *begin, const char *at, const char *stop, const char *end) {
+    uint32_t before = 0, behind = 0;
+    if (at > begin) character_at(character_before(begin, at), at, &before);
+    if (stop < end) character_at(stop, end, &behind);
+    return !is_word(before) && !is_word(behind);
+}
+
+/* Returns where the white space begins that ends at `at`. */
+static const char *space_begin(const char *begin, const char *at) {
+    for (uint32_t c; at > begin; at = character_before(begin, at)) {
+        character_at(character_before(begin, at), at, &c);
+        if (!(character_classes()[c] & CHARACTER_SPACE)) break;
+    }
+    return at;
+}
+
+/* Returns where the white space ends that begins at `at`. */
+static const char *space_end(const char *at, const char *end) {
+    uint32_t c;
+    for (size_t size; (size = character_at(at, end, &c)) && character_classes()[c] & CHARACTER_SPACE;) at += size;
+    return at;
+}
+
 /* Encodes the text between added tokens, first between those that are not late, then between the others. */
 static void encode_between(const Bpe *bpe, const char *begin, const char *end, int late, bool specials, TokenIds *ids) {
     if (late == 2) {
@@ -113,14 +153,16 @@ static void encode_between(const Bpe *bpe, const char *begin, const char *end, i
         return;
     }
     const bool *starts = bpe->starts[late];
-    for (const char *at = bpe->any[late] ? begin : end; at < end;) {
+    const char *const whole = begin;
+    for (const char *at = bpe->any[late] ? begin : end, *stop; at < end; at = stop) {
         const BpeAdded *added = starts[(unsigned char)*at] ? added_at(bpe, at, end, late, specials) : NULL;
-        at++;
-        if (!added) continue;
-        encode_between(bpe, begin, at - 1, late + 1, specials, ids);
+        stop = at + (added ? added->size : 1);
+        if (!added || (added->single_word && !stands_alone(whole, at, stop, end))) continue;
+        const char *left = added->lstrip ? space_begin(whole, at) : at;
+        encode_between(bpe, begin, left, late + 1, specials, ids);
         token_ids_add(ids, added->id);
         ids->unknown += added->id == bpe->settings.unknown;
-        begin = at += added->size - 1;
+        begin = added->rstrip ? space_end(stop, end) : stop; /* the next token may still begin in that space */
     }
     encode_between(bpe, begin, end, late + 1, specials, ids);
 }
@@ -146,7 +188,8 @@ static size_t put_fastbpe(const Bpe *bpe, int32_t id, bool last, char *out) {
     return size + 1;
 }
 
-/* Writes what an id adds to a text, with a space before it if it begins a word; returns its bytes. */
+/* Writes what an id adds to a text, with a space before it if it begins a word that is no single character; returns its
+ * bytes. */
 static size_t put_piece(const Bpe *bpe, int32_t id, bool first, char *out) {
     const uint32_t piece = bpe->piece_of[id];
     if (!piece) return 0;
@@ -158,10 +201,11 @@ static size_t put_piece(const Bpe *bpe, int32_t id, bool first, char *out) {
     const char *text = strings_text(&bpe->pieces, piece - 1);
     size_t size = bpe->pieces.entries[piece - 1].size, prefix = strlen(bpe->settings.prefix);
     const bool inside = prefix && piece <= bpe->n_model && size > prefix && !memcmp(text, bpe->settings.prefix, prefix);
-    if (!inside && !first) *out++ = ' ';
+    const bool apart = !inside && !first && bpe->settings.split != WORDS_CHARACTERS;
+    if (apart) *out++ = ' ';
     if (inside) text += prefix, size -= prefix;
     memcpy(out, text, size);
-    return size + (!inside && !first);
+    return size + apart;
 }
 
 char *bpe_decode(const Bpe *bpe, const int32_t *ids, int64_t n, size_t *size) {

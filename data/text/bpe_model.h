@@ -1,5 +1,6 @@
-/* Byte-pair encoding as a Hugging Face tokenizer.json describes it, or as the files of fastBPE do (fastbpe_open.h). Two
- * kinds of tokenizer.json are supported, and what they do not cover is refused by name:
+/* Byte-pair encoding as a Hugging Face tokenizer.json describes it, or as the files of fastBPE do (fastbpe_open.h), or
+ * without any pair (character_table.h). Two kinds of tokenizer.json are supported, and what they do not cover is
+ * refused by name:
  * - byte-level: the pieces are bytes, written as printable characters; texts are split by the regular expressions of
  *   words.h. Texts are bytes: those that are not UTF-8 are characters of no class, and ids decode to the same bytes,
  *   unless the file also asks for a normaliser or for a space before each text.
@@ -24,6 +25,8 @@ typedef struct {
     uint32_t size, piece; /* bytes; number of the piece */
     bool special;         /* only found if the caller wants special tokens */
     bool late;            /* searched after the others have been found */
+    bool single_word;     /* not found where a character of a word stands before or behind it */
+    bool lstrip, rstrip;  /* swallows the white space before, behind it */
 } BpeAdded;
 
 typedef struct {

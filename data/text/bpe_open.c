@@ -274,12 +274,8 @@ static bool means_itself(const char *text) {
 }
 
 static bool take_added_token(Bpe *bpe, const json_t *token, Error *error) {
-    static const char *const refused[] = {"single_word", "lstrip", "rstrip"};
     const char *text = json_string_value(json_object_get(token, "content"));
     const json_int_t id = json_integer_value(json_object_get(token, "id"));
-    for (int i = 0; i < 3; i++)
-        if (json_is_true(json_object_get(token, refused[i])))
-            return error_set(error, "added_tokens: %s of \"%.100s\" is not supported", refused[i], text);
     const bool late = json_is_true(json_object_get(token, "normalized"));
     if (late && (bpe->settings.form != NORMAL_NONE || bpe->settings.strip_marks))
         return error_set(error, "added_tokens: normalized of \"%.100s\" is not supported together with a normalizer",
@@ -292,8 +288,14 @@ static bool take_added_token(Bpe *bpe, const json_t *token, Error *error) {
     if (bpe->settings.byte_level && piece >= 0 && !means_itself(text))
         return error_set(
             error, "added_tokens: \"%.100s\" is also the piece of other bytes, so that its id is two texts", text);
-    bpe->added[bpe->n_added++] = (BpeAdded){(int32_t)id, (uint32_t)strlen(text), bpe->piece_of[id] - 1,
-                                            json_is_true(json_object_get(token, "special")), late};
+    bpe->added[bpe->n_added++] = (BpeAdded){.id = (int32_t)id,
+                                            .size = (uint32_t)strlen(text),
+                                            .piece = bpe->piece_of[id] - 1,
+                                            .special = json_is_true(json_object_get(token, "special")),
+                                            .late = late,
+                                            .single_word = json_is_true(json_object_get(token, "single_word")),
+                                            .lstrip = json_is_true(json_object_get(token, "lstrip")),
+                                            .rstrip = json_is_true(json_object_get(token, "rstrip"))};
     bpe->starts[late][(unsigned char)*text] = bpe->any[late] = true;
     return true;
 }
@@ -342,8 +344,9 @@ void bpe_make_hash(Bpe *bpe) {
     hash = checksum(hash, bpe->pieces.bytes, bpe->pieces.n_bytes);
     hash = checksum(hash, bpe->ids, bpe->pieces.n * sizeof *bpe->ids);
     hash = checksum(hash, bpe->merges, bpe->n_slots * sizeof *bpe->merges);
-    for (size_t i = 0; i < bpe->n_added; i++) {
-        const uint32_t facts[] = {bpe->added[i].piece, bpe->added[i].special, bpe->added[i].late};
+    for (const BpeAdded *a = bpe->added; a < bpe->added + bpe->n_added; a++) {
+        const uint32_t strips = (uint32_t)a->single_word | (uint32_t)a->lstrip << 1 | (uint32_t)a->rstrip << 2;
+        const uint32_t facts[] = {a->piece, a->special, a->late | strips << 1};
         hash = checksum(hash, facts, sizeof facts);
     }
     if (bpe->symbol_ids) {

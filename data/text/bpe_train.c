@@ -84,22 +84,16 @@ static uint32_t ids_of_bytes(const void *context, const char *word, size_t size,
     return (uint32_t)size;
 }
 
-static bool merge_pairs(BpeTrainer *trainer, Error *error) {
+/* Merges until the vocabulary is full, or no pair is frequent enough. */
+static void merge_pairs(BpeTrainer *trainer) {
     const BpeTraining *options = &trainer->options;
     const int64_t least = options->min_frequency > 1 ? options->min_frequency : 1;
     for (int i = 1; i < options->n_threads; i++) word_counts_move(&trainer->counts[0], &trainer->counts[i]);
     Pairs *pairs = pairs_open(&trainer->counts[0], ids_of_bytes, trainer);
     Pair pair;
-    bool found = true;
-    while (found && trainer->pieces.n < (uint32_t)options->vocabulary)
-        if ((found = pairs_next(pairs, &pair) && pair.count >= least)) merge(trainer, pairs, &pair);
+    while (trainer->pieces.n < (uint32_t)options->vocabulary && pairs_next(pairs, &pair) && pair.count >= least)
+        merge(trainer, pairs, &pair);
     pairs_close(pairs);
-    if (found) return true;
-    return error_set(
-        error,
-        "a vocabulary of %d is too large: the texts allow at most %u pieces, since no other pair of pieces "
-        "occurs %lld times; ask for fewer, or give more text",
-        options->vocabulary, trainer->pieces.n, (long long)least);
 }
 
 static json_t *describe(const BpeTrainer *trainer) {
@@ -122,7 +116,8 @@ static json_t *describe(const BpeTrainer *trainer) {
 }
 
 bool bpe_trainer_write(BpeTrainer *trainer, const char *path, int *vocabulary, Error *error) {
-    if (!first_pieces(trainer, error) || !merge_pairs(trainer, error)) return false;
+    if (!first_pieces(trainer, error)) return false;
+    merge_pairs(trainer);
     json_t *root = describe(trainer);
     char *text = json_text("a tokenizer", root, JSON_INDENT(1));
     const bool ok = file_write_atomic(path, text, strlen(text), error);

@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 typedef struct {
-    int vocabulary;              /* pieces: special tokens, 256 bytes, merges */
+    int vocabulary;              /* pieces at most: special tokens, 256 bytes, merges */
     int min_frequency;           /* pairs that occur less often do not become pieces; 0 is the same as 1 */
     const char *const *specials; /* ids 0, 1, ...; "<|endoftext|>" among them marks the end of a text */
     int n_specials, n_threads;
@@ -20,8 +20,7 @@ BpeTrainer *bpe_trainer_open(const BpeTraining *options);
 /* Counts the words of a text. Threads 0 .. n_threads - 1 may add at once. Special tokens in a text are text. */
 void bpe_trainer_add(BpeTrainer *trainer, int thread, const char *text, size_t size);
 /* Trains on the texts that were added and writes a tokenizer.json, which Hugging Face's libraries load; once. Sets
- * *vocabulary to the number of pieces. If the texts do not allow as many as were asked for, nothing is written, and the
- * error names the largest number that they allow. */
+ * *vocabulary to the number of pieces, which is smaller than asked for if no other pair is frequent enough. */
 bool bpe_trainer_write(BpeTrainer *trainer, const char *path, int *vocabulary, Error *error);
 void bpe_trainer_close(BpeTrainer *trainer);
 

@@ -95,20 +95,17 @@ static void merge(FastBpeTrainer *trainer, Pairs *pairs, const Pair *pair) {
     free(made);
 }
 
+/* Merges as often as asked for, or until no pair is frequent enough. */
 static bool merge_pairs(FastBpeTrainer *trainer, Error *error) {
     const FastBpeTraining *options = &trainer->options;
     const int64_t least = options->min_frequency > 1 ? options->min_frequency : 1;
     Pairs *pairs = pairs_open(&trainer->counts[0], symbols_of_word, trainer->bpe);
     Pair pair;
-    bool found = true;
-    while (found && trainer->codes.n < (uint32_t)options->merges)
-        if ((found = pairs_next(pairs, &pair) && pair.count >= least)) merge(trainer, pairs, &pair);
+    while (trainer->codes.n < (uint32_t)options->merges && pairs_next(pairs, &pair) && pair.count >= least)
+        merge(trainer, pairs, &pair);
     pairs_close(pairs);
-    if (found) return true;
-    return error_set(error,
-                     "%d merges are too many: the texts allow at most %u, since no other pair of symbols occurs %lld "
-                     "times; ask for fewer, or give more text",
-                     options->merges, trainer->codes.n, (long long)least);
+    return trainer->codes.n ||
+           error_set(error, "no pair of symbols occurs %lld times in the texts: give more text", (long long)least);
 }
 
 /* ---- pieces ---- */
@@ -195,7 +192,7 @@ static bool write_pieces(const FastBpeTrainer *trainer, const char *path, FastBp
 bool fastbpe_trainer_write(FastBpeTrainer *trainer, const char *directory, FastBpeLearned *learned, Error *error) {
     for (int i = 1; i < trainer->options.n_threads; i++) word_counts_move(&trainer->counts[0], &trainer->counts[i]);
     if (!take_characters(trainer, error) || !merge_pairs(trainer, error)) return false;
-    *learned = (FastBpeLearned){.distinct = trainer->counts[0].words.n};
+    *learned = (FastBpeLearned){.merges = (int)trainer->codes.n, .distinct = trainer->counts[0].words.n};
     count_words(trainer, learned);
     add_unseen(trainer);
     char *vocab = path_join(directory, "vocab.txt"), *codes = path_join(directory, "bpe.codes");

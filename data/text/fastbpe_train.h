@@ -7,12 +7,13 @@
 #include "base/base.h"
 
 typedef struct {
-    int merges;        /* lines of bpe.codes */
+    int merges;        /* lines of bpe.codes, at most */
     int min_frequency; /* pairs that occur less often are not merged; 0 is the same as 1 */
     int n_threads;
 } FastBpeTraining;
 
 typedef struct {
+    int merges;       /* lines of bpe.codes: fewer than asked for if no other pair is frequent enough */
     int pieces;       /* lines of vocab.txt */
     int unseen;       /* those that the texts do not have */
     int64_t words;    /* in all texts */
@@ -28,8 +29,8 @@ FastBpeTrainer *fastbpe_trainer_open(const FastBpeTraining *options);
 void fastbpe_trainer_add(FastBpeTrainer *trainer, int thread, const char *text, size_t size);
 /* Trains on the texts that were added and writes bpe.codes and vocab.txt into a folder; once. vocab.txt has the pieces
  * of the texts with their counts, the most frequent first, and behind them, with count 0, the others that merges and
- * characters can become: so no text of these characters has an unknown token. If the texts do not allow as many merges
- * as were asked for, nothing is written, and the error names the largest number that they allow. */
+ * characters can become: so no text of these characters has an unknown token. Texts without a pair to merge are an
+ * error. */
 bool fastbpe_trainer_write(FastBpeTrainer *trainer, const char *directory, FastBpeLearned *learned, Error *error);
 void fastbpe_trainer_close(FastBpeTrainer *trainer); /* NULL: does nothing */
 

@@ -271,6 +271,10 @@ void sentencepiece_encode(const SentencePiece *model, const char *bytes, size_t 
 }
 OR_DIE(model->path.c_str())
 
+void sentencepiece_encode_plain(const void *model, const char *text, size_t size, TokenIds *ids) {
+    sentencepiece_encode(static_cast<const SentencePiece *>(model), text, size, false, ids);
+}
+
 char *sentencepiece_decode(const SentencePiece *model, const int32_t *ids, int64_t n, size_t *size) try {
     std::vector<int> pieces;
     for (int64_t i = 0; i < n; i++) pieces.push_back(checked(model, ids[i]));

@@ -21,6 +21,8 @@ const char *sentencepiece_piece(const SentencePiece *model, int32_t id);
 /* Appends the ids of a UTF-8 text, without start and stop. specials: control pieces that are written out in the text
  * become their ids, and the texts between them are encoded by themselves; otherwise they are text. */
 void sentencepiece_encode(const SentencePiece *model, const char *text, size_t size, bool specials, TokenIds *ids);
+/* Does the same without control pieces (UnknownEncode). */
+void sentencepiece_encode_plain(const void *model, const char *text, size_t size, TokenIds *ids);
 /* Returns the text of ids and its bytes in *size, with a zero byte behind them; free(). */
 char *sentencepiece_decode(const SentencePiece *model, const int32_t *ids, int64_t n, size_t *size);
 

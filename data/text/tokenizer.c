@@ -6,34 +6,38 @@
 #include "base/file.h"
 #include "data/text/bpe.h"
 #include "data/text/bpe_open.h"
+#include "data/text/character_table.h"
 #include "data/text/fastbpe_open.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/tokenizer.h"
 
+static const char CHARACTERS_NAME[] = "meta.pkl";
+
 struct Tokenizer {
     char *file;
-    char *codes; /* bpe.codes, whose vocab.txt is `file`; NULL: another kind */
+    char *codes;      /* bpe.codes, whose vocab.txt is `file`; NULL: another kind */
+    const char *name; /* that a file of this kind has in a folder; of two, that of vocab.txt */
     uint64_t hash;
     SentencePiece *pieces; /* or */
     Bpe *bpe;
 };
 
-/* Returns the path of the file of a folder that is opened; NULL with an error; free(). */
-static char *find_in_folder(const char *folder, Error *error) {
+char *tokenizer_in(const char *folder) {
     static const char *const names[] = {"bpe.codes", "tokenizer.json", "tokenizer.model"};
     for (int i = 0; i < 3; i++) {
         char *file = path_join(folder, names[i]);
         if (!access(file, F_OK)) return file;
         free(file);
     }
-    error_set(error, "the folder holds neither tokenizer.json nor tokenizer.model nor vocab.txt and bpe.codes");
-    return NULL;
+    return tokenizer_characters_in(folder);
 }
 
 /* Sets the paths of the files that `path` means. */
 static bool find_files(Tokenizer *tokenizer, const char *path, Error *error) {
-    char *file = path_is_folder(path) ? find_in_folder(path, error) : xstrdup(path);
-    if (!file) return false;
+    char *file = path_is_folder(path) ? tokenizer_in(path) : xstrdup(path);
+    if (!file)
+        return error_set(error, "the folder holds neither tokenizer.json nor tokenizer.model nor vocab.txt and "
+                                "bpe.codes, nor a meta.pkl with characters");
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
     tokenizer->file = file;
     if (strcmp(name, "bpe.codes") != 0 && strcmp(name, "vocab.txt") != 0) return true;
@@ -49,16 +53,23 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
     char *bytes;
     size_t size;
     if (!read_file(tokenizer->file, &bytes, &size, error)) return false;
-    if (bytes[0] == '{' || ends_with(tokenizer->file, ".json"))
+    if (bytes[0] == '{' || ends_with(tokenizer->file, ".json")) {
+        tokenizer->name = "tokenizer.json";
         tokenizer->bpe = bpe_open(bytes, size, error);
-    else
+    } else if (bytes[0] == '\x80') { /* as pickles begin */
+        tokenizer->name = CHARACTERS_NAME;
+        tokenizer->bpe = character_table_open(bytes, size, error);
+    } else {
+        tokenizer->name = "tokenizer.model";
         tokenizer->pieces = sentencepiece_open(tokenizer->file, error);
+    }
     tokenizer->hash = checksum(0, bytes, size);
     free(bytes);
     return tokenizer->bpe || tokenizer->pieces;
 }
 
 static bool open_files(Tokenizer *tokenizer, Error *error) {
+    tokenizer->name = "vocab.txt";
     if (tokenizer->codes)
         tokenizer->bpe = fastbpe_open(tokenizer->file, tokenizer->codes, error);
     else if (!open_one(tokenizer, error))
@@ -71,6 +82,17 @@ Tokenizer *tokenizer_open(const char *path, Error *error) {
     Tokenizer *tokenizer = xcalloc(1, sizeof *tokenizer);
     if (find_files(tokenizer, path, error) && open_files(tokenizer, error)) return tokenizer;
     tokenizer_close(tokenizer);
+    return NULL;
+}
+
+char *tokenizer_characters_in(const char *folder) {
+    char *file = path_join(folder, CHARACTERS_NAME);
+    Error error;
+    Tokenizer *tokenizer = access(file, F_OK) ? NULL : tokenizer_open(file, &error);
+    bool there = tokenizer && tokenizer->name == CHARACTERS_NAME;
+    tokenizer_close(tokenizer);
+    if (there) return file;
+    free(file);
     return NULL;
 }
 
@@ -125,6 +147,10 @@ void tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size,
         sentencepiece_encode(tokenizer->pieces, text, size, specials, ids);
 }
 
+void tokenizer_encode_plain(const void *tokenizer, const char *text, size_t size, TokenIds *ids) {
+    tokenizer_encode(tokenizer, text, size, false, ids);
+}
+
 bool tokenizer_continues(const Tokenizer *tokenizer, int32_t id) {
     if (!tokenizer->bpe) return false;
     check_id(tokenizer, id);
@@ -140,6 +166,10 @@ char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n
 uint64_t tokenizer_hash(const Tokenizer *tokenizer) { return tokenizer->hash; }
 
 const char *tokenizer_file(const Tokenizer *tokenizer) { return tokenizer->file; }
+
+const char *tokenizer_name(const Tokenizer *tokenizer) { return tokenizer->name; }
+
+bool tokenizer_is_of_characters(const Tokenizer *tokenizer) { return tokenizer->name == CHARACTERS_NAME; }
 
 int tokenizer_files(const Tokenizer *tokenizer, const char *paths[2]) {
     paths[0] = tokenizer->file;

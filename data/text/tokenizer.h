@@ -1,7 +1,7 @@
 /* Tokenizers that files describe: SentencePiece models, a Hugging Face tokenizer.json of BPE kind, byte-level or
- * character-level (data/text/bpe_model.h says what is supported), and the two files of fastBPE
- * (data/text/fastbpe_open.h). All functions on an open tokenizer but close are safe from several threads, each with its
- * own TokenIds. */
+ * character-level (data/text/bpe_model.h says what is supported), the two files of fastBPE (data/text/fastbpe_open.h),
+ * and nanoGPT's table of characters (data/text/character_table.h). All functions on an open tokenizer but close are
+ * safe from several threads, each with its own TokenIds. */
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 
@@ -9,9 +9,14 @@
 
 typedef struct Tokenizer Tokenizer;
 
-/* Opens a file, or a folder that holds bpe.codes, tokenizer.json or tokenizer.model, the first of these that is there.
- * Beside bpe.codes there must be vocab.txt; the path of either means both. Returns NULL with the reason on an error. */
+/* Opens a file, or that of a folder (tokenizer_in). Beside bpe.codes there must be vocab.txt; the path of either means
+ * both. Returns NULL with the reason on an error. */
 Tokenizer *tokenizer_open(const char *path, Error *error);
+/* Returns the path of the tokenizer in a folder: bpe.codes, tokenizer.json, tokenizer.model, or
+ * tokenizer_characters_in, the first that is there; free(). NULL: there is none. */
+char *tokenizer_in(const char *folder);
+/* Returns the path of a meta.pkl that holds the characters of ids, and opens; free(). NULL: there is none. */
+char *tokenizer_characters_in(const char *folder);
 void tokenizer_close(Tokenizer *tokenizer); /* NULL: does nothing */
 /* Returns the largest id + 1. */
 int tokenizer_vocabulary(const Tokenizer *tokenizer);
@@ -24,6 +29,8 @@ const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id);
 /* Appends the ids of a UTF-8 text, without anything before or behind it. specials: special tokens that are written out
  * in the text become their ids; otherwise they are text. */
 void tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size, bool specials, TokenIds *ids);
+/* Does the same without special tokens (UnknownEncode). */
+void tokenizer_encode_plain(const void *tokenizer, const char *text, size_t size, TokenIds *ids);
 /* Returns whether the piece that follows this one belongs to the same word. Only pieces of fastBPE say so, by their
  * "@@"; of other kinds, false. */
 bool tokenizer_continues(const Tokenizer *tokenizer, int32_t id);
@@ -34,6 +41,10 @@ char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n
 uint64_t tokenizer_hash(const Tokenizer *tokenizer);
 /* Returns the path of the file that was opened; of two, vocab.txt. */
 const char *tokenizer_file(const Tokenizer *tokenizer);
+/* Returns the name by which tokenizer_in finds a file of this kind; of two, vocab.txt. */
+const char *tokenizer_name(const Tokenizer *tokenizer);
+/* Returns whether it is a table of characters. */
+bool tokenizer_is_of_characters(const Tokenizer *tokenizer);
 /* Sets the paths of all files that were opened, vocab.txt first; returns their number, 1 or 2. */
 int tokenizer_files(const Tokenizer *tokenizer, const char *paths[2]);
 

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <unistr.h>
 
+#include "data/text/encoding.h"
+
 char *utf8_of_bytes(const char *bytes, size_t size) {
     static const char replacement[] = "\xEF\xBF\xBD";
     char *text = xmalloc(3 * size + 1);
@@ -27,9 +29,10 @@ bool utf8_check(const char *text, size_t size, Error *error) {
     if (!first) return true;
     long long line = 1;
     for (const char *c = text; c < first; c++) line += *c == '\n';
-    return error_set(error, "%lld: %s", line,
-                     first == zero ? "has a zero byte; take it out"
-                                   : "is not UTF-8; convert the file, for example with iconv");
+    const char *binary = encoding_of_binary(text, size);
+    if (binary) return error_set(error, "1: the file %s", binary);
+    return first == zero ? error_set(error, "%lld: has a zero byte; take it out", line)
+                         : error_set(error, "%lld: is not UTF-8; %s", line, encoding_advice(text, size));
 }
 
 size_t utf8_mark(const char *text, size_t size) { return size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0; }

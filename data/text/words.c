@@ -14,7 +14,7 @@ const char *words_pattern(WordSplit split) {
         [WORDS_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
         [WORDS_CL100K] = CL100K("\\p{N}{1,3}"),
         [WORDS_CL100K_DIGITS] = CL100K("\\p{N}"),
-        [WORDS_BLANKS] = NULL};
+        [WORDS_CHARACTERS] = NULL};
     return patterns[split];
 }
 
@@ -123,6 +123,8 @@ const char *words_next(WordSplit split, const char **begin, const char *end) {
         return plain_next(&text, begin, CHARACTER_SPACE, CHARACTER_PUNCTUATION);
     case WORDS_BLANKS:
         return blanks_next(&text, begin);
+    case WORDS_CHARACTERS:
+        return *begin + character_at(*begin, end, &(uint32_t){0});
     case WORDS_GPT2:
         return gpt2_end(&text, *begin);
     case WORDS_CL100K:

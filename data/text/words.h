@@ -14,7 +14,8 @@ typedef enum {
     WORDS_CL100K_DIGITS, /* the same, each digit by itself */
     /* \S+\n? in Python: white space separates words and vanishes, but a newline directly behind a word belongs to it.
      */
-    WORDS_BLANKS
+    WORDS_BLANKS,
+    WORDS_CHARACTERS /* each character is a word */
 } WordSplit;
 
 /* Returns the regular expression of a split, in the syntax of Oniguruma; NULL: it is none. */

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "data/formats/json_records.h"
+#include "data/text/encoding.h"
 
 static const char *kind_name(const json_t *value) {
     static const char *const names[] = {
@@ -115,6 +116,7 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
     *record = (ManifestRecord){0};
     *column = 0;
     record->json = json_record(line, n, names, 0, &at, &why);
+    if (!record->json && !encoding_check_line(line, n, error)) return false;
     if (!record->json) {
         *column = json_column(line, at, &(int64_t){0});
         return error_set(error, "invalid JSON: %s", why.text);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/program.h"
 #include "data/text/normalize.h"
+#include "data/text/unknown.h"
 #include "data/tts/bad_audio.h"
 #include "data/tts/prepare_outputs.h"
 #include "kernels/philox.h"
@@ -47,9 +48,7 @@ static void fail(const Error *error) {
 
 /* ---- begin and end ---- */
 
-void prepare_open(Prepare *p, const PrepareOptions *options) {
-    *p = (Prepare){.options = options, .mel = mel_open()};
-}
+void prepare_open(Prepare *p, const PrepareOptions *options) { *p = (Prepare){.options = options, .mel = mel_open()}; }
 
 void prepare_outputs(Prepare *p) {
     const PrepareOptions *options = p->options;
@@ -242,15 +241,29 @@ void prepare_tokenizer(Prepare *p) {
     if (p->options->tokenizer) copy_tokenizer(p);
 }
 
+/* Ends the program if the tokenizer knows too little of the texts. */
+static void check_unknown(const Prepare *p, const Unknown *missing) {
+    char *characters = unknown_characters(missing);
+    Error error;
+    if (!unknown_check("the texts", missing->unknown, missing->pieces, characters, p->options->max_unknown, &error))
+        die("%s", error.text);
+    free(characters);
+}
+
 void prepare_texts(Prepare *p) {
+    Unknown missing = {.encode = sentencepiece_encode_plain, .tokenizer = p->tokenizer};
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
+        const TokenIds none = {0};
         TokenIds ids = {0};
         if (clip->reject != CLIP_KEPT) continue;
         sentencepiece_encode(p->tokenizer, clip->normalized, strlen(clip->normalized), false, &ids);
+        unknown_add(&missing, clip->normalized, strlen(clip->normalized), &none, &ids);
         clip->ids = ids.ids, clip->n_ids = (int)ids.n;
         clip->reject = !clip->n_ids ? CLIP_EMPTY_TEXT : clip->n_ids > MAX_TEXT_TOKENS ? CLIP_LONG_TEXT : CLIP_KEPT;
     }
+    check_unknown(p, &missing);
+    unknown_free(&missing);
     check_some_left(p);
 }
 

@@ -12,7 +12,7 @@ typedef struct {
     const char *output;
     const char *tokenizer, *codebook; /* NULL: train one */
     int64_t vocabulary, codebook_size, kmeans_iterations, frames_per_entry, d_model, min_words, seed, num_workers;
-    double min_duration, max_duration, min_chars, max_chars, max_silence, max_clipping;
+    double min_duration, max_duration, min_chars, max_chars, max_silence, max_clipping, max_unknown;
     bool skip_bad;
 } PrepareOptions;
 
@@ -42,7 +42,8 @@ void prepare_outputs(Prepare *p);
 void prepare_frames(Prepare *p);
 /* Makes OUTPUT/bpe.model: trained on the texts of the kept clips, or copied. */
 void prepare_tokenizer(Prepare *p);
-/* Computes text ids; rejects clips with too many. */
+/* Computes text ids; rejects clips with too many. Ends the program if the tokenizer does not know max_unknown of them
+ * or more. */
 void prepare_texts(Prepare *p);
 /* Makes OUTPUT/codebook.npy and .json: trained on frames of the kept clips, or copied. */
 void prepare_codebook(Prepare *p);

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistr.h>
 
 #include "base/format.h"
+#include "data/text/encoding.h"
 
 enum { MAX_COLUMNS = 64 };
 
@@ -35,15 +35,9 @@ int recordings_find_column(const char *line, size_t n, const char *name) {
     return -1;
 }
 
-static bool check_text(const char *line, size_t n, Error *error) {
-    const uint8_t *wrong = u8_check((const uint8_t *)line, n);
-    if (wrong) return error_set(error, "byte %lld is not UTF-8", (long long)((const char *)wrong - line + 1));
-    return !memchr(line, 0, n) || error_set(error, "has a zero byte");
-}
-
 bool recordings_read_header(ListReader *reader, const char *line, size_t n, Error *error) {
     const char *fields[MAX_COLUMNS + 1];
-    if (!check_text(line, n, error)) return false;
+    if (!encoding_check_line(line, n, error)) return false;
     reader->n_columns = split(line, n, '\t', fields);
     if (reader->n_columns > MAX_COLUMNS)
         return error_set(error, "has %d columns; at most %d are read", reader->n_columns, MAX_COLUMNS);
@@ -103,7 +97,7 @@ bool recordings_read_fields(ListReader *reader, const char *line, size_t n, Reco
     const int *columns = format == RECORDINGS_LIST ? list : reader->columns;
     const char *fields[MAX_COLUMNS + 1];
     int count = split(line, n, format == RECORDINGS_LJSPEECH ? '|' : '\t', fields);
-    if (!check_count(reader, count, error) || !check_text(line, n, error)) return false;
+    if (!check_count(reader, count, error) || !encoding_check_line(line, n, error)) return false;
     if (format == RECORDINGS_LJSPEECH)
         set_ljspeech(r, fields, count);
     else

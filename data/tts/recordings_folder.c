@@ -6,6 +6,7 @@
 #include <unistr.h>
 
 #include "base/file.h"
+#include "data/text/encoding.h"
 
 enum { MAX_TEXT_BYTES = 1 << 16 }; /* of a recording: more is no sentence */
 
@@ -110,9 +111,9 @@ static char *read_text(const char *folder, const char *name, Error *error) {
     if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, &why)) {
         error_set(error, "%s: %s", path, why.text);
     } else if (u8_check((const uint8_t *)bytes, size)) {
-        error_set(error, "%s: is not UTF-8", path);
+        error_set(error, "%s: is not UTF-8; %s", path, encoding_advice(bytes, size));
     } else if (memchr(bytes, 0, size)) {
-        error_set(error, "%s: has a zero byte", path);
+        error_set(error, "%s: has a zero byte; %s", path, encoding_advice(bytes, size));
     } else {
         bytes[size] = 0;
         mark = size >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;

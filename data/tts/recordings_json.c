@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "data/formats/json_records.h"
+#include "data/text/encoding.h"
 
 static bool may_be_number(int field) { return field != FIELD_AUDIO && field != FIELD_TEXT; }
 
@@ -58,6 +59,7 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     size_t at;
     Error why;
     json_t *object = json_record(line, n, names, 0, &at, &why);
+    if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
         *column = json_column(line, at, &(int64_t){0});
         return error_set(error, "invalid JSON: %s", why.text);

@@ -9,6 +9,7 @@
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
+#include "data/text/encoding.h"
 #include "data/text/label.h"
 #include "data/text/utf8.h"
 #include "data/tts/recordings_fields.h"
@@ -228,7 +229,9 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     int64_t lines = 0;
     bool json = has_end(source->path, ".json") || has_end(source->path, ".jsonl") || source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
+    const char *binary = encoding_of_binary(text, size);
     *out = (Recordings){0};
+    if (binary) return error_set(error, "1: the file %s", binary);
     if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     text += mark;
     size -= mark;

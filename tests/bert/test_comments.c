@@ -254,7 +254,7 @@ static const struct {
     {"a.csv", "free_text,label\na,0\n", "--text-column"},
     {"a.csv", "text,label,text\na,0,b\n", "a.csv:1: the column \"text\" is there twice"},
     {"a.csv", "text,label\na,0\nb, \n", "a.csv:3: label is empty"},
-    {"a.csv", "text,label\na,0\nb\xff,1\n", "a.csv:3: is not UTF-8; convert the file"},
+    {"a.csv", "text,label\na,0\nb\xff,1\n", "a.csv:3: is not UTF-8; it may be Western text"},
     {"a.tsv", "text\tlabel\na,0\n", "a.tsv:2: has 1 fields"},
     {"a.tsv", "text\tlabel\na \"b\"\t0\n",
      "a.tsv:2:3: a quote inside a field that does not begin with one; write such a field in quotes"},

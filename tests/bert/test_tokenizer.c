@@ -114,12 +114,14 @@ static void errors_name_what_is_wrong(void **state) {
     assert_fails("--learn 7 -o x", "--data");
     assert_fails("--learn 7 --data nowhere.txt -o x", "nowhere.txt");
     assert_fails("--learn 7 --data rows.csv -o x", "rows.csv");
-    assert_fails("--learn 400 --data texts.txt -o x", "400 merges are too many: the texts allow at most ");
+    assert_fails("--learn 400 --data texts.txt --min-frequency 1000 -o x", "no pair of symbols occurs 1000 times");
     assert_int_equal(access(in("x/bpe.codes"), F_OK), -1);
     assert_learns("--learn 4 --data texts.txt -o kept");
     assert_fails("--learn 7 --data texts.txt -o kept", "kept/vocab.txt is there already");
     assert_learns("--learn 7 --data texts.txt -o kept --overwrite");
     assert_contains(output, "7 merges");
+    assert_learns("--learn 400 --data texts.txt -o most");
+    assert_contains(output, "fewer merges than --learn 400: no other pair of symbols occurs 2 times in the texts\n");
 }
 
 int main(void) {

@@ -102,41 +102,52 @@ static void texts_of_known_characters_have_no_unknown_token(void **state) {
     free(text);
 }
 
+static const char *const few[] = {"abab abab", "ab\xffzz"}; /* ab, ab</w>, abab</w> */
+
+static void merges_are_at_most_what_was_asked_for(void **state) {
+    (void)state;
+    static const int asked[] = {2, 3, 4, 400};
+    for (int i = 0; i < 4; i++) {
+        FastBpeLearned learned;
+        Error error;
+        if (!learn(few, 1, &(FastBpeTraining){asked[i], 2, 1}, false, &learned, &error)) fail_msg("%s", error.text);
+        assert_int_equal(learned.merges, i ? 3 : 2);
+        char *codes = file_text("bpe.codes"), *vocab = file_text("vocab.txt");
+        assert_string_equal(codes, i ? "a b 2\na b</w> 2\nab ab</w> 2\n" : "a b 2\na b</w> 2\n");
+        if (i) assert_string_equal(vocab, "abab 2\na 0\na@@ 0\nab 0\nab@@ 0\nb 0\nb@@ 0\n");
+        free(codes);
+        free(vocab);
+        tokenizer_close(open_learned());
+    }
+}
+
 static void what_is_impossible_is_refused(void **state) {
     (void)state;
-    static const char *const texts[] = {"abab abab", "ab\xffzz"}; /* ab, ab</w>, abab</w> */
     static const struct {
         FastBpeTraining options;
         int n;
         const char *message;
     } cases[] = {
-        {{4, 0, 1}, 1, "4 merges are too many: the texts allow at most 3"},
-        {{4, 3, 2}, 1, "at most 0, since no other pair of symbols occurs 3 times; ask for fewer"},
-        {{1, 0, 1}, 0, "at most 0"},
+        {{4, 3, 2}, 1, "no pair of symbols occurs 3 times in the texts: give more text"},
+        {{1, 0, 1}, 0, "no pair of symbols occurs 1 times"},
         {{1, 0, 1}, 2, "a word holds a zero byte or is not UTF-8: \"ab\xffzz\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Error error = {""};
         char *path = path_join(folder(), "bpe.codes");
         unlink(path);
-        assert_false(learn(texts, (size_t)cases[i].n, &cases[i].options, false, &(FastBpeLearned){0}, &error));
+        assert_false(learn(few, (size_t)cases[i].n, &cases[i].options, false, &(FastBpeLearned){0}, &error));
         assert_contains(error.text, cases[i].message);
         assert_int_equal(access(path, F_OK), -1); /* nothing was written */
         free(path);
     }
-    Error error;
-    assert_true(learn(texts, 1, &(FastBpeTraining){3, 2, 1}, false, &(FastBpeLearned){0}, &error));
-    char *codes = file_text("bpe.codes"), *vocab = file_text("vocab.txt");
-    assert_string_equal(codes, "a b 2\na b</w> 2\nab ab</w> 2\n");
-    assert_string_equal(vocab, "abab 2\na 0\na@@ 0\nab 0\nab@@ 0\nb 0\nb@@ 0\n");
-    free(codes);
-    free(vocab);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_and_pieces_are_those_of_the_definition),
         cmocka_unit_test(texts_of_known_characters_have_no_unknown_token),
+        cmocka_unit_test(merges_are_at_most_what_was_asked_for),
         cmocka_unit_test(what_is_impossible_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Opens any bytes as a tokenizer.json, and a byte-level and a character-level one with changes; the first byte chooses.
+/* Opens any bytes as a tokenizer.json or a meta.pkl, and good ones with changes; the first byte chooses.
  * One that opens encodes the same bytes as a text, and decodes them. The unchanged byte-level one gives them back. */
 #include "base/file.h"
 #include "data/text/bpe_train.h"
@@ -6,12 +6,18 @@
 #include "tests/fuzz/fuzz_file.h"
 
 static const char character_level[] =
-    "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],\"normalizer\":{\"type\":\"Sequence\","
+    "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true,\"lstrip\":true,\"rstrip\":true},{\"id\":8,"
+    "\"content\":"
+    "\"ba\",\"single_word\":true,\"lstrip\":true}],\"normalizer\":{\"type\":\"Sequence\","
     "\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"StripAccents\"}]},\"pre_tokenizer\":{\"type\":"
     "\"BertPreTokenizer\"},"
     "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"fuse_unk\":true,\"ignore_merges\":false,"
     "\"continuing_subword_prefix\":\"#\",\"vocab\":{\"<s>\":0,\"a\":1,\"#a\":2,\"b\":3,\"#b\":4,\"ab\":5,\"#bb\":6,"
     "\"abbb\":7},\"merges\":[\"a #b\",[\"#b\",\"#b\"],\"ab #bb\"]}}";
+/* {"vocab_size": 4, "itos": {0: "\n", 1: " ", 2: "a", 3: "b"}} */
+static const char characters[] =
+    "\200\004\225\067\000\000\000\000\000\000\000}\224(\214\012vocab_size\224K\004\214\004itos\224}"
+    "\224(K\000\214\001\012\224K\001\214\001 \224K\002\214\001a\224K\003\214\001b\224uu.";
 static char *byte_level;
 static size_t byte_level_size;
 static Tokenizer *whole;
@@ -47,19 +53,24 @@ static bool turn_round(const Tokenizer *tokenizer, const char *bytes, size_t siz
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static char *path;
+    static char *paths[2];
     Error error = {.text = ""};
     if (!whole) make_byte_level();
-    if (!path) path = fuzz_file_named("changed.json");
+    if (!paths[0]) paths[0] = fuzz_file_named("changed.json");
+    if (!paths[1]) {
+        paths[1] = path_join(fuzz_directory(), "meta.pkl");
+        if (symlink(fuzz_file("", 0), paths[1])) abort();
+    }
     if (!size) return 0;
     const char *text = (const char *)data;
     if (!turn_round(whole, text, size, data[0] & 64)) abort();
-    const bool bytes = data[0] & 128;
+    const bool bytes = data[0] & 128, table = data[0] & 32;
     size_t n;
-    char *chosen = fuzz_chosen(bytes ? byte_level : character_level,
-                               bytes ? byte_level_size : sizeof character_level - 1, data, size, &n);
+    char *chosen = table   ? fuzz_chosen(characters, sizeof characters - 1, data, size, &n)
+                   : bytes ? fuzz_chosen(byte_level, byte_level_size, data, size, &n)
+                           : fuzz_chosen(character_level, sizeof character_level - 1, data, size, &n);
     fuzz_file(chosen, n);
-    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    Tokenizer *tokenizer = tokenizer_open(paths[table], &error);
     if (!tokenizer && !error.text[0]) abort();
     if (tokenizer) {
         turn_round(tokenizer, text, size, data[0] & 64);

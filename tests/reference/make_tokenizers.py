@@ -4,7 +4,7 @@
     make_tokenizers.py          writes golden/tokenizers.json
 
 Two small tokenizers are trained on the texts, twice, and a sentence, nine times, one of each kind. The file has both, and variants of them: what each changes
-in its base (keys of objects are replaced one by one, all else as a whole) and its ids of the same texts.
+in its base (keys of objects are replaced one by one, all else as a whole) and its ids of the same texts, or of its own.
 """
 import json
 
@@ -54,6 +54,21 @@ def added(base):
     return {"added_tokens": base["added_tokens"] + entries}
 
 
+# Of the variant whose added tokens swallow white space or stand alone.
+STRIPPED = ["a <m> b", "a  \t\n<m>\u00a0 b", "<m>", " <m> ", "<m><m>  <m>", "a <r> b", "a<r>  \u2003\n b", "<r> <m> <r>", "<r>  <m>", "a <l>  <r> b",
+            "a <s> b", "a<s> b", "a <s>b", "<s>", "(<s>)", "\u00e9<s>", "<s>_", "1<s>", "\u093f<s>", "<s>\u200d", "<s>\U0001f600", "\u24b6<s>", "<s><s>",
+            "<m> <s>a <m>", "  sp  <r>   <m>  x", "<r>  <b>  <r>", "word", "a word here", "swords word", "word,word word1 word"]
+
+
+def stripped(base):
+    more = [("<m>", True, False, dict(lstrip=True)), ("<r>", True, False, dict(rstrip=True)), ("<l>", True, True, dict(lstrip=True)),
+            ("<s>", True, False, dict(single_word=True)), ("<b>", True, False, dict(lstrip=True, rstrip=True)),
+            ("word", False, False, dict(single_word=True, lstrip=True)), ("sp", False, True, dict(single_word=True, rstrip=True))]
+    entries = [dict(base["added_tokens"][0], id=420 + i, content=text, special=special, normalized=normalized, **how)
+               for i, (text, special, normalized, how) in enumerate(more)]
+    return {"added_tokens": base["added_tokens"] + entries}
+
+
 def variants(bases):
     """Yields the name of each variant, its base and what it changes there."""
     some = {"ignore_merges": True, "merges": bases["byte_level"]["model"]["merges"][:60]}
@@ -65,6 +80,7 @@ def variants(bases):
     yield "split_one_digit", "byte_level", dict(split(CL100K % r"\p{N}"), normalizer={"type": "NFC"})
     yield "whole", "byte_level", {"pre_tokenizer": {"use_regex": False}}
     yield "added", "byte_level", added(bases["byte_level"])
+    yield "stripped", "byte_level", stripped(bases["byte_level"])
     yield "character_level", "character_level", {}
     yield "unknown", "character_level", {"model": {"unk_token": "<|unk|>"}}
     yield "fused_unknown", "character_level", {"model": {"unk_token": "<|unk|>", "fuse_unk": True}}
@@ -79,8 +95,9 @@ def main():
     rows = []
     for name, base, change in variants(bases):
         tokenizer = Tokenizer.from_str(json.dumps(merged(bases[base], change)))
-        ids = theirs(tokenizer, NASTY)
-        rows.append(json.dumps({"name": name, "base": base, "change": change, "ids": ids}, separators=(",", ":")))
+        own = {"texts": STRIPPED} if name == "stripped" else {}
+        ids = theirs(tokenizer, own.get("texts", NASTY))
+        rows.append(json.dumps({"name": name, "base": base, "change": change, **own, "ids": ids}, separators=(",", ":")))
     lines.append('"variants": [\n' + ",\n".join(rows) + "\n]")
     GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -41,14 +41,14 @@ static void a_folder_gives_its_texts_in_order(void **state) {
     assert_int_equal(files.n, 6);
     for (int i = 0; i < 6; i++) {
         assert_string_equal(files.files[i].name, want[i]);
-        assert_int_equal(files.files[i].jsonl, i >= 4);
+        assert_int_equal(files.files[i].format, i < 4 ? CORPUS_TEXT : CORPUS_JSON);
         assert_int_equal(files.files[i].size, 1);
     }
     assert_int_equal(files.left_out, 6);
     assert_string_equal(files.first_left_out, in(folder, ".git"));
     corpus_files_close(&files);
     files = files_of(in(folder, "h"), true); /* named itself */
-    assert_true(files.n == 1 && files.files->held_out && !files.files->jsonl);
+    assert_true(files.n == 1 && files.files->held_out && files.files->format == CORPUS_TEXT);
     corpus_files_close(&files);
     Error error;
     make_directories(in(folder, "empty"));
@@ -101,8 +101,15 @@ static char *documents(const char *path, SplitAt split_at, int n_threads, Error 
     return NULL;
 }
 
+/* Returns the path of a file in a folder for all files that tests write and read once. */
+static const char *once(const char *name) {
+    static const char *folder;
+    if (!folder) folder = run_directory();
+    return in(folder, name);
+}
+
 static void assert_documents(const char *name, const void *bytes, size_t size, SplitAt split_at, const char *want) {
-    const char *path = in(run_directory(), name);
+    const char *path = once(name);
     Error error;
     write_bytes(path, bytes, size);
     char *got = documents(path, split_at, 1, &error);
@@ -112,7 +119,7 @@ static void assert_documents(const char *name, const void *bytes, size_t size, S
 }
 
 static void assert_refused(const char *name, const void *bytes, size_t size, const char *reason) {
-    const char *path = in(run_directory(), name);
+    const char *path = once(name);
     Error error = {.text = ""};
     write_bytes(path, bytes, size);
     assert_null(documents(path, SPLIT_AT_BLANK_LINES, 2, &error));
@@ -138,6 +145,120 @@ static void texts_are_cut_as_documented(void **state) {
                                   "\"\"}\n{\"text\":\"e\\u0301\\ud83d\\ude00\"}";
     for (SplitAt cut = SPLIT_AT_FILE; cut <= SPLIT_AT_LINE; cut++)
         assert_documents("x.jsonl", TEXT(records), cut, "[1:a\nb\n\n][3:][4:\u00e9\U0001f600]");
+}
+
+/* Arrays of JSON, lines of JSON as C4 names them, and tables; the first line of a record is told. */
+static void records_are_what_their_files_are(void **state) {
+    (void)state;
+    static const char lines[] = "{\"text\": \"a\", \"url\": \"b\"}\n\n{\"text\": \"c\"}\n",
+                      array[] = " [\n{\"text\": \"a\\nb\"},\n\n {\"id\": [1, \"]\"],\n \"text\": \"c\"} ]\n",
+                      table[] = "\xef\xbb\xbfid,text\r\n1,\"a, \"\"b\"\"\r\n\r\nc\"\r\n\r\n2,d\r\n3,\n4, e ";
+    for (SplitAt cut = SPLIT_AT_FILE; cut <= SPLIT_AT_LINE; cut++) {
+        assert_documents("x.json", TEXT(lines), cut, "[1:a][3:c]");
+        assert_documents("x.json.gz", TEXT(array), cut, "[2:a\nb][4:c]");
+        assert_documents("x.jsonl", TEXT(array), cut, "[2:a\nb][4:c]");
+        assert_documents("x.csv", TEXT(table), cut, "[2:a, \"b\"\n\nc][6:d][7:][8: e ]");
+    }
+    assert_documents("x.json", TEXT("[]"), SPLIT_AT_FILE, "");
+    assert_documents("x.json", TEXT("\n"), SPLIT_AT_FILE, "");
+    assert_documents("x.csv", TEXT("id;text\n1;a,b\n"), SPLIT_AT_FILE, "[2:a,b]");
+    assert_documents("x.csv", TEXT("sep=;\ntext;id\na;1\n"), SPLIT_AT_FILE, "[3:a]");
+    assert_documents("x.csv", TEXT("\n\ntext\na;b\n"), SPLIT_AT_FILE, "[4:a;b]");
+    assert_documents("x.csv", TEXT("text\n"), SPLIT_AT_FILE, "");
+    assert_documents("x.tsv.gz", TEXT("text\tid\na, b\t1\n\"c\td\"\t2"), SPLIT_AT_FILE, "[2:a, b][3:c\td]");
+    assert_documents("x.TSV", TEXT("text,id\n\"a\nb\",1\n"), SPLIT_AT_FILE, "[2:a\nb]");
+}
+
+static void a_damaged_record_is_named_by_its_line(void **state) {
+    (void)state;
+    assert_refused("x.csv", TEXT("id,body\n1,a\n"),
+                   "line 1: there is no column \"text\"; the columns are: id, body (--text-field NAME)");
+    assert_refused("x.csv", TEXT("text,text\n1,a\n"), "line 1: the column \"text\" is there twice");
+    assert_refused("x.csv", TEXT(""), "line 1: the file is empty; expected a line of column names");
+    assert_refused("x.csv", TEXT("text,id\na,1\nb\n"),
+                   "line 3: has 1 fields; the line of column names has 2; a field with separators in it needs quotes");
+    assert_refused("x.csv", TEXT("text,id\n\"a\nb\",1\nc \"d\",2\n"), "line 4:3: a quote inside a field");
+    assert_refused("x.csv", TEXT("text,id\na,1\n\"b\n,2\nc,3\n"), "line 3:1: the quote is not closed");
+    assert_refused("x.csv", TEXT("text\na\0b\n"), "line 2: has a zero byte");
+    assert_refused("x.csv", TEXT("text\ncaf\xe9\n"), "line 2, byte 8 of the file: 0xe9 begins no UTF-8 character");
+    assert_refused("x.json", TEXT("[{\"text\": \"a\"},\n{\"text\": "), "line 2: the array is not closed");
+    assert_refused("x.json", TEXT("[{\"text\": \"a\"}]\n{}"), "line 2: found '{', expected nothing behind the \"]\"");
+    assert_refused("x.json", TEXT("[{\"text\": \"a\"}\n{}]"), "line 2: found '{', expected \",\" or \"]\"");
+    assert_refused("x.json", TEXT("[{\"text\": \"a\"},\n{\"body\": \"b\"}]"), "line 2: the record has no text 'text'");
+    assert_refused("x.json", TEXT("[{\"text\": \"a\"},\n{\"text\":\n b}]"), "line 3, column 2: \"text\": ");
+    assert_refused("x.json", TEXT("[\"a\"]"), "line 1: is no JSON object");
+    assert_refused("x.json", TEXT("{\n\"text\": \"a\"\n}\n"), "expected a JSON object per line, or an array of them");
+}
+
+/* Files of other kinds are not read as text. */
+static void what_is_no_text_is_named_by_its_first_bytes(void **state) {
+    (void)state;
+    assert_refused("x.txt", TEXT("p\0h\0o\0n\0g\0"), "x.txt: is UTF-16: convert it with iconv -f UTF-16LE");
+    assert_refused("x.jsonl.zst", TEXT("\x28\xb5\x2f\xfd\x04\x58"), "is compressed with zstd: unpack it with unzstd");
+    assert_refused("x.txt", TEXT("%PDF-1.4\n1 0 obj\n"), "is a PDF");
+    assert_refused("x.csv", TEXT("PK\3\4\x14\0"), "is a zip archive, as spreadsheets");
+    assert_refused("x.txt", TEXT("\360\342y ngon, th\375\365ng"),
+                   "0xf0 begins no UTF-8 character; it seems to be "
+                   "Vietnamese of Windows: convert it with iconv -f CP1258");
+}
+
+static void a_name_that_says_nothing_needs_the_format_of_records(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says; /* NULL: plain text */
+    } cases[] = {
+        {"{\"text\": \"a\"}\n", "begins as JSON: say --input-format json, or --input-format text if it is plain"},
+        {" [\n {\"text\": \"a\"}]", "begins as JSON"},
+        {"\xef\xbb\xbf{}", "begins as JSON"},
+        {"id,text\r\n1,\"a, b\"\r\n", "begins as a table: say --input-format csv"},
+        {"id;text\n1;a\n", "begins as a table: say --input-format csv"},
+        {"\"id\"\ttext\n1\ta\n", "begins as a table: say --input-format tsv"},
+        {"", NULL},
+        {"a", NULL},
+        {"one,two\nthree four\n", NULL},
+        {"Hello, world\nand, so on\n", NULL},
+        {"{\\bf x}\n", NULL},
+        {"[[Category:A]]\n", NULL},
+        {"[2020-01-01] a\n", NULL},
+        {"{ a: 1 }\n", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = once("part-00000");
+        CorpusFiles files = {0};
+        Error error;
+        write_text(path, "%s", cases[i].text);
+        assert_true(corpus_files_add(&files, path, false, &error));
+        bool ok = corpus_files_measure(&files, 1, &error);
+        assert_int_equal(ok, !cases[i].says);
+        if (!ok) assert_contains(error.text, cases[i].says);
+        if (ok) assert_int_equal(files.files->format, CORPUS_TEXT);
+        corpus_files_close(&files);
+    }
+}
+
+static void a_format_that_is_told_precedes_the_names(void **state) {
+    (void)state;
+    const char *folder = run_directory();
+    static const char *const names[] = {"a.txt", "b.json.gz", "c.csv", "d.jsonl", "e.tsv", "f"};
+    static const int counts[] = {
+        [CORPUS_BY_NAME] = 2, [CORPUS_TEXT] = 1, [CORPUS_JSON] = 2, [CORPUS_CSV] = 1, [CORPUS_TSV] = 1};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) write_text(in(folder, names[i]), "{\"text\": \"a\"}\n");
+    for (CorpusFormat format = CORPUS_BY_NAME; format <= CORPUS_TSV; format++) {
+        CorpusFiles files = {.format = format};
+        Error error;
+        if (!corpus_files_add(&files, folder, false, &error)) fail_msg("%s", error.text);
+        assert_int_equal(files.n, counts[format]);
+        assert_int_equal(files.left_out, 6 - counts[format]);
+        assert_true(corpus_files_add(&files, in(folder, "f"), false, &error));
+        if (format) assert_int_equal(files.files[files.n - 1].format, format);
+        assert_int_equal(corpus_files_measure(&files, 1, &error), format != CORPUS_BY_NAME);
+        corpus_files_close(&files);
+    }
+    CorpusFiles files = {.format = CORPUS_CSV};
+    Error error;
+    make_directories(in(folder, "empty"));
+    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    assert_contains(error.text, "holds no text files; expected names that end in .csv, or in one of these and .gz");
+    corpus_files_close(&files);
 }
 
 static void texts_are_composed(void **state) {
@@ -175,6 +296,33 @@ static void long_lines_are_read_whole(void **state) {
     }
     *listed = 0;
     assert_documents("x.txt", text, (size_t)(at - text), SPLIT_AT_LINE, want);
+    free(text);
+    free(want);
+}
+
+/* The same of records. */
+static void long_records_are_read_whole(void **state) {
+    (void)state;
+    enum { RECORDS = 3, LONGEST = 300000 };
+    char *text = xmalloc(RECORDS * (LONGEST + 40)), *want = xmalloc(RECORDS * (LONGEST + 20));
+    for (int table = 0; table < 2; table++) {
+        char *at = text + sprintf(text, table ? "text\n" : "["), *listed = want;
+        for (int i = 0; i < RECORDS; i++) {
+            int n = LONGEST - 1000 * i;
+            at += sprintf(at, "%s%s", i && !table ? ",\n" : "", table ? "\"" : "{\"text\": \"");
+            listed += sprintf(listed, "[%d:", table ? 2 * i + 2 : i + 1);
+            memset(at, 'a' + i, (size_t)n);
+            memset(listed, 'a' + i, (size_t)n);
+            if (table) at[1000] = listed[1000] = '\n';
+            at += n;
+            listed += n;
+            at = stpcpy(at, table ? "\"\n" : "\"}");
+            *listed++ = ']';
+        }
+        at = stpcpy(at, table ? "" : "]");
+        *listed = 0;
+        assert_documents(table ? "x.csv" : "x.json", text, (size_t)(at - text), SPLIT_AT_LINE, want);
+    }
     free(text);
     free(want);
 }
@@ -218,7 +366,7 @@ static void bad_texts_are_refused_with_their_place(void **state) {
     assert_refused("x.txt",
                    TEXT("\xff\xfe"
                         "a\0b\0"),
-                   "line 1, byte 0 of the file: 0xff begins no UTF-8 character; convert");
+                   "x.txt: is UTF-16: convert it with iconv -f UTF-16 ");
     assert_refused("x.jsonl", TEXT("{\"text\": \"\"}\n\n{\"text\": \"\xc0\x80\"}\n"),
                    "line 3, byte 24 of the file: 0xc0");
     assert_refused("x.jsonl", TEXT("{\"text\": \"\"}\n{\"text\": 3, \"body\": \"b\", \"title\": \"t\"}\n"),
@@ -533,8 +681,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_gives_its_texts_in_order),
         cmocka_unit_test(texts_are_cut_as_documented),
+        cmocka_unit_test(records_are_what_their_files_are),
+        cmocka_unit_test(a_damaged_record_is_named_by_its_line),
+        cmocka_unit_test(what_is_no_text_is_named_by_its_first_bytes),
+        cmocka_unit_test(a_name_that_says_nothing_needs_the_format_of_records),
+        cmocka_unit_test(a_format_that_is_told_precedes_the_names),
         cmocka_unit_test(texts_are_composed),
         cmocka_unit_test(long_lines_are_read_whole),
+        cmocka_unit_test(long_records_are_read_whole),
         cmocka_unit_test(compressed_texts_are_the_same),
         cmocka_unit_test(bad_texts_are_refused_with_their_place),
         cmocka_unit_test(a_bad_record_is_left_out_if_it_may),

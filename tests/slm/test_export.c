@@ -58,14 +58,15 @@ static void gpt2s_layout_is_as_transformers_saves_it(void **state) {
     must_run("ls -A %s | tr '\\n' ' '", path_of("hf"));
     assert_string_equal(fixture.output, "config.json generation_config.json model.safetensors special_tokens_map.json "
                                         "tokenizer.json tokenizer_config.json ");
-    assert_text("hf/config.json",
-                "{\n  \"architectures\": [\n    \"GPT2LMHeadModel\"\n  ],\n  \"model_type\": \"gpt2\",\n"
-                "  \"activation_function\": \"gelu\",\n  \"layer_norm_epsilon\": 1e-5,\n"
-                "  \"tie_word_embeddings\": true,\n  \"scale_attn_weights\": true,\n  \"n_positions\": 12,\n"
-                "  \"n_embd\": 16,\n  \"n_layer\": 2,\n  \"n_head\": 2,\n  \"vocab_size\": 40,\n"
-                "  \"attn_pdrop\": 0.0,\n  \"embd_pdrop\": 0.0,\n  \"resid_pdrop\": 0.0,\n"
-                "  \"initializer_range\": 0.02,\n  \"dtype\": \"float32\",\n  \"bos_token_id\": 1,\n"
-                "  \"eos_token_id\": 0,\n  \"pad_token_id\": 2\n}\n");
+    assert_text(
+        "hf/config.json",
+        "{\n  \"architectures\": [\n    \"GPT2LMHeadModel\"\n  ],\n  \"model_type\": \"gpt2\",\n"
+        "  \"activation_function\": \"gelu\",\n  \"layer_norm_epsilon\": 1e-5,\n"
+        "  \"tie_word_embeddings\": true,\n  \"scale_attn_weights\": true,\n  \"n_positions\": 12,\n  \"n_ctx\": 12,\n"
+        "  \"n_embd\": 16,\n  \"n_layer\": 2,\n  \"n_head\": 2,\n  \"vocab_size\": 40,\n"
+        "  \"attn_pdrop\": 0.0,\n  \"embd_pdrop\": 0.0,\n  \"resid_pdrop\": 0.0,\n"
+        "  \"initializer_range\": 0.02,\n  \"dtype\": \"float32\",\n  \"bos_token_id\": 1,\n"
+        "  \"eos_token_id\": 0,\n  \"pad_token_id\": 2\n}\n");
     assert_text("hf/generation_config.json",
                 "{\n  \"bos_token_id\": 1,\n  \"eos_token_id\": 0,\n  \"pad_token_id\": 2\n}\n");
     assert_text("hf/special_tokens_map.json",

@@ -287,6 +287,17 @@ static void special_tokens_are_text_unless_they_are_parsed(void **state) {
     assert_true(tokens[1] < tokens[0]);
 }
 
+static void a_small_corpus_gets_the_vocabulary_that_it_allows(void **state) {
+    (void)state;
+    write_text(in("few.txt"), "a b c a b c");
+    assert_prepares("-i few.txt --val-ratio 0 -o few"); /* " b" and " c" occur twice */
+    assert_contains(output, "few/tokenizer.json: 259 tokens, trained on the training split\n"
+                            "[Tokenizer] fewer tokens than --vocabulary 30016: no other pair of pieces occurs 2 times");
+    assert_prepares("-i few.txt --val-ratio 0 --vocabulary 258 -o less");
+    assert_contains(output, "less/tokenizer.json: 258 tokens");
+    assert_null(strstr(output, "fewer tokens"));
+}
+
 static void bad_inputs_are_refused_with_one_line(void **state) {
     (void)state;
     make_directories(in("nothing"));
@@ -302,7 +313,6 @@ static void bad_inputs_are_refused_with_one_line(void **state) {
                  "line 1: the record has no text 'text'; its texts are: 'body' (--text-field NAME)");
     assert_fails("-i short.txt -o x", "no text is left to validate on: the corpus is a single document");
     assert_fails("-i short.txt --val-file empty.txt -o x", "the documents of --val-file are too short");
-    assert_fails("-i short.txt --val-ratio 0 -o x", "a vocabulary of 30016 is too large: the texts allow at most 2");
     assert_fails("-i short.txt -i short.txt -o x", "short.txt is given twice");
     assert_fails("-i short.txt --val-ratio 0 --tokenizer empty.txt -o x", "empty.txt: ");
     assert_fails("-i texts --tokenizer trained --end-of-text <|end|> -o x", "the tokenizer has no token <|end|>");
@@ -356,6 +366,7 @@ int main(void) {
         cmocka_unit_test(other_peoples_tokenizers_stay),
         cmocka_unit_test(val_files_are_the_held_out_split),
         cmocka_unit_test(special_tokens_are_text_unless_they_are_parsed),
+        cmocka_unit_test(a_small_corpus_gets_the_vocabulary_that_it_allows),
         cmocka_unit_test(bad_inputs_are_refused_with_one_line),
         cmocka_unit_test(bad_records_are_left_out_and_counted),
         cmocka_unit_test(the_files_are_as_documented),

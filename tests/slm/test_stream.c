@@ -240,13 +240,13 @@ static void headerless_ids_have_the_vocabulary_of_meta_pkl(void **state) {
     assert_null(s->bytes);
     slm_stream_close(s);
     Error error;
-    s = slm_stream_open_foreign(folder, "train", &(SlmForeign){400, 0}, &error);
+    s = slm_stream_open_foreign(folder, "train", &(SlmForeign){400, 0, 0}, &error);
     assert_int_equal(s->vocabulary, 400);
     assert_documents(s, (const int64_t[]){0, 2, 4, 5}, 3);
     slm_stream_close(s);
     const char *file = in(below, "train.bin");
-    assert_refused(file, NULL, &(SlmForeign){299, -1}, "id 299 at position 1 is not below the vocabulary, 299");
-    assert_refused(file, NULL, &(SlmForeign){300, 300}, "the end-of-text id 300 is not below the vocabulary");
+    assert_refused(file, NULL, &(SlmForeign){299, -1, 0}, "id 299 at position 1 is not below the vocabulary, 299");
+    assert_refused(file, NULL, &(SlmForeign){300, 300, 0}, "the end-of-text id 300 is not below the vocabulary");
     write_bytes(file, ids, 5);
     assert_refused(file, NULL, NULL, "has 5 bytes, an odd number");
     write_bytes(file, ids, 2);
@@ -256,6 +256,119 @@ static void headerless_ids_have_the_vocabulary_of_meta_pkl(void **state) {
     write_bytes(in(below, "meta.pkl"), "\x80\x04}.", 4);
     write_bytes(file, ids, 4);
     assert_refused(folder, "train", NULL, "has no number \"vocab_size\"");
+}
+
+/* ---- ids of other widths ---- */
+
+enum { MANY = 3000 }; /* ids */
+
+/* Writes ids of so many bytes each, below `limit`, but one at the end that is `last`. */
+static void write_wide(const char *path, size_t bytes, uint64_t limit, uint64_t last) {
+    char *out = xcalloc(MANY, bytes);
+    for (size_t i = 0; i < MANY; i++) {
+        uint64_t id = i == MANY - 1 ? last : i * 7919 % limit;
+        memcpy(out + i * bytes, &id, bytes);
+    }
+    write_bytes(path, out, MANY * bytes);
+    free(out);
+}
+
+static void assert_wide(const char *path, int vocabulary, int width, uint64_t limit, int32_t last) {
+    Error error;
+    int32_t ids[MANY];
+    SlmStream *s = slm_stream_open_foreign(path, NULL, &(SlmForeign){vocabulary, -1, width}, &error);
+    if (!s) fail_msg("%s", error.text);
+    assert_int_equal(s->n_tokens, MANY);
+    slm_stream_read(s, 0, MANY, ids);
+    for (int i = 0; i < MANY; i++) assert_int_equal(ids[i], i == MANY - 1 ? last : (int32_t)(i * 7919u % limit));
+    slm_stream_close(s);
+}
+
+static void ids_of_32_and_64_bits_are_not_taken_for_16(void **state) {
+    (void)state;
+    const char *file = in(run_directory(), "train.bin");
+    const SlmForeign small = {100, -1, 0}, large = {100000, -1, 0}, narrow = {100, -1, 2}, wide = {100, -1, 4};
+    write_wide(file, 4, 100, 99);
+    assert_refused(file, NULL, &small,
+                   "its ids have 32 bits, not 16: of each, the upper 16 are zeros; --token-bytes 4");
+    assert_wide(file, 100, 4, 100, 99);
+    assert_refused(file, NULL, &large, "its ids have 32 bits, not 16");
+    write_wide(file, 8, 100, 99);
+    assert_refused(file, NULL, &small, "its ids have 64 bits, not 16: of each, the upper 48 are zeros: save them");
+    assert_refused(file, NULL, &wide, "its ids have 64 bits, not 32: of each, the upper 32 are zeros: save them");
+    write_wide(file, 4, 100, 99 + (1 << 16)); /* an id at the end that needs more than 16 bits */
+    assert_refused(file, NULL, &large, "is read as ids of 16 bits, and those of a vocabulary of 100000 need more");
+    assert_wide(file, 100000, 4, 100, 99 + (1 << 16));
+    write_wide(file, 4, 90000, 89999);
+    assert_refused(file, NULL, &small, "is not below the vocabulary, 100");
+    assert_refused(file, NULL, &small, "; --token-bytes 4 reads ids of 32 bits");
+    assert_wide(file, 90000, 4, 90000, 89999);
+    assert_refused(file, NULL, &wide, "; --token-bytes 2 reads ids of 16 bits");
+    write_wide(file, 2, 100, 99); /* good ones */
+    assert_wide(file, 100, 0, 100, 99);
+    assert_wide(file, 100, 2, 100, 99);
+    assert_wide(file, 1 << 16, 0, 100, 99);
+    assert_wide(file, 100000, 2, 100, 99);
+    write_bytes(file, "abcdef", 6);
+    assert_refused(file, NULL, &wide, "has 6 bytes, no multiple of 4, and no header: no file of uint32 ids");
+    uint16_t lines[MANY] = {0}; /* every other id is 0, as a character and a line end each */
+    for (int i = 0; i < MANY; i += 2) lines[i] = (uint16_t)(1 + i % 90);
+    write_bytes(file, lines, sizeof lines);
+    assert_refused(file, NULL, &small, "and --token-bytes 2, if every other id really is 0");
+    Error error;
+    SlmStream *s = slm_stream_open_foreign(file, NULL, &narrow, &error);
+    if (!s) fail_msg("%s", error.text);
+    slm_stream_close(s);
+    write_bytes(file, lines, 62 * sizeof *lines); /* too few to say */
+    s = slm_stream_open_foreign(file, NULL, &small, &error);
+    if (!s) fail_msg("%s", error.text);
+    slm_stream_close(s);
+}
+
+static void write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t size) {
+    char bytes[4096], header[118];
+    snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+    size_t n = (size_t)snprintf(bytes, sizeof bytes, "\x93NUMPY\x01");
+    memcpy(bytes + n, "\0\x76\0", 3);
+    snprintf(bytes + n + 3, sizeof bytes - n - 3, "%-117s\n", header);
+    memcpy(bytes + 128, data, size);
+    write_bytes(path, bytes, 128 + size);
+}
+
+static void the_dtype_of_a_npy_file_is_the_width(void **state) {
+    (void)state;
+    static const uint16_t narrow[] = {5, 299, 0, 7};
+    static const uint32_t wide[] = {5, 70000, 0, 7};
+    static const int64_t widest[] = {5, 299, 0, 7};
+    const char *folder = run_directory(), *file = in(folder, "web_train_000000.npy");
+    const SlmForeign small = {300, -1, 0}, large = {70001, -1, 0}, told = {300, -1, 4};
+    Error error;
+    write_npy(file, "<u2", "(4,)", narrow, sizeof narrow);
+    SlmStream *s = slm_stream_open_foreign(folder, "train", &small, &error);
+    if (!s) fail_msg("%s", error.text);
+    assert_ids(s, (const int32_t[]){5, 299, 0, 7}, 4);
+    slm_stream_close(s);
+    assert_refused(file, NULL, &large, "is read as ids of 16 bits, and those of a vocabulary of 70001 need more");
+    assert_refused(file, NULL, &told, "says that its ids have 2 bytes, and --token-bytes says 4");
+    assert_refused(file, NULL, NULL, "its vocabulary is unknown");
+    for (int i = 0; i < 2; i++) {
+        write_npy(file, i ? "<i4" : "<u4", "(4,)", wide, sizeof wide);
+        s = slm_stream_open_foreign(folder, "train", &large, &error);
+        if (!s) fail_msg("%s", error.text);
+        assert_ids(s, (const int32_t[]){5, 70000, 0, 7}, 4);
+        slm_stream_close(s);
+    }
+    assert_refused(file, NULL, &small, "id 70000 at position 1 is not below the vocabulary, 300");
+    write_npy(file, "<i8", "(4,)", widest, sizeof widest);
+    assert_refused(file, NULL, &small, "its numbers are 64-bit integers; expected ids of uint16 or uint32");
+    write_npy(file, ">u2", "(4,)", narrow, sizeof narrow);
+    assert_refused(file, NULL, &small, "its numbers are big-endian 16-bit unsigned integers");
+    write_npy(file, "<u2", "(2, 2)", narrow, sizeof narrow);
+    assert_refused(file, NULL, &small, "has 2 dimensions; expected ids in a single row");
+    write_bytes(in(folder, "web_train_000000.bin"), narrow, sizeof narrow); /* comes first */
+    s = slm_stream_open_foreign(folder, "train", &small, &error);
+    if (!s) fail_msg("%s", error.text);
+    slm_stream_close(s);
 }
 
 static void write_llm_c(const char *path, int32_t magic, int32_t version, int32_t n, const void *ids, size_t size) {
@@ -309,6 +422,8 @@ int main(void) {
         cmocka_unit_test(a_damaged_folder_is_refused_with_its_reason),
         cmocka_unit_test(a_shard_that_contradicts_itself_is_refused),
         cmocka_unit_test(headerless_ids_have_the_vocabulary_of_meta_pkl),
+        cmocka_unit_test(ids_of_32_and_64_bits_are_not_taken_for_16),
+        cmocka_unit_test(the_dtype_of_a_npy_file_is_the_width),
         cmocka_unit_test(both_headers_of_llm_c_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

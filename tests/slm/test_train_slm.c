@@ -3,6 +3,7 @@
  */
 #include "data/slm/prepared.h"
 #include "data/slm/stream.h"
+#include "data/text/sentencepiece.h"
 #include "tests/documented.h"
 #include "tests/page_rig.h"
 #include "tests/slm/train_rig.h"
@@ -58,6 +59,114 @@ static void a_small_text_is_learned_by_heart(void **state) {
     if (!(loss < 0.1)) fail_msg("loss %g", loss);
     free(data);
     free(run);
+}
+
+/* ---- token files of other programs ---- */
+
+/* Writes ids below 100 as numbers of so many bytes each, `train` with 3000 of them and `val` with 500; free(). */
+static char *write_tokens(size_t bytes) {
+    char *folder = scratch_directory();
+    for (int val = 0; val < 2; val++) {
+        size_t n = val ? 500 : 3000;
+        char *out = xcalloc(n, bytes), *path = path_join(folder, val ? "val.bin" : "train.bin");
+        for (uint32_t i = 0; i < n; i++) memcpy(out + i * bytes, &(uint32_t){i * i % 97 + i % 3}, bytes);
+        write_bytes(path, out, n * bytes);
+        free(out);
+        free(path);
+    }
+    return folder;
+}
+
+/* From the memory-mapped files to the last bit of the weights; the run may go on with either. */
+static void ids_of_32_bits_train_as_those_of_16(void **state) {
+    (void)state;
+    char *narrow = write_tokens(2), *wide = write_tokens(4), *a = scratch_directory(), *b = scratch_directory();
+#define STEPS "--vocabulary 100 --max-steps 4 --log-interval 1 --val-interval 2 --sampling random "
+    if (train_on(wide, b, STEPS) != 1) fail_msg("%s", fixture.output);
+    assert_contains(fixture.output, "train.bin: its ids have 32 bits, not 16");
+    if (train_on(narrow, a, STEPS)) fail_msg("%s", fixture.output);
+    if (train_on(wide, b, STEPS "--token-bytes 4")) fail_msg("%s", fixture.output);
+    assert_contains(fixture.output, "[Data] train: 3000 tokens of 1 document");
+    assert_same_losses(a, b);
+    assert_same_result(a, b);
+    if (train_on(wide, a, STEPS "--token-bytes 4 --resume auto")) fail_msg("%s", fixture.output); /* the same data */
+    if (train_on(fixture.data, b, "--max-steps 1 --token-bytes 4") != 1) fail_msg("%s", fixture.output);
+    assert_contains(fixture.output, "says that its ids have 2 bytes, and --token-bytes says 4");
+    char *owned[] = {narrow, wide, a, b};
+    for (int i = 0; i < 4; i++) free(owned[i]);
+}
+
+/* A vocabulary of more than 65536: prepare writes ids of 32 bits, and the training reads them. */
+static void a_large_vocabulary_is_prepared_and_trained_on(void **state) {
+    (void)state;
+    char *folder = scratch_directory(), *run = scratch_directory(), *data = path_join(folder, "prepared");
+    must_run("cd %s && sed 's/\"added_tokens\": \\[/&{\"id\": 70000, \"content\": \"<|last|>\", \"special\": true},/' "
+             "%s/tokenizer.json >large.json && seq 1 400 >text.txt",
+             folder, fixture.data);
+    must_run("%s prepare --input %s/text.txt --split-at line --val-ratio 0.2 --tokenizer %s/large.json --output %s",
+             fixture.program, folder, folder, data);
+    assert_contains(fixture.output, "tokenizer.json: 70001 tokens");
+    if (train_on(data, run, "--max-steps 2 --d-model 16 --layers 1 --log-interval 1")) fail_msg("%s", fixture.output);
+    assert_near(logged_last(run, "train", "train/loss"), log(70001), 0.1);
+    free(data);
+    free(run);
+    free(folder);
+}
+
+/* nanoGPT's meta.pkl of the characters "\n ab": {"vocab_size": 4, "itos": {...}}, protocol 4. */
+static void a_model_of_characters_generates(void **state) {
+    (void)state;
+    static const char meta[] =
+        "\200\004\225\067\000\000\000\000\000\000\000}\224(\214\012vocab_size\224K\004\214\004itos"
+        "\224}\224(K\000\214\001\012\224K\001\214\001 \224K\002\214\001a\224K\003\214\001b\224uu.";
+    char *data = scratch_directory(), *run = scratch_directory(), *path = path_join(data, "train.bin"),
+         *table = path_join(data, "meta.pkl");
+    uint16_t ids[1200];
+    for (int i = 0; i < 1200; i++) ids[i] = (uint16_t)(i % 7 == 6 ? 0 : i % 3 + 1);
+    write_bytes(path, ids, sizeof ids);
+    write_bytes(table, meta, sizeof meta - 1);
+    if (train_on(data, run, "--max-steps 2")) fail_msg("%s", fixture.output);
+    must_run("cmp %s %s/meta.pkl", table, run);
+    must_run("%s generate --checkpoint %s --prompt 'ab x' --max-tokens 9 --json", fixture.program, run);
+    assert_contains(fixture.output,
+                    "prompt 1: the tokenizer does not know 1 of 4 pieces (25 %), because of the characters x 1");
+    assert_contains(fixture.output, "\"tokens\":9");
+    must_run("%s export --checkpoint %s --output %s/hf", fixture.program, run, run);
+    assert_contains(fixture.output, "AutoTokenizer.from_pretrained does not read meta.pkl");
+    char *owned[] = {data, run, path, table};
+    for (int i = 0; i < 4; i++) free(owned[i]);
+}
+
+/* The folder keeps how much of the texts its tokenizer does not know. */
+static void data_that_the_tokenizer_does_not_know_are_refused(void **state) {
+    (void)state;
+    char *folder = scratch_directory(), *run = scratch_directory(), *data = path_join(folder, "prepared");
+    must_run("cd %s && mkdir chars && seq 1 400 | sed 's/.*/a b & c/' >text.txt", folder);
+    Error error;
+    char *model = path_join(folder, "chars/tokenizer.model");
+    if (!sentencepiece_train_bpe("a b c a b 1 2 3\n", 16, model, 12, &error)) fail_msg("%s", error.text);
+#define PREPARE "%s prepare --input %s/text.txt --split-at line --val-ratio 0.2 --tokenizer %s --output %s "
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, PREPARE, fixture.program, folder, model, data),
+                     1);
+    assert_contains(fixture.output, "pieces (");
+    assert_contains(fixture.output,
+                    "it was made of other texts; give one that knows these, or raise --max-unknown 0.05");
+    assert_int_equal(access(data, F_OK), -1); /* nothing is left */
+    must_run(PREPARE "--max-unknown 1", fixture.program, folder, model, data);
+    assert_contains(fixture.output, "warning: the texts: the tokenizer does not know ");
+    assert_contains(fixture.output, "Next: ./train_slm --data ");
+    assert_contains(fixture.output, " --max-unknown 1");
+    must_run(PREPARE "--max-unknown 1", fixture.program, folder, model, data); /* again: it is told again */
+    assert_contains(fixture.output, "because of the characters 4 ");
+    if (train_on(data, run, "--max-steps 1") != 1) fail_msg("%s", fixture.output);
+    assert_contains(fixture.output, "prepared: the texts: the tokenizer does not know ");
+    if (train_on(data, run, "--max-steps 1 --max-unknown 0.9")) fail_msg("%s", fixture.output);
+    must_run("%s generate --checkpoint %s --prompt 'a 9' --max-tokens 2", fixture.program, run);
+    assert_contains(fixture.output, "prompt 1: the tokenizer does not know 1 of ");
+    must_run("%s evaluate --checkpoint %s %s/text.txt --split-at line", fixture.program, run, folder);
+    assert_contains(fixture.output, "warning: the texts: the tokenizer does not know ");
+    char *owned[] = {folder, run, data, model};
+    for (int i = 0; i < 4; i++) free(owned[i]);
 }
 
 /* ---- what is logged ---- */
@@ -415,6 +524,10 @@ int main(void) {
         cmocka_unit_test(the_sizes_have_the_reference_s_parameters),
         cmocka_unit_test(the_first_loss_is_that_of_the_initial_weights),
         cmocka_unit_test(a_small_text_is_learned_by_heart),
+        cmocka_unit_test(ids_of_32_bits_train_as_those_of_16),
+        cmocka_unit_test(a_large_vocabulary_is_prepared_and_trained_on),
+        cmocka_unit_test(a_model_of_characters_generates),
+        cmocka_unit_test(data_that_the_tokenizer_does_not_know_are_refused),
         cmocka_unit_test(log_lines_are_the_reference_s),
         cmocka_unit_test(the_cpu_says_that_no_peak_is_known),
         cmocka_unit_test(validation_is_on_every_held_out_token),

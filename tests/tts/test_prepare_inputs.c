@@ -218,7 +218,9 @@ static void bad_lists_are_reported_with_their_line(void **state) {
     expect_bad_list(false, "..\ts\tx.wav\tone", "1: the id .. begins with a dot, but files are named after it");
     expect_bad_list(false, "a\t\tx.wav\tone", "1: a has no speaker");
     expect_bad_list(false, "a\ts\t\tone", "1: a has no audio file");
-    expect_bad_list(false, "a\ts\tx.wav\t\xff", "1: byte 11 is not UTF-8");
+    expect_bad_list(false, "a\ts\tx.wav\t\xff",
+                    "1: byte 11 is not UTF-8; it may be Western text of Windows: convert it with iconv -f WINDOWS-1252 "
+                    "-t UTF-8 FILE >NEW, and look at the result");
     expect_bad_list(true, "{\"id\":\"a\",\"speaker\":\"s\",\"audio\":\"x\",\"text\":\"\"}\n{\"id\":\"b\",}",
                     "2:11: invalid JSON: expected a name in double quotes");
     expect_bad_list(true, "{\"id\":\"a\",\"speaker\":\"s\",\"audio\":\"x\"}",

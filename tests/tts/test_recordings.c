@@ -396,7 +396,9 @@ static void bad_folders_are_refused(void **state) {
                       ": x.TXT and x.txt have the same name, so that it is not clear which one counts: move one away");
     expect_bad_folder("ids", ids, 3, ": the id a_b is made of the names of both a/b.wav and a_b.wav: rename one");
     expect_bad_folder("mute", mute, 3, ": none of its 2 audio files has a text: expected NAME.txt beside NAME.wav");
-    expect_bad_folder("coded", coded, 2, "/x.txt: is not UTF-8");
+    expect_bad_folder("coded", coded, 2,
+                      "/x.txt: is not UTF-8; it may be Western text of Windows: convert it with iconv -f WINDOWS-1252 "
+                      "-t UTF-8 FILE >NEW, and look at the result");
     expect_bad_folder("silent", silent, 1, ": holds no audio files");
     expect_bad_folder(
         "table", table, 3,

@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                            : fuzz_chosen(good, good_size, data, size, &n);
     fuzz_file(chosen, n);
     if (foreign)
-        read_stream(bin, &(SlmForeign){data[0] & 16 ? 1 << 16 : 0, data[0] & 32 ? 7 : -1});
+        read_stream(bin, &(SlmForeign){data[0] & 16 ? 1 << 16 : 0, data[0] & 32 ? 7 : -1, data[0] & 64 ? 4 : 0});
     else
         read_stream(path, NULL);
     free(chosen);

@@ -1,0 +1,85 @@
+#include "data/slm/corpus_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/formats/csv.h"
+
+bool corpus_table_in_quotes(int *state, char separator, const char *bytes, size_t size) {
+    enum { BEGIN, BARE, QUOTED, CLOSED }; /* of a field; CLOSED: behind a quote, which may be the first of two */
+    for (const char *at = bytes; at < bytes + size; at++) {
+        bool ends = *at == '\n' || (separator ? *at == separator : *at && strchr(",;\t|", *at));
+        if (*state == QUOTED)
+            *state = *at == '"' ? CLOSED : QUOTED;
+        else if (*at == '"' && *state != BARE)
+            *state = QUOTED;
+        else
+            *state = ends ? BEGIN : BARE;
+    }
+    return *state == QUOTED;
+}
+
+/* Returns the names of the columns, for a message; free(). */
+static char *names_of(const Csv *csv) {
+    char *names = xstrdup(csv->n ? csv->fields[0] : "");
+    for (int i = 1; i < csv->n && strlen(names) < 200; i++) {
+        char *longer = xformat("%s, %s", names, csv->fields[i]);
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
+static bool find_column(const Csv *csv, const char *name, CorpusTable *table, Error *error) {
+    *table = (CorpusTable){csv->separator, csv->n, -1};
+    for (int i = 0; i < csv->n; i++) {
+        if (strcmp(csv->fields[i], name) != 0) continue;
+        if (table->column >= 0)
+            return error_set(error, "line %lld: the column \"%s\" is there twice", (long long)csv->line, name);
+        table->column = i;
+    }
+    if (table->column >= 0) return true;
+    char *names = names_of(csv);
+    error_set(error, "line %lld: there is no column \"%s\"; the columns are: %s (--text-field NAME)",
+              (long long)csv->line, name, names);
+    free(names);
+    return false;
+}
+
+bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual, const char *text_field,
+                       CorpusTable *table, Error *error) {
+    char *copy = xformat("%.*s", (int)size, lines);
+    Csv csv;
+    Error why = {.text = ""};
+    bool ok = csv_open(&csv, copy, strlen(copy), usual, &why);
+    csv.next_line += line - 1;
+    ok = ok && csv_next(&csv, &why);
+    ok = ok ? find_column(&csv, text_field, table, error)
+            : error_set(error, "line %s", *why.text ? why.text : "1: there are no column names");
+    csv_close(&csv);
+    free(copy);
+    return ok;
+}
+
+char *corpus_table_text(const CorpusTable *table, const char *record, int64_t line, size_t *size, Error *error) {
+    char *copy = memcpy(xmalloc(*size + 1), record, *size);
+    copy[*size] = 0;
+    Csv csv = {.at = copy, .next_line = line, .separator = table->separator};
+    Error why = {.text = ""};
+    bool ok = strlen(copy) == *size || error_set(&why, "%lld: has a zero byte; take it out", (long long)line);
+    ok = ok && csv_next(&csv, &why) &&
+         (csv.n == table->n ||
+          error_set(&why,
+                    "%lld: has %d fields; the line of column names has %d; a field with separators in it needs quotes",
+                    (long long)csv.line, csv.n, table->n));
+    char *text = NULL;
+    if (ok) {
+        *size = strlen(csv.fields[table->column]);
+        text = memcpy(xmalloc(*size + 1), csv.fields[table->column], *size);
+    } else {
+        error_set(error, "line %s", why.text);
+    }
+    csv_close(&csv);
+    free(copy);
+    return text;
+}

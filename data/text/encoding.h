@@ -1,0 +1,17 @@
+/* What bytes are that should be UTF-8 text, for messages: everyone who reads a text asks here. */
+#ifndef DATA_TEXT_ENCODING_H
+#define DATA_TEXT_ENCODING_H
+
+#include "base/base.h"
+
+/* Returns what a file is by its first bytes, and what makes text of it ("is UTF-16: ..."), if it certainly is no UTF-8
+ * text: UTF-16 and UTF-32, also without a byte order mark, compressed files, tables and documents of other programs.
+ * NULL: it is none of them. */
+const char *encoding_of_binary(const char *bytes, size_t size);
+/* Returns what to do with bytes that are not UTF-8, from the beginning of a file or of a line: the same, or which
+ * encoding they seem to have. */
+const char *encoding_advice(const char *bytes, size_t size);
+/* Returns false with "byte 7 is not UTF-8; ..." if a line is not UTF-8, or has a zero byte. */
+bool encoding_check_line(const char *line, size_t size, Error *error);
+
+#endif

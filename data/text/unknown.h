@@ -1,0 +1,43 @@
+/* What a tokenizer does not know in texts: how many pieces, and which characters.
+ *
+ * Unknown are the pieces that stand for the unknown one, and characters that are left out because nothing stands for
+ * them; such a character counts as a piece. A text in a script that the tokenizer has not seen becomes a row of them,
+ * on which a model trains without complaint. White space is counted by itself: it says nothing of the language. */
+#ifndef DATA_TEXT_UNKNOWN_H
+#define DATA_TEXT_UNKNOWN_H
+
+#include "data/text/token_ids.h"
+
+/* Appends the ids of a text, as tokenizer_encode does without special tokens. */
+typedef void (*UnknownEncode)(const void *tokenizer, const char *text, size_t size, TokenIds *ids);
+
+/* Begin with {.encode = ..., .tokenizer = ...}. One thread at a time. */
+typedef struct {
+    UnknownEncode encode;
+    const void *tokenizer;
+    int64_t pieces, unknown; /* unknown: of the pieces, without white space */
+    int64_t white;           /* unknown pieces that are white space, as line ends are to many tokenizers */
+    int64_t *characters; /* by code point: how often a character without a piece has occurred, -1: it has one, 0: it has
+                            not occurred; NULL: none has */
+    TokenIds ids;
+} Unknown;
+
+/* Counts the pieces of a text, which have become the last ones of `ids` since it was as `before`, and looks for the
+ * characters of unknown ones. */
+void unknown_add(Unknown *u, const char *text, size_t size, const TokenIds *before, const TokenIds *ids);
+/* Adds the counts of `from` and releases it. */
+void unknown_move(Unknown *into, Unknown *from);
+void unknown_free(Unknown *u);
+
+/* Returns the visible characters without a piece, the most frequent first, "ư 123, U+200B 4 and 12 others"; "": there are none,
+ * or they are not known; free(). */
+char *unknown_characters(const Unknown *u);
+
+/* Warns if the tokenizer does not know 0.1 % of the pieces or more. what: the texts. */
+void unknown_warn(const char *what, const Unknown *u);
+/* Does the same; false with an error if it is `most` of them or more;
+ * 1: any share is allowed. characters: of unknown_characters, or "". */
+bool unknown_check(const char *what, int64_t unknown, int64_t pieces, const char *characters, double most,
+                   Error *error);
+
+#endif
