@@ -172,6 +172,18 @@ static void add_roberta(json_t *options, const char *path, const json_t *config)
 
 /* ---- all of it ---- */
 
+/* Dies if the tensors are not those of an encoder of the size that their shapes tell, with or without its classifier. */
+static void check_tensors(const BertBase *base, const char *option, TensorFile *file) {
+    BertConfig config = bert_base_config(base);
+    Error error;
+    config.n_heads = 1; /* which decides no shape */
+    if (!config.classes) config.classes = 2;
+    Model *model = bert_open(&config);
+    if (!checkpoint_check(file, &model->params, &BERT_IMPORT_CLASSIFIER, &error))
+        die("%s %s: %s", option, base->options.checkpoint, error.text);
+    model->close(model);
+}
+
 static void read_base(BertBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
@@ -192,6 +204,7 @@ static void read_base(BertBase *base, const char *path, const char *option) {
     base->options.stated = config || base->description;
     read_classes(base, &file, config);
     base->masked_head = checkpoint_tensor(&file, MASKED_HEAD "dense.weight") != NULL;
+    check_tensors(base, option, &file);
     json_decref(config);
     free(config_path);
     tensor_file_close(&file);
