@@ -66,12 +66,12 @@ Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
 }
 
 bool tokenizer_copy(const Tokenizer *tokenizer, const char *folder, Error *error) {
-    static const char *const pair[] = {"vocab.txt", "bpe.codes"};
-    const char *from[2];
+    static const char *const names[] = {"vocab.txt", "bpe.codes", "added_tokens.json"};
+    const char *from[3];
     int n = tokenizer_files(tokenizer, from);
     bool ok = true;
     for (int i = 0; i < n && ok; i++) {
-        const char *name = n == 2 ? pair[i] : ends_with(from[i], ".json") ? "tokenizer.json" : "tokenizer.model";
+        const char *name = n > 1 ? names[i] : ends_with(from[i], ".json") ? "tokenizer.json" : "tokenizer.model";
         char *to = path_join(folder, name);
         ok = export_copy(from[i], to, error);
         free(to);

@@ -1,6 +1,5 @@
 /* Tokenizers that files describe: SentencePiece models, a Hugging Face tokenizer.json of BPE kind, byte-level or
- * character-level (data/text/bpe_model.h says what is supported), and the two files of fastBPE
- * (data/text/fastbpe_open.h). All functions on an open tokenizer but close are safe from several threads, each with its
+ * character-level (data/text/bpe_model.h says what is supported), and the files of fastBPE (data/text/fastbpe_open.h). All functions on an open tokenizer but close are safe from several threads, each with its
  * own TokenIds. */
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
@@ -10,7 +9,8 @@
 typedef struct Tokenizer Tokenizer;
 
 /* Opens a file, or a folder that holds bpe.codes, tokenizer.json or tokenizer.model, the first of these that is there.
- * Beside bpe.codes there must be vocab.txt; the path of either means both. Returns NULL with the reason on an error. */
+ * Beside bpe.codes there must be vocab.txt; the path of either means both, and added_tokens.json beside them. Beside
+ * other files added_tokens.json must not have a token that they lack. Returns NULL with the reason on an error. */
 Tokenizer *tokenizer_open(const char *path, Error *error);
 void tokenizer_close(Tokenizer *tokenizer); /* NULL: does nothing */
 /* Returns the largest id + 1. */
@@ -34,7 +34,8 @@ char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n
 uint64_t tokenizer_hash(const Tokenizer *tokenizer);
 /* Returns the path of the file that was opened; of two, vocab.txt. */
 const char *tokenizer_file(const Tokenizer *tokenizer);
-/* Sets the paths of all files that were opened, vocab.txt first; returns their number, 1 or 2. */
-int tokenizer_files(const Tokenizer *tokenizer, const char *paths[2]);
+/* Sets the paths of all files that decide the ids: one, or vocab.txt, bpe.codes and, if it is there,
+ * added_tokens.json. Returns their number. */
+int tokenizer_files(const Tokenizer *tokenizer, const char *paths[3]);
 
 #endif
