@@ -212,7 +212,8 @@ static int infer(PsdRun *o, PsdStage *stage) {
                                          .model = open_classifier(o, NULL),
                                          .device = o->device,
                                          .device_why = o->device_why,
-                                         .batch = {.largest = psd_largest_batch}}};
+                                         .batch = {.largest = psd_largest_batch},
+                                         .import = psd_checkpoint_rules(o)}};
     int status = o->command == PSD_EVALUATE ? psd_evaluate(o, &data, &classifier, stage->result)
                                             : psd_calibrate(o, &data, &classifier);
     train_close(classifier.training);
