@@ -304,8 +304,7 @@ static void drop_unwanted(const ImportRules *rules, TensorFile *file, ImportRepo
 
 /* Returns whether the file stores the matrix transposed. */
 static bool is_transposed(const Import *import, const Param *param) {
-    return import->report->conventions.transposed &&
-           conventions_may_transpose(import->rules->conventions, param->name);
+    return import->report->conventions.transposed && conventions_may_transpose(import->rules->conventions, param->name);
 }
 
 /* Returns the place of a table in the list of resizable ones whose shape the tensor has but for the rows; -1: it has
@@ -370,8 +369,7 @@ static bool check_tensors(Import *import, TensorFile *file, Error *error) {
     const ImportRules *rules = import->rules;
     char what[200] = "its tensors";
     checkpoint_normalize(file, import->table, report);
-    if (rules->conventions &&
-        !conventions_apply(rules->conventions, import->table, file, &report->conventions, error))
+    if (rules->conventions && !conventions_apply(rules->conventions, import->table, file, &report->conventions, error))
         return false;
     const OtherModel *other = other_model(rules, file);
     if (other) snprintf(what, sizeof what, "it is %s, another model: give %s", other->name, other->instead);
@@ -489,12 +487,9 @@ static char *list_missing(const Import *import) {
 }
 
 char *checkpoint_weights(const char *path) {
-    static const char *const names[] = {"model.safetensors",
-                                        "model.safetensors.index.json",
-                                        "pytorch_model.bin",
-                                        "pytorch_model.bin.index.json",
-                                        "adapter_model.safetensors",
-                                        "adapter_model.bin"};
+    static const char *const names[] = {"model.safetensors",         "model.safetensors.index.json",
+                                        "pytorch_model.bin",         "pytorch_model.bin.index.json",
+                                        "adapter_model.safetensors", "adapter_model.bin"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *inside = path_join(path, names[i]);
         if (!access(inside, F_OK)) return inside;
@@ -503,8 +498,8 @@ char *checkpoint_weights(const char *path) {
     return xstrdup(path);
 }
 
-/* Refuses a LoRA adapter, whose matrices belong to another model's weights: with a folder's adapter_config.json, Hugging
- * Face's transformers would read that model and put the adapter on it. */
+/* Refuses a LoRA adapter, whose matrices belong to another model's weights: with a folder's adapter_config.json,
+ * Hugging Face's transformers would read that model and put the adapter on it. */
 static bool refuse_adapter(const char *path, const TensorFile *file, Error *error) {
     static const char merge[] = "merge the adapter into its model with peft (model.merge_and_unload(), then "
                                 "save_pretrained into a new folder), and give that folder";
@@ -515,8 +510,9 @@ static bool refuse_adapter(const char *path, const TensorFile *file, Error *erro
         if (strstr(file->tensors[i].name, ".lora_"))
             return error_set(error, "%s is a tensor of a LoRA adapter, which is not applied here: %s",
                              file->tensors[i].name, merge);
-    return !adapter || error_set(error, "it holds adapter_config.json, of a LoRA adapter that is not applied here: %s; if "
-                                        "these weights have it in them, give their file itself",
+    return !adapter || error_set(error,
+                                 "it holds adapter_config.json, of a LoRA adapter that is not applied here: %s; if "
+                                 "these weights have it in them, give their file itself",
                                  merge);
 }
 

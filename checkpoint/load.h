@@ -92,7 +92,8 @@ bool checkpoint_check_base(const char *path, const ParamTable *table, const Impo
  * "model_state_dict.". The keys "inference_model.*" and gpt.wte.weight are skipped. "_orig_mod." (a compiled module), a
  * leading "module." (a module on several GPUs) and ".base_layer" are dropped from names. A resizable table takes the
  * leading rows that both tables have, and its other rows keep their initial values. All other shapes must match; the
- * error lists what does not fit. Tensors that the rules allow besides the model's are carried, as in checkpoint_load. */
+ * error lists what does not fit. Tensors that the rules allow besides the model's are carried, as in checkpoint_load.
+ */
 bool checkpoint_import(const char *path, const CheckpointBuffers *into, const ImportRules *rules,
                        CarriedTensors *carried, ImportReport *report, Error *error);
 

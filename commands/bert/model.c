@@ -178,7 +178,8 @@ static void add_roberta(json_t *options, const char *path, const json_t *config)
 
 /* ---- all of it ---- */
 
-/* Dies if the tensors are not those of an encoder of the size that their shapes tell, with or without its classifier. */
+/* Dies if the tensors are not those of an encoder of the size that their shapes tell, with or without its classifier.
+ */
 static void check_tensors(const BertBase *base, const char *option, TensorFile *file) {
     BertConfig config = bert_base_config(base);
     if (config.classes == 1) return; /* a regression, of which at most the encoder is taken */
@@ -332,7 +333,8 @@ void bert_base_check_classes(const BertBase *base, const Classes *classes) {
     bool same = own->n == classes->n;
     if (!own->n || !classes->n) return;
     if (base->multi_label)
-        die("--base-checkpoint %s: problem_type is multi_label_classification in its config.json: each of its classes is "
+        die("--base-checkpoint %s: problem_type is multi_label_classification in its config.json: each of its classes "
+            "is "
             "decided by itself, and texts have one class here: start from the model that it was made of, whose "
             "classifier begins anew",
             base->options.checkpoint);

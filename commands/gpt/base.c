@@ -62,24 +62,24 @@ static json_t *options_of_shapes(const TensorFile *file) {
     return options;
 }
 
-static int size_of(const GptBase *base, const char *name) {
-    json_int_t size = json_integer_value(json_object_get(base->size.options, name));
+static int size_of(const json_t *shapes, const char *name) {
+    json_int_t size = json_integer_value(json_object_get(shapes, name));
     return size > 0 && size < INT_MAX ? (int)size : 0;
 }
 
 /* Dies if the tensors are not those of a model of the size that their shapes tell. */
-static void check_tensors(const GptBase *base, const char *option, TensorFile *file) {
-    TtsGptConfig config = {.d_model = size_of(base, "model-dim"),
-                           .n_layers = size_of(base, "layers"),
+static void check_tensors(const GptBase *base, const char *option, const json_t *shapes, TensorFile *file) {
+    TtsGptConfig config = {.d_model = size_of(shapes, "model-dim"),
+                           .n_layers = size_of(shapes, "layers"),
                            .n_heads = 1, /* which decides no shape */
-                           .text_vocabulary = size_of(base, "number-text-tokens"),
-                           .mel_codes = size_of(base, "number-mel-codes"),
-                           .max_text_tokens = size_of(base, "max-text-tokens"),
-                           .max_mel_tokens = size_of(base, "max-mel-tokens"),
+                           .text_vocabulary = size_of(shapes, "number-text-tokens"),
+                           .mel_codes = size_of(shapes, "number-mel-codes"),
+                           .max_text_tokens = size_of(shapes, "max-text-tokens"),
+                           .max_mel_tokens = size_of(shapes, "max-mel-tokens"),
                            .text_weight = 1};
     Error error;
-    if (!config.d_model || !config.n_layers || !config.text_vocabulary || !config.mel_codes || !config.max_text_tokens ||
-        !config.max_mel_tokens)
+    if (!config.d_model || !config.n_layers || !config.text_vocabulary || !config.mel_codes ||
+        !config.max_text_tokens || !config.max_mel_tokens)
         die("%s %s: expected the tensors text_embedding.weight, mel_embedding.weight, text_pos_embedding.emb.weight, "
             "mel_pos_embedding.emb.weight and gpt.h.0.ln_1.weight: it is no model that train_gpt reads",
             option, base->size.checkpoint);
@@ -89,15 +89,19 @@ static void check_tensors(const GptBase *base, const char *option, TensorFile *f
     model->close(model);
 }
 
-/* Reads the sizes of a checkpoint without config.json. check: as check_tensors does. */
+/* Reads the sizes of a checkpoint without config.json, and checks the tensors of any. */
 static void read_shapes(GptBase *base, const char *option, bool check) {
     TensorFile file;
     Error error;
     if (!checkpoint_open_base(base->size.checkpoint, &file, &error))
         die("%s %s: %s", option, base->size.checkpoint, error.text);
-    base->size.options = options_of_shapes(&file);
-    base->ours = checkpoint_base_sum(&file) != 0;
-    if (check) check_tensors(base, option, &file);
+    json_t *shapes = options_of_shapes(&file);
+    if (!base->description) {
+        base->size.options = json_incref(shapes);
+        base->ours = checkpoint_base_sum(&file) != 0;
+    }
+    if (check) check_tensors(base, option, shapes, &file);
+    json_decref(shapes);
     tensor_file_close(&file);
 }
 
@@ -108,7 +112,7 @@ static GptBase read_base(const char *checkpoint, const char *option, bool heads_
     GptBase base = {.description = description,
                     .ours = description != NULL,
                     .size = checkpoint_options_of(description, checkpoint, "tts_gpt", size_options)};
-    if (!description) read_shapes(&base, option, check);
+    if (!description || check) read_shapes(&base, option, check);
     if (json_object_get(base.size.options, "layers") && !json_object_get(base.size.options, "heads") && !heads_given)
         die_usage("%s %s: the number of attention heads does not follow from the shapes of its tensors: give --heads",
                   option, checkpoint);

@@ -25,8 +25,8 @@ GptBase gpt_base_read(const char *checkpoint, const char *option, bool heads_giv
 void gpt_base_close(GptBase *base);
 
 /* Sets the options of the model's size that are not given to those of a base checkpoint, and returns what it says.
- * Dies if an option that was given contradicts it, and if its tensors are those of another model. The vocabulary is left
- * out, because it may grow. All is zero if there is no such file, or checkpoint is NULL. */
+ * Dies if an option that was given contradicts it, and if its tensors are those of another model. The vocabulary is
+ * left out, because it may grow. All is zero if there is no such file, or checkpoint is NULL. */
 GptBase gpt_base_adopt(const char *checkpoint, OptionSet *set);
 
 #endif

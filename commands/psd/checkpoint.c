@@ -138,10 +138,8 @@ ImportRules psd_checkpoint_rules(const PsdRun *o) {
     static const char *const modules[] = {"decoder.", "projection_head.", "classifier.", "class_weights"};
     bool is_cnn = !strcmp(o->encoder, "cnn");
     ImportRules rules = {.extra = modules, .n_extra = 4};
-    if (o->command == PSD_FINETUNE)
-        rules.only = is_cnn ? cnn : both, rules.n_only = is_cnn ? 1 : 2;
-    if (o->command == PSD_PRETRAIN)
-        rules.only = all, rules.n_only = 4, rules.optional = all + 2, rules.n_optional = 2;
+    if (o->command == PSD_FINETUNE) rules.only = is_cnn ? cnn : both, rules.n_only = is_cnn ? 1 : 2;
+    if (o->command == PSD_PRETRAIN) rules.only = all, rules.n_only = 4, rules.optional = all + 2, rules.n_optional = 2;
     return rules;
 }
 

@@ -10,7 +10,8 @@
 
 /* ---- one file ---- */
 
-/* Reads the file whose bytes are mapped. Only the tensors of safetensors stay where they are; those of torch are copied.
+/* Reads the file whose bytes are mapped. Only the tensors of safetensors stay where they are; those of torch are
+ * copied.
  */
 static bool read_mapped(const char *path, void *bytes, size_t size, TensorFile *file, Error *error) {
     bool ok;

@@ -15,8 +15,8 @@ typedef struct {
     int n;
 } AddedTokens;
 
-/* Reads the file; added_tokens_free. False with the reason, which begins with "added_tokens.json": it is no such object,
- * or two tokens have one id. */
+/* Reads the file; added_tokens_free. False with the reason, which begins with "added_tokens.json": it is no such
+ * object, or two tokens have one id. */
 bool added_tokens_read(const char *path, AddedTokens *tokens, Error *error);
 void added_tokens_free(AddedTokens *tokens);
 

@@ -135,8 +135,8 @@ static bool take_added_token(Bpe *bpe, const AddedToken *token, Error *error) {
     const int32_t expected = number < 0 ? bpe->vocabulary : bpe->ids[number];
     if (token->id != expected)
         return error_set(error, "added_tokens.json: \"%.100s\" has the id %d, and %s %d: it is of another vocab.txt",
-                         token->text, (int)token->id,
-                         number < 0 ? "the next one behind the pieces is" : "as a piece", (int)expected);
+                         token->text, (int)token->id, number < 0 ? "the next one behind the pieces is" : "as a piece",
+                         (int)expected);
     if (number < 0) {
         number = strings_add(&bpe->pieces, token->text, size);
         bpe->vocabulary++;

@@ -63,7 +63,8 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
     return tokenizer->bpe || tokenizer->pieces;
 }
 
-/* Checks that all tokens of added_tokens.json are in the tokenizer's own file, which is all that is read of this kind. */
+/* Checks that all tokens of added_tokens.json are in the tokenizer's own file, which is all that is read of this kind.
+ */
 static bool check_added(const Tokenizer *tokenizer, Error *error) {
     AddedTokens tokens;
     bool ok = true;

@@ -1,6 +1,6 @@
 /* Tokenizers that files describe: SentencePiece models, a Hugging Face tokenizer.json of BPE kind, byte-level or
- * character-level (data/text/bpe_model.h says what is supported), and the files of fastBPE (data/text/fastbpe_open.h). All functions on an open tokenizer but close are safe from several threads, each with its
- * own TokenIds. */
+ * character-level (data/text/bpe_model.h says what is supported), and the files of fastBPE (data/text/fastbpe_open.h).
+ * All functions on an open tokenizer but close are safe from several threads, each with its own TokenIds. */
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 

@@ -11,7 +11,8 @@
 static const float embedding_data[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
 static const float norm_data[7] = {-1, -2, -3, -4, -5, -6, -7};
 static const float attention_data[80] = {0.25, 0.5};
-static const char *const resizable[] = {"text_embedding.weight"}, *const modules[] = {"pe", "counter", "conditioning_encoder."};
+static const char *const resizable[] = {"text_embedding.weight"}, *const modules[] = {"pe", "counter",
+                                                                                      "conditioning_encoder."};
 static const char *const any[] = {""};
 
 typedef struct {
@@ -39,12 +40,8 @@ static Imported import(const char *path, int64_t rows) {
                                         {"conditioning_encoder.", "pe", "Another 1.5", "the file of ours"}};
     ParamTable into = {0};
     rig_make_table(&into, rows);
-    const ImportRules rules = {.resizable = resizable,
-                               .n_resizable = 1,
-                               .extra = modules,
-                               .n_extra = 3,
-                               .others = others,
-                               .n_others = 2};
+    const ImportRules rules = {
+        .resizable = resizable, .n_resizable = 1, .extra = modules, .n_extra = 3, .others = others, .n_others = 2};
     return import_into(into, path, &rules);
 }
 
@@ -67,9 +64,7 @@ static char *write_base(const TensorToWrite *tensors, int count) {
 #define NORM(name_)                                                                                                    \
     { .name = name_, .dtype = "F32", .rank = 1, .dims = {7}, .data = norm_data }
 #define ATTENTION                                                                                                      \
-    {                                                                                                                  \
-        .name = "gpt.h.0.attn.c_attn.weight", .dtype = "F32", .rank = 2, .dims = {20, 4}, .data = attention_data       \
-    }
+    { .name = "gpt.h.0.attn.c_attn.weight", .dtype = "F32", .rank = 2, .dims = {20, 4}, .data = attention_data }
 #define LONGS(name_)                                                                                                   \
     { .name = name_, .dtype = "I64", .rank = 1, .dims = {3}, .data = rig_counter }
 
@@ -160,10 +155,12 @@ static void every_row_must_be_there_and_no_other_tensor(void **unused) {
                         "not there");
     assert_import_fails(base, 5, "its tensors: 1 tensor does not fit: lang.weight is not one of the model's tensors");
     base[4].name = "lang_embedding.weight";
-    assert_import_fails(base, 5, "it is Another 2.5, another model: give the file of ours: 1 tensor does not fit: lang_");
+    assert_import_fails(base, 5,
+                        "it is Another 2.5, another model: give the file of ours: 1 tensor does not fit: lang_");
     base[3].name = "conditioning_encoder.x";
-    assert_import_fails(base + 1, 3, "it is Another 1.5, another model: give the file of ours: 1 tensor does not fit: "
-                                     "text_embedding.weight, F32 [4, 5] in the model, is not there");
+    assert_import_fails(base + 1, 3,
+                        "it is Another 1.5, another model: give the file of ours: 1 tensor does not fit: "
+                        "text_embedding.weight, F32 [4, 5] in the model, is not there");
     Imported i = import(write_base(base, 4), 4); /* all rows are there, so it is none of the other models */
     assert_true(i.ok && i.others.n == 1);
     forget(&i);
@@ -417,11 +414,11 @@ static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
 
 static void a_bias_that_no_norm_can_take_is_refused(void **unused) {
     (void)unused;
-    TensorToWrite base[] = {
-        VECTOR("norm.running_mean", "F32", norm_data), VECTOR("norm.weight", "F32", norm_data),
-        VECTOR("norm.bias", "F32", norm_data),
-        {.name = "conv.weight", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = embedding_data},
-        VECTOR("conv.bias", "F32", norm_data)};
+    TensorToWrite base[] = {VECTOR("norm.running_mean", "F32", norm_data),
+                            VECTOR("norm.weight", "F32", norm_data),
+                            VECTOR("norm.bias", "F32", norm_data),
+                            {.name = "conv.weight", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = embedding_data},
+                            VECTOR("conv.bias", "F32", norm_data)};
     base[4].dims[0] = 3;
     Imported i =
         import_into(norm_table(), write_base(base, 5), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});

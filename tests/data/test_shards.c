@@ -9,7 +9,8 @@ static const float numbers[6] = {1, 2, 3, 4, 5, 6};
 #define VECTOR(name_, n_, data_)                                                                                       \
     { .name = name_, .dtype = "F32", .rank = 1, .dims = {n_}, .data = data_ }
 static const TensorToWrite first[] = {VECTOR("a", 2, numbers), VECTOR("b", 1, numbers + 2)},
-                           second[] = {VECTOR("c", 3, numbers + 3)}, again[] = {VECTOR("c", 3, numbers), VECTOR("b", 1, numbers)};
+                           second[] = {VECTOR("c", 3, numbers + 3)},
+                           again[] = {VECTOR("c", 3, numbers), VECTOR("b", 1, numbers)};
 
 static char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
 
@@ -23,7 +24,8 @@ static char *write_shards(void) {
     return folder;
 }
 
-static const char good_map[] = "\"a\": \"model-1.safetensors\", \"b\": \"model-1.safetensors\", \"c\": \"model-2.safetensors\"";
+static const char good_map[] =
+    "\"a\": \"model-1.safetensors\", \"b\": \"model-1.safetensors\", \"c\": \"model-2.safetensors\"";
 
 static char *write_index(const char *folder, const char *map) {
     char *path = in(folder, "model.safetensors.index.json");
@@ -85,10 +87,12 @@ static void what_is_missing_or_there_twice_is_named(void **unused) {
                    "it says that 'd' is in model-2.safetensors, which has no such tensor");
     assert_refused(write_index(folder, "\"c\": \"model-1.safetensors\", \"a\": \"model-2.safetensors\""),
                    "it says that 'c' is in model-1.safetensors, which has no such tensor");
-    if (!safetensors_write(in(folder, "model-2.safetensors"), again, 2, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    if (!safetensors_write(in(folder, "model-2.safetensors"), again, 2, NULL, NULL, 0, &error))
+        fail_msg("%s", error.text);
     assert_refused(write_index(folder, good_map), "two tensors are named 'b'");
     write_text(in(folder, "model-2.safetensors"), "cut off, or of another kind");
-    assert_refused(write_index(folder, good_map), "its shard model-2.safetensors: neither a safetensors nor a torch file");
+    assert_refused(write_index(folder, good_map),
+                   "its shard model-2.safetensors: neither a safetensors nor a torch file");
 }
 
 static void a_senseless_index_is_refused(void **unused) {
@@ -99,7 +103,8 @@ static void a_senseless_index_is_refused(void **unused) {
     assert_refused(write_index(folder, "\"a\": \"\""), "names no file of this folder for 'a'");
     assert_refused(write_index(folder, "\"a\": \"model-1.safetensors\", \"a\": \"model-1.safetensors\""), "duplicate");
     assert_refused(write_index(folder, ""), "it is JSON without a \"weight_map\"");
-    assert_refused(write_index(folder, "\"a\": \"model.safetensors.index.json\""), "its shard model.safetensors.index.json: ");
+    assert_refused(write_index(folder, "\"a\": \"model.safetensors.index.json\""),
+                   "its shard model.safetensors.index.json: ");
     write_text(path, "{\"model_type\": \"roberta\"}");
     assert_refused(path, "it is JSON without a \"weight_map\", so no index of files of tensors");
     write_text(path, "{\"weight_map\": {\"a\"");

@@ -316,7 +316,9 @@ static void add_storages(Bytes *b, const char *list, size_t list_size, int64_t c
 }
 
 #define STORAGES(b, list, count, n) add_storages(b, list, sizeof(list) - 1, count, numbers, n)
-#define ONE_STORAGE "\x80\2]q\0X\1\0\0\0" "0a."
+#define ONE_STORAGE                                                                                                    \
+    "\x80\2]q\0X\1\0\0\0"                                                                                              \
+    "0a."
 
 static const float numbers[6] = {0, 1, 2, 3, 4, 5};
 
@@ -348,10 +350,17 @@ static void broken_files_of_an_old_torch_are_refused(void **unused) {
     STORAGES(&b, ONE_STORAGE, 7, 6);
     assert_refused(write_legacy(&b), "storage 0 has 7 elements; the pickle says 6");
     b = legacy_file(&tree);
-    STORAGES(&b, "\x80\2]q\0(X\1\0\0\0" "0X\1\0\0\0" "0e.", 6, 6);
+    STORAGES(&b,
+             "\x80\2]q\0(X\1\0\0\0"
+             "0X\1\0\0\0"
+             "0e.",
+             6, 6);
     assert_refused(write_legacy(&b), "its list of storages names 0, which is there twice");
     b = legacy_file(&tree);
-    STORAGES(&b, "\x80\2]q\0X\1\0\0\0" "1a.", 6, 6);
+    STORAGES(&b,
+             "\x80\2]q\0X\1\0\0\0"
+             "1a.",
+             6, 6);
     assert_refused(write_legacy(&b), "its list of storages names 1, which no tensor has");
     b = legacy_file(&tree);
     STORAGES(&b, "\x80\2].", 6, 6);

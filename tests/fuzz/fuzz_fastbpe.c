@@ -1,5 +1,5 @@
-/* Opens any bytes as vocab.txt, as bpe.codes or as added_tokens.json, and good ones with changes; the first byte chooses.
- * What opens encodes the same bytes as a text, twice with the same ids, and decodes them. */
+/* Opens any bytes as vocab.txt, as bpe.codes or as added_tokens.json, and good ones with changes; the first byte
+ * chooses. What opens encodes the same bytes as a text, twice with the same ids, and decodes them. */
 #include "data/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 
@@ -25,7 +25,8 @@ static void encode_and_decode(const Tokenizer *tokenizer, const char *text, size
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char *const names[] = {"vocab.txt", "bpe.codes", "added_tokens.json"}, *const good[] = {vocab, codes, added};
+    static const char *const names[] = {"vocab.txt", "bpe.codes", "added_tokens.json"}, *const good[] = {vocab, codes,
+                                                                                                         added};
     static char *paths[3];
     Error error = {.text = ""};
     for (int i = 0; i < 3; i++) {

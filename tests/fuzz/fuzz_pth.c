@@ -1,5 +1,5 @@
-/* Reads any bytes as a file of torch.save, a zip or older, or as the index of several files, and such files with changes.
- * The first byte chooses. */
+/* Reads any bytes as a file of torch.save, a zip or older, or as the index of several files, and such files with
+ * changes. The first byte chooses. */
 #include "base/file.h"
 #include "data/formats/safetensors.h"
 #include "data/formats/tensor_file_open.h"

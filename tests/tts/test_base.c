@@ -184,8 +184,9 @@ static void indextts_2_5_is_refused_by_name(void **state) {
     add(&w, xstrdup("lang_embedding.weight"));
     add(&w, xstrdup("emo_layer.weight")), add(&w, xstrdup("emovec_layer.weight"));
     remove_tensor(&w, "speed_emb.weight");
-    assert_training_refuses(&w, "it is IndexTTS 2.5, another model: give the gpt.pth of IndexTTS2: 4 tensors do not fit: "
-                                "spk_emb_proj.weight is not one of the model's tensors");
+    assert_training_refuses(&w,
+                            "it is IndexTTS 2.5, another model: give the gpt.pth of IndexTTS2: 4 tensors do not fit: "
+                            "spk_emb_proj.weight is not one of the model's tensors");
     assert_contains(fixture.output, "speed_emb.weight, F32 [2, 16] in the model, is not there");
 }
 
@@ -195,15 +196,17 @@ static void indextts_1_5_is_refused_by_name(void **state) {
     add_conformer(&w, "conditioning_encoder", 6);
     add_perceiver(&w, "perceiver_encoder");
     remove_tensor(&w, "speed_emb.weight");
-    assert_training_refuses(&w, "it is IndexTTS 1 or 1.5, another model: give the gpt.pth of IndexTTS2: 1 tensor does not "
-                                "fit: speed_emb.weight, F32 [2, 16] in the model, is not there");
+    assert_training_refuses(&w,
+                            "it is IndexTTS 1 or 1.5, another model: give the gpt.pth of IndexTTS2: 1 tensor does not "
+                            "fit: speed_emb.weight, F32 [2, 16] in the model, is not there");
 }
 
 static void other_weights_are_refused_by_their_tensors(void **state) {
     (void)state;
     Weights w = indextts2();
     add(&w, xstrdup("duration_predictor.weight"));
-    assert_training_refuses(&w, "its tensors: 1 tensor does not fit: duration_predictor.weight is not one of the model's");
+    assert_training_refuses(&w,
+                            "its tensors: 1 tensor does not fit: duration_predictor.weight is not one of the model's");
     w = indextts2();
     remove_tensor(&w, "gpt.h.0.ln_1.weight");
     assert_training_refuses(&w, "expected the tensors text_embedding.weight, mel_embedding.weight, ");
