@@ -49,11 +49,13 @@ static const OptionRow table[] = {
 static void check_classes(const Predict *p, const BertClassifier *other) {
     const BertClassifier *first = &p->models[0];
     const Classes *a = &first->base.classes, *b = &other->base.classes;
-    bool same = a->n == b->n && first->base.multi_label == other->base.multi_label;
+    bool same = a->n == b->n;
     for (int c = 0; same && c < a->n; c++) same = !strcmp(a->names[c], b->names[c]);
     if (!same)
-        die("%s and %s have other classes, or in another order, or decide them in another way: they cannot predict "
-            "together",
+        die("%s and %s have other classes, or in another order: they cannot predict together", first->checkpoint,
+            other->checkpoint);
+    if (first->base.multi_label != other->base.multi_label)
+        die("of %s and %s one decides each class by itself (problem_type): they cannot predict together",
             first->checkpoint, other->checkpoint);
 }
 

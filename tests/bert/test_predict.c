@@ -93,7 +93,7 @@ static void classes_of_several_labels_are_predicted_each_by_itself(void **state)
     assert_int_equal(
         bert_use("predict --checkpoint %s --checkpoint " GOLDEN "bert_hf %s -o -", labels, bert_path("texts.jsonl")),
         1);
-    assert_contains(fixture.output, "or decide them in another way: they cannot predict together");
+    assert_contains(fixture.output, "one decides each class by itself (problem_type): they cannot predict together");
     json_decref(golden);
 }
 

@@ -26,10 +26,11 @@ typedef struct {
 
 static const float numbers[NUMBERS] = {0.5f, 1};
 
+/* name: freed by write_weights */
 static void add(Weights *w, char *name) {
     assert_true(w->n < MOST);
     w->tensors[w->n++] =
-        (TensorToWrite){.name = keep_text(name), .dtype = "F32", .rank = 1, .dims = {3}, .data = numbers};
+        (TensorToWrite){.name = name, .dtype = "F32", .rank = 1, .dims = {3}, .data = numbers};
 }
 
 static void add_both(Weights *w, const char *module, const char *layer) {
@@ -99,6 +100,8 @@ static const char *write_weights(Weights *w) {
     const char *path = keep_text(path_join(run_directory(), "gpt.safetensors"));
     Error error;
     if (!safetensors_write(path, w->tensors, w->n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    for (int i = 0; i < w->n; i++) /* those of the model belong to its table */
+        if (params_find(&w->model->params, w->tensors[i].name) < 0) free((char *)(uintptr_t)w->tensors[i].name);
     w->model->close(w->model);
     return path;
 }
