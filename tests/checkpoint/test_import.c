@@ -450,6 +450,33 @@ static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
     forget(&i);
 }
 
+/* In the order of transformers: safetensors before torch, and a whole file before shards. */
+static void a_folder_of_shards_stands_for_its_weights(void **unused) {
+    (void)unused;
+    static const char index[] =
+        "{\"weight_map\": {\"text_embedding.weight\": \"1.st\", \"gpt.ln_f.weight\": \"2.st\"}}";
+    const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION};
+    char *folder = rig_directory();
+    Error error;
+    if (!safetensors_write(rig_path(folder, "1.st"), base, 1, NULL, NULL, 0, &error) ||
+        !safetensors_write(rig_path(folder, "2.st"), base + 1, 2, NULL, NULL, 0, &error))
+        fail_msg("%s", error.text);
+    static const char *const names[] = {"pytorch_model.bin.index.json", "model.safetensors.index.json"};
+    for (int i = 0; i < 2; i++) {
+        char *path = rig_path(folder, names[i]);
+        write_text(path, "%s", index);
+        assert_string_equal(rig_keep(checkpoint_weights(folder)), path);
+        Imported from = import(folder, 4);
+        if (!from.ok) fail_msg("%s", from.error.text);
+        assert_int_equal(from.report.loaded, 3);
+        assert_memory_equal(from.weights + from.table.items[2].offset, attention_data, sizeof attention_data);
+        forget(&from);
+        write_text(rig_path(folder, i ? "model.safetensors" : "pytorch_model.bin"), "a whole file");
+        assert_string_equal(rig_keep(checkpoint_weights(folder)),
+                            rig_path(folder, i ? "model.safetensors" : "pytorch_model.bin"));
+    }
+}
+
 /* ---- conventions of other programs ---- */
 
 static const char *const matrices[] = {".mix.weight", ".out.weight", NULL}, *const masks[] = {".mask", NULL};
@@ -587,6 +614,7 @@ int main(void) {
         cmocka_unit_test(a_bias_before_a_norm_goes_into_its_running_mean),
         cmocka_unit_test(a_bias_that_no_norm_can_take_is_refused),
         cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
+        cmocka_unit_test(a_folder_of_shards_stands_for_its_weights),
         cmocka_unit_test(a_file_is_transposed_as_its_first_matrix_that_is_not_square),
         cmocka_unit_test(what_no_convention_explains_is_refused_by_name),
         cmocka_unit_test(a_file_may_lack_a_whole_head_and_have_others),

@@ -29,8 +29,7 @@ static const float numbers[NUMBERS] = {0.5f, 1};
 /* name: freed by write_weights */
 static void add(Weights *w, char *name) {
     assert_true(w->n < MOST);
-    w->tensors[w->n++] =
-        (TensorToWrite){.name = name, .dtype = "F32", .rank = 1, .dims = {3}, .data = numbers};
+    w->tensors[w->n++] = (TensorToWrite){.name = name, .dtype = "F32", .rank = 1, .dims = {3}, .data = numbers};
 }
 
 static void add_both(Weights *w, const char *module, const char *layer) {
