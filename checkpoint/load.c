@@ -352,7 +352,8 @@ static void complain_missing(Import *import) {
 
 /* Returns the known model that the file is of instead; NULL: none. */
 static const OtherModel *other_model(const ImportRules *rules, const TensorFile *file) {
-    for (const OtherModel *other = rules->others; other < rules->others + rules->n_others; other++) {
+    for (int k = 0; k < rules->n_others; k++) {
+        const OtherModel *other = &rules->others[k];
         bool has = false, lacks = true;
         for (int i = 0; i < file->n_tensors; i++) {
             has = has || prefix_of(&other->has, 1, file->tensors[i].name) >= 0;

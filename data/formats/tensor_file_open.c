@@ -41,24 +41,21 @@ static bool is_index(const void *bytes, size_t size) {
 static TensorFile *open_shard(const char *index, const char *name, TensorFile *file, Error *error) {
     const char *slash = strrchr(index, '/');
     char *path = xformat("%.*s%s", slash ? (int)(slash + 1 - index) : 0, index, name);
-    TensorFile *shard = file->shards;
+    int i = 0;
     void *bytes;
     size_t size;
     Error why;
-    while (shard < file->shards + file->n_shards && strcmp(shard->path, path) != 0) shard++;
-    if (shard == file->shards + file->n_shards) {
-        file->shards = xrealloc(file->shards, ((size_t)file->n_shards + 1) * sizeof *file->shards);
-        shard = &file->shards[file->n_shards];
-        *shard = (TensorFile){0};
-        if (file_map(path, &bytes, &size, &why) && read_mapped(path, bytes, size, shard, &why)) {
+    while (i < file->n_shards && strcmp(file->shards[i].path, path) != 0) i++;
+    if (i == file->n_shards) {
+        file->shards = xrealloc(file->shards, ((size_t)i + 1) * sizeof *file->shards);
+        file->shards[i] = (TensorFile){0};
+        if (file_map(path, &bytes, &size, &why) && read_mapped(path, bytes, size, &file->shards[i], &why))
             file->n_shards++;
-        } else {
+        else
             error_set(error, "its shard %s: %s", name, why.text);
-            shard = NULL;
-        }
     }
     free(path);
-    return shard;
+    return i < file->n_shards ? &file->shards[i] : NULL;
 }
 
 /* Opens all shards; each must have the tensors that the index says it has. */
@@ -82,7 +79,8 @@ static void join_shards(TensorFile *file) {
     int n = 0;
     for (int s = 0; s < file->n_shards; s++) n += file->shards[s].n_tensors;
     file->tensors = xcalloc((size_t)n, sizeof *file->tensors);
-    for (TensorFile *shard = file->shards; shard < file->shards + file->n_shards; shard++) {
+    for (int s = 0; s < file->n_shards; s++) {
+        TensorFile *shard = &file->shards[s];
         if (shard->n_tensors)
             memcpy(file->tensors + file->n_tensors, shard->tensors, (size_t)shard->n_tensors * sizeof *shard->tensors);
         file->n_tensors += shard->n_tensors;
