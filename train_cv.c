@@ -146,7 +146,7 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                                  .drop_last = drops_last(f),
                                  .min_samples = 2,
                                  .indivisible = "batch norms see each micro-batch separately"},
-                       .import = {.absorbed = flim_network_dead_biases(), .n_absorbed = FLIM_DEAD_BIASES},
+                       .import = cv_import_rules(),
                        .rate = {.at = epoch_rate, .context = o},
                        .optimizer = {.coupled_decay = true},
                        .selection = {.metric = -1,

@@ -106,7 +106,7 @@ static const char *const fixed_options[] = {"repair-codes", NULL};
 
 /* ---- vocabulary and model ---- */
 
-enum { UNKNOWN_TEXT = 2, TEXT_TABLES = 3 };
+enum { UNKNOWN_TEXT = 2 };
 
 /* Reads the size of the vocabulary and the id of unknown pieces from a tokenizer. */
 static void read_tokenizer(GptOptions *o) {
@@ -161,9 +161,6 @@ static TtsGptConfig config_of(const GptOptions *o) {
                           .mel_weight = (float)o->mel_loss_weight};
 }
 
-/* The parameters that grow with the vocabulary. */
-static const char *const text_tables[TEXT_TABLES] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
-
 /* Freezes the rows of the base vocabulary. A fresh run knows their number from the base checkpoint, a resumed run from
  * its own checkpoint. */
 static void freeze_base_rows(const TrainSpec *spec, Training *training, const GptOptions *o) {
@@ -174,9 +171,9 @@ static void freeze_base_rows(const TrainSpec *spec, Training *training, const Gp
         state->frozen_rows = o->frozen_text_rows;
     else if (!train_resumed_from(training))
         state->frozen_rows = base > 0 && base < o->number_text_tokens ? base : 0;
-    for (int i = 0; i < TEXT_TABLES; i++) {
+    for (int i = 0; i < GPT_IMPORT.n_resizable; i++) {
         bool chosen = !strcmp(o->freeze, "both") || !strcmp(o->freeze, i ? "head" : "embedding");
-        table->items[params_find(table, text_tables[i])].frozen_rows = chosen ? state->frozen_rows : 0;
+        table->items[params_find(table, GPT_IMPORT.resizable[i])].frozen_rows = chosen ? state->frozen_rows : 0;
     }
     if (state->frozen_rows && strcmp(o->freeze, "none"))
         printf("[Freeze] %s: rows 0..%lld of the text tables stay as they are\n", o->freeze,
@@ -270,7 +267,7 @@ static int train(int argc, char **argv) {
         .validation = data.validation,
         .synthetic = !o.train.manifest.count,
         .batch = {.largest = tts_largest_batch},
-        .import = {.resizable = text_tables, .n_resizable = TEXT_TABLES},
+        .import = GPT_IMPORT,
         .selection = {.metric = -1}, /* the weighted sum of both losses */
         .baseline = {.name = "unigram entropy of the codes",
                      .value = contents ? tts_code_entropy(data.validation ? data.validation : data.train) : 0,

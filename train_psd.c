@@ -162,8 +162,10 @@ static int pretrain(PsdRun *o, PsdStage *stage) {
     if (visible < 1 || visible >= PSD_PATCHES)
         die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible", o->mask_ratio,
                   PSD_PATCHES - visible);
+    psd_checkpoint_check(o, open_autoencoder(o));
     PsdData data = psd_data_open(o);
     TrainSpec spec = spec_of(o, &data, open_autoencoder(o));
+    spec.import = psd_checkpoint_rules(o);
     spec.batch.drop_last = true;
     spec.selection.metric =
         !strcmp(o->encoder, "cnn"); /* the CNN has no masked loss to improve: then the contrast decides */
@@ -180,16 +182,13 @@ static int pretrain(PsdRun *o, PsdStage *stage) {
 /* ---- finetune ---- */
 
 static int finetune(PsdRun *o, PsdStage *stage) {
-    /* Prefixes of the tensors read from a base checkpoint, the head last; the CNN embeds no patches. */
-    static const char *const transformer[] = {"encoder.", "patch_embed.", "classifier."};
-    static const char *const cnn[] = {"encoder.", "classifier."}, *const metrics[] = {"macro_f1"};
-    bool is_cnn = !strcmp(o->encoder, "cnn");
+    static const char *const metrics[] = {"macro_f1"};
+    psd_checkpoint_check(o, open_classifier(o, NULL));
     PsdData data = psd_data_open(o);
     psd_data_weigh_classes(o, &data);
     TrainSpec spec = spec_of(o, &data, open_classifier(o, data.class_weights));
     spec.batch.drop_last = !o->shots; /* of few shots every sample counts */
-    spec.import.only = is_cnn ? cnn : transformer;
-    spec.import.n_only = is_cnn ? 1 : 2;
+    spec.import = psd_checkpoint_rules(o);
     open_datasets(&spec, o, &data);
     Validation validation = {&data, spec.validation};
     spec.selection.evaluate = negative_macro_f1;
@@ -198,7 +197,7 @@ static int finetune(PsdRun *o, PsdStage *stage) {
     spec.selection.n_metrics = 1;
     char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
     if (!resumed && o->train.base_checkpoint && psd_checkpoint_has_head(o->train.base_checkpoint, spec.model))
-        spec.import.n_only++;
+        spec.import.n_only++; /* with the head */
     free(resumed);
     if (o->freeze_encoder) freeze_encoder(&spec.model->params);
     return train(&spec, &data, stage);
@@ -213,7 +212,8 @@ static int infer(PsdRun *o, PsdStage *stage) {
                                          .model = open_classifier(o, NULL),
                                          .device = o->device,
                                          .device_why = o->device_why,
-                                         .batch = {.largest = psd_largest_batch}}};
+                                         .batch = {.largest = psd_largest_batch},
+                                         .import = psd_checkpoint_rules(o)}};
     int status = o->command == PSD_EVALUATE ? psd_evaluate(o, &data, &classifier, stage->result)
                                             : psd_calibrate(o, &data, &classifier);
     train_close(classifier.training);

@@ -38,6 +38,7 @@ static int beginning_of(const char *const *beginnings, const char *name) {
 
 /* Puts the root before the names that have one, if none begins with it. */
 static void add_root(const ImportConventions *c, TensorFile *file) {
+    if (!c->root) return;
     for (int i = 0; i < file->n_tensors; i++)
         if (!strncmp(file->tensors[i].name, c->root, strlen(c->root))) return;
     for (int i = 0; i < file->n_tensors; i++) {
@@ -97,7 +98,8 @@ static bool is_lacking_bias(const ParamTable *table, const char *name) {
     return lacking;
 }
 
-/* Sets *keep to whether the model takes the tensor. False if it can neither take it nor do without it. */
+/* Sets *keep to whether the tensor is of the model, or unknown. False if the model can neither take it nor do without
+ * it. */
 static bool judge(const ImportConventions *c, const ParamTable *table, const TensorFile *file,
                   const StoredTensor *tensor, ConventionsReport *report, bool *keep, Error *error) {
     const char *name = tensor->name;
@@ -108,9 +110,8 @@ static bool judge(const ImportConventions *c, const ParamTable *table, const Ten
     if (copy) return report->copies++, check_copy(copy, file, tensor, error);
     if (ends_like(c->constants, name)) return report->constants++, true;
     if (ignored >= 0) return report->ignored[ignored]++, true;
-    if (!c->biases || !is_lacking_bias(table, name))
-        return error_set(error, "%s is not one of the model's tensors (%s, ...): it is of another model", name,
-                         table->items[0].name);
+    *keep = !c->biases || !is_lacking_bias(table, name);
+    if (*keep) return true;
     report->zero_biases++;
     return tensor_is_zero(tensor) ||
            error_set(error, "%s is not 0, and the model has no biases: give --%s", name, c->biases);
@@ -120,9 +121,9 @@ static bool judge(const ImportConventions *c, const ParamTable *table, const Ten
 static bool is_transposed(const ImportConventions *c, const ParamTable *table, const TensorFile *file) {
     for (int i = 0; i < file->n_tensors; i++) {
         const StoredTensor *tensor = &file->tensors[i];
-        if (!conventions_may_transpose(c, tensor->name) || tensor->rank != 2 || tensor->dims[0] == tensor->dims[1])
-            continue;
-        const Param *param = &table->items[params_find(table, tensor->name)];
+        int index = conventions_may_transpose(c, tensor->name) ? params_find(table, tensor->name) : -1;
+        if (index < 0 || tensor->rank != 2 || tensor->dims[0] == tensor->dims[1]) continue;
+        const Param *param = &table->items[index];
         return tensor->dims[0] == param->dims[1] && tensor->dims[1] == param->dims[0];
     }
     return false;

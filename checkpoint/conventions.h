@@ -13,8 +13,8 @@ typedef struct {
 
 /* Lists end with NULL, those of pairs with a pair of NULL; a list that is NULL has nothing. */
 typedef struct {
-    const char *root;            /* "decoder.": put before all names of a file in which none begins with it, */
-    const char *const *rootless; /* but for names that begin so */
+    const char *root; /* "decoder.": put before all names of a file in which none begins with it; NULL: nothing is */
+    const char *const *rootless; /* but not before names that begin so */
     const NamePair *ends;        /* ends of names: ".gamma" is ".weight" */
     /* Ends of the names of matrices that some programs store transposed. A file stores all of them transposed, the
      * square ones too, if its first one that is not square has rows and columns exchanged. */
@@ -38,7 +38,7 @@ typedef struct {
 
 /* Renames the tensors of a file as the table has them and removes copies, constants, ignored ones and biases of zeros
  * that the model lacks; tensor_file_index comes next. False with the name of a tensor that the model cannot take: a
- * copy that differs, a bias that is not 0, or one that is unknown. */
+ * copy that differs, or a bias that is not 0. */
 bool conventions_apply(const ImportConventions *conventions, const ParamTable *table, TensorFile *file,
                        ConventionsReport *report, Error *error);
 /* Returns whether the tensor is one that a file may store transposed. */

@@ -201,14 +201,13 @@ const StoredTensor *checkpoint_tensor(const TensorFile *file, const char *name) 
     return NULL;
 }
 
-/* Changes the name to the reference's: removes the prefix, and what compiled, parallel and LoRA modules add. Returns
+/* Changes the name to the reference's: removes the prefix, and what compiled, parallel and merged modules add. Returns
  * false for tensors to skip. */
 static bool normalize_name(char *name, const char *prefix) {
     size_t length = strlen(prefix);
     if (strncmp(name, prefix, length)) return false;
     memmove(name, name + length, strlen(name) - length + 1);
-    if (!strncmp(name, "inference_model.", 16) || strstr(name, ".lora_") || !strcmp(name, "gpt.wte.weight"))
-        return false;
+    if (!strncmp(name, "inference_model.", 16) || !strcmp(name, "gpt.wte.weight")) return false;
     drop(name, "_orig_mod.", 0);
     const char *behind = name;
     while (!strncmp(behind, "module.", 7)) behind += 7;
@@ -234,69 +233,6 @@ void checkpoint_normalize(TensorFile *file, const ParamTable *table, ImportRepor
     file->n_tensors = kept;
 }
 
-static bool is_resizable(const Import *import, const StoredTensor *tensor, const Param *param, int *which) {
-    const ImportRules *rules = import->rules;
-    for (*which = 0; *which < rules->n_resizable; ++*which)
-        if (!strcmp(rules->resizable[*which], param->name)) break;
-    if (*which == rules->n_resizable || tensor->rank != param->rank) return false;
-    for (int d = 1; d < param->rank; d++)
-        if (tensor->dims[d] != param->dims[d]) return false;
-    return true;
-}
-
-/* Fails if a weight is not finite. Otherwise the samples would be blamed for losses that are not finite. */
-static bool check_finite(const StoredTensor *tensor, const float *values, int64_t n, Error *error) {
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(values[i]))
-            return error_set(
-                error,
-                "tensor '%s': value %lld of %lld is %g, and weights must be finite; they are of a training "
-                "that failed, or damaged: take an earlier checkpoint",
-                tensor->name, (long long)i, (long long)n, (double)values[i]);
-    return true;
-}
-
-/* Imports a matrix that the file stores transposed: [columns, rows] of the parameter. */
-static bool import_transposed(Import *import, const StoredTensor *tensor, const Param *param, Error *error) {
-    int64_t rows = param->dims[0], columns = param->dims[1];
-    if (tensor->rank != 2 || param->rank != 2 || tensor->dims[0] != columns || tensor->dims[1] != rows) {
-        complain_shape(&import->complaints, tensor, param);
-        return true;
-    }
-    float *values = xmalloc((size_t)tensor->count * sizeof *values);
-    bool ok = stored_to_f32(tensor, values, error) && check_finite(tensor, values, tensor->count, error);
-    if (ok) conventions_transpose(values, columns, rows, import->weights + param->offset);
-    free(values);
-    import->report->loaded++;
-    import->report->transposed++;
-    return ok;
-}
-
-static bool import_tensor(Import *import, const StoredTensor *tensor, int index, Error *error) {
-    const Param *param = &import->table->items[index];
-    const ImportConventions *conventions = import->rules->conventions;
-    int which = 0;
-    if (import->report->conventions.transposed && conventions_may_transpose(conventions, param->name)) {
-        import->seen[index] = true;
-        return import_transposed(import, tensor, param, error);
-    }
-    bool resizable = is_resizable(import, tensor, param, &which), same = same_shape(tensor, param);
-    import->seen[index] = true;
-    if (!same && !resizable) {
-        complain_shape(&import->complaints, tensor, param);
-        return true;
-    }
-    if (resizable && which == 0) import->report->base_rows = tensor->dims[0];
-    StoredTensor rows = *tensor; /* the leading rows that both tables have */
-    if (!same && tensor->dims[0] > param->dims[0]) {
-        rows.dims[0] = param->dims[0];
-        rows.count = param->count;
-    }
-    *(same ? &import->report->loaded : &import->report->resized) += 1;
-    float *weights = import->weights + param->offset;
-    return stored_to_f32(&rows, weights, error) && check_finite(tensor, weights, rows.count, error);
-}
-
 /* Returns the index of the prefix that a name has, or -1. */
 static int prefix_of(const char *const *prefixes, int n, const char *name) {
     for (int i = 0; i < n; i++)
@@ -307,6 +243,50 @@ static int prefix_of(const char *const *prefixes, int n, const char *name) {
 /* Returns whether the rules import tensors of this name. */
 static bool is_wanted(const ImportRules *rules, const char *name) {
     return !rules->n_only || prefix_of(rules->only, rules->n_only, name) >= 0;
+}
+
+/* Returns the running mean of the model's norm of this name; NULL: there is none. */
+static const Param *running_mean_of(const Import *import, const char *norm, int length) {
+    char name[128];
+    snprintf(name, sizeof name, "%.*s.running_mean", length, norm);
+    int index = params_find(import->table, name);
+    return index < 0 ? NULL : &import->table->items[index];
+}
+
+/* Returns the rule for the bias of this name; NULL: there is none. */
+static const AbsorbedBias *absorbed_of(const ImportRules *rules, const char *name) {
+    return absorbed_find(rules->absorbed, rules->n_absorbed, name, ".bias");
+}
+
+/* Returns the running mean that absorbs the bias of this name; NULL: it is none of these biases. */
+static const Param *absorbing_mean(const Import *import, const char *name) {
+    const AbsorbedBias *rule = absorbed_of(import->rules, name);
+    const Param *mean = rule ? running_mean_of(import, rule->norm, (int)strlen(rule->norm)) : NULL;
+    assert(!rule || mean);
+    return mean;
+}
+
+/* Returns whether the tensor is torch's counter of the batches that one of the model's norms has seen. */
+static bool is_counter(const Import *import, const char *name) {
+    static const char counter[] = ".num_batches_tracked";
+    return ends_with(name, counter) && running_mean_of(import, name, (int)(strlen(name) - strlen(counter)));
+}
+
+/* ---- names and shapes ---- */
+
+/* Complains of the tensors that are neither the model's nor allowed. Returns how many are the model's. */
+static int complain_unknown(Import *import, const TensorFile *file) {
+    const ImportRules *rules = import->rules;
+    int known = 0;
+    for (int i = 0; i < file->n_tensors; i++) {
+        const char *name = file->tensors[i].name;
+        if (params_find(import->table, name) >= 0)
+            known++;
+        else if (!absorbed_of(rules, name) && !is_counter(import, name) &&
+                 prefix_of(rules->extra, rules->n_extra, name) < 0)
+            complain(&import->complaints, "%s is not one of the model's tensors", name);
+    }
+    return known;
 }
 
 static void drop_unwanted(const ImportRules *rules, TensorFile *file, ImportReport *report) {
@@ -322,6 +302,35 @@ static void drop_unwanted(const ImportRules *rules, TensorFile *file, ImportRepo
     file->n_tensors = kept;
 }
 
+/* Returns whether the file stores the matrix transposed. */
+static bool is_transposed(const Import *import, const Param *param) {
+    return import->report->conventions.transposed && conventions_may_transpose(import->rules->conventions, param->name);
+}
+
+/* Returns the place of a table in the list of resizable ones whose shape the tensor has but for the rows; -1: it has
+ * none. */
+static int resizable_of(const Import *import, const StoredTensor *tensor, const Param *param) {
+    const ImportRules *rules = import->rules;
+    int which = 0;
+    while (which < rules->n_resizable && strcmp(rules->resizable[which], param->name) != 0) which++;
+    if (which == rules->n_resizable || tensor->rank != param->rank) return -1;
+    for (int d = 1; d < param->rank; d++)
+        if (tensor->dims[d] != param->dims[d]) return -1;
+    return which;
+}
+
+static void check_shape(Import *import, const StoredTensor *tensor) {
+    int index = params_find(import->table, tensor->name);
+    const Param *param = index >= 0 ? &import->table->items[index] : absorbing_mean(import, tensor->name);
+    if (!param) return;
+    if (index >= 0) import->seen[index] = true;
+    bool fits = index >= 0 && is_transposed(import, param)
+                    ? tensor->rank == 2 && param->rank == 2 && tensor->dims[0] == param->dims[1] &&
+                          tensor->dims[1] == param->dims[0]
+                    : same_shape(tensor, param) || (index >= 0 && resizable_of(import, tensor, param) >= 0);
+    if (!fits) complain_shape(&import->complaints, tensor, param);
+}
+
 static void complain_missing(Import *import) {
     const ImportRules *rules = import->rules;
     bool begun[IMPORT_OPTIONAL] = {false}; /* the file has some of an optional prefix */
@@ -329,7 +338,7 @@ static void complain_missing(Import *import) {
         int optional = prefix_of(rules->optional, rules->n_optional, import->table->items[i].name);
         if (optional >= 0 && import->seen[i]) begun[optional] = true;
     }
-    for (int i = 0; i < import->table->count && rules->n_only; i++) {
+    for (int i = 0; i < import->table->count; i++) {
         const Param *param = &import->table->items[i];
         char shape[128];
         int optional = prefix_of(rules->optional, rules->n_optional, param->name);
@@ -341,22 +350,91 @@ static void complain_missing(Import *import) {
     }
 }
 
-/* Returns the running mean of the model's norm of this name; NULL: there is none. */
-static const Param *running_mean_of(const Import *import, const char *norm, int length) {
-    char name[128];
-    snprintf(name, sizeof name, "%.*s.running_mean", length, norm);
-    int index = params_find(import->table, name);
-    return index < 0 ? NULL : &import->table->items[index];
+/* Returns the known model that the file is of instead; NULL: none. */
+static const OtherModel *other_model(const ImportRules *rules, const TensorFile *file) {
+    for (int k = 0; k < rules->n_others; k++) {
+        const OtherModel *other = &rules->others[k];
+        bool has = false, lacks = true;
+        for (int i = 0; i < file->n_tensors; i++) {
+            has = has || prefix_of(&other->has, 1, file->tensors[i].name) >= 0;
+            lacks = lacks && !(other->lacks && prefix_of(&other->lacks, 1, file->tensors[i].name) >= 0);
+        }
+        if (has && lacks) return other;
+    }
+    return NULL;
+}
+
+/* Checks the names and the shapes of all tensors, and leaves in the file those that are wanted. */
+static bool check_tensors(Import *import, TensorFile *file, Error *error) {
+    ImportReport *report = import->report;
+    const ImportRules *rules = import->rules;
+    char what[200] = "its tensors";
+    checkpoint_normalize(file, import->table, report);
+    if (rules->conventions && !conventions_apply(rules->conventions, import->table, file, &report->conventions, error))
+        return false;
+    const OtherModel *other = other_model(rules, file);
+    if (other) snprintf(what, sizeof what, "it is %s, another model: give %s", other->name, other->instead);
+    int n = file->n_tensors, known = complain_unknown(import, file);
+    if (!known && !other)
+        return error_set(error, "none of its %d tensors is one of the model's (%s, ...)", n + report->skipped,
+                         import->table->items[0].name);
+    drop_unwanted(rules, file, report);
+    if (!tensor_file_index(file, error)) return false;
+    for (int i = 0; i < file->n_tensors; i++) check_shape(import, &file->tensors[i]);
+    complain_missing(import);
+    return no_complaints(&import->complaints, what, error);
+}
+
+bool checkpoint_check(TensorFile *file, const ParamTable *table, const ImportRules *rules, Error *error) {
+    ImportReport report = {0};
+    Import import = {.table = table, .rules = rules, .report = &report};
+    import.seen = xcalloc((size_t)table->count, sizeof(bool));
+    bool ok = check_tensors(&import, file, error);
+    free(import.seen);
+    return ok;
+}
+
+/* ---- numbers ---- */
+
+/* Fails if a weight is not finite. Otherwise the samples would be blamed for losses that are not finite. */
+static bool check_finite(const StoredTensor *tensor, const float *values, int64_t n, Error *error) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(values[i]))
+            return error_set(
+                error,
+                "tensor '%s': value %lld of %lld is %g, and weights must be finite; they are of a training "
+                "that failed, or damaged: take an earlier checkpoint",
+                tensor->name, (long long)i, (long long)n, (double)values[i]);
+    return true;
+}
+
+/* Imports a matrix that the file stores transposed: [columns, rows] of the parameter. */
+static bool import_transposed(Import *import, const StoredTensor *tensor, const Param *param, Error *error) {
+    float *values = xmalloc((size_t)tensor->count * sizeof *values);
+    bool ok = stored_to_f32(tensor, values, error) && check_finite(tensor, values, tensor->count, error);
+    if (ok) conventions_transpose(values, param->dims[1], param->dims[0], import->weights + param->offset);
+    free(values);
+    import->report->loaded++;
+    import->report->transposed++;
+    return ok;
+}
+
+static bool import_tensor(Import *import, const StoredTensor *tensor, const Param *param, Error *error) {
+    if (is_transposed(import, param)) return import_transposed(import, tensor, param, error);
+    bool same = same_shape(tensor, param);
+    if (resizable_of(import, tensor, param) == 0) import->report->base_rows = tensor->dims[0];
+    StoredTensor rows = *tensor; /* the leading rows that both tables have */
+    if (!same && tensor->dims[0] > param->dims[0]) {
+        rows.dims[0] = param->dims[0];
+        rows.count = param->count;
+    }
+    *(same ? &import->report->loaded : &import->report->resized) += 1;
+    float *weights = import->weights + param->offset;
+    return stored_to_f32(&rows, weights, error) && check_finite(tensor, weights, rows.count, error);
 }
 
 /* Absorbs a bias before a norm: norm(x + bias) with a running mean equals norm(x) with the mean minus the bias. */
-static bool absorb_bias(Import *import, const StoredTensor *bias, const char *norm, Error *error) {
-    const Param *param = running_mean_of(import, norm, (int)strlen(norm));
-    assert(param);
-    if (!same_shape(bias, param)) {
-        complain_shape(&import->complaints, bias, param);
-        return true;
-    }
+static bool absorb_bias(Import *import, const StoredTensor *bias, const Param *param, Error *error) {
     float *mean = import->weights + param->offset, *values = xmalloc((size_t)(bias->count + 1) * sizeof *values);
     bool ok = stored_to_f32(bias, values, error) && check_finite(bias, values, bias->count, error);
     for (int64_t i = 0; ok && i < bias->count; i++) mean[i] -= values[i];
@@ -365,23 +443,12 @@ static bool absorb_bias(Import *import, const StoredTensor *bias, const char *no
     return ok;
 }
 
-/* Returns the rule for the bias of this name; NULL: there is none. */
-static const AbsorbedBias *absorbed_of(const ImportRules *rules, const char *name) {
-    return absorbed_find(rules->absorbed, rules->n_absorbed, name, ".bias");
-}
-
 static bool absorb_biases(Import *import, const TensorFile *file, Error *error) {
     for (int i = 0; i < file->n_tensors; i++) {
-        const AbsorbedBias *rule = absorbed_of(import->rules, file->tensors[i].name);
-        if (rule && !absorb_bias(import, &file->tensors[i], rule->norm, error)) return false;
+        const Param *mean = absorbing_mean(import, file->tensors[i].name);
+        if (mean && !absorb_bias(import, &file->tensors[i], mean, error)) return false;
     }
     return true;
-}
-
-/* Returns whether the tensor is torch's counter of the batches that one of the model's norms has seen. */
-static bool is_counter(const Import *import, const char *name) {
-    static const char counter[] = ".num_batches_tracked";
-    return ends_with(name, counter) && running_mean_of(import, name, (int)(strlen(name) - strlen(counter)));
 }
 
 /* Removes the counters and the absorbed biases from the tensors that the table does not know. Returns the new count. */
@@ -396,22 +463,12 @@ static int drop_expected(const Import *import, StoredTensor *tensors, int count)
 }
 
 static bool import_tensors(Import *import, TensorFile *file, Error *error) {
-    ImportReport *report = import->report;
-    checkpoint_normalize(file, import->table, report);
-    const ImportConventions *conventions = import->rules->conventions;
-    if (conventions && !conventions_apply(conventions, import->table, file, &report->conventions, error)) return false;
-    drop_unwanted(import->rules, file, report);
-    if (!tensor_file_index(file, error)) return false;
+    if (!check_tensors(import, file, error)) return false;
     for (int i = 0; i < file->n_tensors; i++) {
         int index = params_find(import->table, file->tensors[i].name);
-        if (index >= 0 && !import_tensor(import, &file->tensors[i], index, error)) return false;
+        if (index >= 0 && !import_tensor(import, &file->tensors[i], &import->table->items[index], error)) return false;
     }
-    if (!absorb_biases(import, file, error)) return false;
-    complain_missing(import);
-    if (!no_complaints(&import->complaints, "its tensors", error)) return false;
-    return report->loaded + report->resized > 0 ||
-           error_set(error, "none of its %d tensors is one of the model's (%s, ...)",
-                     file->n_tensors + report->skipped + report->unwanted, import->table->items[0].name);
+    return absorb_biases(import, file, error);
 }
 
 static char *list_missing(const Import *import) {
@@ -431,8 +488,10 @@ static char *list_missing(const Import *import) {
 }
 
 char *checkpoint_weights(const char *path) {
-    static const char *const names[] = {"model.safetensors", "pytorch_model.bin"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const names[] = {"model.safetensors",         "model.safetensors.index.json",
+                                        "pytorch_model.bin",         "pytorch_model.bin.index.json",
+                                        "adapter_model.safetensors", "adapter_model.bin"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *inside = path_join(path, names[i]);
         if (!access(inside, F_OK)) return inside;
         free(inside);
@@ -440,13 +499,33 @@ char *checkpoint_weights(const char *path) {
     return xstrdup(path);
 }
 
+/* Refuses a LoRA adapter, whose matrices belong to another model's weights: with a folder's adapter_config.json,
+ * Hugging Face's transformers would read that model and put the adapter on it. */
+static bool refuse_adapter(const char *path, const TensorFile *file, Error *error) {
+    static const char merge[] = "merge the adapter into its model with peft (model.merge_and_unload(), then "
+                                "save_pretrained into a new folder), and give that folder";
+    char *config = path_join(path, "adapter_config.json");
+    bool adapter = !access(config, F_OK);
+    free(config);
+    for (int i = 0; i < file->n_tensors; i++)
+        if (strstr(file->tensors[i].name, ".lora_"))
+            return error_set(error, "%s is a tensor of a LoRA adapter, which is not applied here: %s",
+                             file->tensors[i].name, merge);
+    return !adapter || error_set(error,
+                                 "it holds adapter_config.json, of a LoRA adapter that is not applied here: %s; if "
+                                 "these weights have it in them, give their file itself",
+                                 merge);
+}
+
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     static const char *const links[] = {"best", "last"};
     char *weights = checkpoint_weights(path);
-    bool ok = tensor_file_open(weights, file, error), is_run = false;
+    bool opened = tensor_file_open(weights, file, error), ok = opened && refuse_adapter(path, file, error);
+    bool is_run = false;
+    if (opened && !ok) tensor_file_close(file);
     if (ok && strcmp(weights, path) != 0) file_keep(weights, "weights to start from");
     free(weights);
-    for (int i = 0; i < 2 && !ok && !is_run; i++) {
+    for (int i = 0; i < 2 && !opened && !is_run; i++) {
         char *link = path_join(path, links[i]);
         is_run = !access(link, F_OK);
         if (is_run) error_set(error, "it is the directory of a run, not of a checkpoint; did you mean %s?", link);
@@ -456,6 +535,14 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
 }
 
 char *checkpoint_folder(const char *path) { return path_is_folder(path) ? xstrdup(path) : path_directory(path); }
+
+bool checkpoint_check_base(const char *path, const ParamTable *table, const ImportRules *rules, Error *error) {
+    TensorFile file;
+    if (!checkpoint_open_base(path, &file, error)) return false;
+    bool ok = checkpoint_check(&file, table, rules, error);
+    tensor_file_close(&file);
+    return ok;
+}
 
 uint64_t checkpoint_base_sum(const TensorFile *file) {
     const char *stated = tensor_file_metadata(file, SAFETENSORS_SUM_KEY);

@@ -59,7 +59,7 @@ Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
 }
 
 bool tokenizer_copy(const Tokenizer *tokenizer, const char *folder, Error *error) {
-    const char *from[2], *const names[] = {tokenizer_name(tokenizer), "bpe.codes"};
+    const char *from[3], *const names[] = {tokenizer_name(tokenizer), "bpe.codes", "added_tokens.json"};
     int n = tokenizer_files(tokenizer, from);
     bool ok = true;
     for (int i = 0; i < n && ok; i++) {

@@ -61,6 +61,12 @@ bool metrics_softmax(const double *logits, int64_t n, int classes, double temper
     return true;
 }
 
+bool metrics_sigmoid(const double *logits, int64_t n, int classes, double *probabilities, Error *error) {
+    if (!logits_check(logits, n, classes, error)) return false;
+    for (int64_t i = 0; i < n * classes; i++) probabilities[i] = 1 / (1 + exp(-logits[i]));
+    return true;
+}
+
 bool metrics_predict(const double *scores, int64_t n, int classes, int32_t *predicted, Error *error) {
     if (!values_check("score", scores, n, classes, -DBL_MAX, DBL_MAX, error)) return false;
     for (int64_t i = 0; i < n; i++) predicted[i] = largest(scores + i * classes, classes);

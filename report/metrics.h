@@ -14,6 +14,8 @@
  */
 bool metrics_softmax(const double *logits, int64_t n, int classes, double temperature, double *probabilities,
                      Error *error);
+/* Computes probabilities[n, classes] = 1 / (1 + exp(-logit)), each class by itself. */
+bool metrics_sigmoid(const double *logits, int64_t n, int classes, double *probabilities, Error *error);
 /* Fills predicted[n] with the class of the largest score[n, classes], the lowest of equals. */
 bool metrics_predict(const double *scores, int64_t n, int classes, int32_t *predicted, Error *error);
 

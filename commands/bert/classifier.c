@@ -57,9 +57,11 @@ static void read_decision(BertClassifier *c, const BertUse *use) {
     int classes = c->base.classes.n;
     if (!threshold_decision_read(c->checkpoint, &c->decision, &root, &error)) die("%s", error.text);
     json_decref(root);
-    if (use->threshold > 0 && classes > 2)
+    if (use->threshold > 0 && classes > 2 && !c->base.multi_label)
         die_usage("--threshold is for two classes, and %s has %d", c->checkpoint, classes);
-    if (classes > 2)
+    if (c->base.multi_label)
+        c->decision = (ThresholdDecision){.threshold = use->threshold > 0 ? use->threshold : 0.5, .temperature = NAN};
+    else if (classes > 2)
         c->decision.threshold = NAN;
     else if (use->threshold > 0)
         c->decision.threshold = use->threshold;
@@ -102,9 +104,12 @@ void bert_classifier_open(BertClassifier *c, const char *checkpoint, const BertU
         die("--checkpoint %s: it has no classifier (classifier.out_proj.weight): fine-tune it with train_bert "
             "--base-checkpoint",
             checkpoint);
+    if (c->base.classes.n == 1)
+        die("--checkpoint %s: its classifier has one output, a number: it predicts no classes", checkpoint);
     BertTextOptions text = bert_base_texts(&c->base, &use->set, &use->text);
     TokenizedModel model = {checkpoint, c->base.description, bert_base_config(&c->base).vocabulary};
     c->texts = bert_texts_open(&text, &model, (int)use->train.threads);
+    bert_base_check_tokenizer(&c->base, &c->texts);
     read_decision(c, use);
     open_model(c, use);
 }

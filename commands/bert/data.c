@@ -16,6 +16,7 @@
 static void open_texts(BertData *data, BertOptions *o, const BertBase *base) {
     TokenizedModel model = {o->train.base_checkpoint, base->description, (int)o->vocabulary};
     data->texts = bert_texts_open(&o->text, model.checkpoint ? &model : NULL, (int)o->train.threads);
+    bert_base_check_tokenizer(base, &data->texts);
     data->texts.rules.divide = o->pretraining; /* a label is of a whole text, masked words are of any */
     int64_t ids = tokenizer_vocabulary(data->texts.tokenizer);
     bert_options_set_tables(o, ids);
@@ -201,6 +202,14 @@ static void read_files(BertData *data, const BertOptions *o) {
                 add_file(data, o, &data->splits[o->folds ? BERT_TRAIN : s], path, (o->folds ? n : paths.n[s]) > 1);
             free(path);
         }
+}
+
+/* Takes the order of the base checkpoint's classes, unless --labels gives one. */
+static void order_classes(BertData *data, const BertOptions *o, const BertBase *base) {
+    int32_t place[BERT_MAX_CLASSES];
+    if (o->labels || !bert_base_order_classes(base, &data->classes, place)) return;
+    for (int s = 0; s < BERT_SPLITS; s++)
+        for (int64_t i = 0; i < data->splits[s].n; i++) data->splits[s].labels[i] = place[data->splits[s].labels[i]];
 }
 
 /* ---- splits ---- */
@@ -393,6 +402,7 @@ BertData bert_data_open(BertOptions *o, const BertBase *base) {
     }
     open_texts(&data, o, base);
     read_files(&data, o);
+    order_classes(&data, o, base);
     bert_base_check_classes(base, &data.classes);
     if (!data.splits[BERT_VALIDATION].n && !o->folds) divide(&data, o);
     check_classes(&data, o);

@@ -98,6 +98,11 @@ int bert_evaluate(int argc, char **argv) {
     make_directories(e.output);
     directory_remove_leftovers(e.output);
     bert_classifier_open(&classifier, checkpoint, &e.use);
+    if (classifier.base.multi_label)
+        die("--checkpoint %s: problem_type is multi_label_classification in its config.json: each of its classes is "
+            "decided by itself, and the texts of --data have one class; train_bert predict writes what it says of "
+            "texts",
+            checkpoint);
     evaluate(&e, &classifier, &comments);
     page_write_or_warn(e.output, PAGE_DEPTH, false);
     bert_classifier_close(&classifier);

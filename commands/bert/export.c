@@ -107,7 +107,7 @@ static json_t *own_description(const Export *e) {
                       TOKENIZER_FACT, e->texts->tokenizer_hash, BERT_SEGMENTER_FACT, e->texts->segmenter_hash);
 }
 
-static void add_classes(json_t *config, const Classes *classes) {
+static void add_classes(json_t *config, const Classes *classes, bool multi_label) {
     json_t *names = json_object(), *ids = json_object();
     for (int c = 0; c < classes->n; c++) {
         char number[16];
@@ -117,7 +117,8 @@ static void add_classes(json_t *config, const Classes *classes) {
     }
     json_object_set_new(config, "id2label", names);
     json_object_set_new(config, "label2id", ids);
-    json_object_set_new(config, "problem_type", json_string("single_label_classification"));
+    json_object_set_new(config, "problem_type",
+                        json_string(multi_label ? "multi_label_classification" : "single_label_classification"));
 }
 
 static json_t *config_of(const Export *e) {
@@ -134,7 +135,7 @@ static json_t *config_of(const Export *e) {
         "classifier_dropout", (double)c->head_dropout, "tie_word_embeddings", 1, "bos_token_id", ids->begin,
         "eos_token_id", ids->end, "pad_token_id", BERT_FIRST_POSITION - 1, "dtype", "float32", BERT_EXPORTED,
         own_description(e));
-    if (c->classes) add_classes(config, &e->base->classes);
+    if (c->classes) add_classes(config, &e->base->classes, e->base->multi_label);
     return config;
 }
 
@@ -220,6 +221,7 @@ int bert_export(int argc, char **argv) {
     e.config.head_dropout = dropout_of(&base, "head-dropout");
     TokenizedModel model = {path, base.description, e.config.vocabulary};
     BertTexts texts = bert_texts_open(&rules, &model, 1);
+    bert_base_check_tokenizer(&base, &texts);
     e.texts = &texts;
     e.model = bert_open(&e.config);
     uint64_t sum = read_weights(&e);

@@ -142,6 +142,12 @@ static void read_classes(BertBase *base, const TensorFile *file, const json_t *c
     free(names);
 }
 
+/* Reads how the classes of the file are decided. */
+static void read_problem(BertBase *base) {
+    const char *problem = json_string_value(json_object_get(base->config, "problem_type"));
+    base->multi_label = problem && !strcmp(problem, "multi_label_classification");
+}
+
 /* Dies if a size that config.json tells, under our names or theirs, is not that of the tensors. */
 static void check_sizes(const char *path, const json_t *told, bool ours, const json_t *shapes) {
     for (const NamePair *size = sizes_of_roberta; size->ours; size++) {
@@ -190,6 +196,20 @@ static char *expected_weights(const char *path) {
     return expected;
 }
 
+/* Dies if the tensors are not those of an encoder of the size that their shapes tell, with or without its classifier.
+ */
+static void check_tensors(const BertBase *base, const char *option, TensorFile *file) {
+    BertConfig config = bert_base_config(base);
+    if (config.classes == 1) return; /* a regression, of which at most the encoder is taken */
+    Error error;
+    config.n_heads = 1; /* which decides no shape */
+    if (!config.classes) config.classes = 2;
+    Model *model = bert_open(&config);
+    if (!checkpoint_check(file, &model->params, &BERT_IMPORT_CLASSIFIER, &error))
+        die("%s %s: %s", option, base->options.checkpoint, error.text);
+    model->close(model);
+}
+
 static void read_base(BertBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
@@ -212,8 +232,11 @@ static void read_base(BertBase *base, const char *path, const char *option) {
     }
     base->options.options = shapes;
     base->options.stated = config || base->description;
+    base->config = json_incref(config);
     read_classes(base, &file, config);
+    read_problem(base);
     base->masked_head = checkpoint_tensor(&file, MASKED_HEAD "dense.weight") != NULL;
+    check_tensors(base, option, &file);
     json_decref(config);
     free(config_path);
     tensor_file_close(&file);
@@ -290,10 +313,57 @@ static bool are_named(const Classes *classes) {
     return false;
 }
 
+void bert_base_check_tokenizer(const BertBase *base, const BertTexts *texts) {
+    const SpecialIds *ids = &texts->specials;
+    const struct {
+        const char *name;
+        int32_t id;
+    } specials[] = {{"bos_token_id", ids->begin},
+                    {"eos_token_id", ids->end},
+                    {"pad_token_id", ids->pad},
+                    {"unk_token_id", ids->unknown}};
+    for (size_t i = 0; i < sizeof specials / sizeof *specials && !base->description; i++) {
+        const json_t *told = json_object_get(base->config, specials[i].name);
+        if (!json_is_integer(told) || specials[i].id < 0 || json_integer_value(told) == specials[i].id) continue;
+        const char *file = tokenizer_file(texts->tokenizer);
+        die("%s is %lld in the config.json of %s, and in %s this token, %s, is %d: the weights were trained with other "
+            "ids%s. Give their own --tokenizer, or correct config.json if that is wrong",
+            specials[i].name, (long long)json_integer_value(told), base->options.checkpoint, file,
+            tokenizer_piece(texts->tokenizer, specials[i].id), (int)specials[i].id,
+            ends_with(file, ".model") ? ", as those of fairseq's models (XLM-R), which are not the ids of their "
+                                        "SentencePiece model"
+                                      : "");
+    }
+}
+
+bool bert_base_order_classes(const BertBase *base, Classes *classes, int32_t place[BERT_MAX_CLASSES]) {
+    const Classes *own = &base->classes;
+    bool moved = false;
+    if (own->n != classes->n) return false;
+    for (int c = 0; c < own->n; c++) {
+        place[c] = classes_at(own, classes->names[c]);
+        if (place[c] < 0) return false;
+        moved = moved || place[c] != c;
+    }
+    if (!moved) return false;
+    classes_free(classes);
+    *classes = classes_of((const char *const *)own->names, own->n);
+    char *names = classes_list(own);
+    printf("[Data] the classes are in the order that they have in %s: %s\n", base->options.checkpoint, names);
+    free(names);
+    return true;
+}
+
 void bert_base_check_classes(const BertBase *base, const Classes *classes) {
     const Classes *own = &base->classes;
     bool same = own->n == classes->n;
     if (!own->n || !classes->n) return;
+    if (base->multi_label)
+        die("--base-checkpoint %s: problem_type is multi_label_classification in its config.json: each of its classes "
+            "is "
+            "decided by itself, and texts have one class here: start from the model that it was made of, whose "
+            "classifier begins anew",
+            base->options.checkpoint);
     for (int c = 0; c < own->n && same; c++) same = !strcmp(own->names[c], classes->names[c]);
     if (same || (own->n == classes->n && !(are_named(own) && are_named(classes)))) return;
     char *theirs = classes_list(own), *ours = classes_list(classes);
@@ -311,6 +381,7 @@ void bert_base_check_classes(const BertBase *base, const Classes *classes) {
 
 void bert_base_close(BertBase *base) {
     json_decref(base->description);
+    json_decref(base->config);
     json_decref(base->options.options);
     classes_free(&base->classes);
     *base = (BertBase){.description = NULL};

@@ -29,6 +29,8 @@ typedef struct {
                                 * export; NULL: neither */
     Classes classes;           /* n 0: it has no classifier. Without names in the file these are "0", "1", ... */
     bool masked_head;          /* it has the head of a masked language model */
+    bool multi_label;          /* its classes are decided each by itself, by a sigmoid (problem_type) */
+    json_t *config;            /* config.json of Hugging Face's transformers; NULL: none */
 } BertBase;
 
 /* Reads what a file says of its model; bert_base_close. Dies if an option of BERT_OPTIONS that was given contradicts it
@@ -42,8 +44,14 @@ BertBase bert_base_adopt(const TrainOptions *options, OptionSet *set);
 /* Returns the options of texts as they were given or, if not, as the file says. --max-len is at most what the model has
  * positions for; dies if more is given. The texts belong to `given` and the base. */
 BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, const BertTextOptions *given);
-/* Dies if the file has a classifier of another number of classes than the texts have, and warns if these have other
- * names or another order. */
+/* Dies if config.json of another program gives the token that begins, ends or fills a text, or the unknown one, another
+ * id than the tokenizer does: the ids of texts would not be those of the training. */
+void bert_base_check_tokenizer(const BertBase *base, const BertTexts *texts);
+/* Puts the classes of the texts into the order of the file's classifier, if both have the same names, and says so.
+ * Returns whether the order is another one; then place[c] is the new place of class c. */
+bool bert_base_order_classes(const BertBase *base, Classes *classes, int32_t place[BERT_MAX_CLASSES]);
+/* Dies if the file has a classifier of another number of classes than the texts have, or one whose classes are decided
+ * each by itself, and warns if the texts' classes have other names or another order. */
 void bert_base_check_classes(const BertBase *base, const Classes *classes);
 void bert_base_close(BertBase *base);
 /* Returns the configuration of the model in the file, without dropout; classes 0: with the masked-language head. */

@@ -25,7 +25,8 @@ typedef struct {
     BertClassifier *models; /* [ensemble.n], of the same classes */
     char **columns[2];      /* [classes] of probabilities, and of calibrated ones */
     bool calibrated;        /* all models have a temperature */
-    double threshold;       /* the mean; NaN: there are more than two classes */
+    bool multi_label;       /* each class is predicted by itself */
+    double threshold;       /* the mean; NaN: there are more than two classes, of which one is predicted */
     int64_t *counts;        /* [classes] predictions so far */
     PredictOutput output;
     Table table;
@@ -53,6 +54,9 @@ static void check_classes(const Predict *p, const BertClassifier *other) {
     if (!same)
         die("%s and %s have other classes, or in another order: they cannot predict together", first->checkpoint,
             other->checkpoint);
+    if (first->base.multi_label != other->base.multi_label)
+        die("of %s and %s one decides each class by itself (problem_type): they cannot predict together",
+            first->checkpoint, other->checkpoint);
 }
 
 static char **columns_of(const char *what, const Classes *classes) {
@@ -78,6 +82,9 @@ static void open_models(Predict *p) {
                                             : ", no threshold was chosen: 0.5");
     }
     p->calibrated = calibrated == n;
+    p->multi_label = p->models[0].base.multi_label;
+    if (p->multi_label)
+        printf("[Predict] each class by itself (problem_type): predicted are all whose p is above %g\n", p->threshold);
     if (calibrated && !p->calibrated)
         warn("%d of %d models have a temperature: no calibrated probabilities are written", calibrated, n);
     p->columns[0] = columns_of("p", &p->models[0].base.classes);
@@ -105,10 +112,13 @@ typedef struct {
     int32_t *own;           /* [models, n] the class that each model predicts by itself */
 } Block;
 
-static void add_mean(double *mean, const double *logits, int64_t n, int classes, double temperature, int models,
-                     double *p) {
+static void add_mean(const Predict *predict, double *mean, const double *logits, int64_t n, int classes,
+                     double temperature, double *p) {
     Error error;
-    if (!metrics_softmax(logits, n, classes, temperature, p, &error)) die("%s", error.text);
+    int models = predict->ensemble.n;
+    if (predict->multi_label ? !metrics_sigmoid(logits, n, classes, p, &error)
+                             : !metrics_softmax(logits, n, classes, temperature, p, &error))
+        die("%s", error.text);
     for (int64_t i = 0; i < n * classes; i++) mean[i] += p[i] / models;
 }
 
@@ -125,8 +135,8 @@ static Block predict_block(Predict *p, const char *const *texts, int64_t n) {
         BertClassifier *c = &p->models[k];
         bert_classifier_logits(c, texts, n, outputs);
         for (size_t i = 0; i < count; i++) logits[i] = (double)outputs[i];
-        if (p->calibrated) add_mean(b.calibrated, logits, n, classes, c->decision.temperature, models, own);
-        add_mean(b.p, logits, n, classes, 1, models, own);
+        if (p->calibrated) add_mean(p, b.calibrated, logits, n, classes, c->decision.temperature, own);
+        add_mean(p, b.p, logits, n, classes, 1, own);
         for (int64_t i = 0; i < n; i++)
             b.own[k * n + i] = threshold_decide(c->decision.threshold, own + i * classes, classes);
     }
@@ -140,22 +150,46 @@ static void probability_columns(Table *t, char *const *columns, const double *p,
     for (int c = 0; c < classes; c++) table_real(t, columns[c], p[c]);
 }
 
-/* Adds the row of text i of comments; at: its place in the block of n. */
-static void add_row(Predict *p, const Comments *comments, int64_t i, const Block *b, int64_t at, int64_t n) {
-    Table *t = &p->table;
-    const double *probabilities = b->p + at * b->classes;
+/* Adds the names of all classes that are predicted, separated by |, and counts them. */
+static void add_labels(Predict *p, const double *probabilities, int classes) {
+    char *names = xstrdup("");
+    for (int c = 0; c < classes; c++) {
+        if (!(probabilities[c] > p->threshold)) continue;
+        char *before = names;
+        names = xformat("%s%s%s", before, *before ? "|" : "", p->models[0].base.classes.names[c]);
+        free(before);
+        p->counts[c]++;
+    }
+    table_text(&p->table, "predicted", names);
+    free(names);
+}
+
+/* Adds the name of the class that is predicted, and counts it. Returns how many models predict it by themselves. */
+static int64_t add_class(Predict *p, const double *probabilities, const Block *b, int64_t at, int64_t n) {
     int32_t predicted = threshold_decide(p->threshold, probabilities, b->classes);
     int64_t votes = 0;
     for (int k = 0; k < p->ensemble.n; k++) votes += b->own[k * n + at] == predicted;
     p->counts[predicted]++;
+    table_text(&p->table, "predicted", p->models[0].base.classes.names[predicted]);
+    return votes;
+}
+
+/* Adds the row of text i of comments; at: its place in the block of n. */
+static void add_row(Predict *p, const Comments *comments, int64_t i, const Block *b, int64_t at, int64_t n) {
+    Table *t = &p->table;
+    const double *probabilities = b->p + at * b->classes;
+    int64_t votes = 0;
     if (p->inputs.count > 1) table_text(t, "file", comments->path);
     table_count(t, "line", comments->lines[i]);
     if (p->use.text.id_column) table_text(t, "id", comments->ids[i]);
-    table_text(t, "predicted", p->models[0].base.classes.names[predicted]);
+    if (p->multi_label)
+        add_labels(p, probabilities, b->classes);
+    else
+        votes = add_class(p, probabilities, b, at, n);
     probability_columns(t, p->columns[0], probabilities, b->classes);
     if (p->calibrated) probability_columns(t, p->columns[1], b->calibrated + at * b->classes, b->classes);
     if (!isnan(p->threshold)) table_real(t, "threshold", p->threshold);
-    if (p->ensemble.n > 1) table_count(t, "votes", votes);
+    if (p->ensemble.n > 1 && !p->multi_label) table_count(t, "votes", votes);
     if (p->with_text) table_text(t, "text", comments->texts[i]);
     predict_output_row(&p->output, t);
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/load.h"
 #include "commands/adopt.h"
 
 const char *const CV_FIXED_OPTIONS[] = {
@@ -213,6 +212,23 @@ bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error) 
     return ok;
 }
 
+ImportRules cv_import_rules(void) {
+    return (ImportRules){.absorbed = flim_network_dead_biases(), .n_absorbed = FLIM_DEAD_BIASES};
+}
+
+/* Dies if the tensors of the base checkpoint are not those of the network. */
+static void check_base(const CvRun *o) {
+    const char *path = o->train.base_checkpoint;
+    const ImportRules rules = cv_import_rules();
+    FlimConfig config = o->model;
+    Error error;
+    if (!path || access(path, F_OK)) return; /* the one who reads it complains */
+    config.bins = 256, config.side = 21;     /* which decide no shape */
+    Model *model = flim_open(&config);
+    if (!checkpoint_check_base(path, &model->params, &rules, &error)) die("--base-checkpoint %s: %s", path, error.text);
+    model->close(model);
+}
+
 /* Takes the channels of the base checkpoint. */
 static void adopt(CvRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
@@ -238,6 +254,7 @@ void cv_options_resolve(CvRun *o) {
     for (int r = 0; r < THRESHOLD_RULES; r++)
         if (!strcmp(o->threshold, THRESHOLD_RULE_NAMES[r])) o->rule = r;
     o->model = model_config(o);
+    check_base(o);
     if (!o->cosine_epochs) o->cosine_epochs = o->train.epochs;
     if (o->min_learning_rate > o->train.learning_rate)
         die_usage("--min-learning-rate %g is more than --learning-rate %g", o->min_learning_rate,

@@ -2,6 +2,7 @@
 #ifndef COMMANDS_CV_OPTIONS_H
 #define COMMANDS_CV_OPTIONS_H
 
+#include "checkpoint/load.h"
 #include "model/flim/flim.h"
 #include "report/threshold.h"
 #include "train/train.h"
@@ -24,8 +25,11 @@ typedef struct {
 void cv_options_add(OptionSet *set, CvRun *o);
 /* Reads the channels of a classifier from the shapes of its tensors, whoever wrote them. */
 bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error);
+/* Returns what a file of weights must have: all of the network; biases before norms are absorbed. */
+ImportRules cv_import_rules(void);
 /* Takes from --base-checkpoint what is not given, replaces each 0 that means a default, applies --compat to options
- * that are not given, and ends the program if options contradict each other. */
+ * that are not given, and ends the program if options contradict each other, or if the tensors of the base checkpoint
+ * are not those of the network. */
 void cv_options_resolve(CvRun *o);
 
 /* Options that decide what the network computes. */

@@ -97,7 +97,7 @@ static float *logits_of(Predict *o, const char *checkpoint, int views) {
                       .device_why = o->device_why,
                       .train = flim_dataset_open(&o->cells, &o->ids, &options),
                       .batch = {.largest = flim_dataset_largest_batch},
-                      .import = {.absorbed = flim_network_dead_biases(), .n_absorbed = FLIM_DEAD_BIASES},
+                      .import = cv_import_rules(),
                       .base_option = "checkpoint"};
     Training *training = train_open_inference(&spec);
     float *logits = xmalloc((size_t)o->ids.n * (size_t)views * sizeof *logits);

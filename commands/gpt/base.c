@@ -1,15 +1,36 @@
 #include "commands/gpt/base.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/program.h"
 #include "checkpoint/description.h"
-#include "checkpoint/load.h"
+#include "model/tts.h"
 
 const char *const GPT_MODEL_OPTIONS[] = {"number-text-tokens", "model-dim",      "layers",           "heads",
                                          "max-text-tokens",    "max-mel-tokens", "number-mel-codes", NULL};
 static const char *const *const size_options = GPT_MODEL_OPTIONS + 1; /* without the vocabulary */
+
+/* Masks are among the tensors of files that an old transformers wrote. IndexTTS 1 and 1.5 have no emotions, 2.5 has
+ * embeddings of languages and of speakers in place of encoders. */
+static const char *const text_tables[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
+static const char *const encoders[] = {"conditioning_encoder.",  "perceiver_encoder.", "emo_conditioning_encoder.",
+                                       "emo_perceiver_encoder.", "emo_layer.",         "emovec_layer."};
+static const char *const masks[] = {".attn.bias", ".attn.masked_bias", NULL};
+static const ImportConventions conventions = {.constants = masks};
+static const char gpt_of_2[] = "the gpt.pth of IndexTTS2";
+static const OtherModel others[] = {{"lang_embedding.", NULL, "IndexTTS 2.5", gpt_of_2},
+                                    {"spk_emb_proj.", NULL, "IndexTTS 2.5", gpt_of_2},
+                                    {"perceiver_encoder.", "emo_layer.", "IndexTTS 1 or 1.5", gpt_of_2}};
+#define COUNT(array) (int)(sizeof(array) / sizeof *(array))
+const ImportRules GPT_IMPORT = {.resizable = text_tables,
+                                .n_resizable = COUNT(text_tables),
+                                .extra = encoders,
+                                .n_extra = COUNT(encoders),
+                                .others = others,
+                                .n_others = COUNT(others),
+                                .conventions = &conventions};
 
 /* IndexTTS2's size. */
 enum { LAYERS = 24, DIM = 1280, HEADS = 20 };
@@ -41,29 +62,65 @@ static json_t *options_of_shapes(const TensorFile *file) {
     return options;
 }
 
-/* Reads the sizes of a checkpoint without config.json. */
-static void read_shapes(GptBase *base, const char *option) {
+static int size_of(const json_t *shapes, const char *name) {
+    json_int_t size = json_integer_value(json_object_get(shapes, name));
+    return size > 0 && size < INT_MAX ? (int)size : 0;
+}
+
+/* Dies if the tensors are not those of a model of the size that their shapes tell. */
+static void check_tensors(const GptBase *base, const char *option, const json_t *shapes, TensorFile *file) {
+    TtsGptConfig config = {.d_model = size_of(shapes, "model-dim"),
+                           .n_layers = size_of(shapes, "layers"),
+                           .n_heads = 1, /* which decides no shape */
+                           .text_vocabulary = size_of(shapes, "number-text-tokens"),
+                           .mel_codes = size_of(shapes, "number-mel-codes"),
+                           .max_text_tokens = size_of(shapes, "max-text-tokens"),
+                           .max_mel_tokens = size_of(shapes, "max-mel-tokens"),
+                           .text_weight = 1};
+    Error error;
+    if (!config.d_model || !config.n_layers || !config.text_vocabulary || !config.mel_codes ||
+        !config.max_text_tokens || !config.max_mel_tokens)
+        die("%s %s: expected the tensors text_embedding.weight, mel_embedding.weight, text_pos_embedding.emb.weight, "
+            "mel_pos_embedding.emb.weight and gpt.h.0.ln_1.weight: it is no model that train_gpt reads",
+            option, base->size.checkpoint);
+    Model *model = tts_gpt_open(&config);
+    if (!checkpoint_check(file, &model->params, &GPT_IMPORT, &error))
+        die("%s %s: %s", option, base->size.checkpoint, error.text);
+    model->close(model);
+}
+
+/* Reads the sizes of a checkpoint without config.json, and checks the tensors of any. */
+static void read_shapes(GptBase *base, const char *option, bool check) {
     TensorFile file;
     Error error;
     if (!checkpoint_open_base(base->size.checkpoint, &file, &error))
         die("%s %s: %s", option, base->size.checkpoint, error.text);
-    base->size.options = options_of_shapes(&file);
-    base->ours = checkpoint_base_sum(&file) != 0;
+    json_t *shapes = options_of_shapes(&file);
+    if (!base->description) {
+        base->size.options = json_incref(shapes);
+        base->ours = checkpoint_base_sum(&file) != 0;
+    }
+    if (check) check_tensors(base, option, shapes, &file);
+    json_decref(shapes);
     tensor_file_close(&file);
 }
 
-GptBase gpt_base_read(const char *checkpoint, const char *option, bool heads_given) {
+static GptBase read_base(const char *checkpoint, const char *option, bool heads_given, bool check) {
     Error error;
     json_t *description = description_read(checkpoint, &error);
     if (!description && error.text[0]) die("%s", error.text);
     GptBase base = {.description = description,
                     .ours = description != NULL,
                     .size = checkpoint_options_of(description, checkpoint, "tts_gpt", size_options)};
-    if (!description) read_shapes(&base, option);
+    if (!description || check) read_shapes(&base, option, check);
     if (json_object_get(base.size.options, "layers") && !json_object_get(base.size.options, "heads") && !heads_given)
         die_usage("%s %s: the number of attention heads does not follow from the shapes of its tensors: give --heads",
                   option, checkpoint);
     return base;
+}
+
+GptBase gpt_base_read(const char *checkpoint, const char *option, bool heads_given) {
+    return read_base(checkpoint, option, heads_given, false);
 }
 
 void gpt_base_close(GptBase *base) {
@@ -74,7 +131,7 @@ void gpt_base_close(GptBase *base) {
 
 GptBase gpt_base_adopt(const char *checkpoint, OptionSet *set) {
     if (!checkpoint || access(checkpoint, F_OK)) return (GptBase){.ours = false}; /* the one who reads it complains */
-    GptBase base = gpt_base_read(checkpoint, "--base-checkpoint", options_given(set, "heads"));
+    GptBase base = read_base(checkpoint, "--base-checkpoint", options_given(set, "heads"), true);
     checkpoint_options_adopt(&base.size, set, NULL);
     return base;
 }

@@ -2,10 +2,15 @@
 #ifndef COMMANDS_GPT_BASE_H
 #define COMMANDS_GPT_BASE_H
 
+#include "checkpoint/load.h"
 #include "commands/adopt.h"
 
 /* Options that decide what the model computes; the last is NULL. */
 extern const char *const GPT_MODEL_OPTIONS[];
+
+/* What a file of weights must have and may have: IndexTTS2's gpt.pth, whose encoders are carried along, or weights of
+ * ours. The resizable tables are those that grow with the vocabulary of texts. */
+extern const ImportRules GPT_IMPORT;
 
 typedef struct {
     CheckpointOptions size; /* GPT_MODEL_OPTIONS, by its config.json or as far as the shapes of its tensors tell */
@@ -20,8 +25,8 @@ GptBase gpt_base_read(const char *checkpoint, const char *option, bool heads_giv
 void gpt_base_close(GptBase *base);
 
 /* Sets the options of the model's size that are not given to those of a base checkpoint, and returns what it says.
- * Dies if an option that was given contradicts it. The vocabulary is left out, because it may grow. All is zero if
- * there is no such file, or checkpoint is NULL. */
+ * Dies if an option that was given contradicts it, and if its tensors are those of another model. The vocabulary is
+ * left out, because it may grow. All is zero if there is no such file, or checkpoint is NULL. */
 GptBase gpt_base_adopt(const char *checkpoint, OptionSet *set);
 
 #endif

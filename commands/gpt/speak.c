@@ -259,6 +259,7 @@ static Generated speak(SpeakOptions *o, const GptTrained *trained, const TokenId
                       .device_why = why,
                       .train = tts_dataset_lengths(&layout, (int32_t[]){1}, (int32_t[]){1}, 1),
                       .batch = {.largest = tts_largest_batch},
+                      .import = GPT_IMPORT,
                       .base_option = "checkpoint"};
     Training *training = train_open_inference(&spec);
     double begin = seconds_now();

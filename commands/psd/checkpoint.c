@@ -128,6 +128,30 @@ void psd_checkpoint_adopt(PsdRun *o) {
     json_decref(from.options);
 }
 
+/* ---- what the tensors must be ---- */
+
+ImportRules psd_checkpoint_rules(const PsdRun *o) {
+    /* The encoder, then what is trained with it; the CNN embeds no patches. */
+    static const char *const both[] = {"encoder.", "patch_embed.", "classifier."},
+                             *const cnn[] = {"encoder.", "classifier."},
+                             *const all[] = {"encoder.", "patch_embed.", "decoder.", "projection_head."};
+    static const char *const modules[] = {"decoder.", "projection_head.", "classifier.", "class_weights"};
+    bool is_cnn = !strcmp(o->encoder, "cnn");
+    ImportRules rules = {.extra = modules, .n_extra = 4};
+    if (o->command == PSD_FINETUNE) rules.only = is_cnn ? cnn : both, rules.n_only = is_cnn ? 1 : 2;
+    if (o->command == PSD_PRETRAIN) rules.only = all, rules.n_only = 4, rules.optional = all + 2, rules.n_optional = 2;
+    return rules;
+}
+
+void psd_checkpoint_check(const PsdRun *o, Model *model) {
+    const char *path = o->train.base_checkpoint;
+    ImportRules rules = psd_checkpoint_rules(o);
+    Error error;
+    if (path && !access(path, F_OK) && !checkpoint_check_base(path, &model->params, &rules, &error))
+        die("--%s %s: %s", o->command == PSD_FINETUNE ? "pretrained" : "base-checkpoint", path, error.text);
+    model->close(model);
+}
+
 /* ---- the head ---- */
 
 bool psd_checkpoint_has_head(const char *path, const Model *model) {

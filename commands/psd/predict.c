@@ -202,6 +202,7 @@ static void add_classifier(PsdRun *o, const Spectra *s, PsdClassifierOpen open, 
                       .device_why = o->device_why,
                       .train = open_samples(o, s),
                       .batch = {.largest = psd_largest_batch},
+                      .import = psd_checkpoint_rules(o),
                       .base_option = "checkpoint"};
     Training *training = train_open_inference(&spec);
     float *outputs = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *outputs);

@@ -48,6 +48,12 @@ void psd_size_resolve(PsdRun *run);
  * from the shapes of its tensors). Dies if an option that was given contradicts it. Does nothing if there is no such
  * file. */
 void psd_checkpoint_adopt(PsdRun *run);
+/* Returns what weights must have: for finetune the encoder, and, with one more of the prefixes, the head; for pretrain
+ * the encoder, and the whole decoder or nothing of it; for other commands all. Modules of the other training may be
+ * there, too. */
+ImportRules psd_checkpoint_rules(const PsdRun *run);
+/* Dies if the tensors of the weights to start from, if there are any, are not those of the model. Closes the model. */
+void psd_checkpoint_check(const PsdRun *run, Model *model);
 /* Returns whether a file or a checkpoint directory has the whole head of `model`, with the same shapes. */
 bool psd_checkpoint_has_head(const char *path, const Model *model);
 

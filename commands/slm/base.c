@@ -142,6 +142,17 @@ static void read_other(SlmBase *base, const TensorFile *file, const json_t *conf
 
 /* ---- all of it ---- */
 
+/* Dies if the tensors are not those of a model of the size that their shapes tell. */
+static void check_tensors(const SlmBase *base, const char *option, TensorFile *file) {
+    SlmConfig config = slm_base_config(base);
+    Error error;
+    config.n_heads = 1; /* which decides no shape */
+    Model *model = slm_open(&config);
+    if (!checkpoint_check(file, &model->params, &SLM_IMPORT, &error))
+        die("%s %s: %s", option, base->size.checkpoint, error.text);
+    model->close(model);
+}
+
 static void read_base(SlmBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
@@ -161,6 +172,7 @@ static void read_base(SlmBase *base, const char *path, const char *option) {
         base->size.options = shapes;
         read_other(base, &file, config, config_path);
     }
+    check_tensors(base, option, &file);
     json_decref(config);
     free(config_path);
     tensor_file_close(&file);
@@ -194,14 +206,14 @@ void slm_base_close(SlmBase *base) {
 
 SlmConfig slm_base_config(const SlmBase *base) {
     const json_t *options = base->size.options;
+    const char *gelu = json_string_value(json_object_get(options, "gelu"));
     return (SlmConfig){.vocabulary = (int)json_integer_value(json_object_get(options, "vocabulary")),
                        .context = (int)json_integer_value(json_object_get(options, "context")),
                        .d_model = (int)json_integer_value(json_object_get(options, "d-model")),
                        .n_layers = (int)json_integer_value(json_object_get(options, "layers")),
                        .n_heads = (int)json_integer_value(json_object_get(options, "heads")),
                        .biases = json_is_true(json_object_get(options, "biases")),
-                       .gelu =
-                           strcmp(json_string_value(json_object_get(options, "gelu")), "erf") ? GELU_TANH : GELU_ERF};
+                       .gelu = gelu && !strcmp(gelu, "erf") ? GELU_ERF : GELU_TANH};
 }
 
 Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given) {

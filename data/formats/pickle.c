@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZE_LIMIT = 1 << 24, NODE_LIMIT = 1 << 22, MARK = -1 };
+enum { NODE_LIMIT = 1 << 22, MARK = -1 };
 
 enum { MAKES_DICT, MAKES_TENSOR, MAKES_PARAMETER, MAKES_LEAF, NAMES_TYPE };
 
@@ -57,7 +57,7 @@ typedef struct {
 } Machine;
 
 static bool fail(Machine *m, const char *what) {
-    error_set(m->error, "data.pkl, byte %zu: %s", m->opcode_at, what);
+    error_set(m->error, "pickle, byte %zu: %s", m->opcode_at, what);
     return false;
 }
 
@@ -213,7 +213,7 @@ static bool memo_get(Machine *m, uint64_t number) {
 /* Refuses a callable and says what the user can do: training checkpoints keep such objects beside the weights. */
 static bool refuse_call(Machine *m, const char *module, size_t module_length, const char *name, size_t name_length) {
     return error_set(m->error,
-                     "data.pkl, byte %zu: refuses to call %.*s.%.*s; only tensors, dictionaries, lists, texts and "
+                     "pickle, byte %zu: refuses to call %.*s.%.*s; only tensors, dictionaries, lists, texts and "
                      "numbers are read: save the state dict alone, as by torch.save(x['model'], path)",
                      m->opcode_at, (int)(module_length < 100 ? module_length : 100), module,
                      (int)(name_length < 100 ? name_length : 100), name);
@@ -390,7 +390,7 @@ static bool step(Machine *m, uint8_t code) {
         if (opcodes[i].code == code) return opcodes[i].act(m, opcodes[i].argument);
     char shown[8] = "";
     if (code > ' ' && code < 0x7f) snprintf(shown, sizeof shown, " (%c)", code);
-    return error_set(m->error, "data.pkl: opcode 0x%02x%s at byte %zu is not one that a state dict needs", code, shown,
+    return error_set(m->error, "pickle: opcode 0x%02x%s at byte %zu is not one that a state dict needs", code, shown,
                      m->opcode_at);
 }
 
@@ -407,9 +407,11 @@ static bool machine_run(Machine *m) {
 
 bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error) {
     *pickle = (Pickle){0};
-    if (size > SIZE_LIMIT) return error_set(error, "data.pkl has %zu bytes; at most %d are read", size, SIZE_LIMIT);
+    if (size > PICKLE_SIZE_LIMIT)
+        return error_set(error, "the pickle has %zu bytes; at most %d are read", size, PICKLE_SIZE_LIMIT);
     Machine machine = {.bytes = bytes, .size = size, .pickle = pickle, .error = error};
     bool ok = machine_run(&machine);
+    pickle->size = machine.at;
     free(machine.stack);
     free(machine.memo);
     if (!ok) pickle_free(pickle);

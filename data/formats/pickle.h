@@ -16,7 +16,7 @@ typedef enum {
     PICKLE_LIST,
     PICKLE_DICT,    /* items: key, value, key, value, ... */
     PICKLE_GLOBAL,  /* a class or function on the allow list */
-    PICKLE_STORAGE, /* integer: node of the tuple ("storage", class, key, location, number of elements) */
+    PICKLE_STORAGE, /* integer: node of the tuple ("storage", class, key, location, number of elements, ...) */
     PICKLE_TENSOR   /* integer: node of the tuple (storage, offset, size, stride, ...) */
 } PickleKind;
 
@@ -40,9 +40,12 @@ typedef struct {
 typedef struct {
     PickleNode *nodes;
     int count, capacity, root;
+    size_t size; /* bytes, up to its end */
 } Pickle;
 
-/* Parses a pickle. The nodes point into `bytes`. */
+enum { PICKLE_SIZE_LIMIT = 1 << 24 };
+
+/* Parses a pickle of at most PICKLE_SIZE_LIMIT bytes; others may stand behind it. The nodes point into `bytes`. */
 bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error);
 void pickle_free(Pickle *pickle);
 /* Returns the value of a dictionary's key, the last one if it is there twice; NULL: it has no such key, or is no

@@ -18,6 +18,8 @@ void tensor_file_close(TensorFile *file) {
     free(file->metadata_keys);
     free(file->metadata_values);
     free(file->path);
+    for (int i = 0; i < file->n_shards; i++) tensor_file_close(&file->shards[i]);
+    free(file->shards);
     file_unmap(file->owner, file->owner_bytes);
     *file = (TensorFile){0};
 }

@@ -17,7 +17,8 @@ typedef struct {
     size_t bytes;
 } StoredTensor;
 
-typedef struct {
+typedef struct TensorFile TensorFile;
+struct TensorFile {
     int n_tensors;
     StoredTensor *tensors; /* in file order */
     int *by_name;          /* indices of tensors in the order of their names */
@@ -26,8 +27,10 @@ typedef struct {
     int n_ignored; /* of a .pth: values that are not tensors */
     void *owner;   /* the mapping that holds the data; released by tensor_file_close */
     size_t owner_bytes;
+    TensorFile *shards; /* [n_shards] of an index: the files that hold the data; closed with it */
+    int n_shards;
     char *path;
-} TensorFile;
+};
 
 void tensor_file_close(TensorFile *file); /* a zeroed or closed one stays as it is */
 const StoredTensor *tensor_file_find(const TensorFile *file, const char *name); /* NULL: absent. Binary search. */

@@ -1,6 +1,6 @@
 /* Reads the named tensors of a .pth file. The pickle's tree (data/formats/pickle.h) is searched for tensors; the name
- * of a tensor is its dictionary keys and list positions, joined by dots. Then the storages in use are read from the
- * zip.
+ * of a tensor is its dictionary keys and list positions, joined by dots. Then the storages in use are read: from the
+ * zip, or, in a file of a torch before 1.6, from behind the pickles.
  *
  * All data lie in one mapping: first the storages, each once even if several tensors share it, then C-order copies of
  * the tensors that have other strides (transposed views). Names, sizes and strides are untrusted; the size of the file
@@ -17,12 +17,12 @@
 #include <unistd.h>
 #include <zip.h>
 
-enum { NAME_LIMIT = 512, DEPTH_LIMIT = 32, TENSOR_LIMIT = 100000, VISIT_LIMIT = 1 << 20, BLOCK = 64 };
+enum { KEY_BYTES = 32, NAME_LIMIT = 512, DEPTH_LIMIT = 32, TENSOR_LIMIT = 100000, VISIT_LIMIT = 1 << 20, BLOCK = 64 };
 
 /* A tensor of the tree, a view of a storage. */
 typedef struct {
     StoredTensor tensor;
-    char key[32]; /* of the storage */
+    char key[KEY_BYTES]; /* of the storage */
     size_t element;
     int64_t storage_count, offset, strides[STORED_MAX_RANK]; /* in elements */
     bool in_order;                                           /* C order */
@@ -53,11 +53,11 @@ static const PickleNode *item_of(const Walk *walk, const PickleNode *tuple, int 
 }
 
 static bool fail(const Walk *walk, const char *what) {
-    error_set(walk->error, "data.pkl: tensor '%s': %s", walk->name, what);
+    error_set(walk->error, "pickle: tensor '%s': %s", walk->name, what);
     return false;
 }
 
-/* ("storage", class, key, location, number of elements) */
+/* ("storage", class, key, location, number of elements); before 1.6 also None, or the place of a view. */
 static bool read_storage_node(const Walk *walk, const PickleNode *storage, View *view) {
     const PickleNode *tuple = node_of(walk, (int)storage->as.integer);
     const PickleNode *kind = item_of(walk, tuple, 0, PICKLE_TEXT), *type = item_of(walk, tuple, 1, PICKLE_GLOBAL),
@@ -65,6 +65,8 @@ static bool read_storage_node(const Walk *walk, const PickleNode *storage, View 
     if (!kind || kind->count != 7 || memcmp(kind->as.text, "storage", 7) || !type || !type->as.global->dtype || !key ||
         !count)
         return fail(walk, "its storage is not (\"storage\", class, key, location, size)");
+    if (tuple->count > 5 && node_of(walk, tuple->as.items[5])->kind != PICKLE_LEAF)
+        return fail(walk, "its storage is a view of another one; save it once with a newer torch");
     if (key->count < 1 || key->count >= (int)sizeof view->key || memchr(key->as.text, 0, (size_t)key->count) ||
         memchr(key->as.text, '/', (size_t)key->count))
         return fail(walk, "its storage has a name that is no number");
@@ -148,14 +150,14 @@ static bool visit_item(Walk *walk, int key, int position, int value, size_t used
     const PickleNode *node = key < 0 ? NULL : node_of(walk, key);
     bool text = node && node->kind == PICKLE_TEXT;
     if (node && !text && node->kind != PICKLE_INTEGER)
-        return error_set(walk->error, "data.pkl: a key of '%s' is neither text nor a number", walk->name);
+        return error_set(walk->error, "pickle: a key of '%s' is neither text nor a number", walk->name);
     int length = snprintf(number, sizeof number, "%lld", (long long)(node && !text ? node->as.integer : position));
     const char *part = text ? node->as.text : number;
     if (text) length = node->count;
     if (text && memchr(part, 0, (size_t)length))
-        return error_set(walk->error, "data.pkl: a key of '%s' holds a zero byte", walk->name);
+        return error_set(walk->error, "pickle: a key of '%s' holds a zero byte", walk->name);
     if (used + (size_t)length + 2 > NAME_LIMIT)
-        return error_set(walk->error, "data.pkl: a name is longer than %d bytes: %.60s...", NAME_LIMIT, walk->name);
+        return error_set(walk->error, "pickle: a name is longer than %d bytes: %.60s...", NAME_LIMIT, walk->name);
     size_t start = used;
     if (used) walk->name[used++] = '.';
     memcpy(walk->name + used, part, (size_t)length);
@@ -170,7 +172,7 @@ static bool visit_item(Walk *walk, int key, int position, int value, size_t used
 static bool visit(Walk *walk, int index, size_t used, int depth) {
     const PickleNode *node = node_of(walk, index);
     if (depth > DEPTH_LIMIT || ++walk->visits > VISIT_LIMIT)
-        return error_set(walk->error, "data.pkl: nested deeper or holding more than a state dict does, at '%.100s'",
+        return error_set(walk->error, "pickle: nested deeper or holding more than a state dict does, at '%.100s'",
                          walk->name);
     switch (node->kind) {
     case PICKLE_TENSOR:
@@ -212,12 +214,12 @@ static bool plan_places(const Walk *walk, View **by_key, size_t limit, size_t *t
         size_t bytes = (size_t)view->storage_count * view->element;
         bool known = i && !strcmp(view->key, by_key[i - 1]->key);
         if (known && bytes != (size_t)by_key[i - 1]->storage_count * by_key[i - 1]->element)
-            return error_set(error, "data.pkl: storage %s has two sizes", view->key);
+            return error_set(error, "pickle: storage %s has two sizes", view->key);
         view->place = known ? by_key[i - 1]->place : storages;
         if ((!known && !add_size(&storages, bytes)) || storages > limit)
-            return error_set(error, "data.pkl: the tensors need more bytes than the file has");
+            return error_set(error, "pickle: the tensors need more bytes than the file has");
         if (!view->in_order && (!add_size(&copies, view->tensor.bytes) || copies / 4 > limit))
-            return error_set(error, "data.pkl: the views that are not contiguous need more than 4 times the file");
+            return error_set(error, "pickle: the views that are not contiguous need more than 4 times the file");
     }
     *total = storages + copies;
     return true;
@@ -287,20 +289,26 @@ static bool load_views(Walk *walk, size_t limit, ReadStorage *read, void *contex
     return ok;
 }
 
+static bool load_tree(const Pickle *pickle, size_t limit, ReadStorage *read, void *context, TensorFile *file,
+                      Error *error) {
+    *file = (TensorFile){0};
+    Walk walk = {.pickle = pickle, .file = file, .error = error};
+    bool ok = pickle->nodes[pickle->root].kind == PICKLE_DICT
+                  ? visit(&walk, pickle->root, 0, 0) && load_views(&walk, limit, read, context, file)
+                  : error_set(error, "the pickle holds no dictionary of tensors");
+    take_tensors(&walk, file);
+    free(walk.views);
+    ok = ok && tensor_file_index(file, error);
+    if (!ok) tensor_file_close(file);
+    return ok;
+}
+
 static bool load_pickle(const void *bytes, size_t size, size_t limit, ReadStorage *read, void *context,
                         TensorFile *file, Error *error) {
     Pickle pickle;
-    *file = (TensorFile){0};
     if (!pickle_parse(bytes, size, &pickle, error)) return false;
-    Walk walk = {.pickle = &pickle, .file = file, .error = error};
-    bool ok = pickle.nodes[pickle.root].kind == PICKLE_DICT
-                  ? visit(&walk, pickle.root, 0, 0) && load_views(&walk, limit, read, context, file)
-                  : error_set(error, "data.pkl holds no dictionary of tensors");
-    take_tensors(&walk, file);
-    free(walk.views);
+    bool ok = load_tree(&pickle, limit, read, context, file, error);
     pickle_free(&pickle);
-    ok = ok && tensor_file_index(file, error);
-    if (!ok) tensor_file_close(file);
     return ok;
 }
 
@@ -400,6 +408,132 @@ bool torch_pth_open(const char *path, TensorFile *file, Error *error) {
                            : error_set(error, "a zip without data.pkl: not written by torch.save");
     free(archive.stem);
     zip_discard(archive.zip);
+    return ok;
+}
+
+/* ---- files of a torch before 1.6 ----
+ *
+ * Five pickles: a magic number, the format's version, a dictionary about the machine, the tree, the list of the keys of
+ * the storages. Then the storages in this order: a number of elements in 8 bytes, and the elements, little-endian. */
+
+static const char legacy_magic[] = "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.";
+enum { LEGACY_MAGIC_BYTES = sizeof legacy_magic - 1, LEGACY_VERSION = 1001 };
+
+typedef struct {
+    const char *bytes;
+    size_t size, at;
+    View *storages; /* [n], by key; of a view only what read_storage_node sets, and its place in the file, 0: unknown */
+    int n;
+} Legacy;
+
+bool torch_is_legacy(const void *bytes, size_t size) {
+    return size >= LEGACY_MAGIC_BYTES && !memcmp(bytes, legacy_magic, LEGACY_MAGIC_BYTES);
+}
+
+/* Parses the next pickle; pickle_free. */
+static bool next_pickle(Legacy *l, Pickle *pickle, Error *error) {
+    size_t left = l->size - l->at;
+    if (!pickle_parse(l->bytes + l->at, left < PICKLE_SIZE_LIMIT ? left : PICKLE_SIZE_LIMIT, pickle, error))
+        return false;
+    l->at += pickle->size;
+    return true;
+}
+
+static bool check_version(Legacy *l, Error *error) {
+    Pickle version, machine;
+    if (!next_pickle(l, &version, error)) return false;
+    const PickleNode root = version.nodes[version.root];
+    pickle_free(&version);
+    if (root.kind != PICKLE_INTEGER || root.as.integer != LEGACY_VERSION)
+        return error_set(error, "a file of torch.save in an unknown version; expected %d", LEGACY_VERSION);
+    if (!next_pickle(l, &machine, error)) return false;
+    pickle_free(&machine);
+    return true;
+}
+
+static int compare_views(const void *a, const void *b) {
+    return strcmp(((const View *)a)->key, ((const View *)b)->key);
+}
+
+/* Lists the storages of the tree, each once; free(l->storages). */
+static bool list_storages(Legacy *l, const Pickle *tree, Error *error) {
+    const Walk walk = {.pickle = tree, .error = error, .name = "?"};
+    int n = 0;
+    for (int i = 0; i < tree->count; i++) n += tree->nodes[i].kind == PICKLE_STORAGE;
+    l->storages = xcalloc((size_t)n, sizeof *l->storages);
+    n = 0;
+    for (int i = 0; i < tree->count; i++)
+        if (tree->nodes[i].kind == PICKLE_STORAGE && !read_storage_node(&walk, &tree->nodes[i], &l->storages[n++]))
+            return false;
+    if (n) qsort(l->storages, (size_t)n, sizeof *l->storages, compare_views);
+    for (int i = 0; i < n; i++)
+        if (!i || strcmp(l->storages[i].key, l->storages[l->n - 1].key) != 0) l->storages[l->n++] = l->storages[i];
+    return true;
+}
+
+/* Returns the storage with this key; NULL: none. */
+static View *storage_of(const Legacy *l, const char *key) {
+    View wanted;
+    snprintf(wanted.key, sizeof wanted.key, "%s", key);
+    return !l->n ? NULL : bsearch(&wanted, l->storages, (size_t)l->n, sizeof *l->storages, compare_views);
+}
+
+/* Finds the next storage of the file, whose key is given: sets its place. */
+static bool find_storage(Legacy *l, const char *key, Error *error) {
+    View *storage = storage_of(l, key);
+    int64_t count;
+    if (!storage || storage->place)
+        return error_set(error, "its list of storages names %s, which %s", key,
+                         storage ? "is there twice" : "no tensor has");
+    if (l->size - l->at < sizeof count) return error_set(error, "it ends before storage %s: it is cut off", key);
+    memcpy(&count, l->bytes + l->at, sizeof count);
+    if (count != storage->storage_count)
+        return error_set(error, "storage %s has %lld elements; the pickle says %lld", key, (long long)count,
+                         (long long)storage->storage_count);
+    size_t bytes = (size_t)count * storage->element;
+    storage->place = l->at + sizeof count;
+    if (l->size - storage->place < bytes)
+        return error_set(error, "it ends %zu bytes before the end of storage %s: it is cut off",
+                         bytes - (l->size - storage->place), key);
+    l->at = storage->place + bytes;
+    return true;
+}
+
+static bool find_storages(Legacy *l, Error *error) {
+    Pickle keys;
+    if (!next_pickle(l, &keys, error)) return false;
+    const PickleNode *list = &keys.nodes[keys.root];
+    bool ok = list->kind == PICKLE_LIST || error_set(error, "the keys of its storages are no list");
+    for (int i = 0; ok && i < list->count; i++) {
+        const PickleNode *key = &keys.nodes[list->as.items[i]];
+        char text[KEY_BYTES];
+        ok = (key->kind == PICKLE_TEXT && key->count < KEY_BYTES) ||
+             error_set(error, "the key of a storage is no short text");
+        if (ok) snprintf(text, sizeof text, "%.*s", key->count, key->as.text);
+        ok = ok && find_storage(l, text, error);
+    }
+    pickle_free(&keys);
+    return ok;
+}
+
+static bool read_legacy_storage(void *context, const char *key, char *out, size_t bytes, Error *error) {
+    const Legacy *l = context;
+    const View *storage = storage_of(l, key);
+    if (!storage || !storage->place || (size_t)storage->storage_count * storage->element != bytes)
+        return error_set(error, "storage %s is not in its list of storages, or has two sizes", key);
+    if (bytes) memcpy(out, l->bytes + storage->place, bytes);
+    return true;
+}
+
+bool torch_legacy_parse(const void *bytes, size_t size, TensorFile *file, Error *error) {
+    Legacy l = {.bytes = bytes, .size = size, .at = LEGACY_MAGIC_BYTES};
+    Pickle tree;
+    *file = (TensorFile){0};
+    if (!check_version(&l, error) || !next_pickle(&l, &tree, error)) return false;
+    bool ok = list_storages(&l, &tree, error) && find_storages(&l, error) &&
+              load_tree(&tree, size, read_legacy_storage, &l, file, error);
+    pickle_free(&tree);
+    free(l.storages);
     return ok;
 }
 

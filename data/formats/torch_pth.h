@@ -1,10 +1,15 @@
-/* Reads and writes the files of torch.save: a zip of data.pkl (names, shapes, strides) and one file per storage. */
+/* Reads and writes the files of torch.save: a zip of data.pkl (names, shapes, strides) and one file per storage. Also
+ * reads those of a torch before 1.6, which are no zip. */
 #ifndef DATA_FORMATS_TORCH_PTH_H
 #define DATA_FORMATS_TORCH_PTH_H
 
 #include "data/formats/tensor_file.h"
 
 bool torch_pth_open(const char *path, TensorFile *file, Error *error);
+/* Returns whether the bytes of a file begin as torch.save wrote them before 1.6. */
+bool torch_is_legacy(const void *bytes, size_t size);
+/* Reads such bytes; the tensors are copies. */
+bool torch_legacy_parse(const void *bytes, size_t size, TensorFile *file, Error *error);
 /* data.pkl alone, for fuzzing: the numbers that lie beside it in a .pth are taken as zeros. */
 bool torch_pickle_parse(const void *bytes, size_t size, TensorFile *file, Error *error);
 

@@ -305,12 +305,14 @@ static int by_size(const void *a, const void *b) {
     return x->size != y->size ? (x->size < y->size) - (x->size > y->size) : (x->id > y->id) - (x->id < y->id);
 }
 
+void bpe_sort_added(Bpe *bpe) { qsort(bpe->added, bpe->n_added, sizeof *bpe->added, by_size); }
+
 static bool take_added(Bpe *bpe, const json_t *tokens, Error *error) {
     const json_t *token;
     size_t i;
     bpe->added = xcalloc(json_array_size(tokens) + 1, sizeof *bpe->added);
     json_array_foreach(tokens, i, token) if (!take_added_token(bpe, token, error)) return false;
-    qsort(bpe->added, bpe->n_added, sizeof *bpe->added, by_size);
+    bpe_sort_added(bpe);
     return true;
 }
 

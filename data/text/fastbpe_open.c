@@ -1,8 +1,9 @@
-/* Reads both files into a Bpe: pieces with their ids, and merges of symbols, which are numbered as they come. */
+/* Reads the files into a Bpe: pieces with their ids, and merges of symbols, which are numbered as they come. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "data/text/added_tokens.h"
 #include "data/text/bpe_open.h"
 #include "data/text/bpe_word.h"
 #include "data/text/characters.h"
@@ -125,6 +126,44 @@ static bool take_vocabulary(Bpe *bpe, Lines *lines, Error *error) {
     return true;
 }
 
+/* ---- added_tokens.json ---- */
+
+/* Adds a token. If its text is a piece, its id must be that of the piece; otherwise it is the next one. */
+static bool take_added_token(Bpe *bpe, const AddedToken *token, Error *error) {
+    const size_t size = strlen(token->text);
+    int64_t number = strings_find(&bpe->pieces, token->text, size);
+    const int32_t expected = number < 0 ? bpe->vocabulary : bpe->ids[number];
+    if (token->id != expected)
+        return error_set(error, "added_tokens.json: \"%.100s\" has the id %d, and %s %d: it is of another vocab.txt",
+                         token->text, (int)token->id, number < 0 ? "the next one behind the pieces is" : "as a piece",
+                         (int)expected);
+    if (number < 0) {
+        number = strings_add(&bpe->pieces, token->text, size);
+        bpe->vocabulary++;
+        bpe->ids = xrealloc(bpe->ids, bpe->pieces.n * sizeof *bpe->ids);
+        bpe->piece_of = xrealloc(bpe->piece_of, (size_t)bpe->vocabulary * sizeof *bpe->piece_of);
+        bpe->ids[number] = token->id;
+        bpe->piece_of[token->id] = (uint32_t)number + 1;
+    }
+    if (is_special(token->text, size)) return true; /* is added already */
+    bpe->added[bpe->n_added++] = (BpeAdded){.id = token->id, .size = (uint32_t)size, .piece = (uint32_t)number};
+    bpe->starts[0][(unsigned char)*token->text] = true;
+    return true;
+}
+
+static bool take_added(Bpe *bpe, const char *path, Error *error) {
+    AddedTokens tokens;
+    if (!path) return true;
+    if (!added_tokens_read(path, &tokens, error)) return false;
+    const size_t before = bpe->n_added;
+    bool ok = true;
+    bpe->added = xrealloc(bpe->added, (before + (size_t)tokens.n) * sizeof *bpe->added);
+    for (int i = 0; i < tokens.n && ok; i++) ok = take_added_token(bpe, &tokens.items[i], error);
+    if (bpe->n_added > before) bpe_sort_added(bpe); /* otherwise all is as without the file, the hash, too */
+    added_tokens_free(&tokens);
+    return ok;
+}
+
 /* ---- bpe.codes ---- */
 
 /* Returns whether the symbol is one character, with or without the mark of the end. */
@@ -241,14 +280,15 @@ static bool check_merges(const Bpe *bpe, Error *error) {
                      first->rank, strings_text(&bpe->symbols, (uint32_t)first->id));
 }
 
-Bpe *fastbpe_open(const char *vocab_path, const char *codes_path, Error *error) {
+Bpe *fastbpe_open(const char *vocab_path, const char *codes_path, const char *added_path, Error *error) {
     Lines vocab = {.name = "vocab.txt", .format = "PIECE COUNT"},
           codes = {.name = "bpe.codes", .format = "LEFT RIGHT COUNT"};
     Bpe *bpe = xcalloc(1, sizeof *bpe);
     bpe->settings.split = WORDS_BLANKS;
     bpe->settings.unknown = UNKNOWN;
     bool ok = lines_open(&vocab, vocab_path, error) && lines_open(&codes, codes_path, error) &&
-              take_vocabulary(bpe, &vocab, error) && take_merges(bpe, &codes, error) && check_pieces(bpe, error);
+              take_vocabulary(bpe, &vocab, error) && take_added(bpe, added_path, error) &&
+              take_merges(bpe, &codes, error) && check_pieces(bpe, error);
     if (ok) find_ids(bpe);
     ok = ok && check_merges(bpe, error);
     free(vocab.bytes);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "data/text/added_tokens.h"
 #include "data/text/bpe.h"
 #include "data/text/bpe_open.h"
 #include "data/text/character_table.h"
@@ -16,7 +17,8 @@ static const char CHARACTERS_NAME[] = "meta.pkl";
 struct Tokenizer {
     char *file;
     char *codes;      /* bpe.codes, whose vocab.txt is `file`; NULL: another kind */
-    const char *name; /* that a file of this kind has in a folder; of two, that of vocab.txt */
+    char *added;      /* added_tokens.json beside them; NULL: none */
+    const char *name; /* that a file of this kind has in a folder; of several, that of vocab.txt */
     uint64_t hash;
     SentencePiece *pieces; /* or */
     Bpe *bpe;
@@ -39,13 +41,16 @@ static bool find_files(Tokenizer *tokenizer, const char *path, Error *error) {
         return error_set(error, "the folder holds neither tokenizer.json nor tokenizer.model nor vocab.txt and "
                                 "bpe.codes, nor a meta.pkl with characters");
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    char *folder = path_directory(file), *added = path_join(folder, "added_tokens.json");
+    if (!access(added, F_OK)) tokenizer->added = xstrdup(added);
     tokenizer->file = file;
-    if (strcmp(name, "bpe.codes") != 0 && strcmp(name, "vocab.txt") != 0) return true;
-    char *folder = path_directory(file);
-    tokenizer->file = path_join(folder, "vocab.txt");
-    tokenizer->codes = path_join(folder, "bpe.codes");
+    if (!strcmp(name, "bpe.codes") || !strcmp(name, "vocab.txt")) {
+        tokenizer->file = path_join(folder, "vocab.txt");
+        tokenizer->codes = path_join(folder, "bpe.codes");
+        free(file);
+    }
+    free(added);
     free(folder);
-    free(file);
     return true;
 }
 
@@ -68,11 +73,27 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
     return tokenizer->bpe || tokenizer->pieces;
 }
 
+/* Checks that all tokens of added_tokens.json are in the tokenizer's own file, which is all that is read of this kind.
+ */
+static bool check_added(const Tokenizer *tokenizer, Error *error) {
+    AddedTokens tokens;
+    bool ok = true;
+    if (!added_tokens_read(tokenizer->added, &tokens, error)) return false;
+    for (int i = 0; i < tokens.n && ok; i++)
+        ok = tokenizer_id(tokenizer, tokens.items[i].text) == tokens.items[i].id ||
+             error_set(error,
+                       "added_tokens.json gives \"%.100s\" the id %d, and the tokenizer does not: save it as "
+                       "tokenizer.json, which has all its tokens, or remove added_tokens.json if no text has them",
+                       tokens.items[i].text, (int)tokens.items[i].id);
+    added_tokens_free(&tokens);
+    return ok;
+}
+
 static bool open_files(Tokenizer *tokenizer, Error *error) {
     tokenizer->name = "vocab.txt";
     if (tokenizer->codes)
-        tokenizer->bpe = fastbpe_open(tokenizer->file, tokenizer->codes, error);
-    else if (!open_one(tokenizer, error))
+        tokenizer->bpe = fastbpe_open(tokenizer->file, tokenizer->codes, tokenizer->added, error);
+    else if (!open_one(tokenizer, error) || (tokenizer->added && !check_added(tokenizer, error)))
         return false;
     if (tokenizer->bpe) tokenizer->hash = tokenizer->bpe->hash;
     return tokenizer->bpe || tokenizer->pieces;
@@ -102,6 +123,7 @@ void tokenizer_close(Tokenizer *tokenizer) {
     bpe_close(tokenizer->bpe);
     free(tokenizer->file);
     free(tokenizer->codes);
+    free(tokenizer->added);
     free(tokenizer);
 }
 
@@ -171,8 +193,9 @@ const char *tokenizer_name(const Tokenizer *tokenizer) { return tokenizer->name;
 
 bool tokenizer_is_of_characters(const Tokenizer *tokenizer) { return tokenizer->name == CHARACTERS_NAME; }
 
-int tokenizer_files(const Tokenizer *tokenizer, const char *paths[2]) {
+int tokenizer_files(const Tokenizer *tokenizer, const char *paths[3]) {
     paths[0] = tokenizer->file;
     paths[1] = tokenizer->codes;
-    return tokenizer->codes ? 2 : 1;
+    paths[2] = tokenizer->added;
+    return !tokenizer->codes ? 1 : tokenizer->added ? 3 : 2;
 }

@@ -1,5 +1,5 @@
 /* Tokenizers that files describe: SentencePiece models, a Hugging Face tokenizer.json of BPE kind, byte-level or
- * character-level (data/text/bpe_model.h says what is supported), the two files of fastBPE (data/text/fastbpe_open.h),
+ * character-level (data/text/bpe_model.h says what is supported), the files of fastBPE (data/text/fastbpe_open.h),
  * and nanoGPT's table of characters (data/text/character_table.h). All functions on an open tokenizer but close are
  * safe from several threads, each with its own TokenIds. */
 #ifndef DATA_TEXT_TOKENIZER_H
@@ -10,7 +10,8 @@
 typedef struct Tokenizer Tokenizer;
 
 /* Opens a file, or that of a folder (tokenizer_in). Beside bpe.codes there must be vocab.txt; the path of either means
- * both. Returns NULL with the reason on an error. */
+ * both, and added_tokens.json beside them. Beside other files added_tokens.json must not have a token that they lack.
+ * Returns NULL with the reason on an error. */
 Tokenizer *tokenizer_open(const char *path, Error *error);
 /* Returns the path of the tokenizer in a folder: bpe.codes, tokenizer.json, tokenizer.model, or
  * tokenizer_characters_in, the first that is there; free(). NULL: there is none. */
@@ -41,11 +42,12 @@ char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n
 uint64_t tokenizer_hash(const Tokenizer *tokenizer);
 /* Returns the path of the file that was opened; of two, vocab.txt. */
 const char *tokenizer_file(const Tokenizer *tokenizer);
-/* Returns the name by which tokenizer_in finds a file of this kind; of two, vocab.txt. */
+/* Returns the name by which tokenizer_in finds a file of this kind; of several, vocab.txt. */
 const char *tokenizer_name(const Tokenizer *tokenizer);
 /* Returns whether it is a table of characters. */
 bool tokenizer_is_of_characters(const Tokenizer *tokenizer);
-/* Sets the paths of all files that were opened, vocab.txt first; returns their number, 1 or 2. */
-int tokenizer_files(const Tokenizer *tokenizer, const char *paths[2]);
+/* Sets the paths of all files that decide the ids: one, or vocab.txt, bpe.codes and, if it is there,
+ * added_tokens.json. Returns their number. */
+int tokenizer_files(const Tokenizer *tokenizer, const char *paths[3]);
 
 #endif

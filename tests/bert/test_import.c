@@ -7,6 +7,8 @@
 #include "tests/bert/rig.h"
 #include "tests/tensor_list.h"
 
+#include <unistd.h>
+
 #define GOLDEN "tests/reference/golden/"
 
 enum { WIDTH = 16, LAYERS = 2, CLASSES = 3, POSITIONS = 14, TOKENS = 25, HEAD = 4 };
@@ -303,31 +305,37 @@ static void files_tell_sizes_and_classes(void **state) {
     o = adopt(masked, &base);
     assert_true(o.max_len == 7 && base.masked_head && !base.classes.n);
     bert_base_close(&base);
-    TensorList list = tensor_list_read(GOLDEN "bert_hf/model.safetensors");
-    tensor_list_remove(&list, "roberta.encoder.layer.1.output.dense.weight");
-    const char *const damaged[] = {tensor_list_write(&list), "--heads", "2", NULL};
-    assert_int_equal(adopt(damaged, &base).layers, LAYERS); /* so that the import names what is missing */
-    bert_base_close(&base);
     OptionSet empty = {0};
     BertBase none = bert_base_read("nowhere", &empty);
     assert_true(!none.options.options && !none.classes.n);
 }
 
-/* Writes a file with the sizes of RoBERTa's base, though with few numbers. Returns its path. */
+/* Writes a file with the tensors of RoBERTa's base but for its vocabulary, whose numbers are holes. Returns its path.
+ */
 static const char *write_base_sizes(void) {
-    enum { BASE_LAYERS = 12, BASE_WIDTH = 768, BASE_POSITIONS = 258 };
-    static const float zeros[BASE_POSITIONS * BASE_WIDTH] = {0};
-    TensorToWrite tensors[BASE_LAYERS + 3] = {
-        {.name = "roberta.embeddings.word_embeddings.weight", .dims = {2, BASE_WIDTH}},
-        {.name = "roberta.embeddings.position_embeddings.weight", .dims = {BASE_POSITIONS, BASE_WIDTH}},
-        {.name = "roberta.encoder.layer.0.intermediate.dense.weight", .dims = {1, BASE_WIDTH}}};
-    for (int l = 0; l < BASE_LAYERS; l++)
-        tensors[3 + l] = (TensorToWrite){.name = keep_text(xformat("roberta.encoder.layer.%d.output.dense.weight", l)),
-                                         .dims = {1, 1}};
-    for (int i = 0; i < BASE_LAYERS + 3; i++) tensors[i].dtype = "F32", tensors[i].rank = 2, tensors[i].data = zeros;
+    const BertConfig sizes = {
+        .vocabulary = 2, .positions = 258, .d_model = 768, .n_layers = 12, .n_heads = 12, .d_ff = 1, .classes = 2};
     const char *path = keep_text(path_join(keep_text(scratch_directory()), "model.safetensors"));
-    Error error;
-    if (!safetensors_write(path, tensors, BASE_LAYERS + 3, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    Model *model = bert_open(&sizes);
+    json_t *header = json_object();
+    int64_t at = 0;
+    for (int i = 0; i < model->params.count; i++) {
+        const Param *p = &model->params.items[i];
+        json_t *shape = json_array();
+        for (int d = 0; d < p->rank; d++) json_array_append_new(shape, json_integer(p->dims[d]));
+        json_object_set_new(header, p->name,
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                                      (json_int_t)at, (json_int_t)(at + 4 * p->count)));
+        at += 4 * p->count;
+    }
+    char *text = json_dumps(header, JSON_COMPACT);
+    const uint64_t size = strlen(text);
+    FILE *file = fopen(path, "wb");
+    assert_true(file && fwrite(&size, sizeof size, 1, file) == 1 && fwrite(text, size, 1, file) == 1);
+    assert_true(!fflush(file) && !ftruncate(fileno(file), (off_t)(8 + size) + at) && !fclose(file));
+    json_decref(header);
+    free(text);
+    model->close(model);
     return path;
 }
 
@@ -381,16 +389,105 @@ static void what_contradicts_a_file_is_refused(void **state) {
         if (status != cases[k].status) fail_msg("%s: %d\n%s", cases[k].words[0], status, output);
         assert_contains(output, cases[k].message);
     }
+    TensorList list = tensor_list_read(GOLDEN "bert_hf/model.safetensors");
+    tensor_list_remove(&list, "roberta.encoder.layer.1.output.dense.weight");
+    const char *damaged[] = {tensor_list_write(&list), "--heads", "2", NULL};
+    assert_int_equal(run_function(output, sizeof output, adopt_words, (void *)damaged), 1);
+    assert_contains(output, "1 tensor does not fit: roberta.encoder.layer.1.output.dense.weight, F32 [16, 32] in the "
+                            "model, is not there");
 }
 
-static void check_classes(void *names) {
-    const char *const words[] = {GOLDEN "bert_hf", NULL};
+/* Copies bert_hf and edits its config.json by sed. Returns the folder. */
+static const char *edited_config(const char *edit) {
+    char output[2048];
+    const char *folder = keep_text(scratch_directory());
+    if (run_command(output, sizeof output, "cp " GOLDEN "bert_hf/* %s && sed -i '%s' %s/config.json", folder, edit,
+                    folder))
+        fail_msg("%s", output);
+    return folder;
+}
+
+static void check_tokenizer(void *folder) {
+    const char *const words[] = {folder, NULL};
+    BertBase base;
+    BertTextOptions options = {.max_len = 12, .normalize = "nfc", .tokenizer = GOLDEN "bert_hf"};
+    adopt(words, &base);
+    BertTexts texts = bert_texts_open(&options, NULL, 1);
+    bert_base_check_tokenizer(&base, &texts);
+    puts("the same ids");
+}
+
+/* PhoBERT's <s>, <pad>, </s> and <unk> are 0 to 3; another tokenizer's texts would be others. */
+static void ids_of_special_tokens_are_those_of_the_configuration(void **state) {
+    (void)state;
+    static const struct {
+        const char *edit, *message;
+    } cases[] = {
+        {"s/x/x/", "the same ids"},
+        {"s/\"eos_token_id\": 2/\"eos_token_id\": null/", "the same ids"},
+        {"s/\"eos_token_id\": 2/\"eos_token_id\": 1/",
+         "eos_token_id is 1 in the config.json of %s, and in " GOLDEN "bert_hf/vocab.txt this token, </s>, is 2: the "
+         "weights were trained with other ids. Give their own --tokenizer"},
+        {"s/\"bos_token_id\": 0/\"bos_token_id\": 5/", "this token, <s>, is 0"},
+        {"s/\"bos_token_id\": 0/\"bos_token_id\": 0, \"unk_token_id\": 7/", "this token, <unk>, is 3"},
+    };
+    char output[2048];
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const char *folder = edited_config(cases[k].edit);
+        int status = run_function(output, sizeof output, check_tokenizer, (void *)(uintptr_t)folder);
+        if (status != (k > 1)) fail_msg("%s: %d\n%s", cases[k].edit, status, output);
+        char *message = strstr(cases[k].message, "%s") ? xformat(cases[k].message, folder) : xstrdup(cases[k].message);
+        assert_contains(output, message);
+        free(message);
+    }
+}
+
+static void check_classes_of(const char *folder, const char *names) {
+    const char *const words[] = {folder, NULL};
     BertBase base;
     Classes classes;
     Error error;
     adopt(words, &base);
     if (!classes_parse(names, &classes, &error)) die("%s", error.text);
     bert_base_check_classes(&base, &classes);
+}
+
+static void check_classes(void *names) { check_classes_of(GOLDEN "bert_hf", names); }
+static void check_multi_label(void *folder) { check_classes_of(folder, "0,1,2"); }
+
+/* Texts have one class here, and no weights say how much of each. */
+static void a_classifier_of_several_labels_is_no_base(void **state) {
+    (void)state;
+    const char *folder = edited_config("s/\"vocab_size\"/\"problem_type\": \"multi_label_classification\", &/");
+    char output[2048];
+    assert_int_equal(run_function(output, sizeof output, check_multi_label, (void *)(uintptr_t)folder), 1);
+    assert_contains(output,
+                    "problem_type is multi_label_classification in its config.json: each of its classes is decided "
+                    "by itself, and texts have one class here");
+    folder = edited_config("s/\"vocab_size\"/\"problem_type\": \"single_label_classification\", &/");
+    assert_int_equal(run_function(output, sizeof output, check_multi_label, (void *)(uintptr_t)folder), 0);
+}
+
+static void classes_of_the_same_names_take_the_order_of_the_base(void **state) {
+    (void)state;
+    static const char *const words[] = {GOLDEN "bert_hf", NULL}, *const texts[] = {"hate, \"loud\"", "clean", "rude"},
+                             *const others[] = {"clean", "rude", "other"};
+    BertBase base;
+    int32_t place[BERT_MAX_CLASSES];
+    adopt(words, &base);
+    Classes classes = classes_of(texts, 3), unknown = classes_of(others, 3), same = classes_of(texts, 3);
+    assert_true(bert_base_order_classes(&base, &classes, place));
+    assert_true(place[0] == 2 && place[1] == 0 && place[2] == 1);
+    for (int c = 0; c < 3; c++) assert_string_equal(classes.names[place[c]], texts[c]);
+    assert_false(bert_base_order_classes(&base, &classes, place)); /* it has this order now */
+    assert_false(bert_base_order_classes(&base, &unknown, place));
+    assert_string_equal(unknown.names[2], "other");
+    same.n = 2;
+    assert_false(bert_base_order_classes(&base, &same, place));
+    same.n = 3;
+    Classes *all[] = {&classes, &unknown, &same};
+    for (int i = 0; i < 3; i++) classes_free(all[i]);
+    bert_base_close(&base);
 }
 
 static void classes_of_a_base_that_are_others_are_told(void **state) {
@@ -457,6 +554,9 @@ int main(void) {
         cmocka_unit_test(files_tell_sizes_and_classes),
         cmocka_unit_test(a_usual_size_does_not_decide_the_heads),
         cmocka_unit_test(what_contradicts_a_file_is_refused),
+        cmocka_unit_test(ids_of_special_tokens_are_those_of_the_configuration),
+        cmocka_unit_test(a_classifier_of_several_labels_is_no_base),
+        cmocka_unit_test(classes_of_the_same_names_take_the_order_of_the_base),
         cmocka_unit_test(classes_of_a_base_that_are_others_are_told),
         cmocka_unit_test(the_configuration_is_read_critically),
     };

@@ -21,6 +21,8 @@ static json_t *write_golden_texts(void) {
     return golden;
 }
 
+static const char *test_texts(void) { return keep_text(path_join(fixture.data, "test.csv")); }
+
 static void probabilities_are_those_of_transformers(void **state) {
     (void)state;
     json_t *golden = write_golden_texts();
@@ -48,6 +50,50 @@ static void probabilities_are_those_of_transformers(void **state) {
         assert_null(json_object_get(row, "calibrated_clean"));
     }
     json_decref(rows);
+    json_decref(golden);
+}
+
+/* Fails unless a model of several labels predicts these texts as transformers' logits say, each class by itself. */
+static void assert_labels(const json_t *golden, const char *options, double threshold) {
+    static const char *const names[] = {"clean", "rude", "hate, \"loud\""};
+    bert_must_use("predict --checkpoint %s %s -o %s %s", bert_path("labels"), bert_path("texts.jsonl"),
+                  bert_path("l.jsonl"), options);
+    json_t *rows = bert_read_lines(bert_path("l.jsonl"));
+    assert_int_equal(json_array_size(rows), TEXTS);
+    for (size_t i = 0; i < TEXTS; i++) {
+        char want[64] = "";
+        for (size_t c = 0; c < CLASSES; c++) {
+            const json_t *logits = json_object_get(json_array_get(golden, i), "logits");
+            double p = 1 / (1 + exp(-json_real_value(json_array_get(logits, c))));
+            assert_near(bert_number(rows, i, classes[c]), p, 2e-6);
+            if (p > threshold) sprintf(want + strlen(want), "%s%s", *want ? "|" : "", names[c]);
+        }
+        assert_string_equal(json_string_value(json_object_get(json_array_get(rows, i), "predicted")), want);
+        assert_near(bert_number(rows, i, "threshold"), threshold, 0);
+    }
+    json_decref(rows);
+}
+
+/* problem_type says that a text may have several classes, or none. */
+static void classes_of_several_labels_are_predicted_each_by_itself(void **state) {
+    (void)state;
+    json_t *golden = write_golden_texts();
+    const char *labels = bert_path("labels"), *exported = bert_path("exported");
+    must_run("cp -r " GOLDEN "bert_hf %s && sed -i 's/\"vocab_size\"/\"problem_type\": "
+             "\"multi_label_classification\", &/' %s/config.json",
+             labels, labels);
+    assert_labels(golden, "", 0.5);
+    assert_contains(fixture.output, "each class by itself (problem_type): predicted are all whose p is above 0.5");
+    assert_labels(golden, "--threshold 0.9", 0.9);
+    bert_must_use("export --checkpoint %s --output %s", labels, exported);
+    must_run("rm -r %s && mv %s %s", labels, exported, labels);
+    assert_labels(golden, "", 0.5); /* the export says it, too */
+    assert_int_equal(bert_use("evaluate --checkpoint %s --data %s -o %s", labels, test_texts(), bert_path("e")), 1);
+    assert_contains(fixture.output, "problem_type is multi_label_classification in its config.json");
+    assert_int_equal(
+        bert_use("predict --checkpoint %s --checkpoint " GOLDEN "bert_hf %s -o -", labels, bert_path("texts.jsonl")),
+        1);
+    assert_contains(fixture.output, "one decides each class by itself (problem_type): they cannot predict together");
     json_decref(golden);
 }
 
@@ -111,8 +157,6 @@ static double decision_of(const char *run, const char *key) {
     json_decref(decision);
     return number;
 }
-
-static const char *test_texts(void) { return keep_text(path_join(fixture.data, "test.csv")); }
 
 /* Predicts the test texts as FOLDER/name. */
 static json_t *predict(const char *checkpoints, const char *name) {
@@ -223,6 +267,7 @@ static void predictions_that_would_be_wrong_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_are_those_of_transformers),
+        cmocka_unit_test(classes_of_several_labels_are_predicted_each_by_itself),
         cmocka_unit_test(every_way_to_read_texts_gives_the_same),
         cmocka_unit_test(tables_have_a_row_per_text),
         cmocka_unit_test(decisions_follow_from_the_threshold),

@@ -471,6 +471,55 @@ static void masked_words_are_learned(void **state) {
     free(run);
 }
 
+/* ---- a base of other programs ---- */
+
+/* The base has clean, rude and hate in this order, and the texts alone would have them in the order of their bytes. */
+static void a_base_of_the_same_classes_gives_their_order(void **state) {
+    (void)state;
+    static const char *const labels[] = {"clean", "rude", "rude", "hate", "hate", "hate"};
+    char *folder = scratch_directory(), *path = path_join(folder, "texts.csv");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "text,label\n");
+    for (int i = 0; i < 60; i++) fprintf(file, "xin %d tôi,%s\n", i, labels[i % 6]);
+    assert_int_equal(fclose(file), 0);
+    must_run("cp -r tests/reference/golden/bert_hf %s/base && sed -i 's/\"hate.*\"/\"hate\"/' %s/base/config.json",
+             folder, folder);
+    char *command = xformat("%s --data %s --base-checkpoint %s/base --max-len 12 --max-steps 1 --threads 1 -b 8",
+                            program_at("train_bert"), path, folder);
+    must_run("%s -o %s/run", command, folder);
+    assert_contains(fixture.output, "the classes are in the order that they have in ");
+    assert_contains(fixture.output, "/base: clean, rude, hate\n");
+    assert_contains(fixture.output, "clean: 8 (16.7 %)  rude: 16 (33.3 %)  hate: 24 (50.0 %)\n");
+    assert_null(strstr(fixture.output, "begins with the weights of the one in its place"));
+    must_run("%s -o %s/given --labels rude,clean,hate", command, folder);
+    assert_contains(fixture.output, "rude: 16 (33.3 %)  clean: 8 (16.7 %)  hate: 24 (50.0 %)\n");
+    assert_contains(fixture.output, "each begins with the weights of the one in its place");
+    free(command);
+    free(path);
+    free(folder);
+}
+
+static void added_tokens_go_with_the_run(void **state) {
+    (void)state;
+    char *tokenizer = bert_make_tokenizer(), *added = path_join(tokenizer, "added_tokens.json"),
+         *run = scratch_directory(), *options = xformat("--max-steps 1 --tokenizer %s", tokenizer);
+    write_text(added, "{\"<emoji>\": %d}", BERT_TEST_TOKENS);
+    fixture_must_train(run, options);
+    must_run("cmp %s %s/added_tokens.json", added, run);
+    must_run("%s predict --checkpoint %s %s/test.csv -o %s/p.csv", fixture.program, run, fixture.data, run);
+    must_run("rm %s/added_tokens.json", run);
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "%s predict --checkpoint %s %s/test.csv -o %s/p.csv", fixture.program, run,
+                                 fixture.data, run),
+                     1);
+    assert_contains(fixture.output, "is not the tokenizer that ");
+    free(options);
+    free(run);
+    free(added);
+    free(tokenizer);
+}
+
 /* ---- what is said of the texts ---- */
 
 /* Makes the tokenizer with two words of two syllables besides. */
@@ -819,6 +868,8 @@ int main(void) {
         cmocka_unit_test(seeds_are_trainings_of_their_own),
         cmocka_unit_test(several_trainings_resume),
         cmocka_unit_test(masked_words_are_learned),
+        cmocka_unit_test(a_base_of_the_same_classes_gives_their_order),
+        cmocka_unit_test(added_tokens_go_with_the_run),
         cmocka_unit_test(unsegmented_texts_are_told_once),
         cmocka_unit_test(bad_data_are_named),
         cmocka_unit_test(a_folder_s_dev_file_is_the_validation_file),

@@ -10,7 +10,10 @@
 
 static const float embedding_data[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
 static const float norm_data[7] = {-1, -2, -3, -4, -5, -6, -7};
-static const char *const resizable[] = {"text_embedding.weight"};
+static const float attention_data[80] = {0.25, 0.5};
+static const char *const resizable[] = {"text_embedding.weight"}, *const modules[] = {"pe", "counter",
+                                                                                      "conditioning_encoder."};
+static const char *const any[] = {""};
 
 typedef struct {
     bool ok;
@@ -31,11 +34,15 @@ static Imported import_into(ParamTable into, const char *path, const ImportRules
     return i;
 }
 
-/* The same into a table with `rows` rows of the embedding. */
+/* The same into a table with `rows` rows of the embedding, from files that may have some modules besides. */
 static Imported import(const char *path, int64_t rows) {
+    static const OtherModel others[] = {{"lang_embedding.", NULL, "Another 2.5", "the file of ours"},
+                                        {"conditioning_encoder.", "pe", "Another 1.5", "the file of ours"}};
     ParamTable into = {0};
     rig_make_table(&into, rows);
-    return import_into(into, path, &(ImportRules){.resizable = resizable, .n_resizable = 1});
+    const ImportRules rules = {
+        .resizable = resizable, .n_resizable = 1, .extra = modules, .n_extra = 3, .others = others, .n_others = 2};
+    return import_into(into, path, &rules);
 }
 
 static void forget(Imported *i) {
@@ -56,13 +63,15 @@ static char *write_base(const TensorToWrite *tensors, int count) {
     { .name = name_, .dtype = "F32", .rank = 2, .dims = {4, 5}, .data = embedding_data }
 #define NORM(name_)                                                                                                    \
     { .name = name_, .dtype = "F32", .rank = 1, .dims = {7}, .data = norm_data }
+#define ATTENTION                                                                                                      \
+    { .name = "gpt.h.0.attn.c_attn.weight", .dtype = "F32", .rank = 2, .dims = {20, 4}, .data = attention_data }
 #define LONGS(name_)                                                                                                   \
     { .name = name_, .dtype = "I64", .rank = 1, .dims = {3}, .data = rig_counter }
 
 static void a_vocabulary_may_grow_and_shrink(void **unused) {
     (void)unused;
-    const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), LONGS("pe")};
-    char *path = write_base(base, 3);
+    const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION, LONGS("pe")};
+    char *path = write_base(base, 4);
     for (int64_t rows = 3; rows <= 6; rows++) {
         Imported i = import(path, rows);
         if (!i.ok) fail_msg("%s", i.error.text);
@@ -70,14 +79,13 @@ static void a_vocabulary_may_grow_and_shrink(void **unused) {
         for (int64_t e = 0; e < embedding->count; e++)
             assert_true(i.weights[embedding->offset + e] == (e < 20 ? embedding_data[e] : 0.5f));
         assert_memory_equal(i.weights + i.table.items[1].offset, norm_data, sizeof norm_data);
-        assert_true(i.weights[i.table.items[2].offset] == 0.5f);
+        assert_memory_equal(i.weights + i.table.items[2].offset, attention_data, sizeof attention_data);
         assert_int_equal(i.report.resized, rows != 4);
-        assert_int_equal(i.report.loaded, 1 + (rows == 4));
+        assert_int_equal(i.report.loaded, 2 + (rows == 4));
         assert_int_equal(i.report.carried, 1);
         assert_int_equal(i.report.skipped, 0);
-        assert_int_equal(i.report.missing, 1);
+        assert_int_equal(i.report.missing, 0);
         assert_int_equal(i.report.base_rows, 4);
-        assert_string_equal(i.report.missing_names, "gpt.h.0.attn.c_attn.weight");
         assert_string_equal(i.others.tensors[0].name, "pe");
         assert_memory_equal(i.others.tensors[0].data, rig_counter, sizeof rig_counter);
         forget(&i);
@@ -88,15 +96,18 @@ static void names_are_the_references_own(void **unused) {
     (void)unused;
     const TensorToWrite base[] = {EMBEDDING("model.text_embedding.weight"),
                                   NORM("model.gpt.base_layer.ln_f.weight"),
-                                  LONGS("model.gpt.x.lora_A.weight"),
+                                  ATTENTION,
                                   LONGS("model.inference_model.x"),
                                   LONGS("model.gpt.wte.weight"),
                                   LONGS("model.conditioning_encoder.pe"),
                                   LONGS("optimizer.state.0.step")};
-    Imported i = import(write_base(base, 7), 4);
+    TensorToWrite under_model[7];
+    memcpy(under_model, base, sizeof base);
+    under_model[2].name = "model._orig_mod.gpt.h.0.attn.c_attn.weight";
+    Imported i = import(write_base(under_model, 7), 4);
     if (!i.ok) fail_msg("%s", i.error.text);
-    assert_int_equal(i.report.loaded, 2);
-    assert_int_equal(i.report.skipped, 4);
+    assert_int_equal(i.report.loaded, 3);
+    assert_int_equal(i.report.skipped, 3);
     assert_int_equal(i.others.n, 1);
     assert_string_equal(i.others.tensors[0].name, "conditioning_encoder.pe");
     assert_memory_equal(i.weights + i.table.items[1].offset, norm_data, sizeof norm_data);
@@ -121,11 +132,11 @@ static void a_base_of_another_model_is_refused(void **unused) {
         "F32 [4, 5] there, F32 [20, 4] in the model");
     const TensorToWrite none[] = {NORM("encoder.weight")};
     assert_import_fails(none, 1, "none of its 1 tensors is one of the model's (text_embedding.weight, ...)");
-    TensorToWrite whole = LONGS("gpt.ln_f.weight");
-    whole.dims[0] = 7;
+    TensorToWrite whole[] = {EMBEDDING("text_embedding.weight"), ATTENTION, LONGS("gpt.ln_f.weight")};
+    whole[2].dims[0] = 7;
     static const int64_t seven[7];
-    whole.data = seven;
-    assert_import_fails(&whole, 1, "tensor 'gpt.ln_f.weight' is I64; F32, F16, BF16 or F64 is needed");
+    whole[2].data = seven;
+    assert_import_fails(whole, 3, "tensor 'gpt.ln_f.weight' is I64; F32, F16, BF16 or F64 is needed");
     const TensorToWrite twice[] = {NORM("gpt.ln_f.weight"), NORM("gpt.base_layer.ln_f.weight")};
     assert_import_fails(twice, 2, "two tensors are named 'gpt.ln_f.weight'");
     Imported i = import("/nowhere.pth", 4);
@@ -134,20 +145,86 @@ static void a_base_of_another_model_is_refused(void **unused) {
     forget(&i);
 }
 
+/* A row that is not there would begin with random numbers, and a module that is not known would be lost. */
+static void every_row_must_be_there_and_no_other_tensor(void **unused) {
+    (void)unused;
+    TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION, LONGS("pe"),
+                            LONGS("lang.weight")};
+    assert_import_fails(base, 2,
+                        "its tensors: 1 tensor does not fit: gpt.h.0.attn.c_attn.weight, F32 [20, 4] in the model, is "
+                        "not there");
+    assert_import_fails(base, 5, "its tensors: 1 tensor does not fit: lang.weight is not one of the model's tensors");
+    base[4].name = "lang_embedding.weight";
+    assert_import_fails(base, 5,
+                        "it is Another 2.5, another model: give the file of ours: 1 tensor does not fit: lang_");
+    base[3].name = "conditioning_encoder.x";
+    assert_import_fails(base + 1, 3,
+                        "it is Another 1.5, another model: give the file of ours: 1 tensor does not fit: "
+                        "text_embedding.weight, F32 [4, 5] in the model, is not there");
+    Imported i = import(write_base(base, 4), 4); /* all rows are there, so it is none of the other models */
+    assert_true(i.ok && i.others.n == 1);
+    forget(&i);
+}
+
+/* The numbers are not read: the file that is refused may be large. */
+static void names_and_shapes_can_be_checked_alone(void **unused) {
+    (void)unused;
+    TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION, LONGS("pe")};
+    static const float infinite[7] = {INFINITY};
+    const ImportRules rules = {.resizable = resizable, .n_resizable = 1, .extra = modules, .n_extra = 3};
+    ParamTable table = {0};
+    Error error;
+    base[1].data = infinite;
+    rig_make_table(&table, 9);
+    if (!checkpoint_check_base(write_base(base, 4), &table, &rules, &error)) fail_msg("%s", error.text);
+    base[2].dims[0] = 10, base[2].dims[1] = 8;
+    assert_false(checkpoint_check_base(write_base(base, 4), &table, &rules, &error));
+    assert_string_equal(error.text, "its tensors: 1 tensor does not fit: gpt.h.0.attn.c_attn.weight is F32 [10, 8] "
+                                    "there, F32 [20, 4] in the model");
+    params_free(&table);
+}
+
+/* The matrices of an adapter change the weights of another file, which are not those of the model alone. */
+static void an_adapter_is_refused_with_the_remedy(void **unused) {
+    (void)unused;
+    static const char merge[] = "model.merge_and_unload()";
+    const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.base_layer.ln_f.weight"), ATTENTION,
+                                  LONGS("gpt.ln_f.lora_A.default.weight")};
+    assert_import_fails(base, 4, "gpt.ln_f.lora_A.default.weight is a tensor of a LoRA adapter, which is not applied");
+    assert_import_fails(base, 4, merge);
+    char *folder = rig_directory();
+    Error error;
+    TensorFile file;
+    if (!safetensors_write(rig_path(folder, "adapter_model.safetensors"), base + 3, 1, NULL, NULL, 0, &error))
+        fail_msg("%s", error.text);
+    assert_false(checkpoint_open_base(folder, &file, &error));
+    assert_contains(error.text, merge);
+    if (!safetensors_write(rig_path(folder, "model.safetensors"), base, 3, NULL, NULL, 0, &error))
+        fail_msg("%s", error.text);
+    if (!checkpoint_open_base(folder, &file, &error)) fail_msg("%s", error.text);
+    tensor_file_close(&file);
+    write_text(rig_path(folder, "adapter_config.json"), "{\"peft_type\": \"LORA\"}");
+    assert_false(checkpoint_open_base(folder, &file, &error));
+    assert_contains(error.text, "it holds adapter_config.json, of a LoRA adapter that is not applied here: ");
+    assert_contains(error.text, "if these weights have it in them, give their file itself");
+    if (!checkpoint_open_base(rig_path(folder, "model.safetensors"), &file, &error)) fail_msg("%s", error.text);
+    tensor_file_close(&file);
+}
+
 static void a_base_that_is_not_finite_is_refused_by_name(void **unused) {
     (void)unused;
     static float values[20], infinite[7] = {-1, -2, -3, -4, -5, -6, -7};
     values[6] = NAN;
     infinite[2] = -INFINITY;
-    TensorToWrite embedding = EMBEDDING("text_embedding.weight"), norm = NORM("gpt.ln_f.weight");
-    embedding.data = values;
-    norm.data = infinite;
-    assert_import_fails(&embedding, 1, "tensor 'text_embedding.weight': value 6 of 20 is nan, and weights must be");
-    assert_import_fails(&norm, 1, "tensor 'gpt.ln_f.weight': value 2 of 7 is -inf, and weights must be finite");
-    TensorToWrite carried_along[] = {NORM("gpt.ln_f.weight"), NORM("unknown.weight")};
-    carried_along[1].data = infinite;
-    Imported i = import(write_base(carried_along, 2), 4);
+    TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION, NORM("pe")};
+    base[3].data = infinite;
+    Imported i = import(write_base(base, 4), 4);
     assert_true(i.ok && i.others.n == 1); /* not the model's */
+    base[0].data = values;
+    assert_import_fails(base, 4, "tensor 'text_embedding.weight': value 6 of 20 is nan, and weights must be");
+    base[0].data = embedding_data;
+    base[1].data = infinite;
+    assert_import_fails(base, 4, "tensor 'gpt.ln_f.weight': value 2 of 7 is -inf, and weights must be finite");
     forget(&i);
 }
 
@@ -162,8 +239,8 @@ static void a_pth_is_imported_from_under_model(void **unused) {
     ImportReport report;
     Error error;
     if (!checkpoint_import("tests/reference/golden/torch_protocol2.pth",
-                           &(CheckpointBuffers){.table = &t, .weights = flat}, &(ImportRules){0}, &others, &report,
-                           &error))
+                           &(CheckpointBuffers){.table = &t, .weights = flat},
+                           &(ImportRules){.extra = any, .n_extra = 1}, &others, &report, &error))
         fail_msg("%s", error.text);
     assert_true(tensor_file_open("tests/reference/golden/torch_expected.safetensors", &want, &error));
     const StoredTensor *weight = tensor_file_find(&want, "model.0.weight");
@@ -205,8 +282,7 @@ static void assert_imported(const Imported *i, const TensorFile *want, int param
 
 static void a_lightning_checkpoint_is_imported(void **unused) {
     (void)unused;
-    static const char *const all[] = {""};
-    Imported i = import_into(lightning_table(), lightning, &(ImportRules){.only = all, .n_only = 1});
+    Imported i = import_into(lightning_table(), lightning, &(ImportRules){.extra = any, .n_extra = 1});
     TensorFile want;
     Error error;
     if (!i.ok) fail_msg("%s", i.error.text);
@@ -227,6 +303,7 @@ static void a_lightning_checkpoint_is_imported(void **unused) {
 static void long_names_are_read_at_once(void **unused) {
     (void)unused;
     static const char *const parts[] = {"_orig_mod.", "module.", "x.base_layer."};
+    static const float matrix[8] = {0};
     enum { MOST = 10000000 };
     char *name = xmalloc(MOST + 100);
     alarm(60); /* rather than wait for hours */
@@ -236,10 +313,14 @@ static void long_names_are_read_at_once(void **unused) {
         sprintf(name + n, "encoder.embed.weight");
         const TensorToWrite base[] = {
             {.name = name, .dtype = "F32", .rank = 2, .dims = {4, 3}, .data = embedding_data},
-            {.name = "encoder.embed.bias", .dtype = "F32", .rank = 1, .dims = {4}, .data = embedding_data}};
-        Imported i = import_into(lightning_table(), write_base(base, 2), &(ImportRules){0});
-        if (!i.ok) fail_msg("%s", i.error.text);
-        assert_int_equal(i.report.loaded, p < 2 ? 2 : 1);
+            {.name = "encoder.embed.bias", .dtype = "F32", .rank = 1, .dims = {4}, .data = embedding_data},
+            {.name = "decoder.weight", .dtype = "F32", .rank = 2, .dims = {2, 4}, .data = matrix}};
+        Imported i = import_into(lightning_table(), write_base(base, 3), &(ImportRules){0});
+        assert_int_equal(i.ok, p < 2);
+        if (i.ok)
+            assert_int_equal(i.report.loaded, 3);
+        else
+            assert_contains(i.error.text, "encoder.embed.weight, F32 [4, 3] in the model, is not there");
         assert_true(p == 2 || checkpoint_name_is(name, "encoder.embed.weight"));
         forget(&i);
     }
@@ -253,7 +334,7 @@ static void long_names_are_read_at_once(void **unused) {
 static void an_import_takes_only_what_it_is_told_to(void **unused) {
     (void)unused;
     static const char *const encoder[] = {"encoder."};
-    const ImportRules rules = {.only = encoder, .n_only = 1};
+    const ImportRules rules = {.only = encoder, .n_only = 1, .extra = any, .n_extra = 1};
     Imported i = import_into(lightning_table(), lightning, &rules);
     if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, 2);
@@ -306,8 +387,7 @@ static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
         VECTOR("optimizer_state_dict.state.0.exp_avg", "F32", norm_data),
         VECTOR("optimizer_state_dict.state.0.exp_avg_sq", "F32", norm_data),
         VECTOR("scheduler.x", "F32", norm_data)};
-    static const char *const all[] = {""};
-    const ImportRules rules = {.only = all, .n_only = 1, .absorbed = &conv_bias, .n_absorbed = 1};
+    const ImportRules rules = {.extra = any, .n_extra = 1, .absorbed = &conv_bias, .n_absorbed = 1};
     Imported i = import_into(norm_table(), write_base(base, 10), &rules);
     if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, 4);
@@ -322,23 +402,32 @@ static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
     assert_true(mean[0] == 1 - 0.125f && mean[1] == 2 + 4);
     forget(&i);
 
-    i = import_into(norm_table(), write_base(base, 10), &(ImportRules){0}); /* it is not expected: carried along */
-    assert_true(i.ok && i.others.n == 2 && i.report.absorbed == 0);
+    i = import_into(norm_table(), write_base(base, 10), &(ImportRules){.extra = any, .n_extra = 1});
+    assert_true(i.ok && i.others.n == 2 && i.report.absorbed == 0); /* it is not expected: carried along */
+    forget(&i);
+    i = import_into(norm_table(), write_base(base, 10), &(ImportRules){0});
+    assert_false(i.ok);
+    assert_contains(i.error.text, "2 tensors do not fit: conv.bias is not one of the model's tensors; "
+                                  "other.num_batches_tracked is not one of the model's tensors");
     forget(&i);
 }
 
 static void a_bias_that_no_norm_can_take_is_refused(void **unused) {
     (void)unused;
-    TensorToWrite base[] = {VECTOR("norm.running_mean", "F32", norm_data), VECTOR("conv.bias", "F32", norm_data)};
-    base[1].dims[0] = 3;
+    TensorToWrite base[] = {VECTOR("norm.running_mean", "F32", norm_data),
+                            VECTOR("norm.weight", "F32", norm_data),
+                            VECTOR("norm.bias", "F32", norm_data),
+                            {.name = "conv.weight", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = embedding_data},
+                            VECTOR("conv.bias", "F32", norm_data)};
+    base[4].dims[0] = 3;
     Imported i =
-        import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
+        import_into(norm_table(), write_base(base, 5), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
     assert_false(i.ok);
-    assert_contains(i.error.text, "conv.bias is F32 [3] there, F32 [2] in the model");
+    assert_contains(i.error.text, "1 tensor does not fit: conv.bias is F32 [3] there, F32 [2] in the model");
     forget(&i);
-    base[1] = (TensorToWrite)LONGS("conv.bias");
-    base[1].dims[0] = 2;
-    i = import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
+    base[4] = (TensorToWrite)LONGS("conv.bias");
+    base[4].dims[0] = 2;
+    i = import_into(norm_table(), write_base(base, 5), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
     assert_false(i.ok);
     assert_contains(i.error.text, "tensor 'conv.bias' is I64");
     forget(&i);
@@ -359,6 +448,33 @@ static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
     for (int p = 0; p < i.table.count; p++) assert_imported(&i, &want, p, i.table.items[p].name);
     tensor_file_close(&want);
     forget(&i);
+}
+
+/* In the order of transformers: safetensors before torch, and a whole file before shards. */
+static void a_folder_of_shards_stands_for_its_weights(void **unused) {
+    (void)unused;
+    static const char index[] =
+        "{\"weight_map\": {\"text_embedding.weight\": \"1.st\", \"gpt.ln_f.weight\": \"2.st\"}}";
+    const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION};
+    char *folder = rig_directory();
+    Error error;
+    if (!safetensors_write(rig_path(folder, "1.st"), base, 1, NULL, NULL, 0, &error) ||
+        !safetensors_write(rig_path(folder, "2.st"), base + 1, 2, NULL, NULL, 0, &error))
+        fail_msg("%s", error.text);
+    static const char *const names[] = {"pytorch_model.bin.index.json", "model.safetensors.index.json"};
+    for (int i = 0; i < 2; i++) {
+        char *path = rig_path(folder, names[i]);
+        write_text(path, "%s", index);
+        assert_string_equal(rig_keep(checkpoint_weights(folder)), path);
+        Imported from = import(folder, 4);
+        if (!from.ok) fail_msg("%s", from.error.text);
+        assert_int_equal(from.report.loaded, 3);
+        assert_memory_equal(from.weights + from.table.items[2].offset, attention_data, sizeof attention_data);
+        forget(&from);
+        write_text(rig_path(folder, i ? "model.safetensors" : "pytorch_model.bin"), "a whole file");
+        assert_string_equal(rig_keep(checkpoint_weights(folder)),
+                            rig_path(folder, i ? "model.safetensors" : "pytorch_model.bin"));
+    }
 }
 
 /* ---- conventions of other programs ---- */
@@ -433,14 +549,16 @@ static void what_no_convention_explains_is_refused_by_name(void **unused) {
     } cases[] = {
         {VECTOR("net.out.bias", "F32", norm_data),
          "net.out.bias is not 0, and the model has no biases: give --with-biases"},
-        {EMBEDDING("net.other.weight"), "net.other.weight is not one of the model's tensors (net.table.weight, ...)"},
+        {EMBEDDING("net.other.weight"),
+         "its tensors: 1 tensor does not fit: net.other.weight is not one of the model's tensors"},
         {MATRIX("head.weight", 5, 4, embedding_data), "head.weight differs from net.table.weight, and in the model"},
         {MATRIX("net.mix.weight", 3, 2, embedding_data), "net.mix.weight is F32 [3, 2] there, F32 [2, 2] in the model"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const TensorToWrite base[] = {EMBEDDING("net.table.weight"), MATRIX("net.out.weight", 3, 2, embedding_data),
-                                      cases[k].odd};
-        Imported i = import_into(convention_table(), write_base(base, 3), &with_conventions);
+                                      cases[k].odd, MATRIX("net.mix.weight", 2, 2, embedding_data)};
+        int n = strcmp(cases[k].odd.name, "net.mix.weight") ? 4 : 3;
+        Imported i = import_into(convention_table(), write_base(base, n), &with_conventions);
         assert_false(i.ok);
         assert_contains(i.error.text, cases[k].message);
         forget(&i);
@@ -485,6 +603,9 @@ int main(void) {
         cmocka_unit_test(a_vocabulary_may_grow_and_shrink),
         cmocka_unit_test(names_are_the_references_own),
         cmocka_unit_test(a_base_of_another_model_is_refused),
+        cmocka_unit_test(every_row_must_be_there_and_no_other_tensor),
+        cmocka_unit_test(names_and_shapes_can_be_checked_alone),
+        cmocka_unit_test(an_adapter_is_refused_with_the_remedy),
         cmocka_unit_test(a_base_that_is_not_finite_is_refused_by_name),
         cmocka_unit_test(a_pth_is_imported_from_under_model),
         cmocka_unit_test(a_lightning_checkpoint_is_imported),
@@ -493,6 +614,7 @@ int main(void) {
         cmocka_unit_test(a_bias_before_a_norm_goes_into_its_running_mean),
         cmocka_unit_test(a_bias_that_no_norm_can_take_is_refused),
         cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
+        cmocka_unit_test(a_folder_of_shards_stands_for_its_weights),
         cmocka_unit_test(a_file_is_transposed_as_its_first_matrix_that_is_not_square),
         cmocka_unit_test(what_no_convention_explains_is_refused_by_name),
         cmocka_unit_test(a_file_may_lack_a_whole_head_and_have_others),

@@ -194,7 +194,7 @@ static void both_files_are_found_by_either_and_by_their_folder(void **state) {
     const char *folder = write_files(good_vocab, good_codes);
     char *vocab = path_join(folder, "vocab.txt"), *codes = path_join(folder, "bpe.codes"),
          *other = path_join(folder, "tokenizer.json");
-    const char *const paths[] = {folder, vocab, codes}, *files[2];
+    const char *const paths[] = {folder, vocab, codes}, *files[3];
     write_text(other, "of another library");
     uint64_t hash = 0;
     for (int i = 0; i < 3; i++) {

@@ -21,7 +21,7 @@ static void a_sentencepiece_model_is_found_in_its_folder(void **state) {
     assert_contains(error.text, "neither tokenizer.json nor tokenizer.model nor vocab.txt and bpe.codes");
     assert_int_equal(sentencepiece_train_bpe(text, strlen(text), model, 24, &error), 24);
     Tokenizer *a = open_checked(folder), *b = open_checked(model);
-    const char *files[2];
+    const char *files[3];
     assert_string_equal(tokenizer_file(a), model);
     assert_int_equal(tokenizer_files(a, files), 1);
     assert_string_equal(files[0], model);

@@ -25,10 +25,10 @@ static void torch_files_have_the_tensors_that_torch_saved(void **unused) {
     (void)unused;
     TensorFile want;
     open_good(golden_path("torch_expected.safetensors"), &want);
-    for (int protocol = 2; protocol <= 4; protocol += 2) {
+    static const char *const names[] = {"torch_protocol2.pth", "torch_protocol4.pth", "torch_legacy.pth"};
+    for (int k = 0; k < 3; k++) {
         TensorFile file;
-        char name[32];
-        snprintf(name, sizeof name, "torch_protocol%d.pth", protocol);
+        const char *name = names[k];
         open_good(golden_path(name), &file);
         assert_int_equal(file.n_tensors, want.n_tensors);
         assert_true(want.n_tensors >= 35);
@@ -294,9 +294,107 @@ static void broken_archives_are_refused(void **unused) {
                    "the tensors need more bytes than the file");
     pickle = tensor_pickle(64, 0, 3, 2, 1, 3);
     assert_refused(make_pth(&pickle, many, 256, NULL, ZIP_CM_DEFLATE), "data/0 is compressed");
-    path = in(scratch(), "old.pth");
-    write_bytes(path, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", 16);
-    assert_refused(path, "a torch older than 1.6");
+}
+
+/* ---- files of a torch before 1.6 by hand ---- */
+
+/* Appends the pickles of such a file up to the tree, a pickle of its own. */
+static Bytes legacy_file(const Bytes *tree) {
+    Bytes b = {.size = 0};
+    ADD(&b, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.");
+    ADD(&b, "\x80\2M\xe9\3.");
+    ADD(&b, "\x80\2}q\0(X\x10\0\0\0protocol_versionM\xe9\3X\r\0\0\0little_endian\x88u.");
+    add(&b, tree->bytes, tree->size);
+    return b;
+}
+
+/* Appends the list of storages, and the numbers behind their count. */
+static void add_storages(Bytes *b, const char *list, size_t list_size, int64_t count, const float *numbers, size_t n) {
+    add(b, list, list_size);
+    add(b, (const char *)&count, sizeof count);
+    add(b, (const char *)numbers, n * sizeof *numbers);
+}
+
+#define STORAGES(b, list, count, n) add_storages(b, list, sizeof(list) - 1, count, numbers, n)
+#define ONE_STORAGE                                                                                                    \
+    "\x80\2]q\0X\1\0\0\0"                                                                                              \
+    "0a."
+
+static const float numbers[6] = {0, 1, 2, 3, 4, 5};
+
+static char *write_legacy(const Bytes *b) {
+    char *path = in(scratch(), "old.pth");
+    write_bytes(path, b->bytes, b->size);
+    return path;
+}
+
+static void broken_files_of_an_old_torch_are_refused(void **unused) {
+    (void)unused;
+    const Bytes tree = tensor_pickle(6, 0, 3, 2, 1, 3);
+    Bytes good = legacy_file(&tree), b = good;
+    TensorFile file;
+    STORAGES(&good, ONE_STORAGE, 6, 6);
+    open_good(write_legacy(&good), &file);
+    assert_memory_equal(tensor_file_find(&file, "w")->data, ((float[]){0, 3, 1, 4, 2, 5}), 24);
+    assert_int_equal(file.n_tensors, 1);
+    tensor_file_close(&file);
+
+    for (size_t size = 15; size < good.size; size++) { /* cut anywhere behind the magic number */
+        char *exact = memcpy(xmalloc(size), good.bytes, size);
+        assert_false(torch_legacy_parse(exact, size, &file, NULL));
+        free(exact);
+    }
+    STORAGES(&b, ONE_STORAGE, 6, 5);
+    assert_refused(write_legacy(&b), "it ends 4 bytes before the end of storage 0: it is cut off");
+    b = legacy_file(&tree);
+    STORAGES(&b, ONE_STORAGE, 7, 6);
+    assert_refused(write_legacy(&b), "storage 0 has 7 elements; the pickle says 6");
+    b = legacy_file(&tree);
+    STORAGES(&b,
+             "\x80\2]q\0(X\1\0\0\0"
+             "0X\1\0\0\0"
+             "0e.",
+             6, 6);
+    assert_refused(write_legacy(&b), "its list of storages names 0, which is there twice");
+    b = legacy_file(&tree);
+    STORAGES(&b,
+             "\x80\2]q\0X\1\0\0\0"
+             "1a.",
+             6, 6);
+    assert_refused(write_legacy(&b), "its list of storages names 1, which no tensor has");
+    b = legacy_file(&tree);
+    STORAGES(&b, "\x80\2].", 6, 6);
+    assert_refused(write_legacy(&b), "storage 0 is not in its list of storages");
+    b = legacy_file(&tree);
+    STORAGES(&b, "\x80\2}.", 6, 6);
+    assert_refused(write_legacy(&b), "the keys of its storages are no list");
+    b = good;
+    b.bytes[18] = (char)0xea;
+    assert_refused(write_legacy(&b), "a file of torch.save in an unknown version; expected 1001");
+}
+
+/* The sixth item of a storage tells which part of another one it is; None: it is no part. */
+static void a_storage_that_is_part_of_another_is_refused(void **unused) {
+    (void)unused;
+    for (int part = 0; part < 2; part++) {
+        Bytes tree = {.size = 0};
+        TensorFile file;
+        Error error;
+        ADD(&tree, "\x80\x02}X\1\0\0\0w"
+                   "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+                   "0X\3\0\0\0cpuK\6");
+        if (part)
+            ADD(&tree, "X\1\0\0\0vK\0K\6\x87");
+        else
+            ADD(&tree, "N");
+        ADD(&tree, "tQK\0K\6\x85K\1\x85\x89NtRs.");
+        Bytes b = legacy_file(&tree);
+        STORAGES(&b, ONE_STORAGE, 6, 6);
+        bool ok = tensor_file_open(write_legacy(&b), &file, &error);
+        assert_int_equal(ok, !part);
+        if (part) assert_contains(error.text, "its storage is a view of another one");
+        if (ok) tensor_file_close(&file);
+    }
 }
 
 /* ---- the writer ---- */
@@ -452,6 +550,8 @@ int main(void) {
         cmocka_unit_test(integers_of_every_width_are_read),
         cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
         cmocka_unit_test(broken_archives_are_refused),
+        cmocka_unit_test(broken_files_of_an_old_torch_are_refused),
+        cmocka_unit_test(a_storage_that_is_part_of_another_is_refused),
         cmocka_unit_test(written_tensors_are_read_back),
         cmocka_unit_test(tensors_of_the_same_data_share_a_storage),
         cmocka_unit_test(other_values_are_written_as_pickle_writes_them),

@@ -56,11 +56,11 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* All the model's weights must be there. absorbed: how many of the reference's biases are known as such. */
+/* Other tensors are carried along. absorbed: how many of the reference's biases are known as such. */
 static ImportReport import(Fixture *f, const char *path, int absorbed) {
     static const char *const all[] = {""};
     const ImportRules rules = {
-        .only = all, .n_only = 1, .absorbed = flim_network_dead_biases(), .n_absorbed = absorbed};
+        .extra = all, .n_extra = 1, .absorbed = flim_network_dead_biases(), .n_absorbed = absorbed};
     const CheckpointBuffers into = {.table = &f->rig.model->params, .weights = f->rig.model->weights.data};
     ImportReport report;
     CarriedTensors carried;

@@ -6,6 +6,7 @@
 #include "tests/documented.h"
 #include "tests/flim/rig.h"
 #include "tests/page_rig.h"
+#include "tests/tensor_list.h"
 #include "tests/train_rig.h"
 
 static char output[1 << 17];
@@ -498,6 +499,27 @@ static void exported_weights_are_the_best(void **state) {
     free(best);
 }
 
+/* The cells are not read: the folder that stands for them is none. */
+static void weights_that_are_not_whole_are_refused_before_the_cells(void **state) {
+    (void)state;
+    static const char *const messages[] = {
+        "1 tensor does not fit: res_block2.bn1.running_var, F32 [8] in the model, is not there",
+        "1 tensor does not fit: attention.weight is not one of the model's tensors"};
+    char *best = path_join(whole_run(), "fold_D1/best/model.safetensors"), *file = path_join(run_directory(), "file");
+    write_text(file, "senseless");
+    for (int k = 0; k < 2; k++) {
+        TensorList list = tensor_list_read(best);
+        if (k)
+            tensor_list_copy(&list, "res_block1.conv1.weight", "attention.weight");
+        else
+            tensor_list_remove(&list, "res_block2.bn1.running_var");
+        must_refuse(1, messages[k], "--data %s -o %s --base-checkpoint %s", file, run_directory(),
+                    tensor_list_write(&list));
+    }
+    free(best);
+    free(file);
+}
+
 /* ---- the reference's ways ---- */
 
 static void compat_has_the_references_rules(void **state) {
@@ -616,6 +638,7 @@ int main(void) {
         cmocka_unit_test(the_rate_follows_the_cosine_over_epochs),
         cmocka_unit_test(best_weights_that_are_no_file_are_named),
         cmocka_unit_test(exported_weights_are_the_best),
+        cmocka_unit_test(weights_that_are_not_whole_are_refused_before_the_cells),
         cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(compat_has_the_references_rules),
         cmocka_unit_test(names_of_donors_lead_to_no_other_folder),

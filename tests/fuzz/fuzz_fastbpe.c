@@ -1,11 +1,12 @@
-/* Opens any bytes as vocab.txt or as bpe.codes, and good ones with changes; the first byte chooses. What opens encodes
- * the same bytes as a text, twice with the same ids, and decodes them. */
+/* Opens any bytes as vocab.txt, as bpe.codes or as added_tokens.json, and good ones with changes; the first byte
+ * chooses. What opens encodes the same bytes as a text, twice with the same ids, and decodes them. */
 #include "data/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 
 static const char vocab[] = "a 9\nab 8\nab@@ 7\nb@@ 6\n\u0111@@ 5\n\u0111\u1ed1i 4\n\u00b0C 3\n@@ 2\n";
 static const char codes[] =
     "a b</w> 9\na b 8\n\u1ed1 i</w> 7\n\u00a0 b 6\n\u0111 \u1ed1i</w> 5\n\u00a0\u00b0 C</w> 4\n";
+static const char added[] = "{\"<mask>\": 12, \"ab\": 5, \"<e>\": 13, \"<e>b\": 14, \":)\": 15}";
 
 static void encode_and_decode(const Tokenizer *tokenizer, const char *text, size_t size, bool specials) {
     static TokenIds ids[2]; /* the caches are cleared when the tokenizer changes */
@@ -24,15 +25,17 @@ static void encode_and_decode(const Tokenizer *tokenizer, const char *text, size
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static char *paths[2];
+    static const char *const names[] = {"vocab.txt", "bpe.codes", "added_tokens.json"}, *const good[] = {vocab, codes,
+                                                                                                         added};
+    static char *paths[3];
     Error error = {.text = ""};
-    if (!paths[0]) paths[0] = path_join(fuzz_directory(), "vocab.txt");
-    if (!paths[1]) paths[1] = path_join(fuzz_directory(), "bpe.codes");
+    for (int i = 0; i < 3; i++) {
+        if (!paths[i]) paths[i] = path_join(fuzz_directory(), names[i]);
+        fuzz_write(paths[i], good[i], strlen(good[i]));
+    }
     if (!size) return 0;
-    const bool second = data[0] & 128;
-    fuzz_write(paths[0], vocab, sizeof vocab - 1);
-    fuzz_write(paths[1], codes, sizeof codes - 1);
-    fuzz_write_chosen(paths[second], second ? codes : vocab, second ? sizeof codes - 1 : sizeof vocab - 1, data, size);
+    const int chosen = data[0] & 128 ? 1 : data[0] & 32 ? 2 : 0;
+    fuzz_write_chosen(paths[chosen], good[chosen], strlen(good[chosen]), data, size);
     Tokenizer *tokenizer = tokenizer_open(fuzz_directory(), &error);
     if (!tokenizer && !error.text[0]) abort();
     if (tokenizer) {

@@ -2,6 +2,7 @@
  * everything that can be wrong. */
 #include "model/psd/cnn.h"
 #include "tests/psd/train_rig.h"
+#include "tests/tensor_list.h"
 
 /* ---- schedules ---- */
 
@@ -340,6 +341,58 @@ static void options_that_may_not_change_are_named(void **state) {
     for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
+/* ---- weights to start from ---- */
+
+static void no_change(TensorList *t) { (void)t; }
+static void more_layers(TensorList *t) {
+    tensor_list_copy(t, "encoder.layers.0.norm1.weight", "encoder.layers.0.extra.weight");
+}
+static void less_of_a_layer(TensorList *t) { tensor_list_remove(t, "encoder.layers.0.norm1.bias"); }
+static void no_decoder(TensorList *t) {
+    for (int i = t->n - 1; i >= 0; i--)
+        if (!strncmp(t->tensors[i].name, "decoder.", 8) || !strncmp(t->tensors[i].name, "projection_head.", 16))
+            tensor_list_remove(t, t->tensors[i].name);
+    tensor_list_copy(t, "encoder.layers.0.norm1.weight", "classifier.head.weight");
+}
+static void less_of_the_decoder(TensorList *t) { tensor_list_remove(t, "decoder.input_proj.bias"); }
+
+/* The toy data are read after the weights: what is senseless in their place is not reached. */
+static void weights_of_another_model_are_refused_before_the_data(void **state) {
+    (void)state;
+    static const struct {
+        void (*edit)(TensorList *t);
+        const char *finetune, *pretrain; /* the error; NULL: they are taken */
+    } cases[] = {
+        {no_change, NULL, NULL},
+        {no_decoder, NULL, NULL},
+        {more_layers, "1 tensor does not fit: encoder.layers.0.extra.weight is not one of the model's tensors",
+         "1 tensor does not fit: encoder.layers.0.extra.weight is not one of the model's tensors"},
+        {less_of_a_layer, "1 tensor does not fit: encoder.layers.0.norm1.bias, F32 [32] in the model, is not there",
+         "encoder.layers.0.norm1.bias, F32 [32] in the model, is not there"},
+        {less_of_the_decoder, NULL, "1 tensor does not fit: decoder.input_proj.bias, F32 ["},
+    };
+    char *run = scratch_directory(), *base = path_join(run, "last/model.safetensors"),
+         *senseless = path_join(run, "senseless.safetensors");
+    write_text(senseless, "senseless");
+    psd_must("%s -o %s --size tiny -b 64 --max-steps 1", psd_toy_options("pretrain"), run);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        TensorList list = tensor_list_read(base);
+        cases[k].edit(&list);
+        const char *path = tensor_list_write(&list);
+        for (int pretrain = 0; pretrain < 2; pretrain++) {
+            const char *message = pretrain ? cases[k].pretrain : cases[k].finetune;
+            int status = psd_program("%s -m %s --split %s --size tiny -b 64 -o %s/next --%s %s",
+                                     pretrain ? "pretrain" : "finetune", senseless, senseless, run,
+                                     pretrain ? "base-checkpoint" : "pretrained", path);
+            assert_int_equal(status, 1);
+            assert_contains(fixture.output, message ? message : "senseless.safetensors");
+        }
+    }
+    free(senseless);
+    free(base);
+    free(run);
+}
+
 /* Commands that are refused. Options that begin with '!' are all that the command gets. */
 static const struct {
     int status;
@@ -466,6 +519,7 @@ int main(void) {
         cmocka_unit_test(checkpoints_are_of_one_step),
         cmocka_unit_test(workers_and_threads_change_no_bit),
         cmocka_unit_test(options_that_may_not_change_are_named),
+        cmocka_unit_test(weights_of_another_model_are_refused_before_the_data),
         cmocka_unit_test(wrong_commands_are_refused_with_the_reason),
     };
     return cmocka_run_group_tests(tests, psd_make_toy, NULL);

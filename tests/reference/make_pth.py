@@ -3,8 +3,8 @@
     python3 tests/reference/make_pth.py tests/reference/golden
 
 torch_protocol2.pth, torch_protocol4.pth: a nested training checkpoint with every element type, strided and shared
-views, parameters, counters, numpy scalars and generator states. torch_expected.safetensors: its tensors under dotted
-names, written by the safetensors library. torch_lightning.ckpt: what PyTorch Lightning saves of a module whose encoder
+views, parameters, counters, numpy scalars and generator states; torch_legacy.pth: the same as a torch before 1.6 wrote
+it. torch_expected.safetensors: its tensors under dotted names, written by the safetensors library. torch_lightning.ckpt: what PyTorch Lightning saves of a module whose encoder
 was compiled, with the keys that it puts beside the state dict; torch_lightning.safetensors: the weights, under the names
 that they have without the compiler. torch_classifier.ckpt, torch_classifier.safetensors: the same of a small classifier
 of power spectra (psd_torch.py), of which nothing but the weights and the hyper-parameters is kept.
@@ -186,6 +186,7 @@ def main():
     tree = build()
     for protocol in (2, 4):
         torch.save(tree, f"{folder}/torch_protocol{protocol}.pth", pickle_protocol=protocol)
+    torch.save(tree, f"{folder}/torch_legacy.pth", _use_new_zipfile_serialization=False)
     safetensors.torch.save_file(flatten(tree, "", {}), f"{folder}/torch_expected.safetensors")
     for name, (weights, checkpoint) in {"lightning": lightning(), "classifier": classifier()}.items():
         torch.save(checkpoint, f"{folder}/torch_{name}.ckpt")
