@@ -5,6 +5,7 @@
 #include "checkpoint/load.h"
 
 #include "base/file.h"
+#include "checkpoint/folder.h"
 #include "data/formats/tensor_file_open.h"
 
 #include <assert.h>
@@ -432,12 +433,15 @@ static char *list_missing(const Import *import) {
 
 char *checkpoint_weights(const char *path) {
     static const char *const names[] = {"model.safetensors", "pytorch_model.bin"};
-    for (int i = 0; i < 2; i++) {
-        char *inside = path_join(path, names[i]);
-        if (!access(inside, F_OK)) return inside;
+    char *found = checkpoint_follow(path), *inside = NULL;
+    for (int i = 0; i < 2 && !inside; i++) {
+        inside = path_join(found, names[i]);
+        if (!access(inside, F_OK)) break;
         free(inside);
+        inside = NULL;
     }
-    return xstrdup(path);
+    if (inside) free(found);
+    return inside ? inside : found;
 }
 
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
@@ -455,7 +459,21 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     return ok;
 }
 
-char *checkpoint_folder(const char *path) { return path_is_folder(path) ? xstrdup(path) : path_directory(path); }
+char *checkpoint_folder(const char *path) {
+    char *found = checkpoint_follow(path);
+    for (size_t n = strlen(found); n > 1 && found[n - 1] == '/';) found[--n] = 0; /* its parent is the run's folder */
+    if (path_is_folder(found)) return found;
+    char *folder = path_directory(found);
+    free(found);
+    return folder;
+}
+
+bool checkpoint_exists(const char *path) {
+    char *found = checkpoint_follow(path);
+    bool exists = !access(found, F_OK);
+    free(found);
+    return exists;
+}
 
 uint64_t checkpoint_base_sum(const TensorFile *file) {
     const char *stated = tensor_file_metadata(file, SAFETENSORS_SUM_KEY);

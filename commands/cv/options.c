@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/load.h"
 #include "commands/adopt.h"
@@ -208,7 +207,7 @@ static void adopt(CvRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
     int channels[FLIM_BLOCKS];
     Error error;
-    if (access(checkpoint, F_OK)) return; /* the one who reads it complains */
+    if (!checkpoint_exists(checkpoint)) return; /* the one who reads it complains */
     CheckpointOptions from = checkpoint_options_read(checkpoint, "flim", CV_MODEL_OPTIONS);
     if (!from.options) {
         if (!cv_channels_of_file(checkpoint, channels, &error)) die("--base-checkpoint %s: %s", checkpoint, error.text);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "commands/adopt.h"
@@ -120,7 +119,7 @@ static void check_size(const PsdRun *o, const CheckpointOptions *from) {
 
 void psd_checkpoint_adopt(PsdRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
-    if (access(checkpoint, F_OK)) return; /* not there yet, or the one who reads it complains */
+    if (!checkpoint_exists(checkpoint)) return; /* not there yet, or the one who reads it complains */
     CheckpointOptions from = checkpoint_options_read(checkpoint, "psd", PSD_MODEL_OPTIONS);
     if (!from.options) from.options = options_of_file(o);
     check_size(o, &from);
