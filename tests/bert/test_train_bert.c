@@ -19,7 +19,7 @@ static int train_on(const char *data, const char *run, const char *options) {
 
 /* Returns a number at a path of keys in a JSON file of a run; NaN: null. */
 static double number_in(const char *run, const char *name, const char *key) {
-    char *path = path_join(run, name);
+    char *path = path_through(run, name);
     json_t *root = json_load_file(path, 0, NULL);
     const json_t *value = json_object_get(root, key);
     if (!value) fail_msg("%s: there is no %s", path, key);
@@ -270,7 +270,7 @@ static void a_run_is_all_that_others_need(void **state) {
                                         "evaluation_test.json",
                                         "threshold_test.json"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *path = path_join(run, files[i]);
+        char *path = path_through(run, files[i]);
         if (access(path, R_OK)) fail_msg("%s is missing", path);
         free(path);
     }
@@ -312,6 +312,13 @@ static void kills_and_resuming_change_no_bit(void **state) {
     (void)state;
     static const char *const ways[] = {"", "--token-budget 60 -g 2", "--frozen-layers 1 --layer-decay 0.8"};
     for (int i = 0; i < 3; i++) fixture_check_restarts(ways[i]);
+}
+
+static void a_disk_without_links_and_locks_changes_no_bit(void **state) {
+    (void)state;
+    char *use = xformat("predict %s/test.csv -o - --checkpoint", fixture.data);
+    fixture_check_poor_disk(use);
+    free(use);
 }
 
 /* ---- folds and seeds ---- */
@@ -660,6 +667,7 @@ int main(void) {
         cmocka_unit_test(what_is_written_is_documented),
         cmocka_unit_test(workers_threads_and_recomputing_change_no_bit),
         cmocka_unit_test(kills_and_resuming_change_no_bit),
+        cmocka_unit_test(a_disk_without_links_and_locks_changes_no_bit),
         cmocka_unit_test(folds_test_every_text_once),
         cmocka_unit_test(seeds_are_trainings_of_their_own),
         cmocka_unit_test(several_trainings_resume),

@@ -369,7 +369,7 @@ static void only_regular_files_are_read(void **state) {
     add_rows("S/D/a.npy", 1, WIDTH, 0);
     char *fifo = path_join(root, "S/D/b.npy"), *broken = path_join(root, "S/D/c.npy");
     assert_int_equal(mkfifo(fifo, 0666), 0);
-    assert_int_equal(symlink("nothing", broken), 0);
+    assert_int_equal(has_links() ? symlink("nothing", broken) : mkfifo(broken, 0666), 0);
     PsdScan scan;
     Error error;
     assert_true(psd_scan(root, false, 2, &scan, &error));

@@ -244,6 +244,21 @@ static void too_few_recordings_are_refused(void **state) {
     assert_contains(fixture.output, "a vocabulary of 10 is too small");
 }
 
+/* Before a sound is read: there is none. */
+static void an_id_that_the_disk_refuses_is_named(void **state) {
+    (void)state;
+    char *list = path_join(corpus_root, "times.tsv");
+    write_text(list, "plain\ts\tnowhere.wav\tዛሬ ጥሩ ቀን ነው\nat 12:30\ts\tnowhere.wav\tዛሬ ጥሩ ቀን ነው\n");
+    bool poor = poor_disk(true);
+    assert_int_equal(corpus_try_prepare("times", "times.tsv", ""), 1);
+    if (poor) poor_disk(false);
+    if (poor) assert_contains(fixture.output, "the id at 12:30: files are named after it, and the file system of ");
+    if (poor) assert_null(strstr(fixture.output, "nowhere.wav"));
+    assert_int_equal(corpus_try_prepare("other_times", "times.tsv", ""), 1);
+    assert_contains(fixture.output, "nowhere.wav");
+    free(list);
+}
+
 int main(void) {
     corpus_open();
     const struct CMUnitTest tests[] = {
@@ -255,6 +270,7 @@ int main(void) {
         cmocka_unit_test(bad_audio_is_reported_with_its_line),
         cmocka_unit_test(bad_lists_are_reported_with_their_line),
         cmocka_unit_test(too_few_recordings_are_refused),
+        cmocka_unit_test(an_id_that_the_disk_refuses_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
