@@ -27,6 +27,8 @@ static void probabilities_are_those_of_transformers(void **state) {
     bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s -o %s --id-column number --threads 2",
                   bert_path("texts.jsonl"), bert_path("p.jsonl"));
     assert_contains(fixture.output, "8 texts, 47 tokens, 10.64 % of them unknown"); /* as many as the golden ids */
+    assert_contains(fixture.output, "warning: the texts: the tokenizer does not know ");
+    assert_contains(fixture.output, ", because of the characters ");
     assert_contains(fixture.output, "cut at --max-len 12: 1, which lost 4 tokens; without a token: ");
     assert_contains(fixture.output, "predicted by 1 model: clean 1, rude 6, hate, \"loud\" 1");
     json_t *rows = bert_read_lines(bert_path("p.jsonl"));

@@ -494,7 +494,7 @@ static void unsegmented_texts_are_told_once(void **state) {
     fixture_must_train(run, "--max-steps 1");
     assert_null(strstr(fixture.output, "whose words are joined")); /* nor are the pieces */
     char *tokenizer = joined_tokenizer(),
-         *options = xformat("--max-steps 1 --max-unknown 1 --tokenizer %s", tokenizer); /* it lacks some letters */
+         *options = xformat("--max-steps 1 --tokenizer %s --max-unknown 1 ", tokenizer);
     fixture_must_train(joined, options);
     assert_contains(fixture.output, "2 of its 31 pieces are such words, and 0.0 % of the words here");
     const char *told = strstr(fixture.output, "whose words are joined");
@@ -504,6 +504,12 @@ static void unsegmented_texts_are_told_once(void **state) {
     char *again = scratch_directory();
     assert_int_equal(train_on(data, again, options), 0);
     assert_null(strstr(fixture.output, "whose words are joined"));
+    *strstr(options, "--max-unknown 1 ") = 0; /* letters that the tokenizer does not have */
+    assert_int_equal(train_on(data, again, options), 1);
+    assert_contains(fixture.output, " texts: the tokenizer does not know ");
+    assert_contains(fixture.output,
+                    ", because of the characters _ 1, x 1: it was made of other texts; give one that knows "
+                    "these, or raise --max-unknown 0.05\n");
     free(again);
     free(options);
     free(tokenizer);

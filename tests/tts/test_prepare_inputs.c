@@ -23,6 +23,21 @@ static void unknown_tokens_are_counted(void **state) {
                          100 * (double)r.unknown_tokens / (double)r.text_tokens);
     assert_int_equal(r.unknown_tokens, 2); /* neighbours are one */
     assert_contains(fixture.output, line);
+    assert_contains(fixture.output, "warning: the texts: the tokenizer does not know 2 of ");
+    assert_contains(fixture.output, "because of the characters ፐ 3\n");
+    free(more);
+    more = xformat("--num-workers 2 --tokenizer %s/reference/bpe.model --max-unknown 0.001", corpus_root);
+    assert_int_equal(corpus_try_prepare("unknown", "unknown.tsv", more), 1);
+    assert_contains(fixture.output,
+                    "ፐ 3: it was made of other texts; give one that knows these, or raise --max-unknown 0.001");
+    char *manifest = corpus_path("unknown", "manifest.jsonl");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "%s -m %s --tokenizer %s/reference/bpe.model --max-unknown 0.001 --model-dim 16 "
+                                 "--heads 2 --layers 1 --dry-run",
+                                 program_at("train_gpt"), manifest, corpus_root),
+                     1);
+    assert_contains(fixture.output, "train: the tokenizer does not know 2 of ");
+    free(manifest);
     free(more);
     more = xformat("--num-workers 2 --tokenizer %s/list.tsv", corpus_root);
     assert_int_equal(corpus_try_prepare("unknown", "unknown.tsv", more), 1);
