@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/formats/json_records.h"
+#include "data/formats/text_source.h"
+#include "data/text/utf8.h"
 #include "data/tts/manifest.h"
 
 enum { CODES_PER_SECOND = 50 };
@@ -332,21 +335,21 @@ typedef struct {
     char *path, *text, *directory;
 } Manifest;
 
-/* Adds the lines of a manifest that are not blank. Skips a byte order mark at its start. */
+/* Adds the records of a manifest: its lines, or the elements of its array. */
 static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t size) {
-    const char *text = m->text;
-    int64_t number = 0;
-    size_t mark = size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
-    for (const char *at = text + mark, *end; at < text + size; at = end + 1) {
-        end = memchr(at, '\n', (size_t)(text + size - at));
-        if (!end) end = text + size;
-        number++;
-        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue;
+    size_t mark = utf8_mark(m->text, size);
+    JsonRecords records = json_records_open(m->text + mark, size - mark, 1, true);
+    Error error;
+    while (json_records_next(&records, &error)) {
         if (check->n_lines == *capacity)
             check->lines = xrealloc(check->lines, (size_t)(*capacity = 2 * *capacity + 1024) * sizeof *check->lines);
-        check->lines[check->n_lines++] = (Line){
-            .manifest = m->path, .directory = m->directory, .text = at, .size = (size_t)(end - at), .number = number};
+        check->lines[check->n_lines++] = (Line){.manifest = m->path,
+                                                .directory = m->directory,
+                                                .text = records.text,
+                                                .size = records.size,
+                                                .number = records.line};
     }
+    if (error.text[0]) die("manifest %s:%s", m->path, error.text);
 }
 
 static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity) {
@@ -357,7 +360,7 @@ static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity)
     int64_t before = check->n_lines;
     file_split_label(spec, &m.path, &language);
     free(language); /* a hint for text front ends; the model does not see it */
-    if (!read_file(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
+    if (!text_read(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
     m.directory = path_directory(m.path);
     add_lines(check, capacity, &m, size);
     if (check->n_lines == before)

@@ -572,6 +572,7 @@ static void mistakes_are_named(void **state) {
     must_refuse(2, "--batch-size", "--data %s -b 1", data);
     must_refuse(2, "--min-learning-rate", "--data %s --min-learning-rate 1", data);
     must_refuse(1, "/nowhere", "--data /nowhere");
+    must_refuse(1, "--base-checkpoint nofile: No such file", "--data /nowhere --base-checkpoint nofile -o %s", run);
     must_refuse(2, "--debug-dump writes a single fold", "--data %s -b 8 --debug-dump %s/dump", data, run);
     must_refuse(2, "did you mean", "--data %s --smothing 0.1", data);
     must_refuse(1, "training cells are fewer than -b 512", "--data %s -b 512 -o %s", data, run);

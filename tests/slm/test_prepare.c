@@ -323,6 +323,24 @@ static void bad_inputs_are_refused_with_one_line(void **state) {
     assert_int_equal(access(in("x"), F_OK), -1); /* nothing is left behind */
 }
 
+/* The good records are prepared as if the bad one were not there. */
+static void bad_records_are_left_out_and_counted(void **state) {
+    (void)state;
+    static const char good[] = "{\"text\": \"one and two\"}\n%s{\"text\": \"two and three\", \"score\": NaN}\n";
+    write_text(in("good.jsonl"), good, "");
+    write_text(in("bad.jsonl"), good, "{\"text\": \"\\ud83d\"}\n");
+    assert_fails("-i bad.jsonl --vocabulary 257 -o bad", "bad.jsonl: line 2, column 10: \"text\": ");
+    assert_contains(output, "; --skip-bad leaves such records out, and counts them");
+    assert_int_equal(prepare("-i bad.jsonl --vocabulary 257 --skip-bad -o bad"), 0);
+    assert_contains(output,
+                    "[Corpus] records that cannot be used left out: 1, the first: bad.jsonl: line 2, column 10: ");
+    assert_int_equal(prepare("-i good.jsonl --vocabulary 257 -o good"), 0);
+    assert_null(strstr(output, "cannot be used"));
+    char *shards = xformat("cmp '%s/train_00000.safetensors' '%s/train_00000.safetensors'", in("bad"), in("good"));
+    assert_int_equal(run_command(output, sizeof output, "%s", shards), 0);
+    free(shards);
+}
+
 static void the_files_are_as_documented(void **state) {
     (void)state;
     Error error;
@@ -350,6 +368,7 @@ int main(void) {
         cmocka_unit_test(special_tokens_are_text_unless_they_are_parsed),
         cmocka_unit_test(a_small_corpus_gets_the_vocabulary_that_it_allows),
         cmocka_unit_test(bad_inputs_are_refused_with_one_line),
+        cmocka_unit_test(bad_records_are_left_out_and_counted),
         cmocka_unit_test(the_files_are_as_documented),
     };
     return cmocka_run_group_tests(tests, make_texts, NULL);

@@ -367,6 +367,8 @@ static void missing_and_foreign_data_are_named(void **state) {
     assert_int_equal(
         run_command(fixture.output, sizeof fixture.output, "%s --data %s -o %s", fixture.program, data, run), 1);
     assert_contains(fixture.output, "has no split 'train'");
+    assert_int_equal(train_on(data, run, "--base-checkpoint nofile"), 1);
+    assert_contains(fixture.output, "train_slm: --base-checkpoint nofile: No such file or directory\n");
     uint16_t ids[2000];
     for (int i = 0; i < 2000; i++) ids[i] = (uint16_t)(i * i % 101);
     write_bytes(path, ids, sizeof ids);

@@ -430,6 +430,25 @@ static void an_empty_batch_is_refused(void **state) {
     assert_contains(fixture.output, "-g 0: expected at least 1 micro-batch");
 }
 
+/* Before the lines of the manifest are checked, and without a folder for the run. */
+static void weights_that_are_not_there_are_said_first(void **state) {
+    (void)state;
+    char *folder = scratch_directory(), *list = path_join(folder, "bad.jsonl"), *run = path_join(folder, "run");
+    write_text(list, "{}\n");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s -m %s --base-checkpoint nofile.pth -o %s",
+                                 fixture.program, list, run),
+                     1);
+    assert_string_equal(fixture.output, "train_gpt: --base-checkpoint nofile.pth: No such file or directory\n");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "%s -m %s --val-manifest %s/gone.jsonl::am -o %s", fixture.program, list, folder, run),
+                     1);
+    assert_contains(fixture.output, "/gone.jsonl::am: No such file or directory\n");
+    assert_int_equal(access(run, F_OK), -1);
+    free(run);
+    free(list);
+    free(folder);
+}
+
 static void the_debug_dump_has_every_gradient(void **state) {
     (void)state;
     char *run = scratch_directory(), *path = path_join(run, "dump.safetensors"), *options;
@@ -621,6 +640,7 @@ int main(void) {
         cmocka_unit_test(the_debug_dump_has_every_gradient),
         cmocka_unit_test(a_warmup_longer_than_the_run_is_warned_of),
         cmocka_unit_test(an_empty_batch_is_refused),
+        cmocka_unit_test(weights_that_are_not_there_are_said_first),
         cmocka_unit_test(other_ways_to_form_batches_work),
         cmocka_unit_test(bad_manifests_are_reported_with_their_line),
         cmocka_unit_test(padded_codes_are_reported_with_the_option_that_cuts_them),
