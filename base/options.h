@@ -50,8 +50,9 @@ typedef struct {
     const char *section; /* NULL: the top level */
     const char *name;    /* NULL: every key of the section that is an option of the top level */
     const char *option;  /* its name; NULL: none, because nothing here needs what the key decides */
-    /* Values there, each followed by the value here; no other value is allowed. None: values are the same. */
-    const char *values[10];
+    /* Values there, each followed by the value here, "" where that is so without an option; no other value is allowed.
+     * None: values are the same. Then NULL and, if the key sets no option, what is so here or what to do instead. */
+    const char *values[24];
 } OptionAlias;
 
 /* A row in use: holds what the command line and the file state, separate from the constant table. */
@@ -62,14 +63,14 @@ typedef struct {
     bool adopted; /* by a checkpoint */
 } Option;
 
-enum { OPTIONS_MAX = 128 };
+enum { OPTIONS_MAX = 128, OPTIONS_TABLES = 3 };
 
 /* All options of a program or of one of its commands; begin with {0}. */
 typedef struct {
     Option options[OPTIONS_MAX];
     int count;
-    const OptionAlias *aliases[2]; /* tables */
-    int n_aliases[2];
+    const OptionAlias *aliases[OPTIONS_TABLES]; /* of aliases, the last first */
+    int n_aliases[OPTIONS_TABLES], n_tables;
     bool quiet;          /* a second reading of the same options: do not print `mapped` again */
     char *mapped;        /* what options_apply_yaml has read through aliases, for people; NULL: nothing. free() */
     const char *program; /* of the header that was parsed with */
@@ -86,8 +87,9 @@ typedef struct {
 
 /* Appends the rows of a table. `values` is the struct that their offsets belong to. */
 void options_add(OptionSet *set, const OptionRow *rows, int count, void *values);
-/* Accepts the keys of a table in YAML, besides the options' own names. At most two tables; what they map to is printed
- * to stderr. Options that the set does not have are left out. */
+/* Accepts the keys of a table in YAML, besides the options' own names. At most three tables; what they map to is
+ * printed to stderr. Rows with options that the set does not have are left out. The first row of a key counts, and the
+ * last table before the others. */
 void options_add_aliases(OptionSet *set, const OptionAlias *aliases, int count);
 /* Changes rows; each override must name an option of the set. */
 void options_override(OptionSet *set, const OptionOverride *overrides, int count);
@@ -106,9 +108,10 @@ OptionSet options_parse_table(const OptionsHeader *header, const OptionRow *rows
                               char **argv);
 /* Frees the texts that came from the file, and sets their values to NULL or to no entry. */
 void options_free(OptionSet *set, int argc, char **argv);
-/* Sets values from YAML text; the texts of options that are already given must be on the heap. False with "line N: ..."
- * on an error. Then the texts of given options are on the heap, for the caller to free(). */
-bool options_apply_yaml(OptionSet *set, const char *text, size_t size, Error *error);
+/* Sets values from YAML text; the texts of options that are already given must be on the heap. Returns NULL, or what is
+ * wrong, a line for each key: "line N: ...\n"; free(). Then the texts of given options are on the
+ * heap, for the caller to free(). */
+char *options_apply_yaml(OptionSet *set, const char *text, size_t size);
 
 /* Returns the option of this name, or NULL. */
 const Option *options_find(const OptionSet *set, const char *name);

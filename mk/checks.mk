@@ -41,12 +41,12 @@ check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AV
 	done
 
 check-deep:
-	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
-	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
+	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(PROGRAMS:%=$(BUILD)/%)
+	@BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(CRASH_TESTS),$(DEEP_TESTS))
 	@$(MAKE) check-crash CRASH_STRIDE=4 CRASH_TURN=$$((0x$$(tools/revision.sh | sed s/unknown/0/) % 24))
 
 check-crash:
-	@CRASH_STRIDE=$(CRASH_STRIDE) CRASH_TURN=$(CRASH_TURN) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
+	@CRASH_STRIDE=$(CRASH_STRIDE) CRASH_TURN=$(CRASH_TURN) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(CRASH_TESTS)
 
 # Compiles every kernel for every card of configs/gpu that the toolkit supports and checks that ptxas spills no registers.
 # Then links everything for one preset with these kernels, and checks that its programs have the defaults of the preset, train
@@ -257,7 +257,7 @@ check-race: $(CUDA_TESTS)
 
 # `make test-deep` takes every fourth operation, with one fault each, from one on that the hash of the commit chooses.
 test-crash: packages-build+test ## kills, and all other faults, at every file operation of every program
-	@$(MAKE) $(PARALLEL) GPU=none $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
+	@$(MAKE) $(PARALLEL) GPU=none $(CRASH_TESTS) $(PROGRAMS:%=$(BUILD)/%)
 	@$(MAKE) check-crash CRASH_STRIDE=1 CRASH_TURN=0
 
 test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail

@@ -48,7 +48,7 @@ link-release:
 	@cd $(RELEASED) && sha256sum $(PROGRAMS) >SHA256SUMS && ls -l
 
 release-test: packages-build+release ## tests the release in minimal Debian 11, 12 and 13 systems, which it fetches to ROOTS; for root
-	@[ $(TOOLKIT) = 12.4 ] || { echo "make release-test: tests the release with CUDA 12.4, not $(TOOLKIT)" >&2; exit 1; }
+	@[ $(TOOLKIT) = $(RELEASED_TOOLKIT) ] || { echo "make release-test: tests the release with CUDA $(RELEASED_TOOLKIT), not $(TOOLKIT)" >&2; exit 1; }
 	@[ "$$(id -u)" -eq 0 ] || { echo "make release-test: only root can make the systems to test in: use sudo" >&2; exit 1; }
 	@$(MAKE) release
 	@$(MAKE) release-hash

@@ -2,6 +2,7 @@
 
 TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard tests/*/test_*.c tests/*/estimate/test_*.c)))
 DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
+CRASH_TESTS = $(filter %/deep_crash,$(DEEP_TESTS))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
 # The code that tests share: all sources in the test folders that are not programs, and not in CUDA_RIGS.
 RIG_SOURCES = $(filter-out tests/bench/% tests/contracts/% tests/cuda/% tests/profile/% tests/release/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))

@@ -64,9 +64,9 @@ static const OptionRow table[] = {
     {.name = "epochs", .type = OPTION_INT, .offset = FIELD(epochs), .default_value = "10", .min = 1,
      .max = MAX_EPOCHS, .metavar = "N",
      .help = "passes over the data"},
-    {.name = "max-steps", .type = OPTION_INT, .offset = FIELD(max_steps), .default_value = "0", .max = 1e12,
+    {.name = "max-steps", .type = OPTION_INT, .offset = FIELD(max_steps), .default_value = "0", .min = -1, .max = 1e12,
      .metavar = "N",
-     .help = "maximum of optimizer steps; 0: as many as the epochs have"},
+     .help = "maximum of optimizer steps; 0 or -1: as many as the epochs have"},
     {.name = "learning-rate", .type = OPTION_FLOAT, .offset = FIELD(learning_rate), .default_value = "2e-5", .max = 10,
      .metavar = "X",
      .help = "peak learning rate of AdamW"},
@@ -208,6 +208,7 @@ static void resolve_auto(TrainOptions *o, const Option *batch, const Option *acc
 
 void train_options_resolve(TrainOptions *o, const OptionSet *set) {
     const Option *batch = options_find(set, "batch-size");
+    if (o->max_steps < 0) o->max_steps = 0;
     if (batch) resolve_auto(o, batch, options_find(set, "grad-accumulation"));
     if (!o->grad_accumulation) die_usage("-g 0: expected at least 1 micro-batch per optimizer step");
     if (o->token_budget && !(batch && batch->given)) o->batch_size = 0;

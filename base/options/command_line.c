@@ -37,11 +37,13 @@ static char *config_text(const OptionSet *set, const char *path, size_t *size) {
 
 static void read_yaml(OptionSet *set, const char *path) {
     size_t size;
-    Error error;
-    char *text = config_text(set, path, &size);
-    if (!options_apply_yaml(set, text, size, &error)) {
-        /* Every message of options_apply_yaml begins with "line N: ", which becomes "PATH:N: ". */
-        die_usage("%s:%s", path, error.text + strlen("line "));
+    char *text = config_text(set, path, &size), *problems = options_apply_yaml(set, text, size), *end;
+    for (char *line = problems; line; line = end + 1) { /* "line N: " becomes "PATH:N: " */
+        line += strlen("line ");
+        end = strchr(line, '\n');
+        *end = 0;
+        if (!end[1]) die_usage("%s:%s", path, line);
+        fprintf(stderr, "%s: %s:%s\n", program_invocation_short_name, path, line);
     }
     if (set->mapped && !set->quiet)
         fprintf(stderr, "%s: --config %s: %s\n", program_invocation_short_name, path, set->mapped);
@@ -214,10 +216,9 @@ void options_add(OptionSet *set, const OptionRow *rows, int count, void *values)
 }
 
 void options_add_aliases(OptionSet *set, const OptionAlias *aliases, int count) {
-    int at = set->aliases[0] != NULL;
-    assert(!set->aliases[at]);
-    set->aliases[at] = aliases;
-    set->n_aliases[at] = count;
+    assert(set->n_tables < OPTIONS_TABLES);
+    set->aliases[set->n_tables] = aliases;
+    set->n_aliases[set->n_tables++] = count;
 }
 
 /* Returns the index of the option of this name, or -1. */

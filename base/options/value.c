@@ -36,12 +36,13 @@ static bool choice_allowed(const Option *option, const char *text) {
     return false;
 }
 
-/* Takes decimal numbers only. strtod would also take spaces, hexadecimal numbers, infinity and NaN. */
+/* Takes decimal numbers only, also 3.0. strtod would also take spaces, hexadecimal numbers, infinity and NaN. */
 static bool parse_int(const char *text, int64_t *value) {
     char *end;
     errno = 0;
     *value = strtoll(text, &end, 10);
-    return end != text && !*end && !errno && !text[strspn(text, "+-0123456789")];
+    if (end == text || errno || text[strspn(text, "+-.0123456789")]) return false;
+    return !*end || (*end == '.' && end[1] && !end[1 + strspn(end + 1, "0")]);
 }
 
 static bool parse_float(const char *text, double *value) {
@@ -67,9 +68,9 @@ bool option_set(const Option *option, const char *text, Error *error) {
     if (!*text && names_path(option)) return error_set(error, "%s: expected a name, found none", option->row.name);
     switch (option->row.type) {
     case OPTION_FLAG:
-        if (strcmp(text, "true") && strcmp(text, "false"))
+        if (strcasecmp(text, "true") && strcasecmp(text, "false"))
             return error_set(error, "%s: expected true or false, found '%.64s'", option->row.name, text);
-        *(bool *)option->value = !strcmp(text, "true");
+        *(bool *)option->value = !strcasecmp(text, "true");
         break;
     case OPTION_INT: {
         int64_t value = OPTION_AUTO;

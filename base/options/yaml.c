@@ -12,17 +12,21 @@
 typedef struct {
     OptionSet *set;
     yaml_document_t *document;
-    Error *error;
+    FILE *problems;
+    int n_problems;
     bool *here; /* [OPTIONS_MAX] options that this document has set */
 } Yaml;
 
-static bool PRINTF_LIKE(3, 4) yaml_fail(const Yaml *y, const yaml_node_t *node, const char *format, ...) {
-    char message[400];
+static bool PRINTF_LIKE(3, 4) yaml_fail(Yaml *y, const yaml_node_t *node, const char *format, ...) {
+    char message[600];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    return error_set(y->error, "line %zu: %s", node->start_mark.line + 1, message);
+    for (char *at = message; (at = strchr(at, '\n'));) *at = ' '; /* of a quoted key or value */
+    fprintf(y->problems, "line %zu: %s\n", node->start_mark.line + 1, message);
+    y->n_problems++;
+    return false;
 }
 
 /* Returns NULL if the node is no scalar, or has a zero byte inside. */
@@ -38,9 +42,10 @@ static bool is_null(const yaml_node_t *node) {
            (!*text || !strcmp(text, "~") || !strcmp(text, "null"));
 }
 
-static bool yaml_scalar(const Yaml *y, const Option *option, const yaml_node_t *node) {
+/* Sets an option to `text`, or to what the node says if that is NULL. */
+static bool yaml_scalar(Yaml *y, const Option *option, const yaml_node_t *node, const char *text) {
     Error why;
-    const char *text = scalar_text(node);
+    if (!text) text = scalar_text(node);
     if (!text || is_null(node)) return yaml_fail(y, node, "%s: expected a single value", option->row.name);
     char *copy = option_holds_text(option) ? xstrdup(text) : NULL;
     if (option_set(option, copy ? copy : text, &why)) return true;
@@ -49,12 +54,12 @@ static bool yaml_scalar(const Yaml *y, const Option *option, const yaml_node_t *
 }
 
 /* Forgets what an earlier file has set, under this name or another. Fails if this file has set it. */
-static bool begin_value(const Yaml *y, const Option *option, const yaml_node_t *node) {
+static bool begin_value(Yaml *y, const Option *option, const yaml_node_t *node) {
     for (int i = 0; i < y->set->count; i++) {
         Option *other = &y->set->options[i];
         if (other->value != option->value) continue;
         if (y->here[i] && option->row.type != OPTION_LIST)
-            return yaml_fail(y, node, "%s is given twice", option->row.name);
+            return yaml_fail(y, node, "%s is given twice, by this key and one before it", option->row.name);
         if (y->here[i] || !other->given) continue;
         if (option_holds_text(other)) option_free_texts(other);
         option_clear(other);
@@ -63,16 +68,17 @@ static bool begin_value(const Yaml *y, const Option *option, const yaml_node_t *
     return true;
 }
 
-static bool yaml_value(const Yaml *y, Option *option, const yaml_node_t *node) {
+/* Sets an option to `text`, or to what the node says if that is NULL. */
+static bool yaml_value(Yaml *y, Option *option, const yaml_node_t *node, const char *text) {
     if (!strcmp(option->row.name, "config")) return yaml_fail(y, node, "config: a file cannot name another one");
     if (is_null(node)) return true;
     if (!begin_value(y, option, node)) return false;
     if (option_holds_text(option) && !options_value_given(y->set, option->value)) option_clear(option);
     option->given = true; /* so that options_free frees its texts, which are on the heap */
     y->here[option - y->set->options] = true;
-    if (option->row.type != OPTION_LIST || node->type != YAML_SEQUENCE_NODE) return yaml_scalar(y, option, node);
+    if (option->row.type != OPTION_LIST || node->type != YAML_SEQUENCE_NODE) return yaml_scalar(y, option, node, text);
     for (yaml_node_item_t *item = node->data.sequence.items.start; item < node->data.sequence.items.top; item++)
-        if (!yaml_scalar(y, option, yaml_document_get_node(y->document, *item))) return false;
+        if (!yaml_scalar(y, option, yaml_document_get_node(y->document, *item), NULL)) return false;
     return true;
 }
 
@@ -80,21 +86,21 @@ static bool yaml_value(const Yaml *y, Option *option, const yaml_node_t *node) {
 
 static bool same_section(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
-static Option *option_named(const Yaml *y, const char *name) {
+static Option *option_named(Yaml *y, const char *name) {
     for (int i = 0; i < y->set->count; i++)
         if (option_has_name(y->set->options[i].row.name, name)) return &y->set->options[i];
     return NULL;
 }
 
 /* Returns the i-th alias of all tables, or NULL. */
-static const OptionAlias *alias_at(const Yaml *y, int i) {
-    for (int t = 0; t < 2; i -= y->set->n_aliases[t++])
+static const OptionAlias *alias_at(Yaml *y, int i) {
+    for (int t = y->set->n_tables - 1; t >= 0; i -= y->set->n_aliases[t--])
         if (i < y->set->n_aliases[t]) return &y->set->aliases[t][i];
     return NULL;
 }
 
 /* Returns the alias that a key is, or NULL. */
-static const OptionAlias *alias_find(const Yaml *y, const char *section, const char *name) {
+static const OptionAlias *alias_find(Yaml *y, const char *section, const char *name) {
     const OptionAlias *alias;
     for (int i = 0; (alias = alias_at(y, i)); i++) {
         if (!same_section(alias->section, section) || (alias->name && !option_has_name(alias->name, name))) continue;
@@ -104,48 +110,66 @@ static const OptionAlias *alias_find(const Yaml *y, const char *section, const c
     return NULL;
 }
 
-static void add_mapped(const Yaml *y, const char *section, const char *name, const char *means, const char *option) {
+static void add_mapped(Yaml *y, const char *section, const char *name, const char *means, const char *option) {
     char *before = y->set->mapped;
     y->set->mapped = xformat("%s%s%s%s%s %s%s", before ? before : "", before ? ", " : "", section ? section : "",
                              section ? "." : "", name, means, option);
     free(before);
 }
 
+/* Returns whether two scalars are one value: a text, a truth value in any case, or a number, 0.90 and 9e-1. */
+static bool same_value(const char *a, const char *b) {
+    char *end_a, *end_b;
+    double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    return !strcasecmp(a, b) || (end_a != a && !*end_a && end_b != b && !*end_b && x == y);
+}
+
+/* Returns whether a node says nothing: null, '', [] or {}. */
+static bool is_empty(const yaml_node_t *node) {
+    if (node->type == YAML_SEQUENCE_NODE) return node->data.sequence.items.start == node->data.sequence.items.top;
+    if (node->type == YAML_MAPPING_NODE) return node->data.mapping.pairs.start == node->data.mapping.pairs.top;
+    return is_null(node) || !*(const char *)node->data.scalar.value;
+}
+
 /* Returns the value here of a value there; NULL with an error if it is not allowed. */
-static const char *mapped_value(const Yaml *y, const OptionAlias *alias, const char *name, const yaml_node_t *node) {
+static const char *mapped_value(Yaml *y, const OptionAlias *alias, const char *name, const yaml_node_t *node) {
     const char *text = scalar_text(node);
-    char allowed[200] = "";
-    for (int i = 0; i < 10 && alias->values[i]; i += 2) {
-        if (text && !strcmp(text, alias->values[i])) return alias->values[i + 1];
+    char allowed[400] = "";
+    int i = 0;
+    for (; alias->values[i]; i += 2) {
+        if (text && same_value(text, alias->values[i])) return alias->values[i + 1];
         size_t used = strlen(allowed);
         snprintf(allowed + used, sizeof allowed - used, "%s%s", i ? ", " : "", alias->values[i]);
     }
-    yaml_fail(y, node, "%s: expected %s, found '%.64s'; it sets %s", name, allowed, text ? text : "no single value",
-              alias->option);
+    const char *remedy = alias->values[i + 1];
+    if (!*allowed) return yaml_fail(y, node, "%s: is not supported: %s", name, remedy), NULL;
+    yaml_fail(y, node, "%s: expected %s, found '%.64s'; %s%s", name, allowed, text ? text : "no single value",
+              alias->option ? "it sets " : remedy, alias->option ? alias->option : "");
     return NULL;
 }
 
-static bool yaml_alias(const Yaml *y, const OptionAlias *alias, const char *section, const char *name,
+/* Reads the key of an alias that sets no option. */
+static bool yaml_unneeded(Yaml *y, const OptionAlias *alias, const char *section, const char *name,
+                          const yaml_node_t *node) {
+    if (alias->values[0] && !is_empty(node) && !mapped_value(y, alias, name, node)) return false;
+    add_mapped(y, section, name, "is not needed", "");
+    return true;
+}
+
+static bool yaml_alias(Yaml *y, const OptionAlias *alias, const char *section, const char *name,
                        const yaml_node_t *node) {
-    Error why;
-    if (!alias->option && alias->name) {
-        add_mapped(y, section, name, "is not needed", "");
-        return true;
-    }
+    if (!alias->option && alias->name) return yaml_unneeded(y, alias, section, name, node);
     Option *option = option_named(y, alias->name ? alias->option : name);
+    const char *text = alias->values[0] && !is_null(node) ? mapped_value(y, alias, name, node) : NULL;
+    if (alias->values[0] && !is_null(node) && !text) return false;
+    if (text && !*text) return yaml_unneeded(y, &(OptionAlias){0}, section, name, node);
     if (!is_null(node)) add_mapped(y, section, name, "sets --", option->row.name);
-    if (!alias->values[0] || is_null(node)) return yaml_value(y, option, node);
-    const char *text = mapped_value(y, alias, name, node);
-    if (!text || !begin_value(y, option, node)) return false;
-    if (option_holds_text(option) && !options_value_given(y->set, option->value)) option_clear(option);
-    option->given = y->here[option - y->set->options] = true;
-    return option_set(option, option_holds_text(option) ? xstrdup(text) : text, &why) ||
-           yaml_fail(y, node, "%s", why.text);
+    return yaml_value(y, option, node, text);
 }
 
 /* ---- maps ---- */
 
-static bool section_exists(const Yaml *y, const char *name) {
+static bool section_exists(Yaml *y, const char *name) {
     const OptionAlias *alias;
     for (int i = 0; (alias = alias_at(y, i)); i++)
         if (same_section(alias->section, name)) return true;
@@ -159,7 +183,7 @@ static bool in_section(const Option *option, const char *section) {
 }
 
 /* Fails with the section where the key belongs, or with the nearest key. */
-static bool unknown_key(const Yaml *y, const yaml_node_t *key, const char *section) {
+static bool unknown_key(Yaml *y, const yaml_node_t *key, const char *section) {
     const char *name = scalar_text(key), *names[2 * OPTIONS_MAX] = {NULL};
     int n = 0;
     for (int i = 0; i < y->set->count; i++) {
@@ -175,48 +199,64 @@ static bool unknown_key(const Yaml *y, const yaml_node_t *key, const char *secti
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-static bool yaml_map(const Yaml *y, const yaml_node_t *map, const char *section) {
+static void yaml_map(Yaml *y, const yaml_node_t *map, const char *section);
+
+static void yaml_section(Yaml *y, const yaml_node_t *value, const char *name) {
+    if (value->type == YAML_MAPPING_NODE)
+        yaml_map(y, value, name);
+    else if (!is_null(value))
+        yaml_fail(y, value, "%s is a section: expected keys and values in it", name);
+}
+
+/* Reads all keys, also after one that is wrong: who corrects a file wants to know all of them. */
+static void yaml_map(Yaml *y, const yaml_node_t *map, const char *section) {
+    enum { MOST_PROBLEMS = 50 };
     yaml_node_pair_t *first = map->data.mapping.pairs.start;
-    for (yaml_node_pair_t *pair = first; pair < map->data.mapping.pairs.top; pair++) {
+    for (yaml_node_pair_t *pair = first; pair < map->data.mapping.pairs.top && y->n_problems < MOST_PROBLEMS; pair++) {
         const yaml_node_t *key = yaml_document_get_node(y->document, pair->key);
         const yaml_node_t *value = yaml_document_get_node(y->document, pair->value);
         const char *name = scalar_text(key);
-        if (!name) return yaml_fail(y, key, "a key must be a text");
-        for (yaml_node_pair_t *earlier = first; earlier < pair; earlier++)
-            if (option_has_name(name, scalar_text(yaml_document_get_node(y->document, earlier->key))))
-                return yaml_fail(y, key, "%s is given twice", name);
-        if (!section && section_exists(y, name)) {
-            if (is_null(value)) continue;
-            if (value->type != YAML_MAPPING_NODE)
-                return yaml_fail(y, value, "%s is a section: expected keys and values in it", name);
-            if (!yaml_map(y, value, name)) return false;
-            continue;
+        const yaml_node_pair_t *earlier = first;
+        while (name && earlier < pair) {
+            const char *other = scalar_text(yaml_document_get_node(y->document, earlier->key));
+            if (other && option_has_name(name, other)) break;
+            earlier++;
         }
         Option *option = NULL;
-        for (int i = 0; i < y->set->count && !option; i++)
+        for (int i = 0; name && i < y->set->count && !option; i++)
             if (in_section(&y->set->options[i], section) && option_has_name(y->set->options[i].row.name, name))
                 option = &y->set->options[i];
-        const OptionAlias *alias = option ? NULL : alias_find(y, section, name);
-        if (!option && !alias) return unknown_key(y, key, section);
-        if (alias ? !yaml_alias(y, alias, section, name, value) : !yaml_value(y, option, value)) return false;
+        const OptionAlias *alias = option || !name ? NULL : alias_find(y, section, name);
+        if (!name)
+            yaml_fail(y, key, "a key must be a text");
+        else if (earlier < pair)
+            yaml_fail(y, key, "%s is given twice", name);
+        else if (!section && section_exists(y, name))
+            yaml_section(y, value, name);
+        else if (option)
+            yaml_value(y, option, value, NULL);
+        else if (alias)
+            yaml_alias(y, alias, section, name, value);
+        else
+            unknown_key(y, key, section);
     }
-    return true;
 }
 
 /* Loads the next document of the stream; it has no root if the stream has ended. */
-static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const char *text, size_t size, Error *error) {
+static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const char *text, size_t size, FILE *problems) {
     if (yaml_parser_load(parser, document)) return true;
     size_t line = parser->problem_mark.line + 1;
     if (parser->error == YAML_READER_ERROR) { /* it has an offset in bytes, but no line */
         line = 1;
         for (size_t i = 0; i < parser->problem_offset && i < size; i++) line += text[i] == '\n';
     }
-    return error_set(error, "line %zu: not YAML: %s", line, parser->problem ? parser->problem : "out of memory");
+    fprintf(problems, "line %zu: not YAML: %s\n", line, parser->problem ? parser->problem : "out of memory");
+    return false;
 }
 
 /* Returns whether the text, as far as it is YAML, has no more nesting and anchors than a configuration needs. The time
  * of the library grows with the square of both. */
-static bool yaml_is_simple(const char *text, size_t size, Error *error) {
+static bool yaml_is_simple(const char *text, size_t size, FILE *problems) {
     enum { DEEPEST = 16, MAX_ANCHORS = 256 };
     yaml_parser_t parser;
     yaml_event_t event;
@@ -231,11 +271,12 @@ static bool yaml_is_simple(const char *text, size_t size, Error *error) {
                    (event.type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor) ||
                    (event.type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor);
         size_t line = event.start_mark.line + 1;
+        ok = depth <= DEEPEST && anchors <= MAX_ANCHORS;
         if (depth > DEEPEST)
-            ok = error_set(error, "line %zu: nested deeper than %d: no configuration is", line, DEEPEST);
+            fprintf(problems, "line %zu: nested deeper than %d: no configuration is\n", line, DEEPEST);
         else if (anchors > MAX_ANCHORS)
-            ok = error_set(error, "line %zu: more than %d anchors and aliases: no configuration has so many", line,
-                           MAX_ANCHORS);
+            fprintf(problems, "line %zu: more than %d anchors and aliases: no configuration has so many\n", line,
+                    MAX_ANCHORS);
         more = event.type != YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
     }
@@ -243,27 +284,34 @@ static bool yaml_is_simple(const char *text, size_t size, Error *error) {
     return ok;
 }
 
-bool options_apply_yaml(OptionSet *set, const char *text, size_t size, Error *error) {
-    yaml_parser_t parser;
+static void apply_documents(OptionSet *set, yaml_parser_t *parser, const char *text, size_t size, FILE *problems) {
     yaml_document_t document, second;
-    if (!yaml_is_simple(text, size, error)) return false;
-    if (!yaml_parser_initialize(&parser)) die("out of memory");
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-    bool ok = yaml_load(&parser, &document, text, size, error);
-    if (ok) {
-        bool here[OPTIONS_MAX] = {false};
-        Yaml y = {set, &document, error, here};
-        const yaml_node_t *root = yaml_document_get_root_node(&document);
-        if (root && !is_null(root))
-            ok = root->type == YAML_MAPPING_NODE ? yaml_map(&y, root, NULL)
-                                                 : yaml_fail(&y, root, "expected keys and values");
-        if (ok && (ok = yaml_load(&parser, &second, text, size, error))) {
-            const yaml_node_t *more = yaml_document_get_root_node(&second);
-            if (more) ok = yaml_fail(&y, more, "a second document; one is expected");
-            yaml_document_delete(&second);
-        }
-        yaml_document_delete(&document);
+    if (!yaml_load(parser, &document, text, size, problems)) return;
+    bool here[OPTIONS_MAX] = {false};
+    Yaml y = {set, &document, problems, 0, here};
+    const yaml_node_t *root = yaml_document_get_root_node(&document), *more;
+    if (root && root->type == YAML_MAPPING_NODE)
+        yaml_map(&y, root, NULL);
+    else if (root && !is_null(root))
+        yaml_fail(&y, root, "expected keys and values");
+    if (!y.n_problems && yaml_load(parser, &second, text, size, problems)) {
+        if ((more = yaml_document_get_root_node(&second))) yaml_fail(&y, more, "a second document; one is expected");
+        yaml_document_delete(&second);
     }
+    yaml_document_delete(&document);
+}
+
+char *options_apply_yaml(OptionSet *set, const char *text, size_t size) {
+    yaml_parser_t parser;
+    char *found = NULL;
+    size_t length;
+    FILE *problems = open_memstream(&found, &length);
+    if (!problems || !yaml_parser_initialize(&parser)) die("out of memory");
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+    if (yaml_is_simple(text, size, problems)) apply_documents(set, &parser, text, size, problems);
     yaml_parser_delete(&parser);
-    return ok;
+    if (fclose(problems)) die("out of memory");
+    if (*found) return found;
+    free(found);
+    return NULL;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands/max_unknown.h"
+#include "commands/trainer_arguments.h"
 #include "data/bert/batch.h"
 
 enum { USUAL_POSITIONS = 258 /* of PhoBERT */ };
@@ -191,8 +192,7 @@ static const OptionRow table[] = {
      .help = "the same as --resume"},
 };
 
-/* The constants of the reference's src/train.py, and the arguments of Hugging Face's trainer. */
-#define TRUE_FALSE "true", "true", "True", "true", "false", "false", "False", "false"
+/* The constants of the reference's src/train.py. */
 static const OptionAlias aliases[] = {
     {NULL, "MODEL_NAME", "base-checkpoint", {NULL}},
     {NULL, "DATA_DIR", "data", {NULL}},
@@ -204,29 +204,9 @@ static const OptionAlias aliases[] = {
     {NULL, "EPOCHS", "epochs", {NULL}},
     {NULL, "LR", "learning-rate", {NULL}},
     {NULL, "SEED", "seed", {NULL}},
-    {NULL, "USE_GRADIENT_CHECKPOINTING", "grad-checkpointing", {TRUE_FALSE, NULL}},
+    {NULL, "USE_GRADIENT_CHECKPOINTING", "grad-checkpointing", {NULL}},
     {NULL, "USE_TORCH_COMPILE", NULL, {NULL}},
     {NULL, "max_length", "max-len", {NULL}},
-    {NULL, "per_device_train_batch_size", "batch-size", {NULL}},
-    {NULL, "per_device_eval_batch_size", "val-batch-size", {NULL}},
-    {NULL, "gradient_accumulation_steps", "grad-accumulation", {NULL}},
-    {NULL, "num_train_epochs", "epochs", {NULL}},
-    {NULL, "max_grad_norm", "grad-clip", {NULL}},
-    {NULL, "lr_scheduler_type", "schedule", {"linear", "linear", "cosine", "cosine", "constant", "constant", NULL}},
-    {NULL, "label_smoothing_factor", "label-smoothing", {NULL}},
-    {NULL, "metric_for_best_model", "metric", {"f1_inv", "f1", "f1", "f1", "accuracy", "accuracy", "loss", "loss", NULL}},
-    {NULL, "early_stopping_patience", "patience", {NULL}},
-    {NULL, "mlm_probability", "mask-share", {NULL}},
-    {NULL, "dataloader_num_workers", "num-workers", {NULL}},
-    {NULL, "logging_steps", "log-interval", {NULL}},
-    {NULL, "save_total_limit", "keep-checkpoints", {NULL}},
-    {NULL, "fp16", "amp", {TRUE_FALSE, NULL}},
-    {NULL, "bf16", "amp", {TRUE_FALSE, NULL}},
-    {NULL, "tf32", NULL, {NULL}}, /* the card decides */
-    {NULL, "optim", NULL, {NULL}},
-    {NULL, "dataloader_pin_memory", NULL, {NULL}},
-    {NULL, "group_by_length", NULL, {NULL}},
-    {NULL, "torch_compile", NULL, {NULL}},
 };
 // clang-format on
 
@@ -234,6 +214,7 @@ void bert_options_add(OptionSet *set, BertOptions *o, bool pretraining) {
     options_add(set, table, sizeof table / sizeof *table, o);
     bert_text_options_add(set, &o->text);
     train_options_add(set, &o->train);
+    trainer_arguments_add(set);
     options_add_aliases(set, aliases, sizeof aliases / sizeof *aliases);
     options_override(set, overrides, sizeof overrides / sizeof *overrides);
     options_remove(set, left_out);

@@ -19,8 +19,17 @@ static const char *const left_out[] = {
     "manifest",     "train-manifest", "val-manifest",    "val-ratio",    "bucketing", "token-budget",
     "warmup-steps", "loss-norm",      "max-val-batches", "val-interval", NULL};
 
-/* Defaults, limits and help that differ from the shared ones, also of options left out. */
 // clang-format off
+/* The constants of the reference's train_cv.py. Its quick test trains a single fold. */
+static const OptionAlias aliases[] = {
+    {NULL, "BATCH_SIZE", "batch-size", {NULL}},
+    {NULL, "NUM_WORKERS", "num-workers", {NULL}},
+    {NULL, "LR", "learning-rate", {NULL}},
+    {NULL, "EPOCHS", "epochs", {NULL}},
+    {NULL, "QUICK_TEST", "protocol", {"true", "split", "false", "reference"}},
+};
+
+/* Defaults, limits and help that differ from the shared ones, also of options left out. */
 static const OptionOverride overrides[] = {
     {.name = "bucketing", .default_value = "off"}, /* all cells are alike */
     {.name = "val-interval", .default_value = "0"},
@@ -146,6 +155,7 @@ static const OptionRow table[] = {
 void cv_options_add(OptionSet *set, CvRun *o) {
     options_add(set, table, sizeof table / sizeof *table, o);
     train_options_add(set, &o->train);
+    options_add_aliases(set, aliases, sizeof aliases / sizeof *aliases);
     options_override(set, overrides, sizeof overrides / sizeof *overrides);
     options_remove(set, left_out);
     o->set = set;

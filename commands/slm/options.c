@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "commands/max_unknown.h"
+#include "commands/trainer_arguments.h"
 
 /* ---- tables ---- */
 
@@ -114,44 +115,21 @@ static const OptionRow table[] = {
 
 /* Keys of the reference's configuration, besides those that are options here. Keys that it ignored are refused if they
  * would change the run, by being unknown. */
-#define YES_NO "true", "true", "True", "true", "false", "false", "False", "false"
-#define NO_YES "true", "false", "True", "false", "false", "true", "False", "true"
 static const OptionAlias aliases[] = {
     {NULL, "max_length", "context", {NULL}},
     {NULL, "n_layer", "layers", {NULL}},
     {NULL, "n_head", "heads", {NULL}},
     {NULL, "n_embd", "d-model", {NULL}},
     {NULL, "vocab_size", "vocabulary", {NULL}},
-    {NULL, "eval_steps", "val-interval", {NULL}},
     {NULL, "eval_iters", "max-val-batches", {NULL}},
     {NULL, "eval_batch_size", "val-batch-size", {NULL}},
-    {NULL, "logging_steps", "log-interval", {NULL}},
-    {NULL, "save_steps", "save-interval", {NULL}},
-    {NULL, "save_total_limit", "keep-checkpoints", {NULL}},
-    {NULL, "gradient_accumulation_steps", "grad-accumulation", {NULL}},
-    {NULL, "max_grad_norm", "grad-clip", {NULL}},
-    {NULL, "adam_beta1", "beta1", {NULL}},
-    {NULL, "adam_beta2", "beta2", {NULL}},
-    {NULL, "lr_scheduler_type", "schedule", {"cosine", "cosine", "linear", "linear", NULL}},
-    {NULL, "dataloader_num_workers", "num-workers", {NULL}},
-    {NULL, "enable_amp", "amp", {YES_NO, NULL}},
-    {NULL, "enable_tf32", "no-tf32", {NO_YES, NULL}},
+    {NULL, "enable_amp", "amp", {NULL}},
+    {NULL, "enable_tf32", "no-tf32", {"true", "false", "false", "true"}},
     {NULL, "amp_dtype", NULL, {NULL}}, /* the card decides: bf16 where it has it, else f16 with loss scaling */
-    {NULL, "half_precision_backend", NULL, {NULL}},
     {NULL, "enable_compile", NULL, {NULL}},
     {NULL, "use_wandb", NULL, {NULL}},
     {NULL, "model_name", NULL, {NULL}},
     {NULL, "architecture", NULL, {NULL}},
-    {NULL, "group_by_length", NULL, {NULL}},
-    {NULL, "dataloader_pin_memory", NULL, {NULL}},
-    {NULL, "dataloader_persistent_workers", NULL, {NULL}},
-    {NULL, "dataloader_prefetch_factor", NULL, {NULL}},
-    {NULL, "ddp_find_unused_parameters", NULL, {NULL}},
-    {NULL, "remove_unused_columns", NULL, {NULL}},
-    {NULL, "prediction_loss_only", NULL, {NULL}},
-    {NULL, "save_safetensors", NULL, {NULL}},
-    {NULL, "disable_tqdm", NULL, {NULL}},
-    {NULL, "log_level", NULL, {NULL}},
 };
 // clang-format on
 
@@ -159,6 +137,7 @@ void slm_options_add(OptionSet *set, SlmOptions *o) {
     options_add(set, table, sizeof table / sizeof *table, o);
     slm_sample_options_add(set, &o->samples);
     train_options_add(set, &o->train);
+    trainer_arguments_add(set);
     options_add_aliases(set, aliases, sizeof aliases / sizeof *aliases);
     options_override(set, overrides, sizeof overrides / sizeof *overrides);
     options_remove(set, left_out);

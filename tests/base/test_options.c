@@ -97,11 +97,13 @@ static void refused(const char *arguments, const char *message) {
 /* Fails unless the YAML text is refused with exactly this message. */
 static void yaml_refused_bytes(const char *text, size_t size, const char *message) {
     static Table t;
-    Error error;
     t = (Table){0};
     table_rows(&t);
-    assert_false(options_apply_yaml(&t.set, text, size, &error));
-    assert_string_equal(error.text, message);
+    char *problems = options_apply_yaml(&t.set, text, size), *line = xformat("%s\n", message);
+    assert_non_null(problems);
+    assert_string_equal(problems, line);
+    free(problems);
+    free(line);
     while (t.manifest.count) free((char *)t.manifest.text[--t.manifest.count]);
     if (t.output) free((char *)t.output);
     if (t.norm) free((char *)t.norm);
@@ -154,6 +156,10 @@ static const OptionAlias aliases[] = {
     {NULL, "precision", "amp", {"bf16-mixed", "true", "32", "false"}},
     {NULL, "norm", "loss-norm", {"mean", "batch", "sum", "micro"}},
     {NULL, "compile", NULL, {NULL}},
+    {NULL, "half", "amp", {"true", "true", "false", ""}},
+    {NULL, "smoothing", "no-such-option", {NULL}},
+    {NULL, "smoothing", NULL, {"0", "", NULL, "nothing is smoothed here"}},
+    {NULL, "shards", NULL, {"", "", NULL, "one card computes"}},
 };
 
 static void parse_with_aliases(void *yaml) {
@@ -171,12 +177,14 @@ static void keys_of_other_programs_are_mapped_and_named(void **state) {
     (void)state;
     static const char *const refusals[][2] = {
         {"precision: 8", ":1: precision: expected bf16-mixed, 32, found '8'; it sets amp\n"},
-        {"learning-rate: 1\ntraining: {lr: 2}", ":2: learning-rate is given twice\n"},
+        {"learning-rate: 1\ntraining: {lr: 2}", ":2: learning-rate is given twice, by this key and one before it\n"},
         {"training: {layers: 2}", ":1: layers: belongs into the section 'gpt:'\n"},
         {"training: {epoch: 2}", ":1: unknown key 'epoch' in section training"},
         {"training: 5", ":1: training is a section: expected keys and values in it\n"},
         {"data: {ghost: 5}", ":1: unknown key 'ghost' in section data"},
         {"lr: 5", ":1: unknown key 'lr'"},
+        {"smoothing: 0.1", ":1: smoothing: expected 0, found '0.1'; nothing is smoothed here\n"},
+        {"shards: zero", ":1: shards: is not supported: one card computes\n"},
     };
     char output[4096];
     assert_int_equal(run_function(output, sizeof output, parse_with_aliases,
@@ -187,6 +195,13 @@ static void keys_of_other_programs_are_mapped_and_named(void **state) {
                             "training.lr sets --learning-rate, training.epochs sets --epochs, encoder.depth sets "
                             "--layers, data.files sets --manifest\n");
     assert_contains(output, "amp 1, rate 0.5, epochs 4, layers 3, norm batch, manifests 2\n");
+    assert_int_equal(run_function(output, sizeof output, parse_with_aliases,
+                                  "half: false\nprecision: bf16-mixed\nsmoothing: 0.0\nshards: []\nepochs: 3.0\n"),
+                     0);
+    assert_contains(output, "config.yaml: half is not needed, precision sets --amp, smoothing is not needed, shards is "
+                            "not needed\n");
+    assert_contains(output, "amp 1, rate");
+    assert_contains(output, "epochs 3,");
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         assert_int_equal(run_function(output, sizeof output, parse_with_aliases, (void *)refusals[i][0]), 2);
         assert_contains(output, refusals[i][1]);
@@ -582,12 +597,32 @@ static void invalid_yaml_is_refused_with_its_line(void **state) {
     static const char *const texts[] = {"epochs: 1\n\tamp: true", "seed: 1\nepochs: *x", "seed: 1\nbase: \xff"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Table t = table_new();
-        Error error;
         table_rows(&t);
-        assert_false(options_apply_yaml(&t.set, texts[i], strlen(texts[i]), &error));
-        assert_memory_equal(error.text, "line 2: not YAML: ", strlen("line 2: not YAML: "));
+        char *problems = options_apply_yaml(&t.set, texts[i], strlen(texts[i]));
+        assert_non_null(problems);
+        assert_memory_equal(problems, "line 2: not YAML: ", strlen("line 2: not YAML: "));
+        free(problems);
     }
-    assert_false(options_apply_yaml(&(OptionSet){0}, "[", 1, NULL));
+    char *problems = options_apply_yaml(&(OptionSet){0}, "[", 1);
+    assert_non_null(problems);
+    free(problems);
+}
+
+static void all_bad_keys_of_a_file_are_named(void **state) {
+    (void)state;
+    yaml_refused("zzzzzzzz: 1\nepochs: 3\ngpt: {layers: x, qqqqqqqq: 2}\namp: maybe\n\"xxxxxxxx\\nyyyy\": 1",
+                 "line 1: unknown key 'zzzzzzzz'\n"
+                 "line 3: layers: expected an integer, found 'x'\n"
+                 "line 3: unknown key 'qqqqqqqq' in section gpt\n"
+                 "line 4: amp: expected true or false, found 'maybe'\n"
+                 "line 5: unknown key 'xxxxxxxx yyyy'");
+    char *path = yaml_file("zzzzzzzz: 1\n\nepochs: ten\n"), *arguments = xformat("--config %s", path);
+    char *message = xformat(
+        "%s:1: unknown key 'zzzzzzzz'\ntest_options: %s:3: epochs: expected an integer, found 'ten'", path, path);
+    refused(arguments, message);
+    free(path);
+    free(arguments);
+    free(message);
 }
 
 static void a_file_error_names_file_and_line(void **state) {
@@ -717,6 +752,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_later_file_wins),
         cmocka_unit_test(keys_of_other_programs_are_mapped_and_named),
+        cmocka_unit_test(all_bad_keys_of_a_file_are_named),
         cmocka_unit_test(defaults_are_set),
         cmocka_unit_test(every_spelling_of_an_option_is_accepted),
         cmocka_unit_test(a_command_of_one_file_refuses_a_second),

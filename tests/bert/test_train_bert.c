@@ -760,6 +760,32 @@ static void the_guide_s_names_are_understood(void **state) {
     free(run);
 }
 
+static void arguments_of_a_trainer_are_mapped_true_or_refused(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *config = path_join(run, "trainer.yaml");
+    write_text(config, "%s",
+               "num_train_epochs: 2.0\nmax_steps: -1\nper_device_train_batch_size: 16\neval_strategy: epoch\n"
+               "save_strategy: epoch\nload_best_model_at_end: true\nmetric_for_best_model: eval_f1\nfp16: false\n"
+               "bf16: True\nreport_to: none\nlogging_dir: logs\noptim: adamw_torch\nadam_epsilon: 1.0e-08\n"
+               "deepspeed: null\nfsdp: ''\nlabel_smoothing_factor: 0.1\ndata_seed: null\n");
+    must_run("%s --estimate --calibration none --gpu t4 --rows 320 --config %s", fixture.program, config);
+    assert_contains(fixture.output, "num_train_epochs sets --epochs, per_device_train_batch_size sets --batch-size, "
+                                    "eval_strategy sets --val-interval, save_strategy is not needed, "
+                                    "load_best_model_at_end is not needed, metric_for_best_model sets --metric, "
+                                    "fp16 is not needed, bf16 sets --amp, ");
+    assert_contains(fixture.output, "[Time] 40 steps"); /* 2 epochs of 20 micro-batches */
+    write_text(config, "%s", "optim: adafactor\ndeepspeed: ds.json\neval_strategy: never\nnum_epochs: 3\n");
+    assert_int_equal(
+        run_command(fixture.output, sizeof fixture.output, "%s --estimate --config %s", fixture.program, config), 2);
+    assert_contains(fixture.output, ":1: optim: expected adamw_torch, adamw_torch_fused, adamw_hf, adamw_apex_fused, "
+                                    "adamw, found 'adafactor'; AdamW is what there is\n");
+    assert_contains(fixture.output, ":2: deepspeed: is not supported: one GPU computes, which needs none of this\n");
+    assert_contains(fixture.output, ":3: eval_strategy: expected epoch, steps, found 'never'; it sets val-interval\n");
+    assert_contains(fixture.output, ":4: unknown key 'num_epochs'");
+    free(config);
+    free(run);
+}
+
 /* The guide's 24,048 comments of 16 tokens, 3 epochs: with validations and checkpoints under 2 minutes on a T4. */
 static void the_presets_fit_and_take_less_than_two_minutes(void **state) {
     (void)state;
@@ -808,6 +834,7 @@ int main(void) {
         cmocka_unit_test(options_that_contradict_each_other_are_refused),
         cmocka_unit_test(another_run_is_refused_on_resume),
         cmocka_unit_test(the_guide_s_names_are_understood),
+        cmocka_unit_test(arguments_of_a_trainer_are_mapped_true_or_refused),
         cmocka_unit_test(the_presets_fit_and_take_less_than_two_minutes),
     };
     return cmocka_run_group_tests(tests, bert_fixture_open, NULL);

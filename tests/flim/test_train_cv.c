@@ -591,6 +591,18 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
     assert_contains(output, "parameters in 35 tensors");
 }
 
+static void the_guide_s_constants_are_understood(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *config = path_join(run, "constants.yaml");
+    write_text(config, "BATCH_SIZE: 32\nNUM_WORKERS: 8\nLR: 1.0e-4\nQUICK_TEST: True\n");
+    must("--estimate --calibration none --gpu l4 --config %s", config);
+    assert_contains(output, "BATCH_SIZE sets --batch-size, NUM_WORKERS sets --num-workers, LR sets --learning-rate, "
+                            "QUICK_TEST sets --protocol");
+    assert_contains(output, "micro-batches of 32 sequences");
+    free(config);
+    free(run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
@@ -609,6 +621,7 @@ int main(void) {
         cmocka_unit_test(names_of_donors_lead_to_no_other_folder),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(estimates_need_neither_gpu_nor_data),
+        cmocka_unit_test(the_guide_s_constants_are_understood),
         cmocka_unit_test(the_golden_step_comes_out_of_the_program),
     };
     data = make_cells(96, &toy_cells);

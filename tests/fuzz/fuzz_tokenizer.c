@@ -38,10 +38,9 @@ static void make_byte_level(void) {
 
 /* Counts the unknown pieces that are told, and reads their texts. */
 static void note(void *context, const char *text, size_t size) {
-    static volatile char read; /* the compiler must not leave it out */
     int64_t *told = context;
     if (!size) abort();
-    for (size_t i = 0; i < size; i++) read ^= text[i];
+    free(memcpy(xmalloc(size), text, size));
     ++*told;
 }
 

@@ -34,24 +34,28 @@ static const OptionAlias aliases[] = {{"training", "lr", "lr", {NULL}},
                                       {"training", "kind", "norm", {"a", "micro", "b", "batch"}},
                                       {"model", "weights", "base", {NULL}},
                                       {"model", "pin", NULL, {NULL}},
+                                      {NULL, "tf32", "amp", {"true", "true", "false", ""}},
+                                      {NULL, "shards", NULL, {"", "", NULL, "none"}},
                                       {"encoder", NULL, NULL, {NULL}}};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Values v = {0};
     OptionSet set = {0};
-    Error error = {.text = ""};
+    char *problems[2] = {NULL, NULL};
     const uint8_t *middle = memchr(data, 0, size);
     size_t first = middle ? (size_t)(middle - data) : size, rest = middle ? size - first - 1 : 0;
     options_add(&set, rows, sizeof rows / sizeof *rows, &v);
     options_add_aliases(&set, aliases, sizeof aliases / sizeof *aliases);
-    bool ok = options_apply_yaml(&set, (const char *)data, first, &error) &&
-              (!middle || options_apply_yaml(&set, (const char *)middle + 1, rest, &error));
+    problems[0] = options_apply_yaml(&set, (const char *)data, first);
+    if (!problems[0] && middle) problems[1] = options_apply_yaml(&set, (const char *)middle + 1, rest);
+    char *wrong = problems[0] ? problems[0] : problems[1];
     /* The result is an error with its line, or values within their ranges. */
     bool epochs = options_given(&set, "epochs") && v.integer;
-    if (ok ? (epochs && (v.integer < 1 || v.integer > 100)) || !(v.number >= 0 && v.number <= 10) || v.list.count < 0 ||
-                 v.list.count > 64
-           : strncmp(error.text, "line ", 5) != 0)
+    if (!wrong ? (epochs && (v.integer < 1 || v.integer > 100)) || !(v.number >= 0 && v.number <= 10) ||
+                     v.list.count < 0 || v.list.count > 64
+               : strncmp(wrong, "line ", 5) != 0 || wrong[strlen(wrong) - 1] != '\n')
         abort();
+    free(wrong);
     free(set.mapped);
     while (v.list.count) free((char *)v.list.text[--v.list.count]);
     free((char *)v.text);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs released programs with what belongs to them into build/dist/train.c-VERSION-linux-x86_64.tar.gz, writes its digest beside it, and prints how to copy it to a machine:
-#   tools/release/archive.sh PROGRAMS TOOLKIT      the version of CUDA; all but 12.4 are in the name of the archive
+#   tools/release/archive.sh PROGRAMS TOOLKIT      the version of CUDA; 11 and 13 are in the name of the archive
 # The bytes depend on the programs and the commit: the order, owners, modes and times of the files are fixed, as in tools/dist.sh.
 set -euo pipefail
 programs=$(realpath "$1")
@@ -8,9 +8,9 @@ cd "$(dirname "$0")/../.."
 version=$(sed -n 's/.*version_number\[\] = "\(.*\)";/\1/p' base/version.c)
 name=train.c-$version-linux-x86_64
 case $2 in
-12.4) driver=525.60 oldest=V100 ;;
-11.8) driver=450.80 oldest=V100 name+=-cuda11 ;;
-13.0) driver=580 oldest=T4 name+=-cuda13 ;;
+12.*) driver=525.60 oldest=V100 ;;
+11.*) driver=450.80 oldest=V100 name+=-cuda11 ;;
+13.*) driver=580 oldest=T4 name+=-cuda13 ;;
 esac
 out=$PWD/build/dist
 new=$(mktemp -d)
