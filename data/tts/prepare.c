@@ -47,9 +47,7 @@ static void fail(const Error *error) {
 
 /* ---- begin and end ---- */
 
-void prepare_open(Prepare *p, const PrepareOptions *options) {
-    *p = (Prepare){.options = options, .mel = mel_open()};
-}
+void prepare_open(Prepare *p, const PrepareOptions *options) { *p = (Prepare){.options = options, .mel = mel_open()}; }
 
 void prepare_outputs(Prepare *p) {
     const PrepareOptions *options = p->options;
