@@ -238,6 +238,7 @@ static void flush_parent_of(const char *path) {
 typedef struct Made Made;
 struct Made {
     char *path;
+    int fd; /* open, so that no other directory of this path is taken for it */
     pid_t owner;
     const Made *before;
 };
@@ -456,7 +457,7 @@ static const Made *made; /* the last one */
 static void remove_empty(void) {
     pthread_mutex_lock(&holding);
     for (const Made *one = made; one; one = one->before)
-        if (one->owner == getpid()) rmdir(one->path);
+        if (one->owner == getpid() && path_leads_to(one->path, one->fd)) rmdir(one->path);
     made = NULL;
     pthread_mutex_unlock(&holding);
 }
@@ -464,7 +465,7 @@ static void remove_empty(void) {
 static void note_made(const char *path) {
     static bool registered;
     Made *one = xmalloc(sizeof *one);
-    *one = (Made){xstrdup(path), getpid(), NULL};
+    *one = (Made){xstrdup(path), open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), getpid(), NULL};
     pthread_mutex_lock(&holding);
     watch_the_end();
     if (!registered) last_calls_add(remove_empty);

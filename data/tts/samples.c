@@ -182,6 +182,21 @@ static bool check_record(const Check *check, Line *line, const ManifestRecord *r
     return true;
 }
 
+static void sample_close(TtsSample *s) {
+    void *const owned[] = {s->id, s->condition_path, s->emo_vec_path, s->text, s->codes};
+    for (int k = 0; k < 5; k++) free(owned[k]);
+}
+
+/* Frees what a bad line has got so far. */
+static void make_bad(Line *line) {
+    sample_close(&line->sample);
+    free(line->target_id);
+    free(line->prompt_id);
+    line->sample = (TtsSample){.id = NULL};
+    line->target_id = line->prompt_id = NULL;
+    line->bad = true;
+}
+
 static void *check_worker(void *argument) {
     Check *check = argument;
     const TtsLayout *l = &check->options->layout;
@@ -192,7 +207,7 @@ static void *check_worker(void *argument) {
         Error why;
         int column;
         if (!manifest_parse_line(line->text, line->size, &record, &column, &why)) {
-            line->bad = true;
+            make_bad(line);
             if (column)
                 error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, column, why.text);
             else
@@ -200,7 +215,7 @@ static void *check_worker(void *argument) {
             continue;
         }
         if (!check_record(check, line, &record, scratch, &why)) {
-            line->bad = true;
+            make_bad(line);
             error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why.text);
         }
         manifest_record_close(&record);
@@ -232,24 +247,11 @@ static void report_bad_lines(const Check *check) {
                (long long)check->n_lines);
 }
 
-static void sample_close(TtsSample *s) {
-    void *const owned[] = {s->id, s->condition_path, s->emo_vec_path, s->text, s->codes};
-    for (int k = 0; k < 5; k++) free(owned[k]);
-}
-
-/* Removes the bad lines. */
+/* Removes the bad lines, which own nothing. */
 static void drop_bad_lines(Check *check) {
     int64_t n = 0;
-    for (int64_t i = 0; i < check->n_lines; i++) {
-        Line *line = &check->lines[i];
-        if (!line->bad) {
-            check->lines[n++] = *line;
-            continue;
-        }
-        sample_close(&line->sample);
-        free(line->target_id);
-        free(line->prompt_id);
-    }
+    for (int64_t i = 0; i < check->n_lines; i++)
+        if (!check->lines[i].bad) check->lines[n++] = check->lines[i];
     check->n_lines = n;
 }
 

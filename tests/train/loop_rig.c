@@ -141,7 +141,7 @@ ToyRun *toy_run_open(Device *device, const char *directory, const char *argument
                      int64_t n_validation, uint64_t seed) {
     static const OptionsHeader header = {"toy", "toy", "toy"};
     ToyRun *run = xcalloc(1, sizeof *run);
-    char *words[64] = {"toy"}, *text = xformat("-m none --warmup-steps 0 -o %s %s", directory, arguments);
+    char *words[64] = {"toy"}, *text = xformat("-m /dev/null --warmup-steps 0 -o %s %s", directory, arguments);
     int n = 1;
     train_options_add(&run->set, &run->options);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) words[n++] = word;

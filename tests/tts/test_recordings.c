@@ -670,7 +670,7 @@ static void what_is_not_a_list_is_refused(void **state) {
         {"list.tsv", "--input-format ljspeech", "list.tsv:1: has 1 field between bars"},
         {"list.tsv", "--input-format jsonl", "list.tsv:1:1: invalid JSON: "},
         {"list.tsv", "--text-field x", "list.tsv:1: the header has no column audio (--audio-field): "},
-        {"nowhere", "", "nowhere: cannot open: No such file"}};
+        {"nowhere", "", "nowhere: No such file"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(corpus_try_prepare("refused", cases[i].input, cases[i].options), 1);
         assert_contains(fixture.output, cases[i].message);
