@@ -217,11 +217,13 @@ void file_put(FileWriter *writer, const void *bytes, size_t size) {
     }
 }
 
+bool file_cannot_flush(int reason) { return reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP; }
+
 bool directory_flush(const char *path, Error *error) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES) return true; /* may be written but not read: cannot be flushed */
     if (fd < 0) return error_set(error, "%s: cannot open the directory: %s", path, strerror(errno));
-    bool failed = fsync(fd) && errno != EINVAL; /* EINVAL: the file system does not flush directories */
+    bool failed = fsync(fd) && !file_cannot_flush(errno);
     int reason = errno;
     close(fd);
     return !failed || error_set(error, "%s: cannot flush the directory: %s", path, strerror(reason));
@@ -238,6 +240,7 @@ static void flush_parent_of(const char *path) {
 typedef struct Made Made;
 struct Made {
     char *path;
+    int fd; /* open, so that no other directory of this path is taken for it */
     pid_t owner;
     const Made *before;
 };
@@ -273,7 +276,7 @@ static bool flush_parent(const char *path, Error *error) {
 
 bool file_end(FileWriter *writer, Error *error) {
     flush_buffer(writer);
-    if (!writer->reason && fsync(writer->fd)) writer->reason = errno;
+    if (!writer->reason && fsync(writer->fd) && !file_cannot_flush(errno)) writer->reason = errno;
     if (!writer->reason && rename(writer->partial, writer->path)) writer->reason = errno;
     if (writer->reason) unlink(writer->partial); /* still locked, so nobody else removes it */
     close(writer->fd);
@@ -456,7 +459,7 @@ static const Made *made; /* the last one */
 static void remove_empty(void) {
     pthread_mutex_lock(&holding);
     for (const Made *one = made; one; one = one->before)
-        if (one->owner == getpid()) rmdir(one->path);
+        if (one->owner == getpid() && path_leads_to(one->path, one->fd)) rmdir(one->path);
     made = NULL;
     pthread_mutex_unlock(&holding);
 }
@@ -464,7 +467,7 @@ static void remove_empty(void) {
 static void note_made(const char *path) {
     static bool registered;
     Made *one = xmalloc(sizeof *one);
-    *one = (Made){xstrdup(path), getpid(), NULL};
+    *one = (Made){xstrdup(path), open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), getpid(), NULL};
     pthread_mutex_lock(&holding);
     watch_the_end();
     if (!registered) last_calls_add(remove_empty);
@@ -508,14 +511,16 @@ void directory_remove_temporary(void) {
 
 /* ---- names ---- */
 
-char *file_name_of(const char *text) {
+/* Returns file_name_of(text), with %XX for the characters in `others`, too. */
+static char *name_without(const char *text, const char *others) {
     enum { MOST = 120 };
     static const char digits[] = "0123456789ABCDEF";
     size_t length = strlen(text), used = 0;
     char *name = xmalloc(3 * length + 2);
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)text[i];
-        bool plain = c >= 0x20 && c != 0x7f && c != '/' && c != '%' && (i || (c != '.' && c != '-'));
+        bool plain =
+            c >= 0x20 && c != 0x7f && c != '/' && c != '%' && (i || (c != '.' && c != '-')) && !strchr(others, c);
         if (plain) {
             name[used++] = (char)c;
             continue;
@@ -533,6 +538,53 @@ char *file_name_of(const char *text) {
     char *shorter = xformat("%s%%~%016llx", name, (unsigned long long)checksum(0, text, length));
     free(name);
     return shorter;
+}
+
+char *file_name_of(const char *text) { return name_without(text, ""); }
+
+const char file_name_risks[] = "\"*:<>?\\|";
+
+/* Tries to begin a file of this name. */
+static bool is_refused(const char *path) {
+    FileWriter writer;
+    errno = 0;
+    if (!file_begin(&writer, path, 0, NULL)) return errno == EINVAL;
+    writer.reason = ECANCELED; /* file_end removes it */
+    file_end(&writer, NULL);
+    return false;
+}
+
+bool file_name_is_refused(const char *folder, const char *name) {
+    if (!strpbrk(name, file_name_risks)) return false;
+    char *at = xstrdup(folder);
+    while (access(at, F_OK) && strcmp(at, ".") && strcmp(at, "/")) {
+        char *parent = path_directory(at);
+        free(at);
+        at = parent;
+    }
+    char *path = path_join(at, name);
+    bool refused = access(path, F_OK) && is_refused(path);
+    free(path);
+    free(at);
+    return refused;
+}
+
+static bool is_in(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = !access(path, F_OK);
+    free(path);
+    return there;
+}
+
+char *file_name_in(const char *folder, const char *before, const char *text) {
+    char *name = file_name_of(text), *other = name_without(text, file_name_risks);
+    char *whole = xformat("%s%s", before, name), *other_whole = xformat("%s%s", before, other);
+    bool takes_other = strcmp(name, other) && !is_in(folder, whole) &&
+                       (is_in(folder, other_whole) || file_name_is_refused(folder, whole));
+    free(whole);
+    free(other_whole);
+    free(takes_other ? name : other);
+    return takes_other ? other : name;
 }
 
 uint64_t checksum(uint64_t before, const void *bytes, size_t size) {

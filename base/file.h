@@ -61,6 +61,9 @@ bool file_is_replaceable(const char *path, Error *error);
 
 /* Returns whether `name` is the name of a partial file of `base`; NULL: of any file. */
 bool file_is_partial(const char *name, const char *base);
+/* Returns whether fsync has failed, with this errno, because the file system flushes no such file. That is not an
+ * error: there is nothing better to be done. */
+bool file_cannot_flush(int reason);
 /* Flushes a directory (fsync), so that new and renamed entries survive a power cut. A directory that may be written but
  * not read cannot be flushed; that is not an error. */
 bool directory_flush(const char *path, Error *error);
@@ -112,6 +115,14 @@ void file_remove_stale(const char *path);
  * characters,
  * '%' and a leading '.' or '-' become %XX; a long text is cut and ends with its hash. Release with free(). */
 char *file_name_of(const char *text);
+/* Characters of such a name that a file system for Windows (exFAT, NTFS, a network drive) may refuse. */
+extern const char file_name_risks[];
+/* Returns whether the file system of the folder, or of the first folder above it that exists, refuses a name because of
+ * such a character. Tries it. */
+bool file_name_is_refused(const char *folder, const char *name);
+/* Returns file_name_of(text) for use in a folder, where `before` precedes it in a name. If the file system refuses
+ * that, or has the other name already, the risky characters become %XX, too. free() */
+char *file_name_in(const char *folder, const char *before, const char *text);
 
 /* Returns the checksum (64-bit XXH3) of bytes that follow those with the checksum `before`; 0: none. It reveals damage,
  * not malice. The same bytes in other pieces have another checksum. */

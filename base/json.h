@@ -12,7 +12,7 @@
 json_t *json_build(const char *what, const char *format, ...);
 /* Returns the value as text, with the flags of json_dumps; free(). Dies, naming `what`, if that fails or value is NULL.
  */
-char *json_text(const char *what, const json_t *value, size_t flags);
+char *json_text(const char *what, const json_t *value, size_t flags) __attribute__((returns_nonnull));
 /* Returns the number, or JSON's null for infinity and NaN, which JSON does not have. */
 json_t *real_or_null(double value);
 /* Reads a file, with the flags of json_loadb. NULL with the reason and, for bad syntax, line and column. */

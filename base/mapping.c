@@ -74,6 +74,24 @@ static void add_mapping(const char *path, char *bytes, size_t size) {
     pthread_mutex_unlock(&mappings_lock);
 }
 
+/* Reads the file into memory, which file_unmap releases as it does a mapping. */
+static bool read_instead(const char *path, void **bytes, size_t size, Error *error) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    size_t got = 0;
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return error_set(error, "there is no memory for its %zu bytes, which this file system cannot map", size);
+    bool ok = read_file_into(path, memory, size, &got, error) && !mprotect(memory, size, PROT_READ);
+    if (ok && got != size) ok = error_set(error, "it got shorter while it was read");
+    if (ok && !atomic_flag_test_and_set(&said))
+        warn("%s: this file system does not map files: they are read into memory", path);
+    if (ok)
+        *bytes = memory;
+    else
+        munmap(memory, size);
+    return ok;
+}
+
 bool file_map(const char *path, void **bytes, size_t *size, Error *error) {
     int fd = file_open(path, size, error);
     if (fd < 0) return false;
@@ -81,7 +99,9 @@ bool file_map(const char *path, void **bytes, size_t *size, Error *error) {
     int reason = errno;
     close(fd);
     if (!*size) return error_set(error, "the file is empty");
-    if (*bytes == MAP_FAILED) return error_set(error, "cannot map its %zu bytes: %s", *size, strerror(reason));
+    if (*bytes == MAP_FAILED && reason == ENOMEM)
+        return error_set(error, "cannot map its %zu bytes: %s", *size, strerror(reason));
+    if (*bytes == MAP_FAILED) return read_instead(path, bytes, *size, error);
     add_mapping(path, *bytes, *size);
     return true;
 }

@@ -7,7 +7,8 @@
 
 #include "base/base.h"
 
-/* Maps a regular file; an empty file is an error. The error does not contain the path. */
+/* Maps a regular file; an empty file is an error. Reads the file into memory on a file system that maps none, and says
+ * so once. The error does not contain the path. */
 bool file_map(const char *path, void **bytes, size_t *size, Error *error);
 void file_unmap(void *bytes, size_t size); /* NULL: does nothing */
 

@@ -45,6 +45,7 @@ static const char *const part_names[N_PARTS] = {"model.safetensors", "optimizer.
 struct Checkpointer {
     char directory[DIRECTORY_MAX];
     int lock, keep;
+    bool has_links; /* the file system has symbolic links */
     Steps steps;
     int64_t serial; /* of the checkpoint begun last */
     StoredTensor *carried;
@@ -193,19 +194,19 @@ static void remove_old(Checkpointer *c) {
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
         bool foreign = there && !holds_only_parts(path);
-        if (there && !foreign && !remove_step(c, step.step, "", &error))
-            warn("an old checkpoint was not removed: %s", error.text);
+        bool failed = there && !foreign && !remove_step(c, step.step, "", &error);
+        if (failed) warn("an old checkpoint was not removed: %s", error.text);
         if (foreign && !c->warned_foreign)
             warn("%s was not removed: it holds files that this program did not write", path);
         c->warned_foreign |= foreign;
-        if (!old || foreign) c->steps.items[kept++] = step;
+        if (!old || foreign || failed) c->steps.items[kept++] = step; /* tried again after the next checkpoint */
     }
     c->steps.n = kept;
 }
 
-/* Makes way for DIR/link: removes LINK.partial, a link that a killed run was about to rename. Fails if DIR/link is not
- * a link, or LINK.partial is not such a link: they are the user's. A link named DIR/link is replaced wherever it leads.
- */
+/* Makes way for DIR/link: removes LINK.partial, which a killed run was about to rename. Fails if DIR/link is neither a
+ * link, nor a small file instead of it, nor a copy of a checkpoint, or if LINK.partial is not one of the former: they
+ * are the user's. A link named DIR/link is replaced wherever it leads. */
 static bool clear_link(const Checkpointer *c, const char *link, Error *error) {
     char names[2][32];
     snprintf(names[0], sizeof names[0], "%s", link);
@@ -217,11 +218,17 @@ static bool clear_link(const Checkpointer *c, const char *link, Error *error) {
         folder_join(path, c->directory, names[i]);
         folder_link(c->directory, names[i], target);
         if (lstat(path, &status)) continue;
-        if (!S_ISLNK(status.st_mode) || (i && step_of(target, "") < 0))
-            return error_set(error, "%s is in the way of the link %s to a checkpoint; move it away", path, link);
+        bool ours = step_of(target, "") >= 0;
+        if (!i) ours = ours || S_ISLNK(status.st_mode) || folder_is_copy(c->directory, link);
+        if (!ours) return error_set(error, "%s is in the way of the link %s to a checkpoint; move it away", path, link);
         if (i && unlink(path)) return error_set(error, "cannot remove %s: %s", path, strerror(errno));
     }
     return true;
+}
+
+/* Returns whether the file was begun in place of a link, and the program was killed. */
+static bool is_partial_link(const char *name) {
+    return file_is_partial(name, "last.partial") || file_is_partial(name, "best.partial");
 }
 
 /* Removes the leftovers of a killed run. */
@@ -235,6 +242,7 @@ static void remove_leftovers(const Checkpointer *c) {
         Path path;
         folder_join(path, c->directory, name);
         bool gone = step_of(name, ".partial") < 0 || remove_parts(path, &error);
+        if (is_partial_link(name)) gone = !unlink(path) || error_set(&error, "%s: %s", path, strerror(errno));
         if (step_of(name, ".replaced") >= 0) gone = remove_replaced(c, step_of(name, ".replaced"), &error);
         if (!gone) warn("a leftover was not removed: %s", error.text);
     }
@@ -322,20 +330,51 @@ static bool place(const Checkpointer *c, const char *partial, const char *final,
                      strerror(errno));
 }
 
+static bool is_symbolic(const char *path) {
+    struct stat status;
+    return !lstat(path, &status) && S_ISLNK(status.st_mode);
+}
+
+/* Makes a link at `path`, or, where there are none, a small file that is flushed. */
+static bool make_link(const Checkpointer *c, const char *path, const char *name, Error *error) {
+    StepName text;
+    if (c->has_links) return !symlink(name, path) || error_set(error, "%s", strerror(errno));
+    snprintf(text, sizeof text, "%.40s\n", name);
+    return file_write_atomic(path, text, strlen(text), error);
+}
+
+/* Renames a copy of a checkpoint that has the name of a link to LINK.copy.N. */
+static bool keep_copy(const Checkpointer *c, const char *link, Error *error) {
+    Path path, other;
+    if (!folder_is_copy(c->directory, link)) return true;
+    folder_join(path, c->directory, link);
+    for (int n = 1;; n++) {
+        char name[48];
+        snprintf(name, sizeof name, "%s.copy.%d", link, n);
+        folder_join(other, c->directory, name);
+        if (access(other, F_OK)) break;
+    }
+    if (rename(path, other)) return error_set(error, "cannot rename %s to %s: %s", path, other, strerror(errno));
+    warn("%s was a folder, a copy of a checkpoint, where the link belongs: it is kept as %s", path, other);
+    return true;
+}
+
 /* Makes DIR/link point to the checkpoint `name` in one step, and flushes it. */
 static bool move_link(const Checkpointer *c, const char *link, const char *name, Error *error) {
     Path path, partial;
     StepName before;
     char hidden[32];
+    Error why;
     folder_link(c->directory, link, before);
-    if (!strcmp(before, name)) return true;
-    snprintf(hidden, sizeof hidden, "%s.partial", link);
     folder_join(path, c->directory, link);
+    if (!strcmp(before, name) && is_symbolic(path) == c->has_links) return true;
+    snprintf(hidden, sizeof hidden, "%s.partial", link);
     folder_join(partial, c->directory, hidden);
-    if (!clear_link(c, link, error)) return false;
-    if (!symlink(name, partial) && !rename(partial, path)) return directory_flush(c->directory, error);
+    if (!clear_link(c, link, error) || !keep_copy(c, link, error)) return false;
+    bool made = make_link(c, partial, name, &why);
+    if (made && !rename(partial, path)) return directory_flush(c->directory, error);
     error_set(error, "%s/%s is written, but the link %s could not be moved to it: %s", c->directory, name, path,
-              strerror(errno));
+              made ? strerror(errno) : why.text);
     clear_link(c, link, NULL);
     return false;
 }
@@ -344,6 +383,7 @@ static bool move_link(const Checkpointer *c, const char *link, const char *name,
 static bool remove_link(const Checkpointer *c, const char *link, Error *error) {
     Path path;
     StepName before;
+    if (!keep_copy(c, link, error)) return false;
     folder_link(c->directory, link, before);
     folder_join(path, c->directory, link);
     return step_of(before, "") < 0 || !unlink(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
@@ -395,6 +435,42 @@ static void *write_thread(void *checkpointer) {
     return NULL;
 }
 
+/* ---- what the file system lacks ---- */
+
+/* Makes a folder with a link in it, renames it and removes it, as checkpoints need it. Dies if that fails. Returns
+ * whether there are symbolic links. */
+static bool try_links(const char *directory) {
+    static const char *const names[] = {".disk_probe.partial", ".disk_probe"};
+    Path folders[2], links[2];
+    bool lacking = false;
+    for (int i = 0; i < 2; i++) {
+        folder_join(folders[i], directory, names[i]);
+        folder_join(links[i], folders[i], "link");
+        if (!unlink(links[i]) || errno == ENOENT) rmdir(folders[i]); /* of a killed program */
+    }
+    bool ok = !mkdir(folders[0], 0777);
+    if (ok && symlink("link", links[0])) {
+        lacking = errno == EPERM || errno == EACCES || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+        int file = lacking ? open(links[0], O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
+        ok = file >= 0 && !close(file);
+    }
+    ok = ok && !rename(folders[0], folders[1]) && !unlink(links[1]) && !rmdir(folders[1]);
+    if (!ok)
+        die("%s: a folder could not be made, renamed and removed there, as every checkpoint is: %s; give an "
+            "--output-dir on another disk",
+            directory, strerror(errno));
+    return !lacking;
+}
+
+static void print_lacking(const char *directory, bool links, bool locks) {
+    static const char *const small = "last and best are small files that name a checkpoint";
+    if (locks)
+        warn("%s: this file system has no %slocks; %s%slet one program at a time write into it", directory,
+             links ? "symbolic links and no " : "", links ? small : "", links ? "; " : "");
+    else if (links)
+        printf("[Disk] %s: this file system has no symbolic links; %s\n", directory, small);
+}
+
 /* ---- the checkpointer ---- */
 
 Checkpointer *checkpointer_open(const char *directory, int keep) {
@@ -409,8 +485,8 @@ Checkpointer *checkpointer_open(const char *directory, int keep) {
     LockResult lock = lock_descriptor(c->lock, false);
     if (lock == LOCK_BUSY)
         die("another program is writing checkpoints into %s; wait for it, or choose another directory", directory);
-    if (lock == LOCK_UNKNOWN)
-        warn("%s: this file system has no locks; let one program at a time write into it", directory);
+    c->has_links = try_links(directory);
+    print_lacking(directory, !c->has_links, lock == LOCK_UNKNOWN);
     if (!folder_recover(directory, &error)) die("%s", error.text);
     remove_leftovers(c);
     if (!steps_read(&c->steps, directory, &error)) die("%s", error.text);
@@ -428,6 +504,29 @@ void checkpointer_begin(const Checkpointer *c) {
 
 int64_t checkpointer_newest(const Checkpointer *c) { return c->steps.n ? c->steps.items[c->steps.n - 1].serial : 0; }
 
+/* Renames copies of checkpoints that are not there themselves to step_N. */
+static void adopt_copies(Checkpointer *c) {
+    Error error;
+    for (int i = 0; i < c->steps.n; i++) {
+        Step *step = &c->steps.items[i];
+        Path from, to;
+        if (!step->copy) continue;
+        step_folder(from, c->directory, step);
+        step->copy = NULL;
+        step_folder(to, c->directory, step);
+        if (rename(from, to)) die("cannot rename %s to %s: %s", from, to, strerror(errno));
+        if (!directory_flush(c->directory, &error)) die("%s", error.text);
+        printf("[Resume] %s, a copy of a checkpoint, is now %s\n", from, to);
+    }
+}
+
+/* Describes DIR/link: the step that it names, or what there is instead. */
+static void link_text(const Checkpointer *c, const char *link, StepName text) {
+    bool copy = folder_is_copy(c->directory, link);
+    folder_link(c->directory, link, text);
+    if (!text[0]) snprintf(text, sizeof(StepName), "%s", copy ? "a folder" : "missing");
+}
+
 bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     const Step *own = steps_find(&c->steps, state->step), *newest = own;
     StepName last, best, name;
@@ -438,6 +537,9 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     if (newest && (!own || own->serial != state->serial || own->seconds != state->seconds))
         die("%s holds another run, without this checkpoint of step %lld; give another --output-dir", c->directory,
             (long long)state->step);
+    link_text(c, "last", last);
+    link_text(c, "best", best);
+    if (newest) adopt_copies(c);
     if (state->best_step && !steps_find(&c->steps, state->best_step)) {
         warn("the best weights so far, of step %lld, are not in %s: the next validated weights count as the best%s",
              (long long)state->best_step, c->directory, newest ? "" : " there");
@@ -445,25 +547,22 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
         state->best = INFINITY;
         unchanged = false;
     }
-    c->step = (Step){state->step, state->serial, state->best_step, state->seconds};
+    c->step = (Step){state->step, state->serial, state->best_step, state->seconds, NULL};
     if (newest && own != newest) {
+        StepName before;
         step_name(name, state->step, "");
-        step_name(last, newest->step, "");
-        printf("[Resume] %s, although %s is newer: the steps after %lld are repeated\n", name, last,
+        step_name(before, newest->step, "");
+        printf("[Resume] %s, although %s is newer: the steps after %lld are repeated\n", name, before,
                (long long)state->step);
     }
     if (!newest || own != newest)
         return false; /* resumed from another directory or an earlier step: the first save moves the links */
-    folder_link(c->directory, "last", last);
-    folder_link(c->directory, "best", best);
     if (!move_links(c, &c->step, &error)) die("%s", error.text);
     step_name(name, state->step, "");
-    if (strcmp(last, name))
-        printf("[Resume] the link last was %s and is now %s, the newest\n", last[0] ? last : "missing", name);
+    if (strcmp(last, name)) printf("[Resume] the link last was %s and is now %s, the newest\n", last, name);
     step_name(name, state->best_step, "");
     if (state->best_step && strcmp(best, name))
-        printf("[Resume] the link best was %s and is now %s, as the newest checkpoint says\n",
-               best[0] ? best : "missing", name);
+        printf("[Resume] the link best was %s and is now %s, as the newest checkpoint says\n", best, name);
     remove_old(c);
     return unchanged;
 }
@@ -496,7 +595,7 @@ void checkpointer_save(Checkpointer *c, const CheckpointBuffers *buffers, const 
     reserve(c, 2 * buffers->table->count);
     c->buffers = *buffers;
     c->state_text = state_to_json(&numbered);
-    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds};
+    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds, NULL};
     c->running = true;
     c->writing = true;
     c->threaded = !pthread_create(&c->thread, NULL, write_thread, c);

@@ -1,8 +1,8 @@
 /* Checkpoints of a run: DIR/step_00001000/{model.safetensors, optimizer.safetensors, config.json, state.json}, and the
- * links DIR/last and DIR/best. A thread writes a checkpoint under a temporary name, flushes it, then renames it: a
- * crash or a full disk at any moment leaves the earlier checkpoints whole. The newest checkpoint alone defines the
- * state of the run; the links name the same checkpoints for people and other programs. Only files that this program
- * wrote in this directory are ever deleted. */
+ * links DIR/last and DIR/best, for which small files stand where there are none (folder.h). A thread writes a
+ * checkpoint under a temporary name, flushes it, then renames it: a crash or a full disk at any moment leaves the
+ * earlier checkpoints whole. The newest checkpoint alone defines the state of the run; the links name the same
+ * checkpoints for people and other programs. Only files that this program wrote in this directory are ever deleted. */
 #ifndef CHECKPOINT_CHECKPOINT_H
 #define CHECKPOINT_CHECKPOINT_H
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- names ---- */
@@ -45,6 +46,12 @@ void steps_add(Steps *steps, Step step) {
     steps->items[steps->n++] = step;
 }
 
+void step_folder(Path out, const char *directory, const Step *step) {
+    StepName name;
+    step_name(name, step->step, "");
+    folder_join(out, directory, step->copy ? step->copy : name);
+}
+
 const Step *steps_find(const Steps *steps, int64_t step) {
     for (int i = 0; i < steps->n; i++)
         if (steps->items[i].step == step) return &steps->items[i];
@@ -67,9 +74,20 @@ static void read_step(Steps *steps, const char *directory, const char *name) {
     if (ok && state.step != step_of(name, ""))
         ok = error_set(&why, "its state.json is of step %lld", (long long)state.step);
     if (ok)
-        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds});
+        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, NULL});
     else if (!steps->n_bad++)
         error_set(&steps->why, "%s cannot be used: %s", path, why.text);
+}
+
+/* Adds a copy of a checkpoint that is not there itself. One that is not whole is left to people. */
+static void read_copy(Steps *steps, const char *directory, const char *link) {
+    Path path;
+    TrainState state = {0};
+    folder_join(path, directory, link);
+    if (!folder_is_copy(directory, link) || !checkpoint_is_whole(path, &state, NULL)) return;
+    free(state.options_json);
+    if (!steps_find(steps, state.step))
+        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, link});
 }
 
 bool steps_read(Steps *steps, const char *directory, Error *error) {
@@ -82,36 +100,69 @@ bool steps_read(Steps *steps, const char *directory, Error *error) {
         if (step_of(entry->d_name, "") >= 0) read_step(steps, directory, entry->d_name);
     int reason = errno;
     closedir(entries);
+    read_copy(steps, directory, "last");
+    read_copy(steps, directory, "best");
     if (steps->n) qsort(steps->items, (size_t)steps->n, sizeof *steps->items, by_serial);
     return !reason || error_set(error, "cannot read the directory %s: %s", directory, strerror(reason));
 }
 
 /* ---- links ---- */
 
+/* Reads the name of a step from a small file; "" if the path is anything else. */
+static void read_small(const char *path, StepName target) {
+    size_t size = 0;
+    bool ok = read_file_into(path, target, sizeof(StepName) - 1, &size, NULL) && size;
+    if (ok && target[size - 1] == '\n') size--; /* links that other tools write as files have no newline */
+    if (ok) target[size] = 0;
+    if (!ok || strlen(target) != size || step_of(target, "") < 0) target[0] = 0;
+}
+
 void folder_link(const char *directory, const char *link, StepName target) {
     Path path;
     folder_join(path, directory, link);
     ssize_t length = readlink(path, target, sizeof(StepName) - 1);
     target[length < 0 ? 0 : length] = 0;
+    if (length < 0) read_small(path, target);
+}
+
+bool folder_is_copy(const char *directory, const char *link) {
+    Path path, weights;
+    struct stat status;
+    folder_join(path, directory, link);
+    folder_join(weights, path, "model.safetensors");
+    return !lstat(path, &status) && S_ISDIR(status.st_mode) && !access(weights, F_OK);
+}
+
+char *checkpoint_follow(const char *path) {
+    for (const char *at = path, *end; *at; at = end + (*end == '/')) {
+        StepName target = "";
+        end = strchrnul(at, '/');
+        if (end - at != 4 || (memcmp(at, "last", 4) && memcmp(at, "best", 4))) continue;
+        char *link = xformat("%.*s", (int)(end - path), path);
+        read_small(link, target);
+        free(link);
+        if (target[0]) return xformat("%.*s%s%s", (int)(at - path), path, target, end);
+    }
+    return xstrdup(path);
 }
 
 bool checkpoint_best(const char *directory, char **path, Error *error) {
     Steps steps;
-    Path best;
-    StepName last, name;
+    Path best = "", last;
     *path = NULL;
     if (!steps_read(&steps, directory, error)) return false;
-    Step newest = steps.n ? steps.items[steps.n - 1] : (Step){.best_step = 0};
-    bool there = steps_find(&steps, newest.best_step) != NULL;
+    const Step none = {.best_step = 0}, newest = steps.n ? steps.items[steps.n - 1] : none;
+    const Step *found = newest.best_step ? steps_find(&steps, newest.best_step) : NULL;
+    if (found) step_folder(best, directory, found);
     free(steps.items);
     if (steps.n_bad) return error_set(error, "%s", steps.why.text);
-    if (!newest.best_step) return true;
-    step_name(last, newest.step, "");
-    step_name(name, newest.best_step, "");
-    folder_join(best, directory, name);
-    if (there) *path = xstrdup(best);
-    return there || error_set(error, "%s/%s says that the best weights are of step %lld: %s is not there", directory,
-                              last, (long long)newest.best_step, best);
+    if (!steps.n && folder_is_copy(directory, "best")) folder_join(best, directory, "best"); /* weights alone */
+    if (best[0]) *path = xstrdup(best);
+    if (best[0] || !newest.best_step) return true;
+    step_folder(last, directory, &newest);
+    step_folder(best, directory, &(Step){.step = newest.best_step});
+    return error_set(error, "%s says that the best weights are of step %lld: %s is not there", last,
+                     (long long)newest.best_step, best);
 }
 
 /* ---- step_N.replaced ---- */
@@ -155,27 +206,37 @@ static void recover_alone(const char *directory) {
     close(lock);
 }
 
-static char *newest(const char *directory) {
-    Steps steps;
-    StepName name = "", last;
-    Path path;
+/* Dies unless a directory without checkpoints has nothing that names one. */
+static void check_nothing_is_lost(const char *directory) {
+    StepName last;
+    Path copy;
+    TrainState state = {0};
     Error error;
-    recover_alone(directory);
-    if (!steps_read(&steps, directory, &error)) die("%s", error.text);
-    int64_t step = steps.n ? steps.items[steps.n - 1].step : -1;
-    free(steps.items);
-    if (step >= 0) step_name(name, step, "");
-    if (steps.n_bad)
-        die("%s. Nothing was changed; %s%s", steps.why.text,
-            step < 0 ? "move it away to begin anew" : "move it away to go on from ", name);
     folder_link(directory, "last", last);
-    if (step < 0 && last[0])
+    folder_join(copy, directory, "last");
+    if (last[0])
         die("%s/last names %s, and no checkpoint is there. Nothing was changed. Bring it back, or remove the link to "
             "begin anew",
             directory, last);
-    if (step < 0) return NULL;
-    folder_join(path, directory, name);
-    return xstrdup(path);
+    if (folder_is_copy(directory, "last") && !checkpoint_is_whole(copy, &state, &error))
+        die("%s cannot be used: %s. Nothing was changed; move it away to begin anew", copy, error.text);
+}
+
+static char *newest(const char *directory) {
+    Steps steps;
+    Path path = "";
+    Error error;
+    recover_alone(directory);
+    if (!steps_read(&steps, directory, &error)) die("%s", error.text);
+    if (steps.n) step_folder(path, directory, &steps.items[steps.n - 1]);
+    free(steps.items);
+    if (steps.n_bad)
+        die("%s. Nothing was changed; %s%s", steps.why.text,
+            path[0] ? "move it away to go on from " : "move it away to begin anew",
+            path[0] ? strrchr(path, '/') + 1 : "");
+    if (path[0]) return xstrdup(path);
+    check_nothing_is_lost(directory);
+    return NULL;
 }
 
 char *checkpoint_resolve(const char *directory, const char *resume) {
@@ -183,7 +244,9 @@ char *checkpoint_resolve(const char *directory, const char *resume) {
     TrainState state = {0};
     if (!strcmp(resume, "auto")) return newest(directory);
     const char *slash = strrchr(resume, '/');
-    char *path = strcmp(slash ? slash + 1 : resume, "state.json") ? xstrdup(resume) : path_directory(resume);
+    char *given = strcmp(slash ? slash + 1 : resume, "state.json") ? xstrdup(resume) : path_directory(resume);
+    char *path = checkpoint_follow(given);
+    free(given);
     if (!checkpoint_is_whole(path, &state, &error)) {
         char *last = path_join(path, "last");
         bool run = !access(last, F_OK);

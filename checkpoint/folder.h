@@ -2,7 +2,10 @@
  *
  * Names that end in .partial are leftovers, to be deleted. step_N.replaced is a checkpoint that was about to be
  * replaced by another one of the same step, on a file system that cannot exchange two names. It stands for step_N as
- * long as there is no step_N. */
+ * long as there is no step_N.
+ *
+ * last and best are symbolic links, or, on a file system without them, small files with the name of the step. A tool
+ * that follows links when it copies (rsync -L, zip, a network drive) makes folders of them: copies of checkpoints. */
 #ifndef CHECKPOINT_FOLDER_H
 #define CHECKPOINT_FOLDER_H
 
@@ -21,9 +24,11 @@ typedef char StepName[48]; /* "step_00001000", "step_00001000.replaced" */
 typedef struct {
     int64_t step, serial, best_step;
     double seconds;
+    const char *copy; /* "last" or "best": it lies in the folder of this name, and not in step_N; NULL */
 } Step;
 
-/* The checkpoints of a directory, the newest last, and the number of unusable ones, with the reason of the first. */
+/* The checkpoints of a directory, the newest last, and the number of unusable ones, with the reason of the first. A
+ * copy counts if there is no step_N of its step. */
 typedef struct {
     Step *items;
     int n, room;
@@ -45,12 +50,19 @@ bool steps_read(Steps *steps, const char *directory, Error *error);
 void steps_reserve(Steps *steps, int more);
 /* Adds the newest checkpoint, in place of one of the same step. */
 void steps_add(Steps *steps, Step step);
+/* Writes the folder of a checkpoint: DIR/step_N, or that of its copy. */
+void step_folder(Path out, const char *directory, const Step *step);
 /* Returns the checkpoint of this step, or NULL. */
 const Step *steps_find(const Steps *steps, int64_t step);
 
 /* Renames every step_N.replaced back to step_N where there is no step_N. */
 bool folder_recover(const char *directory, Error *error);
-/* Reads the name that DIR/link points to; "" if there is no such link. */
+/* Reads the name that DIR/link points to, or that of the step in a small file instead of it; "" if there is neither. */
 void folder_link(const char *directory, const char *link, StepName target);
+/* Returns whether DIR/link is a folder with weights: the copy of a checkpoint. */
+bool folder_is_copy(const char *directory, const char *link);
+/* Returns the path with such a small file in it (RUN/best, RUN/best/model.safetensors) replaced by the step that it
+ * names, as the file system does with a link; free(). Other paths are returned as they are. */
+char *checkpoint_follow(const char *path);
 
 #endif

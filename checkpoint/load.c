@@ -5,6 +5,7 @@
 #include "checkpoint/load.h"
 
 #include "base/file.h"
+#include "checkpoint/folder.h"
 #include "data/formats/tensor_file_open.h"
 
 #include <assert.h>
@@ -491,12 +492,15 @@ char *checkpoint_weights(const char *path) {
     static const char *const names[] = {"model.safetensors",         "model.safetensors.index.json",
                                         "pytorch_model.bin",         "pytorch_model.bin.index.json",
                                         "adapter_model.safetensors", "adapter_model.bin"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *inside = path_join(path, names[i]);
-        if (!access(inside, F_OK)) return inside;
+    char *found = checkpoint_follow(path), *inside = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !inside; i++) {
+        inside = path_join(found, names[i]);
+        if (!access(inside, F_OK)) break;
         free(inside);
+        inside = NULL;
     }
-    return xstrdup(path);
+    if (inside) free(found);
+    return inside ? inside : found;
 }
 
 /* Refuses a LoRA adapter, whose matrices belong to another model's weights: with a folder's adapter_config.json,
@@ -534,7 +538,21 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     return ok;
 }
 
-char *checkpoint_folder(const char *path) { return path_is_folder(path) ? xstrdup(path) : path_directory(path); }
+char *checkpoint_folder(const char *path) {
+    char *found = checkpoint_follow(path);
+    for (size_t n = strlen(found); n > 1 && found[n - 1] == '/';) found[--n] = 0; /* its parent is the run's folder */
+    if (path_is_folder(found)) return found;
+    char *folder = path_directory(found);
+    free(found);
+    return folder;
+}
+
+bool checkpoint_exists(const char *path) {
+    char *found = checkpoint_follow(path);
+    bool exists = !access(found, F_OK);
+    free(found);
+    return exists;
+}
 
 bool checkpoint_check_base(const char *path, const ParamTable *table, const ImportRules *rules, Error *error) {
     TensorFile file;

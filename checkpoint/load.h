@@ -28,6 +28,8 @@ char *checkpoint_weights(const char *path);
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
 /* Returns the folder of a base checkpoint: its own, or the one in which its file lies; free(). */
 char *checkpoint_folder(const char *path);
+/* Returns whether the path of a base checkpoint leads to anything. */
+bool checkpoint_exists(const char *path);
 /* Returns the checksum stored in our weights files, which identifies a file wherever it lies; 0 for a file of another
  * program. */
 uint64_t checkpoint_base_sum(const TensorFile *file);

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/program.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 
 // clang-format off
@@ -48,8 +49,10 @@ static bool holds(const char *folder, const char *name) {
     return there;
 }
 
-/* Adds a path, which the ensemble frees. */
-static void add(Ensemble *e, char *path) {
+/* Adds a path, which is freed. */
+static void add(Ensemble *e, char *given) {
+    char *path = checkpoint_follow(given);
+    free(given);
     for (int i = 0; i < e->n; i++)
         if (file_is_same(e->paths[i], path)) die_usage("--checkpoint: %s and %s are the same", e->paths[i], path);
     e->paths = xrealloc(e->paths, (size_t)(e->n + 1) * sizeof *e->paths);
@@ -78,7 +81,7 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
 
 static void add_path(Ensemble *e, const char *path, const char *runs) {
     int before = e->n, without = 0;
-    if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
+    if (!checkpoint_exists(path)) die("--checkpoint %s: %s", path, strerror(errno));
     char *weights = checkpoint_weights(path);
     if (!path_is_folder(weights))
         add(e, xstrdup(path));

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 
 char *trained_checkpoint(const char *given) {
     Error error;
-    char *weights = checkpoint_weights(given), *path = xstrdup(given);
+    char *weights = checkpoint_weights(given), *path = checkpoint_follow(given);
     if (path_is_folder(weights)) {
         free(path);
         if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);

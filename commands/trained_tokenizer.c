@@ -44,8 +44,8 @@ Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
     char *path = given ? xstrdup(given) : find_tokenizer(model->checkpoint);
     Error error;
     if (!path)
-        die_usage("%s does not say which tokenizer it was trained with, and beside it is no tokenizer.json, "
-                  "tokenizer.model, or vocab.txt with bpe.codes: give --tokenizer",
+        die_usage("%s does not say which tokenizer it was trained with: give --tokenizer; beside it is no "
+                  "tokenizer.json, tokenizer.model, or vocab.txt with bpe.codes",
                   model->checkpoint);
     Tokenizer *tokenizer = tokenizer_open(path, &error);
     if (tokenizer) {

@@ -7,11 +7,12 @@
 
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/load.h"
 #include "estimate/calibrate.h"
 #include "estimate/estimate_report.h"
 
 void trainer_require_weights(const TrainOptions *o, const OptionSet *set, const char *advice) {
-    if (!o->base_checkpoint || o->calibrate || !access(o->base_checkpoint, F_OK)) return;
+    if (!o->base_checkpoint || o->calibrate || checkpoint_exists(o->base_checkpoint)) return;
     int reason = errno;
     char *resumed = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
     if (!resumed)

@@ -7,6 +7,12 @@ check-programs:
 	@$(MAKE) $(PARALLEL) GPU=none tests-of-cpu
 	@JOBS=2 BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
 
+# What the disk lacks is in tests/base/substitute/disk.c. Tests of locks, hard links, maps and odd names need them.
+DISK_LACKS = links
+test-poor-disk: packages-build+test ## the tests of the CPU on a disk without symbolic links (DISK_LACKS=links,locks,maps,...)
+	@$(MAKE) $(PARALLEL) GPU=none tests-of-cpu
+	@LD_PRELOAD=$(abspath $(POOR_DISK)) DISK_LACKS=$(DISK_LACKS) JOBS=2 BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
+
 check: check-programs
 	@$(MAKE) check-documents
 
@@ -348,5 +354,5 @@ test-kit:
 	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@tests/kit/bare.sh build/l4_kit $(BUILD)/tests/kernels/driver $(ROOTS)/minimal/bullseye
 
-.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 compare-profile test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
+.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 compare-profile test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash test-poor-disk check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench check-kit gpu-kit pack-kit test-kit

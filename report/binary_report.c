@@ -216,7 +216,7 @@ bool report_threshold(const BinaryRow *rows, int64_t n, const char *const *class
                       const char *tag, Error *error) {
     Report r = {.rows = rows, .n = n, .class_names = class_names, .directory = directory, .tag = tag};
     if (!name_check("tag", tag, error) || !binary_scores(rows, n, &r.scores, NULL, error)) return false;
-    r.tag_name = file_name_of(tag);
+    r.tag_name = file_name_in(directory, "", tag);
     r.intervals = binary_intervals(rows, n, 1, "", "row");
     sweep_make(rows, n, &r.sweep);
     make_areas(&r);

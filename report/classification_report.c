@@ -344,8 +344,8 @@ bool report_classification(const Predictions *predictions, double temperature, c
                 .temperature = temperature};
     if (!name_check("protocol", protocol, error) || !name_check("tag", tag, error)) return false;
     if (!evaluation_make(predictions, temperature, &r.evaluation, error)) return false;
-    r.protocol_name = file_name_of(protocol);
-    r.tag_name = file_name_of(tag);
+    r.protocol_name = file_name_in(directory, "", protocol);
+    r.tag_name = file_name_in(directory, "", tag);
     if (predictions->group) r.per_group = xformat("per_%s", predictions->group_kind);
     if (predictions->covariate.values) r.per_bin = xformat("per_%s", predictions->covariate.name);
     r.intervals = intervals_make(predictions, &r.evaluation);

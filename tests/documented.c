@@ -239,7 +239,7 @@ void assert_dumps_documented(const TensorFile *dumps, int n, const char *heading
 void assert_checkpoint_documented(const char *checkpoint) {
     static const char *const names[] = {"state.json", "config.json", "decision.json"};
     for (int i = 0; i < 3; i++) {
-        char *path = path_join(checkpoint, names[i]);
+        char *path = path_through(checkpoint, names[i]);
         json_t *root = json_load_file(path, 0, NULL);
         if (root)
             assert_keys_documented(root, "## A checkpoint");

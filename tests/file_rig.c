@@ -7,6 +7,7 @@
 
 static void only_regular_files_are_read(void **cases) {
     const FileCases *c = *cases;
+    need_links();
     char *directory = scratch_directory(), *fifo = path_join(directory, "x.tsv");
     char *folder = path_join(directory, "folder.tsv"), *link = path_join(directory, "zero.tsv");
     const char *const paths[] = {fifo, folder, link};
@@ -30,6 +31,7 @@ static void only_regular_files_are_read(void **cases) {
 
 static void only_regular_files_are_replaced(void **cases) {
     const FileCases *c = *cases;
+    need_links();
     const char *root = run_directory();
     char *fifo = path_join(root, "x.npy"), *folder = path_join(root, "folder.npy"), *victim = path_join(root, "victim");
     char *link = path_join(root, "link.npy"), *dangling = path_join(root, "dangling.npy"), before[512], after[512];

@@ -13,7 +13,9 @@
 static inline TensorFile open_file(const char *path) {
     TensorFile file;
     Error error;
-    if (!tensor_file_open(path, &file, &error)) fail_msg("%s: %s", path, error.text);
+    char *followed = follow_link(path);
+    if (!tensor_file_open(followed, &file, &error)) fail_msg("%s: %s", path, error.text);
+    free(followed);
     return file;
 }
 

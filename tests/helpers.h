@@ -24,8 +24,20 @@ void write_text(const char *path, const char *format, ...) PRINTF_LIKE(2, 3);
 void write_bytes(const char *path, const void *bytes, size_t size);
 char *read_text(const char *path); /* fails the test if the file cannot be read; free() */
 
+/* Makes a symbolic link, or on a disk without them a small file with the target. */
+void make_link(const char *target, const char *path);
+/* Returns a path with such a file in it followed, if that is a run's; free(). */
+char *follow_link(const char *path);
+/* Returns path_join(run, name) so followed: where "last/model.safetensors" is now; free(). */
+char *path_through(const char *run, const char *name);
+/* Returns whether the disk of the scratch directories has symbolic links. */
+bool has_links(void);
+/* Skips the calling test on a disk without symbolic links. */
+void need_links(void);
+
 /* Run a shell command, or a function in a forked child. Write stdout and stderr together to `output`, cut at size - 1.
- * Return the exit status, or 128 + the signal that killed it. */
+ * Return the exit status, or 128 + the signal that killed it. Paths in the command that lead through RUN/last or
+ * RUN/best, where a small file stands for the link, are followed, since other programs do not do so. */
 int run_command(char *output, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 int run_function(char *output, size_t size, void (*function)(void *), void *argument);
 /* Fails unless a function ends a child process as a wrong option does: exit status 2, and this message. */

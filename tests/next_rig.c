@@ -8,7 +8,7 @@ void next_open(void) {
     int n;
     const char *const *names = program_names(&n);
     root = run_directory();
-    for (int i = 0; i < n; i++) must_run("ln -s $(realpath %s) %s", program_at(names[i]), root);
+    for (int i = 0; i < n; i++) must_run("p=$(realpath %s); ln -s $p %s || cp $p %s", program_at(names[i]), root, root);
 }
 
 void next_must_run(const char *what, const char *command) {

@@ -30,7 +30,7 @@ void threads_expect_same_weights(const char *root, const char *what, const char 
 }
 
 void threads_expect_same_resumed(const char *root, const char *what, const char *folder) {
-    must_run("cd %s/run1/%s && rm -rf $(readlink last) best && ln -sfn step_00000002 last", root, folder);
+    must_run("cd %s/run1/%s && rm -rf $(readlink last || cat last) best && rm last", root, folder);
     must_run("%s %s --threads 1 --device cpu -o %s/run1 --resume auto", on_one_core(), what, root);
     assert_contains(fixture.output, "step 2,");
     must_run("cmp %s/run0/%s/last/model.safetensors %s/run1/%s/last/model.safetensors", root, folder, root, folder);

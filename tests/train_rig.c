@@ -1,6 +1,7 @@
 #include "tests/train_rig.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 
 Fixture fixture;
 
@@ -131,6 +132,92 @@ void fixture_check_restarts(const char *more) {
     free(options);
     free(whole);
     free(run);
+}
+
+/* ---- disks that lack something ---- */
+
+bool poor_disk(bool poor) {
+    static const char *const names[] = {"LD_PRELOAD", "DISK_LACKS"};
+    static char *before[2];
+#ifdef __SANITIZE_ADDRESS__
+    return false; /* its library must be the first */
+#endif
+    for (int i = 0; i < 2 && !poor; i++) {
+        if (before[i]) setenv(names[i], before[i], 1);
+        if (!before[i]) unsetenv(names[i]);
+        free(before[i]);
+        before[i] = NULL;
+    }
+    if (!poor) return false;
+    const char *build = getenv("BUILD");
+    char *path = xformat("%s/tests/base/disk.so", build ? build : "build/release"), *library = realpath(path, NULL);
+    assert_non_null(library);
+    free(path);
+    for (int i = 0; i < 2; i++) before[i] = getenv(names[i]) ? xstrdup(getenv(names[i])) : NULL;
+    setenv("LD_PRELOAD", library, 1);
+    setenv("DISK_LACKS", "links,hard-links,exchange,open-target,locks,maps,flushes,colons", 1);
+    free(library);
+    return true;
+}
+
+static void assert_links(const char *run, bool small) {
+    const char *const names[] = {"last", "best"};
+    for (int i = 0; i < 2; i++) {
+        char *path = path_join(run, names[i]);
+        struct stat status;
+        assert_int_equal(lstat(path, &status), 0);
+        if (!(small ? S_ISREG(status.st_mode) : S_ISLNK(status.st_mode))) fail_msg("%s: mode %o", path, status.st_mode);
+        free(path);
+    }
+}
+
+/* Fails unless the best weights of two runs do the same, whatever path leads to those of the second. */
+static void check_use(const char *use, const char *a, const char *b) {
+    static const char *const paths[] = {".", "best/", "best/model.safetensors"};
+    static char want[1 << 16], got[1 << 16];
+    char *program = realpath(fixture.program, NULL), *errors = path_join(a, "errors");
+    for (int i = 0; i < 4; i++) {
+        const char *path = i ? paths[i - 1] : ".";
+        if (i) poor_disk(true);
+        /* cd: run_command follows nothing then. */
+        int status = run_command(i ? got : want, sizeof want, "cd %s && exec %s %s %s 2>%s", i ? b : a, program, use,
+                                 path, errors);
+        if (i) poor_disk(false);
+        char *text = read_text(errors);
+        if (status || !*want) fail_msg("%s %s: exit status %d: %s", use, path, status, text);
+        if (i) assert_string_equal(got, want);
+        free(text);
+    }
+    free(errors);
+    free(program);
+}
+
+void fixture_check_poor_disk(const char *use) {
+    skip_under_sanitizer("a preloaded library");
+    char *first = xstrdup(fixture_reference_run()), *options = xformat("%s --resume auto", fixture.short_run),
+         *run = scratch_directory(), *output = path_join(run, "output");
+    for (int part = 0; part < 3; part++) {
+        bool poor = part % 2 == 0;
+        if (poor) poor_disk(true);
+        int status = part < 2 ? fixture_train_and_signal(run, options, 5 + 4 * part, SIGTERM)
+                              : fixture_train(run, "%s", options);
+        if (poor) poor_disk(false);
+        char *said = part < 2 ? read_text(output) : xstrdup(fixture.output);
+        if (status && (part == 2 || status != 128 + SIGTERM)) fail_msg("exit status %d: %s", status, said);
+        if (poor)
+            assert_contains(said, "this file system has no symbolic links and no locks; last and best are small files "
+                                  "that name a checkpoint; let one program at a time write into it");
+        assert_links(run, poor || !has_links());
+        free(said);
+    }
+    assert_same_result(run, first);
+    assert_same_losses(run, first);
+    char *page = path_join(run, "report.html"), *text = read_text(page);
+    assert_contains(text, "Best checkpoint</dt><dd>step ");
+    assert_contains(text, "Last checkpoint</dt><dd>step 12, weights ");
+    if (use) check_use(use, first, run);
+    char *owned[] = {first, options, run, output, page, text};
+    for (int i = 0; i < 6; i++) free(owned[i]);
 }
 
 /* ---- in the background ---- */

@@ -206,8 +206,10 @@ static void open_events(Log *log, const char *directory, const char *run, int64_
     struct tm local;
     localtime_r(&now, &local);
     strftime(by_time, sizeof by_time, "run_%Y%m%d_%H%M%S", &local);
-    char *safe = file_name_of(run && *run ? run : by_time), *folder = xformat("%s/logs/%s", directory, safe);
+    char *logs = path_join(directory, "logs"), *safe = file_name_in(logs, "", run && *run ? run : by_time);
+    char *folder = path_join(logs, safe);
     free(safe);
+    free(logs);
     make_directories(folder);
     gethostname(host, sizeof host - 1);
     char *path = xformat("%s/events.out.tfevents.%lld.%s.%d", folder, (long long)now, host, (int)getpid());
@@ -303,7 +305,7 @@ Log *log_open(const char *directory, const char *run, int64_t resume_step) {
 /* Flushes the file to the disk. A pipe cannot be flushed, which is no error. */
 static bool stream_sync(Log *log, Stream *stream) {
     if (!stream_flush(log, stream)) return false;
-    if (!fdatasync(stream->file) || errno == EINVAL || errno == EROFS) return true;
+    if (!fdatasync(stream->file) || file_cannot_flush(errno) || errno == EROFS) return true;
     warn("the log cannot be flushed to the disk: %s", strerror(errno));
     return false;
 }

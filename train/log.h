@@ -10,7 +10,7 @@ typedef struct Log Log;
 
 /* Opens DIR/log.jsonl for appending, after an atomic rewrite that drops a torn last line and the lines of steps after
  * `resume_step`, which the run will repeat (0, a fresh start, begins a new log). Opens an event file in
- * DIR/logs/run_YYYYmmdd_HHMMSS, or in DIR/logs/RUN (made a valid name by file_name_of) if `run` is not NULL or empty.
+ * DIR/logs/run_YYYYmmdd_HHMMSS, or in DIR/logs/RUN (made a valid name by file_name_in) if `run` is not NULL or empty.
  * Dies if either fails. Later write errors are warned of once; the data are kept and written with the next record, and
  * training goes on. */
 Log *log_open(const char *directory, const char *run, int64_t resume_step);

@@ -182,10 +182,11 @@ static void apply_arguments(CommandLine *c) {
     }
 }
 
-/* Dies if a file that is to be read is not there: before hours go into reading others. */
+/* Dies if a file that is to be read is not there: before hours go into reading others. A file in place of a link to a
+ * checkpoint may stand in the middle of a path; who reads it follows it. */
 static void require_input(const Option *option, const char *path) {
     bool named = option->row.later || strstr(option->row.metavar, "auto|"); /* as something else than a path */
-    if (!named && strcmp(path, "-") != 0 && access(path, F_OK))
+    if (!named && strcmp(path, "-") != 0 && access(path, F_OK) && errno == ENOENT)
         die("--%s %s: %s", option->row.name, path, strerror(errno));
 }
 

@@ -42,8 +42,10 @@ static Texts read_texts(const Options *o) {
     for (int s = 0; s < BERT_SPLITS; s++) {
         Comments *comments = &t.comments[s];
         char *path = bert_split_file(o->data, s);
-        if (!path) die("%s: there is no file %s in it, such as %s.csv", o->data, names[s], names[s]);
-        if (!comments_read(path, &columns, LABELS_NEEDED, comments, &error)) die("%s", error.text);
+        if (!path)
+            die("%s: there is no file %s in it, such as %s.csv", o->data, names[s], names[s]);
+        else if (!comments_read(path, &columns, LABELS_NEEDED, comments, &error))
+            die("%s", error.text);
         bert_print_left_out(comments->path, &comments->counts);
         if (s == BERT_TRAIN && !classes_make(o->labels, o->text.merge_labels, comments, &t.classes, &error))
             die("%s", error.text);

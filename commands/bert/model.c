@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/program.h"
@@ -271,7 +270,7 @@ static void complete(BertBase *base, const OptionSet *set, const char *option) {
 BertBase bert_base_read(const char *path, const OptionSet *set) {
     const char *option = options_find(set, "base-checkpoint") ? "--base-checkpoint" : "--checkpoint";
     BertBase base = {.description = NULL};
-    if (!path || access(path, F_OK)) return base; /* the one who reads it complains */
+    if (!path || !checkpoint_exists(path)) return base; /* the one who reads it complains */
     read_base(&base, path, option);
     complete(&base, set, option);
     checkpoint_options_check_given(&base.options, set, unchecked);

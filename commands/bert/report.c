@@ -50,7 +50,7 @@ static BinaryRow *rows_of(const BertTested *t, double threshold) {
 
 /* Returns DIRECTORY/WHAT_NAME, the path of a report without its end; free(). */
 static char *path_of(const BertTested *t, const char *directory, const char *what) {
-    char *name = file_name_of(t->name), *path = xformat("%s/%s_%s", directory, what, name);
+    char *name = file_name_in(directory, "", t->name), *path = xformat("%s/%s_%s", directory, what, name);
     free(name);
     return path;
 }

@@ -101,7 +101,7 @@ static void check_fold(const CvFold *f) {
 }
 
 void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFold *fold) {
-    char *name = file_name_of(fold->name);
+    char *name = file_name_in(run->train.output_dir, "fold_", fold->name);
     *f = (CvFold){.run = *run,
                   .data = data,
                   .fold = fold,

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "commands/adopt.h"
 
@@ -222,8 +221,8 @@ static void check_base(const CvRun *o) {
     const ImportRules rules = cv_import_rules();
     FlimConfig config = o->model;
     Error error;
-    if (!path || access(path, F_OK)) return; /* the one who reads it complains */
-    config.bins = 256, config.side = 21;     /* which decide no shape */
+    if (!path || !checkpoint_exists(path)) return; /* the one who reads it complains */
+    config.bins = 256, config.side = 21;           /* which decide no shape */
     Model *model = flim_open(&config);
     if (!checkpoint_check_base(path, &model->params, &rules, &error)) die("--base-checkpoint %s: %s", path, error.text);
     model->close(model);
@@ -234,7 +233,7 @@ static void adopt(CvRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
     int channels[FLIM_BLOCKS];
     Error error;
-    if (access(checkpoint, F_OK)) return; /* the one who reads it complains */
+    if (!checkpoint_exists(checkpoint)) return; /* the one who reads it complains */
     CheckpointOptions from = checkpoint_options_read(checkpoint, "flim", CV_MODEL_OPTIONS);
     if (!from.options) {
         if (!cv_channels_of_file(checkpoint, channels, &error)) die("--base-checkpoint %s: %s", checkpoint, error.text);

@@ -74,7 +74,8 @@ static void predict(CvFold *f, const Best *best, const FlimIds *ids) {
 
 static char *export_path(const CvFold *f) {
     char *parent = path_directory(f->run.train.output_dir);
-    char *name = file_name_of(f->fold->name), *path = xformat("%s/best_model_fold_%s.pth", parent, name);
+    char *name = file_name_in(parent, "fold_", f->fold->name),
+         *path = xformat("%s/best_model_fold_%s.pth", parent, name);
     free(name);
     free(parent);
     return path;

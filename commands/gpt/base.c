@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/program.h"
 #include "checkpoint/description.h"
@@ -130,7 +129,8 @@ void gpt_base_close(GptBase *base) {
 }
 
 GptBase gpt_base_adopt(const char *checkpoint, OptionSet *set) {
-    if (!checkpoint || access(checkpoint, F_OK)) return (GptBase){.ours = false}; /* the one who reads it complains */
+    if (!checkpoint || !checkpoint_exists(checkpoint))
+        return (GptBase){.ours = false}; /* the one who reads it complains */
     GptBase base = read_base(checkpoint, "--base-checkpoint", options_given(set, "heads"), true);
     checkpoint_options_adopt(&base.size, set, NULL);
     return base;

@@ -17,9 +17,12 @@
 #include "commands/gpt/sound.h"
 #include "commands/gpt/trained.h"
 #include "commands/trainer.h"
+#include "data/formats/json_records.h"
+#include "data/formats/text_source.h"
 #include "data/text/normalize.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/unknown.h"
+#include "data/text/utf8.h"
 #include "data/tts/dataset.h"
 #include "data/tts/manifest.h"
 #include "data/tts/speech_coder.h"
@@ -150,23 +153,23 @@ static void voice_of_sample(const SpeakOptions *o, const char *manifest, int64_t
     char *text;
     size_t size;
     Error error;
-    int column, number = 1;
+    int column;
     bool found = false;
-    if (!read_file(manifest, &text, &size, &error)) die("%s: %s", manifest, error.text);
-    for (char *at = text; *at && !found; number++) {
-        size_t n = strcspn(at, "\n");
+    if (!text_read(manifest, &text, &size, &error)) die("%s: %s", manifest, error.text);
+    size_t mark = utf8_mark(text, size);
+    JsonRecords records = json_records_open(text + mark, size - mark, 1, true);
+    while (!found && json_records_next(&records, &error)) {
         ManifestRecord record;
-        if (n > strspn(at, " \t\r")) {
-            if (!manifest_parse_line(at, n, &record, &column, &error)) die("%s:%d: %s", manifest, number, error.text);
-            if ((found = is_sample(o, &record))) {
-                printf("[Voice] %s of %s\n", record.prompt_id ? record.prompt_id : record.id, manifest);
-                read_vectors(manifest, record.condition_path, CONDITIONING_ROWS, width, condition);
-                read_vectors(manifest, record.emo_vec_path, 1, width, emotion);
-            }
-            manifest_record_close(&record);
+        if (!manifest_parse_line(records.text, records.size, &record, &column, &error))
+            die("%s:%lld: %s", manifest, (long long)records.line, error.text);
+        if ((found = is_sample(o, &record))) {
+            printf("[Voice] %s of %s\n", record.prompt_id ? record.prompt_id : record.id, manifest);
+            read_vectors(manifest, record.condition_path, CONDITIONING_ROWS, width, condition);
+            read_vectors(manifest, record.emo_vec_path, 1, width, emotion);
         }
-        at += n + (at[n] == '\n');
+        manifest_record_close(&record);
     }
+    if (!found && error.text[0]) die("%s:%s", manifest, error.text);
     if (!found) die("--sample %s: %s has no such line", o->sample ? o->sample : "", manifest);
     free(text);
 }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "commands/adopt.h"
@@ -120,7 +119,7 @@ static void check_size(const PsdRun *o, const CheckpointOptions *from) {
 
 void psd_checkpoint_adopt(PsdRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
-    if (access(checkpoint, F_OK)) return; /* not there yet, or the one who reads it complains */
+    if (!checkpoint_exists(checkpoint)) return; /* not there yet, or the one who reads it complains */
     CheckpointOptions from = checkpoint_options_read(checkpoint, "psd", PSD_MODEL_OPTIONS);
     if (!from.options) from.options = options_of_file(o);
     check_size(o, &from);
@@ -147,7 +146,7 @@ void psd_checkpoint_check(const PsdRun *o, Model *model) {
     const char *path = o->train.base_checkpoint;
     ImportRules rules = psd_checkpoint_rules(o);
     Error error;
-    if (path && !access(path, F_OK) && !checkpoint_check_base(path, &model->params, &rules, &error))
+    if (path && checkpoint_exists(path) && !checkpoint_check_base(path, &model->params, &rules, &error))
         die("--%s %s: %s", o->command == PSD_FINETUNE ? "pretrained" : "base-checkpoint", path, error.text);
     model->close(model);
 }

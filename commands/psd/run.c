@@ -342,7 +342,8 @@ static void sensors_close(Sensors *s) {
 
 /* Runs all stages for one sensor; `label` begins the names of its trainings. */
 static bool run_sensor(Runner *r, const char *split, const char *sensor, const char *label, bool few) {
-    char *name = file_name_of(sensor), *directory = path_join(r->o->train.output_dir, name);
+    const char *parent = r->o->train.output_dir;
+    char *name = file_name_in(parent, "", sensor), *directory = path_join(parent, name);
     Place at = {directory, split, sensor, label};
     Evaluation before = {0};
     bool go_on = run_stages(r, &at, few ? &before : &r->results[r->n_folds]);

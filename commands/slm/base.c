@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/program.h"
 #include "checkpoint/description.h"
@@ -190,7 +189,7 @@ SlmBase slm_base_adopt(const char *path, OptionSet *set) {
     static const char *const unchecked[] = {"context", NULL};
     const char *option = options_find(set, "base-checkpoint") ? "--base-checkpoint" : "--checkpoint";
     SlmBase base = {.description = NULL};
-    if (!path || access(path, F_OK)) return base; /* the one who reads it complains */
+    if (!path || !checkpoint_exists(path)) return base; /* the one who reads it complains */
     read_base(&base, path, option);
     complete(&base, set, option, "heads", "the number of attention heads");
     complete(&base, set, option, "gelu", "the kind of GELU");

@@ -208,8 +208,8 @@ bool classes_assign(const Classes *classes, const Comments *comments, int32_t *l
         merged++;
     }
     if (comments->counts.labels)
-        printf("[Data] %s: labels with characters that are not composed (NFC), no-break spaces, or blanks at their "
-               "ends, which are read without: %lld\n",
+        printf("[Data] %s: names of classes with characters that are not composed (NFC), no-break spaces, or blanks at "
+               "their ends, which are read without: %lld\n",
                comments->path, (long long)comments->counts.labels);
     if (merged)
         printf("[Data] %s: labels that differ from their class in case only, or are the same number: %lld\n",

@@ -49,10 +49,10 @@ static char *keep(Comments *c, char *text) {
 /* Returns a label in its normal form, and counts those that were written in another way. */
 static char *normal_label(Comments *c, char *label) {
     char *normal = label_normal(label);
-    bool same = !strcmp(normal, label);
-    c->counts.labels += !same;
-    if (!same && strlen(normal) > strlen(label)) return keep(c, normal);
-    strcpy(label, normal);
+    size_t size = strlen(normal);
+    c->counts.labels += strcmp(normal, label) != 0;
+    if (size > strlen(label)) return keep(c, normal);
+    memcpy(label, normal, size + 1);
     free(normal);
     return label;
 }
@@ -181,6 +181,14 @@ static bool read_table(Reader *r, char *text, size_t size, char separator, Error
 
 /* ---- objects ---- */
 
+/* Copies a text to *at, and moves that behind it. Returns the copy. */
+static char *put_text(char **at, const char *text) {
+    const size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
+}
+
 /* Copies a field of an object to *at, where its record has enough room: decoded, a string is shorter than it is
  * written, and every field has a name. */
 static bool take_field(const Reader *r, int column, const json_t *object, char **at, char **field, Error *error) {
@@ -191,16 +199,17 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
     if (!value || json_is_null(value)) return true;
     if (!text && (column == TEXT || json_is_object(value) || json_is_array(value)))
         return error_set(error, "\"%s\" is not a string%s", name, column == TEXT ? "" : ", a number, true or false");
-    char *digits = text ? NULL : json_text(name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-    if (digits) text = digits;
-    const size_t size = strlen(text) + 1;
-    if (json_is_real(value)) { /* which may be longer than it is written */
-        *field = keep(r->out, digits);
+    if (json_is_real(value)) { /* may be longer than it is written */
+        *field = keep(r->out, json_text(name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)));
         return true;
     }
-    *field = memcpy(*at, text, size);
-    *at += size;
-    free(digits);
+    if (text) {
+        *field = put_text(at, text);
+        return true;
+    }
+    char *other = json_text(name, value, JSON_ENCODE_ANY);
+    *field = put_text(at, other);
+    free(other);
     return true;
 }
 
@@ -386,17 +395,17 @@ static bool take_lines(CommentInput *in, const CommentColumns *columns, Comments
     r.line = in->line + 1;
     for (size_t i = 0; i < size; i++) in->line += out->buffer[i] == '\n';
     bool ok = in->objects || !r.needed[ID] || error_set(&why, "1: lines of text have no column \"%s\"", r.names[ID]);
-    ok = reader_end(&r, ok && read_text(&r, out->buffer, size, in->objects, &why), &why, error);
+    ok = ok && read_text(&r, out->buffer, size, in->objects, &why);
     in->counts.bad += out->counts.bad;
     if (!in->counts.first_bad && out->counts.first_bad) in->counts.first_bad = xstrdup(out->counts.first_bad);
-    return ok;
+    return reader_end(&r, ok, &why, error);
 }
 
 bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *out, Error *error) {
     *out = (Comments){0};
-    while (!out->n && !in->ended) { /* empty lines are no objects */
-        comments_free(out);
+    while (!out->n && !in->ended) {
         if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
+        if (!out->n && !in->ended) comments_free(out); /* empty lines are no objects */
     }
     in->n += out->n;
     Error why;

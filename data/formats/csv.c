@@ -139,8 +139,9 @@ bool csv_number(const char *field, double *out) {
 bool csv_decimal(const Csv *csv, const char *field, double *out) {
     char text[64];
     const char *comma = csv->separator == ';' ? strchr(field, ',') : NULL;
-    if (!comma || strlen(field) >= sizeof text || strchr(field, '.')) return csv_number(field, out);
-    strcpy(text, field);
+    const size_t size = strlen(field) + 1;
+    if (!comma || size > sizeof text || strchr(field, '.')) return csv_number(field, out);
+    memcpy(text, field, size);
     text[comma - field] = '.';
     return csv_number(text, out);
 }

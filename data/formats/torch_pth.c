@@ -473,9 +473,9 @@ static bool list_storages(Legacy *l, const Pickle *tree, Error *error) {
 
 /* Returns the storage with this key; NULL: none. */
 static View *storage_of(const Legacy *l, const char *key) {
-    View wanted;
+    View wanted = {.place = 0};
     snprintf(wanted.key, sizeof wanted.key, "%s", key);
-    return !l->n ? NULL : bsearch(&wanted, l->storages, (size_t)l->n, sizeof *l->storages, compare_views);
+    return l->n ? bsearch(&wanted, l->storages, (size_t)l->n, sizeof *l->storages, compare_views) : NULL;
 }
 
 /* Finds the next storage of the file, whose key is given: sets its place. */

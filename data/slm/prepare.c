@@ -246,7 +246,7 @@ static void open_tokenizer(Prepare *p, const char *path) {
     Error error;
     p->tokenizer = tokenizer_open(path, &error);
     if (!p->tokenizer) die("%s: %s", path, error.text);
-    const char *file = tokenizer_file(p->tokenizer), *end = p->options->end_of_text, *files[2];
+    const char *file = tokenizer_file(p->tokenizer), *end = p->options->end_of_text, *files[3];
     if (tokenizer_files(p->tokenizer, files) > 1)
         die("%s: the two files of fastBPE are a tokenizer for train_bert; give a tokenizer.json or a SentencePiece "
             "model",

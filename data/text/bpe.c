@@ -67,7 +67,8 @@ static void encode_words(const Bpe *bpe, const char *begin, const char *end, Tok
             continue;
         }
         Slot *slot = &cache->slots[slot_of(begin, size)];
-        if (slot->size != size || memcmp(slot->word, begin, size) != 0) {
+        const bool told = ids->missing && (slot->unknown || slot->dropped);
+        if (told || slot->size != size || memcmp(slot->word, begin, size) != 0) {
             const TokenIds before = *ids;
             bpe_encode_word(bpe, begin, size, ids);
             remember(slot, begin, size, &before, ids);

@@ -346,7 +346,8 @@ void bpe_make_hash(Bpe *bpe) {
     hash = checksum(hash, bpe->pieces.bytes, bpe->pieces.n_bytes);
     hash = checksum(hash, bpe->ids, bpe->pieces.n * sizeof *bpe->ids);
     hash = checksum(hash, bpe->merges, bpe->n_slots * sizeof *bpe->merges);
-    for (const BpeAdded *a = bpe->added; a < bpe->added + bpe->n_added; a++) {
+    for (size_t i = 0; i < bpe->n_added; i++) {
+        const BpeAdded *a = &bpe->added[i];
         const uint32_t strips = (uint32_t)a->single_word | (uint32_t)a->lstrip << 1 | (uint32_t)a->rstrip << 2;
         const uint32_t facts[] = {a->piece, a->special, a->late | strips << 1};
         hash = checksum(hash, facts, sizeof facts);

@@ -116,25 +116,46 @@ static int32_t character_id(const Bpe *bpe, const char *at, size_t size, bool in
     return piece < 0 || piece >= bpe->n_model ? -1 : bpe->ids[piece];
 }
 
-/* Makes symbols of the characters; returns how many were dropped. */
-static int64_t take_characters(Word *word, const char *text, size_t size) {
+/* Tells begin .. end of a word, which have no piece, to whoever asks: as whole characters, which bytes may be parts of,
+ * and not what has been told, all before `told`. Returns up to where it is told now. */
+static const char *tell_missing(const TokenIds *ids, const char *told, const char *begin, const char *end,
+                                const char *stop) {
+    const char *from = NULL;
+    uint32_t c;
+    while (ids->missing && told < end) {
+        const char *next = told + character_at(told, stop, &c);
+        if (!from && next > begin) from = told;
+        told = next;
+    }
+    if (from) ids->missing(ids->context, from, (size_t)(told - from));
+    return told;
+}
+
+/* Makes symbols of the characters, and counts those that are dropped. */
+static void take_characters(Word *word, const char *text, size_t size, TokenIds *ids) {
     const BpeSettings *settings = &word->bpe->settings;
-    int64_t dropped = 0;
-    bool unknown = false; /* the last symbol stands for unknown characters */
+    const bool fused = settings->fuse_unknown && settings->unknown >= 0;
+    const char *const end = text + size, *told = text, *missing = NULL; /* where an unknown piece begins, up to `at` */
     size_t step = 1;
     uint32_t c;
-    for (const char *at = text, *end = text + size; at < end; at += step) {
-        if (!settings->byte_level) step = character_at(at, end, &c);
-        const int32_t id = character_id(word->bpe, at, step, at > text);
-        if (id >= 0)
+    for (const char *at = text;; at += step) {
+        if (!settings->byte_level && at < end) step = character_at(at, end, &c);
+        const int32_t id = at < end ? character_id(word->bpe, at, step, at > text) : 0;
+        if (missing && !(fused && id < 0)) {
+            told = tell_missing(ids, told, missing, at, end);
+            missing = NULL;
+        }
+        if (at == end) return;
+        if (id >= 0) {
             add_symbol(word, id);
-        else if (settings->unknown < 0)
-            dropped++;
-        else if (!unknown || !settings->fuse_unknown)
-            add_symbol(word, settings->unknown);
-        unknown = id < 0;
+        } else if (!missing) {
+            missing = at;
+            if (settings->unknown >= 0)
+                add_symbol(word, settings->unknown);
+            else
+                ids->dropped++;
+        }
     }
-    return dropped;
 }
 
 size_t fastbpe_symbol_at(const char *at, const char *end, char symbol[FASTBPE_CHARACTER], size_t *size) {
@@ -153,6 +174,17 @@ static void take_symbols(Word *word, const char *text, size_t size) {
         text += fastbpe_symbol_at(text, end, symbol, &size);
         add_symbol(word, (int32_t)strings_find(&word->bpe->symbols, symbol, size));
     }
+}
+
+/* Tells the text of an unknown symbol of the encoded word, whose characters are numbers first .. next - 1. */
+static void tell_symbol(const TokenIds *ids, const char *text, size_t size, int32_t first, int32_t next) {
+    const char *end = text + size, *begin = text;
+    uint32_t c;
+    for (int32_t i = 0; i < next || (next < 0 && text < end); i++) {
+        if (i == first) begin = text;
+        text += character_at(text, end, &c);
+    }
+    ids->missing(ids->context, begin, (size_t)(text - begin));
 }
 
 /* Returns the id of a symbol of the encoded word. */
@@ -193,13 +225,15 @@ void bpe_encode_word(const Bpe *bpe, const char *text, size_t size, TokenIds *id
     if (bpe->symbol_ids)
         take_symbols(&word, text, size);
     else
-        ids->dropped += take_characters(&word, text, size);
+        take_characters(&word, text, size, ids);
     if (word.n) word.symbols[word.n - 1].next = -1;
     merge_all(&word);
     token_ids_reserve(ids, word.n);
     for (int32_t at = word.n ? 0 : -1; at >= 0; at = word.symbols[at].next) {
         const int32_t id = final_id(bpe, &word.symbols[at]);
         ids->unknown += id == bpe->settings.unknown;
+        if (ids->missing && bpe->symbol_ids && id == bpe->settings.unknown)
+            tell_symbol(ids, text, size, at, word.symbols[at].next);
         ids->ids[ids->n++] = id;
     }
     if (word.symbols != symbols) {

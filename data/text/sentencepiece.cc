@@ -253,6 +253,16 @@ class Controls {
     std::vector<size_t> places_; /* of each control piece: the next */
 };
 
+/* Tells the texts of unknown pieces. */
+static void tell_missing(const SentencePiece &model, std::string_view text, const TokenIds &ids) {
+    std::vector<std::string> pieces;
+    auto status = model.processor.Encode({text.data(), text.size()}, &pieces);
+    if (!status.ok()) die("%s: SentencePiece: %s", model.path.c_str(), status.error_message());
+    for (const std::string &piece : pieces)
+        if (model.processor.PieceToId(piece) == model.processor.unk_id())
+            ids.missing(ids.context, piece.data(), piece.size());
+}
+
 void sentencepiece_encode(const SentencePiece *model, const char *bytes, size_t size, bool specials,
                           TokenIds *ids) try {
     Controls controls(*model, specials ? std::string_view(bytes, size) : std::string_view());
@@ -265,6 +275,7 @@ void sentencepiece_encode(const SentencePiece *model, const char *bytes, size_t 
         std::copy(pieces.begin(), pieces.end(), ids->ids + ids->n);
         ids->n += static_cast<int64_t>(pieces.size());
         ids->unknown += std::count(pieces.begin(), pieces.end(), model->processor.unk_id());
+        if (ids->missing) tell_missing(*model, {bytes + begin, end - begin}, *ids);
         if (control < 0) break;
         token_ids_add(ids, control);
     }

@@ -11,6 +11,9 @@ typedef struct {
     int64_t unknown; /* ids that are the unknown id */
     int64_t dropped; /* characters that the tokenizer has no token for and left out */
     void *cache;     /* words and their ids; one block of memory */
+    /* Is told the text of each unknown id and each character that is left out; NULL: nobody asks. */
+    void (*missing)(void *context, const char *text, size_t size);
+    void *context;
 } TokenIds;
 
 void token_ids_grow(TokenIds *ids, int64_t more); /* for token_ids_reserve */

@@ -13,51 +13,33 @@ static const double WORTH_A_WARNING = 0.001;
 
 /* ---- counting ---- */
 
-/* Returns how many unknown pieces, and characters that are left out, a text becomes. */
-static int64_t count_unknown(Unknown *u, const char *text, size_t size) {
-    u->ids.n = u->ids.unknown = u->ids.dropped = 0;
-    u->encode(u->tokenizer, text, size, &u->ids);
-    return u->ids.unknown + u->ids.dropped;
-}
-
-/* Returns whether a character has no piece, at the beginning of a word or inside it, and counts it then. */
-static bool is_missing(Unknown *u, uint32_t c, const char *character, size_t size) {
-    int64_t *count = &u->characters[c];
-    if (!*count) {
-        char twice[8];
-        memcpy(twice, character, size);
-        memcpy(twice + size, character, size);
-        if (!count_unknown(u, twice, 2 * size)) *count = -1;
-    }
-    *count += *count >= 0;
-    return *count > 0;
-}
-
-/* Counts the characters of a text that are missing. Returns how many unknown pieces are white space alone. */
-static int64_t add_characters(Unknown *u, const char *text, size_t size) {
+/* Counts the characters of an unknown piece (TokenIds.missing). */
+static void add_missing(void *context, const char *text, size_t size) {
+    enum { SPACE = 0x2581 }; /* as SentencePiece writes it */
+    Unknown *u = context;
     const uint8_t *classes = character_classes();
     const char *end = text + size;
-    int64_t white = 0;
+    bool visible = false;
     uint32_t c;
     if (!u->characters) u->characters = xcalloc(CHARACTER_NONE + 1, sizeof *u->characters);
-    for (size_t n; text < end; text += n) {
-        const char *begin = text; /* of missing characters, which are perhaps one piece */
-        bool visible = false;
-        for (; (n = character_at(text, end, &c)) && is_missing(u, c, text, n); text += n)
-            visible = visible || !(classes[c] & CHARACTER_BLANK);
-        if (!visible && text > begin) white += count_unknown(u, begin, (size_t)(text - begin));
+    for (size_t n; (n = character_at(text, end, &c)); text += n) {
+        if (classes[c] & CHARACTER_BLANK || c == SPACE) continue;
+        u->characters[c]++;
+        visible = true;
     }
-    return white;
+    u->white += !visible;
+    u->unknown -= !visible;
 }
 
 void unknown_add(Unknown *u, const char *text, size_t size, const TokenIds *before, const TokenIds *ids) {
     int64_t dropped = ids->dropped - before->dropped, unknown = ids->unknown - before->unknown + dropped;
     u->pieces += ids->n - before->n + dropped;
+    u->unknown += unknown;
     if (!unknown) return;
-    int64_t white = add_characters(u, text, size);
-    if (white > unknown) white = unknown;
-    u->white += white;
-    u->unknown += unknown - white;
+    u->ids.n = 0;
+    u->ids.missing = add_missing;
+    u->ids.context = u;
+    u->encode(u->tokenizer, text, size, &u->ids);
 }
 
 void unknown_move(Unknown *into, Unknown *from) {
@@ -68,9 +50,7 @@ void unknown_move(Unknown *into, Unknown *from) {
         into->characters = from->characters;
         from->characters = NULL;
     }
-    for (uint32_t c = 0; from->characters && c <= CHARACTER_NONE; c++)
-        if (from->characters[c] > 0)
-            into->characters[c] = from->characters[c] + (into->characters[c] > 0 ? into->characters[c] : 0);
+    for (uint32_t c = 0; from->characters && c <= CHARACTER_NONE; c++) into->characters[c] += from->characters[c];
     unknown_free(from);
 }
 
@@ -100,7 +80,7 @@ static void name_of(uint32_t c, char *out) {
 char *unknown_characters(const Unknown *u) {
     uint32_t most[SHOWN], n = 0, all = 0;
     for (uint32_t c = 0; u->characters && c <= CHARACTER_NONE; c++) {
-        if (u->characters[c] <= 0 || character_classes()[c] & CHARACTER_BLANK) continue;
+        if (!u->characters[c]) continue;
         all++;
         uint32_t at = n < SHOWN ? n++ : SHOWN;
         for (; at && u->characters[most[at - 1]] < u->characters[c]; at--)

@@ -17,8 +17,7 @@ typedef struct {
     const void *tokenizer;
     int64_t pieces, unknown; /* unknown: of the pieces, without white space */
     int64_t white;           /* unknown pieces that are white space, as line ends are to many tokenizers */
-    int64_t *characters; /* by code point: how often a character without a piece has occurred, -1: it has one, 0: it has
-                            not occurred; NULL: none has */
+    int64_t *characters;     /* by code point: how often one was in an unknown piece or left out; NULL: none was */
     TokenIds ids;
 } Unknown;
 
@@ -29,8 +28,8 @@ void unknown_add(Unknown *u, const char *text, size_t size, const TokenIds *befo
 void unknown_move(Unknown *into, Unknown *from);
 void unknown_free(Unknown *u);
 
-/* Returns the visible characters without a piece, the most frequent first, "ư 123, U+200B 4 and 12 others"; "": there are none,
- * or they are not known; free(). */
+/* Returns the characters that are not white space, the most frequent first, "ư 123, U+200B 4 and 12 others"; "": there
+ * are none; free(). */
 char *unknown_characters(const Unknown *u);
 
 /* Warns if the tokenizer does not know 0.1 % of the pieces or more. what: the texts. */

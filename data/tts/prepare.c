@@ -90,9 +90,24 @@ static _Noreturn void die_of_text(const Prepare *p, const Clip *clip, const char
     die("%s: %s", recording_place(&p->recordings, clip->recording), reason);
 }
 
+/* Dies if the file system refuses the name of a clip's files. Tries the first id with each risky character. */
+static void check_ids(const Prepare *p) {
+    for (const char *risk = file_name_risks; *risk; risk++)
+        for (int64_t i = 0; i < p->recordings.count; i++) {
+            const char *id = p->recordings.items[i].id;
+            if (!strchr(id, *risk)) continue;
+            if (file_name_is_refused(p->options->output, id))
+                die("the id %s: files are named after it, and the file system of %s refuses this name; give ids "
+                    "without \"*:<>?\\|, or an --output on another disk",
+                    id, p->options->output);
+            break;
+        }
+}
+
 void prepare_list(Prepare *p) {
     Error error;
     if (!recordings_read(&p->options->input, &p->recordings, &error)) die("%s", error.text);
+    check_ids(p);
     p->n = p->recordings.count;
     p->clips = xcalloc((size_t)p->n, sizeof *p->clips);
     for (int64_t i = 0; i < p->n; i++) {

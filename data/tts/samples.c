@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/formats/json_records.h"
+#include "data/formats/text_source.h"
+#include "data/text/utf8.h"
 #include "data/tts/manifest.h"
 
 enum { CODES_PER_SECOND = 50 };
@@ -179,6 +182,21 @@ static bool check_record(const Check *check, Line *line, const ManifestRecord *r
     return true;
 }
 
+static void sample_close(TtsSample *s) {
+    void *const owned[] = {s->id, s->condition_path, s->emo_vec_path, s->text, s->codes};
+    for (int k = 0; k < 5; k++) free(owned[k]);
+}
+
+/* Frees what a bad line has got so far. */
+static void make_bad(Line *line) {
+    sample_close(&line->sample);
+    free(line->target_id);
+    free(line->prompt_id);
+    line->sample = (TtsSample){.id = NULL};
+    line->target_id = line->prompt_id = NULL;
+    line->bad = true;
+}
+
 static void *check_worker(void *argument) {
     Check *check = argument;
     const TtsLayout *l = &check->options->layout;
@@ -189,7 +207,7 @@ static void *check_worker(void *argument) {
         Error why;
         int column;
         if (!manifest_parse_line(line->text, line->size, &record, &column, &why)) {
-            line->bad = true;
+            make_bad(line);
             if (column)
                 error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, column, why.text);
             else
@@ -197,7 +215,7 @@ static void *check_worker(void *argument) {
             continue;
         }
         if (!check_record(check, line, &record, scratch, &why)) {
-            line->bad = true;
+            make_bad(line);
             error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why.text);
         }
         manifest_record_close(&record);
@@ -229,24 +247,11 @@ static void report_bad_lines(const Check *check) {
                (long long)check->n_lines);
 }
 
-static void sample_close(TtsSample *s) {
-    void *const owned[] = {s->id, s->condition_path, s->emo_vec_path, s->text, s->codes};
-    for (int k = 0; k < 5; k++) free(owned[k]);
-}
-
-/* Removes the bad lines. */
+/* Removes the bad lines, which own nothing. */
 static void drop_bad_lines(Check *check) {
     int64_t n = 0;
-    for (int64_t i = 0; i < check->n_lines; i++) {
-        Line *line = &check->lines[i];
-        if (!line->bad) {
-            check->lines[n++] = *line;
-            continue;
-        }
-        sample_close(&line->sample);
-        free(line->target_id);
-        free(line->prompt_id);
-    }
+    for (int64_t i = 0; i < check->n_lines; i++)
+        if (!check->lines[i].bad) check->lines[n++] = check->lines[i];
     check->n_lines = n;
 }
 
@@ -332,21 +337,21 @@ typedef struct {
     char *path, *text, *directory;
 } Manifest;
 
-/* Adds the lines of a manifest that are not blank. Skips a byte order mark at its start. */
+/* Adds the records of a manifest: its lines, or the elements of its array. */
 static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t size) {
-    const char *text = m->text;
-    int64_t number = 0;
-    size_t mark = size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
-    for (const char *at = text + mark, *end; at < text + size; at = end + 1) {
-        end = memchr(at, '\n', (size_t)(text + size - at));
-        if (!end) end = text + size;
-        number++;
-        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue;
+    size_t mark = utf8_mark(m->text, size);
+    JsonRecords records = json_records_open(m->text + mark, size - mark, 1, true);
+    Error error;
+    while (json_records_next(&records, &error)) {
         if (check->n_lines == *capacity)
             check->lines = xrealloc(check->lines, (size_t)(*capacity = 2 * *capacity + 1024) * sizeof *check->lines);
-        check->lines[check->n_lines++] = (Line){
-            .manifest = m->path, .directory = m->directory, .text = at, .size = (size_t)(end - at), .number = number};
+        check->lines[check->n_lines++] = (Line){.manifest = m->path,
+                                                .directory = m->directory,
+                                                .text = records.text,
+                                                .size = records.size,
+                                                .number = records.line};
     }
+    if (error.text[0]) die("manifest %s:%s", m->path, error.text);
 }
 
 static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity) {
@@ -357,7 +362,7 @@ static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity)
     int64_t before = check->n_lines;
     file_split_label(spec, &m.path, &language);
     free(language); /* a hint for text front ends; the model does not see it */
-    if (!read_file(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
+    if (!text_read(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
     m.directory = path_directory(m.path);
     add_lines(check, capacity, &m, size);
     if (check->n_lines == before)

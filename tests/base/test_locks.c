@@ -48,7 +48,9 @@ static void leftovers_of_killed_writers_are_removed(void **state) {
                                        ".0123456789abcdef.partial.x", "0123456789abcdef.partial"};
     for (int i = 0; i < 5; i++) write_text(in(kept[i]), "mine");
     assert_int_equal(mkdir(in("a.0123456789abcdef.partial"), 0777), 0);
-    assert_int_equal(symlink("x.partial", in("b.0123456789abcdef.partial")), 0);
+    assert_int_equal(has_links() ? symlink("x.partial", in("b.0123456789abcdef.partial"))
+                                 : mkfifo(in("b.0123456789abcdef.partial"), 0666),
+                     0);
     assert_int_equal(mkfifo(in("c.0123456789abcdef.partial"), 0666), 0);
     assert_true(file_begin(&alive, in("x"), 0, &error));
     without_locks = true;
@@ -302,6 +304,7 @@ static void a_users_own_lock_file_stays(void **state) {
     assert_true(file_lock(&lock, in("x"), &error));
     file_unlock(&lock);
     expect_text(in("x.lock"), "mine");
+    if (!has_links()) return;
     assert_int_equal(symlink("victim", in("y.lock")), 0);
     assert_false(file_lock(&lock, in("y"), &error));
     assert_contains(error.text, "y.lock");

@@ -120,7 +120,7 @@ static void what_is_wrong_is_named(void **state) {
     write_text(in("bad"), "học sinh\r\nhoà \xE1\xBB z\n");
     assert_fails("-m model bad -o none", "bad:2: byte 0xe1 at offset 5 of the line is not UTF-8");
     assert_true(access(in("none"), F_OK));
-    assert_fails("-m model missing", "missing: cannot open");
+    assert_fails("-m model missing", "--input missing: No such file");
     assert_fails("-m missing bad", "--model missing/Model.RDR: cannot open");
     assert_fails("-m model bad -o .", "--output: ");
     assert_fails("-m model bad --mode words", "--mode");

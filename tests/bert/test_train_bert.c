@@ -19,7 +19,7 @@ static int train_on(const char *data, const char *run, const char *options) {
 
 /* Returns a number at a path of keys in a JSON file of a run; NaN: null. */
 static double number_in(const char *run, const char *name, const char *key) {
-    char *path = path_join(run, name);
+    char *path = path_through(run, name);
     json_t *root = json_load_file(path, 0, NULL);
     const json_t *value = json_object_get(root, key);
     if (!value) fail_msg("%s: there is no %s", path, key);
@@ -270,7 +270,7 @@ static void a_run_is_all_that_others_need(void **state) {
                                         "evaluation_test.json",
                                         "threshold_test.json"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *path = path_join(run, files[i]);
+        char *path = path_through(run, files[i]);
         if (access(path, R_OK)) fail_msg("%s is missing", path);
         free(path);
     }
@@ -312,6 +312,13 @@ static void kills_and_resuming_change_no_bit(void **state) {
     (void)state;
     static const char *const ways[] = {"", "--token-budget 60 -g 2", "--frozen-layers 1 --layer-decay 0.8"};
     for (int i = 0; i < 3; i++) fixture_check_restarts(ways[i]);
+}
+
+static void a_disk_without_links_and_locks_changes_no_bit(void **state) {
+    (void)state;
+    char *use = xformat("predict %s/test.csv -o - --checkpoint", fixture.data);
+    fixture_check_poor_disk(use);
+    free(use);
 }
 
 /* ---- folds and seeds ---- */
@@ -485,7 +492,8 @@ static void a_base_of_the_same_classes_gives_their_order(void **state) {
     assert_int_equal(fclose(file), 0);
     must_run("cp -r tests/reference/golden/bert_hf %s/base && sed -i 's/\"hate.*\"/\"hate\"/' %s/base/config.json",
              folder, folder);
-    char *command = xformat("%s --data %s --base-checkpoint %s/base --max-len 12 --max-steps 1 --threads 1 -b 8",
+    char *command = xformat("%s --data %s --base-checkpoint %s/base --max-len 12 --max-steps 1 --threads 1 -b 8 "
+                            "--max-unknown 1",
                             program_at("train_bert"), path, folder);
     must_run("%s -o %s/run", command, folder);
     assert_contains(fixture.output, "the classes are in the order that they have in ");
@@ -543,7 +551,7 @@ static void unsegmented_texts_are_told_once(void **state) {
     fixture_must_train(run, "--max-steps 1");
     assert_null(strstr(fixture.output, "whose words are joined")); /* nor are the pieces */
     char *tokenizer = joined_tokenizer(),
-         *options = xformat("--max-steps 1 --max-unknown 1 --tokenizer %s", tokenizer); /* it lacks some letters */
+         *options = xformat("--max-steps 1 --tokenizer %s --max-unknown 1 ", tokenizer);
     fixture_must_train(joined, options);
     assert_contains(fixture.output, "2 of its 31 pieces are such words, and 0.0 % of the words here");
     const char *told = strstr(fixture.output, "whose words are joined");
@@ -553,6 +561,12 @@ static void unsegmented_texts_are_told_once(void **state) {
     char *again = scratch_directory();
     assert_int_equal(train_on(data, again, options), 0);
     assert_null(strstr(fixture.output, "whose words are joined"));
+    *strstr(options, "--max-unknown 1 ") = 0; /* letters that the tokenizer does not have */
+    assert_int_equal(train_on(data, again, options), 1);
+    assert_contains(fixture.output, " texts: the tokenizer does not know ");
+    assert_contains(fixture.output,
+                    ", because of the characters _ 1, x 1: it was made of other texts; give one that knows "
+                    "these, or raise --max-unknown 0.05\n");
     free(again);
     free(options);
     free(tokenizer);
@@ -679,7 +693,8 @@ static void what_is_left_out_is_reported(void **state) {
     must_train_on(data, run, "--max-steps 1 --skip-bad --merge-labels");
     assert_contains(fixture.output, "train.jsonl: empty texts left out: 1 (line 3); --empty error refuses them");
     assert_contains(fixture.output, "train.jsonl: records that cannot be used left out: 1, the first: line 4:10: ");
-    assert_contains(fixture.output, "blanks at their ends, which are read without: 1\n");
+    assert_contains(fixture.output, "names of classes with characters that are not composed (NFC), no-break spaces, or "
+                                    "blanks at their ends, which are read without: 1\n");
     assert_contains(fixture.output,
                     "train.jsonl: labels that differ from their class in case only, or are the same number: 1\n");
     assert_contains(fixture.output, "labels  False: 2 (50.0 %)  true: 2 (50.0 %)");
@@ -864,6 +879,7 @@ int main(void) {
         cmocka_unit_test(what_is_written_is_documented),
         cmocka_unit_test(workers_threads_and_recomputing_change_no_bit),
         cmocka_unit_test(kills_and_resuming_change_no_bit),
+        cmocka_unit_test(a_disk_without_links_and_locks_changes_no_bit),
         cmocka_unit_test(folds_test_every_text_once),
         cmocka_unit_test(seeds_are_trainings_of_their_own),
         cmocka_unit_test(several_trainings_resume),

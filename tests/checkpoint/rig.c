@@ -1,9 +1,9 @@
 #include "tests/checkpoint/rig.h"
 
+#include "checkpoint/folder.h"
+
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
-#include <unistd.h>
 
 char *rig_keep(char *text) {
     static char *all[512];
@@ -144,10 +144,13 @@ int64_t rig_check_whole(const char *path, uint64_t *seed) {
     CarriedTensors others;
     TrainState state;
     Error error;
+    char *followed = checkpoint_follow(path);
     for (float *parts[] = {rig_weights, rig_m, rig_v}, **part = parts; part < parts + 3; part++)
         memset(*part, 0xff, (size_t)rig_table.flat_count * 4);
-    if (!checkpoint_load(path, &(CheckpointBuffers){&rig_table, rig_weights, rig_m, rig_v}, &state, &others, &error))
+    if (!checkpoint_load(followed, &(CheckpointBuffers){&rig_table, rig_weights, rig_m, rig_v}, &state, &others,
+                         &error))
         fail_msg("%s: %s", path, error.text);
+    free(followed);
     *seed = UINT64_MAX - state.seed;
     TrainState want = state_of(state.step, *seed);
     want.best_step = state.best_step;
@@ -186,18 +189,19 @@ void rig_assert_listing(const char *directory, const char *want) {
 }
 
 int64_t rig_linked(const char *directory, const char *link) {
-    char path[PATH_MAX], target[64] = "";
+    StepName target;
     int64_t step = 0;
-    snprintf(path, sizeof path, "%s/%s", directory, link);
-    ssize_t n = readlink(path, target, sizeof target - 1);
-    assert_true(n < 0 || sscanf(target, "step_%" SCNd64, &step) == 1);
+    folder_link(directory, link, target);
+    assert_true(!target[0] || sscanf(target, "step_%" SCNd64, &step) == 1);
     return step;
 }
 
 TrainState rig_read_state(const char *path) {
     TrainState state = {0};
     Error error;
-    if (!state_read(path, &state, &error)) fail_msg("%s: %s", path, error.text);
+    char *followed = checkpoint_follow(path);
+    if (!state_read(followed, &state, &error)) fail_msg("%s: %s", path, error.text);
+    free(followed);
     free(state.options_json);
     return state;
 }

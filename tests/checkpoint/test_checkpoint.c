@@ -28,10 +28,10 @@ typedef enum { FAULT_NONE, FAULT_KILL, FAULT_ONCE, FAULT_FROM, FAULT_ORDER, FAUL
 
 static struct {
     Fault kind;
-    int at;                     /* the call, from 1 */
-    bool no_exchange, no_locks; /* what this file system cannot do */
-    atomic_int calls;
-    char dirty[64][PATH_MAX]; /* FAULT_ORDER: written and not flushed */
+    int at;                                           /* the call, from 1 */
+    bool no_exchange, no_locks, no_links, no_renames; /* what this file system cannot do */
+    atomic_int calls, of_links;                       /* the call that begins a file in place of a link */
+    char dirty[64][PATH_MAX];                         /* FAULT_ORDER: written and not flushed */
     int n_dirty;
     const char *from, *to, *other; /* FAULT_MOVE: the folder is moved there, and a link to another one takes its name */
 } fault;
@@ -106,6 +106,7 @@ int open(const char *path, int flags, ...) {
         mode = va_arg(arguments, mode_t);
         va_end(arguments);
         if (fault_is_due()) return -1;
+        if (!fault.of_links && strstr(path, "/best.partial.")) fault.of_links = fault.calls;
         dirty_add_parent(path);
     }
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
@@ -130,8 +131,9 @@ int fsync(int fd) {
 static void note_rename(const char *from, const char *to) {
     if (fault.kind != FAULT_ORDER) return;
     char name[PATH_MAX + 32], *parent = path_directory(from);
-    size_t length = strlen(to);
-    bool removed = length > 8 && !strcmp(to + length - 8, ".partial"); /* an old checkpoint: it may be lost now */
+    bool removed =
+        ends_with(to, ".partial") && !ends_with(from, ".partial"); /* an old checkpoint: it may be lost now */
+    if (ends_with(to, "/last")) must_be_flushed(parent, "the link is moved");
     snprintf(name, sizeof name, "the rename of %s", from);
     must_be_flushed(removed ? parent : from, name);
     if (!removed) dirty_add_parent(to);
@@ -139,7 +141,8 @@ static void note_rename(const char *from, const char *to) {
 }
 
 int rename(const char *from, const char *to) {
-    if (fault_is_due()) return -1;
+    if (fault.no_renames) errno = ENOSYS;
+    if (fault.no_renames || fault_is_due()) return -1;
     note_rename(from, to);
     return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
@@ -160,7 +163,8 @@ int flock(int fd, int operation) {
 }
 
 int symlink(const char *target, const char *path) {
-    if (fault_is_due()) return -1;
+    if (fault.no_links) errno = EPERM;
+    if (fault.no_links || fault_is_due()) return -1;
     if (fault.kind == FAULT_ORDER && strstr(path, "last")) {
         char *parent = path_directory(path);
         must_be_flushed(parent, "the link is moved");
@@ -210,9 +214,78 @@ static void the_newest_the_last_and_the_best_are_kept(void **unused) {
     rig_save_good(c, 10, 1, false);
     rig_assert_listing(directory, "best last log.jsonl step_00000000 step_00000002 step_00000003.mine step_00000007 "
                                   "step_00000009 step_00000010 ");
-    run_command(output, sizeof output, "cd '%s'; readlink last best | tr '\\n' ' '", directory);
+    run_command(output, sizeof output, "cd '%s'; %s last best | tr '\\n' ' '", directory,
+                fault.no_links ? "cat" : "readlink");
     assert_string_equal(output, "step_00000010 step_00000009 ");
     checkpointer_close(c);
+}
+
+static void open_again(void *directory) { checkpointer_close(checkpointer_open(directory, 1)); }
+
+/* The names, what is kept and what is resumed are as with links; the file system is told of once. */
+static void small_files_stand_for_links(void **unused) {
+    char *directory = rig_directory(), output[1024];
+    fault.no_links = true;
+    the_newest_the_last_and_the_best_are_kept(unused);
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+    assert_contains(output, "[Disk] ");
+    assert_contains(output, ": this file system has no symbolic links; last and best are small files that name a "
+                            "checkpoint\n");
+    fault.no_locks = true;
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+    assert_contains(output, ": this file system has no symbolic links and no locks; last and best are small files that "
+                            "name a checkpoint; let one program at a time write into it\n");
+    assert_null(strchr(strchr(output, '\n') + 1, '\n'));
+    fault.no_locks = fault.no_links = false;
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+    assert_string_equal(output, "");
+    rig_assert_listing(directory, "");
+}
+
+static void assert_kind(const char *directory, mode_t kind) {
+    struct stat status;
+    assert_int_equal(lstat(rig_path(directory, "last"), &status), 0);
+    assert_int_equal(status.st_mode & S_IFMT, kind);
+    assert_int_equal(lstat(rig_path(directory, "best"), &status), 0);
+    assert_int_equal(status.st_mode & S_IFMT, kind);
+}
+
+static void a_run_moves_between_disks_with_links_and_without(void **unused) {
+    (void)unused;
+    char *directory = rig_directory();
+    uint64_t seed;
+    rig_best_step = 0;
+    for (int step = 1; step <= 4; step++) {
+        fault.no_links = step % 2 == 0;
+        Checkpointer *c = rig_checkpointer(directory, 1);
+        if (step > 1) {
+            TrainState state = rig_read_state(rig_path(directory, "last"));
+            assert_true(checkpointer_resume(c, &state));
+            assert_kind(directory, fault.no_links ? S_IFREG : S_IFLNK); /* before anything is saved */
+            assert_int_equal(rig_linked(directory, "last"), step - 1);
+        }
+        rig_save_good(c, step, 1, step == 1);
+        checkpointer_close(c);
+        assert_kind(directory, fault.no_links ? S_IFREG : S_IFLNK);
+        assert_int_equal(rig_linked(directory, "last"), step);
+        assert_int_equal(rig_check_whole(rig_path(directory, "best"), &seed), 1);
+        assert_int_equal(rig_step_to_resume(directory, &seed), step);
+    }
+    rig_assert_listing(directory, "best last step_00000001 step_00000004 ");
+    fault.no_links = false;
+}
+
+/* What checkpoints need is tried before anything is trained. */
+static void a_disk_that_renames_no_folders_is_refused(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[1024];
+    fault.no_renames = true;
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 1);
+    assert_contains(output, ": a folder could not be made, renamed and removed there, as every checkpoint is: Function "
+                            "not implemented; give an --output-dir on another disk");
+    fault.no_renames = false;
+    open_again(directory);
+    rig_assert_listing(directory, "");
 }
 
 static void a_step_written_again_is_replaced(void **unused) {
@@ -243,8 +316,6 @@ static void a_save_allocates_nothing(void **unused) {
     assert_int_equal(allocation_count(), before);
     checkpointer_close(c);
 }
-
-static void open_again(void *directory) { checkpointer_close(checkpointer_open(directory, 1)); }
 
 static void two_runs_cannot_share_a_directory(void **unused) {
     (void)unused;
@@ -364,6 +435,7 @@ static void attempt_save(void *argument) {
     bool ok = checkpointer_wait(c, &error);
     fault.kind = FAULT_NONE;
     printf("%s after %d calls: %s\n", ok ? "WRITTEN" : "FAILED", fault.calls, ok ? "" : error.text);
+    if (fault.of_links) printf("files for links from call %d on\n", fault.of_links);
     checkpointer_close(c);
 }
 
@@ -434,11 +506,11 @@ static void assert_survived(const Attempt *a, bool written) {
     checkpointer_close(c);
 }
 
-/* Tries a fault at every call until one comes after the last. Returns the number of calls. */
-static int try_every_call(Attempt a) {
+/* Tries a fault at every call from `first` on until one comes after the last. Returns the number of calls. */
+static int try_every_call(Attempt a, int first) {
     char output[4096];
     prepare(&a);
-    for (a.at = 1;; a.at++) {
+    for (a.at = first;; a.at++) {
         assert_true(a.at < 1000);
         int status = run_function(output, sizeof output, attempt_save, &a);
         bool written = strstr(output, "WRITTEN") != NULL, finished = written && !strstr(output, "warning");
@@ -462,10 +534,29 @@ static void try_every_situation(Fault kind) {
     for (int i = 0; i < 3; i++) {
         Attempt a = situations[i];
         a.kind = kind;
-        int calls = try_every_call(a);
+        int calls = try_every_call(a, 1);
         assert_true(calls >= 20);
         printf("a fault at each of %d calls\n", calls);
     }
+}
+
+/* A kill, an error or a full disk at each call since small files take the place of links; before, all is the same. */
+static void no_links_and_any_fault_leave_a_whole_checkpoint(void **unused) {
+    (void)unused;
+    char output[4096];
+    int first = 0;
+    Attempt a = situations[1];
+    fault.no_links = true;
+    a.kind = FAULT_ORDER;
+    prepare(&a);
+    assert_int_equal(run_function(output, sizeof output, attempt_save, &a), 0);
+    assert_contains(output, "files for links from call ");
+    assert_int_equal(sscanf(strstr(output, "files for links"), "files for links from call %d", &first), 1);
+    for (Fault kind = FAULT_KILL; kind <= FAULT_FROM; kind++) {
+        a.kind = kind;
+        assert_true(try_every_call(a, first) >= first + 10);
+    }
+    fault.no_links = false;
 }
 
 static void a_kill_at_any_call_leaves_a_whole_checkpoint(void **unused) {
@@ -490,7 +581,7 @@ static void a_replacement_without_exchange_leaves_a_whole_checkpoint(void **unus
     for (Fault kind = FAULT_KILL; kind <= FAULT_FROM; kind++) {
         Attempt a = situations[2];
         a.kind = kind;
-        assert_true(try_every_call(a) >= 20);
+        assert_true(try_every_call(a, 1) >= 20);
     }
     fault.no_exchange = false;
 }
@@ -501,6 +592,7 @@ static void a_new_folder_is_flushed_in_its_parent(void **unused) {
     fault.kind = FAULT_ORDER;
     checkpointer_close(checkpointer_open(directory, 1));
     fault.kind = FAULT_NONE;
+    dirty_remove(directory); /* nothing stays in it */
     if (fault.n_dirty) fail_msg("not flushed: %s", fault.dirty[0]);
 }
 
@@ -518,14 +610,16 @@ static void no_locks_are_not_another_program(void **unused) {
 static void everything_is_flushed_before_it_counts(void **unused) {
     (void)unused;
     char output[8192];
-    for (int i = 0; i < 3; i++) {
-        Attempt a = situations[i];
+    for (int i = 0; i < 6; i++) {
+        Attempt a = situations[i % 3];
         a.kind = FAULT_ORDER;
+        fault.no_links = i >= 3;
         prepare(&a);
         assert_int_equal(run_function(output, sizeof output, attempt_save, &a), 0);
         assert_contains(output, "WRITTEN");
         if (strstr(output, "NOT FLUSHED")) fail_msg("%s", output);
     }
+    fault.no_links = false;
 }
 
 static void save_with_small_limit(void *argument) {
@@ -587,6 +681,10 @@ int main(void) {
         cmocka_unit_test(a_run_goes_on_in_the_folder_that_it_began),
         cmocka_unit_test(a_decision_stays_with_its_weights),
         cmocka_unit_test(a_run_whose_folder_is_removed_ends),
+        cmocka_unit_test(small_files_stand_for_links),
+        cmocka_unit_test(a_run_moves_between_disks_with_links_and_without),
+        cmocka_unit_test(a_disk_that_renames_no_folders_is_refused),
+        cmocka_unit_test(no_links_and_any_fault_leave_a_whole_checkpoint),
         cmocka_unit_test(a_kill_at_any_call_leaves_a_whole_checkpoint),
         cmocka_unit_test(an_error_of_any_call_leaves_a_whole_checkpoint),
         cmocka_unit_test(a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint),

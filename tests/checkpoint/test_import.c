@@ -444,7 +444,7 @@ static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
     assert_int_equal(i.report.loaded, i.table.count);
     TensorFile want;
     Error error;
-    assert_true(tensor_file_open(rig_path(directory, "last/model.safetensors"), &want, &error));
+    assert_true(tensor_file_open(rig_keep(path_through(directory, "last/model.safetensors")), &want, &error));
     for (int p = 0; p < i.table.count; p++) assert_imported(&i, &want, p, i.table.items[p].name);
     tensor_file_close(&want);
     forget(&i);

@@ -192,13 +192,14 @@ static void a_checkpoint_is_exported_as_it_is(void **unused) {
     (void)unused;
     Exported e;
     export_small(&e, true);
-    char *run = scratch_directory(), *best = path_join(run, "best"), *path = path_join(run, "best.pth");
+    char *run = scratch_directory(), *path = path_join(run, "best.pth");
     const TrainState state = {.step = 33, .best_step = 33, .skipped_steps = 2, .micro_step = 62};
     Checkpointer *checkpointer = checkpointer_open(run, 1);
     Error error;
     checkpointer_save(checkpointer, &(CheckpointBuffers){&e.table, e.flat[0], e.flat[1], e.flat[2]}, &state);
     if (!checkpointer_wait(checkpointer, &error)) fail_msg("%s", error.text);
     checkpointer_close(checkpointer);
+    char *best = path_through(run, "best");
     PthExport what = e.what; /* of which nothing is given that the checkpoint has */
     what.weights = what.m = what.v = NULL;
     what.batches = what.adamw.step = 0;

@@ -1,5 +1,6 @@
 /* Chooses the checkpoint to resume from, and refuses damaged ones. */
 #include "base/file.h"
+#include "checkpoint/folder.h"
 #include "tests/checkpoint/rig.h"
 
 #include <fcntl.h>
@@ -34,7 +35,7 @@ static void resume_finds_the_checkpoint_that_is_meant(void **unused) {
     assert_string_equal(rig_resolve(directory, "auto"), three);
     unlink(rig_path(directory, "last"));
     assert_string_equal(rig_resolve(directory, "auto"), three);
-    assert_int_equal(symlink("step_00000001", rig_path(directory, "last")), 0); /* a newer one is whole */
+    make_link("step_00000001", rig_path(directory, "last")); /* a newer one is whole */
     assert_string_equal(rig_resolve(directory, "auto"), three);
     assert_refused("/nowhere", "--resume /nowhere: no checkpoint: cannot read its state.json");
     assert_refused(directory, "/last?");
@@ -118,13 +119,16 @@ static void the_newest_is_the_one_written_last(void **unused) {
     checkpointer_close(c);
 }
 
-static void resume_again(void *directory) {
-    TrainState state = rig_read_state(rig_path(directory, "step_00000003"));
+static void resume_from(const char *directory, const char *name) {
+    TrainState state = rig_read_state(rig_path(directory, name));
     Checkpointer *c = checkpointer_open(directory, 3);
     checkpointer_resume(c, &state);
     printf("best: %lld\n", (long long)state.best_step);
     checkpointer_close(c);
 }
+
+static void resume_again(void *directory) { resume_from(directory, "step_00000003"); }
+static void resume_last(void *directory) { resume_from(directory, "last"); }
 
 static void the_links_are_mended_from_the_newest_state(void **unused) {
     (void)unused;
@@ -135,8 +139,8 @@ static void the_links_are_mended_from_the_newest_state(void **unused) {
     for (int i = 0; i < 2; i++) {
         unlink(rig_path(directory, "best"));
         unlink(rig_path(directory, "last"));
-        assert_int_equal(symlink(i ? "step_00000001" : "step_00000009", rig_path(directory, "best")), 0);
-        if (i) assert_int_equal(symlink("step_00000002", rig_path(directory, "last")), 0);
+        make_link(i ? "step_00000001" : "step_00000009", rig_path(directory, "best"));
+        if (i) make_link("step_00000002", rig_path(directory, "last"));
         Error reason;
         char *found;
         assert_true(checkpoint_best(directory, &found, &reason)); /* whatever the links say */
@@ -159,6 +163,147 @@ static void the_links_are_mended_from_the_newest_state(void **unused) {
     assert_contains(output, "the best weights so far, of step 2, are not in");
     assert_contains(output, "best: 0");
     assert_int_equal(rig_linked(directory, "best"), 0);
+}
+
+/* ---- copies ---- */
+
+static void open_and_close(void *directory) { checkpointer_close(checkpointer_open(directory, 3)); }
+static void begin_again(void *directory) { checkpointer_begin(checkpointer_open(directory, 3)); }
+
+/* Returns a copy of a run of steps 1 to 3, of which 2 is the best, made by a tool that follows links. */
+static char *copied_run(const char *command) {
+    char *directory = rig_directory(), *copy = rig_path(rig_directory(), "run"), output[1024];
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    rig_best_step = 0;
+    for (int64_t step = 1; step <= 3; step++) rig_save_good(c, step, 1, step == 2);
+    checkpointer_close(c);
+    int status = run_command(output, sizeof output,
+                             "mkdir %s && cp -r %s/step_* %s && cp -r %s/step_00000003 %s/last && cp -r "
+                             "%s/step_00000002 %s/best && cd %s && %s",
+                             copy, directory, copy, copy, copy, copy, copy, copy, command);
+    if (status) fail_msg("%s", output);
+    return copy;
+}
+
+static char *best_of(const char *directory) {
+    char *found;
+    Error error;
+    if (!checkpoint_best(directory, &found, &error)) fail_msg("%s", error.text);
+    assert_non_null(found);
+    return rig_keep(found);
+}
+
+/* Links take the place of the folders, which stay under other names, and are never deleted. */
+static void copies_make_way_for_links_and_stay(void **unused) {
+    (void)unused;
+    char *directory = copied_run("mkdir last.copy.1"), output[2048];
+    uint64_t seed;
+    assert_string_equal(rig_resolve(directory, "auto"), rig_path(directory, "step_00000003"));
+    assert_string_equal(best_of(directory), rig_path(directory, "step_00000002"));
+    assert_string_equal(rig_resolve(directory, rig_path(directory, "last")), rig_path(directory, "last"));
+    assert_int_equal(rig_check_whole(rig_path(directory, "last"), &seed), 3);
+    rig_assert_listing(directory,
+                       "best last last.copy.1 step_00000001 step_00000002 step_00000003 "); /* reading moves nothing */
+    assert_int_equal(run_function(output, sizeof output, resume_again, directory), 0);
+    assert_contains(output, "/last was a folder, a copy of a checkpoint, where the link belongs: it is kept as ");
+    assert_contains(output, "/last.copy.2\n");
+    assert_contains(output, "[Resume] the link last was a folder and is now step_00000003, the newest");
+    assert_contains(output, "[Resume] the link best was a folder and is now step_00000002, as the newest checkpoint");
+    assert_int_equal(rig_linked(directory, "best"), 2);
+    assert_int_equal(rig_linked(directory, "last"), 3);
+    Checkpointer *c = rig_checkpointer(directory, 1);
+    TrainState state = rig_read_state(rig_path(directory, "last"));
+    assert_true(checkpointer_resume(c, &state));
+    rig_save_good(c, 4, 1, true);
+    checkpointer_close(c);
+    rig_assert_listing(directory, "best best.copy.1 last last.copy.1 last.copy.2 step_00000004 ");
+    assert_int_equal(rig_check_whole(rig_path(directory, "best.copy.1"), &seed), 2);
+    assert_int_equal(rig_check_whole(rig_path(directory, "last.copy.2"), &seed), 3);
+}
+
+/* They are all that is left of their checkpoints, and become those. */
+static void copies_alone_are_a_run(void **unused) {
+    (void)unused;
+    char *directory = copied_run("rm -r step_*"), output[2048];
+    uint64_t seed;
+    assert_string_equal(rig_resolve(directory, "auto"), rig_path(directory, "last"));
+    assert_string_equal(best_of(directory), rig_path(directory, "best"));
+    rig_assert_listing(directory, "best last "); /* reading moves nothing: the disk may be read-only */
+    assert_int_equal(run_function(output, sizeof output, begin_again, directory), 1);
+    assert_contains(output, "already holds a run: give --resume auto");
+    assert_int_equal(run_function(output, sizeof output, resume_last, directory), 0);
+    assert_contains(output, "/last, a copy of a checkpoint, is now ");
+    assert_contains(output, "best: 2");
+    rig_assert_listing(directory, "best last step_00000002 step_00000003 ");
+    assert_int_equal(rig_linked(directory, "best"), 2);
+    assert_int_equal(rig_linked(directory, "last"), 3);
+    assert_int_equal(rig_check_whole(rig_path(directory, "step_00000002"), &seed), 2);
+    assert_int_equal(rig_step_to_resume(directory, &seed), 3);
+}
+
+/* The best weights may be there without the rest, and the newest checkpoint without the others. */
+static void a_part_of_a_copied_run_is_read(void **unused) {
+    (void)unused;
+    char *weights = copied_run("rm -r step_* last best/*.json best/optimizer*"), output[2048];
+    assert_string_equal(best_of(weights), rig_path(weights, "best"));
+    char *newest = copied_run("rm -r step_00000002 step_00000003");
+    assert_string_equal(rig_resolve(newest, "auto"), rig_path(newest, "last"));
+    assert_string_equal(best_of(newest), rig_path(newest, "best"));
+    char *damaged = resolve_directory = copied_run("rm -r step_* best last/optimizer*");
+    assert_refused("auto", "/last cannot be used: cannot read its optimizer.safetensors: No such file or directory. "
+                           "Nothing was changed; move it away to begin anew");
+    resolve_directory = copied_run("rm last/optimizer*"); /* the checkpoint itself is whole */
+    assert_string_equal(rig_resolve(resolve_directory, "auto"), rig_path(resolve_directory, "step_00000003"));
+    assert_int_equal(run_command(output, sizeof output, "mkdir %s/best && echo mine >%s/best/notes", damaged, damaged),
+                     0);
+    assert_int_equal(run_function(output, sizeof output, open_and_close, damaged), 1);
+    assert_contains(output, "/best is in the way of the link best to a checkpoint; move it away");
+}
+
+/* ---- paths through small files ---- */
+
+static void paths_lead_through_small_files(void **unused) {
+    (void)unused;
+    static const char *const paths[][2] = {{"run/last", "run/step_00000012"},
+                                           {"run/last/", "run/step_00000012/"},
+                                           {"./run/last/state.json", "./run/step_00000012/state.json"},
+                                           {"last/runs/best/a/b", "last/runs/step_123456789/a/b"},
+                                           {"run/best", "run/best"},
+                                           {"run/lasting/last", "run/lasting/last"},
+                                           {"run/other", "run/other"},
+                                           {"empty/last", "empty/last"},
+                                           {"text/last", "text/last"},
+                                           {"long/last", "long/last"},
+                                           {"two/last", "two/last"},
+                                           {"folder/last", "folder/last"},
+                                           {"nowhere/last", "nowhere/last"},
+                                           {"", ""},
+                                           {"/", "/"}};
+    char *directory = rig_directory(), *here = getcwd(NULL, 0), output[1024];
+    int status = run_command(
+        output, sizeof output,
+        "cd %s && mkdir run run/lasting last last/runs empty text long two folder folder/last && echo step_00000012 "
+        ">run/last && printf step_123456789 >last/runs/best && echo step_00000012 >run/other && : >empty/last && "
+        "echo my last words >text/last && printf 'step_%%060d\n' 1 >long/last && printf 'step_00000001\nx' >two/last",
+        directory);
+    if (status) fail_msg("%s", output);
+    assert_int_equal(chdir(directory), 0);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        assert_string_equal(rig_keep(checkpoint_follow(paths[i][0])), paths[i][1]);
+    StepName target;
+    folder_link("run", "last", target);
+    assert_string_equal(target, "step_00000012");
+    assert_false(checkpoint_exists("run/last")); /* as a link to nothing */
+    make_directories("run/step_00000012");
+    write_text("run/step_00000012/model.safetensors", "weights");
+    assert_string_equal(rig_keep(checkpoint_weights("run/last")), "run/step_00000012/model.safetensors");
+    assert_string_equal(rig_keep(checkpoint_folder("run/last")), "run/step_00000012");
+    assert_string_equal(rig_keep(checkpoint_folder("run/last//")), "run/step_00000012");
+    assert_string_equal(rig_keep(checkpoint_folder("run/last/model.safetensors")), "run/step_00000012");
+    assert_true(checkpoint_exists("run/last") && checkpoint_exists("run/last/model.safetensors"));
+    assert_false(checkpoint_exists("run/last/state.json"));
+    assert_int_equal(chdir(here), 0);
+    free(here);
 }
 
 /* It would be in the way of the run when it comes by. */
@@ -186,8 +331,6 @@ static void leftovers_of_earlier_versions_go(void **unused) {
     checkpointer_close(c);
 }
 
-static void open_and_close(void *directory) { checkpointer_close(checkpointer_open(directory, 3)); }
-
 /* Resume reports it before there is anything to save, and removes the links of a killed run. */
 static void files_in_the_way_of_the_links_stay(void **unused) {
     (void)unused;
@@ -197,7 +340,7 @@ static void files_in_the_way_of_the_links_stay(void **unused) {
         for (int link = 0; link < (i < 2 ? 2 : 1); link++) {
             char *path = rig_path(directory, names[i]);
             if (link)
-                assert_int_equal(symlink("notes", path), 0);
+                make_link("notes", path);
             else
                 write_text(path, "mine");
             assert_int_equal(run_function(output, sizeof output, open_and_close, directory), 1);
@@ -217,12 +360,11 @@ static void files_in_the_way_of_the_links_stay(void **unused) {
     assert_string_equal(text, "mine");
     free(text);
     assert_int_equal(unlink(rig_path(directory, "last.partial")), 0);
-    assert_int_equal(symlink("step_00000003", rig_path(directory, "last.partial")), 0);
+    make_link("step_00000003", rig_path(directory, "last.partial"));
     open_and_close(directory);
     rig_assert_listing(directory, "step_00000003 ");
 }
 
-static void begin_again(void *directory) { checkpointer_begin(checkpointer_open(directory, 3)); }
 static void resume_elsewhere(void *directory) {
     TrainState state = rig_read_state(rig_path(directory, "step_00000003"));
     state.seconds += 1;
@@ -405,6 +547,10 @@ int main(void) {
         cmocka_unit_test(a_directory_that_cannot_be_read_is_no_empty_one),
         cmocka_unit_test(the_newest_is_the_one_written_last),
         cmocka_unit_test(the_links_are_mended_from_the_newest_state),
+        cmocka_unit_test(copies_make_way_for_links_and_stay),
+        cmocka_unit_test(copies_alone_are_a_run),
+        cmocka_unit_test(a_part_of_a_copied_run_is_read),
+        cmocka_unit_test(paths_lead_through_small_files),
         cmocka_unit_test(no_run_goes_on_before_a_damaged_step),
         cmocka_unit_test(leftovers_of_earlier_versions_go),
         cmocka_unit_test(files_in_the_way_of_the_links_stay),

@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "checkpoint/folder.h"
 #include "tests/crash/trace.h"
 #include "tests/helpers.h"
 
@@ -184,8 +185,8 @@ static void make_reference(Campaign *c) {
 /* Checks that the best checkpoint of the reference run is the right one, and is not the last checkpoint. */
 static void check_best(const Campaign *c) {
     char *path = xformat("%s/reference/%s", c->root, c->run->log), *text = read_text(path);
-    char *run = path_directory(path), *best = path_join(run, "best"), *last = path_join(run, "last");
-    char links[2][64] = {"", ""}, step[64];
+    char *run = path_directory(path), step[64];
+    StepName links[2];
     bool highest = c->run->lowest[0] == '-';
     double decisive = INFINITY;
     json_int_t at = 0;
@@ -198,10 +199,11 @@ static void check_best(const Campaign *c) {
         json_decref(record);
     }
     snprintf(step, sizeof step, "step_%08lld", (long long)at);
-    assert_true(readlink(best, links[0], 63) > 0 && readlink(last, links[1], 63) > 0);
+    folder_link(run, "best", links[0]);
+    folder_link(run, "last", links[1]);
     assert_string_equal(links[0], step);
     assert_string_not_equal(links[0], links[1]);
-    char *owned[] = {path, text, run, best, last};
+    char *owned[] = {path, text, run};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
 }
 

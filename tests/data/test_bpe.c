@@ -197,15 +197,22 @@ static void continuations_are_joined_and_words_are_not(void **state) {
 }
 
 /* U+2603 has no piece; the bytes behind it belong to no character. */
+static void note(void *context, const char *text, size_t size) {
+    char *missing = context;
+    snprintf(missing + strlen(missing), 64 - strlen(missing), "%.*s|", (int)size, text);
+}
+
 static void characters_without_a_piece_are_counted(void **state) {
     (void)state;
     static const char text[] = "a\xe2\x98\x83z \xe2\x98\x83\xff\xfe c";
     static const struct {
         const char *change;
         int64_t n, unknown, dropped;
-    } cases[] = {{"{}", 3, 0, 4},
-                 {"{\"model\": {\"unk_token\": \"<|unk|>\"}}", 7, 4, 0},
-                 {"{\"model\": {\"unk_token\": \"<|unk|>\", \"fuse_unk\": true}}", 5, 2, 0}};
+        const char *missing;
+    } cases[] = {{"{}", 3, 0, 4, "\xe2\x98\x83|\xe2\x98\x83|\xff|\xfe|"},
+                 {"{\"model\": {\"unk_token\": \"<|unk|>\"}}", 7, 4, 0, "\xe2\x98\x83|\xe2\x98\x83|\xff|\xfe|"},
+                 {"{\"model\": {\"unk_token\": \"<|unk|>\", \"fuse_unk\": true}}", 5, 2, 0,
+                  "\xe2\x98\x83|\xe2\x98\x83\xff\xfe|"}};
     for (int i = 0; i < 3; i++) {
         Tokenizer *tokenizer = open_changed("character_level", cases[i].change);
         TokenIds ids = {0};
@@ -215,6 +222,11 @@ static void characters_without_a_piece_are_counted(void **state) {
             assert_int_equal(ids.unknown, again * cases[i].unknown);
             assert_int_equal(ids.dropped, again * cases[i].dropped);
         }
+        char missing[64] = "";
+        ids.missing = note;
+        ids.context = missing;
+        encode(tokenizer, text, true, &ids); /* although the words are remembered */
+        assert_string_equal(missing, cases[i].missing);
         assert_int_equal(tokenizer_unknown_id(tokenizer), i ? 1 : -1);
         token_ids_free(&ids);
         tokenizer_close(tokenizer);
@@ -222,6 +234,21 @@ static void characters_without_a_piece_are_counted(void **state) {
 }
 
 /* ---- both ---- */
+
+static void bytes_without_a_piece_are_told_as_characters(void **state) {
+    (void)state;
+    json_t *root = describe("byte_level", NULL), *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    json_object_del(vocab, "\u013a"); /* the last two bytes of U+2603 */
+    json_object_del(vocab, "\u0125");
+    Tokenizer *tokenizer = open_checked(root);
+    char missing[64] = "";
+    TokenIds ids = {.missing = note, .context = missing};
+    encode(tokenizer, "a\xe2\x98\x83\xe2\x98\x83 \x83 b", true, &ids);
+    assert_int_equal(ids.dropped, 5);
+    assert_string_equal(missing, "\xe2\x98\x83|\xe2\x98\x83|\x83|");
+    token_ids_free(&ids);
+    tokenizer_close(tokenizer);
+}
 
 static void known_words_belong_to_one_tokenizer(void **state) {
     (void)state;
@@ -386,6 +413,7 @@ int main(void) {
         cmocka_unit_test(a_token_that_swallows_blanks_is_text_like_others_unless_it_is_parsed),
         cmocka_unit_test(continuations_are_joined_and_words_are_not),
         cmocka_unit_test(characters_without_a_piece_are_counted),
+        cmocka_unit_test(bytes_without_a_piece_are_told_as_characters),
         cmocka_unit_test(known_words_belong_to_one_tokenizer),
         cmocka_unit_test(the_hash_is_of_what_decides_the_ids),
         cmocka_unit_test(what_is_not_supported_is_named),

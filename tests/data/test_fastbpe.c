@@ -114,6 +114,11 @@ static void special_tokens_have_the_first_ids_and_the_last(void **state) {
     tokenizer_close(tokenizer);
 }
 
+static void note(void *context, const char *text, size_t size) {
+    char *missing = context;
+    snprintf(missing + strlen(missing), 64 - strlen(missing), "%.*s|", (int)size, text);
+}
+
 /* Codes that were learned from a text with "<s>" make it a piece; that is no special token either. */
 static void special_tokens_are_text_unless_asked_for(void **state) {
     (void)state;
@@ -128,6 +133,11 @@ static void special_tokens_are_text_unless_asked_for(void **state) {
     assert_int_equal(ids.n, 7);
     assert_memory_equal(ids.ids, without, sizeof without);
     assert_int_equal(ids.unknown, 6);
+    char missing[64] = "";
+    ids.missing = note;
+    ids.context = missing;
+    encode(tokenizer, "b<s> <s> <s>\nab", false, &ids); /* the words are remembered */
+    assert_string_equal(missing, "b|<s>|<s>|<s|>|\n|");
     token_ids_free(&ids);
     tokenizer_close(tokenizer);
 }

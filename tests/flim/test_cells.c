@@ -473,7 +473,7 @@ static void only_regular_files_are_read(void **state) {
     add_cell("A/m1_in.npy", 1, 3);
     char *fifo = path_join(cells, "A/m2_in.npy"), *broken = path_join(cells, "A/m3_in.npy");
     assert_int_equal(mkfifo(fifo, 0666), 0);
-    assert_int_equal(symlink("nothing", broken), 0);
+    assert_int_equal(has_links() ? symlink("nothing", broken) : mkfifo(broken, 0666), 0);
     FlimCells c = open_cells(false, 2);
     assert_int_equal(c.n, 1);
     assert_contains(tensor_file_metadata(&c.file, "findings"), "\"not_regular\": 2");

@@ -8,9 +8,18 @@ static const char codes[] =
     "a b</w> 9\na b 8\n\u1ed1 i</w> 7\n\u00a0 b 6\n\u0111 \u1ed1i</w> 5\n\u00a0\u00b0 C</w> 4\n";
 static const char added[] = "{\"<mask>\": 12, \"ab\": 5, \"<e>\": 13, \"<e>b\": 14, \":)\": 15}";
 
+/* Counts the unknown pieces that are told, and reads their texts. */
+static void note(void *context, const char *text, size_t size) {
+    int64_t *told = context;
+    if (!size) abort();
+    free(memcpy(xmalloc(size), text, size));
+    ++*told;
+}
+
 static void encode_and_decode(const Tokenizer *tokenizer, const char *text, size_t size, bool specials) {
     static TokenIds ids[2]; /* the caches are cleared when the tokenizer changes */
     size_t decoded;
+    int64_t told = 0, unknown;
     for (int i = 0; i < 2; i++) {
         ids[i].n = 0;
         tokenizer_encode(tokenizer, text, size, specials, &ids[i]);
@@ -20,8 +29,12 @@ static void encode_and_decode(const Tokenizer *tokenizer, const char *text, size
         if (ids[0].ids[i] < 0 || ids[0].ids[i] >= tokenizer_vocabulary(tokenizer) || ids[0].ids[i] != ids[1].ids[i])
             abort();
     free(tokenizer_decode(tokenizer, ids[0].ids, ids[0].n, &decoded));
+    unknown = ids[0].unknown;
+    ids[0].missing = note;
+    ids[0].context = &told;
     tokenizer_encode(tokenizer, text, size, specials, &ids[0]); /* behind others, with known words */
-    if (ids[0].n != 2 * ids[1].n) abort();
+    ids[0].missing = NULL;
+    if (ids[0].n != 2 * ids[1].n || told != ids[0].unknown - unknown) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

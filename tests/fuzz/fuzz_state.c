@@ -1,11 +1,14 @@
 /* Reads any bytes as the state.json of a checkpoint: unchanged, and with their checksum, so that the reader gets to the
- * fields. A state that is accepted is within its ranges, and is the same after it was written and read again. */
+ * fields. A state that is accepted is within its ranges, and is the same after it was written and read again. Reads the
+ * bytes, too, as a small file that stands for a link. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/state.h"
+#include "tests/fuzz/fuzz_file.h"
 
 static bool check(const char *text, size_t size, TrainState *state) {
     Error error = {.text = ""};
@@ -73,9 +76,26 @@ static void check_value(const char *good, const uint8_t *data, size_t size) {
     free(body);
 }
 
+/* A small file names a step, or nothing. */
+static void check_link(const char *begin, const uint8_t *data, size_t size) {
+    static char *path;
+    size_t before = strlen(begin);
+    char *bytes = malloc(before + size + 1);
+    if (!path) path = fuzz_file_named("last");
+    memcpy(bytes, begin, before);
+    if (size) memcpy(bytes + before, data, size);
+    fuzz_file(bytes, before + size);
+    char *found = checkpoint_follow(path);
+    if (strcmp(found, path) && step_of(strrchr(found, '/') + 1, "") < 0) abort();
+    free(found);
+    free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static char *good;
     if (!good) good = sample();
+    check_link("", data, size);
+    check_link("step_0000000", data, size);
     check_twice((const char *)data, size);
     check_sealed((const char *)data, size);
     if (size) check_value(good, data, size);

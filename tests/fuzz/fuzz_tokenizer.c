@@ -36,14 +36,26 @@ static void make_byte_level(void) {
     free(path);
 }
 
+/* Counts the unknown pieces that are told, and reads their texts. */
+static void note(void *context, const char *text, size_t size) {
+    int64_t *told = context;
+    if (!size) abort();
+    free(memcpy(xmalloc(size), text, size));
+    ++*told;
+}
+
 /* Encodes and decodes the bytes. Returns whether they have come back. */
 static bool turn_round(const Tokenizer *tokenizer, const char *bytes, size_t size, bool specials) {
     static TokenIds ids; /* its cache is cleared when the tokenizer changes */
     size_t back_size;
+    int64_t told = 0;
     for (int again = 0; again < 2; again++) { /* then with known words */
-        ids.n = 0;
+        ids.n = ids.unknown = ids.dropped = 0;
+        ids.missing = again ? note : NULL;
+        ids.context = &told;
         tokenizer_encode(tokenizer, bytes, size, specials, &ids);
     }
+    if (told > ids.unknown + ids.dropped || !told != !(ids.unknown + ids.dropped)) abort();
     for (int64_t i = 0; i < ids.n; i++)
         if (ids.ids[i] < 0 || ids.ids[i] >= tokenizer_vocabulary(tokenizer)) abort();
     char *back = tokenizer_decode(tokenizer, ids.ids, ids.n, &back_size);

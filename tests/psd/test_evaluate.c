@@ -138,9 +138,10 @@ static void a_lightning_checkpoint_is_evaluated(void **state) {
 
 /* A checkpoint without some of its tensors, under another name. */
 static char *without(const char *checkpoint, const char *part) {
-    TensorFile file = open_in(checkpoint, "model.safetensors");
+    char *folder = follow_link(checkpoint);
+    TensorFile file = open_in(folder, "model.safetensors");
     TensorToWrite *kept = xcalloc((size_t)file.n_tensors, sizeof *kept);
-    char *path = xformat("%s/without_%s.safetensors", checkpoint, part);
+    char *path = xformat("%s/without_%s.safetensors", folder, part);
     int n = 0;
     Error error;
     for (int i = 0; i < file.n_tensors; i++) {
@@ -151,6 +152,7 @@ static char *without(const char *checkpoint, const char *part) {
     }
     if (!safetensors_write(path, kept, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     tensor_file_close(&file);
+    free(folder);
     free(kept);
     return path;
 }

@@ -484,7 +484,7 @@ static void wrong_commands_are_refused_with_the_reason(void **state) {
     psd_must("%s -o %s --size tiny -b 64 --epochs 1", psd_toy_options("pretrain"), tiny);
     if (run_command(
             fixture.output, sizeof fixture.output,
-            "cp -rL %s/last %s/huge && sed -i 's/\"size\": \"tiny\"/\"size\": \"huge\"/' %s/huge/config.json && "
+            "cp -rL %s/last/. %s/huge && sed -i 's/\"size\": \"tiny\"/\"size\": \"huge\"/' %s/huge/config.json && "
             "cp -rL %s/huge %s/unsealed && "
             "sed -i -z 's/,\\n \"xxh3_64\": \"[0-9a-f]*\"//' %s/unsealed/config.json",
             tiny, fixture.data, fixture.data, fixture.data, fixture.data, fixture.data))

@@ -54,9 +54,11 @@ static void a_folder_gives_its_texts_in_order(void **state) {
     make_directories(in(folder, "empty"));
     assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
     assert_contains(error.text, "holds no text files; expected names that end in .txt");
-    assert_int_equal(symlink("..", in(folder, "sub/loop")), 0);
-    assert_false(corpus_files_add(&files, folder, false, &error));
-    assert_contains(error.text, "contains a link to itself");
+    if (has_links()) {
+        assert_int_equal(symlink("..", in(folder, "sub/loop")), 0);
+        assert_false(corpus_files_add(&files, folder, false, &error));
+        assert_contains(error.text, "contains a link to itself");
+    }
     corpus_files_close(&files);
     assert_true(corpus_files_add(&files, in(folder, "absent.txt"), false, &error));
     assert_false(corpus_files_measure(&files, 1, &error));

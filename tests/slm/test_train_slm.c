@@ -308,6 +308,11 @@ static void kills_and_resuming_change_no_bit(void **state) {
     for (int i = 0; i < 3; i++) fixture_check_restarts(ways[i]);
 }
 
+static void a_disk_without_links_and_locks_changes_no_bit(void **state) {
+    (void)state;
+    fixture_check_poor_disk("generate --prompt 'Text 7: badelu' --max-tokens 8 --checkpoint");
+}
+
 /* ---- what is refused ---- */
 
 static void other_data_or_another_tokenizer_are_refused_on_resume(void **state) {
@@ -461,7 +466,7 @@ static void the_reference_s_names_are_understood(void **state) {
              fixture.data, fixture.data, run);
     assert_contains(fixture.output, "max_length sets --context");
     assert_contains(fixture.output, "enable_compile is not needed");
-    char *path = path_join(run, "last/state.json"), *text = read_text(path);
+    char *path = path_through(run, "last/state.json"), *text = read_text(path);
     assert_contains(text, "\"no-tf32\": true");
     assert_contains(text, "\"amp\": true");
     assert_contains(text, "\"val-interval\": 2");
@@ -538,6 +543,7 @@ int main(void) {
         cmocka_unit_test(one_and_eight_workers_give_the_same_bits),
         cmocka_unit_test(recomputing_gives_the_same_bits),
         cmocka_unit_test(kills_and_resuming_change_no_bit),
+        cmocka_unit_test(a_disk_without_links_and_locks_changes_no_bit),
         cmocka_unit_test(other_data_or_another_tokenizer_are_refused_on_resume),
         cmocka_unit_test(an_option_that_makes_another_run_is_refused_on_resume),
         cmocka_unit_test(options_that_contradict_each_other_are_refused),

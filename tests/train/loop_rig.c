@@ -141,7 +141,7 @@ ToyRun *toy_run_open(Device *device, const char *directory, const char *argument
                      int64_t n_validation, uint64_t seed) {
     static const OptionsHeader header = {"toy", "toy", "toy"};
     ToyRun *run = xcalloc(1, sizeof *run);
-    char *words[64] = {"toy"}, *text = xformat("-m none --warmup-steps 0 -o %s %s", directory, arguments);
+    char *words[64] = {"toy"}, *text = xformat("-m /dev/null --warmup-steps 0 -o %s %s", directory, arguments);
     int n = 1;
     train_options_add(&run->set, &run->options);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) words[n++] = word;
@@ -321,7 +321,7 @@ void the_judge_sees_every_output_in_order(void **state) {
     assert_contains(toy_output, " error=");
     assert_contains(toy_output, "[Memory] weights 128 B + gradients 128 B + AdamW 256 B + activations ");
     assert_contains(toy_output, " + data 580 B"); /* 29 samples of 5 numbers */
-    char *path = path_join(directory, "last/state.json"), *text = read_text(path);
+    char *path = path_through(directory, "last/state.json"), *text = read_text(path);
     assert_contains(text, "\"val/error\": ");
     free(text);
     free(path);

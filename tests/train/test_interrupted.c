@@ -268,7 +268,7 @@ static void a_best_that_cannot_be_written_is_not_the_best(void **state) {
     assert_contains(toy_output, "step_00000004 is in the way and no checkpoint of this program");
     assert_contains(toy_output, "the weights of step 4, the best so far, could not be kept");
     assert_contains(toy_output, "status 1, best 2 at step 5");
-    run_command(text, sizeof text, "readlink %s/best", directory);
+    run_command(text, sizeof text, "cd %s && (readlink best || cat best)", directory);
     assert_string_equal(text, "step_00000005\n");
 }
 
@@ -314,7 +314,7 @@ static void a_run_that_trained_nothing_fails(void **state) {
 
 /* Reseals state.json with another place in the data. */
 static void move_place(const char *directory, int64_t batch_index) {
-    char *path = path_join(directory, "last"), *file = path_join(directory, "last/state.json");
+    char *path = path_through(directory, "last"), *file = path_through(directory, "last/state.json");
     TrainState s;
     Error error;
     assert_true(state_read(path, &s, &error));
@@ -337,7 +337,7 @@ static void no_run_begins_in_the_folder_of_another(void **state) {
     assert_int_equal(toy_try(end_somewhere, &e), 1);
     assert_contains(toy_output, "state.json: \"batch_index\" is 1000, and epoch 3 has 5 micro-batches");
     run_command(before, sizeof before, "cat %s/log.jsonl; ls %s", e.directory, e.directory);
-    char *file = path_join(e.directory, "last/state.json"), *text = read_text(file),
+    char *file = path_through(e.directory, "last/state.json"), *text = read_text(file),
          *digit = strstr(text, "\"step\": 12");
     digit[strlen("\"step\": ")] = '3';
     write_text(file, "%s", text);

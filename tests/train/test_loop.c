@@ -125,7 +125,8 @@ static void nothing_is_written_into_a_folder_that_took_the_name(void **state) {
     assert_contains(toy_output, "is not the run's folder any more: what it has written is in ");
     run_command(text, sizeof text, "cd %s && echo * && cat *", run);
     assert_string_equal(text, "choices.txt log.jsonl loss.svg\nother\nother\nother\n");
-    run_command(text, sizeof text, "cd %s && ls -d choices.txt loss.svg && readlink last && ! grep other *.*", moved);
+    run_command(text, sizeof text,
+                "cd %s && ls -d choices.txt loss.svg && (readlink last || cat last) && ! grep other *.*", moved);
     assert_string_equal(text, "choices.txt\nloss.svg\nstep_00000010\n");
     assert_int_equal(steps_of(moved, "train", steps), 10);
     free(moved);
@@ -138,7 +139,7 @@ static void a_folder_that_came_back_is_the_runs_own(void **state) {
     Plan plan = {.directory = run, .options = "--epochs 4 --save-interval 2", .monitor = -1, .moved_back = true};
     toy_must(follow, &plan);
     assert_contains(toy_output, "the run goes on in ");
-    run_command(text, sizeof text, "cd %s && ls -d loss.svg && readlink last", run);
+    run_command(text, sizeof text, "cd %s && ls -d loss.svg && (readlink last || cat last)", run);
     assert_string_equal(text, "loss.svg\nstep_00000010\n");
     free(run);
 }
@@ -177,7 +178,7 @@ static void the_metric_that_is_monitored_decides(void **state) {
         for (int i = 1; i < n; i++)
             if (values[i] < values[best]) best = i; /* of equals the first */
         char text[256], *link = path_join(plan.directory, "best"), *want = xformat("step_%08d", best + 1);
-        assert_int_equal(run_command(text, sizeof text, "readlink %s", link), 0);
+        assert_int_equal(run_command(text, sizeof text, "readlink %s || cat %s", link, link), 0);
         assert_contains(text, want);
         free(link);
         free(want);

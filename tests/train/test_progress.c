@@ -109,7 +109,7 @@ static void train_to(const char *directory, int steps, const char *price) {
 }
 
 static double saved(const char *directory, const char *name) {
-    char *path = path_join(directory, "last/state.json");
+    char *path = path_through(directory, "last/state.json");
     json_t *state = json_load_file(path, 0, NULL);
     const json_t *value = json_object_get(state, name);
     double number = json_is_string(value) ? NAN : json_number_value(value);

@@ -62,7 +62,7 @@ static void train_toy(void *argument) {
 
 /* Number `name` of the options that a run's last checkpoint has recorded. */
 static int64_t recorded(const char *directory, const char *name) {
-    char *path = path_join(directory, "last/state.json");
+    char *path = path_through(directory, "last/state.json");
     json_t *state = json_load_file(path, 0, NULL);
     const json_t *value = json_object_get(json_object_get(state, "options"), name);
     assert_true(json_is_integer(value));

@@ -502,6 +502,25 @@ static void bad_lines_are_counted_in_order(void **state) {
     corpus_close(&corpus);
 }
 
+/* An array of JSON, compressed. */
+static void a_manifest_may_be_an_array(void **state) {
+    (void)state;
+    Corpus corpus = example_corpus();
+    TtsDatasetReport report;
+    char output[256];
+    corpus_write(&corpus, false);
+    assert_int_equal(run_command(output, sizeof output,
+                                 "(echo '['; sed '1s/$/,/' %s; echo ']') | gzip >%s.gz && mv %s.gz %s", corpus.manifest,
+                                 corpus.manifest, corpus.manifest, corpus.manifest),
+                     0);
+    TtsDatasetOptions options = {.unknown_id = 2, .layout = layout, .n_threads = 3};
+    Dataset *dataset = tts_dataset_open((const char *const *)&corpus.manifest, 1, &options, &report);
+    assert_int_equal(dataset->n_samples, 2);
+    assert_string_equal(dataset->sample_id(dataset, 1), "clip_1");
+    dataset->close(dataset);
+    corpus_close(&corpus);
+}
+
 /* A line that is no JSON, and one whose file is missing, between good ones. */
 static void bad_lines_are_left_out_if_they_may(void **state) {
     (void)state;
@@ -607,6 +626,7 @@ int main(void) {
         cmocka_unit_test(a_byte_order_mark_is_skipped),
         cmocka_unit_test(bad_lines_are_reported),
         cmocka_unit_test(bad_lines_are_counted_in_order),
+        cmocka_unit_test(a_manifest_may_be_an_array),
         cmocka_unit_test(bad_lines_are_left_out_if_they_may),
         cmocka_unit_test(a_manifest_of_both_kinds_is_refused),
         cmocka_unit_test(a_manifest_without_lines_is_refused),

@@ -143,7 +143,7 @@ static void bad_codes_are_refused(void **state) {
                           "square.npy: expected codes, a row of at least one integer");
     expect_decode_refusal("--codes nowhere.npy --codebook reference/codebook.npy", 1, "nowhere.npy: ");
     expect_decode_refusal("--codes large.npy --codebook large.npy", 1, "large.npy: a codebook is a matrix of floats");
-    expect_decode_refusal("--codes large.npy --mel-from x.wav", 2, "give either --codes or --mel-from");
+    expect_decode_refusal("--codes large.npy --mel-from large.npy", 2, "give either --codes or --mel-from");
     expect_decode_refusal("--mel-from list.tsv", 1, "list.tsv: is not a sound file");
     /* Two files that do not belong together. */
     corpus_prepare("other", "--num-workers 2 --seed 6");

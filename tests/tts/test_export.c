@@ -95,8 +95,9 @@ static int open_fixture(void **state) {
     semantic = corpus_folder("semantic");
     run = corpus_folder("run");
     must_run("cp -r %s %s && rm %s/codebook.*", own, semantic, semantic);
-    char *first = corpus_folder("first"), *weights = path_join(first, "last/model.safetensors");
+    char *first = corpus_folder("first");
     corpus_must_train(semantic, first, "");
+    char *weights = path_through(first, "last/model.safetensors");
     base = write_base("gpt.safetensors", weights, 0);
     char *options = xformat("--base-checkpoint %s", base);
     corpus_must_train(semantic, run, options);
@@ -131,7 +132,7 @@ static void assert_exported(const char *folder, const char *weights, int more) {
 
 static void an_export_is_the_checkpoint_under_the_references_names(void **state) {
     (void)state;
-    char *weights = path_join(run, "best/model.safetensors"), *yaml = corpus_folder("models/am/config.yaml"), *text;
+    char *weights = path_through(run, "best/model.safetensors"), *yaml = corpus_folder("models/am/config.yaml"), *text;
     must_export("--checkpoint run --output models/am");
     assert_contains(fixture.output, "the best weights of the run\n");
     assert_contains(fixture.output, "25 trained tensors, 364 of the encoders\n");
@@ -139,9 +140,9 @@ static void an_export_is_the_checkpoint_under_the_references_names(void **state)
     assert_contains(fixture.output, "Next: copy models/am into IndexTTS2's folder checkpoints");
     assert_null(strstr(fixture.output, "warning"));
     assert_exported("models/am", weights, 0);
-    must_run("cd %s && cmp models/am/bpe.model semantic/bpe.model && cmp models/am/config.json run/best/config.json && "
-             "ls -A models/am | tr '\\n' ' '",
-             corpus_root);
+    must_run("cd %s && cmp models/am/bpe.model semantic/bpe.model && cmp models/am/config.json %s/run/best/config.json "
+             "&& ls -A models/am | tr '\\n' ' '",
+             corpus_root, corpus_root);
     assert_string_equal(fixture.output, "bpe.model config.json config.yaml gpt.pth ");
     text = read_text(yaml);
     assert_contains(text, "dataset:\n    bpe_model: \"am/bpe.model\"\n"
@@ -158,10 +159,10 @@ static void an_export_is_the_checkpoint_under_the_references_names(void **state)
 /* A training from scratch has no encoders: IndexTTS2 would refuse its weights, unless they are added. */
 static void missing_encoders_are_named_and_can_be_added(void **state) {
     (void)state;
-    char *weights = corpus_folder("first/best/model.safetensors");
+    char *weights = path_through(corpus_root, "first/best/model.safetensors");
     char *part = write_base("part.safetensors", NULL, 3), *rest = write_base("encoders.safetensors", NULL, 0);
     must_export("--checkpoint first/best --output bare");
-    assert_contains(fixture.output, "warning: first/best has no encoders for prompts and emotions");
+    assert_contains(fixture.output, " has no encoders for prompts and emotions");
     assert_null(strstr(fixture.output, "Next:"));
     assert_exported("bare", weights, 0);
     must_export("--checkpoint first/best --output whole --base-checkpoint base/encoders.safetensors");
@@ -186,11 +187,30 @@ static void the_weights_file_of_a_checkpoint_stands_for_it(void **state) {
              corpus_root);
 }
 
+/* The best weights lie in a folder, as copying makes of the link, or a small file names them. */
+static void copied_runs_are_exported(void **state) {
+    (void)state;
+    static const char *const ways[] = {"cp -r run/$s copied0/best",
+                                       "cp -r run/step_* copied1 && echo $s >copied1/best"};
+    static const char *const paths[] = {"", "/best", "/best/model.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        must_run("cd %s && s=$(readlink run/best || cat run/best) && mkdir copied%d && %s", corpus_root, i, ways[i]);
+        for (int k = 0; k < 3; k++) {
+            char *options = xformat("--checkpoint copied%d%s --output of_copy%d%d", i, paths[k], i, k);
+            must_export(options);
+            must_run("cd %s && cmp of_folder/gpt.pth of_copy%d%d/gpt.pth && cmp of_folder/config.json "
+                     "of_copy%d%d/config.json",
+                     corpus_root, i, k, i, k);
+            free(options);
+        }
+    }
+}
+
 /* A training would start from them. */
 static void state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported(void **state) {
     (void)state;
     static const char *const keys[] = {"model.", "state_dict.module.", "model_state_dict._orig_mod.", "module."};
-    char *weights = corpus_folder("first/last/model.safetensors"), *encoders = NULL;
+    char *weights = path_through(corpus_root, "first/last/model.safetensors"), *encoders = NULL;
     for (int i = 0; i < 4; i++) {
         char *output = xformat("keyed%d", i), *added = xformat("added%d", i),
              *whole = write_weights("keyed.safetensors", (Weights){weights, keys[i], CORPUS_WIDTH, 0}),
@@ -268,8 +288,9 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
          *wide = write_weights("wide.safetensors", (Weights){NULL, "", WIDE, 0});
     /* as many pieces, and a field that SentencePiece does not know */
     must_run("cd %s && mkdir taken && echo theirs >taken/gpt.pth && cp semantic/bpe.model edited.model && "
-             "printf '\\240\\006\\001' >>edited.model && cp -rL first/last broken && echo '{}' >broken/state.json",
-             corpus_root);
+             "printf '\\240\\006\\001' >>edited.model && cp -rL %s/first/last/. broken && echo '{}' "
+             ">broken/state.json",
+             corpus_root, corpus_root);
     corpus_prepare("small", "--vocabulary 40");
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         assert_refused(export(refusals[i].options), &refusals[i]);
@@ -288,6 +309,7 @@ int main(void) {
         cmocka_unit_test(an_export_is_the_checkpoint_under_the_references_names),
         cmocka_unit_test(missing_encoders_are_named_and_can_be_added),
         cmocka_unit_test(the_weights_file_of_a_checkpoint_stands_for_it),
+        cmocka_unit_test(copied_runs_are_exported),
         cmocka_unit_test(state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported),
         cmocka_unit_test(the_heads_of_indextts2s_size_are_known),
         cmocka_unit_test(an_export_of_own_codes_says_that_indextts2_cannot_speak_it),

@@ -23,6 +23,21 @@ static void unknown_tokens_are_counted(void **state) {
                          100 * (double)r.unknown_tokens / (double)r.text_tokens);
     assert_int_equal(r.unknown_tokens, 2); /* neighbours are one */
     assert_contains(fixture.output, line);
+    assert_contains(fixture.output, "warning: the texts: the tokenizer does not know 2 of ");
+    assert_contains(fixture.output, "because of the characters ፐ 3\n");
+    free(more);
+    more = xformat("--num-workers 2 --tokenizer %s/reference/bpe.model --max-unknown 0.001", corpus_root);
+    assert_int_equal(corpus_try_prepare("unknown", "unknown.tsv", more), 1);
+    assert_contains(fixture.output,
+                    "ፐ 3: it was made of other texts; give one that knows these, or raise --max-unknown 0.001");
+    char *manifest = corpus_path("unknown", "manifest.jsonl");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "%s -m %s --tokenizer %s/reference/bpe.model --max-unknown 0.001 --model-dim 16 "
+                                 "--heads 2 --layers 1 --dry-run",
+                                 program_at("train_gpt"), manifest, corpus_root),
+                     1);
+    assert_contains(fixture.output, "train: the tokenizer does not know 2 of ");
+    free(manifest);
     free(more);
     more = xformat("--num-workers 2 --tokenizer %s/list.tsv", corpus_root);
     assert_int_equal(corpus_try_prepare("unknown", "unknown.tsv", more), 1);
@@ -246,6 +261,21 @@ static void too_few_recordings_are_refused(void **state) {
     assert_contains(fixture.output, "a vocabulary of 10 is too small");
 }
 
+/* Before a sound is read: there is none. */
+static void an_id_that_the_disk_refuses_is_named(void **state) {
+    (void)state;
+    char *list = path_join(corpus_root, "times.tsv");
+    write_text(list, "plain\ts\tnowhere.wav\tዛሬ ጥሩ ቀን ነው\nat 12:30\ts\tnowhere.wav\tዛሬ ጥሩ ቀን ነው\n");
+    bool poor = poor_disk(true);
+    assert_int_equal(corpus_try_prepare("times", "times.tsv", ""), 1);
+    if (poor) poor_disk(false);
+    if (poor) assert_contains(fixture.output, "the id at 12:30: files are named after it, and the file system of ");
+    if (poor) assert_null(strstr(fixture.output, "nowhere.wav"));
+    assert_int_equal(corpus_try_prepare("other_times", "times.tsv", ""), 1);
+    assert_contains(fixture.output, "nowhere.wav");
+    free(list);
+}
+
 int main(void) {
     corpus_open();
     const struct CMUnitTest tests[] = {
@@ -257,6 +287,7 @@ int main(void) {
         cmocka_unit_test(bad_audio_is_reported_with_its_line),
         cmocka_unit_test(bad_lists_are_reported_with_their_line),
         cmocka_unit_test(too_few_recordings_are_refused),
+        cmocka_unit_test(an_id_that_the_disk_refuses_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

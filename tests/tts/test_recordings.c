@@ -405,8 +405,10 @@ static void bad_folders_are_refused(void **state) {
         "/metadata.csv:1: the format is not known; expected JSON objects, fields between tabs, or ID|TEXT "
         "as in LJSpeech; for the audio and .txt files of a folder, give it with --input-format folder");
     char *linked = make_folder("linked", mute, 3), *gone = path_join(linked, "c5.wav");
-    assert_int_equal(symlink("nowhere.wav", gone), 0);
-    expect_bad_folder("linked", mute, 3, "/c5.wav: is a link to a file that does not exist");
+    if (has_links()) {
+        assert_int_equal(symlink("nowhere.wav", gone), 0);
+        expect_bad_folder("linked", mute, 3, "/c5.wav: is a link to a file that does not exist");
+    }
     free(linked);
     free(gone);
     char *folder = path_join(corpus_root, "voices"),
@@ -431,8 +433,9 @@ static void write_sources(int lines) {
         fixture.output, sizeof fixture.output,
         "cd %s && mkdir -p lj/wavs cv/clips files && head -n %d list.tsv >some.tsv && "
         "while IFS='\t' read -r id speaker audio text; do mkdir -p files/$speaker && "
-        "ln -sf ../../$audio lj/wavs/$id.wav && ln -sf ../../$audio cv/clips/$id.mp3 && "
-        "ln -sf ../../$audio files/$speaker/ && printf '%%s\\r\\n' \"$text\" >files/$speaker/$id.txt; done <some.tsv "
+        "for to in lj/wavs/$id.wav cv/clips/$id.mp3 files/$speaker/; do "
+        "ln -sf ../../$audio $to 2>/dev/null || cp -p $audio $to; done && printf '%%s\\r\\n' \"$text\" "
+        ">files/$speaker/$id.txt; done <some.tsv "
         "&& "
         "awk -F'\\t' '{print $1 \"|not this|\" $4}' some.tsv >lj/metadata.csv && "
         "awk -F'\\t' 'BEGIN {print \"client_id\\tpath\\tsentence\\tlocale\"} "
@@ -670,7 +673,7 @@ static void what_is_not_a_list_is_refused(void **state) {
         {"list.tsv", "--input-format ljspeech", "list.tsv:1: has 1 field between bars"},
         {"list.tsv", "--input-format jsonl", "list.tsv:1:1: invalid JSON: "},
         {"list.tsv", "--text-field x", "list.tsv:1: the header has no column audio (--audio-field): "},
-        {"nowhere", "", "nowhere: cannot open: No such file"}};
+        {"nowhere", "", "nowhere: No such file"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(corpus_try_prepare("refused", cases[i].input, cases[i].options), 1);
         assert_contains(fixture.output, cases[i].message);

@@ -158,7 +158,7 @@ static void read_until_it_trains(int reader) {
 
 /* Starts a long run without checkpoints, which pauses as soon as it has trained; then a signal comes. */
 static void expect_end_with_a_checkpoint(int reader, void (*pause_reader)(void)) {
-    char *run = scratch_directory(), *last = path_join(run, "last/model.safetensors");
+    char *run = scratch_directory();
     pid_t child = start_with(print_to_paused, run, "--max-steps 4000 --log-interval 1 --save-interval 0");
     int status = 0;
     read_until_it_trains(reader);
@@ -168,6 +168,7 @@ static void expect_end_with_a_checkpoint(int reader, void (*pause_reader)(void))
         usleep(10000);
         if (i + 1 == 3000) kill(child, SIGKILL); /* it would wait for ever */
     }
+    char *last = path_through(run, "last/model.safetensors");
     assert_int_equal(access(last, R_OK), 0);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGTERM);

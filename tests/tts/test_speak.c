@@ -116,9 +116,9 @@ static void other_files_than_the_trainings_are_refused(void **state) {
                    "other/codebook.npy is not the codebook that run/step_00000003 was trained with: its xxh3_64 is ");
     expect_refusal(SAY "-o x.wav --codebook nowhere.npy", 1, "nowhere.npy: ");
     expect_refusal(SAY "-o x.wav --tokenizer nowhere.model", 1, "nowhere.model");
-    int status =
-        run_command(fixture.output, sizeof fixture.output,
-                    "cd %s && mv reference/codebook.npy kept.npy && cp run/best/model.safetensors alone", corpus_root);
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "cd %s && mv reference/codebook.npy kept.npy && cp %s/run/best/model.safetensors alone",
+                             corpus_root, corpus_root);
     assert_int_equal(status, 0);
     expect_refusal(SAY "-o x.wav", 2, "is not there: give --codebook");
     run_command(fixture.output, sizeof fixture.output, "mv %s/kept.npy %s/reference/codebook.npy", corpus_root,

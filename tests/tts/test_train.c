@@ -26,6 +26,11 @@ static void recomputing_gives_the_same_bits(void **state) {
     fixture_check_same("--grad-checkpointing");
 }
 
+static void a_disk_without_links_and_locks_changes_no_bit(void **state) {
+    (void)state;
+    fixture_check_poor_disk(NULL);
+}
+
 /* A handler would overwrite the heap (base/stop.c). */
 static void no_signal_has_a_handler(void **state) {
     (void)state;
@@ -200,7 +205,7 @@ static void the_loss_falls_and_best_is_kept(void **state) {
     fixture_must_train(run, options);
     int n = logged(run, "train", "train/mel_loss", losses, 16);
     assert_true(n == 4 && losses[3] < 0.7 * losses[0]);
-    char *best = path_join(run, "best/model.safetensors"), *picture = path_join(run, "loss.svg");
+    char *best = path_through(run, "best/model.safetensors"), *picture = path_join(run, "loss.svg");
     assert_int_equal(access(best, R_OK), 0);
     assert_int_equal(access(picture, R_OK), 0);
     free(best);
@@ -315,10 +320,10 @@ static void the_plan_respects_a_memory_limit(void **state) {
 static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
     (void)state;
     char *small = scratch_directory(), *run = scratch_directory(), *base = path_join(small, "base.safetensors");
-    char *path = path_join(small, "last/model.safetensors");
     Error error;
     TensorFile file, result;
     fixture_must_train(small, "--max-steps 2 --val-ratio 0");
+    char *path = path_through(small, "last/model.safetensors");
     assert_true(tensor_file_open(path, &file, &error));
     TensorToWrite tensors[64];
     float extra[6] = {1, 2, 3, 4, 5, 6};
@@ -338,7 +343,7 @@ static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
     assert_contains(fixture.output, "3 resized, 1 carried");
     assert_contains(fixture.output, "rows 0..29");
     free(path);
-    path = path_join(run, "last/model.safetensors");
+    path = path_through(run, "last/model.safetensors");
     assert_true(tensor_file_open(path, &result, &error));
     const StoredTensor *carried = tensor_file_find(&result, "conditioning_encoder.extra");
     assert_non_null(carried);
@@ -618,6 +623,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_runs_give_the_same_bits),
         cmocka_unit_test(one_and_eight_workers_give_the_same_bits),
+        cmocka_unit_test(a_disk_without_links_and_locks_changes_no_bit),
         cmocka_unit_test(recomputing_gives_the_same_bits),
         cmocka_unit_test(no_signal_has_a_handler),
         cmocka_unit_test(signals_and_resuming_change_no_bit),

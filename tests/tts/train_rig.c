@@ -54,7 +54,7 @@ char *gpt_make_data(int long_codes) {
 }
 
 char *gpt_write_overflowing_base(const char *run, const char *directory) {
-    char *base = path_join(directory, "base.safetensors"), *path = path_join(run, "last/model.safetensors");
+    char *base = path_join(directory, "base.safetensors"), *path = path_through(run, "last/model.safetensors");
     Error error;
     TensorFile file;
     assert_true(tensor_file_open(path, &file, &error));

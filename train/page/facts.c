@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "checkpoint/folder.h"
 #include "report/html.h"
 
 char *facts_value_text(const json_t *value) {
@@ -201,7 +202,8 @@ void facts_configuration(FILE *out, const LoggedRun *run, int level) {
  * none. free(). Reads the header only. */
 static char *weights_text(const LoggedRun *run, const char *link) {
     enum { LARGEST = 1 << 26 };
-    char *path = xformat("%s/%s/model.safetensors", run->directory, link), *text = NULL, *header = NULL;
+    char *linked = xformat("%s/%s/model.safetensors", run->directory, link), *path = checkpoint_follow(linked);
+    char *text = NULL, *header = NULL;
     uint64_t size = 0;
     size_t all;
     int file = file_open(path, &all, NULL);
@@ -216,6 +218,7 @@ static char *weights_text(const LoggedRun *run, const char *link) {
     }
     if (file >= 0) close(file);
     free(header);
+    free(linked);
     free(path);
     return text;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "checkpoint/folder.h"
 #include "report/statistics.h"
 #include "train/log.h"
 
@@ -186,8 +187,9 @@ static void measure(LoggedRun *run) {
 }
 
 static json_t *read_state(const char *directory) {
-    char *path = path_join(directory, "last/state.json");
+    char *linked = path_join(directory, "last/state.json"), *path = checkpoint_follow(linked);
     json_t *state = json_read(path, 0, NULL);
+    free(linked);
     free(path);
     return state;
 }

@@ -140,7 +140,7 @@ static bool write_files(const Report *r, Error *error) {
 bool tested_fold_report(const TestedFold *fold, const char *directory, FoldResult *result, Error *error) {
     Report r = {.warnings = {NULL}};
     if (!fold_scores_make(fold, 0, &r.scored, error)) return false;
-    char *name = file_name_of(fold->name), *suffix = xformat("_%s", name),
+    char *name = file_name_in(directory, "fold_", fold->name), *suffix = xformat("_%s", name),
          *title = xformat("test cells of fold %s", fold->name);
     bool ok = report_make(&r, fold, directory, suffix, title, error) && write_files(&r, error);
     if (ok) print_report(&r);

@@ -7,7 +7,8 @@
 
 static void check(const Comments *c, bool labels_needed) {
     for (int64_t i = 0; i < c->n; i++) {
-        if (c->lines[i] < 1 || (i && c->lines[i] <= c->lines[i - 1])) abort();
+        if (c->lines[i] < 1 || (i && c->lines[i] < c->lines[i - 1])) abort();
+        if (i && c->lines[i] == c->lines[i - 1] && !ends_with(c->path, ".json")) abort(); /* of an array */
         if (u8_check((const uint8_t *)c->texts[i], strlen(c->texts[i]))) abort();
         if (labels_needed && (!*c->texts[i] || !*c->labels[i])) abort();
         if (c->ids && u8_check((const uint8_t *)c->ids[i], strlen(c->ids[i]))) abort();

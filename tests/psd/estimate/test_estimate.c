@@ -194,7 +194,7 @@ static void indivisible_batches_are_not_divided(void **state) {
 
 static void wrong_options_are_refused(void **state) {
     (void)state;
-    estimate_command(2, false, "train_psd evaluate -m x --split y -b auto");
+    estimate_command(2, false, "train_psd evaluate -m README.md --split README.md -b auto");
     assert_contains(estimate_output, "--batch-size: expected an integer, found 'auto'");
 }
 

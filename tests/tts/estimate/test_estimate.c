@@ -418,7 +418,7 @@ static void wrong_options_are_refused(void **state) {
     assert_contains(estimate_output, "did you mean 'rtx4090'?");
     estimate_command(2, false, "train_gpt --gpu l4");
     assert_contains(estimate_output, "--gpu belongs to --estimate");
-    estimate_command(2, false, "train_gpt -m x --json");
+    estimate_command(2, false, "train_gpt -m README.md --json");
     assert_contains(estimate_output, "--json belongs to --estimate");
     estimate_command(2, false, "train_gpt --estimate --dry-run");
     assert_contains(estimate_output, "give one of them");
@@ -435,7 +435,7 @@ static void wrong_options_are_refused(void **state) {
         {"train_gpt --estimate --lengths 250,nan,800", "expected MEAN,SD,MAX, three numbers"},
         {"train_gpt --estimate --lengths 900,120,800", "the mean is larger than the maximum"},
         {"train_gpt --estimate --lengths 250,120,1817", "the model takes at most 1816 codes"},
-        {"train_gpt --estimate -m x --lengths 250,120,800", "the manifest has lengths of its own"},
+        {"train_gpt --estimate -m README.md --lengths 250,120,800", "the manifest has lengths of its own"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         estimate_command(2, false, wrong[i].arguments);

@@ -22,6 +22,9 @@ static const struct {
     {false, "", "\taudio\ttext\na\tb\tc\n", {.path = "list"}},
     {false, "a|b|c\n", "|d", {.path = "metadata.csv"}},
     {false, "{\"audio\": \"a.wav\", \"text\": \"\", \"speaker\": 3, \"id\": ", "}\n", {.path = "list.jsonl"}},
+    {false, "audio;text\na.wav;b\n", "", {.path = "list.csv"}},
+    {false, "audio,text,id\na.wav,", "\nb.wav,c,d\n", {.path = "list.csv", .skip_bad = true}},
+    {false, "[{\"audio\": \"a.wav\", \"text\": ", "},\n{}]", {.path = "list.json", .skip_bad = true}},
     {true, "", "", {.path = "list"}},
 };
 enum { PLACES = sizeof places / sizeof *places };
