@@ -47,8 +47,8 @@ check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AV
 	done
 
 check-deep:
-	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(PROGRAMS:%=$(BUILD)/%)
-	@BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(CRASH_TESTS),$(DEEP_TESTS))
+	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(BUILD)/tests/checkpoint/test_checkpoint $(PROGRAMS:%=$(BUILD)/%)
+	@CRASH_STRIDE=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(CRASH_TESTS),$(DEEP_TESTS)) $(BUILD)/tests/checkpoint/test_checkpoint
 	@$(MAKE) check-crash CRASH_STRIDE=4 CRASH_TURN=$$((0x$$(tools/revision.sh | sed s/unknown/0/) % 24))
 
 check-crash:
