@@ -42,7 +42,7 @@ POOR_DISK = $(BUILD)/tests/base/disk.so
 $(POOR_DISK): tests/base/substitute/disk.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(filter-out -fsanitize%,$(CFLAGS)) -fPIC -shared $< -o $@ -ldl
-$(TESTS_OF_CPU): | $(POOR_DISK)
+$(TESTS_OF_CPU) $(DEEP_TESTS): | $(POOR_DISK)
 
 # A stand-in for the driver, which programs with the real CUDA runtime load in tests/psd/gpu_startup.sh.
 $(BUILD)/tests/kernels/driver/libcuda.so.1: tests/kernels/substitute/driver.c
