@@ -81,6 +81,7 @@ test-deep: packages-build+test+fuzz+kit cuda-toolkit ## all other tests: machine
 	@tools/part.sh test-deep instruction-sets $(MAKE) check-instruction-sets
 	@tools/part.sh test-deep crashes $(MAKE) check-deep
 	@tools/part.sh test-deep without-a-model tools/take_away.sh --shared
+	@tools/part.sh test-deep build tools/check_build.sh
 	@tools/part.sh test-deep tarball tools/check_dist.sh
 	@tools/part.sh test-deep contracts $(MAKE) check-changed-contracts
 	@tools/part.sh test-deep release $(MAKE) check-release

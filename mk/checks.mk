@@ -16,11 +16,10 @@ test-poor-disk: packages-build+test ## the tests of the CPU on a disk without sy
 check: check-programs
 	@$(MAKE) check-documents
 
-# The walls between the rooms, the build, the tables and estimates in the documents.
+# The walls between the rooms, the tables and estimates in the documents.
 check-documents:
 	@$(MAKE) $(PARALLEL) GPU=none tests-of-cpu
 	@BUILD=$(BUILD) tools/check_walls.sh
-	@tools/check_build.sh
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 	@BUILD=$(BUILD) $(BUILD)/tools/estimates >$(BUILD)/ESTIMATES.md
 	@diff docs/ESTIMATES.md $(BUILD)/ESTIMATES.md || \
