@@ -51,7 +51,8 @@ typedef struct {
     const char *name;    /* NULL: every key of the section that is an option of the top level */
     const char *option;  /* its name; NULL: none, because nothing here needs what the key decides */
     /* Values there, each followed by the value here, "" where that is so without an option; no other value is allowed.
-     * None: values are the same. Then NULL and, if the key sets no option, what is so here or what to do instead. */
+     * Without any, values are the same. Behind the NULL, for a key that sets no option: what is so here, or what to do
+     * instead. */
     const char *values[24];
 } OptionAlias;
 

@@ -8,8 +8,8 @@
 /* Options that decide what the model computes; the last is NULL. */
 extern const char *const GPT_MODEL_OPTIONS[];
 
-/* What a file of weights must have and may have: IndexTTS2's gpt.pth, whose encoders are carried along, or weights of
- * ours. The resizable tables are those that grow with the vocabulary of texts. */
+/* The rules of what a file of weights must have and may have: IndexTTS2's gpt.pth, whose encoders are carried along, or
+ * weights of ours. The resizable tables are those that grow with the vocabulary of texts. */
 extern const ImportRules GPT_IMPORT;
 
 typedef struct {

@@ -127,7 +127,7 @@ static void print_next(const SlmPrepareOptions *o, long long tokens) {
     long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
     char *folder = shell_path(o->output);
     printf("Next: ./train_slm --data %s%s", folder, sizes[i].options);
-    if (o->max_unknown > MAX_UNKNOWN_DEFAULT) printf(" --max-unknown %g", o->max_unknown);
+    if (o->max_unknown > atof(MAX_UNKNOWN_DEFAULT)) printf(" --max-unknown %g", o->max_unknown);
     if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
     if (steps < 2 * VALIDATION) printf(" --val-interval 0");
     printf(" -o run\n");

@@ -119,35 +119,17 @@ static bool add_record(Reader *r, int64_t line, char *const *fields, Error *erro
 
 /* ---- tables ---- */
 
-/* Returns the names of a table's columns for a message; free(). */
-static char *head_names(const Csv *csv) {
-    char *names = xstrdup(csv->n ? csv->fields[0] : "");
-    for (int i = 1; i < csv->n && strlen(names) < 200; i++) {
-        char *longer = xformat("%s, %s", names, csv->fields[i]);
-        free(names);
-        names = longer;
-    }
-    return names;
-}
-
 /* Sets places[COLUMNS] to the fields of the columns; -1: not there. */
 static bool read_head(const Reader *r, Csv *csv, int *places, Error *error) {
     if (!csv_next(csv, error))
         return error->text[0] ? false : error_set(error, "1: the file is empty; expected a line of column names");
     for (int k = 0; k < COLUMNS; k++) {
         places[k] = -1;
-        for (int i = 0; r->names[k] && i < csv->n; i++) {
-            if (strcmp(csv->fields[i], r->names[k]) != 0) continue;
-            if (places[k] >= 0)
-                return error_set(error, "%lld: the column \"%s\" is there twice", (long long)csv->line, r->names[k]);
-            places[k] = i;
-        }
-        if (places[k] >= 0 || !r->needed[k]) continue;
-        char *names = head_names(csv);
-        error_set(error, "%lld: there is no column \"%s\"; the columns are: %s (%s names another)",
-                  (long long)csv->line, r->names[k], names, column_options[k]);
-        free(names);
-        return false;
+        if (!r->names[k]) continue;
+        char *advice = r->needed[k] ? xformat(" (%s names another)", column_options[k]) : NULL;
+        bool ok = csv_column(csv, r->names[k], advice, &places[k], error);
+        free(advice);
+        if (!ok) return false;
     }
     return true;
 }

@@ -117,6 +117,32 @@ bool csv_skip(Csv *csv) {
     return true;
 }
 
+/* Returns the fields of the last record for a message, not all if they are many; free(). */
+static char *join_fields(const Csv *csv) {
+    char *names = xstrdup(csv->n ? csv->fields[0] : "");
+    for (int i = 1; i < csv->n && strlen(names) < 200; i++) {
+        char *longer = xformat("%s, %s", names, csv->fields[i]);
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
+bool csv_column(const Csv *csv, const char *name, const char *advice, int *place, Error *error) {
+    *place = -1;
+    for (int i = 0; i < csv->n; i++) {
+        if (strcmp(csv->fields[i], name) != 0) continue;
+        if (*place >= 0) return error_set(error, "%lld: the column \"%s\" is there twice", (long long)csv->line, name);
+        *place = i;
+    }
+    if (*place >= 0 || !advice) return true;
+    char *names = join_fields(csv);
+    error_set(error, "%lld: there is no column \"%s\"; the columns are: %s%s", (long long)csv->line, name, names,
+              advice);
+    free(names);
+    return false;
+}
+
 bool csv_integer(const char *field, int64_t *out) {
     const char *digits = field + (*field == '-');
     *out = 0;

@@ -35,6 +35,12 @@ bool csv_next(Csv *csv, Error *error);
 bool csv_skip(Csv *csv);
 void csv_close(Csv *csv);
 
+/* Sets *place to the field of the last record, of column names, that has this name. Where there is none, *place is -1
+ * if `advice` is NULL; otherwise that is an error, which lists the names and ends with the advice. False with "LINE:
+ * ...".
+ */
+bool csv_column(const Csv *csv, const char *name, const char *advice, int *place, Error *error);
+
 /* Converts a field to a whole number, or to a finite one. False: the field is something else. */
 bool csv_integer(const char *field, int64_t *out);
 bool csv_number(const char *field, double *out);

@@ -105,17 +105,8 @@ typedef struct {
 static bool read_head(Reader *r, Error *error) {
     if (!csv_next(&r->csv, error))
         return error->text[0] ? false : error_set(error, "1: the file is empty; expected a line of column names");
-    for (int c = 0; c < COLUMNS; c++) {
-        r->places[c] = -1;
-        for (int i = 0; i < r->csv.n; i++) {
-            if (strcmp(r->csv.fields[i], columns[c].name)) continue;
-            if (r->places[c] >= 0)
-                return error_set(error, "%lld: the column %s is there twice", (long long)r->csv.line, columns[c].name);
-            r->places[c] = i;
-        }
-        if (r->places[c] < 0 && columns[c].required)
-            return error_set(error, "%lld: there is no column %s", (long long)r->csv.line, columns[c].name);
-    }
+    for (int c = 0; c < COLUMNS; c++)
+        if (!csv_column(&r->csv, columns[c].name, columns[c].required ? "" : NULL, &r->places[c], error)) return false;
     return true;
 }
 

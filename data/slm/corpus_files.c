@@ -20,7 +20,7 @@ CorpusFormat corpus_format(const char *name) {
     return (CorpusFormat)format;
 }
 
-/* What the end of a name says. */
+/* The format that the end of a name tells. */
 typedef struct {
     const char *ending;
     CorpusFormat format;

@@ -19,33 +19,6 @@ bool corpus_table_in_quotes(int *state, char separator, const char *bytes, size_
     return *state == QUOTED;
 }
 
-/* Returns the names of the columns, for a message; free(). */
-static char *names_of(const Csv *csv) {
-    char *names = xstrdup(csv->n ? csv->fields[0] : "");
-    for (int i = 1; i < csv->n && strlen(names) < 200; i++) {
-        char *longer = xformat("%s, %s", names, csv->fields[i]);
-        free(names);
-        names = longer;
-    }
-    return names;
-}
-
-static bool find_column(const Csv *csv, const char *name, CorpusTable *table, Error *error) {
-    *table = (CorpusTable){csv->separator, csv->n, -1};
-    for (int i = 0; i < csv->n; i++) {
-        if (strcmp(csv->fields[i], name) != 0) continue;
-        if (table->column >= 0)
-            return error_set(error, "line %lld: the column \"%s\" is there twice", (long long)csv->line, name);
-        table->column = i;
-    }
-    if (table->column >= 0) return true;
-    char *names = names_of(csv);
-    error_set(error, "line %lld: there is no column \"%s\"; the columns are: %s (--text-field NAME)",
-              (long long)csv->line, name, names);
-    free(names);
-    return false;
-}
-
 bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual, const char *text_field,
                        CorpusTable *table, Error *error) {
     char *copy = xformat("%.*s", (int)size, lines);
@@ -53,9 +26,11 @@ bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual,
     Error why = {.text = ""};
     bool ok = csv_open(&csv, copy, strlen(copy), usual, &why);
     csv.next_line += line - 1;
-    ok = ok && csv_next(&csv, &why);
-    ok = ok ? find_column(&csv, text_field, table, error)
-            : error_set(error, "line %s", *why.text ? why.text : "1: there are no column names");
+    ok = ok && (csv_next(&csv, &why) || (!*why.text && error_set(&why, "1: there are no column names")));
+    ok = ok && csv_column(&csv, text_field, " (--text-field NAME)", &table->column, &why);
+    table->separator = csv.separator;
+    table->n = csv.n;
+    if (!ok) error_set(error, "line %s", why.text);
     csv_close(&csv);
     free(copy);
     return ok;

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* What the first record, of column names, says of the others. */
+/* The layout of the other records, which the first one, of column names, tells. */
 typedef struct {
     char separator;
     int n, column; /* columns, and the one of the text */

@@ -1,4 +1,4 @@
-/* What bytes are that should be UTF-8 text, for messages: everyone who reads a text asks here. */
+/* Tells what bytes are that should be UTF-8 text, for messages: everyone who reads a text asks here. */
 #ifndef DATA_TEXT_ENCODING_H
 #define DATA_TEXT_ENCODING_H
 

@@ -207,8 +207,9 @@ static void wrong_manifests_are_refused(void **state) {
 #define HEAD "npy_path,row_index,sensor_id,num_bins,label,label_idx,snr\n"
     expect_refused("", ":1: the file is empty; expected a line of column names");
     expect_refused(HEAD, ":1: there are no rows below the column names");
-    expect_refused("npy_path,row_index,num_bins,label\na,0,9,fm\n", ":1: there is no column sensor_id");
-    expect_refused("npy_path,npy_path\n", ":1: the column npy_path is there twice");
+    expect_refused("npy_path,row_index,num_bins,label\na,0,9,fm\n",
+                   ":1: there is no column \"sensor_id\"; the columns are: npy_path, row_index, num_bins, label");
+    expect_refused("npy_path,npy_path\n", ":1: the column \"npy_path\" is there twice");
     expect_refused(HEAD "a,0,S,9,fm,2,\na,1,S,9,fm,2\n", ":3: has 6 fields; the first line has 7");
     expect_refused(HEAD "a,0,S,9,wifi,2,\n", ":2: label is 'wifi'; expected dab, dvbt, fm, gsm, lte, tetra or unkn");
     expect_refused(HEAD "a,0,S,9,fm,3,\n", ":2: label_idx is '3', but the label fm has 2");

@@ -579,7 +579,7 @@ static void wrong_manifests_are_refused(void **state) {
         expect_manifest_refused(text, cases[i].message);
     }
     expect_manifest_refused("npy_path,row_index,sensor_id,label\na_fm_.npy,0,S,fm\n",
-                            "bad.csv:1: there is no column num_bins");
+                            "bad.csv:1: there is no column \"num_bins\"");
     assert_false(there("bad.psd.safetensors"));
 }
 
