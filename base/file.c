@@ -217,13 +217,13 @@ void file_put(FileWriter *writer, const void *bytes, size_t size) {
     }
 }
 
-bool file_cannot_flush(int reason) { return reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP; }
+bool file_system_lacks(int reason) { return reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP; }
 
 bool directory_flush(const char *path, Error *error) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES) return true; /* may be written but not read: cannot be flushed */
     if (fd < 0) return error_set(error, "%s: cannot open the directory: %s", path, strerror(errno));
-    bool failed = fsync(fd) && !file_cannot_flush(errno);
+    bool failed = fsync(fd) && !file_system_lacks(errno);
     int reason = errno;
     close(fd);
     return !failed || error_set(error, "%s: cannot flush the directory: %s", path, strerror(reason));
@@ -276,7 +276,7 @@ static bool flush_parent(const char *path, Error *error) {
 
 bool file_end(FileWriter *writer, Error *error) {
     flush_buffer(writer);
-    if (!writer->reason && fsync(writer->fd) && !file_cannot_flush(errno)) writer->reason = errno;
+    if (!writer->reason && fsync(writer->fd) && !file_system_lacks(errno)) writer->reason = errno;
     if (!writer->reason && rename(writer->partial, writer->path)) writer->reason = errno;
     if (writer->reason) unlink(writer->partial); /* still locked, so nobody else removes it */
     close(writer->fd);
@@ -343,6 +343,13 @@ LockResult lock_descriptor(int fd, bool wait) {
 bool path_is_folder(const char *path) {
     struct stat status;
     return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
+bool path_holds(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = !access(path, F_OK);
+    free(path);
+    return there;
 }
 
 bool path_leads_to(const char *path, int fd) {
@@ -569,18 +576,11 @@ bool file_name_is_refused(const char *folder, const char *name) {
     return refused;
 }
 
-static bool is_in(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    bool there = !access(path, F_OK);
-    free(path);
-    return there;
-}
-
 char *file_name_in(const char *folder, const char *before, const char *text) {
     char *name = file_name_of(text), *other = name_without(text, file_name_risks);
     char *whole = xformat("%s%s", before, name), *other_whole = xformat("%s%s", before, other);
-    bool takes_other = strcmp(name, other) && !is_in(folder, whole) &&
-                       (is_in(folder, other_whole) || file_name_is_refused(folder, whole));
+    bool takes_other = strcmp(name, other) && !path_holds(folder, whole) &&
+                       (path_holds(folder, other_whole) || file_name_is_refused(folder, whole));
     free(whole);
     free(other_whole);
     free(takes_other ? name : other);

@@ -61,9 +61,9 @@ bool file_is_replaceable(const char *path, Error *error);
 
 /* Returns whether `name` is the name of a partial file of `base`; NULL: of any file. */
 bool file_is_partial(const char *name, const char *base);
-/* Returns whether fsync has failed, with this errno, because the file system flushes no such file. That is not an
+/* Returns whether a call has failed, with this errno, because the file system does not have it. For fsync that is no
  * error: there is nothing better to be done. */
-bool file_cannot_flush(int reason);
+bool file_system_lacks(int reason);
 /* Flushes a directory (fsync), so that new and renamed entries survive a power cut. A directory that may be written but
  * not read cannot be flushed; that is not an error. */
 bool directory_flush(const char *path, Error *error);
@@ -73,6 +73,8 @@ bool directory_flush(const char *path, Error *error);
 void make_directories(const char *path);
 /* Returns whether the path leads to a folder. */
 bool path_is_folder(const char *path);
+/* Returns whether a folder has a file or a folder of this name. */
+bool path_holds(const char *folder, const char *name);
 /* Returns whether the path still leads to the open file or directory. */
 bool path_leads_to(const char *path, int fd);
 /* Makes a folder in $TMPDIR, or /tmp, that directory_remove_temporary or the end of the program, by itself, an error or

@@ -325,7 +325,7 @@ static bool place(const Checkpointer *c, const char *partial, const char *final,
                          "directory",
                          final);
     if (!renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE)) return true;
-    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return replace_in_two(c, partial, final, error);
+    if (file_system_lacks(errno)) return replace_in_two(c, partial, final, error);
     return error_set(error, "cannot replace %s, a checkpoint of the same step: %s; move it away", final,
                      strerror(errno));
 }
@@ -450,7 +450,7 @@ static bool try_links(const char *directory) {
     }
     bool ok = !mkdir(folders[0], 0777);
     if (ok && symlink("link", links[0])) {
-        lacking = errno == EPERM || errno == EACCES || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+        lacking = errno == EPERM || errno == EACCES || file_system_lacks(errno);
         int file = lacking ? open(links[0], O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
         ok = file >= 0 && !close(file);
     }

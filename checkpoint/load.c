@@ -508,9 +508,7 @@ char *checkpoint_weights(const char *path) {
 static bool refuse_adapter(const char *path, const TensorFile *file, Error *error) {
     static const char merge[] = "merge the adapter into its model with peft (model.merge_and_unload(), then "
                                 "save_pretrained into a new folder), and give that folder";
-    char *config = path_join(path, "adapter_config.json");
-    bool adapter = !access(config, F_OK);
-    free(config);
+    bool adapter = path_holds(path, "adapter_config.json");
     for (int i = 0; i < file->n_tensors; i++)
         if (strstr(file->tensors[i].name, ".lora_"))
             return error_set(error, "%s is a tensor of a LoRA adapter, which is not applied here: %s",

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/program.h"
@@ -41,14 +40,6 @@ void predict_train_options_add(OptionSet *set, TrainOptions *train) {
 
 /* ---- which weights ---- */
 
-/* Returns whether a folder has a file or a folder of this name. */
-static bool holds(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    bool there = !access(path, F_OK);
-    free(path);
-    return there;
-}
-
 /* Adds a path, which is freed. */
 static void add(Ensemble *e, char *given) {
     char *path = checkpoint_follow(given);
@@ -66,8 +57,8 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
     for (int i = 0; i < n; i++) {
         const char *name = entries[i]->d_name;
         char *run = path_join(folder, name);
-        if (name[0] != '.' && !strncmp(name, runs, strlen(runs)) && holds(run, "log.jsonl")) {
-            if (holds(run, "best"))
+        if (name[0] != '.' && !strncmp(name, runs, strlen(runs)) && path_holds(run, "log.jsonl")) {
+            if (path_holds(run, "best"))
                 add(e, path_join(run, "best"));
             else
                 without++;
@@ -85,7 +76,7 @@ static void add_path(Ensemble *e, const char *path, const char *runs) {
     char *weights = checkpoint_weights(path);
     if (!path_is_folder(weights))
         add(e, xstrdup(path));
-    else if (holds(path, "best"))
+    else if (path_holds(path, "best"))
         add(e, path_join(path, "best"));
     else if (runs)
         without = add_runs(e, path, runs);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/program.h"
 #include "checkpoint/load.h"
@@ -44,8 +43,8 @@ Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
     char *path = given ? xstrdup(given) : find_tokenizer(model->checkpoint);
     Error error;
     if (!path)
-        die_usage("%s does not say which tokenizer it was trained with: give --tokenizer; beside it is no "
-                  "tokenizer.json, tokenizer.model, or vocab.txt with bpe.codes",
+        die_usage("%s does not say which tokenizer it was trained with: give --tokenizer; beside it is none "
+                  "of " TOKENIZER_FILES,
                   model->checkpoint);
     Tokenizer *tokenizer = tokenizer_open(path, &error);
     if (tokenizer) {

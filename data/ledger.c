@@ -99,7 +99,7 @@ bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *fact
     ssize_t n = (ssize_t)strlen(line), written = write(ledger->file, line, (size_t)n);
     bool ok = written == n || error_set(error, "%s: %s", ledger->path,
                                         written < 0 ? strerror(errno) : "only a part of a line could be written");
-    if (ok && fdatasync(ledger->file) && !file_cannot_flush(errno))
+    if (ok && fdatasync(ledger->file) && !file_system_lacks(errno))
         ok = error_set(error, "%s: %s", ledger->path, strerror(errno));
     free(line);
     free(text);

@@ -57,10 +57,10 @@ void fixture_check_same(const char *more);
  * a signal at step 6. Fails unless both log the same losses and end with the same bytes; without more options, those of
  * fixture_reference_run. */
 void fixture_check_restarts(const char *more);
-/* Makes the short run, of 12 steps, in three parts that signals end: on a disk that lacks links, locks and more, on
- * this one, and on the former again. Fails unless it logs the losses and ends with the bytes of fixture_reference_run,
- * and `use` ("generate --prompt x --checkpoint"; NULL: nothing), with a path behind it, writes to stdout what it writes
- * for that run, for every path to the best weights. */
+/* Makes the short run, of 12 steps, in three parts, of which a signal ends the first two: on a disk that lacks links,
+ * locks and more, on this one, and on the former again. Fails unless it logs the losses and ends with the bytes of
+ * fixture_reference_run, and `use` ("generate --prompt x --checkpoint"; NULL: nothing), with a path behind it, writes
+ * to stdout what it writes for that run, for every path to the best weights. */
 void fixture_check_poor_disk(const char *use);
 /* Gives programs that are started from now on a disk that lacks all that tests/base/substitute/disk.c knows, then the
  * usual one again. Returns whether it is poor: never under the address sanitizer. */

@@ -305,7 +305,7 @@ Log *log_open(const char *directory, const char *run, int64_t resume_step) {
 /* Flushes the file to the disk. A pipe cannot be flushed, which is no error. */
 static bool stream_sync(Log *log, Stream *stream) {
     if (!stream_flush(log, stream)) return false;
-    if (!fdatasync(stream->file) || file_cannot_flush(errno) || errno == EROFS) return true;
+    if (!fdatasync(stream->file) || file_system_lacks(errno) || errno == EROFS) return true;
     warn("the log cannot be flushed to the disk: %s", strerror(errno));
     return false;
 }

@@ -100,7 +100,7 @@ static const OptionRow table[] = {
     {.name = "keep-checkpoints", .type = OPTION_INT, .offset = FIELD(keep_checkpoints), .default_value = "3", .min = 1,
      .max = 1e6, .metavar = "N",
      .help = "newest checkpoints to keep; best and last are always kept"},
-    {.name = "resume", .type = OPTION_TEXT, .offset = FIELD(resume), .metavar = "auto|PATH",
+    {.name = "resume", .type = OPTION_TEXT, .offset = FIELD(resume), .later = true, .metavar = "auto|PATH",
      .help = "continue from a checkpoint as if the run had never stopped; auto: from the newest one in --output-dir, "
              "if there is one"},
     {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",

@@ -182,11 +182,10 @@ static void apply_arguments(CommandLine *c) {
     }
 }
 
-/* Dies if a file that is to be read is not there: before hours go into reading others. A file in place of a link to a
- * checkpoint may stand in the middle of a path; who reads it follows it. */
+/* Dies if an input is missing, before hours go into reading others. Only ENOENT counts: RUN/best/FILE gives ENOTDIR
+ * where best is a small file, and its reader follows it. */
 static void require_input(const Option *option, const char *path) {
-    bool named = option->row.later || strstr(option->row.metavar, "auto|"); /* as something else than a path */
-    if (!named && strcmp(path, "-") != 0 && access(path, F_OK) && errno == ENOENT)
+    if (!option->row.later && strcmp(path, "-") != 0 && access(path, F_OK) && errno == ENOENT)
         die("--%s %s: %s", option->row.name, path, strerror(errno));
 }
 

@@ -86,21 +86,21 @@ static bool yaml_value(Yaml *y, Option *option, const yaml_node_t *node, const c
 
 static bool same_section(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
-static Option *option_named(Yaml *y, const char *name) {
+static Option *option_named(const Yaml *y, const char *name) {
     for (int i = 0; i < y->set->count; i++)
         if (option_has_name(y->set->options[i].row.name, name)) return &y->set->options[i];
     return NULL;
 }
 
 /* Returns the i-th alias of all tables, or NULL. */
-static const OptionAlias *alias_at(Yaml *y, int i) {
+static const OptionAlias *alias_at(const Yaml *y, int i) {
     for (int t = y->set->n_tables - 1; t >= 0; i -= y->set->n_aliases[t--])
         if (i < y->set->n_aliases[t]) return &y->set->aliases[t][i];
     return NULL;
 }
 
 /* Returns the alias that a key is, or NULL. */
-static const OptionAlias *alias_find(Yaml *y, const char *section, const char *name) {
+static const OptionAlias *alias_find(const Yaml *y, const char *section, const char *name) {
     const OptionAlias *alias;
     for (int i = 0; (alias = alias_at(y, i)); i++) {
         if (!same_section(alias->section, section) || (alias->name && !option_has_name(alias->name, name))) continue;
@@ -110,7 +110,7 @@ static const OptionAlias *alias_find(Yaml *y, const char *section, const char *n
     return NULL;
 }
 
-static void add_mapped(Yaml *y, const char *section, const char *name, const char *means, const char *option) {
+static void add_mapped(const Yaml *y, const char *section, const char *name, const char *means, const char *option) {
     char *before = y->set->mapped;
     y->set->mapped = xformat("%s%s%s%s%s %s%s", before ? before : "", before ? ", " : "", section ? section : "",
                              section ? "." : "", name, means, option);
@@ -169,7 +169,7 @@ static bool yaml_alias(Yaml *y, const OptionAlias *alias, const char *section, c
 
 /* ---- maps ---- */
 
-static bool section_exists(Yaml *y, const char *name) {
+static bool section_exists(const Yaml *y, const char *name) {
     const OptionAlias *alias;
     for (int i = 0; (alias = alias_at(y, i)); i++)
         if (same_section(alias->section, name)) return true;
@@ -199,6 +199,8 @@ static bool unknown_key(Yaml *y, const yaml_node_t *key, const char *section) {
                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
+enum { MOST_PROBLEMS = 50 };
+
 static void yaml_map(Yaml *y, const yaml_node_t *map, const char *section);
 
 static void yaml_section(Yaml *y, const yaml_node_t *value, const char *name) {
@@ -208,9 +210,8 @@ static void yaml_section(Yaml *y, const yaml_node_t *value, const char *name) {
         yaml_fail(y, value, "%s is a section: expected keys and values in it", name);
 }
 
-/* Reads all keys, also after one that is wrong: who corrects a file wants to know all of them. */
+/* Reads on after a wrong key, up to MOST_PROBLEMS: who corrects a file wants to know all of them. */
 static void yaml_map(Yaml *y, const yaml_node_t *map, const char *section) {
-    enum { MOST_PROBLEMS = 50 };
     yaml_node_pair_t *first = map->data.mapping.pairs.start;
     for (yaml_node_pair_t *pair = first; pair < map->data.mapping.pairs.top && y->n_problems < MOST_PROBLEMS; pair++) {
         const yaml_node_t *key = yaml_document_get_node(y->document, pair->key);
@@ -294,6 +295,8 @@ static void apply_documents(OptionSet *set, yaml_parser_t *parser, const char *t
         yaml_map(&y, root, NULL);
     else if (root && !is_null(root))
         yaml_fail(&y, root, "expected keys and values");
+    if (y.n_problems >= MOST_PROBLEMS)
+        yaml_fail(&y, root, "%d problems are enough: the rest was not read", y.n_problems);
     if (!y.n_problems && yaml_load(parser, &second, text, size, problems)) {
         if ((more = yaml_document_get_root_node(&second))) yaml_fail(&y, more, "a second document; one is expected");
         yaml_document_delete(&second);

@@ -188,7 +188,7 @@ static const OptionRow table[] = {
      .metavar = "N", .help = "for --estimate and --dry-run without data: synthetic texts of an epoch"},
     {.name = "row-tokens", .type = OPTION_INT, .offset = FIELD(row_tokens), .default_value = "0", .max = 1e6,
      .metavar = "N", .help = "and their tokens; 0: lengths like those of short comments, 16 on average, cut at --max-len"},
-    {.name = "resume-from-checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.resume), .metavar = "auto|PATH",
+    {.name = "resume-from-checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.resume), .later = true, .metavar = "auto|PATH",
      .help = "the same as --resume"},
 };
 

@@ -1,5 +1,6 @@
 #include "commands/bert/tokenizer.h"
 
+#include <errno.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,21 +52,27 @@ static const OptionRow table[] = {
      .max = 1e9, .metavar = "N",
      .help = "merge no pair that occurs less often"},
     {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(overwrite), .default_value = "false",
-     .help = "replace vocab.txt and bpe.codes that are in the folder"},
+     .help = "replace vocab.txt and bpe.codes that are in the folder, and remove added_tokens.json"},
     {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
 };
 // clang-format on
 
+static const char ADDED[] = "added_tokens.json"; /* would be read with the new files */
+
 static void check_output(const Options *o) {
-    static const char *const names[] = {"vocab.txt", "bpe.codes"};
-    for (int i = 0; i < 2 && !o->overwrite; i++) {
-        char *path = path_join(o->output, names[i]);
-        if (!access(path, F_OK))
-            die("%s is there already: choose another --output, or replace it with --overwrite", path);
-        free(path);
-    }
+    static const char *const names[] = {"vocab.txt", "bpe.codes", ADDED};
+    for (int i = 0; i < 3 && !o->overwrite; i++)
+        if (path_holds(o->output, names[i]))
+            die("%s/%s is there already: choose another --output, or replace it with --overwrite", o->output, names[i]);
+}
+
+/* Removes the added tokens of the tokenizer that was in the folder. */
+static void remove_added(const Options *o) {
+    char *path = path_join(o->output, ADDED);
+    if (unlink(path) && errno != ENOENT) die("cannot remove %s: %s", path, strerror(errno));
+    free(path);
 }
 
 static void add_texts(FastBpeTrainer *trainer, const TextRules *rules, const Comments *comments) {
@@ -132,6 +139,7 @@ static void learn(const Options *o) {
     make_directories(o->output);
     directory_remove_leftovers(o->output);
     if (!fastbpe_trainer_write(trainer, o->output, &learned, &error)) die("%s", error.text);
+    remove_added(o);
     print_learned(o, &learned);
     fastbpe_trainer_close(trainer);
     segmenter_close(segmenter);

@@ -160,7 +160,7 @@ static void voice_of_sample(const SpeakOptions *o, const char *manifest, int64_t
     JsonRecords records = json_records_open(text + mark, size - mark, 1, true);
     while (!found && json_records_next(&records, &error)) {
         ManifestRecord record;
-        if (!manifest_parse_line(records.text, records.size, &record, &column, &error))
+        if (!manifest_parse_line(records.text, records.size, &record, &records.line, &column, &error))
             die("%s:%lld: %s", manifest, (long long)records.line, error.text);
         if ((found = is_sample(o, &record))) {
             printf("[Voice] %s of %s\n", record.prompt_id ? record.prompt_id : record.id, manifest);

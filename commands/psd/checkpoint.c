@@ -147,7 +147,7 @@ void psd_checkpoint_check(const PsdRun *o, Model *model) {
     ImportRules rules = psd_checkpoint_rules(o);
     Error error;
     if (path && checkpoint_exists(path) && !checkpoint_check_base(path, &model->params, &rules, &error))
-        die("--%s %s: %s", o->command == PSD_FINETUNE ? "pretrained" : "base-checkpoint", path, error.text);
+        die("--%s %s: %s", options_holding(&o->set, &o->train.base_checkpoint)->row.name, path, error.text);
     model->close(model);
 }
 

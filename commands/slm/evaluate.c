@@ -55,7 +55,7 @@ static const OptionRow table[] = {
      .metavar = "nfc|none",
      .help = "nfc: compose characters, as train_slm prepare does unless told otherwise"},
     {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(texts.skip_bad), .default_value = "false",
-     .help = "leave JSON records out that cannot be used, and count them"},
+     .help = "leave records of JSON and tables out that cannot be used, and count them"},
 };
 // clang-format on
 

@@ -19,7 +19,9 @@
 #include "base/threads.h"
 #include "commands/slm/inference.h"
 #include "commands/slm/passage.h"
+#include "data/formats/text_source.h"
 #include "data/text/encoding.h"
+#include "data/text/utf8.h"
 #include "model/generate.h"
 #include "train/plan/memory.h"
 
@@ -120,11 +122,11 @@ static void add_lines(Prompts *p, const Generate *o) {
     Error error;
     char *text, *rest;
     size_t size;
-    if (!read_file(o->prompts, &text, &size, &error)) die("--prompts %s: %s", o->prompts, error.text);
+    if (!text_read(o->prompts, &text, &size, &error)) die("--prompts %s: %s", o->prompts, error.text);
     const char *binary = encoding_of_binary(text, size);
     if (binary) die("--prompts %s: the file %s", o->prompts, binary);
     if (strlen(text) != size) die("--prompts %s: expected text, found a byte 0 at %zu", o->prompts, strlen(text));
-    rest = text;
+    rest = text + utf8_mark(text, size);
     for (char *line; (line = strsep(&rest, "\n"));) {
         size_t length = strlen(line);
         if (length && line[length - 1] == '\r') line[length - 1] = 0;

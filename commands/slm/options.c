@@ -109,7 +109,7 @@ static const OptionRow table[] = {
     {.name = "mfu", .type = OPTION_CHOICE, .offset = FIELD(mfu), .default_value = "true", .metavar = "true|printed",
      .help = "MFU of the log lines. true: FLOPs done over the peak of this device; printed: as the reference prints "
              "it, 8 FLOPs per parameter and token over the peak of an A100"},
-    {.name = "resume-from-checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.resume), .metavar = "auto|PATH",
+    {.name = "resume-from-checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.resume), .later = true, .metavar = "auto|PATH",
      .help = "the same as --resume"},
 };
 

@@ -70,7 +70,8 @@ static const OptionRow table[] = {
      .min = 1, .max = 1e10, .metavar = "N",
      .help = "most tokens of a shard, unless a single document has more; a shard is in memory while it is made"},
     {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
-     .help = "leave JSON records out that cannot be used (no JSON, no text, half an emoji in it), and count them"},
+     .help = "leave records of JSON and tables out that cannot be used (no JSON, no text, half an emoji in it, too many "
+             "fields), and count them"},
     {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
      .help = "prepare again if the folder was prepared from another corpus, tokenizer or options"},
     {.name = "threads", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
@@ -141,8 +142,9 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     printf("[Tokenizer] %s/%s: %lld tokens, %s\n", o->output, json_string_value(json_object_get(tokenizer, "file")),
            number(tokenizer, "vocabulary"), o->tokenizer ? "a copy of the one given" : "trained on the training split");
     if (!o->tokenizer && number(tokenizer, "vocabulary") < o->vocabulary)
-        printf("[Tokenizer] fewer tokens than --vocabulary %lld: no other pair of pieces occurs 2 times in the texts\n",
-               (long long)o->vocabulary);
+        printf(
+            "[Tokenizer] fewer tokens than --vocabulary %lld: no other pair of pieces occurs %d times in the texts\n",
+            (long long)o->vocabulary, SLM_MIN_FREQUENCY);
     print_split("train", json_object_get(splits, "train"));
     print_split("val", val);
     if (number(val, "documents") && number(val, "tokens") < FEW_TOKENS)

@@ -7,7 +7,6 @@
 #include "kernels/philox.h"
 
 static const char what[] = "the report on the data";
-static const double MANY_UNKNOWN = 0.001; /* a tokenizer of another language or of other text */
 
 typedef struct {
     json_t *json;
@@ -77,7 +76,7 @@ static void add_labels(const Report *r, json_t *json, const BertReportSplit *spl
 static void add_tokens(Report *r, json_t *json, const BertReportSplit *split) {
     const TokenizedTexts *t = split->tokenized;
     const int64_t pieces = t->first[t->n] - 2 * t->n; /* without begin and end */
-    const bool many = t->unknown && (double)t->unknown >= MANY_UNKNOWN * (double)pieces;
+    const bool many = unknown_is_many(t->missing.unknown, t->missing.pieces);
     if (t->divided)
         printf("  longer than the maximum length: %lld of %lld texts, divided into %lld, which count as texts here\n",
                (long long)t->divided, (long long)split->n, (long long)(t->n - split->n + t->divided));

@@ -21,25 +21,28 @@ static char find_separator(const char *at, char usual) {
     return usual;
 }
 
-/* Takes a line such as "sep=;", if the table begins with one. */
-static bool take_statement(Csv *csv) {
-    bool quoted = *csv->at == '"';
-    char *at = csv->at + quoted, *end = at + 5;
-    if (strncasecmp(at, "sep=", 4) != 0 || !at[4] || !strchr(",;\t|", at[4])) return false;
-    if (quoted && *end++ != '"') return false;
-    end += *end == '\r';
-    if (*end && *end != '\n') return false;
-    csv->separator = at[4];
-    csv->next_line += *end == '\n';
-    csv->at = end + (*end == '\n');
-    return true;
+size_t csv_statement(const char *text, size_t size, char *separator) {
+    const char *at = text, *end = text + size;
+    bool quoted = size && *at == '"';
+    at += quoted;
+    if (end - at < 5 || strncasecmp(at, "sep=", 4) != 0 || !memchr(",;\t|", at[4], 4)) return 0;
+    char stated = at[4];
+    at += 5;
+    if (quoted && (at == end || *at++ != '"')) return 0;
+    at += at < end && *at == '\r';
+    if (at < end && *at++ != '\n') return 0;
+    *separator = stated;
+    return (size_t)(at - text);
 }
 
 bool csv_open(Csv *csv, char *text, size_t size, char usual, Error *error) {
     *csv = (Csv){.next_line = 1, .separator = usual};
     if (!utf8_check(text, size, error)) return false;
     csv->at = text + utf8_mark(text, size);
-    if (!take_statement(csv)) csv->separator = find_separator(csv->at + strspn(csv->at, "\r\n"), usual);
+    size_t stated = csv_statement(csv->at, (size_t)(text + size - csv->at), &csv->separator);
+    if (!stated) csv->separator = find_separator(csv->at + strspn(csv->at, "\r\n"), usual);
+    csv->next_line += stated && csv->at[stated - 1] == '\n';
+    csv->at += stated;
     return true;
 }
 

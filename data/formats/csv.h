@@ -2,8 +2,8 @@
  * quotes may contain commas, line ends and "" for a quote. Text is UTF-8 without zero bytes; a byte order mark and
  * empty lines are skipped. A quote inside a bare field, text behind a closing quote and an unclosed quote are errors.
  *
- * Tables of Excel have another separator: where the decimal sign is a comma it is ";", and in text for Unicode a tab.
- * The first line tells it, which names the columns. A line "sep=;" before that one is Excel's, too. text_read
+ * Excel separates fields with ";" where the decimal sign is a comma, and with tabs in Unicode text. The separator is
+ * found in the line of column names, or stated by a line "sep=;" above it. text_read
  * (text_source.h) reads what else Excel writes, UTF-16, and files that are compressed. */
 #ifndef DATA_FORMATS_CSV_H
 #define DATA_FORMATS_CSV_H
@@ -23,6 +23,8 @@ typedef struct {
     int capacity;
 } Csv;
 
+/* Returns the bytes of a line such as "sep=;" at the beginning of text[size], and sets *separator; 0: there is none. */
+size_t csv_statement(const char *text, size_t size, char *separator);
 /* Begins to read `text`, which ends with a zero byte at text[size]. The reader changes the text; fields point into it.
  * `usual`, a comma or a tab, separates the fields unless the first line has none of it outside quotes, and has another
  * of comma, semicolon and tab, or says which it is. False with "LINE: ..." if the text has a zero byte or is not UTF-8;

@@ -8,10 +8,12 @@
 
 #include "base/format.h"
 #include "base/program.h"
+#include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
 #include "data/slm/clean.h"
 #include "data/text/encoding.h"
+#include "data/text/utf8.h"
 
 enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 16 };
 
@@ -70,7 +72,7 @@ static bool open_next(Reader *r, Error *error) {
     if (!text_source_read(&r->source, r->buffer, BUFFER, &r->end, error)) return false;
     const char *binary = encoding_of_binary(r->buffer, r->end);
     if (binary) return error_set(error, "%s", binary);
-    r->at = r->end >= 3 && !memcmp(r->buffer, "\xef\xbb\xbf", 3) ? 3 : 0;
+    r->at = utf8_mark(r->buffer, r->end);
     r->offset = (int64_t)r->at;
     r->is_array = format_of(r) == CORPUS_JSON && json_begins_array(r->buffer + r->at, r->end - r->at);
     r->array = (JsonArray){0};
@@ -176,8 +178,7 @@ static bool read_element(Reader *r, Batch *b, Error *error) {
 
 /* Returns whether lines are only Excel's "sep=;", which stands before the column names. */
 static bool is_statement(const Reader *r, const char *lines, size_t size) {
-    return !r->table.n && size > 5 && !strncasecmp(lines + (*lines == '"'), "sep=", 4) &&
-           memchr(lines, '\n', size) == lines + size - 1;
+    return !r->table.n && csv_statement(lines, size, &(char){0}) == size;
 }
 
 /* Takes what was read as the column names, if they are still to come, else as a document. */

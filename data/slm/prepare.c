@@ -16,7 +16,7 @@
 #include "data/text/utf8.h"
 #include "data/unfinished.h"
 
-enum { FORMAT = 1, MIN_FREQUENCY = 2 /* of pairs, as commands/slm/prepare.c says */ };
+enum { FORMAT = 1 };
 static const char END_OF_TEXT[] = "<|endoftext|>";
 static const char *const SPLITS[] = {[FATE_TRAIN] = "train", [FATE_VAL] = "val"};
 
@@ -119,21 +119,14 @@ static char *difference(const json_t *before, const json_t *now) {
 
 /* ---- the folder ---- */
 
-static bool exists(const char *directory, const char *name) {
-    char *path = path_join(directory, name);
-    bool found = !access(path, F_OK);
-    free(path);
-    return found;
-}
-
 /* Returns the record if the folder has been prepared from the same inputs. Dies if it was prepared from others, unless
  * it may be overwritten. */
 static json_t *find_record(const Prepare *p) {
     const SlmPrepareOptions *o = p->options;
     Error error;
-    bool unfinished = exists(o->output, ".unfinished");
-    if (!exists(o->output, PREPARED_NAME)) {
-        bool foreign = exists(o->output, "tokenizer.json") || exists(o->output, "tokenizer.model");
+    bool unfinished = path_holds(o->output, ".unfinished");
+    if (!path_holds(o->output, PREPARED_NAME)) {
+        bool foreign = path_holds(o->output, "tokenizer.json") || path_holds(o->output, "tokenizer.model");
         if (foreign && !unfinished && !o->overwrite)
             die("%s holds a tokenizer, but no " PREPARED_NAME " of train_slm prepare: choose another --output, or "
                 "replace it with --overwrite",
@@ -222,7 +215,7 @@ static char *train_tokenizer(Prepare *p) {
     for (int i = 0; i < o->specials.count; i++)
         if (strcmp(o->specials.text[i], specials[0]) != 0) specials[n++] = o->specials.text[i];
     BpeTraining training = {.vocabulary = (int)o->vocabulary,
-                            .min_frequency = MIN_FREQUENCY,
+                            .min_frequency = SLM_MIN_FREQUENCY,
                             .specials = specials,
                             .n_specials = n,
                             .n_threads = (int)o->threads};

@@ -9,6 +9,8 @@
 #include "base/options.h"
 #include "data/slm/scan.h"
 
+enum { SLM_MIN_FREQUENCY = 2 }; /* of pairs of pieces that become a token */
+
 typedef struct {
     OptionList input, val_file, specials;
     const char *output, *tokenizer, *end_of_text,

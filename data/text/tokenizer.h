@@ -9,6 +9,9 @@
 
 typedef struct Tokenizer Tokenizer;
 
+/* The files that tokenizer_in looks for, for messages. */
+#define TOKENIZER_FILES "tokenizer.json, tokenizer.model, vocab.txt with bpe.codes, or a meta.pkl with characters"
+
 /* Opens a file, or that of a folder (tokenizer_in). Beside bpe.codes there must be vocab.txt; the path of either means
  * both, and added_tokens.json beside them. Beside other files added_tokens.json must not have a token that they lack.
  * Returns NULL with the reason on an error. */

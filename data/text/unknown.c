@@ -9,7 +9,6 @@
 #include "data/text/characters.h"
 
 enum { SHOWN = 10 }; /* characters that a message names */
-static const double WORTH_A_WARNING = 0.001;
 
 /* ---- counting ---- */
 
@@ -97,11 +96,15 @@ char *unknown_characters(const Unknown *u) {
     return xstrdup(text);
 }
 
+bool unknown_is_many(int64_t unknown, int64_t pieces) {
+    return unknown && (double)unknown >= 0.001 * (double)pieces; /* of another language, or other texts */
+}
+
 bool unknown_check(const char *what, int64_t unknown, int64_t pieces, const char *characters, double most,
                    Error *error) {
     double share = unknown > 0 ? (double)unknown / (double)pieces : 0;
     bool ok = !unknown || share < most || most >= 1;
-    if (ok && share < WORTH_A_WARNING) return true;
+    if (ok && !unknown_is_many(unknown, pieces)) return true;
     char *text = xformat("%s: the tokenizer does not know %lld of %lld pieces (%.3g %%)%s%s", what, (long long)unknown,
                          (long long)pieces, 100 * share, *characters ? ", because of the characters " : "", characters);
     if (ok)

@@ -1,8 +1,8 @@
-/* What a tokenizer does not know in texts: how many pieces, and which characters.
+/* Counts what a tokenizer does not know in texts: pieces and characters.
  *
- * Unknown are the pieces that stand for the unknown one, and characters that are left out because nothing stands for
- * them; such a character counts as a piece. A text in a script that the tokenizer has not seen becomes a row of them,
- * on which a model trains without complaint. White space is counted by itself: it says nothing of the language. */
+ * A piece is unknown if it has the unknown id, or if it is a character that is left out because it has no id. A text in
+ * a script that the tokenizer has not seen becomes a row of them, on which a model trains without complaint. White
+ * space is counted by itself: it says nothing of the language. */
 #ifndef DATA_TEXT_UNKNOWN_H
 #define DATA_TEXT_UNKNOWN_H
 
@@ -32,7 +32,9 @@ void unknown_free(Unknown *u);
  * are none; free(). */
 char *unknown_characters(const Unknown *u);
 
-/* Warns if the tokenizer does not know 0.1 % of the pieces or more. what: the texts. */
+/* Returns whether the tokenizer does not know 0.1 % of the pieces or more, which is worth a warning. */
+bool unknown_is_many(int64_t unknown, int64_t pieces);
+/* Warns if it does not. what: the texts. */
 void unknown_warn(const char *what, const Unknown *u);
 /* Does the same; false with an error if it is `most` of them or more;
  * 1: any share is allowed. characters: of unknown_characters, or "". */

@@ -88,7 +88,8 @@ static bool parse_single(ManifestRecord *r, Error *error) {
            take_duration(r, "duration", &r->duration, error);
 }
 
-bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int *column, Error *error) {
+bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int64_t *number, int *column,
+                         Error *error) {
     static const char *const names[] = {"id",
                                         "target_id",
                                         "prompt_id",
@@ -118,7 +119,7 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
     record->json = json_record(line, n, names, 0, &at, &why);
     if (!record->json && !encoding_check_line(line, n, error)) return false;
     if (!record->json) {
-        *column = json_column(line, at, &(int64_t){0});
+        *column = json_column(line, at, number);
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok =

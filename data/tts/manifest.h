@@ -20,8 +20,10 @@ typedef struct {
     double prompt_duration; /* of a pair: seconds of the prompt's audio; NAN: not given */
 } ManifestRecord;
 
-/* Parses one line of n bytes. Returns false with the reason and the column (1-based; 0 if it is not a syntax error). */
-bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int *column, Error *error);
+/* Parses a record of n bytes, of which line *number of a file is the first. Returns false with the reason, the line and
+ * the column of a syntax error (1-based; 0: it is another error). */
+bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int64_t *number, int *column,
+                         Error *error);
 void manifest_record_close(ManifestRecord *record);
 
 #endif

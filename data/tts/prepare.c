@@ -98,8 +98,8 @@ static void check_ids(const Prepare *p) {
             if (!strchr(id, *risk)) continue;
             if (file_name_is_refused(p->options->output, id))
                 die("the id %s: files are named after it, and the file system of %s refuses this name; give ids "
-                    "without \"*:<>?\\|, or an --output on another disk",
-                    id, p->options->output);
+                    "without %s, or an --output on another disk",
+                    id, p->options->output, file_name_risks);
             break;
         }
 }

@@ -6,7 +6,9 @@
 #include <unistr.h>
 
 #include "base/file.h"
+#include "data/formats/text_source.h"
 #include "data/text/encoding.h"
+#include "data/text/utf8.h"
 
 enum { MAX_TEXT_BYTES = 1 << 16 }; /* of a recording: more is no sentence */
 
@@ -106,9 +108,9 @@ static int compare_files(const void *a, const void *b) {
 /* Reads a text as one line; free(). The error begins with the path. */
 static char *read_text(const char *folder, const char *name, Error *error) {
     char *path = path_join(folder, name), *bytes = xmalloc(MAX_TEXT_BYTES + 1), *text = NULL;
-    size_t size, mark;
+    size_t size;
     Error why;
-    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, &why)) {
+    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, &why) || !text_decode(&bytes, &size, &why)) {
         error_set(error, "%s: %s", path, why.text);
     } else if (u8_check((const uint8_t *)bytes, size)) {
         error_set(error, "%s: is not UTF-8; %s", path, encoding_advice(bytes, size));
@@ -116,10 +118,9 @@ static char *read_text(const char *folder, const char *name, Error *error) {
         error_set(error, "%s: has a zero byte; %s", path, encoding_advice(bytes, size));
     } else {
         bytes[size] = 0;
-        mark = size >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
         for (char *c = bytes; *c; c++)
             if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
-        text = xstrdup(bytes + mark);
+        text = xstrdup(bytes + utf8_mark(bytes, size));
     }
     free(bytes);
     free(path);

@@ -53,7 +53,8 @@ static bool check_fields(ListReader *reader, const json_t *object, Recording *r,
            set_missing(object, reader->names[FIELD_LANGUAGE], FIELD_LANGUAGE, error);
 }
 
-bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error) {
+bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int64_t *number, int *column,
+                          Error *error) {
     const char *const names[] = {reader->names[FIELD_ID],   reader->names[FIELD_SPEAKER],  reader->names[FIELD_AUDIO],
                                  reader->names[FIELD_TEXT], reader->names[FIELD_LANGUAGE], NULL};
     size_t at;
@@ -61,7 +62,7 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     json_t *object = json_record(line, n, names, 0, &at, &why);
     if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
-        *column = json_column(line, at, &(int64_t){0});
+        *column = json_column(line, at, number);
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");

@@ -97,10 +97,11 @@ static bool parse_line(ListReader *reader, const char *line, size_t n, int64_t n
            (!first || format != RECORDINGS_LIST || check_no_header(r, error));
 }
 
-static bool parse_json_line(ListReader *reader, const char *line, size_t n, int64_t number, int *column, Error *error) {
+static bool parse_json_line(ListReader *reader, const char *line, size_t n, int64_t *number, int *column,
+                            Error *error) {
     Recording *r = recordings_add(reader->out);
-    r->line = number;
-    return recordings_read_json(reader, line, n, r, column, error) && recording_finish(r, error);
+    r->line = *number;
+    return recordings_read_json(reader, line, n, r, number, column, error) && recording_finish(r, error);
 }
 
 /* Puts "LINE: " or "LINE:COLUMN: " before an error. */
@@ -140,7 +141,7 @@ static bool read_line(ListReader *reader, const RecordingsSource *source, const 
         return false;
     }
     bool json = out->format == RECORDINGS_JSONL;
-    if (json ? parse_json_line(reader, line, n, number, &column, error) : parse_line(reader, line, n, number, error))
+    if (json ? parse_json_line(reader, line, n, &number, &column, error) : parse_line(reader, line, n, number, error))
         return true;
     add_place(number, column, error);
     return (!first || json) && leave_out(out, source, before, error);
@@ -168,8 +169,8 @@ static bool is_csv(const RecordingsSource *source, const char *text, size_t size
     Error error;
     if (!has_end(source->path, ".csv") || (format && !has_header(format))) return false;
     char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
-    bool statement = !strncasecmp(head, "sep=", 4), found = statement;
-    if (!statement && csv_open(&csv, head, strlen(head), ',', &error)) {
+    bool found = csv_statement(head, strlen(head), &(char){0}) > 0;
+    if (!found && csv_open(&csv, head, strlen(head), ',', &error)) {
         char *line = csv_next(&csv, &error) && csv.n > 1 ? tabbed(&csv) : xstrdup("");
         found =
             *line && !strchr(head, '|') && csv.separator != '\t' && has_header(recognise(source, line, strlen(line)));

@@ -206,7 +206,7 @@ static void *check_worker(void *argument) {
         ManifestRecord record;
         Error why;
         int column;
-        if (!manifest_parse_line(line->text, line->size, &record, &column, &why)) {
+        if (!manifest_parse_line(line->text, line->size, &record, &line->number, &column, &why)) {
             make_bad(line);
             if (column)
                 error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, column, why.text);
@@ -242,6 +242,7 @@ static void report_bad_lines(const Check *check) {
     if (bad && !check->options->skip_bad)
         die("%lld of %lld manifest lines cannot be used; --skip-bad leaves them out", (long long)bad,
             (long long)check->n_lines);
+    if (bad && bad == check->n_lines) die("none of the %lld manifest lines can be used", (long long)bad);
     if (bad)
         printf("[Data] manifest lines that cannot be used left out: %lld of %lld\n", (long long)bad,
                (long long)check->n_lines);

@@ -504,7 +504,12 @@ static void read_inputs(void *words) {
          .metavar = "PATH",
          .later = true,
          .help = "weights"},
-        {.name = "resume", .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "auto|PATH", .help = "a run"},
+        {.name = "resume",
+         .type = OPTION_TEXT,
+         .offset = FIELD(output),
+         .metavar = "auto|PATH",
+         .later = true,
+         .help = "a run"},
         {.name = "norm", .type = OPTION_TEXT, .offset = FIELD(norm), .metavar = "FILE", .help = "a file to write"}};
     char *argv[16] = {"prog"}, *text = words;
     int argc = 1;

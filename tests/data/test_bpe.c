@@ -196,12 +196,12 @@ static void continuations_are_joined_and_words_are_not(void **state) {
     tokenizer_close(tokenizer);
 }
 
-/* U+2603 has no piece; the bytes behind it belong to no character. */
 static void note(void *context, const char *text, size_t size) {
     char *missing = context;
     snprintf(missing + strlen(missing), 64 - strlen(missing), "%.*s|", (int)size, text);
 }
 
+/* U+2603 has no piece; the bytes behind it belong to no character. */
 static void characters_without_a_piece_are_counted(void **state) {
     (void)state;
     static const char text[] = "a\xe2\x98\x83z \xe2\x98\x83\xff\xfe c";

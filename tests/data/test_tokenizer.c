@@ -18,7 +18,7 @@ static void a_sentencepiece_model_is_found_in_its_folder(void **state) {
     char *folder = scratch_directory(), *model = path_join(folder, "tokenizer.model");
     Error error;
     assert_null(tokenizer_open(folder, &error));
-    assert_contains(error.text, "neither tokenizer.json nor tokenizer.model nor vocab.txt and bpe.codes");
+    assert_contains(error.text, "the folder holds none of tokenizer.json, tokenizer.model, vocab.txt with bpe.codes");
     assert_int_equal(sentencepiece_train_bpe(text, strlen(text), model, 24, &error), 24);
     Tokenizer *a = open_checked(folder), *b = open_checked(model);
     const char *files[3];

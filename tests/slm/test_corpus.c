@@ -54,6 +54,7 @@ static void a_folder_gives_its_texts_in_order(void **state) {
     make_directories(in(folder, "empty"));
     assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
     assert_contains(error.text, "holds no text files; expected names that end in .txt");
+    if (!has_links()) print_message("SKIPPED: a link, on a disk without them\n");
     if (has_links()) {
         assert_int_equal(symlink("..", in(folder, "sub/loop")), 0);
         assert_false(corpus_files_add(&files, folder, false, &error));

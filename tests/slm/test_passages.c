@@ -179,7 +179,7 @@ static void a_training_writes_what_its_weights_would_generate(void **state) {
 /* A model that has seen no end-of-text token gets none before its prompts. */
 static void a_prompt_begins_as_the_documents_of_the_training_did(void **state) {
     char *run = scratch_directory(), *data = scratch_directory(), *path = path_join(data, "train.bin"),
-         *config = path_through(run, "last/config.json");
+         *config = path_join(run, "last/config.json");
     uint16_t ids[2000];
     (void)state;
     for (int i = 0; i < 2000; i++) ids[i] = (uint16_t)(10 + i * i % 101);

@@ -162,6 +162,7 @@ static void missing_encoders_are_named_and_can_be_added(void **state) {
     char *weights = path_through(corpus_root, "first/best/model.safetensors");
     char *part = write_base("part.safetensors", NULL, 3), *rest = write_base("encoders.safetensors", NULL, 0);
     must_export("--checkpoint first/best --output bare");
+    assert_contains(fixture.output, "warning: first/");
     assert_contains(fixture.output, " has no encoders for prompts and emotions");
     assert_null(strstr(fixture.output, "Next:"));
     assert_exported("bare", weights, 0);

@@ -28,7 +28,7 @@ static ManifestRecord parse(const char *line) {
     ManifestRecord record;
     Error error;
     int column;
-    if (!manifest_parse_line(line, strlen(line), &record, &column, &error)) fail_msg("%s", error.text);
+    if (!manifest_parse_line(line, strlen(line), &record, &(int64_t){1}, &column, &error)) fail_msg("%s", error.text);
     return record;
 }
 
@@ -36,7 +36,7 @@ static void expect_refused(const char *line, int column, const char *message) {
     ManifestRecord record;
     Error error = {.text = ""};
     int found = -1;
-    assert_false(manifest_parse_line(line, strlen(line), &record, &found, &error));
+    assert_false(manifest_parse_line(line, strlen(line), &record, &(int64_t){1}, &found, &error));
     assert_null(record.json);
     assert_contains(error.text, message);
     assert_int_equal(found, column);
@@ -171,13 +171,14 @@ static void wrong_values_are_named(void **state) {
     expect_refused("[1, 2]", 0, "the line is a list, expected an object");
 }
 
-/* The column is that of the last character that was read. */
+/* The column, in characters, is where the line goes wrong. */
 static void invalid_json_is_reported_with_its_column(void **state) {
     (void)state;
     expect_refused("{\"id\": }", 8, "invalid JSON: ");
     expect_refused("{'id': 1}", 2, "invalid JSON: ");
     expect_refused("{\"id\": 1", 9, "invalid JSON: ");
     expect_refused("{\"id\": 1} {}", 11, "invalid JSON: expected nothing behind the object");
+    expect_refused("{\"ሰላም\": 1, \"id\": }", 18, "invalid JSON: "); /* characters, not bytes */
     expect_refused("{\"id\": Infinity}", 8, "invalid JSON: ");
     expect_refused("{\"ሰላም\": 1, \"id\": \"\xff\"}", 0, "byte 25 is not UTF-8; ");
     expect_refused("{\"id\": \"1\", \"id\": \"2\"}", 19, "invalid JSON: \"id\" is there twice");

@@ -405,6 +405,7 @@ static void bad_folders_are_refused(void **state) {
         "/metadata.csv:1: the format is not known; expected JSON objects, fields between tabs, or ID|TEXT "
         "as in LJSpeech; for the audio and .txt files of a folder, give it with --input-format folder");
     char *linked = make_folder("linked", mute, 3), *gone = path_join(linked, "c5.wav");
+    if (!has_links()) print_message("SKIPPED: a link, on a disk without them\n");
     if (has_links()) {
         assert_int_equal(symlink("nowhere.wav", gone), 0);
         expect_bad_folder("linked", mute, 3, "/c5.wav: is a link to a file that does not exist");

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "base/file.h"
 
 static bool is_directory(const char *path) {
     struct stat status;
@@ -51,12 +52,7 @@ void folders_free(Folders *folders) {
     *folders = (Folders){0};
 }
 
-bool folder_has(const Folder *folder, const char *file) {
-    char *path = path_join(folder->path, file);
-    bool has = !access(path, F_OK);
-    free(path);
-    return has;
-}
+bool folder_has(const Folder *folder, const char *file) { return path_holds(folder->path, file); }
 
 char *folder_files(const Folder *folder, const char *end) {
     struct dirent **entries;

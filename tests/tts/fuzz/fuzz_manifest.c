@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ManifestRecord record;
     Error error = {.text = ""};
     int column = -1;
-    if (manifest_parse_line(line, before + n + after, &record, &column, &error)) {
+    if (manifest_parse_line(line, before + n + after, &record, &(int64_t){1}, &column, &error)) {
         check_record(&record);
         manifest_record_close(&record);
     } else if (!error.text[0] || column < 0 || record.json) {
