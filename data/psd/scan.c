@@ -138,17 +138,15 @@ static void parse_frequencies(const char *stem, bool compat, PsdFile *file) {
 
 /* Reads the number in the column `name` of the first row; NaN if there is no such column or the field is empty. */
 static bool take(const Csv *head, const Csv *row, const char *name, double *out, Error *error) {
+    int i;
     *out = (double)NAN;
-    for (int i = 0; i < head->n; i++) {
-        if (strcmp(head->fields[i], name)) continue;
-        if (i >= row->n)
-            return error_set(error, "%lld: has %d fields; the first line has %d", (long long)row->line, row->n,
-                             head->n);
-        if (*row->fields[i] && !csv_decimal(row, row->fields[i], out))
-            return error_set(error, "%lld: %s is '%.100s'; expected a number or nothing", (long long)row->line, name,
-                             row->fields[i]);
-    }
-    return true;
+    if (!csv_column(head, name, NULL, &i, error)) return false;
+    if (i < 0) return true;
+    if (i >= row->n)
+        return error_set(error, "%lld: has %d fields; the first line has %d", (long long)row->line, row->n, head->n);
+    return !*row->fields[i] || csv_decimal(row, row->fields[i], out) ||
+           error_set(error, "%lld: %s is '%.100s'; expected a number or nothing", (long long)row->line, name,
+                     row->fields[i]);
 }
 
 static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) {

@@ -441,6 +441,8 @@ static void wrong_folders_are_refused(void **state) {
     assert_int_equal(remove(path), 0);
     write_text(sidecar, "begin_freq,end_freq\n80,loud\n");
     expect_scan_refused("S/D/b.csv: 2: end_freq is 'loud'; expected a number or nothing");
+    write_text(sidecar, "begin_freq,end_freq,end_freq\n80,90,100\n");
+    expect_scan_refused("S/D/b.csv: 1: the column \"end_freq\" is there twice");
     write_text(sidecar, "begin_freq,end_freq\n80\n");
     expect_scan_refused("S/D/b.csv: 2: has 1 fields; the first line has 2");
     PsdScan scan;

@@ -166,6 +166,7 @@ static void records_are_what_their_files_are(void **state) {
     assert_documents("x.json", TEXT("\n"), SPLIT_AT_FILE, "");
     assert_documents("x.csv", TEXT("id;text\n1;a,b\n"), SPLIT_AT_FILE, "[2:a,b]");
     assert_documents("x.csv", TEXT("sep=;\ntext;id\na;1\n"), SPLIT_AT_FILE, "[3:a]");
+    assert_documents("x.csv", TEXT("sep=;x,text\n1,a\n"), SPLIT_AT_FILE, "[2:a]"); /* a name of a column */
     assert_documents("x.csv", TEXT("\n\ntext\na;b\n"), SPLIT_AT_FILE, "[4:a;b]");
     assert_documents("x.csv", TEXT("text\n"), SPLIT_AT_FILE, "");
     assert_documents("x.tsv.gz", TEXT("text\tid\na, b\t1\n\"c\td\"\t2"), SPLIT_AT_FILE, "[2:a, b][3:c\td]");
