@@ -70,6 +70,18 @@ void fixture_must_train(const char *run, const char *more) {
     if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
 }
 
+int fixture_train_on(const char *data, const char *run, const char *options) {
+    char *before = fixture.data;
+    fixture.data = (char *)(uintptr_t)data;
+    int status = fixture_train(run, "%s", options);
+    fixture.data = before;
+    return status;
+}
+
+void fixture_must_train_on(const char *data, const char *run, const char *options) {
+    if (fixture_train_on(data, run, options)) fail_msg("%s", fixture.output);
+}
+
 const char *fixture_reference_run(void) {
     static char *run;
     if (!run) {

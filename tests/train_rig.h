@@ -48,6 +48,9 @@ void assert_refused(int status, const Refusal *want);
 int fixture_train(const char *run, const char *more, ...) PRINTF_LIKE(2, 3);
 /* Trains. Fails the test if the training fails. */
 void fixture_must_train(const char *run, const char *more);
+/* The same on other data. */
+int fixture_train_on(const char *data, const char *run, const char *options);
+void fixture_must_train_on(const char *data, const char *run, const char *options);
 /* Returns the folder of a short run to compare others with, made once. */
 const char *fixture_reference_run(void);
 /* Makes the short run with more options. Fails unless it logs the losses and ends with the bytes of

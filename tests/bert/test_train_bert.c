@@ -1,21 +1,12 @@
 /* Runs train_bert as a user does, on a small data set: the reference's parameters, learning rates and weights; the same
  * bits with any number of threads and workers and after signals and kills; what is frozen or left out; folds and seeds;
- * masked words; and a clear message for bad data and options. */
+ * masked words; and a clear message for bad options. */
 #include "report/table.h"
 #include "tests/bert/train_rig.h"
 #include "tests/documented.h"
 #include "tests/page_rig.h"
 
 #include "base/file.h"
-
-/* Trains like fixture_train on other data. */
-static int train_on(const char *data, const char *run, const char *options) {
-    char *before = fixture.data;
-    fixture.data = (char *)(uintptr_t)data;
-    int status = fixture_train(run, "%s", options);
-    fixture.data = before;
-    return status;
-}
 
 /* Returns a number at a path of keys in a JSON file of a run; NaN: null. */
 static double number_in(const char *run, const char *name, const char *key) {
@@ -528,213 +519,7 @@ static void added_tokens_go_with_the_run(void **state) {
     free(tokenizer);
 }
 
-/* ---- what is said of the texts ---- */
-
-/* Makes the tokenizer with two words of two syllables besides. */
-static char *joined_tokenizer(void) {
-    char *folder = bert_make_tokenizer();
-    static const char *const files[][2] = {{"vocab.txt", "ba_ba 2\nba_de 1\n"},
-                                           {"bpe.codes", "ba _ 3\nba_ ba</w> 2\nba_ de</w> 1\n"}};
-    for (int i = 0; i < 2; i++) {
-        char *path = path_join(folder, files[i][0]), *text = read_text(path);
-        write_text(path, "%s%s", text, files[i][1]);
-        free(text);
-        free(path);
-    }
-    return folder;
-}
-
-static void unsegmented_texts_are_told_once(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *joined = scratch_directory(), *data = scratch_directory(),
-         *path = path_join(data, "train.csv");
-    fixture_must_train(run, "--max-steps 1");
-    assert_null(strstr(fixture.output, "whose words are joined")); /* nor are the pieces */
-    char *tokenizer = joined_tokenizer(),
-         *options = xformat("--max-steps 1 --tokenizer %s --max-unknown 1 ", tokenizer);
-    fixture_must_train(joined, options);
-    assert_contains(fixture.output, "2 of its 31 pieces are such words, and 0.0 % of the words here");
-    const char *told = strstr(fixture.output, "whose words are joined");
-    assert_null(strstr(told + 1, "whose words are joined"));
-    write_text(path, "text,label\nba_de fi,0\nba,1\nfi_fi ne,0\nne,1\nso,0\ntu ba,1\nri,0\nmax,1\nfi,0\nlu,1\n"
-                     "ma de,0\nne so,1\nde,0\nfi ba,1\nri ri,0\nde de,1\nmu,0\nba ba,1\nzu,0\nxo,1\n");
-    char *again = scratch_directory();
-    assert_int_equal(train_on(data, again, options), 0);
-    assert_null(strstr(fixture.output, "whose words are joined"));
-    *strstr(options, "--max-unknown 1 ") = 0; /* letters that the tokenizer does not have */
-    assert_int_equal(train_on(data, again, options), 1);
-    assert_contains(fixture.output, " texts: the tokenizer does not know ");
-    assert_contains(fixture.output,
-                    ", because of the characters _ 1, x 1: it was made of other texts; give one that knows "
-                    "these, or raise --max-unknown 0.05\n");
-    free(again);
-    free(options);
-    free(tokenizer);
-    free(joined);
-    free(path);
-    free(data);
-    free(run);
-}
-
 /* ---- what is refused ---- */
-
-static void bad_data_are_named(void **state) {
-    (void)state;
-    static const struct {
-        const char *train, *valid, *message;
-    } bad[] = {
-        {"text,label\nba,a\nde,b\n", NULL, "train.csv: class \"a\" has 1 different text for 3 parts; none is left for"},
-        {"text,label\nba,0\nde,1\n", "text,label\nba,0\nde,2\n",
-         "valid.csv:3: the label \"2\" is none of the 2 classes: 0, 1"},
-        {"text,label\nba,0\nde,1\n", "text,label\nba,0\n",
-         "valid.csv: none of its 1 texts has the label \"1\"; every split needs every class"},
-        {"text,label\nba,0\n\"de,1\n", "text,label\nba,0\nde,1\n", "train.csv:3:1: the quote is not closed"},
-        {"text,label\nba,0\n ,1\n", "text,label\nba,0\nde,1\n", "train.csv: all labels are \"0\""},
-        {"text,label\nba,0\nde,1\nfi\n", "text,label\nba,0\nde,1\n",
-         "train.csv:4: has 1 fields; the line of column names has 2; a field with separators in it needs quotes; "
-         "--skip-bad leaves records out"},
-        {"text,label\nba,0\nde,1\nfi,0.0\n", "text,label\nba,0\nde,1\n",
-         "train.csv: the labels \"0\" and \"0.0\" are the same number; write them alike, or join them with "
-         "--merge-labels"},
-        {"text,class\nba,0\n", "text,label\nba,0\nde,1\n", "train.csv:1: there is no column \"label\""},
-    };
-    char *data = scratch_directory(), *run = scratch_directory(), *train = path_join(data, "train.csv"),
-         *valid = path_join(data, "valid.csv");
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        write_text(train, "%s", bad[i].train);
-        if (bad[i].valid) write_text(valid, "%s", bad[i].valid);
-        if (train_on(data, run, "--max-steps 1") != 1) fail_msg("%zu: %s", i, fixture.output);
-        assert_contains(fixture.output, bad[i].message);
-    }
-    free(train);
-    free(valid);
-    free(data);
-    free(run);
-}
-
-/* ---- folders as people have them ---- */
-
-/* Trains a step on a folder. Fails the test if the training fails. */
-static void must_train_on(const char *data, const char *run, const char *options) {
-    if (train_on(data, run, options)) fail_msg("%s", fixture.output);
-}
-
-/* Each name of the validation file, in any format; two of them are an error that names both. */
-static void a_folder_s_dev_file_is_the_validation_file(void **state) {
-    (void)state;
-    static const char *const names[] = {"dev", "val", "valid", "validation", "Dev"};
-    char *data = scratch_directory(), *run = path_join(data, "run");
-    bert_write_comments(data, "train.csv", 0, BERT_TEST_TRAIN);
-    bert_write_comments(data, "test.csv", 0, BERT_TEST_TEST);
-    bert_write_comments(data, "more.csv", 0, BERT_TEST_TEST);
-    for (int i = 0; i < 5; i++) {
-        char *name = xformat("%s.csv", names[i]), *path = path_join(data, name);
-        bert_write_comments(data, name, BERT_TEST_TRAIN, BERT_TEST_VALID);
-        must_train_on(data, run, "--dry-run --device cpu");
-        assert_contains(fixture.output, "[Data] validation: 24 texts");
-        assert_contains(fixture.output, "[Data] files of texts that are not used: ");
-        assert_contains(fixture.output, "/more.csv\n");
-        assert_int_equal(unlink(path), 0);
-        free(path);
-        free(name);
-    }
-    must_run("printf '[{\"text\": \"xo\", \"label\": 1},\\n{\"text\": \"ba\", \"label\": 0}]' | gzip >%s/dev.json.gz",
-             data);
-    must_train_on(data, run, "--dry-run --device cpu");
-    assert_contains(fixture.output, "[Data] validation: 2 texts");
-    bert_write_comments(data, "val.csv", 0, BERT_TEST_VALID);
-    assert_int_equal(train_on(data, run, "--dry-run --device cpu"), 1);
-    assert_contains(fixture.output, "/dev.json.gz and ");
-    assert_contains(fixture.output, "/val.csv: two files for one split; remove one of them");
-    free(run);
-    free(data);
-}
-
-/* Then no text of the training is kept for a test either. */
-static void a_test_file_without_labels_is_said_and_left_out(void **state) {
-    (void)state;
-    static const char *const files[] = {"id,text\n1,ba\n2,xo\n", "text,label\nba,\nxo, \n"};
-    char *data = scratch_directory(), *path = path_join(data, "test.csv");
-    bert_write_comments(data, "train.csv", 0, BERT_TEST_TRAIN);
-    for (int i = 0; i < 2; i++) {
-        char *run = path_join(data, i ? "second" : "first"), *report = path_join(run, "report_test.json");
-        write_text(path, "%s", files[i]);
-        must_train_on(data, run, "--max-steps 1");
-        assert_contains(fixture.output, "/test.csv has no labels in a column \"label\" (--label-column names another): "
-                                        "nothing is tested after the training; predict gives its texts classes");
-        assert_contains(fixture.output, "[Data] train: 85 texts"); /* 8 of 9 parts, of each class */
-        assert_contains(fixture.output, "[Data] validation: 11 texts");
-        assert_null(strstr(fixture.output, "[Data] test: "));
-        assert_int_equal(access(report, F_OK), -1);
-        assert_int_equal(train_on(data, run, "--test /nowhere.csv"), 1);
-        assert_contains(fixture.output, "--test /nowhere.csv: No such file or directory");
-        char *given = xformat("--max-steps 1 --test %s", path); /* who names it wants a test */
-        assert_int_equal(train_on(data, run, given), 1);
-        assert_contains(fixture.output, i ? "test.csv:2: label is empty" : "test.csv:1: there is no column \"label\"");
-        free(given);
-        free(report);
-        free(run);
-    }
-    free(path);
-    free(data);
-}
-
-/* Empty texts, bad records and labels that look the same: said, counted, and in data_report.json. */
-static void what_is_left_out_is_reported(void **state) {
-    (void)state;
-    char *data = scratch_directory(), *run = path_join(data, "run"), *valid = path_join(data, "dev.csv"),
-         *train = path_join(data, "train.jsonl"), *report = path_join(run, "data_report.json");
-    write_text(train, "{\"text\": \"ba\", \"label\": false}\n{\"text\": \"xo\", \"label\": \"true\"}\n"
-                      "{\"text\": \" \", \"label\": true}\n{\"text\": \"zu \\ud83d\", \"label\": true}\n"
-                      "{\"text\": \"de\", \"label\": \"False\"}\n{\"text\": \"zu\", \"label\": \"true\\u00a0\"}\n");
-    write_text(valid, "text;label\nba;False\nxo;TRUE\n");
-    assert_int_equal(train_on(data, run, "--max-steps 1 --skip-bad"), 1);
-    assert_contains(fixture.output, "train.jsonl: the labels \"False\" and \"false\" differ in case only");
-    must_train_on(data, run, "--max-steps 1 --skip-bad --merge-labels");
-    assert_contains(fixture.output, "train.jsonl: empty texts left out: 1 (line 3); --empty error refuses them");
-    assert_contains(fixture.output, "train.jsonl: records that cannot be used left out: 1, the first: line 4:10: ");
-    assert_contains(fixture.output, "names of classes with characters that are not composed (NFC), no-break spaces, or "
-                                    "blanks at their ends, which are read without: 1\n");
-    assert_contains(fixture.output,
-                    "train.jsonl: labels that differ from their class in case only, or are the same number: 1\n");
-    assert_contains(fixture.output, "labels  False: 2 (50.0 %)  true: 2 (50.0 %)");
-    assert_contains(fixture.output, "labels  False: 1 (50.0 %)  true: 1 (50.0 %)");
-    json_t *root = json_load_file(report, 0, NULL), *file = json_array_get(json_object_get(root, "files"), 0);
-    assert_int_equal(json_integer_value(json_object_get(file, "texts")), 4);
-    assert_int_equal(json_integer_value(json_object_get(file, "bad")), 1);
-    assert_int_equal(json_integer_value(json_object_get(file, "labels_changed")), 1);
-    assert_int_equal(json_array_size(json_object_get(file, "empty_lines")), 1);
-    assert_int_equal(json_integer_value(json_array_get(json_object_get(file, "empty_lines"), 0)), 3);
-    json_decref(root);
-    assert_int_equal(train_on(data, run, "--max-steps 1 --skip-bad --merge-labels --empty error"), 1);
-    assert_contains(fixture.output, "train.jsonl:3: text is empty");
-    free(report);
-    free(train);
-    free(valid);
-    free(run);
-    free(data);
-}
-
-static void weights_that_are_not_there_are_said_first(void **state) {
-    (void)state;
-    char *empty = scratch_directory(), *run = path_join(empty, "run"),
-         *options = xformat("--base-checkpoint %s", empty);
-    assert_int_equal(train_on("/nowhere", run, "--base-checkpoint phobert-large/"), 1);
-    assert_contains(fixture.output, "--data /nowhere: No such file or directory");
-    assert_int_equal(train_on(fixture.data, run, "--base-checkpoint phobert-large/"), 1);
-    assert_contains(
-        fixture.output,
-        "--base-checkpoint phobert-large/: No such file or directory; expected a folder with config.json, "
-        "pytorch_model.bin or model.safetensors, vocab.txt and bpe.codes, as it is published at "
-        "https://huggingface.co/vinai/phobert-large (download these files into phobert-large), or a checkpoint of "
-        "train_bert\n");
-    assert_int_equal(train_on(fixture.data, run, options), 1);
-    assert_contains(fixture.output, "; expected a folder with config.json, ");
-    assert_int_equal(access(run, F_OK), -1);
-    free(options);
-    free(run);
-    free(empty);
-}
 
 static void options_that_contradict_each_other_are_refused(void **state) {
     (void)state;
@@ -761,9 +546,9 @@ static void options_that_contradict_each_other_are_refused(void **state) {
     char *run = scratch_directory(), *single = path_join(fixture.data, "train.csv");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(fixture_train(run, "%s", bad[i].options), &bad[i]);
-    assert_int_equal(train_on(single, run, "--seeds 2 --split-shares 100,0,0"), 2);
+    assert_int_equal(fixture_train_on(single, run, "--seeds 2 --split-shares 100,0,0"), 2);
     assert_contains(fixture.output, "--seeds 2: there are no validation texts");
-    assert_int_equal(train_on(single, run, "--max-steps 1 --split-shares 100,0,0"), 0);
+    assert_int_equal(fixture_train_on(single, run, "--max-steps 1 --split-shares 100,0,0"), 0);
     assert_contains(fixture.output, "[Data] nothing is held out");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s -o %s", fixture.program, run), 2);
     assert_contains(fixture.output, "no data: give --data DIR");
@@ -886,12 +671,6 @@ int main(void) {
         cmocka_unit_test(masked_words_are_learned),
         cmocka_unit_test(a_base_of_the_same_classes_gives_their_order),
         cmocka_unit_test(added_tokens_go_with_the_run),
-        cmocka_unit_test(unsegmented_texts_are_told_once),
-        cmocka_unit_test(bad_data_are_named),
-        cmocka_unit_test(a_folder_s_dev_file_is_the_validation_file),
-        cmocka_unit_test(a_test_file_without_labels_is_said_and_left_out),
-        cmocka_unit_test(what_is_left_out_is_reported),
-        cmocka_unit_test(weights_that_are_not_there_are_said_first),
         cmocka_unit_test(options_that_contradict_each_other_are_refused),
         cmocka_unit_test(another_run_is_refused_on_resume),
         cmocka_unit_test(the_guide_s_names_are_understood),

@@ -12,15 +12,6 @@
 
 #include "base/file.h"
 
-/* Trains like fixture_train on other data. */
-static int train_on(char *data, const char *run, const char *options) {
-    char *before = fixture.data;
-    fixture.data = data;
-    int status = fixture_train(run, "%s", options);
-    fixture.data = before;
-    return status;
-}
-
 /* ---- the model ---- */
 
 static void the_sizes_have_the_reference_s_parameters(void **state) {
@@ -53,7 +44,7 @@ static void the_first_loss_is_that_of_the_initial_weights(void **state) {
 static void a_small_text_is_learned_by_heart(void **state) {
     (void)state;
     char *run = scratch_directory(), *data = slm_make_data(4, "");
-    int status = train_on(data, run, "-b 8 --max-steps 150 --dropout 0 --learning-rate 5e-3 --log-interval 10");
+    int status = fixture_train_on(data, run, "-b 8 --max-steps 150 --dropout 0 --learning-rate 5e-3 --log-interval 10");
     if (status) fail_msg("%s", fixture.output);
     double loss = logged_last(run, "train", "train/loss");
     if (!(loss < 0.1)) fail_msg("loss %g", loss);
@@ -82,15 +73,15 @@ static void ids_of_32_bits_train_as_those_of_16(void **state) {
     (void)state;
     char *narrow = write_tokens(2), *wide = write_tokens(4), *a = scratch_directory(), *b = scratch_directory();
 #define STEPS "--vocabulary 100 --max-steps 4 --log-interval 1 --val-interval 2 --sampling random "
-    if (train_on(wide, b, STEPS) != 1) fail_msg("%s", fixture.output);
+    if (fixture_train_on(wide, b, STEPS) != 1) fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "train.bin: its ids have 32 bits, not 16");
-    if (train_on(narrow, a, STEPS)) fail_msg("%s", fixture.output);
-    if (train_on(wide, b, STEPS "--token-bytes 4")) fail_msg("%s", fixture.output);
+    fixture_must_train_on(narrow, a, STEPS);
+    fixture_must_train_on(wide, b, STEPS "--token-bytes 4");
     assert_contains(fixture.output, "[Data] train: 3000 tokens of 1 document");
     assert_same_losses(a, b);
     assert_same_result(a, b);
-    if (train_on(wide, a, STEPS "--token-bytes 4 --resume auto")) fail_msg("%s", fixture.output); /* the same data */
-    if (train_on(fixture.data, b, "--max-steps 1 --token-bytes 4") != 1) fail_msg("%s", fixture.output);
+    fixture_must_train_on(wide, a, STEPS "--token-bytes 4 --resume auto"); /* the same data */
+    if (fixture_train_on(fixture.data, b, "--max-steps 1 --token-bytes 4") != 1) fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "says that its ids have 2 bytes, and --token-bytes says 4");
     char *owned[] = {narrow, wide, a, b};
     for (int i = 0; i < 4; i++) free(owned[i]);
@@ -108,8 +99,7 @@ static void a_large_vocabulary_is_prepared_and_trained_on(void **state) {
              fixture.program, folder, folder, data);
     assert_contains(fixture.output, "tokenizer.json: 70001 tokens");
     must_run("head -c 4096 %s/train_00000.safetensors | grep -aq '\"dtype\":\"U32\"'", data);
-    if (train_on(data, run, "--max-steps 1 --dropout 0 --d-model 16 --layers 1 --log-interval 1"))
-        fail_msg("%s", fixture.output);
+    fixture_must_train_on(data, run, "--max-steps 1 --dropout 0 --d-model 16 --layers 1 --log-interval 1");
     /* A logit's deviation is 0.02 sqrt(16) = 0.08, of which the mean loss has a part; half its square is always there.
      */
     assert_near(logged_last(run, "train", "train/loss"), log(70001) + 0.0002 * 16, 0.1);
@@ -130,7 +120,7 @@ static void a_model_of_characters_generates(void **state) {
     for (int i = 0; i < 1200; i++) ids[i] = (uint16_t)(i % 7 == 6 ? 0 : i % 3 + 1);
     write_bytes(path, ids, sizeof ids);
     write_bytes(table, meta, sizeof meta - 1);
-    if (train_on(data, run, "--max-steps 2")) fail_msg("%s", fixture.output);
+    fixture_must_train_on(data, run, "--max-steps 2");
     must_run("cmp %s %s/meta.pkl", table, run);
     must_run("%s generate --checkpoint %s --prompt 'ab x' --max-tokens 9 --json", fixture.program, run);
     assert_contains(fixture.output,
@@ -163,9 +153,9 @@ static void data_that_the_tokenizer_does_not_know_are_refused(void **state) {
     assert_contains(fixture.output, " --max-unknown 1");
     must_run(PREPARE "--max-unknown 1", fixture.program, folder, model, data); /* again: it is told again */
     assert_contains(fixture.output, "because of the characters 4 ");
-    if (train_on(data, run, "--max-steps 1") != 1) fail_msg("%s", fixture.output);
+    if (fixture_train_on(data, run, "--max-steps 1") != 1) fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "prepared: the texts: the tokenizer does not know ");
-    if (train_on(data, run, "--max-steps 1 --max-unknown 0.9")) fail_msg("%s", fixture.output);
+    fixture_must_train_on(data, run, "--max-steps 1 --max-unknown 0.9");
     must_run("%s generate --checkpoint %s --prompt 'a 9' --max-tokens 2", fixture.program, run);
     assert_contains(fixture.output, "prompt 1: the tokenizer does not know 1 of ");
     must_run("%s evaluate --checkpoint %s %s/text.txt --split-at line", fixture.program, run, folder);
@@ -325,9 +315,9 @@ static void other_data_or_another_tokenizer_are_refused_on_resume(void **state) 
     char *run = scratch_directory(), *more = slm_make_data(SLM_TEST_DOCUMENTS + 1, ""),
          *other = slm_make_data(SLM_TEST_DOCUMENTS, "--specials '<|x|>'");
     fixture_must_train(run, "--max-steps 2 --save-interval 2");
-    assert_int_equal(train_on(more, run, "--max-steps 4 --resume auto"), 1);
+    assert_int_equal(fixture_train_on(more, run, "--max-steps 4 --resume auto"), 1);
     assert_contains(fixture.output, "so it would be another run");
-    assert_int_equal(train_on(other, run, "--max-steps 4 --resume auto"), 1);
+    assert_int_equal(fixture_train_on(other, run, "--max-steps 4 --resume auto"), 1);
     assert_contains(fixture.output, "tokenizer_hash was ");
     assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto"), 0);
     free(other);
@@ -377,14 +367,14 @@ static void missing_and_foreign_data_are_named(void **state) {
     assert_int_equal(
         run_command(fixture.output, sizeof fixture.output, "%s --data %s -o %s", fixture.program, data, run), 1);
     assert_contains(fixture.output, "has no split 'train'");
-    assert_int_equal(train_on(data, run, "--base-checkpoint nofile"), 1);
+    assert_int_equal(fixture_train_on(data, run, "--base-checkpoint nofile"), 1);
     assert_contains(fixture.output, "train_slm: --base-checkpoint nofile: No such file or directory\n");
     uint16_t ids[2000];
     for (int i = 0; i < 2000; i++) ids[i] = (uint16_t)(i * i % 101);
     write_bytes(path, ids, sizeof ids);
-    assert_int_equal(train_on(data, run, "--max-steps 2 --documents separate --vocabulary 101"), 2);
+    assert_int_equal(fixture_train_on(data, run, "--max-steps 2 --documents separate --vocabulary 101"), 2);
     assert_contains(fixture.output, "does not say where documents end; give --tokenizer");
-    assert_int_equal(train_on(data, run, "--max-steps 2 --log-interval 1 --vocabulary 101"), 0);
+    assert_int_equal(fixture_train_on(data, run, "--max-steps 2 --log-interval 1 --vocabulary 101"), 0);
     assert_contains(fixture.output, "[Data] nothing is held out, so there is no validation");
     double bits = 0;
     assert_int_equal(logged(run, "train", "train/bits_per_byte", &bits, 1), 0);
