@@ -53,6 +53,7 @@ static Texts read_texts(const Options *o) {
         if (!classes_assign(&t.classes, comments, t.labels[s], &error) ||
             !classes_check(&t.classes, t.labels[s], comments->n, path, &error))
             die("%s", error.text);
+        bert_print_labels(comments->path, &comments->counts);
         free(path);
     }
     return t;

@@ -52,7 +52,7 @@ static void print_decision(const BertClassifier *c, bool given) {
                                   : ": none was chosen for these weights");
 }
 
-static void evaluate(const Evaluate *e, BertClassifier *c, const Comments *comments) {
+static void evaluate(const Evaluate *e, BertClassifier *c, Comments *comments) {
     const Classes *classes = &c->base.classes;
     char *name = name_of(e);
     BertTested tested = {.name = name,
@@ -65,6 +65,7 @@ static void evaluate(const Evaluate *e, BertClassifier *c, const Comments *comme
     Error error;
     c->base.classes.merge = e->use.text.merge_labels;
     if (!classes_assign(classes, comments, labels, &error)) die("%s", error.text);
+    bert_print_labels(comments->path, &comments->counts);
     double start = seconds_now();
     bert_classifier_logits(c, tested.texts, tested.n, logits);
     double seconds = seconds_now() - start;

@@ -23,6 +23,7 @@ typedef struct {
     char *first_bad;    /* "LINE: why"; NULL: none */
     int64_t *lines;     /* [empty] of the empty ones */
     int64_t labels;     /* labels that are written in another way than they are read: label_normal */
+    int64_t merged;     /* labels that classes_assign has joined with their class */
 } CommentCounts;
 
 typedef struct {

@@ -173,6 +173,7 @@ static void what_is_left_out_is_reported(void **state) {
     assert_int_equal(json_integer_value(json_object_get(file, "texts")), 4);
     assert_int_equal(json_integer_value(json_object_get(file, "bad")), 1);
     assert_int_equal(json_integer_value(json_object_get(file, "labels_changed")), 1);
+    assert_int_equal(json_integer_value(json_object_get(file, "labels_merged")), 1);
     assert_int_equal(json_array_size(json_object_get(file, "empty_lines")), 1);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(file, "empty_lines"), 0)), 3);
     json_decref(root);
