@@ -37,6 +37,8 @@ static const struct {
     {"SQLite format 3\0", 16, "is a database of SQLite: save the table as CSV"},
     {"%PDF-", 5, "is a PDF: pdftotext makes text of it"},
     {"{\\rtf", 5, "is RTF: save it as plain text in UTF-8"},
+    {"version https://git-lfs.", 24,
+     "is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
 };
 
 /* Returns the advice for UTF-16 without a byte order mark: many zero bytes, all of them at odd or all at even places.

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/audio/audio.h"
 #include "data/formats/npy.h"
 #include "data/tts/prepare_outputs.h"
 
@@ -104,6 +103,7 @@ static bool analyse(const ClipWork *work, const char *path, Clip *clip, float **
     if (ok && clip) {
         clip->samples = audio.count;
         clip->clipped = audio.clipped;
+        clip->facts = audio.facts;
         clip->silence = silent_share(audio.samples, audio.count);
     }
     audio_close(&audio);
@@ -116,7 +116,10 @@ static bool reuse_measures(const ClipWork *work, Clip *clip) {
     clip->samples = json_integer_value(json_object_get(facts, "samples"));
     clip->clipped = json_number_value(json_object_get(facts, "clipped"));
     clip->silence = json_number_value(json_object_get(facts, "silence"));
-    return clip->samples >= MEL_HOP;
+    clip->facts = (AudioFacts){.loudest = json_number_value(json_object_get(facts, "loudest")),
+                               .declared = json_integer_value(json_object_get(facts, "declared")),
+                               .behind = json_integer_value(json_object_get(facts, "behind"))};
+    return clip->samples >= MEL_HOP && clip->facts.loudest > 0; /* older versions did not note the loudest sample */
 }
 
 static bool measure(const ClipWork *work, Clip *clip) {
@@ -126,8 +129,10 @@ static bool measure(const ClipWork *work, Clip *clip) {
     bool ok = mark_unfinished(work, "audio", clip, &clip->error) &&
               write_array(work, OUTPUT_MEL, clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
               ledger_add(work->ledger, "audio", clip->recording->id,
-                         json_build("the ledger", "{s:s, s:I, s:f, s:f}", "key", clip->audio_key, "samples",
-                                    (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence),
+                         json_build("the ledger", "{s:s, s:I, s:f, s:f, s:f, s:I, s:I}", "key", clip->audio_key,
+                                    "samples", (json_int_t)clip->samples, "clipped", clip->clipped, "silence",
+                                    clip->silence, "loudest", clip->facts.loudest, "declared",
+                                    (json_int_t)clip->facts.declared, "behind", (json_int_t)clip->facts.behind),
                          &clip->error);
     free(frames);
     if (!ok) {

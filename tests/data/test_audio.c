@@ -348,9 +348,8 @@ static void a_complete_file_with_a_wrong_length_in_its_header_is_read(void **sta
         memcpy(bytes + 40, &unknown[i], 4); /* tests run on little-endian machines */
         check_read(bytes, size, 2 * RATE);
     }
-    memset(bytes + 40, 0, 4);
-    write_bytes(in("cut"), bytes, size);
-    check_refused("cut", "has no samples"); /* so the library takes it */
+    memset(bytes + 40, 0, 4); /* as a recorder leaves it that was interrupted */
+    check_read(bytes, size, 2 * RATE);
     free(longer);
     free(bytes);
 }

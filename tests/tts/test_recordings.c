@@ -380,6 +380,28 @@ static void expect_bad_folder(const char *name, const char *const (*files)[2], i
     free(folder);
 }
 
+static void subtitles_are_named_with_what_to_do(void **state) {
+    (void)state;
+    static const char *const files[][2] = {{"x.wav"},        {"x.txt", "one"},      {"y.wav"},
+                                           {"y.SRT", "1\n"}, {"a.vtt", "WEBVTT\n"}, {"y.json", "{}"}};
+    static const char *const alone[][2] = {{"long.wav"}, {"long.srt", "1\n"}};
+    char *folder = make_folder("subtitles", files, sizeof files / sizeof *files);
+    Recordings all;
+    Error error;
+    if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
+    assert_int_equal(all.count, 2);
+    assert_int_equal(all.other_files, 3);
+    assert_int_equal(all.subtitles, 2);
+    assert_string_equal(all.first_subtitles, "a.vtt");
+    recordings_close(&all);
+    free(folder);
+    expect_bad_folder(
+        "cut", alone, 2,
+        ": none of its 1 audio files has a text: expected NAME.txt beside NAME.wav; 1 file with subtitles "
+        "(the first: long.srt) is not read: make a list of their texts, with the columns audio, start, "
+        "end and text, and give it with --input");
+}
+
 static void bad_folders_are_refused(void **state) {
     (void)state;
     static const char *const twins[][2] = {{"x.wav"}, {"x.flac"}, {"x.txt", "one"}};
@@ -700,6 +722,7 @@ int main(void) {
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(a_folder_is_read_with_its_texts),
         cmocka_unit_test(a_folder_with_clips_is_read),
+        cmocka_unit_test(subtitles_are_named_with_what_to_do),
         cmocka_unit_test(bad_folders_are_refused),
         cmocka_unit_test(every_format_gives_the_same_clips),
         cmocka_unit_test(every_format_is_read_again_when_it_has_grown),
