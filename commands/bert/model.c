@@ -200,13 +200,9 @@ static char *expected_weights(const char *path) {
 static void check_tensors(const BertBase *base, const char *option, TensorFile *file) {
     BertConfig config = bert_base_config(base);
     if (config.classes == 1) return; /* a regression, of which at most the encoder is taken */
-    Error error;
-    config.n_heads = 1; /* which decides no shape */
+    config.n_heads = 1;              /* which decides no shape */
     if (!config.classes) config.classes = 2;
-    Model *model = bert_open(&config);
-    if (!checkpoint_check(file, &model->params, &BERT_IMPORT_CLASSIFIER, &error))
-        die("%s %s: %s", option, base->options.checkpoint, error.text);
-    model->close(model);
+    adopt_check_tensors(option, base->options.checkpoint, file, bert_open(&config), &BERT_IMPORT_CLASSIFIER);
 }
 
 static void read_base(BertBase *base, const char *path, const char *option) {
