@@ -328,11 +328,9 @@ bool comments_read(const char *path, const CommentColumns *columns, CommentLabel
     Error why = {""};
     *out = (Comments){0};
     if (!kind_of(path))
-        return access(path, F_OK) ? error_set(error, "%s: %s", path, strerror(errno))
-                                  : error_set(error,
-                                              "%s: the name must end in .csv, .tsv, .jsonl, .ndjson, .json or .txt, "
-                                              "which says what the file is, or in one of these and .gz",
-                                              path);
+        return access(path, F_OK)
+                   ? error_set(error, "%s: %s", path, strerror(errno))
+                   : error_set(error, "%s: the name must end in " COMMENTS_ANY ": it says what the file is", path);
     if (!reader_begin(&r, columns, labels, out, &why) || !text_read(path, &out->buffer, &size, &why))
         return error_set(error, "%s: %s", path, why.text);
     out->path = xstrdup(path);
