@@ -38,10 +38,9 @@ static const OptionRow table[] = {
 /* Returns the name of the texts; free(). */
 static char *name_of(const Evaluate *e) {
     const char *slash = strrchr(e->data, '/'), *name = slash ? slash + 1 : e->data;
-    const char *end = strrchr(name, '.');
+    size_t stem = comments_stem(name); /* 0: the name is an ending alone */
     if (e->name) return xstrdup(e->name);
-    if (end == name) return xstrdup("texts");
-    return end ? xformat("%.*s", (int)(end - name), name) : xstrdup(name);
+    return stem ? xformat("%.*s", (int)stem, name) : xstrdup("texts");
 }
 
 static void print_decision(const BertClassifier *c, bool given) {

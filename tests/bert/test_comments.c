@@ -109,6 +109,7 @@ static void the_same_records_are_read_from_every_kind_of_file(void **state) {
         {"a.csv", "text\tlabel\na; b\t1\nc,d\ttrue\n"},
         {"a.json", "[{\"text\": \"a; b\", \"label\": 1},\n {\"label\": true, \"text\": \"c,d\", \"x\": NaN}]\n"},
         {"a.json", "{\"text\": \"a; b\", \"label\": 1}\n{\"text\": \"c,d\", \"label\": true}\n"},
+        {"a.JSON", "[{\"text\": \"a; b\", \"label\": 1}, {\"text\": \"c,d\", \"label\": true}]"},
         {"a.ndjson", "{\"text\": \"a; b\", \"label\": 1}\n{\"text\": \"c,d\", \"label\": true}\n"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
