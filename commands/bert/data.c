@@ -130,8 +130,7 @@ static Paths find_paths(const BertOptions *o) {
     for (int i = 0; i < data->count && !folder; i++) add_path(&paths, BERT_TRAIN, xstrdup(data->text[i]));
     if (folder) add_path(&paths, BERT_TRAIN, bert_split_file(folder, BERT_TRAIN));
     if (!paths.n[BERT_TRAIN])
-        die("%s: there is no file train in it (.csv, .tsv, .jsonl, .ndjson, .json or .txt, each also with .gz)",
-            folder);
+        die("%s: there is no file train in it (%s)", folder, o->pretraining ? COMMENTS_ANY : COMMENTS_LABELLED);
     if (o->valid || folder)
         add_path(&paths, BERT_VALIDATION, o->valid ? xstrdup(o->valid) : bert_split_file(folder, BERT_VALIDATION));
     if (!o->pretraining && (o->test || folder))

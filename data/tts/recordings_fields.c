@@ -74,7 +74,7 @@ static bool check_count(const ListReader *reader, int count, Error *error) {
 /* Sets id, audio and text of a line of LJSpeech: the normalised text if there is one. */
 static void set_ljspeech(Recording *r, const char *const *fields, int count) {
     r->id = copy_field(fields, 0);
-    r->audio = xformat("wavs/%s%s", r->id, ends_with(r->id, ".wav") ? "" : ".wav");
+    r->audio = xformat("wavs/%s%s", r->id, path_ending(r->id, ".wav") ? "" : ".wav");
     r->text = copy_field(fields, count - 1);
     if (*r->text || count < 3) return;
     free(r->text);

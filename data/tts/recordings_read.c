@@ -18,14 +18,6 @@
 
 /* ---- lists ---- */
 
-/* Returns whether a path ends so, also with .gz behind it. */
-static bool has_end(const char *path, const char *end) {
-    char *compressed = xformat("%s.gz", end);
-    bool has = ends_with(path, end) || ends_with(path, compressed);
-    free(compressed);
-    return has;
-}
-
 /* Refuses a first line that has two or more names of columns in place of values. */
 static bool check_no_header(const Recording *r, Error *error) {
     int names = !strcasecmp(r->id, "id") + !strcasecmp(r->speaker, "speaker") + !strcasecmp(r->audio, "audio") +
@@ -45,7 +37,7 @@ static bool names_a_field(const RecordingsSource *source) {
 /* Returns the format of a list by the end of its name, else by its first line; RECORDINGS_AUTO: it is none. */
 static RecordingsFormat recognise(const RecordingsSource *source, const char *line, size_t n) {
     const char *path = source->path;
-    bool is_jsonl = has_end(path, ".jsonl"), is_tsv = has_end(path, ".tsv");
+    bool is_jsonl = text_ending(path, ".jsonl"), is_tsv = text_ending(path, ".tsv");
     if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
     if (!is_tsv && !memchr(line, '\t', n)) return memchr(line, '|', n) ? RECORDINGS_LJSPEECH : RECORDINGS_AUTO;
     if (recordings_find_column(line, n, "path") >= 0 && recordings_find_column(line, n, "sentence") >= 0)
@@ -167,7 +159,7 @@ static bool is_csv(const RecordingsSource *source, const char *text, size_t size
     const char *end = memchr(text, '\n', size);
     Csv csv;
     Error error;
-    if (!has_end(source->path, ".csv") || (format && !has_header(format))) return false;
+    if (!text_ending(source->path, ".csv") || (format && !has_header(format))) return false;
     char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
     bool found = csv_statement(head, strlen(head), &(char){0}) > 0;
     if (!found && csv_open(&csv, head, strlen(head), ',', &error)) {
@@ -228,7 +220,8 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     ListReader reader = {.out = out};
     size_t mark = utf8_mark(text, size);
     int64_t lines = 0;
-    bool json = has_end(source->path, ".json") || has_end(source->path, ".jsonl") || source->format == RECORDINGS_JSONL,
+    bool json = text_ending(source->path, ".json") || text_ending(source->path, ".jsonl") ||
+                source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
     *out = (Recordings){0};
@@ -250,7 +243,7 @@ static bool has_tables(const char *folder) {
     DIR *directory = opendir(folder);
     bool found = false;
     for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
-        found = ends_with(entry->d_name, ".tsv");
+        found = path_ending(entry->d_name, ".tsv") != NULL;
     if (directory) closedir(directory);
     return found;
 }

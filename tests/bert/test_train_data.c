@@ -82,6 +82,10 @@ static void bad_data_are_named(void **state) {
         if (fixture_train_on(data, run, "--max-steps 1") != 1) fail_msg("%zu: %s", i, fixture.output);
         assert_contains(fixture.output, bad[i].message);
     }
+    assert_int_equal(unlink(train), 0);
+    assert_int_equal(fixture_train_on(data, run, "--max-steps 1"), 1);
+    assert_contains(fixture.output, ": there is no file train in it (.csv, .tsv, .jsonl, .ndjson or .json, also with "
+                                    ".gz)\n"); /* not .txt, which has no labels */
     free(train);
     free(valid);
     free(data);

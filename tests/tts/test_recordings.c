@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/formats/text_source.h"
 #include "data/tts/recordings_read.h"
 #include "tests/tts/corpus.h"
 
@@ -158,6 +159,7 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
         {"l.csv", "\"sep=;\"\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv", "\xEF\xBB\xBFsep=;\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv.gz", "audio;speaker;text\na.wav;s;one, two\nb.wav;s;three four\n"},
+        {"L.CSV", "audio;speaker;text\na.wav;s;one, two\nb.wav;s;three four\n"},
         {"l.json", "[{\"audio\": \"a.wav\", \"speaker\": \"s\", \"text\": \"one, two\", \"x\": NaN},\n"
                    "{\"audio\": \"b.wav\", \"speaker\": \"s\", \"text\": \"three four\", \"language\": NaN}]"},
         {"l.jsonl",
@@ -165,7 +167,7 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
          "{\"audio\": \"b.wav\", \"speaker\": \"s\", \"text\": \"three four\", \"y\": \"\\ud83d\"}\n"}};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         Recordings all = parse(lists[i][0], lists[i][1]);
-        assert_int_equal(all.format, strstr(lists[i][0], ".csv") ? RECORDINGS_TABLE : RECORDINGS_JSONL);
+        assert_int_equal(all.format, text_ending(lists[i][0], ".csv") ? RECORDINGS_TABLE : RECORDINGS_JSONL);
         assert_int_equal(all.count, 2);
         check(&all, 0, "a", "s", "a.wav", "one, two");
         check(&all, 1, "b", "s", "b.wav", "three four");
