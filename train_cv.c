@@ -54,8 +54,11 @@ static CvData open_data(const CvRun *o) {
     if (!o->train.manifest.count) return synthetic_data(o);
     CvData data = {0};
     Error error;
-    if (!flim_cells_open(&data.cells, o->train.manifest.text[0], o->compat, (int)o->train.threads, &error))
-        die("%s", error.text);
+    const FlimCellsOptions options = {.compat = o->compat,
+                                      .class_words = o->class_words,
+                                      .class_table = o->class_table,
+                                      .n_threads = (int)o->train.threads};
+    if (!flim_cells_open_with(&data.cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
     data.columns = flim_splits_columns(&data.cells);
     json_t *report = json_object();
     flim_data_report(report, &data.cells, (uint64_t)o->train.seed);

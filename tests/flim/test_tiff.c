@@ -95,7 +95,7 @@ static void assert_counts(const void *bytes, size_t size, int bins) {
     int64_t dims[3];
     double *values;
     Error error;
-    if (!tiff_read(bytes, size, dims, &values, &error)) fail_msg("%s", error.text);
+    if (!tiff_read(bytes, size, dims, &values, NULL, &error)) fail_msg("%s", error.text);
     assert_true(dims[0] == H && dims[1] == W && dims[2] == bins);
     for (int i = 0; i < H * W; i++)
         for (int t = 0; t < bins; t++) assert_true(values[i * bins + t] == count_at(i, t));
@@ -114,7 +114,7 @@ static void assert_bytes_refused(const void *bytes, size_t size, const char *par
     int64_t dims[3];
     double *values = (double *)&dims;
     Error error = {.text = ""};
-    assert_false(tiff_read(bytes, size, dims, &values, &error));
+    assert_false(tiff_read(bytes, size, dims, &values, NULL, &error));
     assert_null(values);
     assert_true(error.text[0]);
     assert_contains(error.text, part);
@@ -372,7 +372,7 @@ static void hostile_files_are_refused(void **state) {
     int64_t dims[3];
     double *values;
     small_file(file, good, SECOND, 0);
-    assert_true(tiff_read(file, SIZE, dims, &values, NULL));
+    assert_true(tiff_read(file, SIZE, dims, &values, NULL, NULL));
     assert_true(dims[0] == 4 && dims[1] == 8 && dims[2] == 2 && values[63] == 1);
     free(values);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -401,7 +401,7 @@ static void read_damaged(void *unused) {
     double *values;
     Error error;
     for (int i = 0; i < 2; i++)
-        if (tiff_read(texts[i], 19 - 5 * (size_t)i, dims, &values, &error)) exit(1);
+        if (tiff_read(texts[i], 19 - 5 * (size_t)i, dims, &values, NULL, &error)) exit(1);
     exit(0);
 }
 
