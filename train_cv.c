@@ -40,11 +40,14 @@ static CvData synthetic_data(const CvRun *o) {
 /* Chooses the donors of each fold's splits by --protocol. */
 static void open_folds(const CvRun *o, CvData *data) {
     Error error;
-    bool ok =
-        !strcmp(o->protocol, "nested") ? flim_folds_nested(&data->columns, &data->folds, &error)
-        : !strcmp(o->protocol, "reference")
-            ? flim_folds_reference(&data->columns, o->cv_donors, &data->folds, &error)
-            : flim_folds_named(&data->columns, o->train_donors, o->val_donors, o->test_donors, &data->folds, &error);
+    FlimFilter filter = flim_filter_compat(o->filter_sigmas);
+    bool everywhere = !strcmp(o->filter, "reference"),
+         ok = !strcmp(o->protocol, "nested")
+                  ? flim_folds_nested(&data->columns, everywhere ? &filter : NULL, &data->folds, &error)
+              : !strcmp(o->protocol, "reference")
+                  ? flim_folds_reference(&data->columns, o->cv_donors, &data->folds, &error)
+                  : flim_folds_named(&data->columns, o->train_donors, o->val_donors, o->test_donors, &data->folds,
+                                     &error);
     if (!ok) die("%s: %s", o->train.manifest.text[0], error.text);
 }
 

@@ -68,8 +68,8 @@ static const OptionRow table[] = {
     CV_CLASS_OPTIONS(CvRun),
     {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "nested",
      .metavar = "nested|split|reference",
-     .help = "nested: each donor in turn is the test donor, and the next one the validation donor; split: one fold of "
-             "the donors given; reference: each of --cv-donors is the test donor, and the first of the others the "
+     .help = "nested: each donor in turn is the test donor, and the next one that has both classes the validation "
+             "donor; split: one fold of the donors given; reference: each of --cv-donors is the test donor, and the first of the others the "
              "validation donor"},
     {.name = "train-donors", .type = OPTION_TEXT, .offset = FIELD(train_donors), .default_value = "D1,D2,D3,D4",
      .metavar = "A,B,...",

@@ -308,6 +308,7 @@ static void make_data(const Options *o) {
     write_splits(o, directory, &groups, hash, report);
     if (!psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error)) die("%s", error.text);
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
+    json_object_set_new(report, "doubtful_sensors", psd_store_doubts(&store));
     write_report(directory, report);
     file_unlock(&lock);
     psd_store_close(&store);

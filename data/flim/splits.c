@@ -37,7 +37,24 @@ void flim_folds_training(const FlimColumns *c, FlimFolds *folds) {
     for (int d = 0; d < c->n_donors; d++) fold->splits[d] = FLIM_TRAIN;
 }
 
-bool flim_folds_nested(const FlimColumns *c, FlimFolds *folds, Error *error) {
+/* Sets has[donors, classes] by the cells that the filter keeps in all splits. */
+static void find_classes(const FlimColumns *c, const FlimFilter *filter, bool *has) {
+    bool filtered = filter && filter->everywhere;
+    for (int64_t i = 0; i < c->n; i++)
+        if (!filtered || flim_filter_keeps(filter, c->entropy[i]))
+            has[c->donors[i] * FLIM_CLASSES + c->labels[i]] = true;
+}
+
+/* Returns the donor behind `test` that validates: the next one with cells of both classes; the next one if none has. */
+static int validation_donor(const bool *has, int n, int test) {
+    for (int k = 1; k < n; k++) {
+        int d = (test + k) % n;
+        if (has[d * FLIM_CLASSES] && has[d * FLIM_CLASSES + 1]) return d;
+    }
+    return (test + 1) % n;
+}
+
+bool flim_folds_nested(const FlimColumns *c, const FlimFilter *filter, FlimFolds *folds, Error *error) {
     int n = c->n_donors;
     *folds = (FlimFolds){0};
     if (n < 3)
@@ -45,12 +62,19 @@ bool flim_folds_nested(const FlimColumns *c, FlimFolds *folds, Error *error) {
                          "there are %d donors; at least 3 are needed: one to test on, one to validate on, one to train "
                          "on",
                          n);
+    bool *has = xcalloc((size_t)n * FLIM_CLASSES, sizeof *has);
+    find_classes(c, filter, has);
     for (int d = 0; d < n; d++) {
         FlimFold *fold = add_fold(folds, c->donor_names[d], n);
+        int validation = validation_donor(has, n, d), next = (d + 1) % n;
         for (int i = 0; i < n; i++) fold->splits[i] = FLIM_TRAIN;
         fold->splits[d] = FLIM_TEST;
-        fold->splits[(d + 1) % n] = FLIM_VAL;
+        fold->splits[validation] = FLIM_VAL;
+        if (validation != next)
+            printf("[Folds] %s: %s validates, as %s has not the cells of both classes that a threshold needs\n",
+                   fold->name, c->donor_names[validation], c->donor_names[next]);
     }
+    free(has);
     return true;
 }
 

@@ -98,7 +98,7 @@ static void nested_folds_test_and_validate_each_donor_once(void **state) {
     FlimFolds f;
     Error error;
     int tested[DONORS] = {0}, validated[DONORS] = {0};
-    assert_true(flim_folds_nested(&k.c, &f, &error));
+    assert_true(flim_folds_nested(&k.c, NULL, &f, &error));
     assert_int_equal(f.n, DONORS);
     for (int i = 0; i < f.n; i++) {
         int trained = 0;
@@ -144,7 +144,7 @@ static void wrong_donors_are_refused(void **state) {
     assert_contains(error.text, "no donor 'X'");
     FlimColumns two = k.c;
     two.n_donors = 2;
-    assert_false(flim_folds_nested(&two, &f, &error));
+    assert_false(flim_folds_nested(&two, NULL, &f, &error));
     assert_contains(error.text, "there are 2 donors");
 }
 
