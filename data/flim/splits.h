@@ -42,8 +42,9 @@ typedef struct {
 /* These functions return false with an error, and nothing to free, for donors that cannot be split. */
 
 /* Makes a fold for each donor, nested leave-one-donor-out: the donor is tested on, the next one (after the last, the
- * first) that has both classes validated on, and all others are trained on; prints a line where that is not the very
- * next. Needs three donors or more. filter: what is kept if it applies everywhere; NULL: all cells. */
+ * first) that has both classes validated on, and all others, which must have both, too, are trained on. Prints a line
+ * where that is not the very next, or leaves a fold out. Needs three donors or more. filter: what is kept if it applies
+ * everywhere; NULL: all cells. */
 bool flim_folds_nested(const FlimColumns *columns, const FlimFilter *filter, FlimFolds *folds, Error *error);
 /* Makes the reference's folds: each of `donors` (names separated by commas) in turn is tested on, the first of the
  * others validated on, the rest trained on. Donors that are not named are in no split. */

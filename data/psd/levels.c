@@ -18,39 +18,40 @@ void psd_level_join(PsdLevel *level, const PsdLevel *other) {
     level->rows += other->rows;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+static bool is_linear(const PsdLevel *l) { return l->rows && l->least >= 0 && l->most < 1; }
 
-/* Returns the median order of the other sensors; NaN: there are none. work: [n] */
-static double order_of_others(const PsdLevel *levels, int n, int but, double *work) {
-    int others = 0;
-    for (int i = 0; i < n; i++)
-        if (i != but && levels[i].rows) work[others++] = levels[i].magnitudes / (double)levels[i].rows;
-    qsort(work, (size_t)others, sizeof *work, ascending);
-    return others ? (work[(others - 1) / 2] + work[others / 2]) / 2 : (double)NAN;
+static double order_of(const PsdLevel *l) { return l->magnitudes / (double)l->rows; }
+
+/* Returns whether more than half of the other sensors, without those of linear power, are orders away from this one.
+ * *other: one of these. */
+static bool is_far(const PsdLevel *levels, int n, int sensor, int *other) {
+    int others = 0, far = 0;
+    for (int i = 0; i < n; i++) {
+        if (i == sensor || !levels[i].rows || is_linear(&levels[i])) continue;
+        others++;
+        if (fabs(order_of(&levels[i]) - order_of(&levels[sensor])) < ORDERS) continue;
+        far++;
+        *other = i;
+    }
+    return levels[sensor].rows && 2 * far > others;
 }
 
 json_t *psd_levels_doubtful(const PsdLevel *levels, const char *const *sensors, int n) {
     json_t *list = json_array();
-    double *work = xmalloc(((size_t)n + 1) * sizeof *work);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0, other = 0; i < n; i++) {
         const PsdLevel *l = &levels[i];
-        double order = l->magnitudes / (double)l->rows, others = order_of_others(levels, n, i, work);
         char *text = NULL;
-        if (l->rows && l->least >= 0 && l->most < 1)
+        if (is_linear(l))
             text =
                 xformat("sensor %s is no dB: its bins are from %.3g to %.3g, as linear power is; 10 log10 of it is dB",
                         sensors[i], l->least, l->most);
-        else if (l->rows && fabs(order - others) >= ORDERS)
+        else if (is_far(levels, n, i, &other))
             text =
-                xformat("sensor %s seems to be no dB: its bins are from %.3g to %.3g, of the order of 1e%.0f, those of "
-                        "other sensors 1e%.0f",
-                        sensors[i], l->least, l->most, order, others);
+                xformat("sensor %s seems to be no dB: its bins are from %.3g to %.3g, those of sensor %s from %.3g to "
+                        "%.3g",
+                        sensors[i], l->least, l->most, sensors[other], levels[other].least, levels[other].most);
         if (text) json_array_append_new(list, json_string_nocheck(text));
         free(text);
     }
-    free(work);
     return list;
 }
