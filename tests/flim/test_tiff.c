@@ -58,6 +58,8 @@ static void write_page(TIFF *t, const Written *w, int bin, uint32_t height) {
     TIFFSetField(t, TIFFTAG_SAMPLEFORMAT, w->kind ? w->kind : SAMPLEFORMAT_UINT);
     TIFFSetField(t, TIFFTAG_COMPRESSION, w->compression ? w->compression : COMPRESSION_NONE);
     TIFFSetField(t, TIFFTAG_PHOTOMETRIC, w->photometric ? w->photometric - 1 : PHOTOMETRIC_MINISBLACK);
+    static uint16_t colours[256]; /* of a palette, which is none without */
+    if (w->photometric == PHOTOMETRIC_PALETTE + 1) TIFFSetField(t, TIFFTAG_COLORMAP, colours, colours, colours);
     TIFFSetField(t, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
     if (w->predictor) TIFFSetField(t, TIFFTAG_PREDICTOR, w->predictor);
     if (w->describes && !bin) TIFFSetField(t, TIFFTAG_IMAGEDESCRIPTION, w->describes);
