@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/formats/csv.h"
+#include "data/formats/foreign.h"
 #include "data/formats/npy.h"
 #include "data/formats/tensor_file_open.h"
 #include "data/formats/text_source.h"
@@ -701,8 +702,10 @@ bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double
     if (n_threads <= 0) n_threads = omp_get_num_procs();
     if (ends_with(path, ".safetensors"))
         return open_alone(s, path, hop, limit, n_threads, error) && print_doubts(s, path);
+    int foreign = foreign_format(path);
     if (!ends_with(path, ".csv"))
-        return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
+        return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)%s%s", path,
+                         foreign < 0 ? "" : ", not ", foreign < 0 ? "" : foreign_formats[foreign].what);
     char *store = psd_store_path(path);
     StoreRequest request = {.manifest = path, .path = store, .hop = hop, .limit = limit, .n_threads = n_threads};
     bool ok = open_of_manifest(s, &request, error) && print_doubts(s, path);
