@@ -175,8 +175,8 @@ static bool remove_replaced(const Checkpointer *c, int64_t step, Error *error) {
 /* Returns whether the newest state or a link names this checkpoint. */
 static bool is_needed(const Checkpointer *c, int64_t step, const char *name) {
     StepName last, best;
-    folder_link(c->directory, "last", last);
-    folder_link(c->directory, "best", best);
+    folder_link(c->directory, LAST_LINK, last);
+    folder_link(c->directory, BEST_LINK, best);
     return step == c->step.step || step == c->step.best_step || !strcmp(name, last) || !strcmp(name, best);
 }
 
@@ -228,7 +228,7 @@ static bool clear_link(const Checkpointer *c, const char *link, Error *error) {
 
 /* Returns whether the file was begun in place of a link, and the program was killed. */
 static bool is_partial_link(const char *name) {
-    return file_is_partial(name, "last.partial") || file_is_partial(name, "best.partial");
+    return file_is_partial(name, LAST_LINK ".partial") || file_is_partial(name, BEST_LINK ".partial");
 }
 
 /* Removes the leftovers of a killed run. */
@@ -236,7 +236,7 @@ static void remove_leftovers(const Checkpointer *c) {
     DIR *directory = opendir(c->directory);
     Error error;
     if (!directory) die("cannot read the directory %s: %s", c->directory, strerror(errno));
-    if (!clear_link(c, "last", &error) || !clear_link(c, "best", &error)) die("%s", error.text);
+    if (!clear_link(c, LAST_LINK, &error) || !clear_link(c, BEST_LINK, &error)) die("%s", error.text);
     for (struct dirent *entry; (entry = readdir(directory));) {
         const char *name = entry->d_name;
         Path path;
@@ -396,8 +396,8 @@ static bool move_links(const Checkpointer *c, const Step *newest, Error *error) 
     step_name(best, newest->best_step, "");
     bool has_best = newest->best_step && steps_find(&c->steps, newest->best_step);
     return check_not_moved(c, error) &&
-           (has_best ? move_link(c, "best", best, error) : remove_link(c, "best", error)) &&
-           check_not_moved(c, error) && move_link(c, "last", last, error);
+           (has_best ? move_link(c, BEST_LINK, best, error) : remove_link(c, BEST_LINK, error)) &&
+           check_not_moved(c, error) && move_link(c, LAST_LINK, last, error);
 }
 
 static bool write_checkpoint(Checkpointer *c, Error *error) {
@@ -537,8 +537,8 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     if (newest && (!own || own->serial != state->serial || own->seconds != state->seconds))
         die("%s holds another run, without this checkpoint of step %lld; give another --output-dir", c->directory,
             (long long)state->step);
-    link_text(c, "last", last);
-    link_text(c, "best", best);
+    link_text(c, LAST_LINK, last);
+    link_text(c, BEST_LINK, best);
     if (newest) adopt_copies(c);
     if (state->best_step && !steps_find(&c->steps, state->best_step)) {
         warn("the best weights so far, of step %lld, are not in %s: the next validated weights count as the best%s",

@@ -100,8 +100,8 @@ bool steps_read(Steps *steps, const char *directory, Error *error) {
         if (step_of(entry->d_name, "") >= 0) read_step(steps, directory, entry->d_name);
     int reason = errno;
     closedir(entries);
-    read_copy(steps, directory, "last");
-    read_copy(steps, directory, "best");
+    read_copy(steps, directory, LAST_LINK);
+    read_copy(steps, directory, BEST_LINK);
     if (steps->n) qsort(steps->items, (size_t)steps->n, sizeof *steps->items, by_serial);
     return !reason || error_set(error, "cannot read the directory %s: %s", directory, strerror(reason));
 }
@@ -133,11 +133,16 @@ bool folder_is_copy(const char *directory, const char *link) {
     return !lstat(path, &status) && S_ISDIR(status.st_mode) && !access(weights, F_OK);
 }
 
+static bool is_link_name(const char *name, size_t n) {
+    return (n == strlen(LAST_LINK) && !memcmp(name, LAST_LINK, n)) ||
+           (n == strlen(BEST_LINK) && !memcmp(name, BEST_LINK, n));
+}
+
 char *checkpoint_follow(const char *path) {
     for (const char *at = path, *end; *at; at = end + (*end == '/')) {
         StepName target = "";
         end = strchrnul(at, '/');
-        if (end - at != 4 || (memcmp(at, "last", 4) && memcmp(at, "best", 4))) continue;
+        if (!is_link_name(at, (size_t)(end - at))) continue;
         char *link = xformat("%.*s", (int)(end - path), path);
         read_small(link, target);
         free(link);
@@ -156,7 +161,7 @@ bool checkpoint_best(const char *directory, char **path, Error *error) {
     if (found) step_folder(best, directory, found);
     free(steps.items);
     if (steps.n_bad) return error_set(error, "%s", steps.why.text);
-    if (!steps.n && folder_is_copy(directory, "best")) folder_join(best, directory, "best"); /* weights alone */
+    if (!steps.n && folder_is_copy(directory, BEST_LINK)) folder_join(best, directory, BEST_LINK); /* weights alone */
     if (best[0]) *path = xstrdup(best);
     if (best[0] || !newest.best_step) return true;
     step_folder(last, directory, &newest);
@@ -212,13 +217,14 @@ static void check_nothing_is_lost(const char *directory) {
     Path copy;
     TrainState state = {0};
     Error error;
-    folder_link(directory, "last", last);
-    folder_join(copy, directory, "last");
+    folder_link(directory, LAST_LINK, last);
+    folder_join(copy, directory, LAST_LINK);
     if (last[0])
-        die("%s/last names %s, and no checkpoint is there. Nothing was changed. Bring it back, or remove the link to "
+        die("%s/" LAST_LINK
+            " names %s, and no checkpoint is there. Nothing was changed. Bring it back, or remove the link to "
             "begin anew",
             directory, last);
-    if (folder_is_copy(directory, "last") && !checkpoint_is_whole(copy, &state, &error))
+    if (folder_is_copy(directory, LAST_LINK) && !checkpoint_is_whole(copy, &state, &error))
         die("%s cannot be used: %s. Nothing was changed; move it away to begin anew", copy, error.text);
 }
 
@@ -248,7 +254,7 @@ char *checkpoint_resolve(const char *directory, const char *resume) {
     char *path = checkpoint_follow(given);
     free(given);
     if (!checkpoint_is_whole(path, &state, &error)) {
-        char *last = path_join(path, "last");
+        char *last = path_join(path, LAST_LINK);
         bool run = !access(last, F_OK);
         die("--resume %s: %s%s%s%s", resume, error.text, run ? "; did you mean " : "", run ? last : "", run ? "?" : "");
     }

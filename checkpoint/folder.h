@@ -17,6 +17,10 @@
 #define DESCRIPTION_FILE "config.json"
 #define DECISION_FILE    "decision.json"
 
+/* The links to checkpoints. */
+#define LAST_LINK "last"
+#define BEST_LINK "best"
+
 typedef char Path[PATH_MAX];
 typedef char StepName[48]; /* "step_00001000", "step_00001000.replaced" */
 
@@ -24,7 +28,7 @@ typedef char StepName[48]; /* "step_00001000", "step_00001000.replaced" */
 typedef struct {
     int64_t step, serial, best_step;
     double seconds;
-    const char *copy; /* "last" or "best": it lies in the folder of this name, and not in step_N; NULL */
+    const char *copy; /* LAST_LINK or BEST_LINK: it lies in the folder of this name, and not in step_N; NULL */
 } Step;
 
 /* The checkpoints of a directory, the newest last, and the number of unusable ones, with the reason of the first. A

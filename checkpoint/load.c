@@ -520,7 +520,7 @@ static bool refuse_adapter(const char *path, const TensorFile *file, Error *erro
 }
 
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
-    static const char *const links[] = {"best", "last"};
+    static const char *const links[] = {BEST_LINK, LAST_LINK};
     char *weights = checkpoint_weights(path);
     bool opened = tensor_file_open(weights, file, error), ok = opened && refuse_adapter(path, file, error);
     bool is_run = false;

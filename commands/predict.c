@@ -58,8 +58,8 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
         const char *name = entries[i]->d_name;
         char *run = path_join(folder, name);
         if (name[0] != '.' && !strncmp(name, runs, strlen(runs)) && path_holds(run, "log.jsonl")) {
-            if (path_holds(run, "best"))
-                add(e, path_join(run, "best"));
+            if (path_holds(run, BEST_LINK))
+                add(e, path_join(run, BEST_LINK));
             else
                 without++;
         }
@@ -76,8 +76,8 @@ static void add_path(Ensemble *e, const char *path, const char *runs) {
     char *weights = checkpoint_weights(path);
     if (!path_is_folder(weights))
         add(e, xstrdup(path));
-    else if (path_holds(path, "best"))
-        add(e, path_join(path, "best"));
+    else if (path_holds(path, BEST_LINK))
+        add(e, path_join(path, BEST_LINK));
     else if (runs)
         without = add_runs(e, path, runs);
     if (e->n == before)

@@ -139,13 +139,18 @@ json_t *json_record(const char *text, size_t size, const char *const *names, siz
     return NULL;
 }
 
+/* Moves a place behind n bytes. */
+static void move_place(const char *text, size_t n, int64_t *line, int *column) {
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '\n') *column = 0;
+        *line += text[i] == '\n';
+        *column += *column < INT_MAX && (text[i] & 0xC0) != 0x80; /* a byte that begins a character */
+    }
+}
+
 int json_column(const char *text, size_t at, int64_t *line) {
     int column = 1;
-    for (size_t i = 0; i < at; i++) {
-        if (text[i] == '\n') column = 0;
-        *line += text[i] == '\n';
-        column += column < INT_MAX && (text[i] & 0xC0) != 0x80; /* a byte that begins a character */
-    }
+    move_place(text, at, line, &column);
     return column;
 }
 
@@ -202,12 +207,18 @@ bool json_begins_array(const char *text, size_t size) { return next_character(&(
 /* ---- the records of a text ---- */
 
 JsonRecords json_records_open(const char *text, size_t size, int64_t line, bool may_be_array) {
-    return (JsonRecords){
-        .at = text, .end = text + size, .next_line = line, .is_array = may_be_array && json_begins_array(text, size)};
+    return (JsonRecords){.at = text,
+                         .end = text + size,
+                         .column = 1,
+                         .next_line = line,
+                         .next_column = 1,
+                         .is_array = may_be_array && json_begins_array(text, size)};
 }
 
-static void count_lines(JsonRecords *r, const char *to) {
-    for (; r->at < to; r->at++) r->next_line += *r->at == '\n';
+/* Goes on behind n bytes. They are counted before the caller gets the record, whose bytes it may change. */
+static void go_on(JsonRecords *r, size_t n) {
+    move_place(r->at, n, &r->next_line, &r->next_column);
+    r->at += n;
 }
 
 static bool next_element(JsonRecords *r, Error *error) {
@@ -216,13 +227,14 @@ static bool next_element(JsonRecords *r, Error *error) {
     while (piece == JSON_BETWEEN && r->at < r->end) {
         if (!json_array_take(&r->array, r->at, (size_t)(r->end - r->at), &taken, &piece, error)) {
             Error why = *error;
-            count_lines(r, r->at + taken);
+            go_on(r, taken);
             return error_set(error, "%lld: %s", (long long)r->next_line, why.text);
         }
         r->text = r->at;
         r->size = taken;
         r->line = r->next_line;
-        count_lines(r, r->at + taken);
+        r->column = r->next_column;
+        go_on(r, taken);
     }
     if (piece == JSON_LAST_PART) return true;
     return !json_array_is_closed(&r->array) &&
@@ -251,8 +263,9 @@ json_t *json_records_parse(const JsonRecords *r, const char *const *names, size_
     Error why;
     json_t *record = json_record(r->text, r->size, names, flags, &at, &why);
     int64_t line = r->line;
+    int column = r->column;
     if (record) return record;
-    int column = json_column(r->text, at, &line);
+    move_place(r->text, at, &line, &column);
     error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
     return NULL;
 }

@@ -46,9 +46,11 @@ typedef struct {
     const char *text; /* [size] of the record */
     size_t size;
     int64_t line; /* where it begins */
+    int column;   /* in characters, from 1 */
 
     const char *at, *end; /* the rest */
     int64_t next_line;
+    int next_column;
     bool is_array;
     JsonArray array;
 } JsonRecords;

@@ -18,7 +18,7 @@
 
 enum { FORMAT = 1 };
 static const char END_OF_TEXT[] = "<|endoftext|>";
-static const char *const SPLITS[] = {[FATE_TRAIN] = "train", [FATE_VAL] = "val"};
+_Static_assert(FATE_TRAIN == 0 && FATE_VAL == 1, "the order of PREPARED_SPLIT_NAMES");
 
 typedef struct {
     const SlmPrepareOptions *options;
@@ -89,7 +89,7 @@ static json_t *inputs_of(const Prepare *p) {
         char sum[17];
         snprintf(sum, sizeof sum, "%016llx", (unsigned long long)f->sum);
         json_array_append_new(files, json_build("the corpus", "[s, I, s, s]", f->name, (json_int_t)f->size, sum,
-                                                SPLITS[f->held_out ? FATE_VAL : FATE_TRAIN]));
+                                                PREPARED_SPLIT_NAMES[f->held_out ? FATE_VAL : FATE_TRAIN]));
         if (!f->usual) json_array_append_new(json_array_get(files, (size_t)i), json_string("records"));
     }
     json_t *inputs = json_build("the inputs", "{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:b, s:s?, s:o}", "split-at",
@@ -299,7 +299,7 @@ static void write_shards(Prepare *p) {
         p->missing[i] = (Unknown){.encode = tokenizer_encode_plain, .tokenizer = p->tokenizer};
     for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++)
         p->writers[f] = (ShardWriter){.directory = o->output,
-                                      .split = SPLITS[f],
+                                      .split = PREPARED_SPLIT_NAMES[f],
                                       .shard_ids = o->shard_tokens,
                                       .shard = {.vocabulary = vocabulary,
                                                 .width = slm_shard_width(vocabulary),
@@ -325,7 +325,7 @@ static json_t *record_of(const Prepare *p) {
     json_t *splits = json_object();
     for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++) {
         const ShardWriter *w = &p->writers[f];
-        json_object_set_new(splits, SPLITS[f],
+        json_object_set_new(splits, PREPARED_SPLIT_NAMES[f],
                             json_build("a split", "{s:I, s:I, s:I, s:I, s:I, s:I}", "documents",
                                        (json_int_t)w->n_documents, "bytes", (json_int_t)w->n_bytes, "tokens",
                                        (json_int_t)w->n_ids, "unknown", (json_int_t)p->unknown[f], "dropped_characters",

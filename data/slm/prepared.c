@@ -11,7 +11,7 @@
 #include "data/text/unknown.h"
 #include "data/unfinished.h"
 
-static const char *const SPLITS[] = {"train", "val"};
+const char *const PREPARED_SPLIT_NAMES[PREPARED_SPLITS] = {"train", "val"};
 
 char *prepared_shard_path(const char *directory, const char *split, int64_t number) {
     char *name = xformat("%s_%05lld" SHARD_ENDING, split, (long long)number), *path = path_join(directory, name);
@@ -64,7 +64,7 @@ bool prepared_check_unknown(const json_t *record, double most, Error *error) {
     const char *characters = json_string_value(json_object_get(splits, "unknown_characters"));
     int64_t unknown = -json_integer_value(json_object_get(splits, "unknown_white_space")), pieces = 0;
     for (int k = 0; k < 2; k++) {
-        const json_t *split = json_object_get(splits, SPLITS[k]);
+        const json_t *split = json_object_get(splits, PREPARED_SPLIT_NAMES[k]);
         int64_t dropped = json_integer_value(json_object_get(split, "dropped_characters")),
                 documents = json_integer_value(json_object_get(split, "documents"));
         unknown += json_integer_value(json_object_get(split, "unknown")) + dropped;
@@ -75,7 +75,7 @@ bool prepared_check_unknown(const json_t *record, double most, Error *error) {
 
 void prepared_remove_shards(const char *directory) {
     for (int k = 0; k < 2; k++) {
-        SplitFiles files = split_files_list(directory, SPLITS[k], SHARD_ENDING);
+        SplitFiles files = split_files_list(directory, PREPARED_SPLIT_NAMES[k], SHARD_ENDING);
         for (int i = 0; i < files.n; i++)
             if (unlink(files.paths[i]) && errno != ENOENT) die("cannot remove %s: %s", files.paths[i], strerror(errno));
         split_files_free(&files);

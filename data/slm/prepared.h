@@ -11,6 +11,10 @@
 #define PREPARED_NAME "prepared.json"
 enum { PREPARED_DIGITS = 15 }; /* of its numbers that are not whole */
 
+/* "train" and "val", in the order of FATE_TRAIN and FATE_VAL (data/slm/scan.h). */
+enum { PREPARED_SPLITS = 2 };
+extern const char *const PREPARED_SPLIT_NAMES[PREPARED_SPLITS];
+
 /* Returns "DIRECTORY/train_00003.safetensors"; free(). */
 char *prepared_shard_path(const char *directory, const char *split, int64_t number);
 /* Reads DIRECTORY/prepared.json. NULL with an error that names the file: it is missing, damaged, or the folder is

@@ -4,8 +4,6 @@
 
 #include "base/json.h"
 
-enum { MOST_IDS = 1 << 22 };
-
 static int by_id(const void *a, const void *b) {
     const AddedToken *x = a, *y = b;
     return (x->id > y->id) - (x->id < y->id);
@@ -18,9 +16,9 @@ static bool take_tokens(const json_t *root, AddedTokens *tokens, Error *error) {
     tokens->items = xcalloc(json_object_size(root), sizeof *tokens->items);
     json_object_foreach((json_t *)(uintptr_t)root, text, value) {
         const json_int_t id = json_integer_value(value);
-        if (!*text || !json_is_integer(value) || id < 0 || id >= MOST_IDS)
+        if (!*text || !json_is_integer(value) || id < 0 || id >= VOCABULARY_MAX)
             return error_set(error, "added_tokens.json: expected \"%.100s\": id, a number from 0 to %d", text,
-                             MOST_IDS - 1);
+                             VOCABULARY_MAX - 1);
         tokens->items[tokens->n++] = (AddedToken){xstrdup(text), (int32_t)id};
     }
     if (tokens->n) qsort(tokens->items, (size_t)tokens->n, sizeof *tokens->items, by_id);

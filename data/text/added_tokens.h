@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+enum { VOCABULARY_MAX = 1 << 22 }; /* ids of any tokenizer's file are less */
+
 typedef struct {
     char *text;
     int32_t id;

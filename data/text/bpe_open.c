@@ -4,11 +4,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "data/text/added_tokens.h"
 #include "data/text/bpe_open.h"
 #include "data/text/bpe_word.h"
 #include "data/text/byte_alphabet.h"
-
-enum { MAX_VOCABULARY = 1 << 22 };
 
 static const char *type_of(const json_t *component) {
     const char *type = json_string_value(json_object_get(component, "type"));
@@ -121,8 +120,8 @@ static bool add_piece(Bpe *bpe, const char *text, json_int_t id, Error *error) {
 }
 
 static bool check_id(const json_t *id, const char *text, Error *error) {
-    if (json_is_integer(id) && json_integer_value(id) >= 0 && json_integer_value(id) < MAX_VOCABULARY) return true;
-    return error_set(error, "the id of \"%.100s\" is not in 0 .. %d", text, MAX_VOCABULARY - 1);
+    if (json_is_integer(id) && json_integer_value(id) >= 0 && json_integer_value(id) < VOCABULARY_MAX) return true;
+    return error_set(error, "the id of \"%.100s\" is not in 0 .. %d", text, VOCABULARY_MAX - 1);
 }
 
 /* Finds the size of the vocabulary, of the model and the added tokens. */

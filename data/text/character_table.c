@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "data/formats/pickle.h"
+#include "data/text/added_tokens.h"
 #include "data/text/bpe_open.h"
 #include "data/text/bpe_word.h"
 #include "data/text/characters.h"
-
-enum { MAX_VOCABULARY = 1 << 22 };
 
 /* The entries of "itos". */
 typedef struct {
@@ -44,8 +43,8 @@ static bool take_size(Bpe *bpe, const Table *t, Error *error) {
         if (id < 0) return error_set(error, "\"itos\" has a key that is no id");
         if (id >= most) most = id + 1;
     }
-    if (most > MAX_VOCABULARY)
-        return error_set(error, "has ids up to %lld, expected %d", (long long)most - 1, MAX_VOCABULARY - 1);
+    if (most > VOCABULARY_MAX)
+        return error_set(error, "has ids up to %lld, expected %d", (long long)most - 1, VOCABULARY_MAX - 1);
     bpe->vocabulary = (int)most;
     bpe->piece_of = xcalloc((size_t)most, sizeof *bpe->piece_of);
     bpe->ids = xcalloc((size_t)t->n, sizeof *bpe->ids);

@@ -70,16 +70,21 @@ const char *label_difference(const char *a, const char *b) {
     return whole_number(a, &n) && whole_number(b, &n) ? "are the same number" : "differ in case only";
 }
 
+/* Returns the first of the names that has the same key as name i, and frees the key. first: [names] that name for each
+ * number of a key. */
+static int64_t first_with(Strings *keys, int64_t *first, int64_t i, char *key) {
+    uint32_t known = keys->n, number = strings_add(keys, key, strlen(key));
+    free(key);
+    if (number == known) first[number] = i;
+    return first[number];
+}
+
 bool labels_find_alike(const char *const *names, int64_t n, int64_t *earlier, int64_t *later) {
     Strings keys = {0};
-    int64_t *first = xmalloc((size_t)n * sizeof *first); /* name with the key of a number */
+    int64_t *first = xmalloc((size_t)n * sizeof *first);
     bool found = false;
     for (int64_t i = 0; i < n && !found; i++) {
-        char *key = label_key(names[i]);
-        uint32_t known = keys.n, number = strings_add(&keys, key, strlen(key));
-        free(key);
-        if (number == known) first[number] = i;
-        *earlier = first[number];
+        *earlier = first_with(&keys, first, i, label_key(names[i]));
         *later = i;
         found = strcmp(names[*earlier], names[i]) != 0;
     }
@@ -97,14 +102,9 @@ void labels_warn_alike(const char *where, const char *what, const char *const *n
 
 int64_t labels_unify(char **const *names, int64_t n) {
     Strings normals = {0};
-    int64_t *first = xmalloc((size_t)n * sizeof *first),
-            replaced = 0; /* first: name with the normal form of a number */
+    int64_t *first = xmalloc((size_t)n * sizeof *first), replaced = 0;
     for (int64_t i = 0; i < n; i++) {
-        char *normal = label_normal(*names[i]);
-        uint32_t known = normals.n, number = strings_add(&normals, normal, strlen(normal));
-        free(normal);
-        if (number == known) first[number] = i;
-        const char *spelling = *names[first[number]];
+        const char *spelling = *names[first_with(&normals, first, i, label_normal(*names[i]))];
         if (!strcmp(*names[i], spelling)) continue;
         free(*names[i]);
         *names[i] = xstrdup(spelling);

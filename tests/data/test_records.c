@@ -390,6 +390,11 @@ static void a_record_s_error_has_line_and_column(void **state) {
     assert_true(json_records_next(&records, &error));
     assert_null(json_records_parse(&records, asked, 0, &error));
     assert_contains(error.text, "3:11: \"text\": ");
+    static const char one_line[] = "[{\"text\": \"\u1edf\"}, {\"text\": \"\\ud83d\"}]"; /* columns of the line */
+    JsonRecords second = json_records_open(one_line, strlen(one_line), 7, true);
+    assert_true(json_records_next(&second, &error) && json_records_next(&second, &error));
+    assert_null(json_records_parse(&second, asked, 0, &error));
+    assert_contains(error.text, "7:26: \"text\": ");
     assert_false(json_records_next(&records, &error));
     assert_string_equal(error.text, "");
 }
