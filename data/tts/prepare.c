@@ -160,7 +160,33 @@ static void check_some_left(const Prepare *p) {
             clip_reject_reason((ClipReject)most));
 }
 
+static int by_audio(const void *a, const void *b) {
+    return strcmp((*(Clip *const *)a)->audio_path, (*(Clip *const *)b)->audio_path);
+}
+
+/* Sets audio_sum of the kept clips, and reads each file once, as several clips may be parts of one recording. A file
+ * that cannot be read has no sum; whoever measures it says why. */
+static void sum_audio(const Prepare *p) {
+    Clip **clips = xmalloc((size_t)(p->n + 1) * sizeof *clips);
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->clips[i].reject == CLIP_KEPT) clips[n++] = &p->clips[i];
+    if (n) qsort(clips, (size_t)n, sizeof(Clip *), by_audio);
+    Progress progress = {.what = "[Audio] looking for changes:", .total = n, .start = seconds_now()};
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers)
+    for (int64_t i = 0; i < n; i++) {
+        if ((!i || by_audio(&clips[i - 1], &clips[i])) &&
+            !file_checksum(clips[i]->audio_path, &clips[i]->audio_sum, NULL))
+            clips[i]->audio_sum = 0;
+        progress_step(&progress);
+    }
+    for (int64_t i = 1; i < n; i++)
+        if (!by_audio(&clips[i - 1], &clips[i])) clips[i]->audio_sum = clips[i - 1]->audio_sum;
+    free(clips);
+}
+
 void prepare_frames(Prepare *p) {
+    sum_audio(p);
     Progress progress = {.what = "[Audio]", .total = p->n, .start = seconds_now()};
     int64_t now = 0, reused = 0;
 #pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : now, reused)
