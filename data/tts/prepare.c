@@ -204,6 +204,8 @@ void prepare_frames(Prepare *p) {
     p->read_reused = reused;
     check_bad_audio(p);
     check_some_left(p);
+    p->sizes = p->options->sizes;
+    p->small = prepare_fit_sizes(p->clips, p->n, &p->options->fit, &p->sizes);
 }
 
 /* ---- the tokenizer ---- */
@@ -246,12 +248,12 @@ static void check_characters(const Prepare *p) {
 static void train_tokenizer(Prepare *p) {
     Error error;
     char *corpus = corpus_text(p);
-    Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->options->vocabulary, corpus);
+    Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->sizes.vocabulary, corpus);
     p->tokenizer_reused = is_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     if (!p->tokenizer_reused) {
         check_characters(p);
         prepare_outputs_remove_manifests(p->options->output);
-        if (!sentencepiece_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->options->vocabulary, &error))
+        if (!sentencepiece_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->sizes.vocabulary, &error))
             die("the tokenizer: %s", error.text);
         note_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     }
@@ -354,7 +356,7 @@ static Sample sample_frames(const Prepare *p) {
     int64_t *first = xcalloc((size_t)p->n + 1, sizeof *first), *place = xcalloc((size_t)p->n + 1, sizeof *place);
     for (int64_t i = 0; i < p->n; i++)
         first[i + 1] = first[i] + (p->clips[i].reject == CLIP_KEPT ? p->clips[i].n_codes : 0);
-    Sample sample = {.n = p->options->codebook_size * p->options->frames_per_entry};
+    Sample sample = {.n = p->sizes.codebook_size * p->options->frames_per_entry};
     if (sample.n > first[p->n]) sample.n = first[p->n];
     unsigned char *chosen = choose_frames((uint64_t)p->options->seed, first[p->n], sample.n);
     for (int64_t i = 0; i < p->n; i++) {
@@ -379,7 +381,7 @@ static void train_codebook(Prepare *p) {
     const PrepareOptions *o = p->options;
     Sample sample = sample_frames(p);
     SpeechCoder coder = {.seed = (uint64_t)o->seed, .frames = sample.n};
-    KmeansOptions options = {.entries = o->codebook_size,
+    KmeansOptions options = {.entries = p->sizes.codebook_size,
                              .iterations = (int)o->kmeans_iterations,
                              .seed = (uint64_t)o->seed,
                              .n_threads = (int)o->num_workers,
@@ -420,7 +422,7 @@ static Fingerprint codebook_key(const Prepare *p) {
         }
     clips[used] = 0;
     Fingerprint key =
-        fingerprint_of("%lld %lld %lld %lld\n%s", (long long)o->codebook_size, (long long)o->kmeans_iterations,
+        fingerprint_of("%lld %lld %lld %lld\n%s", (long long)p->sizes.codebook_size, (long long)o->kmeans_iterations,
                        (long long)o->frames_per_entry, (long long)o->seed, clips);
     free(clips);
     return key;
@@ -440,14 +442,13 @@ static void copy_codebook(Prepare *p) {
 /* An entry made from few frames stands for those frames and not for a sound in general. */
 static void warn_of_few_frames(const Prepare *p) {
     enum { FEW = 10 };
-    int64_t frames = 0, entries = p->options->codebook_size, fitting = 2;
-    for (int64_t i = 0; i < p->n; i++) frames += p->clips[i].reject == CLIP_KEPT ? p->clips[i].n_codes : 0;
+    int64_t frames = prepare_count_frames(p->clips, p->n), entries = p->sizes.codebook_size, fitting = 2;
     while (2 * fitting * FEW <= frames) fitting *= 2;
-    if (frames < FEW * entries)
+    if (frames < FEW * entries && !p->options->fit.codebook_size)
         warn("the clips have only %.1f frames for each of the %lld entries of the codebook; at least %d are advisable: "
              "choose --codebook-size %lld%s",
              (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting,
-             p->options->d_model > 256 ? ", and with so little speech a smaller model: --d-model 256" : "");
+             p->sizes.d_model > 256 ? ", and with so little speech a smaller model: --d-model 256" : "");
 }
 
 void prepare_codebook(Prepare *p) {
@@ -478,7 +479,7 @@ static bool *find_clips_to_code(Prepare *p, const char *setup) {
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
         if (clip->reject == CLIP_KEPT) {
-            todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->options->d_model);
+            todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->sizes.d_model);
             reused += !todo[i];
             stale += clip->stale;
         }
@@ -490,9 +491,9 @@ static bool *find_clips_to_code(Prepare *p, const char *setup) {
 }
 
 void prepare_codes(Prepare *p) {
-    PromptMap map = prompt_map_open(&p->coder, p->options->d_model);
+    PromptMap map = prompt_map_open(&p->coder, p->sizes.d_model);
     Fingerprint setup = fingerprint_of("%s %s %lld", fingerprint_file(p->tokenizer_path).text,
-                                       codebook_files(p->codebook_path).text, (long long)p->options->d_model);
+                                       codebook_files(p->codebook_path).text, (long long)p->sizes.d_model);
     bool *todo = find_clips_to_code(p, setup.text);
     Progress progress = {.what = "[Codes]", .total = p->n, .start = seconds_now()};
     int64_t now = 0;
