@@ -128,6 +128,7 @@ int gpt_prepare(int argc, char **argv) {
     prepare_report_sizes(&p);
     prepare_tokenizer(&p);
     prepare_texts(&p);
+    prepare_check_spelling(&p, o.language);
     prepare_codebook(&p);
     prepare_codes(&p);
 

@@ -193,10 +193,12 @@ void prepare_report_sizes(const Prepare *p) {
     const PrepareFit *fit = &p->options->fit;
     const PrepareSizes *s = &p->sizes;
     char duration[32], full[32];
+    double seconds = 0;
     if (!p->small) return;
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->clips[i].reject == CLIP_KEPT) seconds += (double)p->clips[i].samples / MEL_RATE;
     printf("[Sizes] %s of speech is little (the full model needs %s), and not given, so chosen to fit it:",
-           format_duration((double)prepare_count_frames(p->clips, p->n) * MEL_HOP / MEL_RATE, duration),
-           format_duration(prepare_full_seconds(), full));
+           format_duration(seconds, duration), format_duration(prepare_full_seconds(), full));
     if (fit->vocabulary) printf(" --vocabulary %lld", (long long)s->vocabulary);
     if (fit->codebook_size) printf(" --codebook-size %lld", (long long)s->codebook_size);
     if (fit->d_model) printf(" --d-model %lld", (long long)s->d_model);

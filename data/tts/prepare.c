@@ -280,7 +280,8 @@ void prepare_tokenizer(Prepare *p) {
     Error error;
     if (!p->options->tokenizer) train_tokenizer(p);
     p->tokenizer = sentencepiece_open(path, &error);
-    if (!p->tokenizer) die("%s: %s", path, error.text);
+    if (!p->tokenizer)
+        die("%s: %s%s", path, error.text, p->options->tokenizer ? "; without --tokenizer one is trained" : "");
     if (p->options->tokenizer) copy_tokenizer(p);
 }
 

@@ -50,6 +50,9 @@ void prepare_tokenizer(Prepare *p);
 /* Computes text ids; rejects clips with too many. Ends the program if the tokenizer does not know max_unknown of them
  * or more. */
 void prepare_texts(Prepare *p);
+/* Warns of the digits, Latin letters and symbols that the kept clips in Amharic have: they are counted, and the first
+ * place is named. language: of recordings that name none. */
+void prepare_check_spelling(const Prepare *p, const char *language);
 /* Makes OUTPUT/codebook.npy and .json: trained on frames of the kept clips, or copied. */
 void prepare_codebook(Prepare *p);
 /* Writes text_ids, codes, condition and emo_vec of every kept clip. */
