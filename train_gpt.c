@@ -245,6 +245,7 @@ static int train(int argc, char **argv) {
     options_add(&set, table, sizeof table / sizeof *table, &o);
     options_parse(&header, &set, argc, argv);
     o.base = gpt_base_adopt(o.train.base_checkpoint, &set);
+    if (!o.train.base_checkpoint) gpt_prepared_adopt(&o.train.manifest, &set);
     train_options_resolve(&o.train, &set);
     trainer_begin(&o.train, &set);
     resolve_vocabulary(&o);

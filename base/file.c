@@ -43,7 +43,7 @@ int file_open(const char *path, size_t *size, Error *error) {
     return fd;
 }
 
-static bool read_and_close(int fd, char *buffer, size_t want, Error *error) {
+static bool read_bytes(int fd, char *buffer, size_t want, Error *error) {
     size_t got = 0;
     bool ok = true;
     while (ok && got < want) {
@@ -55,6 +55,11 @@ static bool read_and_close(int fd, char *buffer, size_t want, Error *error) {
             ok = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
                            n ? strerror(errno) : "the file got shorter");
     }
+    return ok;
+}
+
+static bool read_and_close(int fd, char *buffer, size_t want, Error *error) {
+    bool ok = read_bytes(fd, buffer, want, error);
     close(fd);
     return ok;
 }
@@ -589,4 +594,22 @@ char *file_name_in(const char *folder, const char *before, const char *text) {
 
 uint64_t checksum(uint64_t before, const void *bytes, size_t size) {
     return size ? XXH3_64bits_withSeed(bytes, size, before) : before;
+}
+
+bool file_checksum(const char *path, uint64_t *sum, Error *error) {
+    enum { PIECE = 1 << 20 };
+    size_t size, part;
+    int fd = file_open(path, &size, error);
+    if (fd < 0) return false;
+    char *piece = xmalloc(PIECE);
+    bool ok = true;
+    *sum = 0;
+    for (size_t at = 0; ok && at < size; at += part) {
+        part = size - at < PIECE ? size - at : PIECE;
+        ok = read_bytes(fd, piece, part, error);
+        if (ok) *sum = checksum(*sum, piece, part);
+    }
+    close(fd);
+    free(piece);
+    return ok;
 }

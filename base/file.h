@@ -129,5 +129,8 @@ char *file_name_in(const char *folder, const char *before, const char *text);
 /* Returns the checksum (64-bit XXH3) of bytes that follow those with the checksum `before`; 0: none. It reveals damage,
  * not malice. The same bytes in other pieces have another checksum. */
 uint64_t checksum(uint64_t before, const void *bytes, size_t size);
+/* Computes a checksum of a file's bytes, piece by piece, as large as the file may be. False with the reason, which does
+ * not name the path, if it cannot be read. */
+bool file_checksum(const char *path, uint64_t *sum, Error *error);
 
 #endif

@@ -69,7 +69,11 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
         free(text);
     }
     if (adopted)
-        printf("[Model] from %s: %s\n", from->stated ? "its checkpoint" : "the shapes of its tensors", adopted);
+        printf("[Model] from %s: %s\n",
+               from->source   ? from->source
+               : from->stated ? "its checkpoint"
+                              : "the shapes of its tensors",
+               adopted);
     free(adopted);
 }
 

@@ -12,6 +12,7 @@ typedef struct {
     const char *checkpoint;   /* its path */
     const char *const *names; /* options that decide what the model computes; ends with NULL */
     json_t *options;          /* name: value; names that are missing are not known */
+    const char *source;       /* of the values, for people; NULL: the checkpoint */
     bool stated;              /* by its config.json; otherwise they follow from the shapes of its tensors */
 } CheckpointOptions;
 

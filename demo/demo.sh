@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a TTS GPT on a few minutes of synthetic speech (`make demo`): sentences -> recordings -> codes -> trained model.
+# Trains a TTS GPT on 37 minutes of synthetic speech (`make demo`): sentences -> recordings -> codes -> trained model.
 # Resumes a run that was interrupted; starts again if the last run was finished.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ cat <<TXT
 The loss curve is $work/run/loss.svg, all curves are in curves.svg beside it, the weights in
 $work/run/best/model.safetensors. A model that knew only how often each code occurs would stay at the unigram entropy above. The validation loss is lower: the difference was learned.
 (Two voices read every sentence. The model has not seen the validation clips, but has seen most of their texts.)
-What the model says is $work/said.wav; four minutes of speech teach it the sound of a voice, hardly any words.
+What the model says is $work/said.wav; 37 minutes of speech teach it the sound of a voice, hardly any words.
 To hear what the codes keep of a clip: ./train_gpt decode --codes $clip --codebook $work/codebook.npy --output heard.wav
 To train on your own recordings: list them as in $work/metadata.tsv (id, speaker, audio file, text), give that list to
 ./train_gpt prepare, and the manifest that it writes to ./train_gpt; see docs/train_gpt.md.

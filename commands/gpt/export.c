@@ -229,6 +229,10 @@ static void report(const Export *e) {
         warn("the model speaks in %s", gpt_codes_decoder(kind));
     else
         printf("[Codes] %s\n", gpt_codes_decoder(kind));
+    if (!gpt_codes_are_own(kind))
+        printf(
+            "[Text] IndexTTS2's own front end reads digits in Chinese, and in English where a text has Latin letters: "
+            "write numbers out in words\n");
     if (e->whole && !gpt_codes_are_own(kind))
         printf("Next: copy %s into IndexTTS2's folder checkpoints, and merge its config.yaml as the file says\n",
                output);

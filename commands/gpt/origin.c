@@ -47,6 +47,20 @@ static char *beside(const char *manifest, PrepareOutput output) {
     return found;
 }
 
+void gpt_prepared_adopt(const OptionList *manifests, OptionSet *set) {
+    static const char *const names[GPT_NEXT_OPTIONS + 1] = {"number-mel-codes", "model-dim",     "heads",
+                                                            "layers",           "learning-rate", "epochs",
+                                                            "warmup-steps",     "val-interval",  "log-interval"};
+    if (!manifests->count) return;
+    char *path = beside(manifests->text[0], OUTPUT_STATS);
+    json_t *stats = json_read(path, 0, NULL); /* of another program, or none: it says nothing here */
+    CheckpointOptions from = {
+        .checkpoint = path, .names = names, .options = json_object_get(stats, GPT_PREPARED_OPTIONS), .source = path};
+    if (json_is_object(from.options)) checkpoint_options_adopt(&from, set, names);
+    json_decref(stats);
+    free(path);
+}
+
 static SentencePiece *open_tokenizer(const char *path) {
     Error error;
     SentencePiece *tokenizer = sentencepiece_open(path, &error);

@@ -14,6 +14,14 @@
 #define GPT_CODES_FACT     "codes"
 #define GPT_CODEBOOK_FACT  "codebook_xxh3_64"
 
+/* In the stats.json of train_gpt prepare: the options that fit a small corpus, {"model-dim": 256, ...}. */
+#define GPT_PREPARED_OPTIONS "options"
+enum { GPT_NEXT_OPTIONS = 9 };
+
+/* Sets the options that are not given to those that train_gpt prepare has found to fit its few recordings, if the
+ * stats.json beside the first manifest has any, and prints them. */
+void gpt_prepared_adopt(const OptionList *manifests, OptionSet *set);
+
 /* A checksum in hexadecimal digits; "": there is no file. */
 typedef struct {
     char text[17];

@@ -12,11 +12,11 @@
 typedef struct {
     PrepareOptions prepare;
     const char *config, *language, *input_format;
-    double val_ratio;
     int64_t pairs_per_target;
 } Options;
 
 #define FIELD(name) offsetof(Options, name)
+#define UNLESS      "; unless given, less for fewer than three hours of speech"
 
 // clang-format off
 static const OptionRow table[] = {
@@ -48,26 +48,27 @@ static const OptionRow table[] = {
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
      .help = "use this SentencePiece model instead of training one"},
     MAX_UNKNOWN_ROW(FIELD(prepare.max_unknown)),
-    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "12000", .min = 4,
+    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.sizes.vocabulary), .default_value = "12000", .min = 4,
      .max = 1e6, .metavar = "N",
-     .help = "pieces of the tokenizer to train, at most: fewer if the texts have no more pairs"},
+     .help = "pieces of the tokenizer to train, at most: fewer if the texts have no more pairs" UNLESS},
     {.name = "codebook", .type = OPTION_TEXT, .offset = FIELD(prepare.codebook), .metavar = "PATH",
      .help = "use this codebook.npy (codebook.json lies beside it) instead of training one"},
-    {.name = "codebook-size", .type = OPTION_INT, .offset = FIELD(prepare.codebook_size), .default_value = "8192",
+    {.name = "codebook-size", .type = OPTION_INT, .offset = FIELD(prepare.sizes.codebook_size), .default_value = "8192",
      .min = 2, .max = 1e6, .metavar = "N",
-     .help = "entries of the codebook to train"},
+     .help = "entries of the codebook to train" UNLESS},
     {.name = "kmeans-iterations", .type = OPTION_INT, .offset = FIELD(prepare.kmeans_iterations), .default_value = "25",
      .min = 1, .max = 1e5, .metavar = "N",
      .help = "maximum number of iterations; training ends earlier if one gains less than 0.01 %"},
     {.name = "frames-per-entry", .type = OPTION_INT, .offset = FIELD(prepare.frames_per_entry), .default_value = "64",
      .min = 1, .max = 1e5, .metavar = "N",
      .help = "frames per entry to train the codebook on; a random choice if there are more"},
-    {.name = "d-model", .type = OPTION_INT, .offset = FIELD(prepare.d_model), .default_value = "1280", .min = 8,
+    {.name = "d-model", .type = OPTION_INT, .offset = FIELD(prepare.sizes.d_model), .default_value = "1280", .min = 8,
      .max = 65536, .metavar = "N",
-     .help = "width of conditioning and emotion vectors, and of the model"},
-    {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(val_ratio), .default_value = "0.01", .max = 0.9,
+     .help = "width of conditioning and emotion vectors, and of the model" UNLESS},
+    {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(prepare.sizes.val_ratio), .default_value = "0.01", .max = 0.9,
      .metavar = "X",
-     .help = "share of the clips held out for validation, by the hash of their id"},
+     .help = "share of the clips held out for validation, by the hash of their id; unless given, more if there are fewer than "
+             "three hours"},
     {.name = "min-duration", .type = OPTION_FLOAT, .offset = FIELD(prepare.min_duration), .default_value = "1",
      .max = 36.32, .metavar = "SECONDS",
      .help = "reject shorter clips"},
@@ -111,6 +112,10 @@ int gpt_prepare(int argc, char **argv) {
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     o.prepare.input.format = recordings_format(o.input_format);
     o.prepare.input.skip_bad = o.prepare.skip_bad;
+    o.prepare.fit = (PrepareFit){.vocabulary = !o.prepare.tokenizer && !options_given(&set, "vocabulary"),
+                                 .codebook_size = !o.prepare.codebook && !options_given(&set, "codebook-size"),
+                                 .d_model = !options_given(&set, "d-model"),
+                                 .val_ratio = !options_given(&set, "val-ratio")};
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
 
     Prepare p;
@@ -120,12 +125,15 @@ int gpt_prepare(int argc, char **argv) {
     prepare_outputs(&p);
     prepare_frames(&p);
     prepare_report_filters(&p);
+    prepare_report_sizes(&p);
     prepare_tokenizer(&p);
     prepare_texts(&p);
+    prepare_check_spelling(&p, o.language);
     prepare_codebook(&p);
     prepare_codes(&p);
 
-    ManifestOptions options = {o.prepare.output, o.language, o.val_ratio, o.pairs_per_target, (uint64_t)o.prepare.seed};
+    ManifestOptions options = {o.prepare.output, o.language, p.sizes.val_ratio, o.pairs_per_target,
+                               (uint64_t)o.prepare.seed};
     ManifestReport manifests;
     Error error;
     if (!manifests_write(p.clips, p.n, &options, &manifests, &error)) die("%s", error.text);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "commands/gpt/origin.h"
 #include "data/tts/prepare_outputs.h"
 #include "data/tts/recordings_folder.h"
 
@@ -48,6 +49,85 @@ static Totals total_of(const Prepare *p) {
     return t;
 }
 
+/* ---- the training that fits ---- */
+
+/* Returns the number of heads for a width: 64 numbers per head, as in the full model, or the next number of heads that
+ * divides the width. */
+static int64_t heads_for(int64_t width) {
+    int64_t heads = width / 64 > 0 ? width / 64 : 1;
+    while (width % heads) heads--;
+    return heads;
+}
+
+/* Options of the training that differ from their defaults. */
+typedef struct {
+    struct {
+        const char *name;
+        double value;
+    } items[GPT_NEXT_OPTIONS];
+    int n;
+} NextOptions;
+
+static void add_option(NextOptions *next, const char *name, double value) {
+    next->items[next->n].name = name;
+    next->items[next->n++].value = value;
+}
+
+/* Adds the options of a network that is narrower than the full one, and is therefore trained from scratch: fewer
+ * layers, and a higher learning rate, in proportion to the width. */
+static void add_small_model(NextOptions *next, int64_t width) {
+    enum { FULL_WIDTH = 1280, FULL_LAYERS = 24, LEAST_LAYERS = 4 };
+    if (width == FULL_WIDTH) return;
+    int64_t layers = width * FULL_LAYERS / FULL_WIDTH;
+    char rate[32];
+    snprintf(rate, sizeof rate, "%.2g", fmin(1e-3, 0.128 / (double)width));
+    add_option(next, "model-dim", (double)width);
+    add_option(next, "heads", (double)heads_for(width));
+    add_option(next, "layers",
+               (double)(layers < LEAST_LAYERS  ? LEAST_LAYERS
+                        : layers > FULL_LAYERS ? FULL_LAYERS
+                                               : layers));
+    add_option(next, "learning-rate", strtod(rate, NULL));
+}
+
+/* Adds the options of a run that is too short for the defaults: a warm-up of a tenth of its steps, a validation each
+ * epoch. */
+static void add_short_run(NextOptions *next, int64_t samples) {
+    enum { SAMPLES_PER_STEP = 8 * 4, EPOCHS = 10, WARMUP = 1000, LEAST_STEPS = 300, MOST_EPOCHS = 50 };
+    int64_t epoch = samples > SAMPLES_PER_STEP ? (samples + SAMPLES_PER_STEP - 1) / SAMPLES_PER_STEP : 1,
+            epochs = (LEAST_STEPS + epoch - 1) / epoch;
+    epochs = epochs < EPOCHS ? EPOCHS : epochs > MOST_EPOCHS ? MOST_EPOCHS : epochs;
+    int64_t warmup = epoch * epochs / 10;
+    if (epochs != EPOCHS) add_option(next, "epochs", (double)epochs);
+    if (warmup >= WARMUP) return;
+    add_option(next, "warmup-steps", (double)(warmup > 0 ? warmup : 1));
+    add_option(next, "val-interval", 0);
+    add_option(next, "log-interval", (double)(warmup / 3 > 0 ? warmup / 3 : 1));
+}
+
+static NextOptions next_options(const Prepare *p, const ManifestReport *m) {
+    NextOptions next = {.n = 0};
+    int64_t entries = p->coder.codebook.entries;
+    if (entries != 8192) add_option(&next, "number-mel-codes", (double)entries + 2);
+    add_small_model(&next, p->sizes.d_model);
+    add_short_run(&next, m->train_pairs ? m->train_pairs : m->train);
+    return next;
+}
+
+/* Returns the options by which train_gpt trains on a small corpus if it is told nothing else. */
+static json_t *options_of_training(const Prepare *p, const ManifestReport *m) {
+    NextOptions next = next_options(p, m);
+    json_t *options = json_object();
+    for (int i = 0; i < next.n; i++) {
+        double value = next.items[i].value;
+        bool whole = value == floor(value);
+        json_object_set_new(options, next.items[i].name, whole ? json_integer((json_int_t)value) : json_real(value));
+    }
+    return options;
+}
+
+/* ---- what was prepared ---- */
+
 /* Returns a log-mel difference in decibels: 20 / ln 10 per unit. */
 static double decibels(double squared_error) { return 20 / log(10) * sqrt(squared_error); }
 
@@ -68,7 +148,8 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
         sentencepiece_vocabulary(p->tokenizer), "text_tokens", (json_int_t)t->tokens, "unknown_tokens",
         (json_int_t)t->unknown, "codes", (json_int_t)t->codes, "entries", (json_int_t)p->coder.codebook.entries,
         "entries_used", (json_int_t)t->entries_used, "code_entropy", t->entropy, "error_db", decibels(t->squared_error),
-        "d_model", (json_int_t)p->options->d_model);
+        "d_model", (json_int_t)p->sizes.d_model);
+    if (p->small) json_object_set_new(stats, GPT_PREPARED_OPTIONS, options_of_training(p, m));
     char *path = prepare_output_path(p->options->output, OUTPUT_STATS);
     char *text = json_text(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     Error error;
@@ -112,6 +193,23 @@ void prepare_report_filters(const Prepare *p) {
             printf("[Filter] %lld rejected: %s\n", (long long)rejects[reason], clip_reject_reason((ClipReject)reason));
 }
 
+void prepare_report_sizes(const Prepare *p) {
+    const PrepareFit *fit = &p->options->fit;
+    const PrepareSizes *s = &p->sizes;
+    char duration[32], full[32];
+    double seconds = 0;
+    if (!p->small) return;
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->clips[i].reject == CLIP_KEPT) seconds += (double)p->clips[i].samples / MEL_RATE;
+    printf("[Sizes] %s of speech is little (the full model needs %s), and not given, so chosen to fit it:",
+           format_duration(seconds, duration), format_duration(prepare_full_seconds(), full));
+    if (fit->vocabulary) printf(" --vocabulary %lld", (long long)s->vocabulary);
+    if (fit->codebook_size) printf(" --codebook-size %lld", (long long)s->codebook_size);
+    if (fit->d_model) printf(" --d-model %lld", (long long)s->d_model);
+    if (fit->val_ratio) printf(" --val-ratio %g", s->val_ratio);
+    printf("\n");
+}
+
 static void print_totals(const Prepare *p, const Totals *t, const ManifestReport *m) {
     char duration[32];
     if (t->rejects[CLIP_LONG_TEXT])
@@ -122,9 +220,9 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
            : p->tokenizer_reused ? " (reused)"
                                  : "",
            (long long)t->tokens, 100 * (double)t->unknown / (double)t->tokens);
-    if (!p->options->tokenizer && sentencepiece_vocabulary(p->tokenizer) < p->options->vocabulary)
+    if (!p->options->tokenizer && sentencepiece_vocabulary(p->tokenizer) < p->sizes.vocabulary)
         printf("[Tokenizer] fewer pieces than --vocabulary %lld: the texts have no more pairs\n",
-               (long long)p->options->vocabulary);
+               (long long)p->sizes.vocabulary);
     printf(
         "[Codebook] %lld entries%s, %lld frames and %d iterations; %lld entries used, error %.2f dB (rms per band)\n",
         (long long)p->coder.codebook.entries,
@@ -144,15 +242,8 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
            (long long)m->train, (long long)m->val);
     printf("[Data] %lld and %lld pairs; %lld and %lld clips have none, because their speaker has no other clip\n",
            (long long)m->train_pairs, (long long)m->val_pairs, (long long)m->lone_train, (long long)m->lone_val);
+    if (m->own_prompts) printf("[Data] of a side where no speaker has two clips, each clip is its own prompt\n");
     if (!m->val) printf("[Data] no clip is held out for validation: raise --val-ratio\n");
-}
-
-/* Returns the number of heads for a width: 64 numbers per head, as in the full model, or the next number of heads that
- * divides the width. */
-static int64_t heads_for(int64_t width) {
-    int64_t heads = width / 64 > 0 ? width / 64 : 1;
-    while (width % heads) heads--;
-    return heads;
 }
 
 static void print_manifest(const char *option, const char *directory, PrepareOutput output) {
@@ -162,34 +253,6 @@ static void print_manifest(const char *option, const char *directory, PrepareOut
     free(word);
 }
 
-/* Prints the options of a network that is narrower than the full one, and is therefore trained from scratch: fewer
- * layers, and a higher learning rate, in proportion to the width. */
-static void print_small_model(int64_t width) {
-    enum { FULL_WIDTH = 1280, FULL_LAYERS = 24, LEAST_LAYERS = 4 };
-    if (width == FULL_WIDTH) return;
-    int64_t layers = width * FULL_LAYERS / FULL_WIDTH;
-    printf(" --model-dim %lld --heads %lld --layers %lld --learning-rate %.2g", (long long)width,
-           (long long)heads_for(width),
-           (long long)(layers < LEAST_LAYERS  ? LEAST_LAYERS
-                       : layers > FULL_LAYERS ? FULL_LAYERS
-                                              : layers),
-           fmin(1e-3, 0.128 / (double)width));
-}
-
-/* Prints the options of a run that is too short for the defaults: a warm-up of a tenth of its steps, a validation each
- * epoch. */
-static void print_short_run(int64_t samples) {
-    enum { SAMPLES_PER_STEP = 8 * 4, EPOCHS = 10, WARMUP = 1000, LEAST_STEPS = 300, MOST_EPOCHS = 50 };
-    int64_t epoch = samples > SAMPLES_PER_STEP ? (samples + SAMPLES_PER_STEP - 1) / SAMPLES_PER_STEP : 1,
-            epochs = (LEAST_STEPS + epoch - 1) / epoch;
-    epochs = epochs < EPOCHS ? EPOCHS : epochs > MOST_EPOCHS ? MOST_EPOCHS : epochs;
-    int64_t warmup = epoch * epochs / 10;
-    if (epochs != EPOCHS) printf(" --epochs %lld", (long long)epochs);
-    if (warmup < WARMUP)
-        printf(" --warmup-steps %lld --val-interval 0 --log-interval %lld", (long long)(warmup > 0 ? warmup : 1),
-               (long long)(warmup / 3 > 0 ? warmup / 3 : 1));
-}
-
 /* Prints the command that trains: on pairs if there are any, with the options whose defaults do not fit. */
 static void print_next(const Prepare *p, const ManifestReport *m) {
     bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
@@ -197,9 +260,8 @@ static void print_next(const Prepare *p, const ManifestReport *m) {
     printf("Next: ./train_gpt");
     print_manifest("-m", output, pairs ? OUTPUT_TRAIN_PAIRS : OUTPUT_TRAIN_MANIFEST);
     if (m->val) print_manifest("--val-manifest", output, pairs ? OUTPUT_VAL_PAIRS : OUTPUT_VAL_MANIFEST);
-    if (p->coder.codebook.entries != 8192) printf(" --number-mel-codes %lld", (long long)p->coder.codebook.entries + 2);
-    print_small_model(p->options->d_model);
-    print_short_run(pairs ? m->train_pairs : m->train);
+    NextOptions next = next_options(p, m);
+    for (int i = 0; i < next.n; i++) printf(" --%s %.10g", next.items[i].name, next.items[i].value);
     printf(" -b 8 -g 4 --output-dir run\n");
 }
 

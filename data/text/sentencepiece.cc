@@ -20,6 +20,7 @@
 extern "C" {
 #include "base/file.h"
 #include "data/text/sentencepiece.h"
+#include "data/text/tokenizer_kind.h"
 }
 
 struct SentencePiece {
@@ -182,7 +183,11 @@ SentencePiece *sentencepiece_open(const char *path, Error *error) try {
     model->path = path;
     auto status = model->processor.LoadFromSerializedProto(proto);
     if (!status.ok()) {
-        error_set(error, "not a SentencePiece model: %s", status.error_message());
+        const char *kind = tokenizer_kind(proto.data(), proto.size());
+        if (kind)
+            error_set(error, "not a SentencePiece model (.model) but %s", kind);
+        else
+            error_set(error, "not a SentencePiece model: %s", status.error_message());
         return nullptr;
     }
     /* SentencePiece opens a model whose settings name an ordinary piece as the unknown one. */

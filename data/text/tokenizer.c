@@ -11,6 +11,7 @@
 #include "data/text/fastbpe_open.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokenizer_kind.h"
 
 static const char CHARACTERS_NAME[] = "meta.pkl";
 
@@ -56,7 +57,11 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
     char *bytes;
     size_t size;
     if (!read_file(tokenizer->file, &bytes, &size, error)) return false;
-    if (bytes[0] == '{' || path_ending(tokenizer->file, ".json")) {
+    if (tokenizer_is_vocab_json(bytes, size)) {
+        error_set(error,
+                  "is a vocab.json, the pieces of a tokenizer without its merges: give the tokenizer.json of the "
+                  "same model");
+    } else if (bytes[0] == '{' || path_ending(tokenizer->file, ".json")) {
         tokenizer->name = "tokenizer.json";
         tokenizer->bpe = bpe_open(bytes, size, error);
     } else if (bytes[0] == '\x80') { /* as pickles begin */

@@ -32,6 +32,7 @@ typedef struct {
     ClipReject reject;
     char *audio_path;        /* of the file */
     char *text, *normalized; /* cleaned; as the tokenizer gets it */
+    uint64_t audio_sum;      /* checksum of the file's bytes */
     char audio_key[41];      /* fingerprint of the file and of how frames are computed */
     int64_t samples;         /* at MEL_RATE */
     double clipped;          /* share of the file's samples beyond 0.99 */
@@ -54,9 +55,9 @@ typedef struct {
     const Mel *mel;
 } ClipWork;
 
-/* Sets samples, clipped, silence and audio_key: from the ledger if the sound file has not changed, else from the sound
- * file, whose log-mel frames go to OUTPUT/mel/ID.npy. Returns whether the sound file was read. Sets reject and error if
- * it cannot be read. */
+/* Sets samples, clipped, silence and audio_key, from audio_sum: those of the ledger if the bytes of the sound file are
+ * those that they were made from, else from the sound file, whose log-mel frames go to OUTPUT/mel/ID.npy. Returns
+ * whether the sound file was decoded. Sets reject and error if it cannot be read. */
 bool clip_measure(const ClipWork *work, Clip *clip);
 /* Reads the clip's frames[clip->n_codes, MEL_BANDS] from OUTPUT/mel or, if that file is missing or damaged, from the
  * audio; free(). */

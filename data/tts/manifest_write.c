@@ -160,7 +160,7 @@ static int64_t write_pairs_of(const ManifestOptions *o, const Clip *clips, const
 
 /* Writes the pairs of members[n], one split, in the order of their clips. */
 static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *members, int64_t n, PrepareOutput output,
-                        int64_t *pairs, int64_t *lone, Error *error) {
+                        int64_t *pairs, int64_t *lone, bool *own_prompts, Error *error) {
     Text text = {0};
     const Member **targets = xmalloc((size_t)n * sizeof *targets);
     group_by_speaker(members, n);
@@ -170,6 +170,10 @@ static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *mem
         int64_t count = write_pairs_of(o, clips, members, targets[i], &text);
         *pairs += count;
         *lone += targets[i]->size == 1;
+    }
+    if (n && !*pairs) {
+        for (int64_t i = 0; i < n; i++) text_add_line(&text, pair_line(o, targets[i]->clip, targets[i]->clip));
+        *pairs = n, *lone = 0, *own_prompts = true;
     }
     free(targets);
     return text_write(&text, o->directory, output, error);
@@ -195,8 +199,9 @@ bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *o, Man
     ok = text_write(&all, o->directory, OUTPUT_MANIFEST, ok ? error : NULL) && ok;
     ok = ok &&
          write_pairs(o, clips, members[0], counts[0], OUTPUT_TRAIN_PAIRS, &report->train_pairs, &report->lone_train,
-                     error) &&
-         write_pairs(o, clips, members[1], counts[1], OUTPUT_VAL_PAIRS, &report->val_pairs, &report->lone_val, error);
+                     &report->own_prompts, error) &&
+         write_pairs(o, clips, members[1], counts[1], OUTPUT_VAL_PAIRS, &report->val_pairs, &report->lone_val,
+                     &report->own_prompts, error);
     free(members[0]);
     free(members[1]);
     return ok;

@@ -160,7 +160,33 @@ static void check_some_left(const Prepare *p) {
             clip_reject_reason((ClipReject)most));
 }
 
+static int by_audio(const void *a, const void *b) {
+    return strcmp((*(Clip *const *)a)->audio_path, (*(Clip *const *)b)->audio_path);
+}
+
+/* Sets audio_sum of the kept clips, and reads each file once, as several clips may be parts of one recording. A file
+ * that cannot be read has no sum; whoever measures it says why. */
+static void sum_audio(const Prepare *p) {
+    Clip **clips = xmalloc((size_t)(p->n + 1) * sizeof *clips);
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->clips[i].reject == CLIP_KEPT) clips[n++] = &p->clips[i];
+    if (n) qsort(clips, (size_t)n, sizeof(Clip *), by_audio);
+    Progress progress = {.what = "[Audio] looking for changes:", .total = n, .start = seconds_now()};
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers)
+    for (int64_t i = 0; i < n; i++) {
+        if ((!i || by_audio(&clips[i - 1], &clips[i])) &&
+            !file_checksum(clips[i]->audio_path, &clips[i]->audio_sum, NULL))
+            clips[i]->audio_sum = 0;
+        progress_step(&progress);
+    }
+    for (int64_t i = 1; i < n; i++)
+        if (!by_audio(&clips[i - 1], &clips[i])) clips[i]->audio_sum = clips[i - 1]->audio_sum;
+    free(clips);
+}
+
 void prepare_frames(Prepare *p) {
+    sum_audio(p);
     Progress progress = {.what = "[Audio]", .total = p->n, .start = seconds_now()};
     int64_t now = 0, reused = 0;
 #pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : now, reused)
@@ -179,6 +205,8 @@ void prepare_frames(Prepare *p) {
     check_bad_audio(p);
     doubtful_audio_report(&p->recordings, p->clips, p->n);
     check_some_left(p);
+    p->sizes = p->options->sizes;
+    p->small = prepare_fit_sizes(p->clips, p->n, &p->options->fit, &p->sizes);
 }
 
 /* ---- the tokenizer ---- */
@@ -221,12 +249,12 @@ static void check_characters(const Prepare *p) {
 static void train_tokenizer(Prepare *p) {
     Error error;
     char *corpus = corpus_text(p);
-    Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->options->vocabulary, corpus);
+    Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->sizes.vocabulary, corpus);
     p->tokenizer_reused = is_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     if (!p->tokenizer_reused) {
         check_characters(p);
         prepare_outputs_remove_manifests(p->options->output);
-        if (!sentencepiece_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->options->vocabulary, &error))
+        if (!sentencepiece_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->sizes.vocabulary, &error))
             die("the tokenizer: %s", error.text);
         note_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     }
@@ -253,7 +281,8 @@ void prepare_tokenizer(Prepare *p) {
     Error error;
     if (!p->options->tokenizer) train_tokenizer(p);
     p->tokenizer = sentencepiece_open(path, &error);
-    if (!p->tokenizer) die("%s: %s", path, error.text);
+    if (!p->tokenizer)
+        die("%s: %s%s", path, error.text, p->options->tokenizer ? "; without --tokenizer one is trained" : "");
     if (p->options->tokenizer) copy_tokenizer(p);
 }
 
@@ -329,7 +358,7 @@ static Sample sample_frames(const Prepare *p) {
     int64_t *first = xcalloc((size_t)p->n + 1, sizeof *first), *place = xcalloc((size_t)p->n + 1, sizeof *place);
     for (int64_t i = 0; i < p->n; i++)
         first[i + 1] = first[i] + (p->clips[i].reject == CLIP_KEPT ? p->clips[i].n_codes : 0);
-    Sample sample = {.n = p->options->codebook_size * p->options->frames_per_entry};
+    Sample sample = {.n = p->sizes.codebook_size * p->options->frames_per_entry};
     if (sample.n > first[p->n]) sample.n = first[p->n];
     unsigned char *chosen = choose_frames((uint64_t)p->options->seed, first[p->n], sample.n);
     for (int64_t i = 0; i < p->n; i++) {
@@ -354,7 +383,7 @@ static void train_codebook(Prepare *p) {
     const PrepareOptions *o = p->options;
     Sample sample = sample_frames(p);
     SpeechCoder coder = {.seed = (uint64_t)o->seed, .frames = sample.n};
-    KmeansOptions options = {.entries = o->codebook_size,
+    KmeansOptions options = {.entries = p->sizes.codebook_size,
                              .iterations = (int)o->kmeans_iterations,
                              .seed = (uint64_t)o->seed,
                              .n_threads = (int)o->num_workers,
@@ -395,7 +424,7 @@ static Fingerprint codebook_key(const Prepare *p) {
         }
     clips[used] = 0;
     Fingerprint key =
-        fingerprint_of("%lld %lld %lld %lld\n%s", (long long)o->codebook_size, (long long)o->kmeans_iterations,
+        fingerprint_of("%lld %lld %lld %lld\n%s", (long long)p->sizes.codebook_size, (long long)o->kmeans_iterations,
                        (long long)o->frames_per_entry, (long long)o->seed, clips);
     free(clips);
     return key;
@@ -415,14 +444,13 @@ static void copy_codebook(Prepare *p) {
 /* An entry made from few frames stands for those frames and not for a sound in general. */
 static void warn_of_few_frames(const Prepare *p) {
     enum { FEW = 10 };
-    int64_t frames = 0, entries = p->options->codebook_size, fitting = 2;
-    for (int64_t i = 0; i < p->n; i++) frames += p->clips[i].reject == CLIP_KEPT ? p->clips[i].n_codes : 0;
+    int64_t frames = prepare_count_frames(p->clips, p->n), entries = p->sizes.codebook_size, fitting = 2;
     while (2 * fitting * FEW <= frames) fitting *= 2;
-    if (frames < FEW * entries)
+    if (frames < FEW * entries && !p->options->fit.codebook_size)
         warn("the clips have only %.1f frames for each of the %lld entries of the codebook; at least %d are advisable: "
              "choose --codebook-size %lld%s",
              (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting,
-             p->options->d_model > 256 ? ", and with so little speech a smaller model: --d-model 256" : "");
+             p->sizes.d_model > 256 ? ", and with so little speech a smaller model: --d-model 256" : "");
 }
 
 void prepare_codebook(Prepare *p) {
@@ -453,7 +481,7 @@ static bool *find_clips_to_code(Prepare *p, const char *setup) {
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
         if (clip->reject == CLIP_KEPT) {
-            todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->options->d_model);
+            todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->sizes.d_model);
             reused += !todo[i];
             stale += clip->stale;
         }
@@ -465,9 +493,9 @@ static bool *find_clips_to_code(Prepare *p, const char *setup) {
 }
 
 void prepare_codes(Prepare *p) {
-    PromptMap map = prompt_map_open(&p->coder, p->options->d_model);
+    PromptMap map = prompt_map_open(&p->coder, p->sizes.d_model);
     Fingerprint setup = fingerprint_of("%s %s %lld", fingerprint_file(p->tokenizer_path).text,
-                                       codebook_files(p->codebook_path).text, (long long)p->options->d_model);
+                                       codebook_files(p->codebook_path).text, (long long)p->sizes.d_model);
     bool *todo = find_clips_to_code(p, setup.text);
     Progress progress = {.what = "[Codes]", .total = p->n, .start = seconds_now()};
     int64_t now = 0;

@@ -4,20 +4,24 @@
 #ifndef DATA_TTS_PREPARE_H
 #define DATA_TTS_PREPARE_H
 
-#include "data/tts/clip.h"
+#include "data/tts/prepare_sizes.h"
 #include "data/tts/recordings_read.h"
 
 typedef struct {
     RecordingsSource input;
     const char *output;
     const char *tokenizer, *codebook; /* NULL: train one */
-    int64_t vocabulary, codebook_size, kmeans_iterations, frames_per_entry, d_model, min_words, seed, num_workers;
+    PrepareSizes sizes;               /* as given, or those of the full model */
+    PrepareFit fit;
+    int64_t kmeans_iterations, frames_per_entry, min_words, seed, num_workers;
     double min_duration, max_duration, min_chars, max_chars, max_silence, max_clipping, max_unknown;
     bool skip_bad;
 } PrepareOptions;
 
 typedef struct {
     const PrepareOptions *options;
+    PrepareSizes sizes; /* used: fewer than those of the options if `small` */
+    bool small;
     Recordings recordings;
     Clip *clips;                            /* [n], in the order of the list */
     int64_t n, without_audio, without_text; /* of the list; the file does not exist, the text has no word */
@@ -38,13 +42,17 @@ void prepare_close(Prepare *p);
 void prepare_list(Prepare *p);
 /* Makes the output's folders and its ledger. */
 void prepare_outputs(Prepare *p);
-/* Measures and filters every clip. Reports bad audio, which ends the program unless skip_bad is set. */
+/* Measures and filters every clip, and sets the sizes. Reports bad audio, which ends the program unless skip_bad is
+ * set. */
 void prepare_frames(Prepare *p);
 /* Makes OUTPUT/bpe.model: trained on the texts of the kept clips, or copied. */
 void prepare_tokenizer(Prepare *p);
 /* Computes text ids; rejects clips with too many. Ends the program if the tokenizer does not know max_unknown of them
  * or more. */
 void prepare_texts(Prepare *p);
+/* Warns of the digits, Latin letters and symbols that the kept clips in Amharic have: they are counted, and the first
+ * place is named. language: of recordings that name none. */
+void prepare_check_spelling(const Prepare *p, const char *language);
 /* Makes OUTPUT/codebook.npy and .json: trained on frames of the kept clips, or copied. */
 void prepare_codebook(Prepare *p);
 /* Writes text_ids, codes, condition and emo_vec of every kept clip. */

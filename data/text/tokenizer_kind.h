@@ -1,0 +1,12 @@
+/* Tells what a file is that was given as a tokenizer, for messages. */
+#ifndef DATA_TEXT_TOKENIZER_KIND_H
+#define DATA_TEXT_TOKENIZER_KIND_H
+
+#include "base/base.h"
+
+/* Returns what the file is by its first bytes, "a Hugging Face tokenizer.json", and what to do; NULL: unknown. */
+const char *tokenizer_kind(const char *bytes, size_t size);
+/* Returns whether it is a vocab.json: an object of pieces and their ids, without a model. */
+bool tokenizer_is_vocab_json(const char *bytes, size_t size);
+
+#endif
