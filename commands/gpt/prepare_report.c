@@ -93,6 +93,8 @@ void prepare_report_list(const Prepare *p) {
     if (r->speakers_changed)
         printf("; speakers written otherwise than before (not composed, no-break or outer blanks): %lld",
                (long long)r->speakers_changed);
+    if (r->read_as) printf("; its fields are %s", r->read_as);
+    if (r->moved) printf("; %lld audio files are %s", (long long)r->moved, r->moved_to);
     if (!r->has_ids) printf("; ids are the names of the audio files");
     if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
         printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");

@@ -119,7 +119,23 @@ static bool refuse_and_close(int fd, size_t size, Audio *audio, Error *error) {
     return error_set(error, "is %s, which libsndfile does not read (%s)", kind, reason.text);
 }
 
+/* Moves to the frame at `start` seconds. What cannot be sought in is read up to there. */
+static bool skip_to(SNDFILE *file, const SF_INFO *info, double start, Error *error) {
+    const int64_t first = llround(start * info->samplerate);
+    float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)info->channels * sizeof *chunk);
+    sf_count_t at = info->seekable && (first < info->frames || !first) ? sf_seek(file, first, SEEK_SET) : 0, got = 1;
+    for (at = at < 0 ? 0 : at; at < first && got > 0; at += got)
+        got = sf_readf_float(file, chunk, first - at < CHUNK_FRAMES ? first - at : CHUNK_FRAMES);
+    free(chunk);
+    return got > 0 || error_set(error, "has only %.2f s, but the recording begins at %.2f s",
+                                (double)at / info->samplerate, start);
+}
+
 bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error) {
+    return audio_read_part(path, rate, 0, max_seconds, audio, error);
+}
+
+bool audio_read_part(const char *path, int rate, double start, double max_seconds, Audio *audio, Error *error) {
     SF_INFO info = {0};
     float *mono = NULL;
     size_t size;
@@ -135,9 +151,11 @@ bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Er
                         info.samplerate, rate);
     ok = ok && sound_file_is_whole(fd, &info, error);
     int64_t max_frames = ok ? (int64_t)ceil(max_seconds * info.samplerate) : 0;
+    ok = ok && (start <= 0 || skip_to(file, &info, start, error));
     ok = ok && read_mono(file, &info, max_frames, audio, &mono, error);
     sf_close(file);
-    if (ok && audio->count < max_frames && audio->count < info.frames && sound_file_says_frames(fd, &info))
+    if (ok && start <= 0 && audio->count < max_frames && audio->count < info.frames &&
+        sound_file_says_frames(fd, &info))
         ok = error_set(error, "is cut off: %lld of %lld samples are there", (long long)audio->count,
                        (long long)info.frames);
     close(fd);

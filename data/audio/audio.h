@@ -17,6 +17,8 @@ typedef struct {
 /* Reads at most the first `max_seconds` of a file, averages its channels and resamples to `rate`. Refuses a file that
  * cannot be read, was cut off, has no samples, has a sample that is not a number, or is silent (all zero). */
 bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error);
+/* Reads the same of the part of a file that begins at `start` seconds. */
+bool audio_read_part(const char *path, int rate, double start, double max_seconds, Audio *audio, Error *error);
 void audio_close(Audio *audio);
 
 /* Writes a mono 16-bit WAV, whole or not at all. Samples beyond full scale are clipped. */

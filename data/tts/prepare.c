@@ -12,6 +12,7 @@
 #include "data/text/unknown.h"
 #include "data/tts/bad_audio.h"
 #include "data/tts/prepare_outputs.h"
+#include "data/tts/sounds_report.h"
 #include "kernels/philox.h"
 
 enum { MAX_TEXT_TOKENS = 600 };
@@ -178,6 +179,7 @@ void prepare_frames(Prepare *p) {
     p->read_reused = reused;
     check_bad_audio(p);
     check_some_left(p);
+    sounds_report(&p->recordings, p->clips, p->n);
 }
 
 /* ---- the tokenizer ---- */

@@ -1,7 +1,10 @@
 #include "data/tts/recordings.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/tts/recording_times.h"
 
 enum { MAX_ID_BYTES = 200 }; /* ID.npy.<16 hex>.partial then has 229; file systems allow 255 */
 
@@ -13,7 +16,10 @@ static const struct {
     [RECORDINGS_TABLE] = {"table", "tab-separated table with a header"},
     [RECORDINGS_COMMON_VOICE] = {"common-voice", "table of Common Voice"},
     [RECORDINGS_LJSPEECH] = {"ljspeech", "metadata of LJSpeech"},
+    [RECORDINGS_BARS] = {"bars", "list between bars"},
+    [RECORDINGS_FLEURS] = {"fleurs", "list of FLEURS"},
     [RECORDINGS_JSONL] = {"jsonl", "JSON lines"},
+    [RECORDINGS_KALDI] = {"kaldi", "folder of Kaldi"},
     [RECORDINGS_FOLDER] = {"folder", "folder of audio and .txt files"},
 };
 
@@ -27,15 +33,30 @@ const char *recordings_format_description(RecordingsFormat format) { return form
 
 /* ---- one recording ---- */
 
-const char *recording_field_name(int field) {
-    static const char *const names[] = {"id", "speaker", "audio", "text", "language"};
-    return names[field];
-}
+/* The names that Coqui, XTTS, Hugging Face, NeMo, DeepSpeech and Whisper give them. "path" is not among them: in lists
+ * of Common Voice it needs a folder before it. Ids have one name alone, because other ids hold out other clips. */
+static const char *const names[RECORDING_FIELDS][11] = {
+    [FIELD_ID] = {"id"},
+    [FIELD_SPEAKER] = {"speaker", "speaker_name", "speaker_id", "spk", "spk_id"},
+    [FIELD_AUDIO] = {"audio", "audio_file", "file_name", "audio_filepath", "audio_path", "wav", "wav_path",
+                     "wav_filename", "filename", "file"},
+    [FIELD_TEXT] = {"text", "transcription", "transcript", "sentence", "normalized_text", "raw_transcription"},
+    [FIELD_LANGUAGE] = {"language", "lang", "locale"},
+    [FIELD_START] = {"start", "offset", "start_time", "begin_time"},
+    [FIELD_END] = {"end", "end_time"},
+    [FIELD_DURATION] = {"duration"},
+};
+
+const char *recording_field_name(int field) { return names[field][0]; }
+
+const char *const *recording_field_names(int field) { return names[field]; }
 
 char **recording_field(Recording *r, int i) {
-    char **const fields[] = {&r->id, &r->speaker, &r->audio, &r->text, &r->language};
+    char **const fields[] = {&r->id, &r->speaker, &r->audio, &r->text, &r->language, &r->start, &r->end, &r->duration};
     return fields[i];
 }
+
+bool recording_is_part(const Recording *r) { return r->from > 0 || isfinite(r->to); }
 
 /* An id becomes the name of a file, so it must not leave the directory, nor be a hidden file. */
 static bool check_id(const char *id, Error *error) {
@@ -59,14 +80,29 @@ char *recording_id_of(const char *audio) {
     return id;
 }
 
+/* Returns the id of a recording that has none: of a part of a file with its times in milliseconds; free(). */
+static char *id_of(const Recording *r) {
+    char *file = recording_id_of(r->audio), *id = file;
+    if (!recording_is_part(r)) return file;
+    if (isfinite(r->to))
+        id = xformat("%s_%07lld-%07lld", file, llround(1000 * r->from), llround(1000 * r->to));
+    else
+        id = xformat("%s_%07lld-end", file, llround(1000 * r->from));
+    free(file);
+    return id;
+}
+
 bool recording_finish(Recording *r, Error *error) {
     if (!*r->audio) return error_set(error, "%s%shas no audio file", r->id ? r->id : "", r->id ? " " : "");
-    if (!r->id) r->id = recording_id_of(r->audio);
-    if (!r->speaker) r->speaker = xstrdup("speaker");
-    if (r->language && !*r->language) {
-        free(r->language);
-        r->language = NULL;
+    for (int i = FIELD_LANGUAGE; i < RECORDING_FIELDS; i++) {
+        char **field = recording_field(r, i);
+        if (!*field || **field) continue;
+        free(*field);
+        *field = NULL;
     }
+    if (!recording_read_times(r, error)) return false;
+    if (!r->id) r->id = id_of(r);
+    if (!r->speaker) r->speaker = xstrdup("speaker");
     if (!check_id(r->id, error)) return false;
     return *r->speaker || error_set(error, "%s has no speaker", r->id);
 }
@@ -75,7 +111,7 @@ Recording *recordings_add(Recordings *out) {
     if (!(out->count & (out->count - 1))) /* at 0, 1, 2, 4, 8 ... */
         out->items = xrealloc(out->items, (size_t)(out->count ? 2 * out->count : 1) * sizeof *out->items);
     Recording *r = &out->items[out->count++];
-    *r = (Recording){.line = out->count};
+    *r = (Recording){.line = out->count, .to = INFINITY};
     return r;
 }
 
@@ -119,6 +155,7 @@ void recordings_cut(Recordings *out, int64_t count) {
     while (out->count > count) {
         Recording *last = &out->items[--out->count];
         for (int k = 0; k < RECORDING_FIELDS; k++) free(*recording_field(last, k));
+        free(last->other);
     }
 }
 
@@ -130,5 +167,7 @@ void recordings_close(Recordings *recordings) {
     free(recordings->first_lone_text);
     free(recordings->first_other_file);
     free(recordings->first_bad);
+    free(recordings->moved_to);
+    free(recordings->doubt);
     *recordings = (Recordings){0};
 }
