@@ -31,6 +31,12 @@ RecordingsFormat recordings_format(const char *name) {
 
 const char *recordings_format_description(RecordingsFormat format) { return formats[format].description; }
 
+const char *recordings_description(const Recordings *r) {
+    return r->format != RECORDINGS_TABLE || r->separator == '\t' ? recordings_format_description(r->format)
+           : r->separator == '|'                                 ? "table between bars with a header"
+                                                                 : "CSV table with a header";
+}
+
 /* ---- one recording ---- */
 
 /* The names that Coqui, XTTS, Hugging Face, NeMo, DeepSpeech and Whisper give them. "path" is not among them: in lists

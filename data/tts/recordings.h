@@ -39,6 +39,7 @@ typedef struct {
     Recording *items;
     int64_t count;
     RecordingsFormat format;
+    char separator;                           /* of a table; 0: none */
     char *list;                               /* path of the file; NULL: a folder */
     char *directory;                          /* audio paths are relative to it */
     bool has_ids, has_speakers;               /* false: made of the names of the audio files */
@@ -54,6 +55,8 @@ typedef struct {
     char *doubt;                              /* why the column of the text may be another one; NULL: nothing */
 } Recordings;
 
+/* Returns what the recordings come from, "table of Common Voice". */
+const char *recordings_description(const Recordings *recordings);
 void recordings_close(Recordings *recordings);
 
 /* Returns whether the recording is a part of its file. */

@@ -62,11 +62,10 @@ static bool settle_roles(ListReader *reader, int *column, Error *error) {
     Recordings *all = reader->out;
     const Fields f = count_fields(all);
     *column = reader->n_columns - 1;
-    if (f.all && !are_forms(&f)) {
-        bool second_is_text = f.second_bytes > f.third_bytes;
-        *column = second_is_text ? 1 : 2;
-        return set_speakers(all, second_is_text, error);
-    }
+    const bool forms = !f.all || are_forms(&f), second_is_text = f.second_bytes > f.third_bytes;
+    if (!forms && second_is_text) *column = 1;
+    if (!forms && (second_is_text || f.second > 1)) return set_speakers(all, second_is_text, error);
+    if (!forms) return true; /* the same second field everywhere is one speaker, or nothing */
     for (int64_t i = 0; i < all->count; i++) {
         Recording *r = &all->items[i];
         if (!r->other || *r->text) continue; /* without a normalised text */

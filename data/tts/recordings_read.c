@@ -121,6 +121,7 @@ static bool begin_list(ListReader *reader, const RecordingsSource *source, const
     reader->separator = format == RECORDINGS_LJSPEECH || format == RECORDINGS_BARS ? '|'
                         : format == RECORDINGS_TABLE                               ? separator_of(source, line, n)
                                                                                    : '\t';
+    reader->out->separator = reader->separator;
     reader->has_header = has_header(format);
     choose_names(reader, source, line, n);
     return has_header(format) || format == RECORDINGS_JSONL || !names_a_field(source) ||
@@ -242,6 +243,7 @@ static bool parse_csv(ListReader *reader, const RecordingsSource *source, const 
             ok = more = csv_skip(&csv) && leave_out(reader->out, source, reader->out->count, error);
         free(line);
     }
+    reader->out->separator = ',';
     csv_close(&csv);
     free(copy);
     return ok;
@@ -278,6 +280,9 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
     *out = (Recordings){0};
+    if (size >= 5 && !memcmp(text, "PAR1\x15", 5)) /* other tables have no sound */
+        return error_set(error, "1: the file is a Parquet table, which may hold the sound as well: docs/train_gpt.md, "
+                                "\"What prepare reads\", has the lines of Python that write both out");
     if (binary) return error_set(error, "1: the file %s", binary);
     if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     text += mark;
