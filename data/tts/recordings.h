@@ -94,6 +94,9 @@ char *recording_id_of(const char *audio);
 /* Sets id and speaker if the format has none, makes empty optional fields none, reads the times, and checks the
  * recording. */
 bool recording_finish(Recording *r, Error *error);
+/* Makes a recording with a duration and without a beginning the first part of its file, if another one of the list has
+ * a beginning: 0 is left out. */
+void recordings_complete_times(Recordings *all);
 /* Returns whether no two recordings have the same id. The error begins with "LINE: ", but not that of a folder. */
 bool recordings_check_unique(const Recordings *all, Error *error);
 

@@ -35,7 +35,7 @@ static Fields count_fields(const Recordings *all) {
 /* Returns whether both fields are forms of one text: hardly a value of one stands beside several of the other. */
 static bool are_forms(const Fields *f) {
     int64_t more = f->second > f->third ? f->second : f->third, less = f->second + f->third - more;
-    return 2 * less >= more && 10 * f->pairs <= 11 * more + 10;
+    return 2 * less > more && 10 * f->pairs <= 11 * more + 10;
 }
 
 /* Makes the longer of both fields the text, and the other the speaker. */

@@ -12,7 +12,6 @@
 #include "data/text/encoding.h"
 #include "data/text/label.h"
 #include "data/text/utf8.h"
-#include "data/tts/recording_times.h"
 #include "data/tts/recordings_columns.h"
 #include "data/tts/recordings_fields.h"
 #include "data/tts/recordings_folder.h"
