@@ -160,6 +160,11 @@ bool ends_with(const char *text, const char *end) {
     return n >= m && !strcmp(text + n - m, end);
 }
 
+const char *path_ending(const char *path, const char *ending) {
+    size_t n = strlen(path), m = strlen(ending);
+    return n >= m && !strcasecmp(path + n - m, ending) ? path + n - m : NULL;
+}
+
 static bool has_control(const char *text) {
     for (; *text; text++)
         if ((unsigned char)*text < 32 || *text == 127) return true;

@@ -56,6 +56,8 @@ void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, 
 double seconds_now(void); /* monotonic */
 
 bool ends_with(const char *text, const char *end);
+/* Returns where the ending of a file's name begins, ".csv", in capitals or not; NULL: the name ends otherwise. */
+const char *path_ending(const char *path, const char *ending);
 
 /* Returns `text` as one word of a shell's command line, quoted if necessary; free(). */
 char *shell_word(const char *text);

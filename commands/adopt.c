@@ -72,3 +72,13 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
         printf("[Model] from %s: %s\n", from->stated ? "its checkpoint" : "the shapes of its tensors", adopted);
     free(adopted);
 }
+
+void adopt_check_tensors(const char *option, const char *path, TensorFile *file, Model *model,
+                         const ImportRules *rules) {
+    Error error;
+    bool there = file || (path && checkpoint_exists(path));
+    if (there && !(file ? checkpoint_check(file, &model->params, rules, &error)
+                        : checkpoint_check_base(path, &model->params, rules, &error)))
+        die("%s %s: %s", option, path, error.text);
+    model->close(model);
+}

@@ -1,8 +1,11 @@
-/* Options that a checkpoint decides: what is not given is taken from it, and what contradicts it is refused. */
+/* Options that a checkpoint decides: what is not given is taken from it, and what contradicts it is refused. Its
+ * tensors must be those of the model of these options. */
 #ifndef COMMANDS_ADOPT_H
 #define COMMANDS_ADOPT_H
 
 #include "base/options.h"
+#include "checkpoint/load.h"
+#include "model/model.h"
 
 /* What a checkpoint says of its model. */
 typedef struct {
@@ -26,5 +29,11 @@ void checkpoint_options_check(const CheckpointOptions *from, const char *name, c
 void checkpoint_options_check_given(const CheckpointOptions *from, const OptionSet *set, const char *const *unchecked);
 /* Does that check, then sets all other options to what the checkpoint says, and prints them. */
 void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, const char *const *unchecked);
+
+/* Dies if the tensors of the weights that `option`, "--base-checkpoint", names are not those of the model by the rules.
+ * Closes the model, which is made for this check alone. file: the opened weights, which can then only be closed; NULL:
+ * opened from the path here. A path that is NULL or leads nowhere is left to the one who reads it. */
+void adopt_check_tensors(const char *option, const char *path, TensorFile *file, Model *model,
+                         const ImportRules *rules);
 
 #endif

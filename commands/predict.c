@@ -105,7 +105,7 @@ void predict_ensemble_free(Ensemble *e) {
 PredictOutput predict_output_open(const PredictOptions *o) {
     bool standard = !strcmp(o->output, "-");
     PredictOutput out = {.path = standard ? NULL : o->output};
-    out.lines = !strcmp(o->format, "jsonl") || (!strcmp(o->format, "auto") && ends_with(o->output, ".jsonl"));
+    out.lines = !strcmp(o->format, "jsonl") || (!strcmp(o->format, "auto") && path_ending(o->output, ".jsonl"));
     Error error;
     if (standard) {
         out.stream = fdopen(program_free_stdout(), "w");

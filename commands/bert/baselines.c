@@ -20,7 +20,7 @@ typedef struct {
 // clang-format off
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "DIR", .required = true,
-     .positional = true, .help = "folder with files train, valid (or dev) and test (.csv, .tsv, .jsonl or .json, also .gz)"},
+     .positional = true, .help = "folder with files train, valid (or dev) and test (" COMMENTS_LABELLED ")"},
     {.name = "labels", .type = OPTION_TEXT, .offset = FIELD(labels), .metavar = "A,B,...",
      .help = "names of the classes in their order; default: those of the training texts, numbers in ascending order"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
@@ -53,6 +53,7 @@ static Texts read_texts(const Options *o) {
         if (!classes_assign(&t.classes, comments, t.labels[s], &error) ||
             !classes_check(&t.classes, t.labels[s], comments->n, path, &error))
             die("%s", error.text);
+        bert_print_labels(comments->path, &comments->counts);
         free(path);
     }
     return t;

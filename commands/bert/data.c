@@ -130,8 +130,7 @@ static Paths find_paths(const BertOptions *o) {
     for (int i = 0; i < data->count && !folder; i++) add_path(&paths, BERT_TRAIN, xstrdup(data->text[i]));
     if (folder) add_path(&paths, BERT_TRAIN, bert_split_file(folder, BERT_TRAIN));
     if (!paths.n[BERT_TRAIN])
-        die("%s: there is no file train in it (.csv, .tsv, .jsonl, .ndjson, .json or .txt, each also with .gz)",
-            folder);
+        die("%s: there is no file train in it (%s)", folder, o->pretraining ? COMMENTS_ANY : COMMENTS_LABELLED);
     if (o->valid || folder)
         add_path(&paths, BERT_VALIDATION, o->valid ? xstrdup(o->valid) : bert_split_file(folder, BERT_VALIDATION));
     if (!o->pretraining && (o->test || folder))
@@ -335,7 +334,7 @@ static void check_unknown(const BertData *data, const BertOptions *o) {
     }
 }
 
-/* Adds what was left out of each file, and how many labels were changed. */
+/* Adds what was left out of each file, and how many labels were changed or merged, which it also prints. */
 static void report_files(json_t *report, const BertData *data) {
     static const char what[] = "the report on the data";
     json_t *files = json_array();
@@ -343,9 +342,11 @@ static void report_files(json_t *report, const BertData *data) {
         const CommentCounts *counts = &data->files[i].counts;
         json_t *lines = json_array();
         for (int64_t k = 0; k < counts->empty; k++) json_array_append_new(lines, json_integer(counts->lines[k]));
-        json_array_append_new(files, json_build(what, "{s:s, s:I, s:o, s:I, s:I}", "file", data->files[i].path, "texts",
-                                                (json_int_t)data->files[i].n, "empty_lines", lines, "bad",
-                                                (json_int_t)counts->bad, "labels_changed", (json_int_t)counts->labels));
+        json_array_append_new(files, json_build(what, "{s:s, s:I, s:o, s:I, s:I, s:I}", "file", data->files[i].path,
+                                                "texts", (json_int_t)data->files[i].n, "empty_lines", lines, "bad",
+                                                (json_int_t)counts->bad, "labels_changed", (json_int_t)counts->labels,
+                                                "labels_merged", (json_int_t)counts->merged));
+        bert_print_labels(data->files[i].path, counts);
     }
     json_object_set_new(report, "files", files);
 }
@@ -365,8 +366,8 @@ static void report(BertData *data, const BertOptions *o) {
     }
     int batch = o->train.batch_size > 0 ? (int)o->train.batch_size : 32;
     data->report = json_object();
-    report_files(data->report, data);
     bert_data_report(data->report, splits, n, &data->classes, batch, (uint64_t)o->train.seed);
+    report_files(data->report, data);
 }
 
 /* ---- synthetic texts ---- */

@@ -27,7 +27,7 @@ static const OptionRow table[] = {
      .help = "the trained model: the folder of a run (its best weights are taken), a checkpoint, an export, or a file "
              "of weights, also of Hugging Face's transformers"},
     {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "PATH", .required = true,
-     .help = "labelled texts: .csv, .tsv, .jsonl or .json, also with .gz"},
+     .help = "labelled texts: " COMMENTS_LABELLED},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "evaluation",
      .metavar = "DIR", .help = "folder for tables, diagrams and report.html"},
     {.name = "name", .type = OPTION_TEXT, .offset = FIELD(name), .metavar = "NAME",
@@ -38,10 +38,9 @@ static const OptionRow table[] = {
 /* Returns the name of the texts; free(). */
 static char *name_of(const Evaluate *e) {
     const char *slash = strrchr(e->data, '/'), *name = slash ? slash + 1 : e->data;
-    const char *end = strrchr(name, '.');
+    size_t stem = comments_stem(name); /* 0: the name is an ending alone */
     if (e->name) return xstrdup(e->name);
-    if (end == name) return xstrdup("texts");
-    return end ? xformat("%.*s", (int)(end - name), name) : xstrdup(name);
+    return stem ? xformat("%.*s", (int)stem, name) : xstrdup("texts");
 }
 
 static void print_decision(const BertClassifier *c, bool given) {
@@ -52,7 +51,7 @@ static void print_decision(const BertClassifier *c, bool given) {
                                   : ": none was chosen for these weights");
 }
 
-static void evaluate(const Evaluate *e, BertClassifier *c, const Comments *comments) {
+static void evaluate(const Evaluate *e, BertClassifier *c, Comments *comments) {
     const Classes *classes = &c->base.classes;
     char *name = name_of(e);
     BertTested tested = {.name = name,
@@ -65,6 +64,7 @@ static void evaluate(const Evaluate *e, BertClassifier *c, const Comments *comme
     Error error;
     c->base.classes.merge = e->use.text.merge_labels;
     if (!classes_assign(classes, comments, labels, &error)) die("%s", error.text);
+    bert_print_labels(comments->path, &comments->counts);
     double start = seconds_now();
     bert_classifier_logits(c, tested.texts, tested.n, logits);
     double seconds = seconds_now() - start;
@@ -98,11 +98,7 @@ int bert_evaluate(int argc, char **argv) {
     make_directories(e.output);
     directory_remove_leftovers(e.output);
     bert_classifier_open(&classifier, checkpoint, &e.use);
-    if (classifier.base.multi_label)
-        die("--checkpoint %s: problem_type is multi_label_classification in its config.json: each of its classes is "
-            "decided by itself, and the texts of --data have one class; train_bert predict writes what it says of "
-            "texts",
-            checkpoint);
+    bert_base_refuse_multi_label(&classifier.base, "--checkpoint", "train_bert predict writes what it says of texts");
     evaluate(&e, &classifier, &comments);
     page_write_or_warn(e.output, PAGE_DEPTH, false);
     bert_classifier_close(&classifier);

@@ -118,7 +118,7 @@ static void add_classes(json_t *config, const Classes *classes, bool multi_label
     json_object_set_new(config, "id2label", names);
     json_object_set_new(config, "label2id", ids);
     json_object_set_new(config, "problem_type",
-                        json_string(multi_label ? "multi_label_classification" : "single_label_classification"));
+                        json_string(multi_label ? BERT_MULTI_LABEL : "single_label_classification"));
 }
 
 static json_t *config_of(const Export *e) {

@@ -144,7 +144,7 @@ static void read_classes(BertBase *base, const TensorFile *file, const json_t *c
 /* Reads how the classes of the file are decided. */
 static void read_problem(BertBase *base) {
     const char *problem = json_string_value(json_object_get(base->config, "problem_type"));
-    base->multi_label = problem && !strcmp(problem, "multi_label_classification");
+    base->multi_label = problem && !strcmp(problem, BERT_MULTI_LABEL);
 }
 
 /* Dies if a size that config.json tells, under our names or theirs, is not that of the tensors. */
@@ -200,13 +200,9 @@ static char *expected_weights(const char *path) {
 static void check_tensors(const BertBase *base, const char *option, TensorFile *file) {
     BertConfig config = bert_base_config(base);
     if (config.classes == 1) return; /* a regression, of which at most the encoder is taken */
-    Error error;
-    config.n_heads = 1; /* which decides no shape */
+    config.n_heads = 1;              /* which decides no shape */
     if (!config.classes) config.classes = 2;
-    Model *model = bert_open(&config);
-    if (!checkpoint_check(file, &model->params, &BERT_IMPORT_CLASSIFIER, &error))
-        die("%s %s: %s", option, base->options.checkpoint, error.text);
-    model->close(model);
+    adopt_check_tensors(option, base->options.checkpoint, file, bert_open(&config), &BERT_IMPORT_CLASSIFIER);
 }
 
 static void read_base(BertBase *base, const char *path, const char *option) {
@@ -353,24 +349,26 @@ bool bert_base_order_classes(const BertBase *base, Classes *classes, int32_t pla
     return true;
 }
 
+void bert_base_refuse_multi_label(const BertBase *base, const char *option, const char *remedy) {
+    if (base->multi_label)
+        die("%s %s: problem_type is " BERT_MULTI_LABEL
+            " in its config.json: each of its classes is decided by itself, and "
+            "texts have one class here: %s",
+            option, base->options.checkpoint, remedy);
+}
+
 void bert_base_check_classes(const BertBase *base, const Classes *classes) {
+    static const char remedy[] = "start from the model that it was made of, whose classifier begins anew";
     const Classes *own = &base->classes;
     bool same = own->n == classes->n;
     if (!own->n || !classes->n) return;
-    if (base->multi_label)
-        die("--base-checkpoint %s: problem_type is multi_label_classification in its config.json: each of its classes "
-            "is "
-            "decided by itself, and texts have one class here: start from the model that it was made of, whose "
-            "classifier begins anew",
-            base->options.checkpoint);
+    bert_base_refuse_multi_label(base, "--base-checkpoint", remedy);
     for (int c = 0; c < own->n && same; c++) same = !strcmp(own->names[c], classes->names[c]);
     if (same || (own->n == classes->n && !(are_named(own) && are_named(classes)))) return;
     char *theirs = classes_list(own), *ours = classes_list(classes);
     if (own->n != classes->n)
-        die("--base-checkpoint %s: its classifier has %d classes (%s), and the texts have %d (%s): start from the "
-            "model "
-            "that it was made of, whose classifier begins anew",
-            base->options.checkpoint, own->n, theirs, classes->n, ours);
+        die("--base-checkpoint %s: its classifier has %d classes (%s), and the texts have %d (%s): %s",
+            base->options.checkpoint, own->n, theirs, classes->n, ours, remedy);
     warn("--base-checkpoint %s: the classes of its classifier are %s, and those of the texts %s: each begins with the "
          "weights of the one in its place; --labels gives them another order",
          base->options.checkpoint, theirs, ours);

@@ -16,6 +16,8 @@ extern const char *const BERT_OPTIONS[];
 
 /* The key in the config.json of an export under which our own description lies. */
 #define BERT_EXPORTED "train_bert"
+/* The problem_type of a config.json whose classes are decided each by itself. */
+#define BERT_MULTI_LABEL "multi_label_classification"
 
 /* How these files name the model's tensors. Without the prefix roberta., with gamma and beta of norms, with
  * position_ids among the tensors; the heads of other tasks are left out. A head that the file lacks altogether keeps
@@ -50,6 +52,9 @@ void bert_base_check_tokenizer(const BertBase *base, const BertTexts *texts);
 /* Puts the classes of the texts into the order of the file's classifier, if both have the same names, and says so.
  * Returns whether the order is another one; then place[c] is the new place of class c. */
 bool bert_base_order_classes(const BertBase *base, Classes *classes, int32_t place[BERT_MAX_CLASSES]);
+/* Dies if the classes of the file's classifier are decided each by itself. option: names the file; remedy: what to do
+ * instead. */
+void bert_base_refuse_multi_label(const BertBase *base, const char *option, const char *remedy);
 /* Dies if the file has a classifier of another number of classes than the texts have, or one whose classes are decided
  * each by itself, and warns if the texts' classes have other names or another order. */
 void bert_base_check_classes(const BertBase *base, const Classes *classes);

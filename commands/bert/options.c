@@ -93,7 +93,7 @@ static const OptionOverride of_texts[] = {
     {.name = "max-len",
      .help = "tokens of the longest text, with begin and end; what is longer is divided into several texts"},
     {.name = "data",
-     .help = "texts, repeatable: .txt with a text per line, .csv, .tsv, .jsonl or .json, also .gz; or a folder with train and valid files"},
+     .help = "texts, repeatable: " COMMENTS_ANY "; or a folder with train and valid files"},
     {.name = "split-shares", .default_value = "99,1,0",
      .help = "percent of the texts to train and validate on, without --valid; the last number is 0"},
     {.name = "learning-rate", .default_value = "1e-4"},
@@ -108,7 +108,7 @@ static const OptionOverride of_texts[] = {
 
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
-     .help = "folder with files train, valid (or dev) and test (.csv, .tsv, .jsonl or .json, also .gz), or a training file; without "
+     .help = "folder with files train, valid (or dev) and test (" COMMENTS_LABELLED "), or a training file; without "
              "--valid it is divided by --split-shares"},
     {.name = "valid", .type = OPTION_TEXT, .offset = FIELD(valid), .metavar = "PATH",
      .help = "validation file; default: the one in the folder of --data, else a share of the training texts"},

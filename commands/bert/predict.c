@@ -25,7 +25,6 @@ typedef struct {
     BertClassifier *models; /* [ensemble.n], of the same classes */
     char **columns[2];      /* [classes] of probabilities, and of calibrated ones */
     bool calibrated;        /* all models have a temperature */
-    bool multi_label;       /* each class is predicted by itself */
     double threshold;       /* the mean; NaN: there are more than two classes, of which one is predicted */
     int64_t *counts;        /* [classes] predictions so far */
     PredictOutput output;
@@ -37,8 +36,8 @@ typedef struct {
 // clang-format off
 static const OptionRow table[] = {
     {.name = "input", .type = OPTION_LIST, .offset = FIELD(inputs), .metavar = "PATH", .positional = true,
-     .help = "the texts: .csv, .tsv, .jsonl, .json, or .txt with a text per line, also with .gz; -: standard input, an object per line if it "
-             "begins with {, otherwise a text per line; repeatable"},
+     .help = "the texts: " COMMENTS_ANY "; -: standard input, an object per line if it begins with {, otherwise a text "
+             "per line; repeatable"},
     {.name = "text", .type = OPTION_FLAG, .offset = FIELD(with_text), .default_value = "true",
      .help = "write each text beside its prediction"},
 };
@@ -82,8 +81,7 @@ static void open_models(Predict *p) {
                                             : ", no threshold was chosen: 0.5");
     }
     p->calibrated = calibrated == n;
-    p->multi_label = p->models[0].base.multi_label;
-    if (p->multi_label)
+    if (p->models->base.multi_label)
         printf("[Predict] each class by itself (problem_type): predicted are all whose p is above %g\n", p->threshold);
     if (calibrated && !p->calibrated)
         warn("%d of %d models have a temperature: no calibrated probabilities are written", calibrated, n);
@@ -116,8 +114,8 @@ static void add_mean(const Predict *predict, double *mean, const double *logits,
                      double temperature, double *p) {
     Error error;
     int models = predict->ensemble.n;
-    if (predict->multi_label ? !metrics_sigmoid(logits, n, classes, p, &error)
-                             : !metrics_softmax(logits, n, classes, temperature, p, &error))
+    if (predict->models->base.multi_label ? !metrics_sigmoid(logits, n, classes, p, &error)
+                                          : !metrics_softmax(logits, n, classes, temperature, p, &error))
         die("%s", error.text);
     for (int64_t i = 0; i < n * classes; i++) mean[i] += p[i] / models;
 }
@@ -182,14 +180,14 @@ static void add_row(Predict *p, const Comments *comments, int64_t i, const Block
     if (p->inputs.count > 1) table_text(t, "file", comments->path);
     table_count(t, "line", comments->lines[i]);
     if (p->use.text.id_column) table_text(t, "id", comments->ids[i]);
-    if (p->multi_label)
+    if (p->models->base.multi_label)
         add_labels(p, probabilities, b->classes);
     else
         votes = add_class(p, probabilities, b, at, n);
     probability_columns(t, p->columns[0], probabilities, b->classes);
     if (p->calibrated) probability_columns(t, p->columns[1], b->calibrated + at * b->classes, b->classes);
     if (!isnan(p->threshold)) table_real(t, "threshold", p->threshold);
-    if (p->ensemble.n > 1 && !p->multi_label) table_count(t, "votes", votes);
+    if (p->ensemble.n > 1 && !p->models->base.multi_label) table_count(t, "votes", votes);
     if (p->with_text) table_text(t, "text", comments->texts[i]);
     predict_output_row(&p->output, t);
 }

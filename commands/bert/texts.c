@@ -71,6 +71,16 @@ void bert_print_left_out(const char *path, const CommentCounts *counts) {
                (long long)counts->bad, counts->first_bad);
 }
 
+void bert_print_labels(const char *path, const CommentCounts *counts) {
+    if (counts->labels)
+        printf("[Data] %s: names of classes with characters that are not composed (NFC), no-break spaces, or blanks at "
+               "their ends, which are read without: %lld\n",
+               path, (long long)counts->labels);
+    if (counts->merged)
+        printf("[Data] %s: labels that differ from their class in case only, or are the same number: %lld\n", path,
+               (long long)counts->merged);
+}
+
 /* ---- tokenizer and segmenter ---- */
 
 static Tokenizer *open_tokenizer(const BertTextOptions *o, const TokenizedModel *model) {

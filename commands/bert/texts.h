@@ -28,6 +28,8 @@ void bert_text_options_add(OptionSet *set, BertTextOptions *options);
 CommentColumns bert_text_columns(const BertTextOptions *options);
 /* Prints which records of a file, or of standard input, were left out, if there are any. */
 void bert_print_left_out(const char *path, const CommentCounts *counts);
+/* Prints how many labels of a file were changed or merged, if there are any. */
+void bert_print_labels(const char *path, const CommentCounts *counts);
 
 /* How texts become tokens. */
 typedef struct {

@@ -16,9 +16,10 @@
 
 typedef struct {
     OptionList data;
-    const char *output, *config, *text_column, *normalize, *segment;
+    BertTextOptions text;
+    const char *output, *config;
     int64_t learn, min_frequency, threads;
-    bool overwrite, skip_bad;
+    bool overwrite;
 } Options;
 
 #define FIELD(name) offsetof(Options, name)
@@ -31,23 +32,12 @@ static const OptionRow table[] = {
              "merges, and characters inside and at the end of a word"},
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
      .positional = true,
-     .help = "files with texts, .csv .tsv .jsonl .json, or .txt with a text per line, also .gz; repeatable"},
+     .help = "files with texts, " COMMENTS_ANY "; repeatable"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
      .required = true,
      .help = "folder for vocab.txt and bpe.codes"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
-    {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
-     .metavar = "NAME",
-     .help = "column or key of the texts"},
-    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(skip_bad), .default_value = "false",
-     .help = "leave records out that cannot be used (no JSON, no text, too many fields), and count them"},
-    {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(normalize), .default_value = "nfc",
-     .metavar = "nfc|none",
-     .help = "nfc: compose characters from letters and marks (Unicode's normal form C); none: leave them"},
-    {.name = "segment", .type = OPTION_TEXT, .offset = FIELD(segment), .metavar = "DIR",
-     .help = "folder with the segmenter's Model.RDR and VnVocab: joins the syllables of Vietnamese words by _ before; "
-             "then use the tokenizer with the same segmenter"},
     {.name = "min-frequency", .type = OPTION_INT, .offset = FIELD(min_frequency), .default_value = "2", .min = 1,
      .max = 1e9, .metavar = "N",
      .help = "merge no pair that occurs less often"},
@@ -56,6 +46,12 @@ static const OptionRow table[] = {
     {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
+};
+
+static const OptionOverride overrides[] = {
+    {.name = "segment",
+     .help = "folder with the segmenter's Model.RDR and VnVocab: joins the syllables of Vietnamese words by _ before; "
+             "then use the tokenizer with the same segmenter"},
 };
 // clang-format on
 
@@ -87,7 +83,7 @@ static void add_texts(FastBpeTrainer *trainer, const TextRules *rules, const Com
 
 /* Adds the texts of all files; returns their number. */
 static int64_t add_files(FastBpeTrainer *trainer, const TextRules *rules, const Options *o) {
-    const CommentColumns columns = {.text = o->text_column, .skip_bad = o->skip_bad};
+    const CommentColumns columns = bert_text_columns(&o->text);
     Error error;
     int64_t texts = 0;
     for (int i = 0; i < o->data.count; i++) {
@@ -117,20 +113,20 @@ static void print_learned(const Options *o, const FastBpeLearned *learned) {
                (long long)o->learn, (long long)o->min_frequency);
     printf("Next: ./train_bert pretrain");
     for (int i = 0; i < o->data.count; i++) print_path("--data", o->data.text[i]);
-    if (strcmp(o->text_column, "text") != 0) print_path("--text-column", o->text_column);
+    if (strcmp(o->text.text_column, "text") != 0) print_path("--text-column", o->text.text_column);
     print_path("--tokenizer", o->output);
-    if (o->segment) print_path("--segment", o->segment);
-    if (strcmp(o->normalize, "nfc") != 0) printf(" --normalize %s", o->normalize);
+    if (o->text.segment) print_path("--segment", o->text.segment);
+    if (strcmp(o->text.normalize, "nfc") != 0) printf(" --normalize %s", o->text.normalize);
     printf(" -o pretrained\n");
 }
 
 static void learn(const Options *o) {
     const FastBpeTraining options = {(int)o->learn, (int)o->min_frequency, (int)o->threads};
-    TextRules rules = {.nfc = !strcmp(o->normalize, "nfc"), .n_threads = (int)o->threads};
+    TextRules rules = {.nfc = !strcmp(o->text.normalize, "nfc"), .n_threads = (int)o->threads};
     FastBpeLearned learned;
     Error error;
-    Segmenter *segmenter = o->segment ? bert_segmenter_open("--segment", o->segment) : NULL;
-    if (segmenter) bert_segmenter_print(segmenter, o->segment);
+    Segmenter *segmenter = o->text.segment ? bert_segmenter_open("--segment", o->text.segment) : NULL;
+    if (segmenter) bert_segmenter_print(segmenter, o->text.segment);
     rules.segmenter = segmenter;
     FastBpeTrainer *trainer = fastbpe_trainer_open(&options);
     const int64_t texts = add_files(trainer, &rules, o);
@@ -150,8 +146,15 @@ int bert_tokenizer(int argc, char **argv) {
         "train_bert tokenizer", "./train_bert tokenizer --learn 4000 --data texts.txt --output tokenizer [options]",
         "Learns vocab.txt and bpe.codes, the two files of PhoBERT's kind of tokenizer, from texts. White space, "
         "normal form and segmentation are those of the training."};
+    static const char *const of_texts[] = {"segment", "normalize", "text-column", "skip-bad", NULL};
     Options o = {0};
-    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    OptionSet set = {0};
+    options_add(&set, table, sizeof table / sizeof *table, &o);
+    int first = set.count;
+    bert_text_options_add(&set, &o.text);
+    options_keep(&set, first, of_texts);
+    options_override(&set, overrides, sizeof overrides / sizeof *overrides);
+    options_parse(&header, &set, argc, argv);
     const double start = seconds_now();
     char seconds[32];
     check_output(&o);

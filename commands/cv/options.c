@@ -217,15 +217,10 @@ ImportRules cv_import_rules(void) {
 
 /* Dies if the tensors of the base checkpoint are not those of the network. */
 static void check_base(const CvRun *o) {
-    const char *path = o->train.base_checkpoint;
     const ImportRules rules = cv_import_rules();
     FlimConfig config = o->model;
-    Error error;
-    if (!path || !checkpoint_exists(path)) return; /* the one who reads it complains */
-    config.bins = 256, config.side = 21;           /* which decide no shape */
-    Model *model = flim_open(&config);
-    if (!checkpoint_check_base(path, &model->params, &rules, &error)) die("--base-checkpoint %s: %s", path, error.text);
-    model->close(model);
+    config.bins = 256, config.side = 21; /* which decide no shape */
+    adopt_check_tensors("--base-checkpoint", o->train.base_checkpoint, NULL, flim_open(&config), &rules);
 }
 
 /* Takes the channels of the base checkpoint. */

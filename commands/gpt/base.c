@@ -76,16 +76,12 @@ static void check_tensors(const GptBase *base, const char *option, const json_t 
                            .max_text_tokens = size_of(shapes, "max-text-tokens"),
                            .max_mel_tokens = size_of(shapes, "max-mel-tokens"),
                            .text_weight = 1};
-    Error error;
     if (!config.d_model || !config.n_layers || !config.text_vocabulary || !config.mel_codes ||
         !config.max_text_tokens || !config.max_mel_tokens)
         die("%s %s: expected the tensors text_embedding.weight, mel_embedding.weight, text_pos_embedding.emb.weight, "
             "mel_pos_embedding.emb.weight and gpt.h.0.ln_1.weight: it is no model that train_gpt reads",
             option, base->size.checkpoint);
-    Model *model = tts_gpt_open(&config);
-    if (!checkpoint_check(file, &model->params, &GPT_IMPORT, &error))
-        die("%s %s: %s", option, base->size.checkpoint, error.text);
-    model->close(model);
+    adopt_check_tensors(option, base->size.checkpoint, file, tts_gpt_open(&config), &GPT_IMPORT);
 }
 
 /* Reads the sizes of a checkpoint without config.json, and checks the tensors of any. */

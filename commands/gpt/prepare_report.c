@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "data/tts/prepare_outputs.h"
+#include "data/tts/recordings_folder.h"
 
 /* Sums over the kept clips. */
 typedef struct {
@@ -100,6 +101,9 @@ void prepare_report_list(const Prepare *p) {
     if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
         printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");
     printf("\n");
+    char *words = r->subtitles ? recordings_subtitles(r) : NULL;
+    if (words) warn("%s: %s", r->directory, words);
+    free(words);
 }
 
 void prepare_report_filters(const Prepare *p) {

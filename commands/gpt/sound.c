@@ -30,6 +30,8 @@ float *gpt_frames_of_recording(const Mel *mel, const char *path, int64_t *n) {
     if (!audio_read(path, MEL_RATE, MAX_SECONDS, &audio, &error))
         die("%s: %s%s%s", path, error.text, audio.convertible ? "; convert it: " : "",
             audio.convertible ? conversion_command(path, MEL_RATE) : "");
+    for (int doubt = 0; doubt < AUDIO_DOUBTS; doubt++)
+        if (audio_doubt(&audio.facts, (AudioDoubt)doubt, &error)) warn("%s: %s", path, error.text);
     *n = mel_frame_count(audio.count);
     if (!*n) die("%s: has only %lld samples, less than one frame of 20 ms", path, (long long)audio.count);
     float *frames = xmalloc((size_t)*n * MEL_BANDS * sizeof *frames);

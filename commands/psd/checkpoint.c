@@ -143,12 +143,10 @@ ImportRules psd_checkpoint_rules(const PsdRun *o) {
 }
 
 void psd_checkpoint_check(const PsdRun *o, Model *model) {
-    const char *path = o->train.base_checkpoint;
     ImportRules rules = psd_checkpoint_rules(o);
-    Error error;
-    if (path && checkpoint_exists(path) && !checkpoint_check_base(path, &model->params, &rules, &error))
-        die("--%s %s: %s", options_holding(&o->set, &o->train.base_checkpoint)->row.name, path, error.text);
-    model->close(model);
+    char *option = xformat("--%s", options_holding(&o->set, &o->train.base_checkpoint)->row.name);
+    adopt_check_tensors(option, o->train.base_checkpoint, NULL, model, &rules);
+    free(option);
 }
 
 /* ---- the head ---- */

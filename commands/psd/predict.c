@@ -88,9 +88,9 @@ static Spectra open_spectra(const PsdRun *o) {
     const bool *hop = options_given(&o->set, "hop") ? &o->hop : NULL;
     const double *limit = options_given(&o->set, "limit") ? &o->limit : NULL;
     const char *given = o->train.manifest.text[0];
-    if (ends_with(given, ".safetensors"))
+    if (path_ending(given, ".safetensors"))
         die_usage("%s: a store does not name recordings; give the manifest (.csv) beside it", given);
-    bool folder = !ends_with(given, ".csv");
+    bool folder = !path_ending(given, ".csv");
     if (folder)
         s.manifest = manifest_of_folder(given, n_threads);
     else if (!psd_manifest_read(given, &s.manifest, &error))

@@ -65,7 +65,7 @@ static void check_options(Options *o, const OptionSet *set) {
         die_usage("--compat excludes --hop and --limit, which the reference does not have");
     if (o->manifest && options_given(set, "output"))
         die_usage("--output: the files for --manifest are written beside it");
-    if (o->manifest && !ends_with(o->manifest, ".csv")) die_usage("--manifest: its name must end in .csv");
+    if (o->manifest && !path_ending(o->manifest, ".csv")) die_usage("--manifest: its name must end in .csv");
     if (!(o->fraction > 0)) die_usage("--fraction is 0; expected more than 0, at most 1");
     if (o->compat) o->limit = 0;
     o->num_workers = threads_take((int)o->num_workers, "--num-workers");

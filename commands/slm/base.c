@@ -144,12 +144,8 @@ static void read_other(SlmBase *base, const TensorFile *file, const json_t *conf
 /* Dies if the tensors are not those of a model of the size that their shapes tell. */
 static void check_tensors(const SlmBase *base, const char *option, TensorFile *file) {
     SlmConfig config = slm_base_config(base);
-    Error error;
     config.n_heads = 1; /* which decides no shape */
-    Model *model = slm_open(&config);
-    if (!checkpoint_check(file, &model->params, &SLM_IMPORT, &error))
-        die("%s %s: %s", option, base->size.checkpoint, error.text);
-    model->close(model);
+    adopt_check_tensors(option, base->size.checkpoint, file, slm_open(&config), &SLM_IMPORT);
 }
 
 static void read_base(SlmBase *base, const char *path, const char *option) {

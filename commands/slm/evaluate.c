@@ -28,8 +28,7 @@ typedef struct {
 // clang-format off
 static const OptionRow table[] = {
     {.name = "text", .type = OPTION_LIST, .offset = FIELD(texts.text), .metavar = "PATH", .positional = true,
-     .help = "texts (.txt .text .md), JSON (.jsonl .ndjson .json), tables (.csv .tsv), or folders of texts and JSON Lines, "
-             "plain or .gz; repeatable"},
+     .help = CORPUS_INPUTS "; repeatable"},
     {.name = "choices", .type = OPTION_LIST, .offset = FIELD(choices), .metavar = "PATH",
      .help = "questions in JSON Lines or an array of JSON, each with context (or ctx), endings and label, as HellaSwag has them; "
              "repeatable"},

@@ -23,8 +23,7 @@ typedef struct {
 static const OptionRow table[] = {
     {.name = "input", .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
      .required = true, .positional = true,
-     .help = "texts (.txt .text .md), JSON (.jsonl .ndjson .json), tables (.csv .tsv), or folders of texts and JSON Lines, "
-             "plain or .gz; repeatable"},
+     .help = CORPUS_INPUTS "; repeatable"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
      .required = true,
      .help = "folder for the shards and the tokenizer"},

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <unistr.h>
+
+#include "data/text/encoding.h"
 
 /* MPEG and OPUS are SF_FORMAT_MPEG and SF_FORMAT_OPUS, which headers of older versions of libsndfile do not have. */
 enum { HEAD = 4096, MPEG = 0x230000, OPUS = 0x64 };
@@ -99,6 +102,29 @@ const char *conversion_kind(int fd, bool *damaged) {
     if (!tag && !is_mpeg_audio(head)) return NULL;
     *damaged = library_has(MPEG);
     return "MP3";
+}
+
+bool conversion_none(int fd, Error *words) {
+    enum { SHOWN = 60 };
+    char head[HEAD + 1] = "";
+    ssize_t n = pread(fd, head, HEAD, 0);
+    const char *other = n > 0 ? encoding_of_binary(head, (size_t)n) : NULL;
+    if (other && strncmp(other, "is UTF", 6) != 0) { /* sound may look like UTF-16 */
+        (void)error_set(words, "%s", other);
+        return true;
+    }
+    if (n <= 0 || memchr(head, 0, (size_t)n)) return false;
+    const char *torn = (const char *)u8_check((const uint8_t *)head, (size_t)n);
+    if (torn && (n < HEAD || torn + 4 <= head + n)) return false; /* a character may end behind the head */
+    for (const char *c = head; c < head + n; c++)
+        if ((unsigned char)*c < ' ' && !strchr("\t\n\r\f", *c)) return false;
+    const char *begin = head + strspn(head, " \t\n\r\f\xef\xbb\xbf");
+    size_t shown = strcspn(begin, "\r\n");
+    for (shown = shown < SHOWN ? shown : SHOWN; shown && (begin[shown] & 0xc0) == 0x80;) shown--;
+    bool page = !strncasecmp(begin, "<!doctype html", 14) || !strncasecmp(begin, "<html", 5);
+    (void)error_set(words, "is a %s, which begins \"%.*s\"%s", page ? "web page (HTML)" : "text", (int)shown, begin,
+                    page ? ": the download has failed, or asks for a login; get the sound again" : "");
+    return true;
 }
 
 /* Returns the ending of a converted file: another than that of the source, and lossless. */

@@ -9,6 +9,10 @@
  * reads sound of this kind, so that a file that it does not open is damaged. */
 const char *conversion_kind(int fd, bool *damaged);
 
+/* Returns whether the open file is something else than sound, and says what and what to do: "is a text, which begins
+ * ...". */
+bool conversion_none(int fd, Error *words);
+
 /* Returns the shell command that converts a file to mono sound at `rate`: to WAV beside it, or to FLAC if it is named
  * .wav; free(). */
 char *conversion_command(const char *path, int rate);

@@ -7,19 +7,6 @@
 
 enum { OGG_HEADER = 27, OGG_LARGEST_PAGE = OGG_HEADER + 255 + 255 * 255 };
 
-/* Shorter missing sound is ignored: programs that count a header as sound are off by so much. */
-static const double MIN_MISSING_SECONDS = 0.02;
-
-/* Sizes from here on mean that the length was unknown when the header was written: most programs write -1, sox and
- * espeak 2^31 - 4096, arecord 2^31. */
-static const uint64_t STREAM_SIZE = 0x7fff0000;
-
-static uint64_t number(const unsigned char *bytes, int n, bool big_endian) {
-    uint64_t value = 0;
-    for (int i = 0; i < n; i++) value |= (uint64_t)bytes[i] << 8 * (big_endian ? n - 1 - i : i);
-    return value;
-}
-
 /* Reads without moving the position at which the library reads. */
 static bool read_at(int fd, int64_t at, void *bytes, size_t n) { return pread(fd, bytes, n, at) == (ssize_t)n; }
 
@@ -30,36 +17,18 @@ static int64_t size_of(int fd) {
 
 static bool is_tag(const unsigned char *bytes, const char *tag) { return !memcmp(bytes, tag, 4); }
 
-/* Finds the chunk with the sound in a RIFF, RF64 or AIFF file: its declared size, and the bytes from there to the end
- * of the file. Returns false if there is none, or if its size is not known. */
-static bool find_sound(int fd, uint64_t *declared, uint64_t *there) {
-    unsigned char head[12], chunk[8], sizes[16];
-    if (!read_at(fd, 0, head, sizeof head)) return false;
-    bool aiff = is_tag(head, "FORM"), big_endian = aiff || is_tag(head, "RIFX");
-    if (!big_endian && !is_tag(head, "RIFF") && !is_tag(head, "RF64")) return false;
-    int64_t end = size_of(fd);
-    uint64_t long_size = 0; /* of RF64, in a chunk of its own */
-    for (int64_t at = sizeof head; read_at(fd, at, chunk, sizeof chunk);) {
-        uint64_t size = number(chunk + 4, 4, big_endian);
-        at += (int64_t)sizeof chunk;
-        if (is_tag(chunk, "ds64") && read_at(fd, at, sizes, sizeof sizes)) long_size = number(sizes + 8, 8, false);
-        if (is_tag(chunk, aiff ? "SSND" : "data")) {
-            bool is_long = long_size && size == UINT32_MAX;
-            *declared = is_long ? long_size : size;
-            *there = (uint64_t)(end - at);
-            return *declared && (is_long ? long_size < INT64_MAX : size < STREAM_SIZE);
-        }
-        at += (int64_t)(size + size % 2);
-    }
-    return false;
+static bool check_chunks(const SoundChunks *chunks, double seconds, Error *error) {
+    int64_t there = chunks->there, declared = chunks->declared;
+    if (there >= declared) return true;
+    if ((double)(declared - there) * seconds < SOUND_MIN_MISSING_SECONDS * (double)there) return true;
+    return error_set(error, "is cut off: %lld of %lld bytes of sound are there", (long long)there, (long long)declared);
 }
 
-static bool check_chunks(int fd, const SF_INFO *info, Error *error) {
-    uint64_t declared, there;
-    if (!find_sound(fd, &declared, &there) || there >= declared) return true;
-    double seconds = (double)info->frames / info->samplerate;
-    if ((double)(declared - there) * seconds < MIN_MISSING_SECONDS * (double)there) return true;
-    return error_set(error, "is cut off: %lld of %lld bytes of sound are there", (long long)there, (long long)declared);
+/* Returns the size of the page of an Ogg file that begins with these n bytes. */
+static int page_size(const unsigned char *page, int n) {
+    int size = OGG_HEADER, segments = n >= OGG_HEADER ? page[26] : 0;
+    for (int i = 0; i < segments && OGG_HEADER + i < n; i++) size += page[OGG_HEADER + i];
+    return size + segments;
 }
 
 /* Checks that the last page of an Ogg file is whole. */
@@ -70,33 +39,67 @@ static bool check_last_page(int fd, Error *error) {
     bool ok = true;
     if (n >= 4 && read_at(fd, size - n, tail, (size_t)n)) {
         while (last >= 0 && !is_tag(tail + last, "OggS")) last--;
-        int page = OGG_HEADER, segments = last >= 0 && n - last >= OGG_HEADER ? tail[last + 26] : 0;
-        for (int i = 0; i < segments && last + OGG_HEADER + i < n; i++) page += tail[last + OGG_HEADER + i];
-        if (last >= 0 && n - last < page + segments)
-            ok = error_set(error, "is cut off: %d of %d bytes of its last page are there", n - last, page + segments);
+        int page = last >= 0 ? page_size(tail + last, n - last) : 0;
+        if (n - last < page)
+            ok = error_set(error, "is cut off: %d of %d bytes of its last page are there", n - last, page);
     }
     free(tail);
     return ok;
 }
 
-bool sound_file_is_whole(int fd, const SF_INFO *info, Error *error) {
+bool sound_file_is_whole(int fd, const SF_INFO *info, const SoundChunks *chunks, double seconds, Error *error) {
     bool ogg = (info->format & SF_FORMAT_TYPEMASK) == SF_FORMAT_OGG;
-    return ogg ? check_last_page(fd, error) : check_chunks(fd, info, error);
+    return ogg ? check_last_page(fd, error) : check_chunks(chunks, seconds, error);
 }
 
-/* An MP3 may declare its number of frames in its first frame, which follows a tag that may be long. Else the library
- * estimates the number. */
-static bool mp3_says_frames(int fd) {
-    unsigned char head[256] = {0};
-    int64_t at = 0;
-    if (read_at(fd, 0, head, 10) && !memcmp(head, "ID3", 3))
-        at = 10 + ((int64_t)head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9]);
-    return read_at(fd, at, head, sizeof head) &&
-           (memmem(head, sizeof head, "Xing", 4) || memmem(head, sizeof head, "Info", 4));
-}
-
-bool sound_file_says_frames(int fd, const SF_INFO *info) {
+void sound_file_count_frames(int fd, const SF_INFO *info, const SoundChunks *chunks, int64_t max_frames,
+                             bool *says_frames, SoundParts *parts) {
     int coding = info->format & SF_FORMAT_SUBMASK;
     bool mpeg = coding >= 0x0080 && coding <= 0x0082; /* SF_FORMAT_MPEG_LAYER_I to III, which older headers lack */
-    return info->frames < INT64_MAX / 2 && (!mpeg || mp3_says_frames(fd));
+    MpegCount count;
+    *parts = (SoundParts){0};
+    *says_frames = info->frames < INT64_MAX / 2;
+    if (!mpeg) return;
+    int64_t end = chunks->at ? chunks->at + chunks->there : size_of(fd);
+    bool found = mpeg_frames_count(fd, chunks->at, end, max_frames, &count, parts);
+    int64_t known = !found ? 0 : count.declared ? count.declared : info->frames;
+    *says_frames &= found && count.declared;
+    if (!found || known >= max_frames || (!count.joined && count.samples <= known + count.frame))
+        sound_parts_close(parts);
+}
+
+/* Returns how many bytes at the beginning of a file of this kind are the same in all such files; 0: not known. */
+static int64_t signature_size(const unsigned char *head) {
+    static const struct {
+        const char *tag;
+        int64_t size;
+    } kinds[] = {{"OggS\0\2", 6}, {"fLaC", 8}, {".snd", 8}, {"caff", 20}, {"riff", 16}, {"NIST", 16}, {"Crea", 20}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (is_tag(head, kinds[i].tag)) return kinds[i].size;
+    return 0;
+}
+
+bool sound_file_split(int fd, SoundParts *parts) {
+    enum { HEAD = 32, BLOCK = 1 << 20 };
+    unsigned char head[HEAD], page[OGG_HEADER + 255], *block = xmalloc(BLOCK);
+    int64_t n = read_at(fd, 0, head, HEAD) ? signature_size(head) : 0, begin = 0, last = 0, end = size_of(fd);
+    *parts = (SoundParts){0};
+    for (int64_t at = 1, got; n && (got = pread(fd, block, BLOCK, at)) >= n;) {
+        const unsigned char *found = memmem(block, (size_t)got, head, (size_t)n);
+        if (!found) {
+            at += got - n + 1;
+            continue;
+        }
+        at += found - block;
+        ssize_t there = pread(fd, page, sizeof page, last);
+        /* The streams of one Ogg file, such as a film's, begin one after the other. */
+        if (!is_tag(head, "OggS") || last + page_size(page, (int)there) != at) {
+            sound_view_range(sound_parts_add(parts), begin, at - begin);
+            begin = at;
+        }
+        last = at++;
+    }
+    free(block);
+    if (begin) sound_view_range(sound_parts_add(parts), begin, end - begin);
+    return begin > 0;
 }

@@ -197,23 +197,16 @@ static bool refuse_label(const Classes *classes, const Comments *comments, int64
     return false;
 }
 
-bool classes_assign(const Classes *classes, const Comments *comments, int32_t *labels, Error *error) {
-    int64_t merged = 0;
+bool classes_assign(const Classes *classes, Comments *comments, int32_t *labels, Error *error) {
+    comments->counts.merged = 0;
     for (int64_t i = 0; i < comments->n; i++) {
         labels[i] = classes_at(classes, comments->labels[i]);
         if (labels[i] >= 0) continue;
         int32_t alike = class_alike(classes, comments->labels[i]);
         if (alike < 0 || !classes->merge) return refuse_label(classes, comments, i, alike, error);
         labels[i] = alike;
-        merged++;
+        comments->counts.merged++;
     }
-    if (comments->counts.labels)
-        printf("[Data] %s: names of classes with characters that are not composed (NFC), no-break spaces, or blanks at "
-               "their ends, which are read without: %lld\n",
-               comments->path, (long long)comments->counts.labels);
-    if (merged)
-        printf("[Data] %s: labels that differ from their class in case only, or are the same number: %lld\n",
-               comments->path, (long long)merged);
     return true;
 }
 

@@ -29,9 +29,9 @@ void classes_free(Classes *classes);
 int32_t classes_at(const Classes *classes, const char *name);
 /* Returns the first names, separated by commas, for a message; free(). There must be one. */
 char *classes_list(const Classes *classes);
-/* Sets labels[comments->n], and prints how many labels were changed or merged. False with path, line, label and the
- * known classes if a label is none of them. */
-bool classes_assign(const Classes *classes, const Comments *comments, int32_t *labels, Error *error);
+/* Sets labels[comments->n], and comments->counts.merged. False with path, line, label and the known classes if a label
+ * is none of them. */
+bool classes_assign(const Classes *classes, Comments *comments, int32_t *labels, Error *error);
 /* Adds to counts[classes] the texts of each class. */
 void classes_count(const int32_t *labels, int64_t n, int64_t *counts);
 /* Returns false, naming `split` ("validation", or its file) and the class, if a class has no text. */

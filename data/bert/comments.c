@@ -249,26 +249,21 @@ static bool read_text(Reader *r, char *text, size_t size, bool objects, Error *e
 
 /* ---- files ---- */
 
-/* Returns the end of a name that says what the file is; NULL: it says nothing. */
-static const char *kind_of(const char *path) {
-    static const char *const ends[] = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"};
-    size_t n = strlen(path);
-    if (n > 3 && !strcasecmp(path + n - 3, ".gz")) n -= 3;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t size = strlen(ends[i]);
-        if (n >= size && !strncasecmp(path + n - size, ends[i], size)) return ends[i];
-    }
+/* Returns the ending of a name that says what the file is, and where it begins; NULL: it says nothing. */
+static const char *kind_of(const char *path, const char **at) {
+    static const char *const endings[] = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if ((*at = text_ending(path, endings[i]))) return endings[i];
     return NULL;
 }
 
 size_t comments_stem(const char *name) {
-    const char *kind = kind_of(name);
-    size_t n = strlen(name);
-    return kind ? n - strlen(kind) - (strcasecmp(name + n - strlen(kind), kind) ? strlen(".gz") : 0) : 0;
+    const char *at;
+    return kind_of(name, &at) ? (size_t)(at - name) : 0;
 }
 
 static bool read_records(Reader *r, char *text, size_t size, Error *error) {
-    const char *kind = kind_of(r->out->path);
+    const char *at, *kind = kind_of(r->out->path, &at);
     bool lines = !strcmp(kind, ".txt");
     if (ends_with(kind, "sv")) return read_table(r, text, size, kind[1] == 'c' ? ',' : '\t', error);
     for (int k = LABEL; lines && k < COLUMNS; k++)
@@ -325,14 +320,13 @@ static bool set_no_texts(const CommentCounts *counts, Error *error) {
 bool comments_read(const char *path, const CommentColumns *columns, CommentLabels labels, Comments *out, Error *error) {
     Reader r;
     size_t size;
+    const char *at;
     Error why = {""};
     *out = (Comments){0};
-    if (!kind_of(path))
-        return access(path, F_OK) ? error_set(error, "%s: %s", path, strerror(errno))
-                                  : error_set(error,
-                                              "%s: the name must end in .csv, .tsv, .jsonl, .ndjson, .json or .txt, "
-                                              "which says what the file is, or in one of these and .gz",
-                                              path);
+    if (!kind_of(path, &at))
+        return access(path, F_OK)
+                   ? error_set(error, "%s: %s", path, strerror(errno))
+                   : error_set(error, "%s: the name must end in " COMMENTS_ANY ": it says what the file is", path);
     if (!reader_begin(&r, columns, labels, out, &why) || !text_read(path, &out->buffer, &size, &why))
         return error_set(error, "%s: %s", path, why.text);
     out->path = xstrdup(path);

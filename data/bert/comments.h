@@ -17,12 +17,18 @@ typedef struct {
     bool refuse_empty;             /* --empty error */
 } CommentColumns;
 
+/* The ends of names, for help and messages: of files whose texts may have labels, and of all files of texts. */
+#define COMMENTS_LABELLED COMMENTS_ENDS " or .json, also with .gz"
+#define COMMENTS_ANY      COMMENTS_ENDS ", .json or .txt (a text per line), also with .gz"
+#define COMMENTS_ENDS     ".csv, .tsv, .jsonl, .ndjson"
+
 /* The records that were left out, and the labels that were changed. */
 typedef struct {
     int64_t bad, empty; /* records that cannot be used; texts without a visible character */
     char *first_bad;    /* "LINE: why"; NULL: none */
     int64_t *lines;     /* [empty] of the empty ones */
     int64_t labels;     /* labels that are written in another way than they are read: label_normal */
+    int64_t merged;     /* labels that classes_assign has joined with their class */
 } CommentCounts;
 
 typedef struct {

@@ -616,7 +616,7 @@ static bool open_or_make(FlimCells *c, StoreMaker *k, const char *store, const c
 /* Opens a store itself, or the store of the folder k->root. */
 static bool open_cells(FlimCells *c, StoreMaker *k, const char *ending, int n_threads, Error *error) {
     *c = (FlimCells){0};
-    if (ends_with(k->root, ".safetensors")) {
+    if (path_ending(k->root, ".safetensors")) {
         bool ok = open_store(c, k->root, k->unlabelled, error);
         if (ok) print_store(c, k->root, "given", NULL);
         return ok;

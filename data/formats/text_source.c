@@ -10,6 +10,13 @@
 
 enum { BLOCK = 1 << 20 };
 
+const char *text_ending(const char *path, const char *ending) {
+    char *compressed = xformat("%s.gz", ending);
+    const char *plain = path_ending(path, ending), *at = plain ? plain : path_ending(path, compressed);
+    free(compressed);
+    return at;
+}
+
 /* Reads the next block. Blocks are always full but the last one, because the checksum depends on where they begin. */
 static bool next_block(TextSource *s, Error *error) {
     s->at = s->filled = 0;

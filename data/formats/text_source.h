@@ -17,6 +17,9 @@ typedef struct {
     uint64_t sum; /* of the file, read so far */
 } TextSource;
 
+/* Returns where the ending of a text's name begins, ".csv", as path_ending does, also with ".gz" behind it. */
+const char *text_ending(const char *path, const char *ending);
+
 /* The errors of these functions do not contain the path. */
 bool text_source_open(TextSource *source, const char *path, Error *error);
 void text_source_close(TextSource *source);

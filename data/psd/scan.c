@@ -60,10 +60,10 @@ static bool find_files(const char *directory, PsdScan *scan, Error *error) {
             ok = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
         else if (kind == FTS_DC)
             ok = error_set(error, "%s: the folder contains a link to itself", entry->fts_path);
-        else if (kind == FTS_F && ends_with(entry->fts_name, ".npy"))
+        else if (kind == FTS_F && path_ending(entry->fts_name, ".npy"))
             ok = add_file(scan, entry->fts_path, error);
         else
-            scan->not_regular += (kind == FTS_DEFAULT || kind == FTS_SLNONE) && ends_with(entry->fts_name, ".npy");
+            scan->not_regular += (kind == FTS_DEFAULT || kind == FTS_SLNONE) && path_ending(entry->fts_name, ".npy");
     }
     fts_close(tree);
     free(root);

@@ -670,8 +670,8 @@ static bool open_of_manifest(PsdStore *s, StoreRequest *w, Error *error) {
 bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double *limit, int n_threads, Error *error) {
     *s = (PsdStore){0};
     if (n_threads <= 0) n_threads = omp_get_num_procs();
-    if (ends_with(path, ".safetensors")) return open_alone(s, path, hop, limit, n_threads, error);
-    if (!ends_with(path, ".csv"))
+    if (path_ending(path, ".safetensors")) return open_alone(s, path, hop, limit, n_threads, error);
+    if (!path_ending(path, ".csv"))
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
     char *store = psd_store_path(path);
     StoreRequest request = {.manifest = path, .path = store, .hop = hop, .limit = limit, .n_threads = n_threads};

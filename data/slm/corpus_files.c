@@ -27,25 +27,37 @@ typedef struct {
     bool of_folder; /* taken from a folder if no format is given */
 } Kind;
 
+static const Kind kinds[] = {{".txt", CORPUS_TEXT, true},    {".text", CORPUS_TEXT, true},
+                             {".md", CORPUS_TEXT, true},     {".jsonl", CORPUS_JSON, true},
+                             {".ndjson", CORPUS_JSON, true}, {".json", CORPUS_JSON, false},
+                             {".csv", CORPUS_CSV, false},    {".tsv", CORPUS_TSV, false}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 /* Returns NULL if the name says nothing. */
 static const Kind *kind_of(const char *name) {
-    static const Kind kinds[] = {{".txt", CORPUS_TEXT, true},    {".text", CORPUS_TEXT, true},
-                                 {".md", CORPUS_TEXT, true},     {".jsonl", CORPUS_JSON, true},
-                                 {".ndjson", CORPUS_JSON, true}, {".json", CORPUS_JSON, false},
-                                 {".csv", CORPUS_CSV, false},    {".tsv", CORPUS_TSV, false}};
-    size_t n = strlen(name);
-    if (n > 3 && !strcasecmp(name + n - 3, ".gz")) n -= 3;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        size_t m = strlen(kinds[i].ending);
-        if (n > m && !strncasecmp(name + n - m, kinds[i].ending, m)) return &kinds[i];
-    }
+    for (const Kind *kind = kinds; kind < kinds + KINDS; kind++)
+        if (text_ending(name, kind->ending)) return kind;
     return NULL;
 }
 
-/* Returns whether a file of a folder is taken. */
-static bool is_taken(const CorpusFiles *files, const char *name) {
-    const Kind *kind = kind_of(name);
+/* Returns whether files of a kind are taken from a folder. */
+static bool is_taken(const CorpusFiles *files, const Kind *kind) {
     return kind && (files->format ? kind->format == files->format : kind->of_folder);
+}
+
+/* Returns the endings of the files that are taken from a folder, ".a, .b or .c"; free(). */
+static char *endings_of(const CorpusFiles *files) {
+    char *list = xstrdup("");
+    int left = 0;
+    for (int k = 0; k < KINDS; k++) left += is_taken(files, &kinds[k]);
+    for (int k = 0; k < KINDS; k++) {
+        if (!is_taken(files, &kinds[k])) continue;
+        char *before = list;
+        list = xformat("%s%s%s", before, !*before ? "" : left == 1 ? " or " : ", ", kinds[k].ending);
+        free(before);
+        left--;
+    }
+    return list;
 }
 
 static bool add_file(CorpusFiles *files, const char *path, const char *name, bool held_out, Error *error) {
@@ -75,7 +87,8 @@ static void leave_out(CorpusFiles *files, const char *path) {
 
 static bool take_entry(CorpusFiles *files, FTS *tree, FTSENT *entry, size_t root, bool held_out, Error *error) {
     const char *path = entry->fts_path, *below = path + root + strspn(path + root, "/");
-    bool hidden = entry->fts_level > 0 && *entry->fts_name == '.', text = !hidden && is_taken(files, entry->fts_name);
+    bool hidden = entry->fts_level > 0 && *entry->fts_name == '.',
+         text = !hidden && is_taken(files, kind_of(entry->fts_name));
     switch (entry->fts_info) {
     case FTS_ERR:
     case FTS_DNR:
@@ -114,17 +127,15 @@ static bool add_folder(CorpusFiles *files, const char *folder, bool held_out, Er
     for (FTSENT *entry; ok && (entry = fts_read(tree));)
         ok = take_entry(files, tree, entry, strlen(folder), held_out, error);
     fts_close(tree);
-    if (ok && files->n == before)
-        return error_set(error,
-                         "%s: holds no text files; expected names that end in %s, or in one of these and .gz "
-                         "(--input-format json, csv "
-                         "or tsv takes others; name a file itself to have it read whatever its name)",
-                         folder,
-                         files->format == CORPUS_JSON   ? ".jsonl, .ndjson or .json"
-                         : files->format == CORPUS_CSV  ? ".csv"
-                         : files->format == CORPUS_TSV  ? ".tsv"
-                         : files->format == CORPUS_TEXT ? ".txt, .text or .md"
-                                                        : ".txt, .text, .md, .jsonl or .ndjson");
+    if (ok && files->n == before) {
+        char *endings = endings_of(files);
+        error_set(error,
+                  "%s: holds no text files; expected names that end in %s, or in one of these and .gz (--input-format "
+                  "json, csv or tsv takes others; name a file itself to have it read whatever its name)",
+                  folder, endings);
+        free(endings);
+        return false;
+    }
     if (ok) qsort(files->files + before, (size_t)(files->n - before), sizeof *files->files, compare_files);
     return ok;
 }

@@ -30,6 +30,11 @@ typedef struct {
     char *first_left_out; /* NULL: none */
 } CorpusFiles;
 
+/* What is read by its name, for help. */
+// clang-format off
+#define CORPUS_INPUTS "texts (.txt .text .md), JSON (.jsonl .ndjson .json), tables (.csv .tsv), or folders of texts " \
+                      "and JSON Lines, plain or .gz"
+// clang-format on
 /* Returns the format by its name as an option: auto, text, json, csv or tsv (CORPUS_FORMATS). */
 #define CORPUS_FORMATS "auto|text|json|csv|tsv"
 CorpusFormat corpus_format(const char *name);

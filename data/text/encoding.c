@@ -47,8 +47,8 @@ static const struct {
     {"ID3\4", 4, SOUND},
     {"\x89PNG\r\n", 6, "is a picture, not a text"},
     {"\xff\xd8\xff", 3, "is a picture, not a text"},
-    {"version https://git-lfs.github.com/spec/", 40,
-     "is a pointer of Git LFS, not the file that it stands for: git lfs pull fetches that"},
+    {"version https://git-lfs.", 24,
+     "is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
 };
 
 /* Returns the advice for what is known by bytes behind the first. */

@@ -56,7 +56,7 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
     char *bytes;
     size_t size;
     if (!read_file(tokenizer->file, &bytes, &size, error)) return false;
-    if (bytes[0] == '{' || ends_with(tokenizer->file, ".json")) {
+    if (bytes[0] == '{' || path_ending(tokenizer->file, ".json")) {
         tokenizer->name = "tokenizer.json";
         tokenizer->bpe = bpe_open(bytes, size, error);
     } else if (bytes[0] == '\x80') { /* as pickles begin */

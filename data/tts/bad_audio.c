@@ -110,3 +110,20 @@ int64_t bad_audio_report(const Recordings *recordings, const Clip *clips, int64_
     free(covered);
     return bad;
 }
+
+void doubtful_audio_report(const Recordings *recordings, const Clip *clips, int64_t n) {
+    for (int doubt = 0; doubt < AUDIO_DOUBTS; doubt++) {
+        int64_t count = 0;
+        Error first, words;
+        for (int64_t i = 0; i < n; i++) {
+            if (clips[i].reject != CLIP_KEPT || !audio_doubt(&clips[i].facts, (AudioDoubt)doubt, &words)) continue;
+            if (count++) continue;
+            char *place = recording_place(recordings, clips[i].recording);
+            bool named = !recordings->list;
+            (void)error_set(&first, "%s: %s%s%s", place, named ? "" : clips[i].audio_path, named ? "" : ": ",
+                            words.text);
+            free(place);
+        }
+        if (count) warn("%s (%lld of %lld recordings)", first.text, (long long)count, (long long)n);
+    }
+}

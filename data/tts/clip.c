@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/audio/audio.h"
 #include "data/formats/npy.h"
 #include "data/tts/prepare_outputs.h"
 
@@ -131,6 +130,7 @@ static bool analyse(const ClipWork *work, const Clip *clip, Clip *measures, floa
         measures->silence = silent_share(audio.samples, audio.count);
         measures->sound = checksum(0, audio.samples, (size_t)audio.count * sizeof *audio.samples);
         measures->is_cut = is_cut;
+        measures->facts = audio.facts;
     }
     audio_close(&audio);
     return ok;
@@ -142,10 +142,13 @@ static bool reuse_measures(const ClipWork *work, Clip *clip) {
     clip->samples = json_integer_value(json_object_get(facts, "samples"));
     clip->clipped = json_number_value(json_object_get(facts, "clipped"));
     clip->silence = json_number_value(json_object_get(facts, "silence"));
+    clip->facts = (AudioFacts){.loudest = json_number_value(json_object_get(facts, "loudest")),
+                               .declared = json_integer_value(json_object_get(facts, "declared")),
+                               .behind = json_integer_value(json_object_get(facts, "behind"))};
     clip->is_cut = json_is_true(json_object_get(facts, "cut"));
-    const char *sound = json_string_value(json_object_get(facts, "sound")); /* older versions have not noted it */
+    const char *sound = json_string_value(json_object_get(facts, "sound")); /* older versions did not note it */
     clip->sound = sound ? strtoull(sound, NULL, 16) : 0;
-    return sound && clip->samples >= MEL_HOP;
+    return sound && clip->samples >= MEL_HOP && clip->facts.loudest > 0;
 }
 
 static bool measure(const ClipWork *work, Clip *clip) {
@@ -154,13 +157,15 @@ static bool measure(const ClipWork *work, Clip *clip) {
     char sound[17];
     if (!analyse(work, clip, clip, &frames, &n, &clip->error)) return false;
     snprintf(sound, sizeof sound, "%016llx", (unsigned long long)clip->sound);
-    bool ok = mark_unfinished(work, "audio", clip, &clip->error) &&
-              write_array(work, OUTPUT_MEL, clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
-              ledger_add(work->ledger, "audio", clip->recording->id,
-                         json_build("the ledger", "{s:s, s:I, s:f, s:f, s:s, s:b}", "key", clip->audio_key, "samples",
-                                    (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence,
-                                    "sound", sound, "cut", clip->is_cut),
-                         &clip->error);
+    bool ok =
+        mark_unfinished(work, "audio", clip, &clip->error) &&
+        write_array(work, OUTPUT_MEL, clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
+        ledger_add(work->ledger, "audio", clip->recording->id,
+                   json_build("the ledger", "{s:s, s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:b}", "key", clip->audio_key,
+                              "samples", (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence,
+                              "loudest", clip->facts.loudest, "declared", (json_int_t)clip->facts.declared, "behind",
+                              (json_int_t)clip->facts.behind, "sound", sound, "cut", clip->is_cut),
+                   &clip->error);
     free(frames);
     if (!ok) {
 #pragma omp critical(fatal)

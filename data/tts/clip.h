@@ -3,6 +3,7 @@
 #ifndef DATA_TTS_CLIP_H
 #define DATA_TTS_CLIP_H
 
+#include "data/audio/audio.h"
 #include "data/ledger.h"
 #include "data/text/sentencepiece.h"
 #include "data/tts/recordings.h"
@@ -35,6 +36,7 @@ typedef struct {
     int64_t samples;         /* at MEL_RATE */
     double clipped;          /* share of the file's samples beyond 0.99 */
     double silence;          /* share of the frames 40 dB or more below the loudest */
+    AudioFacts facts;        /* of the file */
     int32_t *ids;            /* [n_ids], text ids */
     int n_ids;
     int32_t *codes; /* [n_codes] */

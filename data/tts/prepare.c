@@ -178,6 +178,7 @@ void prepare_frames(Prepare *p) {
     p->read_now = now;
     p->read_reused = reused;
     check_bad_audio(p);
+    doubtful_audio_report(&p->recordings, p->clips, p->n);
     check_some_left(p);
     sounds_report(&p->recordings, p->clips, p->n);
 }

@@ -223,6 +223,7 @@ void recordings_close(Recordings *recordings) {
     free(recordings->directory);
     free(recordings->first_lone_text);
     free(recordings->first_other_file);
+    free(recordings->first_subtitles);
     free(recordings->first_bad);
     free(recordings->moved_to);
     free(recordings->doubt);

@@ -45,6 +45,8 @@ typedef struct {
     bool has_ids, has_speakers;               /* false: made of the names of the audio files */
     int64_t lone_texts, other_files;          /* in a folder: texts without audio, and files that are neither */
     char *first_lone_text, *first_other_file; /* paths below the folder, first in order; NULL: none */
+    int64_t subtitles;                        /* in a folder: files with texts and their times; also other files */
+    char *first_subtitles;                    /* its path below the folder; NULL: none */
     int64_t bad;                              /* lines of a list that were left out */
     char *first_bad;                          /* "LINE: why"; NULL: none */
     int64_t speakers_changed;                 /* speakers that got the spelling of one before (labels_unify) */

@@ -212,7 +212,7 @@ static bool check_count(const ListReader *reader, int count, Error *error) {
 
 /* Sets the audio file of a line of LJSpeech. */
 static void set_ljspeech(Recording *r) {
-    r->audio = xformat("wavs/%s%s", r->id, ends_with(r->id, ".wav") ? "" : ".wav");
+    r->audio = xformat("wavs/%s%s", r->id, path_ending(r->id, ".wav") ? "" : ".wav");
 }
 
 /* Sets id and audio of a line of Common Voice, which names files in clips/; a path with a folder stands as it is. The

@@ -6,6 +6,7 @@
 #include <unistr.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "data/formats/text_source.h"
 #include "data/text/encoding.h"
 #include "data/text/utf8.h"
@@ -55,8 +56,20 @@ bool recordings_name_sound(const char *path) {
     return dot && kind_of(dot) == KIND_READ;
 }
 
+/* Counts subtitles, and keeps the first name. */
+static void count_subtitles(Recordings *out, const char *path) {
+    static const char *const endings[] = {".srt", ".vtt", ".sbv", ".ass", ".ssa", ".lrc", ".textgrid", ".eaf", ".ttml"};
+    const char *dot = extension_of(path);
+    bool found = false;
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) found |= !strcasecmp(dot, endings[i]);
+    if (!found || (out->subtitles++ && strcmp(out->first_subtitles, path) <= 0)) return;
+    free(out->first_subtitles);
+    out->first_subtitles = xstrdup(path);
+}
+
 /* Counts a file that is left out, and keeps the first name. */
 static void leave_out(Recordings *out, const char *path) {
+    count_subtitles(out, path);
     if (out->other_files++ && strcmp(out->first_other_file, path) <= 0) return;
     free(out->first_other_file);
     out->first_other_file = xstrdup(path);
@@ -149,7 +162,7 @@ static char *read_text(const char *folder, const char *name, Error *error) {
             if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
         text = xstrdup(bytes + utf8_mark(bytes, size));
     }
-    if (text && ends_with(name, ".lab") && begins_with_times(text)) {
+    if (text && path_ending(name, ".lab") && begins_with_times(text)) {
         error_set(error,
                   "%s: holds times and phones of HTK, not the text: move it away, or write the text to a .txt file",
                   path);
@@ -199,6 +212,14 @@ static bool add_recording(const char *folder, const File *files, int64_t n, Reco
     return recording_finish(r, &why) || error_set(error, "%s/%s: %s", folder, sound->path, why.text);
 }
 
+char *recordings_subtitles(const Recordings *recordings) {
+    return xformat(
+        "%lld file%s with subtitles (the first: %s) %s not read: make a list of their texts, with the columns "
+        "audio, start, end and text, and give it with --input",
+        (long long)recordings->subtitles, format_plural(recordings->subtitles), recordings->first_subtitles,
+        recordings->subtitles == 1 ? "is" : "are");
+}
+
 bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
     Files files = {0};
     int64_t with_text = 0;
@@ -219,7 +240,10 @@ bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
         return error_set(error, "%s: holds no audio files, but %lld others (the first: %s); give a list itself", path,
                          (long long)out->other_files, out->first_other_file);
     if (!out->count) return error_set(error, "%s: holds no audio files", path);
-    return with_text > out->lone_texts ||
-           error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav", path,
-                     (long long)out->count);
+    if (with_text > out->lone_texts) return true;
+    char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");
+    error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav%s%s", path,
+              (long long)out->count, *words ? "; " : "", words);
+    free(words);
+    return false;
 }

@@ -12,5 +12,7 @@ bool recordings_name_sound(const char *path);
  * or NAME.lab; without one it is empty. If two audio files have one name, the one that libsndfile reads is taken. The
  * error begins with a path. */
 bool recordings_read_folder(const char *path, Recordings *out, Error *error);
+/* Says how many files with subtitles were left out, and what to do with them; free(). */
+char *recordings_subtitles(const Recordings *recordings);
 
 #endif

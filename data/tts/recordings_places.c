@@ -17,7 +17,7 @@ typedef struct {
 static char *path_at(const Recordings *all, const Place *place, const char *name) {
     if (all->format == RECORDINGS_LJSPEECH && !strncmp(name, "wavs/", 5)) name += 5;
     size_t n = strlen(name);
-    if (*place->extension && n > 4 && ends_with(name, ".wav")) n -= 4;
+    if (*place->extension && n > 4 && path_ending(name, ".wav")) n -= 4;
     return xformat("%s%s%s%.*s%s", place->before, place->stem, place->between, (int)n, name, place->extension);
 }
 

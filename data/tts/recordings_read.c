@@ -21,14 +21,6 @@
 
 /* ---- lists ---- */
 
-/* Returns whether a path ends so, also with .gz behind it. */
-static bool has_end(const char *path, const char *end) {
-    char *compressed = xformat("%s.gz", end);
-    bool has = ends_with(path, end) || ends_with(path, compressed);
-    free(compressed);
-    return has;
-}
-
 /* "none" says that there is no such field. */
 static bool is_none(const char *name) { return name && !strcmp(name, "none"); }
 
@@ -72,13 +64,13 @@ static RecordingsFormat recognise_tabs(const RecordingsSource *source, const cha
 
 /* Returns what separates the fields of a line. */
 static char separator_of(const RecordingsSource *source, const char *line, size_t n) {
-    return has_end(source->path, ".tsv") || memchr(line, '\t', n) || !memchr(line, '|', n) ? '\t' : '|';
+    return text_ending(source->path, ".tsv") || memchr(line, '\t', n) || !memchr(line, '|', n) ? '\t' : '|';
 }
 
 /* Returns the format of a list by the end of its name, else by its first line; RECORDINGS_AUTO: it is none. */
 static RecordingsFormat recognise(const RecordingsSource *source, const char *line, size_t n) {
     const char *path = source->path;
-    bool is_jsonl = has_end(path, ".jsonl"), is_tsv = has_end(path, ".tsv");
+    bool is_jsonl = text_ending(path, ".jsonl"), is_tsv = text_ending(path, ".tsv");
     if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
     if (separator_of(source, line, n) == '\t')
         return is_tsv || memchr(line, '\t', n) ? recognise_tabs(source, line, n) : RECORDINGS_AUTO;
@@ -213,7 +205,7 @@ static bool is_csv(const RecordingsSource *source, const char *text, size_t size
     const char *end = memchr(text, '\n', size);
     Csv csv;
     Error error;
-    if (!has_end(source->path, ".csv") || (format && !has_header(format))) return false;
+    if (!text_ending(source->path, ".csv") || (format && !has_header(format))) return false;
     char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
     bool found = csv_statement(head, strlen(head), &(char){0}) > 0;
     if (!found && csv_open(&csv, head, strlen(head), ',', &error)) {
@@ -275,7 +267,8 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     ListReader reader = {.out = out};
     size_t mark = utf8_mark(text, size);
     int64_t lines = 0;
-    bool json = has_end(source->path, ".json") || has_end(source->path, ".jsonl") || source->format == RECORDINGS_JSONL,
+    bool json = text_ending(source->path, ".json") || text_ending(source->path, ".jsonl") ||
+                source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
     *out = (Recordings){0};
@@ -302,7 +295,7 @@ static bool has_tables(const char *folder) {
     DIR *directory = opendir(folder);
     bool found = false;
     for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
-        found = ends_with(entry->d_name, ".tsv");
+        found = path_ending(entry->d_name, ".tsv") != NULL;
     if (directory) closedir(directory);
     return found;
 }

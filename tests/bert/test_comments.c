@@ -109,6 +109,7 @@ static void the_same_records_are_read_from_every_kind_of_file(void **state) {
         {"a.csv", "text\tlabel\na; b\t1\nc,d\ttrue\n"},
         {"a.json", "[{\"text\": \"a; b\", \"label\": 1},\n {\"label\": true, \"text\": \"c,d\", \"x\": NaN}]\n"},
         {"a.json", "{\"text\": \"a; b\", \"label\": 1}\n{\"text\": \"c,d\", \"label\": true}\n"},
+        {"a.JSON", "[{\"text\": \"a; b\", \"label\": 1}, {\"text\": \"c,d\", \"label\": true}]"},
         {"a.ndjson", "{\"text\": \"a; b\", \"label\": 1}\n{\"text\": \"c,d\", \"label\": true}\n"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -273,6 +274,19 @@ static const struct {
     {"a.xls", "{}", "must end in .csv, .tsv, .jsonl, .ndjson, .json or .txt"},
 };
 
+static void help_names_the_endings_that_are_read(void **state) {
+    (void)state;
+    int n = 0;
+    for (const char *at = COMMENTS_ANY; (at = strchr(at, '.')); at++) {
+        size_t size = 1 + strspn(at + 1, "abcdefghijklmnopqrstuvwxyz");
+        char *name = xformat("a%.*s%s", (int)size, at, size == 3 ? "" : ".gz"); /* .gz is behind another */
+        assert_int_equal(comments_stem(name), size == 3 ? 0 : 1);
+        free(name);
+        n++;
+    }
+    assert_int_equal(n, 7);
+}
+
 static void bad_files_are_refused_by_name_line_and_column(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -430,6 +444,7 @@ int main(void) {
         cmocka_unit_test(labels_are_normal_and_counted),
         cmocka_unit_test(empty_texts_are_left_out_and_counted),
         cmocka_unit_test(a_bad_record_is_an_error_that_names_skip_bad),
+        cmocka_unit_test(help_names_the_endings_that_are_read),
         cmocka_unit_test(bad_files_are_refused_by_name_line_and_column),
         cmocka_unit_test(standard_input_is_lines_or_objects),
         cmocka_unit_test(bad_objects_of_standard_input_are_left_out_and_counted),

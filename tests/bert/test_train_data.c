@@ -82,6 +82,10 @@ static void bad_data_are_named(void **state) {
         if (fixture_train_on(data, run, "--max-steps 1") != 1) fail_msg("%zu: %s", i, fixture.output);
         assert_contains(fixture.output, bad[i].message);
     }
+    assert_int_equal(unlink(train), 0);
+    assert_int_equal(fixture_train_on(data, run, "--max-steps 1"), 1);
+    assert_contains(fixture.output, ": there is no file train in it (.csv, .tsv, .jsonl, .ndjson or .json, also with "
+                                    ".gz)\n"); /* not .txt, which has no labels */
     free(train);
     free(valid);
     free(data);
@@ -173,6 +177,7 @@ static void what_is_left_out_is_reported(void **state) {
     assert_int_equal(json_integer_value(json_object_get(file, "texts")), 4);
     assert_int_equal(json_integer_value(json_object_get(file, "bad")), 1);
     assert_int_equal(json_integer_value(json_object_get(file, "labels_changed")), 1);
+    assert_int_equal(json_integer_value(json_object_get(file, "labels_merged")), 1);
     assert_int_equal(json_array_size(json_object_get(file, "empty_lines")), 1);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(file, "empty_lines"), 0)), 3);
     json_decref(root);

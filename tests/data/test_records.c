@@ -38,6 +38,18 @@ static void refuse_text(const void *bytes, size_t size, const char *message) {
     assert_contains(error.text, message);
 }
 
+static void an_ending_is_known_in_capitals_and_compressed(void **state) {
+    (void)state;
+    static const char *const names[] = {"a/b.csv", "a/b.CSV", "a/b.csv.gz", "a/b.Csv.GZ"};
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_equal(text_ending(names[i], ".csv"), names[i] + 3);
+        assert_ptr_equal(path_ending(names[i], ".csv"), i < 2 ? names[i] + 3 : NULL);
+        assert_null(text_ending(names[i], ".tsv"));
+    }
+    assert_null(text_ending("csv.gz", ".csv"));
+    assert_null(text_ending(".gz", ".csv"));
+}
+
 static void utf_16_with_a_mark_is_text(void **state) {
     (void)state;
     static const char little[] = "\xFF\xFE\x61\x00\xDF\x1E\x3D\xD8\x00\xDE", big[] = "\xFE\xFF\x00\x61\x1E\xDF";
@@ -384,6 +396,7 @@ static void a_record_s_error_has_line_and_column(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_ending_is_known_in_capitals_and_compressed),
         cmocka_unit_test(utf_16_with_a_mark_is_text),
         cmocka_unit_test(compressed_text_is_read_whatever_its_name),
         cmocka_unit_test(utf_16_may_be_compressed),

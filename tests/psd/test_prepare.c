@@ -515,7 +515,7 @@ static void a_lost_file_is_a_copy_of_none(void **state) {
 static void splits_that_cannot_be_made_are_reported(void **state) {
     (void)state;
     add_rows("one/S/Feb_1/a_fm_.npy", 20, WIDTH, -60, -50);
-    add_rows("one/S/Feb_1/b_lte_.npy", 20, WIDTH, -61, -50);
+    add_rows("one/S/Feb_1/b_lte_.NPY", 20, WIDTH, -61, -50); /* counts as well */
     char *old = path_join(root, "one/data/splits/by_file_seed42_frac1.0.json"), *directory = path_directory(old);
     Error error;
     make_directories(directory);

@@ -53,7 +53,8 @@ static void a_folder_gives_its_texts_in_order(void **state) {
     Error error;
     make_directories(in(folder, "empty"));
     assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
-    assert_contains(error.text, "holds no text files; expected names that end in .txt");
+    assert_contains(error.text, "holds no text files; expected names that end in .txt, .text, .md, .jsonl or .ndjson, "
+                                "or in one of these and .gz");
     if (!has_links()) print_message("SKIPPED: a link, on a disk without them\n");
     if (has_links()) {
         assert_int_equal(symlink("..", in(folder, "sub/loop")), 0);
@@ -262,6 +263,9 @@ static void a_format_that_is_told_precedes_the_names(void **state) {
     make_directories(in(folder, "empty"));
     assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
     assert_contains(error.text, "holds no text files; expected names that end in .csv, or in one of these and .gz");
+    files.format = CORPUS_JSON;
+    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    assert_contains(error.text, "expected names that end in .jsonl, .ndjson or .json, or in one");
     corpus_files_close(&files);
 }
 

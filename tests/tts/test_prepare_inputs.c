@@ -211,6 +211,41 @@ static void bad_audio_is_reported_with_its_line(void **state) {
     free(list);
 }
 
+/* Kept, and told, also by a run that does not read the sound again. */
+static void doubtful_audio_is_counted(void **state) {
+    (void)state;
+    char *folder = path_join(corpus_root, "doubtful"), *list = path_join(corpus_root, "doubtful.tsv");
+    make_directories(folder);
+    FILE *file = fopen(list, "w");
+    assert_non_null(file);
+    fprintf(file, "good\ts\taudio/spk004_000016.wav\tዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው\n");
+    for (int i = 0; i < 3; i++) {
+        char *path = xformat("%s/%d.wav", folder, i);
+        float *babble = make_babble((uint64_t)i, MEL_RATE, 2 * MEL_RATE);
+        for (int k = 0; k < 2 * MEL_RATE && i; k++) babble[k] *= 1e-3f;
+        write_sound(path, SF_FORMAT_WAV | SF_FORMAT_FLOAT, MEL_RATE, 1, babble, 2 * MEL_RATE);
+        if (!i)
+            assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                         "cat %s/audio/spk004_000016.wav | tail -c 30000 >>%s", corpus_root, path),
+                             0);
+        fprintf(file, "doubt%d\ts\tdoubtful/%d.wav\tዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው\n", i, i);
+        free(babble);
+        free(path);
+    }
+    assert_int_equal(fclose(file), 0);
+    for (int again = 0; again < 2; again++) {
+        if (corpus_try_prepare("doubtful_out", "doubtful.tsv", "--num-workers 2 --vocabulary 40"))
+            fail_msg("%s", fixture.output);
+        assert_contains(fixture.output, again ? "[Audio] 0 clips read, 4 reused" : "[Audio] 4 clips read, 0 reused");
+        assert_contains(fixture.output, "doubtful.tsv:3: ");
+        assert_contains(fixture.output, "doubtful/1.wav: is at the noise floor: its loudest sample is ");
+        assert_contains(fixture.output, " or amplify it (2 of 4 recordings)");
+        assert_contains(fixture.output, "doubtful/0.wav: has a header that declares only 192000 of 222000 bytes");
+    }
+    free(folder);
+    free(list);
+}
+
 static void expect_bad_list(bool json_lines, const char *list, const char *message) {
     Recordings recordings;
     Error error = {""};
@@ -287,6 +322,7 @@ int main(void) {
         cmocka_unit_test(a_list_among_the_outputs_stays),
         cmocka_unit_test(files_of_the_user_among_the_outputs_stay),
         cmocka_unit_test(bad_audio_is_reported_with_its_line),
+        cmocka_unit_test(doubtful_audio_is_counted),
         cmocka_unit_test(bad_lists_are_reported_with_their_line),
         cmocka_unit_test(too_few_recordings_are_refused),
         cmocka_unit_test(an_id_that_the_disk_refuses_is_named),

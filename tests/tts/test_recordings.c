@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/formats/text_source.h"
 #include "data/tts/recordings_read.h"
 #include "tests/tts/corpus.h"
 
@@ -158,6 +159,7 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
         {"l.csv", "\"sep=;\"\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv", "\xEF\xBB\xBFsep=;\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv.gz", "audio;speaker;text\na.wav;s;one, two\nb.wav;s;three four\n"},
+        {"L.CSV", "audio;speaker;text\na.wav;s;one, two\nb.wav;s;three four\n"},
         {"l.json", "[{\"audio\": \"a.wav\", \"speaker\": \"s\", \"text\": \"one, two\", \"x\": NaN},\n"
                    "{\"audio\": \"b.wav\", \"speaker\": \"s\", \"text\": \"three four\", \"language\": NaN}]"},
         {"l.jsonl",
@@ -165,7 +167,7 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
          "{\"audio\": \"b.wav\", \"speaker\": \"s\", \"text\": \"three four\", \"y\": \"\\ud83d\"}\n"}};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         Recordings all = parse(lists[i][0], lists[i][1]);
-        assert_int_equal(all.format, strstr(lists[i][0], ".csv") ? RECORDINGS_TABLE : RECORDINGS_JSONL);
+        assert_int_equal(all.format, text_ending(lists[i][0], ".csv") ? RECORDINGS_TABLE : RECORDINGS_JSONL);
         assert_int_equal(all.count, 2);
         check(&all, 0, "a", "s", "a.wav", "one, two");
         check(&all, 1, "b", "s", "b.wav", "three four");
@@ -378,6 +380,28 @@ static void expect_bad_folder(const char *name, const char *const (*files)[2], i
     assert_string_equal(error.text, expected);
     free(expected);
     free(folder);
+}
+
+static void subtitles_are_named_with_what_to_do(void **state) {
+    (void)state;
+    static const char *const files[][2] = {{"x.wav"},        {"x.txt", "one"},      {"y.wav"},
+                                           {"y.SRT", "1\n"}, {"a.vtt", "WEBVTT\n"}, {"y.json", "{}"}};
+    static const char *const alone[][2] = {{"long.wav"}, {"long.srt", "1\n"}};
+    char *folder = make_folder("subtitles", files, sizeof files / sizeof *files);
+    Recordings all;
+    Error error;
+    if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
+    assert_int_equal(all.count, 2);
+    assert_int_equal(all.other_files, 3);
+    assert_int_equal(all.subtitles, 2);
+    assert_string_equal(all.first_subtitles, "a.vtt");
+    recordings_close(&all);
+    free(folder);
+    expect_bad_folder(
+        "cut", alone, 2,
+        ": none of its 1 audio files has a text: expected NAME.txt beside NAME.wav; 1 file with subtitles "
+        "(the first: long.srt) is not read: make a list of their texts, with the columns audio, start, "
+        "end and text, and give it with --input");
 }
 
 static void bad_folders_are_refused(void **state) {
@@ -700,6 +724,7 @@ int main(void) {
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(a_folder_is_read_with_its_texts),
         cmocka_unit_test(a_folder_with_clips_is_read),
+        cmocka_unit_test(subtitles_are_named_with_what_to_do),
         cmocka_unit_test(bad_folders_are_refused),
         cmocka_unit_test(every_format_gives_the_same_clips),
         cmocka_unit_test(every_format_is_read_again_when_it_has_grown),

@@ -1,0 +1,38 @@
+/* Files as libsndfile is to see them: ranges of an open file, and bytes put between them. So sounds are read whole that
+ * the library would cut, because a header says something else than what the file holds. */
+#ifndef DATA_AUDIO_SOUND_VIEW_H
+#define DATA_AUDIO_SOUND_VIEW_H
+
+#include <sndfile.h>
+
+#include "base/base.h"
+
+typedef struct {
+    int64_t start, size;  /* in the view */
+    int64_t from;         /* in the file, unless there are bytes */
+    unsigned char *bytes; /* NULL: a range of the file */
+} SoundPiece;
+
+typedef struct {
+    SoundPiece *pieces; /* [count] */
+    int64_t count, size, at;
+    int fd;
+} SoundView;
+
+/* The sounds that follow each other in a file. */
+typedef struct {
+    SoundView *views; /* [count] */
+    int64_t count;
+} SoundParts;
+
+/* Appends a range of the file, or a copy of bytes. */
+void sound_view_range(SoundView *view, int64_t from, int64_t size);
+void sound_view_bytes(SoundView *view, const void *bytes, int64_t size);
+/* Opens the view of a file for reading. Returns NULL if libsndfile does not. */
+SNDFILE *sound_view_open(SoundView *view, int fd, SF_INFO *info);
+
+/* Appends an empty view. Views move when the next one is added. */
+SoundView *sound_parts_add(SoundParts *parts);
+void sound_parts_close(SoundParts *parts);
+
+#endif

@@ -1,0 +1,440 @@
+/* Sound files whose headers tell of a part of the sound, files that were joined, and files that are no sound. */
+#include "base/file.h"
+#include "data/audio/audio.h"
+#include "tests/sounds.h"
+
+enum { RATE = 24000, FRAMES = RATE, MP3 = 0x230082 /* SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III */ };
+
+static char *directory;
+
+static char *in(const char *name) { return path_join(directory, name); }
+
+/* ---- bytes of files ---- */
+
+typedef struct {
+    unsigned char bytes[1 << 18];
+    size_t n;
+} Bytes;
+
+static void put(Bytes *out, const void *bytes, size_t n) {
+    assert_true(out->n + n <= sizeof out->bytes);
+    memcpy(out->bytes + out->n, bytes, n);
+    out->n += n;
+}
+
+static void put_number(Bytes *out, uint64_t number, int n) {
+    for (int i = 0; i < n; i++) put(out, &(unsigned char){(unsigned char)(number >> 8 * i)}, 1);
+}
+
+/* Puts the header of a chunk. */
+static void chunk(Bytes *out, const char *tag, uint32_t size) {
+    put(out, tag, 4);
+    put_number(out, size, 4);
+}
+
+static void begin_wav(Bytes *out, const char *tag, uint32_t size) {
+    chunk(out, tag, size);
+    put(out, "WAVE", 4);
+}
+
+static void put_format(Bytes *out, int codec, int channels, int bits) {
+    chunk(out, "fmt ", 16);
+    put_number(out, (uint64_t)codec, 2);
+    put_number(out, (uint64_t)channels, 2);
+    put_number(out, RATE, 4);
+    put_number(out, (uint64_t)(RATE * channels * bits / 8), 4);
+    put_number(out, (uint64_t)(channels * bits / 8), 2);
+    put_number(out, (uint64_t)bits, 2);
+}
+
+/* Returns sample i of the sound in all files of 16 bits. */
+static int16_t sample(int i) { return (int16_t)lrint(9000 * sin(i * 0.05)); }
+
+static void put_sound(Bytes *out, int from, int to) {
+    for (int i = from; i < to; i++) put_number(out, (uint16_t)sample(i), 2);
+}
+
+static bool read_bytes(const Bytes *file, Audio *audio, Error *error) {
+    char *path = in("file.wav");
+    write_bytes(path, file->bytes, file->n);
+    bool ok = audio_read(path, RATE, 10, audio, error);
+    free(path);
+    return ok;
+}
+
+/* The file must be read as samples 0 to n - 1, `times` times. */
+static void must_hold(const char *what, const Bytes *file, int n, int times) {
+    Audio audio;
+    Error error;
+    if (!read_bytes(file, &audio, &error)) fail_msg("%s: %s", what, error.text);
+    if (audio.count != n * times) fail_msg("%s: %lld samples", what, (long long)audio.count);
+    for (int i = 0; i < n * times; i++)
+        if (audio.samples[i] != (float)sample(i % n) / 32768)
+            fail_msg("%s: sample %d is %g", what, i, audio.samples[i]);
+    for (int doubt = 0; doubt < AUDIO_DOUBTS; doubt++)
+        if (audio_doubt(&audio.facts, (AudioDoubt)doubt, &error)) fail_msg("%s: %s", what, error.text);
+    audio_close(&audio);
+}
+
+static void must_refuse(const Bytes *file, const char *message) {
+    Audio audio;
+    Error error = {""};
+    assert_false(read_bytes(file, &audio, &error));
+    assert_contains(error.text, message);
+    assert_null(audio.samples);
+}
+
+/* ---- WAV ---- */
+
+static void a_header_of_an_interrupted_recorder_is_read_to_the_end(void **state) {
+    (void)state;
+    static const uint32_t riff[] = {0, 8, 36, 36 + 2 * FRAMES};
+    for (size_t i = 0; i < sizeof riff / sizeof *riff; i++) {
+        Bytes file = {.n = 0};
+        begin_wav(&file, "RIFF", riff[i]);
+        put_format(&file, 1, 1, 16);
+        chunk(&file, "data", 0);
+        put_sound(&file, 0, FRAMES);
+        must_hold("size 0", &file, FRAMES, 1);
+    }
+    Bytes empty = {.n = 0};
+    begin_wav(&empty, "RIFF", 60);
+    put_format(&empty, 1, 1, 16);
+    chunk(&empty, "data", 0);
+    chunk(&empty, "LIST", 4);
+    put(&empty, "INFO", 4);
+    must_refuse(&empty, "has no samples"); /* another chunk follows */
+}
+
+static void all_chunks_with_sound_are_read(void **state) {
+    (void)state;
+    for (int between = 0; between < 2; between++) {
+        Bytes file = {.n = 0};
+        begin_wav(&file, "RIFF", 36 + 2 * FRAMES + 8 + 16 * between);
+        put_format(&file, 1, 1, 16);
+        chunk(&file, "data", FRAMES);
+        put_sound(&file, 0, FRAMES / 2);
+        if (between) chunk(&file, "JUNK", 8), put_number(&file, 0, 8);
+        chunk(&file, "data", FRAMES);
+        put_sound(&file, FRAMES / 2, FRAMES);
+        must_hold("two chunks", &file, FRAMES, 1);
+        file.n -= FRAMES / 2;
+        must_refuse(&file, "is cut off: 12000 of 24000 bytes of sound are there");
+    }
+}
+
+/* Before the format and before the sound, with a pad byte and without. */
+static void odd_chunks_need_no_pad_byte(void **state) {
+    (void)state;
+    for (int place = 0; place < 2; place++)
+        for (int pad = 0; pad < 2; pad++) {
+            Bytes file = {.n = 0};
+            begin_wav(&file, "RIFF", (uint32_t)(36 + 2 * FRAMES + 11 + pad));
+            if (place) put_format(&file, 1, 1, 16);
+            chunk(&file, "bext", 3);
+            put(&file, "abc\0", (size_t)(3 + pad));
+            if (!place) put_format(&file, 1, 1, 16);
+            chunk(&file, "data", 2 * FRAMES);
+            put_sound(&file, 0, FRAMES);
+            must_hold("odd chunk", &file, FRAMES, 1);
+        }
+}
+
+static void bw64_is_read_as_rf64_is(void **state) {
+    (void)state;
+    static const char *const tags[] = {"RF64", "BW64"};
+    for (int i = 0; i < 2; i++) {
+        Bytes file = {.n = 0};
+        begin_wav(&file, tags[i], UINT32_MAX);
+        chunk(&file, "ds64", 28);
+        put_number(&file, 72 + 2 * FRAMES, 8);
+        put_number(&file, 2 * FRAMES, 8);
+        put_number(&file, FRAMES, 8);
+        put_number(&file, 0, 4);
+        put_format(&file, 1, 1, 16);
+        chunk(&file, "data", UINT32_MAX);
+        put_sound(&file, 0, FRAMES);
+        must_hold(tags[i], &file, FRAMES, 1);
+        file.n /= 2;
+        must_refuse(&file, " of 48000 bytes of sound are there");
+    }
+}
+
+static void put_whole(Bytes *file) {
+    begin_wav(file, "RIFF", 36 + 2 * FRAMES);
+    put_format(file, 1, 1, 16);
+    chunk(file, "data", 2 * FRAMES);
+    put_sound(file, 0, FRAMES);
+}
+
+/* What a tag, a filled sector or another chunk adds is no doubt; what looks like sound is one. */
+static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
+    (void)state;
+    static const char tag[] = "TAG and a title that somebody has given to the sound";
+    Bytes whole = {.n = 0}, file;
+    put_whole(&whole);
+    file = whole;
+    put(&file, tag, sizeof tag);
+    file.n += 4000; /* zeros */
+    must_hold("tag", &file, FRAMES, 1);
+    file = whole;
+    file.n += 4000;
+    must_hold("zeros", &file, FRAMES, 1);
+    file = whole;
+    for (int i = 0; i < 4; i++) file.bytes[40 + i] = (unsigned char)(FRAMES >> 8 * i);
+    Audio audio;
+    Error error;
+    assert_true(read_bytes(&file, &audio, &error));
+    assert_int_equal(audio.count, FRAMES / 2); /* as declared */
+    assert_true(audio_doubt(&audio.facts, AUDIO_UNDECLARED, &error));
+    assert_contains(error.text, "declares only 24000 of 48000 bytes, and only those are read");
+    assert_contains(error.text, "ffmpeg -ignore_length 1 -i FILE NEW.wav");
+    audio_close(&audio);
+}
+
+/* ---- samples ---- */
+
+static void channels_that_cancel_each_other_are_named(void **state) {
+    (void)state;
+    for (int rest = 0; rest < 2; rest++) { /* exactly, and but for the last bit */
+        Bytes file = {.n = 0};
+        begin_wav(&file, "RIFF", 36 + 4 * FRAMES);
+        put_format(&file, 1, 2, 16);
+        chunk(&file, "data", 4 * FRAMES);
+        for (int i = 0; i < FRAMES; i++) {
+            put_number(&file, (uint16_t)sample(i), 2);
+            put_number(&file, (uint16_t)(rest - sample(i)), 2);
+        }
+        must_refuse(&file, "has channels that cancel each other");
+    }
+}
+
+/* Puts a file of floats, sample i times `scale`. */
+static void put_floats(Bytes *file, double scale) {
+    begin_wav(file, "RIFF", 36 + 4 * FRAMES);
+    put_format(file, 3, 1, 32);
+    chunk(file, "data", 4 * FRAMES);
+    for (int i = 0; i < FRAMES; i++) {
+        float x = (float)(sample(i) * scale);
+        put(file, &x, sizeof x); /* tests run on little-endian machines */
+    }
+}
+
+static void floats_in_the_range_of_integers_are_named(void **state) {
+    (void)state;
+    static const struct {
+        double scale;
+        const char *message;
+    } cases[] = {{1, "floats in the range of 16-bit integers, which no program has divided by 2^15"},
+                 {256, "floats in the range of 24-bit integers, which no program has divided by 2^23"},
+                 {65536, "floats in the range of 32-bit integers, which no program has divided by 2^31"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Bytes file = {.n = 0};
+        put_floats(&file, cases[i].scale);
+        must_refuse(&file, cases[i].message);
+    }
+    Bytes loud = {.n = 0}; /* four times full scale is clipped, and read */
+    Audio audio;
+    Error error;
+    put_floats(&loud, 4 / 9000.0);
+    assert_true(read_bytes(&loud, &audio, &error));
+    assert_true(audio.clipped > 0.5);
+    audio_close(&audio);
+}
+
+static void sound_at_the_noise_floor_is_told(void **state) {
+    (void)state;
+    Audio audio;
+    Error error;
+    for (int faint = 0; faint < 2; faint++) {
+        Bytes file = {.n = 0};
+        put_floats(&file, (faint ? 0.0001 : 0.002) / 9000);
+        assert_true(read_bytes(&file, &audio, &error));
+        assert_int_equal(audio_doubt(&audio.facts, AUDIO_FAINT, &error), faint);
+        if (faint) assert_contains(error.text, "its loudest sample is 80 dB below full scale");
+        audio_close(&audio);
+    }
+}
+
+/* ---- no sound ---- */
+
+static void what_is_no_sound_is_named(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 72862\n",
+         "it is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
+        {"\n<!DOCTYPE html>\n<html></html>\n",
+         "it is a web page (HTML), which begins \"<!DOCTYPE html>\": the download "},
+        {"<HTML><body></body></HTML>", "it is a web page (HTML), which begins "},
+        {"{\"error\": \"not found\"}\n", "it is a text, which begins \"{\"error\": \"not found\"}\""},
+        {"ሰላም ለዓለም\r\n", "it is a text, which begins \"ሰላም ለዓለም\""},
+        {"PK\3\4 and more than forty bytes of an archive of files", "it is a zip archive"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Bytes file = {.n = 0};
+        put(&file, cases[i][0], strlen(cases[i][0]));
+        must_refuse(&file, "is not a sound file that can be read: ");
+        must_refuse(&file, cases[i][1]);
+    }
+}
+
+/* ---- joined files ---- */
+
+/* Writes a second of the sound with libsndfile, and appends the file. Returns false if it does not write the format. */
+static bool append(Bytes *out, int format, double compression) {
+    SF_INFO info = {.samplerate = RATE, .channels = 1, .format = format};
+    char *path = in("part"), *bytes;
+    float samples[FRAMES];
+    size_t n;
+    bool known = sf_format_check(&info);
+    SNDFILE *file = known ? sf_open(path, SFM_WRITE, &info) : NULL;
+    for (int i = 0; i < FRAMES; i++) samples[i] = (float)sample(i) / 32768;
+    if (file) {
+        sf_command(file, 0x1301, &compression, sizeof compression); /* SFC_SET_COMPRESSION_LEVEL */
+        assert_int_equal(sf_writef_float(file, samples, FRAMES), FRAMES);
+        assert_int_equal(sf_close(file), 0);
+        assert_true(read_file(path, &bytes, &n, &(Error){""}));
+        put(out, bytes, n);
+        free(bytes);
+    } else {
+        printf("SKIPPED: format %x, which this libsndfile does not write\n", (unsigned)format);
+    }
+    free(path);
+    return file != NULL;
+}
+
+static void joined_files_are_read_to_the_end(void **state) {
+    (void)state;
+    static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16,  SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG,
+                                  SF_FORMAT_RF64 | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
+                                  SF_FORMAT_AU | SF_FORMAT_PCM_16,   SF_FORMAT_CAF | SF_FORMAT_PCM_16,
+                                  SF_FORMAT_W64 | SF_FORMAT_PCM_16};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        Bytes file = {.n = 0};
+        append(&file, formats[i], 0.5);
+        int n = 1;
+        for (; n < 3; n++) append(&file, formats[i], 0.5);
+        char what[16];
+        snprintf(what, sizeof what, "%x", (unsigned)formats[i]);
+        Audio audio;
+        Error error;
+        if (!read_bytes(&file, &audio, &error)) fail_msg("%s: %s", what, error.text);
+        assert_int_equal(audio.count, n * FRAMES);
+        for (int k = 0; k < n * FRAMES; k++)
+            assert_true(fabsf(audio.samples[k] - (float)sample(k % FRAMES) / 32768) <= 0x1p-15f);
+        audio_close(&audio);
+    }
+}
+
+/* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
+static void check_seconds(const Bytes *file, int seconds, int slack) {
+    Audio audio;
+    Error error;
+    if (!read_bytes(file, &audio, &error)) fail_msg("%s", error.text);
+    assert_in_range(audio.count, seconds * FRAMES, seconds * FRAMES + slack);
+    for (int s = 0; s < seconds; s++) {
+        double power = 0;
+        for (int i = FRAMES / 4; i < 3 * FRAMES / 4; i++) power += pow((double)audio.samples[s * FRAMES + i], 2);
+        double rms = sqrt(power / (FRAMES / 2.0)), want = 9000 / 32768.0 / sqrt(2);
+        if (fabs(rms - want) > 0.03 * want) fail_msg("second %d: rms %g, expected %g", s, rms, want);
+    }
+    audio_close(&audio);
+}
+
+static void joined_files_of_lossy_formats_are_read_to_the_end(void **state) {
+    (void)state;
+    static const int formats[] = {SF_FORMAT_OGG | SF_FORMAT_VORBIS, SF_FORMAT_OGG | 0x64 /* SF_FORMAT_OPUS */, MP3};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        Bytes file = {.n = 0};
+        bool written = append(&file, formats[i], 0.2);
+        if (written && append(&file, formats[i], 0.8) && append(&file, formats[i], 0.2)) check_seconds(&file, 3, 0);
+    }
+}
+
+/* ---- MP3 ---- */
+
+/* Returns the size of the frame of layer 3 that begins here, at 24 kHz. */
+static size_t frame_size(const unsigned char *frame) {
+    static const int kbit[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160};
+    assert_int_equal(frame[0], 0xff);
+    return (size_t)(3 * kbit[frame[2] >> 4] + (frame[2] >> 1 & 1));
+}
+
+/* Appends an MP3 without its first frame, which describes the others. */
+static bool append_plain(Bytes *out, double compression) {
+    Bytes part = {.n = 0};
+    if (!append(&part, MP3, compression)) return false;
+    size_t first = frame_size(part.bytes);
+    assert_non_null(memmem(part.bytes, first, "Info", 4) ? part.bytes : memmem(part.bytes, first, "Xing", 4));
+    put(out, part.bytes + first, part.n - first);
+    return true;
+}
+
+/* Large frames come first, so that an estimate by the first is too low. Each encoder adds two frames of its own. */
+static void an_mp3_that_does_not_describe_itself_is_read_to_the_end(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    if (!append_plain(&file, 0)) return;
+    size_t large = file.n;
+    append_plain(&file, 0.9);
+    assert_true(2 * (file.n - large) < large);
+    check_seconds(&file, 2, 4 * 1152);
+    Bytes tagged = {.n = 0}; /* with tags before, between and behind */
+    put(&tagged, "ID3\4\0\0\0\0\0\5hello", 15);
+    put(&tagged, file.bytes, large);
+    put(&tagged, "TAG", 3);
+    tagged.n += 125;
+    put(&tagged, "ID3\4\0\0\0\0\0\5hello", 15);
+    put(&tagged, file.bytes + large, file.n - large);
+    check_seconds(&tagged, 2, 4 * 1152);
+}
+
+static void an_mp3_that_describes_a_part_of_itself_is_read_to_the_end(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    if (!append(&file, MP3, 0.5)) return;
+    append_plain(&file, 0.5);
+    check_seconds(&file, 2, 4 * 1152);
+}
+
+static void an_mp3_with_changed_rate_is_refused(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    if (!append(&file, MP3, 0.5)) return;
+    char *path = in("other.mp3"), *bytes;
+    float *sine = make_sine(440, 0.5, 44100, 1, 44100);
+    size_t n;
+    Audio audio;
+    Error error;
+    write_sound(path, MP3, 44100, 1, sine, 44100);
+    assert_true(read_file(path, &bytes, &n, &error));
+    put(&file, bytes, n);
+    assert_false(read_bytes(&file, &audio, &error));
+    assert_contains(error.text, "joins sounds of 24000 Hz and of 44100 Hz");
+    assert_true(audio.convertible);
+    free(sine);
+    free(bytes);
+    free(path);
+}
+
+int main(void) {
+    directory = scratch_directory();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_header_of_an_interrupted_recorder_is_read_to_the_end),
+        cmocka_unit_test(all_chunks_with_sound_are_read),
+        cmocka_unit_test(odd_chunks_need_no_pad_byte),
+        cmocka_unit_test(bw64_is_read_as_rf64_is),
+        cmocka_unit_test(a_header_that_declares_half_of_the_bytes_is_told),
+        cmocka_unit_test(channels_that_cancel_each_other_are_named),
+        cmocka_unit_test(floats_in_the_range_of_integers_are_named),
+        cmocka_unit_test(sound_at_the_noise_floor_is_told),
+        cmocka_unit_test(what_is_no_sound_is_named),
+        cmocka_unit_test(joined_files_are_read_to_the_end),
+        cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
+        cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
+        cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
+        cmocka_unit_test(an_mp3_with_changed_rate_is_refused),
+    };
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    free(directory);
+    return failures;
+}
