@@ -40,11 +40,14 @@ static CvData synthetic_data(const CvRun *o) {
 /* Chooses the donors of each fold's splits by --protocol. */
 static void open_folds(const CvRun *o, CvData *data) {
     Error error;
-    bool ok =
-        !strcmp(o->protocol, "nested") ? flim_folds_nested(&data->columns, &data->folds, &error)
-        : !strcmp(o->protocol, "reference")
-            ? flim_folds_reference(&data->columns, o->cv_donors, &data->folds, &error)
-            : flim_folds_named(&data->columns, o->train_donors, o->val_donors, o->test_donors, &data->folds, &error);
+    FlimFilter filter = flim_filter_compat(o->filter_sigmas);
+    bool everywhere = !strcmp(o->filter, "reference"),
+         ok = !strcmp(o->protocol, "nested")
+                  ? flim_folds_nested(&data->columns, everywhere ? &filter : NULL, &data->folds, &error)
+              : !strcmp(o->protocol, "reference")
+                  ? flim_folds_reference(&data->columns, o->cv_donors, &data->folds, &error)
+                  : flim_folds_named(&data->columns, o->train_donors, o->val_donors, o->test_donors, &data->folds,
+                                     &error);
     if (!ok) die("%s: %s", o->train.manifest.text[0], error.text);
 }
 
@@ -54,8 +57,11 @@ static CvData open_data(const CvRun *o) {
     if (!o->train.manifest.count) return synthetic_data(o);
     CvData data = {0};
     Error error;
-    if (!flim_cells_open(&data.cells, o->train.manifest.text[0], o->compat, (int)o->train.threads, &error))
-        die("%s", error.text);
+    const FlimCellsOptions options = {.compat = o->compat,
+                                      .class_words = o->class_words,
+                                      .class_table = o->class_table,
+                                      .n_threads = (int)o->train.threads};
+    if (!flim_cells_open_with(&data.cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
     data.columns = flim_splits_columns(&data.cells);
     json_t *report = json_object();
     flim_data_report(report, &data.cells, (uint64_t)o->train.seed);

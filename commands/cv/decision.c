@@ -15,9 +15,8 @@ static json_t *donors_of(const CvFold *f, int split) {
 
 bool cv_decision_write(const CvFold *f, const FoldResult *result, Error *error) {
     const Threshold *t = &result->threshold;
-    char *best;
-    if (!checkpoint_best(f->run.train.output_dir, &best, error)) return false;
-    if (!best) return error_set(error, "%s: there are no best weights in it", f->run.train.output_dir);
+    char *best = cv_fold_best(f, error);
+    if (!best) return false;
     const ThresholdDecision chosen = {.rule = t->rule, .threshold = t->value, .temperature = result->temperature};
     json_t *decision = threshold_decision_to_json(&chosen, FLIM_CLASS_NAMES[1]);
     json_object_update_new(decision, json_build(best, "{s:b, s:o, s:o}", "views", f->run.tta, "training_donors",

@@ -10,10 +10,11 @@
 #include "base/program.h"
 #include "base/threads.h"
 #include "commands/cv/commands.h"
+#include "commands/cv/options.h"
 #include "data/flim/data_report.h"
 
 typedef struct {
-    const char *config, *data;
+    const char *config, *data, *class_words, *class_table;
     int64_t seed, num_workers;
     double filter_sigmas;
     bool compat;
@@ -25,6 +26,7 @@ static const OptionRow table[] = {
      .metavar = "DIR",
      .help = "the cells: DIR/isolated_cells_D1/NAME_act_cell_7.npy; writes DIR.flim.safetensors and "
              "DIR.data_report.json"},
+    CV_CLASS_OPTIONS(Options),
     {.name = "filter-sigmas", .type = OPTION_FLOAT, .offset = offsetof(Options, filter_sigmas), .default_value = "2",
      .min = 0.01, .max = 100, .metavar = "X",
      .help = "report what the reference's entropy filter would drop at this many standard deviations"},
@@ -58,8 +60,11 @@ int cv_doctor(int argc, char **argv) {
     Error error;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     if (!o.data) die_usage("no cells: give their folder with --data DIR");
-    if (!flim_cells_open(&cells, o.data, o.compat, threads_take((int)o.num_workers, "--num-workers"), &error))
-        die("%s", error.text);
+    const FlimCellsOptions options = {.compat = o.compat,
+                                      .class_words = o.class_words,
+                                      .class_table = o.class_table,
+                                      .n_threads = threads_take((int)o.num_workers, "--num-workers")};
+    if (!flim_cells_open_with(&cells, o.data, &options, &error)) die("%s", error.text);
     FlimFilter filter = flim_filter_compat(o.filter_sigmas);
     json_t *report = json_object();
     flim_data_report(report, &cells, (uint64_t)o.seed);

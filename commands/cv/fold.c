@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "checkpoint/checkpoint.h"
 
 /* ---- --folds ---- */
 
@@ -29,6 +30,10 @@ void cv_folds_check(const CvRun *run, const FlimFolds *folds) {
     for (const char *at = run->folds; at; at = next_name(at)) {
         bool found = false;
         for (int i = 0; i < folds->n; i++) found |= begins_with(at, folds->folds[i].name);
+        bool twice = false;
+        for (const char *before = run->folds; before != at; before = next_name(before))
+            twice |= strcspn(before, ",") == strcspn(at, ",") && !strncmp(before, at, strcspn(at, ","));
+        if (twice) die_usage("--folds %s: %.*s is named twice", run->folds, (int)strcspn(at, ","), at);
         if (!found)
             die_usage("--folds %s: unknown fold %.*s; the folds are %s", run->folds, (int)strcspn(at, ","), at, known);
     }
@@ -112,6 +117,15 @@ void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFol
     f->train = cv_fold_dataset(f, FLIM_TRAIN, 1);
     if (f->splits.ids[FLIM_VAL].n) f->validation = cv_fold_dataset(f, FLIM_VAL, 1);
     if (!data->synthetic) check_fold(f);
+}
+
+char *cv_fold_best(const CvFold *f, Error *error) {
+    const char *directory = f->run.train.output_dir;
+    char *path;
+    if (!checkpoint_best(directory, &path, error) || path) return path;
+    path = checkpoint_resolve(directory, "auto");
+    if (!path) error_set(error, "%s: there are no weights in it", directory);
+    return path;
 }
 
 void cv_fold_close(CvFold *f) {

@@ -42,10 +42,13 @@ Dataset *cv_fold_dataset(const CvFold *f, int split, int views);
 /* Opens the fold's cells. Dies if anything would later stop its training or its test. */
 void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFold *fold);
 void cv_fold_close(CvFold *f);
+/* Returns the checkpoint of the fold's best weights; of its last if the best are gone and their training had ended, so
+ * that no later ones could become the best. free(); NULL with an error. */
+char *cv_fold_best(const CvFold *f, Error *error);
 /* Prints the donors, cells and classes of each split, the filter and the sampler. */
 void cv_fold_print(const CvFold *f);
 
-/* Dies if --folds names an unknown fold. */
+/* Dies if --folds names an unknown fold, or one twice. */
 void cv_folds_check(const CvRun *run, const FlimFolds *folds);
 /* Returns whether --folds names the fold or is not given. */
 bool cv_fold_selected(const CvRun *run, const FlimFold *fold);

@@ -6,9 +6,10 @@
 
 #include "commands/adopt.h"
 
-const char *const CV_FIXED_OPTIONS[] = {
-    "protocol", "train-donors", "val-donors", "test-donors", "cv-donors", "filter",   "filter-sigmas", "sampler",
-    "augment",  "shift",        "mixup",      "smoothing",   "compat",    "channels", "monitor",       NULL};
+const char *const CV_FIXED_OPTIONS[] = {"protocol",    "train-donors",  "val-donors", "test-donors", "cv-donors",
+                                        "filter",      "filter-sigmas", "sampler",    "augment",     "shift",
+                                        "mixup",       "smoothing",     "compat",     "channels",    "monitor",
+                                        "class-words", "class-table",   NULL};
 
 const char *const CV_MODEL_OPTIONS[] = {"channels", NULL};
 
@@ -64,10 +65,11 @@ static const OptionOverride overrides[] = {
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
      .help = "the cells: a folder with a subfolder of .npy, .tif or .sdt files per donor, or a store (.safetensors) that doctor wrote"},
+    CV_CLASS_OPTIONS(CvRun),
     {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "nested",
      .metavar = "nested|split|reference",
-     .help = "nested: each donor in turn is the test donor, and the next one the validation donor; split: one fold of "
-             "the donors given; reference: each of --cv-donors is the test donor, and the first of the others the "
+     .help = "nested: each donor in turn is the test donor, and the next one that has both classes the validation "
+             "donor; split: one fold of the donors given; reference: each of --cv-donors is the test donor, and the first of the others the "
              "validation donor"},
     {.name = "train-donors", .type = OPTION_TEXT, .offset = FIELD(train_donors), .default_value = "D1,D2,D3,D4",
      .metavar = "A,B,...",

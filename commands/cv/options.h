@@ -12,6 +12,7 @@ typedef struct {
     OptionSet *set; /* the same for all folds */
     Device *device;
     const char *device_why; /* why the device is not a GPU, or NULL */
+    const char *class_words, *class_table;
     const char *protocol, *train_donors, *val_donors, *test_donors, *cv_donors, *folds;
     const char *filter, *sampler, *threshold, *monitor, *init, *channels;
     int64_t shift, patience, extension_epochs, extensions, cosine_epochs;
@@ -20,6 +21,22 @@ typedef struct {
     FlimConfig model; /* from channels, init and the rest; bins and side come from the data */
     ThresholdRule rule;
 } CvRun;
+
+/* The options that tell the classes of cells, which every command has that reads a folder of them. */
+#define CV_CLASS_OPTIONS(options)                                                                                      \
+    {.name = "class-words",                                                                                            \
+     .type = OPTION_TEXT,                                                                                              \
+     .offset = offsetof(options, class_words),                                                                         \
+     .metavar = "A,B",                                                                                                 \
+     .help =                                                                                                           \
+         "the words in names of quiescent and of active cells, and the names of the folders of classes, instead of "   \
+         "in,act and their longer forms; a '/' separates several: rest/ctrl,act"},                                     \
+    {                                                                                                                  \
+        .name = "class-table", .type = OPTION_TEXT, .offset = offsetof(options, class_table), .metavar = "FILE",       \
+        .help =                                                                                                        \
+            "CSV with the columns file (DONOR/NAME, or NAME alone) and class (quiescent or active, 0 or 1), which "    \
+            "says the classes instead of the names"                                                                    \
+    }
 
 /* Adds all options of the training to the empty set, which must live as long as `o`. */
 void cv_options_add(OptionSet *set, CvRun *o);

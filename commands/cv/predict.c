@@ -15,6 +15,7 @@
 typedef struct {
     TrainOptions train; /* first: the loop's options * is a Predict * */
     PredictOptions predict;
+    const char *class_words, *class_table;
     double threshold;
     bool tta;
     OptionSet set;
@@ -44,6 +45,7 @@ static const OptionRow table[] = {
     {.name = "tta", .type = OPTION_FLAG, .offset = FIELD(tta), .default_value = "true",
      .help = "predict each cell in four views (unchanged, rotated by 90 degrees, two mirrored) and average them; not "
              "given: as when the threshold was chosen"},
+    CV_CLASS_OPTIONS(Predict),
 };
 // clang-format on
 
@@ -199,8 +201,11 @@ static void print_summary(const Predict *o, int models) {
 static void open_cells(Predict *o) {
     Error error;
     if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);
-    if (!flim_cells_open_unlabelled(&o->cells, o->train.manifest.text[0], (int)o->train.threads, &error))
-        die("%s", error.text);
+    const FlimCellsOptions options = {.unlabelled = true,
+                                      .class_words = o->class_words,
+                                      .class_table = o->class_table,
+                                      .n_threads = (int)o->train.threads};
+    if (!flim_cells_open_with(&o->cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
     size_t n = (size_t)o->cells.n;
     o->ids = (FlimIds){xmalloc(n * sizeof *o->ids.at), o->cells.n};
     for (int32_t i = 0; i < o->cells.n; i++) o->ids.at[i] = i;

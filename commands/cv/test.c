@@ -21,10 +21,12 @@ static Best open_best(const CvFold *f) {
     const char *directory = f->run.train.output_dir;
     Best best = {0};
     Error error;
-    bool ok = checkpoint_best(directory, &best.path, &error);
-    if (ok && !best.path) ok = error_set(&error, "%s: there are no best weights in it", directory);
-    if (!ok || !state_read(best.path, &best.state, &error))
+    best.path = cv_fold_best(f, &error);
+    if (!best.path || !state_read(best.path, &best.state, &error))
         die("%s; remove %s to train the fold anew", error.text, directory);
+    if (!best.state.best_step)
+        warn("fold %s: its best weights are gone: the last ones are tested (%s); remove %s to train the fold anew",
+             f->fold->name, best.path, directory);
     best.name = cv_weights_name(best.path);
     return best;
 }

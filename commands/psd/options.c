@@ -206,8 +206,8 @@ static const struct {
                            "as the checkpoint or the store has it"}},
     {MODEL | RUN, {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(limit), .default_value = "20", .max = 1e9,
                    .metavar = "X",
-                   .help = "clip normalised bins to +-X; 0: no limit; not given: as the checkpoint or the store has "
-                           "it"}},
+                   .help = "clip normalised bins to +-X; 0: no limit, and 0 dB for bins that are not finite; not given: "
+                           "as the checkpoint or the store has it"}},
     {MODEL | RUN, {.name = "accelerator", .type = OPTION_CHOICE, .offset = FIELD(accelerator), .default_value = "auto",
                    .metavar = "auto|cpu|gpu",
                    .help = "another name for --device, as other trainers call it"}},

@@ -25,15 +25,19 @@ typedef struct {
 
 /* Prints which recordings and rows have no spectrum to predict. */
 static void print_left_out(const PsdScan *scan, const PsdManifest *m) {
-    int64_t rejected[PSD_REJECT_REASONS] = {0}, lost = 0;
+    int64_t rejected[PSD_REJECT_REASONS] = {0}, lost = 0, half = 0;
     for (int64_t i = 0; i < scan->n; i++) {
         rejected[scan->files[i].reject_reason]++;
-        lost += scan->files[i].lost;
+        lost += scan->files[i].lost - scan->files[i].half;
+        half += scan->files[i].half;
     }
     printf("[Input] %lld rows of %lld .npy files\n", (long long)m->n, (long long)scan->n);
     for (int k = PSD_ACCEPTED + 1; k < PSD_REJECT_REASONS; k++)
         if (rejected[k]) printf("[Input] left out: %lld files, %s\n", (long long)rejected[k], PSD_REJECT_NAMES[k]);
     if (lost) printf("[Input] left out: %lld rows without a finite bin\n", (long long)lost);
+    if (half) printf("[Input] left out: %lld rows of which half of the bins are NaN\n", (long long)half);
+    if (scan->others) printf("[Input] left out: %lld files of other formats\n", (long long)scan->others);
+    foreign_print("Input", scan->foreign);
     if (scan->not_regular)
         printf("[Input] left out: %lld names that are not regular files\n", (long long)scan->not_regular);
 }

@@ -39,11 +39,12 @@ static const OptionRow table[] = {
      .help = "YAML file with any of these options; the command line wins"},
     {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
      .help = "do as the reference implementation: labels by frequency first, its columns, rows of zero width, no "
-             "--limit"},
+             "--limit, 0 dB for bins that are not finite"},
     {.name = "hop", .type = OPTION_FLAG, .offset = FIELD(hop), .default_value = "false",
      .help = "make a sample of every whole 200 bins of a row, not only of the 200 in its middle"},
     {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(limit), .default_value = "20", .max = 1e9, .metavar = "X",
-     .help = "clip normalised values to +-X, because a row that hardly varies would have values of 1e9; 0: no limit"},
+     .help = "clip normalised values to +-X, because a row that hardly varies would have values of 1e9; 0: no limit, "
+             "and 0 dB for bins that are not finite, as in the reference"},
     {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = FIELD(seed), .default_value = "42",
      .max = 4294967295, .metavar = "N",
      .help = "seed of the splits"},
@@ -308,6 +309,7 @@ static void make_data(const Options *o) {
     write_splits(o, directory, &groups, hash, report);
     if (!psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error)) die("%s", error.text);
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
+    json_object_set_new(report, "doubtful_sensors", psd_store_doubts(&store));
     write_report(directory, report);
     file_unlock(&lock);
     psd_store_close(&store);

@@ -19,8 +19,12 @@ static bool read_npy(const void *bytes, size_t size, CellImage *image, Error *er
 }
 
 static bool read_tiff(const void *bytes, size_t size, CellImage *image, Error *error) {
+    TiffKind kind = {0};
     image->rank = 3;
-    return tiff_read(bytes, size, image->dims, &image->values, error);
+    bool ok = tiff_read(bytes, size, image->dims, &image->values, &kind, error);
+    image->palette = kind.palette;
+    image->inverted = kind.inverted;
+    return ok;
 }
 
 static bool read_sdt(const void *bytes, size_t size, CellImage *image, Error *error) {

@@ -17,6 +17,7 @@ typedef struct {
     int rank;
     int64_t dims[8];
     double *values;
+    bool palette, inverted; /* of a TIFF (tiff.h) */
 } CellImage;
 
 /* Reads a file whose name has one of the endings. An error names the path. */

@@ -13,11 +13,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/flim/cell_formats.h"
+#include "data/formats/foreign.h"
 #include "data/formats/tensor_file_open.h"
 #include "data/text/label.h"
 #include "data/unfinished.h"
 
-const char *const FLIM_CLASS_NAMES[FLIM_CLASSES] = {"quiescent", "active"};
 const char FLIM_CELLS_ENDING[] = ".flim.safetensors";
 static const char FOLDER[] = "isolated_cells_";
 
@@ -27,50 +27,46 @@ char *flim_cells_path(const char *root, const char *ending) {
     return xformat("%.*s%s", n, root, ending);
 }
 
-/* ---- names ---- */
-
-FlimCellName flim_cells_parse_name(const char *name) {
-    const char *in = strstr(name, "_in"), *act = strstr(name, "_act"), *end = !in || (act && act < in) ? act : in;
-    FlimCellName found = {.label = in ? FLIM_QUIESCENT : act ? FLIM_ACTIVE : -1, .both = in && act};
-    if (!end) return found;
-    int n = (int)(end - name), digits = 0;
-    while (digits < n && strchr("0123456789", name[n - 1 - digits])) digits++;
-    bool marked = digits && digits < n && name[n - 1 - digits] == 'm';
-    found.field = marked ? digits + 1 : n;
-    found.prefix = n - found.field;
-    return found;
-}
+/* ---- files ---- */
 
 /* The file of one cell. */
 typedef struct {
     char *path;        /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
     const char *name;  /* the end of path */
     const char *donor; /* [donor_length] in path, after isolated_cells_; of a file in the root: the root's name */
-    int donor_length;
+    int donor_length, folder; /* folder: the length of the donor's folder in path; 0: the file is in the root */
     FlimCellName parsed;
     int64_t size, seconds, nanoseconds; /* bytes; the time of the last change */
 } File;
 
 /* Kinds of files and folders that are counted while the folder is listed, and then reported. */
-enum { UNLABELLED = CELL_KINDS, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
+enum { UNLABELLED = CELL_KINDS, BOTH, ROWS, OTHERS, NOT_REGULAR, DEEPER, PALETTE, INVERTED, FINDINGS };
 static const struct {
     const char *key, *text;
 } findings[FINDINGS] = {
     [CELL_NPY] = {"npy", "cells are .npy files"},
     [CELL_TIFF] = {"tiff", "cells are TIFF stacks"},
     [CELL_SDT] = {"sdt", "cells are .sdt files"},
-    [UNLABELLED] = {"unlabelled", "files have neither _in nor _act in their names: left out"},
-    [BOTH] = {"both", "files have _in and _act in their names: read as quiescent"},
+    [UNLABELLED] = {"unlabelled",
+                    "files have no class: neither a word in their names (_in, _act; --class-words), nor a "
+                    "folder of a class, nor a row in a table (--class-table): left out"},
+    [BOTH] = {"both", "files have two classes in their names: no label is shown"},
+    [ROWS] = {"rows", "rows of the table of classes name no file that is here"},
     [OTHERS] = {"others", "files have other formats: left out"},
     [NOT_REGULAR] = {"not_regular", "entries are not regular files (FIFOs, devices, broken links): left out"},
     [DEEPER] = {"deeper", "folders lie inside donors' folders: left out with all files in them (expected: "
-                          "DIR/DONOR/NAME)"}};
+                          "DIR/DONOR/NAME, or DIR/DONOR/CLASS/NAME with a class word as the folder's name)"},
+    [PALETTE] = {"palette", "cells are TIFF stacks with a palette: its indices are taken for counts"},
+    [INVERTED] = {"inverted",
+                  "cells are TIFF stacks that say that 0 is white: their numbers are taken as they are; check "
+                  "that dark pixels have few photons"}};
 
 typedef struct {
     const char *root;
-    bool compat, unlabelled; /* unlabelled: flim_cells_open_unlabelled */
+    bool compat, unlabelled; /* FlimCellsOptions */
+    CellClasses classes;
     File *files;
-    int64_t n, found[FINDINGS];
+    int64_t n, found[FINDINGS], foreign[FOREIGN_FORMATS];
     AugmentShape shape;
     uint16_t *counts;
     unsigned char *footprints;
@@ -100,11 +96,15 @@ static void place_in_root(File *f, const char *root, const char *name) {
     f->donor_length = (int)(root + n - f->donor);
 }
 
-static void place_in_folder(File *f, const char *folder, const char *name) {
-    f->path = xformat("%s/%s", folder, name);
-    f->name = f->path + strlen(folder) + 1;
+/* Sets the same of a file in a donor's folder, or in a folder of a class there. */
+static void place_in_folder(File *f, const FTSENT *entry) {
+    const FTSENT *parent = entry->fts_parent, *class = entry->fts_level > 2 ? parent : NULL;
+    const char *folder = class ? parent->fts_parent->fts_name : parent->fts_name;
+    f->path = xformat("%s/%s%s%s", folder, class ? class->fts_name : "", class ? "/" : "", entry->fts_name);
+    f->name = strrchr(f->path, '/') + 1;
+    f->folder = (int)strlen(folder);
     f->donor = f->path + (!strncmp(folder, FOLDER, strlen(FOLDER)) && folder[strlen(FOLDER)] ? strlen(FOLDER) : 0);
-    f->donor_length = (int)(f->name - 1 - f->donor);
+    f->donor_length = (int)(f->path + f->folder - f->donor);
 }
 
 /* Returns the file that differs from the newest in its ending only, as the same cell, which would count twice; NULL:
@@ -117,19 +117,18 @@ static const File *twin_of_newest(const StoreMaker *k) {
     return NULL;
 }
 
-static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
-    File f = {.parsed = flim_cells_parse_name(entry->fts_name),
-              .size = entry->fts_statp->st_size,
-              .seconds = entry->fts_statp->st_mtim.tv_sec,
-              .nanoseconds = entry->fts_statp->st_mtim.tv_nsec};
-    k->found[UNLABELLED] += f.parsed.label < 0 && !k->unlabelled;
-    if (f.parsed.label < 0 && !k->unlabelled) return true;
-    k->found[BOTH] += f.parsed.both;
-    k->found[cell_kind(entry->fts_name)]++;
-    if (entry->fts_level == 1)
-        place_in_root(&f, k->root, entry->fts_name);
-    else
-        place_in_folder(&f, entry->fts_parent->fts_name, entry->fts_name);
+/* Sets the label and the field of a file. In a folder to predict two classes are as good as none. */
+static bool judge(StoreMaker *k, File *f, Error *error) {
+    Error why;
+    if (!cell_classes_of_file(&k->classes, f->path, &f->parsed, &why) && !k->unlabelled)
+        return error_set(error, "%s/%s: %s", k->root, f->path, why.text);
+    k->found[BOTH] += f->parsed.both;
+    k->found[UNLABELLED] += f->parsed.label < 0 && !k->unlabelled;
+    return true;
+}
+
+static bool keep_file(StoreMaker *k, File f, Error *error) {
+    k->found[cell_kind(f.name)]++;
     if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
         k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
     k->files[k->n++] = f;
@@ -139,7 +138,39 @@ static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
                          twin->path, f.name);
     return (!u8_check((const uint8_t *)f.path, strlen(f.path)) &&
             !u8_check((const uint8_t *)f.donor, (size_t)f.donor_length)) ||
-           error_set(error, "%s: its name is not UTF-8", entry->fts_path);
+           error_set(error, "%s/%s: its name is not UTF-8", k->root, f.path);
+}
+
+static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
+    File f = {.size = entry->fts_statp->st_size,
+              .seconds = entry->fts_statp->st_mtim.tv_sec,
+              .nanoseconds = entry->fts_statp->st_mtim.tv_nsec};
+    if (entry->fts_level == 1)
+        place_in_root(&f, k->root, entry->fts_name);
+    else
+        place_in_folder(&f, entry);
+    bool ok = judge(k, &f, error), lost = f.parsed.label < 0 && !k->unlabelled && !k->classes.table;
+    if (ok && lost && cell_classes_of_folder(&k->classes, entry->fts_parent->fts_name) >= 0)
+        ok = error_set(error,
+                       "%s: the folder %s is a class's, and does not say whose cells these are; expected "
+                       "%s/DONOR/%s/NAME",
+                       entry->fts_path, entry->fts_parent->fts_name, k->root, entry->fts_parent->fts_name);
+    if (ok && (f.parsed.label >= 0 || k->unlabelled)) return keep_file(k, f, error);
+    free(f.path);
+    return ok;
+}
+
+/* Takes a folder: those of the root are donors', and in these those of classes are entered. */
+static bool visit_folder(StoreMaker *k, FTS *tree, FTSENT *entry, Error *error) {
+    int level = entry->fts_level;
+    bool hidden = entry->fts_name[0] == '.',
+         class = level == 2 && cell_classes_of_folder(&k->classes, entry->fts_name) >= 0;
+    if (level > 0 && ((level > 1 && !class) || hidden)) fts_set(tree, entry, FTS_SKIP);
+    if (level > 1 && !class && !hidden) k->found[DEEPER]++;
+    const char *donor = level == 2 ? entry->fts_parent->fts_name : "";
+    return k->unlabelled || class || hidden || cell_classes_of_folder(&k->classes, donor) < 0 ||
+           error_set(error, "%s: the folder %s is a class's, and this seems to be a donor's; expected %s/%s/%s/NAME",
+                     entry->fts_path, donor, k->root, entry->fts_name, donor);
 }
 
 /* Takes one entry of the tree: files in the folders of the root are cells. */
@@ -147,19 +178,22 @@ static bool visit(StoreMaker *k, FTS *tree, FTSENT *entry, Error *error) {
     int kind = entry->fts_info, level = entry->fts_level;
     if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
         return error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
-    bool folder = kind == FTS_D || kind == FTS_DC;
-    if (folder && level > 0 && (level > 1 || entry->fts_name[0] == '.')) fts_set(tree, entry, FTS_SKIP);
-    k->found[DEEPER] += folder && level > 1 && entry->fts_name[0] != '.';
-    if (folder || kind == FTS_DP || entry->fts_name[0] == '.') return true;
+    if (kind == FTS_D || kind == FTS_DC) return visit_folder(k, tree, entry, error);
+    if (kind == FTS_DP || entry->fts_name[0] == '.') return true;
     if (kind != FTS_F) {
         k->found[NOT_REGULAR]++;
         return true;
     }
+    int foreign = foreign_format(entry->fts_name);
+    if (!level)
+        return error_set(error, "%s: is a file%s%s; expected a folder of cells, DIR/DONOR/NAME (%s)", k->root,
+                         foreign < 0 ? "" : ", of ", foreign < 0 ? "" : foreign_formats[foreign].what, CELL_ENDINGS);
     if (cell_kind(entry->fts_name) == CELL_KINDS) {
+        if (foreign >= 0) k->foreign[foreign]++;
         k->found[OTHERS]++;
         return true;
     }
-    if (level != 2 && !(level == 1 && k->unlabelled))
+    if (level < 2 && !(level == 1 && k->unlabelled))
         return error_set(error, "%s: lies in no donor's folder; expected %s/DONOR/NAME (%s)", entry->fts_path, k->root,
                          CELL_ENDINGS);
     return add_file(k, entry, error);
@@ -174,15 +208,24 @@ static bool find_files(StoreMaker *k, Error *error) {
     for (FTSENT *entry; ok && (entry = fts_read(tree));) ok = visit(k, tree, entry, error);
     fts_close(tree);
     free(root);
-    if (ok && !k->n)
-        ok = error_set(error, "%s: no cell found; expected %s, %s", k->root,
-                       k->unlabelled ? "NAME or DONOR/NAME" : "DONOR/NAME_in_... and DONOR/NAME_act_...", CELL_ENDINGS);
+    if (ok && !k->n) {
+        char *foreign = foreign_text(k->foreign);
+        ok = error_set(error, "%s: no cell found; expected %s, %s%s", k->root,
+                       k->unlabelled ? "NAME or DONOR/NAME"
+                                     : "DONOR/NAME_in_... and DONOR/NAME_act_..., or DONOR/quiescent/NAME and "
+                                       "DONOR/active/NAME, or --class-words or --class-table for others",
+                       CELL_ENDINGS, foreign);
+        free(foreign);
+    }
+    k->found[ROWS] = cell_classes_unused(&k->classes);
     return ok && (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
 }
 
-/* Returns a hash of what the store is made from: its version, and the files' names, sizes and times. */
+/* Returns a hash of what the store is made from: its version, what tells the classes, and the files' names, sizes and
+ * times. */
 static char *source_of(const StoreMaker *k) {
-    uint64_t hash = hash_bytes(HASH_START, k->unlabelled ? "2u" : k->compat ? "2c" : "2 ", 2);
+    uint64_t hash = hash_bytes(HASH_START, k->unlabelled ? "3u" : k->compat ? "3c" : "3 ", 2);
+    if (k->classes.hash) hash = hash_bytes(hash, &k->classes.hash, sizeof k->classes.hash);
     for (int64_t i = 0; i < k->n; i++) {
         const File *f = &k->files[i];
         const int64_t numbers[3] = {f->size, f->seconds, f->nanoseconds};
@@ -218,9 +261,8 @@ static int donor_number(const StoreMaker *k, const File *f) {
 static bool number_donor(StoreMaker *k, int64_t i, Error *error) {
     const File *f = &k->files[i], *last = i ? f - 1 : NULL;
     Error why;
-    int n = f->donor_length, donor = last && f->donor_length == last->donor_length &&
-                                             f->name - f->path == last->name - last->path &&
-                                             !strncmp(f->path, last->path, (size_t)(f->name - f->path))
+    int n = f->donor_length, donor = last && f->donor_length == last->donor_length && f->folder == last->folder &&
+                                             !strncmp(f->path, last->path, (size_t)f->folder + (f->folder > 0))
                                          ? k->donors[i - 1]
                                          : -1;
     if (donor < 0 && (donor = donor_number(k, f)) >= 0 && !k->unlabelled)
@@ -340,6 +382,10 @@ static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
         ok = error_set(error, "%s/%s: %s", k->root, k->files[i].path, why.text);
     else
         describe(k, i);
+#pragma omp atomic
+    k->found[PALETTE] += a.palette;
+#pragma omp atomic
+    k->found[INVERTED] += a.inverted;
     free(a.values);
     return ok;
 }
@@ -564,19 +610,25 @@ void flim_cells_close(FlimCells *c) {
     *c = (FlimCells){0};
 }
 
-/* Prints what a store holds. found: what was counted in the folder; NULL: take it from the store. */
-static void print_store(const FlimCells *c, const char *store, const char *how, const int64_t *found) {
+/* Prints what a store holds. k: with what was counted in the folder; NULL: take it from the store, which alone knows
+ * what is odd in the files. */
+static void print_store(const FlimCells *c, const char *store, const char *how, const StoreMaker *k) {
     json_t *stored = json_loads(metadata(c, "findings") ? metadata(c, "findings") : "{}", 0, NULL);
-    int64_t copies = 0;
-    for (int64_t i = 0; i < c->n; i++) copies += c->same_as[i] != i;
+    int64_t copies = 0, dark = 0;
+    for (int64_t i = 0; i < c->n; i++) {
+        copies += c->same_as[i] != i;
+        dark += !(c->photons[i] > 0);
+    }
     printf("[Store] %s: %lld cells of %d donors, %d x %d pixels, %d bins, u%d, %s\n", store, (long long)c->n,
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
     labels_warn_alike(store, "donors", c->donor_names, c->n_donors);
     for (int i = 0; i < FINDINGS; i++) {
-        int64_t n = found ? found[i] : json_integer_value(json_object_get(stored, findings[i].key));
+        int64_t n = k && i < PALETTE ? k->found[i] : json_integer_value(json_object_get(stored, findings[i].key));
         bool all = i < CELL_KINDS && n == c->n; /* of one kind, which goes without saying */
         if (n && !all) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
+        if (k && i == OTHERS) foreign_print("Store", k->foreign);
     }
+    if (dark) printf("[Store] %lld cells have no photon: they tell nothing of their class\n", (long long)dark);
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
     json_decref(stored);
 }
@@ -588,7 +640,7 @@ static bool open_current(FlimCells *c, const StoreMaker *k, const char *store, c
     const char *from = metadata(c, "source");
     if (from && !strcmp(from, source)) return true;
     flim_cells_close(c);
-    return error_set(why, "%s was made from other files, or with another --compat", store);
+    return error_set(why, "%s was made from other files, or with another --compat or other classes", store);
 }
 
 /* Opens or makes the store. One program at a time makes it; a program that has waited for the lock checks again. */
@@ -617,6 +669,11 @@ static bool open_or_make(FlimCells *c, StoreMaker *k, const char *store, const c
 static bool open_cells(FlimCells *c, StoreMaker *k, const char *ending, int n_threads, Error *error) {
     *c = (FlimCells){0};
     if (path_ending(k->root, ".safetensors")) {
+        if (k->classes.hash)
+            return error_set(error,
+                             "%s: a store has its classes in it: give --class-words and --class-table with the "
+                             "folder of the cells",
+                             k->root);
         bool ok = open_store(c, k->root, k->unlabelled, error);
         if (ok) print_store(c, k->root, "given", NULL);
         return ok;
@@ -625,21 +682,24 @@ static bool open_cells(FlimCells *c, StoreMaker *k, const char *ending, int n_th
     bool ok = find_files(k, error);
     char *source = source_of(k), *store = flim_cells_path(k->root, ending), how[40];
     ok = ok && open_or_make(c, k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
-    if (ok) print_store(c, store, how, k->found);
+    if (ok) print_store(c, store, how, k);
     free_making(k);
     free(source);
     free(store);
     return ok;
 }
 
-bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads, Error *error) {
-    StoreMaker k = {.root = path, .compat = compat};
-    return open_cells(c, &k, FLIM_CELLS_ENDING, n_threads, error);
+bool flim_cells_open_with(FlimCells *c, const char *path, const FlimCellsOptions *o, Error *error) {
+    StoreMaker k = {.root = path, .compat = o->compat, .unlabelled = o->unlabelled};
+    *c = (FlimCells){0};
+    if (!cell_classes_open(&k.classes, o->class_words, o->class_table, error)) return false;
+    bool ok = open_cells(c, &k, o->unlabelled ? ".predict.flim.safetensors" : FLIM_CELLS_ENDING, o->n_threads, error);
+    cell_classes_close(&k.classes);
+    return ok;
 }
 
-bool flim_cells_open_unlabelled(FlimCells *c, const char *path, int n_threads, Error *error) {
-    StoreMaker k = {.root = path, .unlabelled = true};
-    return open_cells(c, &k, ".predict.flim.safetensors", n_threads, error);
+bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads, Error *error) {
+    return flim_cells_open_with(c, path, &(FlimCellsOptions){.compat = compat, .n_threads = n_threads}, error);
 }
 
 void flim_cells_blank(FlimCells *c, int64_t n, AugmentShape s) {

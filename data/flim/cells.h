@@ -3,9 +3,10 @@
  * in one file beside the folder, the store: cells/ has cells.flim.safetensors, which is made anew when the name, size
  * or time of a file changes.
  *
- * The donor is the name of the folder without a leading "isolated_cells_". A file name with "_in" is a quiescent cell's
- * (0), otherwise one with "_act" an active cell's (1). What comes before is a prefix and the field of view:
- * d01m2_act_cell_7.npy has prefix d01 and field m2. File names are unique only together with their folder.
+ * The donor is the name of the folder without a leading "isolated_cells_". The class is a word of the file's name,
+ * "_in" of a quiescent cell (0), "_act" of an active one (1), or the name of a folder in the donor's, or is in a table
+ * (cell_classes.h). What comes before the word is a prefix and the field of view: d01m2_act_cell_7.npy has prefix d01
+ * and field m2. File names are unique only together with their folder.
  *
  * Tensors of the store: counts U8 or U16 [n, T, H, W], the smaller type that holds the largest count; footprint U8
  * [n, H, W]; I32 [n] label, donor, field, size, peak, same_as; F64 [n] photons, entropy. Metadata: "donors", "fields"
@@ -15,15 +16,13 @@
 #define DATA_FLIM_CELLS_H
 
 #include "base/base.h"
+#include "data/flim/cell_classes.h"
 #include "data/formats/safetensors.h"
 #include "kernels/augment.h"
 
-enum { FLIM_QUIESCENT, FLIM_ACTIVE, FLIM_CLASSES };
-extern const char *const FLIM_CLASS_NAMES[FLIM_CLASSES];
-
 /* The arrays lie in the mapped file and cannot be written. */
 typedef struct {
-    int64_t n; /* cells, sorted by donor, then by name; numbers in names count as numbers: D2 comes before D10 */
+    int64_t n; /* cells, sorted by donor, then by path; numbers in names count as numbers: D2 comes before D10 */
     AugmentShape shape;
     int bits;                        /* per count: 8 or 16 */
     const void *counts;              /* [n, T, H, W] */
@@ -43,13 +42,19 @@ typedef struct {
     TensorFile file;
 } FlimCells;
 
+typedef struct {
+    bool compat;     /* entropies as the reference's, which takes rows for time if T < H */
+    bool unlabelled; /* for cells to be predicted: labels may be unknown, and files may lie in the folder itself, as
+                        cells of a donor of its name. The store is cells.predict.flim.safetensors */
+    const char *class_words, *class_table; /* cell_classes_open; NULL: the usual words, no table */
+    int n_threads;                         /* 0: all cores */
+} FlimCellsOptions;
+
 /* Opens the store of a folder, made first if need be, and prints what was found. A path that ends in .safetensors is a
- * store itself. `compat` computes entropies as the reference does, which takes rows for time if T < H. n_threads 0: all
- * cores. */
+ * store itself, and has its classes in it. */
+bool flim_cells_open_with(FlimCells *cells, const char *path, const FlimCellsOptions *options, Error *error);
+/* Opens it with the usual words for classes. */
 bool flim_cells_open(FlimCells *cells, const char *path, bool compat, int n_threads, Error *error);
-/* Opens a folder whose cells are to be predicted: labels may be unknown, and files may lie in the folder itself, as
- * cells of a donor of its name. Its store is a file of its own, cells.predict.flim.safetensors. */
-bool flim_cells_open_unlabelled(FlimCells *cells, const char *path, int n_threads, Error *error);
 /* Makes n cells of two donors without any photon, every other one active, for estimates without data. */
 void flim_cells_blank(FlimCells *cells, int64_t n, AugmentShape shape);
 void flim_cells_close(FlimCells *cells);
@@ -60,14 +65,6 @@ extern const char FLIM_CELLS_ENDING[]; /* the store's: ".flim.safetensors" */
 void flim_cells_counts(const FlimCells *cells, int64_t cell, float *out);
 /* Returns the checksum of a cell's counts, the same for 8 and 16 bits. */
 uint64_t flim_cells_checksum(const FlimCells *cells, int64_t cell);
-
-typedef struct {
-    int label;         /* -1: neither */
-    bool both;         /* has both marks; the cell counts as quiescent */
-    int prefix, field; /* the lengths of "d01" and of the "m2" after it; without such an ending all is the field */
-} FlimCellName;
-/* Reads the label and the field of view from a file's name. */
-FlimCellName flim_cells_parse_name(const char *name);
 
 /* Returns -sum p log2 p, in bits, of the image at the first of the bins with most photons; 0 if there are no photons.
  */

@@ -141,10 +141,10 @@ FlimEffect flim_confounds_effect(const FlimCells *c, const double *values, uint6
     return e;
 }
 
-/* Returns sqrt(chi^2 / n) for the table of donors and classes, without what chance adds to chi^2 on average: a unit for
- * each donor but one, `times_drawn` times (in a resample chance comes in twice). Values below are 0. Bergsma, "A bias-
- * correction for Cramer's V and Tschuprow's T" (2013), corrects the same. work: [donors, 2]. */
-static double cramer(const FlimCells *c, const int32_t *group_of, const int32_t *times, int times_drawn, double *work) {
+/* Returns chi^2 / n for the table of donors and classes, without what chance adds to chi^2 on average, a unit for each
+ * donor but one. Bergsma, "A bias-correction for Cramer's V and Tschuprow's T" (2013), corrects the same. NaN: all
+ * cells are of one class. work: [donors, 2]. */
+static double association(const FlimCells *c, const int32_t *group_of, const int32_t *times, double *work) {
     double n = 0, active = 0, v = 0;
     memset(work, 0, (size_t)(2 * c->n_donors) * sizeof *work);
     for (int64_t i = 0; i < c->n; i++) work[2 * c->donors[i] + c->labels[i]] += times[group_of[i]];
@@ -160,20 +160,27 @@ static double cramer(const FlimCells *c, const int32_t *group_of, const int32_t 
         donors += own > 0;
         if (own > 0) v += pow(work[2 * d + 1] - own * share, 2) / (own * share * (1 - share));
     }
-    return sqrt(fmax(0, v - (double)times_drawn * (donors - 1)) / n);
+    return (v - (donors - 1)) / n;
 }
 
+/* Drawing groups adds chance, too: less, the less the groups of a donor differ. How much is the difference between the
+ * mean over resamples and the value of all cells, which is taken away, so that the interval lies around the value. */
 FlimAssociation flim_confounds_donor(const FlimCells *c, uint64_t seed) {
     FlimAssociation a;
     Groups g = open_groups(c);
     double *work = xmalloc((size_t)(2 * c->n_donors) * sizeof *work), values[RESAMPLES];
     int32_t *times = xmalloc((size_t)g.n * sizeof *times);
     for (int32_t i = 0; i < g.n; i++) times[i] = 1;
-    a.v = cramer(c, g.group_of, times, 1, work);
+    double square = association(c, g.group_of, times, work), sum = 0, n = 0;
     for (uint32_t r = 0; r < RESAMPLES; r++) {
         resample(&g, c->n_donors, seed, r, times);
-        values[r] = cramer(c, g.group_of, times, 2, work);
+        values[r] = association(c, g.group_of, times, work);
+        sum += isnan(values[r]) ? 0 : values[r];
+        n += !isnan(values[r]);
     }
+    for (int r = 0; r < RESAMPLES; r++)
+        if (!isnan(values[r])) values[r] = sqrt(fmax(0, values[r] - (sum / n - square)));
+    a.v = isnan(square) ? square : sqrt(fmax(0, square));
     interval(values, RESAMPLES, &a.low, &a.high);
     free(times);
     free(work);

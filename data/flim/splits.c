@@ -37,7 +37,47 @@ void flim_folds_training(const FlimColumns *c, FlimFolds *folds) {
     for (int d = 0; d < c->n_donors; d++) fold->splits[d] = FLIM_TRAIN;
 }
 
-bool flim_folds_nested(const FlimColumns *c, FlimFolds *folds, Error *error) {
+/* Sets has[donors, classes] by the cells that the filter keeps in all splits. */
+static void find_classes(const FlimColumns *c, const FlimFilter *filter, bool *has) {
+    bool filtered = filter && filter->everywhere;
+    for (int64_t i = 0; i < c->n; i++)
+        if (!filtered || flim_filter_keeps(filter, c->entropy[i]))
+            has[c->donors[i] * FLIM_CLASSES + c->labels[i]] = true;
+}
+
+/* Returns the next donor behind `test` that has both classes and leaves both to train on; -1: none. has: [n, classes]
+ */
+static int validation_donor(const bool *has, int n, int test) {
+    for (int k = 1; k < n; k++) {
+        int d = (test + k) % n;
+        bool left[FLIM_CLASSES] = {false};
+        for (int i = 0; i < n; i++)
+            for (int label = 0; label < FLIM_CLASSES; label++)
+                left[label] |= i != test && i != d && has[i * FLIM_CLASSES + label];
+        if (has[d * FLIM_CLASSES] && has[d * FLIM_CLASSES + 1] && left[0] && left[1]) return d;
+    }
+    return -1;
+}
+
+/* Adds the fold of a test donor, or says why there is none. */
+static void add_nested(const FlimColumns *c, const bool *has, int test, FlimFolds *folds) {
+    int n = c->n_donors, next = (test + 1) % n, validation = validation_donor(has, n, test);
+    if (validation < 0) {
+        printf("[Folds] %s is left out: no other donor has both classes and leaves both to train on\n",
+               c->donor_names[test]);
+        return;
+    }
+    FlimFold *fold = add_fold(folds, c->donor_names[test], n);
+    for (int i = 0; i < n; i++) fold->splits[i] = FLIM_TRAIN;
+    fold->splits[test] = FLIM_TEST;
+    fold->splits[validation] = FLIM_VAL;
+    if (validation != next)
+        printf("[Folds] %s: %s validates, not %s: a validation donor needs both classes, and must leave both to train "
+               "on\n",
+               fold->name, c->donor_names[validation], c->donor_names[next]);
+}
+
+bool flim_folds_nested(const FlimColumns *c, const FlimFilter *filter, FlimFolds *folds, Error *error) {
     int n = c->n_donors;
     *folds = (FlimFolds){0};
     if (n < 3)
@@ -45,13 +85,12 @@ bool flim_folds_nested(const FlimColumns *c, FlimFolds *folds, Error *error) {
                          "there are %d donors; at least 3 are needed: one to test on, one to validate on, one to train "
                          "on",
                          n);
-    for (int d = 0; d < n; d++) {
-        FlimFold *fold = add_fold(folds, c->donor_names[d], n);
-        for (int i = 0; i < n; i++) fold->splits[i] = FLIM_TRAIN;
-        fold->splits[d] = FLIM_TEST;
-        fold->splits[(d + 1) % n] = FLIM_VAL;
-    }
-    return true;
+    bool *has = xcalloc((size_t)n * FLIM_CLASSES, sizeof *has);
+    find_classes(c, filter, has);
+    for (int d = 0; d < n; d++) add_nested(c, has, d, folds);
+    free(has);
+    return folds->n || error_set(error, "no fold has cells of both classes to train on and to validate on; give donors "
+                                        "that do (--protocol split)");
 }
 
 /* Reads the names of donors, separated by commas: their numbers, in the order of the names. Returns how many there are,

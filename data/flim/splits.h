@@ -33,11 +33,19 @@ typedef struct {
     int n;
 } FlimFolds;
 
+/* Keeps cells whose entropy is within low and high. */
+typedef struct {
+    double low, high;
+    bool everywhere; /* applied to all splits; otherwise to training only */
+} FlimFilter;
+
 /* These functions return false with an error, and nothing to free, for donors that cannot be split. */
 
 /* Makes a fold for each donor, nested leave-one-donor-out: the donor is tested on, the next one (after the last, the
- * first) validated on, and all others are trained on. Needs three donors or more. */
-bool flim_folds_nested(const FlimColumns *columns, FlimFolds *folds, Error *error);
+ * first) that has both classes validated on, and all others, which must have both, too, are trained on. Prints a line
+ * where that is not the very next, or leaves a fold out. Needs three donors or more. filter: what is kept if it applies
+ * everywhere; NULL: all cells. */
+bool flim_folds_nested(const FlimColumns *columns, const FlimFilter *filter, FlimFolds *folds, Error *error);
 /* Makes the reference's folds: each of `donors` (names separated by commas) in turn is tested on, the first of the
  * others validated on, the rest trained on. Donors that are not named are in no split. */
 bool flim_folds_reference(const FlimColumns *columns, const char *donors, FlimFolds *folds, Error *error);
@@ -58,12 +66,6 @@ typedef struct {
 typedef struct {
     FlimIds ids[FLIM_SPLITS];
 } FlimSplits;
-
-/* Keeps cells whose entropy is within low and high. */
-typedef struct {
-    double low, high;
-    bool everywhere; /* applied to all splits; otherwise to training only */
-} FlimFilter;
 
 /* Returns a fold's filter, for training only: the mean of its training donors' entropies plus and minus `sigmas` of
  * their population standard deviations. */

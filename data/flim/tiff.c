@@ -66,6 +66,7 @@ static toff_t memory_size(thandle_t handle) { return ((const Memory *)handle)->s
 typedef struct {
     uint32_t width, height;
     uint16_t samples, bits, format; /* per pixel; per sample; SAMPLEFORMAT_... */
+    uint16_t photometric;           /* PHOTOMETRIC_... */
 } Page;
 
 typedef struct {
@@ -73,6 +74,8 @@ typedef struct {
     const Memory *file;
     Page page; /* the first; the others are like it */
     int64_t pages;
+    int64_t series, longest; /* pages of the first and of the longest series by tifffile's words; 0: it says nothing */
+    TiffKind kind;           /* of any page */
 } Stack;
 
 static Page page_of(TIFF *t) {
@@ -82,6 +85,8 @@ static Page page_of(TIFF *t) {
     TIFFGetFieldDefaulted(t, TIFFTAG_SAMPLESPERPIXEL, &p.samples);
     TIFFGetFieldDefaulted(t, TIFFTAG_BITSPERSAMPLE, &p.bits);
     TIFFGetFieldDefaulted(t, TIFFTAG_SAMPLEFORMAT, &p.format);
+    p.photometric = PHOTOMETRIC_MINISBLACK;
+    TIFFGetField(t, TIFFTAG_PHOTOMETRIC, &p.photometric);
     return p;
 }
 
@@ -111,10 +116,36 @@ static bool directory_is_whole(const Stack *s) {
     return entries <= size && (size - start - digits) >= entries * (big_tiff ? 20 : 12) + (big_tiff ? 8 : 4);
 }
 
+/* Returns how many pages the series has that begins with a page of this description, {"shape": [256, 21, 21]} by
+ * tifffile; 0: it is none of tifffile's. */
+static int64_t pages_of_series(const char *text, const Page *p) {
+    json_t *root = text[0] == '{' ? json_loads(text, 0, NULL) : NULL, *shape = json_object_get(root, "shape"), *size;
+    int64_t values = json_is_array(shape), page = (int64_t)p->width * p->height * p->samples;
+    size_t i;
+    json_array_foreach(shape, i, size) {
+        json_int_t n = json_integer_value(size);
+        if (n < 1 || __builtin_mul_overflow(values, n, &values)) values = 0;
+    }
+    json_decref(root);
+    return page && values % page == 0 ? values / page : 0;
+}
+
+/* Notes what the current page says. */
+static void hear_page(Stack *s, const Page *p, bool first) {
+    char *text = NULL;
+    TIFFGetField(s->tiff, TIFFTAG_IMAGEDESCRIPTION, &text);
+    int64_t series = pages_of_series(text ? text : "", p);
+    if (first) s->series = series;
+    if (series > s->longest) s->longest = series;
+    s->kind.palette |= p->photometric == PHOTOMETRIC_PALETTE;
+    s->kind.inverted |= p->photometric == PHOTOMETRIC_MINISWHITE;
+}
+
 /* Counts the pages, which must be alike. */
 static bool count_pages(Stack *s, Error *error) {
     char first[128], other[128];
     s->page = page_of(s->tiff);
+    hear_page(s, &s->page, true);
     for (s->pages = 1;; s->pages++) {
         if (!directory_is_whole(s)) return error_set(error, "is cut off in page %lld", (long long)s->pages);
         if (TIFFLastDirectory(s->tiff)) return true;
@@ -127,6 +158,7 @@ static bool count_pages(Stack *s, Error *error) {
             p.format != q.format)
             return error_set(error, "page %lld (%s) differs from page 1 (%s); %s", (long long)s->pages + 1,
                              page_text(&p, other), page_text(&q, first), EXPECTED);
+        hear_page(s, &p, false);
     }
 }
 
@@ -196,6 +228,11 @@ static bool check_description(Stack *s, const Description *d, bool *follow, Erro
         return error_set(error,
                          "has, as %s (%lld pages of %s); expected one axis, the time bins, beside height and width",
                          d->axes, (long long)s->pages, page_text(&s->page, text));
+    if (s->longest > 1 && s->series != s->pages)
+        return error_set(error,
+                         "has %lld pages of %s, but tifffile says %lld pages%s; save the stack of time bins alone",
+                         (long long)s->pages, page_text(&s->page, text), (long long)s->longest,
+                         s->series == s->longest ? ", and other series behind them" : " in one of its series");
     *follow = d->imagej && s->pages == 1 && d->images > 1;
     if (*follow) s->pages = d->images;
     return !d->images || d->images == s->pages ||
@@ -334,7 +371,7 @@ static bool read_stack(Stack *s, int64_t dims[3], double **values, Error *error)
     return ok;
 }
 
-bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values, Error *error) {
+bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values, TiffKind *kind, Error *error) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, keep_messages);
     Memory file = {.bytes = bytes, .size = size};
@@ -346,6 +383,7 @@ bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values,
     if (!s.tiff) return error_set(error, "cannot be read as TIFF: %s", message[0] ? message : "it has no page");
     bool ok = read_stack(&s, dims, values, error);
     TIFFClose(s.tiff);
+    if (kind) *kind = s.kind;
     if (!ok) {
         free(*values);
         *values = NULL;

@@ -3,14 +3,20 @@
  * stacks of ImageJ that have one page, which the others' numbers follow.
  *
  * Descriptions of ImageJ, OME and tifffile say what the pages are. A stack of several axes (channels, slices, frames)
- * beside height and width is refused: none of them is known to be the time. */
+ * beside height and width is refused: none of them is known to be the time. So is a file of several series, as tifffile
+ * writes them: all pages must be those of the first, or each page a series of its own. */
 #ifndef DATA_FLIM_TIFF_H
 #define DATA_FLIM_TIFF_H
 
 #include "base/base.h"
 
+/* What a reader of counts should know: the numbers are indices of a palette; 0 is said to be white. */
+typedef struct {
+    bool palette, inverted;
+} TiffKind;
+
 /* Converts the pages to values [H, W, T]; dims: H, W, T. free(*values), which is NULL after an error. libtiff's own
- * messages become part of the error and are never printed. */
-bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values, Error *error);
+ * messages become part of the error and are never printed. kind: may be NULL. */
+bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values, TiffKind *kind, Error *error);
 
 #endif

@@ -60,16 +60,24 @@ static void add_copies(json_t *report, const PsdScan *scan) {
 }
 
 static void add_contents(json_t *report, const PsdScan *scan) {
-    json_t *lost = json_array(), *bins = json_array(), *constant = json_array();
+    json_t *lost = json_array(), *half = json_array(), *bins = json_array(), *constant = json_array();
     for (int64_t i = 0; i < scan->n; i++) {
         const PsdFile *f = &scan->files[i];
-        if (f->lost) add_text(lost, xformat("%s: %lld of %lld rows", f->path, (long long)f->lost, (long long)f->rows));
+        int64_t none = f->lost - f->half;
+        if (none) add_text(lost, xformat("%s: %lld of %lld rows", f->path, (long long)none, (long long)f->rows));
+        if (f->half) add_text(half, xformat("%s: %lld of %lld rows", f->path, (long long)f->half, (long long)f->rows));
         if (f->not_finite) add_text(bins, xformat("%s: %lld bins", f->path, (long long)f->not_finite));
         if (f->constant)
             add_text(constant, xformat("%s: %lld of %lld rows", f->path, (long long)f->constant, (long long)f->rows));
     }
     add_findings(report, "lost_rows", lost, "files with rows that have no finite bin: those rows are left out");
-    add_findings(report, "not_finite", bins, "files with bins that are NaN or infinite: they are taken as 0 dB");
+    add_findings(report, "half_missing", half,
+                 "files with rows of which half of the bins are NaN: those rows are left out");
+    add_findings(report, "not_finite", bins,
+                 scan->compat
+                     ? "files with bins that are NaN or infinite: they are taken as 0 dB"
+                     : "files with bins that are NaN or infinite: -inf is taken as the floor of its row, inf as "
+                       "its highest bin, NaN from its neighbours (with --limit 0 all as 0 dB)");
     add_findings(report, "constant", constant, "files with rows of equal bins: they become zeros");
 }
 
@@ -95,6 +103,9 @@ void psd_data_report_files(json_t *report, const PsdScan *scan) {
     }
     add_findings(report, "left_out", out, "files that are left out");
     add_findings(report, "without_samples", empty, "files of zero width: their rows are numbered, and have no sample");
+    if (scan->others) printf("[Report] %lld files are of formats that are not read\n", (long long)scan->others);
+    foreign_print("Report", scan->foreign);
+    set_count(report, "other_formats", scan->others);
     add_contents(report, scan);
     add_widths(report, scan);
     add_labels(report, scan);

@@ -32,12 +32,14 @@ static void reserve(PsdScratch *s, int64_t n) {
     s->keys = xmalloc((size_t)n * sizeof *s->keys);
     s->spare = xmalloc((size_t)n * sizeof *s->spare);
     s->sorted = xmalloc((size_t)n * sizeof *s->sorted);
+    s->row = xmalloc((size_t)n * sizeof *s->row);
 }
 
 void psd_scratch_free(PsdScratch *s) {
     free(s->keys);
     free(s->spare);
     free(s->sorted);
+    free(s->row);
     *s = (PsdScratch){0};
 }
 
@@ -92,8 +94,8 @@ static double snr_reference(const double *sorted, int64_t n) {
 /* ---- a row ---- */
 
 /* Fills s->sorted with the row, without NaN and with infinities at the ends, and measures the row before anything is
- * replaced. False if no bin is finite. */
-static bool inspect(const double *row, int64_t width, PsdScratch *s, PsdRow *found) {
+ * replaced. *floor: dB. False if no bin is finite. */
+static bool inspect(const double *row, int64_t width, PsdScratch *s, double *floor, PsdRow *found) {
     int64_t n = 0, first = 0, end;
     for (int64_t i = 0; i < width; i++)
         if (!isnan(row[i])) s->keys[n++] = to_key(row[i]);
@@ -102,14 +104,38 @@ static bool inspect(const double *row, int64_t width, PsdScratch *s, PsdRow *fou
     }
     while (end > first && isinf(s->sorted[end - 1])) end--;
     found->not_finite = width - (end - first);
+    found->missing = width - n;
     if (first == end) return false;
-    found->snr = s->sorted[end - 1] - noise_floor(s->sorted + first, end - first);
+    *floor = noise_floor(s->sorted + first, end - first);
+    found->least = s->sorted[first];
+    found->most = s->sorted[end - 1];
+    found->snr = found->most - *floor;
     found->snr_reference = n < width ? (double)NAN : snr_reference(s->sorted, n);
     found->constant = end - first == width && s->sorted[0] == s->sorted[width - 1];
     return true;
 }
 
-static double finite_or_zero(double value) { return isfinite(value) ? value : 0; }
+/* Copies the row into s->row with finite numbers for all its bins, and sorts them. */
+static void replace(const double *row, int64_t width, bool zeros, double floor, PsdScratch *s, const PsdRow *found) {
+    for (int64_t i = 0, before = -1, after = 0; i < width; i++) { /* before, after: the next bins that are not NaN */
+        double value = row[i];
+        if (isnan(value) && !zeros) {
+            for (after = after > i ? after : i; after < width && isnan(row[after]); after++) {
+            }
+            double low = before < 0 ? NAN : s->row[before], high = after == width ? NAN : row[after];
+            if (isinf(high)) high = high < 0 ? floor : found->most;
+            value = isnan(low)    ? high
+                    : isnan(high) ? low
+                                  : low + (high - low) * ((double)(i - before) / (double)(after - before));
+        } else if (!isfinite(value)) {
+            value = zeros ? 0 : value < 0 ? floor : found->most;
+        }
+        if (!isnan(row[i])) before = i;
+        s->row[i] = value;
+        s->keys[i] = to_key(value);
+    }
+    sort_keys(s, width);
+}
 
 /* (bins - median) / (interquartile range) */
 static bool normalise(const double *bins, double limit, PsdScratch *s, float *out, PsdRow *found) {
@@ -130,18 +156,23 @@ static bool normalise(const double *bins, double limit, PsdScratch *s, float *ou
     return true;
 }
 
+bool psd_is_half_missing(const PsdRow *row, int64_t width) { return 2 * row->missing >= width; }
+
 int64_t psd_samples(int64_t width, const PsdOptions *options) { return options->hop ? width / PSD_BINS : width > 0; }
 
 bool psd_preprocess(const double *row, int64_t width, const PsdOptions *options, PsdScratch *s, float *out,
                     PsdRow *found, Error *error) {
+    double floor;
     *found = (PsdRow){0};
     if (width < 1) return error_set(error, "the row is empty");
     reserve(s, width > PSD_BINS ? width : PSD_BINS);
-    if (!inspect(row, width, s, found))
+    if (!inspect(row, width, s, &floor, found))
         return error_set(error, "none of the row's %lld bins is finite", (long long)width);
-    if (found->not_finite) { /* the zeros that replace them count in the percentiles */
-        for (int64_t i = 0; i < width; i++) s->keys[i] = to_key(finite_or_zero(row[i]));
-        sort_keys(s, width);
+    if (options->limit > 0 && psd_is_half_missing(found, width))
+        return error_set(error, "%lld of the row's %lld bins are NaN", (long long)found->missing, (long long)width);
+    if (found->not_finite) { /* what replaces them counts in the percentiles */
+        replace(row, width, !(options->limit > 0), floor, s, found);
+        row = s->row;
     }
     double low = found->low = percentile(s->sorted, width, 1), high = found->high = percentile(s->sorted, width, 99);
     /* Where the sample begins. A narrower row is padded with its first and last bin: the sample begins before it. */
@@ -151,7 +182,7 @@ bool psd_preprocess(const double *row, int64_t width, const PsdOptions *options,
         double bins[PSD_BINS];
         for (int i = 0; i < PSD_BINS; i++) {
             int64_t at = start + i < 0 ? 0 : start + i < width ? start + i : width - 1;
-            bins[i] = fmin(fmax(finite_or_zero(row[at]), low), high);
+            bins[i] = fmin(fmax(row[at], low), high);
         }
         if (!normalise(bins, options->limit, s, out + sample * PSD_BINS, found))
             return error_set(error, "the row has values as large as %g, which cannot be normalised in float32",

@@ -48,6 +48,13 @@ static bool add_file(PsdScan *scan, const char *path, Error *error) {
     return true;
 }
 
+/* Counts a file that is not read. */
+static void count_other(PsdScan *scan, const char *name) {
+    int foreign = foreign_format(name);
+    if (foreign >= 0) scan->foreign[foreign]++;
+    scan->others += foreign >= 0;
+}
+
 static bool find_files(const char *directory, PsdScan *scan, Error *error) {
     char *root = xstrdup(directory);
     for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
@@ -62,13 +69,19 @@ static bool find_files(const char *directory, PsdScan *scan, Error *error) {
             ok = error_set(error, "%s: the folder contains a link to itself", entry->fts_path);
         else if (kind == FTS_F && path_ending(entry->fts_name, ".npy"))
             ok = add_file(scan, entry->fts_path, error);
+        else if (kind == FTS_F)
+            count_other(scan, entry->fts_name);
         else
             scan->not_regular += (kind == FTS_DEFAULT || kind == FTS_SLNONE) && path_ending(entry->fts_name, ".npy");
     }
     fts_close(tree);
     free(root);
-    return ok && (scan->n || error_set(error, "%s: there are no .npy files in it%s", directory,
-                                       scan->not_regular ? ", but FIFOs, devices or broken links of such names" : ""));
+    if (!ok || scan->n) return ok;
+    char *foreign = foreign_text(scan->foreign);
+    error_set(error, "%s: there are no .npy files in it%s%s", directory,
+              scan->not_regular ? ", but FIFOs, devices or broken links of such names" : "", foreign);
+    free(foreign);
+    return false;
 }
 
 /* Orders by sensor, then by path, component by component: a slash comes before all other characters. */
@@ -166,7 +179,14 @@ static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) 
     return ok || !error->text[0]; /* a table without rows is no error */
 }
 
-/* Reads NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz; their magnitude decides which. */
+/* Returns how many of a side file's unit are a MHz. Receivers hear 10 MHz to 10 GHz, so the magnitude tells MHz, kHz
+ * and Hz apart. The reference takes all above 1000 for kHz, also the 1815 MHz of GSM and LTE. */
+static double frequency_unit(double center, bool compat) {
+    double most = compat ? 1e3 : 1e4;
+    return center > most * 1e3 ? 1e6 : center > most ? 1e3 : 1;
+}
+
+/* Reads NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz. */
 static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
     char *text;
     size_t size;
@@ -178,7 +198,7 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
         free(text);
     }
     if (!ok) return error_set(error, "%s: %s", path, why.text);
-    double center = (file->begin + file->end) / 2, unit = center > 1e6 ? 1e6 : center > 1e3 ? 1e3 : 1;
+    double center = (file->begin + file->end) / 2, unit = frequency_unit(center, compat);
     file->center = center / unit;
     if (compat) return true;
     file->begin /= unit;
@@ -209,8 +229,8 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
 
 /* ---- contents ---- */
 
-static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
-    const PsdOptions options = {false, PSD_LIMIT};
+static bool inspect_rows(PsdFile *file, const Npy *npy, bool compat, Error *error) {
+    const PsdOptions options = {false, compat ? 0 : PSD_LIMIT};
     PsdScratch scratch = {0};
     bool ok = true;
     file->snr = xmalloc((size_t)file->rows * sizeof *file->snr);
@@ -222,7 +242,9 @@ static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
         npy_to_f64(npy, i * file->width, file->width, row);
         bool usable = psd_preprocess(row, file->width, &options, &scratch, out, &found, &why);
         file->snr[i] = usable ? found.snr : (double)NAN;
-        if (!usable && found.not_finite == file->width)
+        bool half = !compat && found.not_finite < file->width && psd_is_half_missing(&found, file->width);
+        file->half += half;
+        if (!usable && (half || found.not_finite == file->width))
             file->lost++;
         else if (!usable)
             ok = error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
@@ -235,7 +257,7 @@ static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
     return ok;
 }
 
-static bool read_array(PsdFile *file, Error *error) {
+static bool read_array(PsdFile *file, bool compat, Error *error) {
     char *bytes;
     size_t size;
     Npy npy;
@@ -252,7 +274,7 @@ static bool read_array(PsdFile *file, Error *error) {
                               : !file->rows  ? PSD_REJECT_NO_ROWS
                               : !file->width ? PSD_REJECT_ZERO_WIDTH
                                              : PSD_ACCEPTED;
-        if (file->reject_reason == PSD_ACCEPTED) ok = inspect_rows(file, &npy, error);
+        if (file->reject_reason == PSD_ACCEPTED) ok = inspect_rows(file, &npy, compat, error);
     }
     free(bytes);
     return ok;
@@ -279,7 +301,7 @@ static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) 
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t i = 0; i < scan->n; i++) {
         Error why;
-        if (describe(&scan->files[i], compat, &why) && read_array(&scan->files[i], &why)) continue;
+        if (describe(&scan->files[i], compat, &why) && read_array(&scan->files[i], compat, &why)) continue;
 #pragma omp critical
         if (i < bad) {
             bad = i;

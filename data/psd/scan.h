@@ -4,6 +4,7 @@
 #define DATA_PSD_SCAN_H
 
 #include "base/base.h"
+#include "data/formats/foreign.h"
 #include "data/psd/manifest.h"
 
 /* Why a file is left out. */
@@ -26,7 +27,8 @@ typedef struct {
     int token, band, label;    /* by the file's name, by its frequency (PSD_UNKNOWN: none), and the one that counts */
     uint64_t hash;             /* hash of the file's bytes */
     int64_t same_as;    /* index of the first file with the same bytes; its own index if there is none before it */
-    int64_t lost;       /* rows without a finite bin; they are left out */
+    int64_t lost;       /* rows without a finite bin, and without `compat` rows that are half NaN; they are left out */
+    int64_t half;       /* those of them that are half NaN, and have finite bins */
     int64_t not_finite; /* bins of the other rows that are NaN or infinite */
     int64_t constant;   /* rows whose bins are all equal */
     double *snr;        /* [rows] dB; NaN: the row is lost */
@@ -35,6 +37,7 @@ typedef struct {
 typedef struct {
     PsdFile *files; /* by sensor, then by path */
     int64_t n;
+    int64_t others, foreign[FOREIGN_FORMATS]; /* files of formats that are known, but not read; of each */
     int64_t not_regular; /* names that end in .npy but are not regular files: FIFOs, devices, broken links */
     int64_t respelled;   /* files whose sensor got the spelling of another folder's (labels_unify) */
     bool compat;         /* do as the reference implementation */

@@ -12,12 +12,14 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/formats/csv.h"
+#include "data/formats/foreign.h"
 #include "data/formats/npy.h"
 #include "data/formats/tensor_file_open.h"
 #include "data/formats/text_source.h"
+#include "data/psd/levels.h"
 #include "data/psd/manifest.h"
 
-static const char FORM[] = "4"; /* how samples are computed; a store of another form is made again */
+static const char FORM[] = "5"; /* how samples are computed; a store of another form is made again */
 static const PsdOptions DEFAULTS = {false, PSD_LIMIT};
 
 char *psd_store_path(const char *manifest) {
@@ -342,6 +344,7 @@ typedef struct {
     int64_t n, *starts;    /* [rows + 1] the first sample of each row */
     int64_t *by_file;      /* [rows] rows, file by file */
     Recording *recordings; /* [files] */
+    PsdLevel *levels;      /* [sensors] */
     float *psd, *snr;
     int32_t *labels, *sensors, *files, *rows;
     int64_t padded, limited, constant, not_finite, dropped; /* counts of rows, values, rows, bins, rows */
@@ -418,6 +421,7 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
     Npy npy;
     Error why;
     int64_t padded = 0, limited = 0, constant = 0, not_finite = 0, dropped = 0;
+    PsdLevel *levels = xcalloc((size_t)k->manifest->n_sensors, sizeof *levels);
     Recording *recording = &k->recordings[k->manifest->files[ids[0]]];
     bool measured = measure(path, recording); /* before reading, so that a later change shows */
     if (!read_file(path, &bytes, &size, &why) || !npy_parse(bytes, size, &npy, &why)) {
@@ -433,6 +437,7 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
         PsdRow found;
         for (int64_t i = 0; i < n && make_row(k, ids[i], &npy, row, &scratch, &found); i++) {
             fill_columns(k, ids[i], &found);
+            psd_level_add(&levels[k->manifest->sensors[ids[i]]], &found);
             padded += found.padded > 0;
             limited += found.limited;
             constant += found.constant;
@@ -449,7 +454,10 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
         k->constant += constant;
         k->not_finite += not_finite;
         k->dropped += dropped;
+        for (int sensor = 0; sensor < k->manifest->n_sensors; sensor++)
+            psd_level_join(&k->levels[sensor], &levels[sensor]);
     }
+    free(levels);
     free(bytes);
     free(path);
 }
@@ -459,22 +467,27 @@ static bool write_store(const StoreMaker *k, const char *path, uint64_t hash, Er
         {"psd", "F32", 2, {k->n, PSD_BINS}, k->psd}, {"label", "I32", 1, {k->n}, k->labels},
         {"sensor", "I32", 1, {k->n}, k->sensors},    {"file", "I32", 1, {k->n}, k->files},
         {"row", "I32", 1, {k->n}, k->rows},          {"snr", "F32", 1, {k->n}, k->snr}};
-    json_t *names = json_array(), *list;
+    json_t *names = json_array(), *list, *doubts;
     for (int i = 0; i < k->manifest->n_sensors; i++)
         json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
     char *sensors = json_text("the names of sensors", names, 0), *limit = xformat("%.17g", k->options->limit);
     char *rows = xformat("%lld", (long long)k->manifest->n), *manifest = xformat("%016llx", (unsigned long long)hash);
     list = recordings_list(k->manifest->n_files, (const char *const *)k->manifest->file_paths, k->recordings);
+    doubts = psd_levels_doubtful(k->levels, (const char *const *)k->manifest->sensor_names, k->manifest->n_sensors);
     char *recordings = json_text("the names of recordings", list, JSON_COMPACT);
-    const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form", "recordings"};
-    const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM, recordings};
-    bool ok = safetensors_write(path, tensors, 6, keys, values, 7, error);
+    char *doubtful = json_text("the names of sensors", doubts, 0);
+    const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form", "recordings", "doubtful"};
+    const char *const values[] = {sensors, rows, manifest,   k->options->hop ? "true" : "false",
+                                  limit,   FORM, recordings, doubtful};
+    bool ok = safetensors_write(path, tensors, 6, keys, values, 8, error);
     json_decref(names);
     json_decref(list);
+    json_decref(doubts);
     free(sensors);
     free(rows);
     free(manifest);
     free(recordings);
+    free(doubtful);
     free(limit);
     return ok;
 }
@@ -486,6 +499,7 @@ static bool make_samples(StoreMaker *k, int n_threads) {
     k->psd = xmalloc(n * PSD_BINS * sizeof *k->psd);
     k->snr = xmalloc(n * sizeof *k->snr);
     k->recordings = xcalloc((size_t)m->n_files, sizeof *k->recordings);
+    k->levels = xcalloc((size_t)m->n_sensors, sizeof *k->levels);
     int32_t **const columns[] = {&k->labels, &k->sensors, &k->files, &k->rows};
     for (int i = 0; i < 4; i++) *columns[i] = xmalloc(n * sizeof(int32_t));
     int64_t *starts = sort_by_file(m, k->by_file);
@@ -526,7 +540,8 @@ static bool make_store(const char *manifest_path, char **text, size_t size, uint
                "narrow; %lld values limited, %lld bins not finite\n",
                path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.padded, (long long)k.constant,
                (long long)k.dropped, (long long)k.limited, (long long)k.not_finite);
-    void *const all[] = {k.starts, k.by_file, k.recordings, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows};
+    void *const all[] = {k.starts, k.by_file, k.recordings, k.levels, k.psd,
+                         k.snr,    k.labels,  k.sensors,    k.files,  k.rows};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     psd_manifest_close(&m);
     return ok;
@@ -667,15 +682,33 @@ static bool open_of_manifest(PsdStore *s, StoreRequest *w, Error *error) {
     return ok;
 }
 
+json_t *psd_store_doubts(const PsdStore *s) {
+    const char *text = metadata(s, "doubtful");
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+    return json_is_array(list) ? list : json_array();
+}
+
+/* Warns of sensors whose recordings seem to be in another unit. */
+static bool print_doubts(const PsdStore *s, const char *path) {
+    json_t *list = psd_store_doubts(s), *text;
+    size_t i;
+    json_array_foreach(list, i, text) if (json_is_string(text)) warn("%s: %s", path, json_string_value(text));
+    json_decref(list);
+    return true;
+}
+
 bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double *limit, int n_threads, Error *error) {
     *s = (PsdStore){0};
     if (n_threads <= 0) n_threads = omp_get_num_procs();
-    if (path_ending(path, ".safetensors")) return open_alone(s, path, hop, limit, n_threads, error);
+    if (path_ending(path, ".safetensors"))
+        return open_alone(s, path, hop, limit, n_threads, error) && print_doubts(s, path);
+    int foreign = foreign_format(path);
     if (!path_ending(path, ".csv"))
-        return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
+        return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)%s%s", path,
+                         foreign < 0 ? "" : ", not ", foreign < 0 ? "" : foreign_formats[foreign].what);
     char *store = psd_store_path(path);
     StoreRequest request = {.manifest = path, .path = store, .hop = hop, .limit = limit, .n_threads = n_threads};
-    bool ok = open_of_manifest(s, &request, error);
+    bool ok = open_of_manifest(s, &request, error) && print_doubts(s, path);
     free(store);
     return ok;
 }

@@ -8,12 +8,13 @@
  * Tensors: psd F32 [n, 200]; label, sensor, file and row, I32 [n]; snr F32 [n]. Two optional ones serve comparisons
  * with other programs and fix what is drawn otherwise: positive I32 [n] and visible I32 [n, V]. Metadata: "sensors", a
  * JSON list of names; "rows" of the manifest (default: up to the last row with a sample); "manifest", its hash;
- * "recordings", a JSON list of each file's path, size, time and checksum; "hop" and "limit"; and "form", a version that
+ * "recordings", a JSON list of each file's path, size, time and checksum; "doubtful", a JSON list of what is
+ * wrong with the units of sensors (levels.h); "hop" and "limit"; and "form", a version that
  * is raised when samples are computed differently. */
 #ifndef DATA_PSD_STORE_H
 #define DATA_PSD_STORE_H
 
-#include "base/base.h"
+#include "base/json.h"
 #include "data/formats/safetensors.h"
 #include "data/psd/batch.h"
 #include "data/psd/preprocess.h"
@@ -46,6 +47,8 @@ typedef struct {
  * say. n_threads 0: all cores. Of several programs one makes the store, and the others wait. */
 bool psd_store_open(PsdStore *store, const char *path, const bool *hop, const double *limit, int n_threads,
                     Error *error);
+/* Returns what is doubtful in the units of sensors, a list of texts, of which psd_store_open warns. */
+json_t *psd_store_doubts(const PsdStore *store);
 void psd_store_close(PsdStore *store);
 /* Returns "data/manifest.psd.safetensors" for "data/manifest.csv"; free(). */
 char *psd_store_path(const char *manifest);

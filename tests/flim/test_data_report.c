@@ -344,6 +344,24 @@ static void chance_is_no_association(void **state) {
     assert_true(zeros >= SETS / 4); /* about 6 of 10: P(chi^2 < 3) at 3 degrees of freedom */
 }
 
+/* Fields that are all alike leave nothing to chance: the interval is the value. Three donors of 16, 16 and 8 cells,
+ * half of which are active but in the last donor, where all are: chi^2 = 20/3 by hand. */
+static void intervals_lie_around_their_value(void **state) {
+    (void)state;
+    enum { CELLS = 40 };
+    int32_t labels[CELLS], donors[CELLS], fields[CELLS];
+    for (int i = 0; i < CELLS; i++) {
+        donors[i] = i / 16;
+        fields[i] = i / 4;
+        labels[i] = i >= 32 || i % 2;
+    }
+    FlimCells c = {.n = CELLS, .labels = labels, .donors = donors, .fields = fields, .n_donors = 3, .n_fields = 10};
+    FlimAssociation a = flim_confounds_donor(&c, 1);
+    assert_near(a.v, sqrt((20.0 / 3 - 2) / CELLS), 1e-12);
+    assert_near(a.low, a.v, 1e-12);
+    assert_near(a.high, a.v, 1e-12);
+}
+
 static void folders_that_are_there_are_refused(void **state) {
     (void)state;
     char *root = scratch_directory();
@@ -409,6 +427,7 @@ int main(void) {
         cmocka_unit_test(decays_tell_classes_apart),
         cmocka_unit_test(the_report_finds_confounds),
         cmocka_unit_test(chance_is_no_association),
+        cmocka_unit_test(intervals_lie_around_their_value),
         cmocka_unit_test(folders_that_are_there_are_refused),
         cmocka_unit_test(unfinished_folders_are_finished)};
     return cmocka_run_group_tests(tests, NULL, NULL);

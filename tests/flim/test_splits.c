@@ -98,7 +98,7 @@ static void nested_folds_test_and_validate_each_donor_once(void **state) {
     FlimFolds f;
     Error error;
     int tested[DONORS] = {0}, validated[DONORS] = {0};
-    assert_true(flim_folds_nested(&k.c, &f, &error));
+    assert_true(flim_folds_nested(&k.c, NULL, &f, &error));
     assert_int_equal(f.n, DONORS);
     for (int i = 0; i < f.n; i++) {
         int trained = 0;
@@ -117,6 +117,36 @@ static void nested_folds_test_and_validate_each_donor_once(void **state) {
     }
     for (int d = 0; d < DONORS; d++) assert_true(tested[d] == 1 && validated[d] == 1);
     flim_folds_free(&f);
+}
+
+/* Four donors of two cells each. */
+static void the_next_donor_with_both_classes_validates(void **state) {
+    (void)state;
+    static const int32_t donors[] = {0, 0, 1, 1, 2, 2, 3, 3}, fields[8];
+    static const double entropy[] = {5, 5, 5, 5, 5, 9, 5, 5};
+    static const struct {
+        int32_t labels[8];
+        bool filtered;
+        const char *folds; /* the splits of each fold: 0 training, 1 validation, 2 test */
+    } cases[] = {{{0, 1, 0, 1, 0, 1, 0, 1}, false, "2100 0210 0021 1002 "},
+                 {{0, 1, 1, 1, 0, 1, 0, 1}, false, "2010 0210 0021 1002 "}, /* the second has one class */
+                 {{0, 1, 0, 1, 0, 1, 0, 1}, true, "2100 0201 0021 1002 "},  /* the third after the filter */
+                 {{0, 1, 1, 1, 1, 1, 1, 1}, false, ""}};
+    const FlimFilter filter = {4, 6, true};
+    static const char *const names[] = {"A", "B", "C", "D"};
+    for (int k = 0; k < 4; k++) {
+        FlimColumns c = {8, cases[k].labels, donors, fields, entropy, 4, names};
+        FlimFolds f;
+        Error error;
+        char text[64] = "";
+        bool ok = flim_folds_nested(&c, cases[k].filtered ? &filter : NULL, &f, &error);
+        assert_int_equal(ok, cases[k].folds[0] != 0);
+        for (int i = 0; i < f.n; i++)
+            for (int d = 0; d <= 4; d++) strncat(text, d < 4 ? &"0\0001\0002"[2 * f.folds[i].splits[d]] : " ", 1);
+        assert_string_equal(text, cases[k].folds);
+        if (!ok) assert_contains(error.text, "no fold has cells of both classes to train on and to validate on");
+        flim_folds_free(&f);
+    }
 }
 
 /* ---- what is refused ---- */
@@ -144,7 +174,7 @@ static void wrong_donors_are_refused(void **state) {
     assert_contains(error.text, "no donor 'X'");
     FlimColumns two = k.c;
     two.n_donors = 2;
-    assert_false(flim_folds_nested(&two, &f, &error));
+    assert_false(flim_folds_nested(&two, NULL, &f, &error));
     assert_contains(error.text, "there are 2 donors");
 }
 
@@ -317,6 +347,7 @@ static void expected_batch_is_printed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reference_splits_have_the_tables_sizes),
+                                       cmocka_unit_test(the_next_donor_with_both_classes_validates),
                                        cmocka_unit_test(nested_folds_test_and_validate_each_donor_once),
                                        cmocka_unit_test(wrong_donors_are_refused),
                                        cmocka_unit_test(splits_that_share_donors_or_fields_are_refused),

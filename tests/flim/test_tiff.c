@@ -18,6 +18,9 @@ typedef struct {
     uint32_t rows;         /* of a strip; 0: all */
     uint32_t tile;         /* side; 0: strips */
     const char *describes; /* the description of page 1 */
+    const char *later;     /* that of page `later_bin`, from 0, or of all pages from 1 on if that is 0 */
+    int later_bin;
+    int photometric; /* PHOTOMETRIC_... + 1; 0: MINISBLACK */
 } Written;
 
 static char *path;
@@ -54,10 +57,13 @@ static void write_page(TIFF *t, const Written *w, int bin, uint32_t height) {
     TIFFSetField(t, TIFFTAG_BITSPERSAMPLE, (int)item * 8);
     TIFFSetField(t, TIFFTAG_SAMPLEFORMAT, w->kind ? w->kind : SAMPLEFORMAT_UINT);
     TIFFSetField(t, TIFFTAG_COMPRESSION, w->compression ? w->compression : COMPRESSION_NONE);
-    TIFFSetField(t, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+    TIFFSetField(t, TIFFTAG_PHOTOMETRIC, w->photometric ? w->photometric - 1 : PHOTOMETRIC_MINISBLACK);
+    static uint16_t colours[256]; /* of a palette, which is none without */
+    if (w->photometric == PHOTOMETRIC_PALETTE + 1) TIFFSetField(t, TIFFTAG_COLORMAP, colours, colours, colours);
     TIFFSetField(t, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
     if (w->predictor) TIFFSetField(t, TIFFTAG_PREDICTOR, w->predictor);
     if (w->describes && !bin) TIFFSetField(t, TIFFTAG_IMAGEDESCRIPTION, w->describes);
+    if (w->later && bin && (bin == w->later_bin || !w->later_bin)) TIFFSetField(t, TIFFTAG_IMAGEDESCRIPTION, w->later);
     if (w->tile) {
         TIFFSetField(t, TIFFTAG_TILEWIDTH, w->tile);
         TIFFSetField(t, TIFFTAG_TILELENGTH, w->tile);
@@ -95,7 +101,7 @@ static void assert_counts(const void *bytes, size_t size, int bins) {
     int64_t dims[3];
     double *values;
     Error error;
-    if (!tiff_read(bytes, size, dims, &values, &error)) fail_msg("%s", error.text);
+    if (!tiff_read(bytes, size, dims, &values, NULL, &error)) fail_msg("%s", error.text);
     assert_true(dims[0] == H && dims[1] == W && dims[2] == bins);
     for (int i = 0; i < H * W; i++)
         for (int t = 0; t < bins; t++) assert_true(values[i * bins + t] == count_at(i, t));
@@ -114,7 +120,7 @@ static void assert_bytes_refused(const void *bytes, size_t size, const char *par
     int64_t dims[3];
     double *values = (double *)&dims;
     Error error = {.text = ""};
-    assert_false(tiff_read(bytes, size, dims, &values, &error));
+    assert_false(tiff_read(bytes, size, dims, &values, NULL, &error));
     assert_null(values);
     assert_true(error.text[0]);
     assert_contains(error.text, part);
@@ -263,6 +269,49 @@ static void several_axes_are_refused(void **state) {
                    "as tifffile says, 4 axes longer than 1 (6 pages");
 }
 
+/* tifffile says at the first page of a series how many there are. */
+static void several_series_are_refused(void **state) {
+    (void)state;
+    size_t size;
+    const char *stack = "{\"shape\": [4, 18, 21]}", *image = "{\"shape\": [18, 21]}";
+    assert_refused((Written){.describes = stack}, 5,
+                   "has 5 pages of height 18, width 21, 1 samples per pixel, 16 bits unsigned, but tifffile says 4 "
+                   "pages, and other series behind them; save the stack of time bins alone");
+    assert_refused((Written){.describes = stack, .later = image, .later_bin = 4}, 5, "but tifffile says 4 pages, and");
+    assert_refused((Written){.describes = stack, .later = stack, .later_bin = 4}, 8, "but tifffile says 4 pages, and");
+    assert_refused((Written){.describes = image, .later = stack, .later_bin = 1}, 5,
+                   "but tifffile says 4 pages in one of its series");
+    const Written right[] = {{.describes = stack},
+                             {.describes = "{\"shape\": [1, 4, 1, 18, 21, 1]}"},
+                             {.describes = image, .later = image}, /* each page was written as a series */
+                             {.describes = "{\"note\": [4]}"}};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        write_stack(right[i], 4);
+        char *bytes = stack_bytes(&size);
+        assert_counts(bytes, size, 4);
+        free(bytes);
+    }
+}
+
+/* The numbers are taken as they are, and the reader is told. */
+static void palettes_and_inverted_images_are_told(void **state) {
+    (void)state;
+    static const int photometric[] = {PHOTOMETRIC_MINISBLACK, PHOTOMETRIC_PALETTE, PHOTOMETRIC_MINISWHITE};
+    for (int i = 0; i < 3; i++) {
+        size_t size;
+        int64_t dims[3];
+        double *values;
+        TiffKind kind;
+        write_stack((Written){.bits = 8, .photometric = photometric[i] + 1}, 3);
+        char *bytes = stack_bytes(&size);
+        assert_counts(bytes, size, 3);
+        assert_true(tiff_read(bytes, size, dims, &values, &kind, NULL));
+        assert_true(kind.palette == (i == 1) && kind.inverted == (i == 2));
+        free(values);
+        free(bytes);
+    }
+}
+
 static void other_pages_are_refused(void **state) {
     (void)state;
     size_t size;
@@ -372,7 +421,7 @@ static void hostile_files_are_refused(void **state) {
     int64_t dims[3];
     double *values;
     small_file(file, good, SECOND, 0);
-    assert_true(tiff_read(file, SIZE, dims, &values, NULL));
+    assert_true(tiff_read(file, SIZE, dims, &values, NULL, NULL));
     assert_true(dims[0] == 4 && dims[1] == 8 && dims[2] == 2 && values[63] == 1);
     free(values);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -401,7 +450,7 @@ static void read_damaged(void *unused) {
     double *values;
     Error error;
     for (int i = 0; i < 2; i++)
-        if (tiff_read(texts[i], 19 - 5 * (size_t)i, dims, &values, &error)) exit(1);
+        if (tiff_read(texts[i], 19 - 5 * (size_t)i, dims, &values, NULL, &error)) exit(1);
     exit(0);
 }
 
@@ -420,6 +469,8 @@ int main(void) {
                                        cmocka_unit_test(one_axis_may_have_any_name),
                                        cmocka_unit_test(images_may_follow_the_only_page),
                                        cmocka_unit_test(several_axes_are_refused),
+                                       cmocka_unit_test(several_series_are_refused),
+                                       cmocka_unit_test(palettes_and_inverted_images_are_told),
                                        cmocka_unit_test(other_pages_are_refused),
                                        cmocka_unit_test(cut_files_are_refused),
                                        cmocka_unit_test(hostile_files_are_refused),

@@ -327,6 +327,29 @@ static void best_weights_that_are_no_file_are_named(void **state) {
     free(run);
 }
 
+/* The training has ended, so that no later weights could become the best. */
+static void a_fold_whose_best_weights_are_gone_is_tested_with_its_last(void **state) {
+    (void)state;
+    char *run = xstrdup(run_directory());
+    const char *command =
+        "cp -r %s/. %s && cd %s && for f in fold_*; do "
+        "b=$(readlink $f/best || cat $f/best) l=$(readlink $f/last || cat $f/last); [ $b = $l ] || break; "
+        "done && [ $b != $l ] && rm -r $f/$b && printf %%s $f/$l";
+    assert_int_equal(run_command(output, sizeof output, command, whole_run(), run, run), 0);
+    char *last = xstrdup(output), *decision = xformat("%s/%s/decision.json", run, last);
+    assert_int_equal(access(decision, F_OK), -1);
+    for (int again = 0; again < 2; again++) {
+        must("--data %s %s -o %s --resume auto", data, toy, run);
+        assert_contains(output, ": its best weights are gone: the last ones are tested (");
+        assert_contains(output, last);
+        assert_int_equal(strstr(output, "[Eval]") == NULL, again);
+        assert_int_equal(access(decision, F_OK), 0);
+    }
+    free(decision);
+    free(last);
+    free(run);
+}
+
 /* A line that a kill cut off, and the whole one before it, stay as they are. */
 static void a_torn_record_of_a_test_swallows_no_other(void **state) {
     (void)state;
@@ -598,6 +621,7 @@ static void mistakes_are_named(void **state) {
     must_refuse(2, "--channels 8,8", "--data %s --channels 8,8", data);
     must_refuse(2, "multiples of 8", "--data %s --channels 8,12,16", data);
     must_refuse(2, "unknown fold D9; the folds are D1,D2,D3", "--data %s --folds D1,D9", data);
+    must_refuse(2, "--folds D1,D2,D1: D1 is named twice", "--data %s --folds D1,D2,D1", data);
     must_refuse(1, "D7", "--data %s --protocol split --train-donors D1,D7 --val-donors D2 --test-donors D3", data);
     must_refuse(1, "donor D1 is named for train and for val",
                 "--data %s --protocol split --train-donors D1,D2 --val-donors D1 --test-donors D3", data);
@@ -647,6 +671,7 @@ int main(void) {
         cmocka_unit_test(replaced_cells_are_not_taken_for_the_old_ones),
         cmocka_unit_test(the_rate_follows_the_cosine_over_epochs),
         cmocka_unit_test(best_weights_that_are_no_file_are_named),
+        cmocka_unit_test(a_fold_whose_best_weights_are_gone_is_tested_with_its_last),
         cmocka_unit_test(exported_weights_are_the_best),
         cmocka_unit_test(weights_that_are_not_whole_are_refused_before_the_cells),
         cmocka_unit_test(training_lowers_the_loss),

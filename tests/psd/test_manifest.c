@@ -355,6 +355,52 @@ static void sidecars_are_heard(void **state) {
     }
 }
 
+/* Receivers hear 10 MHz to 10 GHz; the reference takes 1815 MHz for kHz. */
+static void units_of_sidecars_are_told_by_their_magnitude(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double center, reference;
+    } cases[] = {{"begin_freq,end_freq\n1805,1825\n", 1815, 1.815},
+                 {"begin_freq,end_freq\n1805000,1825000\n", 1815, 1.815},
+                 {"begin_freq,end_freq\n1805000000,1825000000\n", 1815, 1815},
+                 {"begin_freq,end_freq\n90000,110000\n", 100, 100}};
+    add_rows("spectrum_bands/S/Feb_1/x_gsm_.npy", 1, WIDTH, 0);
+    char *path = path_join(root, "spectrum_bands/S/Feb_1/x_gsm_.csv");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(path, "%s", cases[i].text);
+        PsdScan scan = scan_root(false), compat = scan_root(true);
+        assert_near(scan.files[0].center, cases[i].center, 1e-9);
+        assert_near(compat.files[0].center, cases[i].reference, 1e-9);
+        psd_scan_close(&compat);
+        psd_scan_close(&scan);
+    }
+    free(path);
+}
+
+static void rows_that_are_half_missing_are_left_out(void **state) {
+    (void)state;
+    double rows[3][WIDTH];
+    for (int i = 0; i < WIDTH; i++) {
+        rows[0][i] = -60 - i % 9;
+        rows[1][i] = i < (WIDTH + 1) / 2 ? (double)NAN : -60;
+        rows[2][i] = i < 3 ? (double)NAN : -60 - i % 9;
+    }
+    add_rows("S/D/half_fm_.npy", 1, WIDTH, 0); /* makes the folder */
+    write_npy(root, "S/D/half_fm_.npy", "<f8", rows, 2, 3, WIDTH);
+    char *npz = path_join(root, "S/D/all.npz");
+    write_text(npz, "PK");
+    for (int compat = 0; compat < 2; compat++) {
+        PsdScan scan = scan_root(compat);
+        PsdManifest m = psd_scan_manifest(&scan);
+        assert_true(scan.files[0].half == !compat && scan.files[0].lost == !compat && scan.others == 1);
+        assert_true(m.n == 2 + compat && m.row_index[1] == 2 - compat);
+        psd_manifest_close(&m);
+        psd_scan_close(&scan);
+    }
+    free(npz);
+}
+
 static void rows_left_out_are_counted(void **state) {
     (void)state;
     double rows[3][WIDTH];
@@ -466,6 +512,8 @@ int main(void) {
         cmocka_unit_test_setup(files_come_by_sensor_and_path, new_root),
         cmocka_unit_test_setup(labels_are_by_token_or_by_band, new_root),
         cmocka_unit_test_setup(sidecars_are_heard, new_root),
+        cmocka_unit_test_setup(units_of_sidecars_are_told_by_their_magnitude, new_root),
+        cmocka_unit_test_setup(rows_that_are_half_missing_are_left_out, new_root),
         cmocka_unit_test_setup(rows_left_out_are_counted, new_root),
         cmocka_unit_test_setup(only_regular_files_are_read, new_root),
         cmocka_unit_test_setup(wrong_folders_are_refused, new_root),

@@ -220,6 +220,47 @@ static void bins_that_are_not_finite_are_zero(void **state) {
     free(zero);
 }
 
+/* Every replacement stands beside a row in which the same numbers were recorded. */
+static void bins_that_are_not_finite_are_filled(void **state) {
+    (void)state;
+    enum { N = 210 };
+    double row[N], filled[N];
+    float y[PSD_BINS], want[PSD_BINS];
+    for (int i = 0; i < N; i++)
+        row[i] = filled[i] = -70 + i % 20; /* in order: the lowest fifth ends in the middle of -67 */
+    for (int i = 100; i < 103; i++) row[i] = (double)NAN;
+    row[0] = row[1] = row[N - 1] = (double)NAN;
+    row[50] = -(double)INFINITY;
+    row[60] = (double)INFINITY;
+    double left[N];
+    int n = 0;
+    for (int i = 0; i < N; i++)
+        if (isfinite(row[i])) left[n++] = row[i];
+    for (int i = 1; i < n; i++)
+        for (int k = i; k && left[k - 1] > left[k]; k--) {
+            double swap = left[k];
+            left[k] = left[k - 1];
+            left[k - 1] = swap;
+        }
+    int low = n / 5;
+    filled[50] = (left[(low - 1) / 2] + left[low / 2]) / 2; /* the floor */
+    filled[60] = left[n - 1];
+    filled[0] = filled[1] = row[2]; /* an edge takes its only neighbour */
+    filled[N - 1] = row[N - 2];
+    for (int i = 100; i < 103; i++) filled[i] = row[99] + (row[103] - row[99]) * (i - 99) / 4;
+    PsdRow found = process(row, N, GUARDED, y);
+    assert_true(found.not_finite == 8 && found.missing == 6 && found.most == -51 && found.least == -70);
+    process(filled, N, GUARDED, want);
+    for (int i = 0; i < PSD_BINS; i++) assert_near(y[i], want[i], 1e-6);
+    /* NaN beside -inf takes the floor */
+    row[49] = row[51] = (double)NAN;
+    filled[49] = (filled[48] + filled[50]) / 2;
+    filled[51] = (filled[50] + filled[52]) / 2;
+    process(row, N, GUARDED, y);
+    process(filled, N, GUARDED, want);
+    for (int i = 0; i < PSD_BINS; i++) assert_near(y[i], want[i], 2e-2); /* the floor of two bins less */
+}
+
 static void constant_rows_are_zero(void **state) {
     (void)state;
     static const int widths[] = {1, 74, 200, 333};
@@ -271,6 +312,19 @@ static void rows_without_numbers_are_refused(void **state) {
     refuse(row, 300, GUARDED, "none of the row's 300 bins is finite");
 }
 
+static void rows_that_are_half_missing_are_refused(void **state) {
+    (void)state;
+    double row[200];
+    float y[PSD_BINS];
+    for (int i = 0; i < 200; i++) row[i] = i < 99 ? (double)NAN : -60 - i % 7;
+    assert_int_equal(process(row, 200, GUARDED, y).missing, 99);
+    row[99] = (double)NAN;
+    refuse(row, 200, GUARDED, "100 of the row's 200 bins are NaN");
+    assert_int_equal(process(row, 200, PLAIN, y).missing, 100); /* as in the reference */
+    for (int i = 0; i < 150; i++) row[i] = -(double)INFINITY;   /* no power was measured there, but measured it was */
+    assert_int_equal(process(row, 200, GUARDED, y).not_finite, 150);
+}
+
 /* Rows beyond any receiver: too large after the division, and already in it. */
 static void rows_beyond_float32_are_refused(void **state) {
     (void)state;
@@ -295,9 +349,11 @@ int main(void) {
         cmocka_unit_test(snr_is_the_peak_above_the_floor),
         cmocka_unit_test(snr_of_the_reference_is_kept),
         cmocka_unit_test(bins_that_are_not_finite_are_zero),
+        cmocka_unit_test(bins_that_are_not_finite_are_filled),
         cmocka_unit_test(constant_rows_are_zero),
         cmocka_unit_test(results_are_limited),
         cmocka_unit_test(rows_without_numbers_are_refused),
+        cmocka_unit_test(rows_that_are_half_missing_are_refused),
         cmocka_unit_test(rows_beyond_float32_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
