@@ -546,6 +546,20 @@ static void iterations_bring_the_sound_closer(void **state) {
     mel_close(mel);
 }
 
+static void damaged_sound_is_not_called_a_sound(void **state) {
+    (void)state;
+    static const char *const heads[] = {"fLaC\0\0\0\042garbage of it", "OggS\0\002xxxxxxxxxxxxxxx",
+                                        "RIFF\044\0\0\0WAVEjunkgarb"};
+    for (int i = 0; i < 3; i++) {
+        write_bytes(in("damaged"), heads[i], 20);
+        check_refused("damaged", "is not a sound file that can be read: ");
+        Audio audio;
+        Error error;
+        assert_false(audio_read(in("damaged"), RATE, 1, &audio, &error));
+        assert_null(strstr(error.text, "it is"));
+    }
+}
+
 /* A part has the very samples of the whole, also where several sounds were joined in one file. */
 static void a_part_is_a_part_of_the_whole(void **state) {
     (void)state;
@@ -604,6 +618,7 @@ int main(void) {
         cmocka_unit_test(griffin_lim_restores_a_tone),
         cmocka_unit_test(iterations_bring_the_sound_closer),
         cmocka_unit_test(a_part_is_a_part_of_the_whole),
+        cmocka_unit_test(damaged_sound_is_not_called_a_sound),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     free(directory);
