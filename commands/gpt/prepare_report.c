@@ -162,7 +162,7 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
 void prepare_report_list(const Prepare *p) {
     const Recordings *r = &p->recordings;
     printf("[List] %s: %s, %lld recording%s, %lld without audio, %lld without text", r->list ? r->list : r->directory,
-           recordings_format_description(r->format), (long long)p->n, format_plural(p->n), (long long)p->without_audio,
+           recordings_description(r), (long long)p->n, format_plural(p->n), (long long)p->without_audio,
            (long long)p->without_text);
     if (r->lone_texts)
         printf(", %lld text%s without audio (the first: %s)", (long long)r->lone_texts, format_plural(r->lone_texts),
@@ -175,6 +175,9 @@ void prepare_report_list(const Prepare *p) {
     if (r->speakers_changed)
         printf("; speakers written otherwise than before (not composed, no-break or outer blanks): %lld",
                (long long)r->speakers_changed);
+    if (r->read_as) printf("; its fields are %s", r->read_as);
+    if (r->moved) printf("; %lld audio file%s found as %s", (long long)r->moved, r->moved == 1 ? " was" : "s were",
+                         r->moved_to);
     if (!r->has_ids) printf("; ids are the names of the audio files");
     if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
         printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");

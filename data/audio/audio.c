@@ -14,6 +14,7 @@
 #include "data/audio/sound_file.h"
 
 enum { CHUNK_FRAMES = 4096 };
+enum { FORMAT_MPEG = 0x230000 }; /* SF_FORMAT_MPEG, which older headers lack */
 
 static const double CLIPPED_LEVEL = 0.99;
 static const double MAX_LEVEL = 1e6; /* times full scale; larger samples are not sound, and their power overflows */
@@ -26,17 +27,34 @@ static const double CANCELLED_POWER = 1e-4; /* that the average of the channels 
 typedef struct {
     float *mono; /* [count], the average of the channels */
     int64_t count, capacity;
+    double start; /* seconds of the file that are passed over */
+    int64_t at;   /* frames of the file that were passed over or read, of all sounds that are joined in it */
     int64_t samples, sounding, clipped; /* of all channels; not zero; beyond CLIPPED_LEVEL */
     double loudest;                     /* infinite: some are not numbers */
     double power, mono_power;           /* sums over the frames, of the mean power of the channels and of mono */
 } Reading;
 
-/* Appends up to max_frames - count frames. */
-static bool read_mono(SNDFILE *file, int channels, int64_t max_frames, Reading *r, Error *error) {
+/* Passes over frames up to number `first` of the file. What cannot be sought in is read, and MPEG audio, too: its
+ * frames need bits of those before. */
+static void pass_over(SNDFILE *file, bool is_mpeg, int64_t first, float *chunk, Reading *r) {
+    sf_count_t got = r->at < first && !is_mpeg ? sf_seek(file, first - r->at, SEEK_SET) : 0;
+    if (got > 0) r->at += got;
+    while (r->at < first) {
+        sf_count_t wanted = first - r->at < CHUNK_FRAMES ? first - r->at : CHUNK_FRAMES;
+        if ((got = sf_readf_float(file, chunk, wanted)) <= 0) break;
+        r->at += got;
+    }
+}
+
+/* Appends up to max_frames - at frames, but those before r->start. */
+static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t max_frames, Reading *r, Error *error) {
+    const int channels = info->channels;
+    const int64_t first = llround(r->start * info->samplerate);
     float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)channels * sizeof *chunk);
     sf_count_t got;
-    while (r->count < max_frames && (got = sf_readf_float(file, chunk, CHUNK_FRAMES)) > 0) {
-        if (got > max_frames - r->count) got = max_frames - r->count;
+    pass_over(file, (info->format & SF_FORMAT_TYPEMASK) == FORMAT_MPEG, first, chunk, r);
+    while (r->at < max_frames && (got = sf_readf_float(file, chunk, CHUNK_FRAMES)) > 0) {
+        if (got > max_frames - r->at) got = max_frames - r->at;
         if (r->count + got > r->capacity)
             r->mono = xrealloc(r->mono, (size_t)(r->capacity = 2 * r->capacity + CHUNK_FRAMES) * sizeof *r->mono);
         for (int64_t i = 0; i < got; i++) {
@@ -54,6 +72,7 @@ static bool read_mono(SNDFILE *file, int channels, int64_t max_frames, Reading *
             r->mono_power += sum / channels * (sum / channels);
         }
         r->samples += got * channels;
+        r->at += got;
     }
     free(chunk);
     return !sf_error(file) || error_set(error, "cannot be read: %s", sf_strerror(file));
@@ -169,43 +188,42 @@ static bool check_length(int64_t count, int64_t max_frames, const SF_INFO *info,
 }
 
 /* Reads the sounds of a file one after the other. */
-static bool read_parts(int fd, SoundParts *parts, const SoundChunks *chunks, double max_seconds, Audio *audio,
-                       Reading *r, Error *error) {
+static bool read_parts(int fd, SoundParts *parts, const SoundChunks *chunks, double end, Audio *audio, Reading *r,
+                       Error *error) {
     bool ok = true;
     int64_t bytes = 0, max_frames = 0;
-    for (int64_t i = 0; ok && i < parts->count && (!i || r->count < max_frames); i++) {
+    for (int64_t i = 0; ok && i < parts->count && (!i || r->at < max_frames); i++) {
         SF_INFO info = {0};
-        int64_t before = r->count;
+        int64_t before = r->at;
         SNDFILE *file = open_sound(fd, &parts->views[i], &info);
         if (!file) return refuse(fd, &parts->views[i], audio, error);
         ok = take_info(&info, audio, error);
-        max_frames = ok ? (int64_t)ceil(max_seconds * info.samplerate) : 0;
-        ok = ok && read_mono(file, info.channels, max_frames, r, error) &&
-             check_length(r->count - before, max_frames - before, &info, info.frames < INT64_MAX / 2, error);
+        max_frames = ok ? (int64_t)ceil(end * info.samplerate) : 0;
+        ok = ok && read_mono(file, &info, max_frames, r, error) &&
+             check_length(r->at - before, max_frames - before, &info, info.frames < INT64_MAX / 2, error);
         sf_close(file);
         bytes += parts->views[i].size;
     }
     if (!ok || !bytes) return ok;
-    double seconds = (double)r->count / audio->source_rate * (double)chunks->there / (double)bytes;
+    double seconds = (double)r->at / audio->source_rate * (double)chunks->there / (double)bytes;
     return sound_file_is_whole(fd, &(SF_INFO){0}, chunks, seconds, error);
 }
 
 /* Reads a file as libsndfile does, unless that would leave sound out: then sets parts. */
-static bool read_whole(int fd, const SoundChunks *chunks, double max_seconds, Audio *audio, Reading *r,
-                       SoundParts *parts, Error *error) {
+static bool read_whole(int fd, const SoundChunks *chunks, double end, Audio *audio, Reading *r, SoundParts *parts,
+                       Error *error) {
     SF_INFO info = {0};
     bool says_frames;
     SNDFILE *file = open_sound(fd, NULL, &info);
     if (!file) return refuse(fd, NULL, audio, error);
     bool ok = take_info(&info, audio, error);
-    int64_t max_frames = ok ? (int64_t)ceil(max_seconds * info.samplerate) : 0;
+    int64_t max_frames = ok ? (int64_t)ceil(end * info.samplerate) : 0;
     double seconds = ok ? (double)info.frames / info.samplerate : 0;
     if (ok) sound_file_count_frames(fd, &info, chunks, max_frames, &says_frames, parts);
     if (ok && !parts->count) {
-        ok = sound_file_is_whole(fd, &info, chunks, seconds, error) &&
-             read_mono(file, info.channels, max_frames, r, error);
-        if (ok && r->count < max_frames && !sound_file_split(fd, parts))
-            ok = check_length(r->count, max_frames, &info, says_frames, error);
+        ok = sound_file_is_whole(fd, &info, chunks, seconds, error) && read_mono(file, &info, max_frames, r, error);
+        if (ok && r->at < max_frames && !sound_file_split(fd, parts))
+            ok = check_length(r->at, max_frames, &info, says_frames, error);
         if ((double)chunks->behind * seconds >= SOUND_MIN_MISSING_SECONDS * (double)chunks->there && !parts->count) {
             audio->facts.declared = chunks->there;
             audio->facts.behind = chunks->behind;
@@ -214,26 +232,34 @@ static bool read_whole(int fd, const SoundChunks *chunks, double max_seconds, Au
     sf_close(file);
     if (parts->count) {
         free(r->mono);
-        *r = (Reading){0};
+        *r = (Reading){.start = r->start};
         audio->source_rate = 0;
     }
     return ok;
 }
 
 bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error) {
+    return audio_read_part(path, rate, 0, max_seconds, audio, error);
+}
+
+bool audio_read_part(const char *path, int rate, double start, double max_seconds, Audio *audio, Error *error) {
+    const double end = start + max_seconds;
     size_t size;
     SoundChunks chunks;
-    Reading r = {0};
+    Reading r = {.start = start};
     *audio = (Audio){.rate = rate};
     int fd = file_open(path, &size, error);
     if (fd < 0) return false;
     bool ok = size || error_set(error, "is empty");
     sound_chunks_read(fd, &chunks);
     SoundParts *parts = &chunks.parts;
-    if (ok && !parts->count) ok = read_whole(fd, &chunks, max_seconds, audio, &r, parts, error);
-    if (ok && parts->count) ok = read_parts(fd, parts, &chunks, max_seconds, audio, &r, error);
+    if (ok && !parts->count) ok = read_whole(fd, &chunks, end, audio, &r, parts, error);
+    if (ok && parts->count) ok = read_parts(fd, parts, &chunks, end, audio, &r, error);
     sound_parts_close(parts);
     close(fd);
+    if (ok && start > 0 && !r.count)
+        ok = error_set(error, "has only %.2f s, but the recording begins at %.2f s", (double)r.at / audio->source_rate,
+                       start);
     ok = ok && finish_reading(&r, audio, error);
     if (!ok) free(r.mono);
     ok = ok && resample(audio, r.mono, error);

@@ -28,6 +28,8 @@ typedef struct {
  * a sample that is not a number, has the range of integers, or is silent: all zero, or channels that cancel each other.
  */
 bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error);
+/* Reads the same of the part of a file that begins at `start` seconds. */
+bool audio_read_part(const char *path, int rate, double start, double max_seconds, Audio *audio, Error *error);
 void audio_close(Audio *audio);
 /* Returns whether there is this doubt about a file that was read, and says it: "is at the noise floor: ...". */
 bool audio_doubt(const AudioFacts *facts, AudioDoubt doubt, Error *words);

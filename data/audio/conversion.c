@@ -109,7 +109,8 @@ bool conversion_none(int fd, Error *words) {
     char head[HEAD + 1] = "";
     ssize_t n = pread(fd, head, HEAD, 0);
     const char *other = n > 0 ? encoding_of_binary(head, (size_t)n) : NULL;
-    if (other && strncmp(other, "is UTF", 6) != 0) { /* sound may look like UTF-16 */
+    bool is_sound = other && !strncmp(other, "is a sound", 10);   /* a damaged one */
+    if (other && !is_sound && strncmp(other, "is UTF", 6) != 0) { /* sound may look like UTF-16 */
         (void)error_set(words, "%s", other);
         return true;
     }

@@ -7,6 +7,8 @@
 
 #define ICONV(name) "convert it with iconv -f " name " -t UTF-8 FILE >NEW"
 
+#define SOUND "is a sound, not a text: give a list that names the sounds with their texts, or their folder"
+
 /* ---- by the first bytes ---- */
 
 static const struct {
@@ -37,9 +39,29 @@ static const struct {
     {"SQLite format 3\0", 16, "is a database of SQLite: save the table as CSV"},
     {"%PDF-", 5, "is a PDF: pdftotext makes text of it"},
     {"{\\rtf", 5, "is RTF: save it as plain text in UTF-8"},
+    {"\x93NUMPY", 6, "is an array of NumPy (.npy): write its values as text, lines of JSON or CSV"},
+    {"\x89HDF\r\n", 6, "is HDF5: write its values as text, lines of JSON or CSV"},
+    {"fLaC\0", 5, SOUND},
+    {"OggS\0", 5, SOUND},
+    {"ID3\3", 4, SOUND},
+    {"ID3\4", 4, SOUND},
+    {"\x89PNG\r\n", 6, "is a picture, not a text"},
+    {"\xff\xd8\xff", 3, "is a picture, not a text"},
     {"version https://git-lfs.", 24,
      "is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
 };
+
+/* Returns the advice for what is known by bytes behind the first. */
+static const char *inner_kind(const char *bytes, size_t size) {
+    enum { ZIP_HEADER = 30, TAR_MAGIC = 257 };
+    size_t name =
+        size > ZIP_HEADER ? ZIP_HEADER + (unsigned char)bytes[26] + 256 * (size_t)(unsigned char)bytes[27] : 0;
+    if (name >= ZIP_HEADER + 4 && name <= size && !memcmp(bytes, "PK\3\4", 4) && !memcmp(bytes + name - 4, ".npy", 4))
+        return "is an archive of NumPy arrays (.npz): write its values as text, lines of JSON or CSV";
+    if (size >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WAVE", 4)) return SOUND;
+    if (size >= TAR_MAGIC + 5 && !memcmp(bytes + TAR_MAGIC, "ustar", 5)) return "is an archive: unpack it with tar -xf";
+    return NULL;
+}
 
 /* Returns the advice for UTF-16 without a byte order mark: many zero bytes, all of them at odd or all at even places.
  */
@@ -54,6 +76,8 @@ static const char *wide_text(const char *bytes, size_t size) {
 }
 
 const char *encoding_of_binary(const char *bytes, size_t size) {
+    const char *inner = inner_kind(bytes, size);
+    if (inner) return inner;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (size >= kinds[i].size && !memcmp(bytes, kinds[i].bytes, kinds[i].size)) return kinds[i].advice;
     return wide_text(bytes, size);

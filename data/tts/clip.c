@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -85,12 +86,35 @@ static double silent_share(const float *samples, int64_t n) {
     return (double)quiet / (double)hops;
 }
 
-/* Computes frames[*n_frames, MEL_BANDS] of a sound file; free(). Stores the measures in `clip` unless it is NULL. */
-static bool analyse(const ClipWork *work, const char *path, Clip *clip, float **frames, int64_t *n_frames,
+/* Reads the clip's sound, a part of its file or all of it. Where the file has no such part, but is as long as the part,
+ * it was cut out before, and *is_cut is set. */
+static bool read_sound(const Clip *clip, Audio *audio, bool *is_cut, Error *error) {
+    const Recording *r = clip->recording;
+    const double length = r->to - r->from, tolerance = 0.1; /* s; lists round, and codecs pad */
+    *is_cut = false;
+    if (!recording_is_part(r)) return audio_read(clip->audio_path, MEL_RATE, MAX_SECONDS, audio, error);
+    bool ok = audio_read_part(clip->audio_path, MEL_RATE, r->from, fmin(length, MAX_SECONDS), audio, error),
+         is_short = ok && isfinite(length) && (double)audio->count / MEL_RATE < fmin(length, MAX_SECONDS) - tolerance;
+    if (is_short)
+        error_set(error, "has only %.2f s, but the recording ends at %.2f s", r->from + (double)audio->count / MEL_RATE,
+                  r->to);
+    if (ok && !is_short) return true;
+    bool convertible = audio->convertible;
+    audio_close(audio);
+    *is_cut = audio_read(clip->audio_path, MEL_RATE, MAX_SECONDS, audio, NULL) &&
+              fabs((double)audio->count / MEL_RATE - length) <= tolerance;
+    if (!*is_cut) audio_close(audio);
+    audio->convertible = convertible;
+    return *is_cut;
+}
+
+/* Computes frames[*n_frames, MEL_BANDS] of a clip; free(). Stores the measures in the clip if it may. */
+static bool analyse(const ClipWork *work, const Clip *clip, Clip *measures, float **frames, int64_t *n_frames,
                     Error *error) {
     Audio audio;
-    if (!audio_read(path, MEL_RATE, MAX_SECONDS, &audio, error)) {
-        if (clip) clip->convertible = audio.convertible;
+    bool is_cut;
+    if (!read_sound(clip, &audio, &is_cut, error)) {
+        if (measures) measures->convertible = audio.convertible;
         return false;
     }
     *n_frames = mel_frame_count(audio.count);
@@ -100,11 +124,13 @@ static bool analyse(const ClipWork *work, const char *path, Clip *clip, float **
         *frames = xmalloc((size_t)*n_frames * MEL_BANDS * sizeof **frames);
         mel_analyse(work->mel, audio.samples, audio.count, *frames);
     }
-    if (ok && clip) {
-        clip->samples = audio.count;
-        clip->clipped = audio.clipped;
-        clip->facts = audio.facts;
-        clip->silence = silent_share(audio.samples, audio.count);
+    if (ok && measures) {
+        measures->samples = audio.count;
+        measures->clipped = audio.clipped;
+        measures->silence = silent_share(audio.samples, audio.count);
+        measures->sound = checksum(0, audio.samples, (size_t)audio.count * sizeof *audio.samples);
+        measures->is_cut = is_cut;
+        measures->facts = audio.facts;
     }
     audio_close(&audio);
     return ok;
@@ -119,21 +145,27 @@ static bool reuse_measures(const ClipWork *work, Clip *clip) {
     clip->facts = (AudioFacts){.loudest = json_number_value(json_object_get(facts, "loudest")),
                                .declared = json_integer_value(json_object_get(facts, "declared")),
                                .behind = json_integer_value(json_object_get(facts, "behind"))};
-    return clip->samples >= MEL_HOP && clip->facts.loudest > 0; /* older versions did not note the loudest sample */
+    clip->is_cut = json_is_true(json_object_get(facts, "cut"));
+    const char *sound = json_string_value(json_object_get(facts, "sound")); /* older versions did not note it */
+    clip->sound = sound ? strtoull(sound, NULL, 16) : 0;
+    return sound && clip->samples >= MEL_HOP && clip->facts.loudest > 0;
 }
 
 static bool measure(const ClipWork *work, Clip *clip) {
     float *frames;
     int64_t n;
-    if (!analyse(work, clip->audio_path, clip, &frames, &n, &clip->error)) return false;
-    bool ok = mark_unfinished(work, "audio", clip, &clip->error) &&
-              write_array(work, OUTPUT_MEL, clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
-              ledger_add(work->ledger, "audio", clip->recording->id,
-                         json_build("the ledger", "{s:s, s:I, s:f, s:f, s:f, s:I, s:I}", "key", clip->audio_key,
-                                    "samples", (json_int_t)clip->samples, "clipped", clip->clipped, "silence",
-                                    clip->silence, "loudest", clip->facts.loudest, "declared",
-                                    (json_int_t)clip->facts.declared, "behind", (json_int_t)clip->facts.behind),
-                         &clip->error);
+    char sound[17];
+    if (!analyse(work, clip, clip, &frames, &n, &clip->error)) return false;
+    snprintf(sound, sizeof sound, "%016llx", (unsigned long long)clip->sound);
+    bool ok =
+        mark_unfinished(work, "audio", clip, &clip->error) &&
+        write_array(work, OUTPUT_MEL, clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
+        ledger_add(work->ledger, "audio", clip->recording->id,
+                   json_build("the ledger", "{s:s, s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:b}", "key", clip->audio_key,
+                              "samples", (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence,
+                              "loudest", clip->facts.loudest, "declared", (json_int_t)clip->facts.declared, "behind",
+                              (json_int_t)clip->facts.behind, "sound", sound, "cut", clip->is_cut),
+                   &clip->error);
     free(frames);
     if (!ok) {
 #pragma omp critical(fatal)
@@ -147,6 +179,8 @@ bool clip_measure(const ClipWork *work, Clip *clip) {
     bool read = false, ok = true;
     if (stat(clip->audio_path, &status)) ok = error_set(&clip->error, "cannot open: %s", strerror(errno));
     Fingerprint key = fingerprint_of("%s\n%016llx", MEL_DESCRIPTION, (unsigned long long)clip->audio_sum);
+    const Recording *r = clip->recording;
+    if (recording_is_part(r)) key = fingerprint_of("%s\n%.17g\n%.17g", key.text, r->from, r->to);
     memcpy(clip->audio_key, key.text, sizeof key.text);
     if (ok && !reuse_measures(work, clip)) {
         ok = measure(work, clip);
@@ -166,8 +200,7 @@ bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *
     }
     Error why;
     *frames = NULL;
-    if (!analyse(work, clip->audio_path, NULL, frames, &n, &why))
-        return error_set(error, "%s: %s", clip->audio_path, why.text);
+    if (!analyse(work, clip, NULL, frames, &n, &why)) return error_set(error, "%s: %s", clip->audio_path, why.text);
     if (n != clip->n_codes) {
         free(*frames);
         *frames = NULL;

@@ -44,6 +44,8 @@ typedef struct {
     int64_t n_codes;
     double squared_error; /* sum over all frames, to the entries of their codes */
     bool stale;           /* coded by an earlier run, but from other inputs, or a file is damaged */
+    bool is_cut;          /* the list gives a part of a file that is this part alone: it was cut before */
+    uint64_t sound;       /* checksum of the samples */
     bool convertible;     /* the audio is in a format that only ffmpeg reads */
     Error error;          /* why the audio is bad, or what failed */
 } Clip;
@@ -55,9 +57,9 @@ typedef struct {
     const Mel *mel;
 } ClipWork;
 
-/* Sets samples, clipped, silence and audio_key, from audio_sum: those of the ledger if the bytes of the sound file are
- * those that they were made from, else from the sound file, whose log-mel frames go to OUTPUT/mel/ID.npy. Returns
- * whether the sound file was decoded. Sets reject and error if it cannot be read. */
+/* Sets samples, clipped, silence, sound, is_cut and audio_key, which is of audio_sum and the part: those of the ledger
+ * if the bytes of the sound file are those that they were made from, else from the sound file, whose log-mel frames go
+ * to OUTPUT/mel/ID.npy. Returns whether the sound file was decoded. Sets reject and error if it cannot be read. */
 bool clip_measure(const ClipWork *work, Clip *clip);
 /* Reads the clip's frames[clip->n_codes, MEL_BANDS] from OUTPUT/mel or, if that file is missing or damaged, from the
  * audio; free(). */

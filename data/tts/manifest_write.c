@@ -58,6 +58,12 @@ static void set_audio(json_t *line, const char *key, const char *directory, cons
     free(path);
 }
 
+/* Sets where a part of a file begins; its duration says where it ends. */
+static void set_offset(json_t *line, const char *key, const Clip *clip) {
+    if (recording_is_part(clip->recording) && !clip->is_cut)
+        json_object_set_new(line, key, json_real(clip->recording->from));
+}
+
 static json_t *single_line(const ManifestOptions *o, const Clip *clip) {
     json_t *line = json_object();
     set_text(line, "id", clip->recording->id);
@@ -65,6 +71,7 @@ static json_t *single_line(const ManifestOptions *o, const Clip *clip) {
     set_text(line, "text", clip->text);
     set_text(line, "speaker", clip->recording->speaker);
     set_text(line, "language", clip->recording->language ? clip->recording->language : o->language);
+    set_offset(line, "offset", clip);
     set_seconds(line, "duration", clip);
     set_file(line, "text_ids_path", OUTPUT_TEXT_IDS, clip);
     set_count(line, "text_len", clip->n_ids);
@@ -86,6 +93,7 @@ static json_t *pair_line(const ManifestOptions *o, const Clip *prompt, const Cli
     set_file(line, "prompt_condition_path", OUTPUT_CONDITION, prompt);
     set_count(line, "prompt_condition_len", CONDITIONING_ROWS);
     set_file(line, "prompt_emo_vec_path", OUTPUT_EMO_VEC, prompt);
+    set_offset(line, "prompt_offset", prompt);
     set_seconds(line, "prompt_duration", prompt);
     set_text(line, "target_id", target->recording->id);
     set_audio(line, "target_audio_path", o->directory, target);
@@ -95,6 +103,7 @@ static json_t *pair_line(const ManifestOptions *o, const Clip *prompt, const Cli
     set_file(line, "target_codes_path", OUTPUT_CODES, target);
     set_count(line, "target_code_len", target->n_codes);
     set_file(line, "target_emo_vec_path", OUTPUT_EMO_VEC, target);
+    set_offset(line, "target_offset", target);
     set_seconds(line, "target_duration", target);
     free(id);
     return line;

@@ -12,6 +12,7 @@
 #include "data/text/unknown.h"
 #include "data/tts/bad_audio.h"
 #include "data/tts/prepare_outputs.h"
+#include "data/tts/sounds_report.h"
 #include "kernels/philox.h"
 
 enum { MAX_TEXT_TOKENS = 600 };
@@ -205,6 +206,7 @@ void prepare_frames(Prepare *p) {
     check_bad_audio(p);
     doubtful_audio_report(&p->recordings, p->clips, p->n);
     check_some_left(p);
+    sounds_report(&p->recordings, p->clips, p->n);
     p->sizes = p->options->sizes;
     p->small = prepare_fit_sizes(p->clips, p->n, &p->options->fit, &p->sizes);
 }

@@ -14,7 +14,7 @@
 enum { MAX_TEXT_BYTES = 1 << 16 }; /* of a recording: more is no sentence */
 
 /* READ: sound that libsndfile reads; FOREIGN: sound that it does not read, which is reported when it is opened. */
-typedef enum { KIND_TEXT, KIND_READ, KIND_FOREIGN, KIND_OTHER } Kind;
+typedef enum { KIND_TEXT, KIND_NORMALIZED, KIND_LAB, KIND_READ, KIND_FOREIGN, KIND_OTHER } Kind;
 
 typedef struct {
     char *path;  /* below the folder */
@@ -37,6 +37,7 @@ static Kind kind_of(const char *extension) {
                                           "ape", "tta", "ac3", "dts", "ra",  "rm",   "flv"};
     if (*extension == '.') extension++;
     if (!strcasecmp(extension, "txt")) return KIND_TEXT;
+    if (!strcasecmp(extension, "lab")) return KIND_LAB;
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         if (!strcasecmp(extension, read[i])) return KIND_READ;
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
@@ -48,6 +49,11 @@ static Kind kind_of(const char *extension) {
 static const char *extension_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return strrchr(slash ? slash : path, '.');
+}
+
+bool recordings_name_sound(const char *path) {
+    const char *dot = extension_of(path);
+    return dot && kind_of(dot) == KIND_READ;
 }
 
 /* Counts subtitles, and keeps the first name. */
@@ -109,6 +115,21 @@ static bool find_files(const char *folder, Files *files, Recordings *out, Error 
     return ok;
 }
 
+/* Takes the texts NAME.normalized.txt as those of NAME.wav, unless a sound is called NAME.normalized.wav. */
+static void rename_normalized(Files *files) {
+    static const char end[] = ".normalized";
+    const size_t size = sizeof end - 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < files->count; i++) {
+            File *file = &files->items[i];
+            if (file->stem <= size || memcmp(file->path + file->stem - size, end, size) != 0) continue;
+            if (!pass && file->kind >= KIND_READ) return;
+            if (!pass || file->kind != KIND_TEXT) continue;
+            file->stem -= size;
+            file->kind = KIND_NORMALIZED;
+        }
+}
+
 /* Orders by the name without its extension, then by kind, then by name. */
 static int compare_files(const void *a, const void *b) {
     const File *x = a, *y = b;
@@ -116,6 +137,12 @@ static int compare_files(const void *a, const void *b) {
     if (order) return order;
     if (x->stem != y->stem) return x->stem < y->stem ? -1 : 1;
     return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->path, y->path);
+}
+
+/* Returns whether a text begins with two whole numbers, as a label of HTK does: "0 2050000 sil". */
+static bool begins_with_times(const char *text) {
+    size_t first = strspn(text, "0123456789"), blank = strspn(text + first, " ");
+    return first && blank && strspn(text + first + blank, "0123456789") && text[strspn(text, "0123456789 ")];
 }
 
 /* Reads a text as one line; free(). The error begins with the path. */
@@ -135,16 +162,35 @@ static char *read_text(const char *folder, const char *name, Error *error) {
             if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
         text = xstrdup(bytes + utf8_mark(bytes, size));
     }
+    if (text && path_ending(name, ".lab") && begins_with_times(text)) {
+        error_set(error,
+                  "%s: holds times and phones of HTK, not the text: move it away, or write the text to a .txt file",
+                  path);
+        free(text);
+        text = NULL;
+    }
     free(bytes);
     free(path);
     return text;
 }
 
+/* Returns the folder of a path that the name of the file begins with, before '_' or '-', else its first folder; NULL:
+ * there is none; free(). */
+static char *speaker_of(const char *path) {
+    const char *first = strchr(path, '/'), *name = strrchr(path, '/');
+    if (!first) return NULL;
+    const size_t size = strcspn(name + 1, "_-");
+    for (const char *at = path, *slash; (slash = strchr(at, '/')); at = slash + 1)
+        if ((size_t)(slash - at) == size && !memcmp(at, name + 1, size)) return xformat("%.*s", (int)size, at);
+    return xformat("%.*s", (int)(first - path), path);
+}
+
 /* Adds the recording that files[0..n-1] of one name are. */
 static bool add_recording(const char *folder, const File *files, int64_t n, Recordings *out, Error *error) {
     int64_t texts = 0;
-    while (texts < n && files[texts].kind == KIND_TEXT) texts++;
-    const File *sound = texts < n ? &files[texts] : NULL, *twin = texts > 1 ? &files[1] : NULL;
+    while (texts < n && files[texts].kind < KIND_READ) texts++;
+    const File *sound = texts < n ? &files[texts] : NULL,
+               *twin = texts > 1 && files[1].kind == files[0].kind ? &files[1] : NULL;
     if (texts + 1 < n && files[texts + 1].kind == sound->kind) twin = &files[texts + 1];
     if (twin)
         return error_set(error,
@@ -154,14 +200,14 @@ static bool add_recording(const char *folder, const File *files, int64_t n, Reco
         if (!out->lone_texts++) out->first_lone_text = xstrdup(files[0].path);
         return true;
     }
-    for (const File *file = sound + 1; file < files + n; file++) leave_out(out, file->path);
+    for (const File *file = files + 1; file < files + n; file++)
+        if (file != sound) leave_out(out, file->path);
     Recording *r = recordings_add(out);
     r->audio = xstrdup(sound->path);
     r->text = texts ? read_text(folder, files[0].path, error) : xstrdup("");
     if (!r->text) return false;
-    const char *slash = strchr(r->audio, '/');
-    out->has_speakers |= slash != NULL;
-    if (slash) r->speaker = xformat("%.*s", (int)(slash - r->audio), r->audio);
+    r->speaker = speaker_of(r->audio);
+    out->has_speakers |= r->speaker != NULL;
     Error why;
     return recording_finish(r, &why) || error_set(error, "%s/%s: %s", folder, sound->path, why.text);
 }
@@ -178,17 +224,21 @@ bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
     Files files = {0};
     int64_t with_text = 0;
     bool ok = find_files(path, &files, out, error);
+    rename_normalized(&files);
     if (files.count) qsort(files.items, (size_t)files.count, sizeof *files.items, compare_files);
     for (int64_t i = 0, end; ok && i < files.count; i = end) {
         const File *first = &files.items[i];
         for (end = i + 1; end < files.count; end++)
             if (files.items[end].stem != first->stem || memcmp(files.items[end].path, first->path, first->stem)) break;
-        with_text += first->kind == KIND_TEXT;
+        with_text += first->kind < KIND_READ;
         ok = add_recording(path, first, end - i, out, error);
     }
     for (int64_t i = 0; i < files.count; i++) free(files.items[i].path);
     free(files.items);
     if (!ok) return false;
+    if (!out->count && out->other_files)
+        return error_set(error, "%s: holds no audio files, but %lld others (the first: %s); give a list itself", path,
+                         (long long)out->other_files, out->first_other_file);
     if (!out->count) return error_set(error, "%s: holds no audio files", path);
     if (with_text > out->lone_texts) return true;
     char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");

@@ -1,15 +1,21 @@
 #include "data/tts/recordings_json.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "data/formats/json_records.h"
 #include "data/text/encoding.h"
 
+static bool is_time(int field) { return field >= FIELD_START; }
+
 static bool may_be_number(int field) { return field != FIELD_AUDIO && field != FIELD_TEXT; }
 
-/* Returns a string, or the digits of an integer where it can be a name; free(). NULL if the value is neither. */
+/* Returns a string, the path of an object of Hugging Face's, a time, or the digits of an integer where it can be a
+ * name; free(). NULL if the value is none of them. */
 static char *take(const json_t *value, int field) {
+    if (field == FIELD_AUDIO && json_is_object(value)) value = json_object_get(value, "path");
     if (json_is_string(value)) return xstrdup(json_string_value(value));
+    if (is_time(field) && json_is_real(value)) return xformat("%.17g", json_real_value(value));
     return may_be_number(field) && json_is_integer(value) ? xformat("%lld", (long long)json_integer_value(value))
                                                           : NULL;
 }
@@ -20,7 +26,9 @@ static bool is_given(const json_t *value) { return value && !json_is_null(value)
 static bool set_missing(const json_t *object, const char *key, int field, Error *error) {
     if (is_given(json_object_get(object, key)))
         return error_set(error, "%s is %s", key,
-                         may_be_number(field) ? "neither a string nor an integer" : "not a string");
+                         is_time(field)         ? "neither a string nor a number"
+                         : may_be_number(field) ? "neither a string nor an integer"
+                                                : "not a string");
     char *names = xstrdup("");
     const char *name;
     json_t *value;
@@ -39,9 +47,10 @@ static bool set_missing(const json_t *object, const char *key, int field, Error 
 static bool check_fields(ListReader *reader, const json_t *object, Recording *r, Error *error) {
     for (int i = 0; i <= FIELD_TEXT; i++) {
         bool is_there = *recording_field(r, i);
-        if (!reader->started) reader->columns[i] = reader->given[i] || i >= FIELD_AUDIO || is_there ? 0 : -1;
+        bool must = i >= FIELD_AUDIO || (reader->given[i] && reader->names[i]);
+        if (!reader->started) reader->columns[i] = must || is_there ? 0 : -1;
         if (!is_there && !reader->columns[i]) return set_missing(object, reader->names[i], i, error);
-        if (is_there && reader->columns[i])
+        if (is_there && reader->columns[i] < 0)
             return error_set(error, "has %s, which the first line has not", reader->names[i]);
     }
     reader->out->has_ids = !reader->columns[FIELD_ID];
@@ -53,12 +62,43 @@ static bool check_fields(ListReader *reader, const json_t *object, Recording *r,
            set_missing(object, reader->names[FIELD_LANGUAGE], FIELD_LANGUAGE, error);
 }
 
+/* Adds the names that are asked for, and takes the first of the usual ones that the object has for a field that no
+ * option names: of all but the times by the first line, as these may be left out there. */
+static void choose_names(ListReader *reader, const char *line, size_t n) {
+    size_t at;
+    json_t *object = json_record(line, n, (const char *const[]){NULL}, 0, &at, NULL);
+    for (int i = 0; i < RECORDING_FIELDS; i++) {
+        bool is_open = reader->columns[i] < 0 && !reader->given[i] && (!reader->started || i >= FIELD_LANGUAGE);
+        for (const char *const *name = recording_field_names(i); is_open && *name; name++)
+            if (json_object_get(object, *name)) {
+                reader->names[i] = *name;
+                if (i >= FIELD_LANGUAGE) reader->columns[i] = 0;
+                break;
+            }
+    }
+    json_decref(object);
+}
+
+/* Refuses a time that is neither text nor number, and, if an option names it, is not missing. */
+static bool check_times(const ListReader *reader, const json_t *object, Recording *r, Error *error) {
+    for (int i = FIELD_START; i < RECORDING_FIELDS; i++) {
+        const json_t *value = json_object_get(object, reader->names[i]);
+        if (!*recording_field(r, i) && is_given(value) && (i != FIELD_DURATION || reader->given[i]))
+            return set_missing(object, reader->names[i], i, error);
+    }
+    return true;
+}
+
 bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int64_t *number, int *column,
                           Error *error) {
-    const char *const names[] = {reader->names[FIELD_ID],   reader->names[FIELD_SPEAKER],  reader->names[FIELD_AUDIO],
-                                 reader->names[FIELD_TEXT], reader->names[FIELD_LANGUAGE], NULL};
+    const char *names[RECORDING_FIELDS + 1];
+    int count = 0;
     size_t at;
     Error why;
+    choose_names(reader, line, n);
+    for (int i = 0; i < RECORDING_FIELDS; i++)
+        if (reader->names[i]) names[count++] = reader->names[i];
+    names[count] = NULL;
     json_t *object = json_record(line, n, names, 0, &at, &why);
     if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
@@ -68,7 +108,7 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
     for (int i = 0; ok && i < RECORDING_FIELDS; i++)
         *recording_field(r, i) = take(json_object_get(object, reader->names[i]), i);
-    ok = ok && check_fields(reader, object, r, error);
+    ok = ok && check_fields(reader, object, r, error) && check_times(reader, object, r, error);
     json_decref(object);
     return ok;
 }

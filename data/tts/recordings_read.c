@@ -12,26 +12,59 @@
 #include "data/text/encoding.h"
 #include "data/text/label.h"
 #include "data/text/utf8.h"
+#include "data/tts/recordings_columns.h"
 #include "data/tts/recordings_fields.h"
 #include "data/tts/recordings_folder.h"
 #include "data/tts/recordings_json.h"
+#include "data/tts/recordings_kaldi.h"
+#include "data/tts/recordings_places.h"
 
 /* ---- lists ---- */
 
-/* Refuses a first line that has two or more names of columns in place of values. */
-static bool check_no_header(const Recording *r, Error *error) {
-    int names = !strcasecmp(r->id, "id") + !strcasecmp(r->speaker, "speaker") + !strcasecmp(r->audio, "audio") +
-                !strcasecmp(r->text, "text");
-    return names < 2 || error_set(error,
-                                  "this line looks like a header (%s, %s, ...); name its columns with --audio-field "
-                                  "and --text-field, or remove it",
-                                  r->id, r->speaker);
+/* "none" says that there is no such field. */
+static bool is_none(const char *name) { return name && !strcmp(name, "none"); }
+
+static const char *name_of(const RecordingsSource *source, int field) {
+    return is_none(source->names[field]) ? NULL : source->names[field];
 }
 
 static bool names_a_field(const RecordingsSource *source) {
     for (int i = 0; i < RECORDING_FIELDS; i++)
-        if (source->names[i]) return true;
+        if (name_of(source, i)) return true;
     return false;
+}
+
+/* Returns whether the fields that options give are given by numbers, and the line has none of these as names. */
+static bool has_numbers(const RecordingsSource *source, const char *line, size_t n, char separator) {
+    for (int i = 0; i < RECORDING_FIELDS; i++) {
+        const char *name = name_of(source, i);
+        if (name && (recordings_column_number(name) < 0 || recordings_find_column(line, n, separator, name) >= 0))
+            return false;
+    }
+    return names_a_field(source);
+}
+
+/* Returns whether a line names the columns: both those of audio and text, or those that options give. */
+static bool names_columns(const RecordingsSource *source, const char *line, size_t n, char separator) {
+    const char *audio = name_of(source, FIELD_AUDIO), *text = name_of(source, FIELD_TEXT);
+    if (has_numbers(source, line, n, separator)) return recordings_look_like_header(line, n, separator);
+    if (names_a_field(source) && separator == '\t') return true; /* the message then lists the columns */
+    return recordings_column_name(line, n, separator, FIELD_AUDIO, audio) &&
+           recordings_column_name(line, n, separator, FIELD_TEXT, text);
+}
+
+static RecordingsFormat recognise_tabs(const RecordingsSource *source, const char *line, size_t n) {
+    if (recordings_find_column(line, n, '\t', "path") >= 0 && recordings_find_column(line, n, '\t', "sentence") >= 0)
+        return recordings_find_column(line, n, '\t', "client_id") >= 0 && !source->names[FIELD_AUDIO]
+                   ? RECORDINGS_COMMON_VOICE
+                   : RECORDINGS_TABLE; /* which says what it needs if no columns are named */
+    if (names_columns(source, line, n, '\t')) return RECORDINGS_TABLE;
+    return !names_a_field(source) && recordings_look_like_fleurs(line, n) ? RECORDINGS_FLEURS : RECORDINGS_LIST;
+}
+
+/* Returns what separates the fields of a line. */
+static char separator_of(const RecordingsSource *source, const char *line, size_t n) {
+    return text_ending(source->path, ".tsv") || memchr(line, '\t', n) || !memchr(line, '|', n) ? '\t' : '|';
 }
 
 /* Returns the format of a list by the end of its name, else by its first line; RECORDINGS_AUTO: it is none. */
@@ -39,22 +72,26 @@ static RecordingsFormat recognise(const RecordingsSource *source, const char *li
     const char *path = source->path;
     bool is_jsonl = text_ending(path, ".jsonl"), is_tsv = text_ending(path, ".tsv");
     if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
-    if (!is_tsv && !memchr(line, '\t', n)) return memchr(line, '|', n) ? RECORDINGS_LJSPEECH : RECORDINGS_AUTO;
-    if (recordings_find_column(line, n, "path") >= 0 && recordings_find_column(line, n, "sentence") >= 0)
-        return recordings_find_column(line, n, "client_id") >= 0 && !source->names[FIELD_AUDIO]
-                   ? RECORDINGS_COMMON_VOICE
-                   : RECORDINGS_TABLE; /* which says what it needs if no columns are named */
-    if (names_a_field(source)) return RECORDINGS_TABLE;
-    bool has_names = recordings_find_column(line, n, "audio") >= 0 && recordings_find_column(line, n, "text") >= 0;
-    return has_names ? RECORDINGS_TABLE : RECORDINGS_LIST;
+    if (separator_of(source, line, n) == '\t')
+        return is_tsv || memchr(line, '\t', n) ? recognise_tabs(source, line, n) : RECORDINGS_AUTO;
+    if (names_columns(source, line, n, '|')) return RECORDINGS_TABLE;
+    return name_of(source, FIELD_AUDIO) || recordings_begin_with_path(line, n) ? RECORDINGS_BARS : RECORDINGS_LJSPEECH;
 }
 
-static void choose_names(ListReader *reader, const char *const *given) {
-    static const char *const common_voice[] = {NULL, "client_id", "path", "sentence", "locale"};
+/* Takes, for each field, the name that an option gives, else that of Common Voice, or a usual one that the first line
+ * has. */
+static void choose_names(ListReader *reader, const RecordingsSource *source, const char *line, size_t n) {
+    static const char *const common_voice[RECORDING_FIELDS] = {NULL, "client_id", "path", "sentence", "locale"};
     bool is_common_voice = reader->out->format == RECORDINGS_COMMON_VOICE;
     for (int i = 0; i < RECORDING_FIELDS; i++) {
-        reader->given[i] = given[i];
-        reader->names[i] = given[i] ? given[i] : is_common_voice ? common_voice[i] : recording_field_name(i);
+        const char *given = name_of(source, i),
+                   *usual = reader->has_header ? recordings_column_name(line, n, reader->separator, i, NULL) : NULL;
+        reader->given[i] = source->names[i];
+        reader->columns[i] = -1;
+        reader->names[i] = source->names[i]  ? given
+                           : is_common_voice ? common_voice[i]
+                           : usual           ? usual
+                                             : recording_field_name(i);
     }
 }
 
@@ -70,11 +107,19 @@ static bool begin_list(ListReader *reader, const RecordingsSource *source, const
         return error_set(error, "the format is not known; expected JSON objects, fields between tabs, or ID|TEXT as in "
                                 "LJSpeech; for the audio and .txt files of a folder, give it with --input-format "
                                 "folder");
-    choose_names(reader, source->names);
-    reader->out->has_ids = format == RECORDINGS_LIST || format == RECORDINGS_LJSPEECH;
-    reader->out->has_speakers = format == RECORDINGS_LIST;
+    if (is_none(source->names[FIELD_AUDIO]) || is_none(source->names[FIELD_TEXT]))
+        return error_set(error, "--audio-field and --text-field cannot be none");
+    reader->separator = format == RECORDINGS_LJSPEECH || format == RECORDINGS_BARS ? '|'
+                        : format == RECORDINGS_TABLE                               ? separator_of(source, line, n)
+                                                                                   : '\t';
+    reader->out->separator = reader->separator;
+    reader->has_header = has_header(format);
+    choose_names(reader, source, line, n);
     return has_header(format) || format == RECORDINGS_JSONL || !names_a_field(source) ||
-           error_set(error, "fields were named by options, but have no names in this format: %s",
+           has_numbers(source, line, n, reader->separator) ||
+           error_set(error,
+                     "fields were named by options, but have no names in this format: %s; give the numbers of its "
+                     "columns, from 1",
                      recordings_format_description(format));
 }
 
@@ -83,10 +128,10 @@ static bool parse_line(ListReader *reader, const char *line, size_t n, int64_t n
     bool first = !reader->started;
     reader->started = true;
     if (first && has_header(format)) return recordings_read_header(reader, line, n, error);
+    if (first && !recordings_choose_columns(reader, line, n, error)) return false;
     Recording *r = recordings_add(reader->out);
     r->line = number;
-    return recordings_read_fields(reader, line, n, r, error) && recording_finish(r, error) &&
-           (!first || format != RECORDINGS_LIST || check_no_header(r, error));
+    return recordings_read_fields(reader, line, n, r, error) && recording_finish(r, error);
 }
 
 static bool parse_json_line(ListReader *reader, const char *line, size_t n, int64_t *number, int *column,
@@ -153,7 +198,8 @@ static char *tabbed(const Csv *csv) {
     return line;
 }
 
-/* Returns whether the list is a .csv with a header. LJSpeech has the same end, and bars between its fields. */
+/* Returns whether the list is a .csv with a header, or numbers in place of one. LJSpeech has the same end, and bars
+ * between its fields. */
 static bool is_csv(const RecordingsSource *source, const char *text, size_t size) {
     RecordingsFormat format = source->format;
     const char *end = memchr(text, '\n', size);
@@ -164,8 +210,8 @@ static bool is_csv(const RecordingsSource *source, const char *text, size_t size
     bool found = csv_statement(head, strlen(head), &(char){0}) > 0;
     if (!found && csv_open(&csv, head, strlen(head), ',', &error)) {
         char *line = csv_next(&csv, &error) && csv.n > 1 ? tabbed(&csv) : xstrdup("");
-        found =
-            *line && !strchr(head, '|') && csv.separator != '\t' && has_header(recognise(source, line, strlen(line)));
+        found = *line && !strchr(head, '|') && csv.separator != '\t' &&
+                (has_header(recognise(source, line, strlen(line))) || has_numbers(source, line, strlen(line), '\t'));
         free(line);
         csv_close(&csv);
     }
@@ -188,6 +234,7 @@ static bool parse_csv(ListReader *reader, const RecordingsSource *source, const 
             ok = more = csv_skip(&csv) && leave_out(reader->out, source, reader->out->count, error);
         free(line);
     }
+    reader->out->separator = ',';
     csv_close(&csv);
     free(copy);
     return ok;
@@ -225,6 +272,9 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
     *out = (Recordings){0};
+    if (size >= 5 && !memcmp(text, "PAR1\x15", 5)) /* other tables have no sound */
+        return error_set(error, "1: the file is a Parquet table, which may hold the sound as well: docs/train_gpt.md, "
+                                "\"What prepare reads\", has the lines of Python that write both out");
     if (binary) return error_set(error, "1: the file %s", binary);
     if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     text += mark;
@@ -232,7 +282,9 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     ok = array                        ? parse_array(&reader, &as_it_is, text, size, &lines, error)
          : is_csv(source, text, size) ? parse_csv(&reader, source, text, size, error)
                                       : parse_lines(&reader, source, text, size, &lines, error);
-    ok = ok && check_language(&reader, lines, error) && recordings_check_unique(out, error);
+    ok = ok && check_language(&reader, lines, error) && recordings_settle_columns(&reader, error) &&
+         recordings_check_unique(out, error);
+    if (ok) recordings_complete_times(out);
     if (!ok) recordings_close(out);
     return ok;
 }
@@ -248,31 +300,33 @@ static bool has_tables(const char *folder) {
     return found;
 }
 
-/* Finds the list to read: the path, or the metadata.csv of a folder. *list is NULL if the folder itself is to be read;
- * free(). */
+/* Finds the list to read: the path, or the metadata.csv or .jsonl of a folder. *list is NULL if the folder itself is to
+ * be read; free(). */
 static bool find_list(const RecordingsSource *source, char **list, Error *error) {
+    static const char *const names[] = {"metadata.csv", "metadata.jsonl"};
     const char *path = source->path;
+    RecordingsFormat format = source->format;
     *list = NULL;
     if (!path_is_folder(path)) {
-        if (source->format == RECORDINGS_FOLDER) return error_set(error, "%s: is not a folder", path);
+        if (format == RECORDINGS_FOLDER || format == RECORDINGS_KALDI)
+            return error_set(error, "%s: is not a folder", path);
         *list = xstrdup(path);
         return true;
     }
-    if (source->format == RECORDINGS_FOLDER) return true;
-    char *metadata = path_join(path, "metadata.csv"), *clips = path_join(path, "clips");
-    bool is_ljspeech = !source->format || source->format == RECORDINGS_LJSPEECH;
-    bool has_metadata = is_ljspeech && !access(metadata, F_OK), has_clips = path_is_folder(clips) && has_tables(path);
-    if (has_metadata) *list = xstrdup(metadata);
-    free(metadata);
+    if (format == RECORDINGS_FOLDER || format == RECORDINGS_KALDI) return true;
+    for (int i = 0; i < 2 && !*list && (!format || format == (i ? RECORDINGS_JSONL : RECORDINGS_LJSPEECH)); i++)
+        if (path_holds(path, names[i])) *list = path_join(path, names[i]);
+    if (*list) return true;
+    char *clips = path_join(path, "clips");
+    bool has_clips = path_is_folder(clips) && has_tables(path);
     free(clips);
-    if (has_metadata) return true;
-    if ((has_clips && !source->format) || source->format == RECORDINGS_COMMON_VOICE)
+    if ((has_clips && !format) || format == RECORDINGS_COMMON_VOICE)
         return error_set(error,
                          "%s: a folder of Common Voice has several lists: name one, such as %s/validated.tsv; for the "
                          "folder's audio and .txt files, --input-format folder",
                          path, path);
-    return !source->format || error_set(error, "%s: is a folder, not a regular file; expected a file for %s", path,
-                                        recordings_format_description(source->format));
+    return !format || error_set(error, "%s: is a folder, not a regular file; expected a file for %s", path,
+                                recordings_format_description(format));
 }
 
 static bool read_list(const char *path, const RecordingsSource *source, Recordings *out, Error *error) {
@@ -287,6 +341,7 @@ static bool read_list(const char *path, const RecordingsSource *source, Recordin
     if (!ok) return error_set(error, "%s:%s", path, why.text);
     out->list = xstrdup(path);
     out->directory = path_directory(path);
+    if (out->format != RECORDINGS_COMMON_VOICE) recordings_find_audio(out);
     return out->count > 0 ||
            (out->bad ? error_set(error, "%s: holds no recordings: none of its lines can be used, the first: line %s",
                                  path, out->first_bad)
@@ -297,9 +352,12 @@ static bool read_folder(const RecordingsSource *source, Recordings *out, Error *
     const char *path = source->path;
     Error why;
     if (names_a_field(source)) return error_set(error, "%s: fields were named by options, but a folder has none", path);
-    out->format = RECORDINGS_FOLDER;
+    bool is_kaldi = !source->format ? recordings_is_kaldi(path) : source->format == RECORDINGS_KALDI;
+    out->format = is_kaldi ? RECORDINGS_KALDI : RECORDINGS_FOLDER;
     out->directory = xstrdup(path);
-    return recordings_read_folder(path, out, error) &&
+    if (is_kaldi && !recordings_read_kaldi(path, out, error)) return false;
+    if (is_kaldi) recordings_find_audio(out);
+    return (is_kaldi || recordings_read_folder(path, out, error)) &&
            (recordings_check_unique(out, &why) || error_set(error, "%s: %s", path, why.text));
 }
 
@@ -315,12 +373,25 @@ static void unify_speakers(Recordings *out) {
     free(speakers);
 }
 
+static void warn_of_texts(const Recordings *all) {
+    const char *place = all->list ? all->list : all->directory;
+    if (all->doubt) warn("%s: %s", place, all->doubt);
+    if (10 * all->quoted >= 9 * all->count)
+        warn(
+            "%s: %lld of %lld texts are in quotes, which are taken as a part of the text; a program that writes CSV "
+            "has "
+            "put them there: write the list without them (in pandas quoting=3), or with commas to a .csv, whose quotes "
+            "are understood",
+            place, (long long)all->quoted, (long long)all->count);
+}
+
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {
     char *list;
     *out = (Recordings){0};
     if (!find_list(source, &list, error)) return false;
     bool ok = list ? read_list(list, source, out, error) : read_folder(source, out, error);
     if (ok) unify_speakers(out);
+    if (ok) warn_of_texts(out);
     free(list);
     if (!ok) recordings_close(out);
     return ok;

@@ -546,6 +546,54 @@ static void iterations_bring_the_sound_closer(void **state) {
     mel_close(mel);
 }
 
+static void damaged_sound_is_not_called_a_sound(void **state) {
+    (void)state;
+    static const char *const heads[] = {"fLaC\0\0\0\042garbage of it", "OggS\0\002xxxxxxxxxxxxxxx",
+                                        "RIFF\044\0\0\0WAVEjunkgarb"};
+    for (int i = 0; i < 3; i++) {
+        write_bytes(in("damaged"), heads[i], 20);
+        check_refused("damaged", "is not a sound file that can be read: ");
+        Audio audio;
+        Error error;
+        assert_false(audio_read(in("damaged"), RATE, 1, &audio, &error));
+        assert_null(strstr(error.text, "it is"));
+    }
+}
+
+/* A part has the very samples of the whole, also where several sounds were joined in one file. */
+static void a_part_is_a_part_of_the_whole(void **state) {
+    (void)state;
+    enum { FRAMES = 3 * RATE };
+    static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
+                                  SF_FORMAT_OGG | SF_FORMAT_VORBIS, SF_FORMAT_AIFF | SF_FORMAT_PCM_24};
+    float *babble = make_babble(3, RATE, FRAMES);
+    char *part_path = xstrdup(in("whole")), *joined = xstrdup(in("joined"));
+    for (int i = 0; i < 4; i++) {
+        Audio whole, part;
+        Error error;
+        write_sound(part_path, formats[i], RATE, 1, babble, FRAMES);
+        bool can_join = i == 1 || i == 2;
+        char out[1 << 10];
+        assert_int_equal(
+            run_command(out, sizeof out, can_join ? "cat %s %s >%s" : "cp %s %.0s%s", part_path, part_path, joined), 0);
+        const double starts[] = {0.5, 2.25, 4.25};
+        if (!audio_read(joined, RATE, 10, &whole, &error)) fail_msg("%s", error.text);
+        assert_int_equal(whole.count, can_join ? 2 * FRAMES : FRAMES);
+        for (int k = 0; k < (can_join ? 3 : 2); k++) {
+            if (!audio_read_part(joined, RATE, starts[k], 1.5, &part, &error)) fail_msg("%s", error.text);
+            int64_t first = llround(starts[k] * RATE), n = can_join || !k ? 3 * RATE / 2 : FRAMES - first;
+            assert_int_equal(part.count, n);
+            for (int64_t t = 0; t < n; t++) assert_float_equal(part.samples[t], whole.samples[first + t], 1e-4);
+            audio_close(&part);
+        }
+        assert_false(audio_read_part(joined, RATE, 7, 1, &part, &error));
+        assert_string_equal(error.text, can_join ? "has only 6.00 s, but the recording begins at 7.00 s"
+                                                 : "has only 3.00 s, but the recording begins at 7.00 s");
+        audio_close(&whole);
+    }
+    free(babble), free(part_path), free(joined);
+}
+
 int main(void) {
     directory = scratch_directory();
     const struct CMUnitTest tests[] = {
@@ -569,6 +617,8 @@ int main(void) {
         cmocka_unit_test(a_frame_depends_only_on_its_window),
         cmocka_unit_test(griffin_lim_restores_a_tone),
         cmocka_unit_test(iterations_bring_the_sound_closer),
+        cmocka_unit_test(a_part_is_a_part_of_the_whole),
+        cmocka_unit_test(damaged_sound_is_not_called_a_sound),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     free(directory);

@@ -413,7 +413,7 @@ static void bad_folders_are_refused(void **state) {
     static const char *const coded[][2] = {{"x.wav"}, {"x.txt", "a\xff"}};
     static const char *const silent[][2] = {{"z.txt", "one"}};
     static const char *const table[][2] = {
-        {"x.wav"}, {"x.txt", "one"}, {"metadata.csv", "file_name,transcription\nx.wav,one\n"}};
+        {"x.wav"}, {"x.txt", "one"}, {"metadata.csv", "fichier,phrase\nx.wav,one\n"}};
     static const char *const voices[][2] = {{"clips/x.mp3"}, {"validated.tsv", "path\tsentence\nx.mp3\tone\n"}};
     expect_bad_folder("twins", twins, 3,
                       ": x.flac and x.wav have the same name, so that it is not clear which one counts: move one away");

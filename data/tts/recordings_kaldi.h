@@ -1,0 +1,14 @@
+/* Reads a folder of Kaldi: wav.scp (recording, file), text (utterance, text), and, if there are, segments (utterance,
+ * recording, start, end) and utt2spk (utterance, speaker). */
+#ifndef DATA_TTS_RECORDINGS_KALDI_H
+#define DATA_TTS_RECORDINGS_KALDI_H
+
+#include "data/tts/recordings.h"
+
+/* Returns whether a folder has wav.scp and text. */
+bool recordings_is_kaldi(const char *folder);
+/* Adds the utterances of wav.scp, or of segments, in their order; one without a line in text has an empty text, and a
+ * text without sound is counted. Commands in wav.scp are refused. The error begins with a path. */
+bool recordings_read_kaldi(const char *folder, Recordings *out, Error *error);
+
+#endif
