@@ -25,7 +25,7 @@ static bool is_scored(const char *line, size_t n) {
 }
 
 static json_t *object_of(const char *bytes, size_t size) {
-    return size && bytes[0] == '{' ? json_loadb(bytes, size, 0, NULL) : NULL;
+    return size && bytes[0] == '{' ? json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
 }
 
 bool tokenizer_is_vocab_json(const char *bytes, size_t size) {

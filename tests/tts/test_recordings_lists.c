@@ -252,11 +252,12 @@ static void write_parts(void) {
     char *path = corpus_folder("long.flac");
     write_sound(path, SF_FORMAT_FLAC | SF_FORMAT_PCM_16, MEL_RATE, 1, samples, PARTS * PART);
     free(path);
+    static const char *const words[PARTS] = {"ሀ", "ለ", "መ", "ሰ"};
     char *cut = xstrdup("id\taudio\ttext\n"), *parts = xstrdup("id\taudio\ttext\toffset\tduration\n");
     for (int i = 0; i < PARTS; i++) {
         char *name = xformat("part%d.wav", i), *to = corpus_folder(name),
-             *line = xformat("%sp%d\t%s\tዛሬ ጥሩ ቀን %d\n", cut, i, name, i),
-             *part = xformat("%sp%d\tlong.flac\tዛሬ ጥሩ ቀን %d\t%g\t1.5\n", parts, i, i, 1.5 * i);
+             *line = xformat("%sp%d\t%s\tዛሬ ጥሩ ቀን %s\n", cut, i, name, words[i]),
+             *part = xformat("%sp%d\tlong.flac\tዛሬ ጥሩ ቀን %s\t%g\t1.5\n", parts, i, words[i], 1.5 * i);
         write_sound(to, SF_FORMAT_WAV | SF_FORMAT_PCM_16, MEL_RATE, 1, samples + i * PART, PART);
         free(cut), free(parts), free(name), free(to);
         cut = line, parts = part;
