@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-/* What is read but may be no sound, or not all of it. */
+/* Flags of a file that was read but may be no sound, or not all of it. */
 typedef enum { AUDIO_FAINT, AUDIO_UNDECLARED, AUDIO_DOUBTS } AudioDoubt;
 
 typedef struct {

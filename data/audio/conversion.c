@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <unistr.h>
 
+#include "data/audio/mpeg_frames.h"
 #include "data/text/encoding.h"
 
 /* MPEG and OPUS are SF_FORMAT_MPEG and SF_FORMAT_OPUS, which headers of older versions of libsndfile do not have. */
@@ -26,20 +27,6 @@ static bool library_has(int format) {
 
 /* ADTS, the stream format of AAC, begins with twelve bits 1 and a layer of two bits 0, which no MPEG audio has. */
 static bool is_adts(const unsigned char *head) { return head[0] == 0xff && (head[1] & 0xf6) == 0xf0; }
-
-/* Returns whether a frame of layer 2 or 3 begins here. Layer 1 is not in use, and as its first bytes, FF FE, are those
- * of a text in UTF-16, is not taken for sound. Version 1, bit rate 15 and sampling rate 3 do not exist. */
-static bool is_mpeg_audio(const unsigned char *head) {
-    int version = head[1] >> 3 & 3, layer = 4 - (head[1] >> 1 & 3);
-    return head[0] == 0xff && head[1] >= 0xe0 && version != 1 && (layer == 2 || layer == 3) && head[2] >> 4 != 15 &&
-           (head[2] >> 2 & 3) != 3;
-}
-
-/* Returns the length of the ID3 tag at the beginning, 0 if there is none. */
-static int64_t tag_length(const unsigned char *head) {
-    if (memcmp(head, "ID3", 3) != 0) return 0;
-    return 10 + ((int64_t)(head[6] & 127) << 21 | (head[7] & 127) << 14 | (head[8] & 127) << 7 | (head[9] & 127));
-}
 
 /* Returns whether a CAF file says that it has a codec that libsndfile does not read. */
 static bool is_coded_caf(const unsigned char *head) {
@@ -96,10 +83,11 @@ const char *conversion_kind(int fd, bool *damaged) {
         *damaged = library_has(OPUS);
         return "Opus";
     }
-    int64_t tag = tag_length(head);
+    int64_t tag = mpeg_id3_size(head);
     if (tag && pread(fd, head, 4, tag) < 4) memset(head, 0, 4);
     if (is_adts(head)) return "AAC";
-    if (!tag && !is_mpeg_audio(head)) return NULL;
+    /* Layer 1 is not in use, and its first bytes, FF FE, are those of a text in UTF-16. */
+    if (!tag && mpeg_header_layer(head) < 2) return NULL;
     *damaged = library_has(MPEG);
     return "MP3";
 }
@@ -108,10 +96,9 @@ bool conversion_none(int fd, Error *words) {
     enum { SHOWN = 60 };
     char head[HEAD + 1] = "";
     ssize_t n = pread(fd, head, HEAD, 0);
-    const char *other = n > 0 ? encoding_of_binary(head, (size_t)n) : NULL;
-    bool is_sound = other && !strncmp(other, "is a sound", 10);   /* a damaged one */
-    if (other && !is_sound && strncmp(other, "is UTF", 6) != 0) { /* sound may look like UTF-16 */
-        (void)error_set(words, "%s", other);
+    const char *foreign = n > 0 ? encoding_of_foreign(head, (size_t)n) : NULL; /* UTF-16 may be sound */
+    if (foreign) {
+        (void)error_set(words, "%s", foreign);
         return true;
     }
     if (n <= 0 || memchr(head, 0, (size_t)n)) return false;
@@ -122,7 +109,7 @@ bool conversion_none(int fd, Error *words) {
     const char *begin = head + strspn(head, " \t\n\r\f\xef\xbb\xbf");
     size_t shown = strcspn(begin, "\r\n");
     for (shown = shown < SHOWN ? shown : SHOWN; shown && (begin[shown] & 0xc0) == 0x80;) shown--;
-    bool page = !strncasecmp(begin, "<!doctype html", 14) || !strncasecmp(begin, "<html", 5);
+    bool page = encoding_is_web_page(head, (size_t)n);
     (void)error_set(words, "is a %s, which begins \"%.*s\"%s", page ? "web page (HTML)" : "text", (int)shown, begin,
                     page ? ": the download has failed, or asks for a login; get the sound again" : "");
     return true;

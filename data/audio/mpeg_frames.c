@@ -30,6 +30,17 @@ static const unsigned char *look(Window *w, int64_t at, int64_t n) {
     return at + n <= w->at + w->n ? w->bytes + (at - w->at) : NULL;
 }
 
+int mpeg_header_layer(const unsigned char *h) {
+    int version = h[1] >> 3 & 3, layer = 4 - (h[1] >> 1 & 3), rate = h[2] >> 2 & 3;
+    return h[0] != 0xff || h[1] < 0xe0 || version == 1 || layer == 4 || h[2] >> 4 == 15 || rate == 3 ? 0 : layer;
+}
+
+int64_t mpeg_id3_size(const unsigned char *b) {
+    if (memcmp(b, "ID3", 3) != 0) return 0;
+    int64_t size = (int64_t)(b[6] & 127) << 21 | (b[7] & 127) << 14 | (b[8] & 127) << 7 | (b[9] & 127);
+    return 10 + size + (b[5] & 16 ? 10 : 0);
+}
+
 typedef struct {
     unsigned char header[HEADER];
     int layer, samples;
@@ -39,19 +50,19 @@ typedef struct {
 
 /* Fills the sizes of a frame by its header. Returns false if it is none, or of free format, which declares no size. */
 static bool parse_frame(const unsigned char *h, Frame *frame) {
-    static const short kbits[2][3][16] = {
-        {{0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 0}, /* version 1, layers 1 to 3 */
-         {0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 0},
-         {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0}},
-        {{0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256, 0}, /* versions 2 and 2.5 */
-         {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0},
-         {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0}}};
-    static const int rates[] = {44100, 48000, 32000, 0};
-    int version = h[1] >> 3 & 3, layer = 4 - (h[1] >> 1 & 3), rate = rates[h[2] >> 2 & 3];
-    if (h[0] != 0xff || h[1] < 0xe0 || version == 1 || layer == 4 || !rate) return false;
+    static const short kbits[2][3][15] = {
+        {{0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448}, /* version 1, layers 1 to 3 */
+         {0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384},
+         {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320}},
+        {{0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256}, /* versions 2 and 2.5 */
+         {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160},
+         {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160}}};
+    static const int rates[] = {44100, 48000, 32000};
+    int version = h[1] >> 3 & 3, layer = mpeg_header_layer(h);
+    if (!layer) return false;
     bool low = version != 3, mono = h[3] >> 6 == 3;
     int kbit = kbits[low][layer - 1][h[2] >> 4], padding = h[2] >> 1 & 1;
-    rate >>= version == 3 ? 0 : version == 2 ? 1 : 2;
+    int rate = rates[h[2] >> 2 & 3] >> (version == 3 ? 0 : version == 2 ? 1 : 2);
     *frame = (Frame){.layer = layer, .samples = layer == 1 ? 384 : layer == 3 && low ? 576 : 1152};
     memcpy(frame->header, h, HEADER);
     frame->size = layer == 1 ? (12000 * kbit / rate + padding) * 4 : frame->samples / 8 * 1000 * kbit / rate + padding;
@@ -68,9 +79,8 @@ static bool is_alike(const Frame *a, const Frame *b) {
 /* Returns the size of a tag, 0 if there is none. */
 static int64_t tag_size(Window *w, int64_t at) {
     const unsigned char *b = look(w, at, 10);
-    if (b && !memcmp(b, "ID3", 3))
-        return 10 + ((int64_t)(b[6] & 127) << 21 | (b[7] & 127) << 14 | (b[8] & 127) << 7 | (b[9] & 127)) +
-               (b[5] & 16 ? 10 : 0);
+    int64_t id3 = b ? mpeg_id3_size(b) : 0;
+    if (id3) return id3;
     if ((b = look(w, at, 3)) && !memcmp(b, "TAG", 3)) return 128;
     if ((b = look(w, at, 32)) && !memcmp(b, "APETAGEX", 8))
         return 32 + (b[23] & 32 ? b[12] | b[13] << 8 | b[14] << 16 | (int64_t)b[15] << 24 : 0);

@@ -6,6 +6,11 @@
 
 #include "data/audio/sound_view.h"
 
+/* Returns the layer of the frame that begins with these 4 bytes; 0: none does. Free format counts. */
+int mpeg_header_layer(const unsigned char *header);
+/* Returns the size of the ID3 tag that begins with these 10 bytes; 0: none does. */
+int64_t mpeg_id3_size(const unsigned char *bytes);
+
 typedef struct {
     int64_t samples;  /* per channel, of all frames, but those that only describe others */
     int64_t declared; /* by the first frame; 0: it declares none */

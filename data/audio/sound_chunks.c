@@ -12,11 +12,6 @@ enum { HEAD = 12, CHUNK = 8, LARGEST_FORMAT = 1024, ODD = 4096 /* bytes looked a
  * espeak 2^31 - 4096, arecord 2^31. */
 static const uint64_t STREAM_SIZE = 0x7fff0000;
 
-/* Reads without moving the position at which the library reads. */
-static bool read_at(int fd, int64_t at, void *bytes, size_t n) { return pread(fd, bytes, n, at) == (ssize_t)n; }
-
-static bool is_tag(const unsigned char *bytes, const char *tag) { return !memcmp(bytes, tag, 4); }
-
 static uint64_t number(const unsigned char *bytes, int n, bool big_endian) {
     uint64_t value = 0;
     for (int i = 0; i < n; i++) value |= (uint64_t)bytes[i] << 8 * (big_endian ? n - 1 - i : i);
@@ -47,7 +42,7 @@ static bool is_name(const unsigned char *tag) {
 static bool chunks_follow(const Chunks *c, int64_t at) {
     unsigned char chunk[CHUNK];
     while (at < c->end) {
-        if (!read_at(c->fd, at, chunk, CHUNK)) return c->end - at < 2; /* a pad byte */
+        if (!sound_read_at(c->fd, at, chunk, CHUNK)) return c->end - at < 2; /* a pad byte */
         if (!is_name(chunk)) return false;
         int64_t size = (int64_t)number(chunk + 4, 4, c->big_endian);
         if (size > c->end - at - CHUNK) return false;
@@ -61,8 +56,8 @@ static void skip_chunk(Chunks *c, uint64_t size) {
     unsigned char next[CHUNK];
     c->at += (int64_t)size;
     if (!(size % 2)) return;
-    bool forgotten = read_at(c->fd, c->at, next, sizeof next) && next[0] && is_name(next) &&
-                     (is_tag(next, c->aiff ? "SSND" : "data") ||
+    bool forgotten = sound_read_at(c->fd, c->at, next, sizeof next) && next[0] && is_name(next) &&
+                     (sound_is_tag(next, c->aiff ? "SSND" : "data") ||
                       (int64_t)number(next + 4, 4, c->big_endian) <= c->end - c->at - CHUNK);
     c->odd |= forgotten;
     c->at += !forgotten;
@@ -135,7 +130,7 @@ static bool take_sound(Chunks *c, uint64_t size) {
 static void take_format(Chunks *c, uint64_t size) {
     size_t n = (size_t)size + CHUNK;
     unsigned char format[LARGEST_FORMAT];
-    if (n + n % 2 > sizeof format || !read_at(c->fd, c->at - CHUNK, format, n)) return;
+    if (n + n % 2 > sizeof format || !sound_read_at(c->fd, c->at - CHUNK, format, n)) return;
     if (n % 2) format[n++] = 0;
     if (c->format_size == n && !memcmp(c->format, format, n)) return;
     if (c->format_size && !c->out->parts.count) return; /* before the sound the first counts */
@@ -147,22 +142,23 @@ static void take_format(Chunks *c, uint64_t size) {
 /* Reads one chunk. Returns whether another may follow. */
 static bool take_chunk(Chunks *c) {
     unsigned char chunk[HEAD], sizes[16];
-    if (!read_at(c->fd, c->at, chunk, CHUNK)) return false;
+    if (!sound_read_at(c->fd, c->at, chunk, CHUNK)) return false;
     uint64_t size = number(chunk + 4, 4, c->big_endian);
     if (!is_name(chunk)) {
         if (c->out->there) count_behind(c);
         return false;
     }
     bool file = !memcmp(chunk, c->magic, 4) && c->out->there && !c->aiff;
-    if (file && read_at(c->fd, c->at, chunk, HEAD) && is_tag(chunk + CHUNK, "WAVE")) {
+    if (file && sound_read_at(c->fd, c->at, chunk, HEAD) && sound_is_tag(chunk + CHUNK, "WAVE")) {
         c->odd = true;
         c->at += HEAD;
         return true;
     }
     c->at += CHUNK;
-    if (is_tag(chunk, "ds64") && read_at(c->fd, c->at, sizes, sizeof sizes)) c->long_size = number(sizes + 8, 8, false);
-    if (is_tag(chunk, c->aiff ? "SSND" : "data")) return take_sound(c, size);
-    if (is_tag(chunk, "fmt ")) take_format(c, size);
+    if (sound_is_tag(chunk, "ds64") && sound_read_at(c->fd, c->at, sizes, sizeof sizes))
+        c->long_size = number(sizes + 8, 8, false);
+    if (sound_is_tag(chunk, c->aiff ? "SSND" : "data")) return take_sound(c, size);
+    if (sound_is_tag(chunk, "fmt ")) take_format(c, size);
     if ((int64_t)size > c->end - c->at) return false; /* behind the sound it may be cut off */
     skip_chunk(c, size);
     return true;
@@ -188,14 +184,14 @@ bool sound_chunks_read(int fd, SoundChunks *out) {
     unsigned char head[HEAD];
     struct stat status;
     *out = (SoundChunks){0};
-    if (fstat(fd, &status) || !read_at(fd, 0, head, HEAD)) return false;
+    if (fstat(fd, &status) || !sound_read_at(fd, 0, head, HEAD)) return false;
     c.end = status.st_size;
-    if (is_tag(head, ".snd")) return read_au(&c, head);
-    c.aiff = is_tag(head, "FORM");
-    c.big_endian = c.aiff || is_tag(head, "RIFX");
-    c.odd = is_tag(head, "BW64");
-    if (!c.big_endian && !c.odd && !is_tag(head, "RIFF") && !is_tag(head, "RF64")) return false;
-    if (!c.aiff && !is_tag(head + CHUNK, "WAVE")) return false;
+    if (sound_is_tag(head, ".snd")) return read_au(&c, head);
+    c.aiff = sound_is_tag(head, "FORM");
+    c.big_endian = c.aiff || sound_is_tag(head, "RIFX");
+    c.odd = sound_is_tag(head, "BW64");
+    if (!c.big_endian && !c.odd && !sound_is_tag(head, "RIFF") && !sound_is_tag(head, "RF64")) return false;
+    if (!c.aiff && !sound_is_tag(head + CHUNK, "WAVE")) return false;
     memcpy(c.magic, head, sizeof c.magic);
     while (take_chunk(&c)) continue;
     end_view(&c);

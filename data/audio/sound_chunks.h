@@ -1,4 +1,5 @@
-/* What the headers of WAV (RIFF, RIFX, RF64, BW64), AIFF and AU files declare, and what is there. */
+/* Compares the sizes that the headers of WAV (RIFF, RIFX, RF64, BW64), AIFF and AU files declare with those of the
+ * files. */
 #ifndef DATA_AUDIO_SOUND_CHUNKS_H
 #define DATA_AUDIO_SOUND_CHUNKS_H
 

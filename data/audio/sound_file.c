@@ -7,15 +7,10 @@
 
 enum { OGG_HEADER = 27, OGG_LARGEST_PAGE = OGG_HEADER + 255 + 255 * 255 };
 
-/* Reads without moving the position at which the library reads. */
-static bool read_at(int fd, int64_t at, void *bytes, size_t n) { return pread(fd, bytes, n, at) == (ssize_t)n; }
-
 static int64_t size_of(int fd) {
     struct stat status;
     return fstat(fd, &status) ? 0 : status.st_size;
 }
-
-static bool is_tag(const unsigned char *bytes, const char *tag) { return !memcmp(bytes, tag, 4); }
 
 static bool check_chunks(const SoundChunks *chunks, double seconds, Error *error) {
     int64_t there = chunks->there, declared = chunks->declared;
@@ -37,8 +32,8 @@ static bool check_last_page(int fd, Error *error) {
     int64_t size = size_of(fd);
     int n = (int)(size < OGG_LARGEST_PAGE ? size : OGG_LARGEST_PAGE), last = n - 4;
     bool ok = true;
-    if (n >= 4 && read_at(fd, size - n, tail, (size_t)n)) {
-        while (last >= 0 && !is_tag(tail + last, "OggS")) last--;
+    if (n >= 4 && sound_read_at(fd, size - n, tail, (size_t)n)) {
+        while (last >= 0 && !sound_is_tag(tail + last, "OggS")) last--;
         int page = last >= 0 ? page_size(tail + last, n - last) : 0;
         if (n - last < page)
             ok = error_set(error, "is cut off: %d of %d bytes of its last page are there", n - last, page);
@@ -75,14 +70,14 @@ static int64_t signature_size(const unsigned char *head) {
         int64_t size;
     } kinds[] = {{"OggS\0\2", 6}, {"fLaC", 8}, {".snd", 8}, {"caff", 20}, {"riff", 16}, {"NIST", 16}, {"Crea", 20}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (is_tag(head, kinds[i].tag)) return kinds[i].size;
+        if (sound_is_tag(head, kinds[i].tag)) return kinds[i].size;
     return 0;
 }
 
 bool sound_file_split(int fd, SoundParts *parts) {
     enum { HEAD = 32, BLOCK = 1 << 20 };
     unsigned char head[HEAD], page[OGG_HEADER + 255], *block = xmalloc(BLOCK);
-    int64_t n = read_at(fd, 0, head, HEAD) ? signature_size(head) : 0, begin = 0, last = 0, end = size_of(fd);
+    int64_t n = sound_read_at(fd, 0, head, HEAD) ? signature_size(head) : 0, begin = 0, last = 0, end = size_of(fd);
     *parts = (SoundParts){0};
     for (int64_t at = 1, got; n && (got = pread(fd, block, BLOCK, at)) >= n;) {
         const unsigned char *found = memmem(block, (size_t)got, head, (size_t)n);
@@ -93,7 +88,7 @@ bool sound_file_split(int fd, SoundParts *parts) {
         at += found - block;
         ssize_t there = pread(fd, page, sizeof page, last);
         /* The streams of one Ogg file, such as a film's, begin one after the other. */
-        if (!is_tag(head, "OggS") || last + page_size(page, (int)there) != at) {
+        if (!sound_is_tag(head, "OggS") || last + page_size(page, (int)there) != at) {
             sound_view_range(sound_parts_add(parts), begin, at - begin);
             begin = at;
         }

@@ -4,9 +4,17 @@
 #include <string.h>
 #include <unistd.h>
 
+bool sound_read_at(int fd, int64_t at, void *bytes, size_t n) { return pread(fd, bytes, n, at) == (ssize_t)n; }
+
+bool sound_is_tag(const unsigned char *bytes, const char *tag) { return !memcmp(bytes, tag, 4); }
+
+/* Returns the rows with room for one more: their number doubles at 1, 2, 4, 8 ... */
+static void *with_room(void *rows, int64_t count, size_t size) {
+    return count & (count - 1) ? rows : xrealloc(rows, (size_t)(count ? 2 * count : 1) * size);
+}
+
 static SoundPiece *add_piece(SoundView *view, int64_t size) {
-    if (!(view->count & (view->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        view->pieces = xrealloc(view->pieces, (size_t)(view->count ? 2 * view->count : 1) * sizeof *view->pieces);
+    view->pieces = with_room(view->pieces, view->count, sizeof *view->pieces);
     SoundPiece *piece = &view->pieces[view->count++];
     *piece = (SoundPiece){.start = view->size, .size = size};
     view->size += size;
@@ -78,8 +86,7 @@ SNDFILE *sound_view_open(SoundView *view, int fd, SF_INFO *info) {
 }
 
 SoundView *sound_parts_add(SoundParts *parts) {
-    if (!(parts->count & (parts->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        parts->views = xrealloc(parts->views, (size_t)(parts->count ? 2 * parts->count : 1) * sizeof *parts->views);
+    parts->views = with_room(parts->views, parts->count, sizeof *parts->views);
     SoundView *view = &parts->views[parts->count++];
     *view = (SoundView){0};
     return view;

@@ -7,6 +7,11 @@
 
 #include "base/base.h"
 
+/* Reads n bytes without moving the position at which libsndfile reads. Returns whether all are there. */
+bool sound_read_at(int fd, int64_t at, void *bytes, size_t n);
+/* Returns whether the bytes begin with the 4 characters of a tag. */
+bool sound_is_tag(const unsigned char *bytes, const char *tag);
+
 typedef struct {
     int64_t start, size;  /* in the view */
     int64_t from;         /* in the file, unless there are bytes */
