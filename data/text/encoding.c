@@ -1,55 +1,70 @@
 #include "data/text/encoding.h"
 
 #include <string.h>
+#include <strings.h>
 #include <unistr.h>
 
 #include "data/text/characters.h"
 
 #define ICONV(name) "convert it with iconv -f " name " -t UTF-8 FILE >NEW"
 
-#define SOUND "is a sound, not a text: give a list that names the sounds with their texts, or their folder"
-
 /* ---- by the first bytes ---- */
 
-static const struct {
+typedef struct {
     const char *bytes;
     size_t size;
     const char *advice;
-} kinds[] = {
-    {"\xff\xfe\0\0", 4, "is UTF-32: " ICONV("UTF-32")},
-    {"\0\0\xfe\xff", 4, "is UTF-32: " ICONV("UTF-32")},
-    {"\xff\xfe", 2, "is UTF-16: " ICONV("UTF-16")},
-    {"\xfe\xff", 2, "is UTF-16: " ICONV("UTF-16")},
-    {"\x1f\x8b", 2, "is compressed with gzip: unpack it with gunzip"},
-    {"\x28\xb5\x2f\xfd", 4, "is compressed with zstd: unpack it with unzstd"},
-    {"\xfd"
-     "7zXZ",
-     5, "is compressed with xz: unpack it with unxz"},
-    {"BZh91AY", 7, "is compressed with bzip2: unpack it with bunzip2"},
-    {"PK\3\4", 4,
-     "is a zip archive, as spreadsheets and office documents are: save the table as CSV in UTF-8 or the text as plain "
-     "text, or unpack it with unzip"},
-    {"\xd0\xcf\x11\xe0", 4,
-     "is a document of an older Office: save the table as CSV in UTF-8, or the text as plain text"},
-    {"PAR1\x15", 5,
-     "is a Parquet table: python3 -c \"import pandas; pandas.read_parquet('FILE').to_json('NEW.jsonl', "
-     "orient='records', "
-     "lines=True, force_ascii=False)\" makes lines of JSON"},
-    {"ARROW1\0", 7, "is an Arrow table: save it as lines of JSON or as CSV"},
-    {"SQLite format 3\0", 16, "is a database of SQLite: save the table as CSV"},
-    {"%PDF-", 5, "is a PDF: pdftotext makes text of it"},
-    {"{\\rtf", 5, "is RTF: save it as plain text in UTF-8"},
-    {"\x93NUMPY", 6, "is an array of NumPy (.npy): write its values as text, lines of JSON or CSV"},
-    {"\x89HDF\r\n", 6, "is HDF5: write its values as text, lines of JSON or CSV"},
-    {"fLaC\0", 5, SOUND},
-    {"OggS\0", 5, SOUND},
-    {"ID3\3", 4, SOUND},
-    {"ID3\4", 4, SOUND},
-    {"\x89PNG\r\n", 6, "is a picture, not a text"},
-    {"\xff\xd8\xff", 3, "is a picture, not a text"},
-    {"version https://git-lfs.", 24,
-     "is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
+} FirstBytes;
+
+static const FirstBytes
+    marks[] =
+        {
+            {"\xff\xfe\0\0", 4, "is UTF-32: " ICONV("UTF-32")},
+            {"\0\0\xfe\xff", 4, "is UTF-32: " ICONV("UTF-32")},
+            {"\xff\xfe", 2, "is UTF-16: " ICONV("UTF-16")},
+            {"\xfe\xff", 2, "is UTF-16: " ICONV("UTF-16")},
+            {NULL, 0, NULL},
+},
+    foreign[] = {
+        {"\x1f\x8b", 2, "is compressed with gzip: unpack it with gunzip"},
+        {"\x28\xb5\x2f\xfd", 4, "is compressed with zstd: unpack it with unzstd"},
+        {"\xfd"
+         "7zXZ",
+         5, "is compressed with xz: unpack it with unxz"},
+        {"BZh91AY", 7, "is compressed with bzip2: unpack it with bunzip2"},
+        {"PK\3\4", 4,
+         "is a zip archive, as spreadsheets and office documents are: save the table as CSV in UTF-8 or the text as "
+         "plain "
+         "text, or unpack it with unzip"},
+        {"\xd0\xcf\x11\xe0", 4,
+         "is a document of an older Office: save the table as CSV in UTF-8, or the text as plain text"},
+        {"PAR1\x15", 5,
+         "is a Parquet table: python3 -c \"import pandas; pandas.read_parquet('FILE').to_json('NEW.jsonl', "
+         "orient='records', lines=True, force_ascii=False)\" makes lines of JSON"},
+        {"ARROW1\0", 7, "is an Arrow table: save it as lines of JSON or as CSV"},
+        {"SQLite format 3\0", 16, "is a database of SQLite: save the table as CSV"},
+        {"%PDF-", 5, "is a PDF: pdftotext makes text of it"},
+        {"{\\rtf", 5, "is RTF: save it as plain text in UTF-8"},
+        {"\x93NUMPY", 6, "is an array of NumPy (.npy): write its values as text, lines of JSON or CSV"},
+        {"\x89HDF\r\n", 6, "is HDF5: write its values as text, lines of JSON or CSV"},
+        {"\x89PNG\r\n", 6, "is a picture, not a text"},
+        {"\xff\xd8\xff", 3, "is a picture, not a text"},
+        {"version https://git-lfs.", 24,
+         "is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
+        {NULL, 0, NULL},
 };
+
+/* Returns the advice of the first row whose bytes are these. */
+static const char *advice_of(const FirstBytes *rows, const char *bytes, size_t size) {
+    while (rows->bytes && (size < rows->size || memcmp(bytes, rows->bytes, rows->size) != 0)) rows++;
+    return rows->advice;
+}
+
+static bool is_sound(const char *bytes, size_t size) {
+    static const FirstBytes sounds[] = {
+        {"fLaC\0", 5, ""}, {"OggS\0", 5, ""}, {"ID3\3", 4, ""}, {"ID3\4", 4, ""}, {NULL, 0, NULL}};
+    return (size >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WAVE", 4)) || advice_of(sounds, bytes, size);
+}
 
 /* Returns the advice for what is known by bytes behind the first. */
 static const char *inner_kind(const char *bytes, size_t size) {
@@ -58,7 +73,6 @@ static const char *inner_kind(const char *bytes, size_t size) {
         size > ZIP_HEADER ? ZIP_HEADER + (unsigned char)bytes[26] + 256 * (size_t)(unsigned char)bytes[27] : 0;
     if (name >= ZIP_HEADER + 4 && name <= size && !memcmp(bytes, "PK\3\4", 4) && !memcmp(bytes + name - 4, ".npy", 4))
         return "is an archive of NumPy arrays (.npz): write its values as text, lines of JSON or CSV";
-    if (size >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WAVE", 4)) return SOUND;
     if (size >= TAR_MAGIC + 5 && !memcmp(bytes + TAR_MAGIC, "ustar", 5)) return "is an archive: unpack it with tar -xf";
     return NULL;
 }
@@ -75,11 +89,25 @@ static const char *wide_text(const char *bytes, size_t size) {
     return NULL;
 }
 
-const char *encoding_of_binary(const char *bytes, size_t size) {
+bool encoding_is_web_page(const char *bytes, size_t size) {
+    static const char *const begins[] = {"<!doctype html", "<html"};
+    for (; size && strchr(" \t\n\r\f\xef\xbb\xbf", *bytes) && *bytes; size--) bytes++;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (size >= strlen(begins[i]) && !strncasecmp(bytes, begins[i], strlen(begins[i]))) return true;
+    return false;
+}
+
+const char *encoding_of_foreign(const char *bytes, size_t size) {
     const char *inner = inner_kind(bytes, size);
-    if (inner) return inner;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (size >= kinds[i].size && !memcmp(bytes, kinds[i].bytes, kinds[i].size)) return kinds[i].advice;
+    return inner ? inner : advice_of(foreign, bytes, size);
+}
+
+const char *encoding_of_binary(const char *bytes, size_t size) {
+    const char *advice = encoding_of_foreign(bytes, size);
+    if (!advice) advice = advice_of(marks, bytes, size);
+    if (advice) return advice;
+    if (is_sound(bytes, size))
+        return "is a sound, not a text: give a list that names the sounds with their texts, or their folder";
     return wide_text(bytes, size);
 }
 

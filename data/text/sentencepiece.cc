@@ -185,7 +185,7 @@ SentencePiece *sentencepiece_open(const char *path, Error *error) try {
     if (!status.ok()) {
         const char *kind = tokenizer_kind(proto.data(), proto.size());
         if (kind)
-            error_set(error, "not a SentencePiece model (.model) but %s", kind);
+            error_set(error, "not a SentencePiece model (.model): it %s", kind);
         else
             error_set(error, "not a SentencePiece model: %s", status.error_message());
         return nullptr;

@@ -58,9 +58,7 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
     size_t size;
     if (!read_file(tokenizer->file, &bytes, &size, error)) return false;
     if (tokenizer_is_vocab_json(bytes, size)) {
-        error_set(error,
-                  "is a vocab.json, the pieces of a tokenizer without its merges: give the tokenizer.json of the "
-                  "same model");
+        error_set(error, TOKENIZER_VOCAB_JSON ": give the tokenizer.json of the same model");
     } else if (bytes[0] == '{' || path_ending(tokenizer->file, ".json")) {
         tokenizer->name = "tokenizer.json";
         tokenizer->bpe = bpe_open(bytes, size, error);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "data/text/encoding.h"
 
 static bool begins(const char *bytes, size_t size, const char *with) {
     return size >= strlen(with) && !memcmp(bytes, with, strlen(with));
@@ -12,7 +13,7 @@ static bool begins(const char *bytes, size_t size, const char *with) {
 /* Returns whether the first line is letters of base64, a blank and a number: a rank of tiktoken. */
 static bool is_rank(const char *line, size_t n) {
     size_t at = 0;
-    while (at < n && (isalnum((unsigned char)line[at]) || strchr("+/=", line[at]))) at++;
+    while (at < n && (isalnum((unsigned char)line[at]) || (line[at] && strchr("+/=", line[at])))) at++;
     if (!at || at % 4 || at + 1 >= n || line[at] != ' ') return false;
     for (at++; at < n && isdigit((unsigned char)line[at]);) at++;
     return at == n;
@@ -38,16 +39,16 @@ bool tokenizer_is_vocab_json(const char *bytes, size_t size) {
 }
 
 const char *tokenizer_kind(const char *bytes, size_t size) {
+    const char *binary = encoding_of_binary(bytes, size);
+    if (binary) return binary;
     const char *end = memchr(bytes, '\n', size);
     size_t line = end ? (size_t)(end - bytes) : size;
     if (line && bytes[line - 1] == '\r') line--;
-    if (tokenizer_is_vocab_json(bytes, size)) return "a vocab.json, the pieces of a tokenizer without its merges";
-    if (begins(bytes, size, "{")) return "JSON, as a Hugging Face tokenizer.json";
-    if (begins(bytes, size, "#version:")) return "a merges.txt, the merges of a tokenizer without its pieces";
-    if (begins(bytes, size, "version https://git-lfs"))
-        return "a pointer of Git LFS, not the file itself: fetch it with git lfs pull";
-    if (begins(bytes, size, "<!DOCTYPE") || begins(bytes, size, "<html")) return "a web page: download the file itself";
-    if (is_rank(bytes, line)) return "a .tiktoken file, ranks of pieces without the rules that divide a text";
-    if (is_scored(bytes, line)) return "a SentencePiece .vocab, a list to read: the model is the .model beside it";
+    if (tokenizer_is_vocab_json(bytes, size)) return TOKENIZER_VOCAB_JSON;
+    if (begins(bytes, size, "{")) return "is JSON, as a Hugging Face tokenizer.json";
+    if (begins(bytes, size, "#version:")) return "is a merges.txt, the merges of a tokenizer without its pieces";
+    if (encoding_is_web_page(bytes, size)) return "is a web page: download the file itself";
+    if (is_rank(bytes, line)) return "is a .tiktoken file, ranks of pieces without the rules that divide a text";
+    if (is_scored(bytes, line)) return "is a SentencePiece .vocab, a list to read: the model is the .model beside it";
     return NULL;
 }

@@ -115,23 +115,26 @@ static void what_is_no_tokenizer_is_called_what_it_is(void **state) {
     (void)state;
     static const struct {
         const char *bytes, *kind;
-    } files[] = {{"{\"a\": 0, \"b\": 1}", "a vocab.json"},
-                 {"{\"model\": {}}", "JSON, as a Hugging Face tokenizer.json"},
-                 {"#version: 0.2\na b\n", "a merges.txt"},
-                 {"IQ== 0\nIg== 1\n", "a .tiktoken file"},
-                 {"<unk>\t0\n\xE2\x96\x81\t-1.5\n", "a SentencePiece .vocab"},
-                 {"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"},
-                 {"<!DOCTYPE html>\n", "a web page"}};
+    } files[] = {{"{\"a\": 0, \"b\": 1}", "is a vocab.json"},
+                 {"{\"model\": {}}", "is JSON, as a Hugging Face tokenizer.json"},
+                 {"#version: 0.2\na b\n", "is a merges.txt"},
+                 {"IQ== 0\nIg== 1\n", "is a .tiktoken file"},
+                 {"<unk>\t0\n\xE2\x96\x81\t-1.5\n", "is a SentencePiece .vocab"},
+                 {"version https://git-lfs.github.com/spec/v1\n", "is a pointer of Git LFS"},
+                 {"<!doctype HTML>\n", "is a web page"},
+                 {"PK\3\4\x14", "is a zip archive"}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const char *kind = tokenizer_kind(files[i].bytes, strlen(files[i].bytes));
         if (!kind || strncmp(kind, files[i].kind, strlen(files[i].kind))) fail_msg("%s", kind ? kind : "none");
     }
     assert_null(tokenizer_kind("\n\x0e\n\x05<unk>", 9)); /* as models begin */
+    assert_null(tokenizer_kind("I\0== 0\n", 7));
     char *path = path_join(corpus_root, "vocab.json"), *more = xformat("--tokenizer %s", path);
     write_text(path, files[0].bytes);
     assert_int_equal(corpus_try_prepare("kinds", "list.tsv", more), 1);
-    assert_contains(fixture.output, "vocab.json: not a SentencePiece model (.model) but a vocab.json, the pieces of a "
-                                    "tokenizer without its merges; without --tokenizer one is trained");
+    assert_contains(fixture.output,
+                    "vocab.json: not a SentencePiece model (.model): it is a vocab.json, the pieces of a "
+                    "tokenizer without its merges; without --tokenizer one is trained");
     free(more);
     free(path);
 }
