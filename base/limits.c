@@ -20,8 +20,7 @@ __attribute__((constructor)) static void check_stack(void) {
     if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur == RLIM_INFINITY) return;
     if (stack.rlim_cur < used + MIN_MAIN_STACK)
         die("the stack has %zu kB, of which arguments and environment take %zu kB; the program itself needs %d kB: "
-            "raise "
-            "ulimit -s",
+            "raise ulimit -s",
             (size_t)stack.rlim_cur >> 10, used >> 10, MIN_MAIN_STACK >> 10);
 }
 

@@ -20,6 +20,10 @@ typedef struct {
     int count;
 } OptionList; /* a repeatable option; more is an error */
 
+/* The default of a row as it would be typed, from a macro that is a number. */
+#define OPTION_TYPED(number)   #number
+#define OPTION_DEFAULT(number) OPTION_TYPED(number)
+
 /* A row of a table. Tables are static const, with designated initialisers. */
 typedef struct {
     const char *name;    /* "grad-accumulation"; unique in a program */

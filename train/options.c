@@ -20,8 +20,6 @@
 #ifndef GPU_NAME
 #define GPU_NAME "all"
 #endif
-#define TEXT_OF(number) #number
-#define DEFAULT(number) TEXT_OF(number)
 
 #define FIELD(name) offsetof(TrainOptions, name)
 
@@ -46,11 +44,11 @@ static const OptionRow table[] = {
      .default_value = "trained_ckpts", .metavar = "DIR",
      .help = "checkpoints and logs"},
     {.name = "batch-size", .letter = 'b', .type = OPTION_INT, .offset = FIELD(batch_size),
-     .default_value = DEFAULT(GPU_BATCH), .max = 65536, .metavar = "N|auto",
+     .default_value = OPTION_DEFAULT(GPU_BATCH), .max = 65536, .metavar = "N|auto",
      .help = "sequences per micro-batch; if only --token-budget is given, as many as it allows; auto: as the memory "
              "allows, and -g with it"},
     {.name = "grad-accumulation", .letter = 'g', .type = OPTION_INT, .offset = FIELD(grad_accumulation),
-     .default_value = DEFAULT(GPU_ACCUMULATION), .max = 65536, .metavar = "N",
+     .default_value = OPTION_DEFAULT(GPU_ACCUMULATION), .max = 65536, .metavar = "N",
      .help = "micro-batches per optimizer step"},
     {.name = "effective-batch", .type = OPTION_INT, .offset = FIELD(effective_batch), .default_value = "0",
      .max = 65536, .metavar = "N",
@@ -105,8 +103,8 @@ static const OptionRow table[] = {
              "if there is one"},
     {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
      .help = "seed of everything random"},
-    {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(num_workers), .default_value = DEFAULT(GPU_WORKERS),
-     .max = 1024, .metavar = "N",
+    {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(num_workers),
+     .default_value = OPTION_DEFAULT(GPU_WORKERS), .max = 1024, .metavar = "N",
      .help = "threads that prepare batches; 0: half the cores, at most 4"},
     {.name = "device", .type = OPTION_CHOICE, .offset = FIELD(device), .default_value = "auto",
      .metavar = "auto|cpu|cuda",

@@ -55,8 +55,7 @@ void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an
     int64_t a_step = o->batch_size * o->grad_accumulation;
     if (batches_an_epoch <= o->grad_accumulation && a_step > LARGE_STEP && !spec->synthetic)
         warn("an epoch is a single step of %lld samples, which learns slowly: a smaller -b or -g, such as -b %d, has "
-             "more "
-             "steps",
+             "more steps",
              (long long)spec->train->n_samples, LARGE_STEP);
 }
 

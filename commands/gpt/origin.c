@@ -47,16 +47,27 @@ static char *beside(const char *manifest, PrepareOutput output) {
     return found;
 }
 
+const char *const gpt_next_options[GPT_NEXT_OPTIONS + 1] = {
+    [GPT_NEXT_CODES] = "number-mel-codes",
+    [GPT_NEXT_WIDTH] = "model-dim",
+    [GPT_NEXT_HEADS] = "heads",
+    [GPT_NEXT_LAYERS] = "layers",
+    [GPT_NEXT_LEARNING_RATE] = "learning-rate",
+    [GPT_NEXT_EPOCHS] = "epochs",
+    [GPT_NEXT_WARMUP] = "warmup-steps",
+    [GPT_NEXT_VAL_INTERVAL] = "val-interval",
+    [GPT_NEXT_LOG_INTERVAL] = "log-interval",
+};
+
 void gpt_prepared_adopt(const OptionList *manifests, OptionSet *set) {
-    static const char *const names[GPT_NEXT_OPTIONS + 1] = {"number-mel-codes", "model-dim",     "heads",
-                                                            "layers",           "learning-rate", "epochs",
-                                                            "warmup-steps",     "val-interval",  "log-interval"};
     if (!manifests->count) return;
     char *path = beside(manifests->text[0], OUTPUT_STATS);
     json_t *stats = json_read(path, 0, NULL); /* of another program, or none: it says nothing here */
-    CheckpointOptions from = {
-        .checkpoint = path, .names = names, .options = json_object_get(stats, GPT_PREPARED_OPTIONS), .source = path};
-    if (json_is_object(from.options)) checkpoint_options_adopt(&from, set, names);
+    CheckpointOptions from = {.checkpoint = path,
+                              .names = gpt_next_options,
+                              .options = json_object_get(stats, GPT_PREPARED_OPTIONS),
+                              .source = path};
+    if (json_is_object(from.options)) checkpoint_options_adopt(&from, set, gpt_next_options);
     json_decref(stats);
     free(path);
 }

@@ -16,7 +16,19 @@
 
 /* In the stats.json of train_gpt prepare: the options that fit a small corpus, {"model-dim": 256, ...}. */
 #define GPT_PREPARED_OPTIONS "options"
-enum { GPT_NEXT_OPTIONS = 9 };
+typedef enum {
+    GPT_NEXT_CODES,
+    GPT_NEXT_WIDTH,
+    GPT_NEXT_HEADS,
+    GPT_NEXT_LAYERS,
+    GPT_NEXT_LEARNING_RATE,
+    GPT_NEXT_EPOCHS,
+    GPT_NEXT_WARMUP,
+    GPT_NEXT_VAL_INTERVAL,
+    GPT_NEXT_LOG_INTERVAL,
+    GPT_NEXT_OPTIONS
+} GptNextOption;
+extern const char *const gpt_next_options[GPT_NEXT_OPTIONS + 1]; /* their names; NULL ends the list */
 
 /* Sets the options that are not given to those that train_gpt prepare has found to fit its few recordings, if the
  * stats.json beside the first manifest has any, and prints them. */

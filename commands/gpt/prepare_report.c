@@ -68,26 +68,26 @@ typedef struct {
     int n;
 } NextOptions;
 
-static void add_option(NextOptions *next, const char *name, double value) {
-    next->items[next->n].name = name;
+static void add_option(NextOptions *next, GptNextOption option, double value) {
+    next->items[next->n].name = gpt_next_options[option];
     next->items[next->n++].value = value;
 }
 
 /* Adds the options of a network that is narrower than the full one, and is therefore trained from scratch: fewer
  * layers, and a higher learning rate, in proportion to the width. */
 static void add_small_model(NextOptions *next, int64_t width) {
-    enum { FULL_WIDTH = 1280, FULL_LAYERS = 24, LEAST_LAYERS = 4 };
-    if (width == FULL_WIDTH) return;
-    int64_t layers = width * FULL_LAYERS / FULL_WIDTH;
+    enum { FULL_LAYERS = 24, LEAST_LAYERS = 4 };
+    if (width == PREPARE_FULL_WIDTH) return;
+    int64_t layers = width * FULL_LAYERS / PREPARE_FULL_WIDTH;
     char rate[32];
     snprintf(rate, sizeof rate, "%.2g", fmin(1e-3, 0.128 / (double)width));
-    add_option(next, "model-dim", (double)width);
-    add_option(next, "heads", (double)heads_for(width));
-    add_option(next, "layers",
+    add_option(next, GPT_NEXT_WIDTH, (double)width);
+    add_option(next, GPT_NEXT_HEADS, (double)heads_for(width));
+    add_option(next, GPT_NEXT_LAYERS,
                (double)(layers < LEAST_LAYERS  ? LEAST_LAYERS
                         : layers > FULL_LAYERS ? FULL_LAYERS
                                                : layers));
-    add_option(next, "learning-rate", strtod(rate, NULL));
+    add_option(next, GPT_NEXT_LEARNING_RATE, strtod(rate, NULL));
 }
 
 /* Adds the options of a run that is too short for the defaults: a warm-up of a tenth of its steps, a validation each
@@ -98,17 +98,17 @@ static void add_short_run(NextOptions *next, int64_t samples) {
             epochs = (LEAST_STEPS + epoch - 1) / epoch;
     epochs = epochs < EPOCHS ? EPOCHS : epochs > MOST_EPOCHS ? MOST_EPOCHS : epochs;
     int64_t warmup = epoch * epochs / 10;
-    if (epochs != EPOCHS) add_option(next, "epochs", (double)epochs);
+    if (epochs != EPOCHS) add_option(next, GPT_NEXT_EPOCHS, (double)epochs);
     if (warmup >= WARMUP) return;
-    add_option(next, "warmup-steps", (double)(warmup > 0 ? warmup : 1));
-    add_option(next, "val-interval", 0);
-    add_option(next, "log-interval", (double)(warmup / 3 > 0 ? warmup / 3 : 1));
+    add_option(next, GPT_NEXT_WARMUP, (double)(warmup > 0 ? warmup : 1));
+    add_option(next, GPT_NEXT_VAL_INTERVAL, 0);
+    add_option(next, GPT_NEXT_LOG_INTERVAL, (double)(warmup / 3 > 0 ? warmup / 3 : 1));
 }
 
 static NextOptions next_options(const Prepare *p, const ManifestReport *m) {
     NextOptions next = {.n = 0};
     int64_t entries = p->coder.codebook.entries;
-    if (entries != 8192) add_option(&next, "number-mel-codes", (double)entries + 2);
+    if (entries != PREPARE_FULL_ENTRIES) add_option(&next, GPT_NEXT_CODES, (double)entries + 2);
     add_small_model(&next, p->sizes.d_model);
     add_short_run(&next, m->train_pairs ? m->train_pairs : m->train);
     return next;
@@ -176,8 +176,8 @@ void prepare_report_list(const Prepare *p) {
         printf("; speakers written otherwise than before (not composed, no-break or outer blanks): %lld",
                (long long)r->speakers_changed);
     if (r->read_as) printf("; its fields are %s", r->read_as);
-    if (r->moved) printf("; %lld audio file%s found as %s", (long long)r->moved, r->moved == 1 ? " was" : "s were",
-                         r->moved_to);
+    if (r->moved)
+        printf("; %lld audio file%s found as %s", (long long)r->moved, r->moved == 1 ? " was" : "s were", r->moved_to);
     if (!r->has_ids) printf("; ids are the names of the audio files");
     if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
         printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");
@@ -236,8 +236,7 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
     printf("[Codes] %lld clips coded, %lld reused", (long long)p->coded_now, (long long)p->codes_reused);
     if (p->recoded)
         printf("; %lld of them were coded before, but their audio, text, tokenizer, codebook or --d-model has changed, "
-               "or a "
-               "file is missing or damaged",
+               "or a file is missing or damaged",
                (long long)p->recoded);
     printf("\n[Codes] %lld codes, unigram entropy %.3f nats\n", (long long)t->codes, t->entropy);
     printf("[Data] %lld of %lld clips, %s, %lld speakers: %lld for training, %lld for validation\n",

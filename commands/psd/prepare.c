@@ -222,8 +222,7 @@ static void write_manifest(const Options *o, const char *path, const PsdManifest
            (long long)scan->n, m->n_sensors);
     if (scan->respelled)
         printf("[Manifest] files in folders of a sensor that is written otherwise elsewhere (not composed, no-break or "
-               "outer "
-               "blanks): %lld\n",
+               "outer blanks): %lld\n",
                (long long)scan->respelled);
     if (scan->not_regular)
         printf("[Manifest] %lld names end in .npy but are not regular files (FIFOs, devices, broken links): left out\n",

@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 
-/* What a reader of counts should know: the numbers are indices of a palette; 0 is said to be white. */
+/* Flags of pages whose numbers may be no counts: indices of a palette; 0 is said to be white. */
 typedef struct {
     bool palette, inverted;
 } TiffKind;

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "data/psd/preprocess.h"
 
-/* What a sensor's rows are like; begins as {0}. */
+/* Statistics of a sensor's rows; begins as {0}. */
 typedef struct {
     double least, most; /* of all finite bins */
     double magnitudes;  /* sum over rows of the decadic logarithm of the largest magnitude */

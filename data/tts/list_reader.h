@@ -1,4 +1,4 @@
-/* What the readers of the lines of a list share. */
+/* Parts shared by the readers of the lines of a list. */
 #ifndef DATA_TTS_LIST_READER_H
 #define DATA_TTS_LIST_READER_H
 

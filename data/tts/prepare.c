@@ -448,11 +448,14 @@ static void warn_of_few_frames(const Prepare *p) {
     enum { FEW = 10 };
     int64_t frames = prepare_count_frames(p->clips, p->n), entries = p->sizes.codebook_size, fitting = 2;
     while (2 * fitting * FEW <= frames) fitting *= 2;
+    bool wide = p->sizes.d_model > PREPARE_SMALL_WIDTH;
+    char *width =
+        wide ? xformat(", and with so little speech a smaller model: --d-model %d", PREPARE_SMALL_WIDTH) : NULL;
     if (frames < FEW * entries && !p->options->fit.codebook_size)
         warn("the clips have only %.1f frames for each of the %lld entries of the codebook; at least %d are advisable: "
              "choose --codebook-size %lld%s",
-             (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting,
-             p->sizes.d_model > 256 ? ", and with so little speech a smaller model: --d-model 256" : "");
+             (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting, width ? width : "");
+    free(width);
 }
 
 void prepare_codebook(Prepare *p) {

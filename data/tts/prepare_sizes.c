@@ -7,7 +7,7 @@
 #include "data/audio/mel.h"
 #include "data/split.h"
 
-enum { FULL_ENTRIES = 8192, FRAMES_PER_ENTRY = 64, SMALL_WIDTH = 256, CHARACTERS_PER_MERGE = 50 };
+enum { CHARACTERS_PER_MERGE = 50 };
 enum { MOST_HELD_OUT = 20, LARGEST_PERCENT = 30 };
 
 int64_t prepare_count_frames(const Clip *clips, int64_t n) {
@@ -16,11 +16,13 @@ int64_t prepare_count_frames(const Clip *clips, int64_t n) {
     return frames;
 }
 
-double prepare_full_seconds(void) { return (double)FULL_ENTRIES * FRAMES_PER_ENTRY * MEL_HOP / MEL_RATE; }
+double prepare_full_seconds(void) {
+    return (double)PREPARE_FULL_ENTRIES * PREPARE_FRAMES_PER_ENTRY * MEL_HOP / MEL_RATE;
+}
 
 static int64_t fit_codebook(int64_t frames) {
     int64_t entries = 2;
-    while (2 * entries * FRAMES_PER_ENTRY <= frames) entries *= 2;
+    while (2 * entries * PREPARE_FRAMES_PER_ENTRY <= frames) entries *= 2;
     return entries;
 }
 
@@ -77,9 +79,9 @@ static double fit_share(const Clip *clips, int64_t n, double full) {
 
 bool prepare_fit_sizes(const Clip *clips, int64_t n, const PrepareFit *fit, PrepareSizes *sizes) {
     int64_t frames = prepare_count_frames(clips, n), vocabulary;
-    if (frames >= (int64_t)FULL_ENTRIES * FRAMES_PER_ENTRY) return false;
+    if (frames >= (int64_t)PREPARE_FULL_ENTRIES * PREPARE_FRAMES_PER_ENTRY) return false;
     if (fit->codebook_size) sizes->codebook_size = fit_codebook(frames);
-    if (fit->d_model) sizes->d_model = SMALL_WIDTH;
+    if (fit->d_model) sizes->d_model = PREPARE_SMALL_WIDTH;
     if (fit->vocabulary && (vocabulary = fit_vocabulary(clips, n)) < sizes->vocabulary) sizes->vocabulary = vocabulary;
     if (fit->val_ratio) sizes->val_ratio = fit_share(clips, n, sizes->val_ratio);
     return fit->codebook_size || fit->d_model || fit->vocabulary || fit->val_ratio;

@@ -5,6 +5,12 @@
 
 #include "data/tts/clip.h"
 
+/* Macros, for the defaults of options. FRAMES_PER_ENTRY: of the training of the codebook. */
+#define PREPARE_FULL_ENTRIES     8192
+#define PREPARE_FULL_WIDTH       1280
+#define PREPARE_FRAMES_PER_ENTRY 64
+enum { PREPARE_SMALL_WIDTH = 256 };
+
 typedef struct {
     int64_t vocabulary, codebook_size, d_model;
     double val_ratio;

@@ -377,12 +377,10 @@ static void warn_of_texts(const Recordings *all) {
     const char *place = all->list ? all->list : all->directory;
     if (all->doubt) warn("%s: %s", place, all->doubt);
     if (10 * all->quoted >= 9 * all->count)
-        warn(
-            "%s: %lld of %lld texts are in quotes, which are taken as a part of the text; a program that writes CSV "
-            "has "
-            "put them there: write the list without them (in pandas quoting=3), or with commas to a .csv, whose quotes "
-            "are understood",
-            place, (long long)all->quoted, (long long)all->count);
+        warn("%s: %lld of %lld texts are in quotes, which are taken as a part of the text; a program that writes CSV "
+             "has put them there: write the list without them (in pandas quoting=3), or with commas to a .csv, whose "
+             "quotes are understood",
+             place, (long long)all->quoted, (long long)all->count);
 }
 
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {

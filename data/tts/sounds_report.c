@@ -36,8 +36,7 @@ static void report_durations(const Recordings *recordings, const Clip *clips, in
     char *place = recording_place(recordings, first->recording);
     bool is_long = first->reject == CLIP_LONG;
     warn("the durations of %lld recording%s are not those that the list says: the first, %s, should last %.10g s and "
-         "lasts "
-         "%s%.2f s; if it is a part of a longer file, say where it begins (--start-field)",
+         "lasts %s%.2f s; if it is a part of a longer file, say where it begins (--start-field)",
          (long long)count, format_plural(count), place, first->recording->stated, is_long ? "at least " : "",
          (double)first->samples / MEL_RATE);
     free(place);
@@ -70,8 +69,7 @@ static void report_equal(const Recordings *recordings, const Clip *clips, int64_
     if (!equal) return;
     char *places[] = {recording_place(recordings, pair[0]->recording), recording_place(recordings, pair[1]->recording)};
     warn("%lld recording%s the same sound as one before, %lld of them with another text (the first: %s and %s): each "
-         "sound "
-         "should be there once, with what it says; copies may stand on both sides of training and validation",
+         "sound should be there once, with what it says; copies may stand on both sides of training and validation",
          (long long)equal, equal == 1 ? " has" : "s have", (long long)other_text, places[0], places[1]);
     free(places[0]);
     free(places[1]);
