@@ -139,10 +139,11 @@ static void the_next_donor_with_both_classes_validates(void **state) {
         FlimFolds f;
         Error error;
         char text[64] = "";
+        int n = 0;
         bool ok = flim_folds_nested(&c, cases[k].filtered ? &filter : NULL, &f, &error);
         assert_int_equal(ok, cases[k].folds[0] != 0);
         for (int i = 0; i < f.n; i++)
-            for (int d = 0; d <= 4; d++) strncat(text, d < 4 ? &"0\0001\0002"[2 * f.folds[i].splits[d]] : " ", 1);
+            for (int d = 0; d <= 4; d++) text[n++] = (char)(d < 4 ? '0' + (int)f.folds[i].splits[d] : ' ');
         assert_string_equal(text, cases[k].folds);
         if (!ok) assert_contains(error.text, "no fold has cells of both classes to train on and to validate on");
         flim_folds_free(&f);
