@@ -97,6 +97,8 @@ static bool take_metadata(SlmShard *s, Error *error) {
 }
 
 static bool check_documents(const SlmShard *s, Error *error) {
+    const int64_t most = (int64_t)1 << 44; /* sums over all shards stay in range */
+    int64_t bytes = 0;
     if (!s->n_documents || s->first[0]) return error_set(error, "its first document is not at position 0");
     for (int64_t d = 0; d < s->n_documents; d++) {
         int64_t at = s->first[d];
@@ -107,7 +109,10 @@ static bool check_documents(const SlmShard *s, Error *error) {
             return error_set(error,
                              "document %lld begins at position %lld with id %d, not with the end-of-text id %lld",
                              (long long)d, (long long)at, slm_shard_id(s, at), (long long)s->end_of_text);
-        if (s->bytes[d] < 0) return error_set(error, "bytes[%lld] is negative", (long long)d);
+        if (s->bytes[d] < 0 || s->bytes[d] > most - bytes)
+            return error_set(error, "bytes[%lld] is %lld: expected sizes of texts, from 0 to %lld in all", (long long)d,
+                             (long long)s->bytes[d], (long long)most);
+        bytes += s->bytes[d];
     }
     return true;
 }

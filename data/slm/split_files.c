@@ -27,6 +27,11 @@ static size_t stem_length(const char *name, const char *ending) {
     return end < n && end && name[end - 1] == '_' ? end - 1 : n;
 }
 
+int64_t split_files_number(const char *path) {
+    size_t stem = stem_length(path, SHARD_ENDING);
+    return path[stem] == '_' ? strtoll(path + stem + 1, NULL, 10) : -1;
+}
+
 /* Returns whether a name is SPLIT.bin, SPLIT_123.bin, NAME_SPLIT.bin or NAME_SPLIT_123.bin; for shards of prepare,
  * whether it is SPLIT_123.safetensors. */
 static bool is_of_split(const char *name, const char *split, const char *ending) {

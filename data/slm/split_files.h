@@ -16,6 +16,8 @@ typedef struct {
 SplitFiles split_files_list(const char *directory, const char *split, const char *ending);
 /* Fails if files of other programs differ in more than their numbers: they are not one stream. */
 bool split_files_check(const SplitFiles *files, Error *error);
+/* Returns the NUMBER of SPLIT_NUMBER.safetensors; -1: the name has none. */
+int64_t split_files_number(const char *path);
 void split_files_add(SplitFiles *files, const char *path);
 void split_files_free(SplitFiles *files);
 

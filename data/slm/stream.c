@@ -74,9 +74,10 @@ static bool open_shard(State *s, int i, const char *path, const SlmForeign *fore
             "not %lld and %016llx",
             path, (long long)shard->vocabulary, (unsigned long long)shard->tokenizer_hash, (long long)one->vocabulary,
             (unsigned long long)one->tokenizer_hash);
-    if (shard->first && shard->number != i && s->n > 1)
-        return error_set(error, "%s is shard %lld by its metadata, and %d by its name: a shard is missing or renamed",
-                         path, (long long)shard->number, i);
+    int64_t number = !shard->first ? -1 : s->n > 1 ? i : split_files_number(path);
+    if (number >= 0 && shard->number != number)
+        return error_set(error, "%s is shard %lld by its metadata, and %lld by its name: a shard is missing or renamed",
+                         path, (long long)shard->number, (long long)number);
     return true;
 }
 

@@ -189,18 +189,25 @@ static void a_shard_that_contradicts_itself_is_refused(void **state) {
         uint16_t ids[4];
         int64_t n, vocabulary;
         const char *reason;
-    } cases[] = {{{0, 2}, {3, 1, 3, 2}, 4, 4, NULL},
-                 {{0, 2}, {3, 1, 3, 4}, 4, 4, "id 4 at position 3 is not below the vocabulary, 4"},
-                 {{0, 1}, {3, 1, 3, 2}, 4, 4, "document 1 begins at position 1 with id 1"},
-                 {{2, 2}, {3, 1, 3, 2}, 4, 4, "its first document is not at position 0"},
-                 {{0, 0}, {3, 1, 3, 2}, 4, 4, "positions must ascend"},
-                 {{0, 4}, {3, 1, 3, 2}, 4, 4, "first[1] is 4"},
-                 {{0, 2}, {3, 1, 3, 2}, 3, 4, "ends with the end-of-text id before a document"}};
-    const char *path = in(run_directory(), "x.safetensors");
-    const int64_t bytes[] = {1, 1};
+        int64_t number, bytes;
+    } cases[] = {{{0, 2}, {3, 1, 3, 2}, 4, 4, NULL, 0, 0},
+                 {{0, 2}, {3, 1, 3, 2}, 4, 4, "is shard 2147483647 by its metadata, and 0 by its name", INT32_MAX, 0},
+                 {{0, 2}, {3, 1, 3, 2}, 4, 4, "bytes[0] is 9223372036854775807", 0, INT64_MAX},
+                 {{0, 2}, {3, 1, 3, 2}, 4, 4, "bytes[1] is 17592186044415: ", 0, (1LL << 44) - 1},
+                 {{0, 2}, {3, 1, 3, 2}, 4, 4, NULL, 0, 1LL << 43},
+                 {{0, 2}, {3, 1, 3, 2}, 4, 4, "bytes[0] is -1", 0, -1},
+                 {{0, 2}, {3, 1, 3, 4}, 4, 4, "id 4 at position 3 is not below the vocabulary, 4", 0, 0},
+                 {{0, 1}, {3, 1, 3, 2}, 4, 4, "document 1 begins at position 1 with id 1", 0, 0},
+                 {{2, 2}, {3, 1, 3, 2}, 4, 4, "its first document is not at position 0", 0, 0},
+                 {{0, 0}, {3, 1, 3, 2}, 4, 4, "positions must ascend", 0, 0},
+                 {{0, 4}, {3, 1, 3, 2}, 4, 4, "first[1] is 4", 0, 0},
+                 {{0, 2}, {3, 1, 3, 2}, 3, 4, "ends with the end-of-text id before a document", 0, 0}};
+    const char *path = in(run_directory(), "x_00000.safetensors");
     Error error;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t bytes[] = {cases[i].bytes, cases[i].bytes};
         const SlmShard shard = {.ids = cases[i].ids,
+                                .number = cases[i].number,
                                 .width = 2,
                                 .n_ids = cases[i].n,
                                 .n_documents = 2,
