@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "data/bert/batch.h"
+#include "model/block.h"
 #include "model/token_head.h"
 
 enum { SITE_EMBEDDING, SITE_HEAD_IN, SITE_HEAD_HIDDEN, SITE_BLOCKS };
@@ -124,87 +125,87 @@ static Dropout embedding_dropout(const Bert *bert, const Pass *pass) {
 }
 
 /* Pushes n ids of type 0, which all tokens have. */
-static Tensor push_types(const BlockRun *run, int64_t n) {
-    Tensor types = arena_1d(run->arena, DTYPE_I32, n);
-    run->device->clear(run->device, types.data, tensor_bytes(types));
+static Tensor push_types(const Context *context, int64_t n) {
+    Tensor types = arena_1d(context->arena, DTYPE_I32, n);
+    context->device->clear(context->device, types.data, tensor_bytes(types));
     return types;
 }
 
 /* Pushes the position table plus the row of type 0, f32 [P, C]. */
-static Tensor push_places(const Bert *bert, const BlockRun *run) {
-    Tensor positions = run_weight(run, bert->positions), none = tensor_none(),
-           places = arena_2d(run->arena, DTYPE_F32, positions.dims[0], positions.dims[1]);
-    size_t mark = arena_mark(run->arena);
-    embedding_forward(run->device, places, none, push_types(run, places.dims[0]), run_weight(run, bert->types), none,
-                      none);
-    arena_release(run->arena, mark);
-    residual_forward(run->device, places, places, positions, (Dropout){0});
+static Tensor push_places(const Bert *bert, const Context *context) {
+    Tensor positions = context_weight(context, bert->positions), none = tensor_none(),
+           places = arena_2d(context->arena, DTYPE_F32, positions.dims[0], positions.dims[1]);
+    size_t mark = arena_mark(context->arena);
+    embedding_forward(context->device, places, none, push_types(context, places.dims[0]),
+                      context_weight(context, bert->types), none, none);
+    arena_release(context->arena, mark);
+    residual_forward(context->device, places, places, positions, (Dropout){0});
     return places;
 }
 
 /* Returns the input of the blocks [N, C], pushed together with what the backward reads. */
-static Tensor embed(const Bert *bert, const BlockRun *run, const Tensor *fields, Embedded *kept) {
+static Tensor embed(const Bert *bert, const Context *context, const Tensor *fields, Embedded *kept) {
     int64_t n = fields[BERT_IDS].dims[0], width = bert->config.d_model;
-    Tensor x = push_activations(run, n, width), norm_bias = run_weight(run, bert->norm + 1);
-    size_t mark = arena_mark(run->arena);
-    *kept = (Embedded){.sum = push_activations(run, n, width),
-                       .mean = arena_1d(run->arena, DTYPE_F32, n),
-                       .rstd = arena_1d(run->arena, DTYPE_F32, n)};
-    size_t after = arena_mark(run->arena);
-    embedding_forward(run->device, kept->sum, tensor_none(), fields[BERT_IDS], run_weight(run, bert->tokens),
-                      fields[BERT_POSITIONS], push_places(bert, run));
-    layernorm_forward(run->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd}, kept->sum,
-                      run_weight(run, bert->norm), norm_bias);
-    Dropout drop = embedding_dropout(bert, run->pass);
-    if (drop.p > 0) dropout(run->device, x, x, drop);
-    pass_dump(run->pass, x, "embedded");
-    bool trained = run->pass->train && !bert->blocks.frozen && !run->input_fixed;
-    arena_release(run->arena, trained ? after : mark);
+    Tensor x = context_push(context, n, width), norm_bias = context_weight(context, bert->norm + 1);
+    size_t mark = arena_mark(context->arena);
+    *kept = (Embedded){.sum = context_push(context, n, width),
+                       .mean = arena_1d(context->arena, DTYPE_F32, n),
+                       .rstd = arena_1d(context->arena, DTYPE_F32, n)};
+    size_t after = arena_mark(context->arena);
+    embedding_forward(context->device, kept->sum, tensor_none(), fields[BERT_IDS],
+                      context_weight(context, bert->tokens), fields[BERT_POSITIONS], push_places(bert, context));
+    layernorm_forward(context->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd}, kept->sum,
+                      context_weight(context, bert->norm), norm_bias);
+    Dropout drop = embedding_dropout(bert, context->pass);
+    if (drop.p > 0) dropout(context->device, x, x, drop);
+    pass_dump(context->pass, x, "embedded");
+    bool trained = context->pass->train && !bert->blocks.frozen && !bert->config.frozen_embeddings;
+    arena_release(context->arena, trained ? after : mark);
     return x;
 }
 
 /* Adds the gradients of the tables; dx, the gradient of the blocks' input, is overwritten. */
-static void embed_backward(const Bert *bert, const BlockRun *run, const Tensor *fields, const Embedded *kept,
+static void embed_backward(const Bert *bert, const Context *context, const Tensor *fields, const Embedded *kept,
                            Tensor dx) {
-    Device *device = run->device;
-    Tensor dpositions = run_gradient(run, bert->positions), none = tensor_none(),
-           dsum = push_activations(run, dx.dims[0], dx.dims[1]),
-           dplaces = arena_2d(run->arena, DTYPE_F32, dpositions.dims[0], dpositions.dims[1]);
-    Dropout drop = embedding_dropout(bert, run->pass);
+    Device *device = context->device;
+    Tensor dpositions = context_gradient(context, bert->positions), none = tensor_none(),
+           dsum = context_push(context, dx.dims[0], dx.dims[1]),
+           dplaces = arena_2d(context->arena, DTYPE_F32, dpositions.dims[0], dpositions.dims[1]);
+    Dropout drop = embedding_dropout(bert, context->pass);
     if (drop.p > 0) dropout(device, dx, dx, drop);
-    layernorm_backward(device, run_norm_gradients(run, bert->norm, dsum), none, dx, kept->sum, kept->mean, kept->rstd,
-                       run_weight(run, bert->norm));
+    layernorm_backward(device, context_norm_gradients(context, bert->norm, bert->norm + 1, dsum), none, dx, kept->sum,
+                       kept->mean, kept->rstd, context_weight(context, bert->norm));
     device->clear(device, dplaces.data, tensor_bytes(dplaces));
-    embedding_backward(device, run_gradient(run, bert->tokens), dplaces, dsum, none, fields[BERT_IDS],
+    embedding_backward(device, context_gradient(context, bert->tokens), dplaces, dsum, none, fields[BERT_IDS],
                        fields[BERT_POSITIONS]);
-    embedding_backward(device, run_gradient(run, bert->types), none, dplaces, none, push_types(run, dplaces.dims[0]),
-                       none);
+    embedding_backward(device, context_gradient(context, bert->types), none, dplaces, none,
+                       push_types(context, dplaces.dims[0]), none);
     residual_forward(device, dpositions, dpositions, dplaces, (Dropout){0});
 }
 
 /* ---- heads ---- */
 
 /* Returns x after dropout: itself, or pushed. */
-static Tensor dropped(const BlockRun *run, Tensor x, Dropout drop) {
+static Tensor dropped(const Context *context, Tensor x, Dropout drop) {
     if (!(drop.p > 0)) return x;
-    Tensor y = push_activations(run, x.dims[0], x.dims[1]);
-    dropout(run->device, y, x, drop);
+    Tensor y = context_push(context, x.dims[0], x.dims[1]);
+    dropout(context->device, y, x, drop);
     return y;
 }
 
-static void sum_metrics(const BlockRun *run, Tensor loss, Tensor correct) {
-    sum_forward(run->device, tensor_rows(run->pass->sums, BERT_LOSS, 1), loss);
-    sum_forward(run->device, tensor_rows(run->pass->sums, BERT_ACCURACY, 1), correct);
+static void sum_metrics(const Context *context, Tensor loss, Tensor correct) {
+    sum_forward(context->device, tensor_rows(context->pass->sums, BERT_LOSS, 1), loss);
+    sum_forward(context->device, tensor_rows(context->pass->sums, BERT_ACCURACY, 1), correct);
 }
 
 /* Sums the metrics of the classes, and gives the logits to those who ask. In training the logits become their gradient.
  */
-static void score_classes(const Bert *bert, const BlockRun *run, const Tensor *fields, Tensor logits) {
-    const Pass *pass = run->pass;
-    Device *device = run->device;
+static void score_classes(const Bert *bert, const Context *context, const Tensor *fields, Tensor logits) {
+    const Pass *pass = context->pass;
+    Device *device = context->device;
     Tensor labels = fields[BERT_LABELS], targets = fields[BERT_TARGETS], outputs = pass->outputs,
-           loss = arena_1d(run->arena, DTYPE_F32, logits.dims[0]),
-           correct = arena_1d(run->arena, DTYPE_F32, logits.dims[0]);
+           loss = arena_1d(context->arena, DTYPE_F32, logits.dims[0]),
+           correct = arena_1d(context->arena, DTYPE_F32, logits.dims[0]);
     pass_dump(pass, logits, "logits");
     if (tensor_given(outputs))
         cast(device, tensor_1d(outputs.data, DTYPE_F32, tensor_numel(outputs)),
@@ -215,41 +216,42 @@ static void score_classes(const Bert *bert, const BlockRun *run, const Tensor *f
     else if (tensor_given(labels))
         soft_cross_entropy_forward(device, loss, correct, logits, targets, labels);
     if (tensor_given(labels))
-        sum_metrics(run, loss, correct);
+        sum_metrics(context, loss, correct);
     else
         device->clear(device, pass->sums.data, tensor_bytes(pass->sums));
 }
 
 /* Runs the classifier on y [S, C]. In training it also computes dy, which is optional. */
-static void classify(const Bert *bert, const BlockRun *run, const Tensor *fields, Tensor y, Tensor dy) {
-    Device *device = run->device;
-    Dropout in = pass_dropout(run->pass, bert->config.head_dropout, SITE_HEAD_IN),
-            inside = pass_dropout(run->pass, bert->config.head_dropout, SITE_HEAD_HIDDEN);
-    Tensor input = dropped(run, y, in), hidden = run_linear(run, bert->dense, input);
+static void classify(const Bert *bert, const Context *context, const Tensor *fields, Tensor y, Tensor dy) {
+    Device *device = context->device;
+    Dropout in = pass_dropout(context->pass, bert->config.head_dropout, SITE_HEAD_IN),
+            inside = pass_dropout(context->pass, bert->config.head_dropout, SITE_HEAD_HIDDEN);
+    Tensor input = dropped(context, y, in), hidden = context_linear(context, bert->dense, input);
     tanh_forward(device, hidden, hidden);
-    Tensor activated = dropped(run, hidden, inside), logits = run_linear(run, bert->out, activated);
-    score_classes(bert, run, fields, logits);
-    if (!run->pass->train) return;
-    Tensor dhidden = push_activations(run, hidden.dims[0], hidden.dims[1]);
-    run_linear_backward(run, bert->out, dhidden, logits, activated);
+    Tensor activated = dropped(context, hidden, inside), logits = context_linear(context, bert->out, activated);
+    score_classes(bert, context, fields, logits);
+    if (!context->pass->train) return;
+    Tensor dhidden = context_push(context, hidden.dims[0], hidden.dims[1]);
+    context_linear_backward(context, bert->out, dhidden, logits, activated);
     if (inside.p > 0) dropout(device, dhidden, dhidden, inside);
     tanh_backward(device, dhidden, dhidden, hidden);
-    run_linear_backward(run, bert->dense, dy, dhidden, input);
+    context_linear_backward(context, bert->dense, dy, dhidden, input);
     if (tensor_given(dy) && in.p > 0) dropout(device, dy, dy, in);
 }
 
 /* Runs the head over masked words on y [R, C]. In training it also computes dy. */
-static void predict_words(const Bert *bert, const BlockRun *run, const Tensor *fields, Tensor y, Tensor dy) {
-    Device *device = run->device;
+static void predict_words(const Bert *bert, const Context *context, const Tensor *fields, Tensor y, Tensor dy) {
+    Device *device = context->device;
     int64_t n = y.dims[0], width = y.dims[1];
-    Tensor hidden = push_activations(run, n, width), activated = push_activations(run, n, width),
-           normed = push_activations(run, n, width), dnormed = tensor_none(), stat[4]; /* mean, rstd, loss, correct */
-    for (int i = 0; i < 4; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
-    if (run->pass->train) dnormed = push_activations(run, n, width);
-    linear_gelu_forward(device, activated, hidden, y, run_matmul_weight(run, bert->dense),
-                        run_matmul_weight(run, bert->dense + 1), WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
+    Tensor hidden = context_push(context, n, width), activated = context_push(context, n, width),
+           normed = context_push(context, n, width), dnormed = tensor_none(), stat[4]; /* mean, rstd, loss, correct */
+    for (int i = 0; i < 4; i++) stat[i] = arena_1d(context->arena, DTYPE_F32, n);
+    if (context->pass->train) dnormed = context_push(context, n, width);
+    linear_gelu_forward(device, activated, hidden, y, context_matmul_weight(context, bert->dense),
+                        context_matmul_weight(context, bert->dense + 1), WEIGHT_OUT_IN,
+                        (GeluDropout){.kind = GELU_ERF});
     layernorm_forward(device, (LayerNormOutput){.y = normed, .mean = stat[0], .rstd = stat[1]}, activated,
-                      run_weight(run, bert->head_norm), run_weight(run, bert->head_norm + 1));
+                      context_weight(context, bert->head_norm), context_weight(context, bert->head_norm + 1));
     TokenHead head = {.table = bert->tokens,
                       .bias = bert->head_bias,
                       .metric = BERT_LOSS,
@@ -257,37 +259,37 @@ static void predict_words(const Bert *bert, const BlockRun *run, const Tensor *f
                       .loss = stat[2],
                       .correct = stat[3],
                       .loss_scale = bert->base.loss_scale};
-    token_head_run(&head, run, normed, dnormed);
-    sum_metrics(run, stat[2], stat[3]);
-    if (!run->pass->train) return;
+    token_head_run(&head, context, normed, dnormed);
+    sum_metrics(context, stat[2], stat[3]);
+    if (!context->pass->train) return;
     Tensor dactivated = normed; /* no longer read */
-    layernorm_backward(device, run_norm_gradients(run, bert->head_norm, dactivated), tensor_none(), dnormed, activated,
-                       stat[0], stat[1], run_weight(run, bert->head_norm));
+    layernorm_backward(device, context_norm_gradients(context, bert->head_norm, bert->head_norm + 1, dactivated),
+                       tensor_none(), dnormed, activated, stat[0], stat[1], context_weight(context, bert->head_norm));
     gelu_backward(device, dactivated, dactivated, hidden, GELU_ERF);
-    run_linear_backward(run, bert->dense, dy, dactivated, y);
+    context_linear_backward(context, bert->dense, dy, dactivated, y);
 }
 
 /* ---- one micro-batch ---- */
 
-static void bert_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
-                     const Pass *pass) {
+static void bert_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
+                                  const Tensor *fields, const Pass *pass) {
     Bert *bert = (Bert *)model;
     const BertConfig *c = &bert->config;
     Sequences sequences = {fields[BERT_OFFSETS], batch->fields[BERT_OFFSETS].data, batch->n_sequences};
-    BlockRun run = block_run(model, device, activations, sequences, pass);
-    run.rows = fields[BERT_ROWS];
-    run.input_fixed = c->frozen_embeddings;
+    Context context = context_of(model, device, activations, pass);
+    BlockRows rows = {.sequences = sequences, .outputs = fields[BERT_ROWS], .input_fixed = c->frozen_embeddings};
     Embedded kept;
     size_t mark = arena_mark(activations);
-    Tensor x = embed(bert, &run, fields, &kept), y = blocks_forward(&bert->blocks, &run, x), dy = tensor_none();
+    Tensor x = embed(bert, &context, fields, &kept), y = blocks_forward(&bert->blocks, &context, &rows, x),
+           dy = tensor_none();
     bool below = pass->train && c->frozen_layers < c->n_layers;
-    if (below) dy = push_activations(&run, y.dims[0], y.dims[1]);
+    if (below) dy = context_push(&context, y.dims[0], y.dims[1]);
     size_t of_head = arena_mark(activations);
-    (c->classes ? classify : predict_words)(bert, &run, fields, y, dy);
+    (c->classes ? classify : predict_words)(bert, &context, fields, y, dy);
     arena_release(activations, of_head);
     if (below) {
-        Tensor dx = blocks_backward(&bert->blocks, &run, dy);
-        if (tensor_given(dx)) embed_backward(bert, &run, fields, &kept, dx);
+        Tensor dx = blocks_backward(&bert->blocks, &context, &rows, dy);
+        if (tensor_given(dx)) embed_backward(bert, &context, fields, &kept, dx);
     }
     arena_release(activations, mark);
 }
@@ -324,7 +326,7 @@ Model *bert_open(const BertConfig *config) {
         .metrics = {[BERT_LOSS] = {"loss", BERT_COUNT_WEIGHTS, 1}, [BERT_ACCURACY] = {"accuracy", BERT_COUNT_ROWS, 0}},
         .n_metrics = BERT_METRICS,
         .n_outputs = config->classes,
-        .run = bert_run,
+        .forward_backward = bert_forward_backward,
         .close = bert_close};
     add_embeddings(bert);
     add_blocks(bert);

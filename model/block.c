@@ -6,11 +6,7 @@
  * buffer serves the branches of all blocks. What the backward needs of a block is pushed on the arena. */
 #include "model/block.h"
 
-#include "kernels/philox.h"
-
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { SITE_ATTENTION, SITE_PROJECTION, SITE_HIDDEN, SITE_MLP, SITES };
@@ -24,21 +20,6 @@ typedef struct {
 /* What becomes of a block's output: it stays a stream (training), is added up in a given tensor, or is discarded
  * (recomputation of what the backward needs). */
 typedef enum { END_STREAM, END_COMPLETE, END_DISCARDED } BlockEnd;
-
-Dropout pass_dropout(const Pass *pass, float p, uint32_t site) {
-    return (Dropout){
-        .p = pass->train ? p : 0, .seed = pass->seed, .purpose = PURPOSE_DROPOUT | site << 8, .step = pass->step};
-}
-
-void pass_dump(const Pass *pass, Tensor tensor, const char *name_format, ...) {
-    if (!pass->dump) return;
-    char name[96];
-    va_list arguments;
-    va_start(arguments, name_format);
-    vsnprintf(name, sizeof name, name_format, arguments);
-    va_end(arguments);
-    pass->dump(pass->dump_context, name, tensor);
-}
 
 /* ---- parameters ---- */
 
@@ -89,11 +70,12 @@ static void add_qkv(ParamTable *table, const BlockConfig *c, const BlockNames *n
     int n = names->parts[0] ? 3 : 1;
     int64_t width = 3 * c->d_model / n;
     index[QKV_WEIGHT] = index[QKV_BIAS] = table->count;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         add_matrix(table, c, QKV_WEIGHT, c->d_model, width, names->tensor[QKV_WEIGHT], block, names->parts[i]);
-    }
+    table->items[index[QKV_WEIGHT]].joined = n - 1;
     index[QKV_BIAS] = c->biases ? table->count : -1;
     for (int i = 0; i < n; i++) add_bias(table, c, 0, width, names->tensor[QKV_BIAS], block, names->parts[i]);
+    if (c->biases) table->items[index[QKV_BIAS]].joined = n - 1;
 }
 
 static void block_add_params(ParamTable *table, const BlockConfig *c, const BlockNames *names, int block, int *index) {
@@ -117,7 +99,7 @@ static void block_add_params(ParamTable *table, const BlockConfig *c, const Bloc
 BlockStack block_stack_open(const char *model, ParamTable *table, const BlockConfig *config, int n_blocks,
                             const BlockNames *names) {
     check_config(model, config, n_blocks, names);
-    BlockStack stack = {.config = *config, .n_blocks = n_blocks, .qkv_parts = names->parts[0] != NULL};
+    BlockStack stack = {.config = *config, .n_blocks = n_blocks};
     stack.params = xmalloc((size_t)n_blocks * BLOCK_TENSORS * sizeof *stack.params);
     stack.kept = xcalloc((size_t)n_blocks, sizeof *stack.kept);
     int first = table->count;
@@ -133,9 +115,9 @@ void block_stack_freeze(BlockStack *stack, ParamTable *table, int n) {
     if (n < 0 || n > stack->n_blocks) die("blocks: %d of %d are to be frozen", n, stack->n_blocks);
     stack->frozen = n;
     for (int i = 0; i < n * BLOCK_TENSORS; i++) {
-        int which = i % BLOCK_TENSORS, first = stack->params[i];
-        int count = first < 0 ? 0 : stack->qkv_parts && (which == QKV_WEIGHT || which == QKV_BIAS) ? 3 : 1;
-        for (Param *param = table->items + first; count--; param++)
+        int first = stack->params[i];
+        if (first < 0) continue;
+        for (Param *param = table->items + first, *last = param + param->joined; param <= last; param++)
             param->frozen_rows = param->rows, param->matrices = 0;
     }
 }
@@ -150,88 +132,41 @@ void block_stack_close(BlockStack *stack) {
 typedef struct {
     const BlockStack *stack;
     const BlockConfig *config;
-    const BlockRun *run;
+    const Context *context;
+    const BlockRows *rows;
     int l;            /* number of the block */
     bool input_fixed; /* nobody needs the gradient of its input */
     BlockActivations *a;
 } Block;
 
 /* Returns whether nobody needs the gradient of the input of the lowest block that is trained. */
-static bool ends_there(const BlockStack *stack, const BlockRun *run) { return stack->frozen || run->input_fixed; }
+static bool ends_there(const BlockStack *stack, const BlockRows *rows) { return stack->frozen || rows->input_fixed; }
 
-static Block block_at(const BlockStack *stack, const BlockRun *run, int l) {
+static Block block_at(const BlockStack *stack, const Context *context, const BlockRows *rows, int l) {
     return (Block){.stack = stack,
                    .config = &stack->config,
-                   .run = run,
+                   .context = context,
+                   .rows = rows,
                    .l = l,
-                   .input_fixed = l == stack->frozen && ends_there(stack, run),
+                   .input_fixed = l == stack->frozen && ends_there(stack, rows),
                    .a = &stack->kept[l]};
 }
 
-/* Returns a parameter of the block from a flat buffer; none if the block does not have it. */
-static Tensor view(const Block *b, Tensor flat, int which) {
-    int index = b->stack->params[b->l * BLOCK_TENSORS + which];
-    if (index < 0) return tensor_none();
-    Tensor t = param_view(b->run->table, flat, index);
-    if (b->stack->qkv_parts && (which == QKV_WEIGHT || which == QKV_BIAS)) t.dims[0] *= 3;
-    return t;
-}
-
-static Tensor weight(const Block *b, int which) { return view(b, b->run->weights, which); }
-
-static Tensor matmul_weight(const Block *b, int which) { return view(b, b->run->matmul_weights, which); }
-
-static Tensor gradient(const Block *b, int which) { return view(b, b->run->gradients, which); }
-
 /* ---- forward ---- */
 
-BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequences, const Pass *pass) {
-    Tensor half = model->half_weights;
-    return (BlockRun){.device = device,
-                      .arena = arena,
-                      .table = &model->params,
-                      .weights = model->weights,
-                      .gradients = model->gradients,
-                      .matmul_weights = tensor_given(half) ? half : model->weights,
-                      .sequences = sequences,
-                      .pass = pass};
-}
+/* Returns the row of the parameter table; -1: the block does not have it. */
+static int row(const Block *b, int which) { return b->stack->params[b->l * BLOCK_TENSORS + which]; }
 
-Tensor run_weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
-Tensor run_matmul_weight(const BlockRun *run, int index) { return param_view(run->table, run->matmul_weights, index); }
-Tensor run_gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
-
-LayerGradients run_layer_gradients(const BlockRun *run, int index, Tensor dx) {
-    return (LayerGradients){.dx = dx, .dw = run_gradient(run, index), .dbias = run_gradient(run, index + 1)};
-}
-
-NormGradients run_norm_gradients(const BlockRun *run, int index, Tensor dx) {
-    return (NormGradients){.dx = dx, .dgain = run_gradient(run, index), .dbias = run_gradient(run, index + 1)};
-}
-
-Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns) {
-    return arena_2d(run->arena, run->matmul_weights.dtype, rows, columns);
-}
-
-Tensor run_linear(const BlockRun *run, int index, Tensor x) {
-    Tensor w = run_matmul_weight(run, index), y = push_activations(run, x.dims[0], w.dims[0]);
-    linear_forward(run->device, y, x, w, run_matmul_weight(run, index + 1), WEIGHT_OUT_IN);
-    return y;
-}
-
-void run_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x) {
-    linear_backward(run->device, run_layer_gradients(run, index, dx), dy, x, run_matmul_weight(run, index),
-                    WEIGHT_OUT_IN);
-}
+static Tensor matmul_weight(const Block *b, int which) { return context_matmul_weight(b->context, row(b, which)); }
 
 static Dropout drop_at(const Block *b, int site) {
     const BlockConfig *c = b->config;
     const float p[SITES] = {c->drop_attention, c->drop_projection, c->drop_hidden, c->drop_mlp};
-    return pass_dropout(b->run->pass, p[site], c->first_site + (uint32_t)(SITES * b->l + site));
+    return pass_dropout(b->context->pass, p[site], c->first_site + (uint32_t)(SITES * b->l + site));
 }
 
 /* Returns the output rows of the block; none: all rows. */
-static Tensor output_rows(const Block *b) { return b->l == b->stack->n_blocks - 1 ? b->run->rows : tensor_none(); }
+static Tensor output_rows(const Block *b) { return b->l == b->stack->n_blocks - 1 ? b->rows->outputs : tensor_none(); }
 
 /* Returns the number of output rows of the block for n input rows. */
 static int64_t n_output_rows(const Block *b, int64_t n) {
@@ -243,15 +178,16 @@ static int64_t n_output_rows(const Block *b, int64_t n) {
 static Tensor select_rows(const Block *b, Tensor x) {
     Tensor rows = output_rows(b);
     if (!tensor_given(rows)) return x;
-    Tensor selected = push_activations(b->run, rows.dims[0], x.dims[1]);
-    gather_rows(b->run->device, selected, x, rows);
+    Tensor selected = context_push(b->context, rows.dims[0], x.dims[1]);
+    gather_rows(b->context->device, selected, x, rows);
     return selected;
 }
 
 /* The backward of select_rows: dall [N, C] is dx [n, C] in the output rows and 0 elsewhere. */
-static void unselect_rows(const BlockRun *run, Tensor dall, Tensor dx) {
-    run->device->clear(run->device, dall.data, tensor_bytes(dall));
-    scatter_rows(run->device, dall, dx, run->rows);
+static void unselect_rows(const Block *b, Tensor dall, Tensor dx) {
+    Device *device = b->context->device;
+    device->clear(device, dall.data, tensor_bytes(dall));
+    scatter_rows(device, dall, dx, b->rows->outputs);
 }
 
 static Attention attention_of(const BlockConfig *c) {
@@ -260,32 +196,33 @@ static Attention attention_of(const BlockConfig *c) {
 }
 
 static void linear(const Block *b, int which, Tensor y, Tensor x) {
-    linear_forward(b->run->device, y, x, matmul_weight(b, which), matmul_weight(b, which + 1), b->config->layout);
+    linear_forward(b->context->device, y, x, matmul_weight(b, which), matmul_weight(b, which + 1), b->config->layout);
 }
 
 /* Adds up and normalises a stream: *sum = residual + dropout(branch) (the residual itself if there is no branch),
  * y = norm(*sum). Pushes y if it is none, and returns it. */
 static Tensor norm(const Block *b, int which, Stream in, Tensor y, Tensor *sum, Tensor *mean, Tensor *rstd) {
     int64_t n = in.residual.dims[0], width = in.residual.dims[1];
-    Tensor gain = weight(b, which), bias = weight(b, which + 1);
-    if (!tensor_given(y)) y = push_activations(b->run, n, width);
-    *mean = arena_1d(b->run->arena, DTYPE_F32, n);
-    *rstd = arena_1d(b->run->arena, DTYPE_F32, n);
+    Tensor gain = context_weight(b->context, row(b, which)), bias = context_weight(b->context, row(b, which + 1));
+    if (!tensor_given(y)) y = context_push(b->context, n, width);
+    *mean = arena_1d(b->context->arena, DTYPE_F32, n);
+    *rstd = arena_1d(b->context->arena, DTYPE_F32, n);
     if (tensor_given(in.branch)) {
-        *sum = push_activations(b->run, n, width);
-        residual_layernorm_forward(b->run->device, *sum, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd},
+        *sum = context_push(b->context, n, width);
+        residual_layernorm_forward(b->context->device, *sum, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd},
                                    in.residual, in.branch, gain, bias, in.drop);
     } else {
         *sum = in.residual;
-        layernorm_forward(b->run->device, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd}, *sum, gain, bias);
+        layernorm_forward(b->context->device, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd}, *sum, gain,
+                          bias);
     }
     return y;
 }
 
 /* Computes a->attended from a->qkv, of which a cache keeps the keys and values. */
 static void attend_heads(const Block *b) {
-    const KvCache *cache = b->run->cache;
-    Device *device = b->run->device;
+    const KvCache *cache = b->rows->cache;
+    Device *device = b->context->device;
     Tensor kv = tensor_none();
     if (cache) {
         int64_t rows = cache->kv.dims[0] / b->stack->n_blocks;
@@ -297,8 +234,8 @@ static void attend_heads(const Block *b) {
         attention_cached_forward(device, b->a->attended, b->a->qkv, keys, attention_of(b->config));
         return;
     }
-    b->a->lse = arena_2d(b->run->arena, DTYPE_F32, b->config->n_heads, b->a->qkv.dims[0]);
-    attention_forward(device, b->a->attended, b->a->lse, b->a->qkv, b->run->sequences, attention_of(b->config),
+    b->a->lse = arena_2d(b->context->arena, DTYPE_F32, b->config->n_heads, b->a->qkv.dims[0]);
+    attention_forward(device, b->a->attended, b->a->lse, b->a->qkv, b->rows->sequences, attention_of(b->config),
                       drop_at(b, SITE_ATTENTION));
 }
 
@@ -307,8 +244,8 @@ static void attend_heads(const Block *b) {
 static Stream attend(const Block *b, Tensor x, Tensor residual, Tensor branch) {
     const BlockConfig *c = b->config;
     int64_t n = x.dims[0];
-    b->a->qkv = push_activations(b->run, n, 3 * c->d_model);
-    b->a->attended = push_activations(b->run, n, c->d_model);
+    b->a->qkv = context_push(b->context, n, 3 * c->d_model);
+    b->a->attended = context_push(b->context, n, c->d_model);
     linear(b, QKV_WEIGHT, b->a->qkv, x);
     attend_heads(b);
     b->a->selected = select_rows(b, b->a->attended);
@@ -320,9 +257,9 @@ static Stream attend(const Block *b, Tensor x, Tensor residual, Tensor branch) {
 /* Computes activated = drop(gelu(mlp_in(x))), the MLP without its last matrix. */
 static void mlp_activate(const Block *b, Tensor x) {
     const BlockConfig *c = b->config;
-    b->a->hidden = push_activations(b->run, x.dims[0], c->d_ff);
-    b->a->activated = push_activations(b->run, x.dims[0], c->d_ff);
-    linear_gelu_forward(b->run->device, b->a->activated, b->a->hidden, x, matmul_weight(b, MLP_IN_WEIGHT),
+    b->a->hidden = context_push(b->context, x.dims[0], c->d_ff);
+    b->a->activated = context_push(b->context, x.dims[0], c->d_ff);
+    linear_gelu_forward(b->context->device, b->a->activated, b->a->hidden, x, matmul_weight(b, MLP_IN_WEIGHT),
                         matmul_weight(b, MLP_IN_BIAS), c->layout, (GeluDropout){c->gelu, drop_at(b, SITE_HIDDEN)});
 }
 
@@ -342,7 +279,7 @@ static Stream pre_norm_forward(const Block *b, Stream in, Tensor branch, BlockEn
     if (end == END_DISCARDED) return (Stream){.residual = none, .branch = none};
     in = mlp_finish(b, b->a->middle, branch);
     if (end == END_STREAM) return in;
-    residual_forward(b->run->device, out, in.residual, in.branch, in.drop);
+    residual_forward(b->context->device, out, in.residual, in.branch, in.drop);
     return (Stream){.residual = out, .branch = none};
 }
 
@@ -363,161 +300,162 @@ static Stream block_forward(const Block *b, Stream in, Tensor branch, BlockEnd e
     return b->config->pre_norm ? pre_norm_forward(b, in, branch, end, out) : post_norm_forward(b, in, branch, out);
 }
 
-static void dump_output(const BlockStack *stack, const BlockRun *run, int l, Tensor x) {
-    pass_dump(run->pass, x, "%sblock.%d.output", stack->config.dumped ? stack->config.dumped : "", l);
+static void dump_output(const BlockStack *stack, const Context *context, int l, Tensor x) {
+    pass_dump(context->pass, x, "%sblock.%d.output", stack->config.dumped ? stack->config.dumped : "", l);
 }
 
 /* The arena keeps all activations of every block that is not frozen. */
-static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
+static Tensor forward_keeping_all(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor x,
+                                  Tensor branch) {
     Stream stream = {.residual = x, .branch = tensor_none()};
     for (int l = stack->frozen; l < stack->n_blocks; l++) {
-        Block b = block_at(stack, run, l);
+        Block b = block_at(stack, context, rows, l);
         stream = block_forward(&b, stream, branch, END_STREAM, tensor_none());
-        if (l) dump_output(stack, run, l - 1, b.a->x);
+        if (l) dump_output(stack, context, l - 1, b.a->x);
     }
     if (!tensor_given(stream.branch)) return stream.residual;
-    Tensor out = push_activations(run, stream.residual.dims[0], x.dims[1]);
-    residual_forward(run->device, out, stream.residual, stream.branch, stream.drop);
+    Tensor out = context_push(context, stream.residual.dims[0], x.dims[1]);
+    residual_forward(context->device, out, stream.residual, stream.branch, stream.drop);
     return out;
 }
 
 /* Computes the first n blocks. The arena keeps the inputs of those that are trained, or nothing (no backward). */
-static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch, int n_blocks) {
+static Tensor forward_keeping_inputs(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor x,
+                                     Tensor branch, int n_blocks) {
     for (int l = 0; l < n_blocks; l++) {
-        Block b = block_at(stack, run, l);
-        if (l) dump_output(stack, run, l - 1, x);
+        Block b = block_at(stack, context, rows, l);
+        if (l) dump_output(stack, context, l - 1, x);
         int64_t n = n_output_rows(&b, x.dims[0]);
-        bool trained = run->pass->train && l >= stack->frozen;
-        Tensor out = trained ? push_activations(run, n, x.dims[1]) : tensor_rows(x, 0, n);
-        size_t mark = arena_mark(run->arena);
+        bool trained = context->pass->train && l >= stack->frozen;
+        Tensor out = trained ? context_push(context, n, x.dims[1]) : tensor_rows(x, 0, n);
+        size_t mark = arena_mark(context->arena);
         Stream in = {.residual = x, .branch = tensor_none()};
         block_forward(&b, in, branch, END_COMPLETE, out);
-        arena_release(run->arena, mark);
+        arena_release(context->arena, mark);
         *b.a = (BlockActivations){.x = x};
         x = out;
     }
     return x;
 }
 
-Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
-    bool all = run->pass->train && !run->pass->recompute;
-    if (run->cache && (run->pass->train || !stack->config.causal))
+Tensor blocks_forward(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor x) {
+    bool all = context->pass->train && !context->pass->recompute;
+    if (rows->cache && (context->pass->train || !stack->config.causal))
         die("blocks: only causal blocks that are not trained can cache keys and values");
-    size_t mark = arena_mark(run->arena);
-    Tensor branch = push_activations(run, x.dims[0], x.dims[1]);
-    x = forward_keeping_inputs(stack, run, x, branch, all ? stack->frozen : stack->n_blocks);
-    if (all) x = forward_keeping_all(stack, run, x, branch);
-    if (!run->pass->train) arena_release(run->arena, mark);
-    dump_output(stack, run, stack->n_blocks - 1, x);
+    size_t mark = arena_mark(context->arena);
+    Tensor branch = context_push(context, x.dims[0], x.dims[1]);
+    x = forward_keeping_inputs(stack, context, rows, x, branch, all ? stack->frozen : stack->n_blocks);
+    if (all) x = forward_keeping_all(stack, context, rows, x, branch);
+    if (!context->pass->train) arena_release(context->arena, mark);
+    dump_output(stack, context, stack->n_blocks - 1, x);
     return x;
 }
 
 /* ---- backward ---- */
 
-static LayerGradients layer_gradients(const Block *b, int which, Tensor dx) {
-    return (LayerGradients){.dx = dx, .dw = gradient(b, which), .dbias = gradient(b, which + 1)};
-}
-
 static void linear_back(const Block *b, int which, Tensor dx, Tensor dy, Tensor x) {
-    linear_backward(b->run->device, layer_gradients(b, which, dx), dy, x, matmul_weight(b, which), b->config->layout);
+    linear_backward(b->context->device, context_layer_gradients(b->context, row(b, which), row(b, which + 1), dx), dy,
+                    x, matmul_weight(b, which), b->config->layout);
 }
 
 /* dx = dresidual + (d norm / dx) dy; dresidual is optional and may be dx. */
 static void norm_back(const Block *b, int which, Tensor dx, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
                       Tensor rstd) {
-    NormGradients gradients = {.dx = dx, .dgain = gradient(b, which), .dbias = gradient(b, which + 1)};
-    layernorm_backward(b->run->device, gradients, dresidual, dy, x, mean, rstd, weight(b, which));
+    NormGradients gradients = context_norm_gradients(b->context, row(b, which), row(b, which + 1), dx);
+    layernorm_backward(b->context->device, gradients, dresidual, dy, x, mean, rstd,
+                       context_weight(b->context, row(b, which)));
 }
 
 /* Returns the gradient of a branch from dsum, that of residual + drop(branch): dsum itself, or in the buffer. */
-static Tensor branch_back(const BlockRun *run, Tensor buffer, Tensor dsum, Dropout drop) {
+static Tensor branch_back(const Context *context, Tensor buffer, Tensor dsum, Dropout drop) {
     if (!(drop.p > 0)) return dsum;
-    dropout(run->device, buffer, dsum, drop);
+    dropout(context->device, buffer, dsum, drop);
     return buffer;
 }
 
 /* Computes dx, the gradient of the MLP's input x, from dsum, that of the sum to which its branch was added. */
 static void mlp_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
-    size_t mark = arena_mark(b->run->arena);
-    Tensor dbranch = branch_back(b->run, dx, dsum, drop_at(b, SITE_MLP));
-    Tensor dhidden = push_activations(b->run, x.dims[0], b->config->d_ff);
-    gelu_linear_backward(b->run->device, layer_gradients(b, MLP_OUT_WEIGHT, dhidden), dbranch, b->a->activated,
-                         b->a->hidden, matmul_weight(b, MLP_OUT_WEIGHT), b->config->layout,
+    size_t mark = arena_mark(b->context->arena);
+    Tensor dbranch = branch_back(b->context, dx, dsum, drop_at(b, SITE_MLP));
+    Tensor dhidden = context_push(b->context, x.dims[0], b->config->d_ff);
+    gelu_linear_backward(b->context->device,
+                         context_layer_gradients(b->context, row(b, MLP_OUT_WEIGHT), row(b, MLP_OUT_BIAS), dhidden),
+                         dbranch, b->a->activated, b->a->hidden, matmul_weight(b, MLP_OUT_WEIGHT), b->config->layout,
                          (GeluDropout){b->config->gelu, drop_at(b, SITE_HIDDEN)});
     linear_back(b, MLP_IN_WEIGHT, dx, dhidden, x);
-    arena_release(b->run->arena, mark);
+    arena_release(b->context->arena, mark);
 }
 
 /* The same for attention; dsum has the output rows, dx all rows. Behind a fixed input without a norm, dx has no
  * meaning.
  */
 static void attend_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
-    size_t mark = arena_mark(b->run->arena);
+    size_t mark = arena_mark(b->context->arena);
     Tensor buffer = tensor_rows(dx, 0, dsum.dims[0]);
-    Tensor dbranch = branch_back(b->run, buffer, dsum, drop_at(b, SITE_PROJECTION));
-    Tensor dselected = push_activations(b->run, dsum.dims[0], x.dims[1]);
-    Tensor dqkv = push_activations(b->run, x.dims[0], 3 * x.dims[1]);
+    Tensor dbranch = branch_back(b->context, buffer, dsum, drop_at(b, SITE_PROJECTION));
+    Tensor dselected = context_push(b->context, dsum.dims[0], x.dims[1]);
+    Tensor dqkv = context_push(b->context, x.dims[0], 3 * x.dims[1]);
     linear_back(b, PROJECTION_WEIGHT, dselected, dbranch, b->a->selected);
     Tensor dattended = dselected;
     if (tensor_given(output_rows(b))) {
-        dattended = push_activations(b->run, x.dims[0], x.dims[1]);
-        unselect_rows(b->run, dattended, dselected);
+        dattended = context_push(b->context, x.dims[0], x.dims[1]);
+        unselect_rows(b, dattended, dselected);
     }
-    attention_backward(b->run->device, dqkv, dattended,
+    attention_backward(b->context->device, dqkv, dattended,
                        (AttentionActivations){.qkv = b->a->qkv, .out = b->a->attended, .lse = b->a->lse},
-                       b->run->sequences, attention_of(b->config), drop_at(b, SITE_ATTENTION));
+                       b->rows->sequences, attention_of(b->config), drop_at(b, SITE_ATTENTION));
     linear_back(b, QKV_WEIGHT, b->input_fixed && !b->config->pre_norm ? tensor_none() : dx, dqkv, x);
-    arena_release(b->run->arena, mark);
+    arena_release(b->context->arena, mark);
 }
 
 /* Computes dall, the gradient of the block's input unless that is fixed, from dx, that of its output, which is
  * overwritten. dall is dx if all rows are output rows. */
 static void pre_norm_backward(const Block *b, Tensor dx, Tensor dall) {
-    Tensor dnorm1 = push_activations(b->run, dall.dims[0], dall.dims[1]), dnorm2 = tensor_rows(dnorm1, 0, dx.dims[0]);
+    Tensor dnorm1 = context_push(b->context, dall.dims[0], dall.dims[1]), dnorm2 = tensor_rows(dnorm1, 0, dx.dims[0]);
     mlp_back(b, b->a->norm2, dnorm2, dx);
     norm_back(b, NORM2_GAIN, dx, dx, dnorm2, b->a->middle, b->a->mean2, b->a->rstd2);
     attend_back(b, b->a->norm1, dnorm1, dx);
-    if (tensor_given(output_rows(b))) unselect_rows(b->run, dall, dx);
+    if (tensor_given(output_rows(b))) unselect_rows(b, dall, dx);
     norm_back(b, NORM1_GAIN, dall, dall, dnorm1, b->a->x, b->a->mean1, b->a->rstd1);
 }
 
 static void post_norm_backward(const Block *b, Tensor dx, Tensor dall) {
-    Tensor none = tensor_none(), dsum = push_activations(b->run, dx.dims[0], dx.dims[1]),
-           dbranch_all = push_activations(b->run, dall.dims[0], dall.dims[1]),
+    Tensor none = tensor_none(), dsum = context_push(b->context, dx.dims[0], dx.dims[1]),
+           dbranch_all = context_push(b->context, dall.dims[0], dall.dims[1]),
            dbranch = tensor_rows(dbranch_all, 0, dx.dims[0]);
     Dropout never = {0};
     norm_back(b, NORM2_GAIN, dsum, none, dx, b->a->end, b->a->mean2, b->a->rstd2);
     mlp_back(b, b->a->norm1, dbranch, dsum);
-    residual_forward(b->run->device, dx, dsum, dbranch, never);
+    residual_forward(b->context->device, dx, dsum, dbranch, never);
     norm_back(b, NORM1_GAIN, dsum, none, dx, b->a->middle, b->a->mean1, b->a->rstd1);
     attend_back(b, b->a->x, dbranch_all, dsum);
     if (b->input_fixed) return;
     bool fewer = tensor_given(output_rows(b));
-    if (fewer) unselect_rows(b->run, dall, dsum);
-    residual_forward(b->run->device, dall, fewer ? dall : dsum, dbranch_all, never);
+    if (fewer) unselect_rows(b, dall, dsum);
+    residual_forward(b->context->device, dall, fewer ? dall : dsum, dbranch_all, never);
 }
 
 /* Recomputes the activations of a block from its input, by the same operations as the forward: the same bits. */
 static void block_recompute(const Block *b) {
     Stream in = {.residual = b->a->x, .branch = tensor_none()};
-    Tensor branch = push_activations(b->run, b->a->x.dims[0], b->a->x.dims[1]);
+    Tensor branch = context_push(b->context, b->a->x.dims[0], b->a->x.dims[1]);
     block_forward(b, in, branch, END_DISCARDED, tensor_none());
 }
 
-Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx) {
+Tensor blocks_backward(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor dx) {
     Tensor dall = dx;
     if (stack->frozen == stack->n_blocks) return tensor_none();
-    if (tensor_given(run->rows)) dall = push_activations(run, stack->kept[stack->frozen].x.dims[0], dx.dims[1]);
+    if (tensor_given(rows->outputs)) dall = context_push(context, stack->kept[stack->frozen].x.dims[0], dx.dims[1]);
     for (int l = stack->n_blocks - 1; l >= stack->frozen; l--) {
-        size_t mark = arena_mark(run->arena);
-        Block b = block_at(stack, run, l);
-        if (run->pass->recompute) block_recompute(&b);
+        size_t mark = arena_mark(context->arena);
+        Block b = block_at(stack, context, rows, l);
+        if (context->pass->recompute) block_recompute(&b);
         if (stack->config.pre_norm)
             pre_norm_backward(&b, dx, dall);
         else
             post_norm_backward(&b, dx, dall);
-        arena_release(run->arena, mark);
+        arena_release(context->arena, mark);
         dx = dall;
     }
-    return ends_there(stack, run) ? tensor_none() : dall;
+    return ends_there(stack, rows) ? tensor_none() : dall;
 }

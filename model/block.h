@@ -10,7 +10,7 @@
 #ifndef MODEL_BLOCK_H
 #define MODEL_BLOCK_H
 
-#include "model/model.h"
+#include "model/context.h"
 
 /* The parameters of a block; each weight is followed by its bias. C = d_model. */
 enum {
@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
     Tensor x;                  /* the block's input */
     Tensor qkv, lse, attended; /* [N, 3C]; [n_heads, N]; outputs of the heads, before the projection */
-    Tensor selected;           /* the output rows of attended (see BlockRun); below, N is the
+    Tensor selected;           /* the output rows of attended (see BlockRows); below, N is the
                                 * number of output rows */
     Tensor middle;             /* x + drop(attention) */
     Tensor hidden, activated;  /* [N, d_ff], before and after GELU and dropout */
@@ -69,9 +69,8 @@ typedef struct {
 typedef struct {
     BlockConfig config;
     int n_blocks;
-    int frozen;     /* so many of the first blocks are not trained: see block_stack_freeze */
-    bool qkv_parts; /* q, k and v are three parameters, contiguous in the flat buffer */
-    int *params;    /* [n_blocks][BLOCK_TENSORS] rows of the parameter table; -1: absent; of three parts the first */
+    int frozen;  /* so many of the first blocks are not trained: see block_stack_freeze */
+    int *params; /* [n_blocks][BLOCK_TENSORS] rows of the parameter table; -1: absent; of three parts the first */
     BlockActivations *kept; /* [n_blocks], of the current pass */
 } BlockStack;
 
@@ -84,20 +83,14 @@ typedef struct {
     int64_t capacity, longest;
 } KvCache;
 
-/* The context of one pass. */
+/* The rows of a pass. */
 typedef struct {
-    Device *device;
-    Arena *arena;
-    const ParamTable *table;
-    Tensor weights, gradients; /* flat */
-    Tensor matmul_weights;     /* flat, in the activations' type: read by linear layers */
     Sequences sequences;
-    Tensor rows; /* i32, optional: the output rows of the last block. Behind its attention, in which all rows are keys
-                  * and values, the block computes no others */
-    bool input_fixed;     /* nobody needs the gradient of the input: blocks_backward returns none */
+    Tensor outputs;   /* i32, optional: the output rows of the last block. Behind its attention, in which all rows are
+                       * keys   and values, the block computes no others */
+    bool input_fixed; /* nobody needs the gradient of the input: blocks_backward returns none */
     const KvCache *cache; /* optional; causal stacks only */
-    const Pass *pass;
-} BlockRun;
+} BlockRows;
 
 /* Adds the parameters of n_blocks blocks to the table. Dies, naming the model, if the configuration is invalid. */
 BlockStack block_stack_open(const char *model, ParamTable *table, const BlockConfig *config, int n_blocks,
@@ -107,36 +100,14 @@ void block_stack_close(BlockStack *stack);
  * of them, and a backward ends above them. Their dropout stays. */
 void block_stack_freeze(BlockStack *stack, ParamTable *table, int n);
 
-/* Returns a context in which all rows are output rows. */
-BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequences, const Pass *pass);
-/* Return a parameter by its row of the table: in f32; in the type that linear layers read; its gradient. */
-Tensor run_weight(const BlockRun *run, int index);
-Tensor run_matmul_weight(const BlockRun *run, int index);
-Tensor run_gradient(const BlockRun *run, int index);
-/* Return the gradients of a layer's parameters, whose weight (or gain) is row `index` of the table and whose bias is
- * the next row, together with dx. */
-LayerGradients run_layer_gradients(const BlockRun *run, int index, Tensor dx);
-NormGradients run_norm_gradients(const BlockRun *run, int index, Tensor dx);
-/* Compute a linear layer of [out, in] weights: y = x W^T + b, pushed on the arena, and its gradients; dx is optional.
- */
-Tensor run_linear(const BlockRun *run, int index, Tensor x);
-void run_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x);
-/* Pushes a tensor of activations [rows, columns] on the arena. */
-Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns);
-
-/* Returns the output of the last block (run->rows of it) for the input x [N, C]; both are in the arena. In training the
- * arena keeps what the backward needs of the blocks that are trained (with pass->recompute, only their inputs), and x
- * must stay, too. Otherwise x is overwritten, and the arena keeps only the output; frozen blocks overwrite it, too.
+/* Returns the output of the last block (rows->outputs of it) for the input x [N, C]; both are in the arena. In training
+ * the arena keeps what the backward needs of the blocks that are trained (with pass->recompute, only their inputs), and
+ * x must stay, too. Otherwise x is overwritten, and the arena keeps only the output; frozen blocks overwrite it, too.
  * Dumps "block.%d.output". */
-Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x);
+Tensor blocks_forward(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor x);
 /* Returns the gradient of the input [N, C] from dx, the gradient of the output; none if blocks are frozen or the input
- * is fixed. The result overwrites dx, or is pushed if run->rows is set. Gradients of the parameters are accumulated. */
-Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx);
-
-/* Returns the dropout of a site in this pass; p is 0 unless training. The model numbers its sites; 0 is the embedding.
- */
-Dropout pass_dropout(const Pass *pass, float p, uint32_t site);
-/* Passes a named tensor to the debug dump, if there is one. */
-void pass_dump(const Pass *pass, Tensor tensor, const char *name_format, ...) PRINTF_LIKE(3, 4);
+ * is fixed. The result overwrites dx, or is pushed if rows->outputs are given. Gradients of the parameters are
+ * accumulated. */
+Tensor blocks_backward(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor dx);
 
 #endif

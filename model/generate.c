@@ -41,7 +41,7 @@ typedef struct {
 
 struct Generator {
     GenerationModel model;
-    Model network; /* as block_run needs it: whose weights are those of the device */
+    Tensor weights, matmul_weights; /* see Context */
     Device *device;
     GenerationSize size;
     DType type; /* of activations */
@@ -96,17 +96,18 @@ typedef struct {
     const Input *input;
 } Work;
 
-static void embed(const Generator *g, const BlockRun *run, const Input *in, Tensor x) {
+static void embed(const Generator *g, const Context *context, const Input *in, Tensor x) {
     for (int t = 0; t < g->model.n_tables; t++) {
         const Gather *gather = &in->gathers[t];
         const GenerationTable *table = &g->model.tables[t];
         bool placed = table->positions >= 0;
         if (!gather->n) continue;
-        embedding_forward(run->device, x, in->prompts ? gather->rows.device : tensor_none(), gather->ids.device,
-                          run_weight(run, table->ids), placed ? gather->positions.device : tensor_none(),
-                          placed ? run_weight(run, table->positions) : tensor_none());
+        embedding_forward(context->device, x, in->prompts ? gather->rows.device : tensor_none(), gather->ids.device,
+                          context_weight(context, table->ids), placed ? gather->positions.device : tensor_none(),
+                          placed ? context_weight(context, table->positions) : tensor_none());
     }
-    if (in->n_vectors) scatter_rows(run->device, x, tensor_rows(g->vectors, 0, in->n_vectors), in->vector_rows.device);
+    if (in->n_vectors)
+        scatter_rows(context->device, x, tensor_rows(g->vectors, 0, in->n_vectors), in->vector_rows.device);
 }
 
 /* Queues a pass, which leaves its logits in g->wide. */
@@ -117,17 +118,22 @@ static void queue(void *argument) {
     Pass pass = {.train = false};
     Sequences sequences = {in->offsets.device, in->offsets.host, in->prompts ? in->sequences : 0};
     KvCache cache = {.kv = g->kv, .rows = in->cache_rows.device, .capacity = g->size.longest, .longest = in->longest};
-    BlockRun run = block_run(&g->network, g->device, &g->arena, sequences, &pass);
+    Context context = {.device = g->device,
+                       .arena = &g->arena,
+                       .table = &g->model.model->params,
+                       .weights = g->weights,
+                       .matmul_weights = g->matmul_weights,
+                       .pass = &pass};
+    BlockRows rows = {.sequences = sequences, .cache = &cache};
     size_t mark = arena_mark(&g->arena);
-    run.cache = &cache;
     if (in->prompts)
-        run.rows = in->last.device;
+        rows.outputs = in->last.device;
     else
         cache.slots = in->slots.device, cache.lengths = in->lengths.device;
-    Tensor x = push_activations(&run, in->n, width_of(&g->model)), logits = tensor_rows(g->logits, 0, in->sequences);
-    embed(g, &run, in, x);
-    x = blocks_forward(g->model.blocks, &run, x);
-    g->model.head(g->model.model, &run, logits, x);
+    Tensor x = context_push(&context, in->n, width_of(&g->model)), logits = tensor_rows(g->logits, 0, in->sequences);
+    embed(g, &context, in, x);
+    x = blocks_forward(g->model.blocks, &context, &rows, x);
+    g->model.head(g->model.model, &context, logits, x);
     int64_t n = tensor_numel(logits);
     if (g->type != DTYPE_F32)
         cast(g->device, tensor_1d(g->wide.data, DTYPE_F32, n), tensor_1d(logits.data, g->type, n));
@@ -223,11 +229,11 @@ GenerationSize generation_size(const GenerationModel *model, const GenerationPro
 GenerationMemory generation_memory(const GenerationModel *model, DType half, const GenerationSize *size) {
     Device *dry = dry_device_open();
     int64_t n = model->model->params.flat_count;
-    Generator g = {.model = *model, .network = *model->model, .device = dry, .size = *size, .type = half};
+    Generator g = {.model = *model, .device = dry, .size = *size, .type = half};
     GenerationMemory memory = {.cache = cache_bytes(model, half, size)};
     dry->half = half;
-    g.network.weights = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
-    g.network.half_weights = half == DTYPE_F32 ? tensor_none() : tensor_1d(dry->allocate(dry, (size_t)n * 2), half, n);
+    g.weights = g.matmul_weights = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
+    if (half != DTYPE_F32) g.matmul_weights = tensor_1d(dry->allocate(dry, (size_t)n * 2), half, n);
     g.cache = dry->allocate(dry, memory.cache);
     g.arena = arena_open(dry, 0, "generation");
     g.host_integers = xcalloc((size_t)most_integers(size), sizeof *g.host_integers);
@@ -266,7 +272,12 @@ Generator *generator_open(const GenerationModel *model, Device *device, const Ge
     if (!check_size(model, size, need, available, error)) return NULL;
     Generator *g = xcalloc(1, sizeof *g);
     size_t s = (size_t)size->sequences, v = (size_t)model->vocabulary;
-    *g = (Generator){.model = *model, .network = *model->model, .device = device, .size = *size, .type = type};
+    *g = (Generator){.model = *model,
+                     .weights = model->model->weights,
+                     .matmul_weights = tensor_given(half) ? half : model->model->weights,
+                     .device = device,
+                     .size = *size,
+                     .type = type};
     g->cache_bytes = need.cache;
     g->cache = device->allocate(device, need.cache);
     g->arena = arena_open(device, need.activations, "generation");

@@ -26,7 +26,7 @@ typedef struct {
     int64_t context;     /* ids of the last table that a sequence can have as input */
     int vocabulary;
     /* Queues logits [n, vocabulary] from x [n, C], the output of the blocks. */
-    void (*head)(Model *model, const BlockRun *run, Tensor logits, Tensor x);
+    void (*head)(Model *model, const Context *context, Tensor logits, Tensor x);
 } GenerationModel;
 
 /* n rows: ids of a table at positions 0, 1, ..., or, if ids is NULL, vectors [n, C]. */

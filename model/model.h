@@ -47,11 +47,12 @@ struct Model {
     int n_metrics;
     double (*metric_value)(int metric, double mean); /* what a metric's mean stands for; NULL: the mean itself */
     int n_outputs;                                   /* per sequence; 0: the model has no outputs for whole sequences */
-    /* Computes one micro-batch; gradients are accumulated. fields[] are the batch's fields on the device, followed by
-     * the device dataset (fields[batch->n_fields]); batch->fields are the same on the host. All activations come from
-     * the arena and are popped before the function returns. */
-    void (*run)(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
-                const Pass *pass);
+    /* Computes the forward of one micro-batch and, if the pass trains, the backward; gradients are accumulated.
+     * fields[] are the batch's fields on the device, followed by the device dataset (fields[batch->n_fields]);
+     * batch->fields are the same on the host. All activations come from the arena and are popped before the function
+     * returns. */
+    void (*forward_backward)(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
+                             const Pass *pass);
     void (*close)(Model *model);
 };
 

@@ -28,6 +28,7 @@ typedef struct {
     bool moves;               /* a buffer that training changes (params_moving); other buffers are constant */
     bool decay;               /* subject to weight decay */
     int group;                /* parameters of one group share a learning rate */
+    int joined;   /* so many of the next rows, which follow without padding, are one matrix with this row in a pass */
     int matrices; /* that Muon may update: 1, or 3 side by side (q, k, v); 0: none, as in heads and tables */
     bool matrices_in_columns; /* several matrices divide the columns, not the rows */
     int64_t frozen_rows;      /* leading rows that the optimizer does not change */

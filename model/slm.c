@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "data/slm/batch.h"
+#include "model/block.h"
 #include "model/token_head.h"
 
 enum { SITE_EMBEDDING, SITE_BLOCKS };
@@ -61,46 +62,46 @@ static void add_params(Slm *slm) {
 
 /* ---- one micro-batch ---- */
 
-static void embed(const Slm *slm, const BlockRun *run, const Tensor *fields, Tensor x) {
-    embedding_forward(run->device, x, tensor_none(), fields[SLM_IDS], run_weight(run, slm->tokens),
-                      fields[SLM_POSITIONS], run_weight(run, slm->positions));
-    Dropout drop = pass_dropout(run->pass, slm->config.dropout, SITE_EMBEDDING);
-    if (drop.p > 0) dropout(run->device, x, x, drop);
-    pass_dump(run->pass, x, "embedded");
+static void embed(const Slm *slm, const Context *context, const Tensor *fields, Tensor x) {
+    embedding_forward(context->device, x, tensor_none(), fields[SLM_IDS], context_weight(context, slm->tokens),
+                      fields[SLM_POSITIONS], context_weight(context, slm->positions));
+    Dropout drop = pass_dropout(context->pass, slm->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(context->device, x, x, drop);
+    pass_dump(context->pass, x, "embedded");
 }
 
-static void embed_backward(const Slm *slm, const BlockRun *run, const Tensor *fields, Tensor dx) {
-    Dropout drop = pass_dropout(run->pass, slm->config.dropout, SITE_EMBEDDING);
-    if (drop.p > 0) dropout(run->device, dx, dx, drop);
-    embedding_backward(run->device, run_gradient(run, slm->tokens), run_gradient(run, slm->positions), dx,
-                       tensor_none(), fields[SLM_IDS], fields[SLM_POSITIONS]);
+static void embed_backward(const Slm *slm, const Context *context, const Tensor *fields, Tensor dx) {
+    Dropout drop = pass_dropout(context->pass, slm->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(context->device, dx, dx, drop);
+    embedding_backward(context->device, context_gradient(context, slm->tokens),
+                       context_gradient(context, slm->positions), dx, tensor_none(), fields[SLM_IDS],
+                       fields[SLM_POSITIONS]);
 }
 
 /* Sums the loss of each sequence's rows; a sample must be one sequence. */
-static void sum_sequences(const BlockRun *run, Tensor outputs, Tensor loss) {
-    const int32_t *offsets = run->sequences.host_offsets;
-    if (outputs.dims[0] != run->sequences.count)
-        die("slm: outputs of %lld samples of a batch with %d sequences", (long long)outputs.dims[0],
-            run->sequences.count);
-    for (int s = 0; s < run->sequences.count; s++)
-        sum_forward(run->device, tensor_1d((float *)outputs.data + s, DTYPE_F32, 1),
+static void sum_sequences(const Context *context, Sequences sequences, Tensor outputs, Tensor loss) {
+    const int32_t *offsets = sequences.host_offsets;
+    if (outputs.dims[0] != sequences.count)
+        die("slm: outputs of %lld samples of a batch with %d sequences", (long long)outputs.dims[0], sequences.count);
+    for (int s = 0; s < sequences.count; s++)
+        sum_forward(context->device, tensor_1d((float *)outputs.data + s, DTYPE_F32, 1),
                     tensor_rows(loss, offsets[s], offsets[s + 1] - offsets[s]));
 }
 
 /* Sums the metrics. In training it also returns the gradient of x [N, C], pushed on the arena. */
-static Tensor finish(const Slm *slm, const BlockRun *run, Tensor x, Tensor targets) {
-    const Pass *pass = run->pass;
-    Device *device = run->device;
+static Tensor finish(const Slm *slm, const Context *context, Sequences sequences, Tensor x, Tensor targets) {
+    const Pass *pass = context->pass;
+    Device *device = context->device;
     int64_t n = x.dims[0], width = x.dims[1];
-    Tensor dx = tensor_none(), dy = tensor_none(), gain = run_weight(run, slm->norm_gain);
-    if (pass->train) dx = push_activations(run, n, width);
-    size_t mark = arena_mark(run->arena);
-    Tensor y = push_activations(run, n, width), stat[4]; /* mean, rstd, loss, hit */
-    for (int i = 0; i < 4; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
-    if (pass->train) dy = push_activations(run, n, width);
+    Tensor dx = tensor_none(), dy = tensor_none(), gain = context_weight(context, slm->norm_gain);
+    if (pass->train) dx = context_push(context, n, width);
+    size_t mark = arena_mark(context->arena);
+    Tensor y = context_push(context, n, width), stat[4]; /* mean, rstd, loss, hit */
+    for (int i = 0; i < 4; i++) stat[i] = arena_1d(context->arena, DTYPE_F32, n);
+    if (pass->train) dy = context_push(context, n, width);
 
     layernorm_forward(device, (LayerNormOutput){.y = y, .mean = stat[0], .rstd = stat[1]}, x, gain,
-                      run_weight(run, slm->norm_bias));
+                      context_weight(context, slm->norm_bias));
     pass_dump(pass, y, "final");
     TokenHead head = {.table = slm->tokens,
                       .bias = -1,
@@ -109,46 +110,47 @@ static Tensor finish(const Slm *slm, const BlockRun *run, Tensor x, Tensor targe
                       .loss = stat[2],
                       .correct = stat[3],
                       .loss_scale = slm->base.loss_scale};
-    token_head_run(&head, run, y, dy);
+    token_head_run(&head, context, y, dy);
     for (int i = 0; i < slm->base.n_metrics; i++)
         sum_forward(device, tensor_rows(pass->sums, i, 1), stat[i == SLM_TOP1 ? 3 : 2]);
-    if (tensor_given(pass->outputs)) sum_sequences(run, pass->outputs, stat[2]);
+    if (tensor_given(pass->outputs)) sum_sequences(context, sequences, pass->outputs, stat[2]);
     if (pass->train) {
-        NormGradients gradients = {
-            .dx = dx, .dgain = run_gradient(run, slm->norm_gain), .dbias = run_gradient(run, slm->norm_bias)};
+        NormGradients gradients = context_norm_gradients(context, slm->norm_gain, slm->norm_bias, dx);
         layernorm_backward(device, gradients, tensor_none(), dy, x, stat[0], stat[1], gain);
     }
-    arena_release(run->arena, mark);
+    arena_release(context->arena, mark);
     return dx;
 }
 
-static void slm_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
-                    const Pass *pass) {
+static void slm_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
+                                 const Tensor *fields, const Pass *pass) {
     Slm *slm = (Slm *)model;
     int n_sequences = (int)fields[SLM_OFFSETS].dims[0] - 1; /* a sample may be several sequences */
     Sequences sequences = {fields[SLM_OFFSETS], batch->fields[SLM_OFFSETS].data, n_sequences};
-    BlockRun run = block_run(model, device, activations, sequences, pass);
+    Context context = context_of(model, device, activations, pass);
+    BlockRows rows = {.sequences = sequences};
     size_t mark = arena_mark(activations);
-    Tensor x = push_activations(&run, batch->n_tokens, slm->config.d_model);
-    embed(slm, &run, fields, x);
-    x = blocks_forward(&slm->blocks, &run, x);
-    Tensor dx = finish(slm, &run, x, fields[SLM_TARGETS]);
+    Tensor x = context_push(&context, batch->n_tokens, slm->config.d_model);
+    embed(slm, &context, fields, x);
+    x = blocks_forward(&slm->blocks, &context, &rows, x);
+    Tensor dx = finish(slm, &context, sequences, x, fields[SLM_TARGETS]);
     if (pass->train) {
-        blocks_backward(&slm->blocks, &run, dx);
-        embed_backward(slm, &run, fields, dx);
+        blocks_backward(&slm->blocks, &context, &rows, dx);
+        embed_backward(slm, &context, fields, dx);
     }
     arena_release(activations, mark);
 }
 
-static void slm_logits(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
+static void slm_logits(Model *model, const Context *context, Tensor logits, Tensor x) {
     const Slm *slm = (Slm *)model;
-    size_t mark = arena_mark(run->arena);
-    Tensor y = push_activations(run, x.dims[0], x.dims[1]);
-    Tensor mean = arena_1d(run->arena, DTYPE_F32, x.dims[0]), rstd = arena_1d(run->arena, DTYPE_F32, x.dims[0]);
-    layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
-                      run_weight(run, slm->norm_gain), run_weight(run, slm->norm_bias));
-    linear_forward(run->device, logits, y, run_matmul_weight(run, slm->tokens), tensor_none(), WEIGHT_OUT_IN);
-    arena_release(run->arena, mark);
+    size_t mark = arena_mark(context->arena);
+    Tensor y = context_push(context, x.dims[0], x.dims[1]);
+    Tensor mean = arena_1d(context->arena, DTYPE_F32, x.dims[0]), rstd = arena_1d(context->arena, DTYPE_F32, x.dims[0]);
+    layernorm_forward(context->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
+                      context_weight(context, slm->norm_gain), context_weight(context, slm->norm_bias));
+    linear_forward(context->device, logits, y, context_matmul_weight(context, slm->tokens), tensor_none(),
+                   WEIGHT_OUT_IN);
+    arena_release(context->arena, mark);
 }
 
 GenerationModel slm_generation(Model *model) {
@@ -186,7 +188,7 @@ Model *slm_open(const SlmConfig *config) {
                                     [SLM_BITS_PER_BYTE] = {"bits_per_byte", SLM_COUNT_BYTES, 0}},
                         .n_metrics = SLM_METRICS,
                         .metric_value = metric_value,
-                        .run = slm_run,
+                        .forward_backward = slm_forward_backward,
                         .close = slm_close};
     add_params(slm);
     return &slm->base;

@@ -3,7 +3,7 @@
 #ifndef MODEL_TOKEN_HEAD_H
 #define MODEL_TOKEN_HEAD_H
 
-#include "model/block.h"
+#include "model/context.h"
 
 enum { TOKEN_HEAD_ROWS = 8192 };
 
@@ -17,6 +17,6 @@ typedef struct {
 
 /* Computes loss and hit of each row of y [N, C]. In training it also computes dy and adds to the gradients of the
  * parameters. Dumps "logits", "logits.8192", ... */
-void token_head_run(const TokenHead *head, const BlockRun *run, Tensor y, Tensor dy);
+void token_head_run(const TokenHead *head, const Context *context, Tensor y, Tensor dy);
 
 #endif

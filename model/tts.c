@@ -95,42 +95,45 @@ static void check_config(const TtsGptConfig *c) {
 /* ---- one micro-batch ---- */
 
 /* Writes x [N, C]: each row is written by exactly one of the four. */
-static void embed(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor x) {
-    Device *device = run->device;
+static void embed(const TtsGpt *gpt, const Context *context, const Tensor *fields, Tensor x) {
+    Device *device = context->device;
     Tensor none = tensor_none();
     scatter_rows(device, x, fields[TTS_CONDITIONING], fields[TTS_CONDITIONING_ROWS]);
-    embedding_forward(device, x, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS], run_weight(run, gpt->speed), none,
-                      none);
-    embedding_forward(device, x, fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], run_weight(run, gpt->text_embedding),
-                      fields[TTS_TEXT_POSITIONS], run_weight(run, gpt->text_positions));
-    embedding_forward(device, x, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], run_weight(run, gpt->mel_embedding),
-                      fields[TTS_MEL_POSITIONS], run_weight(run, gpt->mel_positions));
-    Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
+    embedding_forward(device, x, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS], context_weight(context, gpt->speed),
+                      none, none);
+    embedding_forward(device, x, fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS],
+                      context_weight(context, gpt->text_embedding), fields[TTS_TEXT_POSITIONS],
+                      context_weight(context, gpt->text_positions));
+    embedding_forward(device, x, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], context_weight(context, gpt->mel_embedding),
+                      fields[TTS_MEL_POSITIONS], context_weight(context, gpt->mel_positions));
+    Dropout drop = pass_dropout(context->pass, gpt->config.dropout, SITE_EMBEDDING);
     if (drop.p > 0) dropout(device, x, x, drop);
-    pass_dump(run->pass, x, "embedded");
+    pass_dump(context->pass, x, "embedded");
 }
 
-static void embed_backward(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor dx) {
-    Device *device = run->device;
+static void embed_backward(const TtsGpt *gpt, const Context *context, const Tensor *fields, Tensor dx) {
+    Device *device = context->device;
     Tensor none = tensor_none();
-    Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
+    Dropout drop = pass_dropout(context->pass, gpt->config.dropout, SITE_EMBEDDING);
     if (drop.p > 0) dropout(device, dx, dx, drop);
-    embedding_backward(device, run_gradient(run, gpt->mel_embedding), run_gradient(run, gpt->mel_positions), dx,
-                       fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], fields[TTS_MEL_POSITIONS]);
-    embedding_backward(device, run_gradient(run, gpt->text_embedding), run_gradient(run, gpt->text_positions), dx,
-                       fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], fields[TTS_TEXT_POSITIONS]);
-    embedding_backward(device, run_gradient(run, gpt->speed), none, dx, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS],
-                       none);
+    embedding_backward(device, context_gradient(context, gpt->mel_embedding),
+                       context_gradient(context, gpt->mel_positions), dx, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS],
+                       fields[TTS_MEL_POSITIONS]);
+    embedding_backward(device, context_gradient(context, gpt->text_embedding),
+                       context_gradient(context, gpt->text_positions), dx, fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS],
+                       fields[TTS_TEXT_POSITIONS]);
+    embedding_backward(device, context_gradient(context, gpt->speed), none, dx, fields[TTS_SPEED_ROWS],
+                       fields[TTS_SPEED_IDS], none);
 }
 
-static void norm_forward(const BlockRun *run, int index, Tensor y, Tensor mean, Tensor rstd, Tensor x) {
-    layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, run_weight(run, index),
-                      run_weight(run, index + 1));
+static void norm_forward(const Context *context, int index, Tensor y, Tensor mean, Tensor rstd, Tensor x) {
+    layernorm_forward(context->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
+                      context_weight(context, index), context_weight(context, index + 1));
 }
 
-static void norm_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
-    layernorm_backward(run->device, run_norm_gradients(run, index, dx), tensor_none(), dy, x, mean, rstd,
-                       run_weight(run, index));
+static void norm_backward(const Context *context, int index, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
+    layernorm_backward(context->device, context_norm_gradients(context, index, index + 1, dx), tensor_none(), dy, x,
+                       mean, rstd, context_weight(context, index));
 }
 
 /* The two norms before a head: their outputs, and what their backward needs. */
@@ -139,34 +142,34 @@ typedef struct {
     Tensor mean[2], rstd[2];
 } Finished;
 
-static Finished finish(const TtsGpt *gpt, const BlockRun *run, Tensor x) {
+static Finished finish(const TtsGpt *gpt, const Context *context, Tensor x) {
     int64_t n = x.dims[0], width = x.dims[1];
-    Finished f = {.middle = push_activations(run, n, width), .final = push_activations(run, n, width)};
+    Finished f = {.middle = context_push(context, n, width), .final = context_push(context, n, width)};
     for (int i = 0; i < 2; i++) {
-        f.mean[i] = arena_1d(run->arena, DTYPE_F32, n);
-        f.rstd[i] = arena_1d(run->arena, DTYPE_F32, n);
+        f.mean[i] = arena_1d(context->arena, DTYPE_F32, n);
+        f.rstd[i] = arena_1d(context->arena, DTYPE_F32, n);
     }
-    norm_forward(run, gpt->ln_f, f.middle, f.mean[0], f.rstd[0], x);
-    norm_forward(run, gpt->final_norm, f.final, f.mean[1], f.rstd[1], f.middle);
+    norm_forward(context, gpt->ln_f, f.middle, f.mean[0], f.rstd[0], x);
+    norm_forward(context, gpt->final_norm, f.final, f.mean[1], f.rstd[1], f.middle);
     return f;
 }
 
 /* Sums the loss and the hits over the n rows of one head. In training it also computes the gradient and writes the
  * rows of dx [N, C]; the logits, the largest tensor, become their own gradient in place. */
-static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Head head, Tensor x, Tensor dx) {
-    const Pass *pass = run->pass;
-    Device *device = run->device;
+static void head_run(const TtsGpt *gpt, const Context *context, const Tensor *fields, Head head, Tensor x, Tensor dx) {
+    const Pass *pass = context->pass;
+    Device *device = context->device;
     Tensor rows = fields[head.rows], targets = fields[head.targets];
-    Tensor w = run_matmul_weight(run, head.weight), bias = run_matmul_weight(run, head.weight + 1);
+    Tensor w = context_matmul_weight(context, head.weight), bias = context_matmul_weight(context, head.weight + 1);
     int64_t n = rows.dims[0], width = x.dims[1];
-    size_t mark = arena_mark(run->arena);
+    size_t mark = arena_mark(context->arena);
 
-    Tensor hidden = push_activations(run, n, width);
+    Tensor hidden = context_push(context, n, width);
     gather_rows(device, hidden, x, rows);
-    Finished f = finish(gpt, run, hidden);
-    Tensor loss = arena_1d(run->arena, DTYPE_F32, n), correct = arena_1d(run->arena, DTYPE_F32, n);
+    Finished f = finish(gpt, context, hidden);
+    Tensor loss = arena_1d(context->arena, DTYPE_F32, n), correct = arena_1d(context->arena, DTYPE_F32, n);
     pass_dump(pass, f.final, "%s.final", head.name);
-    Tensor logits = push_activations(run, n, w.dims[0]);
+    Tensor logits = context_push(context, n, w.dims[0]);
     linear_forward(device, logits, f.final, w, bias, WEIGHT_OUT_IN);
     pass_dump(pass, logits, "%s.logits", head.name);
     if (pass->train) {
@@ -178,22 +181,23 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     sum_forward(device, tensor_rows(pass->sums, head.loss, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
     if (pass->train) {
-        Tensor dfinal = push_activations(run, n, width), dmiddle = push_activations(run, n, width), dhidden = dfinal;
-        linear_backward(device, run_layer_gradients(run, head.weight, dfinal), logits, f.final, w, WEIGHT_OUT_IN);
-        norm_backward(run, gpt->final_norm, dmiddle, dfinal, f.middle, f.mean[1], f.rstd[1]);
-        norm_backward(run, gpt->ln_f, dhidden, dmiddle, hidden, f.mean[0], f.rstd[0]);
+        Tensor dfinal = context_push(context, n, width), dmiddle = context_push(context, n, width), dhidden = dfinal;
+        linear_backward(device, context_layer_gradients(context, head.weight, head.weight + 1, dfinal), logits, f.final,
+                        w, WEIGHT_OUT_IN);
+        norm_backward(context, gpt->final_norm, dmiddle, dfinal, f.middle, f.mean[1], f.rstd[1]);
+        norm_backward(context, gpt->ln_f, dhidden, dmiddle, hidden, f.mean[0], f.rstd[0]);
         scatter_rows(device, dx, dhidden, rows);
     }
-    arena_release(run->arena, mark);
+    arena_release(context->arena, mark);
 }
 
-static void mel_logits(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
+static void mel_logits(Model *model, const Context *context, Tensor logits, Tensor x) {
     const TtsGpt *gpt = (TtsGpt *)model;
-    size_t mark = arena_mark(run->arena);
-    Finished f = finish(gpt, run, x);
-    linear_forward(run->device, logits, f.final, run_matmul_weight(run, gpt->mel_head),
-                   run_matmul_weight(run, gpt->mel_head + 1), WEIGHT_OUT_IN);
-    arena_release(run->arena, mark);
+    size_t mark = arena_mark(context->arena);
+    Finished f = finish(gpt, context, x);
+    linear_forward(context->device, logits, f.final, context_matmul_weight(context, gpt->mel_head),
+                   context_matmul_weight(context, gpt->mel_head + 1), WEIGHT_OUT_IN);
+    arena_release(context->arena, mark);
 }
 
 GenerationModel tts_generation(Model *model, int conditioning) {
@@ -210,27 +214,28 @@ GenerationModel tts_generation(Model *model, int conditioning) {
                              .head = mel_logits};
 }
 
-static void tts_gpt_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
-                        const Pass *pass) {
+static void tts_gpt_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
+                                     const Tensor *fields, const Pass *pass) {
     TtsGpt *gpt = (TtsGpt *)model;
     Sequences sequences = {fields[TTS_OFFSETS], batch->fields[TTS_OFFSETS].data, batch->n_sequences};
-    BlockRun run = block_run(model, device, activations, sequences, pass);
+    Context context = context_of(model, device, activations, pass);
+    BlockRows rows = {.sequences = sequences};
     Head text = {"text", gpt->text_head, TTS_TEXT_TARGET_ROWS, TTS_TEXT_TARGETS, TTS_TEXT_LOSS, TTS_TEXT_TOP1};
     Head mel = {"mel", gpt->mel_head, TTS_MEL_ROWS, TTS_MEL_TARGETS, TTS_MEL_LOSS, TTS_MEL_TOP1};
     size_t mark = arena_mark(activations);
 
-    Tensor x = push_activations(&run, batch->n_tokens, gpt->config.d_model), dx = tensor_none();
-    embed(gpt, &run, fields, x);
-    x = blocks_forward(&gpt->blocks, &run, x);
+    Tensor x = context_push(&context, batch->n_tokens, gpt->config.d_model), dx = tensor_none();
+    embed(gpt, &context, fields, x);
+    x = blocks_forward(&gpt->blocks, &context, &rows, x);
     if (pass->train) {
-        dx = push_activations(&run, x.dims[0], x.dims[1]);
+        dx = context_push(&context, x.dims[0], x.dims[1]);
         device->clear(device, dx.data, tensor_bytes(dx));
     }
-    head_run(gpt, &run, fields, text, x, dx);
-    head_run(gpt, &run, fields, mel, x, dx);
+    head_run(gpt, &context, fields, text, x, dx);
+    head_run(gpt, &context, fields, mel, x, dx);
     if (pass->train) {
-        blocks_backward(&gpt->blocks, &run, dx);
-        embed_backward(gpt, &run, fields, dx);
+        blocks_backward(&gpt->blocks, &context, &rows, dx);
+        embed_backward(gpt, &context, fields, dx);
     }
     arena_release(activations, mark);
 }
@@ -252,7 +257,7 @@ Model *tts_gpt_open(const TtsGptConfig *config) {
                                     [TTS_MEL_TOP1] = {"mel_top1", TTS_COUNT_MEL, 0},
                                     [TTS_TEXT_TOP1] = {"text_top1", TTS_COUNT_TEXT, 0}},
                         .n_metrics = TTS_METRICS,
-                        .run = tts_gpt_run,
+                        .forward_backward = tts_gpt_forward_backward,
                         .close = tts_gpt_close};
     add_params(gpt);
     return &gpt->base;

@@ -9,7 +9,7 @@ typedef struct {
 } Logits;
 
 static Logits seen; /* those of the generation */
-static void (*real_head)(Model *model, const BlockRun *run, Tensor logits, Tensor x);
+static void (*real_head)(Model *model, const Context *context, Tensor logits, Tensor x);
 
 static void add(Logits *to, Tensor logits) {
     to->width = logits.dims[1];
@@ -18,9 +18,9 @@ static void add(Logits *to, Tensor logits) {
     to->rows += logits.dims[0];
 }
 
-static void head(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
-    real_head(model, run, logits, x);
-    if (run->device->ops) add(&seen, logits); /* otherwise it is planned */
+static void head(Model *model, const Context *context, Tensor logits, Tensor x) {
+    real_head(model, context, logits, x);
+    if (context->device->ops) add(&seen, logits); /* otherwise it is planned */
 }
 
 void generation_spread_weights(ModelRig *rig, float deviation) {

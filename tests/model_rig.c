@@ -63,7 +63,7 @@ Pass model_rig_pass(const ModelRig *rig, const double *counts, double share) {
 }
 
 void model_rig_run(ModelRig *rig, const Batch *batch, const Pass *pass) {
-    rig->model->run(rig->model, rig->device, &rig->arena, batch, batch->fields, pass);
+    rig->model->forward_backward(rig->model, rig->device, &rig->arena, batch, batch->fields, pass);
     assert_int_equal(rig->arena.used, 0);
 }
 

@@ -35,7 +35,7 @@ ROOMS
 shared() {
     cat <<'SHARED'
 data data/formats data/audio data/segment data/text
-model/block model/generate model/model model/params model/param_updates model/sampling model/token_head
+model/block model/context model/generate model/model model/params model/param_updates model/sampling model/token_head
 commands
 tests tests/base tests/bench tests/checkpoint tests/commands tests/contracts tests/crash tests/cuda tests/data tests/estimate tests/fuzz
 tests/kernels tests/model tests/report tests/train tests/tools

@@ -12,10 +12,10 @@ typedef struct {
 void flim_run(Model *model, Device *device, Arena *activations, Tensor x, const Tensor *fields, const Pass *pass) {
     const FlimNetwork *network = &((Flim *)model)->network;
     Tensor targets = fields[FLIM_TARGETS], labels = fields[FLIM_LABELS], outputs = pass->outputs;
-    BlockRun run = block_run(model, device, activations, (Sequences){0}, pass);
+    Context context = context_of(model, device, activations, pass);
     FlimActivations acts;
     size_t mark = arena_mark(activations);
-    Tensor logits = flim_network_forward(network, &run, &acts, x);
+    Tensor logits = flim_network_forward(network, &context, &acts, x);
     int64_t n = logits.dims[0];
     if (tensor_given(outputs))
         cast(device, tensor_1d(outputs.data, DTYPE_F32, n), tensor_1d(logits.data, logits.dtype, n));
@@ -27,12 +27,12 @@ void flim_run(Model *model, Device *device, Arena *activations, Tensor x, const 
         binary_cross_entropy_forward(device, loss, correct, logits, targets, labels);
     sum_forward(device, tensor_rows(pass->sums, LOSS, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, ACCURACY, 1), correct);
-    if (pass->train) flim_network_backward(network, &run, &acts, logits);
+    if (pass->train) flim_network_backward(network, &context, &acts, logits);
     arena_release(activations, mark);
 }
 
-static void run_cells(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
-                      const Pass *pass) {
+static void flim_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
+                                  const Tensor *fields, const Pass *pass) {
     const FlimConfig *c = &((Flim *)model)->network.config;
     Tensor counts = fields[batch->n_fields], cells = fields[FLIM_CELLS], partners = fields[FLIM_PARTNERS];
     DType type = tensor_given(model->half_weights) ? model->half_weights.dtype : DTYPE_F32;
@@ -63,7 +63,7 @@ Model *flim_open(const FlimConfig *config) {
                 .metrics = {[LOSS] = {"loss", FLIM_COUNT_CELLS, 1}, [ACCURACY] = {"accuracy", FLIM_COUNT_CELLS, 0}},
                 .n_metrics = METRICS,
                 .n_outputs = 1,
-                .run = run_cells,
+                .forward_backward = flim_forward_backward,
                 .close = flim_close};
     f->network = flim_network_open(&f->base.params, config);
     return &f->base;

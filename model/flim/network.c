@@ -118,38 +118,38 @@ FlimNetwork flim_network_open(ParamTable *table, const FlimConfig *config) {
 /* ---- forward ---- */
 
 /* Returns a layer's norm: in training with space for the batch's statistics, in evaluation with the running ones. */
-static Normed norm_of(const FlimNetwork *f, const BlockRun *run, int layer) {
+static Normed norm_of(const FlimNetwork *f, const Context *context, int layer) {
     int row = f->layers[layer].weight, width = f->layers[layer].out;
-    Normed n = {.mean = run_weight(run, row + MEAN),
-                .rstd = arena_1d(run->arena, DTYPE_F32, width),
-                .gain = run_weight(run, row + GAIN),
-                .bias = run_weight(run, row + BIAS)};
-    if (run->pass->train)
-        n.mean = arena_1d(run->arena, DTYPE_F32, width);
+    Normed n = {.mean = context_weight(context, row + MEAN),
+                .rstd = arena_1d(context->arena, DTYPE_F32, width),
+                .gain = context_weight(context, row + GAIN),
+                .bias = context_weight(context, row + BIAS)};
+    if (context->pass->train)
+        n.mean = arena_1d(context->arena, DTYPE_F32, width);
     else
-        batchnorm_from_running(run->device, n.rstd, run_weight(run, row + VARIANCE));
+        batchnorm_from_running(context->device, n.rstd, context_weight(context, row + VARIANCE));
     return n;
 }
 
 /* Returns x and its norm. In training the updates of the running statistics go beside the gradients: see params_moving.
  */
-static Normed normed(const FlimNetwork *f, const BlockRun *run, int layer, Tensor x) {
+static Normed normed(const FlimNetwork *f, const Context *context, int layer, Tensor x) {
     int row = f->layers[layer].weight;
-    Normed n = norm_of(f, run, layer);
+    Normed n = norm_of(f, context, layer);
     n.x = x;
-    if (run->pass->train)
-        batchnorm_statistics(run->device,
-                             (BatchStatistics){n.mean, n.rstd, run_gradient(run, row + MEAN),
-                                               run_gradient(run, row + VARIANCE), MOMENTUM},
+    if (context->pass->train)
+        batchnorm_statistics(context->device,
+                             (BatchStatistics){n.mean, n.rstd, context_gradient(context, row + MEAN),
+                                               context_gradient(context, row + VARIANCE), MOMENTUM},
                              x);
     return n;
 }
 
-static Normed convolve(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts, int layer, Tensor x) {
+static Normed convolve(const FlimNetwork *f, const Context *context, FlimActivations *acts, int layer, Tensor x) {
     const FlimLayer *l = &f->layers[layer];
-    Tensor y = push_activations(run, acts->cells * positions(l), l->out);
-    conv3d_forward(run->device, y, x, run_matmul_weight(run, l->weight), tensor_none(), l->window);
-    return acts->layers[layer] = normed(f, run, layer, y);
+    Tensor y = context_push(context, acts->cells * positions(l), l->out);
+    conv3d_forward(context->device, y, x, context_matmul_weight(context, l->weight), tensor_none(), l->window);
+    return acts->layers[layer] = normed(f, context, layer, y);
 }
 
 static float slope(const FlimNetwork *f) { return f->config.linear ? 1 : SLOPE; }
@@ -186,18 +186,18 @@ static Tensor buffer_view(const FlimActivations *acts, int which, int64_t rows, 
     return tensor_2d(whole.data, whole.dtype, rows, columns);
 }
 
-static void push_buffers(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts) {
+static void push_buffers(const FlimNetwork *f, const Context *context, FlimActivations *acts) {
     int64_t most = 0;
     for (int i = FLIM_HALVING; i < FLIM_HEAD; i++) {
         int64_t n = positions(&f->layers[i]) * f->layers[i].out;
         if (n > most) most = n;
     }
-    for (int i = 0; i < 2; i++) acts->buffers[i] = push_activations(run, acts->cells, most);
+    for (int i = 0; i < 2; i++) acts->buffers[i] = context_push(context, acts->cells, most);
 }
 
 /* Allocates the input of block b, or of the head. */
-static Tensor block_input(const BlockRun *run, FlimActivations *acts, int b, int64_t rows, int64_t columns) {
-    acts->inputs[b] = run->pass->train ? push_activations(run, rows, columns) : buffer_view(acts, b, rows, columns);
+static Tensor block_input(const Context *context, FlimActivations *acts, int b, int64_t rows, int64_t columns) {
+    acts->inputs[b] = context->pass->train ? context_push(context, rows, columns) : buffer_view(acts, b, rows, columns);
     return acts->inputs[b];
 }
 
@@ -206,174 +206,176 @@ static Stem stem_of(const FlimNetwork *f) {
 }
 
 /* Computes the first block's input from acts->x. */
-static void stem_and_halving_forward(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts) {
+static void stem_and_halving_forward(const FlimNetwork *f, const Context *context, FlimActivations *acts) {
     const FlimLayer *l = &f->layers[FLIM_STEM], *halving = &f->layers[FLIM_HALVING];
-    Device *device = run->device;
-    size_t mark = arena_mark(run->arena);
-    Tensor w = run_matmul_weight(run, l->weight), w2 = run_matmul_weight(run, halving->weight);
-    Normed n = acts->layers[FLIM_STEM] = norm_of(f, run, FLIM_STEM);
-    if (run->pass->train) {
-        acts->moments = arena_1d(run->arena, DTYPE_F32, STEM_MOMENTS);
+    Device *device = context->device;
+    size_t mark = arena_mark(context->arena);
+    Tensor w = context_matmul_weight(context, l->weight), w2 = context_matmul_weight(context, halving->weight);
+    Normed n = acts->layers[FLIM_STEM] = norm_of(f, context, FLIM_STEM);
+    if (context->pass->train) {
+        acts->moments = arena_1d(context->arena, DTYPE_F32, STEM_MOMENTS);
         stem_statistics(device,
-                        (BatchStatistics){n.mean, n.rstd, run_gradient(run, l->weight + MEAN),
-                                          run_gradient(run, l->weight + VARIANCE), MOMENTUM},
+                        (BatchStatistics){n.mean, n.rstd, context_gradient(context, l->weight + MEAN),
+                                          context_gradient(context, l->weight + VARIANCE), MOMENTUM},
                         acts->moments, acts->x, w, stem_of(f));
     }
-    Tensor x = push_activations(run, acts->cells * positions(halving), halving->out);
+    Tensor x = context_push(context, acts->cells * positions(halving), halving->out);
     stem_forward(device, x, acts->x, (StemWeights){w, n.mean, n.rstd, n.gain, n.bias, w2}, stem_of(f));
-    acts->layers[FLIM_HALVING] = normed(f, run, FLIM_HALVING, x);
-    Tensor y = block_input(run, acts, 0, x.dims[0], x.dims[1]);
+    acts->layers[FLIM_HALVING] = normed(f, context, FLIM_HALVING, x);
+    Tensor y = block_input(context, acts, 0, x.dims[0], x.dims[1]);
     norm_activate_forward(device, y, acts->layers[FLIM_HALVING], nothing, activation(f, FLIM_HALVING));
-    pass_dump(run->pass, y, "downsample1");
-    if (!run->pass->train) arena_release(run->arena, mark);
+    pass_dump(context->pass, y, "downsample1");
+    if (!context->pass->train) arena_release(context->arena, mark);
 }
 
 /* Computes acts->inputs[b + 1] from acts->inputs[b]. */
-static void block_forward(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts, int b) {
+static void block_forward(const FlimNetwork *f, const Context *context, FlimActivations *acts, int b) {
     static const char *const dumped[FLIM_BLOCKS] = {"res_block1", "pool2", "pool3"};
-    const Pass *pass = run->pass;
+    const Pass *pass = context->pass;
     int l = first_of_block[b];
     bool keep = !(pass->train && pass->recompute);
     Tensor x = acts->inputs[b];
-    size_t mark = arena_mark(run->arena);
-    Normed first = convolve(f, run, acts, l, x);
+    size_t mark = arena_mark(context->arena);
+    Normed first = convolve(f, context, acts, l, x);
     int64_t rows = first.x.dims[0], width = first.x.dims[1];
-    acts->inner[b] = keep ? push_activations(run, rows, width) : buffer_view(acts, 0, rows, width);
-    norm_activate_forward(run->device, acts->inner[b], first, nothing, activation(f, l));
-    Normed second = convolve(f, run, acts, l + SECOND, acts->inner[b]);
-    if (b) convolve(f, run, acts, l + SHORTCUT, x);
-    acts->marks[b] = arena_mark(run->arena);
+    acts->inner[b] = keep ? context_push(context, rows, width) : buffer_view(acts, 0, rows, width);
+    norm_activate_forward(context->device, acts->inner[b], first, nothing, activation(f, l));
+    Normed second = convolve(f, context, acts, l + SECOND, acts->inner[b]);
+    if (b) convolve(f, context, acts, l + SHORTCUT, x);
+    acts->marks[b] = arena_mark(context->arena);
     NormActivation end = block_end(f, pass, b);
     int64_t frames = end.pool ? end.frames / 2 : end.frames;
-    Tensor y = block_input(run, acts, b + 1, acts->cells * frames * end.plane, width);
-    norm_activate_forward(run->device, y, second, block_shortcut(acts, b), end);
+    Tensor y = block_input(context, acts, b + 1, acts->cells * frames * end.plane, width);
+    norm_activate_forward(context->device, y, second, block_shortcut(acts, b), end);
     pass_dump(pass, y, "%s", dumped[b]);
-    if (!pass->train) arena_release(run->arena, mark);
+    if (!pass->train) arena_release(context->arena, mark);
 }
 
-static Tensor push_f32(const BlockRun *run, int64_t rows, int64_t columns) {
-    return arena_2d(run->arena, DTYPE_F32, rows, columns);
+static Tensor push_f32(const Context *context, int64_t rows, int64_t columns) {
+    return arena_2d(context->arena, DTYPE_F32, rows, columns);
 }
 
 /* Copies a tensor to one of the same shape and another type. */
-static void convert(const BlockRun *run, Tensor to, Tensor from) {
-    cast(run->device, tensor_1d(to.data, to.dtype, tensor_numel(to)),
+static void convert(const Context *context, Tensor to, Tensor from) {
+    cast(context->device, tensor_1d(to.data, to.dtype, tensor_numel(to)),
          tensor_1d(from.data, from.dtype, tensor_numel(from)));
 }
 
 /* Computes the logits in f32 for any type of activations: the cost is negligible, and bf16 would round probabilities to
  * steps of 2^-8. */
-static Tensor head_forward(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts) {
+static Tensor head_forward(const FlimNetwork *f, const Context *context, FlimActivations *acts) {
     const FlimLayer *l = &f->layers[FLIM_HEAD];
-    Device *device = run->device;
-    Tensor x = acts->inputs[FLIM_BLOCKS], hidden = push_f32(run, acts->cells, l->out);
-    Tensor logits = push_f32(run, acts->cells, 1), means = push_activations(run, acts->cells, l->in);
-    acts->means = push_f32(run, acts->cells, l->in);
-    acts->activated = push_f32(run, acts->cells, l->out);
+    Device *device = context->device;
+    Tensor x = acts->inputs[FLIM_BLOCKS], hidden = push_f32(context, acts->cells, l->out);
+    Tensor logits = push_f32(context, acts->cells, 1), means = context_push(context, acts->cells, l->in);
+    acts->means = push_f32(context, acts->cells, l->in);
+    acts->activated = push_f32(context, acts->cells, l->out);
     mean_rows_forward(device, means, x, x.dims[0] / acts->cells);
-    convert(run, acts->means, means);
-    linear_forward(device, hidden, acts->means, run_weight(run, l->weight), tensor_none(), WEIGHT_OUT_IN);
-    acts->layers[FLIM_HEAD] = normed(f, run, FLIM_HEAD, hidden);
-    norm_activate_forward(device, acts->activated, acts->layers[FLIM_HEAD], nothing, head_activation(f, run->pass));
-    linear_forward(device, logits, acts->activated, run_weight(run, f->last), run_weight(run, f->last + 1),
-                   WEIGHT_OUT_IN);
-    pass_dump(run->pass, logits, "logits");
+    convert(context, acts->means, means);
+    linear_forward(device, hidden, acts->means, context_weight(context, l->weight), tensor_none(), WEIGHT_OUT_IN);
+    acts->layers[FLIM_HEAD] = normed(f, context, FLIM_HEAD, hidden);
+    norm_activate_forward(device, acts->activated, acts->layers[FLIM_HEAD], nothing, head_activation(f, context->pass));
+    linear_forward(device, logits, acts->activated, context_weight(context, f->last),
+                   context_weight(context, f->last + 1), WEIGHT_OUT_IN);
+    pass_dump(context->pass, logits, "logits");
     return logits;
 }
 
-Tensor flim_network_forward(const FlimNetwork *network, const BlockRun *run, FlimActivations *acts, Tensor x) {
+Tensor flim_network_forward(const FlimNetwork *network, const Context *context, FlimActivations *acts, Tensor x) {
     const FlimConfig *c = &network->config;
     *acts = (FlimActivations){.x = x, .cells = x.dims[0] / ((int64_t)c->bins * c->side * c->side)};
-    push_buffers(network, run, acts);
-    stem_and_halving_forward(network, run, acts);
-    for (int b = 0; b < FLIM_BLOCKS; b++) block_forward(network, run, acts, b);
-    return head_forward(network, run, acts);
+    push_buffers(network, context, acts);
+    stem_and_halving_forward(network, context, acts);
+    for (int b = 0; b < FLIM_BLOCKS; b++) block_forward(network, context, acts, b);
+    return head_forward(network, context, acts);
 }
 
 /* ---- backward: the gradient of a layer's output overwrites the output ---- */
 
 /* Computes the gradient of a layer's output from dy, the gradient behind its activation. */
-static void activate_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int layer,
+static void activate_backward(const FlimNetwork *f, const Context *context, const FlimActivations *acts, int layer,
                               Tensor dy, NormActivation activation) {
     int row = f->layers[layer].weight;
     Normed n = acts->layers[layer];
-    norm_activate_backward(run->device, run_norm_gradients(run, row + GAIN, n.x), (NormGradients){0}, dy, n, nothing,
-                           activation);
+    norm_activate_backward(context->device, context_norm_gradients(context, row + GAIN, row + BIAS, n.x),
+                           (NormGradients){0}, dy, n, nothing, activation);
 }
 
 /* Computes dx, the part of the input's gradient that comes through the sum at the end of the block. */
-static void block_end_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int b, Tensor dx,
-                               Tensor dy) {
+static void block_end_backward(const FlimNetwork *f, const Context *context, const FlimActivations *acts, int b,
+                               Tensor dx, Tensor dy) {
     const FlimLayer *l = &f->layers[first_of_block[b]];
     int row = l[SECOND].weight, shortcut = l[SHORTCUT].weight;
     Normed n = acts->layers[first_of_block[b] + SECOND], past = block_shortcut(acts, b);
-    NormGradients dpast = b ? run_norm_gradients(run, shortcut + GAIN, past.x) : (NormGradients){.dx = dx};
-    norm_activate_backward(run->device, run_norm_gradients(run, row + GAIN, n.x), dpast, dy, n, past,
-                           block_end(f, run->pass, b));
+    NormGradients dpast =
+        b ? context_norm_gradients(context, shortcut + GAIN, shortcut + BIAS, past.x) : (NormGradients){.dx = dx};
+    norm_activate_backward(context->device, context_norm_gradients(context, row + GAIN, row + BIAS, n.x), dpast, dy, n,
+                           past, block_end(f, context->pass, b));
 }
 
 /* add: adds to dx, which otherwise is overwritten. */
-static void convolve_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int layer,
+static void convolve_backward(const FlimNetwork *f, const Context *context, const FlimActivations *acts, int layer,
                               Tensor dx, Tensor x, bool add) {
     const FlimLayer *l = &f->layers[layer];
-    conv3d_backward(run->device, (LayerGradients){.dx = dx, .dw = run_gradient(run, l->weight)}, acts->layers[layer].x,
-                    x, run_matmul_weight(run, l->weight), l->window, add);
+    conv3d_backward(context->device, (LayerGradients){.dx = dx, .dw = context_gradient(context, l->weight)},
+                    acts->layers[layer].x, x, context_matmul_weight(context, l->weight), l->window, add);
 }
 
-static Tensor head_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, Tensor dlogits) {
+static Tensor head_backward(const FlimNetwork *f, const Context *context, const FlimActivations *acts, Tensor dlogits) {
     int row = f->layers[FLIM_HEAD].weight;
-    Device *device = run->device;
+    Device *device = context->device;
     Tensor x = acts->inputs[FLIM_BLOCKS], dx = buffer_view(acts, FLIM_BLOCKS, x.dims[0], x.dims[1]);
-    Tensor dmeans = push_f32(run, acts->cells, acts->means.dims[1]);
-    Tensor rounded = push_activations(run, acts->cells, acts->means.dims[1]);
-    Tensor dactivated = push_f32(run, acts->cells, acts->activated.dims[1]);
-    linear_backward(device, run_layer_gradients(run, f->last, dactivated), dlogits, acts->activated,
-                    run_weight(run, f->last), WEIGHT_OUT_IN);
-    activate_backward(f, run, acts, FLIM_HEAD, dactivated, head_activation(f, run->pass));
-    linear_backward(device, (LayerGradients){.dx = dmeans, .dw = run_gradient(run, row)}, acts->layers[FLIM_HEAD].x,
-                    acts->means, run_weight(run, row), WEIGHT_OUT_IN);
-    convert(run, rounded, dmeans);
+    Tensor dmeans = push_f32(context, acts->cells, acts->means.dims[1]);
+    Tensor rounded = context_push(context, acts->cells, acts->means.dims[1]);
+    Tensor dactivated = push_f32(context, acts->cells, acts->activated.dims[1]);
+    linear_backward(device, context_layer_gradients(context, f->last, f->last + 1, dactivated), dlogits,
+                    acts->activated, context_weight(context, f->last), WEIGHT_OUT_IN);
+    activate_backward(f, context, acts, FLIM_HEAD, dactivated, head_activation(f, context->pass));
+    linear_backward(device, (LayerGradients){.dx = dmeans, .dw = context_gradient(context, row)},
+                    acts->layers[FLIM_HEAD].x, acts->means, context_weight(context, row), WEIGHT_OUT_IN);
+    convert(context, rounded, dmeans);
     mean_rows_backward(device, dx, rounded, x.dims[0] / acts->cells);
     return dx;
 }
 
 /* Returns the gradient of acts->inputs[b], computed from that of acts->inputs[b + 1], whose buffer then takes the
  * gradient inside the block. */
-static Tensor block_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int b, Tensor dy) {
+static Tensor block_backward(const FlimNetwork *f, const Context *context, const FlimActivations *acts, int b,
+                             Tensor dy) {
     int l = first_of_block[b];
     Tensor x = acts->inputs[b], inner = acts->inner[b];
     Tensor dx = buffer_view(acts, b, x.dims[0], x.dims[1]),
            dinner = buffer_view(acts, b + 1, inner.dims[0], inner.dims[1]);
-    block_end_backward(f, run, acts, b, dx, dy);
-    arena_release(run->arena, acts->marks[b]);
-    if (run->pass->recompute) {
-        inner = push_activations(run, inner.dims[0], inner.dims[1]);
-        norm_activate_forward(run->device, inner, acts->layers[l], nothing, activation(f, l));
+    block_end_backward(f, context, acts, b, dx, dy);
+    arena_release(context->arena, acts->marks[b]);
+    if (context->pass->recompute) {
+        inner = context_push(context, inner.dims[0], inner.dims[1]);
+        norm_activate_forward(context->device, inner, acts->layers[l], nothing, activation(f, l));
     }
-    convolve_backward(f, run, acts, l + SECOND, dinner, inner, false);
-    activate_backward(f, run, acts, l, dinner, activation(f, l));
-    if (b) convolve_backward(f, run, acts, l + SHORTCUT, dx, x, false);
-    convolve_backward(f, run, acts, l, dx, x, true);
+    convolve_backward(f, context, acts, l + SECOND, dinner, inner, false);
+    activate_backward(f, context, acts, l, dinner, activation(f, l));
+    if (b) convolve_backward(f, context, acts, l + SHORTCUT, dx, x, false);
+    convolve_backward(f, context, acts, l, dx, x, true);
     return dx;
 }
 
-static void stem_and_halving_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts,
+static void stem_and_halving_backward(const FlimNetwork *f, const Context *context, const FlimActivations *acts,
                                       Tensor dy) {
     int row = f->layers[FLIM_STEM].weight, halving = f->layers[FLIM_HALVING].weight;
     Normed n = acts->layers[FLIM_STEM];
-    activate_backward(f, run, acts, FLIM_HALVING, dy, activation(f, FLIM_HALVING));
-    stem_backward(
-        run->device,
-        (StemGradients){run_gradient(run, row), run_gradient(run, row + GAIN), run_gradient(run, row + BIAS),
-                        run_gradient(run, halving)},
-        acts->layers[FLIM_HALVING].x, acts->x,
-        (StemWeights){run_matmul_weight(run, row), n.mean, n.rstd, n.gain, n.bias, run_matmul_weight(run, halving)},
-        acts->moments, stem_of(f));
+    activate_backward(f, context, acts, FLIM_HALVING, dy, activation(f, FLIM_HALVING));
+    stem_backward(context->device,
+                  (StemGradients){context_gradient(context, row), context_gradient(context, row + GAIN),
+                                  context_gradient(context, row + BIAS), context_gradient(context, halving)},
+                  acts->layers[FLIM_HALVING].x, acts->x,
+                  (StemWeights){context_matmul_weight(context, row), n.mean, n.rstd, n.gain, n.bias,
+                                context_matmul_weight(context, halving)},
+                  acts->moments, stem_of(f));
 }
 
-void flim_network_backward(const FlimNetwork *network, const BlockRun *run, const FlimActivations *acts,
+void flim_network_backward(const FlimNetwork *network, const Context *context, const FlimActivations *acts,
                            Tensor dlogits) {
-    Tensor dx = head_backward(network, run, acts, dlogits);
-    for (int b = FLIM_BLOCKS - 1; b >= 0; b--) dx = block_backward(network, run, acts, b, dx);
-    stem_and_halving_backward(network, run, acts, dx);
+    Tensor dx = head_backward(network, context, acts, dlogits);
+    for (int b = FLIM_BLOCKS - 1; b >= 0; b--) dx = block_backward(network, context, acts, b, dx);
+    stem_and_halving_backward(network, context, acts, dx);
 }

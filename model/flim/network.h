@@ -15,7 +15,7 @@
 #ifndef MODEL_FLIM_NETWORK_H
 #define MODEL_FLIM_NETWORK_H
 
-#include "model/block.h"
+#include "model/context.h"
 
 /* The initialisation of weights. Norms begin as the identity; the last layer's bias like its weights, or at 0. */
 typedef enum {
@@ -78,10 +78,10 @@ FlimNetwork flim_network_open(ParamTable *table, const FlimConfig *config);
 /* Returns the logits [B, 1] of x [B bins side side, 2]. Training updates the running statistics (params_moving) and
  * leaves what the backward needs in the arena; with pass->recompute, all but the inputs of the blocks' second
  * convolutions. */
-Tensor flim_network_forward(const FlimNetwork *network, const BlockRun *run, FlimActivations *acts, Tensor x);
+Tensor flim_network_forward(const FlimNetwork *network, const Context *context, FlimActivations *acts, Tensor x);
 /* Adds the gradients of the parameters, from those of the logits; releases what lies in the arena behind the
  * activations. The gradient of x is not computed. */
-void flim_network_backward(const FlimNetwork *network, const BlockRun *run, const FlimActivations *acts,
+void flim_network_backward(const FlimNetwork *network, const Context *context, const FlimActivations *acts,
                            Tensor dlogits);
 
 #endif

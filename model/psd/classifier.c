@@ -36,41 +36,40 @@ static Dropout head_dropout(const Classifier *c, const Pass *pass) {
     return pass_dropout(pass, c->config.head_dropout, SITE_HEAD);
 }
 
-static Tensor head_forward(const Classifier *c, const BlockRun *run, Tensor h, HeadActivations *kept) {
-    if (!c->config.head_dim) return run_linear(run, c->head[1], h);
-    kept->hidden = push_activations(run, h.dims[0], c->config.head_dim);
-    kept->activated = push_activations(run, h.dims[0], c->config.head_dim);
-    linear_gelu_forward(run->device, kept->activated, kept->hidden, h, run_matmul_weight(run, c->head[0]),
-                        run_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN,
-                        (GeluDropout){GELU_ERF, head_dropout(c, run->pass)});
-    return run_linear(run, c->head[1], kept->activated);
+static Tensor head_forward(const Classifier *c, const Context *context, Tensor h, HeadActivations *kept) {
+    if (!c->config.head_dim) return context_linear(context, c->head[1], h);
+    kept->hidden = context_push(context, h.dims[0], c->config.head_dim);
+    kept->activated = context_push(context, h.dims[0], c->config.head_dim);
+    linear_gelu_forward(context->device, kept->activated, kept->hidden, h, context_matmul_weight(context, c->head[0]),
+                        context_matmul_weight(context, c->head[0] + 1), WEIGHT_OUT_IN,
+                        (GeluDropout){GELU_ERF, head_dropout(c, context->pass)});
+    return context_linear(context, c->head[1], kept->activated);
 }
 
-static void head_backward(const Classifier *c, const BlockRun *run, Tensor dh, Tensor dlogits, Tensor h,
+static void head_backward(const Classifier *c, const Context *context, Tensor dh, Tensor dlogits, Tensor h,
                           const HeadActivations *kept) {
     if (!c->config.head_dim) {
-        run_linear_backward(run, c->head[1], dh, dlogits, h);
+        context_linear_backward(context, c->head[1], dh, dlogits, h);
         return;
     }
-    Tensor dhidden = push_activations(run, h.dims[0], c->config.head_dim);
-    gelu_linear_backward(run->device, run_layer_gradients(run, c->head[1], dhidden), dlogits, kept->activated,
-                         kept->hidden, run_matmul_weight(run, c->head[1]), WEIGHT_OUT_IN,
-                         (GeluDropout){GELU_ERF, head_dropout(c, run->pass)});
-    run_linear_backward(run, c->head[0], dh, dhidden, h);
+    Tensor dhidden = context_push(context, h.dims[0], c->config.head_dim);
+    gelu_linear_backward(context->device, context_layer_gradients(context, c->head[1], c->head[1] + 1, dhidden),
+                         dlogits, kept->activated, kept->hidden, context_matmul_weight(context, c->head[1]),
+                         WEIGHT_OUT_IN, (GeluDropout){GELU_ERF, head_dropout(c, context->pass)});
+    context_linear_backward(context, c->head[0], dh, dhidden, h);
 }
 
-static void classifier_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
-                           const Pass *pass) {
+static void classifier_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
+                                        const Tensor *fields, const Pass *pass) {
     Classifier *c = (Classifier *)model;
-    Tensor offsets = fields[PSD_OFFSETS], labels = fields[PSD_TARGETS], weights = fields[PSD_WEIGHTS];
-    Sequences sequences = {offsets, batch->fields[PSD_OFFSETS].data, (int)offsets.dims[0] - 1};
-    BlockRun run = block_run(model, device, activations, sequences, pass);
+    Tensor labels = fields[PSD_TARGETS], weights = fields[PSD_WEIGHTS];
+    Context context = context_of(model, device, activations, pass);
     PsdEncoded kept;
     HeadActivations of_head = {0};
     size_t mark = arena_mark(activations);
-    Tensor h = psd_encoder_forward(&c->encoder, &run, batch, fields, &kept);
+    Tensor h = psd_encoder_forward(&c->encoder, &context, batch, fields, &kept);
     pass_dump(pass, h, "encoded");
-    Tensor logits = head_forward(c, &run, h, &of_head);
+    Tensor logits = head_forward(c, &context, h, &of_head);
     pass_dump(pass, logits, "logits");
     if (tensor_given(pass->outputs)) {
         Tensor out = pass->outputs;
@@ -87,8 +86,8 @@ static void classifier_run(Model *model, Device *device, Arena *activations, con
     sum_forward(device, tensor_rows(pass->sums, ACCURACY, 1), correct);
     if (pass->train) {
         bool frozen = c->config.frozen_encoder;
-        Tensor dh = frozen ? tensor_none() : push_activations(&run, h.dims[0], h.dims[1]);
-        head_backward(c, &run, dh, logits, h, &of_head);
+        Tensor dh = frozen ? tensor_none() : context_push(&context, h.dims[0], h.dims[1]);
+        head_backward(c, &context, dh, logits, h, &of_head);
         if (!frozen) psd_encoder_backward(&c->encoder, fields, &kept, dh);
     }
     arena_release(activations, mark);
@@ -112,7 +111,7 @@ Model *psd_classifier_open(const PsdClassifierConfig *config) {
                 .metrics = {[LOSS] = {"loss", PSD_COUNT_WEIGHTS, 1}, [ACCURACY] = {"accuracy", PSD_COUNT_SPECTRA, 0}},
                 .n_metrics = METRICS,
                 .n_outputs = PSD_CLASSES,
-                .run = classifier_run,
+                .forward_backward = classifier_forward_backward,
                 .close = classifier_close};
     c->encoder = psd_encoder_open(&c->base.params, &config->encoder, false, SITE_ENCODER);
     add_head(c);

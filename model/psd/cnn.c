@@ -53,51 +53,51 @@ Cnn cnn_open(ParamTable *table, int64_t width) {
 /* ---- one unit ---- */
 
 /* Computes bn(conv x) for sequences of `length` rows. */
-static Tensor unit_forward(const CnnUnit *u, const BlockRun *run, CnnUnitActivations *a, Tensor x, int64_t length) {
-    Device *device = run->device;
+static Tensor unit_forward(const CnnUnit *u, const Context *context, CnnUnitActivations *a, Tensor x, int64_t length) {
+    Device *device = context->device;
     a->window = (Window){length, u->taps, u->stride, u->padding};
     int64_t n = x.dims[0] / length * window_positions(a->window);
-    Tensor w = run_matmul_weight(run, u->weight);
-    a->windows = push_activations(run, n, w.dims[1]);
-    a->convolved = push_activations(run, n, u->out);
-    a->out = push_activations(run, n, u->out);
-    a->mean = arena_1d(run->arena, DTYPE_F32, u->out);
-    a->rstd = arena_1d(run->arena, DTYPE_F32, u->out);
+    Tensor w = context_matmul_weight(context, u->weight);
+    a->windows = context_push(context, n, w.dims[1]);
+    a->convolved = context_push(context, n, u->out);
+    a->out = context_push(context, n, u->out);
+    a->mean = arena_1d(context->arena, DTYPE_F32, u->out);
+    a->rstd = arena_1d(context->arena, DTYPE_F32, u->out);
     unfold_forward(device, a->windows, x, a->window);
     linear_forward(device, a->convolved, a->windows, w, tensor_none(), WEIGHT_OUT_IN);
-    Tensor gain = run_weight(run, u->gain), bias = run_weight(run, u->gain + 1);
-    if (run->pass->train) /* updates the running statistics through the gradients: see params_moving */
-        batchnorm_forward(
-            device, a->out,
-            (BatchStatistics){a->mean, a->rstd, run_gradient(run, u->mean), run_gradient(run, u->mean + 1), MOMENTUM},
-            a->convolved, gain, bias);
+    Tensor gain = context_weight(context, u->gain), bias = context_weight(context, u->gain + 1);
+    if (context->pass->train) /* updates the running statistics through the gradients: see params_moving */
+        batchnorm_forward(device, a->out,
+                          (BatchStatistics){a->mean, a->rstd, context_gradient(context, u->mean),
+                                            context_gradient(context, u->mean + 1), MOMENTUM},
+                          a->convolved, gain, bias);
     else
-        batchnorm_apply(device, a->out, a->convolved, run_weight(run, u->mean), run_weight(run, u->mean + 1), gain,
-                        bias);
+        batchnorm_apply(device, a->out, a->convolved, context_weight(context, u->mean),
+                        context_weight(context, u->mean + 1), gain, bias);
     return a->out;
 }
 
 /* Returns dx (pushed; none unless want_dx), from the gradient of the unit's output. */
-static Tensor unit_backward(const CnnUnit *u, const BlockRun *run, const CnnUnitActivations *a, Tensor dy,
+static Tensor unit_backward(const CnnUnit *u, const Context *context, const CnnUnitActivations *a, Tensor dy,
                             bool want_dx) {
-    Device *device = run->device;
-    Tensor dwindows = tensor_none(), dx = tensor_none(), dconvolved = push_activations(run, dy.dims[0], dy.dims[1]);
+    Device *device = context->device;
+    Tensor dwindows = tensor_none(), dx = tensor_none(), dconvolved = context_push(context, dy.dims[0], dy.dims[1]);
     int64_t sequences = dy.dims[0] / window_positions(a->window);
-    batchnorm_backward(device, run_norm_gradients(run, u->gain, dconvolved), dy, a->convolved, a->mean, a->rstd,
-                       run_weight(run, u->gain));
+    batchnorm_backward(device, context_norm_gradients(context, u->gain, u->gain + 1, dconvolved), dy, a->convolved,
+                       a->mean, a->rstd, context_weight(context, u->gain));
     if (want_dx) {
-        dx = push_activations(run, sequences * a->window.length, u->in);
-        dwindows = push_activations(run, a->windows.dims[0], a->windows.dims[1]);
+        dx = context_push(context, sequences * a->window.length, u->in);
+        dwindows = context_push(context, a->windows.dims[0], a->windows.dims[1]);
     }
-    linear_backward(device, (LayerGradients){.dx = dwindows, .dw = run_gradient(run, u->weight)}, dconvolved,
-                    a->windows, run_matmul_weight(run, u->weight), WEIGHT_OUT_IN);
+    linear_backward(device, (LayerGradients){.dx = dwindows, .dw = context_gradient(context, u->weight)}, dconvolved,
+                    a->windows, context_matmul_weight(context, u->weight), WEIGHT_OUT_IN);
     if (want_dx) unfold_backward(device, dx, dwindows, a->window);
     return dx;
 }
 
-static Tensor activate(const BlockRun *run, Tensor x) {
-    Tensor y = push_activations(run, x.dims[0], x.dims[1]);
-    gelu_forward(run->device, y, x, GELU_ERF);
+static Tensor activate(const Context *context, Tensor x) {
+    Tensor y = context_push(context, x.dims[0], x.dims[1]);
+    gelu_forward(context->device, y, x, GELU_ERF);
     return y;
 }
 
@@ -105,46 +105,47 @@ static Tensor activate(const BlockRun *run, Tensor x) {
 
 static const Dropout never = {0};
 
-void cnn_forward(const Cnn *cnn, const BlockRun *run, CnnActivations *kept, Tensor x, Tensor y) {
+void cnn_forward(const Cnn *cnn, const Context *context, CnnActivations *kept, Tensor x, Tensor y) {
     int64_t n = x.dims[0], length = x.dims[1];
     const CnnUnit *u = cnn->units;
     CnnUnitActivations *a = kept->units;
-    x = activate(run, unit_forward(u, run, a, tensor_2d(x.data, x.dtype, n * length, 1), length));
+    x = activate(context, unit_forward(u, context, a, tensor_2d(x.data, x.dtype, n * length, 1), length));
     for (int b = 0; b < CNN_BLOCKS; b++) {
         length = window_positions(a->window);
         u = cnn->units + 1 + (ptrdiff_t)3 * b;
         a = kept->units + 1 + (ptrdiff_t)3 * b;
-        Tensor inner = activate(run, unit_forward(u, run, a, x, length));
-        Tensor branch = unit_forward(u + 1, run, a + 1, inner, window_positions(a->window));
-        Tensor shortcut = unit_forward(u + 2, run, a + 2, x, length);
-        kept->sums[b] = push_activations(run, branch.dims[0], branch.dims[1]);
-        residual_forward(run->device, kept->sums[b], shortcut, branch, never);
-        x = activate(run, kept->sums[b]);
+        Tensor inner = activate(context, unit_forward(u, context, a, x, length));
+        Tensor branch = unit_forward(u + 1, context, a + 1, inner, window_positions(a->window));
+        Tensor shortcut = unit_forward(u + 2, context, a + 2, x, length);
+        kept->sums[b] = context_push(context, branch.dims[0], branch.dims[1]);
+        residual_forward(context->device, kept->sums[b], shortcut, branch, never);
+        x = activate(context, kept->sums[b]);
     }
     kept->last = x;
-    kept->means = push_activations(run, n, x.dims[1]);
-    mean_rows_forward(run->device, kept->means, x, window_positions(a->window));
-    linear_forward(run->device, y, kept->means, run_matmul_weight(run, cnn->projector),
-                   run_matmul_weight(run, cnn->projector + 1), WEIGHT_OUT_IN);
+    kept->means = context_push(context, n, x.dims[1]);
+    mean_rows_forward(context->device, kept->means, x, window_positions(a->window));
+    linear_forward(context->device, y, kept->means, context_matmul_weight(context, cnn->projector),
+                   context_matmul_weight(context, cnn->projector + 1), WEIGHT_OUT_IN);
 }
 
-void cnn_backward(const Cnn *cnn, const BlockRun *run, const CnnActivations *kept, Tensor dy) {
-    Device *device = run->device;
-    Tensor dmeans = push_activations(run, kept->means.dims[0], kept->means.dims[1]);
-    Tensor dx = push_activations(run, kept->last.dims[0], kept->last.dims[1]);
-    linear_backward(device, run_layer_gradients(run, cnn->projector, dmeans), dy, kept->means,
-                    run_matmul_weight(run, cnn->projector), WEIGHT_OUT_IN);
+void cnn_backward(const Cnn *cnn, const Context *context, const CnnActivations *kept, Tensor dy) {
+    Device *device = context->device;
+    Tensor dmeans = context_push(context, kept->means.dims[0], kept->means.dims[1]);
+    Tensor dx = context_push(context, kept->last.dims[0], kept->last.dims[1]);
+    linear_backward(device, context_layer_gradients(context, cnn->projector, cnn->projector + 1, dmeans), dy,
+                    kept->means, context_matmul_weight(context, cnn->projector), WEIGHT_OUT_IN);
     mean_rows_backward(device, dx, dmeans, dx.dims[0] / dmeans.dims[0]);
     for (int b = CNN_BLOCKS - 1; b >= 0; b--) {
         const CnnUnit *u = cnn->units + 1 + (ptrdiff_t)3 * b;
         const CnnUnitActivations *a = kept->units + 1 + (ptrdiff_t)3 * b;
         gelu_backward(device, dx, dx, kept->sums[b], GELU_ERF);
-        Tensor dinner = unit_backward(u + 1, run, a + 1, dx, true);
+        Tensor dinner = unit_backward(u + 1, context, a + 1, dx, true);
         gelu_backward(device, dinner, dinner, a->out, GELU_ERF);
-        Tensor done = unit_backward(u, run, a, dinner, true), dother = unit_backward(u + 2, run, a + 2, dx, true);
+        Tensor done = unit_backward(u, context, a, dinner, true),
+               dother = unit_backward(u + 2, context, a + 2, dx, true);
         residual_forward(device, done, done, dother, never);
         dx = done;
     }
     gelu_backward(device, dx, dx, kept->units[0].out, GELU_ERF);
-    unit_backward(cnn->units, run, kept->units, dx, false);
+    unit_backward(cnn->units, context, kept->units, dx, false);
 }

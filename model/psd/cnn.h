@@ -7,7 +7,7 @@
 #ifndef MODEL_PSD_CNN_H
 #define MODEL_PSD_CNN_H
 
-#include "model/block.h"
+#include "model/context.h"
 
 enum { CNN_BLOCKS = 3, CNN_UNITS = 1 + 3 * CNN_BLOCKS };
 
@@ -37,8 +37,8 @@ typedef struct {
 Cnn cnn_open(ParamTable *table, int64_t width);
 /* Computes y [n, width] for the spectra x [n, length]. In training, updates the running statistics (params_moving) and
  * pushes what the backward needs. */
-void cnn_forward(const Cnn *cnn, const BlockRun *run, CnnActivations *kept, Tensor x, Tensor y);
+void cnn_forward(const Cnn *cnn, const Context *context, CnnActivations *kept, Tensor x, Tensor y);
 /* Adds the gradients of the parameters; dy: the gradient of y. The spectra get no gradient. */
-void cnn_backward(const Cnn *cnn, const BlockRun *run, const CnnActivations *kept, Tensor dy);
+void cnn_backward(const Cnn *cnn, const Context *context, const CnnActivations *kept, Tensor dy);
 
 #endif

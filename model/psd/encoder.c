@@ -78,19 +78,23 @@ void psd_encoder_close(PsdEncoder *e) {
 
 /* ---- helpers of both models ---- */
 
-Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces) {
+Sequences psd_sequences(const Batch *batch, const Tensor *fields, int offsets) {
+    return (Sequences){fields[offsets], batch->fields[offsets].data, (int)fields[offsets].dims[0] - 1};
+}
+
+Tensor psd_gather_patches(const Context *context, Tensor spectra, Tensor pieces) {
     int64_t n = pieces.dims[0], in_all = tensor_numel(spectra) / PSD_PIECE;
-    Tensor halves = arena_2d(run->arena, DTYPE_F32, n, PSD_PIECE);
-    gather_rows(run->device, halves, tensor_2d(spectra.data, DTYPE_F32, in_all, PSD_PIECE), pieces);
+    Tensor halves = arena_2d(context->arena, DTYPE_F32, n, PSD_PIECE);
+    gather_rows(context->device, halves, tensor_2d(spectra.data, DTYPE_F32, in_all, PSD_PIECE), pieces);
     return tensor_2d(halves.data, DTYPE_F32, n / 2, PSD_PATCH);
 }
 
 /* Returns x in the type of the activations; pushes a copy if x has another type. */
-static Tensor in_type(const BlockRun *run, Tensor x) {
-    DType type = run->matmul_weights.dtype;
+static Tensor in_type(const Context *context, Tensor x) {
+    DType type = context->matmul_weights.dtype;
     if (x.dtype == type) return x;
-    Tensor y = arena_2d(run->arena, type, x.dims[0], x.dims[1]);
-    cast(run->device, tensor_1d(y.data, type, tensor_numel(y)), tensor_1d(x.data, x.dtype, tensor_numel(x)));
+    Tensor y = arena_2d(context->arena, type, x.dims[0], x.dims[1]);
+    cast(context->device, tensor_1d(y.data, type, tensor_numel(y)), tensor_1d(x.data, x.dtype, tensor_numel(x)));
     return y;
 }
 
@@ -98,74 +102,74 @@ static Tensor in_type(const BlockRun *run, Tensor x) {
 
 static Tensor after(Tensor t, int64_t begin) { return tensor_rows(t, begin, t.dims[0] - begin); }
 
-static Dropout embedding_dropout(const PsdEncoder *e, const BlockRun *run) {
-    return pass_dropout(run->pass, e->config.dropout, e->blocks.config.first_site - 1);
+static Dropout embedding_dropout(const PsdEncoder *e, const Context *context) {
+    return pass_dropout(context->pass, e->config.dropout, e->blocks.config.first_site - 1);
 }
 
 /* Writes the rows of the patches [begin, begin + count), with their positions, to their places in x. */
-static void place(const PsdEncoder *e, const BlockRun *run, const Tensor *fields, Tensor x, Tensor y, int64_t begin,
+static void place(const PsdEncoder *e, const Context *context, const Tensor *fields, Tensor x, Tensor y, int64_t begin,
                   int64_t count) {
-    place_rows(run->device, x, tensor_rows(y, begin, count), tensor_rows(fields[PSD_PATCH_ROWS], begin, count),
-               tensor_rows(fields[PSD_PATCH_POSITIONS], begin, count), run_weight(run, e->position_table));
+    place_rows(context->device, x, tensor_rows(y, begin, count), tensor_rows(fields[PSD_PATCH_ROWS], begin, count),
+               tensor_rows(fields[PSD_PATCH_POSITIONS], begin, count), context_weight(context, e->position_table));
 }
 
 /* Writes the bare rows into x [bare, d]. */
-static void embed_bare(const PsdEncoder *e, const BlockRun *run, const Tensor *fields, const PsdEncoded *kept, Tensor x,
-                       Tensor y) {
-    if (kept->bare) place(e, run, fields, tensor_rows(x, 0, kept->bare), y, 0, kept->bare);
+static void embed_bare(const PsdEncoder *e, const Context *context, const Tensor *fields, const PsdEncoded *kept,
+                       Tensor x, Tensor y) {
+    if (kept->bare) place(e, context, fields, tensor_rows(x, 0, kept->bare), y, 0, kept->bare);
 }
 
 /* Writes the full sequences into x [13 S, d]. */
-static void embed_full(const PsdEncoder *e, const BlockRun *run, const Tensor *fields, PsdEncoded *kept, Tensor x,
+static void embed_full(const PsdEncoder *e, const Context *context, const Tensor *fields, PsdEncoded *kept, Tensor x,
                        Tensor y) {
     int64_t n = x.dims[0];
     Tensor zeros = fields[PSD_CLS_ZEROS];
-    kept->embedded = push_activations(run, n, x.dims[1]);
-    kept->mean = arena_1d(run->arena, DTYPE_F32, n);
-    kept->rstd = arena_1d(run->arena, DTYPE_F32, n);
-    place(e, run, fields, kept->embedded, y, kept->bare, y.dims[0] - kept->bare);
-    embedding_forward(run->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, run_weight(run, e->cls), zeros,
-                      run_weight(run, e->position_table));
-    layernorm_forward(run->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd}, kept->embedded,
-                      run_weight(run, e->norm), run_weight(run, e->norm + 1));
-    Dropout drop = embedding_dropout(e, run);
-    if (drop.p > 0) dropout(run->device, x, x, drop);
+    kept->embedded = context_push(context, n, x.dims[1]);
+    kept->mean = arena_1d(context->arena, DTYPE_F32, n);
+    kept->rstd = arena_1d(context->arena, DTYPE_F32, n);
+    place(e, context, fields, kept->embedded, y, kept->bare, y.dims[0] - kept->bare);
+    embedding_forward(context->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, context_weight(context, e->cls),
+                      zeros, context_weight(context, e->position_table));
+    layernorm_forward(context->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd},
+                      kept->embedded, context_weight(context, e->norm), context_weight(context, e->norm + 1));
+    Dropout drop = embedding_dropout(e, context);
+    if (drop.p > 0) dropout(context->device, x, x, drop);
 }
 
 /* The bare rows are in the order of their patches, so dx is the gradient of the projection without a gather. */
 static void embed_bare_backward(const PsdEncoder *e, const PsdEncoded *kept, Tensor dx) {
     if (kept->bare)
-        run_linear_backward(&kept->run, e->projection, tensor_none(), tensor_rows(dx, 0, kept->bare),
-                            tensor_rows(kept->patches, 0, kept->bare));
+        context_linear_backward(&kept->context, e->projection, tensor_none(), tensor_rows(dx, 0, kept->bare),
+                                tensor_rows(kept->patches, 0, kept->bare));
 }
 
 static void embed_full_backward(const PsdEncoder *e, const Tensor *fields, const PsdEncoded *kept, Tensor dx) {
-    const BlockRun *run = &kept->run;
+    const Context *context = &kept->context;
     Tensor none = tensor_none(), patches = after(kept->patches, kept->bare);
-    Tensor dembedded = push_activations(run, dx.dims[0], dx.dims[1]);
-    Tensor dy = push_activations(run, patches.dims[0], dx.dims[1]);
-    Dropout drop = embedding_dropout(e, run);
-    if (drop.p > 0) dropout(run->device, dx, dx, drop);
-    layernorm_backward(run->device, run_norm_gradients(run, e->norm, dembedded), none, dx, kept->embedded, kept->mean,
-                       kept->rstd, run_weight(run, e->norm));
-    embedding_backward(run->device, run_gradient(run, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
+    Tensor dembedded = context_push(context, dx.dims[0], dx.dims[1]);
+    Tensor dy = context_push(context, patches.dims[0], dx.dims[1]);
+    Dropout drop = embedding_dropout(e, context);
+    if (drop.p > 0) dropout(context->device, dx, dx, drop);
+    layernorm_backward(context->device, context_norm_gradients(context, e->norm, e->norm + 1, dembedded), none, dx,
+                       kept->embedded, kept->mean, kept->rstd, context_weight(context, e->norm));
+    embedding_backward(context->device, context_gradient(context, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
                        fields[PSD_CLS_ZEROS], none);
-    gather_rows(run->device, dy, dembedded, after(fields[PSD_PATCH_ROWS], kept->bare));
-    run_linear_backward(run, e->projection, none, dy, patches);
+    gather_rows(context->device, dy, dembedded, after(fields[PSD_PATCH_ROWS], kept->bare));
+    context_linear_backward(context, e->projection, none, dy, patches);
 }
 
 /* ---- the CNN: bare rows bypass it; batch norms see one view at a time, because the reference calls it twice ---- */
 
-static Tensor cnn_encode(PsdEncoder *e, const BlockRun *run, const Batch *batch, const Tensor *fields, PsdEncoded *kept,
-                         Tensor y) {
-    Tensor spectra = fields[PSD_SPECTRA], out = push_activations(run, kept->bare + spectra.dims[0], e->config.d_model);
+static Tensor cnn_encode(PsdEncoder *e, const Context *context, const Batch *batch, const Tensor *fields,
+                         PsdEncoded *kept, Tensor y) {
+    Tensor spectra = fields[PSD_SPECTRA], out = context_push(context, kept->bare + spectra.dims[0], e->config.d_model);
     kept->views = (int)(spectra.dims[0] / batch->n_sequences);
-    embed_bare(e, run, fields, kept, out, y);
+    embed_bare(e, context, fields, kept, out, y);
     for (int v = 0; v < kept->views; v++) {
         int64_t n = batch->n_sequences, begin = v * n;
-        Tensor values = arena_2d(run->arena, DTYPE_F32, n, fields[batch->n_fields].dims[1]);
-        gather_rows(run->device, values, fields[batch->n_fields], tensor_rows(spectra, begin, n));
-        cnn_forward(&e->cnn, run, &kept->of[v], in_type(run, values), tensor_rows(out, kept->bare + begin, n));
+        Tensor values = arena_2d(context->arena, DTYPE_F32, n, fields[batch->n_fields].dims[1]);
+        gather_rows(context->device, values, fields[batch->n_fields], tensor_rows(spectra, begin, n));
+        cnn_forward(&e->cnn, context, &kept->of[v], in_type(context, values), tensor_rows(out, kept->bare + begin, n));
     }
     return out;
 }
@@ -174,45 +178,47 @@ static void cnn_encode_backward(PsdEncoder *e, const PsdEncoded *kept, Tensor dy
     embed_bare_backward(e, kept, dy);
     int64_t n = (dy.dims[0] - kept->bare) / kept->views;
     for (int v = 0; v < kept->views; v++)
-        cnn_backward(&e->cnn, &kept->run, &kept->of[v], tensor_rows(dy, kept->bare + v * n, n));
+        cnn_backward(&e->cnn, &kept->context, &kept->of[v], tensor_rows(dy, kept->bare + v * n, n));
 }
 
 /* ---- the encoder ---- */
 
-Tensor psd_encoder_forward(PsdEncoder *e, const BlockRun *run, const Batch *batch, const Tensor *fields,
+Tensor psd_encoder_forward(PsdEncoder *e, const Context *context, const Batch *batch, const Tensor *fields,
                            PsdEncoded *kept) {
     Tensor y = tensor_none();
-    *kept = (PsdEncoded){.run = *run,
+    *kept = (PsdEncoded){.context = *context,
                          .bare = tensor_given(fields[PSD_VISIBLE_ROWS]) ? fields[PSD_VISIBLE_ROWS].dims[0] : 0};
     if (tensor_given(fields[PSD_PIECES])) {
-        kept->patches = in_type(run, psd_gather_patches(run, fields[batch->n_fields], fields[PSD_PIECES]));
-        y = run_linear(run, e->projection, kept->patches);
+        kept->patches = in_type(context, psd_gather_patches(context, fields[batch->n_fields], fields[PSD_PIECES]));
+        y = context_linear(context, e->projection, kept->patches);
     }
-    if (e->config.cnn) return cnn_encode(e, run, batch, fields, kept, y);
-    kept->run.rows = fields[PSD_OUTPUT_ROWS];
-    Tensor x = push_activations(run, kept->bare + PSD_SEQUENCE * fields[PSD_CLS_ROWS].dims[0], e->config.d_model);
-    embed_bare(e, run, fields, kept, x, y);
-    embed_full(e, run, fields, kept, after(x, kept->bare), y);
-    pass_dump(run->pass, x, "embedded");
-    kept->x = blocks_forward(&e->blocks, &kept->run, x);
-    Tensor out = push_activations(run, kept->x.dims[0], kept->x.dims[1]);
-    kept->last_mean = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
-    kept->last_rstd = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
-    layernorm_forward(run->device, (LayerNormOutput){.y = out, .mean = kept->last_mean, .rstd = kept->last_rstd},
-                      kept->x, run_weight(run, e->final_norm), run_weight(run, e->final_norm + 1));
+    if (e->config.cnn) return cnn_encode(e, context, batch, fields, kept, y);
+    kept->rows =
+        (BlockRows){.sequences = psd_sequences(batch, fields, PSD_OFFSETS), .outputs = fields[PSD_OUTPUT_ROWS]};
+    Tensor x = context_push(context, kept->bare + PSD_SEQUENCE * fields[PSD_CLS_ROWS].dims[0], e->config.d_model);
+    embed_bare(e, context, fields, kept, x, y);
+    embed_full(e, context, fields, kept, after(x, kept->bare), y);
+    pass_dump(context->pass, x, "embedded");
+    kept->x = blocks_forward(&e->blocks, context, &kept->rows, x);
+    Tensor out = context_push(context, kept->x.dims[0], kept->x.dims[1]);
+    kept->last_mean = arena_1d(context->arena, DTYPE_F32, out.dims[0]);
+    kept->last_rstd = arena_1d(context->arena, DTYPE_F32, out.dims[0]);
+    layernorm_forward(context->device, (LayerNormOutput){.y = out, .mean = kept->last_mean, .rstd = kept->last_rstd},
+                      kept->x, context_weight(context, e->final_norm), context_weight(context, e->final_norm + 1));
     return out;
 }
 
 void psd_encoder_backward(PsdEncoder *e, const Tensor *fields, const PsdEncoded *kept, Tensor dy) {
-    const BlockRun *run = &kept->run;
+    const Context *context = &kept->context;
     if (e->config.cnn) {
         cnn_encode_backward(e, kept, dy);
         return;
     }
-    Tensor dx = push_activations(run, dy.dims[0], dy.dims[1]);
-    layernorm_backward(run->device, run_norm_gradients(run, e->final_norm, dx), tensor_none(), dy, kept->x,
-                       kept->last_mean, kept->last_rstd, run_weight(run, e->final_norm));
-    dx = blocks_backward(&e->blocks, run, dx);
+    Tensor dx = context_push(context, dy.dims[0], dy.dims[1]);
+    layernorm_backward(context->device, context_norm_gradients(context, e->final_norm, e->final_norm + 1, dx),
+                       tensor_none(), dy, kept->x, kept->last_mean, kept->last_rstd,
+                       context_weight(context, e->final_norm));
+    dx = blocks_backward(&e->blocks, context, &kept->rows, dx);
     embed_bare_backward(e, kept, dx);
     embed_full_backward(e, fields, kept, after(dx, kept->bare));
 }

@@ -24,12 +24,13 @@ enum { PSD_VIEWS = 2 };
 
 /* What the backward reads. */
 typedef struct {
-    int64_t bare;                 /* number of bare rows */
-    Tensor patches;               /* [n, 16] */
-    Tensor embedded, mean, rstd;  /* full sequences before their norm [13 S, d]; its statistics */
-    Tensor x;                     /* the last block's output: the output rows */
-    Tensor last_mean, last_rstd;  /* statistics of final_norm */
-    BlockRun run;                 /* with the output rows */
+    int64_t bare;                /* number of bare rows */
+    Tensor patches;              /* [n, 16] */
+    Tensor embedded, mean, rstd; /* full sequences before their norm [13 S, d]; its statistics */
+    Tensor x;                    /* the last block's output: the output rows */
+    Tensor last_mean, last_rstd; /* statistics of final_norm */
+    Context context;
+    BlockRows rows;
     CnnActivations of[PSD_VIEWS]; /* the CNN's, for each view */
     int views;
 } PsdEncoded;
@@ -39,12 +40,14 @@ PsdEncoder psd_encoder_open(ParamTable *table, const PsdEncoderConfig *config, b
 void psd_encoder_close(PsdEncoder *encoder);
 /* Returns [bare + S, d]: every bare row, and CLS of every full sequence. Pushes the result and what the backward needs.
  */
-Tensor psd_encoder_forward(PsdEncoder *encoder, const BlockRun *run, const Batch *batch, const Tensor *fields,
+Tensor psd_encoder_forward(PsdEncoder *encoder, const Context *context, const Batch *batch, const Tensor *fields,
                            PsdEncoded *kept);
 /* Adds the gradients of the parameters; dy: the gradient of the output. */
 void psd_encoder_backward(PsdEncoder *encoder, const Tensor *fields, const PsdEncoded *kept, Tensor dy);
 
+/* Returns the sequences of a field of offsets. */
+Sequences psd_sequences(const Batch *batch, const Tensor *fields, int offsets);
 /* Gathers the patches whose halves are these pieces: f32 [n, 16], pushed. */
-Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces);
+Tensor psd_gather_patches(const Context *context, Tensor spectra, Tensor pieces);
 
 #endif

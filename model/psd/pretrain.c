@@ -74,104 +74,104 @@ static void check_config(const PsdPretrainConfig *c) {
 /* ---- the masked autoencoder ---- */
 
 /* Returns the decoder's rows [12 B, e]: the encoder's where visible, the mask token elsewhere, plus positions. */
-static Tensor fill_decoder(const Pretrain *p, const BlockRun *run, const Tensor *fields, Tensor visible) {
-    Tensor x = push_activations(run, fields[PSD_DECODER_POSITIONS].dims[0], p->config.decoder_dim);
-    Tensor positions = run_weight(run, p->positions);
-    place_rows(run->device, x, visible, fields[PSD_VISIBLE_ROWS], fields[PSD_VISIBLE_POSITIONS], positions);
-    embedding_forward(run->device, x, fields[PSD_MASKED_ROWS], fields[PSD_MASKED_ZEROS], run_weight(run, p->mask),
-                      fields[PSD_MASKED_POSITIONS], positions);
+static Tensor fill_decoder(const Pretrain *p, const Context *context, const Tensor *fields, Tensor visible) {
+    Tensor x = context_push(context, fields[PSD_DECODER_POSITIONS].dims[0], p->config.decoder_dim);
+    Tensor positions = context_weight(context, p->positions);
+    place_rows(context->device, x, visible, fields[PSD_VISIBLE_ROWS], fields[PSD_VISIBLE_POSITIONS], positions);
+    embedding_forward(context->device, x, fields[PSD_MASKED_ROWS], fields[PSD_MASKED_ZEROS],
+                      context_weight(context, p->mask), fields[PSD_MASKED_POSITIONS], positions);
     return x;
 }
 
 /* Computes the gradient of `visible` from that of the decoder's rows. */
-static void fill_decoder_backward(const Pretrain *p, const BlockRun *run, const Tensor *fields, Tensor dvisible,
+static void fill_decoder_backward(const Pretrain *p, const Context *context, const Tensor *fields, Tensor dvisible,
                                   Tensor dx) {
     Tensor none = tensor_none();
-    gather_rows(run->device, dvisible, dx, fields[PSD_VISIBLE_ROWS]);
-    embedding_backward(run->device, run_gradient(run, p->mask), none, dx, fields[PSD_MASKED_ROWS],
+    gather_rows(context->device, dvisible, dx, fields[PSD_VISIBLE_ROWS]);
+    embedding_backward(context->device, context_gradient(context, p->mask), none, dx, fields[PSD_MASKED_ROWS],
                        fields[PSD_MASKED_ZEROS], none);
-    embedding_backward(run->device, run_gradient(run, p->positions), none, dx, none, fields[PSD_DECODER_POSITIONS],
-                       none);
+    embedding_backward(context->device, context_gradient(context, p->positions), none, dx, none,
+                       fields[PSD_DECODER_POSITIONS], none);
 }
 
 /* Computes the loss, and in training dh, of the encoder's visible rows h [B V, d]. */
-static void mae_run(Pretrain *p, BlockRun run, const Batch *batch, const Tensor *fields, Tensor h, Tensor dh) {
-    const Pass *pass = run.pass;
-    Device *device = run.device;
-    size_t mark = arena_mark(run.arena);
-    Tensor offsets = fields[PSD_DECODER_OFFSETS];
-    run.sequences = (Sequences){offsets, batch->fields[PSD_DECODER_OFFSETS].data, (int)offsets.dims[0] - 1};
-    run.rows = fields[PSD_MASKED_ROWS];
+static void mae_run(Pretrain *p, const Context *context, const Batch *batch, const Tensor *fields, Tensor h,
+                    Tensor dh) {
+    const Pass *pass = context->pass;
+    Device *device = context->device;
+    size_t mark = arena_mark(context->arena);
+    BlockRows rows = {.sequences = psd_sequences(batch, fields, PSD_DECODER_OFFSETS),
+                      .outputs = fields[PSD_MASKED_ROWS]};
 
-    Tensor targets = psd_gather_patches(&run, fields[batch->n_fields], fields[PSD_TARGET_PIECES]);
-    Tensor visible = run_linear(&run, p->input, h), x = fill_decoder(p, &run, fields, visible);
-    Tensor decoded = blocks_forward(&p->decoder, &run, x), predicted = run_linear(&run, p->output, decoded);
-    Tensor loss = arena_1d(run.arena, DTYPE_F32, predicted.dims[0]);
+    Tensor targets = psd_gather_patches(context, fields[batch->n_fields], fields[PSD_TARGET_PIECES]);
+    Tensor visible = context_linear(context, p->input, h), x = fill_decoder(p, context, fields, visible);
+    Tensor decoded = blocks_forward(&p->decoder, context, &rows, x),
+           predicted = context_linear(context, p->output, decoded);
+    Tensor loss = arena_1d(context->arena, DTYPE_F32, predicted.dims[0]);
     pass_dump(pass, predicted, "mae.predicted");
     pass_dump(pass, targets, "mae.targets");
     if (pass->train) {
         squared_error_forward_backward(device, loss, predicted, targets, tensor_rows(pass->loss_scale, MAE_LOSS, 1),
                                        p->base.loss_scale);
-        Tensor ddecoded = push_activations(&run, decoded.dims[0], decoded.dims[1]);
-        Tensor dvisible = push_activations(&run, visible.dims[0], visible.dims[1]);
-        run_linear_backward(&run, p->output, ddecoded, predicted, decoded);
-        Tensor dx = blocks_backward(&p->decoder, &run, ddecoded);
-        fill_decoder_backward(p, &run, fields, dvisible, dx);
-        run_linear_backward(&run, p->input, dh, dvisible, h);
+        Tensor ddecoded = context_push(context, decoded.dims[0], decoded.dims[1]);
+        Tensor dvisible = context_push(context, visible.dims[0], visible.dims[1]);
+        context_linear_backward(context, p->output, ddecoded, predicted, decoded);
+        Tensor dx = blocks_backward(&p->decoder, context, &rows, ddecoded);
+        fill_decoder_backward(p, context, fields, dvisible, dx);
+        context_linear_backward(context, p->input, dh, dvisible, h);
     } else {
         squared_error_forward(device, loss, predicted, targets);
     }
     sum_forward(device, tensor_rows(pass->sums, MAE_LOSS, 1), loss);
-    arena_release(run.arena, mark);
+    arena_release(context->arena, mark);
 }
 
 /* ---- the contrast ---- */
 
 /* Computes the loss, and in training dh, of CLS of both views h [2 B, d]. */
-static void sicr_run(Pretrain *p, const BlockRun *run, Tensor h, Tensor dh) {
-    const Pass *pass = run->pass;
-    Device *device = run->device;
-    size_t mark = arena_mark(run->arena);
+static void sicr_run(Pretrain *p, const Context *context, Tensor h, Tensor dh) {
+    const Pass *pass = context->pass;
+    Device *device = context->device;
+    size_t mark = arena_mark(context->arena);
     int64_t n = h.dims[0], q = p->config.projection_dim;
-    Tensor hidden = push_activations(run, n, h.dims[1]), activated = push_activations(run, n, h.dims[1]);
-    linear_gelu_forward(device, activated, hidden, h, run_matmul_weight(run, p->project[0]),
-                        run_matmul_weight(run, p->project[0] + 1), WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
-    Tensor projected = run_linear(run, p->project[1], activated);
-    Tensor z = arena_2d(run->arena, DTYPE_F32, n, q), norms = arena_1d(run->arena, DTYPE_F32, n);
-    Tensor loss = arena_1d(run->arena, DTYPE_F32, n), lse = arena_1d(run->arena, DTYPE_F32, n);
+    Tensor hidden = context_push(context, n, h.dims[1]), activated = context_push(context, n, h.dims[1]);
+    linear_gelu_forward(device, activated, hidden, h, context_matmul_weight(context, p->project[0]),
+                        context_matmul_weight(context, p->project[0] + 1), WEIGHT_OUT_IN,
+                        (GeluDropout){.kind = GELU_ERF});
+    Tensor projected = context_linear(context, p->project[1], activated);
+    Tensor z = arena_2d(context->arena, DTYPE_F32, n, q), norms = arena_1d(context->arena, DTYPE_F32, n);
+    Tensor loss = arena_1d(context->arena, DTYPE_F32, n), lse = arena_1d(context->arena, DTYPE_F32, n);
     normalize_rows_forward(device, z, norms, projected);
     pass_dump(pass, z, "sicr.z");
     nt_xent_forward(device, loss, lse, z, p->config.temperature);
     sum_forward(device, tensor_rows(pass->sums, SICR_LOSS, 1), loss);
     if (pass->train) {
-        Tensor dz = arena_2d(run->arena, DTYPE_F32, n, q), dprojected = push_activations(run, n, q);
-        Tensor dhidden = push_activations(run, n, h.dims[1]), first = run_matmul_weight(run, p->project[1]);
+        Tensor dz = arena_2d(context->arena, DTYPE_F32, n, q), dprojected = context_push(context, n, q);
+        Tensor dhidden = context_push(context, n, h.dims[1]), first = context_matmul_weight(context, p->project[1]);
         nt_xent_backward(device, dz, z, lse, p->config.temperature, tensor_rows(pass->loss_scale, SICR_LOSS, 1),
                          p->base.loss_scale);
         normalize_rows_backward(device, dprojected, dz, z, norms);
-        gelu_linear_backward(device, run_layer_gradients(run, p->project[1], dhidden), dprojected, activated, hidden,
-                             first, WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
-        run_linear_backward(run, p->project[0], dh, dhidden, h);
+        gelu_linear_backward(device, context_layer_gradients(context, p->project[1], p->project[1] + 1, dhidden),
+                             dprojected, activated, hidden, first, WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
+        context_linear_backward(context, p->project[0], dh, dhidden, h);
     }
-    arena_release(run->arena, mark);
+    arena_release(context->arena, mark);
 }
 
 /* ---- one micro-batch ---- */
 
-static void pretrain_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
-                         const Pass *pass) {
+static void pretrain_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
+                                      const Tensor *fields, const Pass *pass) {
     Pretrain *p = (Pretrain *)model;
-    Tensor offsets = fields[PSD_OFFSETS];
-    Sequences sequences = {offsets, batch->fields[PSD_OFFSETS].data, (int)offsets.dims[0] - 1};
-    BlockRun run = block_run(model, device, activations, sequences, pass);
+    Context context = context_of(model, device, activations, pass);
     PsdEncoded kept;
     size_t mark = arena_mark(activations);
-    Tensor h = psd_encoder_forward(&p->encoder, &run, batch, fields, &kept), dh = tensor_none();
+    Tensor h = psd_encoder_forward(&p->encoder, &context, batch, fields, &kept), dh = tensor_none();
     pass_dump(pass, h, "encoded");
-    if (pass->train) dh = push_activations(&run, h.dims[0], h.dims[1]);
+    if (pass->train) dh = context_push(&context, h.dims[0], h.dims[1]);
     int64_t bare = kept.bare, whole = h.dims[0] - bare;
-    mae_run(p, run, batch, fields, tensor_rows(h, 0, bare), pass->train ? tensor_rows(dh, 0, bare) : dh);
-    sicr_run(p, &run, tensor_rows(h, bare, whole), pass->train ? tensor_rows(dh, bare, whole) : dh);
+    mae_run(p, &context, batch, fields, tensor_rows(h, 0, bare), pass->train ? tensor_rows(dh, 0, bare) : dh);
+    sicr_run(p, &context, tensor_rows(h, bare, whole), pass->train ? tensor_rows(dh, bare, whole) : dh);
     if (pass->train) psd_encoder_backward(&p->encoder, fields, &kept, dh);
     arena_release(activations, mark);
 }
@@ -192,7 +192,7 @@ Model *psd_pretrain_open(const PsdPretrainConfig *config) {
                       .metrics = {[MAE_LOSS] = {"mae_loss", PSD_COUNT_MASKED, 1},
                                   [SICR_LOSS] = {"sicr_loss", PSD_COUNT_PAIRED, config->sicr_weight}},
                       .n_metrics = METRICS,
-                      .run = pretrain_run,
+                      .forward_backward = pretrain_forward_backward,
                       .close = pretrain_close};
     p->encoder = psd_encoder_open(&p->base.params, &config->encoder, true, SITE_ENCODER);
     add_decoder(p);

@@ -95,7 +95,7 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     double start = seconds_now();
     b->device->set(b->device, b->numbers, &numbers, sizeof numbers);
     b->device->clear(b->device, model->gradients.data, tensor_bytes(model->gradients));
-    model->run(model, b->device, &b->arena, batch, b->fields, &pass);
+    model->forward_backward(model, b->device, &b->arena, batch, b->fields, &pass);
     global_norm(b->device, b->norm, model->gradients, model->loss_scale, b->segments, b->n_segments);
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = b->m, .v = b->v, .grads = model->gradients};

@@ -78,7 +78,7 @@ typedef struct {
 static void call_model(void *argument) {
     const ModelCall *c = argument;
     Side *side = c->side;
-    side->model->run(side->model, side->device, &side->arena, c->batch, c->fields, c->pass);
+    side->model->forward_backward(side->model, side->device, &side->arena, c->batch, c->fields, c->pass);
 }
 
 /* Runs a pass over one batch as the loop does: copies the batch to the device, and may repeat a recording. */

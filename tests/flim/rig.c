@@ -21,7 +21,7 @@ static void run_given_input(Model *model, Device *device, Arena *activations, co
 
 Model *flim_open_for_inputs(const FlimConfig *config) {
     Model *model = flim_open(config);
-    model->run = run_given_input;
+    model->forward_backward = run_given_input;
     return model;
 }
 

@@ -378,7 +378,7 @@ static void cells_are_augmented_and_mixed(void **state) {
     memcpy(batch_push_1d(&batch, FLIM_SHARE, DTYPE_F32, 1).data, &share, sizeof share);
     batch.fields[batch.n_fields] = tensor_2d(counts, DTYPE_U8, DEVICE_CELLS, voxels);
     Model *cells = flim_open(config);
-    r.rig.model->run = cells->run;
+    r.rig.model->forward_backward = cells->forward_backward;
     cells->close(cells);
     batch_close(&r.batch);
     r.batch = batch;

@@ -26,7 +26,8 @@ typedef struct {
     float *weights, *gradients, x[ROWS * WIDTH], y[ROWS * WIDTH], dy[ROWS * WIDTH], dx[ROWS * WIDTH];
     bool has_dx;
     Pass pass;
-    BlockRun run;
+    Context context;
+    BlockRows rows;
 } BlockRig;
 
 static BlockRig *block_rig_open(const BlockConfig *config, const BlockNames *names) {
@@ -50,15 +51,14 @@ static BlockRig *block_rig_open(const BlockConfig *config, const BlockNames *nam
     }
     static const uint32_t step = 2;
     rig->pass = (Pass){.train = true, .seed = 4, .step = &step};
-    rig->run = (BlockRun){.device = rig->device,
-                          .arena = &rig->arena,
-                          .table = &rig->table,
-                          .weights = tensor_1d(rig->weights, DTYPE_F32, n),
-                          .gradients = tensor_1d(rig->gradients, DTYPE_F32, n),
-                          .matmul_weights = tensor_1d(rig->weights, DTYPE_F32, n),
-                          .sequences = {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
-                          .rows = tensor_none(),
-                          .pass = &rig->pass};
+    rig->context = (Context){.device = rig->device,
+                             .arena = &rig->arena,
+                             .table = &rig->table,
+                             .weights = tensor_1d(rig->weights, DTYPE_F32, n),
+                             .gradients = tensor_1d(rig->gradients, DTYPE_F32, n),
+                             .matmul_weights = tensor_1d(rig->weights, DTYPE_F32, n),
+                             .pass = &rig->pass};
+    rig->rows = (BlockRows){.sequences = {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3}};
     return rig;
 }
 
@@ -74,7 +74,7 @@ static void block_rig_close(BlockRig *rig) {
 
 /* Returns the loss <dy, output> in double, and in *scale the norm of its terms, |dy o output|_2. */
 static double block_loss(BlockRig *rig, double *scale) {
-    Tensor y = blocks_forward(&rig->stack, &rig->run, tensor_2d(rig->x, DTYPE_F32, ROWS, WIDTH));
+    Tensor y = blocks_forward(&rig->stack, &rig->context, &rig->rows, tensor_2d(rig->x, DTYPE_F32, ROWS, WIDTH));
     double loss = 0, squares = 0;
     for (int e = 0; e < tensor_numel(y); e++) {
         double term = (double)((float *)y.data)[e] * (double)rig->dy[e];
@@ -87,12 +87,12 @@ static double block_loss(BlockRig *rig, double *scale) {
 }
 
 static void block_gradients(BlockRig *rig) {
-    memset(rig->gradients, 0, tensor_bytes(rig->run.gradients));
+    memset(rig->gradients, 0, tensor_bytes(rig->context.gradients));
     float dy[ROWS * WIDTH];
     memcpy(dy, rig->dy, sizeof dy);
-    Tensor y = blocks_forward(&rig->stack, &rig->run, tensor_2d(rig->x, DTYPE_F32, ROWS, WIDTH));
+    Tensor y = blocks_forward(&rig->stack, &rig->context, &rig->rows, tensor_2d(rig->x, DTYPE_F32, ROWS, WIDTH));
     memcpy(rig->y, y.data, tensor_bytes(y));
-    Tensor dx = blocks_backward(&rig->stack, &rig->run, tensor_2d(dy, DTYPE_F32, y.dims[0], WIDTH));
+    Tensor dx = blocks_backward(&rig->stack, &rig->context, &rig->rows, tensor_2d(dy, DTYPE_F32, y.dims[0], WIDTH));
     rig->has_dx = tensor_given(dx);
     if (rig->has_dx) memcpy(rig->dx, dx.data, sizeof rig->dx);
     arena_release(&rig->arena, 0);
@@ -151,7 +151,7 @@ static double check_tensor(BlockRig *rig, const char *what, float *values, const
 
 static void check_block_gradients(BlockConfig config, const BlockNames *names, Tensor rows) {
     BlockRig *rig = block_rig_open(&config, names);
-    rig->run.rows = rows;
+    rig->rows.outputs = rows;
     double scale, worst;
     block_loss(rig, &scale);
     block_gradients(rig);
@@ -163,11 +163,11 @@ static void check_block_gradients(BlockConfig config, const BlockNames *names, T
     }
     print_message("largest error %.0f %% of what rounding allows\n", 100 * worst);
 
-    float *gradients = copy_floats(rig->run.gradients), dx[ROWS * WIDTH];
+    float *gradients = copy_floats(rig->context.gradients), dx[ROWS * WIDTH];
     memcpy(dx, rig->dx, sizeof dx);
     rig->pass.recompute = true;
     block_gradients(rig);
-    assert_memory_equal(gradients, rig->gradients, tensor_bytes(rig->run.gradients));
+    assert_memory_equal(gradients, rig->gradients, tensor_bytes(rig->context.gradients));
     assert_memory_equal(dx, rig->dx, sizeof dx);
     free(gradients);
     block_rig_close(rig);
@@ -256,10 +256,11 @@ static void output_rows_equal_those_of_a_full_output(void **state) {
         rig->pass.recompute = form % 3 == 1;
         float x[ROWS * WIDTH];
         memcpy(x, rig->x, sizeof x);
-        float *all = copy_floats(blocks_forward(&rig->stack, &rig->run, tensor_2d(x, DTYPE_F32, ROWS, WIDTH)));
+        float *all =
+            copy_floats(blocks_forward(&rig->stack, &rig->context, &rig->rows, tensor_2d(x, DTYPE_F32, ROWS, WIDTH)));
         arena_release(&rig->arena, 0);
-        rig->run.rows = tensor_1d(output_rows, DTYPE_I32, 4);
-        Tensor some = blocks_forward(&rig->stack, &rig->run, tensor_2d(rig->x, DTYPE_F32, ROWS, WIDTH));
+        rig->rows.outputs = tensor_1d(output_rows, DTYPE_I32, 4);
+        Tensor some = blocks_forward(&rig->stack, &rig->context, &rig->rows, tensor_2d(rig->x, DTYPE_F32, ROWS, WIDTH));
         assert_int_equal(some.dims[0], 4);
         for (int i = 0; i < 4; i++)
             for (int c = 0; c < WIDTH; c++) {
@@ -290,7 +291,7 @@ static void expect_frozen(const BlockRig *rig, const BlockRig *free) {
 static void check_frozen_blocks(const BlockConfig *config, const BlockNames *names, Tensor rows, bool recompute) {
     size_t peaks[3];
     BlockRig *free = block_rig_open(config, names);
-    free->run.rows = rows;
+    free->rows.outputs = rows;
     free->pass.recompute = recompute;
     block_gradients(free);
     assert_true(free->has_dx);
@@ -299,9 +300,9 @@ static void check_frozen_blocks(const BlockConfig *config, const BlockNames *nam
         BlockRig *rig = block_rig_open(config, names);
         float x[ROWS * WIDTH];
         memcpy(x, rig->x, sizeof x);
-        rig->run.rows = rows;
+        rig->rows.outputs = rows;
         rig->pass.recompute = recompute;
-        rig->run.input_fixed = frozen == 0;
+        rig->rows.input_fixed = frozen == 0;
         block_stack_freeze(&rig->stack, &rig->table, frozen);
         block_gradients(rig);
         assert_false(rig->has_dx);
@@ -382,10 +383,10 @@ static void separate_query_key_value_are_thirds_of_one_matrix(void **state) {
     assert_int_equal(split->table.count, 32);
     assert_string_equal(split->table.items[20].name, "1.value.weight");
     assert_int_equal(split->table.flat_count, fused->table.flat_count);
-    memcpy(split->weights, fused->weights, tensor_bytes(fused->run.weights));
+    memcpy(split->weights, fused->weights, tensor_bytes(fused->context.weights));
     block_gradients(fused);
     block_gradients(split);
-    assert_memory_equal(fused->gradients, split->gradients, tensor_bytes(fused->run.gradients));
+    assert_memory_equal(fused->gradients, split->gradients, tensor_bytes(fused->context.gradients));
     assert_memory_equal(fused->dx, split->dx, sizeof fused->dx);
     block_rig_close(fused);
     block_rig_close(split);

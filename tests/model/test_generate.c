@@ -16,10 +16,10 @@ static const BlockNames names = {.tensor = {"%d.norm1.weight", "%d.norm1.bias", 
 static float seen_logits[MOST_LOGITS][IDS];
 static int n_seen;
 
-static void head(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
+static void head(Model *model, const Context *context, Tensor logits, Tensor x) {
     (void)model;
-    linear_forward(run->device, logits, x, run_matmul_weight(run, 0), tensor_none(), WEIGHT_OUT_IN);
-    if (!run->device->ops || logits.dtype != DTYPE_F32) return; /* planning: there are no numbers */
+    linear_forward(context->device, logits, x, context_matmul_weight(context, 0), tensor_none(), WEIGHT_OUT_IN);
+    if (!context->device->ops || logits.dtype != DTYPE_F32) return; /* planning: there are no numbers */
     assert_true(n_seen + logits.dims[0] <= MOST_LOGITS);
     memcpy(seen_logits[n_seen], logits.data, tensor_bytes(logits));
     n_seen += (int)logits.dims[0];
@@ -131,11 +131,11 @@ static void full_forward(Small *s, const GenerationPrompt *p, const int32_t *ids
         }
     int32_t offsets[2] = {0, (int32_t)n};
     Pass pass = {.train = false};
-    BlockRun run =
-        block_run(&s->model, s->device, &arena, (Sequences){tensor_1d(offsets, DTYPE_I32, 2), offsets, 1}, &pass);
-    x = blocks_forward(&s->blocks, &run, x);
+    Context context = context_of(&s->model, s->device, &arena, &pass);
+    BlockRows rows = {.sequences = {tensor_1d(offsets, DTYPE_I32, 2), offsets, 1}};
+    x = blocks_forward(&s->blocks, &context, &rows, x);
     Tensor out = arena_2d(&arena, DTYPE_F32, n, IDS);
-    linear_forward(s->device, out, x, run_matmul_weight(&run, 0), tensor_none(), WEIGHT_OUT_IN);
+    linear_forward(s->device, out, x, context_matmul_weight(&context, 0), tensor_none(), WEIGHT_OUT_IN);
     memcpy(logits, out.data, tensor_bytes(out));
     arena_close(&arena);
 }

@@ -129,7 +129,7 @@ static Model *toy_model(void) {
                      .metrics = {{"loss", 0, 1}, {"hits", 0, 0}},
                      .n_metrics = 2,
                      .n_outputs = CLASSES,
-                     .run = toy_run,
+                     .forward_backward = toy_run,
                      .close = toy_model_close};
     param_add(&model->params, INIT_NORMAL, 0.1f, true, CLASSES, FEATURES, "head.weight");
     param_add(&model->params, INIT_ZERO, 0, false, CLASSES, 0, "head.bias");

@@ -57,8 +57,8 @@ static ToyRun *open_run(Device *device, const Table *plan) {
     int table = param_add(&model->params, INIT_NORMAL, 1, plan->decays, TABLE_ROWS, FEATURES, "table");
     if (plan->masked) model->params.items[table].used = used_rows();
     toy_set_rate(run, at_all_times);
-    toy_run = model->run;
-    model->run = run_with_table;
+    toy_run = model->forward_backward;
+    model->forward_backward = run_with_table;
     return run;
 }
 

@@ -177,24 +177,24 @@ static void compare_blocks(const char *name, bool pre_norm, bool biases, bool ca
     float *weights = xaligned((size_t)table.flat_count * 4), *gradients = xaligned((size_t)table.flat_count * 4);
     read_parameters(&file, prefix, &table, weights);
     Pass pass = {.train = true};
-    BlockRun run = {.device = device,
-                    .arena = &arena,
-                    .table = &table,
-                    .weights = tensor_1d(weights, DTYPE_F32, table.flat_count),
-                    .gradients = tensor_1d(gradients, DTYPE_F32, table.flat_count),
-                    .matmul_weights = tensor_1d(weights, DTYPE_F32, table.flat_count),
-                    .sequences = {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
-                    .pass = &pass};
+    Context context = {.device = device,
+                       .arena = &arena,
+                       .table = &table,
+                       .weights = tensor_1d(weights, DTYPE_F32, table.flat_count),
+                       .gradients = tensor_1d(gradients, DTYPE_F32, table.flat_count),
+                       .matmul_weights = tensor_1d(weights, DTYPE_F32, table.flat_count),
+                       .pass = &pass};
+    BlockRows rows = {.sequences = {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3}};
     float *x = floats(&file, prefix, "x"), *y = floats(&file, prefix, "y");
     float *dy = floats(&file, prefix, "dy"), *dx = floats(&file, prefix, "dx");
-    Tensor got = blocks_forward(&stack, &run, tensor_2d(x, DTYPE_F32, 15, 32));
+    Tensor got = blocks_forward(&stack, &context, &rows, tensor_2d(x, DTYPE_F32, 15, 32));
     assert_close("output", got.data, y, 15 * 32, golden_tolerance);
-    blocks_backward(&stack, &run, tensor_2d(dy, DTYPE_F32, 15, 32));
+    blocks_backward(&stack, &context, &rows, tensor_2d(dy, DTYPE_F32, 15, 32));
     assert_close("gradient of the input", dy, dx, 15 * 32, golden_tolerance);
     assert_int_equal(compare_parameters(name, &file, grad_prefix, &table, gradients, NULL), table.count);
     pass.train = false;
     arena_release(&arena, 0);
-    got = blocks_forward(&stack, &run, tensor_2d(x, DTYPE_F32, 15, 32));
+    got = blocks_forward(&stack, &context, &rows, tensor_2d(x, DTYPE_F32, 15, 32));
     assert_close("output without a backward", got.data, y, 15 * 32, golden_tolerance);
     assert_int_equal(arena.used, 0);
     void *owned[] = {weights, gradients, x, y, dy, dx, prefix, grad_prefix};

@@ -51,70 +51,72 @@ static void add_params(Text *t) {
 
 /* ---- a micro-batch ---- */
 
-static Tensor optional(const Text *t, const BlockRun *run, Tensor (*of)(const BlockRun *, int), int index) {
-    return t->config.biases ? of(run, index) : tensor_none();
+static Tensor optional(const Text *t, const Context *context, Tensor (*of)(const Context *, int), int index) {
+    return t->config.biases ? of(context, index) : tensor_none();
 }
 
-static void norm_forward(const Text *t, const BlockRun *run, Tensor y, Tensor stat[2], Tensor x) {
-    layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = stat[0], .rstd = stat[1]}, x,
-                      run_weight(run, t->norm), optional(t, run, run_weight, t->norm + 1));
+static void norm_forward(const Text *t, const Context *context, Tensor y, Tensor stat[2], Tensor x) {
+    layernorm_forward(context->device, (LayerNormOutput){.y = y, .mean = stat[0], .rstd = stat[1]}, x,
+                      context_weight(context, t->norm), optional(t, context, context_weight, t->norm + 1));
 }
 
-static void norm_backward(const Text *t, const BlockRun *run, Tensor dx, Tensor dy, Tensor x, Tensor stat[2]) {
-    Tensor dbias = optional(t, run, run_gradient, t->norm + 1);
-    NormGradients gradients = {.dx = dx, .dgain = run_gradient(run, t->norm), .dbias = dbias};
-    layernorm_backward(run->device, gradients, tensor_none(), dy, x, stat[0], stat[1], run_weight(run, t->norm));
+static void norm_backward(const Text *t, const Context *context, Tensor dx, Tensor dy, Tensor x, Tensor stat[2]) {
+    Tensor dbias = optional(t, context, context_gradient, t->norm + 1);
+    NormGradients gradients = {.dx = dx, .dgain = context_gradient(context, t->norm), .dbias = dbias};
+    layernorm_backward(context->device, gradients, tensor_none(), dy, x, stat[0], stat[1],
+                       context_weight(context, t->norm));
 }
 
 /* Computes the loss and, in training, replaces the logits by their gradient. */
-static void loss_run(const Text *t, const BlockRun *run, Tensor logits, Tensor targets) {
-    const Pass *pass = run->pass;
-    Tensor loss = arena_1d(run->arena, DTYPE_F32, logits.dims[0]),
-           correct = arena_1d(run->arena, DTYPE_F32, logits.dims[0]);
+static void loss_run(const Text *t, const Context *context, Tensor logits, Tensor targets) {
+    const Pass *pass = context->pass;
+    Tensor loss = arena_1d(context->arena, DTYPE_F32, logits.dims[0]),
+           correct = arena_1d(context->arena, DTYPE_F32, logits.dims[0]);
     if (pass->train)
-        cross_entropy_forward_backward(run->device, loss, correct, logits, targets, tensor_none(),
+        cross_entropy_forward_backward(context->device, loss, correct, logits, targets, tensor_none(),
                                        tensor_rows(pass->loss_scale, 0, 1), t->base.loss_scale);
     else
-        cross_entropy_forward(run->device, loss, correct, logits, targets, tensor_none());
-    sum_forward(run->device, tensor_rows(pass->sums, 0, 1), loss);
+        cross_entropy_forward(context->device, loss, correct, logits, targets, tensor_none());
+    sum_forward(context->device, tensor_rows(pass->sums, 0, 1), loss);
 }
 
 /* Applies the final norm and the head, which is the token table, to every row. Returns the gradient of x. */
-static Tensor next_token(const Text *t, const BlockRun *run, Tensor x, Tensor targets) {
-    Tensor final = push_activations(run, x.dims[0], x.dims[1]), w = run_matmul_weight(run, t->tokens),
+static Tensor next_token(const Text *t, const Context *context, Tensor x, Tensor targets) {
+    Tensor final = context_push(context, x.dims[0], x.dims[1]), w = context_matmul_weight(context, t->tokens),
            none = tensor_none();
-    Tensor stat[2] = {arena_1d(run->arena, DTYPE_F32, x.dims[0]), arena_1d(run->arena, DTYPE_F32, x.dims[0])};
-    norm_forward(t, run, final, stat, x);
-    Tensor logits = push_activations(run, x.dims[0], t->config.vocabulary);
-    linear_forward(run->device, logits, final, w, none, WEIGHT_OUT_IN);
-    loss_run(t, run, logits, targets);
-    if (!run->pass->train) return none;
-    Tensor dfinal = push_activations(run, x.dims[0], x.dims[1]), dx = push_activations(run, x.dims[0], x.dims[1]);
-    linear_backward(run->device, (LayerGradients){.dx = dfinal, .dw = run_gradient(run, t->tokens)}, logits, final, w,
-                    WEIGHT_OUT_IN);
-    norm_backward(t, run, dx, dfinal, x, stat);
+    Tensor stat[2] = {arena_1d(context->arena, DTYPE_F32, x.dims[0]), arena_1d(context->arena, DTYPE_F32, x.dims[0])};
+    norm_forward(t, context, final, stat, x);
+    Tensor logits = context_push(context, x.dims[0], t->config.vocabulary);
+    linear_forward(context->device, logits, final, w, none, WEIGHT_OUT_IN);
+    loss_run(t, context, logits, targets);
+    if (!context->pass->train) return none;
+    Tensor dfinal = context_push(context, x.dims[0], x.dims[1]), dx = context_push(context, x.dims[0], x.dims[1]);
+    linear_backward(context->device, (LayerGradients){.dx = dfinal, .dw = context_gradient(context, t->tokens)}, logits,
+                    final, w, WEIGHT_OUT_IN);
+    norm_backward(t, context, dx, dfinal, x, stat);
     return dx;
 }
 
-static void text_run(Model *model, Device *device, Arena *arena, const Batch *batch, const Tensor *fields,
-                     const Pass *pass) {
+static void text_forward_backward(Model *model, Device *device, Arena *arena, const Batch *batch, const Tensor *fields,
+                                  const Pass *pass) {
     Text *t = (Text *)model;
     Sequences sequences = {fields[TEXT_OFFSETS], batch->fields[TEXT_OFFSETS].data, batch->n_sequences};
-    BlockRun run = block_run(model, device, arena, sequences, pass);
+    Context context = context_of(model, device, arena, pass);
+    BlockRows rows = {.sequences = sequences};
     Dropout dropped = pass_dropout(pass, drop, SITE_EMBEDDING);
     size_t mark = arena_mark(arena);
     int64_t n = batch->n_tokens, width = t->config.width;
-    Tensor x = push_activations(&run, n, width), dx;
-    embedding_forward(device, x, tensor_none(), fields[TEXT_IDS], run_weight(&run, t->tokens), fields[TEXT_POSITIONS],
-                      run_weight(&run, t->positions));
+    Tensor x = context_push(&context, n, width), dx;
+    embedding_forward(device, x, tensor_none(), fields[TEXT_IDS], context_weight(&context, t->tokens),
+                      fields[TEXT_POSITIONS], context_weight(&context, t->positions));
     if (pass->train) dropout(device, x, x, dropped);
-    x = blocks_forward(&t->blocks, &run, x);
-    dx = next_token(t, &run, x, fields[TEXT_TARGETS]);
+    x = blocks_forward(&t->blocks, &context, &rows, x);
+    dx = next_token(t, &context, x, fields[TEXT_TARGETS]);
     if (pass->train) {
-        dx = blocks_backward(&t->blocks, &run, dx);
+        dx = blocks_backward(&t->blocks, &context, &rows, dx);
         dropout(device, dx, dx, dropped);
-        embedding_backward(device, run_gradient(&run, t->tokens), run_gradient(&run, t->positions), dx, tensor_none(),
-                           fields[TEXT_IDS], fields[TEXT_POSITIONS]);
+        embedding_backward(device, context_gradient(&context, t->tokens), context_gradient(&context, t->positions), dx,
+                           tensor_none(), fields[TEXT_IDS], fields[TEXT_POSITIONS]);
     }
     arena_release(arena, mark);
 }
@@ -150,9 +152,11 @@ static Work counted(Model *model, const Batch *batch, TextBatch b, bool train) {
 }
 
 TextStep text_step(const TextModel *model, TextBatch b) {
-    Text t = {
-        .base = {.name = model->name, .metrics = {{.name = "loss", .weight = 1}}, .n_metrics = 1, .run = text_run},
-        .config = *model};
+    Text t = {.base = {.name = model->name,
+                       .metrics = {{.name = "loss", .weight = 1}},
+                       .n_metrics = 1,
+                       .forward_backward = text_forward_backward},
+              .config = *model};
     int32_t *offsets = xcalloc((size_t)b.sequences + 1, sizeof *offsets);
     add_params(&t);
     Batch batch = text_batch(b, offsets);

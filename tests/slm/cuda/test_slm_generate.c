@@ -55,11 +55,11 @@ static void generate(const GenerationModel *model, Device *device, const Generat
 /* ---- the logits of the cpu device ---- */
 
 static float cpu_logits[IDS];
-static void (*real_head)(Model *model, const BlockRun *run, Tensor logits, Tensor x);
+static void (*real_head)(Model *model, const Context *context, Tensor logits, Tensor x);
 
-static void head(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
-    real_head(model, run, logits, x);
-    if (run->device->ops && logits.dims[0] == 1) memcpy(cpu_logits, logits.data, sizeof cpu_logits);
+static void head(Model *model, const Context *context, Tensor logits, Tensor x) {
+    real_head(model, context, logits, x);
+    if (context->device->ops && logits.dims[0] == 1) memcpy(cpu_logits, logits.data, sizeof cpu_logits);
 }
 
 /* Requires each id to have the largest logit on the cpu, given the ids before it, up to `tolerance` of the logits' root
