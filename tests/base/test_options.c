@@ -353,9 +353,11 @@ static void settings_in_the_program_have_names(void **state) {
     parse(&t, "--config small -s 1");
     assert_int_equal(t.epochs, 3);
     assert_string_equal(t.base, "mine");
+    free((char *)(uintptr_t)t.base);
     t = table_new();
     parse(&t, "--config small -s 1 -e 5");
     assert_int_equal(t.epochs, 5);
+    free((char *)(uintptr_t)t.base);
     refused("--config wrong -s 1", "wrong:3: unknown key 'epoch'; did you mean 'epochs'?");
     refused("--config other -s 1",
             "--config other: these settings are not for prog; --config list prints those that are");

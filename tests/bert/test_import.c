@@ -281,6 +281,7 @@ static Options adopt(const char *const *words, BertBase *base) {
     *base = bert_base_adopt(&(TrainOptions){.base_checkpoint = words[0]}, &set);
     BertTextOptions given = {.max_len = values.max_len, .normalize = values.normalize};
     values.max_len = bert_base_texts(base, &set, &given).max_len;
+    if (options_find(&set, "normalize")->adopted) keep_text((char *)(uintptr_t)values.normalize);
     return values;
 }
 

@@ -307,9 +307,7 @@ static void kills_and_resuming_change_no_bit(void **state) {
 
 static void a_disk_without_links_and_locks_changes_no_bit(void **state) {
     (void)state;
-    char *use = xformat("predict %s/test.csv -o - --checkpoint", fixture.data);
-    fixture_check_poor_disk(use);
-    free(use);
+    fixture_check_poor_disk(keep_text(xformat("predict %s/test.csv -o - --checkpoint", fixture.data)));
 }
 
 /* ---- folds and seeds ---- */

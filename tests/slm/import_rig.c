@@ -61,6 +61,7 @@ Imported import_file(const char *path, const char *const *options) {
     if (options_given(&set, "context")) config.context = (int)values.context;
     Imported imported = import_into(path, &config);
     slm_base_close(&base);
+    options_free(&set, n, words);
     return imported;
 }
 

@@ -291,7 +291,7 @@ static void texts_are_in_the_log_and_in_tensorboard(void **state) {
     Log *log = log_open(directory, "run", 0);
     log_text(log, 300, 1, name, "a\n\"b\xff\xc3\xa9");
     log_close(log);
-    json_t *record = json_array_get(log_read(path), 0);
+    json_t *records = log_read(path), *record = json_array_get(records, 0);
     assert_string_equal(json_string_value(json_object_get(record, "kind")), "text");
     assert_string_equal(json_string_value(json_object_get(record, "name")), name);
     assert_string_equal(json_string_value(json_object_get(record, "text")), "a\n\"b\xef\xbf\xbd\xc3\xa9");
@@ -304,6 +304,7 @@ static void texts_are_in_the_log_and_in_tensorboard(void **state) {
                  "a\n\"b\xef\xbf\xbd\xc3\xa9\x4a\x08\x0a\x06\x0a\x04text",
                  49);
     events_close(&events);
+    json_decref(records);
     free(directory);
     free(path);
     free(name);

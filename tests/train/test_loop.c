@@ -374,6 +374,7 @@ static void train_with_a_cache(void *argument) {
     printf("loaded: %s\n", loaded_cache);
     toy_run_close(run);
     device_close(device);
+    free(options);
 }
 
 static void an_autotune_cache_that_cannot_be_written_stops_nothing(void **state) {
