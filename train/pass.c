@@ -60,7 +60,8 @@ typedef struct {
 
 static void call_model(void *argument) {
     const ModelCall *c = argument;
-    c->t->spec.model->forward_backward(c->t->spec.model, c->t->spec.device, &c->t->activations, c->batch, c->fields, c->pass);
+    c->t->spec.model->forward_backward(c->t->spec.model, c->t->spec.device, &c->t->activations, c->batch, c->fields,
+                                       c->pass);
 }
 
 /* Writes everything that decides a call's operations to p->key; returns the bytes of the key. */

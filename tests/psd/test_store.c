@@ -475,7 +475,8 @@ static void manifests_that_do_not_fit_their_files(void **state) {
     expect_manifest_refused(HEAD "nan.npy,0,S,3,fm\n", &CROP, "row 0 of nan.npy: none of the row's 3 bins is finite");
     expect_manifest_refused(HEAD "scalar.npy,0,S,1,fm\n", &CROP, ":2: scalar.npy: has 0 dimensions");
     expect_manifest_refused(HEAD "a.npy,0,S,450,wifi\n", &CROP, ":2: label is 'wifi'");
-    expect_manifest_refused("npy_path,row_index,sensor_id,label\na.npy,0,S,fm\n", &CROP, "there is no column \"num_bins\"");
+    expect_manifest_refused("npy_path,row_index,sensor_id,label\na.npy,0,S,fm\n", &CROP,
+                            "there is no column \"num_bins\"");
     expect_manifest_refused(HEAD "narrow.npy,0,S,74,fm\n", &HOP, "manifest.csv: no row has the 200 bins of a sample");
     /* Only the first of several is reported. */
     expect_manifest_refused(HEAD "b.npy,5,S,640,fm\na.npy,9,S,450,fm\nb.npy,7,S,640,fm\n", &CROP, ".csv:2: row_index");

@@ -55,7 +55,8 @@ static void dry_run(void *argument) {
         pass.outputs = tensor_2d(flat.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
     model->weights = model->gradients = flat;
     model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(flat.data, dry->half, n);
-    for (int64_t i = 0; i < r->micro_batches; i++) model->forward_backward(model, r->on, &arena, r->batch, fields, &pass);
+    for (int64_t i = 0; i < r->micro_batches; i++)
+        model->forward_backward(model, r->on, &arena, r->batch, fields, &pass);
     if (r->update) dry_update(r, flat, model->half_weights);
     model->weights = real.weights;
     model->gradients = real.gradients;
