@@ -12,6 +12,7 @@
 #include "train/report.h"
 #include "train/run/keep.h"
 #include "train/run/money.h"
+#include "train/run/open.h"
 #include "train/run/record.h"
 #include "train/run/selection.h"
 
@@ -98,7 +99,7 @@ static int check_kept(Run *run, const char *directory) {
     return lost || !logged || (moved && run->t->ended);
 }
 
-int finish_run(Run *run) {
+static int finish(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->spec.options;
     Error error;
@@ -119,4 +120,11 @@ int finish_run(Run *run) {
     if (page_write_or_warn(directory, 0, false)) printf("[Done] report: %s/report.html\n", directory);
     int status = check_kept(run, directory);
     return failed || !reported ? 1 : status;
+}
+
+int run_finish(Run *run) {
+    int status = finish(run);
+    run_close(run);
+    stop_defer(false);
+    return status;
 }

@@ -4,7 +4,7 @@
 
 #include "train/run/run.h"
 
-/* Saves what is not saved yet, logs the summary and draws the plot. Returns the exit status. */
-int finish_run(Run *run);
+/* Saves what is not saved yet, logs the summary, draws the plot and closes the run. Returns the exit status. */
+int run_finish(Run *run);
 
 #endif

@@ -7,8 +7,14 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/stop.h"
 #include "kernels/cards.h"
+#include "train/report.h"
+#include "train/run/after_step.h"
+#include "train/run/keep.h"
+#include "train/run/progress.h"
 #include "train/run/selection.h"
+#include "train/run/start.h"
 #include "train/run/validation.h"
 #include "train/stream.h"
 
@@ -123,6 +129,22 @@ static void open_eta(Run *run) {
         run->eta.planned_checkpoint = bytes / machine_copy_rate(&(Machine){.card = card});
 }
 
+/* Begins the run, logs where it resumes, and does a validation that the stopped run still owed. */
+static void begin(Run *run) {
+    const TrainSpec *spec = &run->t->spec;
+    report_start(spec, run->total_steps, run->epoch_batches, run->validation.batches);
+    if (!run->t->state.step || !run_is_over(run)) start_log(run);
+    device_reset_counters(spec->device);
+    spec->device->profile = spec->options->profile;
+    progress_read_sensors(run);
+    run->sensors_at = 0; /* the first call has only loaded what later ones need */
+    run->run_start = run->window.start = seconds_now();
+    if (!run->t->state.validating || !run->validation.loader) return;
+    validation_run(run);
+    keep_save(run); /* so that the validation is not repeated on the next start */
+    run->window.start = seconds_now();
+}
+
 void run_open(Run *run, Training *t) {
     const TrainSpec *spec = &t->spec;
     const TrainOptions *o = spec->options;
@@ -136,6 +158,7 @@ void run_open(Run *run, Training *t) {
                  .first_step = t->state.step,
                  .seconds_before = t->state.seconds,
                  .cost_before = t->state.cost,
+                 .accumulation = o->grad_accumulation,
                  .total_steps = train_steps(spec, &options, selection_epochs(t)),
                  .epoch_batches = loader_epoch_batches(spec->train, &options, 0)};
     t->run = run;
@@ -150,6 +173,9 @@ void run_open(Run *run, Training *t) {
     if (spec->validation) validation_open(run, &bytes);
     open_eta(run);
     run->passes = passes_open(t, bytes, sequences);
+    stop_defer(true);
+    begin(run);
+    run->over = run_is_over(run);
 }
 
 void run_close(Run *run) {

@@ -65,6 +65,8 @@ typedef struct Run {
     int n_moving;
     int n_groups; /* groups of parameters with a schedule of their own: 1 unless RateSpec.at decides */
 
+    bool over;              /* no step is left to do */
+    int64_t accumulation;   /* micro-batches of a step */
     int64_t total_steps;    /* the last step of the run */
     int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */
     int64_t epoch_batches;

@@ -46,7 +46,7 @@ static void copy_moving(const Run *run, Tensor to, Tensor from, Tensor norm) {
     if (run->n_moving) copy_segments(run->t->spec.device, to, from, norm, run->moving, run->n_moving);
 }
 
-void step_begin(Run *run) {
+void step_clear_gradients(Run *run) {
     Training *t = run->t;
     Device *device = t->spec.device;
     Model *model = t->spec.model;
@@ -97,7 +97,7 @@ static void count_batch(Run *run, const Batch *batch, int64_t micro) {
     meter_batch(&run->meter, batch);
 }
 
-void step_micro_batch(Run *run, int64_t micro) {
+void step_forward_backward(Run *run, int64_t micro) {
     Training *t = run->t;
     Device *device = t->spec.device;
     const TrainOptions *o = t->spec.options;

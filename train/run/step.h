@@ -5,10 +5,10 @@
 #include "train/run/run.h"
 
 /* Clears the gradients, and begins the debug dump if one is due. */
-void step_begin(Run *run);
+void step_clear_gradients(Run *run);
 /* Runs the next micro-batch forward and backward. Accumulates gradients, and writes the sums of the metrics to the
  * step's row of the results. */
-void step_micro_batch(Run *run, int64_t micro);
+void step_forward_backward(Run *run, int64_t micro);
 /* Computes the norm of the gradients, by which the update clips. If the norm is not finite, the update changes nothing.
  */
 void step_clip(Run *run);

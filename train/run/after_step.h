@@ -1,0 +1,13 @@
+/* Does what is due after an optimizer step. */
+#ifndef TRAIN_RUN_AFTER_STEP_H
+#define TRAIN_RUN_AFTER_STEP_H
+
+#include "train/run/run.h"
+
+/* Returns whether no step is left to do: the last one is done, patience has run out, or a signal came. */
+bool run_is_over(const Run *run);
+/* Reads and logs the results of the queued steps, validates, keeps checkpoints and writes the page, each if it is due.
+ * Sets run->over. */
+void after_step(Run *run);
+
+#endif
