@@ -109,7 +109,7 @@ bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *fact
 }
 
 static Fingerprint digest(const void *bytes, size_t size) {
-    Fingerprint f;
+    Fingerprint f = {.text = ""};
     sha1_text(bytes, size, f.text);
     return f;
 }
