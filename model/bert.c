@@ -80,6 +80,7 @@ static void add_embeddings(Bert *bert) {
     const BertConfig *c = &bert->config;
     ParamTable *table = &bert->base.params;
     bert->tokens = add_matrix(table, c->vocabulary, c->d_model, "roberta.embeddings.word_embeddings");
+    if (!c->classes) param_pad_rows(table); /* it is the head, too */
     bert->positions = add_matrix(table, c->positions, c->d_model, "roberta.embeddings.position_embeddings");
     bert->types = add_matrix(table, 1, c->d_model, "roberta.embeddings.token_type_embeddings");
     bert->norm = add_norm(table, c->d_model, "roberta.embeddings.LayerNorm");
@@ -109,6 +110,7 @@ static void add_head(Bert *bert) {
         bert->dense = add_linear(table, c->d_model, c->d_model, "lm_head.dense");
         bert->head_norm = add_norm(table, c->d_model, "lm_head.layer_norm");
         bert->head_bias = param_add(table, INIT_ZERO, 0, false, c->vocabulary, 0, "lm_head.bias");
+        param_pad_rows(table);
     }
     set_group(table, first, c->n_layers + 1);
 }

@@ -104,14 +104,14 @@ static void toy_run(Model *model, Device *device, Arena *arena, const Batch *bat
         cast(device, tensor_1d(pass->outputs.data, DTYPE_F32, n * CLASSES),
              tensor_1d(logits.data, DTYPE_F32, n * CLASSES));
     if (pass->train) {
-        cross_entropy_forward_backward(device, loss, correct, logits, fields[TOY_TARGETS], tensor_none(),
-                                       tensor_1d(pass->loss_scale.data, DTYPE_F32, 1), tensor_none());
+        cross_entropy_forward_backward(device, loss, correct, logits, logits.dims[1], fields[TOY_TARGETS],
+                                       tensor_none(), tensor_1d(pass->loss_scale.data, DTYPE_F32, 1), tensor_none());
         linear_backward(device,
                         (LayerGradients){.dw = param_view(&model->params, model->gradients, 0),
                                          .dbias = param_view(&model->params, model->gradients, 1)},
                         logits, x, w, WEIGHT_OUT_IN);
     } else {
-        cross_entropy_forward(device, loss, correct, logits, fields[TOY_TARGETS], tensor_none());
+        cross_entropy_forward(device, loss, correct, logits, logits.dims[1], fields[TOY_TARGETS], tensor_none());
     }
     sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
     sum_forward(device, tensor_1d((float *)pass->sums.data + 1, DTYPE_F32, 1), correct);
