@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
         }
         store_pack(row + j, convert<T>(z));
     });
-    for (int64_t j = classes + threadIdx.x; j < pitch; j += blockDim.x) row[j] = convert<T>(0.0f);
+    for (int64_t j = classes + threadIdx.x; j < pitch; j += blockDim.x) row[j] = from_float<T>(0.0f);
 }
 
 template <bool GRADIENT>
