@@ -338,12 +338,16 @@ static void remove_leftovers_of(const char *path) {
 
 /* ---- locks ---- */
 
-LockResult lock_descriptor(int fd, bool wait) {
+static LockResult lock(int fd, int operation) {
     int result;
-    do result = flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB));
+    do result = flock(fd, operation);
     while (result && errno == EINTR);
     return !result ? LOCK_TAKEN : errno == EWOULDBLOCK ? LOCK_BUSY : LOCK_UNKNOWN;
 }
+
+LockResult lock_descriptor(int fd, bool wait) { return lock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)); }
+
+LockResult lock_descriptor_shared(int fd) { return lock(fd, LOCK_SH | LOCK_NB); }
 
 bool path_is_folder(const char *path) {
     struct stat status;

@@ -92,6 +92,10 @@ typedef enum { LOCK_TAKEN, LOCK_BUSY, LOCK_UNKNOWN } LockResult;
  * which waits for it). LOCK_UNKNOWN: the file system has no locks. */
 LockResult lock_descriptor(int fd, bool wait);
 
+/* The same with a lock that several programs may have at a time, for reading; never waits. LOCK_BUSY: one that excludes
+ * it is taken. */
+LockResult lock_descriptor_shared(int fd);
+
 /* The lock for making `path`: the file PATH.lock. It goes with file_unlock, or when the program ends. */
 typedef struct FileLock FileLock;
 struct FileLock {

@@ -193,13 +193,16 @@ static void remove_old(Checkpointer *c) {
         folder_join(path, c->directory, name);
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
-        bool foreign = there && !holds_only_parts(path);
-        bool failed = there && !foreign && !remove_step(c, step.step, "", &error);
+        int claim = -1;
+        bool foreign = there && !holds_only_parts(path), in_use = there && !foreign && !folder_claim(path, &claim);
+        bool failed = there && !foreign && !in_use && !remove_step(c, step.step, "", &error);
+        if (claim >= 0) close(claim);
         if (failed) warn("an old checkpoint was not removed: %s", error.text);
         if (foreign && !c->warned_foreign)
             warn("%s was not removed: it holds files that this program did not write", path);
         c->warned_foreign |= foreign;
-        if (!old || foreign || failed) c->steps.items[kept++] = step; /* tried again after the next checkpoint */
+        if (!old || foreign || in_use || failed)
+            c->steps.items[kept++] = step; /* tried again after the next checkpoint */
     }
     c->steps.n = kept;
 }
@@ -479,6 +482,7 @@ Checkpointer *checkpointer_open(const char *directory, int keep) {
     c->keep = keep;
     if (snprintf(c->directory, sizeof c->directory, "%s", directory) >= (int)sizeof c->directory)
         die("the path of the directory is too long: %.200s...", directory);
+    checkpoint_release(); /* what it holds has been read, and the run may remove it */
     make_directories(directory);
     c->lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock < 0) die("cannot open the directory %s: %s", directory, strerror(errno));

@@ -19,8 +19,9 @@ typedef struct {
 typedef struct Checkpointer Checkpointer;
 
 /* Opens a directory for writing checkpoints, and removes temporary files of a killed run. `keep` is the number of
- * newest checkpoints that are kept (best and last are always kept). Dies if another program writes checkpoints into the
- * directory. */
+ * newest checkpoints that are kept (best and last are always kept). One that another program holds (checkpoint_hold) is
+ * removed after a later checkpoint. Releases those that this program holds. Dies if another program writes checkpoints
+ * into the directory. */
 Checkpointer *checkpointer_open(const char *directory, int keep);
 /* Begins a run: dies if the directory holds one. */
 void checkpointer_begin(const Checkpointer *checkpointer);

@@ -42,7 +42,7 @@ void predict_train_options_add(OptionSet *set, TrainOptions *train) {
 
 /* Adds a path, which is freed. */
 static void add(Ensemble *e, char *given) {
-    char *path = checkpoint_follow(given);
+    char *path = checkpoint_hold(given);
     free(given);
     for (int i = 0; i < e->n; i++)
         if (file_is_same(e->paths[i], path)) die_usage("--checkpoint: %s and %s are the same", e->paths[i], path);
