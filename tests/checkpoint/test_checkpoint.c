@@ -5,6 +5,7 @@
  * the disk is full; the parent then looks at what is left. So every place between two calls is tried. */
 #include "base/file.h"
 #include "checkpoint/description.h"
+#include "checkpoint/folder.h"
 #include "tests/checkpoint/rig.h"
 
 #include <dirent.h>
