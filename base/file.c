@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,7 +100,7 @@ int file_open_to_append(const char *path, Error *error) {
 /* ---- atomic writing ---- */
 
 static const char suffix[] = ".partial";
-enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix */
+enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix: the number of the writer */
 
 /* The files that file_keep protects. */
 typedef struct Kept Kept;
@@ -160,23 +159,46 @@ bool file_is_replaceable(const char *path, Error *error) {
     return true;
 }
 
-/* Creates the partial file and locks it. In between, another program may remove it as a leftover: then try again. */
+static bool name_partial(FileWriter *writer, uint64_t number) {
+    int length = snprintf(writer->partial, sizeof writer->partial, "%s.%0*llx%s", writer->path, UNIQUE,
+                          (unsigned long long)number, suffix);
+    if (length >= (int)sizeof writer->partial) errno = ENAMETOOLONG;
+    return length < (int)sizeof writer->partial;
+}
+
+/* Removes a partial file whose writer was killed. Returns whether it was one. */
+static bool remove_leftover(int directory, const char *name) {
+    struct stat here, there;
+    enum { FLAGS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+    int fd = openat(directory, name, O_RDWR | FLAGS); /* network file systems lock only what may be written */
+    if (fd < 0 && errno == EACCES) fd = openat(directory, name, O_RDONLY | FLAGS);
+    /* Its writer may have ended in between: then the descriptor is of the whole file. */
+    bool gone = fd >= 0 && !fstat(fd, &here) && S_ISREG(here.st_mode) && lock_descriptor(fd, false) == LOCK_TAKEN &&
+                !fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) && is_same(&here, &there) &&
+                !unlinkat(directory, name, 0);
+    if (fd >= 0) close(fd);
+    return gone;
+}
+
+/* Creates the partial file with the first number that no other writer has, and locks it. In between, another program
+ * may remove it as a leftover: then tries again. */
 static int create_partial(FileWriter *writer) {
-    for (;;) {
-        uint64_t unique;
+    for (uint64_t number = 0; name_partial(writer, number);) {
         struct stat status;
-        if (getrandom(&unique, sizeof unique, 0) != sizeof unique) return -1;
-        if (snprintf(writer->partial, sizeof writer->partial, "%s.%016llx%s", writer->path, (unsigned long long)unique,
-                     suffix) >= (int)sizeof writer->partial) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
         int fd = open(writer->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) return -1;
-        if (fd < 0) continue;
-        if (lock_descriptor(fd, false) != LOCK_BUSY && !fstat(fd, &status) && status.st_nlink) return fd;
+        if (fd < 0) {
+            number += !remove_leftover(AT_FDCWD, writer->partial);
+            continue;
+        }
+        if (lock_descriptor(fd, false) != LOCK_BUSY && !fstat(fd, &status) && status.st_nlink) {
+            for (uint64_t next = number + 1; name_partial(writer, next); next++)
+                if (!remove_leftover(AT_FDCWD, writer->partial)) break;
+            if (name_partial(writer, number)) return fd;
+        }
         close(fd);
     }
+    return -1;
 }
 
 bool file_begin(FileWriter *writer, const char *path, uint64_t total, Error *error) {
@@ -313,15 +335,8 @@ static int remove_leftovers(const char *path, const char *base) {
     DIR *directory = opendir(path);
     int removed = 0;
     if (!directory) return 0;
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        if (!file_is_partial(entry->d_name, base)) continue;
-        int fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        struct stat status;
-        if (fd < 0) continue;
-        if (!fstat(fd, &status) && S_ISREG(status.st_mode) && lock_descriptor(fd, false) == LOCK_TAKEN)
-            removed += !unlinkat(dirfd(directory), entry->d_name, 0);
-        close(fd);
-    }
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (file_is_partial(entry->d_name, base)) removed += remove_leftover(dirfd(directory), entry->d_name);
     closedir(directory);
     return removed;
 }
