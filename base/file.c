@@ -513,13 +513,64 @@ static void note_made(const char *path) {
 static char temporary[PATH_MAX];
 static pid_t temporary_owner; /* a forked child does not remove it */
 
+static int open_folder(const char *path) { return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }
+
+/* Opens and locks the temporary folder of a killed program. Returns NULL if it is none, or another user's. */
+static DIR *open_leftover(const char *path) {
+    int fd = open_folder(path);
+    struct stat status;
+    bool ours = fd >= 0 && !fstat(fd, &status) && status.st_uid == geteuid();
+    DIR *folder = ours && lock_descriptor(fd, false) == LOCK_TAKEN ? fdopendir(fd) : NULL;
+    if (!folder && fd >= 0) close(fd);
+    return folder;
+}
+
+static void remove_folder(DIR *folder, const char *path) {
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder) closedir(folder);
+    if (folder) rmdir(path);
+}
+
+/* Removes the temporary folders that killed programs left. */
+static void remove_temporary_leftovers(const char *parent, const char *prefix) {
+    DIR *entries = opendir(parent);
+    size_t length = strlen(prefix);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        const char *name = entry->d_name;
+        if (strncmp(name, prefix, length) || name[length] != '.' || strlen(name) != length + strlen(".XXXXXX"))
+            continue;
+        char *path = path_join(parent, name);
+        remove_folder(open_leftover(path), path);
+        free(path);
+    }
+    if (entries) closedir(entries);
+}
+
+/* Makes the folder and locks it. In between, another program may remove it as a leftover: then tries again. */
+static bool make_temporary(const char *parent, const char *prefix) {
+    static int fd = -1; /* stays open until the end of the program, for its lock */
+    for (bool made = false; !made;) {
+        if (fd >= 0) close(fd);
+        fd = -1;
+        if (snprintf(temporary, sizeof temporary, "%s/%s.XXXXXX", parent, prefix) >= (int)sizeof temporary ||
+            !mkdtemp(temporary)) {
+            temporary[0] = 0;
+            return false;
+        }
+        fd = open_folder(temporary);
+        if (fd >= 0) lock_descriptor(fd, true);
+        made = fd < 0 ? !access(temporary, F_OK) : path_leads_to(temporary, fd);
+    }
+    return true;
+}
+
 const char *directory_temporary(const char *prefix, Error *error) {
     const char *parent = getenv("TMPDIR");
     if (!parent || !*parent) parent = "/tmp";
     assert(!temporary[0]);
-    if (snprintf(temporary, sizeof temporary, "%s/%s.XXXXXX", parent, prefix) >= (int)sizeof temporary ||
-        !mkdtemp(temporary)) {
-        temporary[0] = 0;
+    remove_temporary_leftovers(parent, prefix);
+    if (!make_temporary(parent, prefix)) {
         error_set(error, "%s: cannot make a folder in it: %s; name another one in TMPDIR", parent, strerror(errno));
         return NULL;
     }
@@ -531,12 +582,7 @@ const char *directory_temporary(const char *prefix, Error *error) {
 }
 
 void directory_remove_temporary(void) {
-    DIR *entries = temporary[0] && temporary_owner == getpid() ? opendir(temporary) : NULL;
-    if (!entries) return;
-    for (struct dirent *entry; (entry = readdir(entries));)
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(entries), entry->d_name, 0);
-    closedir(entries);
-    rmdir(temporary);
+    if (temporary[0] && temporary_owner == getpid()) remove_folder(opendir(temporary), temporary);
     temporary[0] = 0;
 }
 

@@ -78,7 +78,8 @@ bool path_holds(const char *folder, const char *name);
 /* Returns whether the path still leads to the open file or directory. */
 bool path_leads_to(const char *path, int fd);
 /* Makes a folder in $TMPDIR, or /tmp, that directory_remove_temporary or the end of the program, by itself, an error or
- * a signal, removes with the files in it. One at a time. Returns its path, NULL with an error. */
+ * a signal, removes with the files in it. Removes those that killed programs left there. One at a time. Returns its
+ * path, NULL with an error. */
 const char *directory_temporary(const char *prefix, Error *error);
 void directory_remove_temporary(void);
 /* Removes partial files that killed programs left in this directory (not below it) and returns their number. Files of

@@ -74,14 +74,20 @@ static void leftovers_of_killed_writers_are_removed(void **state) {
     assert_int_equal(directory_remove_leftovers(in("no_such_folder")), 0);
 }
 
-static pid_t begin_to_write(const char *path) {
+static bool make_temporary_folder(const char *path) {
+    const char *folder = directory_temporary(path, NULL);
+    if (folder) write_text(path_join(folder, "x"), "much");
+    return folder != NULL;
+}
+
+/* Starts a process that has begun something when this returns, and does no more. */
+static pid_t begin(bool (*function)(const char *path), const char *path) {
     int ends[2];
     char byte;
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (!child) {
-        FileWriter writer;
-        if (!file_begin(&writer, path, 0, NULL) || write(ends[1], "x", 1) != 1) _exit(1);
+        if (!function(path) || write(ends[1], "x", 1) != 1) _exit(1);
         for (;;) pause();
     }
     assert_int_equal(read(ends[0], &byte, 1), 1);
@@ -90,17 +96,47 @@ static pid_t begin_to_write(const char *path) {
     return child;
 }
 
+static void end(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void the_next_program_removes_temporary_folders_of_killed_ones(void **state) {
+    (void)state;
+    const char *mine = "test.abcdef test.abcdefg ", *one = "test.XXXXXX ";
+    char *before = getenv("TMPDIR") ? xstrdup(getenv("TMPDIR")) : NULL;
+    setenv("TMPDIR", root, 1);
+    assert_int_equal(mkdir(in("test.abcdefg"), 0777), 0);
+    write_text(in("test.abcdef"), "mine");
+    pid_t killed = begin(make_temporary_folder, "test"), running = begin(make_temporary_folder, "test");
+    end(killed);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(directory_temporary("test", NULL));
+        assert_int_equal(strlen(listing()), strlen(mine) + (i ? 1 : 2) * strlen(one));
+        directory_remove_temporary();
+        if (!i) end(running);
+    }
+    assert_string_equal(listing(), mine);
+    if (before) setenv("TMPDIR", before, 1);
+    if (!before) unsetenv("TMPDIR");
+    free(before);
+}
+
+static bool begin_file(const char *path) {
+    static FileWriter writer;
+    return file_begin(&writer, path, 0, NULL);
+}
+
 /* Also of several writers that were killed at the same time, and not of those that still write. */
 static void the_next_writer_removes_what_killed_ones_left(void **state) {
     (void)state;
     pid_t writers[3];
     Error error;
-    for (int i = 0; i < 3; i++) writers[i] = begin_to_write(in("x"));
+    for (int i = 0; i < 3; i++) writers[i] = begin(begin_file, in("x"));
     for (int i = 2; i >= 0; i--) {
         if (!file_write_atomic(in("x"), "1", 1, &error)) fail_msg("%s", error.text);
         assert_int_equal(strlen(listing()), strlen("x ") + (size_t)(i + 1) * strlen("x.0000000000000000.partial "));
-        kill(writers[i], SIGKILL);
-        waitpid(writers[i], NULL, 0);
+        end(writers[i]);
     }
     if (!file_write_atomic(in("x"), "2", 1, &error)) fail_msg("%s", error.text);
     assert_string_equal(listing(), "x ");
@@ -377,6 +413,7 @@ int main(void) {
         TEST(a_lock_in_a_read_only_folder_names_the_remedy),
         TEST(leftovers_of_killed_writers_are_removed),
         TEST(the_next_writer_removes_what_killed_ones_left),
+        TEST(the_next_program_removes_temporary_folders_of_killed_ones),
         TEST(writers_of_one_file_at_the_same_time_do_not_remove_each_other),
         TEST(files_of_running_writers_are_not_removed),
         TEST(the_second_program_waits_and_finds_the_file),
