@@ -34,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DIRECTORY_MAX = PATH_MAX / 2, NAME_MAX_BYTES = 96, ROOM = 1024 };
@@ -583,9 +584,31 @@ void checkpointer_describe(Checkpointer *c, char *text) {
     c->description = text;
 }
 
+/* Waits for the thread, and says so while that takes long. Dies after an hour: a card that is paid for would wait on a
+ * disk that hangs. */
+static void join_thread(const Checkpointer *c) {
+    enum { FIRST = 10, OTHERS = 60, MOST = 3600 }; /* seconds */
+    for (int waited = 0;;) {
+        struct timespec until;
+        int more = waited ? OTHERS : FIRST;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += more;
+        if (pthread_timedjoin_np(c->thread, NULL, &until) != ETIMEDOUT) return;
+        waited += more;
+        if (waited >= MOST)
+            die("%s: the checkpoint of step %lld was not written within an hour: the disk hangs. The earlier "
+                "checkpoints are whole: go on with the same command and --resume auto",
+                c->directory, (long long)c->step.step);
+        printf("[Wait] %s: the checkpoint of step %lld is not written after %d s: the disk is slow, or hangs; training "
+               "waits for it, a second signal stops at once\n",
+               c->directory, (long long)c->step.step, waited);
+        fflush(stdout);
+    }
+}
+
 /* Waits for the end of the write; its result stays in failed and error. */
 static void finish_write(Checkpointer *c) {
-    if (c->running && c->threaded) pthread_join(c->thread, NULL);
+    if (c->running && c->threaded) join_thread(c);
     if (c->running) free(c->state_text);
     c->running = false;
 }

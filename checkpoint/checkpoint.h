@@ -49,7 +49,8 @@ void checkpointer_describe(Checkpointer *checkpointer, char *text);
 void checkpointer_save(Checkpointer *checkpointer, const CheckpointBuffers *buffers, const TrainState *state);
 /* Returns whether a write is under way; if not, checkpointer_wait returns at once. */
 bool checkpointer_is_writing(const Checkpointer *checkpointer);
-/* Waits for the write. Returns false with the reason if the write failed (the earlier checkpoints are whole). */
+/* Waits for the write, says so if that takes long, and dies if it takes an hour. Returns false with the reason if the
+ * write failed (the earlier checkpoints are whole). */
 bool checkpointer_wait(Checkpointer *checkpointer, Error *error);
 void checkpointer_close(Checkpointer *checkpointer);
 
