@@ -262,6 +262,24 @@ int program_free_stdout(void) {
     return file;
 }
 
+FILE *program_results(void) {
+    FILE *results = fdopen(program_free_stdout(), "w");
+    if (!results) die("standard output: %s", strerror(errno));
+    return results;
+}
+
+void program_flush(FILE *results, bool close, const char *what) {
+    errno = 0;
+    bool failed = fflush(results) | ferror(results);
+    int reason = errno;
+    if (close && fclose(results) && !failed) { /* a network file system may report a full disk only then */
+        failed = true;
+        reason = errno;
+    }
+    if (failed)
+        die("standard output: %s; not all of %s was written", reason ? strerror(reason) : "it cannot be written", what);
+}
+
 void program_start(void) {
     limits_start();
     fill_closed_streams();

@@ -34,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DIRECTORY_MAX = PATH_MAX / 2, NAME_MAX_BYTES = 96, ROOM = 1024 };
@@ -193,13 +194,16 @@ static void remove_old(Checkpointer *c) {
         folder_join(path, c->directory, name);
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
-        bool foreign = there && !holds_only_parts(path);
-        bool failed = there && !foreign && !remove_step(c, step.step, "", &error);
+        int claim = -1;
+        bool foreign = there && !holds_only_parts(path), in_use = there && !foreign && !folder_claim(path, &claim);
+        bool failed = there && !foreign && !in_use && !remove_step(c, step.step, "", &error);
+        if (claim >= 0) close(claim);
         if (failed) warn("an old checkpoint was not removed: %s", error.text);
         if (foreign && !c->warned_foreign)
             warn("%s was not removed: it holds files that this program did not write", path);
         c->warned_foreign |= foreign;
-        if (!old || foreign || failed) c->steps.items[kept++] = step; /* tried again after the next checkpoint */
+        if (!old || foreign || in_use || failed)
+            c->steps.items[kept++] = step; /* tried again after the next checkpoint */
     }
     c->steps.n = kept;
 }
@@ -479,6 +483,7 @@ Checkpointer *checkpointer_open(const char *directory, int keep) {
     c->keep = keep;
     if (snprintf(c->directory, sizeof c->directory, "%s", directory) >= (int)sizeof c->directory)
         die("the path of the directory is too long: %.200s...", directory);
+    checkpoint_release(); /* what it holds has been read, and the run may remove it */
     make_directories(directory);
     c->lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock < 0) die("cannot open the directory %s: %s", directory, strerror(errno));
@@ -579,9 +584,31 @@ void checkpointer_describe(Checkpointer *c, char *text) {
     c->description = text;
 }
 
+/* Waits for the thread, and says so while that takes long. Dies after an hour: a card that is paid for would wait on a
+ * disk that hangs. */
+static void join_thread(const Checkpointer *c) {
+    enum { FIRST = 10, OTHERS = 60, MOST = 3600 }; /* seconds */
+    for (int waited = 0;;) {
+        struct timespec until;
+        int more = waited ? OTHERS : FIRST;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += more;
+        if (pthread_timedjoin_np(c->thread, NULL, &until) != ETIMEDOUT) return;
+        waited += more;
+        if (waited >= MOST)
+            die("%s: the checkpoint of step %lld was not written within an hour: the disk hangs. The earlier "
+                "checkpoints are whole: go on with the same command and --resume auto",
+                c->directory, (long long)c->step.step);
+        printf("[Wait] %s: the checkpoint of step %lld is not written after %d s: the disk is slow, or hangs; training "
+               "waits for it, a second signal stops at once\n",
+               c->directory, (long long)c->step.step, waited);
+        fflush(stdout);
+    }
+}
+
 /* Waits for the end of the write; its result stays in failed and error. */
 static void finish_write(Checkpointer *c) {
-    if (c->running && c->threaded) pthread_join(c->thread, NULL);
+    if (c->running && c->threaded) join_thread(c);
     if (c->running) free(c->state_text);
     c->running = false;
 }

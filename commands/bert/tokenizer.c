@@ -13,6 +13,7 @@
 #include "base/threads.h"
 #include "commands/bert/texts.h"
 #include "data/text/fastbpe_train.h"
+#include "data/unfinished.h"
 
 typedef struct {
     OptionList data;
@@ -56,19 +57,41 @@ static const OptionOverride overrides[] = {
 // clang-format on
 
 static const char ADDED[] = "added_tokens.json"; /* would be read with the new files */
+static const char UNFINISHED[] = "train_bert tokenizer";
 
+/* Dies if a file is in the way, unless it is of this command that was killed. */
 static void check_output(const Options *o) {
     static const char *const names[] = {"vocab.txt", "bpe.codes", ADDED};
-    for (int i = 0; i < 3 && !o->overwrite; i++)
+    bool again;
+    Error error;
+    if (!unfinished_find(o->output, UNFINISHED, &again, &error)) die("--output: %s", error.text);
+    for (int i = 0; i < 3 && !again && !o->overwrite; i++)
         if (path_holds(o->output, names[i]))
             die("%s/%s is there already: choose another --output, or replace it with --overwrite", o->output, names[i]);
 }
 
-/* Removes the added tokens of the tokenizer that was in the folder. */
-static void remove_added(const Options *o) {
-    char *path = path_join(o->output, ADDED);
+static void remove_file(const Options *o, const char *name) {
+    char *path = path_join(o->output, name);
     if (unlink(path) && errno != ENOENT) die("cannot remove %s: %s", path, strerror(errno));
     free(path);
+}
+
+/* Writes the tokenizer in place of the one that was in the folder. Without vocab.txt, which goes first and comes last,
+ * a folder holds none: a kill leaves no files of two. */
+static void write_tokenizer(const Options *o, const FastBpeTrainer *trainer) {
+    FileLock lock;
+    Error error;
+    bool ok = unfinished_lock(&lock, o->output, &error);
+    if (ok) check_output(o);
+    ok = ok && unfinished_begin(o->output, UNFINISHED, &error);
+    if (ok) {
+        remove_file(o, "vocab.txt");
+        remove_file(o, ADDED);
+    }
+    if (!ok || !directory_flush(o->output, &error) || !fastbpe_trainer_write(trainer, o->output, &error) ||
+        !unfinished_end(o->output, &error))
+        die("%s", error.text);
+    file_unlock(&lock);
 }
 
 static void add_texts(FastBpeTrainer *trainer, const TextRules *rules, const Comments *comments) {
@@ -132,10 +155,8 @@ static void learn(const Options *o) {
     const int64_t texts = add_files(trainer, &rules, o);
     printf("[Data] %lld text%s from %d file%s%s\n", (long long)texts, format_plural(texts), o->data.count,
            format_plural(o->data.count), segmenter ? ", segmented" : "");
-    make_directories(o->output);
-    directory_remove_leftovers(o->output);
-    if (!fastbpe_trainer_write(trainer, o->output, &learned, &error)) die("%s", error.text);
-    remove_added(o);
+    if (!fastbpe_trainer_learn(trainer, &learned, &error)) die("%s", error.text);
+    write_tokenizer(o, trainer);
     print_learned(o, &learned);
     fastbpe_trainer_close(trainer);
     segmenter_close(segmenter);

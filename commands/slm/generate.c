@@ -7,7 +7,6 @@
  * that token, after --max-tokens, or at the end of the model's context. */
 #include "commands/slm/generate.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +72,8 @@ static const OptionRow table[] = {
 };
 // clang-format on
 
+static const char RESULTS[] = "the generated text";
+
 /* ---- prompts ---- */
 
 typedef struct {
@@ -82,13 +83,16 @@ typedef struct {
     int n;
 } Prompts;
 
-/* Returns whether the model can continue a prompt. number: of the prompt, from 1. */
-static bool check_prompt(const Generate *o, const char *text, const TokenIds *ids, int number, Error *error) {
+/* Returns whether the model can continue a prompt of `size` bytes. number: of the prompt, from 1. */
+static bool check_prompt(const Generate *o, const char *text, size_t size, const TokenIds *ids, int number,
+                         Error *error) {
     const uint8_t *bad = u8_check((const uint8_t *)text, strlen(text));
     int64_t context = o->inference.config.context;
     if (bad)
         return error_set(error, "prompt %d: byte %lld, 0x%02x, begins no UTF-8 character; %s", number,
                          (long long)(bad - (const uint8_t *)text) + 1, *bad, encoding_advice(text, strlen(text)));
+    if (strlen(text) != size)
+        return error_set(error, "prompt %d has a zero byte behind its %zu bytes; take it out", number, strlen(text));
     if (!ids->n)
         return error_set(error, "prompt %d is empty, and this model knows no token that begins a text: give a text",
                          number);
@@ -97,8 +101,8 @@ static bool check_prompt(const Generate *o, const char *text, const TokenIds *id
                      (long long)ids->n, (long long)context);
 }
 
-/* Adds a prompt. False if the model cannot continue it. */
-static bool add_prompt(Prompts *p, const Generate *o, const char *text, Error *error) {
+/* Adds a prompt of `size` bytes. False if the model cannot continue it. */
+static bool add_prompt(Prompts *p, const Generate *o, const char *text, size_t size, Error *error) {
     const SlmInference *inference = &o->inference;
     int32_t first = slm_inference_first_id(inference);
     p->texts = xrealloc(p->texts, (size_t)(p->n + 1) * sizeof *p->texts);
@@ -110,12 +114,12 @@ static bool add_prompt(Prompts *p, const Generate *o, const char *text, Error *e
     char *what = xformat("prompt %d", p->n);
     passage_encode(inference->tokenizer, what, text, o->special_tokens, ids);
     free(what);
-    return check_prompt(o, text, ids, p->n, error);
+    return check_prompt(o, text, size, ids, p->n, error);
 }
 
 static void must_add_prompt(Prompts *p, const Generate *o, const char *text) {
     Error error;
-    if (!add_prompt(p, o, text, &error)) die("%s", error.text);
+    if (!add_prompt(p, o, text, strlen(text), &error)) die("%s", error.text);
 }
 
 static void add_lines(Prompts *p, const Generate *o) {
@@ -221,6 +225,7 @@ static void write_id(void *context, int prompt, int32_t id) {
     (void)prompt;
     passage_add(&s->passage, id);
     passage_write(&s->passage, s->out);
+    program_flush(s->out, false, RESULTS);
 }
 
 /* Generates a single text, and writes it meanwhile. */
@@ -234,7 +239,7 @@ static void stream(const Generate *o, Generator *generator, const Prompts *p, co
     options.context = &s;
     if (!generator_run(generator, p->runs, 1, &options, &generated, &error)) die("%s", error.text);
     fprintf(s.out, "\n");
-    fflush(s.out);
+    program_flush(s.out, false, RESULTS);
     fprintf(stderr, "[Generate] %lld tokens, %s\n", (long long)generated.n, end_text(generated.end));
     passage_close(&s.passage);
     generated_free(&generated, 1);
@@ -281,8 +286,8 @@ static void converse(const Generate *o, const GenerationOptions *options) {
     fprintf(stderr, "Type the beginning of a text, then Enter; Ctrl-D ends.\n");
     for (ssize_t length; (length = getline(&line, &capacity, stdin)) >= 0;) {
         Prompts p = {.n = 0};
-        if (length && line[length - 1] == '\n') line[length - 1] = 0;
-        if (add_prompt(&p, o, line, &error)) {
+        if (length && line[length - 1] == '\n') line[--length] = 0;
+        if (add_prompt(&p, o, line, (size_t)length, &error)) {
             make_runs(&p, o);
             stream(o, generator, &p, options);
         } else {
@@ -321,8 +326,7 @@ int slm_generate(int argc, char **argv) {
     options_add(&o.inference.set, table, sizeof table / sizeof *table, &o);
     options_parse(&header, &o.inference.set, argc, argv);
     check_options(&o);
-    o.out = fdopen(program_free_stdout(), "w"); /* everything else goes to stderr */
-    if (!o.out) die("standard output: %s", strerror(errno));
+    o.out = program_results(); /* everything else goes to stderr */
     slm_inference_describe(&o.inference);
     for (int i = 0; i < o.prompt.count; i++) must_add_prompt(&prompts, &o, o.prompt.text[i]);
     if (o.prompts) add_lines(&prompts, &o);
@@ -334,7 +338,7 @@ int slm_generate(int argc, char **argv) {
         converse(&o, &options);
     else
         generate(&o, &prompts, &options);
-    if (fclose(o.out)) die("standard output: %s", strerror(errno));
+    program_flush(o.out, true, RESULTS);
     prompts_free(&prompts);
     slm_inference_close(&o.inference, argc, argv);
     return 0;

@@ -128,6 +128,28 @@ static void what_cannot_be_continued_is_named(void **state) {
     assert_contains(fixture.output, "holds neither a run nor a checkpoint");
 }
 
+static void text_that_is_not_all_written_is_an_error(void **state) {
+    (void)state;
+    static const char *const prompts[] = {"-i", "-p 'Text 1:' --json", "-p 'Text 1:'", "-p a -p b"};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(
+            run_command(fixture.output, sizeof fixture.output,
+                        "printf 'Text 1:\nText 2:\n' | %s generate --checkpoint %s --max-tokens 3 %s >/dev/full",
+                        fixture.program, fixture_reference_run(), prompts[i]),
+            1);
+        assert_contains(fixture.output,
+                        "standard output: No space left on device; not all of the generated text was written");
+    }
+}
+
+static void a_zero_byte_does_not_cut_a_prompt(void **state) {
+    (void)state;
+    must_run("printf 'Text\\0 1:\nText 2:\n' | %s generate -i --checkpoint %s --max-tokens 3", fixture.program,
+             fixture_reference_run());
+    assert_contains(fixture.output, "prompt 1 has a zero byte behind its 4 bytes; take it out");
+    assert_contains(fixture.output, "Text 2:");
+}
+
 /* ---- during a training ---- */
 
 /* Returns the text of the last record of this name in log.jsonl, and the number of such records. */
@@ -251,6 +273,8 @@ int main(void) {
         cmocka_unit_test(the_context_ends_a_text),
         cmocka_unit_test(prompts_come_from_a_file),
         cmocka_unit_test(what_cannot_be_continued_is_named),
+        cmocka_unit_test(text_that_is_not_all_written_is_an_error),
+        cmocka_unit_test(a_zero_byte_does_not_cut_a_prompt),
         cmocka_unit_test(a_training_writes_what_its_weights_would_generate),
         cmocka_unit_test(a_prompt_begins_as_the_documents_of_the_training_did),
         cmocka_unit_test(samples_change_no_weight),

@@ -183,6 +183,15 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
     recordings_close(&all);
 }
 
+static void numbers_of_more_than_64_bits_are_names(void **state) {
+    (void)state;
+    Recordings all = parse("l.jsonl", "{\"id\": 18446744073709551615, \"audio\": {\"path\": \"a.wav\", \"x\": 1e999}, "
+                                      "\"text\": \"one\", \"speaker\": 99999999999999999999, \"duration\": 1e999}\n");
+    assert_int_equal(all.count, 1);
+    check(&all, 0, "18446744073709551615", "99999999999999999999", "a.wav", "one");
+    recordings_close(&all);
+}
+
 static void bad_lines_are_left_out_if_they_may(void **state) {
     (void)state;
     static const char *const lists[][3] = {
@@ -719,6 +728,7 @@ int main(void) {
         cmocka_unit_test(an_empty_language_is_none),
         cmocka_unit_test(a_table_is_common_voice_only_if_all_says_so),
         cmocka_unit_test(tables_of_excel_and_arrays_are_lists),
+        cmocka_unit_test(numbers_of_more_than_64_bits_are_names),
         cmocka_unit_test(bad_lines_are_left_out_if_they_may),
         cmocka_unit_test(a_speaker_has_one_spelling),
         cmocka_unit_test(bad_lists_are_refused),

@@ -202,11 +202,10 @@ void facts_configuration(FILE *out, const LoggedRun *run, int level) {
  * none. free(). Reads the header only. */
 static char *weights_text(const LoggedRun *run, const char *link) {
     enum { LARGEST = 1 << 26 };
-    char *linked = xformat("%s/%s/model.safetensors", run->directory, link), *path = checkpoint_follow(linked);
-    char *text = NULL, *header = NULL;
+    char *path = xformat("%s/%s/model.safetensors", run->directory, link), *text = NULL, *header = NULL;
     uint64_t size = 0;
     size_t all;
-    int file = file_open(path, &all, NULL);
+    int file = checkpoint_file_open(path, &all, NULL);
     if (file >= 0 && read(file, &size, sizeof size) == sizeof size && size < LARGEST && size < all)
         header = xmalloc(size);
     if (header && read(file, header, size) == (ssize_t)size) {
@@ -218,7 +217,6 @@ static char *weights_text(const LoggedRun *run, const char *link) {
     }
     if (file >= 0) close(file);
     free(header);
-    free(linked);
     free(path);
     return text;
 }
