@@ -80,7 +80,7 @@ static void run_end(BertRun *run) {
 
 static TrainSpec spec_of(BertRun *run, const Classes *classes) {
     const BertOptions *o = run->options;
-    BertConfig config = bert_options_config(o, classes->n);
+    BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
     return (TrainSpec){.options = &o->train,
                        .set = o->set,
                        .fixed_options = BERT_FIXED_OPTIONS,
@@ -147,7 +147,7 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
         stop_forget(); /* a signal came too late to leave anything out */
     }
     if (!ended || !held_out->n) return false;
-    BertConfig config = bert_options_config(o, classes->n);
+    BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
     spec.model = bert_open(&config);
     bert_test_best(&spec, o, classes, splits, results);
     spec.model->close(spec.model);

@@ -302,7 +302,7 @@ void bert_options_set_tables(BertOptions *o, int64_t ids) {
             (long long)o->text.max_len, (long long)o->positions, (long long)o->positions - BERT_FIRST_POSITION);
 }
 
-BertConfig bert_options_config(const BertOptions *o, int classes) {
+BertConfig bert_options_config(const BertOptions *o, int classes, bool padding) {
     return (BertConfig){.vocabulary = (int)o->vocabulary,
                         .positions = (int)o->positions,
                         .d_model = (int)o->d_model,
@@ -313,7 +313,8 @@ BertConfig bert_options_config(const BertOptions *o, int classes) {
                         .head_dropout = (float)o->head_dropout,
                         .classes = classes,
                         .frozen_layers = (int)o->frozen_layers,
-                        .frozen_embeddings = o->freeze_embeddings};
+                        .frozen_embeddings = o->freeze_embeddings,
+                        .padding = padding};
 }
 
 Schedule bert_options_schedule(const BertOptions *o) {

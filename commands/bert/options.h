@@ -35,8 +35,9 @@ void bert_options_resolve(BertOptions *options);
 void bert_options_set_tables(BertOptions *options, int64_t ids);
 /* Returns the number of trainings: seeds times folds. */
 int bert_options_trainings(const BertOptions *options);
-/* Returns the configuration of the model, for a number of classes; 0: a masked language model. */
-BertConfig bert_options_config(const BertOptions *options, int classes);
+/* Returns the configuration of the model, for a number of classes; 0: a masked language model. padding: of the texts'
+ * rules. */
+BertConfig bert_options_config(const BertOptions *options, int classes, bool padding);
 /* Returns the learning rate's schedule; the engine sets its warm-up and its length. */
 Schedule bert_options_schedule(const BertOptions *options);
 /* Returns the factors by which --layer-decay multiplies the rate of each parameter group; free(). NULL: all are 1. */
