@@ -64,7 +64,6 @@ static void run_begin(BertRun *run, const OptionsHeader *header, int argc, char 
     trainer_begin(&o.train, &set);
     run->options = &o;
     run->data = bert_data_open(&o, &run->base);
-    run->schedule = bert_options_schedule(&o);
     run->factors = bert_options_rate_factors(&o);
     run->facts[0] = (Fact){.name = TOKENIZER_FACT, .text = run->data.texts.tokenizer_hash};
     run->facts[1] = (Fact){.name = BERT_SEGMENTER_FACT, .text = run->data.texts.segmenter_hash};
@@ -80,7 +79,9 @@ static void run_end(BertRun *run) {
 
 static TrainSpec spec_of(BertRun *run, const Classes *classes) {
     const BertOptions *o = run->options;
-    BertConfig config = bert_options_config(o, classes->n);
+    bert_options_resume_warmup(run->options);
+    run->schedule = bert_options_schedule(o);
+    BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
     return (TrainSpec){.options = &o->train,
                        .set = o->set,
                        .fixed_options = BERT_FIXED_OPTIONS,
@@ -147,7 +148,7 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
         stop_forget(); /* a signal came too late to leave anything out */
     }
     if (!ended || !held_out->n) return false;
-    BertConfig config = bert_options_config(o, classes->n);
+    BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
     spec.model = bert_open(&config);
     bert_test_best(&spec, o, classes, splits, results);
     spec.model->close(spec.model);
@@ -161,7 +162,7 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
 static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     BertOptions *o = run->options;
     int seed = i % (int)o->seeds, fold = i / (int)o->seeds;
-    const TrainOptions before = o->train;
+    const BertOptions before = *o;
     BertSplit of_fold[BERT_SPLITS] = {{.n = 0}}, *splits = of_fold;
     Evaluation results[2] = {{.classes = 0}};
     char *name = o->folds && o->seeds > 1 ? xformat("fold_%d_seed_%lld", fold + 1, (long long)o->train.seed + seed)
@@ -177,7 +178,7 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     o->train.output_dir = directory; /* the record of the options, too */
     o->train.seed += seed;
     bool tested = train_classifier(run, splits, results);
-    o->train = before;
+    *o = before;
     int which = splits[BERT_TEST].n > 0;
     *result = results[which];
     if (which) evaluation_free(&results[0]);

@@ -133,7 +133,7 @@ static json_t *config_of(const Export *e) {
         "type_vocab_size", 1, "hidden_act", "gelu", "layer_norm_eps", 1e-5, "initializer_range", 0.02,
         "hidden_dropout_prob", (double)c->dropout, "attention_probs_dropout_prob", (double)c->dropout,
         "classifier_dropout", (double)c->head_dropout, "tie_word_embeddings", 1, "bos_token_id", ids->begin,
-        "eos_token_id", ids->end, "pad_token_id", BERT_FIRST_POSITION - 1, "dtype", "float32", BERT_EXPORTED,
+        "eos_token_id", ids->end, "pad_token_id", BERT_PAD, "dtype", "float32", BERT_EXPORTED,
         own_description(e));
     if (c->classes) add_classes(config, &e->base->classes, e->base->multi_label);
     return config;

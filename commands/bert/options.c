@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/state.h"
 #include "commands/max_unknown.h"
 #include "commands/trainer_arguments.h"
 #include "data/bert/batch.h"
@@ -26,6 +28,7 @@ const char *const BERT_FIXED_OPTIONS[] = {"max-len",
                                           "compact-vocabulary",
                                           "schedule",
                                           "warmup-ratio",
+                                          "warmup-start",
                                           "split-shares",
                                           "whole-words",
                                           "d-model",
@@ -150,6 +153,10 @@ static const OptionRow table[] = {
     {.name = "warmup-ratio", .type = OPTION_FLOAT, .offset = FIELD(warmup_ratio), .default_value = "0", .max = 1,
      .metavar = "X",
      .help = "share of the steps with a linear warm-up, unless --warmup-steps are given"},
+    {.name = "warmup-start", .type = OPTION_CHOICE, .offset = FIELD(warmup_start), .default_value = "zero",
+     .metavar = "zero|above-zero",
+     .help = "share of the learning rate in step k = 0, 1, ... of a warm-up of W steps. zero: k / W, as Hugging Face's "
+             "trainer; above-zero: (k + 1) / (W + 1)"},
     {.name = "layer-decay", .type = OPTION_FLOAT, .offset = FIELD(layer_decay), .default_value = "1", .min = 0.01,
      .max = 1, .metavar = "X",
      .help = "factor of the learning rate from each layer to the one below; the head has --learning-rate"},
@@ -302,7 +309,7 @@ void bert_options_set_tables(BertOptions *o, int64_t ids) {
             (long long)o->text.max_len, (long long)o->positions, (long long)o->positions - BERT_FIRST_POSITION);
 }
 
-BertConfig bert_options_config(const BertOptions *o, int classes) {
+BertConfig bert_options_config(const BertOptions *o, int classes, bool padding) {
     return (BertConfig){.vocabulary = (int)o->vocabulary,
                         .positions = (int)o->positions,
                         .d_model = (int)o->d_model,
@@ -313,12 +320,29 @@ BertConfig bert_options_config(const BertOptions *o, int classes) {
                         .head_dropout = (float)o->head_dropout,
                         .classes = classes,
                         .frozen_layers = (int)o->frozen_layers,
-                        .frozen_embeddings = o->freeze_embeddings};
+                        .frozen_embeddings = o->freeze_embeddings,
+                        .padding = padding};
+}
+
+void bert_options_resume_warmup(BertOptions *o) {
+    const TrainOptions *t = &o->train;
+    TrainState state = {0};
+    Error error;
+    char *from = t->resume ? checkpoint_resolve(t->output_dir, t->resume) : NULL;
+    if (from && !options_given(o->set, "warmup-start") && state_read(from, &state, &error)) {
+        json_t *before = json_loads(state.options_json, 0, NULL);
+        const char *value = json_string_value(json_object_get(before, "warmup-start"));
+        if (!value || strcmp(value, "zero") != 0) o->warmup_start = "above-zero";
+        json_decref(before);
+    }
+    free(state.options_json);
+    free(from);
 }
 
 Schedule bert_options_schedule(const BertOptions *o) {
     return (Schedule){.kind = strcmp(o->schedule, "cosine") ? SCHEDULE_LINEAR : SCHEDULE_COSINE,
                       .warmup_share = o->warmup_ratio,
+                      .warmup_from_zero = !strcmp(o->warmup_start, "zero"),
                       .minimum = !strcmp(o->schedule, "constant")};
 }
 

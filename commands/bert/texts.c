@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "checkpoint/load.h"
 #include "commands/export.h"
+#include "data/bert/batch.h"
 #include "data/segment/segmenter.h"
 
 #define FIELD(name) offsetof(BertTextOptions, name)
@@ -162,6 +163,7 @@ BertTexts bert_texts_open(const BertTextOptions *o, const TokenizedModel *model,
                               .segmenter = texts.segmenter,
                               .nfc = !o->compat && !strcmp(o->normalize, "nfc"),
                               .compat = o->compat,
+                              .padding = o->compat && texts.specials.pad == BERT_PAD,
                               .max_len = (int)o->max_len,
                               .n_threads = threads_take(n_threads, "--threads")};
     return texts;
