@@ -31,7 +31,13 @@ float *make_babble(uint64_t seed, int rate, int64_t frames) {
         double pitch = base * (1 + 0.3 * (double)philox_uniform(seed, PURPOSE_TEST, 1, syllable));
         double formant = 300 + 2200 * (double)philox_uniform(seed, PURPOSE_TEST, 2, syllable), sum = 0;
         phase += 2 * M_PI * pitch / rate;
-        for (int h = 1; h <= 12; h++) sum += sin(h * phase) / (1 + pow((h * pitch - formant) / 250, 2));
+        /* sin (h + 1) x = 2 cos x sin h x - sin (h - 1) x */
+        double now = sin(phase), before = 0, twice = 2 * cos(phase), next;
+        for (int h = 1; h <= 12; h++, before = now, now = next) {
+            double off = (h * pitch - formant) / 250;
+            sum += now / (1 + off * off);
+            next = twice * now - before;
+        }
         float noise = philox_uniform(seed, PURPOSE_TEST, 3, (uint64_t)i) - 0.5f;
         samples[i] = (float)(0.12 * loud * sum) + 0.01f * noise;
     }

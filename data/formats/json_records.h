@@ -16,8 +16,9 @@
  * no JSON, or a field that was asked for is no JSON or is there twice. */
 json_t *json_record(const char *text, size_t size, const char *const *names, size_t flags, size_t *at, Error *error);
 
-/* Adds the line ends before the byte `at` of a text to *line, and returns its column, in characters from 1. */
-int json_column(const char *text, size_t at, int64_t *line);
+/* Adds the line ends before the byte `at` of a text to *line, and returns its column, in characters from 1. column: in
+ * which the text begins. */
+int json_column(const char *text, size_t at, int column, int64_t *line);
 
 /* ---- a text of records ---- */
 
@@ -46,7 +47,7 @@ typedef struct {
     const char *text; /* [size] of the record */
     size_t size;
     int64_t line; /* where it begins */
-    int column;   /* in characters, from 1 */
+    int column;   /* in characters, from 1; of a record that is a line, 1 */
 
     const char *at, *end; /* the rest */
     int64_t next_line;

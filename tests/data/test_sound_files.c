@@ -12,7 +12,7 @@ static char *in(const char *name) { return path_join(directory, name); }
 /* ---- bytes of files ---- */
 
 typedef struct {
-    unsigned char bytes[1 << 18];
+    unsigned char bytes[1 << 19];
     size_t n;
 } Bytes;
 
@@ -307,7 +307,8 @@ static void joined_files_are_read_to_the_end(void **state) {
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16,  SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG,
                                   SF_FORMAT_RF64 | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
                                   SF_FORMAT_AU | SF_FORMAT_PCM_16,   SF_FORMAT_CAF | SF_FORMAT_PCM_16,
-                                  SF_FORMAT_W64 | SF_FORMAT_PCM_16};
+                                  SF_FORMAT_W64 | SF_FORMAT_PCM_16,  SF_FORMAT_AIFF | SF_FORMAT_PCM_16,
+                                  SF_FORMAT_AIFF | SF_FORMAT_FLOAT};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         Bytes file = {.n = 0};
         append(&file, formats[i], 0.5);
@@ -323,6 +324,15 @@ static void joined_files_are_read_to_the_end(void **state) {
             assert_true(fabsf(audio.samples[k] - (float)sample(k % FRAMES) / 32768) <= 0x1p-15f);
         audio_close(&audio);
     }
+}
+
+static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
+    append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
+    file.n -= FRAMES;
+    must_refuse(&file, "is cut off: 24008 of 48008 bytes of sound are there");
 }
 
 /* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
@@ -429,6 +439,7 @@ int main(void) {
         cmocka_unit_test(sound_at_the_noise_floor_is_told),
         cmocka_unit_test(what_is_no_sound_is_named),
         cmocka_unit_test(joined_files_are_read_to_the_end),
+        cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
         cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
         cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
