@@ -186,6 +186,7 @@ static float *voice_vectors(const SpeakOptions *o, const GptTrained *trained, co
     if (o->prompt_audio) {
         int64_t n;
         float *frames = gpt_frames_of_recording(mel, o->prompt_audio, &n);
+        printf("[Voice] %s, %.2f s\n", o->prompt_audio, (double)n * MEL_HOP / MEL_RATE);
         PromptMap map = prompt_map_open(coder, width);
         prompt_map_apply(&map, frames, n, condition, emotion);
         prompt_map_close(&map);
