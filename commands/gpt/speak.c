@@ -153,15 +153,17 @@ static void voice_of_sample(const SpeakOptions *o, const char *manifest, int64_t
     char *text;
     size_t size;
     Error error;
-    int column;
     bool found = false;
     if (!text_read(manifest, &text, &size, &error)) die("%s: %s", manifest, error.text);
     size_t mark = utf8_mark(text, size);
     JsonRecords records = json_records_open(text + mark, size - mark, 1, true);
     while (!found && json_records_next(&records, &error)) {
         ManifestRecord record;
-        if (!manifest_parse_line(records.text, records.size, &record, &records.line, &column, &error))
+        int column = records.is_array ? records.column : 0;
+        if (!manifest_parse_line(records.text, records.size, &record, &records.line, &column, &error)) {
+            if (column) die("%s:%lld:%d: %s", manifest, (long long)records.line, column, error.text);
             die("%s:%lld: %s", manifest, (long long)records.line, error.text);
+        }
         if ((found = is_sample(o, &record))) {
             printf("[Voice] %s of %s\n", record.prompt_id ? record.prompt_id : record.id, manifest);
             read_vectors(manifest, record.condition_path, CONDITIONING_ROWS, width, condition);
@@ -184,6 +186,7 @@ static float *voice_vectors(const SpeakOptions *o, const GptTrained *trained, co
     if (o->prompt_audio) {
         int64_t n;
         float *frames = gpt_frames_of_recording(mel, o->prompt_audio, &n);
+        printf("[Voice] %s, %.2f s\n", o->prompt_audio, (double)n * MEL_HOP / MEL_RATE);
         PromptMap map = prompt_map_open(coder, width);
         prompt_map_apply(&map, frames, n, condition, emotion);
         prompt_map_close(&map);

@@ -21,7 +21,7 @@ static uint64_t number(const unsigned char *bytes, int n, bool big_endian) {
 /* While the chunks are read. */
 typedef struct {
     int fd;
-    int64_t at, end;
+    int64_t at, end, begin; /* begin: of the AIFF file that is read, of several that were joined */
     unsigned char magic[4];
     bool aiff, big_endian, odd; /* odd: libsndfile would not read all of it */
     uint64_t long_size;         /* of RF64, in a chunk of its own */
@@ -139,17 +139,31 @@ static void take_format(Chunks *c, uint64_t size) {
     c->format_size = n;
 }
 
+/* Returns whether another file of this kind begins here, joined to the one before. */
+static bool begins_file(const Chunks *c) {
+    unsigned char head[HEAD];
+    return c->out->there && sound_read_at(c->fd, c->at, head, HEAD) && !memcmp(head, c->magic, sizeof c->magic) &&
+           (c->aiff ? sound_is_tag(head + CHUNK, "AIFF") || sound_is_tag(head + CHUNK, "AIFC")
+                    : sound_is_tag(head + CHUNK, "WAVE"));
+}
+
+/* Makes a part of what ends here, of joined AIFF files. Each has its own format, with the number of its frames. */
+static void end_aiff(Chunks *c) {
+    sound_view_range(sound_parts_add(&c->out->parts), c->begin, c->at - c->begin);
+    c->begin = c->at;
+}
+
 /* Reads one chunk. Returns whether another may follow. */
 static bool take_chunk(Chunks *c) {
-    unsigned char chunk[HEAD], sizes[16];
+    unsigned char chunk[CHUNK], sizes[16];
     if (!sound_read_at(c->fd, c->at, chunk, CHUNK)) return false;
     uint64_t size = number(chunk + 4, 4, c->big_endian);
     if (!is_name(chunk)) {
         if (c->out->there) count_behind(c);
         return false;
     }
-    bool file = !memcmp(chunk, c->magic, 4) && c->out->there && !c->aiff;
-    if (file && sound_read_at(c->fd, c->at, chunk, HEAD) && sound_is_tag(chunk + CHUNK, "WAVE")) {
+    if (begins_file(c)) {
+        if (c->aiff) end_aiff(c);
         c->odd = true;
         c->at += HEAD;
         return true;
@@ -194,6 +208,8 @@ bool sound_chunks_read(int fd, SoundChunks *out) {
     if (!c.aiff && !sound_is_tag(head + CHUNK, "WAVE")) return false;
     memcpy(c.magic, head, sizeof c.magic);
     while (take_chunk(&c)) continue;
+    c.at = c.end;
+    if (c.begin) end_aiff(&c);
     end_view(&c);
     if (!c.odd) sound_parts_close(&out->parts);
     return out->at > 0;

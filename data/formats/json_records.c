@@ -184,18 +184,12 @@ json_t *json_record(const char *text, size_t size, const char *const *names, siz
     return NULL;
 }
 
-/* Moves a place behind n bytes. */
-static void move_place(const char *text, size_t n, int64_t *line, int *column) {
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] == '\n') *column = 0;
+int json_column(const char *text, size_t at, int column, int64_t *line) {
+    for (size_t i = 0; i < at; i++) {
+        if (text[i] == '\n') column = 0;
         *line += text[i] == '\n';
-        *column += *column < INT_MAX && (text[i] & 0xC0) != 0x80; /* a byte that begins a character */
+        column += column < INT_MAX && (text[i] & 0xC0) != 0x80; /* a byte that begins a character */
     }
-}
-
-int json_column(const char *text, size_t at, int64_t *line) {
-    int column = 1;
-    move_place(text, at, line, &column);
     return column;
 }
 
@@ -262,7 +256,7 @@ JsonRecords json_records_open(const char *text, size_t size, int64_t line, bool 
 
 /* Goes on behind n bytes. They are counted before the caller gets the record, whose bytes it may change. */
 static void go_on(JsonRecords *r, size_t n) {
-    move_place(r->at, n, &r->next_line, &r->next_column);
+    r->next_column = json_column(r->at, n, r->next_column, &r->next_line);
     r->at += n;
 }
 
@@ -308,9 +302,8 @@ json_t *json_records_parse(const JsonRecords *r, const char *const *names, size_
     Error why;
     json_t *record = json_record(r->text, r->size, names, flags, &at, &why);
     int64_t line = r->line;
-    int column = r->column;
     if (record) return record;
-    move_place(r->text, at, &line, &column);
+    int column = json_column(r->text, at, r->column, &line);
     error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
     return NULL;
 }

@@ -21,8 +21,9 @@ json_t *json_record(const char *text, size_t size, const char *const *names, siz
 /* Returns the digits of a number that 64 bits do not hold; NULL: the value is another. */
 const char *json_large_number(const json_t *value);
 
-/* Adds the line ends before the byte `at` of a text to *line, and returns its column, in characters from 1. */
-int json_column(const char *text, size_t at, int64_t *line);
+/* Adds the line ends before the byte `at` of a text to *line, and returns its column, in characters from 1. column: in
+ * which the text begins. */
+int json_column(const char *text, size_t at, int column, int64_t *line);
 
 /* ---- a text of records ---- */
 
@@ -51,7 +52,7 @@ typedef struct {
     const char *text; /* [size] of the record */
     size_t size;
     int64_t line; /* where it begins */
-    int column;   /* in characters, from 1 */
+    int column;   /* in characters, from 1; of a record that is a line, 1 */
 
     const char *at, *end; /* the rest */
     int64_t next_line;

@@ -115,11 +115,10 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
     size_t at;
     Error why;
     *record = (ManifestRecord){0};
-    *column = 0;
     record->json = json_record(line, n, names, 0, &at, &why);
     if (!record->json && !encoding_check_line(line, n, error)) return false;
     if (!record->json) {
-        *column = json_column(line, at, number);
+        *column = json_column(line, at, *column ? *column : 1, number);
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok =

@@ -103,7 +103,7 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     json_t *object = json_record(line, n, names, 0, &at, &why);
     if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
-        *column = json_column(line, at, number);
+        *column = json_column(line, at, *column ? *column : 1, number);
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");

@@ -166,12 +166,12 @@ static bool leave_out(Recordings *out, const RecordingsSource *source, int64_t b
     return true;
 }
 
-/* Reads a line: a JSON object, or fields between tabs or bars. The first one decides the format. */
+/* Reads a line: a JSON object, or fields between tabs or bars. The first one decides the format. column: in which a
+ * record of an array begins; else 0. */
 static bool read_line(ListReader *reader, const RecordingsSource *source, const char *line, size_t n, int64_t number,
-                      Error *error) {
+                      int column, Error *error) {
     Recordings *out = reader->out;
     int64_t before = out->count;
-    int column = 0;
     bool first = !out->format;
     if (first && !begin_list(reader, source, line, n, error)) {
         add_place(number, 0, error);
@@ -229,7 +229,7 @@ static bool parse_csv(ListReader *reader, const RecordingsSource *source, const 
         more = csv_next(&csv, error);
         char *line = more ? tabbed(&csv) : NULL;
         if (more)
-            ok = read_line(reader, source, line, strlen(line), csv.line, error);
+            ok = read_line(reader, source, line, strlen(line), csv.line, 0, error);
         else if (error->text[0])
             ok = more = csv_skip(&csv) && leave_out(reader->out, source, reader->out->count, error);
         free(line);
@@ -244,7 +244,8 @@ static bool parse_array(ListReader *reader, const RecordingsSource *source, cons
                         int64_t *number, Error *error) {
     JsonRecords records = json_records_open(text, size, 1, true);
     while (json_records_next(&records, error))
-        if (!read_line(reader, source, records.text, records.size, *number = records.line, error)) return false;
+        if (!read_line(reader, source, records.text, records.size, *number = records.line, records.column, error))
+            return false;
     return !error->text[0];
 }
 
@@ -257,7 +258,7 @@ static bool parse_lines(ListReader *reader, const RecordingsSource *source, cons
         size_t n = (size_t)(stop - at);
         if (n && at[n - 1] == '\r') n--;
         ++*number;
-        if (n && !read_line(reader, source, at, n, *number, error)) return false;
+        if (n && !read_line(reader, source, at, n, *number, 0, error)) return false;
     }
     return true;
 }

@@ -1,6 +1,7 @@
 /* Sound files whose headers tell of a part of the sound, files that were joined, and files that are no sound. */
 #include "base/file.h"
 #include "data/audio/audio.h"
+#include "data/audio/compress.h"
 #include "tests/sounds.h"
 
 enum { RATE = 24000, FRAMES = RATE, MP3 = 0x230082 /* SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III */ };
@@ -12,7 +13,7 @@ static char *in(const char *name) { return path_join(directory, name); }
 /* ---- bytes of files ---- */
 
 typedef struct {
-    unsigned char bytes[1 << 18];
+    unsigned char bytes[1 << 19];
     size_t n;
 } Bytes;
 
@@ -307,7 +308,8 @@ static void joined_files_are_read_to_the_end(void **state) {
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16,  SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG,
                                   SF_FORMAT_RF64 | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
                                   SF_FORMAT_AU | SF_FORMAT_PCM_16,   SF_FORMAT_CAF | SF_FORMAT_PCM_16,
-                                  SF_FORMAT_W64 | SF_FORMAT_PCM_16};
+                                  SF_FORMAT_W64 | SF_FORMAT_PCM_16,  SF_FORMAT_AIFF | SF_FORMAT_PCM_16,
+                                  SF_FORMAT_AIFF | SF_FORMAT_FLOAT};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         Bytes file = {.n = 0};
         append(&file, formats[i], 0.5);
@@ -323,6 +325,15 @@ static void joined_files_are_read_to_the_end(void **state) {
             assert_true(fabsf(audio.samples[k] - (float)sample(k % FRAMES) / 32768) <= 0x1p-15f);
         audio_close(&audio);
     }
+}
+
+static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
+    append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
+    file.n -= FRAMES;
+    must_refuse(&file, "is cut off: 24008 of 48008 bytes of sound are there");
 }
 
 /* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
@@ -352,21 +363,21 @@ static void joined_files_of_lossy_formats_are_read_to_the_end(void **state) {
 
 /* ---- MP3 ---- */
 
-/* Returns the size of the frame of layer 3 that begins here, at 24 kHz. */
-static size_t frame_size(const unsigned char *frame) {
-    static const int kbit[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160};
-    assert_int_equal(frame[0], 0xff);
-    return (size_t)(3 * kbit[frame[2] >> 4] + (frame[2] >> 1 & 1));
-}
-
-/* Appends an MP3 without its first frame, which describes the others. */
+/* Appends an MP3 without the frame that describes the others. */
 static bool append_plain(Bytes *out, double compression) {
-    Bytes part = {.n = 0};
-    if (!append(&part, MP3, compression)) return false;
-    size_t first = frame_size(part.bytes);
-    assert_non_null(memmem(part.bytes, first, "Info", 4) ? part.bytes : memmem(part.bytes, first, "Xing", 4));
-    put(out, part.bytes + first, part.n - first);
-    return true;
+    float samples[FRAMES];
+    char *path = in("plain.mp3"), *bytes;
+    size_t n;
+    for (int i = 0; i < FRAMES; i++) samples[i] = (float)sample(i) / 32768;
+    bool written = append_bare_mp3(path, RATE, samples, FRAMES, compression);
+    if (written) {
+        assert_true(read_file(path, &bytes, &n, &(Error){""}));
+        put(out, bytes, n);
+        free(bytes);
+    }
+    remove(path);
+    free(path);
+    return written;
 }
 
 /* Large frames come first, so that an estimate by the first is too low. Each encoder adds two frames of its own. */
@@ -416,6 +427,29 @@ static void an_mp3_with_changed_rate_is_refused(void **state) {
     free(path);
 }
 
+/* ---- copies for pages ---- */
+
+/* Joined files, and an MP3 that does not describe itself: libsndfile alone reads a part of each. */
+static void a_copy_for_a_page_has_all_sound(void **state) {
+    (void)state;
+    for (int mp3 = 0; mp3 < 2; mp3++) {
+        Bytes file = {.n = 0}, copy = {.n = 0};
+        if (mp3 && !append_plain(&file, 0)) return;
+        if (mp3) append_plain(&file, 0.6);
+        for (int i = 0; i < 2 && !mp3; i++) append(&file, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 0);
+        char *path = in("page.wav"), *bytes;
+        const char *type;
+        size_t size;
+        Error error;
+        write_bytes(path, file.bytes, file.n);
+        if (!sound_compress(path, &bytes, &size, &type, &error)) fail_msg("%s", error.text);
+        put(&copy, bytes, size);
+        check_seconds(&copy, 2, 4 * 1152);
+        free(bytes);
+        free(path);
+    }
+}
+
 int main(void) {
     directory = scratch_directory();
     const struct CMUnitTest tests[] = {
@@ -429,10 +463,12 @@ int main(void) {
         cmocka_unit_test(sound_at_the_noise_floor_is_told),
         cmocka_unit_test(what_is_no_sound_is_named),
         cmocka_unit_test(joined_files_are_read_to_the_end),
+        cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
         cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
         cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_with_changed_rate_is_refused),
+        cmocka_unit_test(a_copy_for_a_page_has_all_sound),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     free(directory);
