@@ -220,9 +220,10 @@ static void train_many(BertRun *run, int n) {
 /* ---- commands ---- */
 
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert",
-                                         "./train_bert --data DIR --base-checkpoint phobert-base-v2 [options]",
-                                         "Fine-tunes an encoder to classify texts."};
+    static const OptionsHeader header = {
+        "train_bert", "--data DIR --base-checkpoint phobert-base-v2 [options]",
+        "--data comments.csv --base-checkpoint phobert-base-v2 --config phobert_t4 -o run",
+        "Fine-tunes an encoder to classify texts."};
     BertRun run = {.pretraining = false};
     run_begin(&run, &header, argc, argv);
     const BertOptions *o = run.options;
@@ -258,7 +259,8 @@ static Dataset *open_masked(const BertData *data, int split, const BertMasking *
 }
 
 static int pretrain(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert pretrain", "./train_bert pretrain --data texts.txt [options]",
+    static const OptionsHeader header = {"train_bert pretrain", "--data texts.txt [options]",
+                                         "--data texts.txt --base-checkpoint phobert-base-v2 -o pretrained",
                                          "Trains an encoder on masked words, from a base checkpoint or from scratch."};
     BertRun run = {.pretraining = true};
     run_begin(&run, &header, argc, argv);

@@ -263,7 +263,8 @@ static void cross_validate(CvRun *o) {
 }
 
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv", "./train_cv --data DIR [--config configs/flim_l4.yaml] [options]",
+    static const OptionsHeader header = {"train_cv", "--data DIR [--config configs/flim_l4.yaml] [options]",
+                                         "--config flim_l4 --data cells -o run",
                                          "Trains and tests the classifier of FLIM cells, cross-validated by donor."};
     CvRun o = {0};
     OptionSet set = {0};

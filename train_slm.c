@@ -194,7 +194,8 @@ static void print_next(const SlmRun *run) {
 }
 
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm", "./train_slm --data prepared -o run [options]",
+    static const OptionsHeader header = {"train_slm", "--data prepared -o run [options]",
+                                         "--data prepared --config slm_rtx3090 -o run",
                                          "Trains a text GPT from scratch on prepared documents."};
     static SlmOptions o; /* static: texts of a YAML file live as long as the process */
     static OptionSet set;

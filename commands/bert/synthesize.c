@@ -37,7 +37,7 @@ static const OptionRow table[] = {
 // clang-format on
 
 int bert_synthesize(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert synthesize", "./train_bert synthesize --output DIR [options]",
+    static const OptionsHeader header = {"train_bert synthesize", "--output DIR [options]", "--output comments",
                                          "Writes Vietnamese comments, polite and rude, made up by a grammar."};
     Options o = {0};
     Error error;

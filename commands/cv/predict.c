@@ -34,11 +34,11 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
+    {.name = "data", .heading = "Data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
      .positional = true,
      .help = "the cells: a folder of .npy, .tif or .sdt files, in it or in a folder per donor, or a store (.safetensors) of them; "
              "labels in the names of files are shown beside the predictions, and not used"},
-    {.name = "threshold", .type = OPTION_FLOAT, .offset = FIELD(threshold), .default_value = "0", .max = 1,
+    {.name = "threshold", .heading = "Model", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(threshold), .default_value = "0", .max = 1,
      .metavar = "X",
      .help = "a cell is active if p > X; 0: the threshold that was chosen on validation cells, the mean of several "
              "models'; without one 0.5"},
@@ -223,7 +223,8 @@ static void close_cells(Predict *o) {
 }
 
 int cv_predict(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv predict", "./train_cv predict --checkpoint PATH DIR [options]",
+    static const OptionsHeader header = {"train_cv predict", "--checkpoint PATH DIR [options]",
+                                         "--checkpoint run new_cells -o predictions.csv",
                                          "Predicts which cells are active."};
     Predict o = {0};
     add_options(&o);

@@ -57,7 +57,7 @@ static const OptionRow table[] = {
 // clang-format on
 
 int cv_synthesize(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv synthesize", "./train_cv synthesize --output DIR [options]",
+    static const OptionsHeader header = {"train_cv synthesize", "--output DIR [options]", "--output cells",
                                          "Writes synthetic FLIM cells."};
     Options o = {0};
     int64_t files;

@@ -59,7 +59,7 @@ static const OptionRow table[] = {
 };
 
 int psd_synthesize(int argc, char **argv) {
-    static const OptionsHeader header = {"train_psd synthesize", "./train_psd synthesize --output DIR [options]",
+    static const OptionsHeader header = {"train_psd synthesize", "--output DIR [options]", "--output recordings",
                                          "Writes synthetic recordings of six technologies."};
     Options o = {0};
     int64_t files;
