@@ -3,7 +3,6 @@
  *   ./train_gpt prepare --input recordings.tsv --output prepared        recordings and texts to codes and manifests
  *   ./train_gpt -m prepared/train_pairs.jsonl -b 8 -g 4 --amp           the training
  *   ./train_gpt speak --checkpoint run --text "..." -o said.wav         the trained model says a text
- *   ./train_gpt decode --codes prepared/codes/a.npy -o heard.wav        audio codes back to sound
  *   ./train_gpt export --checkpoint run --output amharic                the model for IndexTTS2's inference
  *
  * The model (model/tts.c) reads one sequence per sample: 32 conditioning latents of a prompt's voice, two speed tokens,
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/stop.h"
 #include "commands/commands.h"
 #include "commands/gpt/base.h"
 #include "commands/gpt/data_report.h"
@@ -277,7 +277,10 @@ static int train(int argc, char **argv) {
                      .metric = TTS_MEL_LOSS},
         .labels = {.run = getenv("INDEXTTS_RUN_NAME")}, /* as the reference trainer has it */
     };
-    int status = trainer_run(&spec, (TrainerHook){opened, &o}, NULL);
+    bool ended = false;
+    int status = trainer_run(&spec, (TrainerHook){opened, &o}, &ended);
+    if (ended) stop_forget();
+    if (ended) gpt_origin_print_next(&o.origin, o.train.output_dir);
     device_close(device);
     return status;
 }

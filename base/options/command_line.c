@@ -61,12 +61,27 @@ typedef struct {
     bool from_file[OPTIONS_MAX]; /* options from YAML that the command line has not replaced */
 } CommandLine;
 
+/* Returns "--pretrain-epochs or --finetune-epochs" for "epochs": the options that end with a name; NULL: none. */
+static char *options_ending(const CommandLine *c, const char *name) {
+    char *all = NULL;
+    for (int i = 0; i < c->set->count; i++) {
+        const char *option = c->set->options[i].row.name;
+        size_t before = strlen(option) - strlen(name);
+        if (strlen(option) <= strlen(name) || option[before - 1] != '-' || !option_has_name(option + before, name))
+            continue;
+        char *longer = xformat("%s%s--%s", all ? all : "", all ? " or " : "", option);
+        free(all);
+        all = longer;
+    }
+    return all;
+}
+
 static _Noreturn void unknown_option(const CommandLine *c, const char *name) {
     const char *names[OPTIONS_MAX];
     for (int i = 0; i < c->set->count; i++) names[i] = c->set->options[i].row.name;
     const char *nearest = nearest_name(name, names, c->set->count);
-    die_usage("unknown option --%s%s%s%s", name, nearest ? "; did you mean --" : "", nearest ? nearest : "",
-              nearest ? "?" : "");
+    char *meant = nearest ? xformat("--%s", nearest) : options_ending(c, name);
+    die_usage("unknown option --%s%s%s%s", name, meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
 }
 
 /* Returns the option that a word names. *value: its value if the same word has it ("--name=value", "-b8"), else NULL.

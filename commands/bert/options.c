@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands/max_unknown.h"
+#include "commands/next.h"
 #include "commands/trainer_arguments.h"
 #include "data/bert/batch.h"
 
@@ -328,4 +329,14 @@ double *bert_options_rate_factors(const BertOptions *o) {
     double *factors = xmalloc((size_t)(top + 1) * sizeof *factors);
     for (int64_t g = 0; g <= top; g++) factors[g] = pow(o->layer_decay, (double)(top - g));
     return factors;
+}
+
+void bert_options_print_next(const BertOptions *o) {
+    char *weights = next_weights(o->train.output_dir);
+    if (o->pretraining)
+        next_print("--data comments.csv --base-checkpoint %s -o run", weights);
+    else
+        next_print("predict --checkpoint %s new.csv -o predictions.csv",
+                   bert_options_trainings(o) > 1 ? o->train.output_dir : weights);
+    free(weights);
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/options.h"
+#include "base/program.h"
 #include "base/threads.h"
 #include "commands/bert/texts.h"
 #include "data/text/fastbpe_train.h"
@@ -111,7 +112,7 @@ static void print_learned(const Options *o, const FastBpeLearned *learned) {
     if (learned->merges < o->learn)
         printf("[Tokenizer] fewer merges than --learn %lld: no other pair of symbols occurs %lld times in the texts\n",
                (long long)o->learn, (long long)o->min_frequency);
-    printf("Next: ./train_bert pretrain");
+    printf("Next: %s pretrain", program_as_called());
     for (int i = 0; i < o->data.count; i++) print_path("--data", o->data.text[i]);
     if (strcmp(o->text.text_column, "text") != 0) print_path("--text-column", o->text.text_column);
     print_path("--tokenizer", o->output);

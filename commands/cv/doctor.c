@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/options.h"
+#include "commands/next.h"
 #include "data/flim/data_report.h"
 
 typedef struct {
@@ -69,10 +70,10 @@ int cv_doctor(int argc, char **argv) {
     json_t *report = json_object();
     flim_data_report(report, &cells, (uint64_t)o.seed);
     flim_data_report_filter(report, "reference_filter", &cells, &filter);
-    char *path = flim_cells_path(o.data, ".data_report.json"), *folder = shell_path(o.data);
+    char *path = flim_cells_path(o.data, ".data_report.json");
     write_report(path, report);
-    printf("[Data] report: %s\nNext: ./train_cv --data %s\n", path, folder);
-    free(folder);
+    printf("[Data] report: %s\n", path);
+    next_print("--data %s -o run", o.data);
     free(path);
     json_decref(report);
     flim_cells_close(&cells);

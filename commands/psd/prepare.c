@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/threads.h"
+#include "commands/next.h"
 #include "commands/psd/psd.h"
 #include "data/psd/data_report.h"
 #include "data/psd/split_index.h"
@@ -288,6 +289,18 @@ static void write_report(const char *directory, json_t *report) {
     free(path);
 }
 
+/* Prints the command that trains: on whole files if these can be divided, else on what split there is. */
+static void print_next(const Options *o, const char *directory, const char *manifest) {
+    char *splits = path_join(directory, "splits"), *split = split_path(o, splits, BY_FILE);
+    if (access(split, F_OK)) {
+        free(split);
+        split = split_path(o, splits, POOLED);
+    }
+    if (!access(split, F_OK)) next_print("run -m %s --split %s -o results", manifest, split);
+    free(split);
+    free(splits);
+}
+
 /* ---- all of it ---- */
 
 static void make_data(const Options *o) {
@@ -310,6 +323,7 @@ static void make_data(const Options *o) {
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
     json_object_set_new(report, "doubtful_sensors", psd_store_doubts(&store));
     write_report(directory, report);
+    print_next(o, directory, path);
     file_unlock(&lock);
     psd_store_close(&store);
     psd_data_report_groups_free(&groups);

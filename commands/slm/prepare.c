@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/options.h"
+#include "base/program.h"
 #include "base/threads.h"
 #include "commands/max_unknown.h"
 #include "data/slm/prepare.h"
@@ -126,7 +127,7 @@ static void print_next(const SlmPrepareOptions *o, long long tokens) {
     while (tokens >= sizes[i].tokens) i++;
     long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
     char *folder = shell_path(o->output);
-    printf("Next: ./train_slm --data %s%s", folder, sizes[i].options);
+    printf("Next: %s --data %s%s", program_as_called(), folder, sizes[i].options);
     if (o->max_unknown > atof(MAX_UNKNOWN_DEFAULT)) printf(" --max-unknown %g", o->max_unknown);
     if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
     if (steps < 2 * VALIDATION) printf(" --val-interval 0");
