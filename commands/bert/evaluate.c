@@ -91,6 +91,7 @@ int bert_evaluate(int argc, char **argv) {
     bert_use_options(&e.use, true);
     options_parse(&header, &e.use.set, argc, argv);
     char *checkpoint = trained_checkpoint(e.checkpoint);
+    bert_use_adopt_columns(&e.use, checkpoint);
     const CommentColumns columns = bert_text_columns(&e.use.text);
     if (!comments_read(e.data, &columns, LABELS_NEEDED, &comments, &error)) die("--data: %s", error.text);
     bert_print_left_out(comments.path, &comments.counts);

@@ -258,6 +258,7 @@ int bert_predict(int argc, char **argv) {
     options_parse(&header, &p.use.set, argc, argv);
     if (!p.inputs.count) die_usage("which texts? give files, or - for standard input");
     p.ensemble = predict_ensemble(&p.predict, "");
+    bert_use_adopt_columns(&p.use, p.ensemble.paths[0]);
     p.output = predict_output_open(&p.predict);
     bert_use_open(&p.use);
     open_models(&p);

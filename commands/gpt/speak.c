@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/program.h"
 #include "commands/gpt/layout.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/sound.h"
@@ -217,6 +218,21 @@ static char *read_codebook(const SpeakOptions *o, const GptTrained *trained, Spe
 
 /* ---- the speech ---- */
 
+typedef struct {
+    int64_t n; /* codes so far */
+    double begin;
+} Progress;
+
+/* Shows how far the speech is, in the line at the bottom of the terminal. */
+static void show_progress(void *context, int prompt, int32_t id) {
+    enum { SHOWN = 10 /* codes from line to line */ };
+    Progress *p = context;
+    (void)prompt, (void)id;
+    if (p->n++ % SHOWN) return;
+    terminal_progress("[Speak] %lld codes, %.1f s of speech\t%.0f codes/s", (long long)p->n,
+                      (double)p->n * MEL_HOP / MEL_RATE, (double)p->n / (seconds_now() - p->begin));
+}
+
 /* Generates the codes of one text. */
 static Generated generate(const SpeakOptions *o, Model *model, Device *device, const TtsGptConfig *c,
                           const TokenIds *text, const float *voice) {
@@ -236,7 +252,9 @@ static Generated generate(const SpeakOptions *o, Model *model, Device *device, c
                                  .n_forbidden = 1,
                                  .stops = &stop,
                                  .n_stops = 1,
-                                 .max_new = o->max_codes ? o->max_codes : m.context};
+                                 .max_new = o->max_codes ? o->max_codes : m.context,
+                                 .on_id = show_progress,
+                                 .context = &(Progress){.begin = seconds_now()}};
     Generated speech;
     Error error;
     char bytes[32];
@@ -245,6 +263,7 @@ static Generated generate(const SpeakOptions *o, Model *model, Device *device, c
     printf("[Memory] generation: %s\n", format_bytes((double)(memory.cache + memory.activations), bytes));
     Generator *generator = generator_open(&m, device, &size, memory_available(device), &error);
     if (!generator || !generator_run(generator, &prompt, 1, &options, &speech, &error)) die("%s", error.text);
+    terminal_progress_end();
     generator_close(generator);
     return speech;
 }
