@@ -28,6 +28,15 @@ FILE *program_results(void);
  * earlier write has failed (a full disk, a reader that has ended). */
 void program_flush(FILE *results, bool close, const char *what);
 
+/* Returns the name that the program was called by, "./train_x", as a shell reads it. */
+const char *program_as_called(void);
+
+/* Lets the program end at once, without a message, when the reader of stdout has ended ("| head"), as SIGPIPE ends
+ * other programs. For output without which nothing is lost: help, lists, estimates. */
+void program_end_with_reader(void);
+
+/* Returns the columns of the terminal: COLUMNS if it is set, 80 if stdout is no terminal. */
+int terminal_columns(void);
 /* Shows one line of at most 511 bytes at the bottom of the terminal until the next call replaces it. Tabs separate its
  * parts: the first is cut at the terminal's width, and a later one for which there is no room is left out. What is
  * printed meanwhile, to stdout or stderr, appears above. The text may contain control sequences for colours. */

@@ -13,13 +13,13 @@
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_LIST, .offset = offsetof(PredictOptions, checkpoints), .metavar = "PATH",
+    {.name = "checkpoint", .heading = "Model", .usual = true, .type = OPTION_LIST, .offset = offsetof(PredictOptions, checkpoints), .metavar = "PATH",
      .help = "the trained model: the folder of a run (its best weights are taken), a checkpoint's folder, or a file of "
              "weights; repeatable: the probabilities of several models are averaged"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(PredictOptions, output),
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(PredictOptions, output),
      .default_value = "predictions.csv", .metavar = "FILE",
      .help = "the predictions, a row per sample; -: standard output"},
-    {.name = "format", .type = OPTION_CHOICE, .offset = offsetof(PredictOptions, format), .default_value = "auto",
+    {.name = "format", .usual = true, .type = OPTION_CHOICE, .offset = offsetof(PredictOptions, format), .default_value = "auto",
      .metavar = "auto|csv|jsonl",
      .help = "auto: JSON Lines if --output ends in .jsonl, otherwise CSV"},
 };

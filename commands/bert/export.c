@@ -31,12 +31,12 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
              "weights, also of another program"},
-    {.name = "format", .type = OPTION_CHOICE, .offset = FIELD(format), .default_value = "hf", .metavar = "hf",
+    {.name = "format", .heading = "Files", .type = OPTION_CHOICE, .offset = FIELD(format), .default_value = "hf", .metavar = "hf",
      .help = "hf: RoBERTa's layout with tokenizer, for Hugging Face's transformers"},
-    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
+    {.name = "heads", .heading = "Model", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
      .help = "attention heads of a model whose file does not tell them; 0: not needed"},
 };
 // clang-format on
@@ -195,7 +195,8 @@ static float dropout_of(const BertBase *base, const char *option) {
 }
 
 int bert_export(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert export", "./train_bert export --checkpoint run --output DIR",
+    static const OptionsHeader header = {"train_bert export", "--checkpoint run --output DIR",
+                                         "--checkpoint run --output exported",
                                          "Writes a trained model for other programs."};
     static const char *const kept[] = {"tokenizer", "segment", "max-len", "normalize", "compat", NULL};
     BertExportOptions o = {0};

@@ -46,4 +46,7 @@ Schedule bert_options_schedule(const BertOptions *options);
 /* Returns the factors by which --layer-decay multiplies the rate of each parameter group; free(). NULL: all are 1. */
 double *bert_options_rate_factors(const BertOptions *options);
 
+/* Prints the command that uses the run of these options. */
+void bert_options_print_next(const BertOptions *options);
+
 #endif

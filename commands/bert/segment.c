@@ -186,8 +186,8 @@ static void finish(Filter *f) {
 }
 
 int bert_segment(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert segment",
-                                         "./train_bert segment --model DIR <comments.txt >segmented.txt [options]",
+    static const OptionsHeader header = {"train_bert segment", "--model DIR <comments.txt >segmented.txt [options]",
+                                         "--model rdrsegmenter <comments.txt >segmented.txt",
                                          "Joins the syllables of Vietnamese words with _, as RDRsegmenter does."};
     Options o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);

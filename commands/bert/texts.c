@@ -16,7 +16,7 @@
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "DIR|PATH",
+    {.name = "tokenizer", .heading = "Data", .usual = true, .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "DIR|PATH",
      .help = "folder with vocab.txt and bpe.codes, tokenizer.json or a SentencePiece model, or one of these files; "
              "default: the one beside the weights"},
     {.name = "segment", .type = OPTION_TEXT, .offset = FIELD(segment), .metavar = "DIR",
@@ -31,9 +31,9 @@ static const OptionRow table[] = {
     {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
      .help = "tokenize exactly as Hugging Face's tokenizer: no normal form, line ends stay, special tokens that are "
              "written out in a text count as such"},
-    {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
+    {.name = "text-column", .usual = true, .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
      .metavar = "NAME", .help = "column or key of the texts"},
-    {.name = "label-column", .type = OPTION_TEXT, .offset = FIELD(label_column), .default_value = "label",
+    {.name = "label-column", .usual = true, .type = OPTION_TEXT, .offset = FIELD(label_column), .default_value = "label",
      .metavar = "NAME", .help = "column or key of the labels"},
     {.name = "id-column", .type = OPTION_TEXT, .offset = FIELD(id_column), .metavar = "NAME",
      .help = "column or key of names for the texts, for reports; none: lines of their file"},

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/options.h"
+#include "base/program.h"
 #include "base/threads.h"
 #include "commands/bert/texts.h"
 #include "data/text/fastbpe_train.h"
@@ -27,24 +28,24 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "learn", .type = OPTION_INT, .offset = FIELD(learn), .min = 1, .max = 1e6, .metavar = "N",
+    {.name = "learn", .heading = "Tokenizer", .type = OPTION_INT, .offset = FIELD(learn), .min = 1, .max = 1e6, .metavar = "N",
      .required = true,
      .help = "merges to learn, at most: fewer if the texts have no more pairs; the vocabulary becomes a little larger: "
              "merges, and characters inside and at the end of a word"},
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
+    {.name = "data", .heading = "Data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
      .positional = true,
      .help = "files with texts, " COMMENTS_ANY "; repeatable"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
+    {.name = "output", .heading = "Files", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
      .required = true,
      .help = "folder for vocab.txt and bpe.codes"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
-    {.name = "min-frequency", .type = OPTION_INT, .offset = FIELD(min_frequency), .default_value = "2", .min = 1,
+    {.name = "min-frequency", .heading = "Tokenizer", .type = OPTION_INT, .offset = FIELD(min_frequency), .default_value = "2", .min = 1,
      .max = 1e9, .metavar = "N",
      .help = "merge no pair that occurs less often"},
-    {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(overwrite), .default_value = "false",
+    {.name = "overwrite", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(overwrite), .default_value = "false",
      .help = "replace vocab.txt and bpe.codes that are in the folder, and remove added_tokens.json"},
-    {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
+    {.name = "threads", .heading = "Device", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
 };
@@ -134,7 +135,7 @@ static void print_learned(const Options *o, const FastBpeLearned *learned) {
     if (learned->merges < o->learn)
         printf("[Tokenizer] fewer merges than --learn %lld: no other pair of symbols occurs %lld times in the texts\n",
                (long long)o->learn, (long long)o->min_frequency);
-    printf("Next: ./train_bert pretrain");
+    printf("Next: %s pretrain", program_as_called());
     for (int i = 0; i < o->data.count; i++) print_path("--data", o->data.text[i]);
     if (strcmp(o->text.text_column, "text") != 0) print_path("--text-column", o->text.text_column);
     print_path("--tokenizer", o->output);
@@ -164,7 +165,8 @@ static void learn(const Options *o) {
 
 int bert_tokenizer(int argc, char **argv) {
     static const OptionsHeader header = {
-        "train_bert tokenizer", "./train_bert tokenizer --learn 4000 --data texts.txt --output tokenizer [options]",
+        "train_bert tokenizer", "--learn 4000 --data texts.txt --output tokenizer [options]",
+        "--learn 4000 --data texts.txt --output tokenizer",
         "Learns vocab.txt and bpe.codes, the two files of PhoBERT's kind of tokenizer, from texts. White space, "
         "normal form and segmentation are those of the training."};
     static const char *const of_texts[] = {"segment", "normalize", "text-column", "skip-bad", NULL};

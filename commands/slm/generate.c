@@ -38,19 +38,19 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "prompt", .letter = 'p', .type = OPTION_LIST, .offset = FIELD(prompt), .metavar = "TEXT",
+    {.name = "prompt", .heading = "Generation", .usual = true, .letter = 'p', .type = OPTION_LIST, .offset = FIELD(prompt), .metavar = "TEXT",
      .help = "text to continue, repeatable; '' begins a new text"},
     {.name = "prompts", .type = OPTION_TEXT, .offset = FIELD(prompts), .metavar = "PATH",
      .help = "file with a prompt on each line"},
-    {.name = "interactive", .letter = 'i', .type = OPTION_FLAG, .offset = FIELD(interactive), .default_value = "false",
+    {.name = "interactive", .usual = true, .letter = 'i', .type = OPTION_FLAG, .offset = FIELD(interactive), .default_value = "false",
      .help = "read prompts from standard input, a line each, and write the text while it is generated"},
-    {.name = "number", .letter = 'n', .type = OPTION_INT, .offset = FIELD(number), .default_value = "1", .min = 1,
+    {.name = "number", .usual = true, .letter = 'n', .type = OPTION_INT, .offset = FIELD(number), .default_value = "1", .min = 1,
      .max = 1e6, .metavar = "N",
      .help = "texts for each prompt"},
-    {.name = "max-tokens", .type = OPTION_INT, .offset = FIELD(max_tokens), .default_value = "200", .min = 1,
+    {.name = "max-tokens", .usual = true, .type = OPTION_INT, .offset = FIELD(max_tokens), .default_value = "200", .min = 1,
      .max = 1e6, .metavar = "N",
      .help = "new tokens of a text, at most; the model's context limits prompt and new tokens together"},
-    {.name = "temperature", .type = OPTION_FLOAT, .offset = FIELD(temperature), .default_value = "0.8", .max = 100,
+    {.name = "temperature", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(temperature), .default_value = "0.8", .max = 100,
      .metavar = "X",
      .help = "divides the logits: below 1 the text keeps to what is probable; 0: the most probable token, always"},
     {.name = "greedy", .type = OPTION_FLAG, .offset = FIELD(greedy), .default_value = "false",
@@ -63,11 +63,11 @@ static const OptionRow table[] = {
     {.name = "repetition-penalty", .type = OPTION_FLOAT, .offset = FIELD(repetition_penalty), .default_value = "1",
      .min = 0.01, .max = 100, .metavar = "X",
      .help = "above 1: tokens that have occurred become less probable"},
-    {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
+    {.name = "seed", .usual = true, .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
      .help = "another seed, another text"},
     {.name = "special-tokens", .type = OPTION_FLAG, .offset = FIELD(special_tokens), .default_value = "false",
      .help = "special tokens written out in a prompt (<|endoftext|>) are these tokens; otherwise they are text"},
-    {.name = "json", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
+    {.name = "json", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
      .help = "print a JSON object per text, on a line of its own"},
 };
 // clang-format on
@@ -309,8 +309,8 @@ static void check_options(const Generate *o) {
 }
 
 int slm_generate(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm generate",
-                                         "./train_slm generate --checkpoint run --prompt TEXT [options]",
+    static const OptionsHeader header = {"train_slm generate", "--checkpoint run --prompt TEXT [options]",
+                                         "--checkpoint run --prompt \"In the year\"",
                                          "Continues texts with a trained model."};
     static const OptionOverride at_once = {.name = "batch-size",
                                            .default_value = "16",
