@@ -35,7 +35,9 @@ static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime 
     char have[32], headroom[32], text[CHANGES_TEXT];
     if (r->batch.size) sizing_print_choice(spec, &r->batch);
     memory_print(&w->memory);
-    printf("[Memory] %s has %s for it: ", r->machine.card->key, format_bytes(r->available, have));
+    const char *limit = r->machine.limit;
+    printf("[Memory] %s has %s for it%s%s: ", r->machine.card->key, format_bytes(r->available, have),
+           limit ? " under " : "", limit ? limit : "");
     if (r->fits)
         printf("it fits, %.0f %% is used\n", 100 * (double)memory_total(&w->memory) / r->available);
     else
@@ -288,6 +290,7 @@ static json_t *card_json(const TrainSpec *spec, const RunTime *r) {
     json_t *changes = json_array();
     for (int i = 0; i < r->changes.n; i++) json_array_append_new(changes, json_string(r->changes.text[i]));
     json_object_set_new(card, "changes", changes);
+    if (r->machine.limit) json_object_set_new(card, "memory_limit", json_string(r->machine.limit));
     add_batch(card, r);
     if (w->steps)
         json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,
