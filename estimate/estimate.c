@@ -112,7 +112,10 @@ RunWork estimate_run_work(const TrainSpec *spec) {
 /* ---- a run on a card ---- */
 
 RunTime estimate_run(const TrainSpec *spec, const RunWork *work, const Machine *machine) {
-    RunTime run = {.machine = *machine, .work = work, .available = machine->available};
+    RunTime run = {.machine = *machine,
+                   .work = work,
+                   .available = machine->available,
+                   .price = price_list_find(&spec->options->prices, machine->card)};
     spec->device->half = card_half(machine->card);
     run.step = cost_of_work(&run.machine, &work->step);
     run.validation = cost_of_work(&run.machine, &work->validation);
