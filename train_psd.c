@@ -251,6 +251,7 @@ static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage)
     if (!stage->device && !stage->check && command != PSD_RUN)
         stage->device = train_device_open(&o->train, &o->device_why);
     o->device = stage->device;
+    if (o->device) train_options_set_price(&o->train, o->device);
     if (stage->check)
         status = check(o);
     else if (command == PSD_RUN)

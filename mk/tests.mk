@@ -37,12 +37,14 @@ $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared $< -o $@
 
-# A disk that lacks links, locks and more, for programs that preload it. It has no checks of a sanitizer.
+# Libraries for programs that preload them: a disk that lacks links, locks and more; system files that lie elsewhere. They
+# have no checks of a sanitizer.
 POOR_DISK = $(BUILD)/tests/base/disk.so
-$(POOR_DISK): tests/base/substitute/disk.c
+PRELOADED = $(POOR_DISK) $(BUILD)/tests/base/system.so
+$(PRELOADED): $(BUILD)/tests/base/%.so: tests/base/substitute/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(filter-out -fsanitize%,$(CFLAGS)) -fPIC -shared $< -o $@ -ldl
-$(TESTS_OF_CPU) $(DEEP_TESTS): | $(POOR_DISK)
+$(TESTS_OF_CPU) $(DEEP_TESTS): | $(PRELOADED)
 
 # A stand-in for the driver, which programs with the real CUDA runtime load in tests/psd/gpu_startup.sh.
 $(BUILD)/tests/kernels/driver/libcuda.so.1: tests/kernels/substitute/driver.c

@@ -128,9 +128,11 @@ static const OptionRow table[] = {
      .help = "train nothing: print what the run would need of a GPU's memory and how long it would take; needs no GPU"},
     {.name = "gpu", .usual = true, .type = OPTION_TEXT, .offset = FIELD(gpu), .default_value = GPU_NAME, .metavar = "NAME|all|here",
      .help = "for --estimate: t4, l4, a100-40, rtx4090, ...; here: what --device is on this machine"},
-    {.name = "price", .type = OPTION_TEXT, .offset = FIELD(price_text), .metavar = "X",
-     .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR': the run shows what it has cost, --estimate what "
-             "it will cost"},
+    {.name = "price", .type = OPTION_TEXT, .offset = FIELD(price_text), .metavar = "X|CARD=X,...",
+     .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR', or of cards, l4=0.80,h200=3.50: the run shows "
+             "what it has cost, --estimate what it will cost"},
+    {.name = "prices", .type = OPTION_TEXT, .offset = FIELD(prices_file), .metavar = "FILE",
+     .help = "instead of --price: a table (CSV) with the columns card, price, and perhaps currency, provider, date"},
     {.name = "json", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
      .help = "for --estimate: print the estimate as JSON, and everything else to stderr"},
     {.name = "calibrate", .type = OPTION_FLAG, .offset = FIELD(calibrate), .default_value = "false",
@@ -226,8 +228,7 @@ void train_options_resolve(TrainOptions *o, const OptionSet *set) {
         free(directory);
     }
     check_estimate(o, set);
-    Error error;
-    if (!price_parse(o->price_text, &o->price, &error)) die_usage("--%s", error.text);
+    train_options_resolve_prices(o);
     const Option *data = options_holding(set, &o->manifest); /* NULL: a command that needs none */
     if (data && !o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
         die_usage("no data: give --%s %s", data->row.name, data->row.metavar);
@@ -243,8 +244,28 @@ MachineOptions train_machine_options(const TrainOptions *o) {
                             .no_tf32 = o->no_tf32};
 }
 
-Device *train_device_open(const TrainOptions *o, const char **why) {
+void train_options_resolve_prices(TrainOptions *o) {
+    Error error;
+    if (o->price_text && o->prices_file) die_usage("--price and --prices exclude each other: give one of them");
+    if (o->prices_file && !price_list_read(o->prices_file, &o->prices, &error)) die("--prices %s", error.text);
+    if (!o->prices_file && !price_list_parse(o->price_text, &o->prices, &error)) die_usage("--price: %s", error.text);
+    o->price = o->prices.any.price;
+}
+
+void train_options_set_price(TrainOptions *o, const Device *device) {
+    const Card *card = device->product[0] ? card_find(device->product) : NULL;
+    static const Card other = {.capability = 1}; /* no card of the table */
+    Price price = price_list_find(&o->prices, device->product[0] && !card ? &other : card)->price;
+    if (price.per_hour > 0) o->price = price;
+}
+
+Device *train_device_open(TrainOptions *o, const char **why) {
     *why = NULL;
-    if (!o->estimate) return device_open(o->device, (int)o->threads, o->no_tf32, why);
-    return dry_device_open();
+    if (o->estimate) return dry_device_open();
+    Device *device = device_open(o->device, (int)o->threads, o->no_tf32, why);
+    train_options_set_price(o, device);
+    if (o->prices.by_card && !(o->price.per_hour > 0))
+        warn("--%s: there is no price of %s, so no cost is shown", o->prices_file ? "prices" : "price",
+             device->product[0] ? device->product : "cpu");
+    return device;
 }

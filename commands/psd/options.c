@@ -48,6 +48,7 @@ static const struct {
     {"token-budget", 0},
     {"warmup-steps", 0},
     {"price", TRAINING | RUN},
+    {"prices", TRAINING | RUN},
 };
 
 /* Changes to the options that all programs share. */
@@ -92,8 +93,8 @@ static const struct {
     {RUN, {.name = "learning-rate", .default_value = "2e-4",
            .help = "peak learning rate of both trainings; not given: as their configurations say"}},
     {RUN, {.name = "price",
-           .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR': each training, and the run at its end, "
-                   "shows what it has cost"}},
+           .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR', or of cards, l4=0.80,h200=3.50: each "
+                   "training, and the run at its end, shows what it has cost"}},
 };
 
 #define FIELD(name) offsetof(PsdRun, name)
@@ -307,11 +308,10 @@ static void resolve(PsdRun *o) {
     if (o->train.base_checkpoint && o->command != PSD_PRETRAIN) psd_checkpoint_adopt(o);
     psd_size_resolve(o);
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
-    Error error;
     if (o->command != PSD_RUN)
         train_options_resolve(&o->train, &o->set);
-    else if (!price_parse(o->train.price_text, &o->train.price, &error))
-        die_usage("--%s", error.text);
+    else
+        train_options_resolve_prices(&o->train);
     if (o->train.calibrate) return; /* it needs no data */
     /* The contrast is within a batch: its value depends on how many spectra the batch has. */
     if (o->command == PSD_PRETRAIN && o->train.val_times) {

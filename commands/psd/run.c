@@ -75,6 +75,7 @@ static Line line_begin(const PsdRun *o, PsdCommand command, const char *split, c
     if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->hop ? "true" : "false");
     if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
     if (trains && o->train.price_text) add(&line, "--price", "%s", o->train.price_text);
+    if (trains && o->train.prices_file) add(&line, "--prices", "%s", o->train.prices_file);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
     if (o->train.threads) add(&line, "--threads", "%lld", (long long)o->train.threads);
     if (o->train.amp) add(&line, "--amp", "true");
@@ -433,6 +434,7 @@ int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
     if (pooled) check_stages(&r, &all);
     bool done = pooled ? run_stages(&r, &all, NULL) : run_sensors(&r);
     if (!done) printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
+    if (each.device) train_options_set_price(&o->train, each.device);
     total_print(&r.total);
     stage->device = each.device;
     stage->ended = each.ended;

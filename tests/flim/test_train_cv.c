@@ -640,9 +640,13 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
     assert_contains(output, "[Estimate] l4 (L4)");
     assert_contains(output, "conv3d_backward");
     assert_contains(output, "give the data, or --max-steps");
-    must("--estimate --gpu all --amp --price 0.8CHF --data %s %s", data, toy);
+    must("--estimate --gpu all --amp --price l4=0.8CHF --data %s %s", data, toy);
     assert_contains(output, "training all 3 folds");
-    assert_contains(output, " CHF at 0.80 CHF an hour\n");
+    const char *of_l4 = strstr(output, "[Folds] l4: "), *of_h200 = strstr(output, "[Folds] h200: "),
+               *cost = " CHF at 0.80 CHF an hour\n";
+    assert_true(of_l4 && of_h200);
+    assert_non_null(memmem(of_l4, strcspn(of_l4, "\n") + 1, cost, strlen(cost)));
+    assert_null(strstr(of_h200, cost)); /* it has no price */
     must("--dry-run --amp");
     assert_contains(output, "parameters in 35 tensors");
 }

@@ -98,7 +98,7 @@ static void stop_in_both_stages(const char *directory, const char *options) {
 static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     (void)state;
     char *whole = scratch_directory(), *stopped = scratch_directory();
-    psd_must("%s --split %s/pooled.json -o %s --price '3600 CHF/h'", run_options(), fixture.data, whole);
+    psd_must("%s --split %s/pooled.json -o %s --price 'cpu=3600 CHF/h'", run_options(), fixture.data, whole);
     assert_contains(fixture.output, " of stage 1 of 4 "); /* behind the time left */
     assert_contains(fixture.output, "[Done] cost of stage 1 of 4: ");
     assert_contains(fixture.output, "[Done] cost of stage 2 of 4: ");

@@ -297,6 +297,30 @@ static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
     free(run);
 }
 
+static void a_run_costs_what_its_own_machine_does(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *prices = path_join(run, "prices.csv"), *options[4];
+    write_text(prices, "card,price,currency\nh200,7200,CHF\ncpu,3600,CHF\n");
+    options[0] = xstrdup("--max-steps 2 --val-ratio 0 --price 'h200=7200 EUR,cpu=3600 EUR'");
+    options[1] = xformat("--max-steps 3 --val-ratio 0 --resume auto --prices %s", prices);
+    options[2] = xformat("--max-steps 4 --val-ratio 0 --resume auto --prices %s", prices);
+    options[3] = xstrdup("--max-steps 5 --val-ratio 0 --resume auto --price h200=7200");
+    for (int i = 0; i < 4; i++) {
+        fixture_must_train(run, options[i]);
+        const char *cost = strstr(fixture.output, "[Done] cost: ");
+        assert_true((cost != NULL) == (i < 3));
+        if (cost) assert_contains(cost, i ? " CHF in this part\n" : " EUR\n"); /* another currency before */
+        free(options[i]);
+    }
+    assert_contains(fixture.output, "warning: --price: there is no price of cpu, so no cost is shown\n");
+    options[0] = xformat("--max-steps 6 --price 1 --prices %s", prices);
+    assert_int_equal(fixture_train(run, "%s", options[0]), 2);
+    assert_contains(fixture.output, "--price and --prices exclude each other: give one of them");
+    free(options[0]);
+    free(prices);
+    free(run);
+}
+
 static void the_plan_respects_a_memory_limit(void **state) {
     (void)state;
     skip_under_sanitizer("a limit of addresses"); /* its shadow alone is larger */
@@ -639,6 +663,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),
         cmocka_unit_test(peak_memory_is_as_planned),
         cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
+        cmocka_unit_test(a_run_costs_what_its_own_machine_does),
         cmocka_unit_test(the_plan_respects_a_memory_limit),
         cmocka_unit_test(a_base_checkpoint_is_resized_frozen_and_carried_over),
         cmocka_unit_test(the_size_is_that_of_the_base_checkpoint),

@@ -76,9 +76,11 @@ static void compare_facts(const Training *t) {
 /* Forgets the cost of the earlier parts if it is in another currency than that of --price. */
 static void compare_currency(Training *t) {
     json_t *before = json_loads(t->state.options_json, 0, NULL);
-    Price price;
-    if (!price_parse(json_string_value(json_object_get(before, "price")), &price, NULL) ||
-        strcmp(price.currency, t->spec.options->price.currency))
+    const char *file = json_string_value(json_object_get(before, "prices"));
+    PriceList list;
+    if (!(file ? price_list_read(file, &list, NULL)
+               : price_list_parse(json_string_value(json_object_get(before, "price")), &list, NULL)) ||
+        strcmp(list.any.price.currency, t->spec.options->price.currency) != 0)
         t->state.cost = NAN;
     json_decref(before);
 }
