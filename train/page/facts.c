@@ -56,9 +56,8 @@ static void card_speed(FILE *out, const LoggedRun *run) {
     bool known = isfinite(run->tokens_rate);
     const char *token = logged_run_text(run, "token_label"), *step = logged_run_text(run, "step_label");
     card(out, "Speed",
-         known ? xformat("%s/s", format_count(run->tokens_rate, run->tokens_rate < 1000 ? " " : "", text)) : NULL,
-         known ? xformat("%s; %.3g %s/s, medians", token ? token : "tokens", run->steps_rate, step ? step : "steps")
-               : NULL);
+         known ? xformat("%s %s/s", format_count(run->tokens_rate, "", text), token ? token : "tokens") : NULL,
+         known ? xformat("%.3g %s/s, medians", run->steps_rate, step ? step : "steps") : NULL);
 }
 
 static void card_utilisation(FILE *out, const LoggedRun *run) {
