@@ -15,6 +15,7 @@
 #include "data/tts/recordings_columns.h"
 #include "data/tts/recordings_fields.h"
 #include "data/tts/recordings_folder.h"
+#include "data/tts/recordings_foreign.h"
 #include "data/tts/recordings_json.h"
 #include "data/tts/recordings_kaldi.h"
 #include "data/tts/recordings_places.h"
@@ -103,6 +104,10 @@ static bool has_header(RecordingsFormat format) {
 static bool begin_list(ListReader *reader, const RecordingsSource *source, const char *line, size_t n, Error *error) {
     RecordingsFormat format = source->format ? source->format : recognise(source, line, n);
     reader->out->format = format;
+    if (!format && text_ending(source->path, ".csv"))
+        return error_set(error, "the format is not known; expected a line that names the columns (audio,text), or "
+                                "their numbers: --audio-field 1 --text-field 2; for the audio and .txt files of a "
+                                "folder, give it with --input-format folder");
     if (!format)
         return error_set(error, "the format is not known; expected JSON objects, fields between tabs, or ID|TEXT as in "
                                 "LJSpeech; for the audio and .txt files of a folder, give it with --input-format "
@@ -272,14 +277,18 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
                 source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
+    Error why;
     *out = (Recordings){0};
     if (size >= 5 && !memcmp(text, "PAR1\x15", 5)) /* other tables have no sound */
         return error_set(error, "1: the file is a Parquet table, which may hold the sound as well: docs/train_gpt.md, "
                                 "\"What prepare reads\", has the lines of Python that write both out");
     if (binary) return error_set(error, "1: the file %s", binary);
-    if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     text += mark;
     size -= mark;
+    if ((!source->format && !names_a_field(source) && recordings_are_foreign(source->path, text, size, &why)) ||
+        (json && !array && recordings_are_one_object(text, size, &why)))
+        return error_set(error, "1: %s", why.text);
+    if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     ok = array                        ? parse_array(&reader, &as_it_is, text, size, &lines, error)
          : is_csv(source, text, size) ? parse_csv(&reader, source, text, size, error)
                                       : parse_lines(&reader, source, text, size, &lines, error);
