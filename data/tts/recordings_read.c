@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
@@ -393,6 +394,26 @@ static void warn_of_texts(const Recordings *all) {
              place, (long long)all->quoted, (long long)all->count);
 }
 
+/* Warns of parts of MP3 files that take long: what lies before them must be decoded, too. */
+static void warn_of_parts(const Recordings *all) {
+    static const double LONG = 10 * 3600; /* seconds of sound, a minute of a processor's time */
+    const char *place = all->list ? all->list : all->directory;
+    const Recording *first = NULL;
+    double before = 0;
+    int64_t parts = 0;
+    char duration[32];
+    for (int64_t i = 0; i < all->count; i++) {
+        const Recording *r = &all->items[i];
+        if (!recording_is_part(r) || !path_ending(r->audio, ".mp3")) continue;
+        before += r->from;
+        if (!parts++) first = r;
+    }
+    if (before < LONG) return;
+    warn("%s: %lld recordings are parts of MP3 files (the first: %s), each of which is decoded from its beginning for "
+         "each part: %s of sound in all; FLAC or WAV made of them is read at once",
+         place, (long long)parts, first->audio, format_duration(before, duration));
+}
+
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {
     char *list;
     *out = (Recordings){0};
@@ -400,6 +421,7 @@ bool recordings_read(const RecordingsSource *source, Recordings *out, Error *err
     bool ok = list ? read_list(list, source, out, error) : read_folder(source, out, error);
     if (ok) unify_speakers(out);
     if (ok) warn_of_texts(out);
+    if (ok) warn_of_parts(out);
     free(list);
     if (!ok) recordings_close(out);
     return ok;

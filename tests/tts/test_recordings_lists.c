@@ -301,6 +301,22 @@ static void durations_and_equal_sounds_are_told(void **state) {
     assert_contains(fixture.output, "the audio of 2 of 3 recordings is bad"); /* part1.wav is the part already */
 }
 
+static void many_parts_of_an_mp3_are_warned_of(void **state) {
+    (void)state;
+    for (int parts = 100; parts <= 200; parts += 100) { /* behind 4 and 22 hours */
+        FILE *out = fopen(keep_text(corpus_folder("talk.tsv")), "w");
+        assert_non_null(out);
+        fprintf(out, "audio\ttext\tstart\tduration\n");
+        for (int i = 0; i < parts; i++) fprintf(out, "talk.MP3\tone\t%d\t2\n", 3 * i + (parts > 100) * 100);
+        for (int i = 0; i < parts; i++) fprintf(out, "talk.wav\ttwo\t%d\t2\n", 1000 * i);
+        assert_int_equal(fclose(out), 0);
+        assert_int_equal(corpus_try_prepare("talk", "talk.tsv", few), 1);
+        assert_int_equal(strstr(fixture.output, "200 recordings are parts of MP3 files (the first: talk.MP3), each of "
+                                                "which is decoded from its beginning for each part: ") != NULL,
+                         parts == 200);
+    }
+}
+
 static void sounds_in_a_folder_beside_the_list_are_found(void **state) {
     (void)state;
     write_parts();
@@ -343,6 +359,7 @@ int main(void) {
         cmocka_unit_test(texts_of_libritts_and_labels_are_read),
         cmocka_unit_test(parts_are_the_sounds_that_were_cut_out),
         cmocka_unit_test(durations_and_equal_sounds_are_told),
+        cmocka_unit_test(many_parts_of_an_mp3_are_warned_of),
         cmocka_unit_test(sounds_in_a_folder_beside_the_list_are_found),
         cmocka_unit_test(sounds_behind_backslashes_are_found),
     };
