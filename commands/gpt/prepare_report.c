@@ -247,6 +247,7 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
            (long long)m->train_pairs, (long long)m->val_pairs, (long long)m->lone_train, (long long)m->lone_val);
     if (m->own_prompts) printf("[Data] of a side where no speaker has two clips, each clip is its own prompt\n");
     if (!m->val) printf("[Data] no clip is held out for validation: raise --val-ratio\n");
+    if (!m->train) printf("[Data] no clip is left for training: lower --val-ratio\n");
 }
 
 static void print_manifest(const char *option, const char *directory, PrepareOutput output) {
@@ -272,5 +273,5 @@ void prepare_report_write(const Prepare *p, const ManifestReport *manifests) {
     Totals totals = total_of(p);
     write_stats(p, &totals, manifests);
     print_totals(p, &totals, manifests);
-    print_next(p, manifests);
+    if (manifests->train) print_next(p, manifests);
 }

@@ -10,5 +10,7 @@
  * line); both are moved to where the JSON is invalid. */
 bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int64_t *number, int *column,
                           Error *error);
+/* Returns whether a text is one object over several lines, which is no list, and says what to do. */
+bool recordings_are_one_object(const char *text, size_t size, Error *words);
 
 #endif

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
@@ -15,6 +16,7 @@
 #include "data/tts/recordings_columns.h"
 #include "data/tts/recordings_fields.h"
 #include "data/tts/recordings_folder.h"
+#include "data/tts/recordings_foreign.h"
 #include "data/tts/recordings_json.h"
 #include "data/tts/recordings_kaldi.h"
 #include "data/tts/recordings_places.h"
@@ -103,6 +105,10 @@ static bool has_header(RecordingsFormat format) {
 static bool begin_list(ListReader *reader, const RecordingsSource *source, const char *line, size_t n, Error *error) {
     RecordingsFormat format = source->format ? source->format : recognise(source, line, n);
     reader->out->format = format;
+    if (!format && text_ending(source->path, ".csv"))
+        return error_set(error, "the format is not known; expected a line that names the columns (audio,text), or "
+                                "their numbers: --audio-field 1 --text-field 2; for the audio and .txt files of a "
+                                "folder, give it with --input-format folder");
     if (!format)
         return error_set(error, "the format is not known; expected JSON objects, fields between tabs, or ID|TEXT as in "
                                 "LJSpeech; for the audio and .txt files of a folder, give it with --input-format "
@@ -273,14 +279,18 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
                 source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
+    Error why;
     *out = (Recordings){0};
     if (size >= 5 && !memcmp(text, "PAR1\x15", 5)) /* other tables have no sound */
         return error_set(error, "1: the file is a Parquet table, which may hold the sound as well: docs/train_gpt.md, "
                                 "\"What prepare reads\", has the lines of Python that write both out");
     if (binary) return error_set(error, "1: the file %s", binary);
-    if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     text += mark;
     size -= mark;
+    if ((!source->format && !names_a_field(source) && recordings_are_foreign(source->path, text, size, &why)) ||
+        (json && !array && recordings_are_one_object(text, size, &why)))
+        return error_set(error, "1: %s", why.text);
+    if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     ok = array                        ? parse_array(&reader, &as_it_is, text, size, &lines, error)
          : is_csv(source, text, size) ? parse_csv(&reader, source, text, size, error)
                                       : parse_lines(&reader, source, text, size, &lines, error);
@@ -385,6 +395,26 @@ static void warn_of_texts(const Recordings *all) {
              place, (long long)all->quoted, (long long)all->count);
 }
 
+/* Warns of parts of MP3 files that take long: what lies before them must be decoded, too. */
+static void warn_of_parts(const Recordings *all) {
+    static const double LONG = 10 * 3600; /* seconds of sound, a minute of a processor's time */
+    const char *place = all->list ? all->list : all->directory;
+    const Recording *first = NULL;
+    double before = 0;
+    int64_t parts = 0;
+    char duration[32];
+    for (int64_t i = 0; i < all->count; i++) {
+        const Recording *r = &all->items[i];
+        if (!recording_is_part(r) || !path_ending(r->audio, ".mp3")) continue;
+        before += r->from;
+        if (!parts++) first = r;
+    }
+    if (before < LONG) return;
+    warn("%s: %lld recordings are parts of MP3 files (the first: %s), each of which is decoded from its beginning for "
+         "each part: %s of sound in all; FLAC or WAV made of them is read at once",
+         place, (long long)parts, first->audio, format_duration(before, duration));
+}
+
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {
     char *list;
     *out = (Recordings){0};
@@ -392,6 +422,7 @@ bool recordings_read(const RecordingsSource *source, Recordings *out, Error *err
     bool ok = list ? read_list(list, source, out, error) : read_folder(source, out, error);
     if (ok) unify_speakers(out);
     if (ok) warn_of_texts(out);
+    if (ok) warn_of_parts(out);
     free(list);
     if (!ok) recordings_close(out);
     return ok;

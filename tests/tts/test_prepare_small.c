@@ -78,6 +78,24 @@ static void a_side_without_pairs_has_clips_as_their_own_prompts(void **state) {
     json_decref(pairs);
 }
 
+/* train_gpt would refuse a manifest without lines. */
+static void a_share_that_leaves_nothing_is_told(void **state) {
+    (void)state;
+    int status =
+        run_command(fixture.output, sizeof fixture.output, "cd %s && head -n 1 list.tsv >one.tsv", corpus_root);
+    assert_int_equal(status, 0);
+    begin_with_frames("one");
+    const char *const cases[][2] = {{"0.9", "[Data] no clip is left for training: lower --val-ratio\n"},
+                                    {"0", "[Data] no clip is held out for validation: raise --val-ratio\n"}};
+    for (int i = 0; i < 2; i++) {
+        char *more = xformat("--vocabulary 20 --val-ratio %s", cases[i][0]);
+        prepare_plain("one", "one.tsv", more);
+        assert_contains(fixture.output, cases[i][1]);
+        assert_int_equal(strstr(fixture.output, "Next: ") != NULL, i == 1);
+        free(more);
+    }
+}
+
 /* The bytes decide: other ones are seen under the same size and time, the same ones under other times. */
 static void a_sound_that_changed_is_seen_under_the_same_size_and_time(void **state) {
     (void)state;
@@ -156,6 +174,7 @@ int main(void) {
         cmocka_unit_test(sizes_fit_little_speech),
         cmocka_unit_test(sizes_that_are_given_stay),
         cmocka_unit_test(a_side_without_pairs_has_clips_as_their_own_prompts),
+        cmocka_unit_test(a_share_that_leaves_nothing_is_told),
         cmocka_unit_test(a_sound_that_changed_is_seen_under_the_same_size_and_time),
         cmocka_unit_test(what_has_no_spelling_is_counted),
         cmocka_unit_test(what_is_no_tokenizer_is_called_what_it_is),
