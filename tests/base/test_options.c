@@ -67,7 +67,7 @@ static void table_rows(Table *t) {
     options_add(&t->set, rows, N, t);
 }
 
-static const OptionsHeader header = {"prog", "./prog -m FILE", "Does something."};
+static const OptionsHeader header = {"prog", "-m FILE", "-m a.jsonl", "Does something."};
 
 /* Parses arguments that are given as one text, split at spaces. */
 static void parse(Table *t, const char *arguments) {
