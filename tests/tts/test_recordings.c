@@ -172,7 +172,7 @@ static void numbers_of_more_than_64_bits_are_names(void **state) {
     Recordings all = parse("l.jsonl", "{\"id\": 18446744073709551615, \"audio\": {\"path\": \"a.wav\", \"x\": 1e999}, "
                                       "\"text\": \"one\", \"speaker\": 99999999999999999999, \"duration\": 1e999}\n");
     assert_int_equal(all.count, 1);
-    check(&all, 0, "18446744073709551615", "99999999999999999999", "a.wav", "one");
+    check_recording(&all, 0, "18446744073709551615", "99999999999999999999", "a.wav", "one");
     recordings_close(&all);
 }
 
