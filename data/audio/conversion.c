@@ -64,6 +64,7 @@ const char *conversion_kind(int fd, bool *damaged) {
                  {0, "ADIF", "AAC"},
                  {28, "Speex   ", "Speex"},
                  {29, "FLAC", "FLAC in Ogg"},
+                 {0, "NIST_1A\n", "SPHERE (NIST)"},
                  {0, "wvpk", "WavPack"},
                  {0, "MAC ", "Monkey's Audio"},
                  {0, "TTA1", "True Audio"},

@@ -278,6 +278,25 @@ static void what_is_no_sound_is_named(void **state) {
     }
 }
 
+/* As the corpora of the LDC are compressed. ffmpeg may read it. */
+static void sphere_that_libsndfile_does_not_read_is_named(void **state) {
+    (void)state;
+    static const char head[] = "NIST_1A\n   1024\nsample_count -i 1000\nsample_n_bytes -i 2\nchannel_count -i 1\n"
+                               "sample_byte_format -s2 01\nsample_rate -i 16000\n"
+                               "sample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n";
+    Bytes file = {.n = 0};
+    put(&file, head, sizeof head - 1);
+    file.n = 1024 + 2000;
+    char *path = in("file.wav");
+    Audio audio;
+    Error error;
+    write_bytes(path, file.bytes, file.n);
+    assert_false(audio_read(path, RATE, 10, &audio, &error));
+    assert_contains(error.text, "is SPHERE (NIST), which libsndfile does not read");
+    assert_true(audio.convertible);
+    free(path);
+}
+
 /* ---- joined files ---- */
 
 /* Writes a second of the sound with libsndfile, and appends the file. Returns false if it does not write the format. */
@@ -462,6 +481,7 @@ int main(void) {
         cmocka_unit_test(floats_in_the_range_of_integers_are_named),
         cmocka_unit_test(sound_at_the_noise_floor_is_told),
         cmocka_unit_test(what_is_no_sound_is_named),
+        cmocka_unit_test(sphere_that_libsndfile_does_not_read_is_named),
         cmocka_unit_test(joined_files_are_read_to_the_end),
         cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
         cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
