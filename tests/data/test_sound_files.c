@@ -355,6 +355,44 @@ static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
     must_refuse(&file, "is cut off: 24008 of 48008 bytes of sound are there");
 }
 
+/* As programs write them into pipes: where the next file begins, the sound ends. */
+static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
+    (void)state;
+    static const struct {
+        int format;
+        uint32_t size;
+    } cases[] = {{SF_FORMAT_WAV, 0},
+                 {SF_FORMAT_WAV, UINT32_MAX},
+                 {SF_FORMAT_WAV, 0x7ffff000},
+                 {SF_FORMAT_AIFF, UINT32_MAX},
+                 {SF_FORMAT_AIFF, 0x7f000008}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int n = 1; n <= 3; n++) {
+            Bytes file = {.n = 0};
+            for (int k = 0; k < n; k++) {
+                unsigned char *begin = file.bytes + file.n;
+                append(&file, cases[i].format | SF_FORMAT_PCM_16, 0);
+                const bool aiff = cases[i].format == SF_FORMAT_AIFF;
+                unsigned char *sound = aiff ? memmem(begin, 512, "SSND", 4) : begin + 36;
+                assert_memory_equal(sound, aiff ? "SSND" : "data", 4);
+                for (int b = 0; b < 4; b++) sound[4 + b] = (unsigned char)(cases[i].size >> 8 * (aiff ? 3 - b : b));
+            }
+            char what[32];
+            snprintf(what, sizeof what, "case %zu, %d files", i, n);
+            must_hold(what, &file, FRAMES, n);
+        }
+}
+
+static void a_caf_of_unknown_length_is_named_with_what_reads_it(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    append(&file, SF_FORMAT_CAF | SF_FORMAT_PCM_16, 0);
+    unsigned char *sound = memmem(file.bytes, file.n, "data", 4);
+    assert_non_null(sound);
+    memset(sound + 4, 0xff, 8);
+    must_refuse(&file, "is CAF of unknown length, which libsndfile does not read (");
+}
+
 /* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
 static void check_seconds(const Bytes *file, int seconds, int slack) {
     Audio audio;
@@ -483,6 +521,8 @@ int main(void) {
         cmocka_unit_test(what_is_no_sound_is_named),
         cmocka_unit_test(sphere_that_libsndfile_does_not_read_is_named),
         cmocka_unit_test(joined_files_are_read_to_the_end),
+        cmocka_unit_test(joined_files_of_unknown_length_are_read_to_the_end),
+        cmocka_unit_test(a_caf_of_unknown_length_is_named_with_what_reads_it),
         cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
         cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
         cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
