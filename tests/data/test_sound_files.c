@@ -484,6 +484,24 @@ static void an_mp3_with_changed_rate_is_refused(void **state) {
     free(path);
 }
 
+/* ffmpeg would convert the first of them alone. */
+static void wav_with_changed_rate_is_not_to_be_converted(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    put_whole(&file);
+    size_t first = file.n;
+    put_whole(&file);
+    file.bytes[first + 24] ^= 1; /* of the rate */
+    char *path = in("file.wav");
+    Audio audio;
+    Error error;
+    write_bytes(path, file.bytes, file.n);
+    assert_false(audio_read(path, RATE, 10, &audio, &error));
+    assert_contains(error.text, "joins sounds of 24000 Hz and of 24001 Hz: resample them before they are joined");
+    assert_false(audio.convertible);
+    free(path);
+}
+
 /* ---- copies for pages ---- */
 
 /* Joined files, and an MP3 that does not describe itself: libsndfile alone reads a part of each. */
@@ -528,6 +546,7 @@ int main(void) {
         cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_with_changed_rate_is_refused),
+        cmocka_unit_test(wav_with_changed_rate_is_not_to_be_converted),
         cmocka_unit_test(a_copy_for_a_page_has_all_sound),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
