@@ -240,9 +240,9 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
                "or a file is missing or damaged",
                (long long)p->recoded);
     printf("\n[Codes] %lld codes, unigram entropy %.3f nats\n", (long long)t->codes, t->entropy);
-    printf("[Data] %lld of %lld clips, %s, %lld speakers: %lld for training, %lld for validation\n",
+    printf("[Data] %lld of %lld clips, %s, %lld speaker%s: %lld for training, %lld for validation\n",
            (long long)t->clips, (long long)p->n, format_duration(t->seconds, duration), (long long)t->speakers,
-           (long long)m->train, (long long)m->val);
+           format_plural(t->speakers), (long long)m->train, (long long)m->val);
     printf("[Data] %lld and %lld pairs; %lld and %lld clips have none, because their speaker has no other clip\n",
            (long long)m->train_pairs, (long long)m->val_pairs, (long long)m->lone_train, (long long)m->lone_val);
     if (m->own_prompts) printf("[Data] of a side where no speaker has two clips, each clip is its own prompt\n");

@@ -176,8 +176,10 @@ static bool take_info(const SF_INFO *info, Audio *audio, Error *error) {
         return error_set(error, "has %d channels at %d Hz, which cannot be resampled to %d Hz", info->channels,
                          info->samplerate, audio->rate);
     if (audio->source_rate && audio->source_rate != info->samplerate) {
-        audio->convertible = true;
-        return error_set(error, "joins sounds of %d Hz and of %d Hz", audio->source_rate, info->samplerate);
+        int container = info->format & SF_FORMAT_TYPEMASK; /* of others ffmpeg reads the first sound alone */
+        audio->convertible = container == FORMAT_MPEG || container == SF_FORMAT_OGG;
+        return error_set(error, "joins sounds of %d Hz and of %d Hz%s", audio->source_rate, info->samplerate,
+                         audio->convertible ? "" : ": resample them before they are joined");
     }
     if (!audio->source_rate) audio->source_channels = info->channels;
     audio->source_rate = info->samplerate;

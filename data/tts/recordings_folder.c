@@ -236,6 +236,11 @@ bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
                          (long long)out->other_files, out->first_other_file);
     if (!out->count) return error_set(error, "%s: holds no audio files", path);
     if (with_text > out->lone_texts) return true;
+    if (out->first_lone_text && path_ending(out->first_lone_text, ".trans.txt"))
+        return error_set(error,
+                         "%s: %s has the texts of several sounds, as in LibriSpeech: make a list of them "
+                         "(docs/train_gpt.md, \"What prepare reads\", has the line of the shell), and give that",
+                         path, out->first_lone_text);
     char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");
     error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav%s%s", path,
               (long long)out->count, *words ? "; " : "", words);

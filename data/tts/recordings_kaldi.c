@@ -135,6 +135,17 @@ static bool read_utterances(const Folder *f, Recordings *out, Error *error) {
 
 bool recordings_is_kaldi(const char *folder) { return path_holds(folder, "wav.scp") && path_holds(folder, "text"); }
 
+bool recordings_is_in_kaldi(const char *path) {
+    static const char *const names[] = {"wav.scp", "text", "segments", "utt2spk"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = path_directory(path);
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) found |= !strcmp(name, names[i]);
+    found = found && recordings_is_kaldi(folder);
+    free(folder);
+    return found;
+}
+
 bool recordings_read_kaldi(const char *folder, Recordings *out, Error *error) {
     Folder f = {{0}, {0}, {0}, {0}};
     bool ok = map_open(&f.files, folder, "wav.scp", true, error) && map_open(&f.texts, folder, "text", true, error) &&

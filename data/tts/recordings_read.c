@@ -347,6 +347,8 @@ static bool read_list(const char *path, const RecordingsSource *source, Recordin
     size_t size;
     Error why;
     list.path = path;
+    if (!list.format && !names_a_field(&list) && recordings_is_in_kaldi(path))
+        return error_set(error, "%s: is one of the files of a folder of Kaldi: give the folder", path);
     if (!text_read(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool ok = recordings_parse(bytes, size, &list, out, &why);
     free(bytes);

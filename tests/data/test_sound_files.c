@@ -278,6 +278,25 @@ static void what_is_no_sound_is_named(void **state) {
     }
 }
 
+/* As the corpora of the LDC are compressed. ffmpeg may read it. */
+static void sphere_that_libsndfile_does_not_read_is_named(void **state) {
+    (void)state;
+    static const char head[] = "NIST_1A\n   1024\nsample_count -i 1000\nsample_n_bytes -i 2\nchannel_count -i 1\n"
+                               "sample_byte_format -s2 01\nsample_rate -i 16000\n"
+                               "sample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n";
+    Bytes file = {.n = 0};
+    put(&file, head, sizeof head - 1);
+    file.n = 1024 + 2000;
+    char *path = in("file.wav");
+    Audio audio;
+    Error error;
+    write_bytes(path, file.bytes, file.n);
+    assert_false(audio_read(path, RATE, 10, &audio, &error));
+    assert_contains(error.text, "is SPHERE (NIST), which libsndfile does not read");
+    assert_true(audio.convertible);
+    free(path);
+}
+
 /* ---- joined files ---- */
 
 /* Writes a second of the sound with libsndfile, and appends the file. Returns false if it does not write the format. */
@@ -334,6 +353,44 @@ static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
     append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
     file.n -= FRAMES;
     must_refuse(&file, "is cut off: 24008 of 48008 bytes of sound are there");
+}
+
+/* As programs write them into pipes: where the next file begins, the sound ends. */
+static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
+    (void)state;
+    static const struct {
+        int format;
+        uint32_t size;
+    } cases[] = {{SF_FORMAT_WAV, 0},
+                 {SF_FORMAT_WAV, UINT32_MAX},
+                 {SF_FORMAT_WAV, 0x7ffff000},
+                 {SF_FORMAT_AIFF, UINT32_MAX},
+                 {SF_FORMAT_AIFF, 0x7f000008}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int n = 1; n <= 3; n++) {
+            Bytes file = {.n = 0};
+            for (int k = 0; k < n; k++) {
+                unsigned char *begin = file.bytes + file.n;
+                append(&file, cases[i].format | SF_FORMAT_PCM_16, 0);
+                const bool aiff = cases[i].format == SF_FORMAT_AIFF;
+                unsigned char *sound = aiff ? memmem(begin, 512, "SSND", 4) : begin + 36;
+                assert_memory_equal(sound, aiff ? "SSND" : "data", 4);
+                for (int b = 0; b < 4; b++) sound[4 + b] = (unsigned char)(cases[i].size >> 8 * (aiff ? 3 - b : b));
+            }
+            char what[32];
+            snprintf(what, sizeof what, "case %zu, %d files", i, n);
+            must_hold(what, &file, FRAMES, n);
+        }
+}
+
+static void a_caf_of_unknown_length_is_named_with_what_reads_it(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    append(&file, SF_FORMAT_CAF | SF_FORMAT_PCM_16, 0);
+    unsigned char *sound = memmem(file.bytes, file.n, "data", 4);
+    assert_non_null(sound);
+    memset(sound + 4, 0xff, 8);
+    must_refuse(&file, "is CAF of unknown length, which libsndfile does not read (");
 }
 
 /* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
@@ -427,6 +484,24 @@ static void an_mp3_with_changed_rate_is_refused(void **state) {
     free(path);
 }
 
+/* ffmpeg would convert the first of them alone. */
+static void wav_with_changed_rate_is_not_to_be_converted(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    put_whole(&file);
+    size_t first = file.n;
+    put_whole(&file);
+    file.bytes[first + 24] ^= 1; /* of the rate */
+    char *path = in("file.wav");
+    Audio audio;
+    Error error;
+    write_bytes(path, file.bytes, file.n);
+    assert_false(audio_read(path, RATE, 10, &audio, &error));
+    assert_contains(error.text, "joins sounds of 24000 Hz and of 24001 Hz: resample them before they are joined");
+    assert_false(audio.convertible);
+    free(path);
+}
+
 /* ---- copies for pages ---- */
 
 /* Joined files, and an MP3 that does not describe itself: libsndfile alone reads a part of each. */
@@ -462,12 +537,16 @@ int main(void) {
         cmocka_unit_test(floats_in_the_range_of_integers_are_named),
         cmocka_unit_test(sound_at_the_noise_floor_is_told),
         cmocka_unit_test(what_is_no_sound_is_named),
+        cmocka_unit_test(sphere_that_libsndfile_does_not_read_is_named),
         cmocka_unit_test(joined_files_are_read_to_the_end),
+        cmocka_unit_test(joined_files_of_unknown_length_are_read_to_the_end),
+        cmocka_unit_test(a_caf_of_unknown_length_is_named_with_what_reads_it),
         cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
         cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
         cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_with_changed_rate_is_refused),
+        cmocka_unit_test(wav_with_changed_rate_is_not_to_be_converted),
         cmocka_unit_test(a_copy_for_a_page_has_all_sound),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

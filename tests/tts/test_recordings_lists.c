@@ -203,6 +203,28 @@ static void a_folder_of_kaldi_is_read(void **state) {
     free(folder);
 }
 
+static void files_of_kaldi_and_librispeech_are_called_what_they_are(void **state) {
+    (void)state;
+    char *kaldi = path_join(corpus_root, "one_of_kaldi"), *libri = path_join(corpus_root, "librispeech");
+    static const char *const files[] = {"wav.scp", "text", "segments", "utt2spk"};
+    Recordings all;
+    Error error;
+    for (int i = 0; i < 4; i++) write_in(kaldi, files[i], "a b\n");
+    for (int i = 0; i < 4; i++) {
+        char *path = path_join(kaldi, files[i]);
+        assert_false(recordings_read(&(RecordingsSource){.path = path}, &all, &error));
+        assert_contains(error.text, ": is one of the files of a folder of Kaldi: give the folder");
+        free(path);
+    }
+    write_in(libri, "84/12/84-12-0000.flac", "");
+    write_in(libri, "84/12/84-12.trans.txt", "84-12-0000 GO DO YOU HEAR\n");
+    assert_false(recordings_read(&(RecordingsSource){.path = libri}, &all, &error));
+    assert_contains(error.text,
+                    ": 84/12/84-12.trans.txt has the texts of several sounds, as in LibriSpeech: make a list");
+    free(kaldi);
+    free(libri);
+}
+
 static void texts_of_libritts_and_labels_are_read(void **state) {
     (void)state;
     char *folder = path_join(corpus_root, "libri");
@@ -356,6 +378,7 @@ int main(void) {
         cmocka_unit_test(parts_of_a_file_have_times_and_ids),
         cmocka_unit_test(what_speaks_against_a_list_is_told),
         cmocka_unit_test(a_folder_of_kaldi_is_read),
+        cmocka_unit_test(files_of_kaldi_and_librispeech_are_called_what_they_are),
         cmocka_unit_test(texts_of_libritts_and_labels_are_read),
         cmocka_unit_test(parts_are_the_sounds_that_were_cut_out),
         cmocka_unit_test(durations_and_equal_sounds_are_told),
