@@ -131,9 +131,11 @@ bool options_given(const OptionSet *set, const char *name);
 
 /* Returns the value as JSON, or NULL if a text is not UTF-8. */
 json_t *option_to_json(const Option *option);
-/* Sets the value to one that option_to_json has written, with the checks of the command line. A text is on the heap
- * then. False with "NAME: expected ..., found ..." on an error. */
+/* Sets the value to one that option_to_json has written: of the option's type, and with the checks of the command line.
+ * A text is on the heap then. False with "NAME: expected ..., found ..." on an error. */
 bool option_from_json(const Option *option, const json_t *value, Error *error);
+/* Checks a value as option_from_json does, and sets nothing. */
+bool option_check_json(const Option *option, const json_t *value, Error *error);
 /* Returns all values as JSON text {"name": value, ...} for the record of a checkpoint; free(). Dies if a text is not
  * UTF-8. */
 char *options_to_json(const OptionSet *set);

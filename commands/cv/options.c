@@ -238,6 +238,7 @@ static void adopt(CvRun *o) {
         from.options = json_build("options", "{s:s}", "channels", text);
         free(text);
     }
+    checkpoint_options_validate(&from, o->set);
     checkpoint_options_adopt(&from, o->set, NULL);
     json_decref(from.options);
 }

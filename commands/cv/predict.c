@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/program.h"
+#include "checkpoint/description.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/decision.h"
 #include "commands/trainer.h"
@@ -76,8 +77,8 @@ static void check_shape(const Predict *o, const char *checkpoint) {
     Error error;
     json_t *description = description_read(checkpoint, &error);
     if (!description && error.text[0]) die("%s", error.text);
-    int64_t bins = json_integer_value(json_object_get(description, "bins"));
-    int64_t side = json_integer_value(json_object_get(description, "side"));
+    int64_t bins = description_fact_number(description, checkpoint, "bins");
+    int64_t side = description_fact_number(description, checkpoint, "side");
     json_decref(description);
     if (bins && side && (bins != o->cells.shape.T || side != o->cells.shape.H))
         die("%s was trained on cells of %lld x %lld pixels and %lld bins; those of %s have %d x %d and %d", checkpoint,

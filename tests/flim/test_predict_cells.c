@@ -3,6 +3,7 @@
 #include "data/flim/synthetic.h"
 #include "report/evaluation.h"
 #include "tests/documented.h"
+#include "tests/edited_json.h"
 #include "tests/train_rig.h"
 
 enum { MOST = 128 };
@@ -254,11 +255,40 @@ static void mistakes_are_named(void **state) {
     free(copy);
 }
 
+static void fields_of_other_types_and_ranges_are_refused(void **state) {
+    (void)state;
+    static const JsonEdit edits[] = {
+        {"config.json", "", "bins", "\"32\"", "\"bins\": expected a whole number above 0, found \"32\""},
+        {"config.json", "", "side", "-7", "\"side\": expected a whole number above 0, found -7"},
+        {"decision.json", "", "views", "1", "\"views\": expected true or false"},
+        {"decision.json", "", "threshold", "null", "\"threshold\": expected a number, found null"},
+        {"decision.json", "", "threshold", "-3", "\"threshold\": expected 0 to 1, found -3"},
+        {"decision.json", "", "temperature", "\"1\"", "\"temperature\": expected a number or null"},
+        {"decision.json", "", "training_donors", "[1]", "\"training_donors\": expected an array of names"},
+        {"decision.json", "", "validation_donors", "\"D1\"", "\"validation_donors\": expected an array of names"},
+    };
+    char *best = path_join(run, "fold_D3/best");
+    char *followed = follow_link(best);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *edited = edited_checkpoint(followed, &edits[i]);
+        int status = cv("predict --checkpoint %s %s", edited, blind);
+        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
+        assert_contains(fixture.output, edits[i].message);
+        free(edited);
+    }
+    free(followed);
+    free(best);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_are_those_of_the_test),  cmocka_unit_test(folds_are_averaged),
-        cmocka_unit_test(standard_output_has_only_rows),      cmocka_unit_test(labels_are_shown_and_known_donors_named),
-        cmocka_unit_test(a_threshold_may_be_out_of_range),    cmocka_unit_test(a_foreign_description_is_not_read),
-        cmocka_unit_test(a_foreign_file_decides_at_one_half), cmocka_unit_test(mistakes_are_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_are_those_of_the_test),
+                                       cmocka_unit_test(folds_are_averaged),
+                                       cmocka_unit_test(standard_output_has_only_rows),
+                                       cmocka_unit_test(labels_are_shown_and_known_donors_named),
+                                       cmocka_unit_test(a_threshold_may_be_out_of_range),
+                                       cmocka_unit_test(a_foreign_description_is_not_read),
+                                       cmocka_unit_test(a_foreign_file_decides_at_one_half),
+                                       cmocka_unit_test(mistakes_are_named),
+                                       cmocka_unit_test(fields_of_other_types_and_ranges_are_refused)};
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
