@@ -265,7 +265,7 @@ static const OptionRow option_rows[] = {
 
 /* Parses words of the command line; the last is NULL. */
 static void parse(const char *const *words, Options *values, OptionSet *set) {
-    static const OptionsHeader header = {"train_bert", "train_bert", "Reads a file."};
+    static const OptionsHeader header = {"train_bert", "", NULL, "Reads a file."};
     char *argv[16] = {"train_bert"};
     int n = 1;
     for (; *words; words++) argv[n++] = (char *)(uintptr_t)*words;

@@ -139,7 +139,7 @@ static Model *toy_model(void) {
 
 ToyRun *toy_run_open(Device *device, const char *directory, const char *arguments, int64_t n_train,
                      int64_t n_validation, uint64_t seed) {
-    static const OptionsHeader header = {"toy", "toy", "toy"};
+    static const OptionsHeader header = {"toy", "", NULL, "toy"};
     ToyRun *run = xcalloc(1, sizeof *run);
     char *words[64] = {"toy"}, *text = xformat("-m /dev/null --warmup-steps 0 -o %s %s", directory, arguments);
     int n = 1;
