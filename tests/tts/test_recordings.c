@@ -140,6 +140,7 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
     (void)state;
     static const char *const lists[][2] = {
         {"l.csv", "audio,speaker,text\na.wav,s,\"one, two\"\nb.wav,s,\"three\nfour\"\n"},
+        {"l.csv", "\r\n\n\naudio,speaker,text\na.wav,s,\"one, two\"\nb.wav,s,\"three\nfour\"\n"},
         {"l.csv", "\"sep=;\"\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv", "\xEF\xBB\xBFsep=;\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv.gz", "audio;speaker;text\na.wav;s;one, two\nb.wav;s;three four\n"},
