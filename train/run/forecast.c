@@ -48,13 +48,17 @@ static void tell(Run *run, double step_seconds, const char *by) {
     EtaLeft left = progress_left(run);
     eta.step_seconds = step_seconds;
     double seconds = eta_seconds(&eta, &left);
+    double all = seconds + spec->labels.follow * seconds * (double)run->total_steps / (double)left.steps;
     run->forecast.told = true;
     format_days(seconds, duration);
     if (price->per_hour > 0)
         snprintf(cost, sizeof cost, ", %s", price_amount(price, price_cost(price, seconds), money));
-    printf("[Run] %s%sabout %s, until %s%s, by %s\n", part ? part : "", part ? ": " : "", duration,
+    printf("[Run] %s%sabout %s, until %s%s, by %s", part ? part : "", part ? ": " : "", duration,
            clock_text(seconds, until), cost, by);
-    warn_if_long(run, seconds, duration);
+    if (spec->labels.follow)
+        printf("; with the trainings that follow, %d, about %s", spec->labels.follow, format_days(all, duration));
+    printf("\n");
+    warn_if_long(run, all, duration);
 }
 
 /* Returns the rows of a mean micro-batch. */
