@@ -82,6 +82,7 @@ typedef struct {
     const char *directory, *arguments;
     bool better;
     int64_t patience;
+    int follow;
 } Timed;
 
 /* Trains, and prints the time that was left at each report: "[Clock] report 3: 5m12s left". */
@@ -95,6 +96,7 @@ static void train_timed(void *argument) {
     set_judge(run, &judged);
     run->spec.selection.patience = timed->patience;
     run->spec.labels.part = "fold 2 of 6";
+    run->spec.labels.follow = timed->follow;
     toy_train(run);
     for (int i = 0; i < reports.n; i++) {
         char left[32];
@@ -141,7 +143,7 @@ static void the_time_left_is_the_time_that_passes(void **state) {
     (void)state;
     Timed timed = {run_directory(),
                    "-b 4 -g 2 --max-steps 20 --val-interval 0 --save-interval 4 --log-interval 1 --bucketing off",
-                   false, 0};
+                   false, 0, 0};
     toy_must(train_timed, &timed);
     compare_times_left(5, 20);
     assert_rates(timed.directory, 20);
@@ -152,7 +154,7 @@ static void the_time_left_is_the_time_that_passes(void **state) {
 static void a_validation_takes_as_long_as_the_checkpoint_of_its_weights(void **state) {
     (void)state;
     Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 12 --val-interval 3 --save-interval 0 --log-interval 1",
-                   true, 0};
+                   true, 0, 0};
     toy_must(train_timed, &timed);
     char *line = between(" step=7 loss=", "\n"), text[32];
     double left = 5 * STEP + 2 * (VALIDATION + COPY + WRITE);
@@ -164,7 +166,7 @@ static void a_validation_takes_as_long_as_the_checkpoint_of_its_weights(void **s
 static void a_run_out_of_patience_has_no_time_left(void **state) {
     (void)state;
     Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 60 --val-interval 3 --save-interval 0 --log-interval 1000",
-                   false, 2};
+                   false, 2, 0};
     toy_must(train_timed, &timed);
     char *line = between("[Train] ", "\n");
     assert_contains(line, " step=6 ");
@@ -182,7 +184,7 @@ static void the_time_of_a_run_is_told_when_a_step_is_known(void **state) {
     toy_must(train_timed, &(Timed){run_directory(),
                                    "-b 4 -g 1 --max-steps 40 --val-interval 2 --log-interval 1 "
                                    "--price 3600EUR",
-                                   false, 0});
+                                   false, 0, 0});
     unsetenv("TZ");
     char *second = between(" step=2 loss=", "\n"), *told = between("[Run] fold 2 of 6: about ", ","),
          *want = xformat(" ETA %s of fold 2 of 6", told), *rest = between("[Run] fold 2 of 6: about ", "\n");
@@ -198,6 +200,21 @@ static void the_time_of_a_run_is_told_when_a_step_is_known(void **state) {
     free(want);
     free(told);
     free(second);
+}
+
+/* Four whole trainings follow. */
+static void the_trainings_that_follow_are_counted(void **state) {
+    (void)state;
+    toy_must(train_timed,
+             &(Timed){run_directory(), "-b 4 -g 1 --epochs 99 --max-steps 80 --log-interval 1 --val-interval 99", false,
+                      0, 4});
+    char *told = between("[Run] fold 2 of 6: about ", ","),
+         *all = between("the trainings that follow, 4, about ", "\n");
+    double minutes = atof(told) * 60 + atof(strchr(told, 'h') + 1),
+           of_all = atof(all) * 60 + atof(strchr(all, 'h') + 1);
+    assert_near(of_all, minutes * (1 + 4 * 80 / 78.), 5); /* rounded to minutes */
+    free(all);
+    free(told);
 }
 
 typedef struct {
@@ -259,6 +276,7 @@ int main(void) {
         cmocka_unit_test(a_validation_takes_as_long_as_the_checkpoint_of_its_weights),
         cmocka_unit_test(a_run_out_of_patience_has_no_time_left),
         cmocka_unit_test(the_time_of_a_run_is_told_when_a_step_is_known),
+        cmocka_unit_test(the_trainings_that_follow_are_counted),
         cmocka_unit_test(a_first_step_of_minutes_is_not_waited_for),
         cmocka_unit_test(a_short_first_micro_batch_is_left_out),
         cmocka_unit_test(a_run_of_days_says_what_to_give_instead),

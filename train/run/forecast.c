@@ -7,12 +7,26 @@
 
 #include "base/format.h"
 #include "base/stop.h"
-#include "train/run/progress.h"
 #include "train/stream.h"
 
 static const double DAY = 24 * 3600, LEAST_SECONDS = 1; /* a shorter time says little */
 /* Runs that take longer are rather a mistake: on a CPU, on a GPU. */
 static const double LONG[] = {2 * DAY, 30 * DAY};
+
+EtaLeft forecast_left(const Run *run) {
+    const TrainState *state = &run->t->state;
+    const TrainOptions *o = run->t->spec.options;
+    EtaLeft left = eta_left(&(EtaPlan){.step = state->step > 0 ? state->step : 1,
+                                       .last = run->total_steps,
+                                       .save_interval = o->save_interval,
+                                       .validates = run->validation.loader != NULL,
+                                       .val_interval = o->val_interval,
+                                       .batch_index = state->batch_index,
+                                       .epoch_batches = run->epoch_batches,
+                                       .batches_per_step = o->grad_accumulation});
+    left.steps = run->total_steps - state->step;
+    return left;
+}
 
 /* Writes "23:40 UTC", with the date unless the time is today. */
 static const char *clock_text(double seconds, char text[48]) {
@@ -45,16 +59,20 @@ static void tell(Run *run, double step_seconds, const char *by) {
     const char *part = spec->labels.part;
     char duration[32], until[48], money[64], cost[80] = "";
     Eta eta = run->eta;
-    EtaLeft left = progress_left(run);
+    EtaLeft left = forecast_left(run);
     eta.step_seconds = step_seconds;
     double seconds = eta_seconds(&eta, &left);
+    double all = seconds + spec->labels.follow * seconds * (double)run->total_steps / (double)left.steps;
     run->forecast.told = true;
     format_days(seconds, duration);
     if (price->per_hour > 0)
         snprintf(cost, sizeof cost, ", %s", price_amount(price, price_cost(price, seconds), money));
-    printf("[Run] %s%sabout %s, until %s%s, by %s\n", part ? part : "", part ? ": " : "", duration,
+    printf("[Run] %s%sabout %s, until %s%s, by %s", part ? part : "", part ? ": " : "", duration,
            clock_text(seconds, until), cost, by);
-    warn_if_long(run, seconds, duration);
+    if (spec->labels.follow)
+        printf("; with the trainings that follow, %d, about %s", spec->labels.follow, format_days(all, duration));
+    printf("\n");
+    warn_if_long(run, all, duration);
 }
 
 /* Returns the rows of a mean micro-batch. */

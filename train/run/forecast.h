@@ -4,6 +4,8 @@
 
 #include "train/run/run.h"
 
+/* Returns the steps and pauses that are left. */
+EtaLeft forecast_left(const Run *run);
 /* Tells before the first step, if the rates of the device are known: measured, or those of a card of the table. */
 void forecast_begin(Run *run);
 /* Call it before and after each micro-batch of `batch->n_tokens` rows. If a device that does not work ahead needs more
