@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/program.h"
 #include "commands/gpt/origin.h"
 #include "data/tts/prepare_outputs.h"
 #include "data/tts/recordings_folder.h"
@@ -260,7 +261,7 @@ static void print_manifest(const char *option, const char *directory, PrepareOut
 static void print_next(const Prepare *p, const ManifestReport *m) {
     bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
     const char *output = p->options->output;
-    printf("Next: ./train_gpt");
+    printf("Next: %s", program_as_called());
     print_manifest("-m", output, pairs ? OUTPUT_TRAIN_PAIRS : OUTPUT_TRAIN_MANIFEST);
     if (m->val) print_manifest("--val-manifest", output, pairs ? OUTPUT_VAL_PAIRS : OUTPUT_VAL_MANIFEST);
     NextOptions next = next_options(p, m);

@@ -11,7 +11,7 @@ static const char *kind_name(const json_t *value) {
     static const char *const names[] = {
         [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a string", [JSON_INTEGER] = "an integer",
         [JSON_REAL] = "a number",    [JSON_TRUE] = "true",    [JSON_FALSE] = "false",     [JSON_NULL] = "null"};
-    return names[json_typeof(value)];
+    return json_large_number(value) ? "a number of more than 64 bits" : names[json_typeof(value)];
 }
 
 /* Takes the string at `key`; NULL if it is optional and missing or null. A required string must not be empty. */

@@ -16,6 +16,7 @@ static char *take(const json_t *value, int field) {
     if (field == FIELD_AUDIO && json_is_object(value)) value = json_object_get(value, "path");
     if (json_is_string(value)) return xstrdup(json_string_value(value));
     if (is_time(field) && json_is_real(value)) return xformat("%.17g", json_real_value(value));
+    if (may_be_number(field) && !is_time(field) && json_large_number(value)) return xstrdup(json_large_number(value));
     return may_be_number(field) && json_is_integer(value) ? xformat("%lld", (long long)json_integer_value(value))
                                                           : NULL;
 }

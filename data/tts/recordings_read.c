@@ -201,9 +201,10 @@ static char *tabbed(const Csv *csv) {
  * between its fields. */
 static bool is_csv(const RecordingsSource *source, const char *text, size_t size) {
     RecordingsFormat format = source->format;
-    const char *end = memchr(text, '\n', size);
     Csv csv;
     Error error;
+    for (; size && (*text == '\n' || *text == '\r'); size--) text++; /* empty lines, which the reader skips */
+    const char *end = memchr(text, '\n', size);
     if (!text_ending(source->path, ".csv") || (format && !has_header(format))) return false;
     char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
     bool found = csv_statement(head, strlen(head), &(char){0}) > 0;

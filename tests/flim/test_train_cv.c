@@ -303,6 +303,9 @@ static void folds_that_are_done_are_not_done_again(void **state) {
     assert_contains(output, "[Done] cost of fold 3 of 3: ");
     assert_total_of_parts();
     assert_contains(output, "[Fold D1] done before");
+    assert_null(strstr(output, "--resume has changed")); /* although the run began without it */
+    assert_contains(output, "\nNext: ");
+    assert_contains(output, "train_cv predict --checkpoint ");
     assert_contains(output, "[Fold D3] done before");
     assert_null(strstr(output, "[Eval]"));
     char *after = text_in(run, "predictions.csv"), *again = text_in(run, "cross_validation_results.json");
@@ -640,9 +643,13 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
     assert_contains(output, "[Estimate] l4 (L4)");
     assert_contains(output, "conv3d_backward");
     assert_contains(output, "give the data, or --max-steps");
-    must("--estimate --gpu all --amp --price 0.8CHF --data %s %s", data, toy);
+    must("--estimate --gpu all --amp --price l4=0.8CHF --data %s %s", data, toy);
     assert_contains(output, "training all 3 folds");
-    assert_contains(output, " CHF at 0.80 CHF an hour\n");
+    const char *of_l4 = strstr(output, "[Folds] l4: "), *of_h200 = strstr(output, "[Folds] h200: "),
+               *cost = " CHF at 0.80 CHF an hour\n";
+    assert_true(of_l4 && of_h200);
+    assert_non_null(memmem(of_l4, strcspn(of_l4, "\n") + 1, cost, strlen(cost)));
+    assert_null(strstr(of_h200, cost)); /* it has no price */
     must("--dry-run --amp");
     assert_contains(output, "parameters in 35 tensors");
 }
@@ -652,8 +659,8 @@ static void the_guide_s_constants_are_understood(void **state) {
     char *run = scratch_directory(), *config = path_join(run, "constants.yaml");
     write_text(config, "BATCH_SIZE: 32\nNUM_WORKERS: 8\nLR: 1.0e-4\nQUICK_TEST: True\n");
     must("--estimate --calibration none --gpu l4 --config %s", config);
-    assert_contains(output, "BATCH_SIZE sets --batch-size, NUM_WORKERS sets --num-workers, LR sets --learning-rate, "
-                            "QUICK_TEST sets --protocol");
+    assert_contains(output, "BATCH_SIZE sets --batch-size to 32, NUM_WORKERS sets --num-workers to 8, LR sets "
+                            "--learning-rate to 1.0e-4, QUICK_TEST sets --protocol to split");
     assert_contains(output, "micro-batches of 32 sequences");
     free(config);
     free(run);

@@ -59,7 +59,9 @@ static void expect_files(const ManifestRecord *r, const char *condition, const c
 
 static void fields_that_nobody_asked_for_are_not_judged(void **state) {
     (void)state;
-    char *more = changed(SINGLE_LINE, "{", "{\"mos\": NaN, \"hash\": 18446744073709551616, \"note\": \"\\ud83d\", ");
+    char *more =
+        changed(SINGLE_LINE, "{",
+                "{\"mos\": NaN, \"hash\": 18446744073709551616, \"prompt_duration\": 1e999, \"note\": \"\\ud83d\", ");
     ManifestRecord r = parse(more);
     assert_string_equal(r.codes_path, "codes/17.npy");
     manifest_record_close(&r);

@@ -46,11 +46,10 @@ static const char *token_label(const Run *run) {
     return label ? label : "tokens";
 }
 
-/* Writes " ETA 5m12s"; "" before the time of a step is known, and if the run ends here. */
-static const char *eta_text(const Run *run, char text[48]) {
+EtaLeft progress_left(const Run *run) {
     const TrainState *state = &run->t->state;
     const TrainOptions *o = run->t->spec.options;
-    EtaLeft left = eta_left(&(EtaPlan){.step = state->step,
+    EtaLeft left = eta_left(&(EtaPlan){.step = state->step > 0 ? state->step : 1,
                                        .last = run->total_steps,
                                        .save_interval = o->save_interval,
                                        .validates = run->validation.loader != NULL,
@@ -58,6 +57,13 @@ static const char *eta_text(const Run *run, char text[48]) {
                                        .batch_index = state->batch_index,
                                        .epoch_batches = run->epoch_batches,
                                        .batches_per_step = o->grad_accumulation});
+    left.steps = run->total_steps - state->step;
+    return left;
+}
+
+/* Writes " ETA 5m12s"; "" before the time of a step is known, and if the run ends here. */
+static const char *eta_text(const Run *run, char text[48]) {
+    EtaLeft left = progress_left(run);
     double seconds = eta_seconds(&run->eta, &left);
     char duration[32];
     bool ends = selection_out_of_patience(run->t) || stop_signal();

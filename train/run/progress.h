@@ -12,6 +12,8 @@ typedef enum { REPORT_PROGRESS, REPORT_LINE, REPORT_RECORD } ReportForm;
 /* Returns whether the progress line should be drawn: on a terminal, a few times per second, since drawing waits for the
  * device. */
 bool progress_is_due(Run *run);
+/* Returns the steps and pauses that are left. */
+EtaLeft progress_left(const Run *run);
 /* Reads the sensors of the device, at most once per second. Call it while the device still works on queued steps. */
 void progress_read_sensors(Run *run);
 /* Reports the steps of the window whose results have been read. Does nothing if there are none. */
