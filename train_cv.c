@@ -19,6 +19,7 @@
 #include "commands/cv/report.h"
 #include "commands/cv/test.h"
 #include "commands/cv/test_evaluations.h"
+#include "commands/next.h"
 #include "commands/report.h"
 #include "commands/total.h"
 #include "commands/trainer.h"
@@ -221,6 +222,7 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
     total_print(&total);
     cv_report_page(&report, false);
     cv_report_close(&report);
+    if (done == n) next_print("predict --checkpoint %s new_cells -o predictions.csv", o->train.output_dir);
 }
 
 /* Opens all folds of --folds before the first is trained, so that a fold that cannot be trained ends the run at once.
@@ -234,6 +236,7 @@ static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds
         order_metrics(f);
         f->spec = fold_spec(f, autotune_file);
     }
+    cv_folds_warn_of_copies(folds, n);
     if (o->train.debug_dump && n > 1) die_usage("--debug-dump writes a single fold: choose one with --folds");
     return n;
 }
@@ -263,7 +266,8 @@ static void cross_validate(CvRun *o) {
 }
 
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv", "./train_cv --data DIR [--config configs/flim_l4.yaml] [options]",
+    static const OptionsHeader header = {"train_cv", "--data DIR [--config configs/flim_l4.yaml] [options]",
+                                         "--config flim_l4 --data cells -o run",
                                          "Trains and tests the classifier of FLIM cells, cross-validated by donor."};
     CvRun o = {0};
     OptionSet set = {0};

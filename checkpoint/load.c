@@ -492,7 +492,7 @@ char *checkpoint_weights(const char *path) {
     static const char *const names[] = {"model.safetensors",         "model.safetensors.index.json",
                                         "pytorch_model.bin",         "pytorch_model.bin.index.json",
                                         "adapter_model.safetensors", "adapter_model.bin"};
-    char *found = checkpoint_follow(path), *inside = NULL;
+    char *found = checkpoint_hold(path), *inside = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !inside; i++) {
         inside = path_join(found, names[i]);
         if (!access(inside, F_OK)) break;
@@ -537,7 +537,7 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
 }
 
 char *checkpoint_folder(const char *path) {
-    char *found = checkpoint_follow(path);
+    char *found = checkpoint_hold(path);
     for (size_t n = strlen(found); n > 1 && found[n - 1] == '/';) found[--n] = 0; /* its parent is the run's folder */
     if (path_is_folder(found)) return found;
     char *folder = path_directory(found);
@@ -546,7 +546,7 @@ char *checkpoint_folder(const char *path) {
 }
 
 bool checkpoint_exists(const char *path) {
-    char *found = checkpoint_follow(path);
+    char *found = checkpoint_hold(path);
     bool exists = !access(found, F_OK);
     free(found);
     return exists;

@@ -97,6 +97,12 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
     printf("[Time] %.3g %s/s, %.3g TFLOP/s, %s %.1f %% of %.4g TFLOP/s (%s)\n", w->step.tokens / s->seconds,
            spec->labels.token ? spec->labels.token : "tokens", s->flops / s->seconds * 1e-12, utilisation(spec),
            100 * s->mfu, machine_peak_flops(&r->machine) * 1e-12, type_text(&r->machine));
+    double unaligned = w->step.unaligned_flops / s->flops;
+    if (unaligned > 0.01)
+        printf(
+            "[Time] %.0f %% of the FLOPs are of products over rows that are no multiple of 8 numbers, for which GPUs "
+            "have slower kernels; the estimate does not count that: choose widths that are\n",
+            100 * unaligned);
     if (!w->steps) {
         printf("[Time] no data says how many steps there are: give the data, or --max-steps\n");
         return;
@@ -327,12 +333,13 @@ static char *json_of(const TrainSpec *spec, const RunTime *times, int n) {
     Comparison c = compare_runs(&spec->options->prices, times, n);
     for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(spec, &c, &times[i]));
     json_t *root = json_build(
-        "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}", "model",
-        spec->model->name, "parameters", (json_int_t)params_count(&spec->model->params), "typical_data",
+        "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}",
+        "model", spec->model->name, "parameters", (json_int_t)params_count(&spec->model->params), "typical_data",
         spec->synthetic, "memory_bytes", memory_json(&w->memory), "epoch", "samples", w->epoch_samples, "micro_batches",
         w->epoch_batches, "tokens", w->epoch_tokens, "step", "sequences", w->step.sequences, "tokens", w->step.tokens,
-        "flops", times[0].step.flops, "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations,
-        "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", cards);
+        "flops", times[0].step.flops, "unaligned_flops", w->step.unaligned_flops, "steps", (json_int_t)w->steps,
+        "validations", (json_int_t)w->validations, "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes",
+        w->checkpoint_bytes, "gpus", cards);
     if (c.fastest) json_object_set_new(root, "fastest", json_string(c.fastest->machine.card->key));
     if (c.cheapest) json_object_set_new(root, "cheapest", json_string(c.cheapest->machine.card->key));
     char *text = json_text("the estimate", root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));

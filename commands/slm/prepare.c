@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/options/built_in.h"
+#include "base/program.h"
 #include "base/threads.h"
 #include "commands/max_unknown.h"
 #include "data/slm/prepare.h"
@@ -23,21 +24,21 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
+    {.name = "input", .heading = "Data", .usual = true, .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
      .required = true, .positional = true,
      .help = CORPUS_INPUTS "; repeatable"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
      .required = true,
      .help = "folder for the shards and the tokenizer"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
-    {.name = "input-format", .type = OPTION_CHOICE, .offset = FIELD(prepare.input_format), .default_value = "auto",
+    {.name = "input-format", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(prepare.input_format), .default_value = "auto",
      .metavar = CORPUS_FORMATS,
      .help = "what the files are, whatever their names; of a folder, those with such names; auto: as their names say"},
     {.name = "split-at", .type = OPTION_CHOICE, .offset = FIELD(prepare.split_at), .default_value = "file",
      .metavar = "file|blank-lines|line",
      .help = "what separates the documents of a plain text; a record of JSON or of a table is a document always"},
-    {.name = "text-field", .type = OPTION_TEXT, .offset = FIELD(prepare.text_field), .default_value = "text",
+    {.name = "text-field", .usual = true, .type = OPTION_TEXT, .offset = FIELD(prepare.text_field), .default_value = "text",
      .metavar = "NAME",
      .help = "JSON field, or column of a table, with the text"},
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(prepare.normalize), .default_value = "nfc",
@@ -49,15 +50,15 @@ static const OptionRow table[] = {
     {.name = "duplicates", .type = OPTION_CHOICE, .offset = FIELD(prepare.duplicates), .default_value = "exact",
      .metavar = "keep|exact|near",
      .help = "drop documents that are there before: with the same text, or also with about 80 % of it (MinHash)"},
-    {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(prepare.val_ratio), .default_value = "0.01", .max = 0.9,
+    {.name = "val-ratio", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(prepare.val_ratio), .default_value = "0.01", .max = 0.9,
      .metavar = "X",
      .help = "share of the documents held out for validation, by the hash of their text; at least one"},
     {.name = "val-file", .type = OPTION_LIST, .offset = FIELD(prepare.val_file), .metavar = "PATH",
      .help = "hold out the documents of this file or folder instead; repeatable"},
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
+    {.name = "tokenizer", .heading = "Tokenizer", .usual = true, .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
      .help = "use this tokenizer.json (BPE) or SentencePiece model instead of training byte-level BPE"},
     MAX_UNKNOWN_ROW(FIELD(prepare.max_unknown)),
-    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
+    {.name = "vocabulary", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
      .min = 257, .max = 1e6, .metavar = "N",
      .help = "tokens of the tokenizer to train, at most: fewer if the texts have no more pairs; a multiple of 64 suits "
              "matrix products"},
@@ -67,15 +68,15 @@ static const OptionRow table[] = {
      .help = "special token that separates documents; default: <|endoftext|>, of a given tokenizer also </s>"},
     {.name = "parse-specials", .type = OPTION_FLAG, .offset = FIELD(prepare.parse_specials), .default_value = "false",
      .help = "special tokens that are written out in a text become their ids; otherwise they are text"},
-    {.name = "shard-tokens", .type = OPTION_INT, .offset = FIELD(prepare.shard_tokens), .default_value = "100000000",
+    {.name = "shard-tokens", .heading = "Files", .type = OPTION_INT, .offset = FIELD(prepare.shard_tokens), .default_value = "100000000",
      .min = 1, .max = 1e10, .metavar = "N",
      .help = "most tokens of a shard, unless a single document has more; a shard is in memory while it is made"},
-    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
+    {.name = "skip-bad", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
      .help = "leave records of JSON and tables out that cannot be used (no JSON, no text, half an emoji in it, too many "
              "fields), and count them"},
-    {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
+    {.name = "overwrite", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
      .help = "prepare again if the folder was prepared from another corpus, tokenizer or options"},
-    {.name = "threads", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
+    {.name = "threads", .heading = "Device", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
 };
@@ -156,7 +157,7 @@ static void print_next(const SlmPrepareOptions *o, long long tokens) {
     while (tokens >= sizes[i].tokens) i++;
     long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
     char *folder = shell_path(o->output);
-    printf("Next: ./train_slm --data %s%s", folder, sizes[i].options);
+    printf("Next: %s --data %s%s", program_as_called(), folder, sizes[i].options);
     if (o->max_unknown > atof(MAX_UNKNOWN_DEFAULT)) printf(" --max-unknown %g", o->max_unknown);
     if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
     if (steps < 2 * VALIDATION) printf(" --val-interval 0");
@@ -188,8 +189,8 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
 }
 
 int slm_prepare(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm prepare",
-                                         "./train_slm prepare --input texts --output prepared [options]",
+    static const OptionsHeader header = {"train_slm prepare", "--input texts --output prepared [options]",
+                                         "--input texts --output prepared",
                                          "Makes shards of token ids, and a tokenizer if none is given, from texts. The "
                                          "same command again does nothing."};
     Options o = {0};

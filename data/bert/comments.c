@@ -179,6 +179,7 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
     const char *text = json_string_value(value);
     *field = NULL;
     if (!value || json_is_null(value)) return true;
+    if (column != TEXT && json_large_number(value)) text = json_large_number(value);
     if (!text && (column == TEXT || json_is_object(value) || json_is_array(value)))
         return error_set(error, "\"%s\" is not a string%s", name, column == TEXT ? "" : ", a number, true or false");
     if (json_is_real(value)) { /* may be longer than it is written */

@@ -208,10 +208,20 @@ static const struct {
     {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x\",\"label\":null}\n{\"text\":\"b\",\"label\":0}\n",
      "2: there is no \"label\""},
     {"a.jsonl",
-     "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x\",\"label\":99999999999999999999}\n{\"text\":\"b\",\"label\":0}\n",
-     "2:21: \"label\": too big integer"},
+     "{\"text\":\"a\",\"label\":0}\n{\"text\":99999999999999999999,\"label\":0}\n{\"text\":\"b\",\"label\":0}\n",
+     "2: \"text\" is not a string"},
     {"a.json", "[{\"text\":\"a\",\"label\":0},\n7,{\"text\":\"b\",\"label\":0}]", "2: is not an object"},
 };
+
+static void numbers_of_more_than_64_bits_are_labels_and_ids(void **state) {
+    (void)state;
+    const char *path =
+        text_file("a.jsonl", "{\"text\":\"a\",\"label\":99999999999999999999,\"id\":1e999,\"x\":1e999}\n");
+    Comments c = read_checked(path, &(CommentColumns){.id = "id"}, LABELS_NEEDED);
+    assert_string_equal(c.labels[0], "99999999999999999999");
+    assert_string_equal(c.ids[0], "1e999");
+    comments_free(&c);
+}
 
 static void a_bad_record_is_an_error_that_names_skip_bad(void **state) {
     (void)state;
@@ -443,6 +453,7 @@ int main(void) {
         cmocka_unit_test(labels_of_objects_may_be_numbers_and_truth),
         cmocka_unit_test(labels_are_normal_and_counted),
         cmocka_unit_test(empty_texts_are_left_out_and_counted),
+        cmocka_unit_test(numbers_of_more_than_64_bits_are_labels_and_ids),
         cmocka_unit_test(a_bad_record_is_an_error_that_names_skip_bad),
         cmocka_unit_test(help_names_the_endings_that_are_read),
         cmocka_unit_test(bad_files_are_refused_by_name_line_and_column),

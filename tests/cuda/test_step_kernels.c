@@ -45,25 +45,50 @@ static void check_classes(DType type, int64_t n, int64_t classes, float spread, 
     Pair logits = pair_normal(&rig, type, n, classes, spread), target = targets_for(logits, spread);
     Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
     Pair scaling = some_scaling(), weight = weighted ? normal(DTYPE_F32, n, 0) : pair_none();
-    cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu, weight.cpu);
-    cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda, weight.cuda);
+    cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, logits.cpu.dims[1], target.cpu, weight.cpu);
+    cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, logits.cuda.dims[1], target.cuda,
+                          weight.cuda);
     check_output("cross_entropy_forward loss", loss, sum_error(classes, 16));
     check_output("cross_entropy_forward correct", correct, 0);
     for (int with_scale = 0; with_scale < 2; with_scale++) {
         Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
         Pair correct2 = poisoned(DTYPE_F32, n, 0);
         pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
-        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, weight.cpu, scale.cpu,
-                                       factor.cpu);
-        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, weight.cuda,
-                                       scale.cuda, factor.cuda);
+        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, logits.cpu.dims[1], target.cpu,
+                                       weight.cpu, scale.cpu, factor.cpu);
+        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, logits.cuda.dims[1],
+                                       target.cuda, weight.cuda, scale.cuda, factor.cuda);
         check_output("cross_entropy_forward_backward loss", loss2, sum_error(classes, 16));
         check_output("cross_entropy_forward_backward correct", correct2, 0);
         check_output("cross_entropy_forward_backward dlogits", logits, error_in(type, classes, 16));
     }
 }
 
+/* Padding is not read, and gets the gradient 0. */
+static void check_padding(DType type, int64_t n, int64_t classes, int64_t columns) {
+    Pair logits = normal(type, n, columns), target = pair_below(&rig, n, (uint32_t)classes), scale = number(0.7f),
+         loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+    for (int64_t i = 0; i < n * columns; i++)
+        if (i % columns >= classes) floats(logits)[i] = NAN;
+    ((int32_t *)target.cpu.data)[n - 1] = -1;
+    pair_upload(&rig, logits);
+    pair_upload(&rig, target);
+    cross_entropy_forward_backward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, classes, target.cpu, tensor_none(),
+                                   scale.cpu, tensor_none());
+    cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, classes, target.cuda, tensor_none(),
+                                   scale.cuda, tensor_none());
+    check_output("cross_entropy_forward_backward loss beside padding", loss, sum_error(classes, 16));
+    check_output("cross_entropy_forward_backward dlogits beside padding", logits, error_in(type, classes, 16));
+    float *got = pair_download(&rig, logits);
+    for (int64_t i = 0; i < n * columns; i++) assert_true(i % columns < classes || got[i] == 0);
+    free(got);
+}
+
 static void check_cross_entropies(DType type) {
+    check_padding(type, 3, 8, 8);
+    check_padding(type, 3, 1, 8);
+    check_padding(type, 5, 83, 88);
+    check_padding(type, 4, 1003, 1008);
     check_classes(type, 3, 1, 1, false);
     check_classes(type, 9, 2, 1, true);
     check_classes(type, 23, 7, 2, false);
@@ -81,8 +106,8 @@ static void check_nan(DType type) {
         Pair total = poisoned(DTYPE_F32, 1, 0);
         floats(logits)[classes + at] = NAN;
         pair_upload(&rig, logits);
-        cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, pair_below(&rig, n, 83).cuda,
-                                       tensor_none(), number(1).cuda, tensor_none());
+        cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, logits.cuda.dims[1],
+                                       pair_below(&rig, n, 83).cuda, tensor_none(), number(1).cuda, tensor_none());
         sum_forward(rig.cuda, total.cuda, loss.cuda);
         float *losses = pair_download(&rig, loss), *gradient = pair_download(&rig, logits);
         float *sum = pair_download(&rig, total);
@@ -538,7 +563,8 @@ static void wrong_target(void *argument) {
     (void)argument;
     Pair target = pair_integers(&rig, (int32_t[]){7, 1}, 2);
     cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
-                          normal(DTYPE_F32, 2, 7).cuda, target.cuda, tensor_none());
+                          normal(DTYPE_F32, 2, 7).cuda, normal(DTYPE_F32, 2, 7).cuda.dims[1], target.cuda,
+                          tensor_none());
     rig.cuda->synchronize(rig.cuda);
 }
 

@@ -303,6 +303,9 @@ static void folds_that_are_done_are_not_done_again(void **state) {
     assert_contains(output, "[Done] cost of fold 3 of 3: ");
     assert_total_of_parts();
     assert_contains(output, "[Fold D1] done before");
+    assert_null(strstr(output, "--resume has changed")); /* although the run began without it */
+    assert_contains(output, "\nNext: ");
+    assert_contains(output, "train_cv predict --checkpoint ");
     assert_contains(output, "[Fold D3] done before");
     assert_null(strstr(output, "[Eval]"));
     char *after = text_in(run, "predictions.csv"), *again = text_in(run, "cross_validation_results.json");
@@ -656,8 +659,8 @@ static void the_guide_s_constants_are_understood(void **state) {
     char *run = scratch_directory(), *config = path_join(run, "constants.yaml");
     write_text(config, "BATCH_SIZE: 32\nNUM_WORKERS: 8\nLR: 1.0e-4\nQUICK_TEST: True\n");
     must("--estimate --calibration none --gpu l4 --config %s", config);
-    assert_contains(output, "BATCH_SIZE sets --batch-size, NUM_WORKERS sets --num-workers, LR sets --learning-rate, "
-                            "QUICK_TEST sets --protocol");
+    assert_contains(output, "BATCH_SIZE sets --batch-size to 32, NUM_WORKERS sets --num-workers to 8, LR sets "
+                            "--learning-rate to 1.0e-4, QUICK_TEST sets --protocol to split");
     assert_contains(output, "micro-batches of 32 sequences");
     free(config);
     free(run);

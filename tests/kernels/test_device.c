@@ -223,8 +223,8 @@ static void run_losses(Device *device, Arena *arena) {
     Tensor x = rows(arena, N, C), y = rows(arena, N, C), z = rows(arena, N, C);
     Tensor mean = numbers(arena, N), rstd = numbers(arena, N), logits = rows(arena, N, V), logit = rows(arena, N, 1);
     Tensor soft = rows(arena, N, V);
-    cross_entropy_forward(device, mean, rstd, logits, ids, weights);
-    cross_entropy_forward_backward(device, mean, rstd, logits, ids, weights, one, tensor_none());
+    cross_entropy_forward(device, mean, rstd, logits, logits.dims[1], ids, weights);
+    cross_entropy_forward_backward(device, mean, rstd, logits, logits.dims[1], ids, weights, one, tensor_none());
     soft_cross_entropy_forward(device, mean, rstd, logits, soft, ids);
     soft_cross_entropy_forward_backward(device, mean, rstd, logits, soft, ids, one, tensor_none());
     squared_error_forward(device, mean, y, x);

@@ -13,10 +13,11 @@ static void check_nan_inputs_give_nan_outputs(Rig *rig) {
         Tensor soft = normal(rig, n, c);
         float *bad = &floats(x)[2 * c + at];
         *bad = NAN;
-        cross_entropy_forward(device, mean, rstd, x, targets, tensor_none());
+        cross_entropy_forward(device, mean, rstd, x, x.dims[1], targets, tensor_none());
         for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
         memcpy(y.data, x.data, tensor_bytes(x));
-        cross_entropy_forward_backward(device, mean, rstd, y, targets, tensor_none(), number(rig, 1), tensor_none());
+        cross_entropy_forward_backward(device, mean, rstd, y, y.dims[1], targets, tensor_none(), number(rig, 1),
+                                       tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         soft_cross_entropy_forward(device, mean, rstd, x, soft, targets);
         for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
@@ -119,10 +120,10 @@ static void wrong_probability(Rig *r) { dropout(r->device, normal(r, 1, 4), norm
 static void wrong_target(Rig *r) {
     Tensor targets = below(r, 2, 1);
     integers(targets)[1] = 7;
-    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), targets, tensor_none());
+    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), 7, targets, tensor_none());
 }
 static void wrong_weights(Rig *r) {
-    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), below(r, 2, 7),
+    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), 7, below(r, 2, 7),
                           normal(r, 3, 0));
 }
 static void wrong_soft_targets(Rig *r) {

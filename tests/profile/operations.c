@@ -236,9 +236,9 @@ static void cross_entropies(DType type) {
     enum { TOKENS = 256 };
     Tensor logits = of(type, TOKENS, VOCABULARY), targets = below(TOKENS, VOCABULARY);
     Tensor loss = floats_of(TOKENS), correct = floats_of(TOKENS);
-    cross_entropy_forward(rig.cuda, loss, correct, logits, targets, tensor_none());
-    cross_entropy_forward_backward(rig.cuda, loss, correct, logits, targets, tensor_none(), number(0.7f),
-                                   tensor_none());
+    cross_entropy_forward(rig.cuda, loss, correct, logits, logits.dims[1], targets, tensor_none());
+    cross_entropy_forward_backward(rig.cuda, loss, correct, logits, logits.dims[1], targets, tensor_none(),
+                                   number(0.7f), tensor_none());
 }
 
 static void losses_of_few_classes(DType type) {

@@ -280,20 +280,34 @@ static void peak_memory_is_as_planned(void **state) {
     free(run);
 }
 
-static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
-    (void)state;
-    char *run = scratch_directory();
-    fixture_must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
-    /* At most 100 KB per file: the log fits, the next checkpoint does not. */
+/* At most 100 KB per file: the log fits, a checkpoint does not. */
+static void train_on_a_full_disk(const char *run, const char *more) {
     int status = run_command(fixture.output, sizeof fixture.output,
-                             "trap '' XFSZ; ulimit -f 100; exec %s -m %s %s --output-dir %s -b 3 -g 2 --max-steps 6 "
-                             "--val-ratio 0 --resume auto",
-                             fixture.program, fixture.manifest, gpt_model_options, run);
+                             "trap '' XFSZ; ulimit -f 100; exec %s -m %s %s --output-dir %s -b 3 -g 2 --val-ratio 0 %s",
+                             fixture.program, fixture.manifest, gpt_model_options, run, more);
     assert_int_equal(status, 1);
     assert_contains(fixture.output, "the checkpoint could not be written");
+}
+
+static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *lost = xformat("what was trained after %s/step_00000003 is lost. Make room", run);
+    fixture_must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
+    train_on_a_full_disk(run, "--max-steps 6 --resume auto");
     assert_contains(fixture.output, "the earlier ones are whole");
+    assert_contains(fixture.output, lost);
     fixture_must_train(run, "--max-steps 6 --val-ratio 0 --resume auto");
     assert_contains(fixture.output, "step 3");
+    free(lost);
+    free(run);
+}
+
+static void a_run_that_could_write_no_checkpoint_says_that_all_is_lost(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    train_on_a_full_disk(run, "--max-steps 2");
+    assert_contains(fixture.output,
+                    "no checkpoint was written: what was trained is lost, and there are no weights in ");
     free(run);
 }
 
@@ -664,6 +678,7 @@ int main(void) {
         cmocka_unit_test(peak_memory_is_as_planned),
         cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
         cmocka_unit_test(a_run_costs_what_its_own_machine_does),
+        cmocka_unit_test(a_run_that_could_write_no_checkpoint_says_that_all_is_lost),
         cmocka_unit_test(the_plan_respects_a_memory_limit),
         cmocka_unit_test(a_base_checkpoint_is_resized_frozen_and_carried_over),
         cmocka_unit_test(the_size_is_that_of_the_base_checkpoint),

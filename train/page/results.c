@@ -72,10 +72,11 @@ static int report_of(const Names *reports, const char *picture) {
     return best;
 }
 
-/* Returns whether a picture is too wide for one of two columns. */
-static bool is_wide(const char *svg) {
-    const char *width = strstr(svg, " width=\"");
-    return width && atoi(width + strlen(" width=\"")) > 900;
+/* Returns the classes of a picture: too wide for one of two columns, or for a phone's screen. */
+static const char *width_classes(const char *svg) {
+    const char *text = strstr(svg, " width=\"");
+    int width = text ? atoi(text + strlen(" width=\"")) : 0;
+    return width > 900 ? " class=\"wide broad\"" : width > 560 ? " class=\"broad\"" : "";
 }
 
 static void write_picture(FILE *out, Room *room, const Folder *folder, const char *name) {
@@ -86,7 +87,7 @@ static void write_picture(FILE *out, Room *room, const Folder *folder, const cha
         room_leave_out(room, shown, error.text);
     } else {
         part_begin(&part);
-        fputs(is_wide(text) ? "<figure class=\"wide\">" : "<figure>", part.out);
+        fprintf(part.out, "<figure%s>", width_classes(text));
         fputs(text, part.out);
         fputs("</figure>\n", part.out);
         part_place(&part, room, out, shown);

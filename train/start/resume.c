@@ -34,7 +34,7 @@ static void compare_options(const Training *t, const char *before_text) {
     json_object_foreach(before, name, value) {
         json_t *other = json_object_get(now, name);
         const Option *option = options_find(t->spec.set, name);
-        bool resumes = option && option->value == (const void *)&t->spec.options->resume;
+        bool resumes = option && option->value == options_find(t->spec.set, "resume")->value;
         if (resumes || !other || json_equal(value, other)) continue;
         const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
         char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
