@@ -34,6 +34,7 @@ typedef struct {
     unsigned char *kept[CV_PREDICTED]; /* [n]: 1 if the filter keeps the cell; NULL: no filter */
     EpochCurves curves;
     int best_epoch; /* from 1 */
+    char *cause;    /* chance_cause of its best weights; NULL: not known */
 } CvFold;
 
 /* Returns the data set of a split of the fold, with `views` samples per cell: 1, or FLIM_VIEWS to evaluate with --tta.
