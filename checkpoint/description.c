@@ -104,10 +104,15 @@ const char *description_fact_text(const json_t *description, const char *checkpo
     return json_string_value(fact);
 }
 
-int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name) {
+int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name, int64_t least,
+                                int64_t most, int64_t missing) {
     const json_t *fact = json_object_get(description, name);
-    if (fact && json_integer_value(fact) < 1) refuse_fact(checkpoint, name, "a whole number above 0", fact);
-    return json_integer_value(fact);
+    if (!fact) return missing;
+    int64_t number = json_integer_value(fact);
+    if (json_is_integer(fact) && number >= least && number <= most) return number;
+    char *expected = xformat("a whole number from %lld to %lld", (long long)least, (long long)most);
+    refuse_fact(checkpoint, name, expected, fact);
+    return missing;
 }
 
 /* ---- decision.json ---- */

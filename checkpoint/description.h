@@ -41,8 +41,10 @@ json_t *description_read(const char *checkpoint, Error *error);
 bool description_check(const json_t *description, Error *error);
 /* Returns the text of a fact; NULL if config.json does not tell it. Dies if it is no text. */
 const char *description_fact_text(const json_t *description, const char *checkpoint, const char *name);
-/* Returns the number of a fact; 0 if config.json does not tell it. Dies unless it is a whole number above 0. */
-int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name);
+/* Returns the number of a fact; `missing` if config.json does not tell it. Dies unless it is a whole number from
+ * `least` to `most`. */
+int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name, int64_t least,
+                                int64_t most, int64_t missing);
 
 /* Writes decision.json into a checkpoint's folder, for its present weights. Takes `decision`, an object. */
 bool decision_write(const char *checkpoint, json_t *decision, Error *error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/program.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
@@ -36,6 +37,13 @@ void predict_train_options_add(OptionSet *set, TrainOptions *train) {
     train_options_add(set, train);
     options_override(set, &(OptionOverride){.name = "bucketing", .default_value = "off"}, 1);
     options_keep(set, first, kept);
+}
+
+void predict_print_counts(int models, const char *const *names, const int64_t *counts, int classes, const char *row) {
+    printf("[Predict] predicted by %d model%s:", models, format_plural(models));
+    for (int c = 0; c < classes; c++)
+        printf(" class %s: %lld %s%s%s", names[c], (long long)counts[c], row, format_plural(counts[c]),
+               c + 1 < classes ? "," : "\n");
 }
 
 /* ---- which weights ---- */

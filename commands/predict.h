@@ -30,6 +30,9 @@ typedef struct {
 Ensemble predict_ensemble(const PredictOptions *options, const char *runs);
 void predict_ensemble_free(Ensemble *ensemble);
 
+/* Prints how often each class was predicted, by so many models: "class 0: 1 text, class 1: 2 texts". */
+void predict_print_counts(int models, const char *const *names, const int64_t *counts, int classes, const char *row);
+
 /* Where predictions are written, some thousand rows at a time. */
 typedef struct {
     const char *path;   /* NULL: standard output */

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text_file.h"
+#include "report/chance.h"
 #include "report/curves.h"
 #include "report/diagrams.h"
 #include "report/markdown.h"
@@ -20,7 +21,8 @@ typedef struct {
     Evaluation evaluation;
     Intervals intervals;
     Table line, summary, classes, confusion, groups, bins, rows;
-    char *worst; /* a sentence about the group with the lowest macro F1, or NULL */
+    char *worst;  /* a sentence about the group with the lowest macro F1, or NULL */
+    char *chance; /* that the classifier is at chance; or NULL */
 } Report;
 
 /* ---- tables ---- */
@@ -75,6 +77,8 @@ static void make_summary(Report *r) {
     summary_row(r, "Matthews' correlation", s->mcc, NULL);
     summary_row(r, "NLL", c->nll, NULL);
     summary_row(r, "Brier", c->brier, NULL);
+    /* An ECE is too high by its bins' noise, and that of a resample by twice as much: its interval would lie beside it.
+     */
     summary_row(r, "ECE, 15 bins of equal width", c->ece, NULL);
     summary_row(r, "ECE, 15 bins of equal rows", r->evaluation.adaptive_ece, NULL);
     free(scored);
@@ -212,6 +216,7 @@ static bool write_json(const Report *r, Error *error) {
     json_object_set_new(intervals, "accuracy", pair_to_json(&r->intervals.scores[INTERVAL_ACCURACY]));
     json_object_set_new(intervals, "macro_f1", pair_to_json(&r->intervals.scores[INTERVAL_MACRO_F1]));
     json_object_set_new(root, "intervals", intervals);
+    json_object_set_new(root, "at_chance", r->chance ? json_string(r->chance) : json_null());
     json_object_set_new(root, "per_class", table_to_json(&r->classes));
     json_object_set_new(root, "confusion", table_to_json(&r->confusion));
     json_object_set_new(root, "reliability_bins", reliability_to_json(&r->evaluation.calibration));
@@ -248,6 +253,7 @@ static bool write_markdown(const Report *r, Error *error) {
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s: %s\n\n", r->tag, r->protocol);
+    if (r->chance) fprintf(file.out, "%s.\n\n", r->chance);
     print_result(r, file.out);
     print_facts(r, file.out);
     table_print_section(&r->summary, "Scores", file.out);
@@ -350,6 +356,7 @@ bool report_classification(const Predictions *predictions, double temperature, c
     if (predictions->group) r.per_group = xformat("per_%s", predictions->group_kind);
     if (predictions->covariate.values) r.per_bin = xformat("per_%s", predictions->covariate.name);
     r.intervals = intervals_make(predictions, &r.evaluation);
+    r.chance = chance_of(&r.evaluation, predictions->cause);
     make_line(&r);
     make_summary(&r);
     make_classes(&r);
@@ -363,6 +370,7 @@ bool report_classification(const Predictions *predictions, double temperature, c
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);
     evaluation_free(&r.evaluation);
     free(r.worst);
+    free(r.chance);
     free(r.protocol_name);
     free(r.tag_name);
     free(r.per_group);

@@ -54,14 +54,16 @@ static bool evaluation_fill(const Predictions *p, Evaluation *e, Error *error) {
 
 /* Predicts the second of two classes where its probability is above the threshold. */
 static void decide(const Predictions *p, double threshold, Evaluation *e) {
+    e->threshold = threshold;
+    for (int64_t i = 0; i < p->n; i++) e->predicted[i] = threshold_decide(threshold, e->probabilities + 2 * i, 2);
+}
+
+/* Computes the area of the second of two classes, if both have rows. */
+static void take_area(const Predictions *p, Evaluation *e) {
     MetricsPoint *points = xmalloc((size_t)p->n * sizeof *points);
     double *second = xmalloc((size_t)p->n * sizeof *second);
     int64_t count;
-    e->threshold = threshold;
-    for (int64_t i = 0; i < p->n; i++) {
-        second[i] = e->probabilities[2 * i + 1];
-        e->predicted[i] = threshold_decide(threshold, e->probabilities + 2 * i, 2);
-    }
+    for (int64_t i = 0; i < p->n; i++) second[i] = e->probabilities[2 * i + 1];
     if (metrics_curve(second, p->truth, p->n, points, &count, NULL)) e->roc_auc = metrics_areas(points, count).roc_auc;
     free(points);
     free(second);
@@ -84,6 +86,7 @@ static bool evaluate(const Predictions *p, double temperature, const double *pro
     else
         ok = metrics_softmax(p->logits, p->n, p->classes, temperature, e->probabilities, error);
     ok = ok && metrics_predict(e->probabilities, p->n, p->classes, e->predicted, error);
+    if (ok && p->classes == 2) take_area(p, e);
     if (ok && !isnan(threshold)) decide(p, threshold, e);
     ok = ok && evaluation_fill(p, e, error);
     if (!ok) evaluation_free(e);

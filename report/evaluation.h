@@ -31,6 +31,7 @@ typedef struct {
     int n_groups;
     const char *const *group_names;
     const char *group_kind; /* "sensor" */
+    const char *cause;      /* why the classifier is at chance, if it is (chance_text); or NULL */
 } Predictions;
 
 /* Reports a name that is empty or not UTF-8: "the name of a sensor, '..'". */
@@ -47,7 +48,8 @@ typedef struct {
     MetricsScores scores;
     MetricsCalibration calibration; /* of the most probable class, whatever is predicted */
     double adaptive_ece;
-    double threshold, roc_auc; /* two classes at a threshold; else NaN. The area is NaN, too, if a class has no rows. */
+    double threshold; /* two classes at a threshold; else NaN */
+    double roc_auc;   /* of the second of two classes; else NaN, and if a class has no rows */
 } Evaluation;
 
 /* Evaluates probabilities softmax(logits / temperature), or those given, [n, classes]; the most probable class is

@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/text_file.h"
+#include "report/chance.h"
 #include "report/classification_report.h"
 #include "report/markdown.h"
 #include "report/table.h"
@@ -213,6 +214,17 @@ static void print_worst(const FoldReport *r, FILE *out) {
     }
 }
 
+/* Names the trainings that have come to nothing. */
+static void print_chance(const FoldReport *r, FILE *out) {
+    int n = 0, first = 0;
+    for (int i = r->n - 1; i >= 0; i--) {
+        char *text = chance_of(r->folds[i].evaluation, NULL);
+        if (text) n++, first = i;
+        free(text);
+    }
+    if (n) fprintf(out, "at chance: %d of %d trainings, the first of them %s\n", n, r->n, r->folds[first].group);
+}
+
 static json_t *worst_to_json(const FoldReport *r) {
     json_t *array = json_array();
     for (int k = 0; k < r->n_shots; k++)
@@ -234,6 +246,7 @@ static bool write_files(const FoldReport *r, Error *error) {
         TextFile file;
         text_file_begin(&file);
         fprintf(file.out, "# %s\n\n", r->protocol);
+        print_chance(r, file.out);
         print_worst(r, file.out);
         if (r->at_threshold) fputs("\nPredictions are those at the threshold of each training.\n", file.out);
         fprintf(
@@ -259,6 +272,7 @@ static void print_report(const FoldReport *r) {
     table_print(&r->results, (r->few_shot ? 3 : 1) + shown, stdout);
     print_worst(r, stdout);
     printf("[Report] written: %s/%s_results.{csv,json,md}\n", r->directory, r->protocol);
+    print_chance(r, stdout);
 }
 
 bool report_folds(const FoldResult *folds, int n, const char *group_kind, const char *protocol, const char *directory,

@@ -277,11 +277,10 @@ bool metrics_fit_temperature(const double *logits, const int32_t *truth, int64_t
     double low = -128, high = 128; /* beyond the range of float, which bounds logits */
     if (!labels_check("label", truth, n, classes, error) || !logits_check(logits, n, classes, error)) return false;
     if (!(slope_in_temperature(logits, truth, n, classes, exp(low)) < 0))
-        return error_set(error, "no temperature is best: the lower, the better, as all %lld rows are right",
-                         (long long)n);
+        return error_set(error, "all %lld rows are right, so that no temperature is low enough", (long long)n);
     if (!(slope_in_temperature(logits, truth, n, classes, exp(high)) > 0))
-        return error_set(error,
-                         "no temperature is best: the higher, the better, as the logits do not favour the labels");
+        return error_set(error, "the logits do not favour the labels, so that no temperature is high enough: equal "
+                                "probabilities of all classes would be better");
     for (int i = 0; i < 64; i++) {
         double middle = (low + high) / 2;
         if (slope_in_temperature(logits, truth, n, classes, exp(middle)) < 0)

@@ -10,15 +10,16 @@
 
 static const double LEANING = 0.1; /* kmeans: how far the shares move the threshold */
 
-const char *const THRESHOLD_RULE_NAMES[THRESHOLD_RULES] = {"0.5", "f1", "balanced", "kmeans"};
+const char *const THRESHOLD_RULE_NAMES[THRESHOLD_RULES] = {"0.5", "f1", "balanced", "accuracy", "kmeans"};
 
 /* ---- on labels ---- */
 
 /* Returns the score of a threshold just below this point. */
 static double reached(ThresholdRule rule, const MetricsPoint *point, double positives, double negatives) {
     double hits = (double)point->true_positives, alarms = (double)point->false_positives;
-    return rule == THRESHOLD_F1 ? 2 * hits / (hits + alarms + positives)
-                                : (hits / positives + (negatives - alarms) / negatives) / 2;
+    return rule == THRESHOLD_F1         ? 2 * hits / (hits + alarms + positives)
+           : rule == THRESHOLD_ACCURACY ? (hits + negatives - alarms) / (positives + negatives)
+                                        : (hits / positives + (negatives - alarms) / negatives) / 2;
 }
 
 /* Tries a threshold between every two neighbouring probabilities and takes the lowest of the best: steps of equal width
@@ -98,8 +99,12 @@ char *threshold_text(const Threshold *t, const char *training_positives) {
     switch (t->rule) {
     case THRESHOLD_F1:
     case THRESHOLD_BALANCED:
+    case THRESHOLD_ACCURACY:
         return xformat("%.4f, where validation has its best %s, %.4f", t->value,
-                       t->rule == THRESHOLD_F1 ? "F1" : "balanced accuracy", t->reached);
+                       t->rule == THRESHOLD_F1         ? "F1"
+                       : t->rule == THRESHOLD_ACCURACY ? "accuracy"
+                                                       : "balanced accuracy",
+                       t->reached);
     case THRESHOLD_KMEANS:
         return xformat("%.4f: the middle %.4f of validation's centres %.4f and %.4f, less 0.1 (logit %.4f - logit "
                        "%.4f) = %.4f of the share above it and that of %s%s",

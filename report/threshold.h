@@ -8,15 +8,16 @@ typedef enum {
     THRESHOLD_HALF,
     THRESHOLD_F1,       /* the best F1 on validation labels */
     THRESHOLD_BALANCED, /* the best balanced accuracy */
+    THRESHOLD_ACCURACY, /* the best accuracy */
     THRESHOLD_KMEANS,   /* between two clusters, shifted by the share of positives in training; reads no label */
     THRESHOLD_RULES
 } ThresholdRule;
-extern const char *const THRESHOLD_RULE_NAMES[THRESHOLD_RULES]; /* "0.5", "f1", "balanced", "kmeans" */
+extern const char *const THRESHOLD_RULE_NAMES[THRESHOLD_RULES]; /* "0.5", "f1", "balanced", "accuracy", "kmeans" */
 
 typedef struct {
     ThresholdRule rule;
     double value;                 /* positive: p > value */
-    double reached;               /* f1, balanced: on validation; otherwise NaN */
+    double reached;               /* f1, balanced, accuracy: on validation; otherwise NaN */
     double low, high;             /* kmeans: the two centres */
     double share, training_share; /* kmeans: of rows in the upper cluster; of positives in training */
     double base, adjustment;      /* kmeans: value = base - adjustment */

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "commands/bert/classifier.h"
+#include "commands/bert/options.h"
 #include "commands/bert/report.h"
 #include "commands/trained.h"
 #include "train/page/page.h"
@@ -73,7 +74,10 @@ static void evaluate(const Evaluate *e, BertClassifier *c, Comments *comments) {
     print_decision(c, e->use.threshold > 0);
     tested.labels = labels;
     tested.logits = logits;
+    char *cause = chance_cause(c->checkpoint, BERT_USUAL_RATES);
+    tested.cause = cause;
     if (!bert_report(&tested, &c->decision, e->output, NULL, &error)) die("%s", error.text);
+    free(cause);
     free(labels);
     free(logits);
     free(name);

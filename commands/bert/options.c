@@ -138,10 +138,11 @@ static const OptionRow table[] = {
     {.name = "patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "2", .max = 1e6,
      .metavar = "N",
      .help = "end the training after so many validations without a better --metric; 0: never"},
-    {.name = "threshold", .type = OPTION_CHOICE, .offset = FIELD(threshold), .default_value = "f1",
-     .metavar = "0.5|f1|balanced",
-     .help = "probability above which a text is of the second of two classes. f1, balanced: the one with the best F1 or "
-             "balanced accuracy on the validation texts"},
+    {.name = "threshold", .type = OPTION_CHOICE, .offset = FIELD(threshold), .default_value = "auto",
+     .metavar = "auto|0.5|f1|balanced|accuracy",
+     .help = "probability above which a text is of the second of two classes. f1, balanced, accuracy: the one with the "
+             "best F1, balanced accuracy or accuracy on the validation texts; auto: accuracy if that is the --metric, "
+             "else f1"},
     {.name = "folds", .heading = "Data", .type = OPTION_INT, .offset = FIELD(folds), .default_value = "0", .max = 1000, .metavar = "K",
      .help = "cross-validate: divide training and validation texts into K stratified folds, test on each, validate on "
              "the next and train on the others; 0: no"},
@@ -288,6 +289,8 @@ static void check_several(const BertOptions *o) {
 void bert_options_resolve(BertOptions *o) {
     train_options_resolve(&o->train, o->set);
     if (!o->d_ff) o->d_ff = 4 * o->d_model;
+    if (o->threshold && !strcmp(o->threshold, "auto"))
+        o->threshold = o->metric && !strcmp(o->metric, "accuracy") ? "accuracy" : "f1";
     read_shares(o);
     check_options(o);
     check_several(o);

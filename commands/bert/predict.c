@@ -241,10 +241,8 @@ static void predict_inputs(Predict *p) {
             predict_input(p, &columns);
     double seconds = seconds_now() - start;
     bert_classifier_print(&p->models[0]);
-    printf("[Predict] %.0f texts/s; predicted by %d model%s:", (double)p->models[0].n / seconds, p->ensemble.n,
-           p->ensemble.n > 1 ? "s" : "");
-    for (int c = 0; c < classes->n; c++)
-        printf(" %s %lld%s", classes->names[c], (long long)p->counts[c], c + 1 < classes->n ? "," : "\n");
+    printf("[Predict] %.0f texts/s\n", (double)p->models[0].n / seconds);
+    predict_print_counts(p->ensemble.n, (const char *const *)classes->names, p->counts, classes->n, "text");
 }
 
 int bert_predict(int argc, char **argv) {

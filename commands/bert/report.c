@@ -10,6 +10,7 @@
 #include "checkpoint/description.h"
 #include "data/bert/texts.h"
 #include "report/binary_report.h"
+#include "report/chance.h"
 #include "report/classification_report.h"
 #include "report/markdown.h"
 #include "train/page/page.h"
@@ -31,7 +32,8 @@ static Scored scored_of(const BertTested *t) {
                                   .logits = s.logits,
                                   .truth = t->labels,
                                   .ids = t->lines,
-                                  .files = t->files};
+                                  .files = t->files,
+                                  .cause = t->cause};
     return s;
 }
 
@@ -177,6 +179,12 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, const ch
 
 /* ---- reports ---- */
 
+static void print_chance(const BertTested *t, const Evaluation *e) {
+    char *text = chance_of(e, t->cause);
+    if (text) printf("[Report] %s is %s\n", t->name, text);
+    free(text);
+}
+
 /* Writes the fields of the reference's report.json, whose positive class it calls invalid. */
 static bool write_reference(const BertTested *t, const BinaryRow *rows, const char *directory, Error *error) {
     BinaryScores s;
@@ -213,6 +221,7 @@ bool bert_report(const BertTested *tested, const ThresholdDecision *d, const cha
     if (ok && tested->classes->n == 2) ok = report_two(tested, d->threshold, directory, error);
     if (ok && evaluation_at(&s.predictions, d->threshold, &evaluation, error)) {
         ok = report_wrong(tested, &evaluation, directory, error);
+        print_chance(tested, &evaluation);
         if (ok && result)
             *result = evaluation;
         else
@@ -242,9 +251,9 @@ void bert_test_run(const BertTestRun *run, const BertTested *validation, const B
     ThresholdDecision d = bert_decide(validation, run->rule, run->training_share);
     const char *second = validation->classes->names[1];
     if (!decision_write(run->checkpoint, threshold_decision_to_json(&d, second), &error) ||
-        !bert_report(validation, &d, run->directory, &results[0], &error) ||
-        (test && !bert_report(test, &d, run->directory, &results[1], &error)))
+        !bert_report(validation, &d, run->directory, &results[0], &error))
         die("%s", error.text);
     if (test) report_calibrations(validation, test, run->directory);
+    if (test && !bert_report(test, &d, run->directory, &results[1], &error)) die("%s", error.text);
     page_write_or_warn(run->directory, PAGE_DEPTH, false);
 }

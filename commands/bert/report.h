@@ -16,6 +16,7 @@ typedef struct {
     const int64_t *lines;     /* [n] in their file, from 1: how reports call a text */
     const int32_t *labels;    /* [n] */
     const float *logits;      /* [n, classes] */
+    const char *cause;        /* why the classifier is at chance, if it is (chance_text); or NULL */
 } BertTested;
 
 /* Fits the temperature and, of two classes, chooses the threshold on validation texts, and prints both. If one has no
@@ -28,7 +29,8 @@ ThresholdDecision bert_decide(const BertTested *validation, ThresholdRule rule, 
  *   report_NAME.json              two classes: the fields of the reference's report.json
  *   wrong_NAME.csv .json .md      wrong predictions with their texts, the most confident first; the last two have the
  *                                 first 20
- * Fills *result (evaluation_at the threshold of the decision; evaluation_free), unless it is NULL. */
+ * Says last if the decisions are at chance. Fills *result (evaluation_at the threshold of the decision;
+ * evaluation_free), unless it is NULL. */
 bool bert_report(const BertTested *tested, const ThresholdDecision *decision, const char *directory, Evaluation *result,
                  Error *error);
 

@@ -30,7 +30,8 @@ static float *predict(Training *training, const BertSplit splits[BERT_SPLITS], i
     return logits;
 }
 
-static BertTested tested_of(const BertSplit *split, const char *name, const Classes *classes, const float *logits) {
+static BertTested tested_of(const BertSplit *split, const char *name, const Classes *classes, const float *logits,
+                            const char *cause) {
     return (BertTested){.name = name,
                         .classes = classes,
                         .n = split->n,
@@ -38,7 +39,8 @@ static BertTested tested_of(const BertSplit *split, const char *name, const Clas
                         .files = split->files,
                         .lines = split->lines,
                         .labels = split->labels,
-                        .logits = logits};
+                        .logits = logits,
+                        .cause = cause};
 }
 
 /* Returns the share of the second class in the training texts. */
@@ -72,8 +74,9 @@ void bert_test_best(const TrainSpec *spec, const BertOptions *o, const Classes *
     train_write_autotune_cache(training, options.output_dir);
     train_close(training);
     dataset->close(dataset);
-    BertTested tested[2] = {tested_of(validation, BERT_SPLIT_NAMES[BERT_VALIDATION], classes, logits[0]),
-                            tested_of(test, BERT_SPLIT_NAMES[BERT_TEST], classes, logits[1])};
+    char *cause = chance_cause(best, BERT_USUAL_RATES);
+    BertTested tested[2] = {tested_of(validation, BERT_SPLIT_NAMES[BERT_VALIDATION], classes, logits[0], cause),
+                            tested_of(test, BERT_SPLIT_NAMES[BERT_TEST], classes, logits[1], cause)};
     BertTestRun run = {.checkpoint = best,
                        .directory = options.output_dir,
                        .rule = rule_named(o->threshold),
@@ -81,5 +84,6 @@ void bert_test_best(const TrainSpec *spec, const BertOptions *o, const Classes *
     bert_test_run(&run, &tested[0], test->n ? &tested[1] : NULL, results);
     free(logits[0]);
     free(logits[1]);
+    free(cause);
     free(best);
 }

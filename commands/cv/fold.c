@@ -144,6 +144,7 @@ void cv_fold_close(CvFold *f) {
     if (f->train) f->train->close(f->train);
     if (f->validation) f->validation->close(f->validation);
     epoch_curves_free(&f->curves);
+    free(f->cause);
     for (int k = 0; k < CV_PREDICTED; k++) {
         cv_predictions_free(&f->predictions[k]);
         free(f->kept[k]);

@@ -35,6 +35,7 @@ typedef struct {
     EpochCurves curves;
     int best_epoch;              /* from 1 */
     int64_t copies[FLIM_SPLITS]; /* cells of the split with the counts of some training cell */
+    char *cause;                 /* chance_cause of its best weights; NULL: not known */
 } CvFold;
 
 /* Returns the data set of a split of the fold, with `views` samples per cell: 1, or FLIM_VIEWS to evaluate with --tta.

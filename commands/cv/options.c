@@ -144,9 +144,9 @@ static const OptionRow table[] = {
      .help = "score on the validation donor's cells that selects the best epoch, at a threshold of 0.5 where the score "
              "needs one"},
     {.name = "threshold", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(threshold), .default_value = "balanced",
-     .metavar = "0.5|f1|balanced|kmeans",
-     .help = "decision threshold for test cells. f1, balanced: the one with the best F1 or balanced accuracy on the "
-             "validation cells; kmeans: the reference's rule on the validation cells, which reads no labels"},
+     .metavar = "0.5|f1|balanced|accuracy|kmeans",
+     .help = "decision threshold for test cells. f1, balanced, accuracy: the one with the best F1, balanced accuracy or "
+             "accuracy on the validation cells; kmeans: the reference's rule on the validation cells, which reads no labels"},
     {.name = "tta", .type = OPTION_FLAG, .offset = FIELD(tta), .default_value = "true",
      .help = "predict each cell in four views (unchanged, rotated by 90 degrees, two mirrored) and average them"},
 };

@@ -77,8 +77,8 @@ static void check_shape(const Predict *o, const char *checkpoint) {
     Error error;
     json_t *description = description_read(checkpoint, &error);
     if (!description && error.text[0]) die("%s", error.text);
-    int64_t bins = description_fact_number(description, checkpoint, "bins");
-    int64_t side = description_fact_number(description, checkpoint, "side");
+    int64_t bins = description_fact_number(description, checkpoint, "bins", 1, INT32_MAX, 0);
+    int64_t side = description_fact_number(description, checkpoint, "side", 1, INT32_MAX, 0);
     json_decref(description);
     if (bins && side && (bins != o->cells.shape.T || side != o->cells.shape.H))
         die("%s was trained on cells of %lld x %lld pixels and %lld bins; those of %s have %d x %d and %d", checkpoint,

@@ -53,7 +53,8 @@ static TestedFold fold_report(const CvReport *report, const CvFold *f) {
                         .val_losses = f->curves.values[CURVE_VAL_LOSS],
                         .train_accuracies = f->curves.values[CURVE_TRAIN_ACCURACY],
                         .val_accuracies = f->curves.values[CURVE_VAL_ACCURACY],
-                        .hyperparameters = report->options};
+                        .hyperparameters = report->options,
+                        .cause = f->cause};
 }
 
 void cv_report_fold(const CvReport *report, CvFold *f) {

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "checkpoint/pth_export.h"
 #include "checkpoint/state.h"
+#include "commands/chance_cause.h"
 #include "commands/cv/test_evaluations.h"
 
 /* The best checkpoint of a fold. */
@@ -133,6 +134,7 @@ void cv_fold_test(CvFold *f) {
     Error error;
     Best best = open_best(f);
     f->best_epoch = (int)best.state.epoch + 1;
+    f->cause = chance_cause(best.path, (UsualRates){.pretrained = 1e-4, .scratch = 1e-4});
     char *key = cv_cache_key(best.name, &f->data->cells, ids), *path = export_path(f);
     if (cv_cache_read(directory, key, ids, f->predictions)) {
         printf("[Fold %s] done before: %s\n", f->fold->name, best.path);

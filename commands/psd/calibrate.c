@@ -37,6 +37,7 @@ int psd_calibrate(const PsdRun *o, const PsdData *data, PsdClassifier *classifie
         warn("%s", error.text);
     json_decref(fits);
     if (done) page_write_or_warn(directory, PAGE_DEPTH, false);
+    psd_predictions_print_chance(&test);
     psd_predictions_free(&validation);
     psd_predictions_free(&test);
     return !done;

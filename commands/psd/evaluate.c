@@ -27,6 +27,7 @@ int psd_evaluate(const PsdRun *o, const PsdData *data, PsdClassifier *classifier
         (result && !evaluation_make(&test.predictions, 1, result, &error)))
         die("%s", error.text);
     page_write_or_warn(directory, PAGE_DEPTH, false);
+    psd_predictions_print_chance(&test);
     psd_predictions_free(&test);
     free(protocol);
     return 0;

@@ -272,9 +272,7 @@ static void write_predictions(const Spectra *s, const Sums *sums, PredictOutput 
         warn("%d of %d models have a calibration: no calibrated probabilities are written", sums->calibrations,
              sums->models);
     write_rows(s, sums, output, counts);
-    printf("[Predict] predicted by %d model%s:", sums->models, sums->models > 1 ? "s" : "");
-    for (int c = 0; c < PSD_CLASSES; c++)
-        printf(" %s %lld%s", PSD_LABEL_NAMES[c], (long long)counts[c], c + 1 < PSD_CLASSES ? "," : "\n");
+    predict_print_counts(sums->models, PSD_LABEL_NAMES, counts, PSD_CLASSES, "sample");
 }
 
 int psd_predict(PsdRun *o, PsdClassifierOpen open, int argc, char **argv) {

@@ -3,8 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/chance_cause.h"
 #include "commands/psd/psd.h"
 #include "data/psd/manifest.h"
+#include "report/chance.h"
+
+static const UsualRates usual_rates = {.pretrained = 5e-4, .scratch = 5e-4}; /* encoders have a tenth of it */
 
 /* outputs: the logits, [n_samples, classes]. */
 static PsdPredictions make_predictions(const PsdStore *store, const Dataset *samples, const float *outputs) {
@@ -43,6 +47,17 @@ void psd_predictions_free(PsdPredictions *p) {
     free(p->truth);
     free(p->group);
     free(p->ids);
+    free(p->cause);
+}
+
+void psd_predictions_print_chance(const PsdPredictions *p) {
+    Evaluation e;
+    Error error;
+    if (!evaluation_make(&p->predictions, 1, &e, &error)) die("%s", error.text);
+    char *text = chance_of(&e, p->predictions.cause);
+    if (text) printf("[Report] the classifier is %s\n", text);
+    free(text);
+    evaluation_free(&e);
 }
 
 PsdPredictions psd_predictions(const PsdRun *o, const PsdData *data, PsdClassifier *classifier, int split) {
@@ -58,6 +73,8 @@ PsdPredictions psd_predictions(const PsdRun *o, const PsdData *data, PsdClassifi
     printf("[Eval] %lld samples in %.2f s, %.0f samples/s\n", (long long)samples->n_samples, seconds,
            (double)samples->n_samples / seconds);
     PsdPredictions predictions = make_predictions(&data->store, samples, outputs);
+    predictions.cause = chance_cause(o->train.base_checkpoint, usual_rates);
+    predictions.predictions.cause = predictions.cause;
     free(outputs);
     if (samples != classifier->spec.train) samples->close(samples);
     return predictions;

@@ -89,6 +89,7 @@ typedef struct {
     double *logits, *snr;
     int32_t *truth, *group;
     int64_t *ids;
+    char *cause; /* of the predictions */
 } PsdPredictions;
 
 /* The classifier of --checkpoint. */
@@ -103,6 +104,9 @@ PsdPredictions psd_predictions(const PsdRun *run, const PsdData *data, PsdClassi
 void psd_predictions_free(PsdPredictions *predictions);
 /* Returns the split that --eval-split names. */
 int psd_eval_split(const PsdRun *run);
+
+/* Prints, as the last line, that a classifier is at chance, if these predictions of its probabilities say so. */
+void psd_predictions_print_chance(const PsdPredictions *predictions);
 
 /* ---- commands ---- */
 

@@ -45,7 +45,7 @@ static void temperature_and_threshold_are_the_best(void **state) {
     d = bert_decide(&tested, THRESHOLD_HALF, 0.5);
     assert_near(d.threshold, 0.5, 0);
     for (int i = 0; i < N; i++) logits[2 * i + 1] = labels[i] ? 9 : -9;
-    d = bert_decide(&tested, THRESHOLD_F1, 0.5); /* all are right: no temperature is best */
+    d = bert_decide(&tested, THRESHOLD_F1, 0.5); /* all are right: no temperature fits */
     assert_true(isnan(d.temperature) && d.threshold > 0 && d.threshold < 1);
     for (int i = 0; i < N; i++) labels[i] = 1;
     d = bert_decide(&tested, THRESHOLD_F1, 0.5); /* one class: 0.5 is taken, with a warning */

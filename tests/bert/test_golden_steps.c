@@ -168,7 +168,7 @@ static bool row_stays(const TensorFile *before, const TensorFile *after, const c
     return !memcmp((const char *)a->data + (size_t)row * bytes, (const char *)b->data + (size_t)row * bytes, bytes);
 }
 
-/* As Hugging Face's tokenizer and model together: "a <pad> b" is <s> a <pad> b </s> at the positions 2 3 1 4 5. */
+/* Hugging Face's tokenizer and model together make of "a <pad> b" <s> a <pad> b </s> at the positions 2 3 1 4 5. */
 static void a_pad_that_a_text_writes_out_is_not_trained(void **state) {
     (void)state;
     static const char places[] = "roberta.embeddings.position_embeddings.weight",

@@ -33,7 +33,8 @@ static void probabilities_are_those_of_transformers(void **state) {
     assert_contains(fixture.output, "warning: the texts: the tokenizer does not know ");
     assert_contains(fixture.output, ", because of the characters ");
     assert_contains(fixture.output, "cut at --max-len 12: 1, which lost 4 tokens; without a token: ");
-    assert_contains(fixture.output, "predicted by 1 model: clean 1, rude 6, hate, \"loud\" 1");
+    assert_contains(fixture.output, "predicted by 1 model: class clean: 1 text, class rude: 6 texts, "
+                                    "class hate, \"loud\": 1 text");
     json_t *rows = bert_read_lines(bert_path("p.jsonl"));
     assert_int_equal(json_array_size(rows), TEXTS);
     for (size_t i = 0; i < TEXTS; i++) {

@@ -307,6 +307,29 @@ static void a_confound_gives_a_warning(void **state) {
     free(s);
 }
 
+/* One sentence takes the place of a warning for each of the baselines that look at nothing. */
+static void a_network_at_chance_is_called_so_once(void **state) {
+    (void)state;
+    Small *s = small_fold();
+    for (int i = 0; i < SMALL; i++) s->logits[i] = i % 4 < 2 ? 1 : -1; /* of each class the half of either */
+    s->fold.cause = "few steps";
+    json_t *json = reported(s), *warning;
+    size_t i;
+    assert_contains(json_string_value(json_at(json, "at_chance")), "at chance: balanced accuracy 0.5000 of 12 rows");
+    assert_contains(json_string_value(json_at(json, "at_chance")), ". Likely cause: few steps");
+    json_array_foreach(json_at(json, "warnings"), i, warning) {
+        assert_null(strstr(json_string_value(warning), "always"));
+        assert_null(strstr(json_string_value(warning), "learnt little:"));
+    }
+    json_decref(json);
+    free(s);
+    s = small_fold();
+    json = reported(s);
+    assert_true(json_is_null(json_at(json, "at_chance")));
+    json_decref(json);
+    free(s);
+}
+
 /* The regressions' thresholds follow the fold's rule: cells of the other donors are larger by more than what parts the
  * classes. */
 static void baselines_choose_their_threshold_as_the_network_does(void **state) {
@@ -403,6 +426,7 @@ int main(void) {
         cmocka_unit_test(a_confound_gives_a_warning),
         cmocka_unit_test(baselines_choose_their_threshold_as_the_network_does),
         cmocka_unit_test(baselines_weigh_classes_as_configured),
+        cmocka_unit_test(a_network_at_chance_is_called_so_once),
         cmocka_unit_test(invalid_cells_and_predictions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

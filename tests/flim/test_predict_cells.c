@@ -266,8 +266,8 @@ static void mistakes_are_named(void **state) {
 static void fields_of_other_types_and_ranges_are_refused(void **state) {
     (void)state;
     static const JsonEdit edits[] = {
-        {"config.json", "", "bins", "\"32\"", "\"bins\": expected a whole number above 0, found \"32\""},
-        {"config.json", "", "side", "-7", "\"side\": expected a whole number above 0, found -7"},
+        {"config.json", "", "bins", "\"32\"", "\"bins\": expected a whole number from 1 to 2147483647, found \"32\""},
+        {"config.json", "", "side", "-7", "\"side\": expected a whole number from 1 to 2147483647, found -7"},
         {"decision.json", "", "views", "1", "\"views\": expected true or false"},
         {"decision.json", "", "threshold", "null", "\"threshold\": expected a number, found null"},
         {"decision.json", "", "threshold", "-3", "\"threshold\": expected 0 to 1, found -3"},

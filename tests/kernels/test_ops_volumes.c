@@ -261,7 +261,7 @@ static void check_batchnorm(Rig *rig, int64_t n, int64_t c, double center, bool 
     expect_gradient(rig, "batchnorm dbias", &call, run_batchnorm, call.bias, dbias, b0, call.y, up, tolerance);
 }
 
-/* Of two rows at mean +- d, x^ is +- d rstd, and dx is +- gain a eps / (d^2 + eps)^1.5 with a half of the difference of
+/* Two rows at mean +- d have x^ +- d rstd, and dx is +- gain a eps / (d^2 + eps)^1.5 with a half of the difference of
  * the dy: what is left of dy is a share eps / (d^2 + eps) of it. A rounding of the mean by U |mean| moves x^ by U
  * |mean| rstd, and so does one of x, which no way to compute dx can undo. */
 static void check_batchnorm_of_two_rows(Rig *rig) {

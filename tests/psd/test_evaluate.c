@@ -1,5 +1,6 @@
 /* train_psd evaluate and calibrate: scores are those of the predictions, and any checkpoint with the weights will do.
  */
+#include "tests/page_rig.h"
 #include "tests/psd/train_rig.h"
 
 static double read_number(const char *directory, const char *file, const char *section, const char *key) {
@@ -187,9 +188,34 @@ static void only_files_that_are_read_must_exist(void **state) {
     }
 }
 
+/* A rate of almost nothing leaves random weights. */
+static void a_classifier_at_chance_is_called_so_last(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *best = path_join(run, "best"), *to = path_join(run, "evaluation");
+    static const char cause[] =
+        "Likely cause: a learning rate of 1e-09, which is low for random weights: try 0.0005; and "
+        "only ";
+    psd_must("%s -o %s --size tiny -b 30 --epochs 1 --learning-rate 1e-9", psd_toy_options("finetune"), run);
+    psd_must("%s --checkpoint %s -o %s", psd_toy_options("evaluate"), best, to);
+    const char *last = strstr(fixture.output, "[Report] the classifier is at chance: balanced accuracy ");
+    assert_non_null(last);
+    assert_contains(last, cause);
+    assert_string_equal(strchr(last, '\n'), "\n");
+    char *report = path_join(to, "pooled_finetuned.md"), *markdown = read_text(report), *page = read_page(to);
+    assert_contains(markdown, cause);
+    assert_contains(page, cause);
+    free(page);
+    free(markdown);
+    free(report);
+    free(to);
+    free(best);
+    free(run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(scores_are_those_of_the_predictions),
                                        cmocka_unit_test(a_lightning_checkpoint_is_evaluated),
+                                       cmocka_unit_test(a_classifier_at_chance_is_called_so_last),
                                        cmocka_unit_test(only_files_that_are_read_must_exist)};
     return cmocka_run_group_tests(tests, psd_make_toy, NULL);
 }

@@ -151,7 +151,7 @@ static void markdown_becomes_html(void **state) {
                         "<p>after<br>| no table</p>\n");
 }
 
-/* What the data say is shown as they say it, and is neither HTML nor a link where Markdown is rendered. */
+/* Text of the data is shown as it is, and is neither HTML nor a link where Markdown is rendered. */
 static void markdown_holds_no_html_of_the_data(void **state) {
     (void)state;
     static const char text[] = "<img src=x> \\<b> & [a](b) | \x1b[31m \\";

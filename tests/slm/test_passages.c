@@ -234,6 +234,8 @@ static void fields_of_other_types_and_ranges_are_refused(void **state) {
         {"config.json", "options", "gelu", "\"relu\"", "gelu: expected erf|tanh, found 'relu'"},
         {"config.json", "options", "gelu", "false", "gelu: expected a text, found false"},
         {"config.json", "options", "biases", "\"false\"", "biases: expected true or false, found \"false\""},
+        {"config.json", "", "first_token", "1000000", "\"first_token\": expected a whole number from -1 to "},
+        {"config.json", "", "first_token", "\"0\"", "\"first_token\": expected a whole number from -1 to "},
         {"config.json", "", "tokenizer_hash", "{}", "\"tokenizer_hash\": expected a text, found {}"},
     };
     char *last = path_join(fixture_reference_run(), "last");

@@ -126,7 +126,7 @@ static void the_line_to_zero_has_the_reference_s_values(void **state) {
     expect_rate(&t, 1, 2e-5, 1.9960159363e-05, 5e-11);
 }
 
-/* As get_linear_schedule_with_warmup of transformers: k / W, then (S - k) / (S - W). */
+/* get_linear_schedule_with_warmup of transformers has k / W, then (S - k) / (S - W). */
 static void a_warm_up_from_zero_has_the_values_of_transformers(void **state) {
     (void)state;
     const Schedule s = {.kind = SCHEDULE_LINEAR, .warmup = 4, .total = 24, .warmup_from_zero = true};

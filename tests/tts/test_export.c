@@ -331,7 +331,7 @@ static void fields_of_other_types_and_ranges_are_refused(void **state) {
     free(best);
 }
 
-/* What config.json may say is what train_gpt's options may be. */
+/* Checks that config.json may say whatever train_gpt's options may be, and no more. */
 static void sizes_have_the_ranges_of_the_options(void **state) {
     (void)state;
     static const char *const ranges[] = {"`--model-dim N` | 1280 | 8 to 65,536 |",

@@ -9,6 +9,7 @@
 #include "base/text_file.h"
 #include "commands/cv/report/cell_tables.h"
 #include "commands/cv/report/fold_scores.h"
+#include "report/chance.h"
 #include "report/markdown.h"
 
 enum { CURVES = 4, SHOWN = 10 /* columns on the terminal: the name, and scores up to specificity */ };
@@ -19,6 +20,7 @@ typedef struct {
     CurveRows curves[CURVES];
     Table scores;
     char *warnings[BASELINES]; /* NULL: none */
+    char *chance;              /* that the network is at chance, which makes the first warnings needless; or NULL */
 } Report;
 
 /* ---- making ---- */
@@ -37,8 +39,10 @@ static bool report_make(Report *r, const TestedFold *fold, const char *directory
                         Error *error) {
     make_curves(r);
     fold_scores_rows(&r->scored, &r->scores);
-    for (int b = 0; b < BASELINES; b++)
-        r->warnings[b] = baseline_warning(b, &r->scored.baselines.scores[b], &r->scored.network);
+    const BinaryScores *network = &r->scored.network;
+    r->chance = chance_text(network->confusion, 2, FLIM_CLASS_NAMES, network->auroc, fold->cause);
+    for (int b = r->chance ? BASELINE_SIZE : 0; b < BASELINES; b++)
+        r->warnings[b] = baseline_warning(b, &r->scored.baselines.scores[b], network);
     r->parts = (CellTables){.folds = fold,
                             .rows = r->scored.test,
                             .n = fold->test.n,
@@ -52,6 +56,7 @@ static bool report_make(Report *r, const TestedFold *fold, const char *directory
 
 static void report_free(Report *r) {
     for (int b = 0; b < BASELINES; b++) free(r->warnings[b]);
+    free(r->chance);
     table_free(&r->scores);
     cell_tables_free(&r->parts);
     fold_scores_free(&r->scored);
@@ -101,6 +106,7 @@ static void print_report(const Report *r) {
     print_temperature(&r->scored, line, stdout);
     printf("[Report] written: %s/test_results%s.{json,md} and what belongs to them\n", r->parts.directory,
            r->parts.suffix);
+    if (r->chance) printf("[Report] fold %s is %s\n", r->scored.fold->name, r->chance);
 }
 
 /* ---- files ---- */
@@ -109,6 +115,7 @@ static bool write_json(const Report *r, Error *error) {
     json_t *root = fold_scores_to_json(&r->scored);
     char *path = cell_tables_path(&r->parts, "test_results", "json"), now[32];
     json_object_set_new(root, "timestamp", json_string(format_now(now)));
+    json_object_set_new(root, "at_chance", r->chance ? json_string(r->chance) : json_null());
     cell_tables_to_json(&r->parts, root);
     bool ok = json_write(root, path, error);
     free(path);
@@ -120,6 +127,7 @@ static bool write_markdown(const Report *r, Error *error) {
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s\n\n", r->scored.fold->name);
+    if (r->chance) fprintf(file.out, "%s.\n\n", r->chance);
     print_splits(r, "- ", file.out);
     print_temperature(&r->scored, "- ", file.out);
     print_warnings(r, "- ", file.out);

@@ -9,6 +9,7 @@
 #include "commands/cv/report/fold_scores.h"
 #include "commands/cv/report/tested_fold.h"
 #include "report/binary_report.h"
+#include "report/chance.h"
 #include "report/markdown.h"
 #include "report/plot.h"
 
@@ -29,6 +30,8 @@ typedef struct {
     double spreads[WHO][SPREADS][BINARY_SCORES]; /* over folds; NaN: undefined */
     Table results, means, scores;
     char *warnings[BASELINES]; /* NULL: none */
+    char *chance;              /* that the networks are at chance; or NULL */
+    int beaten;                /* baselines without a warning */
     CurveRows *curves;         /* [n] */
     CurveRows pooled_curve;
     CellTables parts;
@@ -85,7 +88,14 @@ static void make_warnings(Report *r) {
         mean[who].balanced_accuracy = r->spreads[who][MEAN][BINARY_BALANCED_ACCURACY];
         mean[who].auroc = r->spreads[who][MEAN][BINARY_AUROC];
     }
-    for (int b = 0; b < BASELINES; b++) r->warnings[b] = baseline_warning(b, &mean[1 + b], &mean[0]);
+    r->chance = chance_text(r->pooled[0].confusion, 2, FLIM_CLASS_NAMES, mean[0].auroc, r->folds[0].cause);
+    for (int b = r->chance ? BASELINE_SIZE : 0; b < BASELINES; b++)
+        r->warnings[b] = baseline_warning(b, &mean[1 + b], &mean[0]);
+    for (int b = 0; b < BASELINES; b++) {
+        char *warning = baseline_warning(b, &mean[1 + b], &mean[0]);
+        r->beaten += !warning;
+        free(warning);
+    }
 }
 
 /* ---- tables ---- */
@@ -139,10 +149,8 @@ static void print_accuracy(const Report *r, const char *line, FILE *out) {
         "%smeans over folds: accuracy %.4f +- %.4f, balanced accuracy %.4f +- %.4f (standard deviations, divisor n)\n",
         line, s[MEAN][BINARY_ACCURACY], s[OF_POPULATION][BINARY_ACCURACY], s[MEAN][BINARY_BALANCED_ACCURACY],
         s[OF_POPULATION][BINARY_BALANCED_ACCURACY]);
-    int better = 0;
-    for (int b = 0; b < BASELINES; b++)
-        better += s[MEAN][BINARY_BALANCED_ACCURACY] > r->spreads[1 + b][MEAN][BINARY_BALANCED_ACCURACY];
-    fprintf(out, "%sin balanced accuracy the network is better than %d of %d baselines\n", line, better, BASELINES);
+    fprintf(out, "%sthe network is better than %d of %d baselines by %g or more, in balanced accuracy and in AUROC\n",
+            line, r->beaten, BASELINES, BASELINE_MARGIN);
     if (!isnan(s[LOW][BINARY_AUROC]))
         fprintf(out, "%sAUROC %.4f, 95 %% interval of the mean %.4f to %.4f, by the bootstrap over folds\n", line,
                 s[MEAN][BINARY_AUROC], s[LOW][BINARY_AUROC], s[HIGH][BINARY_AUROC]);
@@ -164,6 +172,7 @@ static void print_report(const Report *r) {
     cell_tables_print(&r->parts);
     printf("[Report] written: %s/cross_validation_results.{json,csv,md} and what belongs to them\n",
            r->parts.directory);
+    if (r->chance) printf("[Report] all folds' cells are %s\n", r->chance);
 }
 
 /* ---- files ---- */
@@ -187,6 +196,7 @@ static json_t *to_json(const Report *r) {
     json_object_set_new(root, "std_test_loss", real_or_null(s[OF_POPULATION][BINARY_LOSS]));
     for (int f = 0; f < r->n; f++) json_array_append_new(folds, fold_scores_to_json(&r->scored[f]));
     json_object_set_new(root, "folds", folds);
+    json_object_set_new(root, "at_chance", r->chance ? json_string(r->chance) : json_null());
     json_object_set_new(root, "mean", spread_to_json(r, MEAN));
     json_object_set_new(root, "mean_low", spread_to_json(r, LOW));
     json_object_set_new(root, "mean_high", spread_to_json(r, HIGH));
@@ -203,6 +213,7 @@ static bool write_markdown(const Report *r, const char *path, Error *error) {
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# Cross-validation, %d fold%s\n\n", r->n, r->n == 1 ? "" : "s");
+    if (r->chance) fprintf(file.out, "%s.\n\n", r->chance);
     print_accuracy(r, "", file.out);
     fputs("\n## Folds\n\n", file.out);
     table_print_markdown(&r->results, r->results.columns, file.out);
@@ -299,6 +310,7 @@ static void report_free(Report *r) {
     for (int f = 0; f < r->n; f++) fold_scores_free(&r->scored[f]);
     for (int who = 0; who < WHO; who++) free(r->rows[who]);
     for (int b = 0; b < BASELINES; b++) free(r->warnings[b]);
+    free(r->chance);
     table_free(&r->results);
     table_free(&r->means);
     table_free(&r->scores);

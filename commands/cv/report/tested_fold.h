@@ -35,6 +35,7 @@ typedef struct {
     int epochs;                    /* the curves that follow are [epochs], or NULL */
     const double *train_losses, *val_losses, *train_accuracies, *val_accuracies;
     json_t *hyperparameters; /* written as they are; or NULL */
+    const char *cause;       /* why the network is at chance, if it is (chance_text); or NULL */
 } TestedFold;
 
 /* The results of a test that others need. */
