@@ -49,6 +49,7 @@ typedef struct {
     Fact facts[2];
     Total *total; /* NULL: there is one training */
     char part[64];
+    int follow; /* trainings after this one */
 } BertRun;
 
 /* Reads options, opens the base checkpoint, the data and the device. */
@@ -99,7 +100,7 @@ static TrainSpec spec_of(BertRun *run, const Classes *classes) {
                        .import = classes->n ? BERT_IMPORT_CLASSIFIER : BERT_IMPORT_MASKED,
                        .rate = {.schedule = &run->schedule, .factors = run->factors},
                        .selection = {.metric = BERT_LOSS, .patience = o->patience},
-                       .labels = {.part = run->part[0] ? run->part : NULL}};
+                       .labels = {.part = run->part[0] ? run->part : NULL, .follow = run->follow}};
 }
 
 static void opened(const TrainSpec *spec, Training *training, void *context) {
@@ -173,6 +174,7 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     else
         splits = run->data.splits;
     snprintf(run->part, sizeof run->part, "training %d of %d", i + 1, n);
+    run->follow = n - i - 1;
     printf("\n[Run] %s\n", name);
     o->train.output_dir = directory; /* the record of the options, too */
     o->train.seed += seed;
@@ -183,9 +185,8 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     if (which) evaluation_free(&results[0]);
     bert_splits_close(of_fold);
     free(directory);
-    if (tested) return name;
-    free(name);
-    return NULL;
+    if (!tested) free(name);
+    return tested ? name : NULL;
 }
 
 static void train_many(BertRun *run, int n) {
@@ -205,7 +206,6 @@ static void train_many(BertRun *run, int n) {
     if (done < n)
         printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
     total_print(&total);
-    run->total = NULL;
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
     run->done = done == n;
     for (int i = 0; i < done; i++) {

@@ -168,13 +168,15 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .autotune_file = autotune_file};
 }
 
-/* Trains a fold, tests it and writes its report. `part`: "fold 2 of 6". Returns false if a signal stopped the training.
- */
-static bool run_fold(CvFold *f, const char *part, const CvReport *report, Total *total) {
+/* Trains fold i of n, tests it and writes its report. Returns false if a signal stopped the training. */
+static bool run_fold(CvFold *f, int i, int n, const CvReport *report, Total *total) {
+    char part[48];
     Model *model = flim_open(&f->run.model);
     TrainSpec spec = f->spec;
     spec.model = model;
+    snprintf(part, sizeof part, "fold %d of %d", i + 1, n);
     spec.labels.part = part;
+    spec.labels.follow = n - i - 1;
     cv_fold_print(f);
     Training *training = train_open(&spec);
     total_add(&spec, training, total);
@@ -210,9 +212,7 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
         printf("[Run] every fold starts from %s; the test of a donor that was in its training data is meaningless\n",
                o->train.base_checkpoint);
     for (; done < n; done++) {
-        char part[48];
-        snprintf(part, sizeof part, "fold %d of %d", done + 1, n);
-        if (!run_fold(&folds[done], part, &report, &total)) break;
+        if (!run_fold(&folds[done], done, n, &report, &total)) break;
         cv_report_page(&report, true);
     }
     if (done == n)

@@ -186,7 +186,7 @@ static bool is_needed(const Checkpointer *c, int64_t step, const char *name) {
 static void remove_old(Checkpointer *c) {
     int kept = 0, from = c->steps.n > c->keep ? c->steps.n - c->keep : 0;
     for (int i = 0; i < c->steps.n; i++) {
-        const Step step = c->steps.items[i];
+        Step step = c->steps.items[i];
         StepName name;
         Path path;
         Error error;
@@ -194,14 +194,17 @@ static void remove_old(Checkpointer *c) {
         folder_join(path, c->directory, name);
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
-        int claim = -1;
-        bool foreign = there && !holds_only_parts(path), in_use = there && !foreign && !folder_claim(path, &claim);
+        int fd = -1;
+        bool foreign = there && !holds_only_parts(path);
+        LockResult lock = there && !foreign ? folder_claim(path, &fd) : LOCK_TAKEN;
+        bool in_use = lock == LOCK_BUSY || (lock == LOCK_UNKNOWN && !step.spared); /* who reads it cannot be known */
         bool failed = there && !foreign && !in_use && !remove_step(c, step.step, "", &error);
-        if (claim >= 0) close(claim);
+        if (fd >= 0) close(fd);
         if (failed) warn("an old checkpoint was not removed: %s", error.text);
         if (foreign && !c->warned_foreign)
             warn("%s was not removed: it holds files that this program did not write", path);
         c->warned_foreign |= foreign;
+        step.spared = old;
         if (!old || foreign || in_use || failed)
             c->steps.items[kept++] = step; /* tried again after the next checkpoint */
     }
@@ -552,7 +555,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
         state->best = INFINITY;
         unchanged = false;
     }
-    c->step = (Step){state->step, state->serial, state->best_step, state->seconds, NULL};
+    c->step = (Step){state->step, state->serial, state->best_step, state->seconds, NULL, false};
     if (newest && own != newest) {
         StepName before;
         step_name(name, state->step, "");
@@ -622,7 +625,7 @@ void checkpointer_save(Checkpointer *c, const CheckpointBuffers *buffers, const 
     reserve(c, 2 * buffers->table->count);
     c->buffers = *buffers;
     c->state_text = state_to_json(&numbered);
-    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds, NULL};
+    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds, NULL, false};
     c->running = true;
     c->writing = true;
     c->threaded = !pthread_create(&c->thread, NULL, write_thread, c);

@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
+#include "data/text/label.h"
 #include "model/params.h"
 
 enum { FORMAT = 1, DIGITS = 17 };
@@ -79,12 +80,15 @@ bool description_check(const json_t *description, Error *error) {
     const json_t *labels = json_object_get(description, "labels"), *model = json_object_get(description, "model"),
                  *label;
     size_t i;
+    Error why;
     if (!json_is_object(json_object_get(description, "options")))
         return error_set(error, "\"options\" is missing, or no object");
     if (model && !json_is_string(model)) return error_set(error, "\"model\" is no text");
     if (labels && !json_is_array(labels)) return error_set(error, "\"labels\" is no array of names");
     json_array_foreach(labels, i, label) {
         if (!json_string_length(label)) return error_set(error, "entry %zu of \"labels\" is no name", i);
+        if (!label_check(json_string_value(label), &why))
+            return error_set(error, "entry %zu of \"labels\": %s", i, why.text);
     }
     return true;
 }

@@ -74,7 +74,7 @@ static void read_step(Steps *steps, const char *directory, const char *name) {
     if (ok && state.step != step_of(name, ""))
         ok = error_set(&why, "its state.json is of step %lld", (long long)state.step);
     if (ok)
-        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, NULL});
+        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, NULL, false});
     else if (access(path, F_OK)) /* its run has removed it meanwhile */
         return;
     else if (!steps->n_bad++)
@@ -89,7 +89,7 @@ static void read_copy(Steps *steps, const char *directory, const char *link) {
     if (!folder_is_copy(directory, link) || !checkpoint_is_whole(path, &state, NULL)) return;
     free(state.options_json);
     if (!steps_find(steps, state.step))
-        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, link});
+        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, link, false});
 }
 
 bool steps_read(Steps *steps, const char *directory, Error *error) {
@@ -232,12 +232,13 @@ void checkpoint_release(void) {
     }
 }
 
-bool folder_claim(const char *path, int *fd) {
+LockResult folder_claim(const char *path, int *fd) {
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*fd < 0 || lock_descriptor(*fd, false) != LOCK_BUSY) return true;
+    LockResult lock = *fd < 0 ? LOCK_TAKEN : lock_descriptor(*fd, false);
+    if (lock != LOCK_BUSY) return lock;
     close(*fd);
     *fd = -1;
-    return false;
+    return lock;
 }
 
 int checkpoint_file_open(const char *path, size_t *size, Error *error) {
@@ -254,15 +255,15 @@ int checkpoint_file_open(const char *path, size_t *size, Error *error) {
 
 /* ---- which checkpoint ---- */
 
-/* Calls a function that looks for a checkpoint, and holds what it finds. Calls it again if the run has moved on
- * meanwhile, and the result is an error or has been removed. */
+/* Calls a function that looks for a checkpoint, and holds what it finds. Calls it again if it found nothing that can be
+ * held, and the run has moved on meanwhile. */
 static bool find_and_hold(const char *directory, bool (*find)(const char *directory, char **path, Error *error),
                           char **path, Error *error) {
     for (StepName before, after;;) {
         folder_link(directory, LAST_LINK, before);
-        bool ok = find(directory, path, error);
-        if (ok && *path) free(checkpoint_hold(*path));
-        if (ok && (!*path || find_held(NULL, *path) || !step_length(*path))) return true;
+        bool ok = find(directory, path, error), found = ok && *path;
+        if (found) free(checkpoint_hold(*path));
+        if (found && (find_held(NULL, *path) || !step_length(*path))) return true;
         folder_link(directory, LAST_LINK, after);
         if (!strcmp(before, after)) return ok;
         free(*path);

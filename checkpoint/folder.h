@@ -11,7 +11,7 @@
 
 #include <limits.h>
 
-#include "base/base.h"
+#include "base/file.h"
 
 /* What lies beside the weights of a checkpoint (description.h). */
 #define DESCRIPTION_FILE "config.json"
@@ -29,6 +29,7 @@ typedef struct {
     int64_t step, serial, best_step;
     double seconds;
     const char *copy; /* LAST_LINK or BEST_LINK: it lies in the folder of this name, and not in step_N; NULL */
+    bool spared;      /* it could have been removed after the checkpoint before */
 } Step;
 
 /* The checkpoints of a directory, the newest last, and the number of unusable ones, with the reason of the first. A
@@ -78,9 +79,9 @@ char *checkpoint_follow(const char *path);
 char *checkpoint_hold(const char *path);
 /* Ends the protection of all held checkpoints. */
 void checkpoint_release(void);
-/* Locks the folder of a step that is about to be removed. Returns false if a program holds it. close(*fd), if it is not
- * -1, after the removal. */
-bool folder_claim(const char *path, int *fd);
+/* Locks the folder of a step that is about to be removed. LOCK_BUSY: a program holds it. close(*fd), if it is not -1,
+ * after the removal. */
+LockResult folder_claim(const char *path, int *fd);
 /* Opens a file behind a link (RUN/last/state.json) as file_open does, without holding its checkpoint. */
 int checkpoint_file_open(const char *path, size_t *size, Error *error);
 

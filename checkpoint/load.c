@@ -525,6 +525,10 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     bool opened = tensor_file_open(weights, file, error), ok = opened && refuse_adapter(path, file, error);
     bool is_run = false;
     if (opened && !ok) tensor_file_close(file);
+    if (!opened && strcmp(weights, path) != 0) {
+        Error why = *error;
+        error_set(error, "its %s: %s", strrchr(weights, '/') + 1, why.text);
+    }
     if (ok && strcmp(weights, path) != 0) file_keep(weights, "weights to start from");
     free(weights);
     for (int i = 0; i < 2 && !opened && !is_run; i++) {

@@ -363,6 +363,7 @@ void estimate_report(const TrainSpec *spec) {
     RunTime *times = xcalloc((size_t)n, sizeof *times);
     estimate_runs(spec, machines, n, work, times);
     if (!spec->synthetic) report_check_warmup(spec, work[0].steps);
+    report_check_epochs(spec, work[0].steps, (int64_t)work[0].epoch_batches);
     if (o->json) {
         char *text = json_of(spec, times, n);
         if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");

@@ -13,7 +13,7 @@
 
 enum { LEGEND_LINE = 20, SAMPLE = 34 /* pixels of a line in the legend, and the space behind it */ };
 enum { SPARSE = 60 /* curves of up to so many points have markers */, SIDE = 420 /* of a unit chart */ };
-enum { WIDTH = 720, HEIGHT = 330, COLUMN = 480, COLUMN_HEIGHT = 210, NARROW = 400, NARROW_HEIGHT = 200 };
+enum { WIDTH = 720, HEIGHT = 330, COLUMN = 480, COLUMN_HEIGHT = 210, NARROW = 420, NARROW_HEIGHT = 200 };
 static const double CLOSE = 1; /* pixels */
 static const char *const HEADING = "font-size=\"15\" font-weight=\"600\"";
 

@@ -79,8 +79,9 @@ static char *options_ending(const CommandLine *c, const char *name) {
 static _Noreturn void unknown_option(const CommandLine *c, const char *name) {
     const char *names[OPTIONS_MAX];
     for (int i = 0; i < c->set->count; i++) names[i] = c->set->options[i].row.name;
-    const char *nearest = nearest_name(name, names, c->set->count);
-    char *meant = nearest ? xformat("--%s", nearest) : options_ending(c, name);
+    char *meant = options_ending(c, name);
+    const char *nearest = meant ? NULL : nearest_name(name, names, c->set->count);
+    if (nearest) meant = xformat("--%s", nearest);
     die_usage("unknown option --%s%s%s%s", name, meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
 }
 

@@ -81,14 +81,26 @@ void help_print_wrapped(const char *text, int column, int indent) {
     printf("\n");
 }
 
+/* Prints an option's name and value. A long list of choices is divided behind a bar. */
+static void print_label(const char *label) {
+    int column = printf("  ");
+    for (int n; *label; label += n) {
+        n = (int)strcspn(label, "|");
+        n += label[n] == '|';
+        if (column + n > page_width()) column = printf("\n%*s", 10, "") - 1;
+        column += printf("%.*s", n, label);
+    }
+}
+
 static void print_option(const Option *o, int indent) {
     char label[96], bracket[192];
     int column = indent;
     option_label(o, label);
+    print_label(label);
     if ((int)strlen(label) + 4 > indent)
-        printf("  %s\n%*s", label, indent, "");
+        printf("\n%*s", indent, "");
     else
-        printf("  %-*s", indent - 2, label);
+        printf("%*s", indent - 2 - (int)strlen(label), "");
     char *text =
         xformat("%s%s%s%s%s", o->row.help, o->row.section ? " (in YAML under " : "",
                 o->row.section ? o->row.section : "", o->row.section ? ":)" : "", option_bracket(&o->row, bracket));

@@ -12,6 +12,7 @@
 #include "commands/hf_config.h"
 #include "commands/trainer.h"
 #include "data/bert/batch.h"
+#include "data/text/label.h"
 
 const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       "layers",
                                     "heads",      "d-ff",      BERT_TEXT_RULES, NULL};
@@ -110,12 +111,14 @@ static const char **names_of(const char *path, const json_t *labels, const json_
     const char **names = xcalloc((size_t)n + 1, sizeof *names);
     char number[16], given_name[32];
     bool told = true, nameless = true;
+    Error error;
     for (int c = 0; c < n; c++) {
         snprintf(number, sizeof number, "%d", c);
         snprintf(given_name, sizeof given_name, "LABEL_%d", c);
         names[c] = json_string_value(labels ? json_array_get(labels, (size_t)c) : json_object_get(id2label, number));
         if (!names[c] && (labels || json_object_size(id2label)))
             die("%s: its config.json has no name for class %d", path, c);
+        if (names[c] && !label_check(names[c], &error)) die("%s: its config.json: %s", path, error.text);
         told = told && names[c];
         nameless = nameless && names[c] && !strcmp(names[c], given_name);
     }

@@ -2,9 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/format.h"
 #include "base/options.h"
+#include "base/options/built_in.h"
 #include "base/program.h"
 #include "base/threads.h"
 #include "commands/max_unknown.h"
@@ -116,6 +118,34 @@ static void print_split(const char *name, const json_t *split) {
            number(split, "shards"), format_plural(number(split, "shards")));
 }
 
+/* Returns the value of a key in the text of settings; `otherwise` if they lack it. */
+static double setting(const char *text, const char *key, double otherwise) {
+    size_t size = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
+        if (!strncmp(line, key, size) && line[size] == ':') return atof(line + size + 1);
+    return otherwise;
+}
+
+/* Warns if settings of configs/, whose steps are those of a large corpus, would go a thousand times or more through
+ * these tokens. */
+static void check_settings(long long tokens) {
+    enum { MANY = 1000 };
+    const char *name = NULL;
+    double most = MANY;
+    for (const BuiltInConfig *c = built_in_configs; c->name; c++) {
+        if (!built_in_is_for(c->text, "train_slm")) continue;
+        double step = setting(c->text, "batch_size", 0) * setting(c->text, "grad_accumulation", 1) *
+                      setting(c->text, "context", 0);
+        double epochs = setting(c->text, "max_steps", 0) * step / (double)(tokens > 0 ? tokens : 1);
+        if (epochs >= most) most = epochs, name = c->name;
+    }
+    if (name)
+        warn("the settings of --config are for a larger corpus: the steps of %s go %.0f times through these texts, "
+             "which "
+             "are then known by heart. Give no --config, or a smaller --max-steps with it",
+             name, most);
+}
+
 /* Prints the command that trains, with a size and a warm-up that suit few tokens. */
 static void print_next(const SlmPrepareOptions *o, long long tokens) {
     static const struct {
@@ -154,6 +184,7 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     if (number(val, "bytes") > number(json_object_get(splits, "train"), "bytes"))
         warn("more text is held out than is trained on: a few documents hold most of it; cut it with --split-at, or "
              "hold out documents by --val-file");
+    check_settings(number(json_object_get(splits, "train"), "tokens"));
     print_next(o, number(json_object_get(splits, "train"), "tokens"));
 }
 

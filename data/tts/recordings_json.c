@@ -38,6 +38,7 @@ static char *names_of(const json_t *object) {
 
 bool recordings_are_one_object(const char *text, size_t size, Error *words) {
     static const char *const none[] = {NULL};
+    for (; size && strchr(" \t\r\n", *text) && *text; size--) text++;
     const char *end = memchr(text, '\n', size);
     size_t at;
     json_t *line = json_record(text, end ? (size_t)(end - text) : size, none, 0, &at, words),

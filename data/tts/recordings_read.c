@@ -73,7 +73,9 @@ static char separator_of(const RecordingsSource *source, const char *line, size_
 static RecordingsFormat recognise(const RecordingsSource *source, const char *line, size_t n) {
     const char *path = source->path;
     bool is_jsonl = text_ending(path, ".jsonl"), is_tsv = text_ending(path, ".tsv");
-    if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
+    size_t blanks = 0;
+    while (blanks + 1 < n && line[blanks] == ' ') blanks++;
+    if (is_jsonl || (!is_tsv && line[blanks] == '{')) return RECORDINGS_JSONL;
     if (separator_of(source, line, n) == '\t')
         return is_tsv || memchr(line, '\t', n) ? recognise_tabs(source, line, n) : RECORDINGS_AUTO;
     if (names_columns(source, line, n, '|')) return RECORDINGS_TABLE;
@@ -163,15 +165,6 @@ static bool check_language(const ListReader *reader, int64_t lines, Error *error
                      reader->names[FIELD_LANGUAGE]);
 }
 
-/* Counts a line that cannot be used, if it may be left out. */
-static bool leave_out(Recordings *out, const RecordingsSource *source, int64_t before, Error *error) {
-    Error why = *error;
-    if (!source->skip_bad) return error_set(error, "%s; --skip-bad leaves such lines out, and counts them", why.text);
-    recordings_cut(out, before);
-    if (!out->bad++) out->first_bad = xstrdup(why.text);
-    return true;
-}
-
 /* Reads a line: a JSON object, or fields between tabs or bars. The first one decides the format. column: in which a
  * record of an array begins; else 0. */
 static bool read_line(ListReader *reader, const RecordingsSource *source, const char *line, size_t n, int64_t number,
@@ -187,7 +180,7 @@ static bool read_line(ListReader *reader, const RecordingsSource *source, const 
     if (json ? parse_json_line(reader, line, n, &number, &column, error) : parse_line(reader, line, n, number, error))
         return true;
     add_place(number, column, error);
-    return (!first || json) && leave_out(out, source, before, error);
+    return (!first || json) && recordings_leave_out(out, source->skip_bad, before, error);
 }
 
 /* Returns a record of a .csv as a line with tabs between the fields; free(). Line ends and tabs in a field are blanks.
@@ -238,7 +231,8 @@ static bool parse_csv(ListReader *reader, const RecordingsSource *source, const 
         if (more)
             ok = read_line(reader, source, line, strlen(line), csv.line, 0, error);
         else if (error->text[0])
-            ok = more = csv_skip(&csv) && leave_out(reader->out, source, reader->out->count, error);
+            ok = more =
+                csv_skip(&csv) && recordings_leave_out(reader->out, source->skip_bad, reader->out->count, error);
         free(line);
     }
     reader->out->separator = ',';
@@ -369,7 +363,7 @@ static bool read_folder(const RecordingsSource *source, Recordings *out, Error *
     bool is_kaldi = !source->format ? recordings_is_kaldi(path) : source->format == RECORDINGS_KALDI;
     out->format = is_kaldi ? RECORDINGS_KALDI : RECORDINGS_FOLDER;
     out->directory = xstrdup(path);
-    if (is_kaldi && !recordings_read_kaldi(path, out, error)) return false;
+    if (is_kaldi && !recordings_read_kaldi(path, source->skip_bad, out, error)) return false;
     if (is_kaldi) recordings_find_audio(out);
     return (is_kaldi || recordings_read_folder(path, out, error)) &&
            (recordings_check_unique(out, &why) || error_set(error, "%s: %s", path, why.text));

@@ -650,10 +650,10 @@ static void arguments_of_a_trainer_are_mapped_true_or_refused(void **state) {
                "bf16: True\nreport_to: none\nlogging_dir: logs\noptim: adamw_torch\nadam_epsilon: 1.0e-08\n"
                "deepspeed: null\nfsdp: ''\nlabel_smoothing_factor: 0.1\ndata_seed: null\n");
     must_run("%s --estimate --calibration none --gpu t4 --rows 320 --config %s", fixture.program, config);
-    assert_contains(fixture.output, "num_train_epochs sets --epochs, per_device_train_batch_size sets --batch-size, "
-                                    "eval_strategy sets --val-interval, save_strategy is not needed, "
-                                    "load_best_model_at_end is not needed, metric_for_best_model sets --metric, "
-                                    "fp16 is not needed, bf16 sets --amp, ");
+    assert_contains(fixture.output, "num_train_epochs sets --epochs to 2.0, per_device_train_batch_size sets "
+                                    "--batch-size to 16, eval_strategy sets --val-interval to 0, save_strategy is not "
+                                    "needed, load_best_model_at_end is not needed, metric_for_best_model sets --metric "
+                                    "to f1, fp16 is not needed, bf16 sets --amp to true, ");
     assert_contains(fixture.output, "[Time] 40 steps"); /* 2 epochs of 20 micro-batches */
     write_text(config, "%s", "optim: adafactor\ndeepspeed: ds.json\neval_strategy: never\nnum_epochs: 3\n");
     assert_int_equal(

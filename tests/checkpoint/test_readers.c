@@ -1,7 +1,10 @@
 /* Readers of a run that writes checkpoints and removes old ones meanwhile. */
 #include "tests/checkpoint/rig.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +106,27 @@ static void a_checkpoint_that_is_read_is_removed_later(void **unused) {
     checkpointer_close(c);
 }
 
+static bool without_locks;
+
+int flock(int fd, int operation) {
+    if (!without_locks) return (int)syscall(SYS_flock, fd, operation);
+    errno = ENOLCK;
+    return -1;
+}
+
+/* On such a disk nobody knows who reads a checkpoint. */
+static void without_locks_a_checkpoint_outlives_its_need_by_one(void **unused) {
+    (void)unused;
+    char *directory = rig_directory();
+    without_locks = true;
+    Checkpointer *c = rig_checkpointer(directory, 1);
+    rig_best_step = 0;
+    for (int step = 1; step < 4; step++) rig_save_good(c, step, 1, false);
+    rig_assert_listing(directory, "last step_00000002 step_00000003 ");
+    checkpointer_close(c);
+    without_locks = false;
+}
+
 static void a_link_to_nothing_is_not_waited_for(void **unused) {
     (void)unused;
     char *directory = rig_directory(), *last = rig_path(directory, LAST_LINK);
@@ -117,6 +141,7 @@ int main(void) {
         cmocka_unit_test(a_run_that_goes_on_can_be_read_at_any_moment),
         cmocka_unit_test(a_file_behind_a_link_is_there_at_any_moment),
         cmocka_unit_test(a_checkpoint_that_is_read_is_removed_later),
+        cmocka_unit_test(without_locks_a_checkpoint_outlives_its_need_by_one),
         cmocka_unit_test(a_link_to_nothing_is_not_waited_for),
     };
     choose_tests();

@@ -166,13 +166,21 @@ static void standard_output_has_only_rows(void **state) {
 static void labels_are_shown_and_known_donors_named(void **state) {
     (void)state;
     must("predict --checkpoint %s/fold_D3 %s -o %s/labelled.csv", run, cells, folder);
-    assert_contains(fixture.output, "was trained on cells of a donor D2"); /* D1 validates */
+    assert_contains(fixture.output, "with these names: D2 (1 of 1): if these are they"); /* D1 validates */
     char *path = path_join(folder, "labelled.csv"), *text = read_text(path);
     assert_int_equal(strncmp(text, "file,donor,label,predicted,", 27), 0);
     assert_contains(text, ",D1,quiescent,");
     assert_contains(text, ",D1,active,");
     free(text);
     free(path);
+}
+
+static void one_warning_names_the_donors_of_all_models(void **state) {
+    (void)state;
+    must("predict --checkpoint %s %s -o %s/all.csv", run, cells, folder);
+    assert_contains(fixture.output, "with these names: D1 (1 of 2), D2 (1 of 2): if these are they, their "
+                                    "predictions are too good\n");
+    assert_null(strstr(strstr(fixture.output, "too good") + 1, "too good"));
 }
 
 /* The weights of a foreign file have no threshold, and their shapes tell the channels. */
@@ -285,6 +293,7 @@ int main(void) {
                                        cmocka_unit_test(folds_are_averaged),
                                        cmocka_unit_test(standard_output_has_only_rows),
                                        cmocka_unit_test(labels_are_shown_and_known_donors_named),
+                                       cmocka_unit_test(one_warning_names_the_donors_of_all_models),
                                        cmocka_unit_test(a_threshold_may_be_out_of_range),
                                        cmocka_unit_test(a_foreign_description_is_not_read),
                                        cmocka_unit_test(a_foreign_file_decides_at_one_half),

@@ -209,7 +209,7 @@ static void a_prompt_begins_as_the_documents_of_the_training_did(void **state) {
     write_bytes(path, ids, sizeof ids);
     must_run("%s --data %s --tokenizer %s %s -b 3 -o %s --max-steps 2", fixture.program, data, fixture.data,
              slm_model_options, run);
-    assert_contains(fixture.output, "Next: ./train_slm generate --checkpoint ");
+    assert_contains(fixture.output, "train_slm generate --checkpoint ");
     char *text = read_text(config);
     assert_contains(text, "\"first_token\": -1");
     assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "%s generate --checkpoint %s --prompt ''",

@@ -140,6 +140,7 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
     (void)state;
     static const char *const lists[][2] = {
         {"l.csv", "audio,speaker,text\na.wav,s,\"one, two\"\nb.wav,s,\"three\nfour\"\n"},
+        {"l.csv", "\r\n\n\naudio,speaker,text\na.wav,s,\"one, two\"\nb.wav,s,\"three\nfour\"\n"},
         {"l.csv", "\"sep=;\"\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv", "\xEF\xBB\xBFsep=;\r\naudio;speaker;text\r\na.wav;s;one, two\r\nb.wav;s;\"three\nfour\"\r\n"},
         {"l.csv.gz", "audio;speaker;text\na.wav;s;one, two\nb.wav;s;three four\n"},
@@ -173,6 +174,14 @@ static void numbers_of_more_than_64_bits_are_names(void **state) {
                                       "\"text\": \"one\", \"speaker\": 99999999999999999999, \"duration\": 1e999}\n");
     assert_int_equal(all.count, 1);
     check_recording(&all, 0, "18446744073709551615", "99999999999999999999", "a.wav", "one");
+    recordings_close(&all);
+}
+
+static void one_object_in_a_line_is_a_list(void **state) {
+    (void)state;
+    Recordings all = parse("l.json", "\n\n {\"audio\": \"a.wav\", \"text\": \"one\"}\n\n");
+    assert_int_equal(all.count, 1);
+    check_recording(&all, 0, "a", "speaker", "a.wav", "one");
     recordings_close(&all);
 }
 
@@ -510,6 +519,7 @@ int main(void) {
         cmocka_unit_test(a_table_is_common_voice_only_if_all_says_so),
         cmocka_unit_test(tables_of_excel_and_arrays_are_lists),
         cmocka_unit_test(numbers_of_more_than_64_bits_are_names),
+        cmocka_unit_test(one_object_in_a_line_is_a_list),
         cmocka_unit_test(bad_lines_are_left_out_if_they_may),
         cmocka_unit_test(a_speaker_has_one_spelling),
         cmocka_unit_test(lists_that_name_no_sounds_are_called_what_they_are),

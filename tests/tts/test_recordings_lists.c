@@ -199,7 +199,18 @@ static void a_folder_of_kaldi_is_read(void **state) {
     Error error;
     write_in(folder, "wav.scp", "r1 sph2pipe -f wav x.sph |\nr2 y.wav\n");
     assert_false(recordings_read(&(RecordingsSource){.path = folder}, &all, &error));
-    assert_contains(error.text, "segments:1: is a command (sph2pipe -f wav x.sph |)");
+    assert_contains(error.text, "segments:1: wav.scp has a command (sph2pipe -f wav x.sph |)");
+    assert_contains(error.text, "; --skip-bad leaves such lines out, and counts them");
+    if (!recordings_read(&(RecordingsSource){.path = folder, .skip_bad = true}, &all, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(all.count, 1);
+    check_recording(&all, 0, "b", "s2", "y.wav", "two");
+    assert_int_equal(all.bad, 2);
+    assert_contains(all.first_bad, "segments:1: wav.scp has a command");
+    recordings_close(&all);
+    write_in(folder, "wav.scp", "r1 a |\nr2 b |\n");
+    assert_false(recordings_read(&(RecordingsSource){.path = folder, .skip_bad = true}, &all, &error));
+    assert_contains(error.text, "segments: holds no recordings: none of its lines can be used, the first: ");
     free(folder);
 }
 

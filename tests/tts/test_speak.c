@@ -153,9 +153,35 @@ static void codes_of_another_program_are_refused(void **state) {
                              corpus_root, data, data);
     assert_int_equal(status, 0);
     corpus_must_train(data, run, "");
+    assert_contains(fixture.output, " export --checkpoint "); /* Next: */
     expect_refusal("--checkpoint foreign --text a -o x.wav", 1, "its vocoder makes sound of them");
     free(data);
     free(run);
+}
+
+/* While the model speaks, the last line of a terminal says how far it is. */
+static void a_terminal_shows_the_progress(void **state) {
+    (void)state;
+    if (run_command(fixture.output, sizeof fixture.output, "command -v script") != 0) skip();
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "here=$PWD && cd %s && script -qec \"$here/%s --threads 1 %s\" /dev/null </dev/null",
+                             corpus_root, program_at("train_gpt speak"), SAY FROM "spk001_000001 -o said/shown.wav");
+    assert_int_equal(status, 0);
+    assert_contains(fixture.output, "[Speak] 1 codes, 0.0 s of speech  ");
+    assert_contains(fixture.output, " codes/s\r\033[K"); /* and is removed */
+}
+
+/* corpus_open trained on codes of its own codebook, which speak. */
+static void the_training_names_the_command_that_speaks(void **state) {
+    (void)state;
+    char *data = corpus_folder("reference"), *run = corpus_folder("it's new");
+    char *quoted = shell_word(run), *want = xformat(" speak --checkpoint %s --text TEXT --output said.wav\n", quoted);
+    char *folder = shell_word(run);
+    corpus_must_train(data, folder, "");
+    assert_contains(fixture.output, "\nNext: ");
+    assert_contains(fixture.output, want);
+    char *owned[] = {data, run, quoted, want, folder};
+    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
 int main(void) {
@@ -168,7 +194,9 @@ int main(void) {
                                        cmocka_unit_test(speech_ends_with_the_positions),
                                        cmocka_unit_test(bad_input_is_refused),
                                        cmocka_unit_test(other_files_than_the_trainings_are_refused),
-                                       cmocka_unit_test(codes_of_another_program_are_refused)};
+                                       cmocka_unit_test(codes_of_another_program_are_refused),
+                                       cmocka_unit_test(a_terminal_shows_the_progress),
+                                       cmocka_unit_test(the_training_names_the_command_that_speaks)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(data);
     free(run);

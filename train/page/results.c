@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "data/audio/compress.h"
 #include "report/html.h"
+#include "report/markdown.h"
 
 /* The files of a folder by their names. */
 typedef struct {
@@ -116,7 +117,7 @@ static Names reports_of(const Folder *folder) {
 /* Returns the text of the first heading, or the file's name; free(). */
 static char *title_of(const char *text, const char *name) {
     size_t size = strcspn(text, "\n");
-    return strncmp(text, "# ", 2) ? xstrdup(name) : xformat("%.*s", (int)size - 2, text + 2);
+    return strncmp(text, "# ", 2) ? xstrdup(name) : markdown_unescape(xformat("%.*s", (int)size - 2, text + 2));
 }
 
 /* A report of a folder. */
@@ -202,7 +203,8 @@ char *results_lead(const Folder *folder) {
     char *text = reports.n > first ? read_in(folder, reports.names[first], NULL) : NULL, *lead = NULL;
     const char *at = text ? strstr(text, "\n\n") : NULL;
     size_t size = at ? strcspn(at + 2, "\n") : 0;
-    if (size && !strchr("-|#", at[2])) lead = xformat("%.*s", (int)(size < LONGEST ? size : LONGEST), at + 2);
+    if (size && !strchr("-|#", at[2]))
+        lead = markdown_unescape(xformat("%.*s", (int)(size < LONGEST ? size : LONGEST), at + 2));
     free(text);
     names_free(&reports);
     return lead;
