@@ -20,7 +20,10 @@ const char *format_duration(double seconds, char text[32]) {
 const char *format_days(double seconds, char text[32]) {
     double days = seconds / 86400;
     if (!(days >= 2 && isfinite(days))) return format_duration(seconds, text);
-    snprintf(text, 32, "%.*f days", days < 9.95, days);
+    if (days < 365e3)
+        snprintf(text, 32, "%.*f days", days < 9.95, days);
+    else
+        snprintf(text, 32, "1000 years or more");
     return text;
 }
 

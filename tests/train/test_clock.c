@@ -268,6 +268,8 @@ static void a_run_of_days_says_what_to_give_instead(void **state) {
         "--max-steps; --estimate tells how long a GPU needs\n");
     toy_must(train_slowly, &(Slow){1000, 0, run_directory(), "-b 6 -g 3 --epochs 99 --max-steps 40 --log-interval 1"});
     assert_null(strstr(toy_output, "warning: the run will take"));
+    toy_must(train_slowly, &(Slow){4e9, 0, run_directory(), "-b 6 -g 3 --max-steps 4 --log-interval 1"});
+    assert_told_first("[Run] about 1000 years or more, until ");
 }
 
 int main(void) {

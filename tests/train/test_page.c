@@ -44,6 +44,9 @@ static void every_fact_of_a_run_is_there(void **state) {
                               "<dd>1.90 GB</dd><dd class=\"note\">at most; planned 2.00 GB of 24.0 GB</dd>",
                               "<dd>5h00m</dd>",
                               "<dd>5.00 k tokens/s</dd>",
+                              "<div class=\"figures curves\">\n<figure><svg xmlns=", /* as wide as a phone's screen */
+                              " width=\"420\"",
+                              "scroll sideways",
                               "<dd>4.00 EUR</dd><dd class=\"note\">at 0.8 EUR an hour</dd>",
                               "./train_toy -b 8 &#39;&lt;i&gt;&#39;",
                               "train_toy 0.9, revision abcdef012345",

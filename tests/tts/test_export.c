@@ -334,7 +334,7 @@ static void fields_of_other_types_and_ranges_are_refused(void **state) {
 /* What config.json may say is what train_gpt's options may be. */
 static void sizes_have_the_ranges_of_the_options(void **state) {
     (void)state;
-    static const char *const ranges[] = {"`--model-dim N` | 1280 | 8 to 65536 |",
+    static const char *const ranges[] = {"`--model-dim N` | 1280 | 8 to 65,536 |",
                                          "`--layers N` | 24 | 1 to 1000 |",
                                          "`--heads N` | 20 | 1 to 1000 |",
                                          "`--max-text-tokens N` | 600 | 1 to 1000000 |",

@@ -9,7 +9,8 @@
 #include "base/stop.h"
 #include "train/stream.h"
 
-static const double DAY = 24 * 3600, LEAST_SECONDS = 1; /* a shorter time says little */
+enum { DAY = 24 * 3600 };
+static const double LEAST_SECONDS = 1; /* a shorter time says little */
 /* Runs that take longer are rather a mistake: on a CPU, on a GPU. */
 static const double LONG[] = {2 * DAY, 30 * DAY};
 
@@ -30,7 +31,7 @@ EtaLeft forecast_left(const Run *run) {
 
 /* Writes "23:40 UTC", with the date unless the time is today. */
 static const char *clock_text(double seconds, char text[48]) {
-    time_t now = time(NULL), then = now + (time_t)seconds;
+    time_t now = time(NULL), then = now + (time_t)fmin(seconds, 1e11); /* the year 5000 */
     struct tm today, day;
     localtime_r(&now, &today);
     localtime_r(&then, &day);
@@ -40,16 +41,18 @@ static const char *clock_text(double seconds, char text[48]) {
 }
 
 /* Warns of a run that is too long for its device, with the options that it has for less. */
-static void warn_if_long(const Run *run, double seconds, const char *duration) {
+static void warn_if_long(const Run *run, double seconds) {
     const TrainSpec *spec = &run->t->spec;
     const Option *size = options_find(spec->set, "size");
     bool cpu = spec->device->host_memory;
+    char text[32];
     bool tiny = size && size->row.metavar && strstr(size->row.metavar, "tiny") &&
                 strcmp(*(const char *const *)size->value, "tiny") != 0;
     if (seconds < LONG[!cpu]) return;
     warn("the run will take about %s on this %s: give %sa smaller --epochs or --max-steps; --estimate tells how long "
          "%s",
-         duration, cpu ? "CPU" : "GPU", tiny ? "--size tiny, or " : "", cpu ? "a GPU needs" : "other cards need");
+         format_days(seconds, text), cpu ? "CPU" : "GPU", tiny ? "--size tiny, or " : "",
+         cpu ? "a GPU needs" : "other cards need");
 }
 
 /* Tells what a run takes whose steps take step_seconds each. */
@@ -57,22 +60,21 @@ static void tell(Run *run, double step_seconds, const char *by) {
     const TrainSpec *spec = &run->t->spec;
     const Price *price = &spec->options->price;
     const char *part = spec->labels.part;
-    char duration[32], until[48], money[64], cost[80] = "";
+    char text[32], whole[32], until[48], money[64], cost[80] = "";
     Eta eta = run->eta;
     EtaLeft left = forecast_left(run);
     eta.step_seconds = step_seconds;
     double seconds = eta_seconds(&eta, &left);
     double all = seconds + spec->labels.follow * seconds * (double)run->total_steps / (double)left.steps;
     run->forecast.told = true;
-    format_days(seconds, duration);
     if (price->per_hour > 0)
         snprintf(cost, sizeof cost, ", %s", price_amount(price, price_cost(price, seconds), money));
-    printf("[Run] %s%sabout %s, until %s%s, by %s", part ? part : "", part ? ": " : "", duration,
+    printf("[Run] %s%sabout %s, until %s%s, by %s", part ? part : "", part ? ": " : "", format_days(seconds, text),
            clock_text(seconds, until), cost, by);
     if (spec->labels.follow)
-        printf("; with the trainings that follow, %d, about %s", spec->labels.follow, format_days(all, duration));
+        printf("; with the trainings that follow, %d, about %s", spec->labels.follow, format_days(all, whole));
     printf("\n");
-    warn_if_long(run, all, duration);
+    warn_if_long(run, all);
 }
 
 /* Returns the rows of a mean micro-batch. */
