@@ -5,10 +5,24 @@
 #include "data/formats/tensor_file_open.h"
 #include "tests/helpers.h"
 
+#include <fcntl.h>
 #include <jansson.h>
+#include <sys/stat.h>
 
 #include "data/formats/npy.h"
 #include "data/formats/safetensors.h"
+
+/* Sets the time at which the bytes of a file were changed last, as cp -p does. The time of its inode is then another
+ * than before, however coarse the clock of the disk is. */
+static inline void set_file_time(const char *path, struct timespec modified) {
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, modified};
+    struct stat before, now;
+    assert_int_equal(stat(path, &before), 0);
+    do {
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+        assert_int_equal(stat(path, &now), 0);
+    } while (now.st_ctim.tv_sec == before.st_ctim.tv_sec && now.st_ctim.tv_nsec == before.st_ctim.tv_nsec);
+}
 
 static inline TensorFile open_file(const char *path) {
     TensorFile file;

@@ -53,6 +53,18 @@ static void write_report(const char *path, const json_t *report) {
     free(text);
 }
 
+/* Prints the command that trains on these cells, with the same classes. */
+static void print_next(const Options *o) {
+    if (o->class_words && o->class_table)
+        next_print("--data %s --class-words %s --class-table %s -o run", o->data, o->class_words, o->class_table);
+    else if (o->class_words)
+        next_print("--data %s --class-words %s -o run", o->data, o->class_words);
+    else if (o->class_table)
+        next_print("--data %s --class-table %s -o run", o->data, o->class_table);
+    else
+        next_print("--data %s -o run", o->data);
+}
+
 int cv_doctor(int argc, char **argv) {
     static const OptionsHeader header = {"train_cv doctor", "--data DIR [options]", "--data cells",
                                          "Reads FLIM cells into one file, and reports what is odd about them."};
@@ -73,7 +85,7 @@ int cv_doctor(int argc, char **argv) {
     char *path = flim_cells_path(o.data, ".data_report.json");
     write_report(path, report);
     printf("[Data] report: %s\n", path);
-    next_print("--data %s -o run", o.data);
+    print_next(&o);
     free(path);
     json_decref(report);
     flim_cells_close(&cells);

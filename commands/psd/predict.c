@@ -49,7 +49,7 @@ static PsdManifest manifest_of_folder(const char *folder, int n_threads) {
     if (!psd_scan(folder, false, n_threads, &scan, &error)) die("%s", error.text);
     PsdManifest m = psd_scan_manifest(&scan);
     print_left_out(&scan, &m);
-    if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", folder, (long long)scan.n);
+    if (!psd_scan_usable(&scan, folder, &error)) die("%s", error.text);
     psd_scan_close(&scan);
     return m;
 }

@@ -203,9 +203,8 @@ static uint64_t hash_of(const char *manifest) {
 static PsdManifest scan_input(const Options *o, PsdScan *scan) {
     Error error;
     if (!psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error)) die("%s", error.text);
-    PsdManifest m = psd_scan_manifest(scan);
-    if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", o->input, (long long)scan->n);
-    return m;
+    if (!psd_scan_usable(scan, o->input, &error)) die("%s", error.text);
+    return psd_scan_manifest(scan);
 }
 
 /* Writes the manifest. Removes the splits of a manifest that is replaced first, because their row numbers would mean

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/program.h"
 #include "base/stop.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/state.h"
 #include "commands/next.h"
 #include "commands/psd/psd.h"
@@ -114,14 +115,14 @@ static char *best_checkpoint(const char *directory, const char *training) {
         die("%s. If the newest checkpoint is whole, train_psd %s -o %s --resume auto with its other options continues "
             "without the best one; or remove %s to train again",
             error.text, training, run, run);
-    if (!best) best = path_join(run, "last");
+    if (!best) best = path_join(run, LAST_LINK);
     free(run);
     return best;
 }
 
 /* Says so if the weights are the last ones instead of the best. */
 static void print_weights(const Place *at, const char *training) {
-    char *weights = best_checkpoint(at->directory, training), *last = xformat("%s/%s/last", at->directory, training);
+    char *weights = best_checkpoint(at->directory, training), *last = xformat("%s/%s/" LAST_LINK, at->directory, training);
     if (!strcmp(weights, last)) printf("[Run] %s: nothing was validated, so the last weights are taken\n", weights);
     free(last);
     free(weights);
@@ -289,7 +290,7 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
     with.shots = PSD_SHOT_COUNTS[k];
     with.train.seed += repeat;
     char *to = xformat("%s/shots_%d_seed_%lld", at->directory, PSD_SHOT_COUNTS[k], (long long)with.train.seed);
-    char *from = best_checkpoint(at->directory, "finetune"), *last = path_join(to, "last");
+    char *from = best_checkpoint(at->directory, "finetune"), *last = path_join(to, LAST_LINK);
     char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(with.split);
     Line tune = line_begin(&with, PSD_FINETUNE, split, at->sensor);
     Line evaluate = line_begin(&with, PSD_EVALUATE, split, at->sensor);

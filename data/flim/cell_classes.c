@@ -130,7 +130,8 @@ static bool parse_table(CellClasses *c, char *text, size_t size, Error *error) {
          (class >= 0 || csv_column(&csv, "class", advice, &class, error));
     while (ok && (ok = csv_next(&csv, error))) ok = take_row(c, &csv, file, class, error);
     csv_close(&csv);
-    return !error->text[0];
+    return !error->text[0] &&
+           (json_object_size(c->labels) || error_set(error, "has no row behind the names of columns"));
 }
 
 static bool take_table(CellClasses *c, Error *error) {
@@ -202,6 +203,8 @@ bool cell_classes_of_file(CellClasses *c, const char *path, FlimCellName *parsed
     if (by_folder >= 0) parsed->label = by_folder;
     return true;
 }
+
+const char *cell_classes_first(const CellClasses *c) { return json_object_iter_key(json_object_iter(c->labels)); }
 
 int64_t cell_classes_unused(const CellClasses *c) {
     int64_t n = 0;

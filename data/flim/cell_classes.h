@@ -40,6 +40,8 @@ int cell_classes_of_folder(const CellClasses *classes, const char *folder);
  * if there is one, otherwise by its name and the folder in its donor's folder. An error says that these have two
  * classes; the label is then -1. */
 bool cell_classes_of_file(CellClasses *classes, const char *path, FlimCellName *parsed, Error *error);
+/* Returns the file of the table's first row; NULL: there is no table. */
+const char *cell_classes_first(const CellClasses *classes);
 /* Returns how many rows of the table were asked for by no file. */
 int64_t cell_classes_unused(const CellClasses *classes);
 

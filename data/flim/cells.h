@@ -1,7 +1,7 @@
 /* Single cells of fluorescence lifetime imaging (FLIM): a folder of donors' folders with one array (H, W, T) of photon
  * counts per cell: .npy, a TIFF stack with a page for each time bin (tiff.h), or .sdt (sdt.h). All cells are collected
  * in one file beside the folder, the store: cells/ has cells.flim.safetensors, which is made anew when the name, size
- * or time of a file changes.
+ * or a time of a file changes, also that of its inode, which cp -p and rsync do not keep.
  *
  * The donor is the name of the folder without a leading "isolated_cells_". The class is a word of the file's name,
  * "_in" of a quiescent cell (0), "_act" of an active one (1), or the name of a folder in the donor's, or is in a table
@@ -31,7 +31,8 @@ typedef struct {
     const int32_t *fields;           /* [n] the field of view; each belongs to one donor */
     const int32_t *sizes;            /* [n] pixels of the footprint */
     const int32_t *peaks;            /* [n] the first of the bins with most photons */
-    const int32_t *same_as; /* [n] the first cell with the same counts; the cell itself if there is none before */
+    const int32_t *same_as; /* [n] the first cell with the same counts; the cell itself if there is none before, or
+                               without a photon, where all are alike */
     const double *photons;  /* [n] */
     const double *entropy;  /* [n] bits, of the image at the peak bin */
     int n_donors, n_fields;
@@ -65,9 +66,5 @@ extern const char FLIM_CELLS_ENDING[]; /* the store's: ".flim.safetensors" */
 void flim_cells_counts(const FlimCells *cells, int64_t cell, float *out);
 /* Returns the checksum of a cell's counts, the same for 8 and 16 bits. */
 uint64_t flim_cells_checksum(const FlimCells *cells, int64_t cell);
-
-/* Returns -sum p log2 p, in bits, of the image at the first of the bins with most photons; 0 if there are no photons.
- */
-double flim_cells_entropy(const uint16_t *counts, AugmentShape shape, bool compat);
 
 #endif

@@ -130,10 +130,14 @@ static int report_donors(json_t *report, const FlimCells *c, uint64_t seed) {
         if (active_share(c, d) > active_share(c, most)) most = d;
     }
     bool bad = a.v >= STRONG && a.low >= STRONG;
-    printf("[Data] %s: active are %.1f %% (%s) to %.1f %% (%s) of a donor's cells, V = %.2f "
-           "(%.2f to %.2f)\n",
-           bad ? "warning: the donor tells the class" : "donor and class", 100 * active_share(c, least),
-           c->donor_names[least], 100 * active_share(c, most), c->donor_names[most], a.v, a.low, a.high);
+    double share = active_share(c, most);
+    if (!(share > 0) || active_share(c, least) >= 1)
+        printf("[Data] warning: all cells are %s: a classifier needs both classes\n", FLIM_CLASS_NAMES[share > 0]);
+    else
+        printf("[Data] %s: active are %.1f %% (%s) to %.1f %% (%s) of a donor's cells, V = %.2f "
+               "(%.2f to %.2f)\n",
+               bad ? "warning: the donor tells the class" : "donor and class", 100 * active_share(c, least),
+               c->donor_names[least], 100 * active_share(c, most), c->donor_names[most], a.v, a.low, a.high);
     json_object_set_new(report, "donor",
                         json_build(what, "[o,o,o]", real_or_null(a.v), real_or_null(a.low), real_or_null(a.high)));
     return bad;

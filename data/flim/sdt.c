@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zip.h>
 
+#include "data/formats/foreign.h"
 #include "data/formats/npy.h"
 
 enum { FILE_HEADER = 42, BLOCK_HEADER = 22, SCAN_END = 181, IMAGE_END = 317, MAX_VALUES = 1 << 28 };
@@ -44,9 +45,13 @@ static void take_description(const unsigned char *d, uint32_t length, Block *blo
  * single cell. Older software has a block's number there. */
 static bool find_block(Part file, Block *block, Error *error) {
     const unsigned char *h = part(file, 0, FILE_HEADER, "header", error), *b, *d;
-    if (!h) return false;
-    if (u16(h + 32) != 0x5555)
-        return error_set(error, "is no .sdt file: bytes 32 and 33 are 0x%04x; expected 0x5555", u16(h + 32));
+    if (!h || u16(h + 32) != 0x5555) {
+        char *other = foreign_of_bytes(file.bytes, file.size);
+        if (!h && *other) error_set(error, "is no .sdt file%s", other);
+        if (h) error_set(error, "is no .sdt file: bytes 32 and 33 are 0x%04x; expected 0x5555%s", u16(h + 32), other);
+        free(other);
+        return false;
+    }
     uint32_t blocks = u16(h + 18), n = u16(h + 28), length = u16(h + 30);
     if (blocks == 0x7fff) blocks = u32(h + 34);
     if (blocks != 1)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <tiffio.h>
 
+#include "data/formats/foreign.h"
 #include "data/formats/npy.h"
 
 enum { MAX_PIXELS = 1 << 24, MAX_VALUES = 1 << 28 }; /* of a page or tile; of a stack: 2 GiB of doubles */
@@ -380,7 +381,12 @@ bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values,
     Stack s = {.file = &file,
                .tiff = TIFFClientOpen("TIFF", "rm", &file, memory_read, memory_write, memory_seek, memory_close,
                                       memory_size, NULL, NULL)};
-    if (!s.tiff) return error_set(error, "cannot be read as TIFF: %s", message[0] ? message : "it has no page");
+    if (!s.tiff) {
+        char *other = foreign_of_bytes(bytes, size);
+        error_set(error, "cannot be read as TIFF: %s%s", message[0] ? message : "it has no page", other);
+        free(other);
+        return false;
+    }
     bool ok = read_stack(&s, dims, values, error);
     TIFFClose(s.tiff);
     if (kind) *kind = s.kind;

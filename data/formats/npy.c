@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/formats/foreign.h"
 
 /* A cursor over the header's text. */
 typedef struct {
@@ -139,10 +140,13 @@ static bool parse_header(Text t, Npy *npy, uint64_t *sum, uint64_t *header_sum, 
 bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
     const unsigned char *b = bytes;
     *out = (Npy){0};
-    bool zip = size > 3 && !memcmp(b, "PK\3\4", 4);
-    if (size < 10 || memcmp(b, "\x93NUMPY", 6))
-        return error_set(error, "is not an npy file%s",
-                         zip ? " but a zip archive, as .npz is: write each of its arrays with numpy.save" : "");
+    if (size < 6 || memcmp(b, "\x93NUMPY", 6)) {
+        char *other = foreign_of_bytes(bytes, size);
+        error_set(error, "is not an npy file%s", other);
+        free(other);
+        return false;
+    }
+    if (size < 10) return error_set(error, "is cut off in its header");
     if (b[6] < 1 || b[6] > 3 || b[7])
         return error_set(error, "has npy version %d.%d; expected 1.0, 2.0 or 3.0", b[6], b[7]);
     size_t start = b[6] == 1 ? 10 : 12;

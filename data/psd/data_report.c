@@ -47,6 +47,16 @@ static void add_labels(json_t *report, const PsdScan *scan) {
                  "files that neither their name nor their frequency labels: they are in no split");
 }
 
+/* Lists side files that look as if they named frequencies, and do not. */
+static void add_sides(json_t *report, const PsdScan *scan) {
+    json_t *sides = json_array();
+    for (int64_t i = 0; i < scan->n; i++)
+        if (scan->files[i].side) add_text(sides, xformat("beside %s: %s", scan->files[i].path, scan->files[i].side));
+    add_findings(report, "side_files", sides,
+                 "side files (.csv) have no frequencies, in the columns begin_freq and end_freq: nothing is read from "
+                 "them");
+}
+
 static void add_copies(json_t *report, const PsdScan *scan) {
     json_t *copies = json_array();
     for (int64_t i = 0; i < scan->n; i++) {
@@ -108,6 +118,7 @@ void psd_data_report_files(json_t *report, const PsdScan *scan) {
     set_count(report, "other_formats", scan->others);
     add_contents(report, scan);
     add_widths(report, scan);
+    add_sides(report, scan);
     add_labels(report, scan);
     add_copies(report, scan);
 }

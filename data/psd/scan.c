@@ -162,6 +162,18 @@ static bool take(const Csv *head, const Csv *row, const char *name, double *out,
                      row->fields[i]);
 }
 
+/* Returns the complaint of a table that has neither both frequencies nor an SNR; NULL: it has; free(). */
+static char *complaint(const Csv *head) {
+    static const char *const frequencies[] = {"begin_freq", "end_freq"}, *const others[] = {"SNR", "snr"};
+    Error why;
+    int place;
+    for (int i = 0; i < 2; i++)
+        if (csv_column(head, others[i], NULL, &place, &why) && place >= 0) return NULL;
+    for (int i = 0; i < 2; i++)
+        if (!csv_column(head, frequencies[i], "", &place, &why)) return xstrdup(why.text);
+    return NULL;
+}
+
 static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) {
     Csv csv, head;
     double other;
@@ -174,6 +186,7 @@ static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) 
          take(&head, &csv, "end_freq", &file->end, error) && take(&head, &csv, "SNR", &other, error) &&
          take(&head, &csv, "snr", &file->sidecar_snr, error);
     if (ok && isnan(file->sidecar_snr)) file->sidecar_snr = other;
+    if (ok) file->side = complaint(&head);
     csv_close(&head);
     csv_close(&csv);
     return ok || !error->text[0]; /* a table without rows is no error */
@@ -186,12 +199,21 @@ static double frequency_unit(double center, bool compat) {
     return center > most * 1e3 ? 1e6 : center > most ? 1e3 : 1;
 }
 
-/* Reads NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz. */
+/* Returns the path of NAME.csv, or NAME.CSV; NULL: there is none. free() */
+static char *find_sidecar(const char *path) {
+    char *small = xformat("%.*s.csv", (int)(strlen(path) - 4), path),
+         *large = xformat("%.*s.CSV", (int)(strlen(path) - 4), path);
+    char *found = !access(small, F_OK) ? small : !access(large, F_OK) ? large : NULL;
+    if (found != small) free(small);
+    if (found != large) free(large);
+    return found;
+}
+
+/* Reads NAME.csv. Its frequencies may be in Hz, kHz or MHz. */
 static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
     char *text;
     size_t size;
     Error why;
-    if (access(path, F_OK)) return true;
     bool ok = text_read(path, &text, &size, &why);
     if (ok) {
         ok = parse_sidecar(text, size, file, &why);
@@ -209,9 +231,9 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
 static bool describe(PsdFile *file, bool compat, Error *error) {
     const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
     char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
-    char *sidecar = xformat("%.*s.csv", (int)(strlen(file->path) - 4), file->path);
+    char *sidecar = find_sidecar(file->path);
     file->begin = file->end = file->center = file->sidecar_snr = (double)NAN;
-    bool ok = read_sidecar(sidecar, compat, file, error);
+    bool ok = !sidecar || read_sidecar(sidecar, compat, file, error);
     double begin = file->begin, end = file->end;
     if (isnan(file->center)) parse_frequencies(stem, compat, file);
     if (compat) {
@@ -362,6 +384,7 @@ void psd_scan_close(PsdScan *scan) {
     for (int64_t i = 0; i < scan->n; i++) {
         free(scan->files[i].path);
         free(scan->files[i].listed);
+        free(scan->files[i].side);
         free(scan->files[i].sensor);
         free(scan->files[i].snr);
     }
@@ -386,6 +409,21 @@ static void add_row(PsdManifest *m, const PsdFile *file, int64_t row, bool compa
 bool psd_scan_lists(const PsdScan *scan, const PsdFile *file) {
     return file->reject_reason == PSD_ACCEPTED ? file->lost < file->rows
                                                : file->reject_reason == PSD_REJECT_ZERO_WIDTH && scan->compat;
+}
+
+bool psd_scan_usable(const PsdScan *scan, const char *directory, Error *error) {
+    int64_t lost = 0, half = 0, empty = 0;
+    for (int64_t i = 0; i < scan->n; i++) {
+        const PsdFile *f = &scan->files[i];
+        if (psd_scan_lists(scan, f)) return true;
+        lost += f->lost - f->half;
+        half += f->half;
+        empty += f->reject_reason != PSD_ACCEPTED;
+    }
+    return error_set(error,
+                     "%s: none of its %lld .npy files has a row that can be used: %lld rows have no finite bin, %lld "
+                     "are half NaN, %lld files have no rows of bins",
+                     directory, (long long)scan->n, (long long)lost, (long long)half, (long long)empty);
 }
 
 PsdManifest psd_scan_manifest(const PsdScan *scan) {

@@ -22,6 +22,7 @@ typedef struct {
     char *listed; /* the path in the manifest, if that is another one; or NULL */
     PsdRejectReason reject_reason;
     int64_t rows, width;
+    char *side;                /* says why nothing was read from NAME.csv, which has other columns; or NULL */
     double begin, end, center; /* MHz, as in the manifest; NaN: unknown */
     double sidecar_snr;        /* dB; NaN: unknown */
     int token, band, label;    /* by the file's name, by its frequency (PSD_UNKNOWN: none), and the one that counts */
@@ -55,6 +56,8 @@ int64_t psd_scan_copies(const PsdManifest *manifest, const char *manifest_path, 
 /* Returns whether a file's rows are in the manifest: those of accepted files, and with `compat` those of zero width,
  * which the reference numbers too. */
 bool psd_scan_lists(const PsdScan *scan, const PsdFile *file);
+/* Returns whether any file has a row for the manifest; the error says why there is none. */
+bool psd_scan_usable(const PsdScan *scan, const char *directory, Error *error);
 /* Makes the manifest. With `compat` begin_freq, end_freq and snr are copied from NAME.csv, or empty. */
 PsdManifest psd_scan_manifest(const PsdScan *scan);
 void psd_scan_close(PsdScan *scan);

@@ -2,13 +2,13 @@
  * data/manifest.psd.safetensors. The store is made again if the manifest is another one, if a recording has changed, if
  * the store is damaged, or if other options are wanted.
  *
- * A recording whose time differs from the store's record is read once, because copying changes times. If its bytes are
- * the same, data/manifest.psd.times.json keeps the new time.
+ * A recording whose times differ from the store's record is read once, because copying changes times (recordings.h). If
+ * its bytes are the same, data/manifest.psd.times.json keeps the new times.
  *
  * Tensors: psd F32 [n, 200]; label, sensor, file and row, I32 [n]; snr F32 [n]. Two optional ones serve comparisons
  * with other programs and fix what is drawn otherwise: positive I32 [n] and visible I32 [n, V]. Metadata: "sensors", a
  * JSON list of names; "rows" of the manifest (default: up to the last row with a sample); "manifest", its hash;
- * "recordings", a JSON list of each file's path, size, time and checksum; "doubtful", a JSON list of what is
+ * "recordings", a JSON list of each file's path, size, times and checksum; "doubtful", a JSON list of what is
  * wrong with the units of sensors (levels.h); "hop" and "limit"; and "form", a version that
  * is raised when samples are computed differently. */
 #ifndef DATA_PSD_STORE_H

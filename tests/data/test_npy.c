@@ -280,15 +280,30 @@ static void wrong_sizes_are_refused(void **state) {
     file.size = 100;
     expect_refused(&file, "is cut off in its header");
     file.size = 9;
-    expect_refused(&file, "is not an npy file");
+    expect_refused(&file, "is cut off in its header");
     file.size = 0;
-    expect_refused(&file, "is not an npy file");
+    expect_refused(&file, "is not an npy file; it is empty");
     file.bytes[6] = 2;
     file.size = 11;
     expect_refused(&file, "is cut off in its header");
     file.bytes[0] = 'P';
     file.size = size;
     expect_refused(&file, "is not an npy file");
+    static const struct {
+        const char *bytes, *message;
+    } others[] = {
+        {"PK\3\4", "is not an npy file; it begins as .npz files do (archives of NumPy): write each array with"},
+        {"\x89HDF\r\n\x1a\n", "; it begins as .h5 files do (HDF5): read them with Python's h5py"},
+        {"PAR1\x15", "; it begins as .parquet files do (tables of Parquet)"},
+        {"version https://git-lfs.github.com/spec/v1\n",
+         "; it is a pointer of Git LFS, which stands for a file that was"},
+        {" <!DOCTYPE html>", "; it is a web page: download the file itself"},
+        {"\x1f\x8b", "; it is compressed with gzip: unpack it with gunzip"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        memset(file.bytes, 0, size);
+        memcpy(file.bytes, others[i].bytes, strlen(others[i].bytes));
+        expect_refused(&file, others[i].message);
+    }
 }
 
 /* Compares with the output of np.save of numpy 2.4 for np.arange(3, dtype=np.int32) and np.zeros((2, 1), np.float32).

@@ -167,7 +167,35 @@ static void a_table_tells_classes(void **state) {
     assert_refused(&options, "classes.csv: 1: there is no column \"file\"");
     write_text(table, "%s", "");
     assert_refused(&options, "classes.csv: is empty");
+    write_text(table, "%s", "file,class\n");
+    assert_refused(&options, "classes.csv: has no row behind the names of columns");
+    write_text(table, "%s", "file,class\ncells/D1/a,1\nD2/a,0\n");
+    assert_refused(&options, "classes.csv names none of its 4 files, of which the first is D1/a.npy; the first row "
+                             "names cells/D1/a; expected the path below the folder");
+    /* a row that two files may mean is no label that is shown beside predictions */
+    write_text(table, "%s", "file,class\na.npy,1\n");
+    assert_refused(&(FlimCellsOptions){.class_table = table, .unlabelled = true, .n_threads = 1},
+                   "the name a.npy has one row, and D1/a.npy has it, too");
     free(table);
+}
+
+static void files_without_a_class_are_named(void **state) {
+    (void)state;
+    add_cell("D1/m1-act-1.npy", 1);
+    add_cell("D1/m1-in-2.npy", 2);
+    assert_refused(&PLAIN, "none of its 2 files has a class, as D1/m1-act-1.npy; expected a word in each name "
+                           "(DONOR/NAME_in_1.npy, DONOR/NAME_act_2.npy; others with --class-words), folders");
+}
+
+/* Writes a cell of 4 bins with these images of equal pixels, 3 x 3. */
+static void add_bins(const char *name, const int32_t bins[4]) {
+    const int64_t dims[3] = {3, 3, 4};
+    int32_t counts[36];
+    for (int i = 0; i < 36; i++) counts[i] = bins[i % 4] + (i < 4 && bins[i % 4] == 1);
+    char *path = place(name);
+    Error error;
+    if (!npy_write(path, "<i4", counts, 3, dims, &error)) fail_msg("%s", error.text);
+    free(path);
 }
 
 static void print_cells(void *options) {
@@ -183,13 +211,18 @@ static void what_is_odd_is_counted(void **state) {
     char output[4096], *table = path_join(root, "classes.csv");
     FlimCellsOptions options = PLAIN;
     add_cell("D1/m1_in_1.npy", 0);
-    add_cell("D1/m1_act_1.npy", 1);
+    add_cell("D1/m1_act_1.npy", 0);
+    add_bins("D1/m1_act_2.npy", (const int32_t[]){3, 2, 5, 10});
+    add_bins("D1/m1_act_3.npy", (const int32_t[]){9, 2, 5, 2});
+    add_bins("D1/m1_act_4.npy", (const int32_t[]){3, 2, 1, 6}); /* in one pixel the last is not the sum */
     add_cell("D1/m1_insulin_1.npy", 1);
     add_text("D1/field.ptu", "PQTTTR");
     add_text("D1/all.NPZ", "PK");
     assert_int_equal(run_function(output, sizeof output, print_cells, &options), 0);
     assert_contains(output, "[Store] 1 files have no class");
-    assert_contains(output, "[Store] 1 cells have no photon");
+    assert_contains(output, "[Store] 2 cells have no photon");
+    assert_contains(output, "[Store] 2 cells have a first or last bin that is the sum of all others");
+    assert_null(strstr(output, "are copies of others")); /* cells without a photon are none */
     assert_contains(output, "[Store] 2 files have other formats: left out\n");
     assert_contains(output, "[Store] 1 of them are PicoQuant's lists of photons, no images (.ptu): Python's ptufile");
     assert_contains(output, "[Store] 1 of them are archives of NumPy (.npz): ");
@@ -215,12 +248,9 @@ static void foreign_formats_are_called_what_they_are(void **state) {
 
 #define FRESH(test) cmocka_unit_test_setup(test, new_root)
 int main(void) {
-    const struct CMUnitTest tests[] = {FRESH(a_class_is_a_whole_word),
-                                       FRESH(two_classes_in_a_name_are_refused),
-                                       FRESH(own_words_tell_classes),
-                                       FRESH(folders_tell_classes),
-                                       FRESH(a_table_tells_classes),
-                                       FRESH(what_is_odd_is_counted),
-                                       FRESH(foreign_formats_are_called_what_they_are)};
+    const struct CMUnitTest tests[] = {FRESH(a_class_is_a_whole_word), FRESH(two_classes_in_a_name_are_refused),
+                                       FRESH(own_words_tell_classes),  FRESH(folders_tell_classes),
+                                       FRESH(a_table_tells_classes),   FRESH(files_without_a_class_are_named),
+                                       FRESH(what_is_odd_is_counted),  FRESH(foreign_formats_are_called_what_they_are)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

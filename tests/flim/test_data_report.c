@@ -170,6 +170,21 @@ static void the_report_is_printed_and_written(void **state) {
     free(root);
 }
 
+/* Cramer's V, which is not defined then, is not printed as a number. */
+static void cells_of_one_class_are_warned_of(void **state) {
+    (void)state;
+    static const int32_t active[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    char text[8192], *root = scratch_directory();
+    FlimCells c = eight_cells();
+    Report target = {&c, path_join(root, "data_report.json")};
+    c.labels = active;
+    assert_int_equal(run_function(text, sizeof text, write_report, &target), 0);
+    assert_contains(text, "[Data] warning: all cells are active: a classifier needs both classes");
+    assert_null(strstr(text, "nan"));
+    free((void *)(uintptr_t)target.path);
+    free(root);
+}
+
 /* Uniform in -1 .. 1, and 0.1 more for active cells: 1 - 0.95^2 / 2 = 55 % of pairs, surely not 50 but not much. */
 static void weak_effects_are_no_warnings(void **state) {
     (void)state;
@@ -421,6 +436,7 @@ int main(void) {
         cmocka_unit_test(intervals_are_as_wide_as_they_should),
         cmocka_unit_test(real_donors_have_their_correlations),
         cmocka_unit_test(the_report_is_printed_and_written),
+        cmocka_unit_test(cells_of_one_class_are_warned_of),
         cmocka_unit_test(weak_effects_are_no_warnings),
         cmocka_unit_test(cells_are_the_same_whatever_the_threads),
         cmocka_unit_test(donors_differ_as_they_should),

@@ -18,6 +18,23 @@ static void the_next_commands_read_any_folder(void **state) {
     }
 }
 
+static void the_next_command_has_the_classes(void **state) {
+    (void)state;
+    next_must_run("classes", "./train_cv synthesize --output=classes --cells 24 --donors 3 --bins 32 --side 7 && "
+                             "(echo file,class; cd classes; ls -d */*_in_* | sed 's/$/,0/'; ls -d */*_act_* | sed "
+                             "'s/$/,1/') >'a table.csv'");
+    static const char *const options[] = {"--class-words in/rest,act", "--class-table 'a table.csv'",
+                                          "--class-words in/rest,act --class-table 'a table.csv'"};
+    for (int i = 0; i < 3; i++) {
+        char *make = xformat("./train_cv doctor --data classes %s", options[i]);
+        next_must_run("classes", make);
+        char *train = next_command("./train_cv"), *want = xformat("./train_cv --data classes %s -o run", options[i]);
+        assert_string_equal(train, want);
+        char *owned[] = {make, train, want};
+        for (int k = 0; k < 3; k++) free(owned[k]);
+    }
+}
+
 /* From the cells to predictions by nothing but the printed commands, with options that make them quick. */
 static void the_training_names_the_command_that_predicts(void **state) {
     (void)state;
@@ -34,6 +51,7 @@ static void the_training_names_the_command_that_predicts(void **state) {
 int main(void) {
     next_open();
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_next_commands_read_any_folder),
+                                       cmocka_unit_test(the_next_command_has_the_classes),
                                        cmocka_unit_test(the_training_names_the_command_that_predicts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,27 +4,12 @@
 #include "report/evaluation.h"
 #include "tests/documented.h"
 #include "tests/edited_json.h"
-#include "tests/train_rig.h"
+#include "tests/flim/train_rig.h"
 
 enum { MOST = 128 };
 
 static const char *folder;        /* of everything below */
 static char *cells, *run, *blind; /* labelled cells, two folds trained on them, D3's cells under other names */
-
-static int cv(const char *format, ...) PRINTF_LIKE(1, 2);
-static int cv(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int status = run_program(fixture.output, sizeof fixture.output, "train_cv", format, arguments);
-    va_end(arguments);
-    return status;
-}
-
-#define must(...)                                                                                                      \
-    do {                                                                                                               \
-        int status_ = cv(__VA_ARGS__);                                                                                 \
-        if (status_) fail_msg("exit status %d:\n%s", status_, fixture.output);                                         \
-    } while (0)
 
 /* Three donors, folds D2 and D3, trained on a disk without links; the cells of D3 once more, without labels, in one
  * folder. */

@@ -123,7 +123,7 @@ static void cut_files_are_refused(void **state) {
     for (int i = 0; i < TYPES; i++) {
         File f = make(types[i], 15);
         for (size_t n = 0; n < f.size; n++)
-            assert_refused(&f, n, types[i] & ZIPPED && n >= AT_DATA ? "" : "is cut off");
+            assert_refused(&f, n, types[i] & ZIPPED && n >= AT_DATA ? "" : n ? "is cut off" : "; it is empty");
     }
 }
 
@@ -163,6 +163,16 @@ static void wrong_fields_are_refused(void **state) {
     }
 }
 
+static void other_files_are_called_what_they_are(void **state) {
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789\nsize 1234\n";
+    File f = make(U16 | PAGE, 15);
+    memcpy(f.bytes, pointer, sizeof pointer);
+    assert_refused(&f, sizeof pointer, "expected 0x5555; it is a pointer of Git LFS, which stands for a file that");
+    memcpy(f.bytes, "PQTTTR", 7);
+    assert_refused(&f, 7, "is no .sdt file; it begins as .ptu files do (PicoQuant's lists of photons, no images): ");
+}
+
 static void wrong_archives_are_refused(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) { /* fewer and more bytes than the image needs */
@@ -183,6 +193,7 @@ static void wrong_archives_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_gives_the_same_numbers), cmocka_unit_test(cut_files_are_refused),
-        cmocka_unit_test(wrong_fields_are_refused), cmocka_unit_test(wrong_archives_are_refused)};
+        cmocka_unit_test(wrong_fields_are_refused), cmocka_unit_test(other_files_are_called_what_they_are),
+        cmocka_unit_test(wrong_archives_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -441,6 +441,9 @@ static void hostile_files_are_refused(void **state) {
     assert_bytes_refused(file, SIZE, "cannot be read as TIFF");
     assert_bytes_refused("", 0, "cannot be read as TIFF");
     assert_bytes_refused("not a TIFF file at all", 22, "cannot be read as TIFF: Not a TIFF");
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n";
+    assert_bytes_refused(pointer, sizeof pointer, "; it is a pointer of Git LFS, which stands for");
+    assert_bytes_refused("\x93NUMPY\1", 8, "; it begins as .npy files do (arrays of NumPy): name them .npy");
 }
 
 static void read_damaged(void *unused) {

@@ -355,6 +355,38 @@ static void sidecars_are_heard(void **state) {
     }
 }
 
+static void side_files_of_other_columns_are_told(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *side;
+    } cases[] = {
+        {"Begin_Freq,End_Freq\n80,90\n", "1: there is no column \"begin_freq\"; the columns are: Begin_Freq, End_Freq"},
+        {"begin_freq, end_freq\n80,90\n", "1: there is no column \"end_freq\""},
+        {"time,SNR\n1,7\n", NULL},
+        {"begin_freq,end_freq\n80,90\n", NULL}};
+    add_rows("spectrum_bands/S/Feb_1/x_fm_.npy", 1, WIDTH, 0);
+    char *path = path_join(root, "spectrum_bands/S/Feb_1/x_fm_.csv");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(path, "%s", cases[i].text);
+        PsdScan scan = scan_root(false);
+        assert_true(!scan.files[0].side == !cases[i].side);
+        if (cases[i].side) assert_contains(scan.files[0].side, cases[i].side);
+        psd_scan_close(&scan);
+    }
+    free(path);
+}
+
+static void side_files_in_capitals_are_heard(void **state) {
+    (void)state;
+    add_rows("spectrum_bands/S/Feb_1/x.NPY", 1, WIDTH, 0);
+    char *path = path_join(root, "spectrum_bands/S/Feb_1/x.CSV");
+    write_text(path, "begin_freq,end_freq\n936,946\n");
+    PsdScan scan = scan_root(false);
+    assert_true(scan.files[0].center == 941 && scan.files[0].label == 3);
+    psd_scan_close(&scan);
+    free(path);
+}
+
 /* Receivers hear 10 MHz to 10 GHz; the reference takes 1815 MHz for kHz. */
 static void units_of_sidecars_are_told_by_their_magnitude(void **state) {
     (void)state;
@@ -512,6 +544,8 @@ int main(void) {
         cmocka_unit_test_setup(files_come_by_sensor_and_path, new_root),
         cmocka_unit_test_setup(labels_are_by_token_or_by_band, new_root),
         cmocka_unit_test_setup(sidecars_are_heard, new_root),
+        cmocka_unit_test_setup(side_files_of_other_columns_are_told, new_root),
+        cmocka_unit_test_setup(side_files_in_capitals_are_heard, new_root),
         cmocka_unit_test_setup(units_of_sidecars_are_told_by_their_magnitude, new_root),
         cmocka_unit_test_setup(rows_that_are_half_missing_are_left_out, new_root),
         cmocka_unit_test_setup(rows_left_out_are_counted, new_root),

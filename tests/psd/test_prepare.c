@@ -424,6 +424,9 @@ static void add_ill_recordings(void) {
     add_rows(BANDS "A/Feb_9/wide_fm_.npy", 2, 20001, -50, -49);
     add_rows(BANDS "A/Feb_9/nan_fm_.npy", 2, WIDTH, -51, (double)NAN);
     add_rows(BANDS "A/Feb_9/what.npy", 2, WIDTH, -52, -51);
+    char *side = path_join(root, BANDS "A/Feb_9/what.csv");
+    write_text(side, "low,high\n80,100\n");
+    free(side);
     add_rows(BANDS "A/Feb_9/SpectrumBands_420_430_tetra_.npy", 2, WIDTH, -53, -51);
 }
 
@@ -437,6 +440,8 @@ static void the_report_names_what_is_wrong(void **state) {
     expect_found(report, "narrow", BANDS "A/Feb_9/narrow_fm_.npy: 2 rows of 74 bins");
     expect_found(report, "wide", BANDS "A/Feb_9/wide_fm_.npy: 2 rows of 20001 bins");
     expect_found(report, "unlabelled", BANDS "A/Feb_9/what.npy");
+    expect_found(report, "side_files",
+                 "beside " BANDS "A/Feb_9/what.npy: 1: there is no column \"begin_freq\"; the columns are: low, high");
     expect_found(report, "label_conflicts",
                  BANDS
                  "A/Feb_9/SpectrumBands_420_430_tetra_.npy: its name says tetra, 425 MHz is dvbt; taken for tetra");
@@ -553,7 +558,28 @@ static void wrong_folders_are_refused(void **state) {
     free(path);
     expect_refused(1, "prepare -i nowhere", "nowhere: No such file or directory");
     add_rows("empty/S/D/a_fm_.npy", 9, 0, 0, 0);
-    expect_refused(1, "prepare -i empty -o empty/data", "empty: none of its 1 .npy files has a row with a finite bin");
+    double half[2 * WIDTH];
+    for (int i = 0; i < 2 * WIDTH; i++) half[i] = i % 2 ? -60 : (double)NAN;
+    write_npy(root, "empty/S/D/b_fm_.npy", "<f8", half, 2, (int64_t)2, (int64_t)WIDTH);
+    add_rows("empty/S/D/c_fm_.npy", 1, WIDTH, 0, (double)INFINITY);
+    expect_refused(1, "prepare -i empty -o empty/data",
+                   "empty: none of its 3 .npy files has a row that can be used: 1 rows have no finite bin, 2 are half "
+                   "NaN, 1 files have no rows of bins");
+}
+
+static void linear_sensors_are_warned_of(void **state) {
+    (void)state;
+    add_rows("linear/spectrum_bands/A/Feb_1/x_fm_.npy", 24, WIDTH, -60, -60);
+    char *path = path_join(root, "linear/spectrum_bands/B/Feb_1/x_gsm_.npy"), *folder = path_directory(path);
+    double data[24 * WIDTH];
+    for (int i = 0; i < 24 * WIDTH; i++) data[i] = 1e-7 * (double)(1 + i % 31);
+    make_directories(folder);
+    write_npy(root, "linear/spectrum_bands/B/Feb_1/x_gsm_.npy", "<f8", data, 2, 24, WIDTH);
+    must("prepare --input linear --output linear/data");
+    assert_contains(said, "warning: sensor B is no dB: its bins are from 1e-07 to 3.1e-06, as linear power is");
+    assert_null(strstr(said, "sensor A"));
+    free(folder);
+    free(path);
 }
 
 static void expect_manifest_refused(const char *text, const char *message) {
@@ -629,6 +655,7 @@ int main(void) {
         cmocka_unit_test(compat_numbers_and_splits_rows_of_zero_width),
         cmocka_unit_test(a_lost_file_is_a_copy_of_none),
         cmocka_unit_test(splits_that_cannot_be_made_are_reported),
+        cmocka_unit_test(linear_sensors_are_warned_of),
         cmocka_unit_test(wrong_folders_are_refused),
         cmocka_unit_test(wrong_manifests_are_refused),
         cmocka_unit_test(wrong_options_are_refused),

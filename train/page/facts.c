@@ -262,8 +262,8 @@ static void facts_data(FILE *out, const LoggedRun *run) {
     if (!(validation == 0)) fact_owned(out, "Hash of the validation data", hash_text(run, "validation_hash"));
     const char *base = logged_run_text(run, "base_checkpoint"), *hash = logged_run_text(run, "base_hash");
     if (base) fact_owned(out, "Started from", xformat("%s%s%s", base, hash ? ", weights " : "", hash ? hash : ""));
-    fact_owned(out, "Best checkpoint", weights_text(run, "best"));
-    fact_owned(out, "Last checkpoint", weights_text(run, "last"));
+    fact_owned(out, "Best checkpoint", weights_text(run, BEST_LINK));
+    fact_owned(out, "Last checkpoint", weights_text(run, LAST_LINK));
 }
 
 /* Returns the options that differ between two starts: "learning-rate 0.001 to 0.0001"; free(). */
