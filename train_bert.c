@@ -9,8 +9,8 @@
  * those of the best validation score; then the validation texts also choose the temperature and the threshold, and the
  * test texts are evaluated once.
  *
- * This file is the whole training: data, model, learning rate, what counts as best. The other commands, and the options
- * of all, are in commands/bert. */
+ * The trip: options (commands/bert/options.c) -> data/bert/dataset.c fills batches of texts -> model/bert.c computes
+ * the loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates -> checkpoint/. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@
 #include "commands/bert/validation.h"
 #include "commands/commands.h"
 #include "commands/report.h"
-#include "commands/total.h"
 #include "commands/trainer.h"
+#include "commands/trainings.h"
 #include "report/classification_report.h"
 #include "train/page/page.h"
 #include "train/train.h"
@@ -47,9 +47,7 @@ typedef struct {
     Schedule schedule;
     double *factors; /* of the learning rate, by group; NULL: all are 1 */
     Fact facts[2];
-    Total *total; /* NULL: there is one training */
-    char part[64];
-    int follow; /* trainings after this one */
+    Trainings *all; /* NULL: there is one training */
 } BertRun;
 
 /* Reads options, opens the base checkpoint, the data and the device. */
@@ -85,28 +83,36 @@ static TrainSpec spec_of(BertRun *run, const Classes *classes) {
     bert_options_resume_warmup(run->options);
     run->schedule = bert_options_schedule(o);
     BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
-    return (TrainSpec){.options = &o->train,
-                       .set = o->set,
-                       .fixed_options = BERT_FIXED_OPTIONS,
-                       .description = {.options = BERT_OPTIONS,
-                                       .labels = (const char *const *)classes->names,
-                                       .n_labels = classes->n,
-                                       .facts = run->facts,
-                                       .n_facts = 2},
-                       .model = bert_open(&config),
-                       .device = run->device,
-                       .device_why = run->device_why,
-                       .batch = {.largest = bert_largest_batch},
-                       .import = classes->n ? BERT_IMPORT_CLASSIFIER : BERT_IMPORT_MASKED,
-                       .rate = {.schedule = &run->schedule, .factors = run->factors},
-                       .selection = {.metric = BERT_LOSS, .patience = o->patience},
-                       .labels = {.part = run->part[0] ? run->part : NULL, .follow = run->follow}};
+    TrainSpec spec = {.options = &o->train,
+                      .set = o->set,
+                      .fixed_options = BERT_FIXED_OPTIONS,
+                      .description = {.options = BERT_OPTIONS,
+                                      .labels = (const char *const *)classes->names,
+                                      .n_labels = classes->n,
+                                      .facts = run->facts,
+                                      .n_facts = 2},
+                      .model = bert_open(&config),
+                      .device = run->device,
+                      .device_why = run->device_why,
+                      .batch = {.largest = bert_largest_batch},
+                      .import = classes->n ? BERT_IMPORT_CLASSIFIER : BERT_IMPORT_MASKED,
+                      .rate = {.schedule = &run->schedule, .factors = run->factors},
+                      .selection = {.metric = BERT_LOSS, .patience = o->patience}};
+    trainings_label(run->all, &spec);
+    return spec;
 }
 
-static void opened(const TrainSpec *spec, Training *training, void *context) {
-    const BertRun *run = context;
-    total_add(spec, training, run->total);
+/* Trains, unless it is only planned. Sets run->done to whether the training reached its end. Returns the exit status.
+ */
+static int train_model(const TrainSpec *spec, BertRun *run) {
+    if (trainer_only_plans(spec)) return 0;
+    Training *training = train_open(spec);
+    trainings_add(run->all, training);
     bert_data_keep(&run->data, spec->options->output_dir);
+    int status = train_run(training);
+    run->done = train_ended(training);
+    train_close(training);
+    return status;
 }
 
 /* Marks the tokens of the training texts, to which alone the optimizer's work on the token table is limited. */
@@ -142,7 +148,8 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
         bert_validation_select(&validation, &spec.selection);
     }
     uint8_t *used = mark_used(run, train, spec.model);
-    int status = trainer_run(&spec, (TrainerHook){opened, run}, &run->done);
+    int status = train_model(&spec, run);
+    trainer_close(&spec);
     if (status) exit(status);
     free(used);
     if (run->done && !held_out->n)
@@ -173,8 +180,7 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
         bert_data_fold(o, &run->data, fold, splits);
     else
         splits = run->data.splits;
-    snprintf(run->part, sizeof run->part, "training %d of %d", i + 1, n);
-    run->follow = n - i - 1;
+    if (run->all) trainings_name(run->all, n - i - 1, "training %d of %d", i + 1, n);
     printf("\n[Run] %s\n", name);
     o->train.output_dir = directory; /* the record of the options, too */
     o->train.seed += seed;
@@ -193,19 +199,17 @@ static void train_many(BertRun *run, int n) {
     const BertOptions *o = run->options;
     FoldResult *folds = xcalloc((size_t)n, sizeof *folds);
     Evaluation *results = xcalloc((size_t)n, sizeof *results);
-    Total total = total_begin(&o->train.price);
+    Trainings all = trainings_begin(&o->train);
     Error error;
     int done = 0;
-    run->total = &total;
+    run->all = &all;
     if (!o->folds && !run->data.splits[BERT_VALIDATION].n)
         die_usage("--seeds %lld: there are no validation texts to compare the trainings by", (long long)o->seeds);
     for (char *name; done < n && !stop_signal() && (name = train_one(run, done, n, &results[done])); done++)
         folds[done] = (FoldResult){.group = name, .evaluation = &results[done]};
     if (done == n && !report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error))
         die("%s", error.text);
-    if (done < n)
-        printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
-    total_print(&total);
+    trainings_end(&all, done == n, "continue with the same command and --resume auto");
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
     run->done = done == n;
     for (int i = 0; i < done; i++) {
@@ -218,7 +222,7 @@ static void train_many(BertRun *run, int n) {
 
 /* ---- commands ---- */
 
-static int train(int argc, char **argv) {
+static int train_command(int argc, char **argv) {
     static const OptionsHeader header = {
         "train_bert", "--data DIR --base-checkpoint phobert-base-v2 [options]",
         "--data comments.csv --base-checkpoint phobert-base-v2 --config phobert_t4 -o run",
@@ -242,21 +246,7 @@ static int train(int argc, char **argv) {
     return 0;
 }
 
-/* Opens the texts of one split for masked words, in validation the same ones every time. NULL: there are none. */
-static Dataset *open_masked(const BertData *data, int split, const BertMasking *masking) {
-    const TokenizedTexts *texts = &data->splits[split].tokenized;
-    Error error;
-    if (!texts->n) return NULL;
-    Dataset *dataset = bert_masked_open(texts, masking, split == BERT_VALIDATION, &error);
-    if (!dataset)
-        die("%s: %s", BERT_SPLIT_NAMES[split], error.text);
-    else if (dataset->n_samples < texts->n)
-        printf("[Data] %s: texts without a token that can be predicted, which are left out: %lld\n",
-               BERT_SPLIT_NAMES[split], (long long)(texts->n - dataset->n_samples));
-    return dataset;
-}
-
-static int pretrain(int argc, char **argv) {
+static int pretrain_command(int argc, char **argv) {
     static const OptionsHeader header = {"train_bert pretrain", "--data texts.txt [options]",
                                          "--data texts.txt --base-checkpoint phobert-base-v2 -o pretrained",
                                          "Trains an encoder on masked words, from a base checkpoint or from scratch."};
@@ -273,9 +263,10 @@ static int pretrain(int argc, char **argv) {
                                 &error))
         die("%s: %s", tokenizer_file(data->texts.tokenizer), error.text);
     TrainSpec spec = spec_of(&run, &(Classes){0});
-    spec.train = open_masked(data, BERT_TRAIN, &masking);
-    spec.validation = open_masked(data, BERT_VALIDATION, &masking);
-    int status = trainer_run(&spec, (TrainerHook){opened, &run}, &run.done);
+    spec.train = bert_data_masked(data, BERT_TRAIN, &masking);
+    spec.validation = bert_data_masked(data, BERT_VALIDATION, &masking);
+    int status = train_model(&spec, &run);
+    trainer_close(&spec);
     bert_masking_close(&masking);
     run_end(&run);
     return status;
@@ -283,8 +274,8 @@ static int pretrain(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     static const Command commands[] = {
-        {NULL, "trains a classifier of texts", train},
-        {"pretrain", "trains an encoder on masked words", pretrain},
+        {NULL, "trains a classifier of texts", train_command},
+        {"pretrain", "trains an encoder on masked words", pretrain_command},
         {"synthesize", "writes synthetic comments, for a first try without data", bert_synthesize},
         {"tokenizer", "learns a tokenizer of the fastBPE kind from texts", bert_tokenizer},
         {"segment", "joins the syllables of Vietnamese words, as a filter", bert_segment},

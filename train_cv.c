@@ -5,7 +5,11 @@
  * A cell is a small image of photon counts over time, [bins, side, side]; a residual network of 3-D convolutions
  * (model/flim/network.h) gives the logit of "active". Donors differ in more than biology, so a network is tested only
  * on a donor that it has never seen. Each fold trains on some donors, chooses its best epoch and its threshold on
- * another donor's cells, and evaluates the test donor once. Then come the tables and diagrams of all folds together. */
+ * another donor's cells, and evaluates the test donor once. Then come the tables and diagrams of all folds together.
+ *
+ * The trip: options (commands/cv/options.c) -> data/flim/dataset.c fills batches of cells -> model/flim/network.c
+ * computes the loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates ->
+ * checkpoint/. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +25,8 @@
 #include "commands/cv/test_evaluations.h"
 #include "commands/next.h"
 #include "commands/report.h"
-#include "commands/total.h"
 #include "commands/trainer.h"
+#include "commands/trainings.h"
 #include "data/flim/data_report.h"
 #include "train/schedule.h"
 
@@ -169,17 +173,15 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
 }
 
 /* Trains fold i of n, tests it and writes its report. Returns false if a signal stopped the training. */
-static bool run_fold(CvFold *f, int i, int n, const CvReport *report, Total *total) {
-    char part[48];
+static bool run_fold(CvFold *f, int i, int n, const CvReport *report, Trainings *all) {
     Model *model = flim_open(&f->run.model);
     TrainSpec spec = f->spec;
     spec.model = model;
-    snprintf(part, sizeof part, "fold %d of %d", i + 1, n);
-    spec.labels.part = part;
-    spec.labels.follow = n - i - 1;
+    trainings_name(all, n - i - 1, "fold %d of %d", i + 1, n);
+    trainings_label(all, &spec);
     cv_fold_print(f);
     Training *training = train_open(&spec);
-    total_add(&spec, training, total);
+    trainings_add(all, training);
     int status = train_run(training);
     if (status) exit(status);
     train_close(training);
@@ -206,20 +208,17 @@ static void print_device(const CvRun *o) {
 
 static void run_folds(const CvRun *o, CvFold *folds, int n) {
     CvReport report = cv_report_open(o);
-    Total total = total_begin(&o->train.price);
+    Trainings all = trainings_begin(&o->train);
     int done = 0;
     if (o->train.base_checkpoint)
         printf("[Run] every fold starts from %s; the test of a donor that was in its training data is meaningless\n",
                o->train.base_checkpoint);
     for (; done < n; done++) {
-        if (!run_fold(&folds[done], done, n, &report, &total)) break;
+        if (!run_fold(&folds[done], done, n, &report, &all)) break;
         cv_report_page(&report, true);
     }
-    if (done == n)
-        cv_report_folds(&report, folds, n);
-    else
-        printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
-    total_print(&total);
+    if (done == n) cv_report_folds(&report, folds, n);
+    trainings_end(&all, done == n, "continue with the same command and --resume auto");
     cv_report_page(&report, false);
     cv_report_close(&report);
     if (done == n) next_print("predict --checkpoint %s new_cells -o predictions.csv", o->train.output_dir);
@@ -265,7 +264,7 @@ static void cross_validate(CvRun *o) {
     close_data(&data);
 }
 
-static int train(int argc, char **argv) {
+static int train_command(int argc, char **argv) {
     static const OptionsHeader header = {"train_cv", "--data DIR [--config configs/flim_l4.yaml] [options]",
                                          "--config flim_l4 --data cells -o run",
                                          "Trains and tests the classifier of FLIM cells, cross-validated by donor."};
@@ -283,7 +282,7 @@ static int train(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    static const Command commands[] = {{NULL, "trains and tests, cross-validated by donor", train},
+    static const Command commands[] = {{NULL, "trains and tests, cross-validated by donor", train_command},
                                        {"predict", "predicts which cells are active", cv_predict},
                                        {"doctor", "reports the problems of a folder of cells", cv_doctor},
                                        {"synthesize", "writes synthetic cells", cv_synthesize},

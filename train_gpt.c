@@ -9,7 +9,9 @@
  * the text, and the audio codes, 50 per second. It learns to predict the next text token and the next audio code; the
  * loss is a weighted sum of both, by default 0.2 and 0.8. The best weights are those of the lowest validation loss.
  *
- * This file is the whole training: options, vocabulary, model, data, loop. */
+ * The trip: options (commands/gpt/options.c) -> data/tts/dataset.c fills batches of texts and codes -> model/tts.c
+ * computes both losses and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates ->
+ * checkpoint/. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,86 +25,16 @@
 #include "commands/gpt/decode.h"
 #include "commands/gpt/export.h"
 #include "commands/gpt/layout.h"
+#include "commands/gpt/options.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/prepare.h"
 #include "commands/gpt/speak.h"
 #include "commands/gpt/synthetic.h"
-#include "commands/max_unknown.h"
 #include "commands/report.h"
 #include "commands/trainer.h"
 #include "data/text/sentencepiece.h"
 #include "data/tts/dataset.h"
 #include "train/train.h"
-
-/* ---- options ---- */
-
-typedef struct {
-    TrainOptions train;
-    const char *tokenizer, *freeze, *lengths;
-    double text_loss_weight, mel_loss_weight, dropout, max_unknown;
-    int64_t model_dim, layers, heads, max_text_tokens, max_mel_tokens, number_text_tokens, number_mel_codes;
-    int64_t frozen_text_rows;
-    int unknown_id; /* of the tokenizer */
-    bool repair_codes, skip_bad;
-    GptOrigin origin;
-    GptBase base;
-} GptOptions;
-
-#define FIELD(name) offsetof(GptOptions, name)
-
-// clang-format off
-static const OptionRow table[] = {
-    {.name = "tokenizer", .heading = "Data", .usual = true, .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
-     .help = "SentencePiece model, for the size of the vocabulary; default: bpe.model beside the manifest, else "
-             "--number-text-tokens"},
-    MAX_UNKNOWN_ROW(FIELD(max_unknown)),
-    {.name = "text-loss-weight", .heading = "Training", .type = OPTION_FLOAT, .offset = FIELD(text_loss_weight), .default_value = "0.2",
-     .max = 1e6, .metavar = "X",
-     .help = "weight of the text loss"},
-    {.name = "mel-loss-weight", .type = OPTION_FLOAT, .offset = FIELD(mel_loss_weight), .default_value = "0.8",
-     .max = 1e6, .metavar = "X",
-     .help = "weight of the loss on the audio codes"},
-    {.name = "repair-codes", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(repair_codes), .default_value = "false",
-     .help = "cut codes beyond the end of the audio (padding stored as data)"},
-    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(skip_bad), .default_value = "false",
-     .help = "leave lines of the manifests out that cannot be used, and count them"},
-    {.name = "freeze", .heading = "Training", .type = OPTION_CHOICE, .offset = FIELD(freeze), .default_value = "both",
-     .metavar = "both|embedding|head|none",
-     .help = "which text tables keep the rows of the base vocabulary when the vocabulary is extended"},
-    {.name = "frozen-text-rows", .type = OPTION_INT, .offset = FIELD(frozen_text_rows), .default_value = "-1",
-     .min = -1, .max = 1e9, .metavar = "N",
-     .help = "rows that --freeze keeps; -1: those of the base checkpoint, if the vocabulary is larger"},
-    {.name = "lengths", .heading = "Data", .type = OPTION_TEXT, .offset = FIELD(lengths), .metavar = "MEAN,SD,MAX",
-     .help = "for --estimate and --dry-run without a manifest: audio codes per sample of a synthetic epoch"},
-    {.name = "model-dim", .heading = "Model", .usual = true, .section = "gpt", .type = OPTION_INT, .offset = FIELD(model_dim), .default_value = "1280",
-     .min = 8, .max = 65536, .metavar = "N",
-     .help = "width of the model"},
-    {.name = "layers", .usual = true, .section = "gpt", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "24", .min = 1,
-     .max = 1000, .metavar = "N",
-     .help = "transformer blocks"},
-    {.name = "heads", .section = "gpt", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "20", .min = 1,
-     .max = 1000, .metavar = "N",
-     .help = "attention heads"},
-    {.name = "max-text-tokens", .section = "gpt", .type = OPTION_INT, .offset = FIELD(max_text_tokens),
-     .default_value = "600", .min = 1, .max = 1e6, .metavar = "N",
-     .help = "longest text"},
-    {.name = "max-mel-tokens", .section = "gpt", .type = OPTION_INT, .offset = FIELD(max_mel_tokens),
-     .default_value = "1815", .min = 1, .max = 1e6, .metavar = "N",
-     .help = "largest number of audio codes, less one"},
-    {.name = "number-text-tokens", .section = "gpt", .type = OPTION_INT, .offset = FIELD(number_text_tokens),
-     .default_value = "12000", .min = 2, .max = 1e9, .metavar = "N",
-     .help = "pieces of the tokenizer, if there is no tokenizer to ask"},
-    {.name = "number-mel-codes", .section = "gpt", .type = OPTION_INT, .offset = FIELD(number_mel_codes),
-     .default_value = "8194", .min = 3, .max = 1e9, .metavar = "N",
-     .help = "audio codes, start and stop included"},
-    {.name = "dropout", .section = "gpt", .type = OPTION_FLOAT, .offset = FIELD(dropout), .default_value = "0.1",
-     .max = 0.99, .metavar = "X",
-     .help = "of embeddings, attention probabilities, attention and MLP outputs"},
-};
-// clang-format on
-
-/* Options that decide what a sample is: a run cannot be resumed if they have changed. */
-static const char *const fixed_options[] = {"repair-codes", NULL};
 
 /* ---- vocabulary and model ---- */
 
@@ -140,27 +72,6 @@ static void resolve_vocabulary(GptOptions *o) {
     if (o->tokenizer != beside) free(beside);
 }
 
-static void check_options(const GptOptions *o) {
-    if (o->frozen_text_rows > o->number_text_tokens + 1)
-        die_usage("--frozen-text-rows %lld: the text tables have %lld", (long long)o->frozen_text_rows,
-                  (long long)o->number_text_tokens + 1);
-    if (o->lengths && o->train.manifest.count)
-        die_usage("--lengths %s: the manifest has lengths of its own; leave one of them out", o->lengths);
-}
-
-static TtsGptConfig config_of(const GptOptions *o) {
-    return (TtsGptConfig){.d_model = (int)o->model_dim,
-                          .n_layers = (int)o->layers,
-                          .n_heads = (int)o->heads,
-                          .text_vocabulary = (int)o->number_text_tokens,
-                          .mel_codes = (int)o->number_mel_codes,
-                          .max_text_tokens = (int)o->max_text_tokens,
-                          .max_mel_tokens = (int)o->max_mel_tokens,
-                          .dropout = (float)o->dropout,
-                          .text_weight = (float)o->text_loss_weight,
-                          .mel_weight = (float)o->mel_loss_weight};
-}
-
 /* Freezes the rows of the base vocabulary. A fresh run knows their number from the base checkpoint, a resumed run from
  * its own checkpoint. */
 static void freeze_base_rows(const TrainSpec *spec, Training *training, const GptOptions *o) {
@@ -180,12 +91,6 @@ static void freeze_base_rows(const TrainSpec *spec, Training *training, const Gp
                (long long)state->frozen_rows - 1);
 }
 
-static void opened(const TrainSpec *spec, Training *training, void *options) {
-    const GptOptions *o = options;
-    if (!train_resumed_from(training)) gpt_origin_warn_of_base(&o->origin, &o->base);
-    freeze_base_rows(spec, training, o);
-}
-
 /* ---- data ---- */
 
 typedef struct {
@@ -193,7 +98,7 @@ typedef struct {
 } GptData;
 
 static Dataset *open_split(const GptOptions *o, const OptionList *manifests, Split split, const char *name) {
-    TtsGptConfig config = config_of(o);
+    TtsGptConfig config = gpt_options_config(o);
     TtsDatasetOptions options = {.layout = gpt_layout(&config),
                                  .split = split,
                                  .val_ratio = o->train.val_ratio,
@@ -229,40 +134,61 @@ static GptData open_manifests(const GptOptions *o) {
 
 static GptData open_data(const GptOptions *o) {
     if (o->train.manifest.count) return open_manifests(o);
-    TtsGptConfig config = config_of(o);
+    TtsGptConfig config = gpt_options_config(o);
     TtsLayout layout = gpt_layout(&config);
     return (GptData){.train = gpt_synthetic_open(&layout, o->lengths, o->train.batch_size, o->train.token_budget)};
 }
 
 /* ---- the training ---- */
 
-static int train(int argc, char **argv) {
+/* What a training has besides its spec. */
+typedef struct {
+    const GptOptions *options;
+    GptBase base; /* of --base-checkpoint */
+    GptOrigin origin;
+} GptRun;
+
+/* Trains, unless it is only planned. Returns the exit status. */
+static int train_model(const TrainSpec *spec, const GptRun *run) {
+    if (trainer_only_plans(spec)) return 0;
+    Training *training = train_open(spec);
+    if (!train_resumed_from(training)) gpt_origin_warn_of_base(&run->origin, &run->base);
+    freeze_base_rows(spec, training, run->options);
+    int status = train_run(training);
+    if (train_ended(training)) {
+        stop_forget(); /* a signal came too late to leave anything out */
+        if (!status) gpt_origin_print_next(&run->origin, spec->options->output_dir);
+    }
+    train_close(training);
+    return status;
+}
+
+static int train_command(int argc, char **argv) {
     static const OptionsHeader header = {
         "train_gpt", "-m manifest.jsonl -b 8 -g 4 [options]",
         "-m prepared/train_pairs.jsonl --val-manifest prepared/val_pairs.jsonl -b 8 -g 4 --amp -o run",
         "Trains the Amharic TTS GPT on text ids and audio codes."};
     static GptOptions o; /* static: texts of a YAML file live as long as the process */
     static OptionSet set;
-    train_options_add(&set, &o.train);
-    options_add(&set, table, sizeof table / sizeof *table, &o);
+    gpt_options_add(&set, &o);
     options_parse(&header, &set, argc, argv);
-    o.base = gpt_base_adopt(o.train.base_checkpoint, &set);
+    GptRun run = {.options = &o, .base = gpt_base_adopt(o.train.base_checkpoint, &set)};
     if (!o.train.base_checkpoint) gpt_prepared_adopt(&o.train.manifest, &set);
     train_options_resolve(&o.train, &set);
     trainer_begin(&o.train, &set);
     resolve_vocabulary(&o);
-    check_options(&o);
-    gpt_origin_read(&o.origin, o.tokenizer, &o.train.manifest, &o.train.val_manifest);
+    gpt_options_check(&o);
+    gpt_origin_read(&run.origin, o.tokenizer, &o.train.manifest, &o.train.val_manifest);
     const char *why;
     Device *device = train_device_open(&o.train, &why);
     GptData data = open_data(&o);
-    TtsGptConfig config = config_of(&o);
+    TtsGptConfig config = gpt_options_config(&o);
     bool contents = o.train.manifest.count && !o.train.estimate; /* not only lengths */
     TrainSpec spec = {
         .options = &o.train,
         .set = &set,
-        .fixed_options = fixed_options,
-        .description = {.options = GPT_MODEL_OPTIONS, .facts = o.origin.facts, .n_facts = o.origin.n_facts},
+        .fixed_options = GPT_FIXED_OPTIONS,
+        .description = {.options = GPT_MODEL_OPTIONS, .facts = run.origin.facts, .n_facts = run.origin.n_facts},
         .model = tts_gpt_open(&config),
         .device = device,
         .device_why = why,
@@ -277,17 +203,15 @@ static int train(int argc, char **argv) {
                      .metric = TTS_MEL_LOSS},
         .labels = {.run = getenv("INDEXTTS_RUN_NAME")}, /* as the reference trainer has it */
     };
-    bool ended = false;
-    int status = trainer_run(&spec, (TrainerHook){opened, &o}, &ended);
-    if (ended) stop_forget();
-    if (ended) gpt_origin_print_next(&o.origin, o.train.output_dir);
+    int status = train_model(&spec, &run);
+    trainer_close(&spec);
     device_close(device);
     return status;
 }
 
 int main(int argc, char **argv) {
     static const Command commands[] = {
-        {NULL, "trains the model", train},
+        {NULL, "trains the model", train_command},
         {"prepare", "makes text ids, audio codes and manifests from recordings", gpt_prepare},
         {"speak", "says a text with a trained model", gpt_speak},
         {"decode", "makes sound from audio codes", gpt_decode},

@@ -9,8 +9,11 @@
  *
  * A spectrum is 200 bins, of which 192 are 12 patches of 16 (model/psd). Pretraining masks most patches of a spectrum
  * and predicts them from the others; it also pulls together spectra of one class from two sensors. Finetuning trains a
- * classifier of six radio technologies on the encoder. This file is the whole training: the networks, the learning
- * rate, what counts as best, the two trainings. The other commands are files in commands/psd. */
+ * classifier of six radio technologies on the encoder.
+ *
+ * The trip: options (commands/psd/options.c) -> data/psd/dataset.c fills batches of spectra -> model/psd/pretrain.c and
+ * classifier.c compute the loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates
+ * -> checkpoint/. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,32 +29,32 @@
 
 /* ---- the networks ---- */
 
-static PsdEncoderConfig encoder_config(const PsdRun *o) {
-    return (PsdEncoderConfig){.cnn = !strcmp(o->encoder, "cnn"),
-                              .d_model = (int)o->d_model,
-                              .n_layers = (int)o->n_layers,
-                              .n_heads = (int)o->n_heads,
-                              .d_ff = (int)o->ffn_dim,
-                              .dropout = o->freeze_encoder ? 0 : (float)o->dropout};
+static PsdEncoderConfig encoder_config(const PsdOptions *o) {
+    return (PsdEncoderConfig){.cnn = !strcmp(o->model.encoder, "cnn"),
+                              .d_model = (int)o->model.d_model,
+                              .n_layers = (int)o->model.n_layers,
+                              .n_heads = (int)o->model.n_heads,
+                              .d_ff = (int)o->model.ffn_dim,
+                              .dropout = o->model.freeze_encoder ? 0 : (float)o->model.dropout};
 }
 
-static Model *open_autoencoder(const PsdRun *o) {
+static Model *open_autoencoder(const PsdOptions *o) {
     PsdPretrainConfig config = {.encoder = encoder_config(o),
-                                .decoder_dim = (int)o->decoder_dim,
-                                .decoder_layers = (int)o->decoder_layers,
-                                .decoder_dropout = o->dropout > 0 ? 0.1f : 0, /* whatever the encoder's is */
-                                .projection_dim = (int)o->projection_dim,
-                                .sicr_weight = (float)o->lambda_sicr,
-                                .temperature = (float)o->temperature};
+                                .decoder_dim = (int)o->model.decoder_dim,
+                                .decoder_layers = (int)o->model.decoder_layers,
+                                .decoder_dropout = o->model.dropout > 0 ? 0.1f : 0, /* whatever the encoder's is */
+                                .projection_dim = (int)o->model.projection_dim,
+                                .sicr_weight = (float)o->training.lambda_sicr,
+                                .temperature = (float)o->training.temperature};
     return psd_pretrain_open(&config);
 }
 
 /* class_weights: NULL for all 1. */
-static Model *open_classifier(const PsdRun *o, const float *class_weights) {
+static Model *open_classifier(const PsdOptions *o, const float *class_weights) {
     PsdClassifierConfig config = {.encoder = encoder_config(o),
-                                  .head_dim = strcmp(o->head, "mlp") ? 0 : (int)o->hidden_dim,
-                                  .head_dropout = (float)o->head_dropout,
-                                  .frozen_encoder = o->freeze_encoder};
+                                  .head_dim = strcmp(o->model.head, "mlp") ? 0 : (int)o->model.hidden_dim,
+                                  .head_dropout = (float)o->model.head_dropout,
+                                  .frozen_encoder = o->model.freeze_encoder};
     for (int c = 0; c < PSD_CLASSES; c++) config.class_weights[c] = class_weights ? class_weights[c] : 1;
     return psd_classifier_open(&config);
 }
@@ -61,34 +64,17 @@ static void freeze_encoder(ParamTable *table) {
         if (!table->items[i].group && !table->items[i].buffer) table->items[i].frozen_rows = table->items[i].rows;
 }
 
-/* ---- batches ---- */
-
-/* Returns why a micro-batch may not be divided; NULL if it may. */
-static const char *indivisible_batch(const PsdRun *o) {
-    return o->command == PSD_PRETRAIN   ? "the contrast is between the spectra of a micro-batch"
-           : !strcmp(o->encoder, "cnn") ? "batch norms see each micro-batch separately"
-                                        : NULL;
-}
-
-/* Dies if every batch of an epoch would be incomplete and left out. */
-static void check_batch(const PsdRun *o, const Dataset *train, bool drop_last) {
-    if (o->train.auto_batch && !indivisible_batch(o)) return; /* it will be divided */
-    if (drop_last && train->n_samples < o->train.batch_size)
-        die("%lld samples to train on are fewer than one batch of %lld; give %s %lld or less",
-            (long long)train->n_samples, (long long)o->train.batch_size,
-            o->train.auto_batch ? "--effective-batch" : "-b", (long long)train->n_samples);
-}
-
 /* ---- the learning rate: by epochs, for each group of parameters ---- */
 
 static double learning_rate(const void *run, int group, int64_t step, int64_t epoch) {
-    const PsdRun *o = run;
+    const PsdOptions *o = run;
     (void)step;
-    double base = o->train.learning_rate * (o->command == PSD_FINETUNE && group == 0 ? o->encoder_lr_scale : 1);
-    double warm = (double)o->warmup_epochs, all = (double)o->train.epochs, e = (double)epoch;
+    double base =
+        o->train.learning_rate * (o->command == PSD_FINETUNE && group == 0 ? o->training.encoder_lr_scale : 1);
+    double warm = (double)o->training.warmup_epochs, all = (double)o->train.epochs, e = (double)epoch;
     if (e < warm) return base * (0.01 + 0.99 * e / warm);
     /* The rate of a group that begins below the minimum, as a scaled encoder's may, stays where it is. */
-    return schedule_between(base, fmin(o->min_learning_rate, base), (e - warm) / (all - warm));
+    return schedule_between(base, fmin(o->training.min_learning_rate, base), (e - warm) / (all - warm));
 }
 
 /* ---- what counts as best: the validation's macro F1, over the classes in its truth or its predictions ---- */
@@ -122,7 +108,7 @@ static double negative_macro_f1(void *context, const float *outputs, int64_t n, 
 /* ---- a training ---- */
 
 /* Returns the part of the specification that both trainings share. */
-static TrainSpec spec_of(const PsdRun *o, const PsdData *data, Model *model) {
+static TrainSpec spec_of(const PsdOptions *o, const PsdData *data, Model *model) {
     static const char *const fixed_options[] = {"mask-ratio", "class-weights", "split",   "sensor", "shots",
                                                 "hop",        "limit",         "encoder", NULL};
     return (TrainSpec){
@@ -134,40 +120,48 @@ static TrainSpec spec_of(const PsdRun *o, const PsdData *data, Model *model) {
         .device = o->device,
         .device_why = o->device_why,
         .synthetic = data->synthetic != NULL,
-        .batch = {.largest = psd_largest_batch, .indivisible = indivisible_batch(o)},
+        .batch = {.largest = psd_largest_batch, .indivisible = psd_data_indivisible(o)},
         .rate = {.at = learning_rate, .context = o},
-        .selection = {.patience = o->patience}};
+        .selection = {.patience = o->training.patience}};
 }
 
-static void open_datasets(TrainSpec *spec, const PsdRun *o, const PsdData *data) {
+static void open_datasets(TrainSpec *spec, const PsdOptions *o, const PsdData *data) {
     spec->train = psd_data_require(o, data, PSD_TRAIN);
     spec->validation = psd_data_split(o, data, PSD_VAL);
-    check_batch(o, spec->train, spec->batch.drop_last);
+    psd_data_check_batch(o, spec->train, spec->batch.drop_last);
     psd_data_print(data, spec->train, spec->validation);
 }
 
-/* Trains, or estimates the training, then closes everything. Returns the exit status. */
-static int train(TrainSpec *spec, PsdData *data, PsdStage *stage) {
-    spec->labels.part = stage->part;
-    int status = trainer_run(spec, (TrainerHook){total_add, stage->total}, &stage->ended);
+/* Trains, unless it is only planned, then closes everything. Returns the exit status. */
+static int train_model(TrainSpec *spec, PsdData *data, PsdStage *stage) {
+    int status = 0;
+    trainings_label(stage->all, spec);
+    if (!trainer_only_plans(spec)) {
+        Training *training = train_open(spec);
+        trainings_add(stage->all, training);
+        status = train_run(training);
+        stage->ended = train_ended(training);
+        train_close(training);
+    }
+    trainer_close(spec);
     psd_data_close(data);
     return status;
 }
 
 /* ---- pretrain ---- */
 
-static int pretrain(PsdRun *o, PsdStage *stage) {
+static int pretrain(PsdOptions *o, PsdStage *stage) {
     int visible = psd_data_visible_patches(o);
     if (visible < 1 || visible >= PSD_PATCHES)
-        die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible", o->mask_ratio,
-                  PSD_PATCHES - visible);
+        die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible",
+                  o->training.mask_ratio, PSD_PATCHES - visible);
     psd_checkpoint_check(o, open_autoencoder(o));
     PsdData data = psd_data_open(o);
     TrainSpec spec = spec_of(o, &data, open_autoencoder(o));
     spec.import = psd_checkpoint_rules(o);
     spec.batch.drop_last = true;
     spec.selection.metric =
-        !strcmp(o->encoder, "cnn"); /* the CNN has no masked loss to improve: then the contrast decides */
+        !strcmp(o->model.encoder, "cnn"); /* the CNN has no masked loss to improve: then the contrast decides */
     open_datasets(&spec, o, &data);
     int64_t partners[3];
     psd_dataset_partners(spec.train, partners);
@@ -175,18 +169,18 @@ static int pretrain(PsdRun *o, PsdStage *stage) {
         printf("[Data] partners of the same class: %lld samples from other sensors, %lld from their own, %lld "
                "themselves\n",
                (long long)partners[0], (long long)partners[1], (long long)partners[2]);
-    return train(&spec, &data, stage);
+    return train_model(&spec, &data, stage);
 }
 
 /* ---- finetune ---- */
 
-static int finetune(PsdRun *o, PsdStage *stage) {
+static int finetune(PsdOptions *o, PsdStage *stage) {
     static const char *const metrics[] = {"macro_f1"};
     psd_checkpoint_check(o, open_classifier(o, NULL));
     PsdData data = psd_data_open(o);
     psd_data_weigh_classes(o, &data);
     TrainSpec spec = spec_of(o, &data, open_classifier(o, data.class_weights));
-    spec.batch.drop_last = !o->shots; /* of few shots every sample counts */
+    spec.batch.drop_last = !o->data.shots; /* of few shots every sample counts */
     spec.import = psd_checkpoint_rules(o);
     open_datasets(&spec, o, &data);
     Validation validation = {&data, spec.validation};
@@ -198,13 +192,13 @@ static int finetune(PsdRun *o, PsdStage *stage) {
     if (!resumed && o->train.base_checkpoint && psd_checkpoint_has_head(o->train.base_checkpoint, spec.model))
         spec.import.n_only++; /* with the head */
     free(resumed);
-    if (o->freeze_encoder) freeze_encoder(&spec.model->params);
-    return train(&spec, &data, stage);
+    if (o->model.freeze_encoder) freeze_encoder(&spec.model->params);
+    return train_model(&spec, &data, stage);
 }
 
 /* ---- evaluate, calibrate ---- */
 
-static int infer(PsdRun *o, PsdStage *stage) {
+static int infer(PsdOptions *o, PsdStage *stage) {
     PsdData data = psd_data_open(o);
     PsdClassifier classifier = {.spec = {.options = &o->train,
                                          .set = &o->set,
@@ -225,17 +219,17 @@ static int infer(PsdRun *o, PsdStage *stage) {
 /* ---- commands ---- */
 
 /* Dies if there is too little data for a training. */
-static int check(PsdRun *o) {
+static int check(PsdOptions *o) {
     PsdData data = psd_data_open(o);
     Dataset *samples = psd_data_require(o, &data, PSD_TRAIN);
-    check_batch(o, samples, !o->shots);
+    psd_data_check_batch(o, samples, !o->data.shots);
     samples->close(samples);
     psd_data_close(&data);
     return 0;
 }
 
 /* Dies if a stage is configured for another device than the stages before it. */
-static void check_device(const PsdRun *o, const Device *device) {
+static void check_device(const PsdOptions *o, const Device *device) {
     const TrainOptions *t = &o->train;
     if ((strcmp(t->device, "auto") && strcmp(t->device, device->name)) ||
         (t->threads && t->threads != device->n_threads) || (t->no_tf32 && device->tf32))
@@ -244,7 +238,7 @@ static void check_device(const PsdRun *o, const Device *device) {
 }
 
 static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage) {
-    PsdRun *o = psd_options_open(command, NULL, argc, argv);
+    PsdOptions *o = psd_options_open(command, NULL, argc, argv);
     int status;
     trainer_begin(&o->train, stage->check ? NULL : &o->set);
     if (stage->device) check_device(o, stage->device);
@@ -264,12 +258,12 @@ static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage)
         status = psd_predict(o, open_classifier, argc, argv);
     else
         status = infer(o, stage);
-    if (stage->ended && !stage->total && command != PSD_RUN && o->train.manifest.count) psd_print_next(o);
+    if (stage->ended && !status && !stage->all && command != PSD_RUN && o->train.manifest.count) psd_print_next(o);
     psd_options_close(o, argc, argv);
     return status;
 }
 
-static int run_command(PsdCommand command, int argc, char **argv) {
+static int stage_command(PsdCommand command, int argc, char **argv) {
     PsdStage stage = {0};
     int status = carry_out(command, argc, argv, &stage);
     if (stage.ended && command != PSD_RUN) stop_forget(); /* a signal came too late to leave anything out */
@@ -277,23 +271,23 @@ static int run_command(PsdCommand command, int argc, char **argv) {
     return status;
 }
 
-static int run_pretrain(int argc, char **argv) { return run_command(PSD_PRETRAIN, argc, argv); }
-static int run_finetune(int argc, char **argv) { return run_command(PSD_FINETUNE, argc, argv); }
-static int run_evaluate(int argc, char **argv) { return run_command(PSD_EVALUATE, argc, argv); }
-static int run_calibrate(int argc, char **argv) { return run_command(PSD_CALIBRATE, argc, argv); }
-static int run_predict(int argc, char **argv) { return run_command(PSD_PREDICT, argc, argv); }
-static int run_all(int argc, char **argv) { return run_command(PSD_RUN, argc, argv); }
+static int pretrain_command(int argc, char **argv) { return stage_command(PSD_PRETRAIN, argc, argv); }
+static int finetune_command(int argc, char **argv) { return stage_command(PSD_FINETUNE, argc, argv); }
+static int evaluate_command(int argc, char **argv) { return stage_command(PSD_EVALUATE, argc, argv); }
+static int calibrate_command(int argc, char **argv) { return stage_command(PSD_CALIBRATE, argc, argv); }
+static int predict_command(int argc, char **argv) { return stage_command(PSD_PREDICT, argc, argv); }
+static int run_command(int argc, char **argv) { return stage_command(PSD_RUN, argc, argv); }
 
 int main(int argc, char **argv) {
     static const Command commands[] = {
         {"prepare", "makes the manifest, the splits and the samples from a folder of recordings", psd_prepare},
         {"synthesize", "writes synthetic recordings, for a first try without data", psd_synthesize},
-        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", run_pretrain},
-        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", run_finetune},
-        {"evaluate", "writes scores, tables and diagrams of a classifier", run_evaluate},
-        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", run_calibrate},
-        {"predict", "predicts the technology of spectra, with or without labels", run_predict},
-        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", run_all},
+        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", pretrain_command},
+        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", finetune_command},
+        {"evaluate", "writes scores, tables and diagrams of a classifier", evaluate_command},
+        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", calibrate_command},
+        {"predict", "predicts the technology of spectra, with or without labels", predict_command},
+        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", run_command},
         REPORT_COMMAND};
     static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
                                     commands, sizeof commands / sizeof *commands};

@@ -10,7 +10,8 @@
  * head that is the token table. It learns to predict the next token. The data are streams of token ids, cut into
  * contexts of documents end to end, or a document at a time. The best weights are those of the lowest validation loss.
  *
- * This file is the whole training: data, model, loop. Its options are in commands/slm/options.c. */
+ * The trip: options (commands/slm/options.c) -> data/slm/dataset.c fills batches of tokens -> model/slm.c computes the
+ * loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates -> checkpoint/. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,13 +171,6 @@ static void warn_of_base(const SlmRun *run) {
              run->options->train.base_checkpoint, tokenizer_file(run->tokenizer));
 }
 
-static void opened(const TrainSpec *spec, Training *training, void *context) {
-    SlmRun *run = context;
-    if (!train_resumed_from(training)) warn_of_base(run);
-    if (run->tokenizer) slm_tokens_keep(run->tokenizer, spec->options->output_dir);
-    run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer, run->first);
-}
-
 static void validated(void *context, Training *training, int64_t step) {
     SlmRun *run = context;
     if (run->samples) slm_samples_write(run->samples, training, step);
@@ -189,7 +183,25 @@ static int32_t first_of(const SlmStream *stream) {
     return stream && (stream->n_documents > 1 || id == stream->end_of_text) ? stream->end_of_text : -1;
 }
 
-static int train(int argc, char **argv) {
+/* Trains, unless it is only planned. Returns the exit status. */
+static int train_model(const TrainSpec *spec, SlmRun *run) {
+    if (trainer_only_plans(spec)) return 0;
+    Training *training = train_open(spec);
+    const char *directory = spec->options->output_dir;
+    if (!train_resumed_from(training)) warn_of_base(run);
+    if (run->tokenizer) slm_tokens_keep(run->tokenizer, directory);
+    run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer, run->first);
+    int status = train_run(training);
+    if (train_ended(training)) {
+        stop_forget(); /* a signal came too late to leave anything out */
+        if (!status && run->tokenizer) next_print("generate --checkpoint %s --prompt TEXT", directory);
+    }
+    slm_samples_close(run->samples);
+    train_close(training);
+    return status;
+}
+
+static int train_command(int argc, char **argv) {
     static const OptionsHeader header = {"train_slm", "--data prepared -o run [options]",
                                          "--data prepared --config slm_rtx3090 -o run",
                                          "Trains a text GPT from scratch on prepared documents."};
@@ -231,11 +243,8 @@ static int train(int argc, char **argv) {
         .labels = {.print_step = slm_print_step, .print_validation = slm_print_validation, .context = &lines},
         .after_validation = {validated, &run},
     };
-    bool ended = false;
-    int status = trainer_run(&spec, (TrainerHook){opened, &run}, &ended);
-    if (ended) stop_forget();
-    if (ended && run.tokenizer) next_print("generate --checkpoint %s --prompt TEXT", o.train.output_dir);
-    slm_samples_close(run.samples);
+    int status = train_model(&spec, &run);
+    trainer_close(&spec);
     slm_base_close(&base);
     for (int i = 0; i < 2; i++) slm_stream_close(data.streams[i]);
     tokenizer_close(data.tokenizer);
@@ -245,7 +254,7 @@ static int train(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     static const Command commands[] = {
-        {NULL, "trains the model", train},
+        {NULL, "trains the model", train_command},
         {"prepare", "makes shards of token ids, and a tokenizer, from texts", slm_prepare},
         {"baselines", "counts what n-grams reach on the held-out documents", slm_baselines},
         {"generate", "continues prompts with a trained model", slm_generate},

@@ -1,6 +1,6 @@
 /* The commands of a program; the first word of the command line names one:
  *
- *     static const Command commands[] = {{NULL, "trains the model", train}, {"prepare", "makes manifests", prepare}};
+ *     static const Command commands[] = {{NULL, "trains the model", train_command}, ...};
  *     static const Program program = {"train_gpt", "Trains the Amharic TTS GPT.", commands, 2};
  *     int main(int argc, char **argv) { return program_run(&program, argc, argv); }
  *

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/program.h"
-#include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/load.h"
 #include "estimate/calibrate.h"
@@ -28,28 +27,16 @@ void trainer_begin(TrainOptions *options, const OptionSet *set) {
     if (options->estimate) estimate_begin(options);
 }
 
-static int train(const TrainSpec *spec, TrainerHook opened, bool *ended) {
-    Training *training = train_open(spec);
-    if (opened.function) opened.function(spec, training, opened.context);
-    int status = train_run(training);
-    if (ended)
-        *ended = train_ended(training);
-    else if (train_ended(training))
-        stop_forget();
-    train_close(training);
-    return status;
-}
-
-int trainer_run(const TrainSpec *spec, TrainerHook opened, bool *ended) {
-    int status = 0;
+bool trainer_only_plans(const TrainSpec *spec) {
     if (spec->options->estimate)
         estimate_report(spec);
     else if (spec->options->dry_run)
         train_dry_run(spec);
-    else
-        status = train(spec, opened, ended);
+    return spec->options->estimate || spec->options->dry_run;
+}
+
+void trainer_close(const TrainSpec *spec) {
     spec->model->close(spec->model);
     spec->train->close(spec->train);
     if (spec->validation) spec->validation->close(spec->validation);
-    return status;
 }

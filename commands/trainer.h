@@ -3,8 +3,14 @@
  *     options_parse(&header, &set, argc, argv);
  *     train_options_resolve(&o.train, &set);
  *     trainer_begin(&o.train, &set);
- *     ... the device, the data, the model ...
- *     int status = trainer_run(&spec, (TrainerHook){0}, NULL);
+ *     ... the device, the data, the model, which the spec names ...
+ *     if (!trainer_only_plans(&spec)) {
+ *         Training *training = train_open(&spec);
+ *         status = train_run(training);
+ *         if (train_ended(training)) stop_forget();
+ *         train_close(training);
+ *     }
+ *     trainer_close(&spec);
  *     device_close(device);
  *     return status; */
 #ifndef COMMANDS_TRAINER_H
@@ -19,16 +25,10 @@ void trainer_require_weights(const TrainOptions *options, const OptionSet *set, 
  * checks --gpu and, with --json, sends text to stderr. Requires the weights to start from, unless `set` is NULL. */
 void trainer_begin(TrainOptions *options, const OptionSet *set);
 
-/* A function that is called between train_open and train_run; {0}: none. */
-typedef struct {
-    void (*function)(const TrainSpec *spec, Training *training, void *context);
-    void *context;
-} TrainerHook;
-
-/* Trains. With --estimate prints the estimate of the run instead; with --dry-run its memory and the work of a step.
- * Then closes the model and the data sets of the spec, and returns the exit status. Sets *ended to whether the training
- * reached its end, even if a signal came meanwhile. If `ended` is NULL nothing follows the training, and a signal does
- * not change the exit status of a training that ended. */
-int trainer_run(const TrainSpec *spec, TrainerHook opened, bool *ended);
+/* Prints the estimate of the training with --estimate, its memory and the work of a step with --dry-run. Returns
+ * whether one of them was given: then nothing is trained. */
+bool trainer_only_plans(const TrainSpec *spec);
+/* Closes the model and the data sets of a spec. */
+void trainer_close(const TrainSpec *spec);
 
 #endif

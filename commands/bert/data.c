@@ -444,3 +444,16 @@ void bert_data_keep(const BertData *data, const char *directory) {
     if (!json_write(json_incref(data->report), path, &error)) die("%s", error.text);
     free(path);
 }
+
+Dataset *bert_data_masked(const BertData *data, int split, const BertMasking *masking) {
+    const TokenizedTexts *texts = &data->splits[split].tokenized;
+    Error error;
+    if (!texts->n) return NULL;
+    Dataset *dataset = bert_masked_open(texts, masking, split == BERT_VALIDATION, &error);
+    if (!dataset)
+        die("%s: %s", BERT_SPLIT_NAMES[split], error.text);
+    else if (dataset->n_samples < texts->n)
+        printf("[Data] %s: texts without a token that can be predicted, which are left out: %lld\n",
+               BERT_SPLIT_NAMES[split], (long long)(texts->n - dataset->n_samples));
+    return dataset;
+}

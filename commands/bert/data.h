@@ -43,6 +43,8 @@ void bert_splits_close(BertSplit splits[BERT_SPLITS]);
 /* Sets weights[classes->n] by --class-weights and the training texts, and prints them. */
 void bert_data_weigh_classes(const BertOptions *options, const Classes *classes, const BertSplit *train,
                              float *weights);
+/* Opens the texts of one split for masked words, in validation the same ones every time. NULL: there are none. */
+Dataset *bert_data_masked(const BertData *data, int split, const BertMasking *masking);
 /* Writes what a run's folder needs besides checkpoints: data_report.json, and copies of the files of tokenizer and
  * segmenter, so that the folder is all that evaluation, prediction and export need. */
 void bert_data_keep(const BertData *data, const char *directory);

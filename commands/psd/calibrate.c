@@ -6,7 +6,7 @@
 #include "train/page/page.h"
 
 /* Keeps the calibrations with the weights, for predict. Those of a foreign file are only in the report. */
-static void keep(const PsdRun *o, json_t *fits) {
+static void keep(const PsdOptions *o, json_t *fits) {
     const char *checkpoint = o->train.base_checkpoint;
     Error error;
     json_t *description = description_read(checkpoint, &error);
@@ -20,7 +20,7 @@ static void keep(const PsdRun *o, json_t *fits) {
     json_decref(description);
 }
 
-int psd_calibrate(const PsdRun *o, const PsdData *data, PsdClassifier *classifier) {
+int psd_calibrate(const PsdOptions *o, const PsdData *data, PsdClassifier *classifier) {
     const char *directory = o->train.output_dir;
     PsdPredictions validation = psd_predictions(o, data, classifier, PSD_VAL);
     PsdPredictions test = psd_predictions(o, data, classifier, psd_eval_split(o));

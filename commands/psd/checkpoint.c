@@ -20,11 +20,12 @@ static void dimensions_of(const PsdSize *size, int64_t out[DIMENSIONS]) {
     for (int k = 0; k < DIMENSIONS; k++) out[k] = sizes[k];
 }
 
-void psd_size_resolve(PsdRun *o) {
-    int64_t *const values[DIMENSIONS] = {&o->d_model,     &o->n_layers,       &o->n_heads,        &o->ffn_dim,
-                                         &o->decoder_dim, &o->decoder_layers, &o->projection_dim, &o->hidden_dim};
+void psd_size_resolve(PsdOptions *o) {
+    int64_t *const values[DIMENSIONS] = {&o->model.d_model,        &o->model.n_layers,    &o->model.n_heads,
+                                         &o->model.ffn_dim,        &o->model.decoder_dim, &o->model.decoder_layers,
+                                         &o->model.projection_dim, &o->model.hidden_dim};
     int64_t sizes[DIMENSIONS];
-    dimensions_of(psd_size(o->size), sizes); /* --size allows no other name */
+    dimensions_of(psd_size(o->model.size), sizes); /* --size allows no other name */
     for (int k = 0; k < DIMENSIONS; k++)
         if (!*values[k]) *values[k] = sizes[k];
 }
@@ -73,11 +74,11 @@ static json_t *options_of_shapes(const TensorFile *file) {
 
 /* ---- options from a checkpoint ---- */
 
-static const char *checkpoint_option(const PsdRun *o) {
+static const char *checkpoint_option(const PsdOptions *o) {
     return o->command == PSD_FINETUNE ? "pretrained" : "checkpoint";
 }
 
-static json_t *options_of_file(const PsdRun *o) {
+static json_t *options_of_file(const PsdOptions *o) {
     const char *checkpoint = o->train.base_checkpoint;
     TensorFile file;
     Error error;
@@ -102,11 +103,11 @@ const char *const PSD_MODEL_OPTIONS[] = {
 static const char *const size_option[] = {"size", NULL}, *const size_and_head[] = {"size", "head", "hidden-dim", NULL};
 
 /* Dies if a dimension of --size that is not given by itself is not the checkpoint's. */
-static void check_size(const PsdRun *o, const CheckpointOptions *from) {
+static void check_size(const PsdOptions *o, const CheckpointOptions *from) {
     int64_t sizes[DIMENSIONS];
     if (!options_given(&o->set, "size")) return;
-    dimensions_of(psd_size(o->size), sizes);
-    char *size = xformat("size %s", o->size);
+    dimensions_of(psd_size(o->model.size), sizes);
+    char *size = xformat("size %s", o->model.size);
     for (int k = 0; k < DIMENSIONS; k++) {
         bool new_head = o->command == PSD_FINETUNE && !strcmp(dimension_names[k], "hidden-dim");
         if (new_head || options_given(&o->set, dimension_names[k])) continue;
@@ -117,7 +118,7 @@ static void check_size(const PsdRun *o, const CheckpointOptions *from) {
     free(size);
 }
 
-void psd_checkpoint_adopt(PsdRun *o) {
+void psd_checkpoint_adopt(PsdOptions *o) {
     const char *checkpoint = o->train.base_checkpoint;
     if (!checkpoint_exists(checkpoint)) return; /* not there yet, or the one who reads it complains */
     CheckpointOptions from = checkpoint_options_read(checkpoint, "psd", PSD_MODEL_OPTIONS);
@@ -130,20 +131,20 @@ void psd_checkpoint_adopt(PsdRun *o) {
 
 /* ---- what the tensors must be ---- */
 
-ImportRules psd_checkpoint_rules(const PsdRun *o) {
+ImportRules psd_checkpoint_rules(const PsdOptions *o) {
     /* The encoder, then what is trained with it; the CNN embeds no patches. */
     static const char *const both[] = {"encoder.", "patch_embed.", "classifier."},
                              *const cnn[] = {"encoder.", "classifier."},
                              *const all[] = {"encoder.", "patch_embed.", "decoder.", "projection_head."};
     static const char *const modules[] = {"decoder.", "projection_head.", "classifier.", "class_weights"};
-    bool is_cnn = !strcmp(o->encoder, "cnn");
+    bool is_cnn = !strcmp(o->model.encoder, "cnn");
     ImportRules rules = {.extra = modules, .n_extra = 4};
     if (o->command == PSD_FINETUNE) rules.only = is_cnn ? cnn : both, rules.n_only = is_cnn ? 1 : 2;
     if (o->command == PSD_PRETRAIN) rules.only = all, rules.n_only = 4, rules.optional = all + 2, rules.n_optional = 2;
     return rules;
 }
 
-void psd_checkpoint_check(const PsdRun *o, Model *model) {
+void psd_checkpoint_check(const PsdOptions *o, Model *model) {
     ImportRules rules = psd_checkpoint_rules(o);
     char *option = xformat("--%s", options_holding(&o->set, &o->train.base_checkpoint)->row.name);
     adopt_check_tensors(option, o->train.base_checkpoint, NULL, model, &rules);

@@ -12,7 +12,7 @@
 _Static_assert((int)PSD_CLASSES + 1 == (int)PSD_LABELS, "every label but the unknown one is a class of the model");
 
 /* One batch of spectra with every class and several sensors, all in the training split. */
-static PsdData synthetic_data(const PsdRun *o) {
+static PsdData synthetic_data(const PsdOptions *o) {
     enum { SENSORS = 8 };
     int64_t n = o->train.batch_size;
     PsdData data = {.synthetic = xcalloc((size_t)n * (PSD_BINS + 5), 4)};
@@ -33,19 +33,20 @@ static PsdData synthetic_data(const PsdRun *o) {
     return data;
 }
 
-PsdData psd_data_open(PsdRun *o) {
+PsdData psd_data_open(PsdOptions *o) {
     PsdData data = {0};
     Error error;
     if (!o->train.manifest.count) return synthetic_data(o);
-    const bool *hop = options_given(&o->set, "hop") ? &o->hop : NULL;
-    const double *limit = options_given(&o->set, "limit") ? &o->limit : NULL;
+    const bool *hop = options_given(&o->set, "hop") ? &o->data.hop : NULL;
+    const double *limit = options_given(&o->set, "limit") ? &o->data.limit : NULL;
     int n_threads = threads_take((int)o->train.threads, "--threads");
     if (!psd_store_open(&data.store, o->train.manifest.text[0], hop, limit, n_threads, &error)) die("%s", error.text);
-    o->hop = data.store.options.hop; /* a checkpoint records how its samples were made */
-    o->limit = data.store.options.limit;
-    if (!psd_split_index_check(o->split, data.store.manifest_hash, &error)) die("%s", error.text);
+    o->data.hop = data.store.options.hop; /* a checkpoint records how its samples were made */
+    o->data.limit = data.store.options.limit;
+    if (!psd_split_index_check(o->data.split, data.store.manifest_hash, &error)) die("%s", error.text);
     if (error.text[0]) printf("[Split] %s\n", error.text);
-    if (!psd_partition_read(o->split, o->sensor, (int)o->shots, data.store.n_rows, &data.partition, &error))
+    if (!psd_partition_read(o->data.split, o->data.sensor, (int)o->data.shots, data.store.n_rows, &data.partition,
+                            &error))
         die("%s", error.text);
     return data;
 }
@@ -56,12 +57,12 @@ void psd_data_close(PsdData *data) {
     free(data->synthetic);
 }
 
-int psd_data_visible_patches(const PsdRun *o) { return PSD_PATCHES - (int)(PSD_PATCHES * o->mask_ratio); }
+int psd_data_visible_patches(const PsdOptions *o) { return PSD_PATCHES - (int)(PSD_PATCHES * o->training.mask_ratio); }
 
-Dataset *psd_data_split(const PsdRun *o, const PsdData *data, int split) {
+Dataset *psd_data_split(const PsdOptions *o, const PsdData *data, int split) {
     bool pretraining = o->command == PSD_PRETRAIN;
     PsdDatasetOptions options = {.pretraining = pretraining,
-                                 .cnn = !strcmp(o->encoder, "cnn"),
+                                 .cnn = !strcmp(o->model.encoder, "cnn"),
                                  .n_visible = pretraining ? psd_data_visible_patches(o) : 0,
                                  .fixed = split != PSD_TRAIN,
                                  .seed = (uint64_t)o->train.seed,
@@ -74,11 +75,11 @@ Dataset *psd_data_split(const PsdRun *o, const PsdData *data, int split) {
     return NULL;
 }
 
-Dataset *psd_data_require(const PsdRun *o, const PsdData *data, int split) {
+Dataset *psd_data_require(const PsdOptions *o, const PsdData *data, int split) {
     static const char *const purposes[PSD_SPLITS] = {"train", "validate", "test"};
     Dataset *samples = psd_data_split(o, data, split);
     if (samples) return samples;
-    die("%s: no rows to %s on", o->split, purposes[split]);
+    die("%s: no rows to %s on", o->data.split, purposes[split]);
 }
 
 void psd_data_print(const PsdData *data, const Dataset *train, const Dataset *validation) {
@@ -91,17 +92,33 @@ void psd_data_print(const PsdData *data, const Dataset *train, const Dataset *va
            (long long)(validation ? validation->n_samples : 0), (long long)data->partition.splits[PSD_TEST].n);
 }
 
+/* ---- batches ---- */
+
+const char *psd_data_indivisible(const PsdOptions *o) {
+    return o->command == PSD_PRETRAIN         ? "the contrast is between the spectra of a micro-batch"
+           : !strcmp(o->model.encoder, "cnn") ? "batch norms see each micro-batch separately"
+                                              : NULL;
+}
+
+void psd_data_check_batch(const PsdOptions *o, const Dataset *train, bool drop_last) {
+    if (o->train.auto_batch && !psd_data_indivisible(o)) return; /* it will be divided */
+    if (drop_last && train->n_samples < o->train.batch_size)
+        die("%lld samples to train on are fewer than one batch of %lld; give %s %lld or less",
+            (long long)train->n_samples, (long long)o->train.batch_size,
+            o->train.auto_batch ? "--effective-batch" : "-b", (long long)train->n_samples);
+}
+
 /* ---- class weights ---- */
 
-void psd_data_weigh_classes(const PsdRun *o, PsdData *data) {
+void psd_data_weigh_classes(const PsdOptions *o, PsdData *data) {
     int64_t counts[PSD_CLASSES];
     double weights[PSD_CLASSES] = {1, 1, 1, 1, 1, 1};
     Dataset *samples = psd_data_require(o, data, PSD_TRAIN);
     psd_dataset_classes(samples, counts);
-    if (!strcmp(o->class_weights, "auto"))
+    if (!strcmp(o->training.class_weights, "auto"))
         metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
-    else if (strcmp(o->class_weights, "none"))
-        class_weights_parse(o->class_weights, "auto", PSD_CLASSES, weights);
+    else if (strcmp(o->training.class_weights, "none"))
+        class_weights_parse(o->training.class_weights, "auto", PSD_CLASSES, weights);
     for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = (float)weights[c];
     if (!data->synthetic) printf("[Data] training samples (class weights):");
     for (int c = 0; c < PSD_CLASSES && !data->synthetic; c++)

@@ -97,7 +97,7 @@ static const struct {
                    "training, and the run at its end, shows what it has cost"}},
 };
 
-#define FIELD(name) offsetof(PsdRun, name)
+#define FIELD(name) offsetof(PsdOptions, name)
 
 static const struct {
     unsigned commands;
@@ -107,30 +107,30 @@ static const struct {
             .metavar = "DIR|PATH", .positional = true,
             .help = "the spectra: a folder of recordings (.npy, at any depth; nothing is written into it), or a "
                     "manifest (CSV) of train_psd prepare"}},
-    {PRED, {.name = "calibration", .heading = "Model", .type = OPTION_CHOICE, .offset = FIELD(calibration), .default_value = "auto",
+    {PRED, {.name = "calibration", .heading = "Model", .type = OPTION_CHOICE, .offset = FIELD(test.calibration), .default_value = "auto",
             .metavar = "auto|none|temperature|vector|covariate",
             .help = "which of the calibrations that `calibrate` has kept with the weights makes the probabilities; "
                     "covariate: the temperature by SNR; auto: temperature, if there is one"}},
-    {SPLIT | RUN, {.name = "split", .heading = "Data", .usual = true, .type = OPTION_TEXT, .offset = FIELD(split), .metavar = "PATH",
+    {SPLIT | RUN, {.name = "split", .heading = "Data", .usual = true, .type = OPTION_TEXT, .offset = FIELD(data.split), .metavar = "PATH",
                    .help = "split file (JSON) of train_psd prepare: which rows to train, validate and test on"}},
-    {SPLIT, {.name = "sensor", .usual = true, .type = OPTION_TEXT, .offset = FIELD(sensor), .metavar = "NAME",
+    {SPLIT, {.name = "sensor", .usual = true, .type = OPTION_TEXT, .offset = FIELD(data.sensor), .metavar = "NAME",
              .help = "for a split file by sensor: the sensor that is left out"}},
-    {SPLIT, {.name = "shots", .type = OPTION_INT, .offset = FIELD(shots), .default_value = "0", .max = 1e6,
+    {SPLIT, {.name = "shots", .type = OPTION_INT, .offset = FIELD(data.shots), .default_value = "0", .max = 1e6,
              .metavar = "K",
              .help = "for a few-shot split file: how many rows per class of the sensor to train on"}},
-    {TRAINING, {.name = "warmup-epochs", .heading = "Training", .type = OPTION_INT, .offset = FIELD(warmup_epochs), .default_value = "0",
+    {TRAINING, {.name = "warmup-epochs", .heading = "Training", .type = OPTION_INT, .offset = FIELD(training.warmup_epochs), .default_value = "0",
                 .max = MAX_EPOCHS, .metavar = "N",
                 .help = "epochs of linear warm-up from 1 % of the learning rate, before the cosine"}},
-    {PRE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate),
+    {PRE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(training.min_learning_rate),
            .default_value = "1e-6", .max = 10, .metavar = "X",
            .help = "learning rate at which the cosine over the epochs ends"}},
-    {FINE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate),
+    {FINE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(training.min_learning_rate),
             .default_value = "1e-7", .max = 10, .metavar = "X",
             .help = "learning rate at which the cosine over the epochs ends"}},
-    {PRE, {.name = "early-stopping-patience", .heading = "Validation and log", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "0",
+    {PRE, {.name = "early-stopping-patience", .heading = "Validation and log", .type = OPTION_INT, .offset = FIELD(training.patience), .default_value = "0",
            .max = 1e6, .metavar = "N",
            .help = "validations without improvement after which the training ends; 0: never"}},
-    {FINE, {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "10",
+    {FINE, {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(training.patience), .default_value = "10",
             .max = 1e6, .metavar = "N",
             .help = "validations without improvement after which the training ends; 0: never"}},
     {FINE, {.name = "pretrained", .heading = "Model", .usual = true, .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH", .later = true,
@@ -138,74 +138,74 @@ static const struct {
                     "head is used too if it fits; without this option: from scratch"}},
     {LABELLED, {.name = "checkpoint", .usual = true, .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
                  .help = "the classifier: a checkpoint directory, a .safetensors or a Lightning .ckpt"}},
-    {FINE, {.name = "freeze-encoder", .heading = "Training", .type = OPTION_FLAG, .offset = FIELD(freeze_encoder), .default_value = "false",
+    {FINE, {.name = "freeze-encoder", .heading = "Training", .type = OPTION_FLAG, .offset = FIELD(model.freeze_encoder), .default_value = "false",
             .help = "train only the head; the encoder then has no dropout"}},
-    {FINE, {.name = "encoder-lr-scale", .type = OPTION_FLOAT, .offset = FIELD(encoder_lr_scale), .default_value = "-1",
+    {FINE, {.name = "encoder-lr-scale", .type = OPTION_FLOAT, .offset = FIELD(training.encoder_lr_scale), .default_value = "-1",
             .min = -1, .max = 1e3, .metavar = "X",
             .help = "learning rate of the encoder as a fraction of the head's; -1: 0.1 with --pretrained, 1 from "
                     "scratch"}},
-    {FINE, {.name = "class-weights", .type = OPTION_TEXT, .offset = FIELD(class_weights), .default_value = "auto",
+    {FINE, {.name = "class-weights", .type = OPTION_TEXT, .offset = FIELD(training.class_weights), .default_value = "auto",
             .metavar = "auto|none|W,W,...",
             .help = "class weights of the loss: auto is proportional to 1 / (samples of the class); or give 6 "
                     "numbers"}},
-    {LABELLED, {.name = "eval-split", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
+    {LABELLED, {.name = "eval-split", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(test.eval_split), .default_value = "test",
                  .metavar = "test|val|train",
                  .help = "which rows to evaluate"}},
-    {EVAL, {.name = "tag", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(tag), .default_value = "finetuned", .metavar = "NAME",
+    {EVAL, {.name = "tag", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(test.tag), .default_value = "finetuned", .metavar = "NAME",
             .help = "part of the names of the files that are written"}},
-    {MODEL | RUN, {.name = "size", .heading = "Model", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(size), .default_value = "medium",
+    {MODEL | RUN, {.name = "size", .heading = "Model", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(model.size), .default_value = "medium",
                    .metavar = PSD_SIZE_NAMES,
                    .help = "named size: sets those of d-model, n-layers, n-heads, ffn-dim, decoder-dim, "
                            "decoder-layers, projection-dim and hidden-dim that are 0"}},
-    {MODEL | RUN, {.name = "encoder", .section = "encoder", .type = OPTION_CHOICE, .offset = FIELD(encoder),
+    {MODEL | RUN, {.name = "encoder", .section = "encoder", .type = OPTION_CHOICE, .offset = FIELD(model.encoder),
                    .default_value = "transformer", .metavar = "transformer|cnn",
                    .help = "the transformer, or the convolutional baseline"}},
-    {MODEL, {.name = "d-model", .section = "encoder", .type = OPTION_INT, .offset = FIELD(d_model),
+    {MODEL, {.name = "d-model", .section = "encoder", .type = OPTION_INT, .offset = FIELD(model.d_model),
              .default_value = "0", .max = 65536, .metavar = "N",
              .help = "width; 0: as --size has it"}},
-    {MODEL, {.name = "n-layers", .section = "encoder", .type = OPTION_INT, .offset = FIELD(n_layers),
+    {MODEL, {.name = "n-layers", .section = "encoder", .type = OPTION_INT, .offset = FIELD(model.n_layers),
              .default_value = "0", .max = PSD_MAX_LAYERS, .metavar = "N",
              .help = "blocks; 0: as --size has it"}},
-    {MODEL, {.name = "n-heads", .section = "encoder", .type = OPTION_INT, .offset = FIELD(n_heads),
+    {MODEL, {.name = "n-heads", .section = "encoder", .type = OPTION_INT, .offset = FIELD(model.n_heads),
              .default_value = "0", .max = 1000, .metavar = "N",
              .help = "attention heads; 0: as --size has it"}},
-    {MODEL, {.name = "ffn-dim", .section = "encoder", .type = OPTION_INT, .offset = FIELD(ffn_dim),
+    {MODEL, {.name = "ffn-dim", .section = "encoder", .type = OPTION_INT, .offset = FIELD(model.ffn_dim),
              .default_value = "0", .max = 1e6, .metavar = "N",
              .help = "width of the MLP; 0: as --size has it"}},
-    {MODEL, {.name = "dropout", .section = "encoder", .type = OPTION_FLOAT, .offset = FIELD(dropout),
+    {MODEL, {.name = "dropout", .section = "encoder", .type = OPTION_FLOAT, .offset = FIELD(model.dropout),
              .default_value = "0.1", .max = 0.99, .metavar = "X",
              .help = "dropout of the encoder; the decoder has 0.1, or 0 if this is 0"}},
-    {PRE, {.name = "mask-ratio", .heading = "Training", .section = "mpae", .type = OPTION_FLOAT, .offset = FIELD(mask_ratio),
+    {PRE, {.name = "mask-ratio", .heading = "Training", .section = "mpae", .type = OPTION_FLOAT, .offset = FIELD(training.mask_ratio),
            .default_value = "0.6", .min = 0.01, .max = 0.99, .metavar = "X",
            .help = "fraction of the 12 patches that is masked"}},
-    {PRE, {.name = "decoder-dim", .heading = "Model", .section = "mpae", .type = OPTION_INT, .offset = FIELD(decoder_dim),
+    {PRE, {.name = "decoder-dim", .heading = "Model", .section = "mpae", .type = OPTION_INT, .offset = FIELD(model.decoder_dim),
            .default_value = "0", .max = 65536, .metavar = "N",
            .help = "width of the decoder; 0: as --size has it"}},
-    {PRE, {.name = "decoder-layers", .section = "mpae", .type = OPTION_INT, .offset = FIELD(decoder_layers),
+    {PRE, {.name = "decoder-layers", .section = "mpae", .type = OPTION_INT, .offset = FIELD(model.decoder_layers),
            .default_value = "0", .max = PSD_MAX_LAYERS, .metavar = "N",
            .help = "blocks of the decoder; 0: as --size has it"}},
-    {PRE, {.name = "lambda-sicr", .heading = "Training", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(lambda_sicr),
+    {PRE, {.name = "lambda-sicr", .heading = "Training", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(training.lambda_sicr),
            .default_value = "0.1", .max = 1e6, .metavar = "X",
            .help = "weight of the contrastive loss"}},
-    {PRE, {.name = "temperature", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(temperature),
+    {PRE, {.name = "temperature", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(training.temperature),
            .default_value = "0.07", .min = 1e-6, .max = 1e6, .metavar = "X",
            .help = "temperature of the contrastive loss"}},
-    {PRE, {.name = "projection-dim", .heading = "Model", .section = "sicr", .type = OPTION_INT, .offset = FIELD(projection_dim),
+    {PRE, {.name = "projection-dim", .heading = "Model", .section = "sicr", .type = OPTION_INT, .offset = FIELD(model.projection_dim),
            .default_value = "0", .max = 65536, .metavar = "N",
            .help = "width that the contrast compares; 0: as --size has it"}},
-    {FINE | INFERENCE, {.name = "head", .section = "head", .type = OPTION_CHOICE, .offset = FIELD(head),
+    {FINE | INFERENCE, {.name = "head", .section = "head", .type = OPTION_CHOICE, .offset = FIELD(model.head),
                         .default_value = "mlp", .metavar = "mlp|linear",
                         .help = "kind of classification head"}},
-    {FINE | INFERENCE, {.name = "hidden-dim", .section = "head", .type = OPTION_INT, .offset = FIELD(hidden_dim),
+    {FINE | INFERENCE, {.name = "hidden-dim", .section = "head", .type = OPTION_INT, .offset = FIELD(model.hidden_dim),
                         .default_value = "0", .max = 65536, .metavar = "N",
                         .help = "width of the mlp head; 0: as --size has it"}},
-    {FINE | INFERENCE, {.name = "head-dropout", .section = "head", .type = OPTION_FLOAT, .offset = FIELD(head_dropout),
+    {FINE | INFERENCE, {.name = "head-dropout", .section = "head", .type = OPTION_FLOAT, .offset = FIELD(model.head_dropout),
                         .default_value = "0.2", .max = 0.99, .metavar = "X",
                         .help = "dropout of the mlp head"}},
-    {MODEL | RUN, {.name = "hop", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(hop), .default_value = "false",
+    {MODEL | RUN, {.name = "hop", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(data.hop), .default_value = "false",
                    .help = "make a sample of every 200 bins of a row, not only of the 200 in its middle; not given: "
                            "as the checkpoint or the store has it"}},
-    {MODEL | RUN, {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(limit), .default_value = "20", .max = 1e9,
+    {MODEL | RUN, {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(data.limit), .default_value = "20", .max = 1e9,
                    .metavar = "X",
                    .help = "clip normalised bins to +-X; 0: no limit, and 0 dB for bins that are not finite; not given: "
                            "as the checkpoint or the store has it"}},
@@ -215,28 +215,28 @@ static const struct {
     {MODEL | RUN, {.name = "devices", .type = OPTION_INT, .offset = FIELD(devices), .default_value = "1", .min = 1,
                    .max = 1, .metavar = "N",
                    .help = "number of GPUs; only 1 is supported"}},
-    {RUN, {.name = "protocol", .heading = "Data", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "pooled",
+    {RUN, {.name = "protocol", .heading = "Data", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(all.protocol), .default_value = "pooled",
            .metavar = "pooled|loso|fewshot_loso",
            .help = "pooled: once; loso: for every sensor, trained on all others; fewshot_loso: then also tuned on a "
                    "few rows of it"}},
-    {RUN, {.name = "loso-split", .type = OPTION_TEXT, .offset = FIELD(loso_split), .metavar = "PATH",
+    {RUN, {.name = "loso-split", .type = OPTION_TEXT, .offset = FIELD(all.loso_split), .metavar = "PATH",
            .help = "for fewshot_loso: the split file by sensor, for the training on all others"}},
-    {RUN, {.name = "pretrain-config", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(pretrain_config), .metavar = "PATH", .later = true,
+    {RUN, {.name = "pretrain-config", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(all.pretrain_config), .metavar = "PATH", .later = true,
            .help = "YAML file with options of pretrain"}},
-    {RUN, {.name = "finetune-config", .type = OPTION_TEXT, .offset = FIELD(finetune_config), .metavar = "PATH", .later = true,
+    {RUN, {.name = "finetune-config", .type = OPTION_TEXT, .offset = FIELD(all.finetune_config), .metavar = "PATH", .later = true,
            .help = "YAML file with options of finetune"}},
-    {RUN, {.name = "pretrain-epochs", .heading = "Training", .usual = true, .type = OPTION_INT, .offset = FIELD(pretrain_epochs), .default_value = "0",
+    {RUN, {.name = "pretrain-epochs", .heading = "Training", .usual = true, .type = OPTION_INT, .offset = FIELD(all.pretrain_epochs), .default_value = "0",
            .max = MAX_EPOCHS, .metavar = "N",
            .help = "epochs of pretrain; 0: as its configuration says"}},
-    {RUN, {.name = "finetune-epochs", .usual = true, .type = OPTION_INT, .offset = FIELD(finetune_epochs), .default_value = "0",
+    {RUN, {.name = "finetune-epochs", .usual = true, .type = OPTION_INT, .offset = FIELD(all.finetune_epochs), .default_value = "0",
            .max = MAX_EPOCHS, .metavar = "N",
            .help = "epochs of finetune; 0: as its configuration says"}},
-    {RUN, {.name = "scratch", .usual = true, .type = OPTION_FLAG, .offset = FIELD(scratch), .default_value = "false",
+    {RUN, {.name = "scratch", .usual = true, .type = OPTION_FLAG, .offset = FIELD(all.scratch), .default_value = "false",
            .help = "leave out the pretraining"}},
-    {RUN, {.name = "num-loso-sensors", .heading = "Data", .type = OPTION_INT, .offset = FIELD(first_sensors), .default_value = "0",
+    {RUN, {.name = "num-loso-sensors", .heading = "Data", .type = OPTION_INT, .offset = FIELD(all.first_sensors), .default_value = "0",
            .max = 1e6, .metavar = "N",
            .help = "use only the first N sensors of the split file; 0: all"}},
-    {RUN, {.name = "fewshot-seeds", .type = OPTION_INT, .offset = FIELD(repeats), .default_value = "3", .min = 1,
+    {RUN, {.name = "fewshot-seeds", .type = OPTION_INT, .offset = FIELD(all.repeats), .default_value = "3", .min = 1,
            .max = 1000, .metavar = "N",
            .help = "trainings per number of shots: the first with the rows of the split file, the others with new "
                    "draws"}},
@@ -264,7 +264,7 @@ static unsigned commands_of_shared(const char *name) {
 }
 
 /* Adds the options of o->command to its set. */
-static void add_options(PsdRun *o) {
+static void add_options(PsdOptions *o) {
     unsigned command = 1u << o->command;
     if (command & PRED) predict_options_add(&o->set, &o->predict);
     int shared_from = o->set.count;
@@ -285,26 +285,27 @@ static void add_options(PsdRun *o) {
     }
 }
 
-static void check_options(const PsdRun *o, bool synthetic) {
-    bool cnn = !strcmp(o->encoder, "cnn");
+static void check_options(const PsdOptions *o, bool synthetic) {
+    bool cnn = !strcmp(o->model.encoder, "cnn");
     bool predict = o->command == PSD_PREDICT;
     if (o->train.manifest.count > 1) die_usage("%d manifests; one is expected", o->train.manifest.count);
     if (!predict && !o->train.manifest.count && !synthetic) die_usage("no data: give the manifest with -m");
-    if (!predict && !o->split && !synthetic) die_usage("which rows? give --split: train_psd prepare writes such files");
-    if ((1 << o->command) & TRAINING && o->warmup_epochs >= o->train.epochs)
-        die_usage("--warmup-epochs %lld are all of the %lld epochs; give fewer", (long long)o->warmup_epochs,
+    if (!predict && !o->data.split && !synthetic)
+        die_usage("which rows? give --split: train_psd prepare writes such files");
+    if ((1 << o->command) & TRAINING && o->training.warmup_epochs >= o->train.epochs)
+        die_usage("--warmup-epochs %lld are all of the %lld epochs; give fewer", (long long)o->training.warmup_epochs,
                   (long long)o->train.epochs);
-    if (options_given(&o->set, "min-learning-rate") && o->min_learning_rate > o->train.learning_rate)
-        die_usage("--min-learning-rate %g is more than --learning-rate %g", o->min_learning_rate,
+    if (options_given(&o->set, "min-learning-rate") && o->training.min_learning_rate > o->train.learning_rate)
+        die_usage("--min-learning-rate %g is more than --learning-rate %g", o->training.min_learning_rate,
                   o->train.learning_rate);
     if ((1 << o->command) & LABELLED && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
-    if (o->freeze_encoder && cnn)
+    if (o->model.freeze_encoder && cnn)
         die_usage("--freeze-encoder is for the transformer: the batch norms of the CNN cannot be frozen");
     if (o->train.grad_checkpointing && cnn)
         die_usage("--grad-checkpointing is for the transformer: the CNN has no blocks to compute again");
 }
 
-static void resolve(PsdRun *o) {
+static void resolve(PsdOptions *o) {
     if (o->train.base_checkpoint && o->command != PSD_PRETRAIN) psd_checkpoint_adopt(o);
     psd_size_resolve(o);
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
@@ -319,10 +320,10 @@ static void resolve(PsdRun *o) {
         o->train.val_batch_size = o->train.batch_size;
     }
     check_options(o, o->train.estimate && !o->train.manifest.count);
-    if (o->encoder_lr_scale < 0) o->encoder_lr_scale = o->train.base_checkpoint ? 0.1 : 1;
+    if (o->training.encoder_lr_scale < 0) o->training.encoder_lr_scale = o->train.base_checkpoint ? 0.1 : 1;
 }
 
-PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv) {
+PsdOptions *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv) {
     static const OptionsHeader headers[PSD_COMMANDS] = {
         {"train_psd pretrain", "-m data/manifest.csv --split FILE [options]",
          "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json -o results/pretrain",
@@ -344,7 +345,7 @@ PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, c
          "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json -o results",
          "Does all of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
     };
-    PsdRun *o = xcalloc(1, sizeof *o);
+    PsdOptions *o = xcalloc(1, sizeof *o);
     o->command = command;
     o->set.quiet = checkpoint != NULL;
     add_options(o);
@@ -354,7 +355,7 @@ PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, c
     return o;
 }
 
-void psd_options_close(PsdRun *o, int argc, char **argv) {
+void psd_options_close(PsdOptions *o, int argc, char **argv) {
     options_free(&o->set, argc, argv);
     free(o);
 }

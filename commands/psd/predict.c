@@ -85,12 +85,12 @@ static bool has_other_store(const char *manifest, const bool *hop, const double 
     return other;
 }
 
-static Spectra open_spectra(const PsdRun *o) {
+static Spectra open_spectra(const PsdOptions *o) {
     Spectra s = {0};
     Error error;
     int n_threads = threads_take((int)o->train.threads, "--threads");
-    const bool *hop = options_given(&o->set, "hop") ? &o->hop : NULL;
-    const double *limit = options_given(&o->set, "limit") ? &o->limit : NULL;
+    const bool *hop = options_given(&o->set, "hop") ? &o->data.hop : NULL;
+    const double *limit = options_given(&o->set, "limit") ? &o->data.limit : NULL;
     const char *given = o->train.manifest.text[0];
     if (path_ending(given, ".safetensors"))
         die_usage("%s: a store does not name recordings; give the manifest (.csv) beside it", given);
@@ -114,8 +114,8 @@ static Spectra open_spectra(const PsdRun *o) {
 }
 
 /* Opens all samples, as an encoder of this kind reads them. */
-static Dataset *open_samples(const PsdRun *o, const Spectra *s) {
-    PsdDatasetOptions options = {.cnn = !strcmp(o->encoder, "cnn"), .classes = PSD_CLASSES, .unlabelled = true};
+static Dataset *open_samples(const PsdOptions *o, const Spectra *s) {
+    PsdDatasetOptions options = {.cnn = !strcmp(o->model.encoder, "cnn"), .classes = PSD_CLASSES, .unlabelled = true};
     return psd_dataset_open(&s->store, &s->rows, &options);
 }
 
@@ -135,8 +135,8 @@ typedef struct {
 } Sums;
 
 /* Reads the calibration of a checkpoint that --calibration names. False: there is none, or none is wanted. */
-static bool read_calibration(const PsdRun *o, Calibration *calibration) {
-    const char *checkpoint = o->train.base_checkpoint, *kind = o->calibration;
+static bool read_calibration(const PsdOptions *o, Calibration *calibration) {
+    const char *checkpoint = o->train.base_checkpoint, *kind = o->test.calibration;
     bool automatic = !strcmp(kind, "auto"), found = false;
     Error error;
     if (!strcmp(kind, "none")) return false;
@@ -161,7 +161,7 @@ static void add_probabilities(double *sum, const double *p, int64_t n) {
 }
 
 /* Adds the probabilities of logits. */
-static void add_logits(const PsdRun *o, const Spectra *s, double *logits, Sums *sums) {
+static void add_logits(const PsdOptions *o, const Spectra *s, double *logits, Sums *sums) {
     int64_t n = sums->n;
     double *p = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *p), *snr = xmalloc((size_t)n * sizeof *snr);
     for (int64_t i = 0; i < n; i++) snr[i] = (double)s->store.snr[i];
@@ -187,17 +187,17 @@ static void add_logits(const PsdRun *o, const Spectra *s, double *logits, Sums *
 }
 
 /* Dies if a classifier was trained on other samples than those that were made for the first one. */
-static void check_samples(const PsdRun *o, const PsdStore *store) {
-    bool hop = options_given(&o->set, "hop") && o->hop != store->options.hop;
-    bool limit = options_given(&o->set, "limit") && o->limit != store->options.limit;
+static void check_samples(const PsdOptions *o, const PsdStore *store) {
+    bool hop = options_given(&o->set, "hop") && o->data.hop != store->options.hop;
+    bool limit = options_given(&o->set, "limit") && o->data.limit != store->options.limit;
     if (hop || limit)
         die("%s was trained %s --hop and with --limit %g, the first model %s --hop and with --limit %g: they cannot "
             "predict the same samples; run predict once for each",
-            o->train.base_checkpoint, o->hop ? "with" : "without", o->limit, store->options.hop ? "with" : "without",
-            store->options.limit);
+            o->train.base_checkpoint, o->data.hop ? "with" : "without", o->data.limit,
+            store->options.hop ? "with" : "without", store->options.limit);
 }
 
-static void add_classifier(PsdRun *o, const Spectra *s, PsdClassifierOpen open, Sums *sums) {
+static void add_classifier(PsdOptions *o, const Spectra *s, PsdClassifierOpen open, Sums *sums) {
     int64_t n = sums->n;
     check_samples(o, &s->store);
     TrainSpec spec = {.options = &o->train,
@@ -275,13 +275,13 @@ static void write_predictions(const Spectra *s, const Sums *sums, PredictOutput 
     predict_print_counts(sums->models, PSD_LABEL_NAMES, counts, PSD_CLASSES, "sample");
 }
 
-int psd_predict(PsdRun *o, PsdClassifierOpen open, int argc, char **argv) {
+int psd_predict(PsdOptions *o, PsdClassifierOpen open, int argc, char **argv) {
     Ensemble ensemble = predict_ensemble(&o->predict, NULL);
     PredictOutput output = predict_output_open(&o->predict);
     Spectra spectra = {0};
     Sums sums = {0};
     for (int k = 0; k < ensemble.n; k++) {
-        PsdRun *with = psd_options_open(PSD_PREDICT, ensemble.paths[k], argc, argv);
+        PsdOptions *with = psd_options_open(PSD_PREDICT, ensemble.paths[k], argc, argv);
         with->train.val_batch_size = with->train.batch_size;
         with->device = o->device;
         with->device_why = o->device_why;

@@ -60,7 +60,7 @@ void psd_predictions_print_chance(const PsdPredictions *p) {
     evaluation_free(&e);
 }
 
-PsdPredictions psd_predictions(const PsdRun *o, const PsdData *data, PsdClassifier *classifier, int split) {
+PsdPredictions psd_predictions(const PsdOptions *o, const PsdData *data, PsdClassifier *classifier, int split) {
     Dataset *samples = psd_data_require(o, data, split);
     float *outputs = xmalloc((size_t)(samples->n_samples * PSD_CLASSES) * sizeof *outputs);
     if (!classifier->training) {
@@ -80,6 +80,6 @@ PsdPredictions psd_predictions(const PsdRun *o, const PsdData *data, PsdClassifi
     return predictions;
 }
 
-int psd_eval_split(const PsdRun *o) {
-    return !strcmp(o->eval_split, "test") ? PSD_TEST : !strcmp(o->eval_split, "val") ? PSD_VAL : PSD_TRAIN;
+int psd_eval_split(const PsdOptions *o) {
+    return !strcmp(o->test.eval_split, "test") ? PSD_TEST : !strcmp(o->test.eval_split, "val") ? PSD_VAL : PSD_TRAIN;
 }

@@ -18,15 +18,14 @@
 
 /* A run, and the results of the folds that are done. */
 typedef struct {
-    PsdRun *o;
+    PsdOptions *o;
     PsdStage *stage;
     PsdStageFunction carry_out;
     FoldResult *folds;
     Evaluation *results; /* one per fold */
     int n_folds;
-    Total total;
-    char *models;  /* " --checkpoint results/finetune", of each directory that is done */
-    char part[96]; /* which training it is: "sensor 2 of 6, stage 1 of 4" */
+    Trainings all;
+    char *models; /* " --checkpoint results/finetune", of each directory that is done */
 } Runner;
 
 /* The working data of the stages in one directory. */
@@ -56,25 +55,25 @@ static void add(Line *line, const char *name, const char *format, ...) {
     free(value);
 }
 
-static bool given(const PsdRun *o, const char *name) { return options_given(&o->set, name); }
+static bool given(const PsdOptions *o, const char *name) { return options_given(&o->set, name); }
 
 /* Begins the command line of a stage with the options that all stages share. What is not given is left to the stage's
  * own configuration. */
-static Line line_begin(const PsdRun *o, PsdCommand command, const char *split, const char *sensor) {
+static Line line_begin(const PsdOptions *o, PsdCommand command, const char *split, const char *sensor) {
     Line line = {command, {xstrdup("train_psd"), xstrdup(PSD_COMMAND_NAMES[command])}, 2};
     bool trains = command == PSD_PRETRAIN || command == PSD_FINETUNE;
     add(&line, "--manifest", "%s", o->train.manifest.text[0]);
     add(&line, "--split", "%s", split);
     if (sensor) add(&line, "--sensor", "%s", sensor);
-    if (o->shots) add(&line, "--shots", "%lld", (long long)o->shots);
-    if (trains && given(o, "size")) add(&line, "--size", "%s", o->size);
-    if (trains && given(o, "encoder")) add(&line, "--encoder", "%s", o->encoder);
-    if (trains && (given(o, "seed") || o->shots)) add(&line, "--seed", "%lld", (long long)o->train.seed);
+    if (o->data.shots) add(&line, "--shots", "%lld", (long long)o->data.shots);
+    if (trains && given(o, "size")) add(&line, "--size", "%s", o->model.size);
+    if (trains && given(o, "encoder")) add(&line, "--encoder", "%s", o->model.encoder);
+    if (trains && (given(o, "seed") || o->data.shots)) add(&line, "--seed", "%lld", (long long)o->train.seed);
     if (trains && given(o, "batch-size")) add(&line, "--batch-size", "%lld", (long long)o->train.batch_size);
     if (trains && given(o, "learning-rate")) add(&line, "--learning-rate", "%.17g", o->train.learning_rate);
     if (trains) add(&line, "--resume", "auto");
-    if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->hop ? "true" : "false");
-    if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
+    if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->data.hop ? "true" : "false");
+    if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->data.limit);
     if (trains && o->train.price_text) add(&line, "--price", "%s", o->train.price_text);
     if (trains && o->train.prices_file) add(&line, "--prices", "%s", o->train.prices_file);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
@@ -122,7 +121,8 @@ static char *best_checkpoint(const char *directory, const char *training) {
 
 /* Says so if the weights are the last ones instead of the best. */
 static void print_weights(const Place *at, const char *training) {
-    char *weights = best_checkpoint(at->directory, training), *last = xformat("%s/%s/" LAST_LINK, at->directory, training);
+    char *weights = best_checkpoint(at->directory, training),
+         *last = xformat("%s/%s/" LAST_LINK, at->directory, training);
     if (!strcmp(weights, last)) printf("[Run] %s: nothing was validated, so the last weights are taken\n", weights);
     free(last);
     free(weights);
@@ -134,16 +134,16 @@ static void add_directory(Line *line, const char *directory, const char *name) {
     free(path);
 }
 
-static Line stage_line(const PsdRun *o, const Place *at, PsdCommand stage) {
+static Line stage_line(const PsdOptions *o, const Place *at, PsdCommand stage) {
     bool pretrain = stage == PSD_PRETRAIN, finetune = stage == PSD_FINETUNE;
     Line line = line_begin(o, stage, at->split, at->sensor);
-    const char *config = pretrain ? o->pretrain_config : finetune ? o->finetune_config : NULL;
-    int64_t epochs = pretrain ? o->pretrain_epochs : finetune ? o->finetune_epochs : 0;
+    const char *config = pretrain ? o->all.pretrain_config : finetune ? o->all.finetune_config : NULL;
+    int64_t epochs = pretrain ? o->all.pretrain_epochs : finetune ? o->all.finetune_epochs : 0;
     char *encoder = best_checkpoint(at->directory, "pretrain");
     char *classifier = best_checkpoint(at->directory, "finetune");
     if (config) add(&line, "--config", "%s", config);
     if (epochs) add(&line, "--epochs", "%lld", (long long)epochs);
-    if (finetune && !o->scratch) add(&line, "--pretrained", "%s", encoder);
+    if (finetune && !o->all.scratch) add(&line, "--pretrained", "%s", encoder);
     if (stage == PSD_EVALUATE || stage == PSD_CALIBRATE) add(&line, "--checkpoint", "%s", classifier);
     if (stage == PSD_EVALUATE)
         add(&line, "--output-dir", "%s", at->directory);
@@ -155,19 +155,19 @@ static Line stage_line(const PsdRun *o, const Place *at, PsdCommand stage) {
 }
 
 /* Returns how many rows one split of a split file has. */
-static int64_t count_rows(const PsdRun *o, const Place *at, int shots, int split) {
-    PsdRun with = *o;
-    with.split = at->split;
-    with.sensor = at->sensor;
-    with.shots = shots;
+static int64_t count_rows(const PsdOptions *o, const Place *at, int shots, int split) {
+    PsdOptions with = *o;
+    with.data.split = at->split;
+    with.data.sensor = at->sensor;
+    with.data.shots = shots;
     PsdData data = psd_data_open(&with);
     int64_t n = data.partition.splits[split].n;
     psd_data_close(&data);
     return n;
 }
 
-static bool is_wanted(const PsdRun *o, const Place *at, PsdCommand stage) {
-    if (stage == PSD_PRETRAIN) return !o->scratch;
+static bool is_wanted(const PsdOptions *o, const Place *at, PsdCommand stage) {
+    if (stage == PSD_PRETRAIN) return !o->all.scratch;
     return stage != PSD_CALIBRATE || count_rows(o, at, 0, PSD_VAL);
 }
 
@@ -205,9 +205,9 @@ static void check_beginning(const char *directory, const char *weights) {
     free(newest);
 }
 
-static void check_encoder(const PsdRun *o, const Place *at) {
+static void check_encoder(const PsdOptions *o, const Place *at) {
     char *directory = path_join(at->directory, "finetune");
-    char *encoder = o->scratch ? NULL : best_checkpoint(at->directory, "pretrain");
+    char *encoder = o->all.scratch ? NULL : best_checkpoint(at->directory, "pretrain");
     check_beginning(directory, encoder);
     free(encoder);
     free(directory);
@@ -225,7 +225,7 @@ static void add_model(Runner *r, const Place *at) {
 
 /* Carries out all stages of a directory. Returns false if a signal stopped the run. */
 static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
-    const PsdRun *o = r->o;
+    const PsdOptions *o = r->o;
     bool go_on = true, wanted[PSD_CALIBRATE + 1];
     int n = 0, k = 0;
     for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_CALIBRATE; stage++) n += wanted[stage] = is_wanted(o, at, stage);
@@ -235,10 +235,10 @@ static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
             continue;
         }
         if (stage == PSD_FINETUNE) check_encoder(o, at);
-        if (stage == PSD_FINETUNE && !o->scratch) print_weights(at, PSD_COMMAND_NAMES[PSD_PRETRAIN]);
+        if (stage == PSD_FINETUNE && !o->all.scratch) print_weights(at, PSD_COMMAND_NAMES[PSD_PRETRAIN]);
         if (stage == PSD_EVALUATE) print_weights(at, PSD_COMMAND_NAMES[PSD_FINETUNE]);
         Line line = stage_line(o, at, stage);
-        snprintf(r->part, sizeof r->part, "%sstage %d of %d", at->label, ++k, n);
+        trainings_name(&r->all, 0, "%sstage %d of %d", at->label, ++k, n);
         go_on = carry_out(r, &line, stage == PSD_EVALUATE ? result : NULL);
     }
     if (go_on) add_model(r, at);
@@ -248,14 +248,14 @@ static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
 /* ---- few shots ---- */
 
 /* Draws the shots with this seed and writes them to a split file, unless the file exists. Returns its path; free() */
-static char *draw_shots(const PsdRun *o, int64_t seed) {
+static char *draw_shots(const PsdOptions *o, int64_t seed) {
     char *directory = path_join(o->train.output_dir, "splits");
     char *path = xformat("%s/fewshot_loso_seed%lld.json", directory, (long long)seed);
     make_directories(directory);
     directory_remove_leftovers(directory);
     free(directory);
     if (!access(path, F_OK)) return path;
-    PsdRun with = *o;
+    PsdOptions with = *o;
     PsdData data = psd_data_open(&with);
     const PsdStore *s = &data.store;
     size_t n = (size_t)s->n_rows;
@@ -285,13 +285,13 @@ static char *draw_shots(const PsdRun *o, int64_t seed) {
 /* Tunes the sensor's classifier on PSD_SHOT_COUNTS[k] rows per class and evaluates it, with the settings that the
  * reference's evaluation had planned: 30 epochs, batches of 64, learning rate 1e-4. */
 static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
-    PsdRun with = *r->o;
-    with.sensor = at->sensor;
-    with.shots = PSD_SHOT_COUNTS[k];
+    PsdOptions with = *r->o;
+    with.data.sensor = at->sensor;
+    with.data.shots = PSD_SHOT_COUNTS[k];
     with.train.seed += repeat;
     char *to = xformat("%s/shots_%d_seed_%lld", at->directory, PSD_SHOT_COUNTS[k], (long long)with.train.seed);
     char *from = best_checkpoint(at->directory, "finetune"), *last = path_join(to, LAST_LINK);
-    char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(with.split);
+    char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(with.data.split);
     Line tune = line_begin(&with, PSD_FINETUNE, split, at->sensor);
     Line evaluate = line_begin(&with, PSD_EVALUATE, split, at->sensor);
     add(&tune, "--output-dir", "%s", to);
@@ -303,8 +303,8 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
     add(&evaluate, "--checkpoint", "%s", last);
     add(&evaluate, "--output-dir", "%s", to);
     check_beginning(to, from);
-    snprintf(r->part, sizeof r->part, "%s%d shots, draw %lld of %lld", at->label, PSD_SHOT_COUNTS[k],
-             (long long)repeat + 1, (long long)with.repeats);
+    trainings_name(&r->all, 0, "%s%d shots, draw %lld of %lld", at->label, PSD_SHOT_COUNTS[k], (long long)repeat + 1,
+                   (long long)with.all.repeats);
     bool go_on = carry_out(r, &tune, NULL);
     if (go_on)
         go_on = carry_out(r, &evaluate, &r->results[r->n_folds]);
@@ -322,15 +322,15 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
 /* Tunes the classifier of a directory on a few rows per class of the sensor that it has not seen: first with the rows
  * of the split file, then with other draws. */
 static bool run_few_shots(Runner *r, const Place *at) {
-    const PsdRun *o = r->o;
-    const Place shots = {at->directory, o->split, at->sensor, at->label};
+    const PsdOptions *o = r->o;
+    const Place shots = {at->directory, o->data.split, at->sensor, at->label};
     bool go_on = true;
     for (int k = 0; k < PSD_SHOTS && go_on; k++) {
         if (!count_rows(o, &shots, PSD_SHOT_COUNTS[k], PSD_TEST)) {
             printf("[Run] %s: %d rows per class leave none to test on: left out\n", at->sensor, PSD_SHOT_COUNTS[k]);
             continue;
         }
-        for (int64_t repeat = 0; repeat < o->repeats && go_on; repeat++) go_on = run_shot(r, at, k, repeat);
+        for (int64_t repeat = 0; repeat < o->all.repeats && go_on; repeat++) go_on = run_shot(r, at, k, repeat);
     }
     return go_on;
 }
@@ -342,12 +342,12 @@ typedef struct {
     int n, chosen;
 } Sensors;
 
-static Sensors sensors_open(const PsdRun *o, const char *split) {
+static Sensors sensors_open(const PsdOptions *o, const char *split) {
     Sensors s;
     Error error;
     if (!split) die_usage("--protocol fewshot_loso also needs --loso-split, the split file by sensor");
     if (!psd_partition_sensors_read(split, &s.names, &s.n, &error)) die("%s", error.text);
-    s.chosen = o->first_sensors && o->first_sensors < s.n ? (int)o->first_sensors : s.n;
+    s.chosen = o->all.first_sensors && o->all.first_sensors < s.n ? (int)o->all.first_sensors : s.n;
     return s;
 }
 
@@ -377,24 +377,24 @@ static bool run_sensor(Runner *r, const char *split, const char *sensor, const c
 
 /* Runs all stages once for every sensor, which none of the trainings has seen, not even without its labels. */
 static bool run_sensors(Runner *r) {
-    const PsdRun *o = r->o;
-    bool few = !strcmp(o->protocol, "fewshot_loso"), go_on = true;
-    const char *split = few ? o->loso_split : o->split;
+    const PsdOptions *o = r->o;
+    bool few = !strcmp(o->all.protocol, "fewshot_loso"), go_on = true;
+    const char *split = few ? o->all.loso_split : o->data.split;
     Sensors s = sensors_open(o, split);
-    size_t most = (size_t)s.chosen * (few ? PSD_SHOTS * (size_t)o->repeats : 1);
+    size_t most = (size_t)s.chosen * (few ? PSD_SHOTS * (size_t)o->all.repeats : 1);
     Error error;
     r->folds = xcalloc(most + 1, sizeof *r->folds);
     r->results = xcalloc(most + 1, sizeof *r->results);
     check_stages(r, &(Place){o->train.output_dir, split, s.names[0], ""});
     for (int k = 0; few && k < PSD_SHOTS; k++) /* dies if the split file lacks one of them */
-        count_rows(o, &(Place){o->train.output_dir, o->split, s.names[0], ""}, PSD_SHOT_COUNTS[k], PSD_TRAIN);
+        count_rows(o, &(Place){o->train.output_dir, o->data.split, s.names[0], ""}, PSD_SHOT_COUNTS[k], PSD_TRAIN);
     for (int i = 0; i < s.chosen && go_on; i++) {
         char label[48];
         snprintf(label, sizeof label, "sensor %d of %d, ", i + 1, s.chosen);
         go_on = run_sensor(r, split, s.names[i], label, few);
     }
     directory_remove_leftovers(o->train.output_dir);
-    if (go_on && !report_folds(r->folds, r->n_folds, "sensor", o->protocol, o->train.output_dir, &error))
+    if (go_on && !report_folds(r->folds, r->n_folds, "sensor", o->all.protocol, o->train.output_dir, &error))
         die("%s", error.text);
     for (int i = 0; i < r->n_folds; i++) evaluation_free(&r->results[i]);
     sensors_close(&s);
@@ -403,14 +403,14 @@ static bool run_sensors(Runner *r) {
     return go_on;
 }
 
-void psd_print_next(const PsdRun *o) {
+void psd_print_next(const PsdOptions *o) {
     bool pretrain = o->command == PSD_PRETRAIN;
     char *weights = next_weights(o->train.output_dir);
     const struct {
         const char *option, *value;
     } words[] = {{"--manifest", o->train.manifest.text[0]},
-                 {"--split", o->split},
-                 {"--sensor", o->sensor},
+                 {"--split", o->data.split},
+                 {"--sensor", o->data.sensor},
                  {pretrain ? "--pretrained" : "--checkpoint", weights}};
     printf("Next: %s %s", program_as_called(), pretrain ? "finetune" : "evaluate");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -420,23 +420,21 @@ void psd_print_next(const PsdRun *o) {
         free(quoted);
         free(word);
     }
-    if (o->shots) printf(" --shots %lld", (long long)o->shots);
+    if (o->data.shots) printf(" --shots %lld", (long long)o->data.shots);
     printf(" -o results/%s\n", pretrain ? "finetune" : "evaluation");
     free(weights);
 }
 
-int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
+int psd_run(PsdOptions *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
     PsdStage each = *stage; /* of all stages, one after the other */
-    Runner r = {.o = o, .stage = &each, .carry_out = carry_out_stage, .total = total_begin(&o->train.price)};
-    Place all = {o->train.output_dir, o->split, NULL, ""};
-    each.total = &r.total;
-    each.part = r.part;
-    bool pooled = !strcmp(o->protocol, "pooled");
+    Runner r = {.o = o, .stage = &each, .carry_out = carry_out_stage, .all = trainings_begin(&o->train)};
+    Place all = {o->train.output_dir, o->data.split, NULL, ""};
+    each.all = &r.all;
+    bool pooled = !strcmp(o->all.protocol, "pooled");
     if (pooled) check_stages(&r, &all);
     bool done = pooled ? run_stages(&r, &all, NULL) : run_sensors(&r);
-    if (!done) printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
     if (each.device) train_options_set_price(&o->train, each.device);
-    total_print(&r.total);
+    trainings_end(&r.all, done, "the same command continues");
     stage->device = each.device;
     stage->ended = each.ended;
     if (page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false))

@@ -158,9 +158,11 @@ static bool normalise(const double *bins, double limit, PsdScratch *s, float *ou
 
 bool psd_is_half_missing(const PsdRow *row, int64_t width) { return 2 * row->missing >= width; }
 
-int64_t psd_samples(int64_t width, const PsdOptions *options) { return options->hop ? width / PSD_BINS : width > 0; }
+int64_t psd_samples(int64_t width, const PsdPreprocessing *options) {
+    return options->hop ? width / PSD_BINS : width > 0;
+}
 
-bool psd_preprocess(const double *row, int64_t width, const PsdOptions *options, PsdScratch *s, float *out,
+bool psd_preprocess(const double *row, int64_t width, const PsdPreprocessing *options, PsdScratch *s, float *out,
                     PsdRow *found, Error *error) {
     double floor;
     *found = (PsdRow){0};

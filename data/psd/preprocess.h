@@ -20,7 +20,7 @@ enum { PSD_BINS = 200 };
 typedef struct {
     bool hop;     /* every whole chunk of 200 bins, from bin 0 on, is a sample, instead of the 200 in the middle */
     double limit; /* results are clipped to +-limit; 0: as in the reference, no limit, and 0 for bins not finite */
-} PsdOptions;
+} PsdPreprocessing;
 
 /* Facts about a row. */
 typedef struct {
@@ -45,10 +45,10 @@ typedef struct {
 
 /* Returns how many samples a row of this width becomes: 1 (0 if it is empty), or with hop width / 200, which may be 0.
  */
-int64_t psd_samples(int64_t width, const PsdOptions *options);
+int64_t psd_samples(int64_t width, const PsdPreprocessing *options);
 /* Fills out[psd_samples, 200]. False with an error if the row is empty, has no finite bin, is half NaN (unless
  * the limit is 0), or has values beyond the range of float32. */
-bool psd_preprocess(const double *row, int64_t width, const PsdOptions *options, PsdScratch *scratch, float *out,
+bool psd_preprocess(const double *row, int64_t width, const PsdPreprocessing *options, PsdScratch *scratch, float *out,
                     PsdRow *found, Error *error);
 /* Returns whether so many bins of a row of this width are NaN that the row is left out. */
 bool psd_is_half_missing(const PsdRow *row, int64_t width);

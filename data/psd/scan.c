@@ -252,7 +252,7 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
 /* ---- contents ---- */
 
 static bool inspect_rows(PsdFile *file, const Npy *npy, bool compat, Error *error) {
-    const PsdOptions options = {false, compat ? 0 : PSD_LIMIT};
+    const PsdPreprocessing options = {false, compat ? 0 : PSD_LIMIT};
     PsdScratch scratch = {0};
     bool ok = true;
     file->snr = xmalloc((size_t)file->rows * sizeof *file->snr);

@@ -17,7 +17,7 @@
 #include "data/psd/recordings.h"
 #include "data/psd/store_make.h"
 
-static const PsdOptions DEFAULTS = {false, PSD_LIMIT};
+static const PsdPreprocessing DEFAULTS = {false, PSD_LIMIT};
 
 char *psd_store_path(const char *manifest) {
     return xformat("%.*s.psd.safetensors", (int)(strlen(manifest) - strlen(".csv")), manifest);
@@ -166,9 +166,9 @@ void psd_store_close(PsdStore *s) {
 
 /* ---- open or make ---- */
 
-static bool same_options(PsdOptions a, PsdOptions b) { return a.hop == b.hop && a.limit == b.limit; }
+static bool same_options(PsdPreprocessing a, PsdPreprocessing b) { return a.hop == b.hop && a.limit == b.limit; }
 
-static const char *options_text(PsdOptions options, char text[64]) {
+static const char *options_text(PsdPreprocessing options, char text[64]) {
     snprintf(text, 64, "%s --hop, with --limit %g", options.hop ? "with" : "without", options.limit);
     return text;
 }
@@ -178,7 +178,7 @@ static bool open_alone(PsdStore *s, const char *path, const bool *hop, const dou
                        Error *error) {
     if (!open_store(s, path, n_threads, error)) return false;
     char asked_text[64], made_text[64];
-    PsdOptions asked = {hop ? *hop : s->options.hop, limit ? *limit : s->options.limit};
+    PsdPreprocessing asked = {hop ? *hop : s->options.hop, limit ? *limit : s->options.limit};
     bool trusted = (hop && !metadata(s, "hop")) || (limit && !metadata(s, "limit"));
     if (!metadata(s, "hop")) s->options.hop = asked.hop;
     if (!metadata(s, "limit")) s->options.limit = asked.limit;
@@ -202,7 +202,7 @@ typedef struct {
     const bool *hop;             /* NULL: as in the present store */
     const double *limit;
     int n_threads;
-    PsdOptions options; /* the resulting options */
+    PsdPreprocessing options; /* the resulting options */
 } StoreRequest;
 
 /* Returns whether a file, which may be damaged, begins like a store that was made from a manifest. */
@@ -240,12 +240,12 @@ typedef enum { STORE_USABLE, STORE_TO_MAKE, STORE_REFUSED } StoreState;
 static StoreState open_made(PsdStore *s, StoreRequest *w, Error *why, Error *error) {
     why->text[0] = 0;
     bool opened = !access(w->path, F_OK) && open_store(s, w->path, w->n_threads, why);
-    PsdOptions made = opened ? s->options : DEFAULTS;
+    PsdPreprocessing made = opened ? s->options : DEFAULTS;
     if (!check_replaceable(w, opened ? s : NULL, why, error)) {
         if (opened) psd_store_close(s);
         return STORE_REFUSED;
     }
-    w->options = (PsdOptions){w->hop ? *w->hop : made.hop, w->limit ? *w->limit : made.limit};
+    w->options = (PsdPreprocessing){w->hop ? *w->hop : made.hop, w->limit ? *w->limit : made.limit};
     if (!opened) return STORE_TO_MAKE;
     const char *form = metadata(s, "form");
     bool usable = s->manifest_hash != w->hash             ? error_set(why, "%s belongs to another manifest", w->path)

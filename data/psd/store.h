@@ -35,7 +35,7 @@ typedef struct {
     int64_t n_rows;            /* rows of the manifest, including those without a sample */
     const char **sensor_names; /* [n_sensors] */
     uint64_t manifest_hash;    /* psd_manifest_hash of the manifest that it was made from; 0: unknown */
-    PsdOptions options;        /* the options that it was made with */
+    PsdPreprocessing options;  /* the options that it was made with */
 
     void *sensor_list; /* owns the names */
     TensorFile file;

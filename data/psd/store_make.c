@@ -18,7 +18,7 @@ const char PSD_STORE_FORM[] = "6";
 typedef struct {
     const char *path; /* the manifest's */
     const PsdManifest *manifest;
-    const PsdOptions *options;
+    const PsdPreprocessing *options;
     int64_t n, *starts;       /* [rows + 1] the first sample of each row */
     int64_t *by_file;         /* [rows] rows, file by file */
     PsdRecording *recordings; /* [files] */
@@ -207,7 +207,7 @@ static bool count_samples(StoreMaker *k, Error *error) {
 }
 
 bool psd_store_make(const char *manifest_path, char **text, size_t size, uint64_t hash, const char *path,
-                    const PsdOptions *options, int n_threads, Error *error) {
+                    const PsdPreprocessing *options, int n_threads, Error *error) {
     PsdManifest m;
     double start = seconds_now();
     Error why;

@@ -10,6 +10,6 @@ extern const char PSD_STORE_FORM[];
 /* Makes the store `path` of the manifest (*text)[size], whose hash is `hash`. Modifies or replaces the text. An error
  * names the first bad row, whatever the number of threads. */
 bool psd_store_make(const char *manifest_path, char **text, size_t size, uint64_t hash, const char *path,
-                    const PsdOptions *options, int n_threads, Error *error);
+                    const PsdPreprocessing *options, int n_threads, Error *error);
 
 #endif

@@ -3,9 +3,9 @@
 #include "data/sha1.h"
 #include "tests/helpers.h"
 
-static const PsdOptions PLAIN = {false, 0}, GUARDED = {false, PSD_LIMIT}, HOP = {true, 0};
+static const PsdPreprocessing PLAIN = {false, 0}, GUARDED = {false, PSD_LIMIT}, HOP = {true, 0};
 
-static PsdRow process(const double *row, int64_t width, PsdOptions options, float *out) {
+static PsdRow process(const double *row, int64_t width, PsdPreprocessing options, float *out) {
     PsdScratch scratch = {0};
     PsdRow found;
     Error error;
@@ -100,7 +100,7 @@ static void results_are_numpys_to_the_bit(void **state) {
     };
     PsdScratch scratch = {0}; /* one for rows of all widths */
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
-        PsdOptions options = {want[k].hop, 0};
+        PsdPreprocessing options = {want[k].hop, 0};
         double *row = make_roots(want[k].n);
         size_t count = (size_t)psd_samples(want[k].n, &options) * PSD_BINS;
         float *y = xmalloc(count * sizeof *y);
@@ -293,7 +293,7 @@ static void results_are_limited(void **state) {
     free(row);
 }
 
-static void refuse(const double *row, int64_t width, PsdOptions options, const char *reason) {
+static void refuse(const double *row, int64_t width, PsdPreprocessing options, const char *reason) {
     PsdScratch scratch = {0};
     float y[PSD_BINS];
     PsdRow found;

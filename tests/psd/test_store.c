@@ -14,7 +14,7 @@
 #include "tests/files.h"
 
 #define HEAD "npy_path,row_index,sensor_id,num_bins,label\n"
-static const PsdOptions CROP = {false, PSD_LIMIT}, HOP = {true, PSD_LIMIT}, COMPAT = {false, 0};
+static const PsdPreprocessing CROP = {false, PSD_LIMIT}, HOP = {true, PSD_LIMIT}, COMPAT = {false, 0};
 static char *root, *manifest;
 
 static double level_of(int file, int64_t i) {
@@ -42,7 +42,7 @@ static int new_root(void **state) {
     return 0;
 }
 
-static PsdStore open_as(const PsdOptions *options, int n_threads) {
+static PsdStore open_as(const PsdPreprocessing *options, int n_threads) {
     PsdStore s;
     Error error;
     if (!psd_store_open(&s, manifest, &options->hop, &options->limit, n_threads, &error)) fail_msg("%s", error.text);
@@ -51,7 +51,7 @@ static PsdStore open_as(const PsdOptions *options, int n_threads) {
 
 /* Sample number i is what psd_preprocess makes of row `row` of a file. */
 static void assert_sample(const PsdStore *s, int64_t i, int64_t sample, int file, int64_t row, int64_t width,
-                          const PsdOptions *options) {
+                          const PsdPreprocessing *options) {
     double *values = xmalloc((size_t)width * sizeof *values);
     float *out = xmalloc((size_t)psd_samples(width, options) * PSD_BINS * sizeof *out);
     PsdScratch scratch = {0};
@@ -71,7 +71,7 @@ static void samples_are_the_manifests_rows(void **state) {
     static const struct {
         int file, row, width, label, sensor;
     } want[5] = {{0, 0, 450, 2, 0}, {1, 1, 640, 4, 1}, {0, 2, 450, 2, 0}, {2, 0, 74, 6, 1}, {1, 0, 640, 0, 2}};
-    const PsdOptions *options[2] = {&CROP, &COMPAT};
+    const PsdPreprocessing *options[2] = {&CROP, &COMPAT};
     for (int o = 0; o < 2; o++) {
         PsdStore s = open_as(options[o], 2);
         assert_true(s.n == 5 && s.n_files == 3 && s.n_sensors == 3 && !s.positive && !s.visible && !s.n_visible);
@@ -120,7 +120,7 @@ static uint64_t inode(void) {
     return status.st_ino;
 }
 
-static void open_and_close(const PsdOptions *options) {
+static void open_and_close(const PsdPreprocessing *options) {
     PsdStore s = open_as(options, 1);
     psd_store_close(&s);
 }
@@ -274,7 +274,7 @@ static void makers_at_once_do_not_mix(void **state) {
             assert_true(child >= 0);
             if (child) continue;
             if (!freopen(log, "a", stdout)) _exit(1);
-            const PsdOptions *options = all_alike ? &CROP : i % 3 == 0 ? &HOP : i % 3 == 1 ? &CROP : &COMPAT;
+            const PsdPreprocessing *options = all_alike ? &CROP : i % 3 == 0 ? &HOP : i % 3 == 1 ? &CROP : &COMPAT;
             PsdStore s = open_as(options, 1);
             assert_int_equal(s.n, options->hop ? 10 : 5);
             assert_sample(&s, 0, 0, 0, 0, 450, options);
@@ -334,7 +334,7 @@ static void a_manifest_replaced_meanwhile_is_not_mixed_up(void **state) {
 /* A reference's manifest has them. They keep their numbers, and splits may name them. */
 static void rows_of_zero_width_have_no_sample(void **state) {
     (void)state;
-    const PsdOptions *options[3] = {&CROP, &COMPAT, &HOP};
+    const PsdPreprocessing *options[3] = {&CROP, &COMPAT, &HOP};
     add_array("zero.npy", 3, 2, 0);
     write_text(manifest, HEAD "zero.npy,0,S,0,fm\na.npy,1,S,450,fm\nzero.npy,1,S,0,fm\n");
     for (int o = 0; o < 3; o++) {
@@ -345,7 +345,7 @@ static void rows_of_zero_width_have_no_sample(void **state) {
     }
 }
 
-static void assert_made_with(const PsdStore *s, const PsdOptions *options) {
+static void assert_made_with(const PsdStore *s, const PsdPreprocessing *options) {
     assert_true(s->options.hop == options->hop && s->options.limit == options->limit);
 }
 
@@ -359,7 +359,7 @@ static PsdStore open_any(const char *path) {
 /* Each of the two options may be given alone; the other one stays as it was, also with another manifest. */
 static void options_that_are_not_given_stay(void **state) {
     (void)state;
-    const PsdOptions both = {true, 0};
+    const PsdPreprocessing both = {true, 0};
     Error error;
     PsdStore s = open_any(manifest);
     assert_made_with(&s, &CROP); /* there is none yet: as usual */
@@ -430,7 +430,7 @@ static void paths_are_seen_from_both_places(void **state) {
 
 /* ---- what is refused ---- */
 
-static void expect_refused(const char *path, const PsdOptions *options, const char *message) {
+static void expect_refused(const char *path, const PsdPreprocessing *options, const char *message) {
     PsdStore s;
     Error error;
     assert_false(psd_store_open(&s, path, &options->hop, &options->limit, 2, &error));
@@ -438,7 +438,7 @@ static void expect_refused(const char *path, const PsdOptions *options, const ch
     assert_null(s.psd);
 }
 
-static void expect_manifest_refused(const char *text, const PsdOptions *options, const char *message) {
+static void expect_manifest_refused(const char *text, const PsdPreprocessing *options, const char *message) {
     write_text(manifest, "%s", text);
     expect_refused(manifest, options, message);
     char *path = psd_store_path(manifest);
@@ -455,7 +455,7 @@ static void a_store_itself_is_as_it_was_made(void **state) {
     assert_made_with(&s, &COMPAT);
     psd_store_close(&s);
     expect_refused(path, &CROP, "was made without --hop, with --limit 0, not without --hop, with --limit 20; leave");
-    expect_refused(path, &(PsdOptions){true, 0}, "was made without --hop, with --limit 0, not with --hop, with");
+    expect_refused(path, &(PsdPreprocessing){true, 0}, "was made without --hop, with --limit 0, not with --hop, with");
     free(path);
 }
 
