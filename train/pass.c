@@ -81,17 +81,18 @@ static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, cons
 void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor outputs) {
     Training *t = p->t;
     Device *device = t->spec.device;
+    Model *model = t->spec.model;
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
-    int64_t n = (int64_t)batch->n_sequences * t->spec.model->n_outputs;
+    int64_t n = (int64_t)batch->n_sequences * model->n_outputs;
     fields_on_device(p, batch, fields);
     pass.sums = p->sums;
     if (tensor_given(outputs))
-        pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, t->spec.model->n_outputs);
+        pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, model->n_outputs);
     ModelCall call = {t, batch, fields, &pass};
     if (device->repeat && !pass.dump)
         device->repeat(device, p->key, make_key(p, batch, fields, &pass), call_model, &call);
     else
-        call_model(&call);
+        model->forward_backward(model, device, &t->activations, batch, fields, &pass);
     if (tensor_given(sums)) cast(device, sums, p->sums);
     if (tensor_given(outputs)) cast(device, outputs, tensor_1d(p->outputs.data, DTYPE_F32, n));
 }
