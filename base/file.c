@@ -201,6 +201,43 @@ static int create_partial(FileWriter *writer) {
     return -1;
 }
 
+/* The partial files of this process, for the end of a program that a signal or an error ends. */
+static struct {
+    pid_t owner; /* 0: this entry is free */
+    int fd;
+    char path[PATH_MAX];
+} partials[16];
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+static void watch_the_end(void);
+
+static void note_partial(const FileWriter *writer) {
+    const int n = sizeof partials / sizeof *partials;
+    int i = 0;
+    pthread_mutex_lock(&holding);
+    watch_the_end();
+    while (i < n && partials[i].owner) i++;
+    if (i < n) { /* else it may be left behind, as after SIGKILL */
+        partials[i].owner = getpid();
+        partials[i].fd = writer->fd;
+        memcpy(partials[i].path, writer->partial, sizeof partials[i].path);
+    }
+    pthread_mutex_unlock(&holding);
+}
+
+static void forget_partial(const FileWriter *writer) {
+    pthread_mutex_lock(&holding);
+    for (size_t i = 0; i < sizeof partials / sizeof *partials; i++)
+        if (partials[i].fd == writer->fd && !strcmp(partials[i].path, writer->partial)) partials[i].owner = 0;
+    pthread_mutex_unlock(&holding);
+}
+
+static void remove_partials(void) {
+    pthread_mutex_lock(&holding);
+    for (size_t i = 0; i < sizeof partials / sizeof *partials; i++)
+        if (partials[i].owner == getpid() && path_leads_to(partials[i].path, partials[i].fd)) unlink(partials[i].path);
+    pthread_mutex_unlock(&holding);
+}
+
 bool file_begin(FileWriter *writer, const char *path, uint64_t total, Error *error) {
     writer->total = total;
     writer->fd = -1;
@@ -211,7 +248,9 @@ bool file_begin(FileWriter *writer, const char *path, uint64_t total, Error *err
     if (!*path) return error_set(error, "the name of the file to write is empty");
     if (!file_is_replaceable(path, error)) return false;
     writer->fd = create_partial(writer);
-    return writer->fd >= 0 || error_set(error, "cannot create %s: %s", path, strerror(errno));
+    if (writer->fd < 0) return error_set(error, "cannot create %s: %s", path, strerror(errno));
+    note_partial(writer);
+    return true;
 }
 
 static void write_through(FileWriter *writer, const char *bytes, size_t size) {
@@ -306,6 +345,7 @@ bool file_end(FileWriter *writer, Error *error) {
     if (!writer->reason && fsync(writer->fd) && !file_system_lacks(errno)) writer->reason = errno;
     if (!writer->reason && rename(writer->partial, writer->path)) writer->reason = errno;
     if (writer->reason) unlink(writer->partial); /* still locked, so nobody else removes it */
+    forget_partial(writer);
     close(writer->fd);
     writer->fd = -1;
     if (writer->reason) {
@@ -385,7 +425,6 @@ bool path_leads_to(const char *path, int fd) {
 static bool is_current(const FileLock *lock) { return path_leads_to(lock->path, lock->fd); }
 
 static FileLock *held;
-static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
 
 /* Moves a lock from the list to *copy: this one, or with NULL any of this process. False if there is none: another
  * thread, which is ending the program, has it. */
@@ -413,6 +452,7 @@ static void release(const FileLock *lock) {
 }
 
 void file_end_of_program(void) {
+    remove_partials();
     for (FileLock lock; let_go(NULL, &lock);) release(&lock);
     directory_remove_temporary();
 }

@@ -26,7 +26,8 @@ int file_open_to_append(const char *path, Error *error);
 
 /* A file being written beside `path`, as PATH.<16 hexadecimal digits>.partial, which file_end renames to `path`. The
  * lock on the partial file distinguishes it from the leftover of a killed program, which the next writer of `path`
- * removes: the digits count the writers that write it at the same time. Two of them never mix; the last to end wins. */
+ * removes (a signal or an error that ends the program removes it at once): the digits count the writers that write it
+ * at the same time. Two of them never mix; the last to end wins. */
 typedef struct {
     int fd;
     int reason; /* errno of the first failure; later bytes are dropped */

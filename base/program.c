@@ -32,12 +32,15 @@ typedef struct {
 } Stream;
 
 static Stream out = {.file = STDOUT_FILENO}, err = {.file = STDERR_FILENO};
+static bool outlives_reader, reader_ended;
 
 static void write_bytes(Stream *stream, const char *bytes, size_t size);
 
 /* Writes around stdio, whose lock another thread may hold while it waits for this one's. */
-static void report_lost(const char *reason) {
+static void report_lost(int error, const char *reason) {
     char text[256];
+    reader_ended = error == EPIPE && !outlives_reader;
+    if (reader_ended) return;
     int n = snprintf(text, sizeof text,
                      "%s: standard output cannot be written (%s): no more is printed, and the exit status will not be "
                      "0\n",
@@ -45,9 +48,10 @@ static void report_lost(const char *reason) {
     write_bytes(&err, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-static void give_up(Stream *stream, const char *reason) {
+/* error: of errno; 0: none, `reason` says why */
+static void give_up(Stream *stream, int error, const char *reason) {
     stream->lost = true;
-    if (stream == &out) report_lost(reason);
+    if (stream == &out) report_lost(error, error ? strerror(error) : reason);
 }
 
 /* Writes to the file. Waits for the reader (a pager, a terminal after Ctrl-S); after a signal for only a second,
@@ -61,12 +65,12 @@ static void write_bytes(Stream *stream, const char *bytes, size_t size) {
         ssize_t n = ready ? write(stream->file, bytes, size < PIPE_BUF ? size : PIPE_BUF) : 0;
         if (n < 0 && errno == EINTR) continue;
         if (!ready || (n < 0 && errno == EAGAIN)) {
-            if (stop_signal() && !pauses--) give_up(stream, "its reader does not read, and a signal came");
+            if (stop_signal() && !pauses--) give_up(stream, 0, "its reader does not read, and a signal came");
             if (ready) poll(NULL, 0, PAUSE); /* a terminal may have room for a byte, but a line end takes two */
             continue;
         }
         if (n <= 0) {
-            give_up(stream, strerror(errno));
+            give_up(stream, errno, NULL);
             return;
         }
         bytes += n;
@@ -259,9 +263,9 @@ static void finish(int status, void *unused) {
     (void)unused;
     fflush(stdout);
     terminal_progress_end();
-    if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) give_up(&out, strerror(errno));
+    if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) give_up(&out, errno, NULL);
     if (!status && stop_signal()) stop_end(stop_signal());
-    if (!status && out.lost) _exit(1);
+    if (!status && out.lost) _exit(reader_ended ? 128 + SIGPIPE : 1);
 }
 
 const char *program_as_called(void) {
@@ -271,6 +275,10 @@ const char *program_as_called(void) {
 }
 
 void program_end_with_reader(void) { signal(SIGPIPE, SIG_DFL); }
+void program_outlive_reader(void) {
+    outlives_reader = true;
+    if (reader_ended) report_lost(EPIPE, strerror(EPIPE));
+}
 
 int program_free_stdout(void) {
     fflush(stdout);
@@ -287,6 +295,19 @@ FILE *program_results(void) {
     return results;
 }
 
+/* Ends the program after results that could not be written. */
+static _Noreturn void die_unwritten(int reason, const char *what) {
+    if (reason == EPIPE) {
+        program_end_with_reader();
+        raise(SIGPIPE);
+    }
+    die("standard output: %s; a part of %s is missing", reason ? strerror(reason) : "it cannot be written", what);
+}
+
+void program_put(FILE *results, const char *text, size_t size, const char *what) {
+    if (fwrite(text, 1, size, results) < size) die_unwritten(errno, what);
+}
+
 void program_flush(FILE *results, bool close, const char *what) {
     errno = 0;
     bool failed = fflush(results) | ferror(results);
@@ -295,8 +316,7 @@ void program_flush(FILE *results, bool close, const char *what) {
         failed = true;
         reason = errno;
     }
-    if (failed)
-        die("standard output: %s; not all of %s was written", reason ? strerror(reason) : "it cannot be written", what);
+    if (failed) die_unwritten(reason, what);
 }
 
 void program_start(void) {

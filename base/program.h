@@ -1,7 +1,8 @@
 /* The start and the end of every program: streams, signals, exit status.
  *
- * If stdout cannot be written (its reader has ended, its disk is full), the program says so once on stderr, prints
- * nothing more, finishes its work and exits with 1. If the reader pauses, the program waits for it; after a signal that
+ * If stdout cannot be written (its disk is full), the program says so once on stderr, prints nothing more, finishes its
+ * work and exits with 1. If the reader has ended ("| head"), it says nothing and exits with 141, as SIGPIPE would; only a
+ * training says so. If the reader pauses, the program waits for it; after a signal that
  * stops the program, for at most a second. */
 #ifndef BASE_PROGRAM_H
 #define BASE_PROGRAM_H
@@ -24,8 +25,10 @@ void program_start(void);
 int program_free_stdout(void);
 /* The same, as a stream for results that another program reads. */
 FILE *program_results(void);
-/* Flushes this stream and, for `close`, closes it. Dies, saying that not all of `what` was written, if that or an
- * earlier write has failed (a full disk, a reader that has ended). */
+/* Writes to this stream. Dies if it cannot: silently if the reader has ended, else saying that a part of `what` is
+ * missing. */
+void program_put(FILE *results, const char *text, size_t size, const char *what);
+/* Flushes this stream and, for `close`, closes it. Dies in the same way if that or an earlier write has failed. */
 void program_flush(FILE *results, bool close, const char *what);
 
 /* Returns the name that the program was called by, "./train_x", as a shell reads it. */
@@ -34,6 +37,8 @@ const char *program_as_called(void);
 /* Lets the program end at once, without a message, when the reader of stdout has ended ("| head"), as SIGPIPE ends
  * other programs. For output without which nothing is lost: help, lists, estimates. */
 void program_end_with_reader(void);
+/* Says from now on when the reader of stdout ends, because the program works on for long. */
+void program_outlive_reader(void);
 
 /* Returns the columns of the terminal: COLUMNS if it is set, 80 if stdout is no terminal. */
 int terminal_columns(void);

@@ -128,10 +128,13 @@ PredictOutput predict_output_open(const PredictOptions *o) {
 static void put(PredictOutput *out, const char *text, size_t size) {
     Error error;
     if (!out->path) {
-        fwrite(text, 1, size, out->stream); /* program_flush looks for errors */
+        program_put(out->stream, text, size, RESULTS);
         return;
     }
     if (!out->writer) {
+        char *folder = path_directory(out->path);
+        directory_remove_leftovers(folder); /* also those of other names */
+        free(folder);
         out->writer = xcalloc(1, sizeof *out->writer);
         if (!file_begin(out->writer, out->path, 0, &error)) die("%s", error.text);
     }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/mapping.h"
+#include "base/stop.h"
 
 static char output[4096];
 
@@ -248,6 +249,28 @@ static void a_full_disk_leaves_the_old_file(void **state) {
     assert_contains(output, "there: x \n");
 }
 
+static void begin_and_end_by(void *signal_number) {
+    static FileWriter writer;
+    Error error;
+    if (!file_begin(&writer, in("unfinished"), 0, &error)) _exit(2);
+    file_put(&writer, "half", 4);
+    if (*(int *)signal_number)
+        stop_end(*(int *)signal_number);
+    else
+        die("an error");
+}
+
+static void what_is_not_written_to_its_end_leaves_nothing(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *before = xstrdup(listing());
+        int number = i ? SIGINT : 0;
+        assert_int_equal(run_function(output, sizeof output, begin_and_end_by, &number), i ? 128 + SIGINT : 1);
+        assert_string_equal(listing(), before);
+        free(before);
+    }
+}
+
 static void write_without_rights_to_read(void *directory) {
     Error error;
     if (!getuid() && (setgid(65534) || setuid(65534))) _exit(3);
@@ -471,6 +494,7 @@ int main(void) {
         TEST(two_writers_do_not_mix),
         TEST(names_that_are_taken_are_left_alone),
         TEST(a_full_disk_leaves_the_old_file),
+        TEST(what_is_not_written_to_its_end_leaves_nothing),
         TEST(a_folder_that_cannot_be_read_is_written_to),
         TEST(a_refused_command_leaves_no_empty_folder),
         TEST(file_names_are_safe_and_distinct),

@@ -22,6 +22,41 @@ static void help_that_cannot_be_written_is_an_error(void **state) {
     }
 }
 
+typedef enum { PRINTS, PRINTS_RESULTS, FLUSHES_RESULTS, WORKS_ON } Printing;
+
+/* Prints when its reader has ended. */
+static void print_to_nobody(void *how) {
+    const Printing printing = *(const Printing *)how;
+    int ends[2];
+    if (pipe(ends)) _exit(126);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    program_start();
+    if (printing == PRINTS || printing == WORKS_ON) {
+        printf("a line\n");
+    } else {
+        static char much[1 << 16];
+        FILE *results = program_results();
+        if (printing == PRINTS_RESULTS) program_put(results, much, sizeof much, "the rows");
+        fputs("a row\n", results);
+        program_flush(results, true, "the rows");
+    }
+    if (printing == WORKS_ON) program_outlive_reader();
+    exit(0);
+}
+
+static void only_work_that_goes_on_tells_of_a_reader_that_ended(void **state) {
+    (void)state;
+    for (Printing how = PRINTS; how <= FLUSHES_RESULTS; how++) {
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, print_to_nobody, &how), 128 + SIGPIPE);
+        assert_string_equal(fixture.output, "");
+    }
+    Printing how = WORKS_ON;
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, print_to_nobody, &how), 1);
+    assert_contains(fixture.output, "standard output cannot be written (Broken pipe): no more is printed");
+}
+
 static void print_nasty(void *how) {
     program_start();
     const char *text =
@@ -208,6 +243,7 @@ int main(void) {
     heed_signals();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(only_work_that_goes_on_tells_of_a_reader_that_ended),
         cmocka_unit_test(control_characters_are_shown_and_letters_stay),
         cmocka_unit_test(the_first_signal_is_answered_and_the_second_ends_the_program),
         cmocka_unit_test(a_reader_that_does_not_read_hides_no_signal),

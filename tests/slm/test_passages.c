@@ -139,7 +139,7 @@ static void text_that_is_not_all_written_is_an_error(void **state) {
                         fixture.program, fixture_reference_run(), prompts[i]),
             1);
         assert_contains(fixture.output,
-                        "standard output: No space left on device; not all of the generated text was written");
+                        "standard output: No space left on device; a part of the generated text is missing");
     }
 }
 

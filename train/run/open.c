@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "base/stop.h"
 #include "kernels/cards.h"
 #include "train/report.h"
@@ -179,6 +180,7 @@ void run_open(Run *run, Training *t) {
     run->has_machine = machine_of_device(spec->device, &machine, &run->machine);
     run->passes = passes_open(t, bytes, sequences);
     stop_defer(true);
+    program_outlive_reader();
     begin(run);
     run->over = run_is_over(run);
 }
