@@ -221,7 +221,7 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
     trainings_end(&all, done == n, "continue with the same command and --resume auto");
     cv_report_page(&report, false);
     cv_report_close(&report);
-    if (done == n) next_print("predict --checkpoint %s new_cells -o predictions.csv", o->train.output_dir);
+    if (done == n) next_print("predict --checkpoint %s NEW_CELLS -o predictions.csv", o->train.output_dir);
 }
 
 /* Opens all folds of --folds before the first is trained, so that a fold that cannot be trained ends the run at once.

@@ -4,7 +4,7 @@
  *   ./train_slm --data prepared -o run --amp                      the training
  *   ./train_slm generate --checkpoint run --prompt "In the year"  the model writes
  *   ./train_slm evaluate --checkpoint run --text news.txt         loss, perplexity, bits per byte
- *   ./train_slm export --checkpoint run --output model            the model for other programs
+ *   ./train_slm export --checkpoint run --output exported         the model for other programs
  *
  * The model (model/slm.c) is a decoder in the style of GPT-2: pre-norm blocks, causal attention, learned positions, a
  * head that is the token table. It learns to predict the next token. The data are streams of token ids, cut into

@@ -475,6 +475,7 @@ static void hold(FileLock *lock) {
 }
 
 bool file_lock(FileLock *lock, const char *path, Error *error) {
+    static bool warned; /* once is enough */
     bool reported = false;
     *lock = (FileLock){.fd = -1};
     if (snprintf(lock->path, sizeof lock->path, "%s.lock", path) >= (int)sizeof lock->path)
@@ -494,7 +495,9 @@ bool file_lock(FileLock *lock, const char *path, Error *error) {
             reported = true;
             result = lock_descriptor(lock->fd, true);
         }
-        if (result == LOCK_UNKNOWN) warn("%s: this file system has no locks; let one program at a time make it", path);
+        if (result == LOCK_UNKNOWN && !warned)
+            warn("%s: this file system has no locks; let one program at a time write into its folder", path);
+        warned |= result == LOCK_UNKNOWN;
         if (result == LOCK_UNKNOWN || is_current(lock)) {
             hold(lock);
             remove_leftovers_of(path);

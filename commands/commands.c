@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "base/options/help.h"
@@ -94,12 +95,21 @@ static int print_version(const Program *program) {
     return 0;
 }
 
-/* Lets "help" and "help COMMAND" be "--help" and "COMMAND --help". */
+static bool is_version(const char *word) { return is_word(word, "--version") || is_word(word, "-V"); }
+static bool is_help(const char *word) { return is_word(word, "--help") || is_word(word, "-h"); }
+
+/* Lets "help" be "--help", "help COMMAND" and "COMMAND help" be "COMMAND --help", "COMMAND --version" be "--version".
+ */
 static void translate_help(const Program *program, int *argc, char **argv) {
     static char help[] = "--help";
+    if (*argc == 3 && find_command(program, argv[1])) {
+        if (is_word(argv[2], "help") && access(argv[2], F_OK)) argv[2] = help;
+        if (is_version(argv[2])) argv[1] = argv[2];
+    }
     if (*argc < 2 || !is_word(argv[1], "help")) return;
-    if (*argc == 2) {
+    if (*argc == 2 || is_word(argv[2], "help") || is_help(argv[2])) {
         argv[1] = help;
+        *argc = 2;
     } else {
         if (!find_command(program, argv[2])) die_unknown(program, argv[2]);
         argv[1] = argv[2];
@@ -114,8 +124,7 @@ int program_run(const Program *program, int argc, char **argv) {
     program_start();
     translate_help(program, &argc, argv);
     const char *word = argc > 1 ? argv[1] : NULL;
-    bool version = is_word(word, "--version") || is_word(word, "-V"), licenses = is_word(word, "--licenses");
-    bool help = is_word(word, "--help") || is_word(word, "-h");
+    bool version = is_version(word), licenses = is_word(word, "--licenses"), help = is_help(word);
     if (version || licenses || help) program_end_with_reader();
     if (version) return print_version(program);
     if (licenses) {

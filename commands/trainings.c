@@ -6,9 +6,14 @@
 
 #include "base/format.h"
 #include "base/stop.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/state.h"
 
 Trainings trainings_begin(const TrainOptions *options) {
+    char *earlier = checkpoint_resolve(options->output_dir, "auto");
+    if (earlier)
+        die("%s already holds a run (%s), and the folders of several trainings go there: give another --output-dir",
+            options->output_dir, earlier);
     return (Trainings){.options = options, .start = seconds_now()};
 }
 

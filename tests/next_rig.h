@@ -17,7 +17,7 @@ void next_must_run(const char *what, const char *command);
 /* Returns the command of `program` in the line "Next: " of fixture.output; free(). */
 char *next_command(const char *program);
 
-/* Returns the command with a word of it, such as new_cells, replaced by the name of a folder, quoted; free(). */
+/* Returns the command with a word of it, such as NEW_CELLS, replaced by the name of a folder, quoted; free(). */
 char *next_with(const char *command, const char *word, const char *name);
 
 /* Returns "./PROGRAM synthesize --output=NAME OPTIONS" with the name quoted; free(). */

@@ -1,6 +1,6 @@
 /* train_bert export: a trained model for other programs.
  *
- *   ./train_bert export --checkpoint run --output model
+ *   ./train_bert export --checkpoint run --output exported
  *
  * Hugging Face's AutoModelForSequenceClassification (or AutoModelForMaskedLM) and AutoTokenizer read the folder with
  * from_pretrained, and so do all commands of train_bert, for which it has decision.json and how texts become ids. */

@@ -361,9 +361,9 @@ double *bert_options_rate_factors(const BertOptions *o) {
 void bert_options_print_next(const BertOptions *o) {
     char *weights = next_weights(o->train.output_dir);
     if (o->pretraining)
-        next_print("--data comments.csv --base-checkpoint %s -o run", weights);
+        next_print("--data LABELLED.csv --base-checkpoint %s -o run", weights);
     else
-        next_print("predict --checkpoint %s new.csv -o predictions.csv",
+        next_print("predict --checkpoint %s TEXTS.csv -o predictions.csv",
                    bert_options_trainings(o) > 1 ? o->train.output_dir : weights);
     free(weights);
 }

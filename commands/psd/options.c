@@ -325,24 +325,24 @@ static void resolve(PsdOptions *o) {
 
 PsdOptions *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv) {
     static const OptionsHeader headers[PSD_COMMANDS] = {
-        {"train_psd pretrain", "-m data/manifest.csv --split FILE [options]",
-         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json -o results/pretrain",
+        {"train_psd pretrain", "-m prepared/manifest.csv --split FILE [options]",
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json -o results/pretrain",
          "Pretrains the encoder: masked patches, and a contrast between sensors."},
-        {"train_psd finetune", "-m data/manifest.csv --split FILE --pretrained PATH [options]",
-         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json --pretrained results/pretrain/best -o "
+        {"train_psd finetune", "-m prepared/manifest.csv --split FILE --pretrained PATH [options]",
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --pretrained results/pretrain/best -o "
          "results/finetune",
          "Trains the classifier, from a pretrained encoder or from scratch."},
-        {"train_psd evaluate", "-m data/manifest.csv --split FILE --checkpoint PATH [options]",
-         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
+        {"train_psd evaluate", "-m prepared/manifest.csv --split FILE --checkpoint PATH [options]",
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
          "Writes scores, tables and diagrams of a classifier."},
-        {"train_psd calibrate", "-m data/manifest.csv --split FILE --checkpoint PATH [options]",
-         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
+        {"train_psd calibrate", "-m prepared/manifest.csv --split FILE --checkpoint PATH [options]",
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
          "Fits temperatures on the validation rows and evaluates them on the test rows."},
         {"train_psd predict", "--checkpoint PATH DIR [options]",
          "--checkpoint results/finetune new_recordings -o predictions.csv",
          "Predicts the radio technology of spectra, by a classifier or the mean of several."},
-        {"train_psd run", "-m data/manifest.csv --split FILE -o results [options]",
-         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json -o results",
+        {"train_psd run", "-m prepared/manifest.csv --split FILE -o results [options]",
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json -o results",
          "Does all of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
     };
     PsdOptions *o = xcalloc(1, sizeof *o);

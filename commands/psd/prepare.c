@@ -1,7 +1,7 @@
 /* train_psd prepare: from a folder of ElectroSense recordings to everything that the other commands read: the manifest,
  * a report on the data, the splits, the store of samples. With --manifest: only the splits and the store.
  *
- *   ./train_psd prepare --input spectrum_bands --output data */
+ *   ./train_psd prepare --input spectrum_bands --output prepared */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ typedef struct {
 static const OptionRow table[] = {
     {.name = "input", .heading = "Data", .usual = true, .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(input), .metavar = "DIR",
      .help = "folder of recordings: .npy files at any depth, .../spectrum_bands/SENSOR/DAY/NAME.npy"},
-    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "data",
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "prepared",
      .metavar = "DIR",
      .help = "folder for manifest.csv, manifest.psd.safetensors, splits/ and data_report.json"},
     {.name = "manifest", .heading = "Data", .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
@@ -334,8 +334,8 @@ static void make_data(const Options *o) {
 }
 
 int psd_prepare(int argc, char **argv) {
-    static const OptionsHeader header = {"train_psd prepare", "--input DIR --output data [options]",
-                                         "--input recordings --output data",
+    static const OptionsHeader header = {"train_psd prepare", "--input DIR --output prepared [options]",
+                                         "--input recordings --output prepared",
                                          "Makes a manifest, splits and samples from recorded spectra."};
     Options o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);

@@ -439,7 +439,7 @@ int psd_run(PsdOptions *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
     stage->ended = each.ended;
     if (page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false))
         printf("[Run] report: %s/report.html\n", o->train.output_dir);
-    if (done) printf("Next: %s predict%s new_recordings -o predictions.csv\n", program_as_called(), r.models);
+    if (done) printf("Next: %s predict%s NEW_RECORDINGS -o predictions.csv\n", program_as_called(), r.models);
     free(r.models);
     return 0;
 }

@@ -71,7 +71,7 @@ int psd_synthesize(int argc, char **argv) {
     if (!psd_synthetic_write(o.output, &wanted, n_threads, &files, &error)) die("%s", error.text);
     printf("[Synthetic] %s: %lld files of %lld sensors and six technologies, %lld rows each\n", o.output,
            (long long)files, (long long)o.sensors, (long long)o.rows);
-    next_print("prepare --input %s --output data", o.output);
+    next_print("prepare --input %s --output prepared", o.output);
     options_free(&set, argc, argv);
     return 0;
 }

@@ -46,6 +46,8 @@ static void place_in_root(CellFile *f, const char *root, const char *name) {
     f->path = xstrdup(name);
     f->name = f->path;
     f->donor = slash ? slash + 1 : root;
+    if (root + n - f->donor > (ptrdiff_t)strlen(FOLDER) && !strncmp(f->donor, FOLDER, strlen(FOLDER)))
+        f->donor += strlen(FOLDER);
     f->donor_length = (int)(root + n - f->donor);
 }
 

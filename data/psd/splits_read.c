@@ -61,7 +61,10 @@ static const json_t *find_split(const json_t *root, const char *sensor, int shot
     bool pooled = json_is_array(json_object_get(root, "test"));
     if (!sensor && pooled) return root;
     if (!sensor) {
-        error_set(error, "holds a split for each sensor, not one for all; choose a sensor (%s)", keys_text(root, keys));
+        error_set(error,
+                  "holds a split for each sensor, not one for all; choose a sensor (%s) with --sensor, or all of them "
+                  "with train_psd run --protocol loso",
+                  keys_text(root, keys));
         return NULL;
     }
     if (pooled) {

@@ -44,6 +44,9 @@ char *label_normal(const char *name) {
     return normal;
 }
 
+/* Returns whether a character changes the direction of those that follow, so that a name looks like another one. */
+static bool turns_text(uint32_t c) { return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069); }
+
 bool label_check(const char *name, Error *error) {
     enum { LONGEST = 256 };
     size_t n = strlen(name);
@@ -51,7 +54,7 @@ bool label_check(const char *name, Error *error) {
     if (n > LONGEST)
         return error_set(error, "the name that begins \"%.40s\" has %zu bytes; expected at most %d", name, n, LONGEST);
     for (size_t at = 0, size; (size = character_at(name + at, name + n, &c)); at += size)
-        if (c < 0x20 || (c >= 0x7F && c < 0xA0))
+        if (c < 0x20 || (c >= 0x7F && c < 0xA0) || turns_text(c))
             return error_set(error, "the name \"%s\" has the control character U+%04X", name, (unsigned)c);
     return true;
 }

@@ -16,11 +16,12 @@ static void each_training_names_the_next_command(void **state) {
     (void)state;
     next_must_run("tokenizer", "./train_bert tokenizer --learn 100 comments/unlabelled.txt -o \"it's a tokenizer\"");
     follow("./train_bert pretrain", TINY " --max-steps 2 --warmup-steps 1");
-    char *next = next_command("./train_bert --data"), *train = next_with(next, "comments.csv", "comments"),
+    char *next = next_command("./train_bert --data"), *train = next_with(next, "LABELLED.csv", "comments"),
          *quick = xformat("%s --max-len 32 --epochs 1", train);
     assert_contains(next, " --base-checkpoint pretrained/");
     next_must_run("fine-tune", quick);
-    char *predict = next_command("./train_bert predict"), *command = next_with(predict, "new.csv", "comments/test.csv");
+    char *predict = next_command("./train_bert predict"),
+         *command = next_with(predict, "TEXTS.csv", "comments/test.csv");
     next_must_run("predict", command);
     assert_contains(fixture.output, "40 rows written to predictions.csv");
     char *owned[] = {next, train, quick, predict, command};

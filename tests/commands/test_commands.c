@@ -113,6 +113,12 @@ static void help_is_a_word_too(void **state) {
     strcpy(want, output);
     assert_int_equal(run(&stages, "help"), 0);
     assert_string_equal(output, want);
+    assert_int_equal(run(&stages, "help help"), 0);
+    assert_string_equal(output, want);
+    assert_int_equal(run(&stages, "help --help"), 0);
+    assert_string_equal(output, want);
+    assert_int_equal(run(&stages, "run help"), 7);
+    assert_string_equal(output, "ran 'train_stages run' '--help'\n");
     assert_int_equal(run(&stages, "help run"), 7);
     assert_string_equal(output, "ran 'train_stages run' '--help'\n");
     assert_int_equal(run(&trainer, "help decode -b 8"), 7); /* what follows is not read */
@@ -129,6 +135,8 @@ static void version_names_revision_device_and_libraries(void **state) {
     assert_int_equal(run(&trainer, "-V"), 0);
     assert_memory_equal(output, first, strlen(first));
     assert_int_equal(run(&trainer, "--version"), 0);
+    assert_memory_equal(output, first, strlen(first));
+    assert_int_equal(run(&trainer, "prepare -V"), 0);
     assert_memory_equal(output, first, strlen(first));
     assert_contains(output, "\n  oneDNN                   ");
     assert_contains(output, "Apache-2.0\n");

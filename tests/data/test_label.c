@@ -85,7 +85,11 @@ static void names_that_no_report_can_show_are_refused(void **state) {
     free(longest);
     static const struct {
         const char *name, *character;
-    } refused[] = {{"a\x1b[31m", "U+001B"}, {"a\nb", "U+000A"}, {"\x7f", "U+007F"}, {"\xc2\x9b", "U+009B"}};
+    } refused[] = {{"a\x1b[31m", "U+001B"},
+                   {"a\nb", "U+000A"},
+                   {"\x7f", "U+007F"},
+                   {"\xc2\x9b", "U+009B"},
+                   {"a\xe2\x80\xae", "U+202E"}};
     for (int i = 0; i < 4; i++) {
         assert_false(label_check(refused[i].name, &error));
         assert_contains(error.text, refused[i].character);

@@ -126,6 +126,13 @@ static void cells_are_sorted_and_described(void **state) {
     assert_true(c.photons[1] == 2 * 35 * 36 / 2 - 70 + 200 && c.peaks[1] == 3 && c.sizes[1] == 9);
     assert_true(c.photons[2] == 0 && c.peaks[2] == 0 && c.sizes[2] == 0 && c.entropy[2] == 0);
     flim_cells_close(&c);
+    Error error;
+    char *alone = path_join(cells, "isolated_cells_D10");
+    const FlimCellsOptions options = {.n_threads = 1, .unlabelled = true};
+    if (!flim_cells_open_with(&c, alone, &options, &error)) fail_msg("%s", error.text);
+    assert_string_equal(c.donor_names[0], "D10"); /* as where its folder is one of several */
+    flim_cells_close(&c);
+    free(alone);
 }
 
 /* The specification's four cells: photons, footprints, entropies at bin 50; and T < H only under compat. */

@@ -41,7 +41,7 @@ static void the_training_names_the_command_that_predicts(void **state) {
     next_must_run("cells", "./train_cv synthesize --output cells --cells 24 --donors 3 --bins 32 --side 7");
     next_must_run("train",
                   "./train_cv --data cells -o \"it's run\" --epochs 1 -b 4 --channels 8,8,8 --shift 2 --filter off");
-    char *predict = next_command("./train_cv predict"), *command = next_with(predict, "new_cells", "cells");
+    char *predict = next_command("./train_cv predict"), *command = next_with(predict, "NEW_CELLS", "cells");
     next_must_run("predict", command);
     assert_contains(fixture.output, " rows written to predictions.csv");
     free(command);

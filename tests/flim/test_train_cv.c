@@ -197,6 +197,7 @@ static void folds_that_are_done_are_not_done_again(void **state) {
     assert_string_equal(before, after);
     assert_int_equal(lines_of(evaluations), 3);
     must_refuse(1, "already holds a run", "--data %s %s -o %s", data, toy, run);
+    must_refuse(1, "and the folders of several trainings go there", "--data %s %s -o %s/fold_D1", data, toy, run);
     char *owned[] = {before, results, after, again, evaluations};
     for (int i = 0; i < 5; i++) free(owned[i]);
 }

@@ -8,8 +8,8 @@ static void the_next_command_of_synthesize_reads_any_folder(void **state) {
         next_must_run(next_names[i], make);
         char *command = next_command("./train_psd");
         next_must_run(next_names[i], command);
-        assert_contains(fixture.output, "data/manifest.csv");
-        next_must_run(next_names[i], "rm -r data");
+        assert_contains(fixture.output, "prepared/manifest.csv");
+        next_must_run(next_names[i], "rm -r prepared");
         free(command);
         free(make);
     }
@@ -30,12 +30,12 @@ static void each_command_names_the_next(void **state) {
     next_must_run("synthesize", make);
     follow("./train_psd prepare", "");
     follow("./train_psd run", " --size tiny --batch-size 64 --pretrain-epochs 1 --finetune-epochs 1");
-    char *next = next_command("./train_psd predict"), *predict = next_with(next, "new_recordings", "it's \"new\"");
+    char *next = next_command("./train_psd predict"), *predict = next_with(next, "NEW_RECORDINGS", "it's \"new\"");
     next_must_run("predict", predict);
     assert_contains(fixture.output, "360 rows written to predictions.csv");
     next_must_run("again", "rm -r results");
     next_must_run("pretrain",
-                  "./train_psd pretrain -m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json "
+                  "./train_psd pretrain -m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json "
                   "-o \"it's pretrained\" --size tiny -b 64 --epochs 1");
     follow("./train_psd finetune", " -b 64 --epochs 1");
     follow("./train_psd evaluate", "");

@@ -185,7 +185,7 @@ static void a_sensor_left_out_is_only_tested_on(void **state) {
     psd_must("%s --split %s/loso.json -o %s --protocol loso --num-loso-sensors 2", run_options(), fixture.data, run);
     assert_contains(fixture.output, "156 to train on, 36 to validate on, 96 to test on");
     char *next =
-        xformat(" predict --checkpoint %s/s00/finetune --checkpoint %s/s01/finetune new_recordings -o ", run, run);
+        xformat(" predict --checkpoint %s/s00/finetune --checkpoint %s/s01/finetune NEW_RECORDINGS -o ", run, run);
     assert_contains(fixture.output, "\nNext: ");
     assert_contains(fixture.output, next);
     free(next);

@@ -548,7 +548,10 @@ static void files_that_are_wrong_are_refused(void **state) {
     expect_unread("{\"train\": [-1], \"val\": [], \"test\": [2]}", NULL, 0,
                   "row -1 of split 'train' is none of the 10 there are");
     expect_unread(pooled, "A", 0, "holds one split for all sensors; there is none of A alone");
-    expect_unread(loso, NULL, 0, "holds a split for each sensor, not one for all; choose a sensor (A, B)");
+    expect_unread(
+        loso, NULL, 0,
+        "holds a split for each sensor, not one for all; choose a sensor (A, B) with --sensor, or all of them with "
+        "train_psd run --protocol loso");
     expect_unread(loso, "C", 0, "has no split for the sensor C; there are A, B");
     expect_unread(loso, "A", 0, "sensor A: row 2 is in split 'val' and again in 'test'");
     expect_unread(loso, "A", 5, "sensor A: there are no splits by shots");

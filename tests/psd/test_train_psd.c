@@ -410,7 +410,7 @@ static const struct {
     {2, "finetune", "--warmup-epochs 50", "--warmup-epochs 50 are all of the 50 epochs"},
     {2, "pretrain", "--devices 2", "--devices: expected 1 to 1, found 2"},
     {1, "pretrain", "!-m toy.safetensors --split loso.json",
-     "holds a split for each sensor, not one for all; choose a sensor (s00, s01, s02)"},
+     "holds a split for each sensor, not one for all; choose a sensor (s00, s01, s02) with --sensor"},
     {1, "pretrain", "!-m toy.safetensors --split loso.json --sensor s9",
      "has no split for the sensor s9; there are s00, s01, s02"},
     {1, "pretrain", "--sensor s00", "there is none of s00 alone"},
