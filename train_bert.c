@@ -30,8 +30,8 @@
 #include "commands/report.h"
 #include "commands/trainer.h"
 #include "commands/trainings.h"
+#include "page/page.h"
 #include "report/classification_report.h"
-#include "train/page/page.h"
 #include "train/train.h"
 
 /* ---- a training ---- */

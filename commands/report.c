@@ -6,7 +6,7 @@
 
 #include "base/format.h"
 #include "base/options.h"
-#include "train/page/page.h"
+#include "page/page.h"
 
 typedef struct {
     OptionList runs;

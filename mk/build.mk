@@ -1,7 +1,7 @@
 # How the library and the programs are compiled and linked. Objects go to $(BUILD), one folder per kind of build.
 
 # The rooms of the library, lowest first. The rooms of a model are folders in data, model and commands.
-ROOMS = base kernels data model checkpoint report cost train estimate commands
+ROOMS = base kernels data model checkpoint report page cost train estimate commands
 PROGRAMS = $(basename $(wildcard train_*.c))
 REVISION := $(shell tools/revision.sh)
 

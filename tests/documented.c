@@ -3,8 +3,8 @@
 #include <ctype.h>
 
 #include "data/formats/safetensors.h"
+#include "page/log.h"
 #include "tests/helpers.h"
-#include "train/log.h"
 
 enum { LONGEST = 1024, MAX_SYMBOLS = 16 };
 

@@ -1,6 +1,6 @@
 #include "tests/page_rig.h"
 
-#include "train/page/page.h"
+#include "page/page.h"
 
 enum { DEEPEST = 64 };
 

@@ -21,6 +21,7 @@ rooms() {
 4 checkpoint
 4 report
 5 cost
+5 page
 6 train
 7 estimate
 8 commands
@@ -37,7 +38,7 @@ shared() {
 data data/formats data/audio data/segment data/text
 model/block model/context model/generate model/model model/params model/param_updates model/sampling model/token_head
 commands
-tests tests/base tests/bench tests/checkpoint tests/commands tests/contracts tests/crash tests/cuda tests/data tests/estimate tests/fuzz
+tests tests/page tests/base tests/bench tests/checkpoint tests/commands tests/contracts tests/crash tests/cuda tests/data tests/estimate tests/fuzz
 tests/kernels tests/model tests/report tests/train tests/tools
 SHARED
 }

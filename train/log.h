@@ -43,12 +43,4 @@ void log_text(Log *log, int64_t step, double wall_time, const char *name, const 
  * JSON. Takes over `fields`. */
 void log_object(Log *log, const char *kind, int64_t step, double wall_time, json_t *fields);
 
-/* Returns the records of a log file as an array, json_decref(). A missing file has no records. Lines that are damaged
- * are left out. */
-json_t *log_read(const char *path);
-/* Reads the records of a log file that must be whole, json_decref(): NULL with "PATH:LINE: ..." if a line is no record.
- * A last line without an end, which a killed run may leave, is left out if it is no record: then *torn is its number,
- * else 0. */
-json_t *log_read_whole(const char *path, int64_t *torn, Error *error);
-
 #endif

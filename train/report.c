@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/format.h"
-#include "train/curves.h"
+#include "page/curves.h"
+#include "page/log.h"
 #include "train/log.h"
 #include "train/train.h"
 

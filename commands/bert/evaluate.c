@@ -13,7 +13,7 @@
 #include "commands/bert/options.h"
 #include "commands/bert/report.h"
 #include "commands/trained.h"
-#include "train/page/page.h"
+#include "page/page.h"
 
 typedef struct {
     BertUse use;

@@ -9,11 +9,11 @@
 #include "base/text_file.h"
 #include "checkpoint/description.h"
 #include "data/bert/texts.h"
+#include "page/page.h"
 #include "report/binary_report.h"
 #include "report/chance.h"
 #include "report/classification_report.h"
 #include "report/markdown.h"
-#include "train/page/page.h"
 
 /* ---- predictions in the form that reports read ---- */
 

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "commands/cv/decision.h"
-#include "train/page/page.h"
+#include "page/page.h"
 
 CvReport cv_report_open(const CvRun *run) {
     char *options = options_to_json(run->set);

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
-#include "train/log.h"
+#include "page/log.h"
 
 static char *record_path(const char *directory) { return path_join(directory, "test_evaluations.jsonl"); }
 

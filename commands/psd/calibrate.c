@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "commands/psd/psd.h"
-#include "train/page/page.h"
+#include "page/page.h"
 
 /* Keeps the calibrations with the weights, for predict. Those of a foreign file are only in the report. */
 static void keep(const PsdOptions *o, json_t *fits) {

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "commands/psd/psd.h"
-#include "train/page/page.h"
+#include "page/page.h"
 
 /* Returns how the rows were divided, by the name of the split file: "by_file" for by_file_seed42_frac1.0.json, the
  * whole name for a file that `prepare` has not named; free(). */

@@ -14,7 +14,7 @@
 #include "commands/next.h"
 #include "commands/psd/psd.h"
 #include "data/psd/split_index.h"
-#include "train/page/page.h"
+#include "page/page.h"
 
 /* A run, and the results of the folds that are done. */
 typedef struct {

@@ -12,10 +12,10 @@
 #include "data/formats/torch_pth.h"
 #include "data/ledger.h"
 #include "data/text/sentencepiece.h"
+#include "page/log.h"
 #include "report/plot.h"
 #include "report/table.h"
 #include "tests/file_rig.h"
-#include "train/log.h"
 
 static bool read_audio(const char *path, Error *error) {
     Audio audio;

@@ -1,7 +1,7 @@
 #include "tests/train/story.h"
 
 #include "base/file.h"
-#include "train/page/page.h"
+#include "page/page.h"
 
 const double story_falling[5] = {1.0, 0.9, 0.8, 0.7, 0.6}, story_flat[5] = {0.8, 0.7, 0.69, 0.69, 0.69};
 const char story_ended[] = ", \"summary/ended\": 1, \"summary/out_of_patience\": 0, \"summary/signal\": 0";

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/format.h"
+#include "page/log.h"
 #include "train/log.h"
 
 static const LogValue two_values[] = {{"train/text_loss", 0.1}, {"train/epoch", 3}};

@@ -9,7 +9,7 @@
 #include "base/stop.h"
 #include "checkpoint/folder.h"
 #include "kernels/ops_table.h"
-#include "train/page/page.h"
+#include "page/page.h"
 #include "train/report.h"
 #include "train/run/keep.h"
 #include "train/run/money.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "train/page/page.h"
+#include "page/page.h"
 #include "train/run/keep.h"
 
 double page_pause(double seconds, int64_t log_bytes) {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "train/log.h"
+#include "page/log.h"
 #include "train/options.h"
 
 /* Returns the record's number of this name, or NaN. */

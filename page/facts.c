@@ -1,4 +1,4 @@
-#include "train/page/facts.h"
+#include "page/facts.h"
 
 #include <math.h>
 #include <stdlib.h>

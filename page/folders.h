@@ -1,6 +1,6 @@
 /* The folders of a run: its own and those within, which hold trainings and results. */
-#ifndef TRAIN_PAGE_FOLDERS_H
-#define TRAIN_PAGE_FOLDERS_H
+#ifndef PAGE_FOLDERS_H
+#define PAGE_FOLDERS_H
 
 #include "base/base.h"
 

@@ -1,4 +1,4 @@
-#include "train/page/verdict.h"
+#include "page/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "page/page.h"
 #include "tests/train/story.h"
-#include "train/page/page.h"
 #include "train/run/page.h"
 
 static const double rising[] = {0.8, 0.7, 0.75, 0.8, 0.9}, high[] = {1.2, 1.1, 1.05, 1.05, 1.05};

@@ -1,9 +1,9 @@
 /* What the commands of a program wrote beside a training: reports, pictures and sounds. */
-#ifndef TRAIN_PAGE_RESULTS_H
-#define TRAIN_PAGE_RESULTS_H
+#ifndef PAGE_RESULTS_H
+#define PAGE_RESULTS_H
 
-#include "train/page/folders.h"
-#include "train/page/room.h"
+#include "page/folders.h"
+#include "page/room.h"
 
 /* Writes every report of the folders (.md beside .json) with the pictures (.svg) that belong to it, except the curves
  * of trainings, which a page draws itself. A picture belongs to the report whose name it ends like ("roc_D1",

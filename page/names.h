@@ -1,8 +1,8 @@
 /* What a page calls the folders that it was given. */
-#ifndef TRAIN_PAGE_NAMES_H
-#define TRAIN_PAGE_NAMES_H
+#ifndef PAGE_NAMES_H
+#define PAGE_NAMES_H
 
-#include "train/page/folders.h"
+#include "page/folders.h"
 
 /* Returns a name for each of n directories, free() each and the list: the last component of its real path, preceded by
  * as many of its parents as tell it from the others. The same directory given twice has one name. */

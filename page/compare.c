@@ -1,13 +1,13 @@
-#include "train/page/compare.h"
+#include "page/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/format.h"
+#include "page/facts.h"
+#include "page/verdict.h"
 #include "report/html.h"
-#include "train/page/facts.h"
-#include "train/page/verdict.h"
 
 /* Returns the metric that all runs which validated have in common, or NULL. */
 static const char *common_metric(const LoggedRun *runs, int n) {

@@ -1,4 +1,4 @@
-#include "train/page/folders.h"
+#include "page/folders.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "train/page/style.h"
+#include "page/style.h"
 
 // clang-format off
 const char PAGE_STYLE[] =

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "page/page.h"
 #include "tests/train/story.h"
-#include "train/page/page.h"
 
 static const char picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"10\" height=\"10\">"
                               "<title>%s</title></svg>";

@@ -1,4 +1,4 @@
-#include "train/page/results.h"
+#include "page/results.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Charts of runs from their logs: every metric in training and validation, learning rate, gradient norm, speed. */
-#ifndef TRAIN_CURVES_H
-#define TRAIN_CURVES_H
+#ifndef PAGE_CURVES_H
+#define PAGE_CURVES_H
 
 #include <jansson.h>
 

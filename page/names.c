@@ -1,4 +1,4 @@
-#include "train/page/names.h"
+#include "page/names.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "train/curves.h"
+#include "page/curves.h"
 
 /* A run of two epochs that was resumed at step 20. The second validation is the best by what the model selects by,
  * although its loss is not the least. */

@@ -1,4 +1,4 @@
-#include "train/page/page.h"
+#include "page/page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,17 +6,17 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/version.h"
+#include "page/compare.h"
+#include "page/curves.h"
+#include "page/facts.h"
+#include "page/folders.h"
+#include "page/logged_run.h"
+#include "page/names.h"
+#include "page/results.h"
+#include "page/room.h"
+#include "page/style.h"
+#include "page/verdict.h"
 #include "report/html.h"
-#include "train/curves.h"
-#include "train/page/compare.h"
-#include "train/page/facts.h"
-#include "train/page/folders.h"
-#include "train/page/logged_run.h"
-#include "train/page/names.h"
-#include "train/page/results.h"
-#include "train/page/room.h"
-#include "train/page/style.h"
-#include "train/page/verdict.h"
 
 enum { FRAME = 8192 /* bytes of what stands around the parts, with the list of what is left out */ };
 

@@ -1,10 +1,10 @@
 /* What a run came to, in words that its numbers support. */
-#ifndef TRAIN_PAGE_VERDICT_H
-#define TRAIN_PAGE_VERDICT_H
+#ifndef PAGE_VERDICT_H
+#define PAGE_VERDICT_H
 
 #include <stdio.h>
 
-#include "train/page/logged_run.h"
+#include "page/logged_run.h"
 
 /* Returns how the run ended, and its best metric and where, in a sentence or two; free(). is_running: the run itself
  * asks. */

@@ -1,4 +1,4 @@
-#include "train/page/room.h"
+#include "page/room.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /* The sections of a page that show several runs side by side. */
-#ifndef TRAIN_PAGE_COMPARE_H
-#define TRAIN_PAGE_COMPARE_H
+#ifndef PAGE_COMPARE_H
+#define PAGE_COMPARE_H
 
 #include <stdio.h>
 
-#include "train/page/logged_run.h"
+#include "page/logged_run.h"
 
 /* Returns how the runs ended and the range of their best metrics, in a sentence or two; free(). */
 char *compare_verdict(const LoggedRun *runs, int n, bool is_running);

@@ -1,7 +1,7 @@
 /* A training as its folder tells it: log.jsonl, and the record of its newest checkpoint. What an older program did not
  * write is unknown: NULL, NaN or -1. */
-#ifndef TRAIN_PAGE_LOGGED_RUN_H
-#define TRAIN_PAGE_LOGGED_RUN_H
+#ifndef PAGE_LOGGED_RUN_H
+#define PAGE_LOGGED_RUN_H
 
 #include <jansson.h>
 

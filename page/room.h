@@ -1,6 +1,6 @@
 /* The room that is left on a page of limited size, and the list of what did not fit. */
-#ifndef TRAIN_PAGE_ROOM_H
-#define TRAIN_PAGE_ROOM_H
+#ifndef PAGE_ROOM_H
+#define PAGE_ROOM_H
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* report.html: what a run, or several side by side, came to, on one page of at most 400 KB without scripts or links to
  * anything outside, from log.jsonl and the result files alone. */
-#ifndef TRAIN_PAGE_PAGE_H
-#define TRAIN_PAGE_PAGE_H
+#ifndef PAGE_PAGE_H
+#define PAGE_PAGE_H
 
 #include "base/base.h"
 

@@ -1,4 +1,4 @@
-#include "train/page/logged_run.h"
+#include "page/logged_run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "checkpoint/folder.h"
+#include "page/log.h"
 #include "report/statistics.h"
-#include "train/log.h"
 
 static double number_in(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);

@@ -1,10 +1,10 @@
 /* The sections of a page about single runs: what was measured, how it was configured, and where it comes from. */
-#ifndef TRAIN_PAGE_FACTS_H
-#define TRAIN_PAGE_FACTS_H
+#ifndef PAGE_FACTS_H
+#define PAGE_FACTS_H
 
 #include <stdio.h>
 
-#include "train/page/logged_run.h"
+#include "page/logged_run.h"
 
 /* Writes the numbers of a run: best metric, steps, time, speed, MFU with its peak, memory, money. */
 void facts_numbers(FILE *out, const LoggedRun *run);

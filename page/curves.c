@@ -1,4 +1,4 @@
-#include "train/curves.h"
+#include "page/curves.h"
 
 #include <math.h>
 #include <stdlib.h>
