@@ -165,7 +165,7 @@ typedef struct {
 } SlmRun;
 
 static void warn_of_base(const SlmRun *run) {
-    const char *known = description_fact_text(run->base->description, run->base->size.checkpoint, TOKENIZER_FACT);
+    const char *known = json_string_value(json_object_get(run->base->description, TOKENIZER_FACT));
     if (known && run->tokenizer && strcmp(known, run->hash) != 0)
         warn("--base-checkpoint %s was trained with another tokenizer than %s: its tokens mean something else here",
              run->options->train.base_checkpoint, tokenizer_file(run->tokenizer));

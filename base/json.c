@@ -37,6 +37,13 @@ json_t *json_read(const char *path, size_t flags, Error *error) {
     return value;
 }
 
+bool json_refuse(Error *error, const char *field, const char *expected, const json_t *found) {
+    char *text = found ? json_text(field, found, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : xstrdup("nothing");
+    error_set(error, "\"%s\": expected %s, found %.64s", field, expected, text);
+    free(text);
+    return false;
+}
+
 static const char SUM[] = "xxh3_64";
 
 /* A number that was read and is printed with the same digits gives the same text. */

@@ -18,6 +18,11 @@ json_t *real_or_null(double value);
 /* Reads a file, with the flags of json_loadb. NULL with the reason and, for bad syntax, line and column. */
 json_t *json_read(const char *path, size_t flags, Error *error);
 
+/* Sets the error to what was expected of a field and what was found; found: NULL, if the field is missing. Returns
+ * false.
+ */
+bool json_refuse(Error *error, const char *field, const char *expected, const json_t *found);
+
 /* Objects with their own checksum, under the key "xxh3_64", for files that a program writes and trusts later. The
  * checksum reveals damage and edits; after editing such a file by hand, remove the key. */
 

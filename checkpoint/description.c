@@ -44,6 +44,42 @@ static char *path_of(const char *checkpoint, const char *name) {
     return path;
 }
 
+/* ---- reading ---- */
+
+/* Fields of both files, in all versions. */
+static const FactRule head[] = {{"format", FORMAT, FORMAT}, {"version", 0, 0}, {NULL, 0, 0}};
+
+static bool fact_check(const json_t *root, const FactRule *rule, bool required, Error *error) {
+    const json_t *fact = json_object_get(root, rule->name);
+    int64_t number = json_integer_value(fact);
+    bool text = !rule->least && !rule->most;
+    if (!fact && !required) return true;
+    if (text ? json_is_string(fact) : json_is_integer(fact) && number >= rule->least && number <= rule->most)
+        return true;
+    char *expected = text ? xstrdup("a text")
+                     : rule->least == rule->most
+                         ? xformat("%lld", (long long)rule->least)
+                         : xformat("a whole number from %lld to %lld", (long long)rule->least, (long long)rule->most);
+    json_refuse(error, rule->name, expected, fact);
+    free(expected);
+    return false;
+}
+
+static bool facts_check(const json_t *root, const FactRule *rules, bool required, Error *error) {
+    for (; rules && rules->name; rules++)
+        if (!fact_check(root, rules, required, error)) return false;
+    return true;
+}
+
+/* Returns whether a config.json is of another program: it has at most two of the fields that all of ours have. An empty
+ * object is damage. decision.json is a name of ours alone. */
+static bool is_foreign(const json_t *root) {
+    static const char *const ours[] = {"format", "version", "model", "parameters", "options", "xxh3_64"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) n += json_object_get(root, ours[i]) != NULL;
+    return json_object_size(root) && n < 3;
+}
+
 /* Reads a file of this format; json_decref(). NULL with an empty error if there is none. */
 static json_t *read_beside(const char *checkpoint, const char *name, Error *error) {
     Error why;
@@ -51,68 +87,66 @@ static json_t *read_beside(const char *checkpoint, const char *name, Error *erro
     error_set(error, "%s", "");
     bool there = !access(path, F_OK);
     json_t *root = there ? json_read(path, 0, &why) : NULL;
-    if (root && !(json_object_get(root, "format") && json_object_get(root, "version"))) {
+    bool foreign = root && !strcmp(name, DESCRIPTION_FILE) && is_foreign(root);
+    bool ok = root && !foreign && (json_is_object(root) || error_set(&why, "expected an object {...}")) &&
+              json_sum_check(root, DIGITS, 0, &why) && facts_check(root, head, true, &why);
+    if (foreign)
         warn("%s is of another program, and is not read", path);
-        json_decref(root);
-        free(path);
-        return NULL;
-    }
-    bool ok = root != NULL && json_sum_check(root, DIGITS, 0, &why);
-    if (ok && json_integer_value(json_object_get(root, "format")) != FORMAT)
-        ok = error_set(&why, "expected \"format\": %d", FORMAT);
-    if (there && !ok) error_set(error, "%s: %s", path, why.text);
+    else if (there && !ok)
+        error_set(error, "%s: %s", path, why.text);
     free(path);
     if (ok) return root;
     json_decref(root);
     return NULL;
 }
 
-json_t *description_read(const char *checkpoint, Error *error) {
+static bool model_check(const json_t *model, const char *expected, Error *error) {
+    const char *name = json_string_value(model);
+    size_t n = strlen(expected);
+    if (name && !strncmp(name, expected, n) && (!name[n] || name[n] == '_')) return true;
+    char *text = xformat("%s (another name is a checkpoint of another model)", expected);
+    json_refuse(error, "model", text, model);
+    free(text);
+    return false;
+}
+
+json_t *description_read(const char *checkpoint, const DescriptionRules *rules, Error *error) {
+    static const FactRule parameters = {"parameters", 1, INT64_MAX};
     Error why;
     json_t *root = read_beside(checkpoint, DESCRIPTION_FILE, error);
-    if (!root || description_check(root, &why)) return root;
+    if (!root || (model_check(json_object_get(root, "model"), rules->model, &why) &&
+                  fact_check(root, &parameters, true, &why) && description_check(root, rules, &why)))
+        return root;
     json_decref(root);
     error_set(error, "the config.json of %s: %s", checkpoint, why.text);
     return NULL;
 }
 
-bool description_check(const json_t *description, Error *error) {
-    const json_t *labels = json_object_get(description, "labels"), *model = json_object_get(description, "model"),
-                 *label;
-    size_t i;
+/* Checks the names of the classes, if there are any. */
+static bool labels_check(const json_t *labels, const DescriptionRules *rules, Error *error) {
+    const json_t *label;
+    size_t i, n = (size_t)rules->n_labels;
     Error why;
-    if (!json_is_object(json_object_get(description, "options")))
-        return error_set(error, "\"options\" is missing, or no object");
-    if (model && !json_is_string(model)) return error_set(error, "\"model\" is no text");
-    if (labels && !json_is_array(labels)) return error_set(error, "\"labels\" is no array of names");
+    if (!labels) return true;
+    if (!json_is_array(labels)) return json_refuse(error, "labels", "an array of names", labels);
+    if (n && json_array_size(labels) != n)
+        return error_set(error, "\"labels\": expected %zu names, found %zu", n, json_array_size(labels));
     json_array_foreach(labels, i, label) {
         if (!json_string_length(label)) return error_set(error, "entry %zu of \"labels\" is no name", i);
         if (!label_check(json_string_value(label), &why))
             return error_set(error, "entry %zu of \"labels\": %s", i, why.text);
+        if (n && strcmp(json_string_value(label), rules->labels[i]) != 0)
+            return error_set(error, "entry %zu of \"labels\": expected \"%s\", found \"%.64s\"", i, rules->labels[i],
+                             json_string_value(label));
     }
     return true;
 }
 
-static void refuse_fact(const char *checkpoint, const char *name, const char *expected, const json_t *found) {
-    char *text = json_text(name, found, JSON_ENCODE_ANY);
-    die("the config.json of %s: \"%s\": expected %s, found %.64s", checkpoint, name, expected, text);
-}
-
-const char *description_fact_text(const json_t *description, const char *checkpoint, const char *name) {
-    const json_t *fact = json_object_get(description, name);
-    if (fact && !json_is_string(fact)) refuse_fact(checkpoint, name, "a text", fact);
-    return json_string_value(fact);
-}
-
-int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name, int64_t least,
-                                int64_t most, int64_t missing) {
-    const json_t *fact = json_object_get(description, name);
-    if (!fact) return missing;
-    int64_t number = json_integer_value(fact);
-    if (json_is_integer(fact) && number >= least && number <= most) return number;
-    char *expected = xformat("a whole number from %lld to %lld", (long long)least, (long long)most);
-    refuse_fact(checkpoint, name, expected, fact);
-    return missing;
+bool description_check(const json_t *description, const DescriptionRules *rules, Error *error) {
+    const json_t *options = json_object_get(description, "options");
+    if (!json_is_object(options)) return json_refuse(error, "options", "an object", options);
+    return labels_check(json_object_get(description, "labels"), rules, error) &&
+           facts_check(description, rules->facts, false, error);
 }
 
 /* ---- decision.json ---- */

@@ -33,24 +33,32 @@ typedef struct {
 /* Returns the text of config.json; free(). */
 char *description_text(const Description *description, const Model *model, const OptionSet *set);
 
-/* Reads the config.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an
- * empty error if there is none, and with the reason if it cannot be used. */
-json_t *description_read(const char *checkpoint, Error *error);
+/* Type and range of a fact. */
+typedef struct {
+    const char *name;
+    int64_t least, most; /* of a whole number; both 0: the fact is a text */
+} FactRule;
 
-/* Checks what every config.json has: "options" is an object, "labels", if there are any, an array of names. */
-bool description_check(const json_t *description, Error *error);
-/* Returns the text of a fact; NULL if config.json does not tell it. Dies if it is no text. */
-const char *description_fact_text(const json_t *description, const char *checkpoint, const char *name);
-/* Returns the number of a fact; `missing` if config.json does not tell it. Dies unless it is a whole number from
- * `least` to `most`. */
-int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name, int64_t least,
-                                int64_t most, int64_t missing);
+/* Rules for the config.json of a program. */
+typedef struct {
+    const char *model;         /* name of the model, or its beginning before a "_" */
+    const char *const *labels; /* [n_labels] the only names of classes; n_labels 0: any */
+    int n_labels;
+    const FactRule *facts; /* ends with a name that is NULL; NULL: none */
+} DescriptionRules;
+
+/* Reads the config.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an
+ * empty error if there is none, and with the reason if it cannot be used: every field but the options has the type and
+ * the range of the rules. Warns of a file of another program, which counts as none. */
+json_t *description_read(const char *checkpoint, const DescriptionRules *rules, Error *error);
+/* Checks the part of a config.json that an export contains, too: options, labels and facts. */
+bool description_check(const json_t *description, const DescriptionRules *rules, Error *error);
 
 /* Writes decision.json into a checkpoint's folder, for its present weights. Takes `decision`, an object. */
 bool decision_write(const char *checkpoint, json_t *decision, Error *error);
 /* Reads the decision.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an
  * empty error if there is none, and with the reason if it cannot be used, for instance because it is of other weights.
- */
+ * What the program decides by is not checked. */
 json_t *decision_read(const char *checkpoint, Error *error);
 
 #endif

@@ -5,23 +5,19 @@
 #include <string.h>
 
 #include "base/program.h"
-#include "checkpoint/description.h"
 
-CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *model,
-                                        const char *const *names) {
-    const char *found = json_string_value(json_object_get(description, "model"));
-    if (found && strncmp(found, model, strlen(model)) != 0)
-        die("%s is a checkpoint of another model, %s", checkpoint, found);
+CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *const *names) {
     CheckpointOptions from = {.checkpoint = checkpoint, .names = names, .stated = description != NULL};
     from.options = json_incref(json_object_get(description, "options"));
     return from;
 }
 
-CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *model, const char *const *names) {
+CheckpointOptions checkpoint_options_read(const char *checkpoint, const DescriptionRules *rules,
+                                          const char *const *names) {
     Error error;
-    json_t *description = description_read(checkpoint, &error);
+    json_t *description = description_read(checkpoint, rules, &error);
     if (!description && error.text[0]) die("%s", error.text);
-    CheckpointOptions from = checkpoint_options_of(description, checkpoint, model, names);
+    CheckpointOptions from = checkpoint_options_of(description, checkpoint, names);
     json_decref(description);
     return from;
 }

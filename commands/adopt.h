@@ -4,6 +4,7 @@
 #define COMMANDS_ADOPT_H
 
 #include "base/options.h"
+#include "checkpoint/description.h"
 #include "checkpoint/load.h"
 #include "model/model.h"
 
@@ -17,11 +18,11 @@ typedef struct {
 } CheckpointOptions;
 
 /* Reads the options in a checkpoint's config.json; json_decref(options). options: NULL if there is no config.json. Dies
- * if the file is damaged, or if its model's name does not begin with `model`. */
-CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *model, const char *const *names);
+ * if the file breaks the rules (description_read). */
+CheckpointOptions checkpoint_options_read(const char *checkpoint, const DescriptionRules *rules,
+                                          const char *const *names);
 /* The same with a config.json that has been read; NULL: there is none. */
-CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *model,
-                                        const char *const *names);
+CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *const *names);
 /* Dies if a value is not of the type or in the range of the option with its name in `rules`, those of the training. */
 void checkpoint_options_validate(const CheckpointOptions *from, const OptionSet *rules);
 /* Dies if `given`, a value that stands for this option, is not the checkpoint's. what: how it was given, "size tiny

@@ -17,12 +17,16 @@ json_t *threshold_decision_to_json(const ThresholdDecision *d, const char *posit
     return root;
 }
 
-/* Sets *out to a number or, of null, to NaN. Returns whether it is one of them, and there. */
-static bool read_real(const json_t *root, const char *name, double *out, Error *error) {
+/* Sets *out to a number or, of null, to NaN. Returns whether the field is one of those that are allowed. */
+static bool read_real(const json_t *root, const char *name, bool number, bool null, double *out, Error *error) {
     const json_t *value = json_object_get(root, name);
     *out = json_is_number(value) ? json_number_value(value) : (double)NAN;
-    return json_is_number(value) || json_is_null(value) ||
-           error_set(error, "\"%s\": expected a number or null, found %s", name, value ? "something else" : "nothing");
+    return (number && json_is_number(value)) || (null && json_is_null(value)) ||
+           json_refuse(error, name,
+                       number && null ? "a number or null"
+                       : number       ? "a number"
+                                      : "null",
+                       value);
 }
 
 /* Reads the rule: null without a threshold, and missing in files of earlier versions. */
@@ -31,7 +35,7 @@ static bool read_rule(const json_t *value, ThresholdDecision *d, Error *error) {
     d->rule = THRESHOLD_HALF;
     if (!value || (json_is_null(value) && isnan(d->threshold))) return true;
     while (name && d->rule < THRESHOLD_RULES && strcmp(name, THRESHOLD_RULE_NAMES[d->rule]) != 0) d->rule++;
-    return (name && d->rule < THRESHOLD_RULES) || error_set(error, "\"rule\": it is no rule of this program");
+    return (name && d->rule < THRESHOLD_RULES) || json_refuse(error, "rule", "a rule of this program", value);
 }
 
 /* Returns whether a threshold separates probabilities; that of two clusters need not. */
@@ -40,23 +44,24 @@ static bool is_bounded(const json_t *rule, const ThresholdDecision *d) {
            (d->threshold > -1e-9 && d->threshold <= 1);
 }
 
-static bool decision_check(const json_t *root, ThresholdDecision *d, Error *error) {
-    const json_t *rule = json_object_get(root, "rule");
-    if (!read_real(root, "threshold", &d->threshold, error) || !read_rule(rule, d, error) ||
-        !read_real(root, "temperature", &d->temperature, error))
+static bool decision_check(const json_t *root, int classes, ThresholdDecision *d, Error *error) {
+    const json_t *rule = json_object_get(root, "rule"), *text = json_object_get(root, "decision"),
+                 *threshold = json_object_get(root, "threshold"), *temperature = json_object_get(root, "temperature");
+    if (!read_real(root, "threshold", classes == 2, classes > 2, &d->threshold, error) || !read_rule(rule, d, error) ||
+        !read_real(root, "temperature", true, true, &d->temperature, error))
         return false;
-    if (d->temperature <= 0)
-        return error_set(error, "\"temperature\": expected a number above 0, found %g", d->temperature);
-    return is_bounded(rule, d) || error_set(error, "\"threshold\": expected 0 to 1, found %g", d->threshold);
+    if (text && !json_string_length(text)) return json_refuse(error, "decision", "a text", text);
+    if (d->temperature <= 0) return json_refuse(error, "temperature", "a number above 0", temperature);
+    return is_bounded(rule, d) || json_refuse(error, "threshold", "0 to 1", threshold);
 }
 
-bool threshold_decision_read(const char *checkpoint, ThresholdDecision *d, json_t **root, Error *error) {
+bool threshold_decision_read(const char *checkpoint, int classes, ThresholdDecision *d, json_t **root, Error *error) {
     Error why;
     *d = (ThresholdDecision){.threshold = 0.5, .temperature = NAN};
     *root = decision_read(checkpoint, error);
     if (!*root) return !error->text[0];
     d->kept = true;
-    if (decision_check(*root, d, &why)) return true;
+    if (decision_check(*root, classes, d, &why)) return true;
     json_decref(*root);
     *root = NULL;
     return error_set(error, "the decision.json of %s: %s", checkpoint, why.text);

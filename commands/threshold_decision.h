@@ -17,8 +17,10 @@ typedef struct {
 /* Returns the decision as an object, to which the program may add: "threshold", "decision", "rule" and "temperature".
  * positive: the name of the second class. */
 json_t *threshold_decision_to_json(const ThresholdDecision *decision, const char *positive);
-/* Reads the decision of a checkpoint; one that has none decides at 0.5, and *root is NULL. Sets *root to all of it,
- * json_decref(). False with the reason if it cannot be used; then there is nothing to release. */
-bool threshold_decision_read(const char *checkpoint, ThresholdDecision *decision, json_t **root, Error *error);
+/* Reads the decision of a checkpoint of so many classes, two of which have a threshold, and more have none. Without a
+ * decision.json the threshold is 0.5, and *root is NULL. Sets *root to all of it, json_decref(). False with the reason
+ * if it cannot be used; then there is nothing to release. */
+bool threshold_decision_read(const char *checkpoint, int classes, ThresholdDecision *decision, json_t **root,
+                             Error *error);
 
 #endif

@@ -290,7 +290,7 @@ json_t *calibration_to_json(const Calibration *c) {
 }
 
 static bool take_number(const json_t *value, const char *name, double *out, Error *error) {
-    if (!json_is_number(value)) return error_set(error, "\"%s\" is missing, or no number", name);
+    if (!json_is_number(value)) return json_refuse(error, name, "a number", value);
     *out = json_number_value(value);
     return true;
 }
@@ -300,7 +300,8 @@ bool calibration_from_json(const json_t *json, int classes, Calibration *c, Erro
     *c = (Calibration){.kind = CALIBRATION_KINDS, .classes = classes};
     for (int k = 0; kind && k < CALIBRATION_KINDS; k++)
         if (!strcmp(kind, CALIBRATION_NAMES[k])) c->kind = (CalibrationKind)k;
-    if (c->kind == CALIBRATION_KINDS) return error_set(error, "\"kind\" is %s", kind ? kind : "missing");
+    if (c->kind == CALIBRATION_KINDS)
+        return json_refuse(error, "kind", "temperature, vector or covariate", json_object_get(json, "kind"));
     bool ok = take_number(json_object_get(json, "temperature"), "temperature", &c->temperature, error) &&
               (c->temperature > 0 || error_set(error, "\"temperature\" is %g", c->temperature));
     if (c->kind == CALIBRATION_VECTOR) {

@@ -71,7 +71,7 @@ static void read_decision(BertClassifier *c, const BertUse *use) {
     json_t *root;
     Error error;
     int classes = c->base.classes.n;
-    if (!threshold_decision_read(c->checkpoint, &c->decision, &root, &error)) die("%s", error.text);
+    if (!threshold_decision_read(c->checkpoint, classes, &c->decision, &root, &error)) die("%s", error.text);
     json_decref(root);
     if (use->threshold > 0 && classes > 2 && !c->base.multi_label)
         die_usage("--threshold is for two classes, and %s has %d", c->checkpoint, classes);
@@ -81,8 +81,6 @@ static void read_decision(BertClassifier *c, const BertUse *use) {
         c->decision.threshold = NAN;
     else if (use->threshold > 0)
         c->decision.threshold = use->threshold;
-    else if (isnan(c->decision.threshold))
-        die("the decision.json of %s has no threshold, and the model has two classes: give --threshold", c->checkpoint);
 }
 
 /* Returns texts that fill a batch, each as long as any can be. */

@@ -16,6 +16,7 @@
 #include "checkpoint/description.h"
 #include "commands/bert/model.h"
 #include "commands/export.h"
+#include "commands/threshold_decision.h"
 #include "commands/trained.h"
 #include "data/bert/batch.h"
 #include "data/formats/safetensors.h"
@@ -48,7 +49,8 @@ typedef struct {
     const BertTextOptions *rules;
     BertConfig config; /* with the dropout of the training */
     Model *model;
-    float *weights; /* flat, on the host */
+    json_t *decision; /* NULL: there is none */
+    float *weights;   /* flat, on the host */
 } Export;
 
 /* ---- the weights ---- */
@@ -90,10 +92,14 @@ static bool write_weights(const Export *e, Error *error) {
     return ok;
 }
 
-/* Copies the decision, which holds for the same weights under a new checksum. */
-static bool write_decision(const Export *e, Error *error) {
-    json_t *decision = decision_read(e->checkpoint, error);
-    return decision ? decision_write(e->output, decision, error) : !error->text[0];
+/* Returns the decision of a classifier, which holds for the same weights under a new checksum; NULL: there is none. */
+static json_t *decision_of(const Export *e) {
+    ThresholdDecision decision;
+    json_t *root = NULL;
+    Error error;
+    if (e->config.classes && !threshold_decision_read(e->checkpoint, e->config.classes, &decision, &root, &error))
+        die("%s", error.text);
+    return root;
 }
 
 /* ---- the descriptions ---- */
@@ -133,8 +139,7 @@ static json_t *config_of(const Export *e) {
         "type_vocab_size", 1, "hidden_act", "gelu", "layer_norm_eps", 1e-5, "initializer_range", 0.02,
         "hidden_dropout_prob", (double)c->dropout, "attention_probs_dropout_prob", (double)c->dropout,
         "classifier_dropout", (double)c->head_dropout, "tie_word_embeddings", 1, "bos_token_id", ids->begin,
-        "eos_token_id", ids->end, "pad_token_id", BERT_PAD, "dtype", "float32", BERT_EXPORTED,
-        own_description(e));
+        "eos_token_id", ids->end, "pad_token_id", BERT_PAD, "dtype", "float32", BERT_EXPORTED, own_description(e));
     if (c->classes) add_classes(config, &e->base->classes, e->base->multi_label);
     return config;
 }
@@ -179,7 +184,8 @@ static bool write_tokenizer(const Export *e, Error *error) {
 
 static bool write_hf(const void *context, Error *error) {
     const Export *e = context;
-    return write_tokenizer(e, error) && write_weights(e, error) && write_decision(e, error) &&
+    return write_tokenizer(e, error) && write_weights(e, error) &&
+           (!e->decision || decision_write(e->output, json_incref(e->decision), error)) &&
            export_json(e->output, "config.json", config_of(e), error);
 }
 
@@ -218,6 +224,7 @@ int bert_export(int argc, char **argv) {
                 .config = bert_base_config(&base)};
     if (!e.config.classes && !base.masked_head)
         die("--checkpoint %s: it has neither a classifier nor the head of a masked language model", path);
+    e.decision = decision_of(&e);
     e.config.dropout = dropout_of(&base, "dropout");
     e.config.head_dropout = dropout_of(&base, "head-dropout");
     TokenizedModel model = {path, base.description, e.config.vocabulary};
@@ -233,6 +240,7 @@ int bert_export(int argc, char **argv) {
     bert_texts_close(&texts);
     e.model->close(e.model);
     bert_base_close(&base);
+    json_decref(e.decision);
     free(e.weights);
     free(path);
     options_free(&set, argc, argv);

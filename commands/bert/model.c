@@ -17,6 +17,9 @@
 const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       "layers",
                                     "heads",      "d-ff",      BERT_TEXT_RULES, NULL};
 
+static const FactRule facts[] = {{TOKENIZER_FACT, 0, 0}, {BERT_SEGMENTER_FACT, 0, 0}, {NULL, 0, 0}};
+static const DescriptionRules description_rules = {.model = "bert", .facts = facts};
+
 #define ROOT        "roberta."
 #define CLASSIFIER  "classifier."
 #define MASKED_HEAD "lm_head."
@@ -226,7 +229,8 @@ static void check_options(const BertBase *base) {
 static json_t *exported_description(const json_t *config, const char *config_path) {
     Error error;
     json_t *ours = json_object_get(config, BERT_EXPORTED);
-    if (ours && !description_check(ours, &error)) die("%s: " BERT_EXPORTED ": %s", config_path, error.text);
+    if (ours && !description_check(ours, &description_rules, &error))
+        die("%s: " BERT_EXPORTED ": %s", config_path, error.text);
     return json_incref(ours);
 }
 
@@ -240,9 +244,10 @@ static void read_base(BertBase *base, const char *path, const char *option) {
         die("%s %s: %s%s%s", option, path, error.text, none ? "; " : "", none ? expected : "");
     }
     json_t *config = hf_config_read(path, &config_path);
-    base->description = config ? exported_description(config, config_path) : description_read(path, &error);
+    base->description =
+        config ? exported_description(config, config_path) : description_read(path, &description_rules, &error);
     if (!config && !base->description && error.text[0]) die("%s", error.text);
-    base->options = checkpoint_options_of(base->description, path, "bert", BERT_OPTIONS);
+    base->options = checkpoint_options_of(base->description, path, BERT_OPTIONS);
     json_t *shapes = options_of_shapes(option, path, &file);
     if (config) add_roberta(shapes, config_path, config);
     if (base->options.options) {

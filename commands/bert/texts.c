@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/threads.h"
-#include "checkpoint/description.h"
 #include "checkpoint/load.h"
 #include "commands/export.h"
 #include "data/bert/batch.h"
@@ -114,7 +113,7 @@ static char *find_segmenter(const char *checkpoint) {
 
 /* Dies if the model was trained with another segmenter, or with none where there is one. */
 static void check_segmenter(const BertTexts *texts, const TokenizedModel *model) {
-    const char *hash = description_fact_text(model->description, model->checkpoint, BERT_SEGMENTER_FACT);
+    const char *hash = json_string_value(json_object_get(model->description, BERT_SEGMENTER_FACT));
     if (!hash || !strcmp(hash, texts->segmenter_hash)) return;
     if (!texts->segmenter)
         die("%s was trained on segmented texts, and its segmenter is not beside it: give --segment", model->checkpoint);

@@ -122,7 +122,7 @@ void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFol
     *f = (CvFold){.run = *run,
                   .data = data,
                   .fold = fold,
-                  .facts = {{"bins", NULL, run->model.bins}, {"side", NULL, run->model.side}}};
+                  .facts = {{CV_BINS_FACT, NULL, run->model.bins}, {CV_SIDE_FACT, NULL, run->model.side}}};
     f->run.train.output_dir = xformat("%s/fold_%s", run->train.output_dir, name);
     free(name);
     open_split(f);

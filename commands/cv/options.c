@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "commands/adopt.h"
+#include "data/flim/cell_classes.h"
 
 const char *const CV_FIXED_OPTIONS[] = {"protocol",    "train-donors",  "val-donors", "test-donors", "cv-donors",
                                         "filter",      "filter-sigmas", "sampler",    "augment",     "shift",
@@ -176,13 +177,14 @@ static void apply_compat(CvRun *o) {
     if (!options_given(o->set, "extensions")) o->extensions = 2;
 }
 
-static void read_channels(const char *text, int channels[3]) {
+#define CHANNELS_EXPECTED "expected three multiples of 8 up to 1024, separated by commas, such as 32,64,128"
+
+static bool read_channels(const char *text, int channels[FLIM_BLOCKS]) {
     char rest;
-    bool valid = sscanf(text, "%d,%d,%d%c", &channels[0], &channels[1], &channels[2], &rest) == 3;
-    for (int i = 0; i < 3 && valid; i++) valid = channels[i] > 0 && channels[i] <= 1024 && channels[i] % 8 == 0;
-    if (!valid)
-        die_usage("--channels %s: expected three multiples of 8 up to 1024, separated by commas, such as 32,64,128",
-                  text);
+    bool valid = text && sscanf(text, "%d,%d,%d%c", &channels[0], &channels[1], &channels[2], &rest) == FLIM_BLOCKS;
+    for (int i = 0; i < FLIM_BLOCKS && valid; i++)
+        valid = channels[i] > 0 && channels[i] <= 1024 && channels[i] % 8 == 0;
+    return valid;
 }
 
 static FlimConfig model_config(const CvRun *o) {
@@ -192,11 +194,14 @@ static FlimConfig model_config(const CvRun *o) {
                                  : !strcmp(o->init, "kaiming") ? FLIM_INIT_KAIMING
                                                                : FLIM_INIT_OURS,
                          .dilated = o->dilated};
-    read_channels(o->channels, config.channels);
+    if (!read_channels(o->channels, config.channels)) die_usage("--channels %s: " CHANNELS_EXPECTED, o->channels);
     return config;
 }
 
-bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error) {
+/* ---- weights to start from ---- */
+
+/* Reads the channels from the shapes of the tensors. */
+static bool channels_of_file(const char *checkpoint, int channels[FLIM_BLOCKS], Error *error) {
     static const char *const first[FLIM_BLOCKS] = {"res_block1.conv1.weight", "res_block2.conv1.weight",
                                                    "res_block3.conv1.weight"};
     TensorFile file;
@@ -211,6 +216,39 @@ bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error) 
     }
     tensor_file_close(&file);
     return ok;
+}
+
+/* Dies if config.json tells channels that are not those of the tensors. */
+static void check_channels(const char *checkpoint, const json_t *told, const int channels[FLIM_BLOCKS]) {
+    int is[FLIM_BLOCKS];
+    if (!told) return;
+    char *text = json_text("channels", told, JSON_ENCODE_ANY);
+    if (!read_channels(json_string_value(told), is))
+        die("the options in the config.json of %s: channels: " CHANNELS_EXPECTED "; found %.64s", checkpoint, text);
+    if (memcmp(is, channels, sizeof is) != 0)
+        die("the config.json of %s: channels is %s, and in the tensors beside it %d,%d,%d: they are of two models",
+            checkpoint, text, channels[0], channels[1], channels[2]);
+    free(text);
+}
+
+CvBase cv_base_read(const char *option, const char *checkpoint) {
+    static const FactRule facts[] = {{CV_BINS_FACT, 1, INT32_MAX}, {CV_SIDE_FACT, 1, INT32_MAX}, {NULL, 0, 0}};
+    static const DescriptionRules rules = {
+        .model = "flim", .labels = FLIM_CLASS_NAMES, .n_labels = FLIM_CLASSES, .facts = facts};
+    CvBase base = {.text = NULL};
+    Error error;
+    json_t *description = description_read(checkpoint, &rules, &error);
+    if (!description && error.text[0]) die("%s", error.text);
+    if (!channels_of_file(checkpoint, base.channels, &error)) die("--%s %s: %s", option, checkpoint, error.text);
+    const json_t *told = json_object_get(json_object_get(description, "options"), "channels");
+    check_channels(checkpoint, told, base.channels);
+    base.text = told ? xstrdup(json_string_value(told))
+                     : xformat("%d,%d,%d", base.channels[0], base.channels[1], base.channels[2]);
+    base.bins = json_integer_value(json_object_get(description, CV_BINS_FACT));
+    base.side = json_integer_value(json_object_get(description, CV_SIDE_FACT));
+    base.stated = description != NULL;
+    json_decref(description);
+    return base;
 }
 
 ImportRules cv_import_rules(void) {
@@ -228,19 +266,15 @@ static void check_base(const CvRun *o) {
 /* Takes the channels of the base checkpoint. */
 static void adopt(CvRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
-    int channels[FLIM_BLOCKS];
-    Error error;
     if (!checkpoint_exists(checkpoint)) return; /* the one who reads it complains */
-    CheckpointOptions from = checkpoint_options_read(checkpoint, "flim", CV_MODEL_OPTIONS);
-    if (!from.options) {
-        if (!cv_channels_of_file(checkpoint, channels, &error)) die("--base-checkpoint %s: %s", checkpoint, error.text);
-        char *text = xformat("%d,%d,%d", channels[0], channels[1], channels[2]);
-        from.options = json_build("options", "{s:s}", "channels", text);
-        free(text);
-    }
-    checkpoint_options_validate(&from, o->set);
+    CvBase base = cv_base_read("base-checkpoint", checkpoint);
+    CheckpointOptions from = {.checkpoint = checkpoint,
+                              .names = CV_MODEL_OPTIONS,
+                              .options = json_build("options", "{s:s}", "channels", base.text),
+                              .stated = base.stated};
     checkpoint_options_adopt(&from, o->set, NULL);
     json_decref(from.options);
+    free(base.text);
 }
 
 void cv_options_resolve(CvRun *o) {

@@ -40,14 +40,27 @@ typedef struct {
 
 /* Adds all options of the training to the empty set, which must live as long as `o`. */
 void cv_options_add(OptionSet *set, CvRun *o);
-/* Reads the channels of a classifier from the shapes of its tensors, whoever wrote them. */
-bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error);
+/* What a file of weights says of its network: a checkpoint of train_cv, or tensors of the same names. */
+typedef struct {
+    char *text; /* --channels */
+    int channels[FLIM_BLOCKS];
+    int64_t bins, side; /* of the cells of its training; 0: not known */
+    bool stated;        /* by its config.json */
+} CvBase;
+
+/* Reads it from the shapes of the tensors and from config.json; free(text). Dies if they contradict each other, or are
+ * not those of a classifier of cells. option: gave the path. */
+CvBase cv_base_read(const char *option, const char *checkpoint);
 /* Returns what a file of weights must have: all of the network; biases before norms are absorbed. */
 ImportRules cv_import_rules(void);
 /* Takes from --base-checkpoint what is not given, replaces each 0 that means a default, applies --compat to options
  * that are not given, and ends the program if options contradict each other, or if the tensors of the base checkpoint
  * are not those of the network. */
 void cv_options_resolve(CvRun *o);
+
+/* Facts in config.json: the shape of the cells. */
+#define CV_BINS_FACT "bins"
+#define CV_SIDE_FACT "side"
 
 /* Options that decide what the network computes. */
 extern const char *const CV_MODEL_OPTIONS[];

@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/program.h"
-#include "checkpoint/description.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/decision.h"
 #include "commands/trainer.h"
@@ -65,38 +64,29 @@ static void add_options(Predict *o) {
 
 /* ---- the network of a checkpoint ---- */
 
+/* Returns the configuration of the network; dies if it was trained on cells of another shape. */
 static FlimConfig config_of(const Predict *o, const char *checkpoint) {
     FlimConfig config = {.bins = o->cells.shape.T, .side = o->cells.shape.H};
-    Error error;
-    if (!cv_channels_of_file(checkpoint, config.channels, &error)) die("--checkpoint %s: %s", checkpoint, error.text);
+    CvBase base = cv_base_read("checkpoint", checkpoint);
+    if (base.bins && base.side && (base.bins != config.bins || base.side != config.side))
+        die("%s was trained on cells of %lld x %lld pixels and %lld bins; those of %s have %d x %d and %d", checkpoint,
+            (long long)base.side, (long long)base.side, (long long)base.bins, o->train.manifest.text[0],
+            o->cells.shape.H, o->cells.shape.W, o->cells.shape.T);
+    memcpy(config.channels, base.channels, sizeof config.channels);
+    free(base.text);
     return config;
 }
 
-/* Dies if the network was trained on cells of another shape. */
-static void check_shape(const Predict *o, const char *checkpoint) {
-    Error error;
-    json_t *description = description_read(checkpoint, &error);
-    if (!description && error.text[0]) die("%s", error.text);
-    int64_t bins = description_fact_number(description, checkpoint, "bins", 1, INT32_MAX, 0);
-    int64_t side = description_fact_number(description, checkpoint, "side", 1, INT32_MAX, 0);
-    json_decref(description);
-    if (bins && side && (bins != o->cells.shape.T || side != o->cells.shape.H))
-        die("%s was trained on cells of %lld x %lld pixels and %lld bins; those of %s have %d x %d and %d", checkpoint,
-            (long long)side, (long long)side, (long long)bins, o->train.manifest.text[0], o->cells.shape.H,
-            o->cells.shape.W, o->cells.shape.T);
-}
-
 /* Returns logits[n, views] of all cells; free(). */
-static float *logits_of(Predict *o, const char *checkpoint, int views) {
+static float *logits_of(Predict *o, const char *checkpoint, const FlimConfig *config, int views) {
     static const FlimDatasetOptions plain = {0};
     FlimDatasetOptions options = plain;
     options.views = views;
     TrainOptions with = o->train;
     with.base_checkpoint = checkpoint;
-    FlimConfig config = config_of(o, checkpoint);
     TrainSpec spec = {.options = &with,
                       .set = &o->set,
-                      .model = flim_open(&config),
+                      .model = flim_open(config),
                       .device = o->device,
                       .device_why = o->device_why,
                       .train = flim_dataset_open(&o->cells, &o->ids, &options),
@@ -147,14 +137,14 @@ static void warn_of_donors(const Predict *o, int models) {
 }
 
 static void add_model(Predict *o, const char *checkpoint) {
+    const FlimConfig config = config_of(o, checkpoint);
     CvDecision decision;
     Error error;
-    check_shape(o, checkpoint);
     if (!cv_decision_read(checkpoint, &decision, &error)) die("%s", error.text);
     int views = (options_given(&o->set, "tta") ? o->tta : decision.views) ? FLIM_VIEWS : 1;
     double threshold = o->threshold > 0 ? o->threshold : decision.chosen.threshold;
     bool calibrated = !isnan(decision.chosen.temperature);
-    float *logits = logits_of(o, checkpoint, views);
+    float *logits = logits_of(o, checkpoint, &config, views);
     for (int64_t i = 0; i < o->ids.n; i++) {
         double p = 0;
         for (int v = 0; v < views; v++) p += binary_sigmoid((double)logits[i * views + v]) / views;

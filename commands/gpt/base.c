@@ -4,12 +4,15 @@
 #include <stdio.h>
 
 #include "base/program.h"
-#include "checkpoint/description.h"
 #include "model/tts.h"
 
 const char *const GPT_MODEL_OPTIONS[] = {"number-text-tokens", "model-dim",      "layers",           "heads",
                                          "max-text-tokens",    "max-mel-tokens", "number-mel-codes", NULL};
 static const char *const *const size_options = GPT_MODEL_OPTIONS + 1; /* without the vocabulary */
+
+static const FactRule facts[] = {
+    {GPT_TOKENIZER_FACT, 0, 0}, {GPT_CODES_FACT, 0, 0}, {GPT_CODEBOOK_FACT, 0, 0}, {NULL, 0, 0}};
+static const DescriptionRules description_rules = {.model = "tts_gpt", .facts = facts};
 
 /* Masks are among the tensors of files that an old transformers wrote. IndexTTS 1 and 1.5 have no emotions, 2.5 has
  * embeddings of languages and of speakers in place of encoders. */
@@ -119,11 +122,11 @@ static void read_shapes(GptBase *base, const char *option, bool check) {
 
 static GptBase read_base(const char *checkpoint, const char *option, bool heads_given, bool check) {
     Error error;
-    json_t *description = description_read(checkpoint, &error);
+    json_t *description = description_read(checkpoint, &description_rules, &error);
     if (!description && error.text[0]) die("%s", error.text);
     GptBase base = {.description = description,
                     .ours = description != NULL,
-                    .size = checkpoint_options_of(description, checkpoint, "tts_gpt", size_options)};
+                    .size = checkpoint_options_of(description, checkpoint, size_options)};
     if (!description || check) read_shapes(&base, option, check);
     const OptionSet rules = size_rules();
     checkpoint_options_validate(&base.size, &rules);

@@ -8,6 +8,11 @@
 /* Options that decide what the model computes; the last is NULL. */
 extern const char *const GPT_MODEL_OPTIONS[];
 
+/* Facts of its config.json (origin.h). */
+#define GPT_TOKENIZER_FACT "tokenizer_xxh3_64"
+#define GPT_CODES_FACT     "codes"
+#define GPT_CODEBOOK_FACT  "codebook_xxh3_64"
+
 /* The rules of what a file of weights must have and may have: IndexTTS2's gpt.pth, whose encoders are carried along, or
  * weights of ours. The resizable tables are those that grow with the vocabulary of texts. */
 extern const ImportRules GPT_IMPORT;

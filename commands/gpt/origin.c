@@ -149,7 +149,7 @@ void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList 
 /* ---- the base checkpoint ---- */
 
 static const char *fact_of(const GptBase *base, const char *name) {
-    const char *text = description_fact_text(base->description, base->size.checkpoint, name);
+    const char *text = json_string_value(json_object_get(base->description, name));
     return text ? text : "";
 }
 

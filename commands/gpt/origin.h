@@ -10,10 +10,6 @@
 #include "checkpoint/description.h"
 #include "commands/gpt/base.h"
 
-#define GPT_TOKENIZER_FACT "tokenizer_xxh3_64"
-#define GPT_CODES_FACT     "codes"
-#define GPT_CODEBOOK_FACT  "codebook_xxh3_64"
-
 /* In the stats.json of train_gpt prepare: the options that fit a small corpus, {"model-dim": 256, ...}. */
 #define GPT_PREPARED_OPTIONS "options"
 typedef enum {

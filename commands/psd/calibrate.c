@@ -9,7 +9,7 @@
 static void keep(const PsdOptions *o, json_t *fits) {
     const char *checkpoint = o->train.base_checkpoint;
     Error error;
-    json_t *description = description_read(checkpoint, &error);
+    json_t *description = description_read(checkpoint, &PSD_DESCRIPTION, &error);
     if (!description)
         printf("[Calibration] %s is no checkpoint of this program: predict will not find its calibrations\n",
                checkpoint);

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "commands/adopt.h"
 #include "commands/psd/psd.h"
+#include "data/psd/manifest.h"
 
 /* ---- named sizes ---- */
 
@@ -99,6 +100,8 @@ const char *const PSD_MODEL_OPTIONS[] = {
     "size",           "encoder",        "d-model", "n-layers",   "n-heads", "ffn-dim", "decoder-dim",
     "decoder-layers", "projection-dim", "head",    "hidden-dim", "hop",     "limit",   NULL};
 
+const DescriptionRules PSD_DESCRIPTION = {.model = "psd", .labels = PSD_LABEL_NAMES, .n_labels = PSD_CLASSES};
+
 /* Options that need not be the checkpoint's: a size counts by its dimensions, and finetune may make a new head. */
 static const char *const size_option[] = {"size", NULL}, *const size_and_head[] = {"size", "head", "hidden-dim", NULL};
 
@@ -121,7 +124,7 @@ static void check_size(const PsdOptions *o, const CheckpointOptions *from) {
 void psd_checkpoint_adopt(PsdOptions *o) {
     const char *checkpoint = o->train.base_checkpoint;
     if (!checkpoint_exists(checkpoint)) return; /* not there yet, or the one who reads it complains */
-    CheckpointOptions from = checkpoint_options_read(checkpoint, "psd", PSD_MODEL_OPTIONS);
+    CheckpointOptions from = checkpoint_options_read(checkpoint, &PSD_DESCRIPTION, PSD_MODEL_OPTIONS);
     if (!from.options) from.options = options_of_file(o);
     checkpoint_options_validate(&from, &o->set);
     check_size(o, &from);

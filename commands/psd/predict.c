@@ -134,21 +134,30 @@ typedef struct {
     int models, calibrations;   /* how many there are, and how many have a calibration */
 } Sums;
 
-/* Reads the calibration of a checkpoint that --calibration names. False: there is none, or none is wanted. */
+/* Reads the calibration of a checkpoint that --calibration names, and checks all others. False: there is none, or none
+ * is wanted. */
 static bool read_calibration(const PsdOptions *o, Calibration *calibration) {
     const char *checkpoint = o->train.base_checkpoint, *kind = o->test.calibration;
     bool automatic = !strcmp(kind, "auto"), found = false;
+    const char *wanted = automatic ? CALIBRATION_NAMES[CALIBRATION_TEMPERATURE] : kind;
+    const json_t *fit;
+    size_t i;
     Error error;
     if (!strcmp(kind, "none")) return false;
     json_t *decision = decision_read(checkpoint, &error), *fits = json_object_get(decision, "calibrations");
     if (!decision && error.text[0]) die("%s", error.text);
-    if (fits && !json_is_array(fits)) die("the decision.json of %s: \"calibrations\": expected an array", checkpoint);
-    for (size_t i = 0; i < json_array_size(fits) && !found; i++) {
-        const char *name = json_string_value(json_object_get(json_array_get(fits, i), "kind"));
-        if (!name || strcmp(name, automatic ? CALIBRATION_NAMES[CALIBRATION_TEMPERATURE] : kind) != 0) continue;
-        if (!calibration_from_json(json_array_get(fits, i), PSD_CLASSES, calibration, &error))
-            die("the decision.json of %s: %s", checkpoint, error.text);
-        found = true;
+    if (decision && !json_is_array(fits)) {
+        json_refuse(&error, "calibrations", "an array", fits);
+        die("the decision.json of %s: %s", checkpoint, error.text);
+    }
+    json_array_foreach(fits, i, fit) {
+        Calibration one;
+        if (!calibration_from_json(fit, PSD_CLASSES, &one, &error))
+            die("the decision.json of %s: entry %zu of \"calibrations\": %s", checkpoint, i, error.text);
+        if (!found && !strcmp(CALIBRATION_NAMES[one.kind], wanted))
+            *calibration = one, found = true;
+        else
+            calibration_free(&one);
     }
     json_decref(decision);
     if (!found && !automatic)

@@ -73,6 +73,8 @@ void psd_options_close(PsdOptions *run, int argc, char **argv);
 
 /* The options that decide what a model is, and how its spectra are made; the last is NULL. */
 extern const char *const PSD_MODEL_OPTIONS[];
+/* What config.json says of any model. */
+extern const DescriptionRules PSD_DESCRIPTION;
 /* Replaces each dimension that is 0 by that of --size. */
 void psd_size_resolve(PsdOptions *run);
 /* Sets the options of the model to those of the checkpoint of --pretrained or --checkpoint (from its config.json, or

@@ -165,6 +165,12 @@ static void check_options(const SlmBase *base, const json_t *shapes) {
     }
 }
 
+/* Returns the last id of a model's vocabulary. */
+static int64_t last_id(const TensorFile *file) {
+    int64_t vocabulary = dimension(file, "wte.weight", 0);
+    return (vocabulary > 0 && vocabulary < INT_MAX ? vocabulary : INT_MAX) - 1;
+}
+
 static void read_base(SlmBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
@@ -172,10 +178,11 @@ static void read_base(SlmBase *base, const char *path, const char *option) {
     if (!checkpoint_open_base(path, &file, &error)) die("%s %s: %s", option, path, error.text);
     json_t *config = hf_config_read(path, &config_path);
     if (!config && !tensor_file_metadata(&file, "model_args.n_head")) {
-        base->description = description_read(path, &error);
+        const FactRule facts[] = {{SLM_FIRST_FACT, -1, last_id(&file)}, {TOKENIZER_FACT, 0, 0}, {NULL, 0, 0}};
+        base->description = description_read(path, &(DescriptionRules){.model = "slm", .facts = facts}, &error);
         if (!base->description && error.text[0]) die("%s", error.text);
     }
-    base->size = checkpoint_options_of(base->description, path, "slm", SLM_MODEL_OPTIONS);
+    base->size = checkpoint_options_of(base->description, path, SLM_MODEL_OPTIONS);
     json_t *shapes = options_of_shapes(option, path, &file);
     if (base->size.options) {
         json_object_update_missing(base->size.options, shapes);

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/description.h"
 #include "commands/predict.h"
 #include "commands/trained.h"
 
@@ -53,6 +52,6 @@ void slm_inference_close(SlmInference *i, int argc, char **argv) {
 }
 
 int32_t slm_inference_first_id(const SlmInference *i) {
-    const int most = slm_base_config(&i->base).vocabulary - 1;
-    return (int32_t)description_fact_number(i->base.description, i->base.size.checkpoint, SLM_FIRST_FACT, -1, most, -1);
+    const json_t *first = json_object_get(i->base.description, SLM_FIRST_FACT);
+    return first ? (int32_t)json_integer_value(first) : -1;
 }

@@ -273,6 +273,21 @@ static void predictions_that_would_be_wrong_are_refused(void **state) {
 static void fields_of_other_types_and_ranges_are_refused(void **state) {
     (void)state;
     static const JsonEdit edits[] = {
+        {"config.json", NULL, "all", "[]", "config.json: expected an object {...}"},
+        {"config.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", "2", "\"format\": expected 1, found 2"},
+        {"config.json", "", "version", "2", "\"version\": expected a text, found 2"},
+        {"config.json", "", "parameters", "\"many\"",
+         "\"parameters\": expected a whole number from 1 to 9223372036854775807, found \"many\""},
+        {"config.json", "", "parameters", "0", "\"parameters\": expected a whole number from 1 to "},
+        {"config.json", "", "model", "7",
+         "\"model\": expected bert (another name is a checkpoint of another model), found 7"},
+        {"config.json", "", "model", "\"\"",
+         "\"model\": expected bert (another name is a checkpoint of another model), found \"\""},
+        {"config.json", "", "model", "\"bertx\"", "\"model\": expected bert (another name "},
+        {"config.json", "", "model", NULL, "\"model\": expected bert "},
+        {"config.json", "", "options", "[]", "\"options\": expected an object, found []"},
         {"config.json", "options", "normalize", "3", "normalize: expected a text, found 3"},
         {"config.json", "options", "normalize", "null", "normalize: expected a text, found null"},
         {"config.json", "options", "normalize", "\"NFC\"", "normalize: expected nfc|none, found 'NFC'"},
@@ -283,17 +298,26 @@ static void fields_of_other_types_and_ranges_are_refused(void **state) {
         {"config.json", "options", "heads", "-1", "heads: expected 1 to 1000, found -1"},
         {"config.json", "options", "heads", "4.5", "heads: expected a whole number, found 4.5"},
         {"config.json", "options", "d-model", "-1", "d-model is -1, and in the tensors beside it 32"},
-        {"config.json", "", "options", "[]", "\"options\" is missing, or no object"},
-        {"config.json", "", "model", "7", "\"model\" is no text"},
-        {"config.json", "", "labels", "\"0\"", "\"labels\" is no array of names"},
+        {"config.json", "", "labels", "\"0\"", "\"labels\": expected an array of names, found \"0\""},
         {"config.json", "", "labels", "[\"0\", 1]", "entry 1 of \"labels\" is no name"},
         {"config.json", "", "tokenizer_hash", "12", "\"tokenizer_hash\": expected a text, found 12"},
         {"config.json", "", "segmenter_hash", "[1]", "\"segmenter_hash\": expected a text, found ["},
-        {"decision.json", "", "threshold", "\"0.5\"", "\"threshold\": expected a number or null, found something else"},
+        {"decision.json", NULL, "all", "[]", "decision.json: expected an object {...}"},
+        {"decision.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
+        {"decision.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
+        {"decision.json", "", "format", "\"1\"", "\"format\": expected 1, found \"1\""},
+        {"decision.json", "", "version", "[]", "\"version\": expected a text, found []"},
+        {"decision.json", "", "weights", "7", "it was made for other weights (?)"},
+        {"decision.json", "", "threshold", "\"0.5\"", "\"threshold\": expected a number, found \"0.5\""},
+        {"decision.json", "", "threshold", "null", "\"threshold\": expected a number, found null"},
+        {"decision.json", "", "threshold", "7", "\"threshold\": expected 0 to 1, found 7"},
+        {"decision.json", "", "decision", "false", "\"decision\": expected a text, found false"},
+        {"decision.json", "", "temperature", "\"hot\"", "\"temperature\": expected a number or null, found \"hot\""},
+        {"decision.json", "", "temperature", NULL, "\"temperature\": expected a number or null, found nothing"},
         {"decision.json", "", "threshold", "1.5", "\"threshold\": expected 0 to 1, found 1.5"},
         {"decision.json", "", "temperature", "0", "\"temperature\": expected a number above 0, found 0"},
-        {"decision.json", "", "rule", "\"best\"", "\"rule\": it is no rule of this program"},
-        {"decision.json", "", "rule", "2", "\"rule\": it is no rule of this program"},
+        {"decision.json", "", "rule", "\"best\"", "\"rule\": expected a rule of this program, found \"best\""},
+        {"decision.json", "", "rule", "2", "\"rule\": expected a rule of this program, found 2"},
     };
     char *best = path_join(bert_trained(), "best");
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
@@ -302,10 +326,9 @@ static void fields_of_other_types_and_ranges_are_refused(void **state) {
         int status = bert_use("predict --checkpoint %s %s -o %s", edited, test_texts(), bert_path("none.csv"));
         if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
         assert_contains(fixture.output, edits[i].message);
-        if (!strcmp(edits[i].file, "config.json")) {
-            assert_int_equal(bert_use("export --checkpoint %s --output %s", edited, bert_path("not_exported")), 1);
-            assert_contains(fixture.output, edits[i].message);
-        }
+        assert_int_equal(bert_use("export --checkpoint %s --output %s", edited, bert_path("not_exported")), 1);
+        assert_contains(fixture.output, edits[i].message);
+        assert_int_equal(access(bert_path("not_exported"), F_OK), -1);
         free(edited);
     }
     free(best);

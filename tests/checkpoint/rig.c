@@ -95,7 +95,8 @@ void rig_save(Checkpointer *c, int64_t step, uint64_t seed, bool best) {
 Checkpointer *rig_checkpointer(const char *directory, int keep) {
     Checkpointer *c = checkpointer_open(directory, keep);
     checkpointer_carry(c, carried, 2);
-    checkpointer_describe(c, xstrdup("{\"format\": 1, \"version\": \"0\", \"options\": {}}\n"));
+    checkpointer_describe(
+        c, xstrdup("{\"format\": 1, \"version\": \"0\", \"model\": \"test\", \"parameters\": 1, \"options\": {}}\n"));
     return c;
 }
 

@@ -35,7 +35,7 @@ static int64_t read_all(const char *path) {
     Error error;
     assert_true(checkpoint_exists(path));
     if (!state_read(folder, &state, &error)) fail_msg("%s: %s", folder, error.text);
-    json_t *description = description_read(path, &error);
+    json_t *description = description_read(path, &(DescriptionRules){.model = "test"}, &error);
     if (!description) fail_msg("%s: %s", folder, error.text);
     usleep(500); /* the run goes on */
     if (!checkpoint_open_base(path, &file, &error)) fail_msg("%s: %s", folder, error.text);

@@ -206,7 +206,8 @@ static void a_foreign_description_is_not_read(void **state) {
     Row rows[MOST];
     char *other = path_join(folder, "foreign"), *options = xformat("--checkpoint %s/w.safetensors %s", other, blind);
     make_directories(other);
-    must_run("cp %s/fold_D3/best/model.safetensors %s/w.safetensors; echo '{\"model_type\": \"bert\"}' >%s/config.json",
+    must_run("cp %s/fold_D3/best/model.safetensors %s/w.safetensors; "
+             "echo '{\"model\": {\"name\": \"vits\"}, \"version\": 1.5}' >%s/config.json",
              run, other, other);
     assert_true(predict_rows(rows, options) >= 20);
     assert_contains(fixture.output, "config.json is of another program, and is not read");
@@ -251,9 +252,42 @@ static void mistakes_are_named(void **state) {
 static void fields_of_other_types_and_ranges_are_refused(void **state) {
     (void)state;
     static const JsonEdit edits[] = {
+        {"config.json", NULL, "all", "[]", "config.json: expected an object {...}"},
+        {"config.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", "2", "\"format\": expected 1, found 2"},
+        {"config.json", "", "version", "2", "\"version\": expected a text, found 2"},
+        {"config.json", "", "parameters", "\"many\"",
+         "\"parameters\": expected a whole number from 1 to 9223372036854775807, found \"many\""},
+        {"config.json", "", "parameters", "0", "\"parameters\": expected a whole number from 1 to "},
+        {"config.json", "", "model", "7",
+         "\"model\": expected flim (another name is a checkpoint of another model), found 7"},
+        {"config.json", "", "model", "\"\"",
+         "\"model\": expected flim (another name is a checkpoint of another model), found \"\""},
+        {"config.json", "", "model", "\"flimx\"", "\"model\": expected flim (another name "},
+        {"config.json", "", "model", NULL, "\"model\": expected flim "},
+        {"config.json", "", "options", "[]", "\"options\": expected an object, found []"},
+        {"config.json", "options", "channels", "-1", "channels: expected three multiples of 8 up to 1024"},
+        {"config.json", "options", "channels", "\"1,2\"", "channels: expected three multiples of 8 up to 1024"},
+        {"config.json", "options", "channels", "[1]", "separated by commas, such as 32,64,128; found [1]"},
+        {"config.json", "options", "channels", "\"8,8,1024\"",
+         "channels is \"8,8,1024\", and in the tensors beside it "},
+        {"config.json", "", "labels", "{}", "\"labels\": expected an array of names, found {}"},
+        {"config.json", "", "labels", "[]", "\"labels\": expected 2 names, found 0"},
+        {"config.json", "", "labels", "[\"a\"]", "\"labels\": expected 2 names, found 1"},
+        {"config.json", "", "labels", "[\"active\", \"quiescent\"]",
+         "entry 0 of \"labels\": expected \"quiescent\", found \"active\""},
         {"config.json", "", "bins", "\"32\"", "\"bins\": expected a whole number from 1 to 2147483647, found \"32\""},
         {"config.json", "", "side", "-7", "\"side\": expected a whole number from 1 to 2147483647, found -7"},
-        {"decision.json", "", "views", "1", "\"views\": expected true or false"},
+        {"decision.json", NULL, "all", "[]", "decision.json: expected an object {...}"},
+        {"decision.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
+        {"decision.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
+        {"decision.json", "", "format", "\"1\"", "\"format\": expected 1, found \"1\""},
+        {"decision.json", "", "version", "[]", "\"version\": expected a text, found []"},
+        {"decision.json", "", "weights", "7", "it was made for other weights (?)"},
+        {"decision.json", "", "decision", "7", "\"decision\": expected a text, found 7"},
+        {"decision.json", "", "views", "1", "\"views\": expected true or false, found 1"},
+        {"decision.json", "", "views", NULL, "\"views\": expected true or false, found nothing"},
         {"decision.json", "", "threshold", "null", "\"threshold\": expected a number, found null"},
         {"decision.json", "", "threshold", "-3", "\"threshold\": expected 0 to 1, found -3"},
         {"decision.json", "", "temperature", "\"1\"", "\"temperature\": expected a number or null"},
@@ -267,6 +301,10 @@ static void fields_of_other_types_and_ranges_are_refused(void **state) {
         int status = cv("predict --checkpoint %s %s", edited, blind);
         if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
         assert_contains(fixture.output, edits[i].message);
+        if (!strcmp(edits[i].file, "config.json") && strcmp(edits[i].field, "all") != 0) {
+            assert_int_equal(cv("--data %s --base-checkpoint %s -o %s/never", cells, edited, folder), 1);
+            assert_contains(fixture.output, edits[i].message);
+        }
         free(edited);
     }
     free(followed);

@@ -226,6 +226,21 @@ static void a_prompt_begins_as_the_documents_of_the_training_did(void **state) {
 static void fields_of_other_types_and_ranges_are_refused(void **state) {
     (void)state;
     static const JsonEdit edits[] = {
+        {"config.json", NULL, "all", "[]", "config.json: expected an object {...}"},
+        {"config.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", "2", "\"format\": expected 1, found 2"},
+        {"config.json", "", "version", "2", "\"version\": expected a text, found 2"},
+        {"config.json", "", "parameters", "\"many\"",
+         "\"parameters\": expected a whole number from 1 to 9223372036854775807, found \"many\""},
+        {"config.json", "", "parameters", "0", "\"parameters\": expected a whole number from 1 to "},
+        {"config.json", "", "model", "7",
+         "\"model\": expected slm (another name is a checkpoint of another model), found 7"},
+        {"config.json", "", "model", "\"\"",
+         "\"model\": expected slm (another name is a checkpoint of another model), found \"\""},
+        {"config.json", "", "model", "\"slmx\"", "\"model\": expected slm (another name "},
+        {"config.json", "", "model", NULL, "\"model\": expected slm "},
+        {"config.json", "", "options", "[]", "\"options\": expected an object, found []"},
         {"config.json", "options", "d-model", "-1", "d-model: expected 0 to 65536, found -1"},
         {"config.json", "options", "context", "1099511627776", "context: expected 0 to 1000000, found 1099511627776"},
         {"config.json", "options", "context", "64", "context is 64, and in the tensors beside it 32"},
@@ -244,6 +259,11 @@ static void fields_of_other_types_and_ranges_are_refused(void **state) {
         int status = run_command(fixture.output, sizeof fixture.output,
                                  "%s generate --checkpoint %s --tokenizer %s --prompt 'Text' 2>&1", fixture.program,
                                  edited, fixture.data);
+        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
+        assert_contains(fixture.output, edits[i].message);
+        status = run_command(fixture.output, sizeof fixture.output,
+                             "%s export --checkpoint %s --format nanogpt --output %s/exported 2>&1", fixture.program,
+                             edited, edited);
         if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
         assert_contains(fixture.output, edits[i].message);
         free(edited);

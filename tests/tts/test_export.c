@@ -309,12 +309,28 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
 static void fields_of_other_types_and_ranges_are_refused(void **state) {
     (void)state;
     static const JsonEdit edits[] = {
+        {"config.json", NULL, "all", "[]", "config.json: expected an object {...}"},
+        {"config.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
+        {"config.json", "", "format", "2", "\"format\": expected 1, found 2"},
+        {"config.json", "", "version", "2", "\"version\": expected a text, found 2"},
+        {"config.json", "", "parameters", "\"many\"",
+         "\"parameters\": expected a whole number from 1 to 9223372036854775807, found \"many\""},
+        {"config.json", "", "parameters", "0", "\"parameters\": expected a whole number from 1 to "},
+        {"config.json", "", "model", "7",
+         "\"model\": expected tts_gpt (another name is a checkpoint of another model), found 7"},
+        {"config.json", "", "model", "\"\"",
+         "\"model\": expected tts_gpt (another name is a checkpoint of another model), found \"\""},
+        {"config.json", "", "model", "\"tts_gptx\"", "\"model\": expected tts_gpt (another name "},
+        {"config.json", "", "model", NULL, "\"model\": expected tts_gpt "},
+        {"config.json", "", "options", "[]", "\"options\": expected an object, found []"},
         {"config.json", "options", "model-dim", "-1", "model-dim: expected 8 to 65536, found -1"},
         {"config.json", "options", "heads", "\"2\"", "heads: expected a whole number, found \"2\""},
         {"config.json", "options", "max-mel-tokens", "1099511627776",
          "max-mel-tokens: expected 1 to 1000000, found 1099511627776"},
         {"config.json", "options", "number-text-tokens", "1", "number-text-tokens: expected 2 to 1000000000, found 1"},
         {"config.json", "", "codes", "3", "\"codes\": expected a text, found 3"},
+        {"config.json", "", "codebook_xxh3_64", "7", "\"codebook_xxh3_64\": expected a text, found 7"},
         {"config.json", "", "tokenizer_xxh3_64", "[]", "\"tokenizer_xxh3_64\": expected a text, found []"},
     };
     char *best = path_join(run, "best"), *followed = follow_link(best);

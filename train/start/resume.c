@@ -56,7 +56,8 @@ static void compare_options(const Training *t, const char *before_text) {
 static void compare_facts(const Training *t) {
     const Description *d = &t->spec.description;
     Error error;
-    json_t *before = description_read(t->resumed_from, &error);
+    const DescriptionRules rules = {.model = t->spec.model->name};
+    json_t *before = description_read(t->resumed_from, &rules, &error);
     if (!before && error.text[0]) die("--resume %s: %s", t->resumed_from, error.text);
     for (int i = 0; i < d->n_facts; i++) {
         const json_t *old = json_object_get(before, d->facts[i].name);
