@@ -17,7 +17,7 @@ static void adopt(void *options) {
     Sizes sizes = {0};
     OptionSet set = {0};
     json_t *description = json_pack("{s:o}", "options", json_loads(options, 0, NULL));
-    CheckpointOptions from = checkpoint_options_of(description, "run", "toy", names);
+    CheckpointOptions from = checkpoint_options_of(description, "run", names);
     options_add(&set, rows, 2, &sizes);
     checkpoint_options_adopt(&from, &set, NULL);
     printf("%lld %lld\n", (long long)sizes.layers, (long long)sizes.width);
@@ -32,7 +32,7 @@ static void adopt_and_record(void *options) {
     Sizes sizes = {0};
     OptionSet set = {0};
     json_t *description = json_pack("{s:o}", "options", json_loads(options, 0, NULL));
-    CheckpointOptions from = checkpoint_options_of(description, "run", "toy", names);
+    CheckpointOptions from = checkpoint_options_of(description, "run", names);
     options_add(&set, rows, 2, &sizes);
     options_parse(&header, &set, 3, argv);
     checkpoint_options_adopt(&from, &set, NULL);
