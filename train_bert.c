@@ -36,7 +36,7 @@
 
 /* ---- a training ---- */
 
-/* What a training has besides its spec. */
+/* The parts of a training besides its spec. */
 typedef struct {
     bool pretraining, done;
     BertOptions *options;

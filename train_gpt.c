@@ -141,7 +141,7 @@ static GptData open_data(const GptOptions *o) {
 
 /* ---- the training ---- */
 
-/* What a training has besides its spec. */
+/* The parts of a training besides its spec. */
 typedef struct {
     const GptOptions *options;
     GptBase base; /* of --base-checkpoint */

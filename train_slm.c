@@ -154,7 +154,7 @@ static SlmLines lines_of(const SlmOptions *o, const Model *model, const Device *
 
 /* ---- the training ---- */
 
-/* What a training has besides its spec. */
+/* The parts of a training besides its spec. */
 typedef struct {
     const SlmOptions *options;
     const SlmBase *base;        /* of --base-checkpoint */

@@ -37,7 +37,7 @@ typedef struct {
      * replaced (file_keep) and must be there, also in "DIR|PATH"; FILE: a file to write; DIR: a folder. */
     const char *metavar;
     const char *help; /* one sentence */
-    /* Of --help: the rows from here on are under it, until a row has another; NULL in all rows before: "Options". */
+    /* The heading of this row in --help. NULL: that of the row before, at first "Options". */
     const char *heading;
     bool usual; /* -h shows the row, besides those that are required or positional */
     bool required;

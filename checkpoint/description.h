@@ -1,4 +1,4 @@
-/* What lies beside the weights of a checkpoint, for those who use them without the command that trained them.
+/* The files beside the weights of a checkpoint, for those who use them without the command that trained them.
  *
  * config.json says what the weights are:
  *   {"format": 1, "version": "0.2.0", "model": "psd_classifier", "parameters": 10524, "options": {"d-model": 32, ...},

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 
-/* What lies beside the weights of a checkpoint (description.h). */
+/* The files beside the weights of a checkpoint (description.h). */
 #define DESCRIPTION_FILE "config.json"
 #define DECISION_FILE    "decision.json"
 

@@ -8,7 +8,7 @@
 #include "checkpoint/load.h"
 #include "model/model.h"
 
-/* What a checkpoint says of its model. */
+/* The facts that a checkpoint states about its model. */
 typedef struct {
     const char *checkpoint;   /* its path */
     const char *const *names; /* options that decide what the model computes; ends with NULL */

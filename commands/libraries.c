@@ -27,8 +27,8 @@
 #pragma weak src_get_version
 #pragma weak _libunistring_version
 
-/* What tools/release/licenses.sh has written, in a release: its libraries cannot be asked, since an archive may hold
- * the version of a library apart from what the program calls. */
+/* The lists that tools/release/licenses.sh has written, in a release: its libraries cannot be asked, since an archive
+ * may hold the version of a library apart from what the program calls. */
 extern const char libraries_text[] __attribute__((weak));
 extern const char licenses_text[] __attribute__((weak));
 

@@ -1,4 +1,5 @@
-/* What the commands `predict` of all programs share: the weights that --checkpoint names, and where predictions go. */
+/* The parts that the commands `predict` of all programs share: the weights that --checkpoint names, and where
+ * predictions go. */
 #ifndef COMMANDS_PREDICT_H
 #define COMMANDS_PREDICT_H
 

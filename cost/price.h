@@ -1,4 +1,4 @@
-/* What an hour of a machine costs: --price. */
+/* The price of an hour of a machine: --price. */
 #ifndef COST_PRICE_H
 #define COST_PRICE_H
 

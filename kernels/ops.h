@@ -97,7 +97,7 @@ typedef struct {
     Tensor x, mean, rstd, gain, bias;
 } Normed;
 
-/* What follows the sum of two Normed operands, in this order, in samples of `frames` frames of `plane` rows. */
+/* The steps after the sum of two Normed operands, in this order, in samples of `frames` frames of `plane` rows. */
 typedef struct {
     float slope;           /* of the leaky ReLU for negative numbers; 1: no activation */
     int64_t frames, plane; /* of a sample: N = samples frames plane */

@@ -278,7 +278,8 @@ fuzz: packages-build+fuzz ## every reader of files under libFuzzer, FUZZ_SECONDS
 
 FILES = $(shell tools/list_files.sh)
 SOURCES = $(filter %.c %.h %.cc %.cpp %.cu,$(FILES))
-lint: packages-build+lint ## clang-format, cppcheck, clang-tidy, shellcheck
+lint: packages-build+lint ## clang-format, cppcheck, clang-tidy, shellcheck, how comments begin
+	@grep -nE '(/\*|//) (What|Of|As|These|It)\b' $(SOURCES); [ $$? = 1 ] || { echo "these comments must begin with a verb or a noun" >&2; exit 1; }
 	clang-format --dry-run -Werror $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. $(filter %.c,$(filter-out tests/%,$(SOURCES)))

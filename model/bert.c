@@ -117,7 +117,7 @@ static void add_head(Bert *bert) {
 
 /* ---- embeddings ---- */
 
-/* What the backward reads: the sum of the three tables' rows, and the statistics of its norm. */
+/* The tensors that the backward reads: the sum of the three tables' rows, and the statistics of its norm. */
 typedef struct {
     Tensor sum, mean, rstd;
 } Embedded;

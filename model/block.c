@@ -17,7 +17,7 @@ typedef struct {
     Dropout drop;
 } Stream;
 
-/* What becomes of a block's output: it stays a stream (training), is added up in a given tensor, or is discarded
+/* The fate of a block's output: it stays a stream (training), is added up in a given tensor, or is discarded
  * (recomputation of what the backward needs). */
 typedef enum { END_STREAM, END_COMPLETE, END_DISCARDED } BlockEnd;
 

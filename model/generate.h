@@ -16,7 +16,7 @@ typedef struct {
     int ids, positions;
 } GenerationTable;
 
-/* What generation knows of a model. */
+/* A model as generation sees it. */
 typedef struct {
     Model *model;
     BlockStack *blocks;

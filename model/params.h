@@ -92,8 +92,8 @@ void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int 
  * group and decay and no padding lies between them. Returns the number of segments; free(*segments). Dies if a row has
  * unused rows, which params_updates knows. */
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments);
-/* What an optimizer step changes: AdamW the first n_adamw segments, Muon the matrices, which are in the segments behind
- * them. The norm is that of all segments. */
+/* The parts of the parameters that an optimizer step changes: AdamW the first n_adamw segments, Muon the matrices,
+ * which are in the segments behind them. The norm is that of all segments. */
 typedef struct {
     Segment *segments;
     MuonMatrix *matrices;

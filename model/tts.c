@@ -25,7 +25,7 @@ typedef struct {
     int text_embedding, mel_embedding, ln_f, mel_positions, text_positions, final_norm, text_head, mel_head, speed;
 } TtsGpt;
 
-/* What differs between the two heads. */
+/* The differences between the two heads. */
 typedef struct {
     const char *name, *logits; /* logits: their name in dumps */
     int weight, rows, targets; /* a row of the table, two fields of the batch */

@@ -10,7 +10,7 @@ static const double WIDE = 100;
 #define SPEED       "train/tokens_per_second"
 #define SPEED_TITLE "%s per second"
 
-/* What is logged with the metrics, and has charts of its own or none. */
+/* The numbers that are logged with the metrics, and have charts of their own or none. */
 static const struct {
     const char *key, *title, *label;
 } OTHERS[] = {{"train/lr", "learning rate", "learning rate"},

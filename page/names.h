@@ -1,4 +1,4 @@
-/* What a page calls the folders that it was given. */
+/* The names on a page of the folders that it was given. */
 #ifndef PAGE_NAMES_H
 #define PAGE_NAMES_H
 

@@ -14,7 +14,7 @@ typedef struct {
     bool is_running; /* the run of directories[0], or what trains within it, writes the page before its end */
 } PageRequest;
 
-/* What a page shows. */
+/* The contents of a page. */
 typedef struct {
     size_t bytes;
     int trainings, results, left_out; /* left_out: reports, pictures and sounds without room */

@@ -1,4 +1,4 @@
-/* What the commands of a program wrote beside a training: reports, pictures and sounds. */
+/* The files that the commands of a program wrote beside a training: reports, pictures and sounds. */
 #ifndef PAGE_RESULTS_H
 #define PAGE_RESULTS_H
 

@@ -1,4 +1,4 @@
-/* What a run came to, in words that its numbers support. */
+/* The outcome of a run, in words that its numbers support. */
 #ifndef PAGE_VERDICT_H
 #define PAGE_VERDICT_H
 

@@ -73,7 +73,7 @@ static void assert_all_seen(const char *text, const char *heading, const char *s
 
 /* ---- shapes ---- */
 
-/* What the letters of the shapes of one micro-batch, or of one store, stand for. */
+/* The meaning of the letters in the shapes of one micro-batch, or of one store. */
 typedef struct {
     char names[MAX_SYMBOLS][4];
     double values[MAX_SYMBOLS];

@@ -103,8 +103,8 @@ typedef struct {
     const void *context; /* the program's own */
 } LogLabels;
 
-/* What a program does after each validation: it may use the model, and write texts with train_log_text. Its time counts
- * as the validation's. */
+/* The action of a program after each validation: it may use the model, and write texts with train_log_text. Its time
+ * counts as the validation's. */
 typedef struct {
     void (*function)(void *context, Training *training, int64_t step); /* NULL: nothing */
     void *context;

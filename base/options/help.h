@@ -1,4 +1,4 @@
-/* What --help and --help-markdown print. */
+/* The output of --help and --help-markdown. */
 #ifndef BASE_OPTIONS_HELP_H
 #define BASE_OPTIONS_HELP_H
 

@@ -1,4 +1,4 @@
-/* What the options are, for those who read the record of a run. */
+/* A description of the options, for those who read the record of a run. */
 #include <jansson.h>
 
 #include "base/json.h"

@@ -46,7 +46,7 @@ const ImportRules BERT_IMPORT_MASKED = {
 /* Texts may be cut at another length than in the training. */
 static const char *const unchecked[] = {"max-len", NULL};
 
-/* What the configuration of a RoBERTa calls the sizes that are options here. */
+/* The names in the configuration of a RoBERTa of the sizes that are options here. */
 static const NamePair sizes_of_roberta[] = {{"vocab_size", "vocabulary"},  {"max_position_embeddings", "positions"},
                                             {"hidden_size", "d-model"},    {"num_hidden_layers", "layers"},
                                             {"intermediate_size", "d-ff"}, {0}};

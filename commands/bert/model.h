@@ -1,5 +1,6 @@
-/* What a file of weights says of its model, and of how texts become its ids: a checkpoint of train_bert, or a RoBERTa
- * as Hugging Face's transformers writes it (model.safetensors or pytorch_model.bin, with config.json). */
+/* The facts that a file of weights states about its model, and about how texts become ids. The file is a checkpoint of
+ * train_bert, or a RoBERTa as Hugging Face's transformers writes it (model.safetensors or pytorch_model.bin, with
+ * config.json). */
 #ifndef COMMANDS_BERT_MODEL_H
 #define COMMANDS_BERT_MODEL_H
 

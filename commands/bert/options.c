@@ -42,7 +42,7 @@ const char *const BERT_FIXED_OPTIONS[] = {"max-len",
 
 static const char *const left_out[] = {"manifest", "train-manifest", "val-manifest", "val-ratio", "id-column", NULL};
 
-/* Of the options below, those that only one of the two trainings has. */
+/* The options of fine-tuning only. */
 static const char *const of_classifier[] = {"row-tokens",
                                             "label-column",
                                             "empty",

@@ -34,7 +34,7 @@ ThresholdDecision bert_decide(const BertTested *validation, ThresholdRule rule, 
 bool bert_report(const BertTested *tested, const ThresholdDecision *decision, const char *directory, Evaluation *result,
                  Error *error);
 
-/* What follows a training. */
+/* The test that follows a training. */
 typedef struct {
     const char *checkpoint; /* its best: decision.json is written there */
     const char *directory;  /* of the run: for reports */

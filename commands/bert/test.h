@@ -1,4 +1,4 @@
-/* What follows the training of a classifier: its best weights are tested. */
+/* The test of a classifier's best weights, after its training. */
 #ifndef COMMANDS_BERT_TEST_H
 #define COMMANDS_BERT_TEST_H
 

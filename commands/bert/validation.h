@@ -1,4 +1,4 @@
-/* What counts as best: the score of the validation texts that --metric names. */
+/* The score of the validation texts that --metric names: the best weights are those with the best score. */
 #ifndef COMMANDS_BERT_VALIDATION_H
 #define COMMANDS_BERT_VALIDATION_H
 

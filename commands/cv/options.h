@@ -40,7 +40,8 @@ typedef struct {
 
 /* Adds all options of the training to the empty set, which must live as long as `o`. */
 void cv_options_add(OptionSet *set, CvRun *o);
-/* What a file of weights says of its network: a checkpoint of train_cv, or tensors of the same names. */
+/* The facts that a file of weights states about its network. The file is a checkpoint of train_cv, or has tensors of
+ * the same names. */
 typedef struct {
     char *text; /* --channels */
     int channels[FLIM_BLOCKS];

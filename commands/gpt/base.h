@@ -1,4 +1,5 @@
-/* What a checkpoint of the GPT says of its model: that of a training, or the base checkpoint of one. */
+/* The facts that a checkpoint of the GPT states about its model. The checkpoint is that of a training, or the base
+ * checkpoint of one. */
 #ifndef COMMANDS_GPT_BASE_H
 #define COMMANDS_GPT_BASE_H
 

@@ -37,7 +37,7 @@ typedef struct {
     const char *eval_split, *tag, *calibration;
 } PsdTestOptions;
 
-/* Of `run`. */
+/* The options of `run`. */
 typedef struct {
     const char *protocol, *pretrain_config, *finetune_config, *loso_split;
     int64_t first_sensors, repeats, pretrain_epochs, finetune_epochs;
@@ -73,7 +73,7 @@ void psd_options_close(PsdOptions *run, int argc, char **argv);
 
 /* The options that decide what a model is, and how its spectra are made; the last is NULL. */
 extern const char *const PSD_MODEL_OPTIONS[];
-/* What config.json says of any model. */
+/* The rules for config.json that hold for any model. */
 extern const DescriptionRules PSD_DESCRIPTION;
 /* Replaces each dimension that is 0 by that of --size. */
 void psd_size_resolve(PsdOptions *run);

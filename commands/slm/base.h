@@ -1,5 +1,5 @@
-/* What a file of weights says of its model: a checkpoint of train_slm, a model in GPT-2's layout as Hugging Face writes
- * it, nanoGPT's ckpt.pt, or a checkpoint-N.pt of the reference. */
+/* The facts that a file of weights states about its model. The file is a checkpoint of train_slm, a model in GPT-2's
+ * layout as Hugging Face writes it, nanoGPT's ckpt.pt, or a checkpoint-N.pt of the reference. */
 #ifndef COMMANDS_SLM_BASE_H
 #define COMMANDS_SLM_BASE_H
 

@@ -1,4 +1,5 @@
-/* What is evaluated: windows of ids, made of texts or of questions, and the results made of their losses. */
+/* The input of an evaluation, windows of ids that are made of texts or of questions, and the results made of their
+ * losses. */
 #ifndef COMMANDS_SLM_EVALUATION_H
 #define COMMANDS_SLM_EVALUATION_H
 

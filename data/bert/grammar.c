@@ -53,12 +53,12 @@ static const char *const statements[] = {
     "{x} là người {adjective}",
 };
 
-/* What is done with a statement {s}. A pattern is a frame with a statement in it. */
+/* A sentence around a statement {s}. A pattern is a frame with a statement in it. */
 typedef struct {
     const char *kind, *text;
 } Frame;
 
-/* It stands; {t} is a statement to the contrary. */
+/* The frames that let the statement stand; {t} is a statement to the contrary. */
 static const Frame stated[] = {
     {"plain", "{s}"},
     {"plain", "nói thẳng ra {s}"},
@@ -74,14 +74,14 @@ static const Frame stated[] = {
     {"contrast", "{s} chứ không phải {t}"},
 };
 
-/* It is denied. */
+/* The frames that deny the statement. */
 static const Frame denied[] = {
     {"denial", "đâu phải {s}"},         {"denial", "ai bảo {s}, sai rồi"},  {"denial", "không có chuyện {s}"},
     {"denial", "{dont} nghĩ {s}"},      {"denial", "làm gì có chuyện {s}"}, {"report", "nói {s} là {wrong}"},
     {"report", "nghĩ {s} thì nhầm to"}, {"report", "{dont} bảo {s} nữa"},
 };
 
-/* It is said of oneself, which is polite in any case. */
+/* The frames in which one says the statement of oneself, which is polite in any case. */
 static const Frame confessed[] = {
     {"oneself", "{s}, nhờ {you} chỉ giúp"},
     {"oneself", "hồi đó {s}, giờ mới hiểu"},
@@ -144,7 +144,7 @@ static int choose_pattern(int n, int first, int file, Dice *dice) {
 
 /* ---- sentences ---- */
 
-/* What the places of a pattern are filled with. */
+/* The source of the words that fill the places of a pattern. */
 typedef struct {
     Dice *dice;
     const char *person, *s; /* the statement, and whom it is about */

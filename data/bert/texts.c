@@ -97,7 +97,7 @@ char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
 
 /* ---- tokens ---- */
 
-/* What CHUNK texts become. */
+/* The result of CHUNK texts. */
 typedef struct {
     TokenIds ids;
     int64_t n, capacity;

@@ -10,12 +10,12 @@ typedef struct {
     const Tokenizer *tokenizer;
     const Segmenter *segmenter; /* joins the syllables of words by "_", sentence by sentence; NULL: none */
     bool nfc;                   /* Unicode's normal form C; not with `compat` */
-    /* As Hugging Face's slow tokenizer alone: white space stays as it is, and special tokens that are written out in a
-     * text become their ids. Otherwise runs of white space become a blank, and special tokens are text. A segmenter
-     * gets blanks in any case. */
+    /* Tokenizes as Hugging Face's slow tokenizer alone: white space stays as it is, and special tokens that are written
+     * out in a text become their ids. Otherwise runs of white space become a blank, and special tokens are text. A
+     * segmenter gets blanks in any case. */
     bool compat;
     bool padding; /* `compat`, and the tokenizer's <pad> has BERT_PAD: one that is written out counts as no token */
-    int max_len; /* tokens, with begin and end; at least 3 */
+    int max_len;  /* tokens, with begin and end; at least 3 */
     /* A longer text becomes several, each as long as it may be, cut where a word begins if the tokenizer tells; nothing
      * is lost. Otherwise it loses its end. */
     bool divide;

@@ -39,7 +39,7 @@ typedef struct {
     bool everywhere; /* applied to all splits; otherwise to training only */
 } FlimFilter;
 
-/* These functions return false with an error, and nothing to free, for donors that cannot be split. */
+/* The following functions return false with an error, and nothing to free, for donors that cannot be split. */
 
 /* Makes a fold for each donor, nested leave-one-donor-out: the donor is tested on, the next one (after the last, the
  * first) that has both classes validated on, and all others, which must have both, too, are trained on. Prints a line

@@ -177,7 +177,7 @@ static bool check_pages(const Stack *s, Error *error) {
 
 /* ---- descriptions ---- */
 
-/* What the description of the first page says. */
+/* The facts that the description of the first page states. */
 typedef struct {
     bool imagej;
     int64_t images; /* 0: it does not say */

@@ -36,8 +36,8 @@ typedef struct {
     PsdPartition *partitions; /* [sensors, shots] */
 } PsdPartitions;
 
-/* These functions return false with an error, and nothing to free, if the rows cannot be split: too few rows of a
- * class, too few rows, too few groups. `fraction`, in (0, 1], says how many of the rows to use. */
+/* The following functions return false with an error, and nothing to free, if the rows cannot be split: too few rows of
+ * a class, too few rows, too few groups. `fraction`, in (0, 1], says how many of the rows to use. */
 
 /* Makes splits of 70 %, 15 % and 15 %, the same for every class. */
 bool psd_partition_pooled(const PsdRows *rows, uint32_t seed, double fraction, PsdPartition *partition, Error *error);

@@ -1,5 +1,5 @@
-/* Of each list of siblings, which has hundreds of rules at depth 2, only those are tried that have a word of the
- * position in an index, and those without words. */
+/* A rule has hundreds of children at depth 2. Only two groups of them are tried: those indexed under a word at or near
+ * the position, and those without a word condition. */
 #include "data/segment/rules.h"
 
 #include <stdlib.h>

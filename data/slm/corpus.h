@@ -38,7 +38,7 @@ typedef struct {
     bool bad; /* it is a record that cannot be used, and has no text */
 } Document;
 
-/* What is done with each document. */
+/* The work that is done on each document. */
 typedef struct {
     const char *purpose; /* for the line of progress: "reading" */
     void *context;

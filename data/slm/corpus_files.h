@@ -30,7 +30,7 @@ typedef struct {
     char *first_left_out; /* NULL: none */
 } CorpusFiles;
 
-/* What is read by its name, for help. */
+/* The kinds of input that a name tells, for help. */
 // clang-format off
 #define CORPUS_INPUTS "texts (.txt .text .md), JSON (.jsonl .ndjson .json), tables (.csv .tsv), or folders of texts " \
                       "and JSON Lines, plain or .gz"

@@ -16,7 +16,7 @@ typedef enum { DUPLICATES_KEEP, DUPLICATES_EXACT, DUPLICATES_NEAR } Duplicates;
 
 enum { SIGNATURE_MINIMA = 64 };
 
-/* What decides whether a document is the same as another. */
+/* The numbers that decide whether a document is the same as another. */
 typedef struct {
     uint64_t hash;                     /* of the whole text */
     uint32_t minima[SIGNATURE_MINIMA]; /* only for DUPLICATES_NEAR */

@@ -14,7 +14,7 @@
 
 #include "data/slm/shard.h"
 
-/* What the caller knows of files of other programs. It precedes what the files say. */
+/* The facts that the caller knows about files of other programs. They take precedence over what the files say. */
 typedef struct {
     int vocabulary;      /* 0: unknown */
     int32_t end_of_text; /* -1: unknown */

@@ -1,4 +1,4 @@
-/* What a tokenizer.json names and is not supported is refused: other ids than its own would be worse. */
+/* Refuses every part of a tokenizer.json that is not supported: wrong ids would be worse than an error. */
 #include <stdlib.h>
 #include <string.h>
 

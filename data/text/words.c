@@ -18,7 +18,7 @@ const char *words_pattern(WordSplit split) {
     return patterns[split];
 }
 
-/* What a word consists of: one of the classes of the expressions. */
+/* The classes of the expressions, of which the characters of a word have one. */
 enum { KIND = CHARACTER_LETTER | CHARACTER_NUMBER | CHARACTER_SPACE, OTHER = 0 };
 
 typedef struct {

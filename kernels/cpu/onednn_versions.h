@@ -1,4 +1,4 @@
-/* What oneDNN 2 and 3 declare in different ways. A layout is how a tensor lies in memory: its sizes, their order. */
+/* The declarations in which oneDNN 2 and 3 differ. A layout is how a tensor lies in memory: its sizes, their order. */
 #ifndef KERNELS_CPU_ONEDNN_VERSIONS_H
 #define KERNELS_CPU_ONEDNN_VERSIONS_H
 

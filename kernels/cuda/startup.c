@@ -107,7 +107,7 @@ static void explain_no_gpu(const Driver *driver, char *text, size_t size) {
                  driver->name);
 }
 
-/* What the runtime reports of a driver that is there, and what to do. */
+/* The errors that the runtime reports of a driver that is there, and what to do. */
 static const struct {
     cudaError_t status;
     const char *found, *advice;

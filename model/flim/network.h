@@ -62,7 +62,7 @@ typedef struct {
     int last; /* row of the last layer's weight; its bias follows */
 } FlimNetwork;
 
-/* What the forward leaves for the backward, which overwrites it. */
+/* The tensors that the forward leaves for the backward, which overwrites them. */
 typedef struct {
     int64_t cells;
     Tensor x, moments;              /* the network's input; the moments of its windows, see stem_statistics */

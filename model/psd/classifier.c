@@ -27,7 +27,7 @@ static void add_head(Classifier *c) {
     param_add_buffer(table, c->config.class_weights, PSD_CLASSES, 0, "class_weights");
 }
 
-/* What the backward of the head reads. */
+/* The tensors that the backward of the head reads. */
 typedef struct {
     Tensor hidden, activated;
 } HeadActivations;

@@ -27,7 +27,7 @@ typedef struct {
     Tensor windows, convolved, mean, rstd, out; /* [N, in taps], [N, out], [out], [out], [N, out] */
 } CnnUnitActivations;
 
-/* What the backward reads. */
+/* The tensors that the backward reads. */
 typedef struct {
     CnnUnitActivations units[CNN_UNITS];
     Tensor sums[CNN_BLOCKS], last, means; /* before each block's last GELU; after the last block; [n, 256] */

@@ -22,7 +22,7 @@ typedef struct {
 
 enum { PSD_VIEWS = 2 };
 
-/* What the backward reads. */
+/* The tensors that the backward reads. */
 typedef struct {
     int64_t bare;                /* number of bare rows */
     Tensor patches;              /* [n, 16] */

@@ -301,7 +301,7 @@ static void refuse_with_folders(void *directory) {
     die("refused");
 }
 
-/* What was there stays, and so does what holds a file. */
+/* Expects folders to stay that were there before, or hold a file. */
 static void a_refused_command_leaves_no_empty_folder(void **state) {
     (void)state;
     assert_int_equal(mkdir(in("there"), 0777), 0);

@@ -194,7 +194,7 @@ static void batches_are_chosen_for_the_memory_of_the_container(void **state) {
     assert_true(chosen[0] < chosen[1] && chosen[1] < 64);
 }
 
-/* As a run's, not those of the whole machine on the day of the calibration. */
+/* Expects the memory that a run has, not that of the whole machine on the day of the calibration. */
 static void an_estimate_for_this_machine_has_the_memory_of_the_container(void **state) {
     (void)state;
     const char *rates = run_directory();

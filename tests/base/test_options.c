@@ -127,7 +127,7 @@ static void parse_with_yaml(Table *t, const char *text, const char *arguments) {
     free(path);
 }
 
-/* Of a command that divides an option into several. */
+/* Helps where a command divides an option into several, as --epochs into --pretrain-epochs and --finetune-epochs. */
 static void an_unknown_option_names_those_that_end_alike(void **state) {
     (void)state;
     refused("--rate 1", "unknown option --rate; did you mean --learning-rate?");

@@ -1,4 +1,4 @@
-/* What train_bert says of a classifier that has learnt nothing, and the threshold that --metric chooses. */
+/* The messages of train_bert about a classifier that has learnt nothing, and the threshold that --metric chooses. */
 #include "tests/bert/train_rig.h"
 
 /* Fails unless this is in the last line. */

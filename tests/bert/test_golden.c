@@ -178,7 +178,7 @@ static void check_moves(const char *prefix, const ModelRig *rig, const float *st
     print_message("%s: largest relative error of a move %.2g\n", prefix, worst);
 }
 
-/* What the steps of one rate need. */
+/* The buffers that the steps of one rate need. */
 typedef struct {
     Tensor m, v, norm;
     float *rates, *losses, *norms;

@@ -5,7 +5,7 @@
 
 enum { VOCABULARY = 1000, FIRST = 5, MASK = VOCABULARY - 1 };
 
-/* Of a vocabulary in which ids with a remainder of 1 or 2 by 4 are continued by the next piece. */
+/* Returns rules for a vocabulary in which ids with a remainder of 1 or 2 by 4 are continued by the next piece. */
 static BertMasking masking_of(double share, bool whole_words) {
     BertMasking m = {.share = share,
                      .whole_words = whole_words,

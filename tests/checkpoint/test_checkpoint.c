@@ -276,7 +276,7 @@ static void a_run_moves_between_disks_with_links_and_without(void **unused) {
     fault.no_links = false;
 }
 
-/* What checkpoints need is tried before anything is trained. */
+/* Expects that what checkpoints need is tried before anything is trained. */
 static void a_disk_that_renames_no_folders_is_refused(void **unused) {
     (void)unused;
     char *directory = rig_directory(), output[1024];

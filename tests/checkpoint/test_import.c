@@ -385,7 +385,7 @@ static ParamTable norm_table(void) {
 static const AbsorbedBias conv_bias = {"conv", "norm"};
 static const double biases[] = {0.125, -4};
 
-/* As a parallel, compiled model has it, with the moments of its optimizer. */
+/* The names in a checkpoint of a parallel, compiled model, which holds the moments of its optimizer, too. */
 #define LAYER "model_state_dict.module._orig_mod."
 #define VECTOR(name_, dtype_, data_)                                                                                   \
     { .name = name_, .dtype = dtype_, .rank = 1, .dims = {2}, .data = data_ }

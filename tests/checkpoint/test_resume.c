@@ -306,7 +306,7 @@ static void paths_lead_through_small_files(void **unused) {
     free(here);
 }
 
-/* It would be in the way of the run when it comes by. */
+/* Expects a refusal: the damaged step would be in the way of the run later. */
 static void no_run_goes_on_before_a_damaged_step(void **unused) {
     (void)unused;
     char *directory = rig_directory(), output[1024];

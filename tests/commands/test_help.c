@@ -104,7 +104,7 @@ static void options_stand_under_known_headings(void **state) {
     for_each_command(check_headings);
 }
 
-/* What `head` does to help, lists and estimates: they end in silence, as SIGPIPE ends other programs. */
+/* Ends help, lists and estimates as `head` does: they end in silence, as SIGPIPE ends other programs. */
 static void a_reader_that_ends_gets_no_message(void **state) {
     (void)state;
     int n;
@@ -112,9 +112,9 @@ static void a_reader_that_ends_gets_no_message(void **state) {
     static const char *const words[] = {"--help", "help", "-V", "--licenses", "help report", "report --help"};
     for (int i = 0; i < n; i++)
         for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-            int status = run_command(fixture.output, sizeof fixture.output,
-                                     "bash -c 'exec 3> >(exit); wait $!; %s %s >&3; exit $?'",
-                                     program_at(names[i]), words[k]);
+            int status =
+                run_command(fixture.output, sizeof fixture.output,
+                            "bash -c 'exec 3> >(exit); wait $!; %s %s >&3; exit $?'", program_at(names[i]), words[k]);
             assert_int_equal(status, 128 + 13);
             assert_string_equal(fixture.output, "");
         }

@@ -134,7 +134,7 @@ static void activate(void *argument) {
     gelu_forward(c->rig->cuda, to, from, GELU_TANH);
 }
 
-/* As much is available before the first call as after it: its kernel was loaded when it was measured. */
+/* Expects as much memory before the first call of an operation as after: its kernel was loaded when it was measured. */
 static void measured_operations_are_loaded(void **state) {
     (void)state;
     if (!emulate_fail_graphs) skip();

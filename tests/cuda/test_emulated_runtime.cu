@@ -370,7 +370,8 @@ static void a_capture_is_ended_by_its_thread(void **) {
     }
 }
 
-/* As <<<>>> on a card: cudaGetLastError is asked behind it, and returns what nobody has asked for before. */
+/* Expects what <<<>>> does on a card: cudaGetLastError is asked behind a launch, and returns what nobody has asked for
+ * before. */
 static void an_error_that_nobody_took_is_the_next_launchs(void **) {
     void *huge;
     float *x = counting(32);

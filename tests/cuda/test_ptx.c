@@ -149,7 +149,7 @@ static void instructions_compute_as_documented(void **state) {
         }
 }
 
-/* What runs on a card by luck, or not at all. */
+/* Plants what runs on a card by luck, or not at all. */
 static void planted_statements_are_refused(void **state) {
     (void)state;
     if (!emulate_read_ptx) skip();

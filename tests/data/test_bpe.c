@@ -164,7 +164,7 @@ static void special_tokens_are_text_unless_asked_for(void **state) {
     tokenizer_close(tokenizer);
 }
 
-/* As RoBERTa's <mask> has it. */
+/* Describes the token as RoBERTa describes <mask>. */
 static void a_token_that_swallows_blanks_is_text_like_others_unless_it_is_parsed(void **state) {
     (void)state;
     static const char change[] = "{\"added_tokens\": [{\"id\": 0, \"content\": \"<|endoftext|>\", \"special\": true, "

@@ -1,4 +1,4 @@
-/* What is said of files that are not UTF-8, and that texts which are UTF-8 are left alone. */
+/* The warnings about files that are not UTF-8; texts which are UTF-8 are left alone. */
 #include "data/text/encoding.h"
 
 #include "data/text/utf8.h"

@@ -57,7 +57,7 @@ static void an_index_is_all_its_shards(void **unused) {
     assert_all(write_index(write_shards(), good_map));
 }
 
-/* As transformers wrote them before safetensors. */
+/* Reads shards as transformers wrote them before safetensors. */
 static void shards_may_be_of_torch(void **unused) {
     (void)unused;
     char *folder = write_shards(), *path = in(folder, "pytorch_model-00002-of-00002.bin");

@@ -168,7 +168,7 @@ static void put_whole(Bytes *file) {
     put_sound(file, 0, FRAMES);
 }
 
-/* What a tag, a filled sector or another chunk adds is no doubt; what looks like sound is one. */
+/* Expects no doubt about what a tag, a filled sector or another chunk adds, but one about what looks like sound. */
 static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
     (void)state;
     static const char tag[] = "TAG and a title that somebody has given to the sound";
@@ -278,7 +278,7 @@ static void what_is_no_sound_is_named(void **state) {
     }
 }
 
-/* As the corpora of the LDC are compressed. ffmpeg may read it. */
+/* Makes a file as the corpora of the LDC are compressed. ffmpeg may read it. */
 static void sphere_that_libsndfile_does_not_read_is_named(void **state) {
     (void)state;
     static const char head[] = "NIST_1A\n   1024\nsample_count -i 1000\nsample_n_bytes -i 2\nchannel_count -i 1\n"
@@ -355,7 +355,7 @@ static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
     must_refuse(&file, "is cut off: 24008 of 48008 bytes of sound are there");
 }
 
-/* As programs write them into pipes: where the next file begins, the sound ends. */
+/* Joins files as programs write them into pipes: where the next file begins, the sound ends. */
 static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
     (void)state;
     static const struct {

@@ -1,4 +1,4 @@
-/* What a tokenizer does not know in texts: the pieces, the characters, and what is said of them. */
+/* The parts of texts that a tokenizer does not know: the pieces, the characters, and what is said of them. */
 #include "data/text/unknown.h"
 
 #include "data/text/sentencepiece.h"

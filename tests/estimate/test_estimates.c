@@ -54,8 +54,8 @@ static void flops_of_the_text_gpt(void **state) {
     expect_rounded(product_flops(&slm, batch_of(64, 2048)) / 1e12, 99.8, 1);
 }
 
-/* What the dry device has counted is the products above, and what operations count besides: GELU 9 and 18, dropout 1 a
- * number; of a pair and head softmax and its dropout 7 and 9, and attention's backward has five products instead of
+/* Expects the dry device to have counted the products above, and what operations count besides: GELU 9 and 18, dropout
+ * 1 a number; of a pair and head softmax and its dropout 7 and 9, and attention's backward has five products instead of
  * four, and the dots of its output. */
 static void counted_work_is_the_closed_form(void **state) {
     (void)state;

@@ -1,4 +1,4 @@
-/* What tells the class of a cell: whole words of names, folders, own words and tables; and that all else is named. */
+/* The class of a cell, told by whole words of names, folders, own words and tables; all else is named. */
 #include "data/flim/cells.h"
 
 #include <unistd.h>

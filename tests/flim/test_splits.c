@@ -8,7 +8,7 @@ enum { DONORS = 6, INACTIVE = 0, ACTIVE = 1 };
 static const char *const NAMES[] = {"D1", "D2", "D3", "D4", "D5", "D6"};
 static const int COUNTS[DONORS][2] = {{2110, 789}, {2184, 582}, {2351, 604}, {399, 1139}, {625, 1291}, {3210, 957}};
 
-/* As many cells as the data has, in ten fields of view for each donor. */
+/* A set of as many cells as the data has, in ten fields of view for each donor. */
 typedef struct {
     FlimColumns c;
     int32_t *labels, *donors, *fields;

@@ -48,7 +48,7 @@ static void reference_head(const Case *x, int64_t s, int64_t head, double *out) 
     free(p);
 }
 
-/* As attention_forward: a score has the error of a sum of `size` terms, the output that of `longest`. */
+/* Checks as for attention_forward: a score has the error of a sum of `size` terms, the output that of `longest`. */
 static void check_case(Rig *rig, const int *lengths, int count, int heads, int size, int64_t capacity) {
     Case x = case_of(rig, lengths, count, heads, size, capacity);
     double *want = doubles(rig, tensor_numel(x.out));

@@ -353,7 +353,7 @@ static void flops_and_bytes_are_exact(void **state) {
     device_close(dry);
 }
 
-/* Of 50 elements in rows of 8, four whole rows and the last, of which the segment has 2 elements. */
+/* Counts, of 50 elements in rows of 8, four whole rows and the last, of which the segment has 2 elements. */
 static void rows_left_out_are_not_counted(void **state) {
     (void)state;
     static const uint8_t used[] = {1, 0, 1, 1, 0, 1, 1};

@@ -37,7 +37,7 @@ static const PlotSeries *series_of(const Plot *plot, const char *name) {
     return NULL;
 }
 
-/* What a model counts may be cells; runs that count different things have tokens. */
+/* Expects the unit that a model counts, such as cells; runs that count different things have tokens. */
 static void speeds_have_the_unit_of_the_runs(void **state) {
     (void)state;
     json_t *records = records_of(LOG);

@@ -13,7 +13,7 @@
 
 enum { MOST_KERNELS = 64, MOST_CALLS = 256 };
 
-/* What can limit a kernel. */
+/* The resources that can limit a kernel. */
 enum { ISSUE, SPECIAL, TENSOR, SHARED, L2, DRAM, LIMITS };
 static const char *const limit_names[LIMITS] = {"issue", "special", "tensor", "shared", "L2", "DRAM"};
 

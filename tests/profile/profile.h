@@ -9,7 +9,7 @@ typedef struct {
     enum { EVERY_TYPE, ONLY_F32, ONLY_16_BITS } types;
 } ProfileCase;
 
-/* What is printed behind the names of the operations that are called next, "" at the beginning of each case. */
+/* The text to print behind the names of the operations that are called next, "" at the beginning of each case. */
 extern const char *profile_shape;
 
 extern const ProfileCase profile_cases[];

@@ -73,7 +73,7 @@ static void numbers_are_read_strictly(void **state) {
     assert_false(csv_integer("9223372036854775808", &whole) || csv_integer("-", &whole) || csv_integer("1.0", &whole));
 }
 
-/* As CPython's repr prints them. */
+/* Expects numbers as CPython's repr prints them. */
 static void numbers_are_written_as_python_does(void **state) {
     (void)state;
     static const struct {

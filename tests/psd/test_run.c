@@ -366,7 +366,7 @@ static char *make_recordings(void) {
     return directory;
 }
 
-/* As recorded by the last checkpoint. */
+/* Fails unless the last checkpoint has recorded these values. */
 static void expect_recorded(const char *directory, const char *run, bool hop, double limit) {
     char *path = xformat("%s/%s/last/state.json", directory, run), *text = read_text(path);
     json_t *state = json_loads(text, 0, NULL), *options = json_object_get(state, "options");

@@ -217,7 +217,7 @@ static void changed_recordings_are_seen(void **state) {
     free(path);
 }
 
-/* As the user nobody, who may not read other users' private files. */
+/* Opens the store as the user nobody, who may not read other users' private files. */
 static void open_in_a_child(void *unused) {
     (void)unused;
     if (!geteuid() && setuid(65534)) _exit(2);
@@ -245,7 +245,7 @@ static void times_of_copies_are_kept(void **state) {
     assert_true(inode() != first);
 }
 
-/* It is as good as gone. */
+/* Expects the recording to count as gone. */
 static void a_recording_that_cannot_be_read_is_warned_of(void **state) {
     (void)state;
     char said[2048], *path = path_join(root, "a.npy");

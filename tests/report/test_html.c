@@ -9,7 +9,7 @@
 
 static char *made; /* by the last END */
 
-/* What is printed to `out` between BEGIN and END is in `made`. */
+/* Puts what is printed to `out` between BEGIN and END into `made`. */
 #define BEGIN                                                                                                          \
     size_t size_;                                                                                                      \
     free(made);                                                                                                        \

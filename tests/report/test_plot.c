@@ -250,7 +250,7 @@ static void a_narrow_chart_is_legible_on_a_phone(void **state) {
     free(svg);
 }
 
-/* Of the unit square the legend is below. */
+/* Draws the unit square, whose legend is below. */
 static void the_unit_square_keeps_corners_and_steps(void **state) {
     (void)state;
     const double x[] = {0, 0, 0.0005, 0.5, 1}, y[] = {0, 0.6, 0.6, 1, 1};

@@ -1,4 +1,4 @@
-/* What the model sees of documents that are kept separate, and of packed ones. */
+/* The text that the model sees of documents that are kept separate, and of packed ones. */
 #include "kernels/cpu/device.h"
 #include "kernels/philox.h"
 #include "model/slm.h"

@@ -133,7 +133,7 @@ static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
     free(back);
 }
 
-/* As the program advises, the steps were moved away and the links removed. */
+/* Moves the steps away and removes the links, as the program advises. */
 static void a_run_begun_anew_keeps_the_log_before(void **state) {
     (void)state;
     static char before[1 << 14], after[1 << 14];

@@ -1,4 +1,4 @@
-/* What a run tells of its machine while it trains: sensors and cost. */
+/* The reports of a run about its machine while it trains: sensors and cost. */
 #include "kernels/cpu/device.h"
 #include "tests/estimate/rates_rig.h"
 #include "tests/train/loop_rig.h"

@@ -115,7 +115,7 @@ static void the_line_falls_from_the_peak_to_the_minimum(void **state) {
     expect_rate(&s, 24, 1, 0.1, 0);
 }
 
-/* As the trainer of transformers has it without a warm-up: the peak times (S - k) / S in update k of S. */
+/* Expects the rates of transformers' trainer without a warm-up: the peak times (S - k) / S in update k of S. */
 static void the_line_to_zero_has_the_reference_s_values(void **state) {
     (void)state;
     const Schedule s = {.kind = SCHEDULE_LINEAR, .total = 2256}, t = {.kind = SCHEDULE_LINEAR, .total = 502};

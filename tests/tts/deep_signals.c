@@ -100,7 +100,7 @@ static void ignore_hangup(void) {
     write_to_file(STDOUT_FILENO);
 }
 
-/* As started by nohup. */
+/* Starts the run as nohup does. */
 static void an_ignored_hangup_stays_ignored(void **state) {
     (void)state;
     char *run = scratch_directory();

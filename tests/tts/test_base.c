@@ -1,5 +1,5 @@
-/* What train_gpt starts from: IndexTTS2's gpt.pth with all its tensors, and no weights of another version, which have
- * most of them. */
+/* The base of train_gpt: IndexTTS2's gpt.pth with all its tensors, and no weights of another version, which have most
+ * of them. */
 #include "commands/gpt/base.h"
 #include "data/formats/safetensors.h"
 #include "model/tts.h"

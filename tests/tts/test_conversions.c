@@ -73,7 +73,7 @@ static void conversions_in_a_list_leave_good_files_alone(void **state) {
     assert_null(strstr(fixture.output, "find "));
 }
 
-/* What else lies below the folder that two folders share has nothing to do with the list. */
+/* Expects the list to ignore what else lies below the folder that two folders share. */
 static void conversions_in_a_list_are_folder_by_folder(void **state) {
     (void)state;
     static const char *const folders[][2] = {{"far/a/note"}, {"far/b/c/note"}};

@@ -20,7 +20,8 @@ static void prepare_plain(const char *output, const char *list, const char *more
     if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
 }
 
-/* Of 1,632 frames 64 for each of 16 codes, no 32; held out is one clip at least, with another of its speaker. */
+/* Expects 16 codes, since 1,632 frames have 64 for each of 16, not of 32; held out is one clip at least, with another
+ * of its speaker. */
 static void sizes_fit_little_speech(void **state) {
     (void)state;
     begin_with_frames("small");

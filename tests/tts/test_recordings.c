@@ -12,7 +12,7 @@ static Recordings parse(const char *path, const char *text) {
     return parse_recordings((RecordingsSource){.path = path}, text);
 }
 
-/* As the data set has them: no header, single quotes of both kinds, texts with tabs or commas. */
+/* Reads lines as the data set has them: no header, single quotes of both kinds, texts with tabs or commas. */
 static void ljspeech_is_read_as_it_stands(void **state) {
     (void)state;
     Recordings all =
@@ -84,7 +84,8 @@ static void json_fields_are_found_by_their_names(void **state) {
     recordings_close(&all);
 }
 
-/* As data sets on the web have them; objects and the like are no names, so they are left alone unless asked for. */
+/* Reads names as data sets on the web have them; objects and the like are no names, so they are left alone unless asked
+ * for. */
 static void json_names_may_be_numbers(void **state) {
     (void)state;
     Recordings all =
@@ -135,7 +136,7 @@ static void a_table_is_common_voice_only_if_all_says_so(void **state) {
     recordings_close(&all);
 }
 
-/* As Excel and pandas write them: the same recordings in each. */
+/* Reads lists as Excel and pandas write them: the same recordings in each. */
 static void tables_of_excel_and_arrays_are_lists(void **state) {
     (void)state;
     static const char *const lists[][2] = {

@@ -366,7 +366,7 @@ static void sounds_in_a_folder_beside_the_list_are_found(void **state) {
     assert_contains(fixture.output, "metadata.csv: 4 of 4 texts are in quotes, which are taken as a part of the text;");
 }
 
-/* As Windows writes them. */
+/* Reads paths as Windows writes them. */
 static void sounds_behind_backslashes_are_found(void **state) {
     (void)state;
     write_parts();

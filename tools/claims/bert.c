@@ -134,7 +134,7 @@ static void the_rest(const Run *before, const Run *after) {
         percent(epochs * samples / 720 * after->flops / after->sequences / after->peak));
 }
 
-/* What the other pages of the repository say of the same program. */
+/* Checks what the other pages of the repository say of the same program. */
 static void elsewhere(const Run *padded, const Run *packed, const Run *full_32, const Run *shorter_32, const Run *f32) {
     static const struct {
         const char *says;

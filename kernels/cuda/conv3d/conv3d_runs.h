@@ -143,7 +143,8 @@ template <class T> GPU_INLINE int k_of_run(const Windows &v, int k) {
     return ((run / parts * taps + step % taps) * parts + run % parts) * DEPTH<T> + k % DEPTH<T>;
 }
 
-/* As convolve in conv3d_kernel.h, with runs of `run` rows, and w's k in the order in which steps need them. */
+/* Convolves as convolve in conv3d_kernel.h does, with runs of `run` rows, and w's k in the order in which steps need
+ * them. */
 template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     convolve_runs(Output<T> output, const T *x, const T *w, Windows v, int run, bool add) {
@@ -187,9 +188,9 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     write_products(output, products, v, row, column, add);
 }
 
-/* As convolve_weights in conv3d_kernel.h. Shared memory: zero rows; twice a run, the step's rows of dy, and for each of
- * these where in the run it begins (upper half) and which taps of the frame it sees. Grid: tiles x parts of the rows.
- */
+/* Computes the same as convolve_weights in conv3d_kernel.h. Shared memory: zero rows; twice a run, the step's rows of
+ * dy, and for each of these where in the run it begins (upper half) and which taps of the frame it sees. Grid: tiles x
+ * parts of the rows. */
 template <class T>
 __global__ void __launch_bounds__(WeightsTile::THREADS)
     convolve_weights_runs(Output<T> output, const T *x, const T *dy, Windows v, int run, int part) {

@@ -50,7 +50,7 @@ struct Site {
     const char *file;
     int line;
 };
-/* As a default argument, the site is that of the caller, and the functions need not be macros. */
+/* Gives a function the site of its caller, as a default argument: the functions need not be macros. */
 #define EMULATE_SITE ::emulate::Site site = {__builtin_FILE(), __builtin_LINE()}
 
 struct Thread {

@@ -249,7 +249,7 @@ void run_block(Worker &w) {
     w.counts.blocks++;
 }
 
-/* As on a card: the block's threads never get on, the device is lost, and with it what its kernels have printed. */
+/* The loss of the device, as on a card: the block's threads never get on; what its kernels have printed is lost. */
 static std::atomic<bool> lost{false};
 bool is_lost() { return lost; }
 void lose_device() { lost = true; }

@@ -33,11 +33,12 @@ static double last_in_fold(const char *run, const char *kind, const char *key) {
 
 /* ---- what it learns ---- */
 
-/* What rounding may do was measured on the cpu, with the weights at the start changed by a factor of 1 +- e each, at
- * random: by e = 1e-7, as f32 rounds, losses of the third step and gradients' norms move by up to 2.4e-6 of themselves,
- * and sums in another order are some tens of roundings apart. By e = 2^-9, as bf16 rounds, by up to 5e-3 and 0.14, for
- * Adam divides gradients that are near 0 by themselves, and of two frames of a pool the other may be the larger; here
- * activations and gradients are rounded too: a factor of two to four. In float16, 2^-12, it is 3e-3 and 0.11. */
+/* The differences that rounding may make. They were measured on the cpu, with the weights at the start changed by a
+ * factor of 1 +- e each, at random: by e = 1e-7, as f32 rounds, losses of the third step and gradients' norms move by
+ * up to 2.4e-6 of themselves, and sums in another order are some tens of roundings apart. By e = 2^-9, as bf16 rounds,
+ * by up to 5e-3 and 0.14, for Adam divides gradients that are near 0 by themselves, and of two frames of a pool the
+ * other may be the larger; here activations and gradients are rounded too: a factor of two to four. In float16, 2^-12,
+ * it is 3e-3 and 0.11. */
 static const struct {
     const char *capability, *options;
     double of_loss, of_gradients;

@@ -90,7 +90,7 @@ static void gpu_here_needs_a_calibration(void **state) {
     free(path);
 }
 
-/* As in a container without a home: no rates were measured, and all else works. */
+/* Estimates as in a container without a home: no rates were measured, and all else works. */
 static void without_a_home_there_are_no_rates(void **state) {
     (void)state;
     char *cache = xstrdup(getenv("XDG_CACHE_HOME")), *home = xstrdup(getenv("HOME") ? getenv("HOME") : "");

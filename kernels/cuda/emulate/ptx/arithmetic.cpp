@@ -9,7 +9,8 @@ namespace ptx {
 
 /* ---- integers ---- */
 
-/* What the processor's division would stop the program for; the card gives some value, and no kernel may use it. */
+/* Divides also where the processor's division would stop the program: there the card gives some value, which no kernel
+ * may use. */
 template <class T> static T divide(T x, T y) { return y == 0 ? (T)-1 : y == (T)-1 ? (T)(0 - (U64)x) : (T)(x / y); }
 template <class T> static T remainder_of(T x, T y) { return y == 0 ? x : y == (T)-1 && (T)-1 < 0 ? 0 : (T)(x % y); }
 template <> U32 divide(U32 x, U32 y) { return y ? x / y : ~0u; }

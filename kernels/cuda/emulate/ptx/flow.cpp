@@ -154,8 +154,8 @@ static std::vector<Bits> written_before(const Function &f) {
     return before;
 }
 
-/* What an instruction makes of a number that nobody has written. The compiler computes ahead with such numbers and
- * leaves out the result, as memory checkers allow too: arithmetic passes them on, and a choice between two numbers
+/* Returns what an instruction makes of a number that nobody has written. The compiler computes ahead with such numbers
+ * and leaves out the result, as memory checkers allow too: arithmetic passes them on, and a choice between two numbers
  * takes the state of the one it takes. */
 static Undefined rule_of(const Instruction &i, const char *name) {
     if (strncmp(name, "selp.", 5) == 0) return CHOOSES;

@@ -61,8 +61,8 @@ static char *parameter_at(State &s, int lane, uint64_t address, size_t bytes) {
     return const_cast<char *>(s.scene->parameters) + address;
 }
 
-/* What launches have done to the bytes of an allocation: 1 + the number of the last one that did so % 65535. Pages of
- * it that are never touched cost nothing. */
+/* The marks of launches on the bytes of an allocation: 1 + the number % 65535 of the last one that wrote a byte, and of
+ * the last one that read it with .nc. Pages of the marks that are never touched cost nothing. */
 struct Marks {
     size_t bytes;
     uint64_t round; /* launch / 65535: all are cleared when it changes */

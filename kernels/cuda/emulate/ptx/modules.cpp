@@ -1,4 +1,4 @@
-/* What the host code that nvcc makes calls: it registers its modules, kernels and variables before main, and launches
+/* The functions that nvcc's host code calls: it registers its modules, kernels and variables before main, and launches
  * kernels by the address of a function that stands for them. A module is the "fat binary" that nvcc has put into the
  * program, with the PTX for one architecture or several; the card gets the newest that it can run, as from the driver.
  * Programs for GPUs have theirs compressed, and not for all cards: with EMULATE_PTX the folder of a build, where nvcc
@@ -50,7 +50,8 @@ struct Loaded {
 
 static std::mutex lock;
 
-/* What has been registered, by the address of the host's function or variable: before main, in the order of linking. */
+/* The kernels or variables that have been registered, by the address of the host's function or variable: before main,
+ * in the order of linking. */
 typedef std::unordered_map<const void *, Registered> Registry;
 static Registry &kernels() {
     static Registry registry;

@@ -69,7 +69,7 @@ enum Class : uint8_t {
     CLASSES
 };
 
-/* What the loop over instructions has to do itself. */
+/* The work that the loop over instructions has to do itself. */
 enum Kind : uint8_t { PLAIN, BRANCH, UNIFORM_BRANCH, RETURN, EXIT, TRAP, SLEEP, CALL, BLOCK_BARRIER };
 
 /* A form of an instruction: its name with all modifiers. `operands` has a letter for each register, in the order of the
@@ -89,7 +89,7 @@ extern const Form arithmetic_forms[], conversion_forms[], memory_forms[], copy_f
 
 constexpr int MAX_OPERANDS = 16;
 
-/* What an instruction makes of registers that have not been written: flow.cpp. */
+/* The result of an instruction on registers that have not been written: flow.cpp. */
 enum Undefined : uint8_t { FAILS, PASSES_ON, CHOOSES, ENDS_IN_FALSE, ENDS_IN_TRUE };
 
 struct Instruction {
@@ -108,7 +108,7 @@ struct Instruction {
     Undefined undefined;
 };
 
-/* What is not needed to run an instruction. */
+/* The facts about an instruction that are not needed to run it. */
 struct Origin {
     const char *name;                          /* of its form */
     int32_t line;                              /* of the module's text */

@@ -35,7 +35,7 @@ static bool is_race(const State &s, Note earlier, int lane) {
             write ? "writes" : "reads", bytes, (unsigned long long)address, who.c_str(), write ? "read" : "written");
 }
 
-/* What a read leaves of an earlier one and itself. */
+/* Returns the note that a read leaves of an earlier one and itself. */
 static Note joined(const State &s, Note earlier, Note now) {
     if (time_of(earlier) < s.scene->barrier_time) return now;
     if (warp_of(earlier) != warp_of(now)) return note(time_of(now), SEVERAL, WHOLE_WARP);
