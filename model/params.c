@@ -163,11 +163,20 @@ static void fill(const Param *param, float *out, uint64_t seed, int n_threads) {
     }
 }
 
-void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int n_threads) {
+static void initialize(const ParamTable *table, float *flat, bool random, uint64_t seed, int n_threads) {
     if (n_threads <= 0) n_threads = omp_get_num_procs();
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        fill(param, flat + param->offset, seed, n_threads);
+        bool is_random = param->init == INIT_NORMAL || param->init == INIT_UNIFORM;
+        if (random || !is_random) fill(param, flat + param->offset, seed, n_threads);
         for (int64_t e = param->count; e < stored(param); e++) flat[param->offset + e] = 0;
     }
+}
+
+void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int n_threads) {
+    initialize(table, flat, true, seed, n_threads);
+}
+
+void params_initialize_constants(const ParamTable *table, float *flat, int n_threads) {
+    initialize(table, flat, false, 0, n_threads);
 }

@@ -88,6 +88,8 @@ const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const cha
 /* Fills a flat buffer on the host with initial values. Element e of parameter i depends only on the seed, init_like of
  * i and e. n_threads 0: all processors. */
 void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int n_threads);
+/* The same but for random values, which stay as they are: others are read in their place. */
+void params_initialize_constants(const ParamTable *table, float *flat, int n_threads);
 /* Makes the optimizer's segments, with learning rate 1. Neighbouring parameters share a segment if they have the same
  * group and decay and no padding lies between them. Returns the number of segments; free(*segments). Dies if a row has
  * unused rows, which params_updates knows. */

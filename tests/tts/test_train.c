@@ -311,6 +311,21 @@ static void a_run_that_could_write_no_checkpoint_says_that_all_is_lost(void **st
     free(run);
 }
 
+static void a_disk_without_room_is_warned_of(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    run_command(fixture.output, sizeof fixture.output,
+                "unshare -rm sh -c 'mount -t tmpfs -o size=40k none %s || exit; exec %s -m %s %s --output-dir %s -b 3 "
+                "--max-steps 1 --val-ratio 0'",
+                run, fixture.program, fixture.manifest, gpt_model_options, run);
+    if (strstr(fixture.output, "unshare: ") || strstr(fixture.output, "mount: "))
+        print_message("SKIPPED: a full tmpfs: it cannot be mounted here\n");
+    else
+        assert_contains(fixture.output, "(the newest, the best, the one being written), so that nothing can be kept: "
+                                        "make room, or give an --output-dir on another disk");
+    free(run);
+}
+
 static void a_run_costs_what_its_own_machine_does(void **state) {
     (void)state;
     char *run = scratch_directory(), *prices = path_join(run, "prices.csv"), *options[4];
@@ -677,6 +692,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),
         cmocka_unit_test(peak_memory_is_as_planned),
         cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
+        cmocka_unit_test(a_disk_without_room_is_warned_of),
         cmocka_unit_test(a_run_costs_what_its_own_machine_does),
         cmocka_unit_test(a_run_that_could_write_no_checkpoint_says_that_all_is_lost),
         cmocka_unit_test(the_plan_respects_a_memory_limit),

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/program.h"
 #include "base/stop.h"
 #include "kernels/cards.h"
@@ -76,6 +78,21 @@ static void open_results(Run *run, int sequences) {
     }
 }
 
+/* Warns if there is no room for the checkpoints of a fresh run: the newest, the best, and the one being written. */
+static void check_room(const Training *t, const char *directory) {
+    enum { AT_ONCE = 3, NUMBERS = 3 /* a weight and its two moments */ };
+    struct statvfs disk;
+    if (t->resumed_from || statvfs(directory, &disk)) return;
+    char room[32], size[32];
+    double bytes = NUMBERS * sizeof(float) * (double)params_count(&t->spec.model->params),
+           free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    if (free_bytes >= AT_ONCE * bytes) return;
+    warn("the disk of %s has room for %s; a checkpoint takes about %s, and up to %d are there at once (the newest, the "
+         "best, the one being written)%s: make room, or give an --output-dir on another disk",
+         directory, format_bytes(free_bytes, room), format_bytes(bytes, size), AT_ONCE,
+         free_bytes < bytes ? ", so that nothing can be kept" : "");
+}
+
 static void open_folder(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->spec.options;
@@ -84,6 +101,7 @@ static void open_folder(Run *run) {
     t->state.options_json = options_to_json(t->spec.set);
     make_directories(o->output_dir);
     directory_remove_leftovers(o->output_dir);
+    check_room(t, o->output_dir);
     *k = (Keeping){.saved_step = -1, .lost = INFINITY};
     k->checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
     if (!t->resumed_from)

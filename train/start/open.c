@@ -70,8 +70,8 @@ Training *train_open_inference(const TrainSpec *spec) {
     Training *t = training_new(spec, true);
     if (!spec->options->base_checkpoint) die_usage("there are no weights: give --%s", train_base_option(spec));
     buffers_allocate(t);
-    /* Sets constants, which the checkpoint may lack. */
-    params_initialize(&spec->model->params, buffers_copy(t, 0).weights, 0, (int)spec->options->threads);
+    /* The checkpoint may lack constants. */
+    params_initialize_constants(&spec->model->params, buffers_copy(t, 0).weights, (int)spec->options->threads);
     ImportRules rules = spec->import;
     rules.only = all, rules.n_only = 1;
     rules.n_resizable = rules.n_optional = 0;
