@@ -13,6 +13,8 @@
 typedef enum { PSD_PRETRAIN, PSD_FINETUNE, PSD_EVALUATE, PSD_CALIBRATE, PSD_PREDICT, PSD_RUN, PSD_COMMANDS } PsdCommand;
 extern const char *const PSD_COMMAND_NAMES[PSD_COMMANDS];
 
+#define PSD_BATCH 512 /* spectra per micro-batch, unless -b says otherwise */
+
 typedef struct {
     const char *split, *sensor;
     int64_t shots;

@@ -74,6 +74,11 @@ static Line line_begin(const PsdOptions *o, PsdCommand command, const char *spli
     if (trains) add(&line, "--resume", "auto");
     if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->data.hop ? "true" : "false");
     if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->data.limit);
+    const bool steps = trains && !o->data.shots; /* few shots have steps of their own */
+    if (steps && given(o, "grad-accumulation"))
+        add(&line, "--grad-accumulation", "%lld", (long long)o->train.grad_accumulation);
+    if (steps && given(o, "val-batch-size")) add(&line, "--val-batch-size", "%lld", (long long)o->train.val_batch_size);
+    if (trains && o->train.grad_checkpointing) add(&line, "--grad-checkpointing", "true");
     if (trains && o->train.price_text) add(&line, "--price", "%s", o->train.price_text);
     if (trains && o->train.prices_file) add(&line, "--prices", "%s", o->train.prices_file);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);

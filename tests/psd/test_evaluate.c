@@ -223,11 +223,14 @@ static void a_classifier_at_chance_is_called_so_last(void **state) {
 static void the_advice_of_a_run_names_its_own_options(void **state) {
     (void)state;
     char *run = scratch_directory();
-    psd_must("run --manifest %s/toy.safetensors --split %s/pooled.json -o %s --size tiny -b 30 --scratch "
+    psd_must("run --manifest %s/toy.safetensors --split %s/pooled.json -o %s --size tiny -b 15 -g 2 --val-batch-size "
+             "20 --scratch "
              "--finetune-epochs 1 --learning-rate 1e-9",
              fixture.data, fixture.data, run);
     assert_contains(fixture.output, ": give more --finetune-epochs\n");
     assert_null(strstr(fixture.output, "more --epochs"));
+    assert_contains(fixture.output, "effective batch 15 x 2 = 30"); /* with what makes a batch fit that does not */
+    assert_contains(fixture.output, " --val-batch-size=20 ");
     free(run);
 }
 
