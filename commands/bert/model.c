@@ -17,6 +17,8 @@
 const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       "layers",
                                     "heads",      "d-ff",      BERT_TEXT_RULES, NULL};
 
+const char *const BERT_COLUMNS[] = {"text-column", "label-column", NULL};
+
 #define ROOT        "roberta."
 #define CLASSIFIER  "classifier."
 #define MASKED_HEAD "lm_head."
@@ -228,6 +230,18 @@ static json_t *exported_description(const json_t *config, const char *config_pat
     json_t *ours = json_object_get(config, BERT_EXPORTED);
     if (ours && !description_check(ours, &error)) die("%s: " BERT_EXPORTED ": %s", config_path, error.text);
     return json_incref(ours);
+}
+
+char *bert_exported_text(const char *path, const char *option) {
+    char *config_path;
+    json_t *config = hf_config_read(path, &config_path),
+           *ours = config ? exported_description(config, config_path) : NULL;
+    const char *text = json_string_value(json_object_get(json_object_get(ours, "options"), option));
+    char *copy = text ? xstrdup(text) : NULL;
+    json_decref(ours);
+    json_decref(config);
+    free(config_path);
+    return copy;
 }
 
 static void read_base(BertBase *base, const char *path, const char *option) {
