@@ -155,7 +155,7 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .synthetic = f->data->synthetic,
                        .batch = {.largest = flim_dataset_largest_batch,
                                  .drop_last = drops_last(f),
-                                 .min_samples = 2,
+                                 .min_samples = CV_LEAST_BATCH,
                                  .indivisible = "batch norms see each micro-batch separately"},
                        .import = cv_import_rules(),
                        .rate = {.at = epoch_rate, .context = o},

@@ -240,6 +240,7 @@ static void check_device(const PsdOptions *o, const Device *device) {
 static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage) {
     PsdOptions *o = psd_options_open(command, NULL, argc, argv);
     int status;
+    o->more_epochs = !stage->all ? "--epochs" : o->data.shots ? NULL : "--finetune-epochs";
     trainer_begin(&o->train, stage->check ? NULL : &o->set);
     if (stage->device) check_device(o, stage->device);
     if (!stage->device && !stage->check && command != PSD_RUN)
@@ -258,7 +259,10 @@ static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage)
         status = psd_predict(o, open_classifier, argc, argv);
     else
         status = infer(o, stage);
-    if (stage->ended && !status && !stage->all && command != PSD_RUN && o->train.manifest.count) psd_print_next(o);
+    if (stage->ended && !status && !stage->all && command == PSD_FINETUNE)
+        status = psd_report_validation(o, stage, carry_out);
+    if (stage->ended && !status && !stage->all && (command == PSD_PRETRAIN || command == PSD_FINETUNE))
+        psd_print_next(o);
     psd_options_close(o, argc, argv);
     return status;
 }

@@ -31,7 +31,7 @@ static char *rate_cause(double rate, double usual, bool pretrained) {
                    pretrained ? "pretrained" : "random", usual);
 }
 
-char *chance_cause(const char *checkpoint, UsualRates usual) {
+char *chance_cause(const char *checkpoint, UsualRates usual, const char *more_epochs) {
     TrainState state = {0};
     Error error;
     char *folder = checkpoint_folder(checkpoint), *cause = NULL, *rated = NULL;
@@ -42,8 +42,8 @@ char *chance_cause(const char *checkpoint, UsualRates usual) {
         long long steps = (long long)steps_of(folder, state.step);
         rated = rate_cause(rate, pretrained ? usual.pretrained : usual.scratch, pretrained);
         if (steps < FEW_STEPS)
-            cause = xformat("%s%sonly %lld step%s: give more --epochs", rated ? rated : "", rated ? "; and " : "",
-                            steps, steps == 1 ? "" : "s");
+            cause = xformat("%s%sonly %lld step%s%s%s", rated ? rated : "", rated ? "; and " : "", steps,
+                            steps == 1 ? "" : "s", more_epochs ? ": give more " : "", more_epochs ? more_epochs : "");
         else
             cause = rated ? xstrdup(rated)
                           : xformat("none that the settings show (learning rate %g, %lld steps): are the labels those "

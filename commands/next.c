@@ -26,4 +26,21 @@ void next_print(const char *format, ...) {
     va_end(paths);
 }
 
+void next_print_options(const char *command, const char *const *options) {
+    printf("Next: %s%s%s", program_as_called(), *command ? " " : "", command);
+    for (; *options; options += 2) {
+        char *value = options[1] ? shell_path(options[1]) : NULL;
+        if (value) printf(" %s %s", options[0], value);
+        free(value);
+    }
+    printf("\n");
+}
+
+char *next_batch(int64_t samples, int64_t usual, int64_t least) {
+    if (usual <= samples) return NULL;
+    int64_t size = least;
+    while (4 * size <= samples) size *= 2;
+    return xformat("%lld", (long long)size);
+}
+
 char *next_weights(const char *run) { return path_join(run, path_holds(run, BEST_LINK) ? BEST_LINK : LAST_LINK); }

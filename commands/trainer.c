@@ -29,7 +29,7 @@ void trainer_begin(TrainOptions *options, const OptionSet *set) {
 
 bool trainer_only_plans(const TrainSpec *spec) {
     if (spec->options->estimate)
-        estimate_report(spec);
+        estimate_report(spec, false);
     else if (spec->options->dry_run)
         train_dry_run(spec);
     return spec->options->estimate || spec->options->dry_run;

@@ -213,7 +213,7 @@ static void print_line(const TrainSpec *spec, const Comparison *c, const RunTime
            100 * r->step.mfu, cost_bound_names[r->step.bound], whole, cost, even, memory);
 }
 
-static void print_all(const TrainSpec *spec, const RunTime *times, int n) {
+static void print_all(const TrainSpec *spec, const RunTime *times, int n, bool is_part) {
     const RunWork *w = times[0].work;
     char need[128] = "-b and -g are each card's own";
     const PriceList *prices = &spec->options->prices;
@@ -239,7 +239,7 @@ static void print_all(const TrainSpec *spec, const RunTime *times, int n) {
     }
     if (divides && spec->batch.indivisible)
         printf("[Estimate] a smaller -b is not the same run: %s\n", spec->batch.indivisible);
-    compare_print(&c, prices);
+    if (!is_part) compare_print(&c, prices);
 }
 
 /* ---- JSON ---- */
@@ -354,7 +354,7 @@ void estimate_begin(TrainOptions *o) {
     if (o->json) o->json_file = program_free_stdout();
 }
 
-void estimate_report(const TrainSpec *spec) {
+void estimate_report(const TrainSpec *spec, bool is_part) {
     const TrainOptions *o = spec->options;
     MachineOptions options = train_machine_options(o);
     int n;
@@ -369,7 +369,7 @@ void estimate_report(const TrainSpec *spec) {
         if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");
         free(text);
     } else {
-        print_all(spec, times, n);
+        print_all(spec, times, n, is_part);
     }
     free(times);
     free(work);

@@ -3,6 +3,7 @@
 
 #include "base/text_file.h"
 #include "report/calibration.h"
+#include "report/chance.h"
 #include "report/classification_report.h"
 #include "report/diagrams.h"
 #include "report/markdown.h"
@@ -15,6 +16,7 @@ typedef struct {
     Table overview;      /* a row per method */
     json_t *json, *fits; /* fits: an array, or NULL */
     bool *fitted;
+    char *chance; /* that the classifier is at chance on the test rows; or NULL */
 } CalibrationReport;
 
 /* The name of a method in files and keys, and its title for people. */
@@ -142,6 +144,7 @@ static bool write_json(CalibrationReport *r, Error *error) {
     char *path = xformat("%s/calibration.json", r->directory);
     json_object_set_new(r->json, "validation_rows", json_integer(r->validation->n));
     json_object_set_new(r->json, "test_rows", json_integer(r->test->n));
+    json_object_set_new(r->json, "at_chance", r->chance ? json_string(r->chance) : json_null());
     bool ok = json_write(json_incref(r->json), path, error);
     free(path);
     return ok;
@@ -153,6 +156,7 @@ static bool write_markdown(const CalibrationReport *r, Error *error) {
     text_file_begin(&file);
     fprintf(file.out, "# Calibration\n\nfitted on %lld validation rows, evaluated on %lld test rows\n\n",
             (long long)r->validation->n, (long long)r->test->n);
+    if (r->chance) fprintf(file.out, "the classifier is %s\n\n", r->chance);
     table_print_markdown(&r->overview, r->overview.columns, file.out);
     bool ok = markdown_end(&file, path, error);
     free(path);
@@ -172,6 +176,7 @@ bool report_calibration(const Predictions *validation, const Predictions *test, 
     *fitted = true;
     if (!evaluation_make(test, 1, &r.before, error)) return false;
     r.json = json_object();
+    r.chance = chance_of(&r.before, test->cause);
     bool both = validation->covariate.values && test->covariate.values;
     overview_row(&r, "none", &r.before);
     bool ok = draw(&r, &r.before, "before", "without calibration", error);
@@ -180,6 +185,7 @@ bool report_calibration(const Predictions *validation, const Predictions *test, 
     ok = ok && write_json(&r, error) && write_markdown(&r, error);
     if (ok) print_report(&r, both);
     json_decref(r.json);
+    free(r.chance);
     table_free(&r.overview);
     evaluation_free(&r.before);
     return ok;

@@ -41,16 +41,16 @@ void bert_use_options(BertUse *use, bool labelled) {
 }
 
 void bert_use_adopt_columns(BertUse *use, const char *checkpoint) {
-    static const char *const columns[] = {"text-column", "label-column", NULL};
-    CheckpointOptions from = {checkpoint, columns, json_object(), "its training", true};
-    for (const char *const *name = columns; *name; name++) {
+    CheckpointOptions from = {checkpoint, BERT_COLUMNS, json_object(), "its training", true};
+    for (const char *const *name = BERT_COLUMNS; *name; name++) {
         const Option *option = options_find(&use->set, *name);
         char *text = option ? trained_text(checkpoint, *name) : NULL;
+        if (option && !text) text = bert_exported_text(checkpoint, *name);
         if (text && strcmp(text, option->row.default_value) != 0)
             json_object_set_new(from.options, *name, json_string(text));
         free(text);
     }
-    checkpoint_options_adopt(&from, &use->set, columns);
+    checkpoint_options_adopt(&from, &use->set, BERT_COLUMNS);
     json_decref(from.options);
 }
 

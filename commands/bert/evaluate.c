@@ -74,7 +74,7 @@ static void evaluate(const Evaluate *e, BertClassifier *c, Comments *comments) {
     print_decision(c, e->use.threshold > 0);
     tested.labels = labels;
     tested.logits = logits;
-    char *cause = chance_cause(c->checkpoint, BERT_USUAL_RATES);
+    char *cause = chance_cause(c->checkpoint, BERT_USUAL_RATES, "--epochs");
     tested.cause = cause;
     if (!bert_report(&tested, &c->decision, e->output, NULL, &error)) die("%s", error.text);
     free(cause);

@@ -104,13 +104,26 @@ static json_t *decision_of(const Export *e) {
 
 /* ---- the descriptions ---- */
 
+/* Returns an option of the training, of this export or of the one that is exported again; NULL: unknown. */
+static json_t *told_option(const BertBase *base, const char *option) {
+    json_t *told = json_incref(json_object_get(base->options.options, option));
+    return told ? told : trained_option(base->options.checkpoint, option);
+}
+
 /* Returns what the commands of this program read besides RoBERTa's configuration. */
 static json_t *own_description(const Export *e) {
     json_t *labels = json_array();
     for (int c = 0; c < e->config.classes; c++) json_array_append_new(labels, json_string(e->base->classes.names[c]));
-    return json_build("config.json", "{s:{s:s, s:b, s:I}, s:o, s:s, s:s}", "options", "normalize", e->rules->normalize,
-                      "compat", e->rules->compat, "max-len", (json_int_t)e->rules->max_len, "labels", labels,
-                      TOKENIZER_FACT, e->texts->tokenizer_hash, BERT_SEGMENTER_FACT, e->texts->segmenter_hash);
+    json_t *own =
+        json_build("config.json", "{s:{s:s, s:b, s:I}, s:o, s:s, s:s}", "options", "normalize", e->rules->normalize,
+                   "compat", e->rules->compat, "max-len", (json_int_t)e->rules->max_len, "labels", labels,
+                   TOKENIZER_FACT, e->texts->tokenizer_hash, BERT_SEGMENTER_FACT, e->texts->segmenter_hash);
+    for (const char *const *name = BERT_COLUMNS; *name; name++) {
+        json_t *column = told_option(e->base, *name);
+        if (json_is_string(column)) json_object_set(json_object_get(own, "options"), *name, column);
+        json_decref(column);
+    }
+    return own;
 }
 
 static void add_classes(json_t *config, const Classes *classes, bool multi_label) {
@@ -193,8 +206,7 @@ static bool write_hf(const void *context, Error *error) {
 
 /* Returns a rate of dropout in the training, which does not decide what the model computes; 0: unknown. */
 static float dropout_of(const BertBase *base, const char *option) {
-    json_t *told = json_incref(json_object_get(base->options.options, option));
-    if (!told) told = trained_option(base->options.checkpoint, option);
+    json_t *told = told_option(base, option);
     float dropout = (float)json_number_value(told);
     json_decref(told);
     return dropout;

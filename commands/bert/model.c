@@ -20,6 +20,8 @@ const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       
 static const FactRule facts[] = {{TOKENIZER_FACT, 0, 0}, {BERT_SEGMENTER_FACT, 0, 0}, {NULL, 0, 0}};
 static const DescriptionRules description_rules = {.model = "bert", .facts = facts};
 
+const char *const BERT_COLUMNS[] = {"text-column", "label-column", NULL};
+
 #define ROOT        "roberta."
 #define CLASSIFIER  "classifier."
 #define MASKED_HEAD "lm_head."
@@ -232,6 +234,18 @@ static json_t *exported_description(const json_t *config, const char *config_pat
     if (ours && !description_check(ours, &description_rules, &error))
         die("%s: " BERT_EXPORTED ": %s", config_path, error.text);
     return json_incref(ours);
+}
+
+char *bert_exported_text(const char *path, const char *option) {
+    char *config_path;
+    json_t *config = hf_config_read(path, &config_path),
+           *ours = config ? exported_description(config, config_path) : NULL;
+    const char *text = json_string_value(json_object_get(json_object_get(ours, "options"), option));
+    char *copy = text ? xstrdup(text) : NULL;
+    json_decref(ours);
+    json_decref(config);
+    free(config_path);
+    return copy;
 }
 
 static void read_base(BertBase *base, const char *path, const char *option) {

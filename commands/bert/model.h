@@ -15,6 +15,9 @@
  * those that decide the ids of a text (BERT_TEXT_RULES); the last is NULL. For Description.options. */
 extern const char *const BERT_OPTIONS[];
 
+/* Options that name the columns of texts and labels; the last is NULL. */
+extern const char *const BERT_COLUMNS[];
+
 /* The key in the config.json of an export under which our own description lies. */
 #define BERT_EXPORTED "train_bert"
 /* The problem_type of a config.json whose classes are decided each by itself. */
@@ -50,6 +53,8 @@ BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, cons
 /* Dies if config.json of another program gives the token that begins, ends or fills a text, or the unknown one, another
  * id than the tokenizer does: the ids of texts would not be those of the training. */
 void bert_base_check_tokenizer(const BertBase *base, const BertTexts *texts);
+/* Returns a text among the options in an export's config.json; free(). NULL: it is not there. */
+char *bert_exported_text(const char *path, const char *option);
 /* Puts the classes of the texts into the order of the file's classifier, if both have the same names, and says so.
  * Returns whether the order is another one; then place[c] is the new place of class c. */
 bool bert_base_order_classes(const BertBase *base, Classes *classes, int32_t place[BERT_MAX_CLASSES]);

@@ -89,7 +89,7 @@ ThresholdDecision bert_decide(const BertTested *v, ThresholdRule rule, double tr
         printf("[Decision] temperature %.4f: the probabilities of logits / temperature are calibrated\n",
                d.temperature);
     else
-        warn("no temperature: %s", error.text), d.temperature = NAN;
+        warn("no temperature, and no report of a calibration: %s", error.text), d.temperature = NAN;
     free(s.logits);
     if (v->classes->n == 2) choose_threshold(v, rule, training_share, &d);
     return d;
@@ -253,7 +253,7 @@ void bert_test_run(const BertTestRun *run, const BertTested *validation, const B
     if (!decision_write(run->checkpoint, threshold_decision_to_json(&d, second), &error) ||
         !bert_report(validation, &d, run->directory, &results[0], &error))
         die("%s", error.text);
-    if (test) report_calibrations(validation, test, run->directory);
+    if (test && !isnan(d.temperature)) report_calibrations(validation, test, run->directory);
     if (test && !bert_report(test, &d, run->directory, &results[1], &error)) die("%s", error.text);
     page_write_or_warn(run->directory, PAGE_DEPTH, false);
 }

@@ -74,7 +74,7 @@ void bert_test_best(const TrainSpec *spec, const BertOptions *o, const Classes *
     train_write_autotune_cache(training, options.output_dir);
     train_close(training);
     dataset->close(dataset);
-    char *cause = chance_cause(best, BERT_USUAL_RATES);
+    char *cause = chance_cause(best, BERT_USUAL_RATES, "--epochs");
     BertTested tested[2] = {tested_of(validation, BERT_SPLIT_NAMES[BERT_VALIDATION], classes, logits[0], cause),
                             tested_of(test, BERT_SPLIT_NAMES[BERT_TEST], classes, logits[1], cause)};
     BertTestRun run = {.checkpoint = best,

@@ -13,6 +13,7 @@
 #include "commands/cv/options.h"
 #include "commands/next.h"
 #include "data/flim/data_report.h"
+#include "data/flim/splits.h"
 
 typedef struct {
     const char *config, *data, *class_words, *class_table;
@@ -53,16 +54,34 @@ static void write_report(const char *path, const json_t *report) {
     free(text);
 }
 
-/* Prints the command that trains on these cells, with the same classes. */
-static void print_next(const Options *o) {
-    if (o->class_words && o->class_table)
-        next_print("--data %s --class-words %s --class-table %s -o run", o->data, o->class_words, o->class_table);
-    else if (o->class_words)
-        next_print("--data %s --class-words %s -o run", o->data, o->class_words);
-    else if (o->class_table)
-        next_print("--data %s --class-table %s -o run", o->data, o->class_table);
-    else
-        next_print("--data %s -o run", o->data);
+/* Returns how many training cells the smallest fold has, with the filter that a training has unless told otherwise. */
+static int64_t smallest_training(const FlimColumns *columns, const FlimFolds *folds) {
+    int64_t least = INT64_MAX;
+    Error error;
+    for (int i = 0; i < folds->n; i++) {
+        FlimFilter filter = flim_filter_fit(columns, &folds->folds[i], CV_FILTER_SIGMAS);
+        FlimSplits splits;
+        if (!flim_splits_open(columns, &folds->folds[i], &filter, &splits, &error)) continue;
+        if (splits.ids[FLIM_TRAIN].n < least) least = splits.ids[FLIM_TRAIN].n;
+        flim_splits_free(&splits);
+    }
+    return least;
+}
+
+/* Prints the command that trains on these cells, with the same classes; or why their donors make no folds. */
+static void print_next(const Options *o, const FlimCells *cells) {
+    FlimColumns columns = flim_splits_columns(cells);
+    FlimFolds folds;
+    Error error;
+    if (!flim_folds_nested(&columns, NULL, &folds, &error)) {
+        printf("[Data] no cross-validation: %s\n", error.text);
+        return;
+    }
+    char *batch = next_batch(smallest_training(&columns, &folds), CV_BATCH, CV_LEAST_BATCH);
+    next_print_options("", (const char *const[]){"--data", o->data, "--class-words", o->class_words, "--class-table",
+                                                 o->class_table, "-o", "run", "-b", batch, NULL});
+    free(batch);
+    flim_folds_free(&folds);
 }
 
 int cv_doctor(int argc, char **argv) {
@@ -85,7 +104,7 @@ int cv_doctor(int argc, char **argv) {
     char *path = flim_cells_path(o.data, ".data_report.json");
     write_report(path, report);
     printf("[Data] report: %s\n", path);
-    print_next(&o);
+    print_next(&o, &cells);
     free(path);
     json_decref(report);
     flim_cells_close(&cells);

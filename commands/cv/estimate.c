@@ -4,27 +4,47 @@
 #include <stdlib.h>
 
 #include "base/format.h"
+#include "estimate/compare.h"
 #include "estimate/estimate_report.h"
 
-/* Prints for each card the time to train all folds. */
-static void print_totals(const CvRun *run, TrainSpec *specs, int n) {
+/* Returns the times of fold `shown` on the machines, with the seconds of all folds; free(). work[n_machines]. */
+static RunTime *sum_times(TrainSpec *specs, int n, int shown, const Machine *machines, int n_machines, RunWork *work) {
+    RunTime *totals = xcalloc((size_t)n_machines, sizeof *totals), *times = xcalloc((size_t)n_machines, sizeof *times);
+    double *seconds = xcalloc((size_t)n_machines, sizeof *seconds);
+    for (int i = 0; i < n; i++) {
+        estimate_runs(&specs[i], machines, n_machines, work, times);
+        for (int k = 0; k < n_machines; k++) {
+            seconds[k] += times[k].seconds;
+            if (i == shown) totals[k] = times[k];
+        }
+    }
+    for (int k = 0; k < n_machines; k++) totals[k].seconds = seconds[k];
+    free(seconds);
+    free(times);
+    return totals;
+}
+
+/* Prints for each card the time to train all folds, and which card is the cheapest for them. */
+static void print_totals(const CvRun *run, TrainSpec *specs, int n, int shown) {
     char text[32], money[2][64];
     int n_cards = 1;
+    const PriceList *prices = &run->train.prices;
     MachineOptions options = train_machine_options(&run->train);
     Machine *machines = machines_named(&options, &n_cards);
-    for (int k = 0; machines && k < n_cards; k++) {
-        double seconds = 0;
-        for (int i = 0; i < n; i++) {
-            RunWork work = estimate_run_work(&specs[i]);
-            seconds += estimate_run(&specs[i], &work, &machines[k]).seconds;
-        }
-        printf("[Folds] %s: training all %d folds: %s", machines[k].card->key, n, format_duration(seconds, text));
-        const Price *price = &price_list_find(&run->train.prices, machines[k].card)->price;
-        if (price->per_hour > 0 && (run->train.prices.by_card || n_cards == 1))
-            printf(", %s at %s an hour", price_amount(price, price_cost(price, seconds), money[0]),
+    RunWork *work = xcalloc((size_t)n_cards, sizeof *work);
+    RunTime *totals = sum_times(specs, n, shown, machines, n_cards, work);
+    for (const RunTime *t = totals; t < totals + n_cards; t++) {
+        const Price *price = &t->price->price;
+        printf("[Folds] %s: training all %d folds: %s", t->machine.card->key, n, format_duration(t->seconds, text));
+        if (price->per_hour > 0 && (prices->by_card || n_cards == 1))
+            printf(", %s at %s an hour", price_amount(price, price_cost(price, t->seconds), money[0]),
                    price_amount(price, price->per_hour, money[1]));
         printf("\n");
     }
+    Comparison compared = compare_runs(prices, totals, n_cards);
+    if (n_cards > 1) compare_print(&compared, prices);
+    free(totals);
+    free(work);
     free(machines);
 }
 
@@ -37,8 +57,11 @@ void cv_estimate(const CvRun *run, const CvFold *folds, int n) {
         if (folds[i].train->n_samples > folds[longest].train->n_samples) longest = i;
     }
     if (n > 1) printf("[Estimate] for fold %s, which has the most training cells\n", folds[longest].fold->name);
-    (run->train.estimate ? estimate_report : train_dry_run)(&specs[longest]);
-    if (run->train.estimate && n > 1) print_totals(run, specs, n);
+    if (run->train.estimate)
+        estimate_report(&specs[longest], n > 1);
+    else
+        train_dry_run(&specs[longest]);
+    if (run->train.estimate && n > 1) print_totals(run, specs, n, longest);
     for (int i = 0; i < n; i++) specs[i].model->close(specs[i].model);
     free(specs);
 }

@@ -36,7 +36,7 @@ static const OptionOverride overrides[] = {
     {.name = "max-val-batches", .default_value = "0"},
     {.name = "epochs", .default_value = "75",
      .help = "passes over the data; each draws as many cells as the training split has"},
-    {.name = "batch-size", .default_value = "64", .min = 2,
+    {.name = "batch-size", .default_value = OPTION_DEFAULT(CV_BATCH), .min = CV_LEAST_BATCH,
      .help = "cells per micro-batch; at least 2, for the batch norms; auto: the whole --effective-batch"},
     {.name = "effective-batch",
      .help = "for -b auto: cells per optimizer step, in one micro-batch; 0: the default of -b"},
@@ -94,7 +94,7 @@ static const OptionRow table[] = {
      .metavar = "train|reference|off",
      .help = "leave out cells of unusual entropy. train: training cells, by the training donors' mean and standard "
              "deviation; reference: cells of all splits, by the reference's constants; off: keep all cells"},
-    {.name = "filter-sigmas", .type = OPTION_FLOAT, .offset = FIELD(filter_sigmas), .default_value = "2", .min = 0.01,
+    {.name = "filter-sigmas", .type = OPTION_FLOAT, .offset = FIELD(filter_sigmas), .default_value = OPTION_DEFAULT(CV_FILTER_SIGMAS), .min = 0.01,
      .max = 100, .metavar = "X",
      .help = "standard deviations from the mean beyond which an entropy is unusual"},
     {.name = "sampler", .type = OPTION_CHOICE, .offset = FIELD(sampler), .default_value = "strata",

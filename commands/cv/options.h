@@ -7,6 +7,10 @@
 #include "report/threshold.h"
 #include "train/train.h"
 
+#define CV_BATCH         64 /* cells per micro-batch, unless -b says otherwise */
+#define CV_FILTER_SIGMAS 2  /* of --filter, unless --filter-sigmas says otherwise */
+enum { CV_LEAST_BATCH = 2 /* the batch norms need two cells */ };
+
 typedef struct {
     TrainOptions train;
     OptionSet *set; /* the same for all folds */

@@ -134,7 +134,7 @@ void cv_fold_test(CvFold *f) {
     Error error;
     Best best = open_best(f);
     f->best_epoch = (int)best.state.epoch + 1;
-    f->cause = chance_cause(best.path, (UsualRates){.pretrained = 1e-4, .scratch = 1e-4});
+    f->cause = chance_cause(best.path, (UsualRates){.pretrained = 1e-4, .scratch = 1e-4}, "--epochs");
     char *key = cv_cache_key(best.name, &f->data->cells, ids), *path = export_path(f);
     if (cv_cache_read(directory, key, ids, f->predictions)) {
         printf("[Fold %s] done before: %s\n", f->fold->name, best.path);

@@ -33,6 +33,9 @@ static const struct {
     {"output-dir", SPLIT | RUN},
     {"batch-size", MODEL | RUN},
     {"learning-rate", TRAINING | RUN},
+    {"grad-accumulation", TRAINING | RUN},
+    {"grad-checkpointing", TRAINING | RUN},
+    {"val-batch-size", TRAINING | RUN},
     {"device", MODEL | RUN},
     {"threads", MODEL | RUN},
     {"amp", MODEL | RUN},
@@ -62,13 +65,17 @@ static const struct {
     {MODEL, {.name = "bucketing", .default_value = "off"}}, /* all spectra have the same length */
     {PRE, {.name = "epochs", .default_value = "80"}},
     {FINE, {.name = "epochs", .default_value = "50"}},
-    {MODEL, {.name = "batch-size", .default_value = "512", .min = 1, .help = "spectra per micro-batch"}},
+    {MODEL, {.name = "batch-size", .default_value = OPTION_DEFAULT(PSD_BATCH), .min = 1,
+             .help = "spectra per micro-batch"}},
     {TRAINING, {.name = "effective-batch",
                 .help = "for -b auto: spectra per optimizer step; finetune divides them as the memory requires, "
                         "pretrain and the CNN never do; 0: the default of -b"}},
     {TRAINING, {.name = "grad-accumulation", .default_value = "1", .min = 1,
                 .help = "micro-batches per optimizer step; the contrast and the batch norms see one micro-batch at "
                         "a time"}},
+    {RUN, {.name = "grad-accumulation", .default_value = "1", .min = 1,
+           .help = "micro-batches per optimizer step of both trainings, but not of few shots; the contrast and the "
+                   "batch norms see one micro-batch at a time; not given: as their configurations say"}},
     {TRAINING, {.name = "learning-rate", .default_value = "2e-4"}},
     {TRAINING, {.name = "weight-decay", .help = "decoupled weight decay, applied to every parameter"}},
     {PRE, {.name = "weight-decay", .default_value = "1e-5"}},
@@ -76,6 +83,9 @@ static const struct {
     {TRAINING, {.name = "val-interval", .default_value = "0"}},
     {TRAINING, {.name = "val-batch-size",
                 .help = "spectra per validation batch; 0: --batch-size in pretrain, otherwise twice --batch-size"}},
+    {RUN, {.name = "val-batch-size",
+           .help = "spectra per validation batch of both trainings, but not of few shots; not given: as their "
+                   "configurations say"}},
     {MODEL, {.name = "max-val-batches", .default_value = "0"}},
     {TRAINING, {.name = "save-interval", .default_value = "0"}},
     {PRE, {.name = "log-interval", .default_value = "50"}},
@@ -88,7 +98,7 @@ static const struct {
     {CALI, {.name = "output-dir", .default_value = "results/calibration"}},
     {RUN, {.name = "output-dir", .default_value = "results"}},
     {INFERENCE, {.name = "batch-size", .metavar = "N"}},
-    {RUN, {.name = "batch-size", .default_value = "512", .min = 1, .metavar = "N",
+    {RUN, {.name = "batch-size", .default_value = OPTION_DEFAULT(PSD_BATCH), .min = 1, .metavar = "N",
            .help = "spectra per micro-batch of both trainings; not given: as their configurations say"}},
     {RUN, {.name = "learning-rate", .default_value = "2e-4",
            .help = "peak learning rate of both trainings; not given: as their configurations say"}},

@@ -73,7 +73,7 @@ PsdPredictions psd_predictions(const PsdOptions *o, const PsdData *data, PsdClas
     printf("[Eval] %lld samples in %.2f s, %.0f samples/s\n", (long long)samples->n_samples, seconds,
            (double)samples->n_samples / seconds);
     PsdPredictions predictions = make_predictions(&data->store, samples, outputs);
-    predictions.cause = chance_cause(o->train.base_checkpoint, usual_rates);
+    predictions.cause = chance_cause(o->train.base_checkpoint, usual_rates, o->more_epochs);
     predictions.predictions.cause = predictions.cause;
     free(outputs);
     if (samples != classifier->spec.train) samples->close(samples);

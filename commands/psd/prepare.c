@@ -288,14 +288,34 @@ static void write_report(const char *directory, json_t *report) {
     free(path);
 }
 
+/* Returns how many samples a split file has to train on. */
+static int64_t count_training(const char *split, const PsdStore *store) {
+    PsdPartition partition;
+    Error error;
+    if (!psd_partition_read(split, NULL, 0, store->n_rows, &partition, &error)) die("%s", error.text);
+    const PsdIds *rows = &partition.splits[PSD_TRAIN];
+    bool *trained = xcalloc((size_t)store->n_rows + 1, sizeof *trained);
+    int64_t n = 0;
+    for (int64_t i = 0; i < rows->n; i++) trained[rows->at[i]] = true;
+    for (int64_t i = 0; i < store->n; i++) n += trained[store->rows[i]];
+    free(trained);
+    psd_partition_free(&partition);
+    return n;
+}
+
 /* Prints the command that trains: on whole files if these can be divided, else on what split there is. */
-static void print_next(const Options *o, const char *directory, const char *manifest) {
+static void print_next(const Options *o, const char *directory, const char *manifest, const PsdStore *store) {
     char *splits = path_join(directory, "splits"), *split = split_path(o, splits, BY_FILE);
     if (access(split, F_OK)) {
         free(split);
         split = split_path(o, splits, POOLED);
     }
-    if (!access(split, F_OK)) next_print("run -m %s --split %s -o results", manifest, split);
+    if (!access(split, F_OK)) {
+        char *batch = next_batch(count_training(split, store), PSD_BATCH, 1);
+        next_print_options("run",
+                           (const char *const[]){"-m", manifest, "--split", split, "-o", "results", "-b", batch, NULL});
+        free(batch);
+    }
     free(split);
     free(splits);
 }
@@ -322,7 +342,7 @@ static void make_data(const Options *o) {
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
     json_object_set_new(report, "doubtful_sensors", psd_store_doubts(&store));
     write_report(directory, report);
-    print_next(o, directory, path);
+    print_next(o, directory, path, &store);
     file_unlock(&lock);
     psd_store_close(&store);
     psd_data_report_groups_free(&groups);

@@ -13,6 +13,8 @@
 typedef enum { PSD_PRETRAIN, PSD_FINETUNE, PSD_EVALUATE, PSD_CALIBRATE, PSD_PREDICT, PSD_RUN, PSD_COMMANDS } PsdCommand;
 extern const char *const PSD_COMMAND_NAMES[PSD_COMMANDS];
 
+#define PSD_BATCH 512 /* spectra per micro-batch, unless -b says otherwise */
+
 typedef struct {
     const char *split, *sensor;
     int64_t shots;
@@ -49,7 +51,8 @@ typedef struct {
     PsdCommand command;
     OptionSet set; /* the options of the command */
     Device *device;
-    const char *device_why; /* why it is not a GPU, or NULL */
+    const char *device_why;  /* why it is not a GPU, or NULL */
+    const char *more_epochs; /* option of the epochs of the classifier, as the user calls it; NULL: they are fixed */
     TrainOptions train;
     PredictOptions predict;
     PsdDataOptions data;
@@ -173,6 +176,9 @@ typedef int (*PsdStageFunction)(PsdCommand command, int argc, char **argv, PsdSt
 
 /* Carries out pretrain, finetune, evaluate and calibrate, once or once for every sensor. Returns the exit status. */
 int psd_run(PsdOptions *run, PsdStage *stage, PsdStageFunction carry_out);
+/* Evaluates the best weights of a finetuning that has ended on its validation rows, into the folder of the run. Does
+ * nothing if nothing was validated, or a signal asks to stop. Returns the exit status. */
+int psd_report_validation(const PsdOptions *run, PsdStage *stage, PsdStageFunction carry_out);
 /* Prints the command that uses the weights of a pretraining or a finetuning that has ended. */
 void psd_print_next(const PsdOptions *run);
 

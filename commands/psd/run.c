@@ -74,6 +74,11 @@ static Line line_begin(const PsdOptions *o, PsdCommand command, const char *spli
     if (trains) add(&line, "--resume", "auto");
     if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->data.hop ? "true" : "false");
     if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->data.limit);
+    const bool steps = trains && !o->data.shots; /* few shots have steps of their own */
+    if (steps && given(o, "grad-accumulation"))
+        add(&line, "--grad-accumulation", "%lld", (long long)o->train.grad_accumulation);
+    if (steps && given(o, "val-batch-size")) add(&line, "--val-batch-size", "%lld", (long long)o->train.val_batch_size);
+    if (trains && o->train.grad_checkpointing) add(&line, "--grad-checkpointing", "true");
     if (trains && o->train.price_text) add(&line, "--price", "%s", o->train.price_text);
     if (trains && o->train.prices_file) add(&line, "--prices", "%s", o->train.prices_file);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
@@ -87,9 +92,7 @@ static void line_free(Line *line) {
     for (int i = 0; i < line->n; i++) free(line->text[i]);
 }
 
-/* Prints the command line, carries it out and frees it. Ends the program if the stage fails; only a calibration may
- * fail. Returns false if a signal asks the run to stop. */
-static bool carry_out(Runner *r, Line *line, Evaluation *result) {
+static void print_line(const Line *line) {
     printf("\n[Run]");
     for (int i = 0; i < line->n; i++) {
         char *word = shell_word(line->text[i]);
@@ -97,6 +100,12 @@ static bool carry_out(Runner *r, Line *line, Evaluation *result) {
         free(word);
     }
     printf("\n");
+}
+
+/* Prints the command line, carries it out and frees it. Ends the program if the stage fails; only a calibration may
+ * fail. Returns false if a signal asks the run to stop. */
+static bool carry_out(Runner *r, Line *line, Evaluation *result) {
+    print_line(line);
     r->stage->result = result;
     int status = r->carry_out(line->command, line->n - 1, line->text + 1, r->stage);
     if (status && line->command != PSD_CALIBRATE) exit(status);
@@ -401,6 +410,21 @@ static bool run_sensors(Runner *r) {
     free(r->folds);
     free(r->results);
     return go_on;
+}
+
+int psd_report_validation(const PsdOptions *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
+    if (stop_signal() || !path_holds(o->train.output_dir, BEST_LINK)) return 0;
+    Line line = line_begin(o, PSD_EVALUATE, o->data.split, o->data.sensor);
+    char *best = path_join(o->train.output_dir, BEST_LINK);
+    add(&line, "--checkpoint", "%s", best);
+    add(&line, "--output-dir", "%s", o->train.output_dir);
+    add(&line, "--eval-split", "%s", "val");
+    add(&line, "--tag", "%s", "validation");
+    print_line(&line);
+    int status = carry_out_stage(line.command, line.n - 1, line.text + 1, stage);
+    line_free(&line);
+    free(best);
+    return status;
 }
 
 void psd_print_next(const PsdOptions *o) {

@@ -40,6 +40,22 @@ static void a_classifier_at_chance_is_called_so_last(void **state) {
     }
 }
 
+/* Of four random classifiers at least one prefers the wrong labels of the validation texts, and fits no temperature. */
+static void a_temperature_that_is_not_found_is_said_once(void **state) {
+    (void)state;
+    static const char reason[] = "the logits do not favour the labels";
+    int without = 0;
+    for (int seed = 1; seed <= 4; seed++) {
+        char *run = scratch_directory();
+        assert_int_equal(fixture_train(run, "--max-steps 1 --learning-rate 0 --seed %d", seed), 0);
+        const char *said = strstr(fixture.output, reason);
+        without += said != NULL;
+        assert_true(!said || !strstr(said + 1, reason));
+        free(run);
+    }
+    assert_in_range(without, 1, 4);
+}
+
 static void the_metric_chooses_the_threshold(void **state) {
     (void)state;
     static const char *const options[] = {"--metric accuracy", "--metric f1", "--metric accuracy --threshold f1"},
@@ -56,6 +72,7 @@ static void the_metric_chooses_the_threshold(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_classifier_at_chance_is_called_so_last),
+        cmocka_unit_test(a_temperature_that_is_not_found_is_said_once),
         cmocka_unit_test(the_metric_chooses_the_threshold),
     };
     return cmocka_run_group_tests(tests, bert_fixture_open, NULL);

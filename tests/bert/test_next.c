@@ -40,6 +40,11 @@ static void predict_and_evaluate_know_the_columns_of_the_training(void **state) 
     assert_contains(fixture.output, "[Model] from its training: text-column \"said\"\n");
     next_must_run("evaluate", "./train_bert evaluate --checkpoint columns --data named/test.csv -o evaluation");
     assert_contains(fixture.output, "[Model] from its training: text-column \"said\", label-column \"verdict\"\n");
+    /* So do an export and an export of it. */
+    next_must_run("export",
+                  "./train_bert export --checkpoint columns -o hf && ./train_bert export --checkpoint hf -o hf2");
+    next_must_run("evaluate", "./train_bert evaluate --checkpoint hf2 --data named/test.csv -o evaluation");
+    assert_contains(fixture.output, "[Model] from its training: text-column \"said\", label-column \"verdict\"\n");
     next_must_run("given",
                   "./train_bert predict --checkpoint columns comments/test.csv --text-column text -o columns.csv");
     assert_null(strstr(fixture.output, "from its training"));

@@ -1,6 +1,7 @@
 /* The commands that train_cv prints to do next work for any name of the folder. */
 #include "tests/next_rig.h"
 
+/* With a -b that the few cells of a fold can fill. */
 static void the_next_commands_read_any_folder(void **state) {
     (void)state;
     for (int i = 0; i < NEXT_NAMES; i++) {
@@ -11,7 +12,7 @@ static void the_next_commands_read_any_folder(void **state) {
         char *doctor = next_command("./train_cv doctor");
         next_must_run(name, doctor);
         char *train = next_command("./train_cv");
-        char *command = xformat("%s --dry-run -b 4 --channels 8,8,8 --shift 2", train);
+        char *command = xformat("%s --dry-run --channels 8,8,8 --shift 2", train);
         next_must_run(name, command);
         char *owned[] = {name, quoted, make, doctor, train, command};
         for (int k = 0; k < 6; k++) free(owned[k]);
@@ -28,11 +29,21 @@ static void the_next_command_has_the_classes(void **state) {
     for (int i = 0; i < 3; i++) {
         char *make = xformat("./train_cv doctor --data classes %s", options[i]);
         next_must_run("classes", make);
-        char *train = next_command("./train_cv"), *want = xformat("./train_cv --data classes %s -o run", options[i]);
+        char *train = next_command("./train_cv"),
+             *want = xformat("./train_cv --data classes %s -o run -b 4", options[i]);
         assert_string_equal(train, want);
         char *owned[] = {make, train, want};
         for (int k = 0; k < 3; k++) free(owned[k]);
     }
+}
+
+/* Two donors make no fold. */
+static void no_next_command_is_named_where_none_works(void **state) {
+    (void)state;
+    next_must_run("two", "./train_cv synthesize --output two --cells 24 --donors 2 --bins 32 --side 7 >made && "
+                         "./train_cv doctor --data two");
+    assert_contains(fixture.output, "[Data] no cross-validation: there are 2 donors; at least 3 are needed");
+    assert_null(strstr(fixture.output, "Next: "));
 }
 
 /* From the cells to predictions by nothing but the printed commands, with options that make them quick. */
@@ -52,6 +63,7 @@ int main(void) {
     next_open();
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_next_commands_read_any_folder),
                                        cmocka_unit_test(the_next_command_has_the_classes),
+                                       cmocka_unit_test(no_next_command_is_named_where_none_works),
                                        cmocka_unit_test(the_training_names_the_command_that_predicts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -534,7 +534,12 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
                *cost = " CHF at 0.80 CHF an hour\n";
     assert_true(of_l4 && of_h200);
     assert_non_null(memmem(of_l4, strcspn(of_l4, "\n") + 1, cost, strlen(cost)));
-    assert_null(strstr(of_h200, cost)); /* it has no price */
+    assert_null(memmem(of_h200, strcspn(of_h200, "\n") + 1, cost, strlen(cost))); /* it has no price */
+    /* The comparison comes last, and once: of all folds. */
+    const char *cheapest = strstr(output, "[Price] cheapest that fits: l4, ");
+    assert_true(cheapest > of_h200 && !strstr(cheapest, "[Folds]") && strstr(cheapest, "[Price] break-even: "));
+    size_t length = strcspn(strstr(of_l4, "folds: ") + 7, "\n"), lead = strlen("[Price] cheapest that fits: l4, ");
+    assert_memory_equal(cheapest + lead, strstr(of_l4, "folds: ") + 7, length);
     must("--dry-run --amp");
     assert_contains(output, "parameters in 35 tensors");
 }

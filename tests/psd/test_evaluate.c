@@ -196,6 +196,13 @@ static void a_classifier_at_chance_is_called_so_last(void **state) {
         "Likely cause: a learning rate of 1e-09, which is low for random weights: try 0.0005; and "
         "only ";
     psd_must("%s -o %s --size tiny -b 30 --epochs 1 --learning-rate 1e-9", psd_toy_options("finetune"), run);
+    const char *said = strstr(fixture.output, "[Report] the classifier is at chance: balanced accuracy ");
+    assert_non_null(said);
+    assert_contains(said, cause);
+    assert_memory_equal(strchr(said, '\n'), "\nNext: ", 7); /* which every training ends with */
+    char *trained = read_page(run);
+    assert_contains(trained, cause);
+    free(trained);
     psd_must("%s --checkpoint %s -o %s", psd_toy_options("evaluate"), best, to);
     const char *last = strstr(fixture.output, "[Report] the classifier is at chance: balanced accuracy ");
     assert_non_null(last);
@@ -212,10 +219,26 @@ static void a_classifier_at_chance_is_called_so_last(void **state) {
     free(run);
 }
 
+/* `run` has no --epochs. */
+static void the_advice_of_a_run_names_its_own_options(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    psd_must("run --manifest %s/toy.safetensors --split %s/pooled.json -o %s --size tiny -b 15 -g 2 --val-batch-size "
+             "20 --scratch "
+             "--finetune-epochs 1 --learning-rate 1e-9",
+             fixture.data, fixture.data, run);
+    assert_contains(fixture.output, ": give more --finetune-epochs\n");
+    assert_null(strstr(fixture.output, "more --epochs"));
+    assert_contains(fixture.output, "effective batch 15 x 2 = 30"); /* with what makes a batch fit that does not */
+    assert_contains(fixture.output, " --val-batch-size=20 ");
+    free(run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(scores_are_those_of_the_predictions),
                                        cmocka_unit_test(a_lightning_checkpoint_is_evaluated),
                                        cmocka_unit_test(a_classifier_at_chance_is_called_so_last),
+                                       cmocka_unit_test(the_advice_of_a_run_names_its_own_options),
                                        cmocka_unit_test(only_files_that_are_read_must_exist)};
     return cmocka_run_group_tests(tests, psd_make_toy, NULL);
 }

@@ -23,13 +23,13 @@ static void follow(const char *program, const char *options) {
     free(next);
 }
 
-/* From the recordings to predictions by nothing but the printed commands. */
+/* From the recordings to predictions by nothing but the printed commands, of too few rows for the usual batch. */
 static void each_command_names_the_next(void **state) {
     (void)state;
     char *make = next_synthesize("train_psd", "--sensors 2 --rows 30", "it's \"new\"");
     next_must_run("synthesize", make);
     follow("./train_psd prepare", "");
-    follow("./train_psd run", " --size tiny --batch-size 64 --pretrain-epochs 1 --finetune-epochs 1");
+    follow("./train_psd run", " --size tiny --pretrain-epochs 1 --finetune-epochs 1");
     char *next = next_command("./train_psd predict"), *predict = next_with(next, "NEW_RECORDINGS", "it's \"new\"");
     next_must_run("predict", predict);
     assert_contains(fixture.output, "360 rows written to predictions.csv");

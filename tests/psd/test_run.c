@@ -87,7 +87,7 @@ static void stop_in_both_stages(const char *directory, const char *options) {
         if (!i) poor_disk(false);
         char *said = read_text(path);
         assert_contains(said, "[Run] stopped by signal 15; the same command continues");
-        assert_true(!strstr(said, "[Calibration]"));
+        assert_true(!strstr(said, "[Calibration]") && !strstr(said, "--resume auto")); /* which run does not have */
         free(said);
         free(stage);
     }

@@ -292,6 +292,32 @@ static void calibrations_are_evaluated_on_the_test_rows(void **state) {
     free(test);
 }
 
+/* Rows whose labels do not depend on the logits, almost: a temperature fits, and the decisions are at chance. */
+static void a_report_says_that_the_classifier_is_at_chance(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2}, 4);
+    for (int64_t i = 0; i < rows->predictions.n; i++) {
+        if (i % 24) rows->truth[i] = (int32_t)(i % THREE);
+        for (int c = 0; c < THREE; c++) rows->logits[i * THREE + c] += c == 1 ? 30 : 0;
+    }
+    rows->predictions.cause = "few steps";
+    char *directory = scratch_directory(), *path = path_join(directory, "calibration.md");
+    Error error;
+    bool was_fitted;
+    if (!report_calibration(&rows->predictions, &rows->predictions, directory, NULL, &was_fitted, &error))
+        fail_msg("%s", error.text);
+    char *text = read_text(path);
+    json_t *json = json_in(directory, "calibration.json");
+    assert_contains(text, "the classifier is at chance: balanced accuracy 0.3");
+    assert_contains(text, "Likely cause: few steps");
+    assert_contains(json_string_value(json_object_get(json, "at_chance")), "at chance: balanced accuracy 0.3");
+    json_decref(json);
+    free(text);
+    free(path);
+    free(directory);
+    free(rows);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_temperatures_are_found),
@@ -302,6 +328,7 @@ int main(void) {
         cmocka_unit_test(calibrations_are_kept_as_json),
         cmocka_unit_test(the_bias_of_a_class_without_rows_stays_finite),
         cmocka_unit_test(calibrations_are_evaluated_on_the_test_rows),
+        cmocka_unit_test(a_report_says_that_the_classifier_is_at_chance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,11 @@ static void a_ranking_that_is_better_than_chance_is_not_called_so(void **state) 
     const int64_t all_clean[] = {900, 0, 100, 0};
     expect_better(all_clean, 2, 0.7);
     expect_chance(all_clean, 2, 0.54, "at chance");
+    expect_chance(all_clean, 2, 0.57, "at chance"); /* sure, but no threshold has a balanced accuracy above 0.55 */
+    expect_better(all_clean, 2, 0.58);
+    /* 153 and 87 rows: two deviations are 2 sqrt(241 / (12 * 153 * 87)) = 0.0777. */
+    expect_chance((const int64_t[]){153, 0, 87, 0}, 2, 0.577, "at chance");
+    expect_better((const int64_t[]){153, 0, 87, 0}, 2, 0.578);
     expect_chance((const int64_t[]){4, 0, 4, 0}, 2, 0.7, "at chance"); /* of eight rows that is luck */
 }
 

@@ -6,6 +6,13 @@
 
 #include "base/format.h"
 
+/* Returns the largest divisor of n from least to most; 0 if there is none. */
+static int64_t largest_divisor(int64_t n, int64_t least, int64_t most) {
+    for (int64_t d = most < n ? most : n; d >= least; d--)
+        if (n % d == 0) return d;
+    return 0;
+}
+
 /* The assumptions of a search for a size about the run. */
 typedef struct {
     DType half;
@@ -76,8 +83,8 @@ static double step_flops(const TrainSpec *spec, bool recompute) {
     return flops;
 }
 
-/* Finds a batch smaller than the run's, or of the same size with a smaller validation batch. Returns false if none
- * fits. */
+/* Finds a batch smaller than the run's that divides the effective batch, if any does; or one of the same size with a
+ * smaller validation batch. Returns false if none fits. */
 static bool smaller_batch(const TrainSpec *spec, const Search *s, char text[CHANGE_TEXT]) {
     const TrainOptions *o = spec->options;
     int64_t whole = o->token_budget ? o->token_budget : o->batch_size,
@@ -87,6 +94,10 @@ static bool smaller_batch(const TrainSpec *spec, const Search *s, char text[CHAN
     size_t n = 0;
     text[0] = 0;
     if (size < least) return false;
+    if (size < whole) {
+        int64_t divisor = o->token_budget ? 0 : largest_divisor(whole * o->grad_accumulation, least, size);
+        if (divisor) size = divisor;
+    }
     if (size < whole)
         n = (size_t)snprintf(text, CHANGE_TEXT, "%s %lld -g %lld", o->token_budget ? "--token-budget" : "-b",
                              (long long)size, (long long)accumulation_of(o, size));
@@ -135,13 +146,6 @@ const char *sizing_changes_text(const TrainSpec *spec, const Changes *c, char te
 }
 
 /* ---- -b auto ---- */
-
-/* Returns the largest divisor of n from least to most; 0 if there is none. */
-static int64_t largest_divisor(int64_t n, int64_t least, int64_t most) {
-    for (int64_t d = most < n ? most : n; d >= least; d--)
-        if (n % d == 0) return d;
-    return 0;
-}
 
 static int64_t smallest_divisor(int64_t n, int64_t least) {
     int64_t d = least;

@@ -15,8 +15,9 @@ typedef struct {
     double more_work;             /* the share that --grad-checkpointing adds to the FLOPs of a step */
 } Changes;
 
-/* Returns the largest micro-batch, in sequences or in tokens of the budget, that fits into `available` bytes, and
- * --grad-checkpointing; both together if neither alone is enough. */
+/* Returns the largest micro-batch that fits into `available` bytes and divides the effective batch, or the largest
+ * token budget, and --grad-checkpointing; both together if neither alone is enough. If no divisor has enough samples,
+ * the micro-batch is the largest that fits. */
 Changes sizing_changes(const TrainSpec *spec, size_t available);
 /* Writes "-b 5 -g 7 makes it fit, or --grad-checkpointing with 33 % more work" */
 const char *sizing_changes_text(const TrainSpec *spec, const Changes *changes, char text[CHANGES_TEXT]);

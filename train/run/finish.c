@@ -72,7 +72,8 @@ static bool trained_nothing(const Run *run) {
     return true;
 }
 
-/* Prints how the run ended, and plots its curves if it ended by itself. */
+/* Prints how the run ended, and plots its curves if it ended by itself. How several trainings continue is said behind
+ * the last of them. */
 static bool report_end(Run *run, const char *directory) {
     const Training *t = run->t;
     const BaselineSpec *baseline = &t->spec.baseline;
@@ -81,8 +82,8 @@ static bool report_end(Run *run, const char *directory) {
                selection_name(&t->spec), (long long)t->state.validations_since_best, (long long)t->state.epoch + 1,
                (long long)t->state.best_step);
     if (t->ended) return report_plot(directory, t->spec.model, baseline);
-    printf("[Stopped] by signal %d after step %lld; continue with the same command and --resume auto\n", stop_signal(),
-           (long long)t->state.step);
+    printf("[Stopped] by signal %d after step %lld%s\n", stop_signal(), (long long)t->state.step,
+           t->spec.labels.part ? "" : "; continue with the same command and --resume auto");
     return true;
 }
 
