@@ -106,13 +106,15 @@ static int32_t integer_of(const OpCall *call, const OpArgument *a, uint64_t seed
     }
 }
 
+static bool is_masked(int64_t i, int64_t classes) { return i / classes % 4 == 3 && i % classes < classes / 2; }
+
 /* Logits of odd rows: every third has its largest twice, every fourth begins with as many of -infinity as whole threads
  * see. */
 static float logit_of(const OpCall *call, float x, int64_t i, int64_t classes) {
     int64_t row = i / classes, column = i % classes;
     x *= call->size.spread;
     if (!call->size.odd) return x;
-    if (row % 4 == 3 && column < classes / 2) return -INFINITY;
+    if (is_masked(i, classes)) return -INFINITY;
     return row % 3 == 2 && (column == classes / 3 || column == classes - 1) ? 5 * call->size.spread : x;
 }
 
@@ -120,9 +122,15 @@ static float number_of(const OpCall *call, const OpArgument *a, uint64_t seed, i
                        double limit) {
     if (a->role == OP_OUTPUT || a->role == OP_FLAG) return NAN;
     if (content == OP_CONSTANT) return (float)limit;
+    if (content == OP_TRUTH) return i % 3 == 0;
     if (content == OP_FRACTION) return (float)(philox_bits(seed, PURPOSE_TEST, 0, (uint64_t)i) >> 8) * 0x1p-24f;
     float x = philox_normal(seed, PURPOSE_TEST, 0, (uint64_t)i);
     if (content == OP_HALVES) return roundf(2 * x) / 2;
+    if (content == OP_AROUND) return call->size.spread * x + call->size.center;
+    if (content == OP_BINARY && call->size.odd && i % 7 == 6) return i % 2 ? 65504 : -80;
+    if (content == OP_BINARY) return call->size.spread * x;
+    if (content == OP_SHARES)
+        return call->size.odd && (is_masked(i, a->columns) || i / a->columns % 7 == 6) ? 0 : fabsf(x);
     if (content == OP_POSITIVE) return fabsf(x) + 0x1p-8f;
     return content == OP_LOGITS ? logit_of(call, x, i, a->columns) : x;
 }
@@ -136,7 +144,7 @@ static const void *numbers_of(const OpCall *call, const OpArgument *a, OpContent
     static int64_t most;
     int64_t n = a->rows * (a->columns < 0 ? 0 : a->columns ? a->columns : 1);
     uint64_t seed = hash_bytes(HASH_START, a->name, strlen(a->name));
-    bool is_float = a->type == DTYPE_F32 || a->type == DTYPE_BF16 || a->type == DTYPE_F16;
+    bool is_float = a->type <= DTYPE_F16;
     if (n >= most) numbers = xrealloc(numbers, (size_t)(most = n + 1024) * sizeof *numbers);
     for (int64_t i = 0; i < n; i++)
         if (is_float)

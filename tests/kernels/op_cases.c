@@ -12,8 +12,9 @@ static Tensor tensor_of(OpCall *call, const char *name, OpArgument like, OpConte
     return a ? a->on[call->side] : tensor_none();
 }
 
-#define argument(name, role, type, rows, columns, tolerance, content, limit)                                           \
-    tensor_of(call, #name, (OpArgument){"", role, type, rows, columns, tolerance, {{0}}}, content, limit)
+#define argument_by(by, name, role, type, rows, columns, tolerance, content, limit)                                    \
+    tensor_of(call, #name, (OpArgument){"", role, type, rows, columns, tolerance, by, {{0}}}, content, limit)
+#define argument(...) argument_by(OP_BY_ROW, __VA_ARGS__)
 /* Inputs of the type of activations and in f32, 1-D ones with 0 columns. */
 #define in(name, rows, columns)             argument(name, OP_INPUT, call->type, rows, columns, 0, OP_NORMAL, 0)
 #define in_as(content, name, rows, columns) argument(name, OP_INPUT, call->type, rows, columns, 0, content, 0)
@@ -59,6 +60,10 @@ static Dropout drop(OpCall *call) {
 #define GELU                                                                                                           \
     (GeluDropout) { KIND, DROP }
 
+/* Of the slope of GELU where x is 4.5 times its spread: gelu_slope_error in tests/cuda/rig.h. */
+#define FAR        (4.5 * (double)S.spread)
+#define GELU_ERROR (32 + (KIND == GELU_TANH ? 6 * FAR * 1.59576912 * (1 + 3 * 0.044715 * FAR * FAR) : 0))
+
 /* ---- attention ---- */
 
 /* Three sequences, or ones of `each` rows. */
@@ -68,7 +73,7 @@ static Sequences sequences(OpCall *call) {
     offsets[0] = 0, offsets[1] = (int32_t)(N / 2), offsets[2] = (int32_t)(N / 2 + 1), offsets[3] = (int32_t)N;
     if (S.each) count = (int)(N / S.each);
     for (int s = 0; s <= count && S.each; s++) offsets[s] = (int32_t)(s * S.each);
-    OpArgument like = {"", OP_INPUT, DTYPE_I32, count + 1, 0, 0, {{0}}};
+    OpArgument like = {"", OP_INPUT, DTYPE_I32, count + 1, 0, 0, OP_BY_ROW, {{0}}};
     return (Sequences){tensor_of(call, "offsets", like, OP_OFFSETS, 0), offsets, count};
 }
 #define ATTENTION                                                                                                      \
@@ -181,8 +186,8 @@ CASE(scatter_rows, ops_layers, "y element", "", 0, 4 * (2 * N * C + N), changed(
 CASE(dropout, ops_layers, "x element", "", 2 * N * C, 8 * N * C, out(y, N, C, 0, 2), in(x, N, C), DROP)
 CASE(residual_forward, ops_layers, "x element", "", (DROPS ? 3 : 1) * N * C, 12 * N * C, out(y, N, C, 0, 4),
      in(x, N, C), in(branch, N, C), DROP)
-CASE(layernorm_forward, ops_layers, "x row", "", 8 * N * C, 4 * (2 * N * C + 2 * N + 2 * C), LAYERNORM, in(x, N, C),
-     f32(gain, C, 0), f32(bias, C, 0))
+CASE(layernorm_forward, ops_layers, "x row", "", 8 * N * C, 4 * (2 * N * C + 2 * N + 2 * C), LAYERNORM,
+     in_as(OP_AROUND, x, N, C), f32(gain, C, 0), f32(bias, C, 0))
 CASE(layernorm_backward, ops_layers, "dy row", "", 15 * N * C, 4 * (4 * N * C + 2 * N + 5 * C),
      NORM_GRADIENTS(out(dx, N, C, C, 32), N), in(dresidual, N, C), in(dy, N, C), in(x, N, C), f32(mean, N, 0),
      f32_as(OP_POSITIVE, rstd, N), f32(gain, C, 0))
@@ -208,9 +213,10 @@ CASE(gelu_linear_backward, ops_layers, "dy row", "", 4 * N * C * V + (18 + DROPS
      4 * (3 * N * C + 3 * C * V + N * V + 2 * V),
      LAYER_GRADIENTS(out(dx, N, C, V, 32), IN_OUT ? C : V, IN_OUT ? V : C, V, N), in(dy, N, V), in(x, N, C),
      in(hidden, N, C), in(w, IN_OUT ? C : V, IN_OUT ? V : C), LAYOUT, GELU)
-CASE(gelu_forward, ops_layers, "x element", "", 9 * N * C, 8 * N * C, out(y, N, C, 0, 16), in(x, N, C), KIND)
-CASE(gelu_backward, ops_layers, "dy element", "", 18 * N * C, 12 * N * C, out(dx, N, C, 0, 64), in(dy, N, C),
-     in(x, N, C), KIND)
+CASE(gelu_forward, ops_layers, "x element", "", 9 * N * C, 8 * N * C, out(y, N, C, 0, 16), in_as(OP_AROUND, x, N, C),
+     KIND)
+CASE(gelu_backward, ops_layers, "dy element", "", 18 * N * C, 12 * N * C, out(dx, N, C, 0, GELU_ERROR), in(dy, N, C),
+     in_as(OP_AROUND, x, N, C), KIND)
 CASE(tanh_forward, ops_layers, "x element", "", 5 * N * C, 8 * N * C, out(y, N, C, 0, 8), in(x, N, C))
 CASE(tanh_backward, ops_layers, "dy element", "", 4 * N * C, 12 * N * C, out(dx, N, C, 0, 8), in(dy, N, C), in(y, N, C))
 CASE(leaky_relu_forward, ops_layers, "x element", "", N *C, 8 * N * C, out(y, N, C, 0, 2), in(x, N, C), S.slope)
@@ -246,14 +252,17 @@ CASE(max_pool_forward, ops_volumes, "x any", "frames=2", PAIRS *C, 4 * 3 * PAIRS
      in_as(OP_HALVES, x, N, C), S.frames, S.plane)
 CASE(max_pool_backward, ops_volumes, "dy any", "frames=2", PAIRS *C, 4 * (3 * PAIRS * C + N * C), out(dx, N, C, EXACT),
      in(dy, PAIRS, C), in_as(OP_HALVES, x, N, C), S.frames, S.plane)
-CASE(batchnorm_forward, ops_volumes, "x column", "", 7 * N * C, 4 * (2 * N * C + 8 * C), out(y, N, C, N, 12),
-     STATISTICS, in(x, N, C), f32(gain, C, 0), f32(bias, C, 0))
-CASE(batchnorm_apply, ops_volumes, "x element", "", 3 * N * C, 4 * (2 * N * C + 4 * C), out(y, N, C, 0, 12),
-     in(x, N, C), f32(running_mean, C, 0), f32_as(OP_POSITIVE, running_var, C), f32(gain, C, 0), f32(bias, C, 0))
+CASE(batchnorm_forward, ops_volumes, "x column", "", 7 * N * C, 4 * (2 * N * C + 8 * C),
+     out(y, N, C, N, 12 + 2 * (double)S.center), STATISTICS, in_as(OP_AROUND, x, N, C), f32(gain, C, 0),
+     f32(bias, C, 0))
+CASE(batchnorm_apply, ops_volumes, "x element", "", 3 * N * C, 4 * (2 * N * C + 4 * C),
+     out(y, N, C, 0, 12 + 2 * (double)S.center), in_as(OP_AROUND, x, N, C), f32(running_mean, C, 0),
+     f32_as(OP_POSITIVE, running_var, C), f32(gain, C, 0), f32(bias, C, 0))
 CASE(batchnorm_backward, ops_volumes, "dy column", "", 10 * N * C, 4 * (3 * N * C + 7 * C),
      NORM_GRADIENTS(out(dx, N, C, N, 32), N), in(dy, N, C), in(x, N, C), f32(mean, C, 0), f32_as(OP_POSITIVE, rstd, C),
      f32(gain, C, 0))
-CASE(batchnorm_statistics, ops_volumes, "x column", "", 4 * N * C, 4 * (N * C + 6 * C), STATISTICS, in(x, N, C))
+CASE(batchnorm_statistics, ops_volumes, "x column", "", 4 * N * C, 4 * (N * C + 6 * C), STATISTICS,
+     in_as(OP_AROUND, x, N, C))
 CASE(batchnorm_from_running, ops_volumes, "running_var element", "", 3 * C, 8 * C, out_f32(rstd, C, 0, 0, 4),
      f32_as(OP_POSITIVE, running_var, C))
 /* A sum of two norms, slope and choice; dropout draws a number for each channel of a sample. */
@@ -293,18 +302,22 @@ CASE(cross_entropy_forward, ops_losses, "logits row", "", 4 * N * V + N, 4 * (N 
 CASE(cross_entropy_forward_backward, ops_losses, "logits row", "", 5 * N * V + 2 * N, 4 * (2 * N * V + 4 * N), LOSS,
      changed_as(OP_LOGITS, logits, N, V, V, 16), i32(OP_TARGETS, targets, N, V), f32(weights, N, 0), SCALE)
 CASE(soft_cross_entropy_forward, ops_losses, "logits row", "", 7 * N * V + 3 * N, 4 * (2 * N * V + 3 * N), LOSS,
-     in(logits, N, V), f32(targets, N, V), i32(OP_TARGETS, labels, N, V))
+     in_as(OP_LOGITS, logits, N, V), argument(targets, OP_INPUT, DTYPE_F32, N, V, 0, OP_SHARES, 0),
+     i32(OP_TARGETS, labels, N, V))
 CASE(soft_cross_entropy_forward_backward, ops_losses, "logits row", "", 10 * N * V + 5 * N, 4 * (3 * N * V + 3 * N),
-     LOSS, changed(logits, N, V, V, 16), f32(targets, N, V), i32(OP_TARGETS, labels, N, V), SCALE)
+     LOSS, argument_by(OP_BY_ALL, logits, OP_CHANGED, call->type, N, V, sum_error(V, 16), OP_LOGITS, 0),
+     argument(targets, OP_INPUT, DTYPE_F32, N, V, 0, OP_SHARES, 0), i32(OP_TARGETS, labels, N, V), SCALE)
 CASE(squared_error_forward, ops_losses, "y row", "", 3 * N * C, 4 * (2 * N * C + N), ROW_LOSSES(C, 4), in(y, N, C),
      f32(targets, N, C))
 CASE(squared_error_forward_backward, ops_losses, "y element", "", 4 * N * C, 4 * (3 * N * C + N), ROW_LOSSES(C, 4),
      changed(y, N, C, 0, 4), f32(targets, N, C), SCALE)
-CASE(binary_cross_entropy_forward, ops_losses, "logits row", "", 5 * N, 4 * 5 * N, ROW_LOSSES(0, 8),
-     flag(correct, N, 0, EXACT), in(logits, N, 1), f32_as(OP_FRACTION, targets, N), f32_as(OP_FRACTION, labels, N))
-CASE(binary_cross_entropy_forward_backward, ops_losses, "logits row", "", 9 * N, 4 * 6 * N, ROW_LOSSES(0, 8),
-     flag(correct, N, 0, EXACT), changed(logits, N, 1, 0, 8), f32_as(OP_FRACTION, targets, N),
-     f32_as(OP_FRACTION, labels, N), SCALE)
+CASE(binary_cross_entropy_forward, ops_losses, "logits row", "", 5 * N, 4 * 5 * N,
+     argument_by(OP_BY_ITSELF, loss, OP_OUTPUT, DTYPE_F32, N, 0, sum_error(0, 8), 0, 0), flag(correct, N, 0, EXACT),
+     in_as(OP_BINARY, logits, N, 1), f32_as(OP_FRACTION, targets, N), f32_as(OP_TRUTH, labels, N))
+CASE(binary_cross_entropy_forward_backward, ops_losses, "logits row", "", 9 * N, 4 * 6 * N,
+     argument_by(OP_BY_ITSELF, loss, OP_OUTPUT, DTYPE_F32, N, 0, sum_error(0, 8), 0, 0), flag(correct, N, 0, EXACT),
+     argument_by(OP_BY_ALL, logits, OP_CHANGED, call->type, N, 1, sum_error(0, 8), OP_BINARY, 0),
+     f32_as(OP_FRACTION, targets, N), f32_as(OP_TRUTH, labels, N), SCALE)
 CASE(normalize_rows_forward, ops_losses, "x row", "", 3 * N * C + 2 * N, 4 * (2 * N * C + N), out_f32(y, N, C, C, 8),
      out_f32(norm, N, 0, C, 4), in(x, N, C))
 CASE(normalize_rows_backward, ops_losses, "dy row", "", 5 * N * C + N, 4 * (3 * N * C + N), out(dx, N, C, C, 32),

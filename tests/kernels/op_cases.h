@@ -18,8 +18,10 @@
 #define FOR_EACH_OP_SIZE(X)                                                                                            \
     X(n, 6)                                                                                                            \
     X(c, 12)                                                                                                           \
-    X(v, 10) X(heads, 3)                            /* rows, channels, classes or ids or outputs, heads */             \
-        X(layout, WEIGHT_OUT_IN) X(kind, GELU_TANH) /* of weights, of GELU */                                          \
+    X(v, 10)                                                                                                           \
+    X(heads, 3) /* rows, channels, classes or ids or outputs, heads */                                                 \
+    X(layout, WEIGHT_OUT_IN)                                                                                           \
+    X(kind, GELU_TANH) /* of weights, of GELU */                                                                       \
         X(length, 3) X(k, 2) X(stride, 1)                                                                              \
             X(pad, 0)                /* rows of a sequence; taps and steps of windows and convolutions */              \
         X(each, 0) X(causal, 1)      /* rows of each sequence of attention; 0: a half, one, the rest */                \
@@ -35,7 +37,7 @@
         X(flat, 100) X(whole, 0) X(masked, -1) /* parameters; one segment instead of two; elements of its mask */      \
         X(offset, 10) X(pitch, 7) X(tall, 12) X(columns, 5) /* of a matrix among them */                               \
         X(odd, 0) X(back, 0) X(scaled, 0) X(first, 0) X(overflow, 0) X(step, 7)
-#define FOR_EACH_OP_NUMBER(X) X(p, 0) X(temperature, 0.5) X(slope, 0.1) X(spread, 1)
+#define FOR_EACH_OP_NUMBER(X) X(p, 0) X(temperature, 0.5) X(slope, 0.1) X(spread, 1) X(center, 0)
 
 #define OP_SIZE(name, value)   int64_t name;
 #define OP_NUMBER(name, value) float name;
@@ -56,6 +58,10 @@ typedef enum {
     OP_POSITIVE, /* more than 0 */
     OP_FRACTION, /* 0 to 1 */
     OP_CONSTANT, /* the limit */
+    OP_AROUND,   /* normal ones times `spread`, around `center` */
+    OP_TRUTH,    /* 0 or 1 */
+    OP_SHARES,   /* not negative; odd: some 0, as where logits are -infinity */
+    OP_BINARY,   /* times `spread`; odd: some far out */
     OP_LOGITS,   /* times `spread`; odd: some -infinity, some equal */
     OP_TARGETS,  /* below the limit; odd: some negative, some at equal logits */
     OP_INDEX,    /* 0, 1, 2, ... or random ones, below the limit */
@@ -70,9 +76,10 @@ typedef struct {
     char name[24];
     OpRole role;
     DType type;
-    int64_t rows, columns; /* columns 0: of rank 1; -1: of rank 2, without columns */
-    double tolerance;      /* of an output, in f32; 0: the same bits */
-    Tensor on[2];          /* of both devices */
+    int64_t rows, columns;                          /* columns 0: of rank 1; -1: of rank 2, without columns */
+    double tolerance;                               /* of an output, in f32; 0: the same bits */
+    enum { OP_BY_ROW, OP_BY_ALL, OP_BY_ITSELF } by; /* relative to the mean square of the row, of all, of none */
+    Tensor on[2];                                   /* of both devices */
 } OpArgument;
 
 enum { OP_MAX_ARGUMENTS = 24, OP_MAX_SEQUENCES = 256 };
