@@ -175,7 +175,7 @@ OpArgument *op_argument(OpCall *call, const char *name, OpArgument like, OpConte
     *a = like;
     snprintf(a->name, sizeof a->name, "%s", name);
     if (change) change_shape(a, change);
-    call->make(call, a, numbers_of(call, a, content, limit));
+    call->make(call, a, call->is_blank ? NULL : numbers_of(call, a, content, limit));
     return a;
 }
 

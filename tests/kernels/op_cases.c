@@ -169,7 +169,7 @@ static const Segment *segments(OpCall *call) {
     static const OpCase case_##op = {#op, #test, nan, nan_changes, flops_of_##op, bytes_of_##op, call_##op};
 
 CASE(cast, ops_optimizer, "x element", "", 0, 8 * N,
-     argument(y, OP_OUTPUT, S.back ? DTYPE_F32 : call->type, N, 0, S.back ? 0 : 1e-30, OP_NORMAL, 0),
+     argument(y, OP_OUTPUT, S.back == 1 ? DTYPE_F32 : call->type, N, 0, S.back ? 0 : 1e-30, OP_NORMAL, 0),
      argument(x, OP_INPUT, S.back ? call->type : DTYPE_F32, N, 0, 0, OP_NORMAL, 0))
 CASE(embedding_forward, ops_layers, "table element", "v=6", N *C, 4 * (3 * N * C + 3 * N), changed(x, ALL, C, 0, 1),
      i32(OP_ROWS, rows, N, 0), i32(OP_INDEX, ids, N, V), f32(table, V, C), i32(OP_INDEX, positions, N, S.places),
@@ -184,7 +184,7 @@ CASE(gather_rows, ops_layers, "x element", "", 0, 4 * (2 * N * C + N), out(y, N,
 CASE(scatter_rows, ops_layers, "y element", "", 0, 4 * (2 * N * C + N), changed(x, ALL, C, 0, 0.001),
      argument(y, OP_INPUT, S.back ? DTYPE_F32 : call->type, N, C, 0, OP_NORMAL, 0), i32(OP_ROWS, rows, N, 0))
 CASE(dropout, ops_layers, "x element", "", 2 * N * C, 8 * N * C, out(y, N, C, 0, 2), in(x, N, C), DROP)
-CASE(residual_forward, ops_layers, "x element", "", (DROPS ? 3 : 1) * N * C, 12 * N * C, out(y, N, C, 0, 4),
+CASE(residual_forward, ops_layers, "x element", "", (DROPS ? 3 : 1) * N * C, 12 * N * C, out(sum, N, C, 0, 4),
      in(x, N, C), in(branch, N, C), DROP)
 CASE(layernorm_forward, ops_layers, "x row", "", 8 * N * C, 4 * (2 * N * C + 2 * N + 2 * C), LAYERNORM,
      in_as(OP_AROUND, x, N, C), f32(gain, C, 0), f32(bias, C, 0))

@@ -92,7 +92,8 @@ struct OpCall {
     const char *changes;
     /* Sets both tensors of an argument from its numbers: float for types of floats. */
     void (*make)(OpCall *call, OpArgument *argument, const void *numbers);
-    void *owner; /* of the memory */
+    void *owner;   /* of the memory */
+    bool is_blank; /* make gets no numbers */
 
     OpSize size;
     OpArgument arguments[OP_MAX_ARGUMENTS];
