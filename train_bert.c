@@ -2,9 +2,7 @@
  *
  *   ./train_bert --data comments --base-checkpoint phobert-base-v2 --config configs/phobert_t4.yaml -o run
  *   ./train_bert predict --checkpoint run new.jsonl -o predictions.csv
- *   ./train_bert evaluate --checkpoint run --data test.csv -o evaluation
  *   ./train_bert pretrain --data texts.txt --base-checkpoint phobert-base-v2 -o pretrained
- *   ./train_bert tokenizer --learn 4000 --data texts.txt -o tokenizer
  *
  * The encoder (model/bert.c) is RoBERTa's: post-norm blocks that see whole texts. Texts of a batch lie end to end, so
  * that nothing is padded. The classifier reads the first row of a text behind the last block. The best weights are
@@ -40,7 +38,7 @@
 
 /* What a training has besides its spec. */
 typedef struct {
-    bool pretraining;
+    bool pretraining, done;
     BertOptions *options;
     BertBase base; /* of --base-checkpoint */
     BertData data;
@@ -51,6 +49,7 @@ typedef struct {
     Fact facts[2];
     Total *total; /* NULL: there is one training */
     char part[64];
+    int follow; /* trainings after this one */
 } BertRun;
 
 /* Reads options, opens the base checkpoint, the data and the device. */
@@ -64,7 +63,6 @@ static void run_begin(BertRun *run, const OptionsHeader *header, int argc, char 
     trainer_begin(&o.train, &set);
     run->options = &o;
     run->data = bert_data_open(&o, &run->base);
-    run->schedule = bert_options_schedule(&o);
     run->factors = bert_options_rate_factors(&o);
     run->facts[0] = (Fact){.name = TOKENIZER_FACT, .text = run->data.texts.tokenizer_hash};
     run->facts[1] = (Fact){.name = BERT_SEGMENTER_FACT, .text = run->data.texts.segmenter_hash};
@@ -72,6 +70,10 @@ static void run_begin(BertRun *run, const OptionsHeader *header, int argc, char 
 }
 
 static void run_end(BertRun *run) {
+    if (run->done) {
+        stop_forget(); /* a signal came too late to leave anything out */
+        bert_options_print_next(run->options);
+    }
     device_close(run->device);
     free(run->factors);
     bert_data_close(&run->data);
@@ -80,7 +82,9 @@ static void run_end(BertRun *run) {
 
 static TrainSpec spec_of(BertRun *run, const Classes *classes) {
     const BertOptions *o = run->options;
-    BertConfig config = bert_options_config(o, classes->n);
+    bert_options_resume_warmup(run->options);
+    run->schedule = bert_options_schedule(o);
+    BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
     return (TrainSpec){.options = &o->train,
                        .set = o->set,
                        .fixed_options = BERT_FIXED_OPTIONS,
@@ -96,7 +100,7 @@ static TrainSpec spec_of(BertRun *run, const Classes *classes) {
                        .import = classes->n ? BERT_IMPORT_CLASSIFIER : BERT_IMPORT_MASKED,
                        .rate = {.schedule = &run->schedule, .factors = run->factors},
                        .selection = {.metric = BERT_LOSS, .patience = o->patience},
-                       .labels = {.part = run->part[0] ? run->part : NULL}};
+                       .labels = {.part = run->part[0] ? run->part : NULL, .follow = run->follow}};
 }
 
 static void opened(const TrainSpec *spec, Training *training, void *context) {
@@ -132,22 +136,19 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
              plain = {.classes = classes->n, .weights = weights};
     BertValidation validation = bert_validation(o, classes, held_out, weights);
     TrainSpec spec = spec_of(run, classes);
-    bool ended = false;
     spec.train = bert_labelled_open(&train->tokenized, train->labels, &loss);
     if (held_out->n) {
         spec.validation = bert_labelled_open(&held_out->tokenized, held_out->labels, &plain);
         bert_validation_select(&validation, &spec.selection);
     }
     uint8_t *used = mark_used(run, train, spec.model);
-    int status = trainer_run(&spec, (TrainerHook){opened, run}, &ended);
+    int status = trainer_run(&spec, (TrainerHook){opened, run}, &run->done);
     if (status) exit(status);
     free(used);
-    if (ended && !held_out->n) {
+    if (run->done && !held_out->n)
         printf("[Data] nothing is held out, so there is nothing to choose weights and a threshold by\n");
-        stop_forget(); /* a signal came too late to leave anything out */
-    }
-    if (!ended || !held_out->n) return false;
-    BertConfig config = bert_options_config(o, classes->n);
+    if (!run->done || !held_out->n) return false;
+    BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
     spec.model = bert_open(&config);
     bert_test_best(&spec, o, classes, splits, results);
     spec.model->close(spec.model);
@@ -161,7 +162,7 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
 static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     BertOptions *o = run->options;
     int seed = i % (int)o->seeds, fold = i / (int)o->seeds;
-    const TrainOptions before = o->train;
+    const BertOptions before = *o;
     BertSplit of_fold[BERT_SPLITS] = {{.n = 0}}, *splits = of_fold;
     Evaluation results[2] = {{.classes = 0}};
     char *name = o->folds && o->seeds > 1 ? xformat("fold_%d_seed_%lld", fold + 1, (long long)o->train.seed + seed)
@@ -173,19 +174,19 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     else
         splits = run->data.splits;
     snprintf(run->part, sizeof run->part, "training %d of %d", i + 1, n);
+    run->follow = n - i - 1;
     printf("\n[Run] %s\n", name);
     o->train.output_dir = directory; /* the record of the options, too */
     o->train.seed += seed;
     bool tested = train_classifier(run, splits, results);
-    o->train = before;
+    *o = before;
     int which = splits[BERT_TEST].n > 0;
     *result = results[which];
     if (which) evaluation_free(&results[0]);
     bert_splits_close(of_fold);
     free(directory);
-    if (tested) return name;
-    free(name);
-    return NULL;
+    if (!tested) free(name);
+    return tested ? name : NULL;
 }
 
 static void train_many(BertRun *run, int n) {
@@ -202,13 +203,11 @@ static void train_many(BertRun *run, int n) {
         folds[done] = (FoldResult){.group = name, .evaluation = &results[done]};
     if (done == n && !report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error))
         die("%s", error.text);
-    if (done == n)
-        stop_forget();
-    else
+    if (done < n)
         printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
     total_print(&total);
-    run->total = NULL;
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
+    run->done = done == n;
     for (int i = 0; i < done; i++) {
         evaluation_free(&results[i]);
         free((void *)(uintptr_t)folds[i].group);
@@ -220,9 +219,10 @@ static void train_many(BertRun *run, int n) {
 /* ---- commands ---- */
 
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert",
-                                         "./train_bert --data DIR --base-checkpoint phobert-base-v2 [options]",
-                                         "Fine-tunes an encoder to classify texts."};
+    static const OptionsHeader header = {
+        "train_bert", "--data DIR --base-checkpoint phobert-base-v2 [options]",
+        "--data comments.csv --base-checkpoint phobert-base-v2 --config phobert_t4 -o run",
+        "Fine-tunes an encoder to classify texts."};
     BertRun run = {.pretraining = false};
     run_begin(&run, &header, argc, argv);
     const BertOptions *o = run.options;
@@ -235,7 +235,6 @@ static int train(int argc, char **argv) {
     } else if (n > 1 && !planning) {
         train_many(&run, n);
     } else if (train_classifier(&run, run.data.splits, results)) {
-        stop_forget();
         evaluation_free(&results[0]);
         if (run.data.splits[BERT_TEST].n) evaluation_free(&results[1]);
     }
@@ -258,7 +257,8 @@ static Dataset *open_masked(const BertData *data, int split, const BertMasking *
 }
 
 static int pretrain(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert pretrain", "./train_bert pretrain --data texts.txt [options]",
+    static const OptionsHeader header = {"train_bert pretrain", "--data texts.txt [options]",
+                                         "--data texts.txt --base-checkpoint phobert-base-v2 -o pretrained",
                                          "Trains an encoder on masked words, from a base checkpoint or from scratch."};
     BertRun run = {.pretraining = true};
     run_begin(&run, &header, argc, argv);
@@ -275,7 +275,7 @@ static int pretrain(int argc, char **argv) {
     TrainSpec spec = spec_of(&run, &(Classes){0});
     spec.train = open_masked(data, BERT_TRAIN, &masking);
     spec.validation = open_masked(data, BERT_VALIDATION, &masking);
-    int status = trainer_run(&spec, (TrainerHook){opened, &run}, NULL);
+    int status = trainer_run(&spec, (TrainerHook){opened, &run}, &run.done);
     bert_masking_close(&masking);
     run_end(&run);
     return status;

@@ -19,6 +19,7 @@
 #include "commands/cv/report.h"
 #include "commands/cv/test.h"
 #include "commands/cv/test_evaluations.h"
+#include "commands/next.h"
 #include "commands/report.h"
 #include "commands/total.h"
 #include "commands/trainer.h"
@@ -167,13 +168,15 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .autotune_file = autotune_file};
 }
 
-/* Trains a fold, tests it and writes its report. `part`: "fold 2 of 6". Returns false if a signal stopped the training.
- */
-static bool run_fold(CvFold *f, const char *part, const CvReport *report, Total *total) {
+/* Trains fold i of n, tests it and writes its report. Returns false if a signal stopped the training. */
+static bool run_fold(CvFold *f, int i, int n, const CvReport *report, Total *total) {
+    char part[48];
     Model *model = flim_open(&f->run.model);
     TrainSpec spec = f->spec;
     spec.model = model;
+    snprintf(part, sizeof part, "fold %d of %d", i + 1, n);
     spec.labels.part = part;
+    spec.labels.follow = n - i - 1;
     cv_fold_print(f);
     Training *training = train_open(&spec);
     total_add(&spec, training, total);
@@ -209,9 +212,7 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
         printf("[Run] every fold starts from %s; the test of a donor that was in its training data is meaningless\n",
                o->train.base_checkpoint);
     for (; done < n; done++) {
-        char part[48];
-        snprintf(part, sizeof part, "fold %d of %d", done + 1, n);
-        if (!run_fold(&folds[done], part, &report, &total)) break;
+        if (!run_fold(&folds[done], done, n, &report, &total)) break;
         cv_report_page(&report, true);
     }
     if (done == n)
@@ -221,6 +222,7 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
     total_print(&total);
     cv_report_page(&report, false);
     cv_report_close(&report);
+    if (done == n) next_print("predict --checkpoint %s new_cells -o predictions.csv", o->train.output_dir);
 }
 
 /* Opens all folds of --folds before the first is trained, so that a fold that cannot be trained ends the run at once.
@@ -234,6 +236,7 @@ static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds
         order_metrics(f);
         f->spec = fold_spec(f, autotune_file);
     }
+    cv_folds_warn_of_copies(folds, n);
     if (o->train.debug_dump && n > 1) die_usage("--debug-dump writes a single fold: choose one with --folds");
     return n;
 }
@@ -263,7 +266,8 @@ static void cross_validate(CvRun *o) {
 }
 
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv", "./train_cv --data DIR [--config configs/flim_l4.yaml] [options]",
+    static const OptionsHeader header = {"train_cv", "--data DIR [--config configs/flim_l4.yaml] [options]",
+                                         "--config flim_l4 --data cells -o run",
                                          "Trains and tests the classifier of FLIM cells, cross-validated by donor."};
     CvRun o = {0};
     OptionSet set = {0};

@@ -3,7 +3,6 @@
  *   ./train_gpt prepare --input recordings.tsv --output prepared        recordings and texts to codes and manifests
  *   ./train_gpt -m prepared/train_pairs.jsonl -b 8 -g 4 --amp           the training
  *   ./train_gpt speak --checkpoint run --text "..." -o said.wav         the trained model says a text
- *   ./train_gpt decode --codes prepared/codes/a.npy -o heard.wav        audio codes back to sound
  *   ./train_gpt export --checkpoint run --output amharic                the model for IndexTTS2's inference
  *
  * The model (model/tts.c) reads one sequence per sample: 32 conditioning latents of a prompt's voice, two speed tokens,
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/stop.h"
 #include "commands/commands.h"
 #include "commands/gpt/base.h"
 #include "commands/gpt/data_report.h"
@@ -52,32 +52,32 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
+    {.name = "tokenizer", .heading = "Data", .usual = true, .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
      .help = "SentencePiece model, for the size of the vocabulary; default: bpe.model beside the manifest, else "
              "--number-text-tokens"},
     MAX_UNKNOWN_ROW(FIELD(max_unknown)),
-    {.name = "text-loss-weight", .type = OPTION_FLOAT, .offset = FIELD(text_loss_weight), .default_value = "0.2",
+    {.name = "text-loss-weight", .heading = "Training", .type = OPTION_FLOAT, .offset = FIELD(text_loss_weight), .default_value = "0.2",
      .max = 1e6, .metavar = "X",
      .help = "weight of the text loss"},
     {.name = "mel-loss-weight", .type = OPTION_FLOAT, .offset = FIELD(mel_loss_weight), .default_value = "0.8",
      .max = 1e6, .metavar = "X",
      .help = "weight of the loss on the audio codes"},
-    {.name = "repair-codes", .type = OPTION_FLAG, .offset = FIELD(repair_codes), .default_value = "false",
+    {.name = "repair-codes", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(repair_codes), .default_value = "false",
      .help = "cut codes beyond the end of the audio (padding stored as data)"},
     {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(skip_bad), .default_value = "false",
      .help = "leave lines of the manifests out that cannot be used, and count them"},
-    {.name = "freeze", .type = OPTION_CHOICE, .offset = FIELD(freeze), .default_value = "both",
+    {.name = "freeze", .heading = "Training", .type = OPTION_CHOICE, .offset = FIELD(freeze), .default_value = "both",
      .metavar = "both|embedding|head|none",
      .help = "which text tables keep the rows of the base vocabulary when the vocabulary is extended"},
     {.name = "frozen-text-rows", .type = OPTION_INT, .offset = FIELD(frozen_text_rows), .default_value = "-1",
      .min = -1, .max = 1e9, .metavar = "N",
      .help = "rows that --freeze keeps; -1: those of the base checkpoint, if the vocabulary is larger"},
-    {.name = "lengths", .type = OPTION_TEXT, .offset = FIELD(lengths), .metavar = "MEAN,SD,MAX",
+    {.name = "lengths", .heading = "Data", .type = OPTION_TEXT, .offset = FIELD(lengths), .metavar = "MEAN,SD,MAX",
      .help = "for --estimate and --dry-run without a manifest: audio codes per sample of a synthetic epoch"},
-    {.name = "model-dim", .section = "gpt", .type = OPTION_INT, .offset = FIELD(model_dim), .default_value = "1280",
+    {.name = "model-dim", .heading = "Model", .usual = true, .section = "gpt", .type = OPTION_INT, .offset = FIELD(model_dim), .default_value = "1280",
      .min = 8, .max = 65536, .metavar = "N",
      .help = "width of the model"},
-    {.name = "layers", .section = "gpt", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "24", .min = 1,
+    {.name = "layers", .usual = true, .section = "gpt", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "24", .min = 1,
      .max = 1000, .metavar = "N",
      .help = "transformer blocks"},
     {.name = "heads", .section = "gpt", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "20", .min = 1,
@@ -237,8 +237,10 @@ static GptData open_data(const GptOptions *o) {
 /* ---- the training ---- */
 
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_gpt", "./train_gpt -m manifest.jsonl -b 8 -g 4 [options]",
-                                         "Trains the Amharic TTS GPT on text ids and audio codes."};
+    static const OptionsHeader header = {
+        "train_gpt", "-m manifest.jsonl -b 8 -g 4 [options]",
+        "-m prepared/train_pairs.jsonl --val-manifest prepared/val_pairs.jsonl -b 8 -g 4 --amp -o run",
+        "Trains the Amharic TTS GPT on text ids and audio codes."};
     static GptOptions o; /* static: texts of a YAML file live as long as the process */
     static OptionSet set;
     train_options_add(&set, &o.train);
@@ -275,7 +277,10 @@ static int train(int argc, char **argv) {
                      .metric = TTS_MEL_LOSS},
         .labels = {.run = getenv("INDEXTTS_RUN_NAME")}, /* as the reference trainer has it */
     };
-    int status = trainer_run(&spec, (TrainerHook){opened, &o}, NULL);
+    bool ended = false;
+    int status = trainer_run(&spec, (TrainerHook){opened, &o}, &ended);
+    if (ended) stop_forget();
+    if (ended) gpt_origin_print_next(&o.origin, o.train.output_dir);
     device_close(device);
     return status;
 }

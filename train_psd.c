@@ -3,7 +3,6 @@
  *   ./train_psd prepare   --input spectrum_bands --output data
  *   ./train_psd pretrain  -m data/manifest.csv --split data/splits/pooled_seed42_frac0.25.json -o results/pretrain
  *   ./train_psd finetune  ... --pretrained results/pretrain/best -o results/finetune
- *   ./train_psd evaluate  ... --checkpoint results/finetune/best -o results/evaluation
  *   ./train_psd calibrate ... --checkpoint results/finetune/best -o results/calibration
  *   ./train_psd predict   --checkpoint results/finetune spectrum_bands
  *   ./train_psd run       ... -o results            the four from pretrain on; or once for every sensor left out
@@ -252,6 +251,7 @@ static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage)
     if (!stage->device && !stage->check && command != PSD_RUN)
         stage->device = train_device_open(&o->train, &o->device_why);
     o->device = stage->device;
+    if (o->device) train_options_set_price(&o->train, o->device);
     if (stage->check)
         status = check(o);
     else if (command == PSD_RUN)
@@ -264,6 +264,7 @@ static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage)
         status = psd_predict(o, open_classifier, argc, argv);
     else
         status = infer(o, stage);
+    if (stage->ended && !stage->total && command != PSD_RUN && o->train.manifest.count) psd_print_next(o);
     psd_options_close(o, argc, argv);
     return status;
 }

@@ -18,7 +18,9 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/stop.h"
+#include "checkpoint/description.h"
 #include "commands/commands.h"
+#include "commands/next.h"
 #include "commands/report.h"
 #include "commands/slm/base.h"
 #include "commands/slm/baselines.h"
@@ -162,7 +164,7 @@ typedef struct {
 } SlmRun;
 
 static void warn_of_base(const SlmRun *run) {
-    const char *known = json_string_value(json_object_get(run->base->description, TOKENIZER_FACT));
+    const char *known = description_fact_text(run->base->description, run->base->size.checkpoint, TOKENIZER_FACT);
     if (known && run->tokenizer && strcmp(known, run->hash) != 0)
         warn("--base-checkpoint %s was trained with another tokenizer than %s: its tokens mean something else here",
              run->options->train.base_checkpoint, tokenizer_file(run->tokenizer));
@@ -187,14 +189,9 @@ static int32_t first_of(const SlmStream *stream) {
     return stream && (stream->n_documents > 1 || id == stream->end_of_text) ? stream->end_of_text : -1;
 }
 
-static void print_next(const SlmRun *run) {
-    char *folder = shell_path(run->options->train.output_dir);
-    printf("Next: ./train_slm generate --checkpoint %s --prompt TEXT\n", folder);
-    free(folder);
-}
-
 static int train(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm", "./train_slm --data prepared -o run [options]",
+    static const OptionsHeader header = {"train_slm", "--data prepared -o run [options]",
+                                         "--data prepared --config slm_rtx3090 -o run",
                                          "Trains a text GPT from scratch on prepared documents."};
     static SlmOptions o; /* static: texts of a YAML file live as long as the process */
     static OptionSet set;
@@ -237,7 +234,7 @@ static int train(int argc, char **argv) {
     bool ended = false;
     int status = trainer_run(&spec, (TrainerHook){opened, &run}, &ended);
     if (ended) stop_forget();
-    if (ended && run.tokenizer) print_next(&run);
+    if (ended && run.tokenizer) next_print("generate --checkpoint %s --prompt TEXT", o.train.output_dir);
     slm_samples_close(run.samples);
     slm_base_close(&base);
     for (int i = 0; i < 2; i++) slm_stream_close(data.streams[i]);

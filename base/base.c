@@ -71,6 +71,31 @@ void warn(const char *format, ...) {
     va_end(arguments);
 }
 
+void warn_once(const char *format, ...) {
+    static struct Said {
+        struct Said *before;
+        char *text;
+    } * last;
+    va_list arguments;
+    bool said = false;
+    va_start(arguments, format);
+    char *text = vxformat(format, arguments);
+    va_end(arguments);
+#pragma omp critical(warn_once)
+    {
+        for (const struct Said *s = last; s && !said; s = s->before) said = !strcmp(s->text, text);
+        if (!said) {
+            struct Said *now = xmalloc(sizeof *now);
+            *now = (struct Said){last, text};
+            last = now;
+        }
+    }
+    if (said)
+        free(text);
+    else
+        warn("%s", text);
+}
+
 static bool inside_character(const char *utf8) { return (*utf8 & 0xc0) == 0x80; }
 
 static void leave_out_middle(char *to, int room, const char *text, int length) {

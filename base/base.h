@@ -26,6 +26,8 @@ typedef struct {
 _Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same and "see --help", exit 2 */
 void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
+/* Warns, unless the program has warned with the same words before: of what several stages or folds find in one file. */
+void warn_once(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Adds a function that is called before an error or a signal ends the program, which takes no other way out. Not for
  * several threads at once. */
 void last_calls_add(void (*function)(void));

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,7 +100,7 @@ int file_open_to_append(const char *path, Error *error) {
 /* ---- atomic writing ---- */
 
 static const char suffix[] = ".partial";
-enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix */
+enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix: the number of the writer */
 
 /* The files that file_keep protects. */
 typedef struct Kept Kept;
@@ -160,23 +159,46 @@ bool file_is_replaceable(const char *path, Error *error) {
     return true;
 }
 
-/* Creates the partial file and locks it. In between, another program may remove it as a leftover: then try again. */
+static bool name_partial(FileWriter *writer, uint64_t number) {
+    int length = snprintf(writer->partial, sizeof writer->partial, "%s.%0*llx%s", writer->path, UNIQUE,
+                          (unsigned long long)number, suffix);
+    if (length >= (int)sizeof writer->partial) errno = ENAMETOOLONG;
+    return length < (int)sizeof writer->partial;
+}
+
+/* Removes a partial file whose writer was killed. Returns whether it was one. */
+static bool remove_leftover(int directory, const char *name) {
+    struct stat here, there;
+    enum { FLAGS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+    int fd = openat(directory, name, O_RDWR | FLAGS); /* network file systems lock only what may be written */
+    if (fd < 0 && errno == EACCES) fd = openat(directory, name, O_RDONLY | FLAGS);
+    /* Its writer may have ended in between: then the descriptor is of the whole file. */
+    bool gone = fd >= 0 && !fstat(fd, &here) && S_ISREG(here.st_mode) && lock_descriptor(fd, false) == LOCK_TAKEN &&
+                !fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) && is_same(&here, &there) &&
+                !unlinkat(directory, name, 0);
+    if (fd >= 0) close(fd);
+    return gone;
+}
+
+/* Creates the partial file with the first number that no other writer has, and locks it. In between, another program
+ * may remove it as a leftover: then tries again. */
 static int create_partial(FileWriter *writer) {
-    for (;;) {
-        uint64_t unique;
+    for (uint64_t number = 0; name_partial(writer, number);) {
         struct stat status;
-        if (getrandom(&unique, sizeof unique, 0) != sizeof unique) return -1;
-        if (snprintf(writer->partial, sizeof writer->partial, "%s.%016llx%s", writer->path, (unsigned long long)unique,
-                     suffix) >= (int)sizeof writer->partial) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
         int fd = open(writer->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) return -1;
-        if (fd < 0) continue;
-        if (lock_descriptor(fd, false) != LOCK_BUSY && !fstat(fd, &status) && status.st_nlink) return fd;
+        if (fd < 0) {
+            number += !remove_leftover(AT_FDCWD, writer->partial);
+            continue;
+        }
+        if (lock_descriptor(fd, false) != LOCK_BUSY && !fstat(fd, &status) && status.st_nlink) {
+            for (uint64_t next = number + 1; name_partial(writer, next); next++)
+                if (!remove_leftover(AT_FDCWD, writer->partial)) break;
+            if (name_partial(writer, number)) return fd;
+        }
         close(fd);
     }
+    return -1;
 }
 
 bool file_begin(FileWriter *writer, const char *path, uint64_t total, Error *error) {
@@ -313,15 +335,8 @@ static int remove_leftovers(const char *path, const char *base) {
     DIR *directory = opendir(path);
     int removed = 0;
     if (!directory) return 0;
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        if (!file_is_partial(entry->d_name, base)) continue;
-        int fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        struct stat status;
-        if (fd < 0) continue;
-        if (!fstat(fd, &status) && S_ISREG(status.st_mode) && lock_descriptor(fd, false) == LOCK_TAKEN)
-            removed += !unlinkat(dirfd(directory), entry->d_name, 0);
-        close(fd);
-    }
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (file_is_partial(entry->d_name, base)) removed += remove_leftover(dirfd(directory), entry->d_name);
     closedir(directory);
     return removed;
 }
@@ -338,12 +353,16 @@ static void remove_leftovers_of(const char *path) {
 
 /* ---- locks ---- */
 
-LockResult lock_descriptor(int fd, bool wait) {
+static LockResult lock(int fd, int operation) {
     int result;
-    do result = flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB));
+    do result = flock(fd, operation);
     while (result && errno == EINTR);
     return !result ? LOCK_TAKEN : errno == EWOULDBLOCK ? LOCK_BUSY : LOCK_UNKNOWN;
 }
+
+LockResult lock_descriptor(int fd, bool wait) { return lock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)); }
+
+LockResult lock_descriptor_shared(int fd) { return lock(fd, LOCK_SH | LOCK_NB); }
 
 bool path_is_folder(const char *path) {
     struct stat status;
@@ -494,13 +513,64 @@ static void note_made(const char *path) {
 static char temporary[PATH_MAX];
 static pid_t temporary_owner; /* a forked child does not remove it */
 
+static int open_folder(const char *path) { return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }
+
+/* Opens and locks the temporary folder of a killed program. Returns NULL if it is none, or another user's. */
+static DIR *open_leftover(const char *path) {
+    int fd = open_folder(path);
+    struct stat status;
+    bool ours = fd >= 0 && !fstat(fd, &status) && status.st_uid == geteuid();
+    DIR *folder = ours && lock_descriptor(fd, false) == LOCK_TAKEN ? fdopendir(fd) : NULL;
+    if (!folder && fd >= 0) close(fd);
+    return folder;
+}
+
+static void remove_folder(DIR *folder, const char *path) {
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder) closedir(folder);
+    if (folder) rmdir(path);
+}
+
+/* Removes the temporary folders that killed programs left. */
+static void remove_temporary_leftovers(const char *parent, const char *prefix) {
+    DIR *entries = opendir(parent);
+    size_t length = strlen(prefix);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        const char *name = entry->d_name;
+        if (strncmp(name, prefix, length) || name[length] != '.' || strlen(name) != length + strlen(".XXXXXX"))
+            continue;
+        char *path = path_join(parent, name);
+        remove_folder(open_leftover(path), path);
+        free(path);
+    }
+    if (entries) closedir(entries);
+}
+
+/* Makes the folder and locks it. In between, another program may remove it as a leftover: then tries again. */
+static bool make_temporary(const char *parent, const char *prefix) {
+    static int fd = -1; /* stays open until the end of the program, for its lock */
+    for (bool made = false; !made;) {
+        if (fd >= 0) close(fd);
+        fd = -1;
+        if (snprintf(temporary, sizeof temporary, "%s/%s.XXXXXX", parent, prefix) >= (int)sizeof temporary ||
+            !mkdtemp(temporary)) {
+            temporary[0] = 0;
+            return false;
+        }
+        fd = open_folder(temporary);
+        if (fd >= 0) lock_descriptor(fd, true);
+        made = fd < 0 ? !access(temporary, F_OK) : path_leads_to(temporary, fd);
+    }
+    return true;
+}
+
 const char *directory_temporary(const char *prefix, Error *error) {
     const char *parent = getenv("TMPDIR");
     if (!parent || !*parent) parent = "/tmp";
     assert(!temporary[0]);
-    if (snprintf(temporary, sizeof temporary, "%s/%s.XXXXXX", parent, prefix) >= (int)sizeof temporary ||
-        !mkdtemp(temporary)) {
-        temporary[0] = 0;
+    remove_temporary_leftovers(parent, prefix);
+    if (!make_temporary(parent, prefix)) {
         error_set(error, "%s: cannot make a folder in it: %s; name another one in TMPDIR", parent, strerror(errno));
         return NULL;
     }
@@ -512,12 +582,7 @@ const char *directory_temporary(const char *prefix, Error *error) {
 }
 
 void directory_remove_temporary(void) {
-    DIR *entries = temporary[0] && temporary_owner == getpid() ? opendir(temporary) : NULL;
-    if (!entries) return;
-    for (struct dirent *entry; (entry = readdir(entries));)
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(entries), entry->d_name, 0);
-    closedir(entries);
-    rmdir(temporary);
+    if (temporary[0] && temporary_owner == getpid()) remove_folder(opendir(temporary), temporary);
     temporary[0] = 0;
 }
 

@@ -25,8 +25,8 @@ int file_open_to_append(const char *path, Error *error);
 /* ---- atomic writing: errors name the path, here and below ---- */
 
 /* A file being written beside `path`, as PATH.<16 hexadecimal digits>.partial, which file_end renames to `path`. The
- * lock on the partial file distinguishes it from the leftover of a killed program. Two writers of one path never mix;
- * the last to end wins. */
+ * lock on the partial file distinguishes it from the leftover of a killed program, which the next writer of `path`
+ * removes: the digits count the writers that write it at the same time. Two of them never mix; the last to end wins. */
 typedef struct {
     int fd;
     int reason; /* errno of the first failure; later bytes are dropped */
@@ -78,7 +78,8 @@ bool path_holds(const char *folder, const char *name);
 /* Returns whether the path still leads to the open file or directory. */
 bool path_leads_to(const char *path, int fd);
 /* Makes a folder in $TMPDIR, or /tmp, that directory_remove_temporary or the end of the program, by itself, an error or
- * a signal, removes with the files in it. One at a time. Returns its path, NULL with an error. */
+ * a signal, removes with the files in it. Removes those that killed programs left there. One at a time. Returns its
+ * path, NULL with an error. */
 const char *directory_temporary(const char *prefix, Error *error);
 void directory_remove_temporary(void);
 /* Removes partial files that killed programs left in this directory (not below it) and returns their number. Files of
@@ -91,6 +92,10 @@ typedef enum { LOCK_TAKEN, LOCK_BUSY, LOCK_UNKNOWN } LockResult;
 /* Locks an open file or directory for this process (flock). LOCK_BUSY: another process has the lock (never with `wait`,
  * which waits for it). LOCK_UNKNOWN: the file system has no locks. */
 LockResult lock_descriptor(int fd, bool wait);
+
+/* The same with a lock that several programs may have at a time, for reading; never waits. LOCK_BUSY: one that excludes
+ * it is taken. */
+LockResult lock_descriptor_shared(int fd);
 
 /* The lock for making `path`: the file PATH.lock. It goes with file_unlock, or when the program ends. */
 typedef struct FileLock FileLock;

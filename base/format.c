@@ -17,6 +17,16 @@ const char *format_duration(double seconds, char text[32]) {
     return text;
 }
 
+const char *format_days(double seconds, char text[32]) {
+    double days = seconds / 86400;
+    if (!(days >= 2 && isfinite(days))) return format_duration(seconds, text);
+    if (days < 365e3)
+        snprintf(text, 32, "%.*f days", days < 9.95, days);
+    else
+        snprintf(text, 32, "1000 years or more");
+    return text;
+}
+
 const char *format_milliseconds(double seconds, char text[32]) {
     if (seconds < 10)
         snprintf(text, 32, "%.*f ms", seconds < 0.01 ? 3 : seconds < 1 ? 1 : 0, seconds * 1e3);

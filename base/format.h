@@ -4,7 +4,9 @@
 
 #include <stdint.h>
 
-const char *format_duration(double seconds, char text[32]);     /* "45.2 s", "7m05s", "3h12m" */
+const char *format_duration(double seconds, char text[32]); /* "45.2 s", "7m05s", "3h12m" */
+/* The same, but "2.5 days", "12 days", "1000 years or more" from 48 h on. */
+const char *format_days(double seconds, char text[32]);
 const char *format_milliseconds(double seconds, char text[32]); /* "83.1 ms", but "12.3 s" from 10 s on */
 /* With k, M, G, T: "4.5 TFLOP"; unit "": "386", "1.20 M". */
 const char *format_count(double count, const char *unit, char text[32]);

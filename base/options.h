@@ -37,6 +37,9 @@ typedef struct {
      * replaced (file_keep) and must be there, also in "DIR|PATH"; FILE: a file to write; DIR: a folder. */
     const char *metavar;
     const char *help; /* one sentence */
+    /* Of --help: the rows from here on are under it, until a row has another; NULL in all rows before: "Options". */
+    const char *heading;
+    bool usual; /* -h shows the row, besides those that are required or positional */
     bool required;
     bool positional; /* words of the command line that name no option are values of this one too */
     bool later;      /* of a PATH: it may not be there yet, or be the name of something else; who reads it complains */
@@ -85,9 +88,10 @@ typedef struct {
 /* The value of an INT that was given as "auto", which a row allows with the metavar "N|auto". */
 enum { OPTION_AUTO = -1 };
 
-/* The texts that --help prints before the options. */
+/* The texts that --help prints before the options. Usage and example begin behind the name of the command, which is
+ * printed as the program was called. */
 typedef struct {
-    const char *program, *usage, *purpose;
+    const char *program, *usage, *example, *purpose;
 } OptionsHeader;
 
 /* Appends the rows of a table. `values` is the struct that their offsets belong to. */
@@ -104,9 +108,9 @@ void options_remove(OptionSet *set, const char *const *names);
 /* Removes the options from number `from` on but those that are named; the last name is NULL. */
 void options_keep(OptionSet *set, int from, const char *const *names);
 
-/* Sets every value. Handles --help, --help-markdown (the table of the README) and the option "config" (a YAML file).
- * Dies (exit 2) with one line if anything is wrong: "config.yaml:12: unknown key 'grad-acumulation'; did you mean
- * 'grad-accumulation'?". Texts point into argv, or live until options_free. */
+/* Sets every value. Handles --help, -h (the options that are usual), --help-markdown (the table of the README) and the
+ * option "config" (a YAML file). Dies (exit 2) with one line if anything is wrong: "config.yaml:12: unknown key
+ * 'grad-acumulation'; did you mean 'grad-accumulation'?". Texts point into argv, or live until options_free. */
 void options_parse(const OptionsHeader *header, OptionSet *set, int argc, char **argv);
 /* Returns the options of a command that has one table, added and parsed. */
 OptionSet options_parse_table(const OptionsHeader *header, const OptionRow *rows, int count, void *values, int argc,
@@ -127,9 +131,11 @@ bool options_given(const OptionSet *set, const char *name);
 
 /* Returns the value as JSON, or NULL if a text is not UTF-8. */
 json_t *option_to_json(const Option *option);
-/* Sets the value to one that option_to_json has written, with the checks of the command line. A text is on the heap
- * then. False with "NAME: expected ..., found ..." on an error. */
+/* Sets the value to one that option_to_json has written: of the option's type, and with the checks of the command line.
+ * A text is on the heap then. False with "NAME: expected ..., found ..." on an error. */
 bool option_from_json(const Option *option, const json_t *value, Error *error);
+/* Checks a value as option_from_json does, and sets nothing. */
+bool option_check_json(const Option *option, const json_t *value, Error *error);
 /* Returns all values as JSON text {"name": value, ...} for the record of a checkpoint; free(). Dies if a text is not
  * UTF-8. */
 char *options_to_json(const OptionSet *set);

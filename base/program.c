@@ -113,12 +113,16 @@ static size_t progress_fit(const char *text, size_t size, int *room) {
     return n < size ? n : size;
 }
 
+/* Returns the width of the terminal; 0: unknown. */
+static int window_columns(void) {
+    struct winsize window;
+    return ioctl(out.file, TIOCGWINSZ, &window) ? 0 : window.ws_col;
+}
+
 /* Writes the first part of the text, cut at the width of the terminal, and those of the others for which there is room:
  * a longer line would wrap, and could not be erased. */
 static void progress_draw(void) {
-    struct winsize window;
-    bool known = !ioctl(out.file, TIOCGWINSZ, &window) && window.ws_col;
-    int room = known ? window.ws_col - 1 : INT_MAX; /* the last column stays empty */
+    int columns = window_columns(), room = columns ? columns - 1 : INT_MAX; /* the last column stays empty */
     const char *part = progress.text;
     size_t size = strcspn(part, "\t"), n = progress_fit(part, size, &room);
     if (!n) return;
@@ -168,6 +172,13 @@ static void terminal_progress_abandon(void) {
 }
 
 bool terminal_is_open(void) { return progress.terminal; }
+
+int terminal_columns(void) {
+    const char *given = getenv("COLUMNS");
+    int columns = given ? atoi(given) : 0;
+    if (columns <= 0) columns = window_columns();
+    return columns > 0 ? columns : 80;
+}
 
 bool terminal_has_colours(void) {
     const char *none = getenv("NO_COLOR"), *type = getenv("TERM");
@@ -253,6 +264,14 @@ static void finish(int status, void *unused) {
     if (!status && out.lost) _exit(1);
 }
 
+const char *program_as_called(void) {
+    static char *name;
+    if (!name) name = shell_path(program_invocation_name);
+    return name;
+}
+
+void program_end_with_reader(void) { signal(SIGPIPE, SIG_DFL); }
+
 int program_free_stdout(void) {
     fflush(stdout);
     progress.terminal = false;
@@ -260,6 +279,24 @@ int program_free_stdout(void) {
     if (file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("cannot print to stderr instead: %s", strerror(errno));
     out.file = err.file;
     return file;
+}
+
+FILE *program_results(void) {
+    FILE *results = fdopen(program_free_stdout(), "w");
+    if (!results) die("standard output: %s", strerror(errno));
+    return results;
+}
+
+void program_flush(FILE *results, bool close, const char *what) {
+    errno = 0;
+    bool failed = fflush(results) | ferror(results);
+    int reason = errno;
+    if (close && fclose(results) && !failed) { /* a network file system may report a full disk only then */
+        failed = true;
+        reason = errno;
+    }
+    if (failed)
+        die("standard output: %s; not all of %s was written", reason ? strerror(reason) : "it cannot be written", what);
 }
 
 void program_start(void) {

@@ -6,6 +6,8 @@
 #ifndef BASE_PROGRAM_H
 #define BASE_PROGRAM_H
 
+#include <stdio.h>
+
 #include "base/base.h"
 
 #define PROGRAM_STATUS                                                                                                 \
@@ -20,7 +22,21 @@ void program_start(void);
 
 /* Redirects stdout to stderr and returns a descriptor of the original stdout. */
 int program_free_stdout(void);
+/* The same, as a stream for results that another program reads. */
+FILE *program_results(void);
+/* Flushes this stream and, for `close`, closes it. Dies, saying that not all of `what` was written, if that or an
+ * earlier write has failed (a full disk, a reader that has ended). */
+void program_flush(FILE *results, bool close, const char *what);
 
+/* Returns the name that the program was called by, "./train_x", as a shell reads it. */
+const char *program_as_called(void);
+
+/* Lets the program end at once, without a message, when the reader of stdout has ended ("| head"), as SIGPIPE ends
+ * other programs. For output without which nothing is lost: help, lists, estimates. */
+void program_end_with_reader(void);
+
+/* Returns the columns of the terminal: COLUMNS if it is set, 80 if stdout is no terminal. */
+int terminal_columns(void);
 /* Shows one line of at most 511 bytes at the bottom of the terminal until the next call replaces it. Tabs separate its
  * parts: the first is cut at the terminal's width, and a later one for which there is no room is left out. What is
  * printed meanwhile, to stdout or stderr, appears above. The text may contain control sequences for colours. */

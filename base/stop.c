@@ -3,9 +3,11 @@
  * receives them with sigwait. */
 #include "base/stop.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -13,16 +15,30 @@
 static atomic_bool deferred;
 static atomic_int remembered;
 
+static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* Answers the first signal. Writes around stdio, whose lock a thread may hold that waits for a reader, and only what
+ * there is room for: the next signal must be heard. */
+static void answer(void) {
+    static const char erase[] = "\r\033[K", text[] = "[Stopping] after this step; again to stop at once\n";
+    bool terminal = isatty(STDERR_FILENO); /* the line at its bottom goes */
+    char line[sizeof erase + sizeof text];
+    const char *end = stpcpy(stpcpy(line, terminal ? erase : ""), text);
+    if (poll(&(struct pollfd){.fd = STDERR_FILENO, .events = POLLOUT}, 1, 0) != 1) return;
+    ssize_t unused = write(STDERR_FILENO, line, (size_t)(end - line));
+    (void)unused;
+}
+
 static void *wait_for_signals(void *set) {
     for (int number; !sigwait(set, &number);) {
         if (!deferred || remembered) stop_end(number);
         remembered = number;
+        answer();
     }
     return NULL;
 }
 
 void stop_watch(void) {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     static sigset_t set;
     struct sigaction before;
     pthread_t thread;
@@ -41,12 +57,12 @@ int stop_signal(void) { return remembered; }
 void stop_forget(void) { remembered = 0; }
 
 void stop_end(int number) {
-    sigset_t one;
+    sigset_t all;
+    sigemptyset(&all);
+    for (int i = 0; i < 3; i++) sigaddset(&all, numbers[i]);
+    pthread_sigmask(SIG_UNBLOCK, &all, NULL); /* a disk may hang: one signal more ends what follows */
     last_calls_make();
-    sigemptyset(&one);
-    sigaddset(&one, number);
     signal(number, SIG_DFL);
-    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     raise(number);
     _exit(128 + number); /* raise did nothing: the first process of a container ignores signals that have no handler */
 }

@@ -8,7 +8,8 @@
 /* Blocks the signals in this thread and in all threads that it starts, and starts a thread that waits for signals.
  * program_start calls this function before there are other threads. */
 void stop_watch(void);
-/* While on, the first signal is only remembered and the second ends the program. Otherwise every signal ends it. */
+/* While on, the first signal is only remembered, which stderr says at once, and the second ends the program. Otherwise
+ * every signal ends it. */
 void stop_defer(bool on);
 /* Returns the number of the remembered signal, or 0. */
 int stop_signal(void);

@@ -34,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DIRECTORY_MAX = PATH_MAX / 2, NAME_MAX_BYTES = 96, ROOM = 1024 };
@@ -185,7 +186,7 @@ static bool is_needed(const Checkpointer *c, int64_t step, const char *name) {
 static void remove_old(Checkpointer *c) {
     int kept = 0, from = c->steps.n > c->keep ? c->steps.n - c->keep : 0;
     for (int i = 0; i < c->steps.n; i++) {
-        const Step step = c->steps.items[i];
+        Step step = c->steps.items[i];
         StepName name;
         Path path;
         Error error;
@@ -193,13 +194,19 @@ static void remove_old(Checkpointer *c) {
         folder_join(path, c->directory, name);
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
+        int fd = -1;
         bool foreign = there && !holds_only_parts(path);
-        bool failed = there && !foreign && !remove_step(c, step.step, "", &error);
+        LockResult lock = there && !foreign ? folder_claim(path, &fd) : LOCK_TAKEN;
+        bool in_use = lock == LOCK_BUSY || (lock == LOCK_UNKNOWN && !step.spared); /* who reads it cannot be known */
+        bool failed = there && !foreign && !in_use && !remove_step(c, step.step, "", &error);
+        if (fd >= 0) close(fd);
         if (failed) warn("an old checkpoint was not removed: %s", error.text);
         if (foreign && !c->warned_foreign)
             warn("%s was not removed: it holds files that this program did not write", path);
         c->warned_foreign |= foreign;
-        if (!old || foreign || failed) c->steps.items[kept++] = step; /* tried again after the next checkpoint */
+        step.spared = old;
+        if (!old || foreign || in_use || failed)
+            c->steps.items[kept++] = step; /* tried again after the next checkpoint */
     }
     c->steps.n = kept;
 }
@@ -479,6 +486,7 @@ Checkpointer *checkpointer_open(const char *directory, int keep) {
     c->keep = keep;
     if (snprintf(c->directory, sizeof c->directory, "%s", directory) >= (int)sizeof c->directory)
         die("the path of the directory is too long: %.200s...", directory);
+    checkpoint_release(); /* what it holds has been read, and the run may remove it */
     make_directories(directory);
     c->lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock < 0) die("cannot open the directory %s: %s", directory, strerror(errno));
@@ -547,7 +555,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
         state->best = INFINITY;
         unchanged = false;
     }
-    c->step = (Step){state->step, state->serial, state->best_step, state->seconds, NULL};
+    c->step = (Step){state->step, state->serial, state->best_step, state->seconds, NULL, false};
     if (newest && own != newest) {
         StepName before;
         step_name(name, state->step, "");
@@ -579,9 +587,31 @@ void checkpointer_describe(Checkpointer *c, char *text) {
     c->description = text;
 }
 
+/* Waits for the thread, and says so while that takes long. Dies after an hour: a card that is paid for would wait on a
+ * disk that hangs. */
+static void join_thread(const Checkpointer *c) {
+    enum { FIRST = 10, OTHERS = 60, MOST = 3600 }; /* seconds */
+    for (int waited = 0;;) {
+        struct timespec until;
+        int more = waited ? OTHERS : FIRST;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += more;
+        if (pthread_timedjoin_np(c->thread, NULL, &until) != ETIMEDOUT) return;
+        waited += more;
+        if (waited >= MOST)
+            die("%s: the checkpoint of step %lld was not written within an hour: the disk hangs. The earlier "
+                "checkpoints are whole: go on with the same command and --resume auto",
+                c->directory, (long long)c->step.step);
+        printf("[Wait] %s: the checkpoint of step %lld is not written after %d s: the disk is slow, or hangs; training "
+               "waits for it, a second signal stops at once\n",
+               c->directory, (long long)c->step.step, waited);
+        fflush(stdout);
+    }
+}
+
 /* Waits for the end of the write; its result stays in failed and error. */
 static void finish_write(Checkpointer *c) {
-    if (c->running && c->threaded) pthread_join(c->thread, NULL);
+    if (c->running && c->threaded) join_thread(c);
     if (c->running) free(c->state_text);
     c->running = false;
 }
@@ -595,7 +625,7 @@ void checkpointer_save(Checkpointer *c, const CheckpointBuffers *buffers, const 
     reserve(c, 2 * buffers->table->count);
     c->buffers = *buffers;
     c->state_text = state_to_json(&numbered);
-    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds, NULL};
+    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds, NULL, false};
     c->running = true;
     c->writing = true;
     c->threaded = !pthread_create(&c->thread, NULL, write_thread, c);

@@ -19,8 +19,9 @@ typedef struct {
 typedef struct Checkpointer Checkpointer;
 
 /* Opens a directory for writing checkpoints, and removes temporary files of a killed run. `keep` is the number of
- * newest checkpoints that are kept (best and last are always kept). Dies if another program writes checkpoints into the
- * directory. */
+ * newest checkpoints that are kept (best and last are always kept). One that another program holds (checkpoint_hold) is
+ * removed after a later checkpoint. Releases those that this program holds. Dies if another program writes checkpoints
+ * into the directory. */
 Checkpointer *checkpointer_open(const char *directory, int keep);
 /* Begins a run: dies if the directory holds one. */
 void checkpointer_begin(const Checkpointer *checkpointer);
@@ -48,7 +49,8 @@ void checkpointer_describe(Checkpointer *checkpointer, char *text);
 void checkpointer_save(Checkpointer *checkpointer, const CheckpointBuffers *buffers, const TrainState *state);
 /* Returns whether a write is under way; if not, checkpointer_wait returns at once. */
 bool checkpointer_is_writing(const Checkpointer *checkpointer);
-/* Waits for the write. Returns false with the reason if the write failed (the earlier checkpoints are whole). */
+/* Waits for the write, says so if that takes long, and dies if it takes an hour. Returns false with the reason if the
+ * write failed (the earlier checkpoints are whole). */
 bool checkpointer_wait(Checkpointer *checkpointer, Error *error);
 void checkpointer_close(Checkpointer *checkpointer);
 

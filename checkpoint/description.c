@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
+#include "data/text/label.h"
 #include "model/params.h"
 
 enum { FORMAT = 1, DIGITS = 17 };
@@ -67,11 +68,46 @@ static json_t *read_beside(const char *checkpoint, const char *name, Error *erro
 }
 
 json_t *description_read(const char *checkpoint, Error *error) {
+    Error why;
     json_t *root = read_beside(checkpoint, DESCRIPTION_FILE, error);
-    if (!root || json_is_object(json_object_get(root, "options"))) return root;
+    if (!root || description_check(root, &why)) return root;
     json_decref(root);
-    error_set(error, "the config.json of %s: \"options\" is missing, or no object", checkpoint);
+    error_set(error, "the config.json of %s: %s", checkpoint, why.text);
     return NULL;
+}
+
+bool description_check(const json_t *description, Error *error) {
+    const json_t *labels = json_object_get(description, "labels"), *model = json_object_get(description, "model"),
+                 *label;
+    size_t i;
+    Error why;
+    if (!json_is_object(json_object_get(description, "options")))
+        return error_set(error, "\"options\" is missing, or no object");
+    if (model && !json_is_string(model)) return error_set(error, "\"model\" is no text");
+    if (labels && !json_is_array(labels)) return error_set(error, "\"labels\" is no array of names");
+    json_array_foreach(labels, i, label) {
+        if (!json_string_length(label)) return error_set(error, "entry %zu of \"labels\" is no name", i);
+        if (!label_check(json_string_value(label), &why))
+            return error_set(error, "entry %zu of \"labels\": %s", i, why.text);
+    }
+    return true;
+}
+
+static void refuse_fact(const char *checkpoint, const char *name, const char *expected, const json_t *found) {
+    char *text = json_text(name, found, JSON_ENCODE_ANY);
+    die("the config.json of %s: \"%s\": expected %s, found %.64s", checkpoint, name, expected, text);
+}
+
+const char *description_fact_text(const json_t *description, const char *checkpoint, const char *name) {
+    const json_t *fact = json_object_get(description, name);
+    if (fact && !json_is_string(fact)) refuse_fact(checkpoint, name, "a text", fact);
+    return json_string_value(fact);
+}
+
+int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name) {
+    const json_t *fact = json_object_get(description, name);
+    if (fact && json_integer_value(fact) < 1) refuse_fact(checkpoint, name, "a whole number above 0", fact);
+    return json_integer_value(fact);
 }
 
 /* ---- decision.json ---- */

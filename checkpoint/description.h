@@ -37,6 +37,13 @@ char *description_text(const Description *description, const Model *model, const
  * empty error if there is none, and with the reason if it cannot be used. */
 json_t *description_read(const char *checkpoint, Error *error);
 
+/* Checks what every config.json has: "options" is an object, "labels", if there are any, an array of names. */
+bool description_check(const json_t *description, Error *error);
+/* Returns the text of a fact; NULL if config.json does not tell it. Dies if it is no text. */
+const char *description_fact_text(const json_t *description, const char *checkpoint, const char *name);
+/* Returns the number of a fact; 0 if config.json does not tell it. Dies unless it is a whole number above 0. */
+int64_t description_fact_number(const json_t *description, const char *checkpoint, const char *name);
+
 /* Writes decision.json into a checkpoint's folder, for its present weights. Takes `decision`, an object. */
 bool decision_write(const char *checkpoint, json_t *decision, Error *error);
 /* Reads the decision.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an

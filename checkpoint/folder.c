@@ -74,7 +74,9 @@ static void read_step(Steps *steps, const char *directory, const char *name) {
     if (ok && state.step != step_of(name, ""))
         ok = error_set(&why, "its state.json is of step %lld", (long long)state.step);
     if (ok)
-        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, NULL});
+        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, NULL, false});
+    else if (access(path, F_OK)) /* its run has removed it meanwhile */
+        return;
     else if (!steps->n_bad++)
         error_set(&steps->why, "%s cannot be used: %s", path, why.text);
 }
@@ -87,7 +89,7 @@ static void read_copy(Steps *steps, const char *directory, const char *link) {
     if (!folder_is_copy(directory, link) || !checkpoint_is_whole(path, &state, NULL)) return;
     free(state.options_json);
     if (!steps_find(steps, state.step))
-        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, link});
+        steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds, link, false});
 }
 
 bool steps_read(Steps *steps, const char *directory, Error *error) {
@@ -117,12 +119,17 @@ static void read_small(const char *path, StepName target) {
     if (!ok || strlen(target) != size || step_of(target, "") < 0) target[0] = 0;
 }
 
-void folder_link(const char *directory, const char *link, StepName target) {
-    Path path;
-    folder_join(path, directory, link);
+/* Reads the target of a link or of a small file instead of it; "" if there is neither. */
+static void read_link(const char *path, StepName target) {
     ssize_t length = readlink(path, target, sizeof(StepName) - 1);
     target[length < 0 ? 0 : length] = 0;
     if (length < 0) read_small(path, target);
+}
+
+void folder_link(const char *directory, const char *link, StepName target) {
+    Path path;
+    folder_join(path, directory, link);
+    read_link(path, target);
 }
 
 bool folder_is_copy(const char *directory, const char *link) {
@@ -138,20 +145,132 @@ static bool is_link_name(const char *name, size_t n) {
            (n == strlen(BEST_LINK) && !memcmp(name, BEST_LINK, n));
 }
 
+/* A checkpoint that this program holds. */
+typedef struct Held Held;
+struct Held {
+    char *link, *folder; /* the path that led to it, and that of its folder */
+    int fd;
+    Held *next;
+};
+static Held *held;
+
+static const Held *find_held(const char *link, const char *folder) {
+    const Held *h = held;
+    while (h && !(link && !strcmp(h->link, link)) && !(folder && !strcmp(h->folder, folder))) h = h->next;
+    return h;
+}
+
 char *checkpoint_follow(const char *path) {
     for (const char *at = path, *end; *at; at = end + (*end == '/')) {
         StepName target = "";
         end = strchrnul(at, '/');
         if (!is_link_name(at, (size_t)(end - at))) continue;
         char *link = xformat("%.*s", (int)(end - path), path);
-        read_small(link, target);
+        const Held *h = find_held(link, NULL);
+        read_link(link, target);
         free(link);
-        if (target[0]) return xformat("%.*s%s%s", (int)(at - path), path, target, end);
+        if (h) return xformat("%s%s", h->folder, end);
+        if (step_of(target, "") >= 0) return xformat("%.*s%s%s", (int)(at - path), path, target, end);
     }
     return xstrdup(path);
 }
 
-bool checkpoint_best(const char *directory, char **path, Error *error) {
+/* Returns the length of the path up to the last folder of a step in it; 0: there is none. */
+static size_t step_length(const char *path) {
+    size_t length = 0;
+    for (const char *at = path, *end; *at; at = end + (*end == '/')) {
+        StepName name;
+        end = strchrnul(at, '/');
+        snprintf(name, sizeof name, "%.*s", (int)(end - at), at);
+        if (step_of(name, "") >= 0 && (size_t)(end - at) == strlen(name)) length = (size_t)(end - path);
+    }
+    return length;
+}
+
+/* Holds the folder. Returns false if it is not there any more, or about to be removed. */
+static bool hold_folder(const char *link, const char *folder) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno != ENOENT; /* one that cannot be read is not protected */
+    if (lock_descriptor_shared(fd) == LOCK_BUSY || !path_leads_to(folder, fd)) {
+        close(fd);
+        return false;
+    }
+    Held *one = xmalloc(sizeof *one);
+    *one = (Held){xstrdup(link), xstrdup(folder), fd, held};
+    held = one;
+    return true;
+}
+
+char *checkpoint_hold(const char *path) {
+    enum { TRIES = 1000 }; /* of a millisecond each, for a step that another program keeps locked */
+    for (int tries = 0;; tries++) {
+        char *found = checkpoint_follow(path), *again;
+        size_t n = step_length(found);
+        if (!n) return found;
+        char *folder = xformat("%.*s", (int)n, found),
+             *link = xformat("%.*s", (int)(strlen(path) + n - strlen(found)), path);
+        bool is_held = find_held(link, folder) || hold_folder(link, folder);
+        again = is_held ? xstrdup(found) : checkpoint_follow(path);
+        bool gone = (!strcmp(again, found) && access(folder, F_OK)) || tries == TRIES;
+        free(link);
+        free(folder);
+        free(again);
+        if (is_held || gone) return found;
+        free(found);
+        usleep(1000); /* its run has locked it, and removes it next */
+    }
+}
+
+void checkpoint_release(void) {
+    while (held) {
+        Held *one = held;
+        held = one->next;
+        close(one->fd);
+        free(one->link);
+        free(one->folder);
+        free(one);
+    }
+}
+
+LockResult folder_claim(const char *path, int *fd) {
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    LockResult lock = *fd < 0 ? LOCK_TAKEN : lock_descriptor(*fd, false);
+    if (lock != LOCK_BUSY) return lock;
+    close(*fd);
+    *fd = -1;
+    return lock;
+}
+
+int checkpoint_file_open(const char *path, size_t *size, Error *error) {
+    for (char *found = checkpoint_follow(path), *again;; found = again) {
+        int fd = file_open(found, size, error);
+        again = checkpoint_follow(path);
+        bool moved = strcmp(found, again) != 0;
+        free(found);
+        if (fd < 0 && moved) continue;
+        free(again);
+        return fd;
+    }
+}
+
+/* ---- which checkpoint ---- */
+
+/* Calls a function that looks for a checkpoint, and holds what it finds. Calls it again if it found nothing that can be
+ * held, and the run has moved on meanwhile. */
+static bool find_and_hold(const char *directory, bool (*find)(const char *directory, char **path, Error *error),
+                          char **path, Error *error) {
+    for (StepName before, after;;) {
+        folder_link(directory, LAST_LINK, before);
+        bool ok = find(directory, path, error), found = ok && *path;
+        if (found) free(checkpoint_hold(*path));
+        if (found && (find_held(NULL, *path) || !step_length(*path))) return true;
+        folder_link(directory, LAST_LINK, after);
+        if (!strcmp(before, after)) return ok;
+        free(*path);
+    }
+}
+
+static bool find_best(const char *directory, char **path, Error *error) {
     Steps steps;
     Path best = "", last;
     *path = NULL;
@@ -168,6 +287,10 @@ bool checkpoint_best(const char *directory, char **path, Error *error) {
     step_folder(best, directory, &(Step){.step = newest.best_step});
     return error_set(error, "%s says that the best weights are of step %lld: %s is not there", last,
                      (long long)newest.best_step, best);
+}
+
+bool checkpoint_best(const char *directory, char **path, Error *error) {
+    return find_and_hold(directory, find_best, path, error);
 }
 
 /* ---- step_N.replaced ---- */
@@ -211,38 +334,45 @@ static void recover_alone(const char *directory) {
     close(lock);
 }
 
-/* Dies unless a directory without checkpoints has nothing that names one. */
-static void check_nothing_is_lost(const char *directory) {
+/* Fails if a directory without checkpoints has something that names one. */
+static bool check_nothing_is_lost(const char *directory, Error *error) {
     StepName last;
     Path copy;
     TrainState state = {0};
-    Error error;
+    Error why;
     folder_link(directory, LAST_LINK, last);
     folder_join(copy, directory, LAST_LINK);
     if (last[0])
-        die("%s/" LAST_LINK
-            " names %s, and no checkpoint is there. Nothing was changed. Bring it back, or remove the link to "
-            "begin anew",
-            directory, last);
-    if (folder_is_copy(directory, LAST_LINK) && !checkpoint_is_whole(copy, &state, &error))
-        die("%s cannot be used: %s. Nothing was changed; move it away to begin anew", copy, error.text);
+        return error_set(error,
+                         "%s/" LAST_LINK
+                         " names %s, and no checkpoint is there. Nothing was changed. Bring it back, or remove the "
+                         "link to begin anew",
+                         directory, last);
+    return !folder_is_copy(directory, LAST_LINK) || checkpoint_is_whole(copy, &state, &why) ||
+           error_set(error, "%s cannot be used: %s. Nothing was changed; move it away to begin anew", copy, why.text);
 }
 
-static char *newest(const char *directory) {
+static bool find_newest(const char *directory, char **found, Error *error) {
     Steps steps;
     Path path = "";
-    Error error;
+    *found = NULL;
     recover_alone(directory);
-    if (!steps_read(&steps, directory, &error)) die("%s", error.text);
+    if (!steps_read(&steps, directory, error)) return false;
     if (steps.n) step_folder(path, directory, &steps.items[steps.n - 1]);
     free(steps.items);
     if (steps.n_bad)
-        die("%s. Nothing was changed; %s%s", steps.why.text,
-            path[0] ? "move it away to go on from " : "move it away to begin anew",
-            path[0] ? strrchr(path, '/') + 1 : "");
-    if (path[0]) return xstrdup(path);
-    check_nothing_is_lost(directory);
-    return NULL;
+        return error_set(error, "%s. Nothing was changed; %s%s", steps.why.text,
+                         path[0] ? "move it away to go on from " : "move it away to begin anew",
+                         path[0] ? strrchr(path, '/') + 1 : "");
+    if (path[0]) *found = xstrdup(path);
+    return path[0] || check_nothing_is_lost(directory, error);
+}
+
+static char *newest(const char *directory) {
+    char *path;
+    Error error;
+    if (!find_and_hold(directory, find_newest, &path, &error)) die("%s", error.text);
+    return path;
 }
 
 char *checkpoint_resolve(const char *directory, const char *resume) {
@@ -251,7 +381,7 @@ char *checkpoint_resolve(const char *directory, const char *resume) {
     if (!strcmp(resume, "auto")) return newest(directory);
     const char *slash = strrchr(resume, '/');
     char *given = strcmp(slash ? slash + 1 : resume, "state.json") ? xstrdup(resume) : path_directory(resume);
-    char *path = checkpoint_follow(given);
+    char *path = checkpoint_hold(given);
     free(given);
     if (!checkpoint_is_whole(path, &state, &error)) {
         char *last = path_join(path, LAST_LINK);

@@ -11,7 +11,7 @@
 
 #include <limits.h>
 
-#include "base/base.h"
+#include "base/file.h"
 
 /* What lies beside the weights of a checkpoint (description.h). */
 #define DESCRIPTION_FILE "config.json"
@@ -29,6 +29,7 @@ typedef struct {
     int64_t step, serial, best_step;
     double seconds;
     const char *copy; /* LAST_LINK or BEST_LINK: it lies in the folder of this name, and not in step_N; NULL */
+    bool spared;      /* it could have been removed after the checkpoint before */
 } Step;
 
 /* The checkpoints of a directory, the newest last, and the number of unusable ones, with the reason of the first. A
@@ -65,8 +66,23 @@ bool folder_recover(const char *directory, Error *error);
 void folder_link(const char *directory, const char *link, StepName target);
 /* Returns whether DIR/link is a folder with weights: the copy of a checkpoint. */
 bool folder_is_copy(const char *directory, const char *link);
-/* Returns the path with such a small file in it (RUN/best, RUN/best/model.safetensors) replaced by the step that it
- * names, as the file system does with a link; free(). Other paths are returned as they are. */
+/* Returns the path with the link last or best in it (RUN/best, RUN/best/model.safetensors) replaced by the step that it
+ * names; free(). Other paths are returned as they are. */
 char *checkpoint_follow(const char *path);
+
+/* ---- reading while a run writes and removes checkpoints ---- */
+
+/* Follows the path as checkpoint_follow does, and protects the folder of the step in it: the run that writes there does
+ * not remove it before checkpoint_release or the end of this program. Until then the same link leads to the same step.
+ * Follows the link again if the step was removed in between. Where the file system has no locks, the step is not
+ * protected. Not for several threads. free() */
+char *checkpoint_hold(const char *path);
+/* Ends the protection of all held checkpoints. */
+void checkpoint_release(void);
+/* Locks the folder of a step that is about to be removed. LOCK_BUSY: a program holds it. close(*fd), if it is not -1,
+ * after the removal. */
+LockResult folder_claim(const char *path, int *fd);
+/* Opens a file behind a link (RUN/last/state.json) as file_open does, without holding its checkpoint. */
+int checkpoint_file_open(const char *path, size_t *size, Error *error);
 
 #endif

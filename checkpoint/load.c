@@ -492,7 +492,7 @@ char *checkpoint_weights(const char *path) {
     static const char *const names[] = {"model.safetensors",         "model.safetensors.index.json",
                                         "pytorch_model.bin",         "pytorch_model.bin.index.json",
                                         "adapter_model.safetensors", "adapter_model.bin"};
-    char *found = checkpoint_follow(path), *inside = NULL;
+    char *found = checkpoint_hold(path), *inside = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !inside; i++) {
         inside = path_join(found, names[i]);
         if (!access(inside, F_OK)) break;
@@ -525,6 +525,10 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     bool opened = tensor_file_open(weights, file, error), ok = opened && refuse_adapter(path, file, error);
     bool is_run = false;
     if (opened && !ok) tensor_file_close(file);
+    if (!opened && strcmp(weights, path) != 0) {
+        Error why = *error;
+        error_set(error, "its %s: %s", strrchr(weights, '/') + 1, why.text);
+    }
     if (ok && strcmp(weights, path) != 0) file_keep(weights, "weights to start from");
     free(weights);
     for (int i = 0; i < 2 && !opened && !is_run; i++) {
@@ -537,7 +541,7 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
 }
 
 char *checkpoint_folder(const char *path) {
-    char *found = checkpoint_follow(path);
+    char *found = checkpoint_hold(path);
     for (size_t n = strlen(found); n > 1 && found[n - 1] == '/';) found[--n] = 0; /* its parent is the run's folder */
     if (path_is_folder(found)) return found;
     char *folder = path_directory(found);
@@ -546,7 +550,7 @@ char *checkpoint_folder(const char *path) {
 }
 
 bool checkpoint_exists(const char *path) {
-    char *found = checkpoint_follow(path);
+    char *found = checkpoint_hold(path);
     bool exists = !access(found, F_OK);
     free(found);
     return exists;

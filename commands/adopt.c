@@ -26,6 +26,23 @@ CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *mo
     return from;
 }
 
+static bool is_in(const char *const *names, const char *name) {
+    for (; names && *names; names++)
+        if (!strcmp(*names, name)) return true;
+    return false;
+}
+
+void checkpoint_options_validate(const CheckpointOptions *from, const OptionSet *rules) {
+    const char *name;
+    const json_t *value;
+    Error error;
+    json_object_foreach(from->options, name, value) {
+        const Option *option = options_find(rules, name);
+        if (option && !option_check_json(option, value, &error))
+            die("the options in the config.json of %s: %s", from->checkpoint, error.text);
+    }
+}
+
 static char *value_text(const char *name, const json_t *value) {
     return json_text(name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 }
@@ -36,12 +53,6 @@ void checkpoint_options_check(const CheckpointOptions *from, const char *name, c
     char *is = value_text(name, given), *was = value_text(name, value);
     char *option = what ? xformat("%s (%s %s)", what, name, is) : xformat("%s %s", name, is);
     die_usage("--%s contradicts %s, which has %s %s: leave it out", option, from->checkpoint, name, was);
-}
-
-static bool is_in(const char *const *names, const char *name) {
-    for (; names && *names; names++)
-        if (!strcmp(*names, name)) return true;
-    return false;
 }
 
 void checkpoint_options_check_given(const CheckpointOptions *from, const OptionSet *set, const char *const *unchecked) {

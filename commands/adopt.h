@@ -22,6 +22,8 @@ CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *mo
 /* The same with a config.json that has been read; NULL: there is none. */
 CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *model,
                                         const char *const *names);
+/* Dies if a value is not of the type or in the range of the option with its name in `rules`, those of the training. */
+void checkpoint_options_validate(const CheckpointOptions *from, const OptionSet *rules);
 /* Dies if `given`, a value that stands for this option, is not the checkpoint's. what: how it was given, "size tiny
  * (d-model 32)"; NULL: as the option itself. */
 void checkpoint_options_check(const CheckpointOptions *from, const char *name, const json_t *given, const char *what);

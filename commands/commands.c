@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/options/help.h"
 #include "base/program.h"
 #include "base/version.h"
 #include "commands/libraries.h"
@@ -59,15 +60,21 @@ static void print_commands(const Program *program) {
         int length = name ? (int)strlen(name) : 0;
         if (length > width) width = length;
     }
-    printf("%s: %s\n\nusage: ./%s %s [options]\n\n", program->name, program->purpose, program->name,
-           unnamed_command(program) ? "[COMMAND]" : "COMMAND");
+    char *title = xformat("%s: %s", program->name, program->purpose), *more;
+    help_print_wrapped(title, 0, 2);
+    printf("\nusage: %s %s [options]\n\n", program_as_called(), unnamed_command(program) ? "[COMMAND]" : "COMMAND");
     for (int i = 0; i < program->n_commands; i++) {
         const Command *command = &program->commands[i];
-        printf("  %s %-*s  %s\n", program->name, width, command->name ? command->name : "", command->purpose);
+        int column = printf("  %s %-*s  ", program->name, width, command->name ? command->name : "");
+        help_print_wrapped(command->purpose, column, column);
     }
-    printf("\nEach command has its own --help; %s --version names the version and the libraries, --licenses\n"
-           "prints their licences.\n",
-           program->name);
+    more = xformat("%s help COMMAND lists the options of a command, COMMAND -h the usual ones. %s --version (-V) names "
+                   "the version and the libraries, --licenses prints their licences.",
+                   program_as_called(), program_as_called());
+    printf("\n");
+    help_print_wrapped(more, 0, 0);
+    free(more);
+    free(title);
 }
 
 /* Prints what a program with a cuda device finds on this machine. */
@@ -87,17 +94,35 @@ static int print_version(const Program *program) {
     return 0;
 }
 
+/* Lets "help" and "help COMMAND" be "--help" and "COMMAND --help". */
+static void translate_help(const Program *program, int *argc, char **argv) {
+    static char help[] = "--help";
+    if (*argc < 2 || !is_word(argv[1], "help")) return;
+    if (*argc == 2) {
+        argv[1] = help;
+    } else {
+        if (!find_command(program, argv[2])) die_unknown(program, argv[2]);
+        argv[1] = argv[2];
+        argv[2] = help;
+        *argc = 3;
+    }
+}
+
 int program_run(const Program *program, int argc, char **argv) {
-    const char *word = argc > 1 ? argv[1] : NULL;
     const Command *command = unnamed_command(program);
     cpu_limit_spinning(argv);
     program_start();
-    if (is_word(word, "--version")) return print_version(program);
-    if (is_word(word, "--licenses")) {
+    translate_help(program, &argc, argv);
+    const char *word = argc > 1 ? argv[1] : NULL;
+    bool version = is_word(word, "--version") || is_word(word, "-V"), licenses = is_word(word, "--licenses");
+    bool help = is_word(word, "--help") || is_word(word, "-h");
+    if (version || licenses || help) program_end_with_reader();
+    if (version) return print_version(program);
+    if (licenses) {
         licenses_print();
         return 0;
     }
-    if (is_word(word, "--help") || is_word(word, "-h")) {
+    if (help) {
         if (!command || program->n_commands > 1) print_commands(program);
         if (!command) return 0;
         if (program->n_commands > 1) printf("\n");

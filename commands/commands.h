@@ -4,7 +4,7 @@
  *     static const Program program = {"train_gpt", "Trains the Amharic TTS GPT.", commands, 2};
  *     int main(int argc, char **argv) { return program_run(&program, argc, argv); }
  *
- * The words --help (-h) and --version are understood in place of a command. */
+ * The words --help (-h), help, help COMMAND, --version (-V) and --licenses are understood in place of a command. */
 #ifndef COMMANDS_COMMANDS_H
 #define COMMANDS_COMMANDS_H
 

@@ -11,7 +11,7 @@
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(ExportOptions, output), .metavar = "DIR",
+    {.name = "output", .heading = "Files", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(ExportOptions, output), .metavar = "DIR",
      .required = true,
      .help = "new folder for the model"},
     {.name = "config", .type = OPTION_TEXT, .offset = offsetof(ExportOptions, config), .metavar = "PATH",

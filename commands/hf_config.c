@@ -25,12 +25,15 @@ void hf_config_check_type(const char *path, const json_t *config, const char *ty
 void hf_config_check(const char *path, const json_t *config, const char *name, double want) {
     const json_t *value = json_object_get(config, name);
     double is = json_is_boolean(value) ? (double)json_is_true(value) : json_number_value(value);
+    if (value && !json_is_null(value) && !json_is_boolean(value) && !json_is_number(value))
+        die("%s: %s is no number; the model of this program computes with %g", path, name, want);
     if (value && !json_is_null(value) && !(is > want * 0.999 && is < want * 1.001) && is != want)
         die("%s: %s is %g, and the model of this program computes with %g", path, name, is, want);
 }
 
 void hf_config_check_text(const char *path, const json_t *config, const char *name, const char *want) {
-    const char *is = json_string_value(json_object_get(config, name));
+    const json_t *value = json_object_get(config, name);
+    const char *is = value && !json_is_null(value) && !json_is_string(value) ? "no text" : json_string_value(value);
     if (is && strcmp(is, want) != 0)
         die("%s: %s is %s, and the model of this program computes with %s", path, name, is, want);
 }

@@ -13,13 +13,13 @@
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_LIST, .offset = offsetof(PredictOptions, checkpoints), .metavar = "PATH",
+    {.name = "checkpoint", .heading = "Model", .usual = true, .type = OPTION_LIST, .offset = offsetof(PredictOptions, checkpoints), .metavar = "PATH",
      .help = "the trained model: the folder of a run (its best weights are taken), a checkpoint's folder, or a file of "
              "weights; repeatable: the probabilities of several models are averaged"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(PredictOptions, output),
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(PredictOptions, output),
      .default_value = "predictions.csv", .metavar = "FILE",
      .help = "the predictions, a row per sample; -: standard output"},
-    {.name = "format", .type = OPTION_CHOICE, .offset = offsetof(PredictOptions, format), .default_value = "auto",
+    {.name = "format", .usual = true, .type = OPTION_CHOICE, .offset = offsetof(PredictOptions, format), .default_value = "auto",
      .metavar = "auto|csv|jsonl",
      .help = "auto: JSON Lines if --output ends in .jsonl, otherwise CSV"},
 };
@@ -42,7 +42,7 @@ void predict_train_options_add(OptionSet *set, TrainOptions *train) {
 
 /* Adds a path, which is freed. */
 static void add(Ensemble *e, char *given) {
-    char *path = checkpoint_follow(given);
+    char *path = checkpoint_hold(given);
     free(given);
     for (int i = 0; i < e->n; i++)
         if (file_is_same(e->paths[i], path)) die_usage("--checkpoint: %s and %s are the same", e->paths[i], path);
@@ -102,14 +102,15 @@ void predict_ensemble_free(Ensemble *e) {
 
 /* ---- where to ---- */
 
+static const char RESULTS[] = "the predictions";
+
 PredictOutput predict_output_open(const PredictOptions *o) {
     bool standard = !strcmp(o->output, "-");
     PredictOutput out = {.path = standard ? NULL : o->output};
     out.lines = !strcmp(o->format, "jsonl") || (!strcmp(o->format, "auto") && path_ending(o->output, ".jsonl"));
     Error error;
     if (standard) {
-        out.stream = fdopen(program_free_stdout(), "w");
-        if (!out.stream) die("standard output: %s", strerror(errno));
+        out.stream = program_results();
     } else if (!file_is_replaceable(o->output, &error))
         die_usage("--output: %s", error.text);
     return out;
@@ -119,7 +120,7 @@ PredictOutput predict_output_open(const PredictOptions *o) {
 static void put(PredictOutput *out, const char *text, size_t size) {
     Error error;
     if (!out->path) {
-        fwrite(text, 1, size, out->stream); /* predict_output_close looks for errors */
+        fwrite(text, 1, size, out->stream); /* program_flush looks for errors */
         return;
     }
     if (!out->writer) {
@@ -152,15 +153,14 @@ void predict_output_row(PredictOutput *out, Table *table) {
 
 void predict_output_flush(PredictOutput *out, Table *table) {
     write_rows(out, table);
-    if (out->stream) fflush(out->stream);
+    if (out->stream) program_flush(out->stream, false, RESULTS);
 }
 
 void predict_output_close(PredictOutput *out, Table *table) {
     Error error;
     write_rows(out, table);
     if (out->writer && !file_end(out->writer, &error)) die("%s", error.text);
-    if (out->stream && (ferror(out->stream) | fclose(out->stream)))
-        die("standard output: %s; not all predictions were written", strerror(errno));
+    if (out->stream) program_flush(out->stream, true, RESULTS);
     free(out->writer);
     printf("[Predict] %lld rows written to %s\n", (long long)out->rows, out->path ? out->path : "standard output");
 }

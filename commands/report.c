@@ -24,8 +24,8 @@ static const OptionRow table[] = {
 // clang-format on
 
 int report_command(int argc, char **argv) {
-    static const OptionsHeader header = {
-        "report", "PROGRAM report DIR [DIR ...] [-o FILE]",
+    const OptionsHeader header = {
+        argv[0], "DIR [DIR ...] [-o FILE]", "run other_run -o comparison.html",
         "Writes one page about runs, from their log.jsonl and result files: verdict, curves, results, configuration, "
         "origin."};
     ReportOptions o = {0};

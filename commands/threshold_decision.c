@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "checkpoint/description.h"
 
@@ -17,20 +18,46 @@ json_t *threshold_decision_to_json(const ThresholdDecision *d, const char *posit
 }
 
 /* Sets *out to a number or, of null, to NaN. Returns whether it is one of them, and there. */
-static bool read_real(const json_t *value, double *out) {
-    *out = json_is_real(value) ? json_real_value(value) : (double)NAN;
-    return json_is_real(value) || json_is_null(value);
+static bool read_real(const json_t *root, const char *name, double *out, Error *error) {
+    const json_t *value = json_object_get(root, name);
+    *out = json_is_number(value) ? json_number_value(value) : (double)NAN;
+    return json_is_number(value) || json_is_null(value) ||
+           error_set(error, "\"%s\": expected a number or null, found %s", name, value ? "something else" : "nothing");
+}
+
+/* Reads the rule: null without a threshold, and missing in files of earlier versions. */
+static bool read_rule(const json_t *value, ThresholdDecision *d, Error *error) {
+    const char *name = json_string_value(value);
+    d->rule = THRESHOLD_HALF;
+    if (!value || (json_is_null(value) && isnan(d->threshold))) return true;
+    while (name && d->rule < THRESHOLD_RULES && strcmp(name, THRESHOLD_RULE_NAMES[d->rule]) != 0) d->rule++;
+    return (name && d->rule < THRESHOLD_RULES) || error_set(error, "\"rule\": it is no rule of this program");
+}
+
+/* Returns whether a threshold separates probabilities; that of two clusters need not. */
+static bool is_bounded(const json_t *rule, const ThresholdDecision *d) {
+    return !json_is_string(rule) || d->rule == THRESHOLD_KMEANS || isnan(d->threshold) ||
+           (d->threshold > -1e-9 && d->threshold <= 1);
+}
+
+static bool decision_check(const json_t *root, ThresholdDecision *d, Error *error) {
+    const json_t *rule = json_object_get(root, "rule");
+    if (!read_real(root, "threshold", &d->threshold, error) || !read_rule(rule, d, error) ||
+        !read_real(root, "temperature", &d->temperature, error))
+        return false;
+    if (d->temperature <= 0)
+        return error_set(error, "\"temperature\": expected a number above 0, found %g", d->temperature);
+    return is_bounded(rule, d) || error_set(error, "\"threshold\": expected 0 to 1, found %g", d->threshold);
 }
 
 bool threshold_decision_read(const char *checkpoint, ThresholdDecision *d, json_t **root, Error *error) {
+    Error why;
     *d = (ThresholdDecision){.threshold = 0.5, .temperature = NAN};
     *root = decision_read(checkpoint, error);
     if (!*root) return !error->text[0];
     d->kept = true;
-    if (read_real(json_object_get(*root, "threshold"), &d->threshold) &&
-        read_real(json_object_get(*root, "temperature"), &d->temperature) && !(d->temperature <= 0))
-        return true;
+    if (decision_check(*root, d, &why)) return true;
     json_decref(*root);
     *root = NULL;
-    return error_set(error, "the decision.json of %s: threshold or temperature are missing or senseless", checkpoint);
+    return error_set(error, "the decision.json of %s: %s", checkpoint, why.text);
 }

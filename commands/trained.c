@@ -10,7 +10,7 @@
 
 char *trained_checkpoint(const char *given) {
     Error error;
-    char *weights = checkpoint_weights(given), *path = checkpoint_follow(given);
+    char *weights = checkpoint_weights(given), *path = checkpoint_hold(given);
     if (path_is_folder(weights)) {
         free(path);
         if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);

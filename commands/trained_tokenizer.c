@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/program.h"
+#include "checkpoint/description.h"
 #include "checkpoint/load.h"
 #include "commands/export.h"
 #include "commands/trained.h"
@@ -31,7 +32,7 @@ static void check_vocabulary(const TokenizedModel *model, const Tokenizer *token
 
 /* Dies unless the tokenizer is the one of the training, if the model says which that was. */
 static void check_hash(const TokenizedModel *model, const Tokenizer *tokenizer) {
-    const char *hash = json_string_value(json_object_get(model->description, TOKENIZER_FACT));
+    const char *hash = description_fact_text(model->description, model->checkpoint, TOKENIZER_FACT);
     char found[17];
     snprintf(found, sizeof found, "%016llx", (unsigned long long)tokenizer_hash(tokenizer));
     if (hash && strcmp(hash, found) != 0)

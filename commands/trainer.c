@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/program.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/load.h"
@@ -23,6 +24,7 @@ void trainer_require_weights(const TrainOptions *o, const OptionSet *set, const 
 void trainer_begin(TrainOptions *options, const OptionSet *set) {
     if (options->calibrate) exit(calibrate_device(options));
     if (set) trainer_require_weights(options, set, NULL);
+    if (options->estimate || options->dry_run) program_end_with_reader();
     if (options->estimate) estimate_begin(options);
 }
 

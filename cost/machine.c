@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/host_memory.h"
 #include "kernels/device_open.h"
 
 static const double pcie_share = 0.8; /* of a copy from pinned memory: assumed */
@@ -25,7 +26,12 @@ double machine_copy_rate(const Machine *m) {
 }
 
 static Machine machine_of(const Card *card, const Rates *rates, const MachineOptions *o) {
-    return (Machine){card, o->amp ? card_half(card) : DTYPE_F32, !o->no_tf32, o->workers, rates};
+    return (Machine){.card = card,
+                     .half = o->amp ? card_half(card) : DTYPE_F32,
+                     .tf32 = !o->no_tf32,
+                     .workers = o->workers,
+                     .rates = rates,
+                     .available = card_available(card)};
 }
 
 /* Returns a copy that lives as long as the process; a list keeps it reachable for leak checkers. */
@@ -87,6 +93,13 @@ bool machine_of_device(const Device *device, const MachineOptions *o, Machine *m
     return known;
 }
 
+/* Sets the memory that a run has here at this moment: containers and shells may limit it. */
+static void set_host_memory(Machine *machine, const Device *device) {
+    HostMemory host = host_memory_left();
+    machine->available = host.bytes > device->headroom ? (double)(host.bytes - device->headroom) : 0;
+    if (*host.limit) machine->limit = keep(host.limit, strlen(host.limit) + 1);
+}
+
 static Machine machine_here(const MachineOptions *o) {
     const char *why;
     Machine machine;
@@ -102,6 +115,7 @@ static Machine machine_here(const MachineOptions *o) {
                   strcmp(o->device, "auto") ? " --device " : "", strcmp(o->device, "auto") ? o->device : "", threads,
                   o->calibration ? " --calibration " : "", o->calibration ? o->calibration : "");
     }
+    if (device->host_memory) set_host_memory(&machine, device);
     device_close(device);
     return machine;
 }

@@ -11,6 +11,8 @@ typedef struct {
     bool tf32;
     int workers;        /* threads of the loader */
     const Rates *rates; /* NULL: not measured */
+    double available;   /* bytes of memory that a run may use */
+    const char *limit;  /* that leaves them, of this machine: HostMemory.limit; NULL: none */
 } Machine;
 
 /* The options that decide which machine it is and how it computes. */

@@ -38,7 +38,7 @@ bool price_parse(const char *text, Price *price, Error *error) {
     size_t n = without_hour(end);
     if (!number || !is_currency(end, n) || !(price->per_hour <= highest))
         return error_set(error,
-                         "price: expected the price of an hour, from 0 to %.0f, alone or with a currency of at most %d "
+                         "expected the price of an hour, from 0 to %.0f, alone or with a currency of at most %d "
                          "bytes (0.80 or '0.80 EUR'), found '%.64s'",
                          highest, PRICE_CURRENCY - 1, text);
     if (n) snprintf(price->currency, sizeof price->currency, "%.*s", (int)n, end);

@@ -98,6 +98,7 @@ void work_add_calls(OpWork *work, CallWork calls) {
 void work_add_counters(Work *work, const Device *device, int times) {
     for (int op = 0; op < OP_COUNT; op++)
         for (int i = 0; i < CALL_SIZES; i++) add_calls(&work->ops[op], i, device->counters[op].sizes[i], times);
+    work->unaligned_flops += times * device->unaligned_flops;
 }
 
 void work_add_batch(Work *work, const Batch *batch) {
@@ -117,4 +118,5 @@ void work_scale(Work *work, double by) {
     work->sequences *= by;
     work->tokens *= by;
     work->batch_bytes *= by;
+    work->unaligned_flops *= by;
 }

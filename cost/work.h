@@ -46,7 +46,8 @@ typedef struct {
 typedef struct {
     OpWork ops[WORK_OPS];
     double micro_batches, sequences, tokens;
-    double batch_bytes; /* filled by the loader and copied to the device */
+    double unaligned_flops; /* see Device */
+    double batch_bytes;     /* filled by the loader and copied to the device */
 } Work;
 
 /* Adds calls of one size. */

@@ -112,9 +112,11 @@ RunWork estimate_run_work(const TrainSpec *spec) {
 /* ---- a run on a card ---- */
 
 RunTime estimate_run(const TrainSpec *spec, const RunWork *work, const Machine *machine) {
-    const Card *card = machine->card;
-    RunTime run = {.machine = *machine, .work = work, .available = card_available(card)};
-    spec->device->half = card_half(card);
+    RunTime run = {.machine = *machine,
+                   .work = work,
+                   .available = machine->available,
+                   .price = price_list_find(&spec->options->prices, machine->card)};
+    spec->device->half = card_half(machine->card);
     run.step = cost_of_work(&run.machine, &work->step);
     run.validation = cost_of_work(&run.machine, &work->validation);
     run.steps_seconds = (double)work->steps * run.step.seconds;
@@ -142,7 +144,7 @@ void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWor
         spec->device->half = card_half(card);
         spec->device->host_memory = !card->capability;
         if (o->auto_batch)
-            batch = sizing_choose_batch(spec, o->amp ? spec->device->half : DTYPE_F32, (size_t)card_available(card),
+            batch = sizing_choose_batch(spec, o->amp ? spec->device->half : DTYPE_F32, (size_t)machines[i].available,
                                         &known);
         while (same < i && times[same].batch.size != batch.size) same++;
         if (same == i) work[i] = estimate_run_work(spec);

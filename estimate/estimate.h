@@ -28,6 +28,7 @@ typedef struct {
     WorkTime step, validation;
     double steps_seconds, validation_seconds, checkpoint_seconds, seconds;
     double available; /* bytes of its memory, less what CUDA itself takes */
+    const CardPrice *price;
     bool fits;
     Changes changes; /* with which it would */
 } RunTime;

@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/program.h"
+#include "estimate/compare.h"
 #include "train/report.h"
 
 /* With recomputed operations it is the utilisation of the hardware (HFU), not of the model. */
@@ -35,7 +36,9 @@ static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime 
     char have[32], headroom[32], text[CHANGES_TEXT];
     if (r->batch.size) sizing_print_choice(spec, &r->batch);
     memory_print(&w->memory);
-    printf("[Memory] %s has %s for it: ", r->machine.card->key, format_bytes(r->available, have));
+    const char *limit = r->machine.limit;
+    printf("[Memory] %s has %s for it%s%s: ", r->machine.card->key, format_bytes(r->available, have),
+           limit ? " under " : "", limit ? limit : "");
     if (r->fits)
         printf("it fits, %.0f %% is used\n", 100 * (double)memory_total(&w->memory) / r->available);
     else
@@ -94,6 +97,12 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
     printf("[Time] %.3g %s/s, %.3g TFLOP/s, %s %.1f %% of %.4g TFLOP/s (%s)\n", w->step.tokens / s->seconds,
            spec->labels.token ? spec->labels.token : "tokens", s->flops / s->seconds * 1e-12, utilisation(spec),
            100 * s->mfu, machine_peak_flops(&r->machine) * 1e-12, type_text(&r->machine));
+    double unaligned = w->step.unaligned_flops / s->flops;
+    if (unaligned > 0.01)
+        printf(
+            "[Time] %.0f %% of the FLOPs are of products over rows that are no multiple of 8 numbers, for which GPUs "
+            "have slower kernels; the estimate does not count that: choose widths that are\n",
+            100 * unaligned);
     if (!w->steps) {
         printf("[Time] no data says how many steps there are: give the data, or --max-steps\n");
         return;
@@ -106,7 +115,7 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
            format_bytes(w->checkpoint_bytes, text[1]), format_duration(r->checkpoint_seconds, text[2]),
            100 * r->checkpoint_seconds / r->seconds);
     printf("[Time] all of it: %s = %.3g hours", format_duration(r->seconds, text[0]), r->seconds / 3600);
-    const Price *price = &spec->options->price;
+    const Price *price = &r->price->price;
     if (price->per_hour > 0)
         printf(", %s at %s an hour", price_amount(price, price_cost(price, r->seconds), money[0]),
                price_amount(price, price->per_hour, money[1]));
@@ -189,23 +198,26 @@ static void memory_text(const RunTime *r, char text[CHANGES_TEXT]) {
              c->n > 1 ? ", or " : "", c->n > 1 ? c->text[1] : "");
 }
 
-static void print_line(const TrainSpec *spec, const RunTime *r) {
+static void print_line(const TrainSpec *spec, const Comparison *c, const RunTime *r) {
     const RunWork *w = r->work;
-    char step[32], whole[32] = "-", cost[32] = "-", memory[CHANGES_TEXT];
+    char step[32], whole[32] = "-", cost[32] = "-", even[32] = "-", memory[CHANGES_TEXT];
+    double price = spec->options->prices.by_card ? r->price->price.per_hour : 0;
+    double break_even = compare_break_even(c, r);
     memory_text(r, memory);
     if (w->steps) format_duration(r->seconds, whole);
-    const Price *price = &spec->options->price;
-    if (w->steps && price->per_hour > 0) snprintf(cost, sizeof cost, "%.2f", price_cost(price, r->seconds));
-    printf("%-13s %5.4g GiB %-4s %12s %6.1f  %-9s %10s %9s  %s\n", r->machine.card->key,
+    if (w->steps && price > 0) snprintf(cost, sizeof cost, "%.2f", price_cost(&r->price->price, r->seconds));
+    if (break_even >= 0)
+        snprintf(even, sizeof even, c->cheapest ? "%.2f" : "%.0f %%", break_even * (c->cheapest ? 1 : 100));
+    printf("%-13s %5.4g GiB %-4s %12s %6.1f  %-9s %10s %9s %10s  %s\n", r->machine.card->key,
            r->machine.card->memory / 0x1p30, type_text(&r->machine), format_milliseconds(r->step.seconds, step),
-           100 * r->step.mfu, cost_bound_names[r->step.bound], whole, cost, memory);
+           100 * r->step.mfu, cost_bound_names[r->step.bound], whole, cost, even, memory);
 }
 
 static void print_all(const TrainSpec *spec, const RunTime *times, int n) {
     const RunWork *w = times[0].work;
     char need[128] = "-b and -g are each card's own";
-    const Price *price = &spec->options->price;
-    const char *currency = price->per_hour > 0 ? price->currency : "cost";
+    const PriceList *prices = &spec->options->prices;
+    Comparison c = compare_runs(prices, times, n);
     bool divides = false;
     if (n == 1) {
         print_one(spec, times);
@@ -218,14 +230,16 @@ static void print_all(const TrainSpec *spec, const RunTime *times, int n) {
         snprintf(need, sizeof need, "it needs %s%s", format_bytes((double)memory_total(&w->memory), bytes), steps);
     }
     printf("[Estimate] %s; for the operations and what is assumed give one card with --gpu\n", need);
-    printf("%-13s %8s  %-4s %12s %6s  %-9s %10s %9s  %s\n", "card", "memory", "type", "a step", utilisation(spec),
-           "bound by", "whole run", currency, "memory: fits, or with");
+    printf("%-13s %8s  %-4s %12s %6s  %-9s %10s %9s %10s  %s\n", "card", "memory", "type", "a step", utilisation(spec),
+           "bound by", "whole run", prices->by_card ? prices->any.price.currency : "cost", "break-even",
+           "memory: fits, or with");
     for (int i = 0; i < n; i++) {
-        print_line(spec, &times[i]);
+        print_line(spec, &c, &times[i]);
         divides |= times[i].changes.divides;
     }
     if (divides && spec->batch.indivisible)
         printf("[Estimate] a smaller -b is not the same run: %s\n", spec->batch.indivisible);
+    compare_print(&c, prices);
 }
 
 /* ---- JSON ---- */
@@ -275,12 +289,25 @@ static void add_batch(json_t *card, const RunTime *r) {
                                       (json_int_t)r->work->steps, "memory_bytes", memory_json(&r->work->memory)));
 }
 
-static json_t *card_json(const TrainSpec *spec, const RunTime *r) {
+/* Adds the cost, unless one price stands for several cards, and what compares with other cards. */
+static void add_price(const TrainSpec *spec, const Comparison *c, json_t *card, const RunTime *r) {
+    const CardPrice *p = r->price;
+    double even = compare_break_even(c, r);
+    if (p->price.per_hour > 0 && (spec->options->prices.by_card || strcmp(spec->options->gpu, "all") != 0))
+        json_object_update_new(card,
+                               json_build("the estimate", "{s:f, s:f, s:s}", "cost", price_cost(&p->price, r->seconds),
+                                          "price_per_hour", p->price.per_hour, "currency", p->price.currency));
+    if (*p->provider) json_object_set_new(card, "price_provider", json_string(p->provider));
+    if (*p->date) json_object_set_new(card, "price_date", json_string(p->date));
+    if (even >= 0) json_object_set_new(card, c->cheapest ? "break_even_per_hour" : "break_even_share", json_real(even));
+}
+
+static json_t *card_json(const TrainSpec *spec, const Comparison *c, const RunTime *r) {
     const RunWork *w = r->work;
     const WorkTime *s = &r->step;
-    const Card *c = r->machine.card;
+    const Card *of = r->machine.card;
     json_t *card = json_build("the estimate", "{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
-                              "gpu", c->key, "name", c->name, "type", type_text(&r->machine), "available_bytes",
+                              "gpu", of->key, "name", of->name, "type", type_text(&r->machine), "available_bytes",
                               r->available, "fits", r->fits, "step_seconds", s->seconds, "bound",
                               cost_bound_names[s->bound], "compute_seconds", s->parts[BY_COMPUTE], "memory_seconds",
                               s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES], "copy_seconds", s->copy,
@@ -288,31 +315,33 @@ static json_t *card_json(const TrainSpec *spec, const RunTime *r) {
     json_t *changes = json_array();
     for (int i = 0; i < r->changes.n; i++) json_array_append_new(changes, json_string(r->changes.text[i]));
     json_object_set_new(card, "changes", changes);
+    if (r->machine.limit) json_object_set_new(card, "memory_limit", json_string(r->machine.limit));
     add_batch(card, r);
     if (w->steps)
         json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,
                                                 "steps_seconds", r->steps_seconds, "validation_seconds",
                                                 r->validation_seconds, "checkpoint_seconds", r->checkpoint_seconds));
-    const Price *price = &spec->options->price;
-    if (w->steps && price->per_hour > 0)
-        json_object_update_new(card, json_build("the estimate", "{s:f, s:s}", "cost", price_cost(price, r->seconds),
-                                                "currency", price->currency));
+    if (w->steps) add_price(spec, c, card, r);
     json_object_set_new(card, r->machine.rates ? "measured" : "assumed",
-                        r->machine.rates ? measured_json(spec, &r->machine) : assumed_json(c));
+                        r->machine.rates ? measured_json(spec, &r->machine) : assumed_json(of));
     return card;
 }
 
 static char *json_of(const TrainSpec *spec, const RunTime *times, int n) {
     const RunWork *w = times[0].work;
     json_t *cards = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(spec, &times[i]));
+    Comparison c = compare_runs(&spec->options->prices, times, n);
+    for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(spec, &c, &times[i]));
     json_t *root = json_build(
-        "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}", "model",
-        spec->model->name, "parameters", (json_int_t)params_count(&spec->model->params), "typical_data",
+        "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}",
+        "model", spec->model->name, "parameters", (json_int_t)params_count(&spec->model->params), "typical_data",
         spec->synthetic, "memory_bytes", memory_json(&w->memory), "epoch", "samples", w->epoch_samples, "micro_batches",
         w->epoch_batches, "tokens", w->epoch_tokens, "step", "sequences", w->step.sequences, "tokens", w->step.tokens,
-        "flops", times[0].step.flops, "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations,
-        "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", cards);
+        "flops", times[0].step.flops, "unaligned_flops", w->step.unaligned_flops, "steps", (json_int_t)w->steps,
+        "validations", (json_int_t)w->validations, "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes",
+        w->checkpoint_bytes, "gpus", cards);
+    if (c.fastest) json_object_set_new(root, "fastest", json_string(c.fastest->machine.card->key));
+    if (c.cheapest) json_object_set_new(root, "cheapest", json_string(c.cheapest->machine.card->key));
     char *text = json_text("the estimate", root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(root);
     return text;
@@ -334,6 +363,7 @@ void estimate_report(const TrainSpec *spec) {
     RunTime *times = xcalloc((size_t)n, sizeof *times);
     estimate_runs(spec, machines, n, work, times);
     if (!spec->synthetic) report_check_warmup(spec, work[0].steps);
+    report_check_epochs(spec, work[0].steps, (int64_t)work[0].epoch_batches);
     if (o->json) {
         char *text = json_of(spec, times, n);
         if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");

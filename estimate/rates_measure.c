@@ -223,7 +223,7 @@ static void call_statistics(Bench *b) {
 /* `width` classes. */
 static void call_loss(Bench *b) {
     Tensor loss = f32_vector(b, b->rows), correct = f32_vector(b, b->rows), scale = f32_vector(b, 1);
-    cross_entropy_forward_backward(b->device, loss, correct, numbers(b, b->rows, b->series->width),
+    cross_entropy_forward_backward(b->device, loss, correct, numbers(b, b->rows, b->series->width), b->series->width,
                                    tensor_1d(b->ints.data, DTYPE_I32, b->rows), tensor_none(), scale, tensor_none());
 }
 

@@ -7,7 +7,10 @@
 
 void device_close(Device *device) { device->close(device); }
 
-void device_reset_counters(Device *device) { memset(device->counters, 0, sizeof device->counters); }
+void device_reset_counters(Device *device) {
+    memset(device->counters, 0, sizeof device->counters);
+    device->unaligned_flops = 0;
+}
 
 int call_size(double flops, double bytes) {
     double size = flops > bytes ? flops : bytes;

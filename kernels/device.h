@@ -54,6 +54,7 @@ struct Device {
     bool tf32;            /* a GPU that rounds the numbers of f32 matrix products to TF32 */
     bool profile;         /* time every operation */
     OpCounter counters[DEVICE_MAX_OPS];
+    double unaligned_flops; /* of products over rows that are no multiple of 8 numbers; replays are not counted */
 
     /* Memory. Allocations are few and large (one per group); arenas divide them. */
     void *(*allocate)(Device *device, size_t bytes); /* zeroed; dies with the size if there is not enough */

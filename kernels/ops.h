@@ -363,13 +363,15 @@ void stem_backward(Device *device, StemGradients gradients, Tensor dy, Tensor x,
 void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length);
 void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length);
 
-/* Softmax cross-entropy of logits [N, V] against targets i32 [N]; a negative target is a row without a loss. loss f32
- * [N], times weights f32 [N] (optional); correct f32 [N]: 1 where the first largest logit is the target, else 0. */
-void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor weights);
+/* Softmax cross-entropy of the first `classes` columns of logits [N, V] against targets i32 [N]; a negative target is a
+ * row without a loss. Columns behind them are padding, which is not read. loss f32 [N], times weights f32 [N]
+ * (optional); correct f32 [N]: 1 where the first largest logit is the target, else 0. */
+void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes, Tensor targets,
+                           Tensor weights);
 /* Computes the same; the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional),
- * in place. scale f32 [1]. */
-void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    Tensor weights, Tensor scale, Tensor loss_scale);
+ * in place, which is 0 in the padding. scale f32 [1]. */
+void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes,
+                                    Tensor targets, Tensor weights, Tensor scale, Tensor loss_scale);
 
 /* Softmax cross-entropy of logits [N, K] against targets f32 [N, K], which are not negative and need not sum to 1:
  * loss[i] = -sum over c of targets[i, c] log softmax(logits[i])_c; a class of target 0 adds nothing. labels i32 [N] are

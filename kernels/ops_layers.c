@@ -144,9 +144,16 @@ static void check_linear(const Device *device, const char *op, Tensor y, Tensor 
     door_expect_optional(op, "bias", bias, bias_type, y.dims[1], 0);
 }
 
+/* Counts the FLOPs of products whose operands' rows do not all begin at multiples of 16 bytes in 16-bit types: tensor
+ * cores then need other kernels, which are several times slower. */
+static void count_unaligned(Device *device, Tensor w, double flops) {
+    if (w.dims[0] % 8 || w.dims[1] % 8) device->unaligned_flops += flops;
+}
+
 void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
     check_linear(device, "linear_forward", y, x, w, bias, x.dtype, layout);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
+    count_unaligned(device, w, 2 * n * in * out);
     DISPATCH(linear_forward, 2 * n * in * out + (tensor_given(bias) ? n * out : 0),
              door_bytes(x) + door_bytes(w) + door_bytes(y) + door_bytes(bias), device, y, x, w, bias, layout);
 }
@@ -158,6 +165,7 @@ void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor
     door_expect(op, "dw", gradients.dw, DTYPE_F32, w.dims[0], w.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1],
            gemms = tensor_given(gradients.dx) ? 2 : 1;
+    count_unaligned(device, w, gemms * 2 * n * in * out);
     DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(gradients.dbias) ? n * out : 0),
              door_bytes(x) + door_bytes(dy) + 2 * door_bytes(gradients.dw) + door_bytes(gradients.dx) +
                  (tensor_given(gradients.dx) ? door_bytes(w) : 0) + 2 * door_bytes(gradients.dbias),
@@ -171,6 +179,7 @@ void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tens
     check_linear(device, op, y, x, w, bias, x.dtype, layout);
     door_expect(op, "hidden", hidden, x.dtype, x.dims[0], y.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
+    count_unaligned(device, w, 2 * n * in * out);
     DISPATCH(linear_gelu_forward,
              2 * n * in * out + ((tensor_given(bias) ? 10 : 9) + (activation.drop.p > 0)) * n * out,
              door_bytes(x) + door_bytes(w) + door_bytes(hidden) + door_bytes(y) + door_bytes(bias), device, y, hidden,
@@ -186,6 +195,7 @@ void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, T
     door_expect(op, "dx", gradients.dx, x.dtype, x.dims[0], x.dims[1]);
     door_expect(op, "dw", gradients.dw, DTYPE_F32, w.dims[0], w.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1];
+    count_unaligned(device, w, 4 * n * in * out);
     DISPATCH(gelu_linear_backward,
              4 * n * in * out + (activation.drop.p > 0 ? 19 : 18) * n * in +
                  (tensor_given(gradients.dbias) ? n * out : 0),

@@ -1,30 +1,37 @@
 /* Door functions of losses and of the normalisation of rows before a contrastive loss. */
 #include "kernels/door.h"
 
-static void check_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
-                                Tensor targets, Tensor weights) {
+/* Returns the number of logits that are no padding. */
+static double check_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
+                                  int64_t classes, Tensor targets, Tensor weights) {
     door_expect(op, "logits", logits, door_activation_type(device, op, "logits", logits), -1, -1);
     door_expect(op, "loss", loss, DTYPE_F32, logits.dims[0], 0);
     door_expect(op, "correct", correct, DTYPE_F32, logits.dims[0], 0);
     door_expect(op, "targets", targets, DTYPE_I32, logits.dims[0], 0);
     door_expect_optional(op, "weights", weights, DTYPE_F32, logits.dims[0], 0);
+    if (classes < 1 || classes > logits.dims[1])
+        die("%s: %lld classes of logits with %lld columns", op, (long long)classes, (long long)logits.dims[1]);
+    return (double)(logits.dims[0] * classes);
 }
 
-void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor weights) {
-    check_cross_entropy(device, "cross_entropy_forward", loss, correct, logits, targets, weights);
-    DISPATCH(cross_entropy_forward, 4 * (double)tensor_numel(logits) + (double)tensor_numel(weights),
-             door_bytes(logits) + 3 * door_bytes(loss) + door_bytes(weights), device, loss, correct, logits, targets,
-             weights);
+void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes, Tensor targets,
+                           Tensor weights) {
+    const char *op = "cross_entropy_forward";
+    double n = check_cross_entropy(device, op, loss, correct, logits, classes, targets, weights);
+    DISPATCH(cross_entropy_forward, 4 * n + (double)tensor_numel(weights),
+             n * (double)dtype_size(logits.dtype) + 3 * door_bytes(loss) + door_bytes(weights), device, loss, correct,
+             logits, classes, targets, weights);
 }
 
-void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    Tensor weights, Tensor scale, Tensor loss_scale) {
-    check_cross_entropy(device, "cross_entropy_forward_backward", loss, correct, logits, targets, weights);
-    door_expect("cross_entropy_forward_backward", "scale", scale, DTYPE_F32, 1, 0);
-    door_expect_loss_scale("cross_entropy_forward_backward", loss_scale);
-    DISPATCH(cross_entropy_forward_backward, 5 * (double)tensor_numel(logits) + 2 * (double)tensor_numel(weights),
-             2 * door_bytes(logits) + 3 * door_bytes(loss) + door_bytes(weights), device, loss, correct, logits,
-             targets, weights, scale, loss_scale);
+void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes,
+                                    Tensor targets, Tensor weights, Tensor scale, Tensor loss_scale) {
+    const char *op = "cross_entropy_forward_backward";
+    double n = check_cross_entropy(device, op, loss, correct, logits, classes, targets, weights);
+    door_expect(op, "scale", scale, DTYPE_F32, 1, 0);
+    door_expect_loss_scale(op, loss_scale);
+    DISPATCH(cross_entropy_forward_backward, 5 * n + 2 * (double)tensor_numel(weights),
+             n * (double)dtype_size(logits.dtype) + door_bytes(logits) + 3 * door_bytes(loss) + door_bytes(weights),
+             device, loss, correct, logits, classes, targets, weights, scale, loss_scale);
 }
 
 static void check_soft_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,

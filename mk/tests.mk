@@ -18,8 +18,8 @@ $(BUILD)/tests/%.o: CFLAGS += -O1
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
-$(BUILD)/tests/slm/test_import $(BUILD)/tests/slm/test_export: $(BUILD)/commands/slm/base.o
-$(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o $(BUILD)/commands/bert/texts.o
+$(BUILD)/tests/slm/test_import $(BUILD)/tests/slm/test_export: $(patsubst %,$(BUILD)/commands/slm/%.o,base options samples passage)
+$(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o $(BUILD)/commands/bert/options.o $(BUILD)/commands/bert/texts.o
 $(BUILD)/tests/tts/test_base: $(BUILD)/commands/gpt/base.o
 $(BUILD)/tests/bert/test_evaluate: $(BUILD)/commands/bert/report.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
@@ -29,7 +29,7 @@ $(BUILD)/tests/slm/test_lines: $(BUILD)/commands/slm/lines.o
 $(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o $(BUILD)/commands/bert/texts.o
 
 # A test with a clock of its own.
-$(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_measure progress_log checkpointer_save checkpointer_wait,-Wl,--wrap=$f)
+$(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_run passes_measure progress_log checkpointer_save checkpointer_wait,-Wl,--wrap=$f)
 
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
 $(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/emulated/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
@@ -37,12 +37,14 @@ $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared $< -o $@
 
-# A disk that lacks links, locks and more, for programs that preload it. It has no checks of a sanitizer.
+# Libraries for programs that preload them: a disk that lacks links, locks and more; system files that lie elsewhere. They
+# have no checks of a sanitizer.
 POOR_DISK = $(BUILD)/tests/base/disk.so
-$(POOR_DISK): tests/base/substitute/disk.c
+PRELOADED = $(POOR_DISK) $(BUILD)/tests/base/system.so
+$(PRELOADED): $(BUILD)/tests/base/%.so: tests/base/substitute/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(filter-out -fsanitize%,$(CFLAGS)) -fPIC -shared $< -o $@ -ldl
-$(TESTS_OF_CPU) $(DEEP_TESTS): | $(POOR_DISK)
+$(TESTS_OF_CPU) $(DEEP_TESTS): | $(PRELOADED)
 
 # A stand-in for the driver, which programs with the real CUDA runtime load in tests/psd/gpu_startup.sh.
 $(BUILD)/tests/kernels/driver/libcuda.so.1: tests/kernels/substitute/driver.c

@@ -80,6 +80,7 @@ static void add_embeddings(Bert *bert) {
     const BertConfig *c = &bert->config;
     ParamTable *table = &bert->base.params;
     bert->tokens = add_matrix(table, c->vocabulary, c->d_model, "roberta.embeddings.word_embeddings");
+    if (!c->classes) param_pad_rows(table); /* it is the head, too */
     bert->positions = add_matrix(table, c->positions, c->d_model, "roberta.embeddings.position_embeddings");
     bert->types = add_matrix(table, 1, c->d_model, "roberta.embeddings.token_type_embeddings");
     bert->norm = add_norm(table, c->d_model, "roberta.embeddings.LayerNorm");
@@ -109,6 +110,7 @@ static void add_head(Bert *bert) {
         bert->dense = add_linear(table, c->d_model, c->d_model, "lm_head.dense");
         bert->head_norm = add_norm(table, c->d_model, "lm_head.layer_norm");
         bert->head_bias = param_add(table, INIT_ZERO, 0, false, c->vocabulary, 0, "lm_head.bias");
+        param_pad_rows(table);
     }
     set_group(table, first, c->n_layers + 1);
 }
@@ -164,6 +166,21 @@ static Tensor embed(const Bert *bert, const Context *context, const Tensor *fiel
     return x;
 }
 
+/* Adds the gradients of the token table and of the places. With padding the former leaves out <pad>, as torch's
+ * padding_idx does; the gradient that its row has from the head over masked words stays. */
+static void token_gradients(const Bert *bert, const Context *context, const Tensor *fields, Tensor dsum,
+                            Tensor dplaces) {
+    Device *device = context->device;
+    Tensor table = context_gradient(context, bert->tokens), before = tensor_none(),
+           of_pad = tensor_1d(tensor_rows(table, BERT_PAD, 1).data, DTYPE_F32, table.dims[1]);
+    if (bert->config.padding) {
+        before = arena_1d(context->arena, DTYPE_F32, table.dims[1]);
+        cast(device, before, of_pad);
+    }
+    embedding_backward(device, table, dplaces, dsum, tensor_none(), fields[BERT_IDS], fields[BERT_POSITIONS]);
+    if (bert->config.padding) cast(device, of_pad, before);
+}
+
 /* Adds the gradients of the tables; dx, the gradient of the blocks' input, is overwritten. */
 static void embed_backward(const Bert *bert, const Context *context, const Tensor *fields, const Embedded *kept,
                            Tensor dx) {
@@ -176,10 +193,11 @@ static void embed_backward(const Bert *bert, const Context *context, const Tenso
     layernorm_backward(device, context_norm_gradients(context, bert->norm, bert->norm + 1, dsum), none, dx, kept->sum,
                        kept->mean, kept->rstd, context_weight(context, bert->norm));
     device->clear(device, dplaces.data, tensor_bytes(dplaces));
-    embedding_backward(device, context_gradient(context, bert->tokens), dplaces, dsum, none, fields[BERT_IDS],
-                       fields[BERT_POSITIONS]);
+    token_gradients(bert, context, fields, dsum, dplaces);
     embedding_backward(device, context_gradient(context, bert->types), none, dplaces, none,
                        push_types(context, dplaces.dims[0]), none);
+    Tensor place_of_pad = tensor_rows(dplaces, BERT_PAD, 1);
+    if (bert->config.padding) device->clear(device, place_of_pad.data, tensor_bytes(place_of_pad));
     residual_forward(device, dpositions, dpositions, dplaces, (Dropout){0});
 }
 

@@ -15,6 +15,7 @@ typedef struct {
     int classes;            /* at least 2; 0: the head over masked words */
     int frozen_layers;      /* the embeddings and so many layers, from the first on, are not trained */
     bool frozen_embeddings; /* only the embeddings are not trained */
+    bool padding;           /* texts may hold BERT_PAD, whose rows in both tables get no gradient as an input */
 } BertConfig;
 
 /* The model's metrics, in their order. The loss is a mean over BERT_COUNT_WEIGHTS, the accuracy over BERT_COUNT_ROWS.

@@ -26,6 +26,20 @@ Tensor context_weight(const Context *context, int row) { return view(context, co
 Tensor context_matmul_weight(const Context *context, int row) { return view(context, context->matmul_weights, row); }
 Tensor context_gradient(const Context *context, int row) { return view(context, context->gradients, row); }
 
+static Tensor padded(const Context *context, Tensor flat, int row) {
+    Tensor t = view(context, flat, row);
+    if (tensor_given(t)) t.dims[0] += context->table->items[row].padding;
+    return t;
+}
+
+Tensor context_padded_weight(const Context *context, int row) { return padded(context, context->matmul_weights, row); }
+
+LayerGradients context_padded_gradients(const Context *context, int weight, int bias, Tensor dx) {
+    return (LayerGradients){.dx = dx,
+                            .dw = padded(context, context->gradients, weight),
+                            .dbias = padded(context, context->gradients, bias)};
+}
+
 LayerGradients context_layer_gradients(const Context *context, int weight, int bias, Tensor dx) {
     return (LayerGradients){
         .dx = dx, .dw = context_gradient(context, weight), .dbias = context_gradient(context, bias)};
@@ -49,6 +63,20 @@ Tensor context_linear(const Context *context, int weight, Tensor x) {
 void context_linear_backward(const Context *context, int weight, Tensor dx, Tensor dy, Tensor x) {
     linear_backward(context->device, context_layer_gradients(context, weight, weight + 1, dx), dy, x,
                     context_matmul_weight(context, weight), WEIGHT_OUT_IN);
+}
+
+void context_dump_columns(const Context *context, Tensor matrix, int64_t columns, const char *name) {
+    Device *device = context->device;
+    if (!context->pass->dump) return;
+    Tensor dense = matrix;
+    dense.dims[1] = columns;
+    size_t row = (size_t)columns * dtype_size(matrix.dtype), pitch = tensor_bytes(matrix) / (size_t)matrix.dims[0];
+    dense.data = device->allocate(device, tensor_bytes(dense)); /* the arena is planned without it */
+    for (int64_t i = 0; i < matrix.dims[0]; i++)
+        cast(device, tensor_1d((char *)dense.data + (size_t)i * row, matrix.dtype, columns),
+             tensor_1d((char *)matrix.data + (size_t)i * pitch, matrix.dtype, columns));
+    pass_dump(context->pass, dense, "%s", name);
+    device->release(device, dense.data, tensor_bytes(dense));
 }
 
 Dropout pass_dropout(const Pass *pass, float p, uint32_t site) {

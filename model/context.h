@@ -22,6 +22,10 @@ Context context_of(const Model *model, Device *device, Arena *arena, const Pass 
 Tensor context_weight(const Context *context, int row);
 Tensor context_matmul_weight(const Context *context, int row);
 Tensor context_gradient(const Context *context, int row);
+/* Return a matmul weight together with its rows of padding (param_pad_rows), and the gradients of a layer of such
+ * parameters. */
+Tensor context_padded_weight(const Context *context, int row);
+LayerGradients context_padded_gradients(const Context *context, int weight, int bias, Tensor dx);
 /* Return the gradients of a layer's parameters, by the rows of its weight (or gain) and its bias, together with dx. */
 LayerGradients context_layer_gradients(const Context *context, int weight, int bias, Tensor dx);
 NormGradients context_norm_gradients(const Context *context, int gain, int bias, Tensor dx);
@@ -32,6 +36,8 @@ Tensor context_push(const Context *context, int64_t rows, int64_t columns);
  * b, pushed on the arena, and its gradients; dx is optional. */
 Tensor context_linear(const Context *context, int weight, Tensor x);
 void context_linear_backward(const Context *context, int weight, Tensor dx, Tensor dy, Tensor x);
+/* Passes the first columns of a matrix to the debug dump, if there is one. */
+void context_dump_columns(const Context *context, Tensor matrix, int64_t columns, const char *name);
 
 /* Returns the dropout of a site in this pass; p is 0 unless training. The model numbers its sites; 0 is the embedding.
  */

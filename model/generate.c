@@ -73,7 +73,7 @@ static int64_t most_integers(const GenerationSize *s) {
 
 /* Pushes what all passes share at the beginning of the arena. */
 static void push_buffers(Generator *g) {
-    int64_t s = g->size.sequences, v = g->model.vocabulary;
+    int64_t s = g->size.sequences, v = g->model.columns;
     g->kv = tensor_2d(g->cache, g->type, g->model.blocks->n_blocks * s * g->size.longest, 2 * width_of(&g->model));
     g->integers = arena_1d(&g->arena, DTYPE_I32, most_integers(&g->size));
     g->logits = g->wide = arena_2d(&g->arena, g->type, s, v);
@@ -152,7 +152,7 @@ static void run_pass(Generator *g, const Input *in) {
     else
         queue(&work);
     g->device->download(g->device, g->host_logits, g->wide.data,
-                        (size_t)in->sequences * (size_t)g->model.vocabulary * sizeof(float));
+                        (size_t)in->sequences * (size_t)g->model.columns * sizeof(float));
 }
 
 static Gather gather_of(Generator *g, int64_t n) {
@@ -283,7 +283,7 @@ Generator *generator_open(const GenerationModel *model, Device *device, const Ge
     g->arena = arena_open(device, need.activations, "generation");
     push_buffers(g);
     g->host_integers = xcalloc((size_t)most_integers(size), sizeof *g->host_integers);
-    g->host_logits = xmalloc(s * v * sizeof *g->host_logits);
+    g->host_logits = xmalloc(s * (size_t)model->columns * sizeof *g->host_logits);
     g->room = xmalloc(s * v * sizeof *g->room);
     g->seen = xmalloc(s * v);
     g->chosen = xmalloc(s * sizeof *g->chosen);
@@ -402,7 +402,7 @@ static bool draw(Job *job, int n, Error *error) {
     int bad = -1;
 #pragma omp parallel for num_threads(o->n_threads ? o->n_threads : g->device->n_threads) schedule(dynamic)
     for (int i = 0; i < n; i++) {
-        float *logits = g->host_logits + i * v;
+        float *logits = g->host_logits + i * g->model.columns;
         const Slot *slot = &g->slots[job->taking[i]];
         for (int k = 0; k < o->n_forbidden; k++) logits[o->forbidden[k]] = -INFINITY;
         Draw draw = {job->prompts[slot->prompt].sequence, (uint64_t)slot->count};

@@ -25,7 +25,8 @@ typedef struct {
     int64_t vector_rows; /* of a prompt, at most; 0: there are no vectors */
     int64_t context;     /* ids of the last table that a sequence can have as input */
     int vocabulary;
-    /* Queues logits [n, vocabulary] from x [n, C], the output of the blocks. */
+    int64_t columns; /* of the logits, of which the first `vocabulary` are ids */
+    /* Queues logits [n, columns] from x [n, C], the output of the blocks. */
     void (*head)(Model *model, const Context *context, Tensor logits, Tensor x);
 } GenerationModel;
 

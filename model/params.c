@@ -13,7 +13,11 @@
 
 enum { ALIGNMENT = 16 };
 
-static int64_t aligned(int64_t count) { return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+/* Returns the elements of the flat buffer from the parameter to the next one. */
+static int64_t stored(const Param *param) {
+    int64_t count = param->count + param->padding * (param->columns ? param->columns : 1);
+    return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
 
 int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, int64_t rows, int64_t columns,
               const char *name_format, ...) {
@@ -38,21 +42,39 @@ int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, in
     va_end(arguments);
     if (length < 0 || length >= (int)sizeof param->name) die("parameter name too long: %s", param->name);
     if (rows < 1 || columns < 0) die("parameter %s: %lld x %lld", param->name, (long long)rows, (long long)columns);
-    table->flat_count += aligned(param->count);
+    table->flat_count += stored(param);
     return table->count++;
 }
 
-int param_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name) {
+static int add_linear(ParamTable *table, int64_t in, int64_t out, const char *name, bool padded) {
     float scale = 1 / sqrtf((float)in);
     int index = param_add(table, INIT_UNIFORM, scale, true, out, in, "%s.weight", name);
+    if (padded) param_pad_rows(table);
     param_add(table, INIT_UNIFORM, scale, true, out, 0, "%s.bias", name);
+    if (padded) param_pad_rows(table);
     return index;
+}
+
+int param_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name) {
+    return add_linear(table, in, out, name, false);
+}
+
+int param_add_head(ParamTable *table, int64_t in, int64_t out, const char *name) {
+    return add_linear(table, in, out, name, true);
 }
 
 int param_add_norm(ParamTable *table, int64_t width, const char *name) {
     int index = param_add(table, INIT_ONE, 0, true, width, 0, "%s.weight", name);
     param_add(table, INIT_ZERO, 0, true, width, 0, "%s.bias", name);
     return index;
+}
+
+void param_pad_rows(ParamTable *table) {
+    enum { MULTIPLE = 8 };
+    Param *param = &table->items[table->count - 1];
+    table->flat_count -= stored(param);
+    param->padding = (MULTIPLE - param->rows % MULTIPLE) % MULTIPLE;
+    table->flat_count += stored(param);
 }
 
 void param_file_shape(ParamTable *table, int rank, const int64_t *dims) {
@@ -146,6 +168,6 @@ void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int 
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
         fill(param, flat + param->offset, seed, n_threads);
-        for (int64_t e = param->count; e < aligned(param->count); e++) flat[param->offset + e] = 0;
+        for (int64_t e = param->count; e < stored(param); e++) flat[param->offset + e] = 0;
     }
 }

@@ -31,6 +31,7 @@ typedef struct {
     int joined;   /* so many of the next rows, which follow without padding, are one matrix with this row in a pass */
     int matrices; /* that Muon may update: 1, or 3 side by side (q, k, v); 0: none, as in heads and tables */
     bool matrices_in_columns; /* several matrices divide the columns, not the rows */
+    int64_t padding;          /* rows of zeros behind it, in the flat buffers only: see param_pad_rows */
     int64_t frozen_rows;      /* leading rows that the optimizer does not change */
     /* [rows]: 0 for rows that no pass ever adds a gradient to; must outlive the table. NULL: there are none. An update
      * leaves them as they are, without decay, and the other rows get the same bits as if they were updated. */
@@ -50,8 +51,14 @@ int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, in
 /* Appends a linear layer: NAME.weight [out, in] and NAME.bias [out], both U(-1/sqrt(in), 1/sqrt(in)) as in torch's
  * nn.Linear. Returns the index of the weight; the bias is the next row. */
 int param_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name);
+/* Appends a linear layer over a vocabulary: the same with padded rows. */
+int param_add_head(ParamTable *table, int64_t in, int64_t out, const char *name);
 /* Appends a norm: NAME.weight (ones) and NAME.bias (zeros), [width]. Returns the index of the weight. */
 int param_add_norm(ParamTable *table, int64_t width, const char *name);
+/* Has rows of zeros follow the last row up to a multiple of 8, so that products of a vocabulary of any size have
+ * operands that begin at multiples of 16 bytes. They are not of the parameter: no initialiser, file or update knows
+ * them, and a pass must leave their gradients 0. */
+void param_pad_rows(ParamTable *table);
 /* Sets the shape that the last row has in files: the same number of elements in the same order. */
 void param_file_shape(ParamTable *table, int rank, const int64_t *dims);
 /* Appends a buffer that starts with `values` (NULL: zeros), which must outlive the table. Returns its index. */

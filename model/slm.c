@@ -54,6 +54,7 @@ static void add_params(Slm *slm) {
     ParamTable *table = &slm->base.params;
     BlockConfig blocks = block_config(c);
     slm->tokens = param_add(table, INIT_NORMAL, 0.02f, true, c->vocabulary, c->d_model, "transformer.wte.weight");
+    param_pad_rows(table); /* it is the head, too */
     slm->positions = param_add(table, INIT_NORMAL, 0.02f, true, c->context, c->d_model, "transformer.wpe.weight");
     slm->blocks = block_stack_open("slm", table, &blocks, c->n_layers, &names);
     slm->norm_gain = param_add(table, INIT_ONE, 0, false, c->d_model, 0, "transformer.ln_f.weight");
@@ -148,7 +149,7 @@ static void slm_logits(Model *model, const Context *context, Tensor logits, Tens
     Tensor mean = arena_1d(context->arena, DTYPE_F32, x.dims[0]), rstd = arena_1d(context->arena, DTYPE_F32, x.dims[0]);
     layernorm_forward(context->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
                       context_weight(context, slm->norm_gain), context_weight(context, slm->norm_bias));
-    linear_forward(context->device, logits, y, context_matmul_weight(context, slm->tokens), tensor_none(),
+    linear_forward(context->device, logits, y, context_padded_weight(context, slm->tokens), tensor_none(),
                    WEIGHT_OUT_IN);
     arena_release(context->arena, mark);
 }
@@ -161,6 +162,7 @@ GenerationModel slm_generation(Model *model) {
                              .n_tables = 1,
                              .context = slm->config.context,
                              .vocabulary = slm->config.vocabulary,
+                             .columns = slm->config.vocabulary + model->params.items[slm->tokens].padding,
                              .head = slm_logits};
 }
 

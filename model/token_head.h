@@ -1,5 +1,6 @@
-/* The head over a vocabulary: logits = y table^T + bias, with the softmax cross-entropy of each row. The logits, by far
- * the largest tensor, exist for TOKEN_HEAD_ROWS rows at a time, and become their own gradient in place. */
+/* The head over a vocabulary: logits = y table^T + bias, with the padding of both (param_pad_rows), with the softmax
+ * cross-entropy of each row. The logits, by far the largest tensor, exist for TOKEN_HEAD_ROWS rows at a time, and
+ * become their own gradient in place. */
 #ifndef MODEL_TOKEN_HEAD_H
 #define MODEL_TOKEN_HEAD_H
 

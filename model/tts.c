@@ -27,7 +27,7 @@ typedef struct {
 
 /* What differs between the two heads. */
 typedef struct {
-    const char *name;
+    const char *name, *logits; /* logits: their name in dumps */
     int weight, rows, targets; /* a row of the table, two fields of the batch */
     int loss, top1;            /* metrics */
 } Head;
@@ -75,8 +75,8 @@ static void add_params(TtsGpt *gpt) {
     gpt->mel_positions = add_table(table, c->max_mel_tokens + 3, C, "mel_pos_embedding.emb.weight");
     gpt->text_positions = add_table(table, c->max_text_tokens + 2, C, "text_pos_embedding.emb.weight");
     gpt->final_norm = param_add_norm(table, C, "final_norm");
-    gpt->text_head = param_add_linear(table, C, c->text_vocabulary + 1, "text_head");
-    gpt->mel_head = param_add_linear(table, C, c->mel_codes, "mel_head");
+    gpt->text_head = param_add_head(table, C, c->text_vocabulary + 1, "text_head");
+    gpt->mel_head = param_add_head(table, C, c->mel_codes, "mel_head");
     gpt->speed = param_add(table, INIT_ZERO, 0, true, 2, C, "speed_emb.weight");
 }
 
@@ -160,8 +160,8 @@ static void head_run(const TtsGpt *gpt, const Context *context, const Tensor *fi
     const Pass *pass = context->pass;
     Device *device = context->device;
     Tensor rows = fields[head.rows], targets = fields[head.targets];
-    Tensor w = context_matmul_weight(context, head.weight), bias = context_matmul_weight(context, head.weight + 1);
-    int64_t n = rows.dims[0], width = x.dims[1];
+    Tensor w = context_padded_weight(context, head.weight), bias = context_padded_weight(context, head.weight + 1);
+    int64_t n = rows.dims[0], width = x.dims[1], classes = context->table->items[head.weight].rows;
     size_t mark = arena_mark(context->arena);
 
     Tensor hidden = context_push(context, n, width);
@@ -171,19 +171,19 @@ static void head_run(const TtsGpt *gpt, const Context *context, const Tensor *fi
     pass_dump(pass, f.final, "%s.final", head.name);
     Tensor logits = context_push(context, n, w.dims[0]);
     linear_forward(device, logits, f.final, w, bias, WEIGHT_OUT_IN);
-    pass_dump(pass, logits, "%s.logits", head.name);
+    context_dump_columns(context, logits, classes, head.logits);
     if (pass->train) {
-        cross_entropy_forward_backward(device, loss, correct, logits, targets, tensor_none(),
+        cross_entropy_forward_backward(device, loss, correct, logits, classes, targets, tensor_none(),
                                        tensor_rows(pass->loss_scale, head.loss, 1), gpt->base.loss_scale);
     } else {
-        cross_entropy_forward(device, loss, correct, logits, targets, tensor_none());
+        cross_entropy_forward(device, loss, correct, logits, classes, targets, tensor_none());
     }
     sum_forward(device, tensor_rows(pass->sums, head.loss, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
     if (pass->train) {
         Tensor dfinal = context_push(context, n, width), dmiddle = context_push(context, n, width), dhidden = dfinal;
-        linear_backward(device, context_layer_gradients(context, head.weight, head.weight + 1, dfinal), logits, f.final,
-                        w, WEIGHT_OUT_IN);
+        linear_backward(device, context_padded_gradients(context, head.weight, head.weight + 1, dfinal), logits,
+                        f.final, w, WEIGHT_OUT_IN);
         norm_backward(context, gpt->final_norm, dmiddle, dfinal, f.middle, f.mean[1], f.rstd[1]);
         norm_backward(context, gpt->ln_f, dhidden, dmiddle, hidden, f.mean[0], f.rstd[0]);
         scatter_rows(device, dx, dhidden, rows);
@@ -195,8 +195,8 @@ static void mel_logits(Model *model, const Context *context, Tensor logits, Tens
     const TtsGpt *gpt = (TtsGpt *)model;
     size_t mark = arena_mark(context->arena);
     Finished f = finish(gpt, context, x);
-    linear_forward(context->device, logits, f.final, context_matmul_weight(context, gpt->mel_head),
-                   context_matmul_weight(context, gpt->mel_head + 1), WEIGHT_OUT_IN);
+    linear_forward(context->device, logits, f.final, context_padded_weight(context, gpt->mel_head),
+                   context_padded_weight(context, gpt->mel_head + 1), WEIGHT_OUT_IN);
     arena_release(context->arena, mark);
 }
 
@@ -211,6 +211,7 @@ GenerationModel tts_generation(Model *model, int conditioning) {
                              .vector_rows = conditioning,
                              .context = gpt->config.max_mel_tokens + 2,
                              .vocabulary = gpt->config.mel_codes,
+                             .columns = gpt->config.mel_codes + model->params.items[gpt->mel_head].padding,
                              .head = mel_logits};
 }
 
@@ -220,8 +221,9 @@ static void tts_gpt_forward_backward(Model *model, Device *device, Arena *activa
     Sequences sequences = {fields[TTS_OFFSETS], batch->fields[TTS_OFFSETS].data, batch->n_sequences};
     Context context = context_of(model, device, activations, pass);
     BlockRows rows = {.sequences = sequences};
-    Head text = {"text", gpt->text_head, TTS_TEXT_TARGET_ROWS, TTS_TEXT_TARGETS, TTS_TEXT_LOSS, TTS_TEXT_TOP1};
-    Head mel = {"mel", gpt->mel_head, TTS_MEL_ROWS, TTS_MEL_TARGETS, TTS_MEL_LOSS, TTS_MEL_TOP1};
+    Head text = {"text",           "text.logits", gpt->text_head, TTS_TEXT_TARGET_ROWS,
+                 TTS_TEXT_TARGETS, TTS_TEXT_LOSS, TTS_TEXT_TOP1};
+    Head mel = {"mel", "mel.logits", gpt->mel_head, TTS_MEL_ROWS, TTS_MEL_TARGETS, TTS_MEL_LOSS, TTS_MEL_TOP1};
     size_t mark = arena_mark(activations);
 
     Tensor x = context_push(&context, batch->n_tokens, gpt->config.d_model), dx = tensor_none();

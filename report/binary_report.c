@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text_file.h"
 #include "report/diagrams.h"
+#include "report/markdown.h"
 #include "report/plot.h"
 
 /* ---- parts ---- */
@@ -179,7 +180,7 @@ static bool write_markdown(const Report *r, Error *error) {
             r->sweep.f1[r->sweep.best], r->sweep.threshold[r->sweep.best]);
     table_print_section(&r->summary, "Scores at the threshold", file.out);
     table_print_section(&r->confusion, "Confusion", file.out);
-    bool ok = text_file_end(&file, path, error);
+    bool ok = markdown_end(&file, path, error);
     free(path);
     return ok;
 }

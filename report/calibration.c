@@ -307,12 +307,20 @@ bool calibration_from_json(const json_t *json, int classes, Calibration *c, Erro
         c->scale = xcalloc(2 * (size_t)classes, sizeof *c->scale);
         c->bias = c->scale + classes;
     }
+    for (int bias = 0; ok && c->scale && bias < 2; bias++) {
+        const char *name = bias ? "bias" : "scale";
+        size_t n = json_array_size(json_object_get(json, name));
+        ok = n == (size_t)classes ||
+             error_set(error, "\"%s\" has %zu numbers, and there are %d classes", name, n, classes);
+    }
     for (size_t k = 0; ok && c->scale && k < (size_t)classes; k++)
         ok = take_number(json_array_get(json_object_get(json, "scale"), k), "scale", &c->scale[k], error) &&
              take_number(json_array_get(json_object_get(json, "bias"), k), "bias", &c->bias[k], error);
     for (size_t i = 0; ok && c->kind == CALIBRATION_COVARIATE && i < sizeof numbers / sizeof *numbers; i++)
         ok = take_number(json_object_get(json, numbers[i].name), numbers[i].name,
                          (double *)(void *)((char *)c + numbers[i].offset), error);
+    if (ok && c->kind == CALIBRATION_COVARIATE && !(c->deviation >= 0 && c->low <= c->high))
+        ok = error_set(error, "\"deviation\" is below 0, or \"low\" above \"high\"");
     if (!ok) calibration_free(c);
     return ok;
 }

@@ -5,6 +5,7 @@
 #include "report/calibration.h"
 #include "report/classification_report.h"
 #include "report/diagrams.h"
+#include "report/markdown.h"
 #include "report/table.h"
 
 typedef struct {
@@ -153,7 +154,7 @@ static bool write_markdown(const CalibrationReport *r, Error *error) {
     fprintf(file.out, "# Calibration\n\nfitted on %lld validation rows, evaluated on %lld test rows\n\n",
             (long long)r->validation->n, (long long)r->test->n);
     table_print_markdown(&r->overview, r->overview.columns, file.out);
-    bool ok = text_file_end(&file, path, error);
+    bool ok = markdown_end(&file, path, error);
     free(path);
     return ok;
 }

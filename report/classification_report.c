@@ -8,6 +8,7 @@
 #include "base/text_file.h"
 #include "report/curves.h"
 #include "report/diagrams.h"
+#include "report/markdown.h"
 #include "report/table.h"
 
 typedef struct {
@@ -255,7 +256,7 @@ static bool write_markdown(const Report *r, Error *error) {
     table_print_section(&r->groups, by_group, file.out);
     if (r->worst) fprintf(file.out, "\nThe %s.\n", r->worst);
     table_print_section(&r->bins, by_bin, file.out);
-    bool ok = text_file_end(&file, path, error);
+    bool ok = markdown_end(&file, path, error);
     free(by_group);
     free(by_bin);
     free(path);

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/text_file.h"
 #include "report/classification_report.h"
+#include "report/markdown.h"
 #include "report/table.h"
 
 /* PLAIN: scores besides F1 of each class; AT_THRESHOLD: two classes at a threshold have so many more. */
@@ -243,7 +244,7 @@ static bool write_files(const FoldReport *r, Error *error) {
         table_print_markdown(&r->summary, r->summary.columns, file.out);
         fputs("\n## Trainings\n\n", file.out);
         table_print_markdown(&r->results, r->results.columns, file.out);
-        ok = text_file_end(&file, markdown, error);
+        ok = markdown_end(&file, markdown, error);
     }
     free(csv);
     free(json);

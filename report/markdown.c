@@ -1,8 +1,39 @@
-/* Markdown to HTML, line by line. */
+/* Markdown: files of it, and HTML of these, line by line. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/html.h"
+#include "report/markdown.h"
+
+/* ---- files ---- */
+
+/* Copies text, with a backslash before what Markdown would take for a part of HTML or of a link. */
+static void write_inert(FILE *out, const char *text, size_t size) {
+    for (const char *at = text; at < text + size; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c == '\\' && at + 1 < text + size && ispunct((unsigned char)at[1])) { /* escaped already */
+            fputc(*at++, out);
+            fputc(*at, out);
+        } else if ((c < 32 && c != '\n') || c == 127) {
+            fprintf(out, "\xE2\x90%c", c == 127 ? 0xA1 : 0x80 + c); /* U+2400 and on: its picture */
+        } else {
+            if (strchr("<&[", c)) fputc('\\', out);
+            fputc(c, out);
+        }
+    }
+}
+
+bool markdown_end(TextFile *file, const char *path, Error *error) {
+    TextFile inert;
+    text_file_begin(&inert);
+    if (fclose(file->out)) die("out of memory for the text of %s", path);
+    write_inert(inert.out, file->text, file->size);
+    free(file->text);
+    return text_file_end(&inert, path, error);
+}
+
+/* ---- HTML ---- */
 
 /* The element that is open. */
 typedef enum { NOTHING, PARAGRAPH, LIST, TABLE } Open;
@@ -28,11 +59,28 @@ static void open_element(Page *p, Open element, const char *begin, const char *a
     p->open = element;
 }
 
+char *markdown_unescape(char *text) {
+    char *to = text;
+    for (const char *at = text; *at; at++) {
+        if (*at == '\\' && ispunct((unsigned char)at[1])) at++;
+        *to++ = *at;
+    }
+    *to = 0;
+    return text;
+}
+
+/* Writes text that is outside of a table. */
+static void inline_text(Page *p, const char *text) {
+    char *copy = markdown_unescape(xstrdup(text));
+    html_text(p->out, copy);
+    free(copy);
+}
+
 static void heading(Page *p, const char *line, int marks) {
     int level = p->level + marks - 1 < 6 ? p->level + marks - 1 : 6;
     close_element(p);
     free(p->heading);
-    p->heading = xstrdup(line + marks + 1);
+    p->heading = markdown_unescape(xstrdup(line + marks + 1));
     fprintf(p->out, "<h%d>", level);
     html_text(p->out, p->heading);
     fprintf(p->out, "</h%d>\n", level);
@@ -46,7 +94,7 @@ static bool next_cell(const char **at, char **cell) {
     *at += strspn(*at, " ");
     *cell = xmalloc(strlen(*at) + 1);
     for (; **at && **at != '|'; (*at)++) {
-        if (**at == '\\' && (*at)[1]) (*at)++;
+        if (**at == '\\' && ispunct((unsigned char)(*at)[1])) (*at)++;
         (*cell)[n++] = **at;
     }
     while (n && (*cell)[n - 1] == ' ') n--;
@@ -102,7 +150,7 @@ static void flush_header(Page *p) {
     p->header = NULL;
     if (!line) return;
     open_element(p, PARAGRAPH, "<p>", "<br>");
-    html_text(p->out, line);
+    inline_text(p, line);
     free(line);
 }
 
@@ -115,13 +163,13 @@ static void write_line(Page *p, const char *line) {
         heading(p, line, marks);
     } else if (!strncmp(line, "- ", 2)) {
         open_element(p, LIST, "<ul><li>", "<li>");
-        html_text(p->out, line + 2);
+        inline_text(p, line + 2);
         fputs("</li>\n", p->out);
     } else if (!line[strspn(line, " ")]) {
         close_element(p);
     } else {
         open_element(p, PARAGRAPH, "<p>", "<br>");
-        html_text(p->out, line);
+        inline_text(p, line);
     }
 }
 

@@ -12,11 +12,8 @@
 #include "report/svg.h"
 
 enum { LEGEND_LINE = 20, SAMPLE = 34 /* pixels of a line in the legend, and the space behind it */ };
-enum {
-    SPARSE = 60 /* curves of up to so many points have markers */,
-    SIDE = 420,
-    BESIDE = 440 /* of a unit chart and its legend */
-};
+enum { SPARSE = 60 /* curves of up to so many points have markers */, SIDE = 420 /* of a unit chart */ };
+enum { WIDTH = 720, HEIGHT = 330, COLUMN = 480, COLUMN_HEIGHT = 210, NARROW = 420, NARROW_HEIGHT = 200 };
 static const double CLOSE = 1; /* pixels */
 static const char *const HEADING = "font-size=\"15\" font-weight=\"600\"";
 
@@ -247,19 +244,20 @@ static void write_restarts(FILE *out, const Chart *c) {
     }
 }
 
-/* Rings the best point of a series. Its label is above or below, where there is room, within a stroke of the colour of
- * the paper. */
-static void write_best(FILE *out, const Chart *c, const PlotSeries *s) {
-    if (s->best < 1 || s->best > s->n || !is_drawn(c->plot, s, s->best - 1)) return;
-    double x = axis_pixel(&c->x, s->x[s->best - 1]), y = axis_pixel(&c->y, s->y[s->best - 1]);
-    double half = s->best_text ? svg_text_width(s->best_text) / 2 : 0;
-    double at = fmin(fmax(x, c->x.from + half), c->x.to - half), base = y - 13 > c->y.to + 10 ? y - 13 : y + 24;
+static bool has_best(const Plot *plot, const PlotSeries *s) {
+    return s->best >= 1 && s->best <= s->n && is_drawn(plot, s, s->best - 1);
+}
+
+static void write_ring(FILE *out, double x, double y) {
     fprintf(out,
             "<circle class=\"plot-line plot-ink plot-best\" cx=\"%.1f\" cy=\"%.1f\" r=\"7\" stroke-width=\"2\"/>\n", x,
             y);
-    if (!s->best_text) return;
-    svg_text(out, at, base, SVG_CENTRED " class=\"plot-halo\"", s->best_text);
-    svg_text(out, at, base, SVG_CENTRED " font-weight=\"600\"", s->best_text);
+}
+
+/* Rings the best point of a series. What it is stands in the legend, where no curve crosses the text. */
+static void write_best(FILE *out, const Chart *c, const PlotSeries *s) {
+    if (has_best(c->plot, s))
+        write_ring(out, axis_pixel(&c->x, s->x[s->best - 1]), axis_pixel(&c->y, s->y[s->best - 1]));
 }
 
 /* ---- legend ---- */
@@ -269,7 +267,6 @@ typedef struct {
     FILE *out; /* NULL: only measured */
     const Chart *chart;
     double x, y; /* of the next entry, relative to the legend */
-    double widest;
     int lines;
 } Legend;
 
@@ -279,7 +276,6 @@ static bool legend_entry(Legend *l, const char *name, double *x, double *y) {
     if (!l->lines || l->x + width > room || l->chart->plot->unit) l->x = 0, l->y = LEGEND_LINE * l->lines++;
     *x = l->chart->legend_left + l->x, *y = l->chart->legend_top + l->y + LEGEND_LINE / 2.0;
     l->x += width + 18;
-    l->widest = fmax(l->widest, width);
     if (!l->out) return false;
     char *shown = svg_text_fit(name, room - SAMPLE);
     svg_text(l->out, *x + SAMPLE, *y + 4, "", shown);
@@ -304,23 +300,23 @@ static void legend_series(Legend *l, const PlotSeries *s) {
         band_begin(l->out, plot, s);
         fprintf(l->out, "M%.1f %.1fh28v12h-28z\"/>\n", x, y - 6);
     }
+    if (s->best_text && has_best(plot, s) && legend_entry(l, s->best_text, &x, &y)) write_ring(l->out, x + 14, y);
 }
 
-/* Returns the number of lines, and the width of the widest entry. */
-static int write_legend(FILE *out, const Chart *c, double *widest) {
+/* Returns the number of lines. */
+static int write_legend(FILE *out, const Chart *c) {
     Legend l = {.out = out, .chart = c};
     double x, y;
     for (int s = 0; s < c->plot->n_series; s++) legend_series(&l, &c->plot->series[s]);
     if (c->plot->n_restarts && l.lines && legend_entry(&l, "restart", &x, &y))
         fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"2 3\" d=\"M%.1f %.1fv14\"/>\n", x + 14,
                 y - 7);
-    if (widest) *widest = l.widest;
     return l.lines;
 }
 
 /* ---- layout ---- */
 
-/* Places title, legend, axes; all have left_edge, top_edge and width. */
+/* Places title, legend (above the frame, below a unit chart's) and axes; all have left_edge, top_edge and width. */
 static bool chart_place(Chart *c, double high, Error *error) {
     double ticks[AXIS_MAX_TICKS], widest = 0;
     char text[32];
@@ -329,15 +325,16 @@ static bool chart_place(Chart *c, double high, Error *error) {
     for (int k = 0; k < n; k++) widest = fmax(widest, svg_text_width(axis_text(&c->y, ticks[k], text)));
     double top = c->top_edge + (c->heading[0] ? 36 : 12);
     c->x.from = c->left_edge + 36 + ceil(widest);
-    c->x.to = c->plot->unit ? c->x.from + SIDE : c->left_edge + c->width - 24;
-    c->legend_left = c->plot->unit ? c->x.to + 24 : c->x.from;
-    c->legend_width = c->plot->unit ? BESIDE : c->x.to - c->x.from;
-    c->legend_top = top;
-    int lines = write_legend(NULL, c, &widest);
-    c->y.to = top + (c->plot->unit || !lines ? 4 : lines * LEGEND_LINE + 8);
+    bool unit = c->plot->unit;
+    c->x.to = unit ? c->x.from + SIDE : c->left_edge + c->width - 24;
+    c->legend_left = unit || c->plot->narrow ? c->left_edge + 24 : c->x.from;
+    c->legend_width = c->x.to - c->legend_left;
+    int lines = write_legend(NULL, c);
+    c->y.to = top + (unit || !lines ? 4 : lines * LEGEND_LINE + 8);
     c->y.from = c->y.to + high;
-    c->height = fmax(c->y.from + 56, c->plot->unit ? top + lines * LEGEND_LINE + 12 : 0) - c->top_edge;
-    if (c->plot->unit) c->width = c->legend_left + widest + 24 - c->left_edge;
+    c->legend_top = unit ? c->y.from + 56 : top;
+    c->height = c->y.from + 56 + (unit ? lines * LEGEND_LINE + 12 : 0) - c->top_edge;
+    if (unit) c->width = c->x.to + 24 - c->left_edge;
     return true;
 }
 
@@ -350,7 +347,7 @@ static void write_chart(FILE *out, const Chart *c) {
     for (int k = 0; k < c->plot->n_series; k++) /* in the unit square the first is drawn over the others */
         write_series(out, c, &c->plot->series[c->plot->unit ? c->plot->n_series - 1 - k : k]);
     for (int k = 0; k < c->plot->n_series; k++) write_best(out, c, &c->plot->series[k]);
-    write_legend(out, c, NULL);
+    write_legend(out, c);
 }
 
 static void chart_lower(Chart *c, double by) { c->y.from += by, c->y.to += by, c->height += by; }
@@ -363,9 +360,12 @@ static bool charts_place(Chart *charts, const Plot *plots, int n, const char *ti
         charts[i] = (Chart){.plot = &plots[i],
                             .heading = n > 1 || !title[0] ? plots[i].title : title,
                             .top_edge = top,
-                            .left_edge = i % 2 ? 480 : 0,
-                            .width = n > 1 ? 480 : 720};
-        if (!chart_place(&charts[i], plots[i].unit ? SIDE : n > 1 ? 210 : 330, error)) return false;
+                            .left_edge = i % 2 ? COLUMN : 0,
+                            .width = n > 1             ? COLUMN
+                                     : plots[i].narrow ? NARROW
+                                                       : WIDTH};
+        int high = plots[i].unit ? SIDE : n > 1 ? COLUMN_HEIGHT : plots[i].narrow ? NARROW_HEIGHT : HEIGHT;
+        if (!chart_place(&charts[i], high, error)) return false;
         double lower = i % 2 ? charts[i - 1].y.to - charts[i].y.to : 0; /* frames of a row begin at the same height */
         if (lower > 0) chart_lower(&charts[i], lower);
         if (lower < 0) chart_lower(&charts[i - 1], -lower);

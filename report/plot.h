@@ -13,7 +13,7 @@ typedef struct {
     const char *band;         /* its name in the legend */
     int n;
     int best;              /* this point is ringed, counted from 1; 0: none */
-    const char *best_text; /* its label: "best 0.512, epoch 3"; NULL: none */
+    const char *best_text; /* the ring's text in the legend: "best 0.512, epoch 3"; NULL: none */
     bool reference;        /* such as a known floor: thin, grey, dashed */
     bool mean;             /* of the other series: thick, in the colour of text */
     bool minor;            /* has the colour of the next series, thin and without markers */
@@ -26,8 +26,9 @@ typedef struct {
     int n_series;
     const double *restarts; /* [n_restarts] values of x with a vertical line */
     int n_restarts;
-    bool log_y; /* y is drawn on a logarithmic scale; values that are not positive are gaps */
-    bool unit;  /* both axes go from 0 to 1, in a square */
+    bool log_y;  /* y is drawn on a logarithmic scale; values that are not positive are gaps */
+    bool unit;   /* both axes go from 0 to 1, in a square */
+    bool narrow; /* for a column of a page: still legible where that is a phone's screen */
 } Plot;
 
 /* Returns true if there is a finite point, and the range can be drawn. */

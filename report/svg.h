@@ -4,7 +4,7 @@
  * classes begin with "plot", and every picture defines them alike. Colours of data are attributes that serve on white
  * and on the dark page. Paper, ink and grid follow prefers-color-scheme. A page scales pictures with
  * svg.plot{max-width:100%;height:auto}; with a switch of its own it overrides plot-paper, plot-ink, plot-muted,
- * plot-grid, plot-axis, and plot-halo behind labels within the data. */
+ * plot-grid, plot-axis, and plot-halo (behind labels within the data: of earlier pictures). */
 #ifndef REPORT_SVG_H
 #define REPORT_SVG_H
 

@@ -33,6 +33,14 @@ void forms_expect(const char *what, double got, double want) {
 CallWork forms_want[WORK_OPS];
 static double biases; /* 1: products and norms have them; 0: they do not */
 
+void forms_expect_aligned(const char *arguments) {
+    json_t *root = forms_estimate(arguments), *step = json_object_get(root, "step");
+    double share = forms_number(step, "unaligned_flops") / forms_number(step, "flops");
+    if (!(share < 0.01))
+        fail_msg("%s: %.1f %% of the FLOPs are of products that are not aligned", arguments, 100 * share);
+    json_decref(root);
+}
+
 void forms_start(void) {
     memset(forms_want, 0, sizeof forms_want);
     biases = 1;

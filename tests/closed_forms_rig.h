@@ -23,6 +23,9 @@ json_t *forms_estimate(const char *arguments);
 double forms_number(const json_t *object, const char *key);
 double forms_memory(const json_t *root, const char *group);
 void forms_expect(const char *what, double got, double want);
+/* Fails unless less than 1 % of a step's FLOPs, in the estimate of a program, are of products over rows that are no
+ * multiple of 8 numbers. */
+void forms_expect_aligned(const char *arguments);
 void forms_start(void);
 /* From here to the next start, products and norms have no biases. */
 void forms_without_biases(void);

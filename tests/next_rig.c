@@ -21,8 +21,16 @@ char *next_command(const char *program) {
     if (!line) fail_msg("expected a line 'Next: ' in %s", fixture.output);
     line[strcspn(line, "\n")] = 0;
     if (!(from = strstr(line, program))) fail_msg("expected a command of %s in %s", program, line);
-    char *end = strstr(from, ", or ./");
-    return end ? xformat("%.*s", (int)(end - from), from) : xstrdup(from);
+    return xstrdup(from);
+}
+
+char *next_with(const char *command, const char *word, const char *name) {
+    const char *at = strstr(command, word);
+    if (!at) fail_msg("expected %s in %s", word, command);
+    char *quoted = shell_path(name),
+         *all = xformat("%.*s%s%s", (int)(at - command), command, quoted, at + strlen(word));
+    free(quoted);
+    return all;
 }
 
 char *next_synthesize(const char *program, const char *options, const char *name) {

@@ -17,6 +17,9 @@ void next_must_run(const char *what, const char *command);
 /* Returns the command of `program` in the line "Next: " of fixture.output; free(). */
 char *next_command(const char *program);
 
+/* Returns the command with a word of it, such as new_cells, replaced by the name of a folder, quoted; free(). */
+char *next_with(const char *command, const char *word, const char *name);
+
 /* Returns "./PROGRAM synthesize --output=NAME OPTIONS" with the name quoted; free(). */
 char *next_synthesize(const char *program, const char *options, const char *name);
 

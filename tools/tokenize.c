@@ -128,7 +128,8 @@ static void train(const char *file, bool codes, int n, int threads, const char *
                              .codes = codes ? fastbpe_trainer_open(&fastbpe) : NULL};
     add_lines(&trainer, bytes, size, threads);
     const double counted = seconds_now() - start;
-    if (codes ? !fastbpe_trainer_write(trainer.codes, output, &learned, &error)
+    if (codes ? !fastbpe_trainer_learn(trainer.codes, &learned, &error) ||
+                    !fastbpe_trainer_write(trainer.codes, output, &error)
               : !bpe_trainer_write(trainer.bpe, output, &n, &error))
         die("%s", error.text);
     printf("%d pieces; %.3f s to count words, %.3f s to merge and write\n", codes ? learned.pieces : n, counted,

@@ -7,12 +7,15 @@
 /* A logarithmic scale shows more than a linear one if the greatest value is this many times the least. */
 static const double WIDE = 100;
 
+#define SPEED       "train/tokens_per_second"
+#define SPEED_TITLE "%s per second"
+
 /* What is logged with the metrics, and has charts of its own or none. */
 static const struct {
     const char *key, *title, *label;
 } OTHERS[] = {{"train/lr", "learning rate", "learning rate"},
               {"train/grad_norm", "gradient norm", "norm before clipping"},
-              {"train/tokens_per_second", "tokens per second", "tokens per second"},
+              {SPEED, SPEED_TITLE, NULL},
               {"train/mfu", "utilisation", "MFU, share of the peak FLOP/s"},
               {"train/hfu", "utilisation", "HFU, share of the peak FLOP/s"},
               {"gpu_memory_bytes", "GPU memory", "bytes in use on the card"},
@@ -210,9 +213,19 @@ static bool objective_is_metric(const RunCurves *curves, const json_t *records) 
     return false;
 }
 
+/* Returns what all runs count in a second, "tokens" if they differ. */
+static const char *token_of(const RunLog *runs, int n_runs) {
+    const char *token = n_runs ? runs[0].token : NULL;
+    for (int r = 1; r < n_runs && token; r++)
+        if (!runs[r].token || strcmp(runs[r].token, token) != 0) token = NULL;
+    return token ? token : "tokens";
+}
+
 /* Adds a chart of what is logged in training only; the rate has a line per group of parameters. */
 static void add_other(RunCurves *curves, const RunLog *runs, int n_runs, int other) {
-    Plot plot = {.title = xformat("%s", OTHERS[other].title), .y_label = xformat("%s", OTHERS[other].label)};
+    bool speed = !strcmp(OTHERS[other].key, SPEED);
+    Plot plot = {.title = speed ? xformat(SPEED_TITLE, token_of(runs, n_runs)) : xstrdup(OTHERS[other].title)};
+    plot.y_label = xstrdup(speed ? plot.title : OTHERS[other].label);
     bool rate = !strcmp(OTHERS[other].key, "train/lr");
     for (int r = 0; r < n_runs; r++) {
         int before = plot.n_series;

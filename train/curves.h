@@ -14,10 +14,12 @@ typedef struct {
      * finite. */
     const char *baseline, *baseline_metric;
     double baseline_value;
+    const char *token; /* what it counts in a second, "cells"; NULL: tokens */
 } RunLog;
 
 /* Charts that borrow nothing from the logs. Titles are names of metrics, in the order of the log; then "objective" if
- * it is none of them, "learning rate", "gradient norm", "tokens per second", "utilisation" and sensors of the GPU. */
+ * it is none of them, "learning rate", "gradient norm", "tokens per second" (or what the runs count instead),
+ * "utilisation" and sensors of the GPU. */
 typedef struct {
     Plot *plots; /* [n] */
     int n;

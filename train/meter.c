@@ -28,19 +28,16 @@ void meter_waited(Meter *meter, double seconds) {
     if (meter->runs) meter->seconds -= seconds;
 }
 
-StepTime meter_step_time(const Meter *meter, const TrainSpec *spec) {
-    StepTime time = {.steps = meter->steps};
+StepTime meter_step_time(const Meter *meter, const TrainSpec *spec, const Machine *machine) {
+    StepTime time = {.steps = meter->steps, .known = meter->steps && machine};
     double steps = (double)meter->steps;
     Work work = meter->work;
-    Machine machine;
     if (!time.steps) return time;
     time.seconds = meter->seconds / steps;
-    MachineOptions options = train_machine_options(spec->options);
-    time.known = machine_of_device(spec->device, &options, &machine);
-    if (!time.known) return time;
+    if (!machine) return time;
     double cleared = steps * params_uncounted_clear(&spec->model->params);
     work_add_calls(&work.ops[WORK_CLEAR], (CallWork){steps, 0, cleared});
-    time.predicted = cost_of_work(&machine, &work);
+    time.predicted = cost_of_work(machine, &work);
     time.predicted.seconds /= steps;
     return time;
 }

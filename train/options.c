@@ -25,29 +25,29 @@
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "manifest", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
+    {.name = "manifest", .heading = "Data", .usual = true, .letter = 'm', .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "training manifest (JSONL), repeatable, optionally PATH::LANGUAGE"},
     {.name = "train-manifest", .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "the same as --manifest"},
-    {.name = "val-manifest", .type = OPTION_LIST, .offset = FIELD(val_manifest), .metavar = "PATH",
+    {.name = "val-manifest", .usual = true, .type = OPTION_LIST, .offset = FIELD(val_manifest), .metavar = "PATH",
      .help = "validation manifest, repeatable; without one --val-ratio splits the training manifest"},
     {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(val_ratio), .default_value = "0.01", .max = 0.9,
      .metavar = "X",
      .help = "share of the samples held out, by the hash of their id, when there is no --val-manifest"},
-    {.name = "config", .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
+    {.name = "config", .heading = "Files", .usual = true, .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options, or the name of settings in the program (list prints them), repeatable: "
              "a later one wins, and the command line over all"},
-    {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH", .later = true,
+    {.name = "base-checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH", .later = true,
      .help = "weights to start from (.safetensors, .pth, .ckpt or a checkpoint directory); none: random "
              "initialisation"},
-    {.name = "output-dir", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output_dir),
+    {.name = "output-dir", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output_dir),
      .default_value = "trained_ckpts", .metavar = "DIR",
      .help = "checkpoints and logs"},
-    {.name = "batch-size", .letter = 'b', .type = OPTION_INT, .offset = FIELD(batch_size),
+    {.name = "batch-size", .heading = "Batches", .usual = true, .letter = 'b', .type = OPTION_INT, .offset = FIELD(batch_size),
      .default_value = OPTION_DEFAULT(GPU_BATCH), .max = 65536, .metavar = "N|auto",
      .help = "sequences per micro-batch; if only --token-budget is given, as many as it allows; auto: as the memory "
              "allows, and -g with it"},
-    {.name = "grad-accumulation", .letter = 'g', .type = OPTION_INT, .offset = FIELD(grad_accumulation),
+    {.name = "grad-accumulation", .usual = true, .letter = 'g', .type = OPTION_INT, .offset = FIELD(grad_accumulation),
      .default_value = OPTION_DEFAULT(GPU_ACCUMULATION), .max = 65536, .metavar = "N",
      .help = "micro-batches per optimizer step"},
     {.name = "effective-batch", .type = OPTION_INT, .offset = FIELD(effective_batch), .default_value = "0",
@@ -59,13 +59,13 @@ static const OptionRow table[] = {
     {.name = "bucketing", .type = OPTION_CHOICE, .offset = FIELD(bucketing), .default_value = "on",
      .metavar = "on|off",
      .help = "put sequences of similar length into one micro-batch"},
-    {.name = "epochs", .type = OPTION_INT, .offset = FIELD(epochs), .default_value = "10", .min = 1,
+    {.name = "epochs", .heading = "Training", .usual = true, .type = OPTION_INT, .offset = FIELD(epochs), .default_value = "10", .min = 1,
      .max = MAX_EPOCHS, .metavar = "N",
      .help = "passes over the data"},
     {.name = "max-steps", .type = OPTION_INT, .offset = FIELD(max_steps), .default_value = "0", .min = -1, .max = 1e12,
      .metavar = "N",
      .help = "maximum of optimizer steps; 0 or -1: as many as the epochs have"},
-    {.name = "learning-rate", .type = OPTION_FLOAT, .offset = FIELD(learning_rate), .default_value = "2e-5", .max = 10,
+    {.name = "learning-rate", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(learning_rate), .default_value = "2e-5", .max = 10,
      .metavar = "X",
      .help = "peak learning rate of AdamW"},
     {.name = "weight-decay", .type = OPTION_FLOAT, .offset = FIELD(weight_decay), .default_value = "0.01", .max = 10,
@@ -80,7 +80,7 @@ static const OptionRow table[] = {
     {.name = "loss-norm", .type = OPTION_CHOICE, .offset = FIELD(loss_norm), .default_value = "micro",
      .metavar = "micro|batch",
      .help = "divide the loss by the tokens of each micro-batch, or of the whole effective batch"},
-    {.name = "log-interval", .type = OPTION_INT, .offset = FIELD(log_interval), .default_value = "100", .min = 1,
+    {.name = "log-interval", .heading = "Validation and log", .type = OPTION_INT, .offset = FIELD(log_interval), .default_value = "100", .min = 1,
      .max = 1e9, .metavar = "N",
      .help = "steps between log lines; with --val-interval 0 the end of each epoch has one too"},
     {.name = "val-interval", .type = OPTION_INT, .offset = FIELD(val_interval), .default_value = "1000", .max = 1e9,
@@ -92,45 +92,47 @@ static const OptionRow table[] = {
     {.name = "max-val-batches", .type = OPTION_INT, .offset = FIELD(max_val_batches), .default_value = "200",
      .max = 1e9, .metavar = "N",
      .help = "batches per validation, the first in file order; 0: all"},
-    {.name = "save-interval", .type = OPTION_INT, .offset = FIELD(save_interval), .default_value = "1000", .max = 1e9,
+    {.name = "save-interval", .heading = "Files", .type = OPTION_INT, .offset = FIELD(save_interval), .default_value = "1000", .max = 1e9,
      .metavar = "N",
      .help = "steps between checkpoints; 0: only at the end"},
     {.name = "keep-checkpoints", .type = OPTION_INT, .offset = FIELD(keep_checkpoints), .default_value = "3", .min = 1,
      .max = 1e6, .metavar = "N",
      .help = "newest checkpoints to keep; best and last are always kept"},
-    {.name = "resume", .type = OPTION_TEXT, .offset = FIELD(resume), .later = true, .metavar = "auto|PATH",
+    {.name = "resume", .usual = true, .type = OPTION_TEXT, .offset = FIELD(resume), .later = true, .metavar = "auto|PATH",
      .help = "continue from a checkpoint as if the run had never stopped; auto: from the newest one in --output-dir, "
              "if there is one"},
-    {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
+    {.name = "seed", .heading = "Training", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
      .help = "seed of everything random"},
-    {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(num_workers),
+    {.name = "num-workers", .heading = "Device", .type = OPTION_INT, .offset = FIELD(num_workers),
      .default_value = OPTION_DEFAULT(GPU_WORKERS), .max = 1024, .metavar = "N",
      .help = "threads that prepare batches; 0: half the cores, at most 4"},
-    {.name = "device", .type = OPTION_CHOICE, .offset = FIELD(device), .default_value = "auto",
+    {.name = "device", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(device), .default_value = "auto",
      .metavar = "auto|cpu|cuda",
      .help = "what computes; auto: the GPU if there is one"},
     {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 4096,
      .metavar = "N",
      .help = "threads of the cpu device; 0: all cores"},
-    {.name = "amp", .type = OPTION_FLAG, .offset = FIELD(amp), .default_value = "false",
+    {.name = "amp", .usual = true, .type = OPTION_FLAG, .offset = FIELD(amp), .default_value = "false",
      .help = "16-bit matmuls and activations on a GPU; the cpu device computes in float32"},
     {.name = "no-tf32", .type = OPTION_FLAG, .offset = FIELD(no_tf32), .default_value = "false",
      .help = "exact f32 matmuls on a GPU, where the default is TF32 if the card has it"},
     {.name = "grad-checkpointing", .type = OPTION_FLAG, .offset = FIELD(grad_checkpointing), .default_value = "false",
      .help = "keep only the inputs of the blocks and compute the rest again: less memory, about a fifth more work"},
-    {.name = "skip-nonfinite", .type = OPTION_FLAG, .offset = FIELD(skip_nonfinite), .default_value = "false",
+    {.name = "skip-nonfinite", .heading = "Training", .type = OPTION_FLAG, .offset = FIELD(skip_nonfinite), .default_value = "false",
      .help = "skip and count a step whose loss or gradient is not finite, instead of stopping"},
-    {.name = "profile", .type = OPTION_FLAG, .offset = FIELD(profile), .default_value = "false",
+    {.name = "profile", .heading = "Device", .type = OPTION_FLAG, .offset = FIELD(profile), .default_value = "false",
      .help = "time every operation and print a table at the end"},
-    {.name = "dry-run", .type = OPTION_FLAG, .offset = FIELD(dry_run), .default_value = "false",
+    {.name = "dry-run", .heading = "Estimates", .type = OPTION_FLAG, .offset = FIELD(dry_run), .default_value = "false",
      .help = "train nothing: print memory, FLOPs and bytes of a step"},
-    {.name = "estimate", .type = OPTION_FLAG, .offset = FIELD(estimate), .default_value = "false",
+    {.name = "estimate", .usual = true, .type = OPTION_FLAG, .offset = FIELD(estimate), .default_value = "false",
      .help = "train nothing: print what the run would need of a GPU's memory and how long it would take; needs no GPU"},
-    {.name = "gpu", .type = OPTION_TEXT, .offset = FIELD(gpu), .default_value = GPU_NAME, .metavar = "NAME|all|here",
+    {.name = "gpu", .usual = true, .type = OPTION_TEXT, .offset = FIELD(gpu), .default_value = GPU_NAME, .metavar = "NAME|all|here",
      .help = "for --estimate: t4, l4, a100-40, rtx4090, ...; here: what --device is on this machine"},
-    {.name = "price", .type = OPTION_TEXT, .offset = FIELD(price_text), .metavar = "X",
-     .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR': the run shows what it has cost, --estimate what "
-             "it will cost"},
+    {.name = "price", .type = OPTION_TEXT, .offset = FIELD(price_text), .metavar = "X|CARD=X,...",
+     .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR', or of cards, l4=0.80,h200=3.50: the run shows "
+             "what it has cost, --estimate what it will cost"},
+    {.name = "prices", .type = OPTION_TEXT, .offset = FIELD(prices_file), .metavar = "FILE",
+     .help = "instead of --price: a table (CSV) with the columns card, price, and perhaps currency, provider, date"},
     {.name = "json", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
      .help = "for --estimate: print the estimate as JSON, and everything else to stderr"},
     {.name = "calibrate", .type = OPTION_FLAG, .offset = FIELD(calibrate), .default_value = "false",
@@ -138,7 +140,7 @@ static const OptionRow table[] = {
              "data"},
     {.name = "calibration", .type = OPTION_TEXT, .offset = FIELD(calibration), .metavar = "FILE",
      .help = "file of the rates that --calibrate measures; none: use none; default: train.c/rates.json in ~/.cache"},
-    {.name = "debug-dump", .type = OPTION_TEXT, .offset = FIELD(debug_dump), .metavar = "FILE",
+    {.name = "debug-dump", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(debug_dump), .metavar = "FILE",
      .help = "write the first step's batch, losses, activations and gradients as safetensors"},
 };
 // clang-format on
@@ -226,8 +228,7 @@ void train_options_resolve(TrainOptions *o, const OptionSet *set) {
         free(directory);
     }
     check_estimate(o, set);
-    Error error;
-    if (!price_parse(o->price_text, &o->price, &error)) die_usage("--%s", error.text);
+    train_options_resolve_prices(o);
     const Option *data = options_holding(set, &o->manifest); /* NULL: a command that needs none */
     if (data && !o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
         die_usage("no data: give --%s %s", data->row.name, data->row.metavar);
@@ -243,8 +244,28 @@ MachineOptions train_machine_options(const TrainOptions *o) {
                             .no_tf32 = o->no_tf32};
 }
 
-Device *train_device_open(const TrainOptions *o, const char **why) {
+void train_options_resolve_prices(TrainOptions *o) {
+    Error error;
+    if (o->price_text && o->prices_file) die_usage("--price and --prices exclude each other: give one of them");
+    if (o->prices_file && !price_list_read(o->prices_file, &o->prices, &error)) die("--prices %s", error.text);
+    if (!o->prices_file && !price_list_parse(o->price_text, &o->prices, &error)) die_usage("--price: %s", error.text);
+    o->price = o->prices.any.price;
+}
+
+void train_options_set_price(TrainOptions *o, const Device *device) {
+    const Card *card = device->product[0] ? card_find(device->product) : NULL;
+    static const Card other = {.capability = 1}; /* no card of the table */
+    Price price = price_list_find(&o->prices, device->product[0] && !card ? &other : card)->price;
+    if (price.per_hour > 0) o->price = price;
+}
+
+Device *train_device_open(TrainOptions *o, const char **why) {
     *why = NULL;
-    if (!o->estimate) return device_open(o->device, (int)o->threads, o->no_tf32, why);
-    return dry_device_open();
+    if (o->estimate) return dry_device_open();
+    Device *device = device_open(o->device, (int)o->threads, o->no_tf32, why);
+    train_options_set_price(o, device);
+    if (o->prices.by_card && !(o->price.per_hour > 0))
+        warn("--%s: there is no price of %s, so no cost is shown", o->prices_file ? "prices" : "price",
+             device->product[0] ? device->product : "cpu");
+    return device;
 }

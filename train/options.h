@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "cost/machine.h"
-#include "cost/price.h"
+#include "cost/price_list.h"
 #include "kernels/device.h"
 
 typedef struct {
@@ -20,8 +20,9 @@ typedef struct {
     bool auto_batch;
     int val_times; /* --val-batch-size as a multiple of -b; 0: it was set explicitly */
     const char *gpu, *calibration;
-    const char *price_text; /* --price, which train_options_resolve reads into `price` */
-    Price price;
+    const char *price_text, *prices_file; /* --price and --prices */
+    PriceList prices;                     /* of them, read by train_options_resolve */
+    Price price;                          /* of the device, known once it is open */
     int json_file; /* file descriptor that --json writes to; the text for stdout goes to stderr then */
 } TrainOptions;
 
@@ -34,7 +35,13 @@ void train_options_resolve(TrainOptions *options, const OptionSet *set);
 /* Returns the options that decide what computes. */
 MachineOptions train_machine_options(const TrainOptions *options);
 
-/* Opens the device of --device, or the dry device for --estimate. Sets *why like device_open. */
-Device *train_device_open(const TrainOptions *options, const char **why);
+/* Reads the prices of --price or --prices. */
+void train_options_resolve_prices(TrainOptions *options);
+/* Sets the price to that of the device, if there is one. train_device_open calls it. */
+void train_options_set_price(TrainOptions *options, const Device *device);
+
+/* Opens the device of --device and sets its price, or opens the dry device for --estimate. Sets *why like device_open.
+ */
+Device *train_device_open(TrainOptions *options, const char **why);
 
 #endif

@@ -23,6 +23,14 @@ void report_check_warmup(const TrainSpec *spec, int64_t total_steps) {
          (long long)(total_steps > 1 ? (total_steps + 9) / 10 : 0));
 }
 
+void report_check_epochs(const TrainSpec *spec, int64_t total_steps, int64_t epoch_batches) {
+    enum { MANY = 1000, USUAL = 10 };
+    int64_t g = spec->options->grad_accumulation, epochs = total_steps * g / (epoch_batches > 0 ? epoch_batches : 1);
+    if (epochs < MANY || spec->synthetic) return;
+    warn("%lld steps go %lld times through the data, which are then known by heart: %d epochs are --max-steps %lld",
+         (long long)total_steps, (long long)epochs, USUAL, (long long)((USUAL * epoch_batches + g - 1) / g));
+}
+
 void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches) {
     const TrainOptions *o = spec->options;
     char count[32];

@@ -14,6 +14,7 @@ double schedule_cosine(int64_t k, int64_t warmup, int64_t total) {
 
 double schedule_at(const Schedule *schedule, int64_t k) {
     int64_t warmup = schedule->warmup, total = schedule->total;
+    if (k < warmup && schedule->warmup_from_zero) return (double)k / (double)warmup;
     if (k < warmup) return (double)(k + 1) / (double)(warmup + 1);
     double begin = (double)warmup, end = (double)total;
     if (schedule->kind == SCHEDULE_WSD) begin = fmax(begin, end * (1 - schedule->decay_share));

@@ -17,13 +17,14 @@ typedef enum { SCHEDULE_COSINE, SCHEDULE_WSD, SCHEDULE_LINEAR } ScheduleKind;
 typedef struct {
     ScheduleKind kind;
     int64_t warmup, total; /* updates; the minimum is reached after `total` of them */
+    bool warmup_from_zero; /* the first update of a warm-up has no rate */
     double warmup_share;   /* of `total`, rounded up: how the engine sets a warm-up of 0 */
     double minimum;        /* 0 to 1 */
     double decay_share;    /* of WSD: 0 to 1 of `total`, at most what the warm-up leaves */
 } Schedule;
 
-/* Returns the learning rate's multiplier after k updates: (k + 1) / (warmup + 1) for k < warmup, then the kind's curve
- * from 1 at k = warmup to the minimum at k = total, and the minimum from there on. */
+/* Returns the learning rate's multiplier after k updates: k / warmup from zero, or (k + 1) / (warmup + 1), for k <
+ * warmup; then the kind's curve from 1 at k = warmup to the minimum at k = total, and the minimum from there on. */
 double schedule_at(const Schedule *schedule, int64_t k);
 /* Returns half a cosine, from `from` at share 0 to `to` at share 1; beyond 1 the cosine comes back. */
 double schedule_between(double from, double to, double share);

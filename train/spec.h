@@ -92,9 +92,11 @@ typedef struct {
 } ValidationLine;
 
 /* Words for log lines; NULL: "step" and "tokens". run: the name of the TensorBoard run; NULL: its time. part: the place
- * of this training among several, "fold 2 of 6"; NULL: it is the only one. */
+ * of this training among several, "fold 2 of 6"; NULL: it is the only one. follow: the number of trainings after it
+ * that take about as long. */
 typedef struct {
     const char *step, *token, *run, *part;
+    int follow;
     /* Print log lines of the program's own in place of "[Train] ..." and "[Val] ...". NULL: these. */
     void (*print_step)(const void *context, const StepLine *line);
     void (*print_validation)(const void *context, const ValidationLine *line);

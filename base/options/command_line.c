@@ -15,6 +15,7 @@
 #include "base/options/built_in.h"
 #include "base/options/help.h"
 #include "base/options/value.h"
+#include "base/program.h"
 
 /* Returns the text of a file, or of the program's settings of this name; free(). */
 static char *config_text(const OptionSet *set, const char *path, size_t *size) {
@@ -60,12 +61,28 @@ typedef struct {
     bool from_file[OPTIONS_MAX]; /* options from YAML that the command line has not replaced */
 } CommandLine;
 
+/* Returns "--pretrain-epochs or --finetune-epochs" for "epochs": the options that end with a name; NULL: none. */
+static char *options_ending(const CommandLine *c, const char *name) {
+    char *all = NULL;
+    for (int i = 0; i < c->set->count; i++) {
+        const char *option = c->set->options[i].row.name;
+        size_t before = strlen(option) - strlen(name);
+        if (strlen(option) <= strlen(name) || option[before - 1] != '-' || !option_has_name(option + before, name))
+            continue;
+        char *longer = xformat("%s%s--%s", all ? all : "", all ? " or " : "", option);
+        free(all);
+        all = longer;
+    }
+    return all;
+}
+
 static _Noreturn void unknown_option(const CommandLine *c, const char *name) {
     const char *names[OPTIONS_MAX];
     for (int i = 0; i < c->set->count; i++) names[i] = c->set->options[i].row.name;
-    const char *nearest = nearest_name(name, names, c->set->count);
-    die_usage("unknown option --%s%s%s%s", name, nearest ? "; did you mean --" : "", nearest ? nearest : "",
-              nearest ? "?" : "");
+    char *meant = options_ending(c, name);
+    const char *nearest = meant ? NULL : nearest_name(name, names, c->set->count);
+    if (nearest) meant = xformat("--%s", nearest);
+    die_usage("unknown option --%s%s%s%s", name, meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
 }
 
 /* Returns the option that a word names. *value: its value if the same word has it ("--name=value", "-b8"), else NULL.
@@ -121,12 +138,13 @@ static Option *next_option(const CommandLine *c, int *at, const char **value) {
 static void read_requests(const CommandLine *c) {
     const char *value;
     for (int i = 1; i < c->argc; i++) {
-        bool markdown = !strcmp(c->argv[i], "--help-markdown");
-        if (!markdown && strcmp(c->argv[i], "--help") && strcmp(c->argv[i], "-h")) continue;
+        bool markdown = !strcmp(c->argv[i], "--help-markdown"), brief = !strcmp(c->argv[i], "-h");
+        if (!markdown && !brief && strcmp(c->argv[i], "--help")) continue;
+        program_end_with_reader();
         if (markdown)
             options_print_markdown(c->set);
         else
-            options_print_help(c->header, c->set);
+            options_print_help(c->header, c->set, brief);
         exit(0);
     }
     int at = 1;
@@ -134,6 +152,7 @@ static void read_requests(const CommandLine *c) {
     for (Option *option; (option = next_option(c, &at, &value));) {
         if (strcmp(option->row.name, "config") != 0) continue;
         if (!strcmp(value, "list") && access(value, F_OK)) {
+            program_end_with_reader();
             built_in_print(c->set->program);
             exit(0);
         }
@@ -210,9 +229,14 @@ static void take_inputs(const OptionSet *set) {
 }
 
 void options_add(OptionSet *set, const OptionRow *rows, int count, void *values) {
+    const char *heading = NULL;
     assert(set->count + count <= OPTIONS_MAX);
-    for (int i = 0; i < count; i++)
-        set->options[set->count++] = (Option){.row = rows[i], .value = (char *)values + rows[i].offset};
+    for (int i = 0; i < count; i++) {
+        Option *option = &set->options[set->count++];
+        *option = (Option){.row = rows[i], .value = (char *)values + rows[i].offset};
+        if (rows[i].heading) heading = rows[i].heading;
+        option->row.heading = heading ? heading : "Options";
+    }
 }
 
 void options_add_aliases(OptionSet *set, const OptionAlias *aliases, int count) {

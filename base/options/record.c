@@ -7,13 +7,7 @@
 
 /* Returns the value that the option has when it is not given. */
 static json_t *default_to_json(const Option *option) {
-    union {
-        bool flag;
-        int64_t whole;
-        double real;
-        const char *text;
-        OptionList list;
-    } value;
+    Value value;
     Option unset = *option;
     unset.value = &value;
     option_clear(&unset);

@@ -126,14 +126,44 @@ static char *json_typed(const json_t *value) {
     }
 }
 
+/* Returns what a value of the option must be, if this one is something else; NULL: it is that. */
+static const char *other_type(const Option *option, const json_t *value) {
+    switch (option->row.type) {
+    case OPTION_FLAG:
+        return json_is_boolean(value) ? NULL : "true or false";
+    case OPTION_INT:
+        return json_is_integer(value) || (takes_auto(option) && json_is_string(value)) ? NULL : "a whole number";
+    case OPTION_FLOAT:
+        return json_is_number(value) ? NULL : "a number";
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+        return json_is_string(value) ? NULL : "a text";
+    case OPTION_LIST:
+        break;
+    }
+    return "a single value";
+}
+
 bool option_from_json(const Option *option, const json_t *value, Error *error) {
-    char *text = json_typed(value);
-    if (!text || option->row.type == OPTION_LIST) {
-        free(text);
-        return error_set(error, "%s: expected a single value", option->row.name);
+    const char *expected = other_type(option, value);
+    char *text = expected ? NULL : json_typed(value);
+    if (!text) {
+        char *found = json_text(option->row.name, value, JSON_ENCODE_ANY);
+        error_set(error, "%s: expected %s, found %.64s", option->row.name, expected ? expected : "no zero byte", found);
+        free(found);
+        return false;
     }
     bool ok = option_set(option, text, error);
     if (!ok || !option_holds_text(option)) free(text);
+    return ok;
+}
+
+bool option_check_json(const Option *option, const json_t *value, Error *error) {
+    Value unused;
+    Option other = *option;
+    other.value = &unused;
+    bool ok = option_from_json(&other, value, error);
+    if (ok && option_holds_text(&other)) option_free_texts(&other);
     return ok;
 }
 

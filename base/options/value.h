@@ -4,6 +4,15 @@
 
 #include "base/options.h"
 
+/* Room for the value of any option. */
+typedef union {
+    bool flag;
+    int64_t whole;
+    double real;
+    const char *text;
+    OptionList list;
+} Value;
+
 /* Compares names; - and _ are the same. */
 bool option_has_name(const char *a, const char *b);
 bool option_holds_text(const Option *option);

@@ -110,10 +110,11 @@ static const OptionAlias *alias_find(const Yaml *y, const char *section, const c
     return NULL;
 }
 
-static void add_mapped(const Yaml *y, const char *section, const char *name, const char *means, const char *option) {
+/* Adds "NAME MEANS" to what has been read through aliases, "enable_tf32 sets --no-tf32 to false". */
+static void add_mapped(const Yaml *y, const char *section, const char *name, const char *means) {
     char *before = y->set->mapped;
-    y->set->mapped = xformat("%s%s%s%s%s %s%s", before ? before : "", before ? ", " : "", section ? section : "",
-                             section ? "." : "", name, means, option);
+    y->set->mapped = xformat("%s%s%s%s%s %s", before ? before : "", before ? ", " : "", section ? section : "",
+                             section ? "." : "", name, means);
     free(before);
 }
 
@@ -152,7 +153,7 @@ static const char *mapped_value(Yaml *y, const OptionAlias *alias, const char *n
 static bool yaml_unneeded(Yaml *y, const OptionAlias *alias, const char *section, const char *name,
                           const yaml_node_t *node) {
     if (alias->values[0] && !is_empty(node) && !mapped_value(y, alias, name, node)) return false;
-    add_mapped(y, section, name, "is not needed", "");
+    add_mapped(y, section, name, "is not needed");
     return true;
 }
 
@@ -163,7 +164,12 @@ static bool yaml_alias(Yaml *y, const OptionAlias *alias, const char *section, c
     const char *text = alias->values[0] && !is_null(node) ? mapped_value(y, alias, name, node) : NULL;
     if (alias->values[0] && !is_null(node) && !text) return false;
     if (text && !*text) return yaml_unneeded(y, &(OptionAlias){0}, section, name, node);
-    if (!is_null(node)) add_mapped(y, section, name, "sets --", option->row.name);
+    if (!is_null(node)) {
+        const char *value = text ? text : scalar_text(node);
+        char *means = xformat("sets --%s%s%s", option->row.name, value ? " to " : "", value ? value : "");
+        add_mapped(y, section, name, means);
+        free(means);
+    }
     return yaml_value(y, option, node, text);
 }
 

@@ -19,11 +19,11 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "DIR", .required = true,
+    {.name = "data", .heading = "Data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "DIR", .required = true,
      .positional = true, .help = "folder with files train, valid (or dev) and test (" COMMENTS_LABELLED ")"},
     {.name = "labels", .type = OPTION_TEXT, .offset = FIELD(labels), .metavar = "A,B,...",
      .help = "names of the classes in their order; default: those of the training texts, numbers in ascending order"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+    {.name = "config", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
 };
 // clang-format on
@@ -144,7 +144,7 @@ static void print_words(const Texts *t, const char *name, int longest) {
 
 int bert_baselines(int argc, char **argv) {
     static const OptionsHeader header = {
-        "train_bert baselines", "./train_bert baselines DIR [options]",
+        "train_bert baselines", "DIR [options]", "comments",
         "Scores the most frequent class, and logistic regressions that only count words, on the test texts: a trained "
         "encoder must beat them."};
     static const char *const of_texts[] = {"text-column", "label-column", "empty", "skip-bad", "merge-labels", NULL};

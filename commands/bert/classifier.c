@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "commands/adopt.h"
 #include "commands/predict.h"
+#include "commands/trained.h"
 #include "data/bert/dataset.h"
 
 #define FIELD(name) offsetof(BertUse, name)
@@ -36,6 +38,20 @@ void bert_use_options(BertUse *use, bool labelled) {
     options_add(&use->set, table, sizeof table / sizeof *table, use);
     predict_train_options_add(&use->set, &use->train);
     options_override(&use->set, &texts, 1);
+}
+
+void bert_use_adopt_columns(BertUse *use, const char *checkpoint) {
+    static const char *const columns[] = {"text-column", "label-column", NULL};
+    CheckpointOptions from = {checkpoint, columns, json_object(), "its training", true};
+    for (const char *const *name = columns; *name; name++) {
+        const Option *option = options_find(&use->set, *name);
+        char *text = option ? trained_text(checkpoint, *name) : NULL;
+        if (text && strcmp(text, option->row.default_value) != 0)
+            json_object_set_new(from.options, *name, json_string(text));
+        free(text);
+    }
+    checkpoint_options_adopt(&from, &use->set, columns);
+    json_decref(from.options);
 }
 
 void bert_use_open(BertUse *use) {

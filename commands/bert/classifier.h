@@ -21,6 +21,9 @@ typedef struct {
 /* Adds the options of texts (labelled: with --label-column), --heads, --threshold and those of
  * predict_train_options_add to the set. */
 void bert_use_options(BertUse *use, bool labelled);
+/* Takes the names of the columns that are not given from the training of a checkpoint, and prints those that are not
+ * the usual ones. */
+void bert_use_adopt_columns(BertUse *use, const char *checkpoint);
 /* Resolves them after they have been parsed, and opens the device. */
 void bert_use_open(BertUse *use);
 void bert_use_close(BertUse *use, int argc, char **argv);

@@ -23,12 +23,12 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "the trained model: the folder of a run (its best weights are taken), a checkpoint, an export, or a file "
              "of weights, also of Hugging Face's transformers"},
-    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "PATH", .required = true,
+    {.name = "data", .heading = "Data", .letter = 'd', .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "PATH", .required = true,
      .help = "labelled texts: " COMMENTS_LABELLED},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "evaluation",
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "evaluation",
      .metavar = "DIR", .help = "folder for tables, diagrams and report.html"},
     {.name = "name", .type = OPTION_TEXT, .offset = FIELD(name), .metavar = "NAME",
      .help = "what the reports call these texts; default: the name of the file, without its end"},
@@ -80,8 +80,8 @@ static void evaluate(const Evaluate *e, BertClassifier *c, Comments *comments) {
 }
 
 int bert_evaluate(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert evaluate",
-                                         "./train_bert evaluate --checkpoint run --data FILE [options]",
+    static const OptionsHeader header = {"train_bert evaluate", "--checkpoint run --data FILE [options]",
+                                         "--checkpoint run --data test.csv",
                                          "Evaluates a classifier on labelled texts."};
     static Evaluate e; /* static: texts of a YAML file live as long as the process */
     Comments comments;
@@ -91,6 +91,7 @@ int bert_evaluate(int argc, char **argv) {
     bert_use_options(&e.use, true);
     options_parse(&header, &e.use.set, argc, argv);
     char *checkpoint = trained_checkpoint(e.checkpoint);
+    bert_use_adopt_columns(&e.use, checkpoint);
     const CommentColumns columns = bert_text_columns(&e.use.text);
     if (!comments_read(e.data, &columns, LABELS_NEEDED, &comments, &error)) die("--data: %s", error.text);
     bert_print_left_out(comments.path, &comments.counts);

@@ -31,12 +31,12 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
              "weights, also of another program"},
-    {.name = "format", .type = OPTION_CHOICE, .offset = FIELD(format), .default_value = "hf", .metavar = "hf",
+    {.name = "format", .heading = "Files", .type = OPTION_CHOICE, .offset = FIELD(format), .default_value = "hf", .metavar = "hf",
      .help = "hf: RoBERTa's layout with tokenizer, for Hugging Face's transformers"},
-    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
+    {.name = "heads", .heading = "Model", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
      .help = "attention heads of a model whose file does not tell them; 0: not needed"},
 };
 // clang-format on
@@ -133,7 +133,7 @@ static json_t *config_of(const Export *e) {
         "type_vocab_size", 1, "hidden_act", "gelu", "layer_norm_eps", 1e-5, "initializer_range", 0.02,
         "hidden_dropout_prob", (double)c->dropout, "attention_probs_dropout_prob", (double)c->dropout,
         "classifier_dropout", (double)c->head_dropout, "tie_word_embeddings", 1, "bos_token_id", ids->begin,
-        "eos_token_id", ids->end, "pad_token_id", BERT_FIRST_POSITION - 1, "dtype", "float32", BERT_EXPORTED,
+        "eos_token_id", ids->end, "pad_token_id", BERT_PAD, "dtype", "float32", BERT_EXPORTED,
         own_description(e));
     if (c->classes) add_classes(config, &e->base->classes, e->base->multi_label);
     return config;
@@ -195,7 +195,8 @@ static float dropout_of(const BertBase *base, const char *option) {
 }
 
 int bert_export(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert export", "./train_bert export --checkpoint run --output DIR",
+    static const OptionsHeader header = {"train_bert export", "--checkpoint run --output DIR",
+                                         "--checkpoint run --output exported",
                                          "Writes a trained model for other programs."};
     static const char *const kept[] = {"tokenizer", "segment", "max-len", "normalize", "compat", NULL};
     BertExportOptions o = {0};

@@ -8,9 +8,11 @@
 #include "base/file.h"
 #include "base/program.h"
 #include "checkpoint/description.h"
+#include "commands/bert/options.h"
 #include "commands/hf_config.h"
 #include "commands/trainer.h"
 #include "data/bert/batch.h"
+#include "data/text/label.h"
 
 const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       "layers",
                                     "heads",      "d-ff",      BERT_TEXT_RULES, NULL};
@@ -105,14 +107,18 @@ static json_t *options_of_shapes(const char *option, const char *path, const Ten
 
 /* Returns the names of n classes; NULL: those in the file are only the ones that Hugging Face's classes have without
  * names, or it has none; free(). They point into `labels` and id2label. */
-static const char **names_of(const json_t *labels, const json_t *id2label, int n) {
+static const char **names_of(const char *path, const json_t *labels, const json_t *id2label, int n) {
     const char **names = xcalloc((size_t)n + 1, sizeof *names);
     char number[16], given_name[32];
     bool told = true, nameless = true;
+    Error error;
     for (int c = 0; c < n; c++) {
         snprintf(number, sizeof number, "%d", c);
         snprintf(given_name, sizeof given_name, "LABEL_%d", c);
         names[c] = json_string_value(labels ? json_array_get(labels, (size_t)c) : json_object_get(id2label, number));
+        if (!names[c] && (labels || json_object_size(id2label)))
+            die("%s: its config.json has no name for class %d", path, c);
+        if (names[c] && !label_check(names[c], &error)) die("%s: its config.json: %s", path, error.text);
         told = told && names[c];
         nameless = nameless && names[c] && !strcmp(names[c], given_name);
     }
@@ -132,7 +138,7 @@ static void read_classes(BertBase *base, const TensorFile *file, const json_t *c
     if (named && named != (size_t)n)
         die("%s: its config.json names %zu classes, and its classifier has %d: they are of two models",
             base->options.checkpoint, named, n);
-    const char **names = names_of(labels, id2label, n);
+    const char **names = names_of(base->options.checkpoint, labels, id2label, n);
     char **numbers = xcalloc((size_t)n, sizeof *numbers);
     for (int c = 0; c < n; c++) numbers[c] = xformat("%d", c);
     base->classes = classes_of(names ? names : (const char *const *)numbers, n);
@@ -143,8 +149,10 @@ static void read_classes(BertBase *base, const TensorFile *file, const json_t *c
 
 /* Reads how the classes of the file are decided. */
 static void read_problem(BertBase *base) {
-    const char *problem = json_string_value(json_object_get(base->config, "problem_type"));
-    base->multi_label = problem && !strcmp(problem, BERT_MULTI_LABEL);
+    const json_t *problem = json_object_get(base->config, "problem_type");
+    if (problem && !json_is_null(problem) && !json_is_string(problem))
+        die("%s: problem_type is no text in its config.json", base->options.checkpoint);
+    base->multi_label = problem && json_is_string(problem) && !strcmp(json_string_value(problem), BERT_MULTI_LABEL);
 }
 
 /* Dies if a size that config.json tells, under our names or theirs, is not that of the tensors. */
@@ -152,7 +160,8 @@ static void check_sizes(const char *path, const json_t *told, bool ours, const j
     for (const NamePair *size = sizes_of_roberta; size->ours; size++) {
         const char *name = ours ? size->ours : size->theirs;
         const json_t *is = json_object_get(told, name), *found = json_object_get(shapes, size->ours);
-        if (json_is_integer(is) && !json_equal(is, found))
+        if (is && !json_is_integer(is)) die("%s: %s is no whole number", path, name);
+        if (is && !json_equal(is, found))
             die("%s: %s is %lld, and in the tensors beside it %lld: they are of two models, or tensors are missing",
                 path, name, (long long)json_integer_value(is), (long long)json_integer_value(found));
     }
@@ -171,10 +180,10 @@ static void add_roberta(json_t *options, const char *path, const json_t *config)
     json_t *heads_there = json_object_get(config, "num_attention_heads"),
            *dropout = json_object_get(config, "hidden_dropout_prob"),
            *of_head = json_object_get(config, "classifier_dropout");
-    if (json_is_integer(heads_there)) json_object_set(options, "heads", heads_there);
-    if (json_is_number(dropout)) json_object_set(options, "dropout", dropout);
-    if (json_is_number(of_head) || json_is_number(dropout))
-        json_object_set(options, "head-dropout", json_is_number(of_head) ? of_head : dropout);
+    if (!of_head || json_is_null(of_head)) of_head = dropout;
+    if (heads_there) json_object_set(options, "heads", heads_there);
+    if (dropout) json_object_set(options, "dropout", dropout);
+    if (of_head) json_object_set(options, "head-dropout", of_head);
 }
 
 /* ---- all of it ---- */
@@ -205,6 +214,22 @@ static void check_tensors(const BertBase *base, const char *option, TensorFile *
     adopt_check_tensors(option, base->options.checkpoint, file, bert_open(&config), &BERT_IMPORT_CLASSIFIER);
 }
 
+/* Dies if what the files say is not within the options of the training. */
+static void check_options(const BertBase *base) {
+    BertOptions values;
+    OptionSet rules = {0};
+    bert_options_add(&rules, &values, false);
+    checkpoint_options_validate(&base->options, &rules);
+}
+
+/* Returns what this program has put into the config.json of an export; NULL: nothing. */
+static json_t *exported_description(const json_t *config, const char *config_path) {
+    Error error;
+    json_t *ours = json_object_get(config, BERT_EXPORTED);
+    if (ours && !description_check(ours, &error)) die("%s: " BERT_EXPORTED ": %s", config_path, error.text);
+    return json_incref(ours);
+}
+
 static void read_base(BertBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
@@ -215,7 +240,7 @@ static void read_base(BertBase *base, const char *path, const char *option) {
         die("%s %s: %s%s%s", option, path, error.text, none ? "; " : "", none ? expected : "");
     }
     json_t *config = hf_config_read(path, &config_path);
-    base->description = config ? json_incref(json_object_get(config, BERT_EXPORTED)) : description_read(path, &error);
+    base->description = config ? exported_description(config, config_path) : description_read(path, &error);
     if (!config && !base->description && error.text[0]) die("%s", error.text);
     base->options = checkpoint_options_of(base->description, path, "bert", BERT_OPTIONS);
     json_t *shapes = options_of_shapes(option, path, &file);
@@ -227,6 +252,7 @@ static void read_base(BertBase *base, const char *path, const char *option) {
     }
     base->options.options = shapes;
     base->options.stated = config || base->description;
+    check_options(base);
     base->config = json_incref(config);
     read_classes(base, &file, config);
     read_problem(base);

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/state.h"
 #include "commands/max_unknown.h"
+#include "commands/next.h"
 #include "commands/trainer_arguments.h"
 #include "data/bert/batch.h"
 
@@ -26,6 +29,7 @@ const char *const BERT_FIXED_OPTIONS[] = {"max-len",
                                           "compact-vocabulary",
                                           "schedule",
                                           "warmup-ratio",
+                                          "warmup-start",
                                           "split-shares",
                                           "whole-words",
                                           "d-model",
@@ -107,12 +111,12 @@ static const OptionOverride of_texts[] = {
 #define FIELD(name) offsetof(BertOptions, name)
 
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
+    {.name = "data", .heading = "Data", .usual = true, .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
      .help = "folder with files train, valid (or dev) and test (" COMMENTS_LABELLED "), or a training file; without "
              "--valid it is divided by --split-shares"},
-    {.name = "valid", .type = OPTION_TEXT, .offset = FIELD(valid), .metavar = "PATH",
+    {.name = "valid", .usual = true, .type = OPTION_TEXT, .offset = FIELD(valid), .metavar = "PATH",
      .help = "validation file; default: the one in the folder of --data, else a share of the training texts"},
-    {.name = "test", .type = OPTION_TEXT, .offset = FIELD(test), .metavar = "PATH",
+    {.name = "test", .usual = true, .type = OPTION_TEXT, .offset = FIELD(test), .metavar = "PATH",
      .help = "test file, evaluated once after the training; default: the one in the folder of --data, else a share of "
              "the training texts if validation is one, too"},
     {.name = "split-shares", .type = OPTION_TEXT, .offset = FIELD(split_shares), .default_value = "80,10,10",
@@ -121,13 +125,13 @@ static const OptionRow table[] = {
     MAX_UNKNOWN_ROW(FIELD(max_unknown)),
     {.name = "labels", .type = OPTION_TEXT, .offset = FIELD(labels), .metavar = "A,B,...",
      .help = "names of the classes in their order; default: those of the training texts, numbers in ascending order"},
-    {.name = "class-weights", .type = OPTION_TEXT, .offset = FIELD(class_weights), .default_value = "balanced",
+    {.name = "class-weights", .heading = "Training", .type = OPTION_TEXT, .offset = FIELD(class_weights), .default_value = "balanced",
      .metavar = "balanced|none|A,B,...",
      .help = "weights of the classes in the loss. balanced: texts / (classes * texts of the class), of the training texts"},
     {.name = "label-smoothing", .type = OPTION_FLOAT, .offset = FIELD(label_smoothing), .default_value = "0",
      .max = 0.99, .metavar = "X",
      .help = "share of each target that all classes have in equal parts, in training"},
-    {.name = "metric", .type = OPTION_CHOICE, .offset = FIELD(metric), .default_value = "auto",
+    {.name = "metric", .heading = "Validation and log", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(metric), .default_value = "auto",
      .metavar = "auto|f1|macro-f1|accuracy|mcc|loss",
      .help = "validation score that chooses the best weights. f1: of the second of two classes; auto: f1, of more "
              "classes macro-f1"},
@@ -138,10 +142,10 @@ static const OptionRow table[] = {
      .metavar = "0.5|f1|balanced",
      .help = "probability above which a text is of the second of two classes. f1, balanced: the one with the best F1 or "
              "balanced accuracy on the validation texts"},
-    {.name = "folds", .type = OPTION_INT, .offset = FIELD(folds), .default_value = "0", .max = 1000, .metavar = "K",
+    {.name = "folds", .heading = "Data", .type = OPTION_INT, .offset = FIELD(folds), .default_value = "0", .max = 1000, .metavar = "K",
      .help = "cross-validate: divide training and validation texts into K stratified folds, test on each, validate on "
              "the next and train on the others; 0: no"},
-    {.name = "seeds", .type = OPTION_INT, .offset = FIELD(seeds), .default_value = "1", .min = 1, .max = 1000,
+    {.name = "seeds", .heading = "Training", .type = OPTION_INT, .offset = FIELD(seeds), .default_value = "1", .min = 1, .max = 1000,
      .metavar = "N",
      .help = "train with N seeds from --seed on, on the same splits, and tabulate means and deviations"},
     {.name = "schedule", .type = OPTION_CHOICE, .offset = FIELD(schedule), .default_value = "linear",
@@ -150,10 +154,14 @@ static const OptionRow table[] = {
     {.name = "warmup-ratio", .type = OPTION_FLOAT, .offset = FIELD(warmup_ratio), .default_value = "0", .max = 1,
      .metavar = "X",
      .help = "share of the steps with a linear warm-up, unless --warmup-steps are given"},
+    {.name = "warmup-start", .type = OPTION_CHOICE, .offset = FIELD(warmup_start), .default_value = "zero",
+     .metavar = "zero|above-zero",
+     .help = "share of the learning rate in step k = 0, 1, ... of a warm-up of W steps. zero: k / W, as Hugging Face's "
+             "trainer; above-zero: (k + 1) / (W + 1)"},
     {.name = "layer-decay", .type = OPTION_FLOAT, .offset = FIELD(layer_decay), .default_value = "1", .min = 0.01,
      .max = 1, .metavar = "X",
      .help = "factor of the learning rate from each layer to the one below; the head has --learning-rate"},
-    {.name = "frozen-layers", .type = OPTION_INT, .offset = FIELD(frozen_layers), .default_value = "0", .max = 1000,
+    {.name = "frozen-layers", .heading = "Model", .type = OPTION_INT, .offset = FIELD(frozen_layers), .default_value = "0", .max = 1000,
      .metavar = "N",
      .help = "do not train the embeddings and the first N layers; 0: train all"},
     {.name = "freeze-embeddings", .type = OPTION_FLAG, .offset = FIELD(freeze_embeddings), .default_value = "false",
@@ -161,12 +169,12 @@ static const OptionRow table[] = {
     {.name = "compact-vocabulary", .type = OPTION_FLAG, .offset = FIELD(compact_vocabulary), .default_value = "true",
      .help = "leave rows of tokens that no training text has out of the optimizer: they stay as they are, without weight "
              "decay; all other weights get the same bits"},
-    {.name = "mask-share", .type = OPTION_FLOAT, .offset = FIELD(mask_share), .default_value = "0.15", .min = 0.01,
+    {.name = "mask-share", .heading = "Training", .type = OPTION_FLOAT, .offset = FIELD(mask_share), .default_value = "0.15", .min = 0.01,
      .max = 0.9, .metavar = "X",
      .help = "share of the pieces of a text that are to be predicted, drawn anew in every epoch"},
     {.name = "whole-words", .type = OPTION_FLAG, .offset = FIELD(whole_words), .default_value = "false",
      .help = "choose whole words to be predicted, not single pieces"},
-    {.name = "layers", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "12", .min = 1, .max = 1000,
+    {.name = "layers", .heading = "Model", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "12", .min = 1, .max = 1000,
      .metavar = "N", .help = "transformer blocks"},
     {.name = "d-model", .type = OPTION_INT, .offset = FIELD(d_model), .default_value = "768", .min = 16, .max = 65536,
      .metavar = "N", .help = "width of the model, a multiple of 16"},
@@ -184,11 +192,11 @@ static const OptionRow table[] = {
      .metavar = "X", .help = "of embeddings, attention probabilities, attention and MLP outputs"},
     {.name = "head-dropout", .type = OPTION_FLOAT, .offset = FIELD(head_dropout), .default_value = "0.1", .max = 0.99,
      .metavar = "X", .help = "before both layers of the classifier"},
-    {.name = "rows", .type = OPTION_INT, .offset = FIELD(rows), .default_value = "24048", .min = 1, .max = 1e9,
+    {.name = "rows", .heading = "Estimates", .type = OPTION_INT, .offset = FIELD(rows), .default_value = "24048", .min = 1, .max = 1e9,
      .metavar = "N", .help = "for --estimate and --dry-run without data: synthetic texts of an epoch"},
     {.name = "row-tokens", .type = OPTION_INT, .offset = FIELD(row_tokens), .default_value = "0", .max = 1e6,
      .metavar = "N", .help = "and their tokens; 0: lengths like those of short comments, 16 on average, cut at --max-len"},
-    {.name = "resume-from-checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.resume), .later = true, .metavar = "auto|PATH",
+    {.name = "resume-from-checkpoint", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(train.resume), .later = true, .metavar = "auto|PATH",
      .help = "the same as --resume"},
 };
 
@@ -302,7 +310,7 @@ void bert_options_set_tables(BertOptions *o, int64_t ids) {
             (long long)o->text.max_len, (long long)o->positions, (long long)o->positions - BERT_FIRST_POSITION);
 }
 
-BertConfig bert_options_config(const BertOptions *o, int classes) {
+BertConfig bert_options_config(const BertOptions *o, int classes, bool padding) {
     return (BertConfig){.vocabulary = (int)o->vocabulary,
                         .positions = (int)o->positions,
                         .d_model = (int)o->d_model,
@@ -313,12 +321,29 @@ BertConfig bert_options_config(const BertOptions *o, int classes) {
                         .head_dropout = (float)o->head_dropout,
                         .classes = classes,
                         .frozen_layers = (int)o->frozen_layers,
-                        .frozen_embeddings = o->freeze_embeddings};
+                        .frozen_embeddings = o->freeze_embeddings,
+                        .padding = padding};
+}
+
+void bert_options_resume_warmup(BertOptions *o) {
+    const TrainOptions *t = &o->train;
+    TrainState state = {0};
+    Error error;
+    char *from = t->resume ? checkpoint_resolve(t->output_dir, t->resume) : NULL;
+    if (from && !options_given(o->set, "warmup-start") && state_read(from, &state, &error)) {
+        json_t *before = json_loads(state.options_json, 0, NULL);
+        const char *value = json_string_value(json_object_get(before, "warmup-start"));
+        if (!value || strcmp(value, "zero") != 0) o->warmup_start = "above-zero";
+        json_decref(before);
+    }
+    free(state.options_json);
+    free(from);
 }
 
 Schedule bert_options_schedule(const BertOptions *o) {
     return (Schedule){.kind = strcmp(o->schedule, "cosine") ? SCHEDULE_LINEAR : SCHEDULE_COSINE,
                       .warmup_share = o->warmup_ratio,
+                      .warmup_from_zero = !strcmp(o->warmup_start, "zero"),
                       .minimum = !strcmp(o->schedule, "constant")};
 }
 
@@ -328,4 +353,14 @@ double *bert_options_rate_factors(const BertOptions *o) {
     double *factors = xmalloc((size_t)(top + 1) * sizeof *factors);
     for (int64_t g = 0; g <= top; g++) factors[g] = pow(o->layer_decay, (double)(top - g));
     return factors;
+}
+
+void bert_options_print_next(const BertOptions *o) {
+    char *weights = next_weights(o->train.output_dir);
+    if (o->pretraining)
+        next_print("--data comments.csv --base-checkpoint %s -o run", weights);
+    else
+        next_print("predict --checkpoint %s new.csv -o predictions.csv",
+                   bert_options_trainings(o) > 1 ? o->train.output_dir : weights);
+    free(weights);
 }

@@ -15,7 +15,7 @@ typedef struct {
     BertTextOptions text;
     OptionSet *set;
     bool pretraining;
-    const char *valid, *test, *split_shares, *labels, *class_weights, *metric, *schedule, *threshold;
+    const char *valid, *test, *split_shares, *labels, *class_weights, *metric, *schedule, *warmup_start, *threshold;
     int64_t layers, d_model, heads, d_ff, positions, vocabulary; /* vocabulary 0: the tokenizer's */
     int64_t frozen_layers, patience, folds, seeds, rows, row_tokens;
     double dropout, head_dropout, warmup_ratio, label_smoothing, layer_decay, mask_share, max_unknown;
@@ -35,11 +35,18 @@ void bert_options_resolve(BertOptions *options);
 void bert_options_set_tables(BertOptions *options, int64_t ids);
 /* Returns the number of trainings: seeds times folds. */
 int bert_options_trainings(const BertOptions *options);
-/* Returns the configuration of the model, for a number of classes; 0: a masked language model. */
-BertConfig bert_options_config(const BertOptions *options, int classes);
+/* Returns the configuration of the model, for a number of classes; 0: a masked language model. padding: of the texts'
+ * rules. */
+BertConfig bert_options_config(const BertOptions *options, int classes, bool padding);
+/* Lets a run that is resumed go on with the warm-up that it began with: checkpoints of train_bert before --warmup-start
+ * do not tell it, and began above zero. */
+void bert_options_resume_warmup(BertOptions *options);
 /* Returns the learning rate's schedule; the engine sets its warm-up and its length. */
 Schedule bert_options_schedule(const BertOptions *options);
 /* Returns the factors by which --layer-decay multiplies the rate of each parameter group; free(). NULL: all are 1. */
 double *bert_options_rate_factors(const BertOptions *options);
+
+/* Prints the command that uses the run of these options. */
+void bert_options_print_next(const BertOptions *options);
 
 #endif

@@ -35,10 +35,10 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .type = OPTION_LIST, .offset = FIELD(inputs), .metavar = "PATH", .positional = true,
+    {.name = "input", .heading = "Data", .type = OPTION_LIST, .offset = FIELD(inputs), .metavar = "PATH", .positional = true,
      .help = "the texts: " COMMENTS_ANY "; -: standard input, an object per line if it begins with {, otherwise a text "
              "per line; repeatable"},
-    {.name = "text", .type = OPTION_FLAG, .offset = FIELD(with_text), .default_value = "true",
+    {.name = "text", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(with_text), .default_value = "true",
      .help = "write each text beside its prediction"},
 };
 // clang-format on
@@ -248,8 +248,8 @@ static void predict_inputs(Predict *p) {
 }
 
 int bert_predict(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert predict",
-                                         "./train_bert predict --checkpoint PATH FILE|- [options]",
+    static const OptionsHeader header = {"train_bert predict", "--checkpoint PATH FILE|- [options]",
+                                         "--checkpoint run new.jsonl -o predictions.csv",
                                          "Predicts the classes of texts."};
     static Predict p; /* static: texts of a YAML file live as long as the process */
     options_add(&p.use.set, table, sizeof table / sizeof *table, &p);
@@ -258,6 +258,7 @@ int bert_predict(int argc, char **argv) {
     options_parse(&header, &p.use.set, argc, argv);
     if (!p.inputs.count) die_usage("which texts? give files, or - for standard input");
     p.ensemble = predict_ensemble(&p.predict, "");
+    bert_use_adopt_columns(&p.use, p.ensemble.paths[0]);
     p.output = predict_output_open(&p.predict);
     bert_use_open(&p.use);
     open_models(&p);

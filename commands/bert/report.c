@@ -11,6 +11,7 @@
 #include "data/bert/texts.h"
 #include "report/binary_report.h"
 #include "report/classification_report.h"
+#include "report/markdown.h"
 #include "train/page/page.h"
 
 /* ---- predictions in the form that reports read ---- */
@@ -142,7 +143,7 @@ static bool write_wrong(const BertTested *tested, const Table *all, const Table 
     fprintf(file.out, "# %s: wrong predictions\n\n%lld of %lld texts, the most confident first.\n", tested->name,
             (long long)table_rows(all), (long long)tested->n);
     table_print_section(first, "Most confident", file.out);
-    bool ok = text_file_end(&file, markdown, error);
+    bool ok = markdown_end(&file, markdown, error);
     ok = ok && table_write_csv(all, csv, error) && json_write(table_to_json(first), json, error);
     free(csv);
     free(json);

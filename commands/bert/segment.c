@@ -167,8 +167,7 @@ static void open_files(Filter *f) {
     f->input = strcmp(f->options->input, "-") ? file_open(f->options->input, &size, &error) : STDIN_FILENO;
     if (f->input < 0) die("%s: %s", f->options->input, error.text);
     if (!strcmp(f->options->output, "-")) {
-        f->stream = fdopen(program_free_stdout(), "w");
-        if (!f->stream) die("standard output: %s", strerror(errno));
+        f->stream = program_results();
         return;
     }
     f->writer = xcalloc(1, sizeof *f->writer);
@@ -178,8 +177,7 @@ static void open_files(Filter *f) {
 static void finish(Filter *f) {
     Error error;
     if (f->writer && !file_end(f->writer, &error)) die("%s", error.text);
-    if (f->stream && (ferror(f->stream) | fclose(f->stream)))
-        die("standard output: %s; not all lines were written", strerror(errno));
+    if (f->stream) program_flush(f->stream, true, "the text");
     if (f->input != STDIN_FILENO) close(f->input);
     free(f->writer);
     free(f->block);
@@ -188,8 +186,8 @@ static void finish(Filter *f) {
 }
 
 int bert_segment(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert segment",
-                                         "./train_bert segment --model DIR <comments.txt >segmented.txt [options]",
+    static const OptionsHeader header = {"train_bert segment", "--model DIR <comments.txt >segmented.txt [options]",
+                                         "--model rdrsegmenter <comments.txt >segmented.txt",
                                          "Joins the syllables of Vietnamese words with _, as RDRsegmenter does."};
     Options o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);

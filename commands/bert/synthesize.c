@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/options.h"
+#include "commands/next.h"
 #include "data/bert/synthetic.h"
 
 typedef struct {
@@ -37,7 +38,7 @@ static const OptionRow table[] = {
 // clang-format on
 
 int bert_synthesize(int argc, char **argv) {
-    static const OptionsHeader header = {"train_bert synthesize", "./train_bert synthesize --output DIR [options]",
+    static const OptionsHeader header = {"train_bert synthesize", "--output DIR [options]", "--output comments",
                                          "Writes Vietnamese comments, polite and rude, made up by a grammar."};
     Options o = {0};
     Error error;
@@ -47,9 +48,7 @@ int bert_synthesize(int argc, char **argv) {
     if (!bert_synthetic_write(o.output, &wanted, &error)) die("%s", error.text);
     printf("[Synthetic] %s: %lld comments to train on, %lld to validate, %lld to test, %lld without label\n", o.output,
            (long long)o.train, (long long)o.valid, (long long)o.test, (long long)o.unlabelled);
-    char *folder = shell_path(o.output);
-    printf("Next: ./train_bert baselines %s\n", folder);
-    free(folder);
+    next_print("baselines %s", o.output);
     options_free(&set, argc, argv);
     return 0;
 }

@@ -7,15 +7,17 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/threads.h"
+#include "checkpoint/description.h"
 #include "checkpoint/load.h"
 #include "commands/export.h"
+#include "data/bert/batch.h"
 #include "data/segment/segmenter.h"
 
 #define FIELD(name) offsetof(BertTextOptions, name)
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "DIR|PATH",
+    {.name = "tokenizer", .heading = "Data", .usual = true, .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "DIR|PATH",
      .help = "folder with vocab.txt and bpe.codes, tokenizer.json or a SentencePiece model, or one of these files; "
              "default: the one beside the weights"},
     {.name = "segment", .type = OPTION_TEXT, .offset = FIELD(segment), .metavar = "DIR",
@@ -30,9 +32,9 @@ static const OptionRow table[] = {
     {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
      .help = "tokenize exactly as Hugging Face's tokenizer: no normal form, line ends stay, special tokens that are "
              "written out in a text count as such"},
-    {.name = "text-column", .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
+    {.name = "text-column", .usual = true, .type = OPTION_TEXT, .offset = FIELD(text_column), .default_value = "text",
      .metavar = "NAME", .help = "column or key of the texts"},
-    {.name = "label-column", .type = OPTION_TEXT, .offset = FIELD(label_column), .default_value = "label",
+    {.name = "label-column", .usual = true, .type = OPTION_TEXT, .offset = FIELD(label_column), .default_value = "label",
      .metavar = "NAME", .help = "column or key of the labels"},
     {.name = "id-column", .type = OPTION_TEXT, .offset = FIELD(id_column), .metavar = "NAME",
      .help = "column or key of names for the texts, for reports; none: lines of their file"},
@@ -112,7 +114,7 @@ static char *find_segmenter(const char *checkpoint) {
 
 /* Dies if the model was trained with another segmenter, or with none where there is one. */
 static void check_segmenter(const BertTexts *texts, const TokenizedModel *model) {
-    const char *hash = json_string_value(json_object_get(model->description, BERT_SEGMENTER_FACT));
+    const char *hash = description_fact_text(model->description, model->checkpoint, BERT_SEGMENTER_FACT);
     if (!hash || !strcmp(hash, texts->segmenter_hash)) return;
     if (!texts->segmenter)
         die("%s was trained on segmented texts, and its segmenter is not beside it: give --segment", model->checkpoint);
@@ -162,6 +164,7 @@ BertTexts bert_texts_open(const BertTextOptions *o, const TokenizedModel *model,
                               .segmenter = texts.segmenter,
                               .nfc = !o->compat && !strcmp(o->normalize, "nfc"),
                               .compat = o->compat,
+                              .padding = o->compat && texts.specials.pad == BERT_PAD,
                               .max_len = (int)o->max_len,
                               .n_threads = threads_take(n_threads, "--threads")};
     return texts;

@@ -10,9 +10,11 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/options.h"
+#include "base/program.h"
 #include "base/threads.h"
 #include "commands/bert/texts.h"
 #include "data/text/fastbpe_train.h"
+#include "data/unfinished.h"
 
 typedef struct {
     OptionList data;
@@ -26,24 +28,24 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "learn", .type = OPTION_INT, .offset = FIELD(learn), .min = 1, .max = 1e6, .metavar = "N",
+    {.name = "learn", .heading = "Tokenizer", .type = OPTION_INT, .offset = FIELD(learn), .min = 1, .max = 1e6, .metavar = "N",
      .required = true,
      .help = "merges to learn, at most: fewer if the texts have no more pairs; the vocabulary becomes a little larger: "
              "merges, and characters inside and at the end of a word"},
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
+    {.name = "data", .heading = "Data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(data), .metavar = "PATH", .required = true,
      .positional = true,
      .help = "files with texts, " COMMENTS_ANY "; repeatable"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
+    {.name = "output", .heading = "Files", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
      .required = true,
      .help = "folder for vocab.txt and bpe.codes"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
-    {.name = "min-frequency", .type = OPTION_INT, .offset = FIELD(min_frequency), .default_value = "2", .min = 1,
+    {.name = "min-frequency", .heading = "Tokenizer", .type = OPTION_INT, .offset = FIELD(min_frequency), .default_value = "2", .min = 1,
      .max = 1e9, .metavar = "N",
      .help = "merge no pair that occurs less often"},
-    {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(overwrite), .default_value = "false",
+    {.name = "overwrite", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(overwrite), .default_value = "false",
      .help = "replace vocab.txt and bpe.codes that are in the folder, and remove added_tokens.json"},
-    {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
+    {.name = "threads", .heading = "Device", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
 };
@@ -56,19 +58,41 @@ static const OptionOverride overrides[] = {
 // clang-format on
 
 static const char ADDED[] = "added_tokens.json"; /* would be read with the new files */
+static const char UNFINISHED[] = "train_bert tokenizer";
 
+/* Dies if a file is in the way, unless it is of this command that was killed. */
 static void check_output(const Options *o) {
     static const char *const names[] = {"vocab.txt", "bpe.codes", ADDED};
-    for (int i = 0; i < 3 && !o->overwrite; i++)
+    bool again;
+    Error error;
+    if (!unfinished_find(o->output, UNFINISHED, &again, &error)) die("--output: %s", error.text);
+    for (int i = 0; i < 3 && !again && !o->overwrite; i++)
         if (path_holds(o->output, names[i]))
             die("%s/%s is there already: choose another --output, or replace it with --overwrite", o->output, names[i]);
 }
 
-/* Removes the added tokens of the tokenizer that was in the folder. */
-static void remove_added(const Options *o) {
-    char *path = path_join(o->output, ADDED);
+static void remove_file(const Options *o, const char *name) {
+    char *path = path_join(o->output, name);
     if (unlink(path) && errno != ENOENT) die("cannot remove %s: %s", path, strerror(errno));
     free(path);
+}
+
+/* Writes the tokenizer in place of the one that was in the folder. Without vocab.txt, which goes first and comes last,
+ * a folder holds none: a kill leaves no files of two. */
+static void write_tokenizer(const Options *o, const FastBpeTrainer *trainer) {
+    FileLock lock;
+    Error error;
+    bool ok = unfinished_lock(&lock, o->output, &error);
+    if (ok) check_output(o);
+    ok = ok && unfinished_begin(o->output, UNFINISHED, &error);
+    if (ok) {
+        remove_file(o, "vocab.txt");
+        remove_file(o, ADDED);
+    }
+    if (!ok || !directory_flush(o->output, &error) || !fastbpe_trainer_write(trainer, o->output, &error) ||
+        !unfinished_end(o->output, &error))
+        die("%s", error.text);
+    file_unlock(&lock);
 }
 
 static void add_texts(FastBpeTrainer *trainer, const TextRules *rules, const Comments *comments) {
@@ -111,7 +135,7 @@ static void print_learned(const Options *o, const FastBpeLearned *learned) {
     if (learned->merges < o->learn)
         printf("[Tokenizer] fewer merges than --learn %lld: no other pair of symbols occurs %lld times in the texts\n",
                (long long)o->learn, (long long)o->min_frequency);
-    printf("Next: ./train_bert pretrain");
+    printf("Next: %s pretrain", program_as_called());
     for (int i = 0; i < o->data.count; i++) print_path("--data", o->data.text[i]);
     if (strcmp(o->text.text_column, "text") != 0) print_path("--text-column", o->text.text_column);
     print_path("--tokenizer", o->output);
@@ -132,10 +156,8 @@ static void learn(const Options *o) {
     const int64_t texts = add_files(trainer, &rules, o);
     printf("[Data] %lld text%s from %d file%s%s\n", (long long)texts, format_plural(texts), o->data.count,
            format_plural(o->data.count), segmenter ? ", segmented" : "");
-    make_directories(o->output);
-    directory_remove_leftovers(o->output);
-    if (!fastbpe_trainer_write(trainer, o->output, &learned, &error)) die("%s", error.text);
-    remove_added(o);
+    if (!fastbpe_trainer_learn(trainer, &learned, &error)) die("%s", error.text);
+    write_tokenizer(o, trainer);
     print_learned(o, &learned);
     fastbpe_trainer_close(trainer);
     segmenter_close(segmenter);
@@ -143,7 +165,8 @@ static void learn(const Options *o) {
 
 int bert_tokenizer(int argc, char **argv) {
     static const OptionsHeader header = {
-        "train_bert tokenizer", "./train_bert tokenizer --learn 4000 --data texts.txt --output tokenizer [options]",
+        "train_bert tokenizer", "--learn 4000 --data texts.txt --output tokenizer [options]",
+        "--learn 4000 --data texts.txt --output tokenizer",
         "Learns vocab.txt and bpe.codes, the two files of PhoBERT's kind of tokenizer, from texts. White space, "
         "normal form and segmentation are those of the training."};
     static const char *const of_texts[] = {"segment", "normalize", "text-column", "skip-bad", NULL};

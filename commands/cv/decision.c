@@ -26,14 +26,28 @@ bool cv_decision_write(const CvFold *f, const FoldResult *result, Error *error) 
     return ok;
 }
 
+static bool names_check(const json_t *root, const char *name, Error *error) {
+    const json_t *names = json_object_get(root, name), *one;
+    size_t i;
+    bool ok = !names || json_is_array(names);
+    json_array_foreach(names, i, one) { ok = ok && json_is_string(one); }
+    return ok || error_set(error, "\"%s\": expected an array of names", name);
+}
+
+static bool decision_check(const json_t *root, const CvDecision *decision, Error *error) {
+    if (isnan(decision->chosen.threshold)) return error_set(error, "\"threshold\": expected a number, found null");
+    if (!json_is_boolean(json_object_get(root, "views"))) return error_set(error, "\"views\": expected true or false");
+    return names_check(root, "training_donors", error) && names_check(root, "validation_donors", error);
+}
+
 bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error) {
     json_t *root;
+    Error why;
     *decision = (CvDecision){.views = true};
     if (!threshold_decision_read(checkpoint, &decision->chosen, &root, error) || !root) return !root && !error->text[0];
-    const json_t *views = json_object_get(root, "views");
-    bool ok = (json_is_boolean(views) && !isnan(decision->chosen.threshold)) ||
-              error_set(error, "the decision.json of %s: threshold or views are missing or senseless", checkpoint);
-    decision->views = json_is_true(views);
+    bool ok =
+        decision_check(root, decision, &why) || error_set(error, "the decision.json of %s: %s", checkpoint, why.text);
+    decision->views = json_is_true(json_object_get(root, "views"));
     if (ok) decision->donors = json_incref(json_object_get(root, "training_donors"));
     json_decref(root);
     return ok;

@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/options.h"
+#include "commands/next.h"
 #include "data/flim/data_report.h"
 
 typedef struct {
@@ -22,7 +23,7 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_TEXT, .offset = offsetof(Options, data),
+    {.name = "data", .heading = "Data", .letter = 'd', .type = OPTION_TEXT, .offset = offsetof(Options, data),
      .metavar = "DIR",
      .help = "the cells: DIR/isolated_cells_D1/NAME_act_cell_7.npy; writes DIR.flim.safetensors and "
              "DIR.data_report.json"},
@@ -32,13 +33,13 @@ static const OptionRow table[] = {
      .help = "report what the reference's entropy filter would drop at this many standard deviations"},
     {.name = "compat", .type = OPTION_FLAG, .offset = offsetof(Options, compat), .default_value = "false",
      .help = "compute entropies as the reference does, which takes rows for time where there are fewer bins than rows"},
-    {.name = "config", .type = OPTION_TEXT, .offset = offsetof(Options, config),
+    {.name = "config", .heading = "Files", .type = OPTION_TEXT, .offset = offsetof(Options, config),
      .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
-    {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = offsetof(Options, seed), .default_value = "42",
+    {.name = "seed", .heading = "Data", .letter = 's', .type = OPTION_INT, .offset = offsetof(Options, seed), .default_value = "42",
      .min = 0, .max = 9e15, .metavar = "N",
      .help = "seed of the bootstrap's intervals"},
-    {.name = "num-workers", .type = OPTION_INT, .offset = offsetof(Options, num_workers), .default_value = "0",
+    {.name = "num-workers", .heading = "Device", .type = OPTION_INT, .offset = offsetof(Options, num_workers), .default_value = "0",
      .min = 0, .max = 1024, .metavar = "N",
      .help = "threads; 0: all cores. The output does not depend on the number"},
 };
@@ -53,7 +54,7 @@ static void write_report(const char *path, const json_t *report) {
 }
 
 int cv_doctor(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv doctor", "./train_cv doctor --data DIR [options]",
+    static const OptionsHeader header = {"train_cv doctor", "--data DIR [options]", "--data cells",
                                          "Reads FLIM cells into one file, and reports what is odd about them."};
     static Options o;
     FlimCells cells;
@@ -69,10 +70,10 @@ int cv_doctor(int argc, char **argv) {
     json_t *report = json_object();
     flim_data_report(report, &cells, (uint64_t)o.seed);
     flim_data_report_filter(report, "reference_filter", &cells, &filter);
-    char *path = flim_cells_path(o.data, ".data_report.json"), *folder = shell_path(o.data);
+    char *path = flim_cells_path(o.data, ".data_report.json");
     write_report(path, report);
-    printf("[Data] report: %s\nNext: ./train_cv --data %s\n", path, folder);
-    free(folder);
+    printf("[Data] report: %s\n", path);
+    next_print("--data %s -o run", o.data);
     free(path);
     json_decref(report);
     flim_cells_close(&cells);

@@ -19,8 +19,8 @@ static void print_totals(const CvRun *run, TrainSpec *specs, int n) {
             seconds += estimate_run(&specs[i], &work, &machines[k]).seconds;
         }
         printf("[Folds] %s: training all %d folds: %s", machines[k].card->key, n, format_duration(seconds, text));
-        const Price *price = &run->train.price;
-        if (price->per_hour > 0)
+        const Price *price = &price_list_find(&run->train.prices, machines[k].card)->price;
+        if (price->per_hour > 0 && (run->train.prices.by_card || n_cards == 1))
             printf(", %s at %s an hour", price_amount(price, price_cost(price, seconds), money[0]),
                    price_amount(price, price->per_hour, money[1]));
         printf("\n");

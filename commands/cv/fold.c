@@ -86,7 +86,7 @@ static int64_t count_copies(const CvFold *f, int split) {
 }
 
 /* Dies if the fold cannot be trained or tested, before hours are spent on an earlier fold. */
-static void check_fold(const CvFold *f) {
+static void check_fold(CvFold *f) {
     const CvRun *o = &f->run;
     const FlimIds *train = &f->splits.ids[FLIM_TRAIN], *val = &f->splits.ids[FLIM_VAL];
     double active = flim_prior_natural(&f->data->columns, val);
@@ -97,12 +97,24 @@ static void check_fold(const CvFold *f) {
         die("fold %s: all validation cells are %s, so neither the best epoch nor a threshold can be chosen; give other "
             "donors (--protocol split), or leave the fold out (--folds)",
             f->fold->name, FLIM_CLASS_NAMES[active > 0]);
-    for (int split = FLIM_VAL; split <= FLIM_TEST; split++) {
-        int64_t copies = count_copies(f, split);
-        if (copies)
-            warn("fold %s: %lld %s cells have the same counts as training cells: the scores of this split are too good",
-                 f->fold->name, (long long)copies, FLIM_SPLIT_NAMES[split]);
-    }
+    for (int split = FLIM_VAL; split <= FLIM_TEST; split++) f->copies[split] = count_copies(f, split);
+}
+
+void cv_folds_warn_of_copies(const CvFold *folds, int n) {
+    char *where = xstrdup("");
+    for (int i = 0; i < n; i++)
+        for (int split = FLIM_VAL; split <= FLIM_TEST; split++) {
+            if (!folds[i].copies[split]) continue;
+            char *longer = xformat("%s%sfold %s: %lld %s cells", where, *where ? ", " : "", folds[i].fold->name,
+                                   (long long)folds[i].copies[split], FLIM_SPLIT_NAMES[split]);
+            free(where);
+            where = longer;
+        }
+    if (*where)
+        warn(
+            "cells have the same counts as training cells of their fold, so the scores of their split are too good: %s",
+            where);
+    free(where);
 }
 
 void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFold *fold) {

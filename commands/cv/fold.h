@@ -33,7 +33,8 @@ typedef struct {
     CvPredictions predictions[CV_PREDICTED];
     unsigned char *kept[CV_PREDICTED]; /* [n]: 1 if the filter keeps the cell; NULL: no filter */
     EpochCurves curves;
-    int best_epoch; /* from 1 */
+    int best_epoch;              /* from 1 */
+    int64_t copies[FLIM_SPLITS]; /* cells of the split with the counts of some training cell */
 } CvFold;
 
 /* Returns the data set of a split of the fold, with `views` samples per cell: 1, or FLIM_VIEWS to evaluate with --tta.
@@ -47,6 +48,9 @@ void cv_fold_close(CvFold *f);
 char *cv_fold_best(const CvFold *f, Error *error);
 /* Prints the donors, cells and classes of each split, the filter and the sampler. */
 void cv_fold_print(const CvFold *f);
+
+/* Warns, in one line for all folds, of cells that are in training and in another split. */
+void cv_folds_warn_of_copies(const CvFold *folds, int n);
 
 /* Dies if --folds names an unknown fold, or one twice. */
 void cv_folds_check(const CvRun *run, const FlimFolds *folds);

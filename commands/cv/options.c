@@ -63,10 +63,10 @@ static const OptionOverride overrides[] = {
 #define FIELD(name) offsetof(CvRun, name)
 
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
+    {.name = "data", .heading = "Data", .usual = true, .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
      .help = "the cells: a folder with a subfolder of .npy, .tif or .sdt files per donor, or a store (.safetensors) that doctor wrote"},
     CV_CLASS_OPTIONS(CvRun),
-    {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "nested",
+    {.name = "protocol", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "nested",
      .metavar = "nested|split|reference",
      .help = "nested: each donor in turn is the test donor, and the next one that has both classes the validation "
              "donor; split: one fold of the donors given; reference: each of --cv-donors is the test donor, and the first of the others the "
@@ -83,7 +83,7 @@ static const OptionRow table[] = {
     {.name = "cv-donors", .type = OPTION_TEXT, .offset = FIELD(cv_donors), .default_value = "D1,D2,D3,D4",
      .metavar = "A,B,...",
      .help = "donors of --protocol reference"},
-    {.name = "folds", .type = OPTION_TEXT, .offset = FIELD(folds), .metavar = "A,B,...",
+    {.name = "folds", .usual = true, .type = OPTION_TEXT, .offset = FIELD(folds), .metavar = "A,B,...",
      .help = "train only these folds, each named for its test donor; default: all"},
     {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
      .help = "use the reference's rules for options that are not given: filter reference, sampler class, "
@@ -108,10 +108,10 @@ static const OptionRow table[] = {
      .help = "compute footprints after augmentation, which dilates the footprints of training cells only, as the reference does"},
     {.name = "mixup", .type = OPTION_FLAG, .offset = FIELD(mixup), .default_value = "true",
      .help = "apply mixup to 30 % of the batches, with weights from Beta(0.4, 0.4)"},
-    {.name = "smoothing", .type = OPTION_FLOAT, .offset = FIELD(smoothing), .default_value = "0.05", .max = 0.99,
+    {.name = "smoothing", .heading = "Training", .type = OPTION_FLOAT, .offset = FIELD(smoothing), .default_value = "0.05", .max = 0.99,
      .metavar = "X",
      .help = "label smoothing in training"},
-    {.name = "channels", .section = "model", .type = OPTION_TEXT, .offset = FIELD(channels),
+    {.name = "channels", .heading = "Model", .section = "model", .type = OPTION_TEXT, .offset = FIELD(channels),
      .default_value = "32,64,128", .metavar = "A,B,C",
      .help = "output channels of the three blocks"},
     {.name = "dropout", .section = "model", .type = OPTION_FLOAT, .offset = FIELD(dropout), .default_value = "0.25",
@@ -124,26 +124,26 @@ static const OptionRow table[] = {
      .metavar = "ours|torch|kaiming",
      .help = "initial weights. torch: the defaults of PyTorch's modules, as in the guide's revision of the reference; "
              "kaiming: as in its newest revision, whose first losses are large; ours: kaiming with a small head"},
-    {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate), .default_value = "1e-6",
+    {.name = "min-learning-rate", .heading = "Training", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate), .default_value = "1e-6",
      .max = 10, .metavar = "X",
      .help = "learning rate at the end of the cosine"},
     {.name = "cosine-epochs", .type = OPTION_INT, .offset = FIELD(cosine_epochs), .default_value = "0",
      .max = MAX_EPOCHS, .metavar = "N",
      .help = "length of the cosine in epochs; 0: --epochs"},
-    {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "20",
+    {.name = "early-stopping-patience", .heading = "Validation and log", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "20",
      .max = 1e6, .metavar = "N",
      .help = "end a fold's training after this many epochs without improvement; 0: never"},
-    {.name = "extension-epochs", .type = OPTION_INT, .offset = FIELD(extension_epochs), .default_value = "10",
+    {.name = "extension-epochs", .heading = "Training", .type = OPTION_INT, .offset = FIELD(extension_epochs), .default_value = "10",
      .max = MAX_EPOCHS, .metavar = "N",
      .help = "epochs to add when one of the last three is the best so far"},
     {.name = "extensions", .type = OPTION_INT, .offset = FIELD(extensions), .default_value = "0", .max = 1000,
      .metavar = "N",
      .help = "how many times epochs may be added; --compat sets the reference's 2 and lets the cosine rise in them"},
-    {.name = "monitor", .type = OPTION_CHOICE, .offset = FIELD(monitor), .default_value = "auroc",
+    {.name = "monitor", .heading = "Validation and log", .type = OPTION_CHOICE, .offset = FIELD(monitor), .default_value = "auroc",
      .metavar = "auroc|f1|balanced_accuracy",
      .help = "score on the validation donor's cells that selects the best epoch, at a threshold of 0.5 where the score "
              "needs one"},
-    {.name = "threshold", .type = OPTION_CHOICE, .offset = FIELD(threshold), .default_value = "balanced",
+    {.name = "threshold", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(threshold), .default_value = "balanced",
      .metavar = "0.5|f1|balanced|kmeans",
      .help = "decision threshold for test cells. f1, balanced: the one with the best F1 or balanced accuracy on the "
              "validation cells; kmeans: the reference's rule on the validation cells, which reads no labels"},
@@ -238,6 +238,7 @@ static void adopt(CvRun *o) {
         from.options = json_build("options", "{s:s}", "channels", text);
         free(text);
     }
+    checkpoint_options_validate(&from, o->set);
     checkpoint_options_adopt(&from, o->set, NULL);
     json_decref(from.options);
 }

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/program.h"
+#include "checkpoint/description.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/decision.h"
 #include "commands/trainer.h"
@@ -26,6 +27,7 @@ typedef struct {
     /* Sums over the models, for each cell. */
     double *p, *calibrated;
     int32_t *votes;
+    int *trained; /* [donors of the cells] models that have learned from a donor of the same name */
     double thresholds;
     int calibrations; /* how many models have a temperature */
 } Predict;
@@ -34,11 +36,11 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
+    {.name = "data", .heading = "Data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
      .positional = true,
      .help = "the cells: a folder of .npy, .tif or .sdt files, in it or in a folder per donor, or a store (.safetensors) of them; "
              "labels in the names of files are shown beside the predictions, and not used"},
-    {.name = "threshold", .type = OPTION_FLOAT, .offset = FIELD(threshold), .default_value = "0", .max = 1,
+    {.name = "threshold", .heading = "Model", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(threshold), .default_value = "0", .max = 1,
      .metavar = "X",
      .help = "a cell is active if p > X; 0: the threshold that was chosen on validation cells, the mean of several "
              "models'; without one 0.5"},
@@ -75,8 +77,8 @@ static void check_shape(const Predict *o, const char *checkpoint) {
     Error error;
     json_t *description = description_read(checkpoint, &error);
     if (!description && error.text[0]) die("%s", error.text);
-    int64_t bins = json_integer_value(json_object_get(description, "bins"));
-    int64_t side = json_integer_value(json_object_get(description, "side"));
+    int64_t bins = description_fact_number(description, checkpoint, "bins");
+    int64_t side = description_fact_number(description, checkpoint, "side");
     json_decref(description);
     if (bins && side && (bins != o->cells.shape.T || side != o->cells.shape.H))
         die("%s was trained on cells of %lld x %lld pixels and %lld bins; those of %s have %d x %d and %d", checkpoint,
@@ -116,15 +118,32 @@ static float *logits_of(Predict *o, const char *checkpoint, int views) {
 
 /* ---- the models' mean ---- */
 
-/* Warns of donors that a network has learned from. */
-static void warn_of_donors(const Predict *o, const char *checkpoint, const json_t *donors) {
+/* Counts for each donor of the cells the networks that have learned from a donor of this name. */
+static void count_donors(Predict *o, const json_t *donors) {
     for (size_t i = 0; i < json_array_size(donors); i++)
         for (int d = 0; d < o->cells.n_donors; d++) {
             const char *name = json_string_value(json_array_get(donors, i));
-            if (name && !strcmp(name, o->cells.donor_names[d]))
-                warn("%s was trained on cells of a donor %s: if these are they, their predictions are too good",
-                     checkpoint, name);
+            o->trained[d] += name && !strcmp(name, o->cells.donor_names[d]);
         }
+}
+
+/* Warns once of all donors that networks have learned from. */
+static void warn_of_donors(const Predict *o, int models) {
+    enum { NAMED = 10 };
+    char *names = xstrdup("");
+    int n = 0;
+    for (int d = 0; d < o->cells.n_donors; d++) {
+        if (!o->trained[d] || n++ >= NAMED) continue;
+        char *longer =
+            xformat("%s%s%s (%d of %d)", names, n > 1 ? ", " : "", o->cells.donor_names[d], o->trained[d], models);
+        free(names);
+        names = longer;
+    }
+    if (n)
+        warn("models were trained on cells of donors with these names: %s%s: if these are they, their predictions are "
+             "too good",
+             names, n > NAMED ? ", ..." : "");
+    free(names);
 }
 
 static void add_model(Predict *o, const char *checkpoint) {
@@ -150,7 +169,7 @@ static void add_model(Predict *o, const char *checkpoint) {
            : decision.chosen.kept ? ", chosen on validation cells"
                                   : ": none was chosen for these weights",
            calibrated ? "with a temperature" : "no temperature");
-    warn_of_donors(o, checkpoint, decision.donors);
+    count_donors(o, decision.donors);
     json_decref(decision.donors);
     free(logits);
 }
@@ -195,6 +214,7 @@ static void print_summary(const Predict *o, int models) {
            o->thresholds / models);
     if (o->calibrations && o->calibrations < models)
         warn("%d of %d models have a temperature: no calibrated probabilities are written", o->calibrations, models);
+    warn_of_donors(o, models);
     if (dark) warn("%lld cells have no photon at all: what is predicted of them means nothing", (long long)dark);
 }
 
@@ -212,6 +232,7 @@ static void open_cells(Predict *o) {
     o->p = xcalloc(n, sizeof *o->p);
     o->calibrated = xcalloc(n, sizeof *o->calibrated);
     o->votes = xcalloc(n, sizeof *o->votes);
+    o->trained = xcalloc((size_t)o->cells.n_donors, sizeof *o->trained);
 }
 
 static void close_cells(Predict *o) {
@@ -219,11 +240,13 @@ static void close_cells(Predict *o) {
     free(o->p);
     free(o->calibrated);
     free(o->votes);
+    free(o->trained);
     flim_cells_close(&o->cells);
 }
 
 int cv_predict(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv predict", "./train_cv predict --checkpoint PATH DIR [options]",
+    static const OptionsHeader header = {"train_cv predict", "--checkpoint PATH DIR [options]",
+                                         "--checkpoint run new_cells -o predictions.csv",
                                          "Predicts which cells are active."};
     Predict o = {0};
     add_options(&o);

@@ -6,6 +6,7 @@
 #include "base/program.h"
 #include "base/threads.h"
 #include "commands/cv/commands.h"
+#include "commands/next.h"
 #include "data/flim/synthetic.h"
 
 typedef struct {
@@ -57,7 +58,7 @@ static const OptionRow table[] = {
 // clang-format on
 
 int cv_synthesize(int argc, char **argv) {
-    static const OptionsHeader header = {"train_cv synthesize", "./train_cv synthesize --output DIR [options]",
+    static const OptionsHeader header = {"train_cv synthesize", "--output DIR [options]", "--output cells",
                                          "Writes synthetic FLIM cells."};
     Options o = {0};
     int64_t files;
@@ -74,11 +75,9 @@ int cv_synthesize(int argc, char **argv) {
                            .seed = (uint64_t)o.seed};
     if (!flim_synthetic_write(o.output, &cells, threads_take((int)o.num_workers, "--num-workers"), &files, &error))
         die("%s", error.text);
-    char *folder = shell_path(o.output);
     printf("[Synthetic] %s: %lld cells of %lld donors, %lld x %lld pixels x %lld bins\n", o.output, (long long)files,
            (long long)o.donors, (long long)o.side, (long long)o.side, (long long)o.bins);
-    printf("Next: ./train_cv doctor --data %s, or ./train_cv --data %s\n", folder, folder);
-    free(folder);
+    next_print("doctor --data %s", o.output);
     options_free(&set, argc, argv);
     return 0;
 }

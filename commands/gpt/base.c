@@ -61,6 +61,23 @@ static json_t *options_of_shapes(const TensorFile *file) {
     return options;
 }
 
+/* Returns the sizes' types and ranges, which are those of train_gpt's options with these names. */
+static OptionSet size_rules(void) {
+    static int64_t unused;
+    static const OptionRow rows[] = {
+        {.name = "model-dim", .type = OPTION_INT, .min = 8, .max = 65536},
+        {.name = "layers", .type = OPTION_INT, .min = 1, .max = 1000},
+        {.name = "heads", .type = OPTION_INT, .min = 1, .max = 1000},
+        {.name = "max-text-tokens", .type = OPTION_INT, .min = 1, .max = 1e6},
+        {.name = "max-mel-tokens", .type = OPTION_INT, .min = 1, .max = 1e6},
+        {.name = "number-text-tokens", .type = OPTION_INT, .min = 2, .max = 1e9},
+        {.name = "number-mel-codes", .type = OPTION_INT, .min = 3, .max = 1e9},
+    };
+    OptionSet rules = {0};
+    options_add(&rules, rows, COUNT(rows), &unused);
+    return rules;
+}
+
 static int size_of(const json_t *shapes, const char *name) {
     json_int_t size = json_integer_value(json_object_get(shapes, name));
     return size > 0 && size < INT_MAX ? (int)size : 0;
@@ -108,6 +125,8 @@ static GptBase read_base(const char *checkpoint, const char *option, bool heads_
                     .ours = description != NULL,
                     .size = checkpoint_options_of(description, checkpoint, "tts_gpt", size_options)};
     if (!description || check) read_shapes(&base, option, check);
+    const OptionSet rules = size_rules();
+    checkpoint_options_validate(&base.size, &rules);
     if (json_object_get(base.size.options, "layers") && !json_object_get(base.size.options, "heads") && !heads_given)
         die_usage("%s %s: the number of attention heads does not follow from the shapes of its tensors: give --heads",
                   option, checkpoint);

@@ -88,8 +88,8 @@ static float *frames_of_codes(const DecodeOptions *o, const char *path, int64_t 
 }
 
 int gpt_decode(int argc, char **argv) {
-    static const OptionsHeader header = {"train_gpt decode",
-                                         "./train_gpt decode --codes x.npy --codebook codebook.npy -o x.wav",
+    static const OptionsHeader header = {"train_gpt decode", "--codes x.npy --codebook codebook.npy -o x.wav",
+                                         "--codes prepared/codes/x.npy --codebook prepared/codebook.npy -o x.wav",
                                          "Makes sound from audio codes."};
     DecodeOptions o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);

@@ -37,7 +37,7 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
              "weights"},
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
@@ -239,7 +239,8 @@ static void report(const Export *e) {
 }
 
 int gpt_export(int argc, char **argv) {
-    static const OptionsHeader header = {"train_gpt export", "./train_gpt export --checkpoint run --output DIR",
+    static const OptionsHeader header = {"train_gpt export", "--checkpoint run --output DIR",
+                                         "--checkpoint run --output exported",
                                          "Writes a trained model for the inference of IndexTTS2."};
     static const OptionOverride files = {.name = "output", .help = "new folder for gpt.pth, bpe.model and config.yaml"};
     GptExportOptions o = {0};

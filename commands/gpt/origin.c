@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "checkpoint/description.h"
+#include "commands/next.h"
 #include "data/text/sentencepiece.h"
 #include "data/tts/prepare_outputs.h"
 
@@ -147,8 +149,15 @@ void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList 
 /* ---- the base checkpoint ---- */
 
 static const char *fact_of(const GptBase *base, const char *name) {
-    const char *text = json_string_value(json_object_get(base->description, name));
+    const char *text = description_fact_text(base->description, base->size.checkpoint, name);
     return text ? text : "";
+}
+
+void gpt_origin_print_next(const GptOrigin *origin, const char *run) {
+    if (gpt_codes_are_own(origin->codes))
+        next_print("speak --checkpoint %s --text TEXT --output said.wav", run);
+    else if (origin->codes)
+        next_print("export --checkpoint %s --output exported", run);
 }
 
 static void warn_of_codes(const GptOrigin *origin, const GptBase *base) {

@@ -56,6 +56,9 @@ typedef struct {
  * sound of the codes. */
 void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList *train, const OptionList *validation);
 
+/* Prints the command that uses the run of a training on manifests of this origin: who makes sound of its codes. */
+void gpt_origin_print_next(const GptOrigin *origin, const char *run);
+
 /* Warns if a base checkpoint (zero: none) was trained on other codes than those of the manifests, or with another
  * tokenizer. A file of another program counts as IndexTTS2's; a checkpoint of ours that does not say its codes, because
  * it is older than the facts or its config.json is missing, is warned of. */

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/program.h"
 #include "commands/gpt/origin.h"
 #include "data/tts/prepare_outputs.h"
 #include "data/tts/recordings_folder.h"
@@ -239,13 +240,14 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
                "or a file is missing or damaged",
                (long long)p->recoded);
     printf("\n[Codes] %lld codes, unigram entropy %.3f nats\n", (long long)t->codes, t->entropy);
-    printf("[Data] %lld of %lld clips, %s, %lld speakers: %lld for training, %lld for validation\n",
+    printf("[Data] %lld of %lld clips, %s, %lld speaker%s: %lld for training, %lld for validation\n",
            (long long)t->clips, (long long)p->n, format_duration(t->seconds, duration), (long long)t->speakers,
-           (long long)m->train, (long long)m->val);
+           format_plural(t->speakers), (long long)m->train, (long long)m->val);
     printf("[Data] %lld and %lld pairs; %lld and %lld clips have none, because their speaker has no other clip\n",
            (long long)m->train_pairs, (long long)m->val_pairs, (long long)m->lone_train, (long long)m->lone_val);
     if (m->own_prompts) printf("[Data] of a side where no speaker has two clips, each clip is its own prompt\n");
     if (!m->val) printf("[Data] no clip is held out for validation: raise --val-ratio\n");
+    if (!m->train) printf("[Data] no clip is left for training: lower --val-ratio\n");
 }
 
 static void print_manifest(const char *option, const char *directory, PrepareOutput output) {
@@ -259,7 +261,7 @@ static void print_manifest(const char *option, const char *directory, PrepareOut
 static void print_next(const Prepare *p, const ManifestReport *m) {
     bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
     const char *output = p->options->output;
-    printf("Next: ./train_gpt");
+    printf("Next: %s", program_as_called());
     print_manifest("-m", output, pairs ? OUTPUT_TRAIN_PAIRS : OUTPUT_TRAIN_MANIFEST);
     if (m->val) print_manifest("--val-manifest", output, pairs ? OUTPUT_VAL_PAIRS : OUTPUT_VAL_MANIFEST);
     NextOptions next = next_options(p, m);
@@ -271,5 +273,5 @@ void prepare_report_write(const Prepare *p, const ManifestReport *manifests) {
     Totals totals = total_of(p);
     write_stats(p, &totals, manifests);
     print_totals(p, &totals, manifests);
-    print_next(p, manifests);
+    if (manifests->train) print_next(p, manifests);
 }

@@ -27,11 +27,16 @@ float *gpt_frames_of_codes(const Codebook *codebook, const char *path, const int
 float *gpt_frames_of_recording(const Mel *mel, const char *path, int64_t *n) {
     Audio audio;
     Error error;
-    if (!audio_read(path, MEL_RATE, MAX_SECONDS, &audio, &error))
+    if (!audio_read(path, MEL_RATE, MAX_SECONDS + 1, &audio, &error))
         die("%s: %s%s%s", path, error.text, audio.convertible ? "; convert it: " : "",
             audio.convertible ? conversion_command(path, MEL_RATE) : "");
     for (int doubt = 0; doubt < AUDIO_DOUBTS; doubt++)
         if (audio_doubt(&audio.facts, (AudioDoubt)doubt, &error)) warn("%s: %s", path, error.text);
+    const int64_t most = (int64_t)MAX_SECONDS * MEL_RATE;
+    if (audio.count > most) {
+        warn("%s: is longer than ten minutes, and only the first ten are taken", path);
+        audio.count = most;
+    }
     *n = mel_frame_count(audio.count);
     if (!*n) die("%s: has only %lld samples, less than one frame of 20 ms", path, (long long)audio.count);
     float *frames = xmalloc((size_t)*n * MEL_BANDS * sizeof *frames);

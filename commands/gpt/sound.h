@@ -8,8 +8,8 @@
 /* Returns frames[n, MEL_BANDS], the entries of the codes in the codebook of this path; free(). NULL with the first code
  * that has no entry. */
 float *gpt_frames_of_codes(const Codebook *codebook, const char *path, const int32_t *codes, int64_t n, Error *error);
-/* Returns frames[*n, MEL_BANDS] of the first ten minutes of a recording, at least one; free(). Dies with the reason if
- * it cannot be read. */
+/* Returns frames[*n, MEL_BANDS] of the first ten minutes of a recording, at least one; free(). Warns if there are more.
+ * Dies with the reason if it cannot be read. */
 float *gpt_frames_of_recording(const Mel *mel, const char *path, int64_t *n);
 
 /* Dies unless --output names a WAV file that may be written. */

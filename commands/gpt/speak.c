@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/program.h"
 #include "commands/gpt/layout.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/sound.h"
@@ -41,25 +42,25 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
              "weights"},
-    {.name = "text", .type = OPTION_TEXT, .offset = FIELD(text), .metavar = "TEXT", .required = true,
+    {.name = "text", .heading = "Speech", .type = OPTION_TEXT, .offset = FIELD(text), .metavar = "TEXT", .required = true,
      .help = "what to say"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
+    {.name = "output", .heading = "Files", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
      .required = true,
      .help = "the WAV file, 24 kHz"},
-    {.name = "prompt-audio", .type = OPTION_TEXT, .offset = FIELD(prompt_audio), .metavar = "PATH",
+    {.name = "prompt-audio", .heading = "Voice", .usual = true, .type = OPTION_TEXT, .offset = FIELD(prompt_audio), .metavar = "PATH",
      .help = "speak in the voice of this recording"},
-    {.name = "sample", .type = OPTION_TEXT, .offset = FIELD(sample), .metavar = "ID",
+    {.name = "sample", .usual = true, .type = OPTION_TEXT, .offset = FIELD(sample), .metavar = "ID",
      .help = "speak in the voice of this sample of the manifest; default: of its first one"},
     {.name = "manifest", .letter = 'm', .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "the manifest with the sample; default: the first one of the training"},
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
+    {.name = "tokenizer", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
      .help = "SentencePiece model of the training; default: where the training found it"},
     {.name = "codebook", .type = OPTION_TEXT, .offset = FIELD(codebook), .metavar = "PATH",
      .help = "codebook.npy of the training (codebook.json lies beside it); default: where the training found it"},
-    {.name = "temperature", .type = OPTION_FLOAT, .offset = FIELD(temperature), .default_value = "0.8", .max = 100,
+    {.name = "temperature", .heading = "Speech", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(temperature), .default_value = "0.8", .max = 100,
      .metavar = "X",
      .help = "divides the logits of the codes; 0: the most probable code, always"},
     {.name = "top-k", .type = OPTION_INT, .offset = FIELD(top_k), .default_value = "30", .max = 1e6, .metavar = "N",
@@ -76,14 +77,14 @@ static const OptionRow table[] = {
     {.name = "iterations", .type = OPTION_INT, .offset = FIELD(iterations), .default_value = "60", .max = 1e5,
      .metavar = "N",
      .help = "iterations of the Griffin-Lim algorithm"},
-    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
+    {.name = "heads", .heading = "Model", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
      .help = "attention heads of a checkpoint that has neither a config.json nor IndexTTS2's size; 0: not needed"},
 };
 // clang-format on
 
 static void parse(SpeakOptions *o, int argc, char **argv) {
-    static const OptionsHeader header = {"train_gpt speak",
-                                         "./train_gpt speak --checkpoint run --text TEXT -o said.wav [options]",
+    static const OptionsHeader header = {"train_gpt speak", "--checkpoint run --text TEXT -o said.wav [options]",
+                                         "--checkpoint run --text \"...\" --prompt-audio voice.wav -o said.wav",
                                          "Says a text with a trained model."};
     static const char *const kept[] = {"config", "device", "threads", "amp", "no-tf32", "seed", NULL};
     static const OptionOverride seed = {
@@ -153,15 +154,17 @@ static void voice_of_sample(const SpeakOptions *o, const char *manifest, int64_t
     char *text;
     size_t size;
     Error error;
-    int column;
     bool found = false;
     if (!text_read(manifest, &text, &size, &error)) die("%s: %s", manifest, error.text);
     size_t mark = utf8_mark(text, size);
     JsonRecords records = json_records_open(text + mark, size - mark, 1, true);
     while (!found && json_records_next(&records, &error)) {
         ManifestRecord record;
-        if (!manifest_parse_line(records.text, records.size, &record, &records.line, &column, &error))
+        int column = records.is_array ? records.column : 0;
+        if (!manifest_parse_line(records.text, records.size, &record, &records.line, &column, &error)) {
+            if (column) die("%s:%lld:%d: %s", manifest, (long long)records.line, column, error.text);
             die("%s:%lld: %s", manifest, (long long)records.line, error.text);
+        }
         if ((found = is_sample(o, &record))) {
             printf("[Voice] %s of %s\n", record.prompt_id ? record.prompt_id : record.id, manifest);
             read_vectors(manifest, record.condition_path, CONDITIONING_ROWS, width, condition);
@@ -184,6 +187,7 @@ static float *voice_vectors(const SpeakOptions *o, const GptTrained *trained, co
     if (o->prompt_audio) {
         int64_t n;
         float *frames = gpt_frames_of_recording(mel, o->prompt_audio, &n);
+        printf("[Voice] %s, %.2f s\n", o->prompt_audio, (double)n * MEL_HOP / MEL_RATE);
         PromptMap map = prompt_map_open(coder, width);
         prompt_map_apply(&map, frames, n, condition, emotion);
         prompt_map_close(&map);
@@ -217,6 +221,21 @@ static char *read_codebook(const SpeakOptions *o, const GptTrained *trained, Spe
 
 /* ---- the speech ---- */
 
+typedef struct {
+    int64_t n; /* codes so far */
+    double begin;
+} Progress;
+
+/* Shows how far the speech is, in the line at the bottom of the terminal. */
+static void show_progress(void *context, int prompt, int32_t id) {
+    enum { SHOWN = 10 /* codes from line to line */ };
+    Progress *p = context;
+    (void)prompt, (void)id;
+    if (p->n++ % SHOWN) return;
+    terminal_progress("[Speak] %lld codes, %.1f s of speech\t%.0f codes/s", (long long)p->n,
+                      (double)p->n * MEL_HOP / MEL_RATE, (double)p->n / (seconds_now() - p->begin));
+}
+
 /* Generates the codes of one text. */
 static Generated generate(const SpeakOptions *o, Model *model, Device *device, const TtsGptConfig *c,
                           const TokenIds *text, const float *voice) {
@@ -236,7 +255,9 @@ static Generated generate(const SpeakOptions *o, Model *model, Device *device, c
                                  .n_forbidden = 1,
                                  .stops = &stop,
                                  .n_stops = 1,
-                                 .max_new = o->max_codes ? o->max_codes : m.context};
+                                 .max_new = o->max_codes ? o->max_codes : m.context,
+                                 .on_id = show_progress,
+                                 .context = &(Progress){.begin = seconds_now()}};
     Generated speech;
     Error error;
     char bytes[32];
@@ -245,6 +266,7 @@ static Generated generate(const SpeakOptions *o, Model *model, Device *device, c
     printf("[Memory] generation: %s\n", format_bytes((double)(memory.cache + memory.activations), bytes));
     Generator *generator = generator_open(&m, device, &size, memory_available(device), &error);
     if (!generator || !generator_run(generator, &prompt, 1, &options, &speech, &error)) die("%s", error.text);
+    terminal_progress_end();
     generator_close(generator);
     return speech;
 }

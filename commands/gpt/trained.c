@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/program.h"
+#include "checkpoint/description.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "commands/gpt/origin.h"
@@ -64,7 +65,7 @@ void gpt_trained_close(GptTrained *t) {
 /* ---- what it was trained with ---- */
 
 const char *gpt_trained_fact(const GptTrained *t, const char *name) {
-    return json_string_value(json_object_get(t->says.description, name));
+    return description_fact_text(t->says.description, t->path, name);
 }
 
 char *gpt_trained_manifest(const GptTrained *t) {

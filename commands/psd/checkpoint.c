@@ -122,6 +122,7 @@ void psd_checkpoint_adopt(PsdRun *o) {
     if (!checkpoint_exists(checkpoint)) return; /* not there yet, or the one who reads it complains */
     CheckpointOptions from = checkpoint_options_read(checkpoint, "psd", PSD_MODEL_OPTIONS);
     if (!from.options) from.options = options_of_file(o);
+    checkpoint_options_validate(&from, &o->set);
     check_size(o, &from);
     checkpoint_options_adopt(&from, &o->set, o->command == PSD_FINETUNE ? size_and_head : size_option);
     json_decref(from.options);

@@ -48,6 +48,7 @@ static const struct {
     {"token-budget", 0},
     {"warmup-steps", 0},
     {"price", TRAINING | RUN},
+    {"prices", TRAINING | RUN},
 };
 
 /* Changes to the options that all programs share. */
@@ -92,8 +93,8 @@ static const struct {
     {RUN, {.name = "learning-rate", .default_value = "2e-4",
            .help = "peak learning rate of both trainings; not given: as their configurations say"}},
     {RUN, {.name = "price",
-           .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR': each training, and the run at its end, "
-                   "shows what it has cost"}},
+           .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR', or of cards, l4=0.80,h200=3.50: each "
+                   "training, and the run at its end, shows what it has cost"}},
 };
 
 #define FIELD(name) offsetof(PsdRun, name)
@@ -102,22 +103,22 @@ static const struct {
     unsigned commands;
     OptionRow row;
 } table[] = {
-    {PRED, {.name = "manifest", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(train.manifest),
+    {PRED, {.name = "manifest", .heading = "Data", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(train.manifest),
             .metavar = "DIR|PATH", .positional = true,
             .help = "the spectra: a folder of recordings (.npy, at any depth; nothing is written into it), or a "
                     "manifest (CSV) of train_psd prepare"}},
-    {PRED, {.name = "calibration", .type = OPTION_CHOICE, .offset = FIELD(calibration), .default_value = "auto",
+    {PRED, {.name = "calibration", .heading = "Model", .type = OPTION_CHOICE, .offset = FIELD(calibration), .default_value = "auto",
             .metavar = "auto|none|temperature|vector|covariate",
             .help = "which of the calibrations that `calibrate` has kept with the weights makes the probabilities; "
                     "covariate: the temperature by SNR; auto: temperature, if there is one"}},
-    {SPLIT | RUN, {.name = "split", .type = OPTION_TEXT, .offset = FIELD(split), .metavar = "PATH",
+    {SPLIT | RUN, {.name = "split", .heading = "Data", .usual = true, .type = OPTION_TEXT, .offset = FIELD(split), .metavar = "PATH",
                    .help = "split file (JSON) of train_psd prepare: which rows to train, validate and test on"}},
-    {SPLIT, {.name = "sensor", .type = OPTION_TEXT, .offset = FIELD(sensor), .metavar = "NAME",
+    {SPLIT, {.name = "sensor", .usual = true, .type = OPTION_TEXT, .offset = FIELD(sensor), .metavar = "NAME",
              .help = "for a split file by sensor: the sensor that is left out"}},
     {SPLIT, {.name = "shots", .type = OPTION_INT, .offset = FIELD(shots), .default_value = "0", .max = 1e6,
              .metavar = "K",
              .help = "for a few-shot split file: how many rows per class of the sensor to train on"}},
-    {TRAINING, {.name = "warmup-epochs", .type = OPTION_INT, .offset = FIELD(warmup_epochs), .default_value = "0",
+    {TRAINING, {.name = "warmup-epochs", .heading = "Training", .type = OPTION_INT, .offset = FIELD(warmup_epochs), .default_value = "0",
                 .max = MAX_EPOCHS, .metavar = "N",
                 .help = "epochs of linear warm-up from 1 % of the learning rate, before the cosine"}},
     {PRE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate),
@@ -126,18 +127,18 @@ static const struct {
     {FINE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate),
             .default_value = "1e-7", .max = 10, .metavar = "X",
             .help = "learning rate at which the cosine over the epochs ends"}},
-    {PRE, {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "0",
+    {PRE, {.name = "early-stopping-patience", .heading = "Validation and log", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "0",
            .max = 1e6, .metavar = "N",
            .help = "validations without improvement after which the training ends; 0: never"}},
     {FINE, {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "10",
             .max = 1e6, .metavar = "N",
             .help = "validations without improvement after which the training ends; 0: never"}},
-    {FINE, {.name = "pretrained", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH", .later = true,
+    {FINE, {.name = "pretrained", .heading = "Model", .usual = true, .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH", .later = true,
             .help = "the encoder to start from: a checkpoint directory, a .safetensors or a Lightning .ckpt; its "
                     "head is used too if it fits; without this option: from scratch"}},
-    {LABELLED, {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
+    {LABELLED, {.name = "checkpoint", .usual = true, .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
                  .help = "the classifier: a checkpoint directory, a .safetensors or a Lightning .ckpt"}},
-    {FINE, {.name = "freeze-encoder", .type = OPTION_FLAG, .offset = FIELD(freeze_encoder), .default_value = "false",
+    {FINE, {.name = "freeze-encoder", .heading = "Training", .type = OPTION_FLAG, .offset = FIELD(freeze_encoder), .default_value = "false",
             .help = "train only the head; the encoder then has no dropout"}},
     {FINE, {.name = "encoder-lr-scale", .type = OPTION_FLOAT, .offset = FIELD(encoder_lr_scale), .default_value = "-1",
             .min = -1, .max = 1e3, .metavar = "X",
@@ -147,12 +148,12 @@ static const struct {
             .metavar = "auto|none|W,W,...",
             .help = "class weights of the loss: auto is proportional to 1 / (samples of the class); or give 6 "
                     "numbers"}},
-    {LABELLED, {.name = "eval-split", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
+    {LABELLED, {.name = "eval-split", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
                  .metavar = "test|val|train",
                  .help = "which rows to evaluate"}},
-    {EVAL, {.name = "tag", .type = OPTION_TEXT, .offset = FIELD(tag), .default_value = "finetuned", .metavar = "NAME",
+    {EVAL, {.name = "tag", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(tag), .default_value = "finetuned", .metavar = "NAME",
             .help = "part of the names of the files that are written"}},
-    {MODEL | RUN, {.name = "size", .type = OPTION_CHOICE, .offset = FIELD(size), .default_value = "medium",
+    {MODEL | RUN, {.name = "size", .heading = "Model", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(size), .default_value = "medium",
                    .metavar = PSD_SIZE_NAMES,
                    .help = "named size: sets those of d-model, n-layers, n-heads, ffn-dim, decoder-dim, "
                            "decoder-layers, projection-dim and hidden-dim that are 0"}},
@@ -174,22 +175,22 @@ static const struct {
     {MODEL, {.name = "dropout", .section = "encoder", .type = OPTION_FLOAT, .offset = FIELD(dropout),
              .default_value = "0.1", .max = 0.99, .metavar = "X",
              .help = "dropout of the encoder; the decoder has 0.1, or 0 if this is 0"}},
-    {PRE, {.name = "mask-ratio", .section = "mpae", .type = OPTION_FLOAT, .offset = FIELD(mask_ratio),
+    {PRE, {.name = "mask-ratio", .heading = "Training", .section = "mpae", .type = OPTION_FLOAT, .offset = FIELD(mask_ratio),
            .default_value = "0.6", .min = 0.01, .max = 0.99, .metavar = "X",
            .help = "fraction of the 12 patches that is masked"}},
-    {PRE, {.name = "decoder-dim", .section = "mpae", .type = OPTION_INT, .offset = FIELD(decoder_dim),
+    {PRE, {.name = "decoder-dim", .heading = "Model", .section = "mpae", .type = OPTION_INT, .offset = FIELD(decoder_dim),
            .default_value = "0", .max = 65536, .metavar = "N",
            .help = "width of the decoder; 0: as --size has it"}},
     {PRE, {.name = "decoder-layers", .section = "mpae", .type = OPTION_INT, .offset = FIELD(decoder_layers),
            .default_value = "0", .max = PSD_MAX_LAYERS, .metavar = "N",
            .help = "blocks of the decoder; 0: as --size has it"}},
-    {PRE, {.name = "lambda-sicr", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(lambda_sicr),
+    {PRE, {.name = "lambda-sicr", .heading = "Training", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(lambda_sicr),
            .default_value = "0.1", .max = 1e6, .metavar = "X",
            .help = "weight of the contrastive loss"}},
     {PRE, {.name = "temperature", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(temperature),
            .default_value = "0.07", .min = 1e-6, .max = 1e6, .metavar = "X",
            .help = "temperature of the contrastive loss"}},
-    {PRE, {.name = "projection-dim", .section = "sicr", .type = OPTION_INT, .offset = FIELD(projection_dim),
+    {PRE, {.name = "projection-dim", .heading = "Model", .section = "sicr", .type = OPTION_INT, .offset = FIELD(projection_dim),
            .default_value = "0", .max = 65536, .metavar = "N",
            .help = "width that the contrast compares; 0: as --size has it"}},
     {FINE | INFERENCE, {.name = "head", .section = "head", .type = OPTION_CHOICE, .offset = FIELD(head),
@@ -201,38 +202,38 @@ static const struct {
     {FINE | INFERENCE, {.name = "head-dropout", .section = "head", .type = OPTION_FLOAT, .offset = FIELD(head_dropout),
                         .default_value = "0.2", .max = 0.99, .metavar = "X",
                         .help = "dropout of the mlp head"}},
-    {MODEL | RUN, {.name = "hop", .type = OPTION_FLAG, .offset = FIELD(hop), .default_value = "false",
+    {MODEL | RUN, {.name = "hop", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(hop), .default_value = "false",
                    .help = "make a sample of every 200 bins of a row, not only of the 200 in its middle; not given: "
                            "as the checkpoint or the store has it"}},
     {MODEL | RUN, {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(limit), .default_value = "20", .max = 1e9,
                    .metavar = "X",
                    .help = "clip normalised bins to +-X; 0: no limit, and 0 dB for bins that are not finite; not given: "
                            "as the checkpoint or the store has it"}},
-    {MODEL | RUN, {.name = "accelerator", .type = OPTION_CHOICE, .offset = FIELD(accelerator), .default_value = "auto",
+    {MODEL | RUN, {.name = "accelerator", .heading = "Device", .type = OPTION_CHOICE, .offset = FIELD(accelerator), .default_value = "auto",
                    .metavar = "auto|cpu|gpu",
                    .help = "another name for --device, as other trainers call it"}},
     {MODEL | RUN, {.name = "devices", .type = OPTION_INT, .offset = FIELD(devices), .default_value = "1", .min = 1,
                    .max = 1, .metavar = "N",
                    .help = "number of GPUs; only 1 is supported"}},
-    {RUN, {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "pooled",
+    {RUN, {.name = "protocol", .heading = "Data", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "pooled",
            .metavar = "pooled|loso|fewshot_loso",
            .help = "pooled: once; loso: for every sensor, trained on all others; fewshot_loso: then also tuned on a "
                    "few rows of it"}},
     {RUN, {.name = "loso-split", .type = OPTION_TEXT, .offset = FIELD(loso_split), .metavar = "PATH",
            .help = "for fewshot_loso: the split file by sensor, for the training on all others"}},
-    {RUN, {.name = "pretrain-config", .type = OPTION_TEXT, .offset = FIELD(pretrain_config), .metavar = "PATH", .later = true,
+    {RUN, {.name = "pretrain-config", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(pretrain_config), .metavar = "PATH", .later = true,
            .help = "YAML file with options of pretrain"}},
     {RUN, {.name = "finetune-config", .type = OPTION_TEXT, .offset = FIELD(finetune_config), .metavar = "PATH", .later = true,
            .help = "YAML file with options of finetune"}},
-    {RUN, {.name = "pretrain-epochs", .type = OPTION_INT, .offset = FIELD(pretrain_epochs), .default_value = "0",
+    {RUN, {.name = "pretrain-epochs", .heading = "Training", .usual = true, .type = OPTION_INT, .offset = FIELD(pretrain_epochs), .default_value = "0",
            .max = MAX_EPOCHS, .metavar = "N",
            .help = "epochs of pretrain; 0: as its configuration says"}},
-    {RUN, {.name = "finetune-epochs", .type = OPTION_INT, .offset = FIELD(finetune_epochs), .default_value = "0",
+    {RUN, {.name = "finetune-epochs", .usual = true, .type = OPTION_INT, .offset = FIELD(finetune_epochs), .default_value = "0",
            .max = MAX_EPOCHS, .metavar = "N",
            .help = "epochs of finetune; 0: as its configuration says"}},
-    {RUN, {.name = "scratch", .type = OPTION_FLAG, .offset = FIELD(scratch), .default_value = "false",
+    {RUN, {.name = "scratch", .usual = true, .type = OPTION_FLAG, .offset = FIELD(scratch), .default_value = "false",
            .help = "leave out the pretraining"}},
-    {RUN, {.name = "num-loso-sensors", .type = OPTION_INT, .offset = FIELD(first_sensors), .default_value = "0",
+    {RUN, {.name = "num-loso-sensors", .heading = "Data", .type = OPTION_INT, .offset = FIELD(first_sensors), .default_value = "0",
            .max = 1e6, .metavar = "N",
            .help = "use only the first N sensors of the split file; 0: all"}},
     {RUN, {.name = "fewshot-seeds", .type = OPTION_INT, .offset = FIELD(repeats), .default_value = "3", .min = 1,
@@ -275,8 +276,13 @@ static void add_options(PsdRun *o) {
         const char *const names[] = {o->set.options[i].row.name, NULL};
         if (!(commands_of_shared(names[0]) & command)) options_remove(&o->set, names);
     }
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].commands & command) options_add(&o->set, &table[i].row, 1, o);
+    const char *heading = NULL;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        OptionRow row = table[i].row;
+        if (row.heading) heading = row.heading;
+        row.heading = heading;
+        if (table[i].commands & command) options_add(&o->set, &row, 1, o);
+    }
 }
 
 static void check_options(const PsdRun *o, bool synthetic) {
@@ -302,11 +308,10 @@ static void resolve(PsdRun *o) {
     if (o->train.base_checkpoint && o->command != PSD_PRETRAIN) psd_checkpoint_adopt(o);
     psd_size_resolve(o);
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
-    Error error;
     if (o->command != PSD_RUN)
         train_options_resolve(&o->train, &o->set);
-    else if (!price_parse(o->train.price_text, &o->train.price, &error))
-        die_usage("--%s", error.text);
+    else
+        train_options_resolve_prices(&o->train);
     if (o->train.calibrate) return; /* it needs no data */
     /* The contrast is within a batch: its value depends on how many spectra the batch has. */
     if (o->command == PSD_PRETRAIN && o->train.val_times) {
@@ -319,17 +324,24 @@ static void resolve(PsdRun *o) {
 
 PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv) {
     static const OptionsHeader headers[PSD_COMMANDS] = {
-        {"train_psd pretrain", "./train_psd pretrain -m data/manifest.csv --split FILE [options]",
+        {"train_psd pretrain", "-m data/manifest.csv --split FILE [options]",
+         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json -o results/pretrain",
          "Pretrains the encoder: masked patches, and a contrast between sensors."},
-        {"train_psd finetune", "./train_psd finetune -m data/manifest.csv --split FILE --pretrained PATH [options]",
+        {"train_psd finetune", "-m data/manifest.csv --split FILE --pretrained PATH [options]",
+         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json --pretrained results/pretrain/best -o "
+         "results/finetune",
          "Trains the classifier, from a pretrained encoder or from scratch."},
-        {"train_psd evaluate", "./train_psd evaluate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
+        {"train_psd evaluate", "-m data/manifest.csv --split FILE --checkpoint PATH [options]",
+         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
          "Writes scores, tables and diagrams of a classifier."},
-        {"train_psd calibrate", "./train_psd calibrate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
+        {"train_psd calibrate", "-m data/manifest.csv --split FILE --checkpoint PATH [options]",
+         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
          "Fits temperatures on the validation rows and evaluates them on the test rows."},
-        {"train_psd predict", "./train_psd predict --checkpoint PATH DIR [options]",
+        {"train_psd predict", "--checkpoint PATH DIR [options]",
+         "--checkpoint results/finetune new_recordings -o predictions.csv",
          "Predicts the radio technology of spectra, by a classifier or the mean of several."},
-        {"train_psd run", "./train_psd run -m data/manifest.csv --split FILE -o results [options]",
+        {"train_psd run", "-m data/manifest.csv --split FILE -o results [options]",
+         "-m data/manifest.csv --split data/splits/by_file_seed42_frac1.0.json -o results",
          "Does all of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
     };
     PsdRun *o = xcalloc(1, sizeof *o);

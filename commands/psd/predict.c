@@ -142,6 +142,7 @@ static bool read_calibration(const PsdRun *o, Calibration *calibration) {
     if (!strcmp(kind, "none")) return false;
     json_t *decision = decision_read(checkpoint, &error), *fits = json_object_get(decision, "calibrations");
     if (!decision && error.text[0]) die("%s", error.text);
+    if (fits && !json_is_array(fits)) die("the decision.json of %s: \"calibrations\": expected an array", checkpoint);
     for (size_t i = 0; i < json_array_size(fits) && !found; i++) {
         const char *name = json_string_value(json_object_get(json_array_get(fits, i), "kind"));
         if (!name || strcmp(name, automatic ? CALIBRATION_NAMES[CALIBRATION_TEMPERATURE] : kind) != 0) continue;

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/threads.h"
+#include "commands/next.h"
 #include "commands/psd/psd.h"
 #include "data/psd/data_report.h"
 #include "data/psd/split_index.h"
@@ -28,16 +29,16 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(input), .metavar = "DIR",
+    {.name = "input", .heading = "Data", .usual = true, .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(input), .metavar = "DIR",
      .help = "folder of recordings: .npy files at any depth, .../spectrum_bands/SENSOR/DAY/NAME.npy"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "data",
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "data",
      .metavar = "DIR",
      .help = "folder for manifest.csv, manifest.psd.safetensors, splits/ and data_report.json"},
-    {.name = "manifest", .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
+    {.name = "manifest", .heading = "Data", .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "make the splits and the store of this manifest, beside it, and no new manifest"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+    {.name = "config", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
-    {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
+    {.name = "compat", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
      .help = "do as the reference implementation: labels by frequency first, its columns, rows of zero width, no "
              "--limit, 0 dB for bins that are not finite"},
     {.name = "hop", .type = OPTION_FLAG, .offset = FIELD(hop), .default_value = "false",
@@ -45,7 +46,7 @@ static const OptionRow table[] = {
     {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(limit), .default_value = "20", .max = 1e9, .metavar = "X",
      .help = "clip normalised values to +-X, because a row that hardly varies would have values of 1e9; 0: no limit, "
              "and 0 dB for bins that are not finite, as in the reference"},
-    {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = FIELD(seed), .default_value = "42",
+    {.name = "seed", .heading = "Splits", .letter = 's', .type = OPTION_INT, .offset = FIELD(seed), .default_value = "42",
      .max = 4294967295, .metavar = "N",
      .help = "seed of the splits"},
     {.name = "fraction", .type = OPTION_FLOAT, .offset = FIELD(fraction), .default_value = "1.0", .max = 1,
@@ -54,7 +55,7 @@ static const OptionRow table[] = {
     {.name = "num-loso-sensors", .type = OPTION_INT, .offset = FIELD(loso_sensors), .default_value = "0", .max = 1e6,
      .metavar = "N",
      .help = "how many sensors to leave out, one at a time, drawn by the seed; 0: all"},
-    {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(num_workers), .default_value = "0", .max = 1024,
+    {.name = "num-workers", .heading = "Device", .type = OPTION_INT, .offset = FIELD(num_workers), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; the files do not depend on it"},
 };
@@ -288,6 +289,18 @@ static void write_report(const char *directory, json_t *report) {
     free(path);
 }
 
+/* Prints the command that trains: on whole files if these can be divided, else on what split there is. */
+static void print_next(const Options *o, const char *directory, const char *manifest) {
+    char *splits = path_join(directory, "splits"), *split = split_path(o, splits, BY_FILE);
+    if (access(split, F_OK)) {
+        free(split);
+        split = split_path(o, splits, POOLED);
+    }
+    if (!access(split, F_OK)) next_print("run -m %s --split %s -o results", manifest, split);
+    free(split);
+    free(splits);
+}
+
 /* ---- all of it ---- */
 
 static void make_data(const Options *o) {
@@ -310,6 +323,7 @@ static void make_data(const Options *o) {
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
     json_object_set_new(report, "doubtful_sensors", psd_store_doubts(&store));
     write_report(directory, report);
+    print_next(o, directory, path);
     file_unlock(&lock);
     psd_store_close(&store);
     psd_data_report_groups_free(&groups);
@@ -321,7 +335,8 @@ static void make_data(const Options *o) {
 }
 
 int psd_prepare(int argc, char **argv) {
-    static const OptionsHeader header = {"train_psd prepare", "./train_psd prepare --input DIR --output data [options]",
+    static const OptionsHeader header = {"train_psd prepare", "--input DIR --output data [options]",
+                                         "--input recordings --output data",
                                          "Makes a manifest, splits and samples from recorded spectra."};
     Options o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);

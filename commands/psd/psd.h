@@ -133,6 +133,8 @@ typedef int (*PsdStageFunction)(PsdCommand command, int argc, char **argv, PsdSt
 
 /* Carries out pretrain, finetune, evaluate and calibrate, once or once for every sensor. Returns the exit status. */
 int psd_run(PsdRun *run, PsdStage *stage, PsdStageFunction carry_out);
+/* Prints the command that uses the weights of a pretraining or a finetuning that has ended. */
+void psd_print_next(const PsdRun *run);
 
 /* Commands with options of their own; argv[0] is skipped. They return the exit status. */
 int psd_prepare(int argc, char **argv);

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "base/stop.h"
 #include "checkpoint/state.h"
+#include "commands/next.h"
 #include "commands/psd/psd.h"
 #include "data/psd/split_index.h"
 #include "train/page/page.h"
@@ -22,6 +24,7 @@ typedef struct {
     Evaluation *results; /* one per fold */
     int n_folds;
     Total total;
+    char *models;  /* " --checkpoint results/finetune", of each directory that is done */
     char part[96]; /* which training it is: "sensor 2 of 6, stage 1 of 4" */
 } Runner;
 
@@ -72,6 +75,7 @@ static Line line_begin(const PsdRun *o, PsdCommand command, const char *split, c
     if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->hop ? "true" : "false");
     if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
     if (trains && o->train.price_text) add(&line, "--price", "%s", o->train.price_text);
+    if (trains && o->train.prices_file) add(&line, "--prices", "%s", o->train.prices_file);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
     if (o->train.threads) add(&line, "--threads", "%lld", (long long)o->train.threads);
     if (o->train.amp) add(&line, "--amp", "true");
@@ -208,6 +212,16 @@ static void check_encoder(const PsdRun *o, const Place *at) {
     free(directory);
 }
 
+/* Keeps the classifier of a directory for the line "Next: ". */
+static void add_model(Runner *r, const Place *at) {
+    char *run = path_join(at->directory, PSD_COMMAND_NAMES[PSD_FINETUNE]), *word = shell_path(run),
+         *longer = xformat("%s --checkpoint %s", r->models ? r->models : "", word);
+    free(r->models);
+    free(word);
+    free(run);
+    r->models = longer;
+}
+
 /* Carries out all stages of a directory. Returns false if a signal stopped the run. */
 static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
     const PsdRun *o = r->o;
@@ -226,6 +240,7 @@ static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
         snprintf(r->part, sizeof r->part, "%sstage %d of %d", at->label, ++k, n);
         go_on = carry_out(r, &line, stage == PSD_EVALUATE ? result : NULL);
     }
+    if (go_on) add_model(r, at);
     return go_on;
 }
 
@@ -387,6 +402,28 @@ static bool run_sensors(Runner *r) {
     return go_on;
 }
 
+void psd_print_next(const PsdRun *o) {
+    bool pretrain = o->command == PSD_PRETRAIN;
+    char *weights = next_weights(o->train.output_dir);
+    const struct {
+        const char *option, *value;
+    } words[] = {{"--manifest", o->train.manifest.text[0]},
+                 {"--split", o->split},
+                 {"--sensor", o->sensor},
+                 {pretrain ? "--pretrained" : "--checkpoint", weights}};
+    printf("Next: %s %s", program_as_called(), pretrain ? "finetune" : "evaluate");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char *word = xformat("%s=%s", words[i].option, words[i].value ? words[i].value : ""),
+             *quoted = shell_word(word);
+        if (words[i].value) printf(" %s", quoted);
+        free(quoted);
+        free(word);
+    }
+    if (o->shots) printf(" --shots %lld", (long long)o->shots);
+    printf(" -o results/%s\n", pretrain ? "finetune" : "evaluation");
+    free(weights);
+}
+
 int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
     PsdStage each = *stage; /* of all stages, one after the other */
     Runner r = {.o = o, .stage = &each, .carry_out = carry_out_stage, .total = total_begin(&o->train.price)};
@@ -395,12 +432,15 @@ int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
     each.part = r.part;
     bool pooled = !strcmp(o->protocol, "pooled");
     if (pooled) check_stages(&r, &all);
-    if (!(pooled ? run_stages(&r, &all, NULL) : run_sensors(&r)))
-        printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
+    bool done = pooled ? run_stages(&r, &all, NULL) : run_sensors(&r);
+    if (!done) printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
+    if (each.device) train_options_set_price(&o->train, each.device);
     total_print(&r.total);
     stage->device = each.device;
     stage->ended = each.ended;
     if (page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false))
         printf("[Run] report: %s/report.html\n", o->train.output_dir);
+    if (done) printf("Next: %s predict%s new_recordings -o predictions.csv\n", program_as_called(), r.models);
+    free(r.models);
     return 0;
 }

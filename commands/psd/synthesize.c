@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "base/threads.h"
+#include "commands/next.h"
 #include "commands/psd/psd.h"
 #include "data/psd/synthetic.h"
 
@@ -59,7 +60,7 @@ static const OptionRow table[] = {
 };
 
 int psd_synthesize(int argc, char **argv) {
-    static const OptionsHeader header = {"train_psd synthesize", "./train_psd synthesize --output DIR [options]",
+    static const OptionsHeader header = {"train_psd synthesize", "--output DIR [options]", "--output recordings",
                                          "Writes synthetic recordings of six technologies."};
     Options o = {0};
     int64_t files;
@@ -70,9 +71,7 @@ int psd_synthesize(int argc, char **argv) {
     if (!psd_synthetic_write(o.output, &wanted, n_threads, &files, &error)) die("%s", error.text);
     printf("[Synthetic] %s: %lld files of %lld sensors and six technologies, %lld rows each\n", o.output,
            (long long)files, (long long)o.sensors, (long long)o.rows);
-    char *recordings = shell_path(o.output);
-    printf("Next: ./train_psd prepare --input %s --output data\n", recordings);
-    free(recordings);
+    next_print("prepare --input %s --output data", o.output);
     options_free(&set, argc, argv);
     return 0;
 }

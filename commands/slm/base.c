@@ -8,6 +8,7 @@
 #include "base/program.h"
 #include "checkpoint/description.h"
 #include "commands/hf_config.h"
+#include "commands/slm/options.h"
 #include "commands/trained_tokenizer.h"
 
 const char *const SLM_MODEL_OPTIONS[] = {"vocabulary", "d-model", "layers", "heads", "context", "biases", "gelu", NULL};
@@ -32,7 +33,7 @@ static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24,
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
              "weights, also of another program"},
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
@@ -120,8 +121,8 @@ static void add_gpt2(json_t *options, const char *path, const json_t *config) {
     hf_config_check(path, config, "layer_norm_epsilon", 1e-5);
     hf_config_check(path, config, "scale_attn_weights", 1);
     hf_config_check(path, config, "scale_attn_by_inverse_layer_idx", 0);
-    const json_t *heads = json_object_get(config, "n_head");
-    json_object_set_new(options, "heads", json_integer(heads ? json_integer_value(heads) : 12));
+    json_t *heads = json_object_get(config, "n_head");
+    json_object_set_new(options, "heads", heads ? json_incref(heads) : json_integer(12));
     json_object_set_new(options, "gelu", json_string(gelu));
 }
 
@@ -148,6 +149,22 @@ static void check_tensors(const SlmBase *base, const char *option, TensorFile *f
     adopt_check_tensors(option, base->size.checkpoint, file, slm_open(&config), &SLM_IMPORT);
 }
 
+/* Dies if what the files say is not within the options of the training, or a size is not that of the tensors. */
+static void check_options(const SlmBase *base, const json_t *shapes) {
+    SlmOptions values;
+    OptionSet rules = {0};
+    const char *name;
+    const json_t *found;
+    slm_options_add(&rules, &values);
+    checkpoint_options_validate(&base->size, &rules);
+    json_object_foreach((json_t *)(uintptr_t)shapes, name, found) {
+        const json_t *is = json_object_get(base->size.options, name);
+        if (json_is_integer(found) && is && !json_equal(is, found) && strcmp(name, "heads") != 0)
+            die("the config.json of %s: %s is %lld, and in the tensors beside it %lld: they are of two models",
+                base->size.checkpoint, name, (long long)json_integer_value(is), (long long)json_integer_value(found));
+    }
+}
+
 static void read_base(SlmBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
@@ -162,11 +179,12 @@ static void read_base(SlmBase *base, const char *path, const char *option) {
     json_t *shapes = options_of_shapes(option, path, &file);
     if (base->size.options) {
         json_object_update_missing(base->size.options, shapes);
-        json_decref(shapes);
     } else {
-        base->size.options = shapes;
+        base->size.options = json_copy(shapes);
         read_other(base, &file, config, config_path);
     }
+    check_options(base, shapes);
+    json_decref(shapes);
     check_tensors(base, option, &file);
     json_decref(config);
     free(config_path);

@@ -44,7 +44,7 @@ static void print_model(const char *name, double nats, double tokens, double byt
 
 int slm_baselines(int argc, char **argv) {
     static const OptionsHeader header = {
-        "train_slm baselines", "./train_slm baselines DIR [options]",
+        "train_slm baselines", "DIR [options]", "prepared",
         "Measures models that only count tokens on the held-out documents: a trained network must beat them."};
     BaselineOptions o;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);

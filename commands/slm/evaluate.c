@@ -27,14 +27,14 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "text", .type = OPTION_LIST, .offset = FIELD(texts.text), .metavar = "PATH", .positional = true,
+    {.name = "text", .heading = "Data", .type = OPTION_LIST, .offset = FIELD(texts.text), .metavar = "PATH", .positional = true,
      .help = CORPUS_INPUTS "; repeatable"},
-    {.name = "choices", .type = OPTION_LIST, .offset = FIELD(choices), .metavar = "PATH",
+    {.name = "choices", .usual = true, .type = OPTION_LIST, .offset = FIELD(choices), .metavar = "PATH",
      .help = "questions in JSON Lines or an array of JSON, each with context (or ctx), endings and label, as HellaSwag has them; "
              "repeatable"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
      .help = "CSV with a row per file, or of --choices per question"},
-    {.name = "stride", .type = OPTION_INT, .offset = FIELD(texts.stride), .default_value = "0", .max = 1e6,
+    {.name = "stride", .heading = "Data", .type = OPTION_INT, .offset = FIELD(texts.stride), .default_value = "0", .max = 1e6,
      .metavar = "N",
      .help = "tokens by which the window of a context moves on: each predicts its last N tokens, which have at least "
              "context - N tokens before them; 0: the context, as in training, the fastest"},
@@ -117,8 +117,8 @@ static void evaluate(Evaluate *e, Table *results) {
 }
 
 int slm_evaluate(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm evaluate",
-                                         "./train_slm evaluate --checkpoint run FILE... [options]",
+    static const OptionsHeader header = {"train_slm evaluate", "--checkpoint run FILE... [options]",
+                                         "--checkpoint run new_texts",
                                          "Measures how well a model predicts texts, or chooses among endings."};
     static const OptionOverride windows = {
         .name = "batch-size", .default_value = "8", .min = 1, .metavar = "N", .help = "windows per batch"};

@@ -23,6 +23,7 @@ typedef struct {
 
 static const OptionRow format_row = {
     .name = "format",
+    .heading = "Files",
     .type = OPTION_CHOICE,
     .offset = offsetof(SlmExportOptions, format),
     .default_value = "hf",
@@ -71,7 +72,8 @@ static void read_training(SlmExport *e, const char *path) {
 /* ---- the command ---- */
 
 int slm_export(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm export", "./train_slm export --checkpoint run --output DIR",
+    static const OptionsHeader header = {"train_slm export", "--checkpoint run --output DIR",
+                                         "--checkpoint run --output exported",
                                          "Writes a trained model for other programs."};
     SlmExportOptions o = {0};
     OptionSet set = {0};

@@ -7,7 +7,6 @@
  * that token, after --max-tokens, or at the end of the model's context. */
 #include "commands/slm/generate.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,19 +38,19 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "prompt", .letter = 'p', .type = OPTION_LIST, .offset = FIELD(prompt), .metavar = "TEXT",
+    {.name = "prompt", .heading = "Generation", .usual = true, .letter = 'p', .type = OPTION_LIST, .offset = FIELD(prompt), .metavar = "TEXT",
      .help = "text to continue, repeatable; '' begins a new text"},
     {.name = "prompts", .type = OPTION_TEXT, .offset = FIELD(prompts), .metavar = "PATH",
      .help = "file with a prompt on each line"},
-    {.name = "interactive", .letter = 'i', .type = OPTION_FLAG, .offset = FIELD(interactive), .default_value = "false",
+    {.name = "interactive", .usual = true, .letter = 'i', .type = OPTION_FLAG, .offset = FIELD(interactive), .default_value = "false",
      .help = "read prompts from standard input, a line each, and write the text while it is generated"},
-    {.name = "number", .letter = 'n', .type = OPTION_INT, .offset = FIELD(number), .default_value = "1", .min = 1,
+    {.name = "number", .usual = true, .letter = 'n', .type = OPTION_INT, .offset = FIELD(number), .default_value = "1", .min = 1,
      .max = 1e6, .metavar = "N",
      .help = "texts for each prompt"},
-    {.name = "max-tokens", .type = OPTION_INT, .offset = FIELD(max_tokens), .default_value = "200", .min = 1,
+    {.name = "max-tokens", .usual = true, .type = OPTION_INT, .offset = FIELD(max_tokens), .default_value = "200", .min = 1,
      .max = 1e6, .metavar = "N",
      .help = "new tokens of a text, at most; the model's context limits prompt and new tokens together"},
-    {.name = "temperature", .type = OPTION_FLOAT, .offset = FIELD(temperature), .default_value = "0.8", .max = 100,
+    {.name = "temperature", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(temperature), .default_value = "0.8", .max = 100,
      .metavar = "X",
      .help = "divides the logits: below 1 the text keeps to what is probable; 0: the most probable token, always"},
     {.name = "greedy", .type = OPTION_FLAG, .offset = FIELD(greedy), .default_value = "false",
@@ -64,14 +63,16 @@ static const OptionRow table[] = {
     {.name = "repetition-penalty", .type = OPTION_FLOAT, .offset = FIELD(repetition_penalty), .default_value = "1",
      .min = 0.01, .max = 100, .metavar = "X",
      .help = "above 1: tokens that have occurred become less probable"},
-    {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
+    {.name = "seed", .usual = true, .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
      .help = "another seed, another text"},
     {.name = "special-tokens", .type = OPTION_FLAG, .offset = FIELD(special_tokens), .default_value = "false",
      .help = "special tokens written out in a prompt (<|endoftext|>) are these tokens; otherwise they are text"},
-    {.name = "json", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
+    {.name = "json", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
      .help = "print a JSON object per text, on a line of its own"},
 };
 // clang-format on
+
+static const char RESULTS[] = "the generated text";
 
 /* ---- prompts ---- */
 
@@ -82,13 +83,16 @@ typedef struct {
     int n;
 } Prompts;
 
-/* Returns whether the model can continue a prompt. number: of the prompt, from 1. */
-static bool check_prompt(const Generate *o, const char *text, const TokenIds *ids, int number, Error *error) {
+/* Returns whether the model can continue a prompt of `size` bytes. number: of the prompt, from 1. */
+static bool check_prompt(const Generate *o, const char *text, size_t size, const TokenIds *ids, int number,
+                         Error *error) {
     const uint8_t *bad = u8_check((const uint8_t *)text, strlen(text));
     int64_t context = o->inference.config.context;
     if (bad)
         return error_set(error, "prompt %d: byte %lld, 0x%02x, begins no UTF-8 character; %s", number,
                          (long long)(bad - (const uint8_t *)text) + 1, *bad, encoding_advice(text, strlen(text)));
+    if (strlen(text) != size)
+        return error_set(error, "prompt %d has a zero byte behind its %zu bytes; take it out", number, strlen(text));
     if (!ids->n)
         return error_set(error, "prompt %d is empty, and this model knows no token that begins a text: give a text",
                          number);
@@ -97,8 +101,8 @@ static bool check_prompt(const Generate *o, const char *text, const TokenIds *id
                      (long long)ids->n, (long long)context);
 }
 
-/* Adds a prompt. False if the model cannot continue it. */
-static bool add_prompt(Prompts *p, const Generate *o, const char *text, Error *error) {
+/* Adds a prompt of `size` bytes. False if the model cannot continue it. */
+static bool add_prompt(Prompts *p, const Generate *o, const char *text, size_t size, Error *error) {
     const SlmInference *inference = &o->inference;
     int32_t first = slm_inference_first_id(inference);
     p->texts = xrealloc(p->texts, (size_t)(p->n + 1) * sizeof *p->texts);
@@ -110,12 +114,12 @@ static bool add_prompt(Prompts *p, const Generate *o, const char *text, Error *e
     char *what = xformat("prompt %d", p->n);
     passage_encode(inference->tokenizer, what, text, o->special_tokens, ids);
     free(what);
-    return check_prompt(o, text, ids, p->n, error);
+    return check_prompt(o, text, size, ids, p->n, error);
 }
 
 static void must_add_prompt(Prompts *p, const Generate *o, const char *text) {
     Error error;
-    if (!add_prompt(p, o, text, &error)) die("%s", error.text);
+    if (!add_prompt(p, o, text, strlen(text), &error)) die("%s", error.text);
 }
 
 static void add_lines(Prompts *p, const Generate *o) {
@@ -221,6 +225,7 @@ static void write_id(void *context, int prompt, int32_t id) {
     (void)prompt;
     passage_add(&s->passage, id);
     passage_write(&s->passage, s->out);
+    program_flush(s->out, false, RESULTS);
 }
 
 /* Generates a single text, and writes it meanwhile. */
@@ -234,7 +239,7 @@ static void stream(const Generate *o, Generator *generator, const Prompts *p, co
     options.context = &s;
     if (!generator_run(generator, p->runs, 1, &options, &generated, &error)) die("%s", error.text);
     fprintf(s.out, "\n");
-    fflush(s.out);
+    program_flush(s.out, false, RESULTS);
     fprintf(stderr, "[Generate] %lld tokens, %s\n", (long long)generated.n, end_text(generated.end));
     passage_close(&s.passage);
     generated_free(&generated, 1);
@@ -281,8 +286,8 @@ static void converse(const Generate *o, const GenerationOptions *options) {
     fprintf(stderr, "Type the beginning of a text, then Enter; Ctrl-D ends.\n");
     for (ssize_t length; (length = getline(&line, &capacity, stdin)) >= 0;) {
         Prompts p = {.n = 0};
-        if (length && line[length - 1] == '\n') line[length - 1] = 0;
-        if (add_prompt(&p, o, line, &error)) {
+        if (length && line[length - 1] == '\n') line[--length] = 0;
+        if (add_prompt(&p, o, line, (size_t)length, &error)) {
             make_runs(&p, o);
             stream(o, generator, &p, options);
         } else {
@@ -304,8 +309,8 @@ static void check_options(const Generate *o) {
 }
 
 int slm_generate(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm generate",
-                                         "./train_slm generate --checkpoint run --prompt TEXT [options]",
+    static const OptionsHeader header = {"train_slm generate", "--checkpoint run --prompt TEXT [options]",
+                                         "--checkpoint run --prompt \"In the year\"",
                                          "Continues texts with a trained model."};
     static const OptionOverride at_once = {.name = "batch-size",
                                            .default_value = "16",
@@ -321,8 +326,7 @@ int slm_generate(int argc, char **argv) {
     options_add(&o.inference.set, table, sizeof table / sizeof *table, &o);
     options_parse(&header, &o.inference.set, argc, argv);
     check_options(&o);
-    o.out = fdopen(program_free_stdout(), "w"); /* everything else goes to stderr */
-    if (!o.out) die("standard output: %s", strerror(errno));
+    o.out = program_results(); /* everything else goes to stderr */
     slm_inference_describe(&o.inference);
     for (int i = 0; i < o.prompt.count; i++) must_add_prompt(&prompts, &o, o.prompt.text[i]);
     if (o.prompts) add_lines(&prompts, &o);
@@ -334,7 +338,7 @@ int slm_generate(int argc, char **argv) {
         converse(&o, &options);
     else
         generate(&o, &prompts, &options);
-    if (fclose(o.out)) die("standard output: %s", strerror(errno));
+    program_flush(o.out, true, RESULTS);
     prompts_free(&prompts);
     slm_inference_close(&o.inference, argc, argv);
     return 0;

@@ -36,7 +36,7 @@ static const OptionOverride overrides[] = {
 #define FIELD(name) offsetof(SlmOptions, name)
 
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
+    {.name = "data", .heading = "Data", .usual = true, .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
      .help = "folder of train_slm prepare, or one with the token files train.bin and val.bin of another program; or a "
              "token file"},
     {.name = "data-dir", .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
@@ -50,10 +50,10 @@ static const OptionRow table[] = {
      .metavar = "auto|2|4",
      .help = "bytes of an id in token files of another program; auto: as their header says, 2 without one"},
     MAX_UNKNOWN_ROW(FIELD(max_unknown)),
-    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(vocabulary), .default_value = "0", .max = 1e9,
+    {.name = "vocabulary", .heading = "Model", .type = OPTION_INT, .offset = FIELD(vocabulary), .default_value = "0", .max = 1e9,
      .metavar = "N",
      .help = "rows of the token table; 0: as many as the tokenizer has ids, and 30000 without data"},
-    {.name = "size", .type = OPTION_CHOICE, .offset = FIELD(size), .default_value = "slm",
+    {.name = "size", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(size), .default_value = "slm",
      .metavar = "tiny|small|slm|regular",
      .help = "named size: sets those of layers, d-model, heads and context that are 0: tiny 4, 128, 4, 128; small 6, 384, 6, "
              "256; slm 12, 768, 12, 1024; regular 24, 1024, 16, 1024"},
@@ -64,7 +64,7 @@ static const OptionRow table[] = {
      .help = "width of the model; 0: as --size has it"},
     {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
      .help = "attention heads; 0: as --size has it"},
-    {.name = "context", .type = OPTION_INT, .offset = FIELD(context), .default_value = "0", .max = 1e6,
+    {.name = "context", .usual = true, .type = OPTION_INT, .offset = FIELD(context), .default_value = "0", .max = 1e6,
      .metavar = "N",
      .help = "tokens of the longest sequence; 0: as --size has it"},
     {.name = "biases", .type = OPTION_FLAG, .offset = FIELD(biases), .default_value = "false",
@@ -76,18 +76,18 @@ static const OptionRow table[] = {
     {.name = "dropout", .type = OPTION_FLOAT, .offset = FIELD(dropout), .default_value = "0.1", .max = 0.99,
      .metavar = "X",
      .help = "of embeddings, attention probabilities, attention and MLP outputs"},
-    {.name = "sampling", .type = OPTION_CHOICE, .offset = FIELD(sampling), .default_value = "epoch",
+    {.name = "sampling", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(sampling), .default_value = "epoch",
      .metavar = "epoch|random",
      .help = "epoch: every token once an epoch, pieces of documents shuffled; random: contexts from random places"},
     {.name = "documents", .type = OPTION_CHOICE, .offset = FIELD(documents), .default_value = "packed",
      .metavar = "packed|separate",
      .help = "packed: a sequence is a full context of documents end to end; separate: tokens see their own document "
              "only"},
-    {.name = "tokens-per-step", .type = OPTION_INT, .offset = FIELD(tokens_per_step), .default_value = "0",
+    {.name = "tokens-per-step", .heading = "Batches", .usual = true, .type = OPTION_INT, .offset = FIELD(tokens_per_step), .default_value = "0",
      .max = 1e9, .metavar = "N",
      .help = "tokens per optimizer step: sets -g to the nearest number of micro-batches, with -b auto "
              "--effective-batch; 0: off"},
-    {.name = "schedule", .type = OPTION_CHOICE, .offset = FIELD(schedule), .default_value = "cosine",
+    {.name = "schedule", .heading = "Training", .type = OPTION_CHOICE, .offset = FIELD(schedule), .default_value = "cosine",
      .metavar = "cosine|wsd|linear",
      .help = "learning rate after the warm-up. cosine, linear: falls to --min-lr; wsd: stays at the peak, and falls "
              "in the last --decay-share of the steps"},
@@ -106,10 +106,10 @@ static const OptionRow table[] = {
     {.name = "beta2", .type = OPTION_FLOAT, .offset = FIELD(beta2), .default_value = "0.95", .min = 1e-6,
      .max = 0.999999, .metavar = "X",
      .help = "decay of AdamW's mean square gradient"},
-    {.name = "mfu", .type = OPTION_CHOICE, .offset = FIELD(mfu), .default_value = "true", .metavar = "true|printed",
+    {.name = "mfu", .heading = "Validation and log", .type = OPTION_CHOICE, .offset = FIELD(mfu), .default_value = "true", .metavar = "true|printed",
      .help = "MFU of the log lines. true: FLOPs done over the peak of this device; printed: as the reference prints "
              "it, 8 FLOPs per parameter and token over the peak of an A100"},
-    {.name = "resume-from-checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.resume), .later = true, .metavar = "auto|PATH",
+    {.name = "resume-from-checkpoint", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(train.resume), .later = true, .metavar = "auto|PATH",
      .help = "the same as --resume"},
 };
 

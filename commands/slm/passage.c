@@ -37,7 +37,6 @@ void passage_write(Passage *p, FILE *to) {
     char *text = tokenizer_decode(p->tokenizer, p->ids, p->n, &size);
     if (size > p->written) fwrite(text + p->written, 1, size - p->written, to);
     if (size > p->written) p->written = size;
-    fflush(to);
     free(text);
 }
 

@@ -23,7 +23,7 @@ typedef struct {
 /* Begins with the ids of a prompt, and has room for `more`. */
 Passage passage_open(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, int64_t more);
 void passage_add(Passage *passage, int32_t id);
-/* Writes the part of the text that has not been written, and flushes the stream. */
+/* Writes the part of the text that has not been written. */
 void passage_write(Passage *passage, FILE *to);
 void passage_close(Passage *passage);
 

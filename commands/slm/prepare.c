@@ -2,9 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/format.h"
 #include "base/options.h"
+#include "base/options/built_in.h"
+#include "base/program.h"
 #include "base/threads.h"
 #include "commands/max_unknown.h"
 #include "data/slm/prepare.h"
@@ -21,21 +24,21 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
+    {.name = "input", .heading = "Data", .usual = true, .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
      .required = true, .positional = true,
      .help = CORPUS_INPUTS "; repeatable"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
      .required = true,
      .help = "folder for the shards and the tokenizer"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
-    {.name = "input-format", .type = OPTION_CHOICE, .offset = FIELD(prepare.input_format), .default_value = "auto",
+    {.name = "input-format", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(prepare.input_format), .default_value = "auto",
      .metavar = CORPUS_FORMATS,
      .help = "what the files are, whatever their names; of a folder, those with such names; auto: as their names say"},
     {.name = "split-at", .type = OPTION_CHOICE, .offset = FIELD(prepare.split_at), .default_value = "file",
      .metavar = "file|blank-lines|line",
      .help = "what separates the documents of a plain text; a record of JSON or of a table is a document always"},
-    {.name = "text-field", .type = OPTION_TEXT, .offset = FIELD(prepare.text_field), .default_value = "text",
+    {.name = "text-field", .usual = true, .type = OPTION_TEXT, .offset = FIELD(prepare.text_field), .default_value = "text",
      .metavar = "NAME",
      .help = "JSON field, or column of a table, with the text"},
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(prepare.normalize), .default_value = "nfc",
@@ -47,15 +50,15 @@ static const OptionRow table[] = {
     {.name = "duplicates", .type = OPTION_CHOICE, .offset = FIELD(prepare.duplicates), .default_value = "exact",
      .metavar = "keep|exact|near",
      .help = "drop documents that are there before: with the same text, or also with about 80 % of it (MinHash)"},
-    {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(prepare.val_ratio), .default_value = "0.01", .max = 0.9,
+    {.name = "val-ratio", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(prepare.val_ratio), .default_value = "0.01", .max = 0.9,
      .metavar = "X",
      .help = "share of the documents held out for validation, by the hash of their text; at least one"},
     {.name = "val-file", .type = OPTION_LIST, .offset = FIELD(prepare.val_file), .metavar = "PATH",
      .help = "hold out the documents of this file or folder instead; repeatable"},
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
+    {.name = "tokenizer", .heading = "Tokenizer", .usual = true, .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
      .help = "use this tokenizer.json (BPE) or SentencePiece model instead of training byte-level BPE"},
     MAX_UNKNOWN_ROW(FIELD(prepare.max_unknown)),
-    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
+    {.name = "vocabulary", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
      .min = 257, .max = 1e6, .metavar = "N",
      .help = "tokens of the tokenizer to train, at most: fewer if the texts have no more pairs; a multiple of 64 suits "
              "matrix products"},
@@ -65,15 +68,15 @@ static const OptionRow table[] = {
      .help = "special token that separates documents; default: <|endoftext|>, of a given tokenizer also </s>"},
     {.name = "parse-specials", .type = OPTION_FLAG, .offset = FIELD(prepare.parse_specials), .default_value = "false",
      .help = "special tokens that are written out in a text become their ids; otherwise they are text"},
-    {.name = "shard-tokens", .type = OPTION_INT, .offset = FIELD(prepare.shard_tokens), .default_value = "100000000",
+    {.name = "shard-tokens", .heading = "Files", .type = OPTION_INT, .offset = FIELD(prepare.shard_tokens), .default_value = "100000000",
      .min = 1, .max = 1e10, .metavar = "N",
      .help = "most tokens of a shard, unless a single document has more; a shard is in memory while it is made"},
-    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
+    {.name = "skip-bad", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
      .help = "leave records of JSON and tables out that cannot be used (no JSON, no text, half an emoji in it, too many "
              "fields), and count them"},
-    {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
+    {.name = "overwrite", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
      .help = "prepare again if the folder was prepared from another corpus, tokenizer or options"},
-    {.name = "threads", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
+    {.name = "threads", .heading = "Device", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
 };
@@ -115,6 +118,34 @@ static void print_split(const char *name, const json_t *split) {
            number(split, "shards"), format_plural(number(split, "shards")));
 }
 
+/* Returns the value of a key in the text of settings; `otherwise` if they lack it. */
+static double setting(const char *text, const char *key, double otherwise) {
+    size_t size = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
+        if (!strncmp(line, key, size) && line[size] == ':') return atof(line + size + 1);
+    return otherwise;
+}
+
+/* Warns if settings of configs/, whose steps are those of a large corpus, would go a thousand times or more through
+ * these tokens. */
+static void check_settings(long long tokens) {
+    enum { MANY = 1000 };
+    const char *name = NULL;
+    double most = MANY;
+    for (const BuiltInConfig *c = built_in_configs; c->name; c++) {
+        if (!built_in_is_for(c->text, "train_slm")) continue;
+        double step = setting(c->text, "batch_size", 0) * setting(c->text, "grad_accumulation", 1) *
+                      setting(c->text, "context", 0);
+        double epochs = setting(c->text, "max_steps", 0) * step / (double)(tokens > 0 ? tokens : 1);
+        if (epochs >= most) most = epochs, name = c->name;
+    }
+    if (name)
+        warn("the settings of --config are for a larger corpus: the steps of %s go %.0f times through these texts, "
+             "which "
+             "are then known by heart. Give no --config, or a smaller --max-steps with it",
+             name, most);
+}
+
 /* Prints the command that trains, with a size and a warm-up that suit few tokens. */
 static void print_next(const SlmPrepareOptions *o, long long tokens) {
     static const struct {
@@ -126,7 +157,7 @@ static void print_next(const SlmPrepareOptions *o, long long tokens) {
     while (tokens >= sizes[i].tokens) i++;
     long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
     char *folder = shell_path(o->output);
-    printf("Next: ./train_slm --data %s%s", folder, sizes[i].options);
+    printf("Next: %s --data %s%s", program_as_called(), folder, sizes[i].options);
     if (o->max_unknown > atof(MAX_UNKNOWN_DEFAULT)) printf(" --max-unknown %g", o->max_unknown);
     if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
     if (steps < 2 * VALIDATION) printf(" --val-interval 0");
@@ -153,12 +184,13 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     if (number(val, "bytes") > number(json_object_get(splits, "train"), "bytes"))
         warn("more text is held out than is trained on: a few documents hold most of it; cut it with --split-at, or "
              "hold out documents by --val-file");
+    check_settings(number(json_object_get(splits, "train"), "tokens"));
     print_next(o, number(json_object_get(splits, "train"), "tokens"));
 }
 
 int slm_prepare(int argc, char **argv) {
-    static const OptionsHeader header = {"train_slm prepare",
-                                         "./train_slm prepare --input texts --output prepared [options]",
+    static const OptionsHeader header = {"train_slm prepare", "--input texts --output prepared [options]",
+                                         "--input texts --output prepared",
                                          "Makes shards of token ids, and a tokenizer if none is given, from texts. The "
                                          "same command again does nothing."};
     Options o = {0};

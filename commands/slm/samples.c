@@ -23,7 +23,7 @@ struct SlmSamples {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "sample-prompt", .type = OPTION_LIST, .offset = FIELD(prompts), .metavar = "TEXT",
+    {.name = "sample-prompt", .heading = "Validation and log", .type = OPTION_LIST, .offset = FIELD(prompts), .metavar = "TEXT",
      .help = "text that is continued after every validation, repeatable; default: a text from its beginning"},
     {.name = "sample-tokens", .type = OPTION_INT, .offset = FIELD(tokens), .default_value = "64", .max = 1e6,
      .metavar = "N",

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "data/audio/conversion.h"
 #include "data/audio/sound_file.h"
+#include "data/audio/sound_memory.h"
 
 enum { CHUNK_FRAMES = 4096 };
 enum { FORMAT_MPEG = 0x230000 }; /* SF_FORMAT_MPEG, which older headers lack */
@@ -170,12 +171,15 @@ static bool refuse(int fd, SoundView *view, Audio *audio, Error *error) {
 
 /* Takes rate and channels of a file, or of the first of several sounds, which all must have its rate. */
 static bool take_info(const SF_INFO *info, Audio *audio, Error *error) {
+    if (!audio->rate) audio->rate = info->samplerate;
     if (info->samplerate <= 0 || info->channels <= 0 || !src_is_valid_ratio((double)audio->rate / info->samplerate))
         return error_set(error, "has %d channels at %d Hz, which cannot be resampled to %d Hz", info->channels,
                          info->samplerate, audio->rate);
     if (audio->source_rate && audio->source_rate != info->samplerate) {
-        audio->convertible = true;
-        return error_set(error, "joins sounds of %d Hz and of %d Hz", audio->source_rate, info->samplerate);
+        int container = info->format & SF_FORMAT_TYPEMASK; /* of others ffmpeg reads the first sound alone */
+        audio->convertible = container == FORMAT_MPEG || container == SF_FORMAT_OGG;
+        return error_set(error, "joins sounds of %d Hz and of %d Hz%s", audio->source_rate, info->samplerate,
+                         audio->convertible ? "" : ": resample them before they are joined");
     }
     if (!audio->source_rate) audio->source_channels = info->channels;
     audio->source_rate = info->samplerate;
@@ -292,54 +296,13 @@ void audio_close(Audio *audio) {
     audio->samples = NULL;
 }
 
-/* A file in memory for libsndfile, which seeks back to write the lengths into the header. */
-typedef struct {
-    char *bytes;
-    sf_count_t size, at, capacity;
-} Memory;
-
-static sf_count_t memory_size(void *context) { return ((Memory *)context)->size; }
-
-static sf_count_t memory_tell(void *context) { return ((Memory *)context)->at; }
-
-static sf_count_t memory_seek(sf_count_t offset, int whence, void *context) {
-    Memory *m = context;
-    sf_count_t to = offset + (whence == SEEK_CUR ? m->at : whence == SEEK_END ? m->size : 0);
-    return to < 0 || to > m->size ? -1 : (m->at = to);
-}
-
-static sf_count_t memory_read(void *bytes, sf_count_t n, void *context) {
-    Memory *m = context;
-    if (n > m->size - m->at) n = m->size - m->at;
-    memcpy(bytes, m->bytes + m->at, (size_t)n);
-    m->at += n;
-    return n;
-}
-
-static sf_count_t memory_write(const void *bytes, sf_count_t n, void *context) {
-    Memory *m = context;
-    if (m->at + n > m->capacity) m->bytes = xrealloc(m->bytes, (size_t)(m->capacity = 2 * (m->at + n)));
-    memcpy(m->bytes + m->at, bytes, (size_t)n);
-    m->at += n;
-    if (m->at > m->size) m->size = m->at;
-    return n;
-}
-
 bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error) {
-    SF_VIRTUAL_IO in_memory = {memory_size, memory_seek, memory_read, memory_write, memory_tell};
     SF_INFO info = {.samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
-    Memory memory = {.capacity = 1024};
-    memory.bytes = xmalloc((size_t)memory.capacity);
-    SNDFILE *file = sf_open_virtual(&in_memory, SFM_WRITE, &info, &memory);
-    bool ok = file || error_set(error, "%s: %s", path, sf_strerror(NULL));
-    if (file) {
-        sf_command(file, SFC_SET_CLIPPING, NULL, SF_TRUE);
-        sf_count_t written = sf_writef_float(file, samples, count);
-        if (sf_close(file) || written != count)
-            ok = error_set(error, "%s: only %lld of %lld samples fit into a WAV file", path, (long long)written,
-                           (long long)count);
-    }
-    ok = ok && file_write_atomic(path, memory.bytes, (size_t)memory.size, error);
+    SoundMemory memory = {0};
+    Error why;
+    bool ok = sound_memory_write(&memory, &info, samples, count, &why)
+                  ? file_write_atomic(path, memory.bytes, (size_t)memory.size, error)
+                  : error_set(error, "%s: %s", path, why.text);
     free(memory.bytes);
     return ok;
 }

@@ -23,9 +23,10 @@ typedef struct {
     bool convertible; /* after a failure: it is sound, in a format that ffmpeg reads and this libsndfile does not */
 } Audio;
 
-/* Reads at most the first `max_seconds` of a file, averages its channels and resamples to `rate`. Sounds that were
- * joined in one file are read one after the other. Refuses a file that cannot be read, was cut off, has no samples, has
- * a sample that is not a number, has the range of integers, or is silent: all zero, or channels that cancel each other.
+/* Reads at most the first `max_seconds` of a file, averages its channels and resamples to `rate` (0: leaves its rate,
+ * and sets audio->rate). Sounds that were joined in one file are read one after the other. Refuses a file that cannot
+ * be read, was cut off, has no samples, has a sample that is not a number, has the range of integers, or is silent: all
+ * zero, or channels that cancel each other.
  */
 bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error);
 /* Reads the same of the part of a file that begins at `start` seconds. */

@@ -6,9 +6,9 @@
 
 enum { SOUND_MAX_SECONDS = 60 };
 
-/* Reads a sound file and encodes it as MP3, or as Ogg Vorbis where libsndfile has no MP3. Sets bytes[size], free(), and
- * the media type, "audio/mpeg". Fails if the file is no sound, is longer than SOUND_MAX_SECONDS, or cannot be encoded.
- */
+/* Reads a sound file as audio_read does, and encodes it as mono MP3, or as Ogg Vorbis where libsndfile has no MP3. Sets
+ * bytes[size], free(), and the media type, "audio/mpeg". Fails if the file is no sound, is longer than
+ * SOUND_MAX_SECONDS, or cannot be encoded. */
 bool sound_compress(const char *path, char **bytes, size_t *size, const char **type, Error *error);
 
 #endif

@@ -40,6 +40,13 @@ static bool is_coded_caf(const unsigned char *head) {
     return true;
 }
 
+/* Returns whether a CAF file leaves its length open (-1), as one that was written into a pipe may. libsndfile does not
+ * read that. */
+static bool is_open_caf(const unsigned char *head, size_t n) {
+    static const unsigned char open[] = "data\xff\xff\xff\xff\xff\xff\xff\xff";
+    return !memcmp(head, "caff", 4) && memmem(head, n, open, sizeof open - 1);
+}
+
 /* Returns whether a WAV file says that it has a codec that libsndfile does not read. It reads PCM, ADPCM (2, 0x11,
  * 0x38, 0x40), floats, A-law and mu-law (6, 7) and GSM (0x31); 0xfffe has a longer header. */
 static bool is_coded_wav(const unsigned char *head, size_t n) {
@@ -64,6 +71,7 @@ const char *conversion_kind(int fd, bool *damaged) {
                  {0, "ADIF", "AAC"},
                  {28, "Speex   ", "Speex"},
                  {29, "FLAC", "FLAC in Ogg"},
+                 {0, "NIST_1A\n", "SPHERE (NIST)"},
                  {0, "wvpk", "WavPack"},
                  {0, "MAC ", "Monkey's Audio"},
                  {0, "TTA1", "True Audio"},
@@ -78,6 +86,7 @@ const char *conversion_kind(int fd, bool *damaged) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!memcmp(head + kinds[i].at, kinds[i].tag, strlen(kinds[i].tag))) return kinds[i].kind;
     if (is_coded_caf(head)) return "CAF with a codec";
+    if (is_open_caf(head, (size_t)n)) return "CAF of unknown length";
     if (is_coded_wav(head, (size_t)n)) return "WAV with a codec other than PCM";
     if (!memcmp(head + 28, "OpusHead", 8)) {
         *damaged = library_has(OPUS);

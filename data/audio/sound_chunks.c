@@ -9,8 +9,8 @@
 enum { HEAD = 12, CHUNK = 8, LARGEST_FORMAT = 1024, ODD = 4096 /* bytes looked at, of what is in no chunk */ };
 
 /* Sizes from here on mean that the length was unknown when the header was written: most programs write -1, sox and
- * espeak 2^31 - 4096, arecord 2^31. */
-static const uint64_t STREAM_SIZE = 0x7fff0000;
+ * espeak 2^31 - 4096, sox in AIFF 2^31 - 2^24 + 8, arecord 2^31. */
+static const uint64_t STREAM_SIZE = 0x7f000000;
 
 static uint64_t number(const unsigned char *bytes, int n, bool big_endian) {
     uint64_t value = 0;
@@ -21,7 +21,7 @@ static uint64_t number(const unsigned char *bytes, int n, bool big_endian) {
 /* While the chunks are read. */
 typedef struct {
     int fd;
-    int64_t at, end;
+    int64_t at, end, begin; /* begin: of the AIFF file that is read, of several that were joined */
     unsigned char magic[4];
     bool aiff, big_endian, odd; /* odd: libsndfile would not read all of it */
     uint64_t long_size;         /* of RF64, in a chunk of its own */
@@ -102,17 +102,31 @@ static void end_view(Chunks *c) {
     c->view = NULL;
 }
 
+/* Returns whether another file of this kind begins here, joined to the one before. */
+static bool begins_file(const Chunks *c, int64_t at) {
+    unsigned char head[HEAD];
+    return sound_read_at(c->fd, at, head, HEAD) && !memcmp(head, c->magic, sizeof c->magic) &&
+           (c->aiff ? sound_is_tag(head + CHUNK, "AIFF") || sound_is_tag(head + CHUNK, "AIFC")
+                    : sound_is_tag(head + CHUNK, "WAVE"));
+}
+
+/* Returns where sound of unknown length ends: at the next file, or the end. */
+static int64_t end_of_sound(const Chunks *c) {
+    int64_t at = c->at;
+    while ((at = sound_find(c->fd, at, c->magic, sizeof c->magic)) >= 0 && !begins_file(c, at)) at++;
+    return at < 0 ? c->end : at;
+}
+
 /* Takes the sound of a chunk. Returns whether it ends there, so that another chunk may follow. */
 static bool take_sound(Chunks *c, uint64_t size) {
     bool is_long = c->long_size && size == UINT32_MAX, first = !c->out->at;
-    int64_t there = c->end - c->at;
-    bool unknown = is_long ? c->long_size >= INT64_MAX : size >= STREAM_SIZE,
-         missing = !size && there > 0 && !chunks_follow(c, c->at);
-    int64_t declared = is_long ? (int64_t)c->long_size : (int64_t)size;
+    const int64_t rest = c->end - c->at, declared = is_long ? (int64_t)c->long_size : (int64_t)size;
+    bool missing = !size && rest > 0 && !chunks_follow(c, c->at),
+         unknown = missing || (is_long ? c->long_size >= INT64_MAX : size >= STREAM_SIZE);
+    int64_t there = unknown ? end_of_sound(c) - c->at : declared < rest ? declared : rest;
     c->odd |= missing;
-    if (!unknown && !missing && declared < there) there = declared;
     if (first || declared > there || unknown) { /* a later chunk that is cut off, too */
-        c->out->declared = unknown || missing ? 0 : declared;
+        c->out->declared = unknown ? 0 : declared;
         c->out->there = there;
         c->out->at = c->at;
     }
@@ -121,9 +135,11 @@ static bool take_sound(Chunks *c, uint64_t size) {
         if (!c->view) begin_view(c);
         sound_view_range(c->view, c->at, there);
     }
-    if (unknown || missing || declared > c->end - c->at) return false;
-    skip_chunk(c, (uint64_t)declared);
-    return true;
+    if (unknown)
+        c->at += there;
+    else if (declared <= rest)
+        skip_chunk(c, (uint64_t)declared);
+    return unknown ? there < rest : declared <= rest;
 }
 
 /* Takes the format. One that is not the first is that of another file, joined to this one. */
@@ -139,17 +155,23 @@ static void take_format(Chunks *c, uint64_t size) {
     c->format_size = n;
 }
 
+/* Makes a part of what ends here, of joined AIFF files. Each has its own format, with the number of its frames. */
+static void end_aiff(Chunks *c) {
+    sound_view_range(sound_parts_add(&c->out->parts), c->begin, c->at - c->begin);
+    c->begin = c->at;
+}
+
 /* Reads one chunk. Returns whether another may follow. */
 static bool take_chunk(Chunks *c) {
-    unsigned char chunk[HEAD], sizes[16];
+    unsigned char chunk[CHUNK], sizes[16];
     if (!sound_read_at(c->fd, c->at, chunk, CHUNK)) return false;
     uint64_t size = number(chunk + 4, 4, c->big_endian);
     if (!is_name(chunk)) {
         if (c->out->there) count_behind(c);
         return false;
     }
-    bool file = !memcmp(chunk, c->magic, 4) && c->out->there && !c->aiff;
-    if (file && sound_read_at(c->fd, c->at, chunk, HEAD) && sound_is_tag(chunk + CHUNK, "WAVE")) {
+    if (c->out->at && begins_file(c, c->at)) {
+        if (c->aiff) end_aiff(c);
         c->odd = true;
         c->at += HEAD;
         return true;
@@ -194,6 +216,8 @@ bool sound_chunks_read(int fd, SoundChunks *out) {
     if (!c.aiff && !sound_is_tag(head + CHUNK, "WAVE")) return false;
     memcpy(c.magic, head, sizeof c.magic);
     while (take_chunk(&c)) continue;
+    c.at = c.end;
+    if (c.begin) end_aiff(&c);
     end_view(&c);
     if (!c.odd) sound_parts_close(&out->parts);
     return out->at > 0;

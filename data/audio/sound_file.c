@@ -75,26 +75,19 @@ static int64_t signature_size(const unsigned char *head) {
 }
 
 bool sound_file_split(int fd, SoundParts *parts) {
-    enum { HEAD = 32, BLOCK = 1 << 20 };
-    unsigned char head[HEAD], page[OGG_HEADER + 255], *block = xmalloc(BLOCK);
-    int64_t n = sound_read_at(fd, 0, head, HEAD) ? signature_size(head) : 0, begin = 0, last = 0, end = size_of(fd);
+    enum { HEAD = 32 };
+    unsigned char head[HEAD], page[OGG_HEADER + 255];
+    int64_t n = sound_read_at(fd, 0, head, HEAD) ? signature_size(head) : 0, begin = 0, last = 0, at = 0;
     *parts = (SoundParts){0};
-    for (int64_t at = 1, got; n && (got = pread(fd, block, BLOCK, at)) >= n;) {
-        const unsigned char *found = memmem(block, (size_t)got, head, (size_t)n);
-        if (!found) {
-            at += got - n + 1;
-            continue;
-        }
-        at += found - block;
+    while (n && (at = sound_find(fd, at + 1, head, (size_t)n)) > 0) {
         ssize_t there = pread(fd, page, sizeof page, last);
         /* The streams of one Ogg file, such as a film's, begin one after the other. */
         if (!sound_is_tag(head, "OggS") || last + page_size(page, (int)there) != at) {
             sound_view_range(sound_parts_add(parts), begin, at - begin);
             begin = at;
         }
-        last = at++;
+        last = at;
     }
-    free(block);
-    if (begin) sound_view_range(sound_parts_add(parts), begin, end - begin);
+    if (begin) sound_view_range(sound_parts_add(parts), begin, size_of(fd) - begin);
     return begin > 0;
 }

@@ -9,6 +9,8 @@
 
 /* Reads n bytes without moving the position at which libsndfile reads. Returns whether all are there. */
 bool sound_read_at(int fd, int64_t at, void *bytes, size_t n);
+/* Returns where the n bytes stand in the file from byte `from` on; -1: nowhere. */
+int64_t sound_find(int fd, int64_t from, const void *bytes, size_t n);
 /* Returns whether the bytes begin with the 4 characters of a tag. */
 bool sound_is_tag(const unsigned char *bytes, const char *tag);
 

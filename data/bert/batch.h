@@ -8,7 +8,7 @@
 enum {
     BERT_OFFSETS = BATCH_OFFSETS,
     BERT_IDS,       /* i32 [N] */
-    BERT_POSITIONS, /* i32 [N]  2, 3, ... in each text: rows 0 and 1 of the table belong to no token */
+    BERT_POSITIONS, /* i32 [N]  2, 3, ... in each text; 1 of a <pad> that counts as no token (TextRules.padding) */
     BERT_ROWS,      /* i32 [R]  classification: the first row of each text; masked words: the rows to be predicted */
     BERT_LABELS,    /* i32 [R]  classes; masked words: the ids to be predicted. Absent: texts without labels */
     BERT_TARGETS,   /* f32 [R, classes]  classification with labels only: the loss of row i is
@@ -17,7 +17,8 @@ enum {
 };
 /* Indices into Batch.counts: the sum of the class weights of the labels (masked words, texts without labels: R), R. */
 enum { BERT_COUNT_WEIGHTS, BERT_COUNT_ROWS, BERT_COUNTS };
-/* The position of a text's first token; a text of T tokens needs BERT_FIRST_POSITION + T rows in the table. */
-enum { BERT_FIRST_POSITION = 2 };
+/* The id of <pad>, which is also its position; the position of a text's first token. A text of T tokens needs
+ * BERT_FIRST_POSITION + T rows in the table. */
+enum { BERT_PAD = 1, BERT_FIRST_POSITION };
 
 #endif

@@ -118,15 +118,19 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     if (n < 2 || n > BERT_MAX_CLASSES)
         return error_set(error, "%s: expected 2 to %d names, separated by commas, found %d", list, BERT_MAX_CLASSES, n);
     Classes c = {.names = xcalloc((size_t)n, sizeof *c.names)};
+    Error why;
     for (const char *at = list, *end; c.n < n; at = end + 1) {
         end = at + strcspn(at, ",");
         char *name = xformat("%.*s", (int)(end - at), at);
         c.names[c.n] = label_normal(name);
         free(name);
-        bool empty = !*c.names[c.n], twice = classes_at(&c, c.names[c.n]) >= 0;
+        bool empty = !*c.names[c.n], twice = classes_at(&c, c.names[c.n]) >= 0, shows = label_check(c.names[c.n], &why);
         c.n++;
-        if (!empty && !twice) continue;
-        error_set(error, "%s: name %d is %s", list, c.n, empty ? "empty" : "there twice");
+        if (!empty && !twice && shows) continue;
+        error_set(error, "%.100s: name %d%s%s", list, c.n, shows ? " is " : ": ",
+                  !shows  ? why.text
+                  : empty ? "empty"
+                          : "there twice");
         classes_free(&c);
         return false;
     }

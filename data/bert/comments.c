@@ -95,6 +95,7 @@ static bool add_empty(Reader *r, int64_t line, Error *error) {
 static bool add_record(Reader *r, int64_t line, char *const *fields, Error *error) {
     static char none[] = "";
     Comments *c = r->out;
+    Error why;
     if (c->n == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 texts", (long long)line);
     for (int k = 0; k < COLUMNS; k++) r->any[k] = r->any[k] || fields[k];
     if (r->needed[LABEL] && fields[TEXT] && is_blank(fields[TEXT])) return add_empty(r, line, error);
@@ -111,6 +112,10 @@ static bool add_record(Reader *r, int64_t line, char *const *fields, Error *erro
     c->lines[c->n] = line;
     if (r->needed[LABEL] && !*c->labels[c->n]) {
         error_set(error, "%lld: %s is empty; give it or take the record out", (long long)line, r->names[LABEL]);
+        return leave_out(r, error);
+    }
+    if (!label_check(c->labels[c->n], &why)) {
+        error_set(error, "%lld: %s: %s", (long long)line, r->names[LABEL], why.text);
         return leave_out(r, error);
     }
     c->n++;
@@ -179,6 +184,7 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
     const char *text = json_string_value(value);
     *field = NULL;
     if (!value || json_is_null(value)) return true;
+    if (column != TEXT && json_large_number(value)) text = json_large_number(value);
     if (!text && (column == TEXT || json_is_object(value) || json_is_array(value)))
         return error_set(error, "\"%s\" is not a string%s", name, column == TEXT ? "" : ", a number, true or false");
     if (json_is_real(value)) { /* may be longer than it is written */

@@ -67,6 +67,12 @@ int64_t bert_masked_text(const Dataset *dataset, int64_t sample) {
 
 /* ---- batches ---- */
 
+/* Numbers the tokens of a text as Hugging Face's RoBERTa does, which leaves out <pad>. */
+static void set_positions(const BertDataset *d, const int32_t *ids, int64_t n, int32_t *positions) {
+    int32_t next = BERT_FIRST_POSITION;
+    for (int64_t t = 0; t < n; t++) positions[t] = d->texts->padding && ids[t] == BERT_PAD ? BERT_PAD : next++;
+}
+
 typedef struct {
     int32_t *offsets, *ids, *positions, *rows, *labels;
     float *targets;
@@ -120,7 +126,7 @@ static bool bert_fill(const Dataset *dataset, Batch *batch, const int32_t *sampl
         const int32_t sample = samples[i], *ids = ids_of(d, sample, &length);
         f.offsets[i] = at;
         memcpy(f.ids + at, ids, (size_t)length * sizeof *ids);
-        for (int32_t t = 0; t < length; t++) f.positions[at + t] = BERT_FIRST_POSITION + t;
+        set_positions(d, ids, length, f.positions + at);
         if (d->chosen) {
             int count = bert_masking_apply(d->masking, d->fixed ? 0 : batch->epoch, sample, f.ids + at, (int)length,
                                            scratch, f.rows + rows, f.labels + rows);

@@ -209,6 +209,7 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
         unknown_move(&all, &missing);
     }
     *out = join_chunks(chunks, n_chunks);
+    out->padding = rules->padding;
     out->missing = all;
     for (int64_t c = 0; c < n_chunks; c++) chunk_free(&chunks[c]);
     free(chunks);
@@ -218,7 +219,7 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
 }
 
 TokenizedTexts texts_select(const TokenizedTexts *texts, const int32_t *list, int64_t n, int32_t unknown_id) {
-    TokenizedTexts t = {.n = n, .first = xmalloc((size_t)(n + 1) * sizeof *t.first)};
+    TokenizedTexts t = {.padding = texts->padding, .n = n, .first = xmalloc((size_t)(n + 1) * sizeof *t.first)};
     t.first[0] = 0;
     for (int64_t i = 0; i < n; i++) t.first[i + 1] = t.first[i] + texts->first[list[i] + 1] - texts->first[list[i]];
     t.ids = xmalloc((size_t)t.first[n] * sizeof *t.ids);

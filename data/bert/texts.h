@@ -14,6 +14,7 @@ typedef struct {
      * text become their ids. Otherwise runs of white space become a blank, and special tokens are text. A segmenter
      * gets blanks in any case. */
     bool compat;
+    bool padding; /* `compat`, and the tokenizer's <pad> has BERT_PAD: one that is written out counts as no token */
     int max_len; /* tokens, with begin and end; at least 3 */
     /* A longer text becomes several, each as long as it may be, cut where a word begins if the tokenizer tells; nothing
      * is lost. Otherwise it loses its end. */
@@ -28,6 +29,7 @@ typedef struct {
 } SpecialIds;
 
 typedef struct {
+    bool padding;      /* of the rules */
     int64_t n;         /* texts; of a divided one, its parts */
     int64_t *first;    /* [n + 1] into ids */
     int32_t *ids;      /* each text with its begin and end token */

@@ -1,6 +1,8 @@
 #include "data/formats/json_records.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +75,47 @@ static bool is_among(const char *const *names, const char *name) {
     return false;
 }
 
+/* ---- numbers that 64 bits do not hold ---- */
+
+static const char LARGE[] = "\x01 digits"; /* the name in the object that stands for one */
+
+const char *json_large_number(const json_t *value) { return json_string_value(json_object_get(value, LARGE)); }
+
+static size_t number_length(const char *text) {
+    return *text == '-' || (*text >= '0' && *text <= '9') ? strspn(text, "+-.0123456789Ee") : 0;
+}
+
+static bool is_large(const char *text, size_t size) {
+    errno = 0;
+    if (strcspn(text, ".Ee") < size) return isinf(strtod(text, NULL));
+    strtoll(text, NULL, 10);
+    return errno == ERANGE;
+}
+
+/* Writes null over the large numbers in an object or array, in which nobody asks for one. */
+static void blank_large(char *text) {
+    bool string = false;
+    for (char *at = text; *at;) {
+        size_t n = string ? 0 : number_length(at);
+        if (n && is_large(at, n)) memcpy(memset(at, ' ', n), "null", 4); /* the shortest is 1e309 */
+        bool escapes = string && *at == '\\' && at[1];
+        string ^= *at == '"';
+        at += n ? n : escapes ? 2 : 1;
+    }
+}
+
+/* Parses a value that has such a number, or is one: then it becomes an object that json_large_number knows. */
+static json_t *load_large(const char *text, size_t size, size_t flags) {
+    char *copy = xformat("%.*s", (int)size, text);
+    bool number = number_length(copy) == size;
+    if (!number) blank_large(copy);
+    json_t *value = number ? json_build("a number", "{s:s}", LARGE, copy) : json_loadb(copy, strlen(copy), flags, NULL);
+    free(copy);
+    return value;
+}
+
+/* ---- fields ---- */
+
 /* Adds a field to the object. */
 static bool add_field(json_t *object, const char *name, const char *text, size_t size, bool asked, size_t flags,
                       Error *error) {
@@ -85,6 +128,8 @@ static bool add_field(json_t *object, const char *name, const char *text, size_t
         value = json_null();
     else
         value = json_loadb(text, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | flags, &problem);
+    if (!value && json_error_code(&problem) == json_error_numeric_overflow)
+        value = load_large(text, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | flags);
     if (!value) return error_set(error, "\"%s\": %s", name, problem.text);
     json_object_set_new_nocheck(object, name, value);
     return true;
@@ -139,18 +184,12 @@ json_t *json_record(const char *text, size_t size, const char *const *names, siz
     return NULL;
 }
 
-/* Moves a place behind n bytes. */
-static void move_place(const char *text, size_t n, int64_t *line, int *column) {
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] == '\n') *column = 0;
+int json_column(const char *text, size_t at, int column, int64_t *line) {
+    for (size_t i = 0; i < at; i++) {
+        if (text[i] == '\n') column = 0;
         *line += text[i] == '\n';
-        *column += *column < INT_MAX && (text[i] & 0xC0) != 0x80; /* a byte that begins a character */
+        column += column < INT_MAX && (text[i] & 0xC0) != 0x80; /* a byte that begins a character */
     }
-}
-
-int json_column(const char *text, size_t at, int64_t *line) {
-    int column = 1;
-    move_place(text, at, line, &column);
     return column;
 }
 
@@ -217,7 +256,7 @@ JsonRecords json_records_open(const char *text, size_t size, int64_t line, bool 
 
 /* Goes on behind n bytes. They are counted before the caller gets the record, whose bytes it may change. */
 static void go_on(JsonRecords *r, size_t n) {
-    move_place(r->at, n, &r->next_line, &r->next_column);
+    r->next_column = json_column(r->at, n, r->next_column, &r->next_line);
     r->at += n;
 }
 
@@ -263,9 +302,8 @@ json_t *json_records_parse(const JsonRecords *r, const char *const *names, size_
     Error why;
     json_t *record = json_record(r->text, r->size, names, flags, &at, &why);
     int64_t line = r->line;
-    int column = r->column;
     if (record) return record;
-    move_place(r->text, at, &line, &column);
+    int column = json_column(r->text, at, r->column, &line);
     error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
     return NULL;
 }

@@ -2,7 +2,9 @@
  *
  * Only the fields that are asked for are judged. In all others stands what JSON does not know and other programs write:
  * NaN, whole numbers of more than 64 bits, half of a surrogate pair (an emoji that was cut in two). In a field that is
- * asked for, NaN is null: Python writes a missing value so. The rest is an error of that record alone. */
+ * asked for, NaN is null: Python writes a missing value so. A number that 64 bits do not hold (18446744073709551615,
+ * 1e999) keeps its digits, which may be a name, and inside an array or object it is null. The rest is an error of that
+ * record alone. */
 #ifndef DATA_FORMATS_JSON_RECORDS_H
 #define DATA_FORMATS_JSON_RECORDS_H
 
@@ -16,8 +18,12 @@
  * no JSON, or a field that was asked for is no JSON or is there twice. */
 json_t *json_record(const char *text, size_t size, const char *const *names, size_t flags, size_t *at, Error *error);
 
-/* Adds the line ends before the byte `at` of a text to *line, and returns its column, in characters from 1. */
-int json_column(const char *text, size_t at, int64_t *line);
+/* Returns the digits of a number that 64 bits do not hold; NULL: the value is another. */
+const char *json_large_number(const json_t *value);
+
+/* Adds the line ends before the byte `at` of a text to *line, and returns its column, in characters from 1. column: in
+ * which the text begins. */
+int json_column(const char *text, size_t at, int column, int64_t *line);
 
 /* ---- a text of records ---- */
 
@@ -46,7 +52,7 @@ typedef struct {
     const char *text; /* [size] of the record */
     size_t size;
     int64_t line; /* where it begins */
-    int column;   /* in characters, from 1 */
+    int column;   /* in characters, from 1; of a record that is a line, 1 */
 
     const char *at, *end; /* the rest */
     int64_t next_line;

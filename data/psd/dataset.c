@@ -367,7 +367,7 @@ static void take_rows(PsdDataset *d, const PsdIds *rows) {
             d->samples[d->n++] = (int32_t)at;
         }
     }
-    if (missing) warn("%lld rows of the split have no sample in the prepared data", (long long)missing);
+    if (missing) warn_once("%lld rows of the split have no sample in the prepared data", (long long)missing);
 }
 
 Dataset *psd_dataset_open(const PsdStore *store, const PsdIds *rows, const PsdDatasetOptions *options) {

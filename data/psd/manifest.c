@@ -167,6 +167,7 @@ static int32_t sensor_place(Reader *r, const char *name) {
 
 static bool read_row(Reader *r, int n_columns, Error *error) {
     PsdManifest *m = r->manifest;
+    Error why;
     reserve(r);
     int64_t i = m->n;
     if (r->csv.n != n_columns)
@@ -174,6 +175,8 @@ static bool read_row(Reader *r, int n_columns, Error *error) {
                          n_columns);
     if (!*field(r, NPY_PATH)) return refuse(r, NPY_PATH, "a path", error);
     if (!*field(r, SENSOR_ID)) return refuse(r, SENSOR_ID, "a name", error);
+    if (!label_check(field(r, SENSOR_ID), &why))
+        return error_set(error, "%lld: sensor_id: %s", (long long)r->csv.line, why.text);
     if (i == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 rows", (long long)r->csv.line);
     m->lines[i] = r->csv.line;
     m->files[i] = name_place(&r->files, field(r, NPY_PATH), field(r, NPY_PATH));

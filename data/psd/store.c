@@ -692,7 +692,7 @@ json_t *psd_store_doubts(const PsdStore *s) {
 static bool print_doubts(const PsdStore *s, const char *path) {
     json_t *list = psd_store_doubts(s), *text;
     size_t i;
-    json_array_foreach(list, i, text) if (json_is_string(text)) warn("%s: %s", path, json_string_value(text));
+    json_array_foreach(list, i, text) if (json_is_string(text)) warn_once("%s: %s", path, json_string_value(text));
     json_decref(list);
     return true;
 }

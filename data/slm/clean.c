@@ -1,5 +1,6 @@
 #include "data/slm/clean.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uninorm.h>
@@ -10,13 +11,14 @@
 
 /* ---- UTF-8 ---- */
 
-static bool check_utf8(const char *raw, size_t size, int64_t line, int64_t offset, Error *error) {
+static bool check_utf8(const char *raw, size_t size, const CleanPlace *place, Error *error) {
+    int64_t line = place->line;
     const uint8_t *bad = u8_check((const uint8_t *)raw, size);
     if (!bad) return true;
     size_t at = (size_t)(bad - (const uint8_t *)raw);
     for (const char *end = raw; (end = memchr(end, '\n', at - (size_t)(end - raw))); end++) line++;
     return error_set(error, "line %lld, byte %lld of the file: 0x%02x begins no UTF-8 character; %s", (long long)line,
-                     (long long)(offset + (int64_t)at), *bad, encoding_advice(raw, size));
+                     (long long)(place->offset + (int64_t)at), *bad, encoding_advice(raw, size));
 }
 
 /* ---- JSON ---- */
@@ -33,31 +35,35 @@ static void list_texts(const json_t *record, char out[200]) {
     }
 }
 
-static bool take_field(const json_t *record, const char *field, int64_t line, CleanText *out, Error *error) {
+static bool take_field(const json_t *record, const char *field, const CleanPlace *place, CleanText *out, Error *error) {
     const json_t *value = json_object_get(record, field);
-    char texts[200];
+    char texts[200], where[64];
     if (json_is_string(value)) {
         out->size = json_string_length(value);
         out->text = out->owned = memcpy(xmalloc(out->size), json_string_value(value), out->size);
         return true;
     }
-    if (!json_is_object(record)) return error_set(error, "line %lld: is no JSON object", (long long)line);
+    snprintf(where, sizeof where, place->column > 1 ? "line %lld, column %d" : "line %lld", (long long)place->line,
+             place->column);
+    if (!json_is_object(record)) return error_set(error, "%s: is no JSON object", where);
     list_texts(record, texts);
-    return error_set(error, "line %lld: the record has no text '%s'; its texts are: %s (--text-field NAME)",
-                     (long long)line, field, *texts ? texts : "none");
+    return error_set(error, "%s: the record has no text '%s'; its texts are: %s (--text-field NAME)", where, field,
+                     *texts ? texts : "none");
 }
 
-static bool take_record(const char *raw, size_t size, const char *field, int64_t line, CleanText *out, Error *error) {
+static bool take_record(const char *raw, size_t size, const char *field, const CleanPlace *place, CleanText *out,
+                        Error *error) {
     const char *const names[] = {field, NULL};
     size_t at;
     Error why;
     json_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
     if (!record) {
-        int column = json_column(raw, at, &line);
+        int64_t line = place->line;
+        int column = json_column(raw, at, place->column, &line);
         return error_set(error, "line %lld, column %d: %s; expected a JSON object per line, or an array of them",
                          (long long)line, column, why.text);
     }
-    bool ok = take_field(record, field, line, out, error);
+    bool ok = take_field(record, field, place, out, error);
     json_decref(record);
     return ok;
 }
@@ -114,13 +120,13 @@ static void compose(CleanText *out) {
     out->size = n;
 }
 
-bool clean_text(char *raw, size_t size, const CleanOptions *options, int64_t line, int64_t offset, CleanText *out,
+bool clean_text(char *raw, size_t size, const CleanOptions *options, const CleanPlace *place, CleanText *out,
                 Error *error) {
     *out = (CleanText){.text = raw, .size = size};
-    if (!check_utf8(raw, size, line, offset, error)) return false;
-    if (options->field && !take_record(raw, size, options->field, line, out, error)) return false;
+    if (!check_utf8(raw, size, place, error)) return false;
+    if (options->field && !take_record(raw, size, options->field, place, out, error)) return false;
     if (options->table) {
-        out->text = out->owned = corpus_table_text(options->table, raw, line, &out->size, error);
+        out->text = out->owned = corpus_table_text(options->table, raw, place->line, &out->size, error);
         if (!out->text) return false;
     }
     out->size = unify_line_ends(out->text, out->size);

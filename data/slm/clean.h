@@ -18,9 +18,16 @@ typedef struct {
     char *owned; /* NULL: the text lies in `raw` */
 } CleanText;
 
-/* Cleans a document, whose bytes it may change. line, offset: its first line, from 1, and its first byte, from 0,
- * within its file. The error begins with the line ("line 7, byte 1203: ..."). Release with free(out->owned). */
-bool clean_text(char *raw, size_t size, const CleanOptions *options, int64_t line, int64_t offset, CleanText *out,
+/* Where a document begins in its file. */
+typedef struct {
+    int64_t line;   /* from 1 */
+    int column;     /* in characters, from 1; only an element of an array begins behind 1 */
+    int64_t offset; /* in bytes, from 0 */
+} CleanPlace;
+
+/* Cleans a document, whose bytes it may change. The error begins with the line ("line 7, byte 1203: ..."). Release with
+ * free(out->owned). */
+bool clean_text(char *raw, size_t size, const CleanOptions *options, const CleanPlace *place, CleanText *out,
                 Error *error);
 /* Returns whether text that is valid UTF-8 is certainly composed; false: it may be. */
 bool clean_is_composed(const char *text, size_t size);

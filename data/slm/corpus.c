@@ -20,7 +20,7 @@ enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 
 /* A document as it stands in its file. */
 typedef struct {
     size_t begin, size; /* in the batch's bytes */
-    int64_t line, offset;
+    CleanPlace place;
     CorpusTable table; /* of the file, if it is one */
     Document document;
     CleanText clean;
@@ -42,8 +42,8 @@ typedef struct {
     TextSource source;
     char *buffer;
     size_t at, end;
-    int64_t line, offset; /* of the next byte, within the file */
-    bool is_array;        /* the file is an array of JSON */
+    CleanPlace place; /* of the next byte */
+    bool is_array;    /* the file is an array of JSON */
     JsonArray array;
     CorpusTable table; /* no columns: they have not been read */
     int64_t documents, bytes_done;
@@ -67,13 +67,12 @@ static bool is_table(CorpusFormat format) { return format == CORPUS_CSV || forma
 static bool open_next(Reader *r, Error *error) {
     if (!text_source_open(&r->source, file_of(r)->path, error)) return false;
     r->open = true;
-    r->line = 1;
-    r->offset = 0;
+    r->place = (CleanPlace){.line = 1, .column = 1};
     if (!text_source_read(&r->source, r->buffer, BUFFER, &r->end, error)) return false;
     const char *binary = encoding_of_binary(r->buffer, r->end);
     if (binary) return error_set(error, "%s", binary);
     r->at = utf8_mark(r->buffer, r->end);
-    r->offset = (int64_t)r->at;
+    r->place.offset = (int64_t)r->at;
     r->is_array = format_of(r) == CORPUS_JSON && json_begins_array(r->buffer + r->at, r->end - r->at);
     r->array = (JsonArray){0};
     r->table = (CorpusTable){0};
@@ -106,8 +105,8 @@ static bool next_piece(Reader *r, bool lines, const char **piece, size_t *n, Err
     const char *end = lines ? memchr(*piece, '\n', *n) : NULL;
     if (end) *n = (size_t)(end - *piece) + 1;
     r->at += *n;
-    r->offset += (int64_t)*n;
-    r->line += end != NULL;
+    r->place.offset += (int64_t)*n;
+    r->place.line += end != NULL;
     return true;
 }
 
@@ -129,29 +128,22 @@ static bool check_size(size_t size, int64_t line, bool record, Error *error) {
                      record ? "divide the record" : "choose another --split-at");
 }
 
-static void add_item(Reader *r, Batch *b, size_t begin, int64_t line, int64_t offset) {
+static void add_item(Reader *r, Batch *b, size_t begin, const CleanPlace *place) {
     if (b->n == b->item_capacity) {
         b->item_capacity = 2 * b->item_capacity + 64;
         b->items = xrealloc(b->items, (size_t)b->item_capacity * sizeof *b->items);
     }
     b->items[b->n++] = (Item){.begin = begin,
                               .size = b->used - begin,
-                              .line = line,
-                              .offset = offset,
+                              .place = *place,
                               .table = r->table,
-                              .document = {.number = r->documents++, .file = file_of(r), .line = line}};
-}
-
-static int64_t count_lines(const char *bytes, size_t n) {
-    int64_t lines = 0;
-    for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
-    return lines;
+                              .document = {.number = r->documents++, .file = file_of(r), .line = place->line}};
 }
 
 /* Reads the next element of an array of JSON, if it has one more; otherwise closes the file. */
 static bool read_element(Reader *r, Batch *b, Error *error) {
     size_t begin = b->used, n;
-    int64_t line = r->line, offset = r->offset;
+    CleanPlace place = r->place;
     Error why;
     for (JsonPiece piece = JSON_BETWEEN; piece != JSON_LAST_PART;) {
         if (!fill(r, error)) return false;
@@ -159,20 +151,18 @@ static bool read_element(Reader *r, Batch *b, Error *error) {
             return json_array_is_closed(&r->array)
                        ? close_file(r, error)
                        : error_set(error, "line %lld: the array is not closed: the file is cut off",
-                                   (long long)r->line);
+                                   (long long)r->place.line);
         const char *bytes = r->buffer + r->at;
-        if (!json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, &why))
-            return error_set(error, "line %lld: %s", (long long)r->line + count_lines(bytes, n), why.text);
+        bool ok = json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, &why);
+        r->place.column = json_column(bytes, n, r->place.column, &r->place.line);
+        if (!ok) return error_set(error, "line %lld: %s", (long long)r->place.line, why.text);
         if (piece != JSON_BETWEEN) append(b, bytes, n);
-        if (!check_size(b->used - begin, line, true, error)) return false;
+        if (!check_size(b->used - begin, place.line, true, error)) return false;
         r->at += n;
-        r->offset += (int64_t)n;
-        r->line += count_lines(bytes, n);
-        if (piece != JSON_BETWEEN) continue;
-        line = r->line;
-        offset = r->offset;
+        r->place.offset += (int64_t)n;
+        if (piece == JSON_BETWEEN) place = r->place;
     }
-    add_item(r, b, begin, line, offset);
+    add_item(r, b, begin, &place);
     return true;
 }
 
@@ -182,14 +172,14 @@ static bool is_statement(const Reader *r, const char *lines, size_t size) {
 }
 
 /* Takes what was read as the column names, if they are still to come, else as a document. */
-static bool take_record(Reader *r, Batch *b, size_t begin, int64_t line, int64_t offset, Error *error) {
+static bool take_record(Reader *r, Batch *b, size_t begin, const CleanPlace *place, Error *error) {
     if (!is_table(format_of(r)) || r->table.n) {
-        add_item(r, b, begin, line, offset);
+        add_item(r, b, begin, place);
         return true;
     }
     size_t size = b->used - begin;
     b->used = begin;
-    return corpus_table_head(b->bytes + begin, size, line, format_of(r) == CORPUS_CSV ? ',' : '\t',
+    return corpus_table_head(b->bytes + begin, size, place->line, format_of(r) == CORPUS_CSV ? ',' : '\t',
                              r->corpus->text_field, &r->table, error);
 }
 
@@ -199,12 +189,12 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
     SplitAt split = record ? SPLIT_AT_LINE : r->corpus->split_at;
     if (r->is_array) return read_element(r, b, error);
     size_t begin = b->used, line_begin = begin, n;
-    int64_t line = r->line, offset = r->offset;
+    CleanPlace place = r->place;
     const char *piece;
     bool quoted = false;
     for (int quotes = 0;;) {
         if (!next_piece(r, split != SPLIT_AT_FILE, &piece, &n, error)) return false;
-        if (!check_size(b->used + n - begin, line, record, error)) return false;
+        if (!check_size(b->used + n - begin, place.line, record, error)) return false;
         append(b, piece, n);
         if (table) quoted = corpus_table_in_quotes(&quotes, r->table.separator, piece, n);
         if (n && (split == SPLIT_AT_FILE || piece[n - 1] != '\n')) continue; /* not yet at the end of a line */
@@ -212,14 +202,13 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
         bool blank = split != SPLIT_AT_FILE && is_blank(b->bytes + line_begin, b->used - line_begin, table);
         if (blank) b->used = line_begin;
         if (n && b->used == begin) { /* blank lines before a document */
-            line = r->line;
-            offset = r->offset;
+            place = r->place;
             continue;
         }
         if (!n || blank || split == SPLIT_AT_LINE) break;
         line_begin = b->used;
     }
-    if ((b->used > begin || split == SPLIT_AT_FILE) && !take_record(r, b, begin, line, offset, error)) return false;
+    if ((b->used > begin || split == SPLIT_AT_FILE) && !take_record(r, b, begin, &place, error)) return false;
     if (!n && table && !r->table.n)
         return error_set(error, "line 1: the file is empty; expected a line of column names");
     return n || close_file(r, error);
@@ -249,7 +238,7 @@ static void work_on(const Corpus *corpus, const CorpusPass *pass, const Batch *b
                                   .nfc = corpus->nfc,
                                   .keep_last_end = corpus->split_at == SPLIT_AT_FILE};
     Error why;
-    if (!clean_text(b->bytes + item->begin, item->size, &options, item->line, item->offset, &item->clean, &why)) {
+    if (!clean_text(b->bytes + item->begin, item->size, &options, &item->place, &item->clean, &why)) {
         item->error = memcpy(xmalloc(sizeof why), &why, sizeof why);
         item->document.bad = true;
         return;
@@ -279,7 +268,8 @@ static bool take_batch(const Corpus *corpus, const CorpusPass *pass, const Batch
         ok = ok && (!item->error || leave_out(corpus, item, error));
         if (ok && pass->take &&
             !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, &why))
-            ok = error_set(error, "%s, line %lld: %s", item->document.file->path, (long long)item->line, why.text);
+            ok =
+                error_set(error, "%s, line %lld: %s", item->document.file->path, (long long)item->place.line, why.text);
         free(item->clean.owned);
         free(item->error);
     }

@@ -59,18 +59,33 @@ bool prepared_check_tokenizer(const char *directory, const json_t *record, Error
     return ok;
 }
 
+/* Adds a count times a sign, if it is there. Fails if sums of such counts could overflow. */
+static bool add_count(int64_t *sum, int sign, const json_t *facts, const char *key, Error *error) {
+    const json_int_t most = (json_int_t)1 << 56, count = json_integer_value(json_object_get(facts, key));
+    if (count < 0 || count > most)
+        return error_set(error,
+                         PREPARED_NAME ": \"%s\" is %lld: expected a count; run train_slm prepare again, with "
+                                       "--overwrite",
+                         key, (long long)count);
+    *sum += sign * count;
+    return true;
+}
+
 bool prepared_check_unknown(const json_t *record, double most, Error *error) {
     const json_t *splits = json_object_get(record, "splits");
     const char *characters = json_string_value(json_object_get(splits, "unknown_characters"));
-    int64_t unknown = -json_integer_value(json_object_get(splits, "unknown_white_space")), pieces = 0;
-    for (int k = 0; k < 2; k++) {
+    int64_t unknown = 0, pieces = 0;
+    bool ok = add_count(&unknown, -1, splits, "unknown_white_space", error);
+    for (int k = 0; k < 2 && ok; k++) {
         const json_t *split = json_object_get(splits, PREPARED_SPLIT_NAMES[k]);
-        int64_t dropped = json_integer_value(json_object_get(split, "dropped_characters")),
-                documents = json_integer_value(json_object_get(split, "documents"));
-        unknown += json_integer_value(json_object_get(split, "unknown")) + dropped;
-        pieces += json_integer_value(json_object_get(split, "tokens")) + dropped - documents - (documents > 0);
+        int64_t documents = 0;
+        ok = add_count(&unknown, 1, split, "dropped_characters", error) &&
+             add_count(&unknown, 1, split, "unknown", error) &&
+             add_count(&pieces, 1, split, "dropped_characters", error) &&
+             add_count(&pieces, 1, split, "tokens", error) && add_count(&documents, 1, split, "documents", error);
+        pieces -= documents + (documents > 0);
     }
-    return unknown_check("the texts", unknown, pieces, characters ? characters : "", most, error);
+    return ok && unknown_check("the texts", unknown, pieces, characters ? characters : "", most, error);
 }
 
 void prepared_remove_shards(const char *directory) {

@@ -170,7 +170,7 @@ static bool write_codes(const FastBpeTrainer *trainer, const char *path, Error *
     return file_end(&writer, error);
 }
 
-static bool write_pieces(const FastBpeTrainer *trainer, const char *path, FastBpeLearned *learned, Error *error) {
+static bool write_pieces(const FastBpeTrainer *trainer, const char *path, Error *error) {
     const Strings *pieces = &trainer->pieces.words;
     FileWriter writer;
     if (!file_begin(&writer, path, 0, error)) return false;
@@ -182,21 +182,25 @@ static bool write_pieces(const FastBpeTrainer *trainer, const char *path, FastBp
         char *line = xformat("%s %lld\n", sorted[i].piece, (long long)sorted[i].count);
         file_put(&writer, line, strlen(line));
         free(line);
-        learned->unseen += !sorted[i].count;
     }
     free(sorted);
-    learned->pieces = (int)pieces->n;
     return file_end(&writer, error);
 }
 
-bool fastbpe_trainer_write(FastBpeTrainer *trainer, const char *directory, FastBpeLearned *learned, Error *error) {
+bool fastbpe_trainer_learn(FastBpeTrainer *trainer, FastBpeLearned *learned, Error *error) {
     for (int i = 1; i < trainer->options.n_threads; i++) word_counts_move(&trainer->counts[0], &trainer->counts[i]);
     if (!take_characters(trainer, error) || !merge_pairs(trainer, error)) return false;
     *learned = (FastBpeLearned){.merges = (int)trainer->codes.n, .distinct = trainer->counts[0].words.n};
     count_words(trainer, learned);
     add_unseen(trainer);
+    learned->pieces = (int)trainer->pieces.words.n;
+    for (uint32_t i = 0; i < trainer->pieces.words.n; i++) learned->unseen += !trainer->pieces.counts[i];
+    return true;
+}
+
+bool fastbpe_trainer_write(const FastBpeTrainer *trainer, const char *directory, Error *error) {
     char *vocab = path_join(directory, "vocab.txt"), *codes = path_join(directory, "bpe.codes");
-    const bool ok = write_codes(trainer, codes, error) && write_pieces(trainer, vocab, learned, error);
+    const bool ok = write_codes(trainer, codes, error) && write_pieces(trainer, vocab, error);
     free(vocab);
     free(codes);
     return ok;

@@ -27,11 +27,12 @@ typedef struct FastBpeTrainer FastBpeTrainer;
 FastBpeTrainer *fastbpe_trainer_open(const FastBpeTraining *options);
 /* Counts the words of a UTF-8 text, which white space separates. Threads 0 .. n_threads - 1 may add at once. */
 void fastbpe_trainer_add(FastBpeTrainer *trainer, int thread, const char *text, size_t size);
-/* Trains on the texts that were added and writes bpe.codes and vocab.txt into a folder; once. vocab.txt has the pieces
- * of the texts with their counts, the most frequent first, and behind them, with count 0, the others that merges and
- * characters can become: so no text of these characters has an unknown token. Texts without a pair to merge are an
- * error. */
-bool fastbpe_trainer_write(FastBpeTrainer *trainer, const char *directory, FastBpeLearned *learned, Error *error);
+/* Trains on the texts that were added; once. Texts without a pair to merge are an error. */
+bool fastbpe_trainer_learn(FastBpeTrainer *trainer, FastBpeLearned *learned, Error *error);
+/* Writes bpe.codes and then vocab.txt into a folder. vocab.txt has the pieces of the texts with their counts, the most
+ * frequent first, and behind them, with count 0, the others that merges and characters can become: so no text of these
+ * characters has an unknown token. */
+bool fastbpe_trainer_write(const FastBpeTrainer *trainer, const char *directory, Error *error);
 void fastbpe_trainer_close(FastBpeTrainer *trainer); /* NULL: does nothing */
 
 #endif

@@ -44,6 +44,18 @@ char *label_normal(const char *name) {
     return normal;
 }
 
+bool label_check(const char *name, Error *error) {
+    enum { LONGEST = 256 };
+    size_t n = strlen(name);
+    uint32_t c;
+    if (n > LONGEST)
+        return error_set(error, "the name that begins \"%.40s\" has %zu bytes; expected at most %d", name, n, LONGEST);
+    for (size_t at = 0, size; (size = character_at(name + at, name + n, &c)); at += size)
+        if (c < 0x20 || (c >= 0x7F && c < 0xA0))
+            return error_set(error, "the name \"%s\" has the control character U+%04X", name, (unsigned)c);
+    return true;
+}
+
 /* Returns the digits of a whole number without those that mean nothing; their number in *n. NULL: it is none. */
 static const char *whole_number(const char *name, size_t *n) {
     const char *at = name + (*name == '-');
@@ -96,8 +108,8 @@ bool labels_find_alike(const char *const *names, int64_t n, int64_t *earlier, in
 void labels_warn_alike(const char *where, const char *what, const char *const *names, int64_t n) {
     int64_t a, b;
     if (labels_find_alike(names, n, &a, &b))
-        warn("%s: the %s \"%s\" and \"%s\" %s, and count as two; give them one name if they are one", where, what,
-             names[a], names[b], label_difference(names[a], names[b]));
+        warn("%s: the %s \"%.100s\" and \"%.100s\" %s, and count as two; give them one name if they are one", where,
+             what, names[a], names[b], label_difference(names[a], names[b]));
 }
 
 int64_t labels_unify(char **const *names, int64_t n) {

@@ -7,6 +7,8 @@
 /* Returns the name in Unicode's normal form C, with a blank for each no-break space (U+00A0) and without white space at
  * both ends; free(). A name that is not UTF-8 only loses its white space. */
 char *label_normal(const char *name);
+/* Reports a name that no report can show: of more than 256 bytes, or with a control character. */
+bool label_check(const char *name, Error *error);
 /* Returns what names have in common that differ in case only ("True", "TRUE"), or are the same whole number ("0",
  * "0.0", "00"); free(). The name is normal. */
 char *label_key(const char *name);

@@ -11,7 +11,7 @@ static const char *kind_name(const json_t *value) {
     static const char *const names[] = {
         [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a string", [JSON_INTEGER] = "an integer",
         [JSON_REAL] = "a number",    [JSON_TRUE] = "true",    [JSON_FALSE] = "false",     [JSON_NULL] = "null"};
-    return names[json_typeof(value)];
+    return json_large_number(value) ? "a number of more than 64 bits" : names[json_typeof(value)];
 }
 
 /* Takes the string at `key`; NULL if it is optional and missing or null. A required string must not be empty. */
@@ -115,11 +115,10 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
     size_t at;
     Error why;
     *record = (ManifestRecord){0};
-    *column = 0;
     record->json = json_record(line, n, names, 0, &at, &why);
     if (!record->json && !encoding_check_line(line, n, error)) return false;
     if (!record->json) {
-        *column = json_column(line, at, number);
+        *column = json_column(line, at, *column ? *column : 1, number);
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok =

@@ -20,8 +20,8 @@ typedef struct {
     double prompt_duration; /* of a pair: seconds of the prompt's audio; NAN: not given */
 } ManifestRecord;
 
-/* Parses a record of n bytes, of which line *number of a file is the first. Returns false with the reason, the line and
- * the column of a syntax error (1-based; 0: it is another error). */
+/* Parses a record of n bytes, which begins in line *number of a file and, in an array, *column (0: it is a line).
+ * Returns false with the reason, after moving both to a syntax error. */
 bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int64_t *number, int *column,
                          Error *error);
 void manifest_record_close(ManifestRecord *record);

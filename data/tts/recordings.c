@@ -216,6 +216,14 @@ void recordings_cut(Recordings *out, int64_t count) {
     }
 }
 
+bool recordings_leave_out(Recordings *out, bool may, int64_t before, Error *error) {
+    Error why = *error;
+    if (!may) return error_set(error, "%s; --skip-bad leaves such lines out, and counts them", why.text);
+    recordings_cut(out, before);
+    if (!out->bad++) out->first_bad = xstrdup(why.text);
+    return true;
+}
+
 void recordings_close(Recordings *recordings) {
     recordings_cut(recordings, 0);
     free(recordings->items);

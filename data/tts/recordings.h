@@ -90,6 +90,9 @@ char **recording_field(Recording *r, int field);
 Recording *recordings_add(Recordings *out);
 /* Removes the recordings from number `count` on. */
 void recordings_cut(Recordings *out, int64_t count);
+/* Counts a line that cannot be used, because of the error, if it may be left out, and removes the recordings from
+ * number `before` on. Returns whether it may. */
+bool recordings_leave_out(Recordings *out, bool may, int64_t before, Error *error);
 /* Returns the id for an audio file: its path without the extension, with '_' for '/', or only the name if the path is
  * absolute; free(). */
 char *recording_id_of(const char *audio);

@@ -182,26 +182,38 @@ bool recordings_choose_columns(ListReader *reader, const char *line, size_t n, E
 
 /* ---- lines ---- */
 
-static bool check_count(const ListReader *reader, int count, Error *error) {
-    const char *way = "; or give the columns by their numbers: --audio-field 2 --text-field 3";
-    RecordingsFormat format = reader->by_number ? RECORDINGS_FORMATS : reader->out->format;
-    switch (format) {
-    case RECORDINGS_LIST:
-        return count == 4 ||
-               error_set(error, "has %d tab-separated field%s, expected 4: id, speaker, audio file, text%s", count,
-                         format_plural(count), count > 1 && reader->out->count <= 1 ? way : "");
-    case RECORDINGS_LJSPEECH:
-        return count == 2 || count == 3 ||
-               error_set(error, "has %d field%s between bars, expected 3: id|text|normalized text%s", count,
-                         format_plural(count), count > 1 && reader->out->count <= 1 ? way : "");
-    case RECORDINGS_BARS:
-        if (count < 2 || reader->n_columns > 4)
-            return error_set(error, "has %d field%s between bars, expected 4: audio file|speaker|language|text%s",
-                             count, format_plural(count), way);
-        break;
-    default:
-        break;
+/* Returns how to give the columns by their numbers if the first line has several: the sound is the first that is named
+ * like one, the text the longest of the others; free(). */
+static char *numbers_of(const ListReader *reader, const char *const *fields, int count) {
+    int audio = 0, text = -1;
+    if (count < 2 || count > MAX_COLUMNS || reader->out->count > 1) return xstrdup("");
+    for (int i = count - 1; i >= 0; i--) {
+        char *field = copy_field(fields, i);
+        if (recordings_name_sound(field)) audio = i;
+        free(field);
     }
+    for (int i = 0; i < count; i++)
+        if (i != audio && (text < 0 || field_size(fields, i) > field_size(fields, text))) text = i;
+    return xformat("; or give the columns by their numbers: --audio-field %d --text-field %d", audio + 1, text + 1);
+}
+
+static bool check_count(const ListReader *reader, const char *const *fields, int count, Error *error) {
+    const char *expected = NULL;
+    RecordingsFormat format = reader->by_number ? RECORDINGS_FORMATS : reader->out->format;
+    if (format == RECORDINGS_LIST && count != 4)
+        expected = "%d tab-separated field%s, expected 4: id, speaker, audio file, text";
+    if (format == RECORDINGS_LJSPEECH && (count < 2 || count > 3))
+        expected = "%d field%s between bars, expected 3: id|text|normalized text";
+    if (format == RECORDINGS_BARS && (count < 2 || reader->n_columns > 4))
+        expected = "%d field%s between bars, expected 4: audio file|speaker|language|text";
+    if (expected) {
+        char *has = xformat(expected, count, format_plural(count)), *numbers = numbers_of(reader, fields, count);
+        error_set(error, "has %s%s", has, numbers);
+        free(has);
+        free(numbers);
+        return false;
+    }
+    if (format == RECORDINGS_LIST || format == RECORDINGS_LJSPEECH) return true;
     const char *kind = reader->separator == '|' ? "field%s between bars" : "tab-separated field%s";
     char *what = xformat(kind, format_plural(count));
     bool ok = count == reader->n_columns || error_set(error, "has %d %s, but the %s has %d", count, what,
@@ -229,7 +241,7 @@ bool recordings_read_fields(ListReader *reader, const char *line, size_t n, Reco
     RecordingsFormat format = reader->out->format;
     const char *fields[MAX_COLUMNS + 1];
     int count = split(line, n, reader->separator, fields);
-    if (!check_count(reader, count, error) || !encoding_check_line(line, n, error)) return false;
+    if (!check_count(reader, fields, count, error) || !encoding_check_line(line, n, error)) return false;
     for (int i = 0; i < RECORDING_FIELDS; i++) {
         int column = i == FIELD_TEXT && reader->open_roles ? count - 1 : reader->columns[i];
         if (column >= 0) *recording_field(r, i) = copy_field(fields, column);

@@ -10,6 +10,7 @@
 #include "data/formats/text_source.h"
 #include "data/text/encoding.h"
 #include "data/text/utf8.h"
+#include "data/tts/recordings_foreign.h"
 
 enum { MAX_TEXT_BYTES = 1 << 16 }; /* of a recording: more is no sentence */
 
@@ -58,11 +59,7 @@ bool recordings_name_sound(const char *path) {
 
 /* Counts subtitles, and keeps the first name. */
 static void count_subtitles(Recordings *out, const char *path) {
-    static const char *const endings[] = {".srt", ".vtt", ".sbv", ".ass", ".ssa", ".lrc", ".textgrid", ".eaf", ".ttml"};
-    const char *dot = extension_of(path);
-    bool found = false;
-    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) found |= !strcasecmp(dot, endings[i]);
-    if (!found || (out->subtitles++ && strcmp(out->first_subtitles, path) <= 0)) return;
+    if (!recordings_name_subtitles(path) || (out->subtitles++ && strcmp(out->first_subtitles, path) <= 0)) return;
     free(out->first_subtitles);
     out->first_subtitles = xstrdup(path);
 }
@@ -213,11 +210,9 @@ static bool add_recording(const char *folder, const File *files, int64_t n, Reco
 }
 
 char *recordings_subtitles(const Recordings *recordings) {
-    return xformat(
-        "%lld file%s with subtitles (the first: %s) %s not read: make a list of their texts, with the columns "
-        "audio, start, end and text, and give it with --input",
-        (long long)recordings->subtitles, format_plural(recordings->subtitles), recordings->first_subtitles,
-        recordings->subtitles == 1 ? "is" : "are");
+    return xformat("%lld file%s with subtitles (the first: %s) %s not read: %s", (long long)recordings->subtitles,
+                   format_plural(recordings->subtitles), recordings->first_subtitles,
+                   recordings->subtitles == 1 ? "is" : "are", recordings_subtitles_advice());
 }
 
 bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
@@ -241,6 +236,11 @@ bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
                          (long long)out->other_files, out->first_other_file);
     if (!out->count) return error_set(error, "%s: holds no audio files", path);
     if (with_text > out->lone_texts) return true;
+    if (out->first_lone_text && path_ending(out->first_lone_text, ".trans.txt"))
+        return error_set(error,
+                         "%s: %s has the texts of several sounds, as in LibriSpeech: make a list of them "
+                         "(docs/train_gpt.md, \"What prepare reads\", has the line of the shell), and give that",
+                         path, out->first_lone_text);
     char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");
     error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav%s%s", path,
               (long long)out->count, *words ? "; " : "", words);

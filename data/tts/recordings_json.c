@@ -16,19 +16,15 @@ static char *take(const json_t *value, int field) {
     if (field == FIELD_AUDIO && json_is_object(value)) value = json_object_get(value, "path");
     if (json_is_string(value)) return xstrdup(json_string_value(value));
     if (is_time(field) && json_is_real(value)) return xformat("%.17g", json_real_value(value));
+    if (may_be_number(field) && !is_time(field) && json_large_number(value)) return xstrdup(json_large_number(value));
     return may_be_number(field) && json_is_integer(value) ? xformat("%lld", (long long)json_integer_value(value))
                                                           : NULL;
 }
 
 static bool is_given(const json_t *value) { return value && !json_is_null(value); }
 
-/* Says that a field has another type or is missing, and then which are there. Returns false. */
-static bool set_missing(const json_t *object, const char *key, int field, Error *error) {
-    if (is_given(json_object_get(object, key)))
-        return error_set(error, "%s is %s", key,
-                         is_time(field)         ? "neither a string nor a number"
-                         : may_be_number(field) ? "neither a string nor an integer"
-                                                : "not a string");
+/* Returns the names of an object's fields, "id, text"; free(). */
+static char *names_of(const json_t *object) {
     char *names = xstrdup("");
     const char *name;
     json_t *value;
@@ -37,6 +33,37 @@ static bool set_missing(const json_t *object, const char *key, int field, Error 
         free(names);
         names = longer;
     }
+    return names;
+}
+
+bool recordings_are_one_object(const char *text, size_t size, Error *words) {
+    static const char *const none[] = {NULL};
+    for (; size && strchr(" \t\r\n", *text) && *text; size--) text++;
+    const char *end = memchr(text, '\n', size);
+    size_t at;
+    json_t *line = json_record(text, end ? (size_t)(end - text) : size, none, 0, &at, words),
+           *object = line ? NULL : json_record(text, size, none, 0, &at, words);
+    bool found = json_is_object(object);
+    char *names = found ? names_of(object) : NULL;
+    if (found)
+        (void)error_set(words,
+                        "the file is one JSON object, with the fields %.200s; expected an object per line, or an array "
+                        "of objects: jq -c '.FIELD[]' FILE >NEW.jsonl makes lines of an array in a field",
+                        names);
+    free(names);
+    json_decref(line);
+    json_decref(object);
+    return found;
+}
+
+/* Says that a field has another type or is missing, and then which are there. Returns false. */
+static bool set_missing(const json_t *object, const char *key, int field, Error *error) {
+    if (is_given(json_object_get(object, key)))
+        return error_set(error, "%s is %s", key,
+                         is_time(field)         ? "neither a string nor a number"
+                         : may_be_number(field) ? "neither a string nor an integer"
+                                                : "not a string");
+    char *names = names_of(object);
     error_set(error, "%s is missing (--%s-field); the fields of the line are %s", key, recording_field_name(field),
               *names ? names : "none");
     free(names);
@@ -102,7 +129,7 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     json_t *object = json_record(line, n, names, 0, &at, &why);
     if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
-        *column = json_column(line, at, number);
+        *column = json_column(line, at, *column ? *column : 1, number);
         return error_set(error, "invalid JSON: %s", why.text);
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");

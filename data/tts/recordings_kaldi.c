@@ -77,10 +77,12 @@ static bool check_file(const char *value, Error *error) {
     const char *colon = strrchr(value, ':');
     while (n && (value[n - 1] == ' ' || value[n - 1] == '\t')) n--;
     if (n && value[n - 1] == '|')
-        return error_set(error, "is a command (%.60s); run it, write the sound to a file, and name that", value);
+        return error_set(error, "wav.scp has a command (%.60s); run it, write the sound to a file, and name that",
+                         value);
     if (colon && colon > value + 3 && !strncmp(colon - 4, ".ark", 4))
-        return error_set(error, "is a place in an archive (%.60s); write each sound to a file of its own", value);
-    return n || error_set(error, "has no audio file");
+        return error_set(error, "wav.scp has a place in an archive (%.60s); write each sound to a file of its own",
+                         value);
+    return n || error_set(error, "wav.scp has no audio file");
 }
 
 typedef struct {
@@ -113,7 +115,7 @@ static bool set_utterance(const Folder *f, Recording *r, const char *id, const c
     return ok && recording_finish(r, error);
 }
 
-static bool read_utterances(const Folder *f, Recordings *out, Error *error) {
+static bool read_utterances(const Folder *f, bool skip_bad, Recordings *out, Error *error) {
     const Map *list = f->segments.keys.n ? &f->segments : &f->files;
     Error why;
     out->has_ids = true;
@@ -122,24 +124,38 @@ static bool read_utterances(const Folder *f, Recordings *out, Error *error) {
         Recording *r = recordings_add(out);
         const char *id = strings_text(&list->keys, i);
         r->line = list->lines[i];
-        if (!set_utterance(f, r, id, list == &f->segments ? list->values[i] : NULL, &why))
-            return error_set(error, "%s:%lld: %s", list->path, (long long)r->line, why.text);
+        if (set_utterance(f, r, id, list == &f->segments ? list->values[i] : NULL, &why)) continue;
+        error_set(error, "%s:%lld: %s", list->path, (long long)r->line, why.text);
+        if (!recordings_leave_out(out, skip_bad, out->count - 1, error)) return false;
     }
     for (uint32_t i = 0; i < f->texts.keys.n; i++) {
         const char *id = strings_text(&f->texts.keys, i);
         if (strings_find(&list->keys, id, strlen(id)) >= 0) continue;
         if (!out->lone_texts++) out->first_lone_text = xstrdup(id);
     }
-    return out->count > 0 || error_set(error, "%s: holds no recordings", list->path);
+    return out->count > 0 ||
+           error_set(error, "%s: holds no recordings%s%s", list->path,
+                     out->bad ? ": none of its lines can be used, the first: " : "", out->bad ? out->first_bad : "");
 }
 
 bool recordings_is_kaldi(const char *folder) { return path_holds(folder, "wav.scp") && path_holds(folder, "text"); }
 
-bool recordings_read_kaldi(const char *folder, Recordings *out, Error *error) {
+bool recordings_is_in_kaldi(const char *path) {
+    static const char *const names[] = {"wav.scp", "text", "segments", "utt2spk"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = path_directory(path);
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) found |= !strcmp(name, names[i]);
+    found = found && recordings_is_kaldi(folder);
+    free(folder);
+    return found;
+}
+
+bool recordings_read_kaldi(const char *folder, bool skip_bad, Recordings *out, Error *error) {
     Folder f = {{0}, {0}, {0}, {0}};
     bool ok = map_open(&f.files, folder, "wav.scp", true, error) && map_open(&f.texts, folder, "text", true, error) &&
               map_open(&f.segments, folder, "segments", false, error) &&
-              map_open(&f.speakers, folder, "utt2spk", false, error) && read_utterances(&f, out, error);
+              map_open(&f.speakers, folder, "utt2spk", false, error) && read_utterances(&f, skip_bad, out, error);
     map_close(&f.files);
     map_close(&f.texts);
     map_close(&f.segments);

@@ -10,6 +10,7 @@ enum { MOST_SEARCHED = 50 }; /* missing files, before it is given up: a disk may
 
 typedef struct {
     const char *before, *stem, *between, *extension; /* before + stem of the list + between + NAME + extension */
+    bool slashes;                                    /* instead of Windows' backslashes */
 } Place;
 
 /* Returns the path of a name at a place; free(). The folder that the format has put before it (wavs/ID.wav) is not part
@@ -18,7 +19,9 @@ static char *path_at(const Recordings *all, const Place *place, const char *name
     if (all->format == RECORDINGS_LJSPEECH && !strncmp(name, "wavs/", 5)) name += 5;
     size_t n = strlen(name);
     if (*place->extension && n > 4 && path_ending(name, ".wav")) n -= 4;
-    return xformat("%s%s%s%.*s%s", place->before, place->stem, place->between, (int)n, name, place->extension);
+    char *path = xformat("%s%s%s%.*s%s", place->before, place->stem, place->between, (int)n, name, place->extension);
+    for (char *c = path; place->slashes && (c = strchr(c, '\\'));) *c = '/';
+    return path;
 }
 
 static bool exists(const Recordings *all, const char *audio) {
@@ -43,7 +46,8 @@ static bool find_place(const Recordings *all, const char *stem, const char *name
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         for (size_t k = 0; k < (has_extension ? 1 : sizeof extensions / sizeof *extensions); k++) {
             const char *between = folders[i][1];
-            *place = (Place){folders[i][0], between ? stem : "", between ? between : "", extensions[k]};
+            *place = (Place){folders[i][0], between ? stem : "", between ? between : "", extensions[k],
+                             strchr(name, '\\') != NULL};
             if (is_at(all, place, name)) return true;
         }
     return false;
@@ -59,7 +63,9 @@ static void move_to(Recordings *all, const Place *place) {
         r->audio = path;
         all->moved++;
     }
-    all->moved_to = path_at(all, place, *place->extension ? "NAME" : "FILE");
+    char *path = path_at(all, place, *place->extension ? "NAME" : "FILE");
+    all->moved_to = xformat("%s%s", path, place->slashes ? ", with / for \\" : "");
+    free(path);
 }
 
 void recordings_find_audio(Recordings *all) {

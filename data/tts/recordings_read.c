@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
@@ -15,6 +16,7 @@
 #include "data/tts/recordings_columns.h"
 #include "data/tts/recordings_fields.h"
 #include "data/tts/recordings_folder.h"
+#include "data/tts/recordings_foreign.h"
 #include "data/tts/recordings_json.h"
 #include "data/tts/recordings_kaldi.h"
 #include "data/tts/recordings_places.h"
@@ -71,7 +73,9 @@ static char separator_of(const RecordingsSource *source, const char *line, size_
 static RecordingsFormat recognise(const RecordingsSource *source, const char *line, size_t n) {
     const char *path = source->path;
     bool is_jsonl = text_ending(path, ".jsonl"), is_tsv = text_ending(path, ".tsv");
-    if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
+    size_t blanks = 0;
+    while (blanks + 1 < n && line[blanks] == ' ') blanks++;
+    if (is_jsonl || (!is_tsv && line[blanks] == '{')) return RECORDINGS_JSONL;
     if (separator_of(source, line, n) == '\t')
         return is_tsv || memchr(line, '\t', n) ? recognise_tabs(source, line, n) : RECORDINGS_AUTO;
     if (names_columns(source, line, n, '|')) return RECORDINGS_TABLE;
@@ -103,6 +107,10 @@ static bool has_header(RecordingsFormat format) {
 static bool begin_list(ListReader *reader, const RecordingsSource *source, const char *line, size_t n, Error *error) {
     RecordingsFormat format = source->format ? source->format : recognise(source, line, n);
     reader->out->format = format;
+    if (!format && text_ending(source->path, ".csv"))
+        return error_set(error, "the format is not known; expected a line that names the columns (audio,text), or "
+                                "their numbers: --audio-field 1 --text-field 2; for the audio and .txt files of a "
+                                "folder, give it with --input-format folder");
     if (!format)
         return error_set(error, "the format is not known; expected JSON objects, fields between tabs, or ID|TEXT as in "
                                 "LJSpeech; for the audio and .txt files of a folder, give it with --input-format "
@@ -157,21 +165,12 @@ static bool check_language(const ListReader *reader, int64_t lines, Error *error
                      reader->names[FIELD_LANGUAGE]);
 }
 
-/* Counts a line that cannot be used, if it may be left out. */
-static bool leave_out(Recordings *out, const RecordingsSource *source, int64_t before, Error *error) {
-    Error why = *error;
-    if (!source->skip_bad) return error_set(error, "%s; --skip-bad leaves such lines out, and counts them", why.text);
-    recordings_cut(out, before);
-    if (!out->bad++) out->first_bad = xstrdup(why.text);
-    return true;
-}
-
-/* Reads a line: a JSON object, or fields between tabs or bars. The first one decides the format. */
+/* Reads a line: a JSON object, or fields between tabs or bars. The first one decides the format. column: in which a
+ * record of an array begins; else 0. */
 static bool read_line(ListReader *reader, const RecordingsSource *source, const char *line, size_t n, int64_t number,
-                      Error *error) {
+                      int column, Error *error) {
     Recordings *out = reader->out;
     int64_t before = out->count;
-    int column = 0;
     bool first = !out->format;
     if (first && !begin_list(reader, source, line, n, error)) {
         add_place(number, 0, error);
@@ -181,7 +180,7 @@ static bool read_line(ListReader *reader, const RecordingsSource *source, const 
     if (json ? parse_json_line(reader, line, n, &number, &column, error) : parse_line(reader, line, n, number, error))
         return true;
     add_place(number, column, error);
-    return (!first || json) && leave_out(out, source, before, error);
+    return (!first || json) && recordings_leave_out(out, source->skip_bad, before, error);
 }
 
 /* Returns a record of a .csv as a line with tabs between the fields; free(). Line ends and tabs in a field are blanks.
@@ -202,9 +201,10 @@ static char *tabbed(const Csv *csv) {
  * between its fields. */
 static bool is_csv(const RecordingsSource *source, const char *text, size_t size) {
     RecordingsFormat format = source->format;
-    const char *end = memchr(text, '\n', size);
     Csv csv;
     Error error;
+    for (; size && (*text == '\n' || *text == '\r'); size--) text++; /* empty lines, which the reader skips */
+    const char *end = memchr(text, '\n', size);
     if (!text_ending(source->path, ".csv") || (format && !has_header(format))) return false;
     char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
     bool found = csv_statement(head, strlen(head), &(char){0}) > 0;
@@ -229,9 +229,10 @@ static bool parse_csv(ListReader *reader, const RecordingsSource *source, const 
         more = csv_next(&csv, error);
         char *line = more ? tabbed(&csv) : NULL;
         if (more)
-            ok = read_line(reader, source, line, strlen(line), csv.line, error);
+            ok = read_line(reader, source, line, strlen(line), csv.line, 0, error);
         else if (error->text[0])
-            ok = more = csv_skip(&csv) && leave_out(reader->out, source, reader->out->count, error);
+            ok = more =
+                csv_skip(&csv) && recordings_leave_out(reader->out, source->skip_bad, reader->out->count, error);
         free(line);
     }
     reader->out->separator = ',';
@@ -244,7 +245,8 @@ static bool parse_array(ListReader *reader, const RecordingsSource *source, cons
                         int64_t *number, Error *error) {
     JsonRecords records = json_records_open(text, size, 1, true);
     while (json_records_next(&records, error))
-        if (!read_line(reader, source, records.text, records.size, *number = records.line, error)) return false;
+        if (!read_line(reader, source, records.text, records.size, *number = records.line, records.column, error))
+            return false;
     return !error->text[0];
 }
 
@@ -257,7 +259,7 @@ static bool parse_lines(ListReader *reader, const RecordingsSource *source, cons
         size_t n = (size_t)(stop - at);
         if (n && at[n - 1] == '\r') n--;
         ++*number;
-        if (n && !read_line(reader, source, at, n, *number, error)) return false;
+        if (n && !read_line(reader, source, at, n, *number, 0, error)) return false;
     }
     return true;
 }
@@ -271,14 +273,18 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
                 source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
+    Error why;
     *out = (Recordings){0};
     if (size >= 5 && !memcmp(text, "PAR1\x15", 5)) /* other tables have no sound */
         return error_set(error, "1: the file is a Parquet table, which may hold the sound as well: docs/train_gpt.md, "
                                 "\"What prepare reads\", has the lines of Python that write both out");
     if (binary) return error_set(error, "1: the file %s", binary);
-    if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     text += mark;
     size -= mark;
+    if ((!source->format && !names_a_field(source) && recordings_are_foreign(source->path, text, size, &why)) ||
+        (json && !array && recordings_are_one_object(text, size, &why)))
+        return error_set(error, "1: %s", why.text);
+    if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     ok = array                        ? parse_array(&reader, &as_it_is, text, size, &lines, error)
          : is_csv(source, text, size) ? parse_csv(&reader, source, text, size, error)
                                       : parse_lines(&reader, source, text, size, &lines, error);
@@ -335,6 +341,8 @@ static bool read_list(const char *path, const RecordingsSource *source, Recordin
     size_t size;
     Error why;
     list.path = path;
+    if (!list.format && !names_a_field(&list) && recordings_is_in_kaldi(path))
+        return error_set(error, "%s: is one of the files of a folder of Kaldi: give the folder", path);
     if (!text_read(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool ok = recordings_parse(bytes, size, &list, out, &why);
     free(bytes);
@@ -355,7 +363,7 @@ static bool read_folder(const RecordingsSource *source, Recordings *out, Error *
     bool is_kaldi = !source->format ? recordings_is_kaldi(path) : source->format == RECORDINGS_KALDI;
     out->format = is_kaldi ? RECORDINGS_KALDI : RECORDINGS_FOLDER;
     out->directory = xstrdup(path);
-    if (is_kaldi && !recordings_read_kaldi(path, out, error)) return false;
+    if (is_kaldi && !recordings_read_kaldi(path, source->skip_bad, out, error)) return false;
     if (is_kaldi) recordings_find_audio(out);
     return (is_kaldi || recordings_read_folder(path, out, error)) &&
            (recordings_check_unique(out, &why) || error_set(error, "%s: %s", path, why.text));
@@ -383,6 +391,26 @@ static void warn_of_texts(const Recordings *all) {
              place, (long long)all->quoted, (long long)all->count);
 }
 
+/* Warns of parts of MP3 files that take long: what lies before them must be decoded, too. */
+static void warn_of_parts(const Recordings *all) {
+    static const double LONG = 10 * 3600; /* seconds of sound, a minute of a processor's time */
+    const char *place = all->list ? all->list : all->directory;
+    const Recording *first = NULL;
+    double before = 0;
+    int64_t parts = 0;
+    char duration[32];
+    for (int64_t i = 0; i < all->count; i++) {
+        const Recording *r = &all->items[i];
+        if (!recording_is_part(r) || !path_ending(r->audio, ".mp3")) continue;
+        before += r->from;
+        if (!parts++) first = r;
+    }
+    if (before < LONG) return;
+    warn("%s: %lld recordings are parts of MP3 files (the first: %s), each of which is decoded from its beginning for "
+         "each part: %s of sound in all; FLAC or WAV made of them is read at once",
+         place, (long long)parts, first->audio, format_duration(before, duration));
+}
+
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {
     char *list;
     *out = (Recordings){0};
@@ -390,6 +418,7 @@ bool recordings_read(const RecordingsSource *source, Recordings *out, Error *err
     bool ok = list ? read_list(list, source, out, error) : read_folder(source, out, error);
     if (ok) unify_speakers(out);
     if (ok) warn_of_texts(out);
+    if (ok) warn_of_parts(out);
     free(list);
     if (!ok) recordings_close(out);
     return ok;

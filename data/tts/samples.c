@@ -22,6 +22,7 @@ typedef struct {
     const char *manifest, *directory, *text;
     size_t size;
     int64_t number;
+    int column; /* of a record in an array; else 0, until a syntax error has one */
     bool bad, included, paired, padded, repaired;
     TtsSample sample;
     char *target_id, *prompt_id;     /* prompt_id NULL: no pair, or its duration is not given */
@@ -187,8 +188,12 @@ static void sample_close(TtsSample *s) {
     for (int k = 0; k < 5; k++) free(owned[k]);
 }
 
-/* Frees what a bad line has got so far. */
-static void make_bad(Line *line) {
+/* Frees what a bad line has got so far, and puts its place before the error. */
+static void make_bad(Line *line, const Error *why) {
+    if (line->column)
+        error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, line->column, why->text);
+    else
+        error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why->text);
     sample_close(&line->sample);
     free(line->target_id);
     free(line->prompt_id);
@@ -205,19 +210,11 @@ static void *check_worker(void *argument) {
         Line *line = &check->lines[i];
         ManifestRecord record;
         Error why;
-        int column;
-        if (!manifest_parse_line(line->text, line->size, &record, &line->number, &column, &why)) {
-            make_bad(line);
-            if (column)
-                error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, column, why.text);
-            else
-                error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why.text);
+        if (!manifest_parse_line(line->text, line->size, &record, &line->number, &line->column, &why)) {
+            make_bad(line, &why);
             continue;
         }
-        if (!check_record(check, line, &record, scratch, &why)) {
-            make_bad(line);
-            error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why.text);
-        }
+        if (!check_record(check, line, &record, scratch, &why)) make_bad(line, &why);
         manifest_record_close(&record);
     }
     free(scratch);
@@ -350,7 +347,8 @@ static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t
                                                 .directory = m->directory,
                                                 .text = records.text,
                                                 .size = records.size,
-                                                .number = records.line};
+                                                .number = records.line,
+                                                .column = records.is_array ? records.column : 0};
     }
     if (error.text[0]) die("manifest %s:%s", m->path, error.text);
 }

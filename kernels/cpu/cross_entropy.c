@@ -30,35 +30,37 @@ static inline void cross_entropy_row(float *z, int64_t classes, int32_t target, 
     *sum = total;
 }
 
-static void cpu_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                      Tensor weights) {
+static void cpu_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes,
+                                      Tensor targets, Tensor weights) {
     const int32_t *target = targets.data;
     const float *weight = weights.data;
-    int64_t n = logits.dims[0], classes = logits.dims[1];
+    int64_t n = logits.dims[0], pitch = logits.dims[1];
     check_indices("cross_entropy_forward", "targets", targets, INT32_MIN, classes);
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         float sum;
-        cross_entropy_row((float *)logits.data + i * classes, classes, target[i], (float *)loss.data + i,
+        cross_entropy_row((float *)logits.data + i * pitch, classes, target[i], (float *)loss.data + i,
                           (float *)correct.data + i, false, &sum);
         if (weight) ((float *)loss.data)[i] *= weight[i];
     }
 }
 
 static void cpu_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits,
-                                               Tensor targets, Tensor weights, Tensor scale_of, Tensor loss_scale) {
+                                               int64_t classes, Tensor targets, Tensor weights, Tensor scale_of,
+                                               Tensor loss_scale) {
     const int32_t *target = targets.data;
     const float *weight = weights.data;
-    int64_t n = logits.dims[0], classes = logits.dims[1];
+    int64_t n = logits.dims[0], pitch = logits.dims[1];
     check_indices("cross_entropy_forward_backward", "targets", targets, INT32_MIN, classes);
     float scale_of_all = scale_with(scale_of, loss_scale);
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
-        float *z = (float *)logits.data + i * classes, sum;
+        float *z = (float *)logits.data + i * pitch, sum;
         cross_entropy_row(z, classes, target[i], (float *)loss.data + i, (float *)correct.data + i, true, &sum);
         float scale = weight ? scale_of_all * weight[i] : scale_of_all, factor = target[i] < 0 ? 0 : scale / sum;
         if (weight) ((float *)loss.data)[i] *= weight[i];
         for (int64_t j = 0; j < classes; j++) z[j] *= factor;
+        for (int64_t j = classes; j < pitch; j++) z[j] = 0;
         if (target[i] >= 0) z[target[i]] -= scale;
     }
 }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/host_memory.h"
 #include "base/limits.h"
 #include "base/threads.h"
 #include "kernels/cpu/cpu.h"
@@ -133,13 +134,14 @@ Device *cpu_device_open(int n_threads) {
     CpuState *state = xcalloc(1, sizeof *state);
     const char *limit;
     limits_left(&limit);
+    bool limited = limit || host_memory_left().limit[0];
     check_dnnl(dnnl_engine_create(&state->engine, dnnl_cpu, 0), "opening the CPU");
     check_dnnl(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags), "opening a stream");
     *device = (Device){.name = "cpu",
                        .n_threads = n_threads,
                        .ops = set.ops,
                        .host_memory = true,
-                       .headroom = limit ? CPU_HEADROOM : 0,
+                       .headroom = limited ? CPU_HEADROOM : 0,
                        .allocate = cpu_allocate,
                        .release = cpu_release,
                        .upload = cpu_upload,

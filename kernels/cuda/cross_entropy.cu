@@ -32,19 +32,19 @@ template <bool BACKWARDS, class T, class F> GPU_INLINE void visit_row(const T *r
  * show in a maximum but does in the sum, and so in the loss. The second pass begins with what the first saw last, which
  * is most likely to be in cache.
  *
- * Grid: n. Bytes: n V times the size of T, with GRADIENT twice (the second reading is from cache); 12 n, 16 n with
- * weights. */
+ * Grid: n. Bytes: n classes times the size of T, with GRADIENT also n pitch times (the second reading is from cache);
+ * 12 n, 16 n with weights. */
 template <bool GRADIENT, class T>
 __global__ void __launch_bounds__(MAX_THREADS)
-    cross_entropy(float *loss, float *correct, T *logits, const int32_t *targets, int64_t classes, const float *weights,
-                  const float *scale_of, const float *loss_scale) {
+    cross_entropy(float *loss, float *correct, T *logits, const int32_t *targets, int64_t classes, int64_t pitch,
+                  const float *weights, const float *scale_of, const float *loss_scale) {
     SHARED(float, scratch, [32]);
-    T *row = logits + (int64_t)blockIdx.x * classes;
+    T *row = logits + (int64_t)blockIdx.x * pitch;
     int64_t target = targets[blockIdx.x];
     if (target < 0) { /* for all threads alike: no barrier is left out by some */
         if (threadIdx.x == 0) loss[blockIdx.x] = correct[blockIdx.x] = 0;
         if (GRADIENT)
-            visit_row<false>(row, classes, [&](auto width, int64_t j) {
+            visit_row<false>(row, pitch, [&](auto width, int64_t j) {
                 constexpr int W = decltype(width)::value;
                 store_pack(row + j, convert<T>(zeros<W>()));
             });
@@ -91,12 +91,13 @@ __global__ void __launch_bounds__(MAX_THREADS)
         }
         store_pack(row + j, convert<T>(z));
     });
+    for (int64_t j = classes + threadIdx.x; j < pitch; j += blockDim.x) row[j] = from_float<T>(0.0f);
 }
 
 template <bool GRADIENT>
-void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor weights,
-            Tensor scale, Tensor loss_scale) {
-    int64_t n = logits.dims[0], classes = logits.dims[1];
+void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits, int64_t classes, Tensor targets,
+            Tensor weights, Tensor scale, Tensor loss_scale) {
+    int64_t n = logits.dims[0], pitch = logits.dims[1];
     if (n == 0) return;
     with_type(logits.dtype, [&](auto zero) {
         using T = decltype(zero);
@@ -104,7 +105,7 @@ void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor 
         cuda_check(gpu_launch(cross_entropy<GRADIENT, T>, grid_of(op, n),
                               (unsigned)(32 * (warps < most ? warps : most)), 0, cuda_stream(device),
                               (float *)loss.data, (float *)correct.data, (T *)logits.data,
-                              (const int32_t *)targets.data, classes, (const float *)weights.data,
+                              (const int32_t *)targets.data, classes, pitch, (const float *)weights.data,
                               (const float *)scale.data, (const float *)loss_scale.data),
                    op);
     });
@@ -112,13 +113,14 @@ void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor 
 
 } // namespace
 
-void cuda_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                Tensor weights) {
-    launch<false>(device, "cross_entropy_forward", loss, correct, logits, targets, weights, tensor_none(),
+void cuda_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes,
+                                Tensor targets, Tensor weights) {
+    launch<false>(device, "cross_entropy_forward", loss, correct, logits, classes, targets, weights, tensor_none(),
                   tensor_none());
 }
 
-void cuda_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                         Tensor weights, Tensor scale, Tensor loss_scale) {
-    launch<true>(device, "cross_entropy_forward_backward", loss, correct, logits, targets, weights, scale, loss_scale);
+void cuda_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes,
+                                         Tensor targets, Tensor weights, Tensor scale, Tensor loss_scale) {
+    launch<true>(device, "cross_entropy_forward_backward", loss, correct, logits, classes, targets, weights, scale,
+                 loss_scale);
 }

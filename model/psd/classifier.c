@@ -78,10 +78,10 @@ static void classifier_forward_backward(Model *model, Device *device, Arena *act
     }
     Tensor loss = arena_1d(activations, DTYPE_F32, h.dims[0]), correct = arena_1d(activations, DTYPE_F32, h.dims[0]);
     if (pass->train)
-        cross_entropy_forward_backward(device, loss, correct, logits, labels, weights,
+        cross_entropy_forward_backward(device, loss, correct, logits, PSD_CLASSES, labels, weights,
                                        tensor_rows(pass->loss_scale, LOSS, 1), model->loss_scale);
     else
-        cross_entropy_forward(device, loss, correct, logits, labels, weights);
+        cross_entropy_forward(device, loss, correct, logits, PSD_CLASSES, labels, weights);
     sum_forward(device, tensor_rows(pass->sums, LOSS, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, ACCURACY, 1), correct);
     if (pass->train) {

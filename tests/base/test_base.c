@@ -98,8 +98,22 @@ static void the_last_number_at_most_a_value_is_found(void **state) {
     assert_int_equal(last_at_most(sorted, 1, 9), 0);
 }
 
+static void warn_in_child(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 6; i++) warn_once("sensor %d is odd", i % 2);
+    exit(0);
+}
+
+static void a_warning_may_be_told_once(void **state) {
+    (void)state;
+    char output[1024];
+    assert_int_equal(run_function(output, sizeof output, warn_in_child, NULL), 0);
+    assert_string_equal(output, "test_base: warning: sensor 0 is odd\ntest_base: warning: sensor 1 is odd\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_warning_may_be_told_once),
         cmocka_unit_test(the_last_number_at_most_a_value_is_found),
         cmocka_unit_test(a_shell_reads_quoted_words_unchanged),
         cmocka_unit_test(a_long_path_does_not_cut_off_the_reason),

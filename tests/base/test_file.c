@@ -187,20 +187,21 @@ static void two_writers_do_not_mix(void **state) {
     free(b);
 }
 
-/* Leaves files alone that a user, or an attacker, has put under a name that writers could use, such as x.partial. */
-static void predictable_temporary_names_are_not_used(void **state) {
+/* Leaves alone what is no file of a killed writer, though a user, or an attacker, has put it under a name that writers
+ * use. */
+static void names_that_are_taken_are_left_alone(void **state) {
     (void)state;
     need_links();
     write_text(in("x.partial"), "mine");
     must_write(in("x"), "1");
     expect_text(in("x.partial"), "mine");
     write_text(in("victim"), "mine");
-    assert_int_equal(symlink("victim", in("y.partial")), 0);
-    assert_int_equal(mkfifo(in("z.partial"), 0666), 0);
+    assert_int_equal(symlink("victim", in("y.0000000000000000.partial")), 0);
+    assert_int_equal(mkfifo(in("z.0000000000000000.partial"), 0666), 0);
     must_write(in("y"), "2");
-    must_write(in("z"), "3"); /* does not block on the FIFO z.partial */
+    must_write(in("z"), "3"); /* does not block on the FIFO */
     expect_text(in("victim"), "mine");
-    assert_string_equal(listing(), "victim x x.partial y y.partial z z.partial ");
+    assert_string_equal(listing(), "victim x x.partial y y.0000000000000000.partial z z.0000000000000000.partial ");
 }
 
 static void write_too_much(void *path) {
@@ -468,7 +469,7 @@ int main(void) {
         TEST(only_regular_files_are_replaced),
         TEST(inputs_are_not_replaced),
         TEST(two_writers_do_not_mix),
-        TEST(predictable_temporary_names_are_not_used),
+        TEST(names_that_are_taken_are_left_alone),
         TEST(a_full_disk_leaves_the_old_file),
         TEST(a_folder_that_cannot_be_read_is_written_to),
         TEST(a_refused_command_leaves_no_empty_folder),

@@ -41,8 +41,9 @@ static void leftovers_of_killed_writers_are_removed(void **state) {
     (void)state;
     FileWriter alive;
     Error error;
+    static const char *const killed[] = {"k", "l", "m"};
     for (int i = 0; i < 3; i++)
-        assert_int_equal(run_function(output, sizeof output, be_killed_while_writing, (void *)(uintptr_t)in("x")),
+        assert_int_equal(run_function(output, sizeof output, be_killed_while_writing, (void *)(uintptr_t)in(killed[i])),
                          128 + SIGKILL);
     static const char *const kept[] = {"x.partial", "x.123.partial", "x.0123456789ABCDEF.partial",
                                        ".0123456789abcdef.partial.x", "0123456789abcdef.partial"};
@@ -71,6 +72,95 @@ static void leftovers_of_killed_writers_are_removed(void **state) {
         assert_int_equal(lstat(in(name), &status), 0);
     }
     assert_int_equal(directory_remove_leftovers(in("no_such_folder")), 0);
+}
+
+static bool make_temporary_folder(const char *path) {
+    const char *folder = directory_temporary(path, NULL);
+    if (folder) write_text(path_join(folder, "x"), "much");
+    return folder != NULL;
+}
+
+/* Starts a process that has begun something when this returns, and does no more. */
+static pid_t begin(bool (*function)(const char *path), const char *path) {
+    int ends[2];
+    char byte;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (!child) {
+        if (!function(path) || write(ends[1], "x", 1) != 1) _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
+static void end(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void the_next_program_removes_temporary_folders_of_killed_ones(void **state) {
+    (void)state;
+    const char *mine = "test.abcdef test.abcdefg ", *one = "test.XXXXXX ";
+    char *before = getenv("TMPDIR") ? xstrdup(getenv("TMPDIR")) : NULL;
+    setenv("TMPDIR", root, 1);
+    assert_int_equal(mkdir(in("test.abcdefg"), 0777), 0);
+    write_text(in("test.abcdef"), "mine");
+    pid_t killed = begin(make_temporary_folder, "test"), running = begin(make_temporary_folder, "test");
+    end(killed);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(directory_temporary("test", NULL));
+        assert_int_equal(strlen(listing()), strlen(mine) + (i ? 1 : 2) * strlen(one));
+        directory_remove_temporary();
+        if (!i) end(running);
+    }
+    assert_string_equal(listing(), mine);
+    if (before) setenv("TMPDIR", before, 1);
+    if (!before) unsetenv("TMPDIR");
+    free(before);
+}
+
+static bool begin_file(const char *path) {
+    static FileWriter writer;
+    return file_begin(&writer, path, 0, NULL);
+}
+
+/* Also of several writers that were killed at the same time, and not of those that still write. */
+static void the_next_writer_removes_what_killed_ones_left(void **state) {
+    (void)state;
+    pid_t writers[3];
+    Error error;
+    for (int i = 0; i < 3; i++) writers[i] = begin(begin_file, in("x"));
+    for (int i = 2; i >= 0; i--) {
+        if (!file_write_atomic(in("x"), "1", 1, &error)) fail_msg("%s", error.text);
+        assert_int_equal(strlen(listing()), strlen("x ") + (size_t)(i + 1) * strlen("x.0000000000000000.partial "));
+        end(writers[i]);
+    }
+    if (!file_write_atomic(in("x"), "2", 1, &error)) fail_msg("%s", error.text);
+    assert_string_equal(listing(), "x ");
+}
+
+static void *write_often(void *path) {
+    enum { TIMES = 300 };
+    Error error;
+    for (int i = 0; i < TIMES; i++)
+        if (!file_write_atomic(path, &i, sizeof i, &error)) return xstrdup(error.text);
+    return NULL;
+}
+
+static void writers_of_one_file_at_the_same_time_do_not_remove_each_other(void **state) {
+    (void)state;
+    enum { WRITERS = 8 };
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++) thread_start(&threads[i], write_often, (void *)(uintptr_t)in("x"), "that writes");
+    for (int i = 0; i < WRITERS; i++) {
+        void *error;
+        pthread_join(threads[i], &error);
+        if (error) fail_msg("%s", (char *)error);
+    }
+    assert_string_equal(listing(), "x ");
 }
 
 /* One process removes leftovers as fast as it can while another one writes: every file is written. */
@@ -322,6 +412,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_lock_in_a_read_only_folder_names_the_remedy),
         TEST(leftovers_of_killed_writers_are_removed),
+        TEST(the_next_writer_removes_what_killed_ones_left),
+        TEST(the_next_program_removes_temporary_folders_of_killed_ones),
+        TEST(writers_of_one_file_at_the_same_time_do_not_remove_each_other),
         TEST(files_of_running_writers_are_not_removed),
         TEST(the_second_program_waits_and_finds_the_file),
         TEST(concurrent_programs_take_turns),

@@ -67,7 +67,7 @@ static void table_rows(Table *t) {
     options_add(&t->set, rows, N, t);
 }
 
-static const OptionsHeader header = {"prog", "./prog -m FILE", "Does something."};
+static const OptionsHeader header = {"prog", "-m FILE", "-m a.jsonl -s 1", "Does something."};
 
 /* Parses arguments that are given as one text, split at spaces. */
 static void parse(Table *t, const char *arguments) {
@@ -125,6 +125,16 @@ static void parse_with_yaml(Table *t, const char *text, const char *arguments) {
     parse(t, line);
     free(line);
     free(path);
+}
+
+/* Of a command that divides an option into several. */
+static void an_unknown_option_names_those_that_end_alike(void **state) {
+    (void)state;
+    refused("--rate 1", "unknown option --rate; did you mean --learning-rate?");
+    refused("--size 1", "unknown option --size; did you mean --batch-size?");
+    refused("--rows 1", "unknown option --rows; did you mean --frozen-rows?");
+    refused("--atch-size 1", "unknown option --atch-size; did you mean --batch-size?"); /* none does: the nearest */
+    refused("--manifest-of-all 1", "unknown option --manifest-of-all");
 }
 
 static void a_later_file_wins(void **state) {
@@ -191,15 +201,17 @@ static void keys_of_other_programs_are_mapped_and_named(void **state) {
                                   "precision: bf16-mixed\ncompile: true\nnorm: mean\n"
                                   "training: {lr: 0.5, epochs: 4}\nencoder: {depth: 3}\ndata: {files: [a, b]}\n"),
                      0);
-    assert_contains(output, "config.yaml: precision sets --amp, compile is not needed, norm sets --loss-norm, "
-                            "training.lr sets --learning-rate, training.epochs sets --epochs, encoder.depth sets "
-                            "--layers, data.files sets --manifest\n");
+    assert_contains(output,
+                    "config.yaml: precision sets --amp to true, compile is not needed, norm sets --loss-norm to "
+                    "batch, training.lr sets --learning-rate to 0.5, training.epochs sets --epochs to 4, "
+                    "encoder.depth sets --layers to 3, data.files sets --manifest\n");
     assert_contains(output, "amp 1, rate 0.5, epochs 4, layers 3, norm batch, manifests 2\n");
     assert_int_equal(run_function(output, sizeof output, parse_with_aliases,
                                   "half: false\nprecision: bf16-mixed\nsmoothing: 0.0\nshards: []\nepochs: 3.0\n"),
                      0);
-    assert_contains(output, "config.yaml: half is not needed, precision sets --amp, smoothing is not needed, shards is "
-                            "not needed\n");
+    assert_contains(output,
+                    "config.yaml: half is not needed, precision sets --amp to true, smoothing is not needed, shards is "
+                    "not needed\n");
     assert_contains(output, "amp 1, rate");
     assert_contains(output, "epochs 3,");
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
@@ -642,20 +654,80 @@ static void a_file_error_names_file_and_line(void **state) {
     free(message);
 }
 
+/* Parses in a child under these COLUMNS. */
+static void help_at(const char *columns, const char *arguments, char output[8192]) {
+    setenv("COLUMNS", columns, 1);
+    assert_int_equal(run_function(output, 8192, parse_in_child, (void *)arguments), 0);
+    unsetenv("COLUMNS");
+}
+
 static void help_is_aligned_and_complete(void **state) {
     (void)state;
     char output[8192], *line, *rest = output;
-    assert_int_equal(run_function(output, sizeof output, parse_in_child, "--epochs --bogus --help"), 0);
-    assert_contains(output, "prog: Does something.\n\nusage: ./prog -m FILE\n");
+    help_at("100", "--epochs --bogus --help", output);
+    assert_contains(output, "prog: Does something.\n\nusage:   ");
+    assert_contains(output, "test_options -m FILE\nexample: ");
+    assert_contains(output, "test_options -m a.jsonl -s 1\n\nOptions\n");
     assert_contains(output,
                     "\n  -e, --epochs N                  passes over the data, a sentence long enough that it has to "
-                    "be\n                                  broken into two lines of the help [10; 1 to 1000000]\n");
+                    "be\n                                  broken into two lines of the help [10; 1 to 1,000,000]\n");
     assert_contains(output, "\n      --loss-norm micro|batch     divisor [micro]\n");
-    assert_contains(output, "\n  -a, --amp                       16 bit [false]\n");
+    assert_contains(output, "\n  -a, --amp                       16 bit\n"); /* a flag that is off needs no default */
     assert_contains(output, "\n  -s, --seed N                    of everything random [required]\n");
-    assert_contains(output, "\n\nin YAML under gpt:\n  -L, --layers N                  blocks [24; 1 to 1000]\n");
-    assert_contains(output, "\n      --frozen-rows N             rows kept [-1; -1 to 1000000000]\n");
+    assert_contains(output, "\n  -L, --layers N                  blocks (in YAML under gpt:) [24; 1 to 1,000]\n");
+    assert_contains(output, "\n      --frozen-rows N             rows kept [-1; -1 or more]\n");
     while ((line = strsep(&rest, "\n"))) assert_true(strlen(line) <= 100);
+}
+
+/* A range is a whole word, so that no line ends within it; lines end where the terminal does, 80 columns if unknown. */
+static void help_fits_the_terminal(void **state) {
+    (void)state;
+    static const char *const columns[] = {"60", "80", "120", "not a number", "400"};
+    static const size_t widest[] = {60, 80, 120, 80, 120};
+    for (int i = 0; i < 5; i++) {
+        char output[8192], *line, *rest = output;
+        size_t longest = 0;
+        help_at(columns[i], "--help", output);
+        assert_contains(output, " [10; 1 to 1,000,000]\n");
+        while ((line = strsep(&rest, "\n"))) longest = strlen(line) > longest ? strlen(line) : longest;
+        assert_true(longest <= widest[i] && longest > widest[i] * 3 / 4);
+    }
+}
+
+static const OptionRow under_headings[] = {
+    {.name = "first", .heading = "Data", .type = OPTION_INT, .usual = true, .metavar = "N", .help = "one"},
+    {.name = "second", .type = OPTION_INT, .metavar = "N", .help = "two"},
+    {.name = "third", .heading = "Files", .type = OPTION_INT, .metavar = "N", .help = "three", .required = true},
+    {.name = "fourth", .heading = "Data", .type = OPTION_INT, .metavar = "N", .help = "four"},
+};
+
+/* Parses with the four options above, and ten more. */
+static void parse_headings(void *arguments) {
+    static OptionRow more[10];
+    static int64_t values[14];
+    static OptionSet set;
+    char *argv[] = {"prog", arguments};
+    for (int i = 0; i < 10; i++)
+        more[i] = (OptionRow){
+            .name = xformat("more-%d", i), .heading = "More", .type = OPTION_INT, .metavar = "N", .help = "more"};
+    options_add(&set, under_headings, 4, values);
+    options_add(&set, more, 10, values + 4);
+    options_parse(&header, &set, 2, argv);
+}
+
+static void options_stand_under_their_headings(void **state) {
+    (void)state;
+    char output[8192];
+    assert_int_equal(run_function(output, sizeof output, parse_headings, "--help"), 0);
+    assert_contains(output, "\nData\n      --first N             one\n      --second N            two\n"
+                            "      --fourth N            four\n\nFiles\n      --third N             three [required]\n"
+                            "\nMore\n      --more-0 N");
+    assert_int_equal(run_function(output, sizeof output, parse_headings, "-h"),
+                     0); /* the usual ones, and the required */
+    assert_contains(output,
+                    "\nData\n      --first N             one\n\nFiles\n      --third N             three [required]\n"
+                    "\nAll 14 options: ");
+    assert_contains(output, "test_options --help\n");
 }
 
 static void help_markdown_is_a_table(void **state) {
@@ -666,7 +738,7 @@ static void help_markdown_is_a_table(void **state) {
                             "| `-m`, `--manifest PATH` |  |  | training manifest |\n");
     assert_contains(output, "\n| `--loss-norm micro\\|batch` | micro |  | divisor |\n");
     assert_contains(output, "\n| `-s`, `--seed N` | required |  | of everything random |\n");
-    assert_contains(output, "\n| `-L`, `--layers N` | 24 | 1 to 1000 | blocks (in YAML under `gpt:`) |\n");
+    assert_contains(output, "\n| `-L`, `--layers N` | 24 | 1 to 1,000 | blocks (in YAML under `gpt:`) |\n");
 }
 
 static void the_record_is_json(void **state) {
@@ -757,6 +829,7 @@ static void a_text_that_is_not_utf8_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_unknown_option_names_those_that_end_alike),
         cmocka_unit_test(a_later_file_wins),
         cmocka_unit_test(keys_of_other_programs_are_mapped_and_named),
         cmocka_unit_test(all_bad_keys_of_a_file_are_named),
@@ -778,6 +851,8 @@ int main(void) {
         cmocka_unit_test(invalid_yaml_is_refused_with_its_line),
         cmocka_unit_test(a_file_error_names_file_and_line),
         cmocka_unit_test(help_is_aligned_and_complete),
+        cmocka_unit_test(help_fits_the_terminal),
+        cmocka_unit_test(options_stand_under_their_headings),
         cmocka_unit_test(help_markdown_is_a_table),
         cmocka_unit_test(the_record_is_json),
         cmocka_unit_test(texts_of_a_file_are_freed),

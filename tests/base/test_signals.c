@@ -1,6 +1,7 @@
 /* How programs begin and end: output that cannot be written, signals and their exit status, running threads, characters
  * that reach a terminal. */
 #include <dnnl.h>
+#include <fcntl.h>
 
 #include "base/program.h"
 #include "base/stop.h"
@@ -62,6 +63,65 @@ static void one_signal_ends_a_program_without_unsaved_work(void **state) {
     for (int i = 0; i < 3; i++)
         assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_stopped, &numbers[i]),
                          128 + numbers[i]);
+}
+
+static void wait_stopped_twice(void *number) {
+    program_start();
+    stop_defer(true);
+    kill(getpid(), *(int *)number);
+    while (!stop_signal()) usleep(1000);
+    flockfile(stdout); /* as a thread does that waits for a reader */
+    flockfile(stderr);
+    kill(getpid(), *(int *)number);
+    for (;;) pause();
+}
+
+static void the_first_signal_is_answered_and_the_second_ends_the_program(void **state) {
+    (void)state;
+    static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_stopped_twice, &numbers[i]),
+                         128 + numbers[i]);
+        assert_string_equal(fixture.output, "[Stopping] after this step; again to stop at once\n");
+    }
+}
+
+static void wait_with_a_full_stderr(void *unused) {
+    (void)unused;
+    int ends[2];
+    program_start();
+    stop_defer(true);
+    if (pipe(ends) || fcntl(ends[1], F_SETFL, O_NONBLOCK)) _exit(1);
+    while (write(ends[1], "x", 1) == 1) {
+    }
+    if (fcntl(ends[1], F_SETFL, 0) || dup2(ends[1], STDERR_FILENO) < 0) _exit(1);
+    kill(getpid(), SIGTERM);
+    while (!stop_signal()) usleep(1000);
+    kill(getpid(), SIGTERM);
+    for (;;) pause();
+}
+
+static void a_reader_that_does_not_read_hides_no_signal(void **state) {
+    (void)state;
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_with_a_full_stderr, NULL), 128 + SIGTERM);
+}
+
+static _Noreturn void wait_for_a_disk(void) {
+    kill(getpid(), SIGTERM);
+    for (;;) pause();
+}
+
+static void wait_for_a_hanging_disk(void *unused) {
+    (void)unused;
+    program_start();
+    last_calls_add(wait_for_a_disk);
+    kill(getpid(), SIGTERM);
+    for (;;) pause();
+}
+
+static void a_signal_ends_a_program_that_hangs_in_its_last_calls(void **state) {
+    (void)state;
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_for_a_hanging_disk, NULL), 128 + SIGTERM);
 }
 
 static void return_after_a_signal(void *number) {
@@ -149,6 +209,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_that_cannot_be_written_is_an_error),
         cmocka_unit_test(control_characters_are_shown_and_letters_stay),
+        cmocka_unit_test(the_first_signal_is_answered_and_the_second_ends_the_program),
+        cmocka_unit_test(a_reader_that_does_not_read_hides_no_signal),
+        cmocka_unit_test(a_signal_ends_a_program_that_hangs_in_its_last_calls),
         cmocka_unit_test(one_signal_ends_a_program_without_unsaved_work),
         cmocka_unit_test(a_stopped_program_does_not_exit_with_zero),
         cmocka_unit_test(an_exception_of_a_library_is_reported),

@@ -1,4 +1,5 @@
 /* Files of texts and labels: what is read from which line, and what is refused with which words. */
+#include "data/bert/classes.h"
 #include "data/bert/comments.h"
 
 #include <unistd.h>
@@ -208,10 +209,51 @@ static const struct {
     {"a.jsonl", "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x\",\"label\":null}\n{\"text\":\"b\",\"label\":0}\n",
      "2: there is no \"label\""},
     {"a.jsonl",
-     "{\"text\":\"a\",\"label\":0}\n{\"text\":\"x\",\"label\":99999999999999999999}\n{\"text\":\"b\",\"label\":0}\n",
-     "2:21: \"label\": too big integer"},
+     "{\"text\":\"a\",\"label\":0}\n{\"text\":99999999999999999999,\"label\":0}\n{\"text\":\"b\",\"label\":0}\n",
+     "2: \"text\" is not a string"},
     {"a.json", "[{\"text\":\"a\",\"label\":0},\n7,{\"text\":\"b\",\"label\":0}]", "2: is not an object"},
 };
+
+static void numbers_of_more_than_64_bits_are_labels_and_ids(void **state) {
+    (void)state;
+    const char *path =
+        text_file("a.jsonl", "{\"text\":\"a\",\"label\":99999999999999999999,\"id\":1e999,\"x\":1e999}\n");
+    Comments c = read_checked(path, &(CommentColumns){.id = "id"}, LABELS_NEEDED);
+    assert_string_equal(c.labels[0], "99999999999999999999");
+    assert_string_equal(c.ids[0], "1e999");
+    comments_free(&c);
+}
+
+/* Such a label would be printed at every turn. */
+static void labels_that_no_report_can_show_are_refused_by_line(void **state) {
+    (void)state;
+    enum { LARGE = 10000000 };
+    char *large = xmalloc(LARGE + 1), *table = NULL;
+    const char *path = NULL;
+    Comments c;
+    Error error;
+    memset(large, 'x', LARGE);
+    large[LARGE] = 0;
+    const struct {
+        const char *label, *message;
+    } cases[] = {{large, ":3: label: the name that begins \"xxxx"},
+                 {large, "has 10000000 bytes; expected at most 256"},
+                 {"\x1b[31mred", ":3: label: the name \"\x1b[31mred\" has the control character U+001B"}};
+    for (int i = 0; i < 3; i++) {
+        table = xformat("text,label\na,1\nb,%s\nc,1\n", cases[i].label);
+        path = text_file("labels.csv", table);
+        assert_false(comments_read(path, &(CommentColumns){0}, LABELS_NEEDED, &c, &error));
+        assert_contains(error.text, cases[i].message);
+        assert_true(comments_read(path, &(CommentColumns){.skip_bad = true}, LABELS_NEEDED, &c, &error));
+        assert_int_equal(c.n, 2);
+        comments_free(&c);
+        free(table);
+    }
+    free(large);
+    Classes classes;
+    assert_false(classes_parse("good,b\ad", &classes, &error));
+    assert_contains(error.text, "name 2: the name \"b\ad\" has the control character U+0007");
+}
 
 static void a_bad_record_is_an_error_that_names_skip_bad(void **state) {
     (void)state;
@@ -443,6 +485,8 @@ int main(void) {
         cmocka_unit_test(labels_of_objects_may_be_numbers_and_truth),
         cmocka_unit_test(labels_are_normal_and_counted),
         cmocka_unit_test(empty_texts_are_left_out_and_counted),
+        cmocka_unit_test(numbers_of_more_than_64_bits_are_labels_and_ids),
+        cmocka_unit_test(labels_that_no_report_can_show_are_refused_by_line),
         cmocka_unit_test(a_bad_record_is_an_error_that_names_skip_bad),
         cmocka_unit_test(help_names_the_endings_that_are_read),
         cmocka_unit_test(bad_files_are_refused_by_name_line_and_column),

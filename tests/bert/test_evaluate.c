@@ -179,7 +179,7 @@ static void wrong_predictions_are_shown_with_their_texts(void **state) {
     assert_contains(csv, "\"a | b\n<script>");
     assert_contains(csv, "\n2,clean,rude,0.731058578630004");
     assert_contains(markdown, "2 of 3 texts, the most confident first.");
-    assert_contains(markdown, "| a \\| b <script> dài");
+    assert_contains(markdown, "| a \\| b \\<script> dài");
     assert_contains(markdown, " ... |\n| 2 | clean | rude | 0.7311 | 0.2689 | mild |\n");
     free(csv);
     free(markdown);

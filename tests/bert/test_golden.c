@@ -20,38 +20,49 @@ static TensorFile golden;
 
 static const int32_t *ints(const char *name) { return find(&golden, "", name)->data; }
 
-static Batch read_batch(const Task *task) {
+/* The texts of the golden file, or the same with <pad> written out in them. */
+static const int32_t *ids_of(const TensorFile *file, const Task *task) {
+    return find(file, "", task->classes ? "ids" : "masked.ids")->data;
+}
+
+static Batch read_batch(const TensorFile *texts, const Task *task) {
     const int32_t *offsets = ints("offsets");
     int n = (int)find(&golden, "", "offsets")->count - 1;
     if (!task->classes)
-        return bert_batch_of_masks(ints("masked.ids"), offsets, n, ints("masked.rows"), ints("masked.labels"),
+        return bert_batch_of_masks(ids_of(texts, task), offsets, n, ints("masked.rows"), ints("masked.labels"),
                                    (int)find(&golden, "", "masked.rows")->count);
     float *weights = floats(&golden, "", "class_weights"), *smoothing = floats(&golden, "", "smoothing");
-    Batch batch = bert_batch_of_classes(ints("ids"), offsets, n, ints("labels"),
+    Batch batch = bert_batch_of_classes(ids_of(texts, task), offsets, n, ints("labels"),
                                         &(BertLoss){CLASSES, weights, .smoothing = *smoothing});
     free(weights);
     free(smoothing);
     return batch;
 }
 
-static ModelRig open_rig(const Task *task) {
+static ModelRig open_rig(const Task *task, bool padding) {
     BertConfig config = bert_config_small(task->classes, 0);
+    config.padding = padding;
     ModelRig rig = model_rig_open(bert_open(&config), cpu_device_open(0), 16 << 20);
     read_parameters(&golden, "weights.", &rig.model->params, rig.model->weights.data);
     return rig;
 }
 
-static float *values_of(const Task *task, const char *what) {
-    char *prefix = xformat("%s.", task->name);
-    float *values = floats(&golden, prefix, what);
+/* Numbers of a task to compare with. */
+typedef struct {
+    const Task *task;
+    const TensorFile *file;
+} Wanted;
+
+static float *values_of(const Wanted *wanted, const char *what) {
+    char *prefix = xformat("%s.", wanted->task->name);
+    float *values = floats(wanted->file, prefix, what);
     free(prefix);
     return values;
 }
 
 static void check_logits(void *context, const char *name, Tensor t) {
-    const Task *task = context;
     if (strcmp(name, "logits") != 0) return;
-    float *want = values_of(task, "logits");
+    float *want = values_of(context, "logits");
     assert_close("logits", t.data, want, tensor_numel(t), 1e-5);
     free(want);
 }
@@ -68,31 +79,78 @@ static void check_key_gradients(const ModelRig *rig) {
     }
 }
 
+/* Runs a pass and compares the logits, the means and the gradients that the file has. Returns how many tensors were
+ * compared. */
+static int compare_pass(ModelRig *rig, const Batch *batch, const Wanted *wanted) {
+    Pass pass = model_rig_pass(rig, batch->counts, 1);
+    pass.dump = check_logits;
+    pass.dump_context = (void *)(uintptr_t)wanted;
+    model_rig_run(rig, batch, &pass);
+    float *want = values_of(wanted, "means");
+    for (int i = 0; i < BERT_METRICS; i++) {
+        float mean = (float)((double)((float *)rig->sums.data)[i] / batch->counts[rig->model->metrics[i].count]);
+        assert_close(rig->model->metrics[i].name, &mean, &want[i], 1, 1e-5);
+    }
+    char *prefix = xformat("%s.grad.", wanted->task->name);
+    int n = compare_parameters(prefix, wanted->file, prefix, &rig->model->params, rig->model->gradients.data, NULL);
+    free(want);
+    free(prefix);
+    return n;
+}
+
 static void logits_losses_and_gradients_match(void **state) {
     (void)state;
     for (int t = 0; t < TASKS; t++) {
-        ModelRig rig = open_rig(&tasks[t]);
-        Batch batch = read_batch(&tasks[t]);
-        Pass pass = model_rig_pass(&rig, batch.counts, 1);
-        pass.dump = check_logits;
-        pass.dump_context = (void *)(uintptr_t)&tasks[t];
-        model_rig_run(&rig, &batch, &pass);
-        float *want = values_of(&tasks[t], "means");
-        for (int i = 0; i < BERT_METRICS; i++) {
-            float mean = (float)((double)((float *)rig.sums.data)[i] / batch.counts[rig.model->metrics[i].count]);
-            assert_close(rig.model->metrics[i].name, &mean, &want[i], 1, 1e-5);
-        }
-        char *prefix = xformat("%s.grad.", tasks[t].name);
+        ModelRig rig = open_rig(&tasks[t], false);
+        Batch batch = read_batch(&golden, &tasks[t]);
         int layers = 2;
-        assert_int_equal(
-            compare_parameters(prefix, &golden, prefix, &rig.model->params, rig.model->gradients.data, NULL),
-            rig.model->params.count - layers);
+        assert_int_equal(compare_pass(&rig, &batch, &(Wanted){&tasks[t], &golden}), rig.model->params.count - layers);
         check_key_gradients(&rig);
-        free(want);
-        free(prefix);
         batch_close(&batch);
         model_rig_close(&rig);
     }
+}
+
+/* ---- <pad> written out in a text ---- */
+
+/* Gives the tokens of a batch the positions of a dataset of such texts. */
+static void take_positions(const Batch *batch, bool padding) {
+    const Tensor *fields = batch->fields;
+    int n = batch->n_sequences;
+    const int32_t *offsets = fields[BERT_OFFSETS].data;
+    TokenizedTexts texts = {.padding = padding, .n = n, .first = xmalloc((size_t)(n + 1) * sizeof *texts.first)};
+    int32_t *samples = xmalloc((size_t)n * sizeof *samples);
+    for (int s = 0; s <= n; s++) texts.first[s] = offsets[s];
+    for (int s = 0; s < n; s++) samples[s] = s;
+    texts.ids = fields[BERT_IDS].data;
+    Dataset *dataset = bert_labelled_open(&texts, NULL, &(BertLoss){.classes = 2});
+    Batch other = batch_open(dataset->batch_bytes(dataset, samples, n), n);
+    Error error;
+    assert_true(dataset->fill(dataset, &other, samples, n, &error));
+    memcpy(fields[BERT_POSITIONS].data, other.fields[BERT_POSITIONS].data, tensor_bytes(fields[BERT_POSITIONS]));
+    batch_close(&other);
+    dataset->close(dataset);
+    free(texts.first);
+    free(samples);
+}
+
+static void a_written_pad_has_no_place_and_no_gradient(void **state) {
+    (void)state;
+    TensorFile file = open_golden("bert_pad");
+    enum { EMBEDDINGS = 5 };
+    for (int t = 0; t < TASKS; t++) {
+        ModelRig rig = open_rig(&tasks[t], true);
+        Batch batch = read_batch(&file, &tasks[t]);
+        const ParamTable *params = &rig.model->params;
+        const Param *places = &params->items[params_find(params, "roberta.embeddings.position_embeddings.weight")];
+        const float *of_pad = (float *)rig.model->gradients.data + places->offset + BERT_PAD * places->dims[1];
+        take_positions(&batch, true);
+        assert_int_equal(compare_pass(&rig, &batch, &(Wanted){&tasks[t], &file}), EMBEDDINGS);
+        for (int64_t c = 0; c < places->dims[1]; c++) assert_true(of_pad[c] == 0);
+        batch_close(&batch);
+        model_rig_close(&rig);
+    }
+    tensor_file_close(&file);
 }
 
 /* Compares how far the parameters have moved from `start`. Adam moves the bias of the keys by noise, by less than 1.02
@@ -145,8 +203,8 @@ static void take_step(ModelRig *rig, const Batch *batch, const Steps *s, int k) 
 }
 
 static void take_five_steps(const Task *task, const char *size, double tolerance) {
-    ModelRig rig = open_rig(task);
-    Batch batch = read_batch(task);
+    ModelRig rig = open_rig(task, false);
+    Batch batch = read_batch(&golden, task);
     char *prefix = xformat("%s.%s.", task->name, size), *after = xformat("%safter.", prefix);
     Steps s = {.m = model_rig_flat(&rig),
                .v = model_rig_flat(&rig),
@@ -216,6 +274,7 @@ static int close_file_of_goldens(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_losses_and_gradients_match),
+        cmocka_unit_test(a_written_pad_has_no_place_and_no_gradient),
         cmocka_unit_test(five_steps_of_adamw_match),
         cmocka_unit_test(the_loss_is_divided_by_the_weights),
     };

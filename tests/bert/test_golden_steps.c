@@ -161,6 +161,38 @@ static void unused_rows_stay_and_all_else_has_the_same_bits(void **state) {
     }
 }
 
+/* Returns whether a step has left this row of a table as it was. */
+static bool row_stays(const TensorFile *before, const TensorFile *after, const char *name, int64_t row) {
+    const StoredTensor *a = find(before, "", name), *b = find(after, "", name);
+    size_t bytes = (size_t)a->dims[1] * sizeof(float);
+    return !memcmp((const char *)a->data + (size_t)row * bytes, (const char *)b->data + (size_t)row * bytes, bytes);
+}
+
+/* As Hugging Face's tokenizer and model together: "a <pad> b" is <s> a <pad> b </s> at the positions 2 3 1 4 5. */
+static void a_pad_that_a_text_writes_out_is_not_trained(void **state) {
+    (void)state;
+    static const char places[] = "roberta.embeddings.position_embeddings.weight",
+                      tokens[] = "roberta.embeddings.word_embeddings.weight";
+    char *root = scratch_directory(), *data = path_join(root, "train.csv");
+    write_tokenizer(root);
+    write_text(data, "text,label\na <pad> b,0\nb <pad> <pad> a,1\nc <pad>,2\n");
+    write_golden_base(&golden_file, root, "lm_head");
+    must_run("%s --data %s --tokenizer %s --base-checkpoint %s/base.safetensors -o %s/run %s --weight-decay 0 --compat "
+             "--max-steps 1",
+             program_at("train_bert"), data, root, root, root, options);
+    char *checkpoint = path_join(root, "run/step_00000001");
+    TensorFile before = open_in(root, "base.safetensors"), after = open_in(checkpoint, "model.safetensors");
+    assert_true(row_stays(&before, &after, places, BERT_PAD) && row_stays(&before, &after, tokens, BERT_PAD));
+    for (int64_t row = 2; row <= 5; row++) assert_false(row_stays(&before, &after, places, row));
+    assert_true(row_stays(&before, &after, places, 6)); /* no text has more than four tokens besides <pad> */
+    assert_false(row_stays(&before, &after, tokens, FIRST_WORD));
+    tensor_file_close(&before);
+    tensor_file_close(&after);
+    free(checkpoint);
+    free(data);
+    free(root);
+}
+
 static int open_file_of_goldens(void **state) {
     (void)state;
     golden_file = open_golden("bert");
@@ -178,6 +210,7 @@ int main(void) {
         cmocka_unit_test(five_steps_are_the_golden_ones),
         cmocka_unit_test(micro_batches_add_up_to_the_golden_steps),
         cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
+        cmocka_unit_test(a_pad_that_a_text_writes_out_is_not_trained),
         cmocka_unit_test(unused_rows_stay_and_all_else_has_the_same_bits),
     };
     return cmocka_run_group_tests(tests, open_file_of_goldens, close_file_of_goldens);

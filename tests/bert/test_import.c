@@ -265,7 +265,7 @@ static const OptionRow option_rows[] = {
 
 /* Parses words of the command line; the last is NULL. */
 static void parse(const char *const *words, Options *values, OptionSet *set) {
-    static const OptionsHeader header = {"train_bert", "train_bert", "Reads a file."};
+    static const OptionsHeader header = {"train_bert", "", "", "Reads a file."};
     char *argv[16] = {"train_bert"};
     int n = 1;
     for (; *words; words++) argv[n++] = (char *)(uintptr_t)*words;
@@ -532,6 +532,14 @@ static void the_configuration_is_read_critically(void **state) {
         {"s/.vocab_size.:.25/\\\"vocab_size\\\":26/", "vocab_size is 26, and in the tensors beside it 25"},
         {"s/.num_attention_heads.:.2/\\\"num_attention_heads\\\":5/",
          "its width 16 is no multiple of 5 attention heads"},
+        {"s/.num_attention_heads.:.2/\\\"num_attention_heads\\\":-2/", "heads: expected 1 to 1000, found -2"},
+        {"s/.num_attention_heads.:.2/\\\"num_attention_heads\\\":4294967298/",
+         "heads: expected 1 to 1000, found 4294967298"},
+        {"s/.num_attention_heads.:.2/\\\"num_attention_heads\\\":\\\"2\\\"/", "heads: expected a whole number, found"},
+        {"s/.hidden_size.:.16/\\\"hidden_size\\\":16.0/", "hidden_size is no whole number"},
+        {"s/1e-05/true/", "layer_norm_eps is 1"},
+        {"s/.is_decoder.:.false/\\\"is_decoder\\\":\\\"no\\\"/", "is_decoder is no number"},
+        {"s/.hidden_act.:.*,/\\\"hidden_act\\\":3,/", "hidden_act is no text"},
         {"/.1.:.*rude/d", "its config.json names 2 classes, and its classifier has 3"},
     };
     char output[2048];

@@ -1,6 +1,7 @@
 /* train_bert predict: the probabilities are those of transformers, every way to read texts gives the same rows, and
  * several models give their mean. */
 #include "tests/bert/use_rig.h"
+#include "tests/edited_json.h"
 
 static const char *const classes[] = {"p_clean", "p_rude", "p_hate, \"loud\""};
 enum { CLASSES = 3, TEXTS = 8 };
@@ -267,6 +268,48 @@ static void predictions_that_would_be_wrong_are_refused(void **state) {
     assert_int_equal(access(bert_path("none.csv"), F_OK), -1);
 }
 
+/* Each of the commands that read a checkpoint names the field. */
+static void fields_of_other_types_and_ranges_are_refused(void **state) {
+    (void)state;
+    static const JsonEdit edits[] = {
+        {"config.json", "options", "normalize", "3", "normalize: expected a text, found 3"},
+        {"config.json", "options", "normalize", "null", "normalize: expected a text, found null"},
+        {"config.json", "options", "normalize", "\"NFC\"", "normalize: expected nfc|none, found 'NFC'"},
+        {"config.json", "options", "compat", "\"yes\"", "compat: expected true or false, found \"yes\""},
+        {"config.json", "options", "compat", "1", "compat: expected true or false, found 1"},
+        {"config.json", "options", "max-len", "\"24\"", "max-len: expected a whole number, found \"24\""},
+        {"config.json", "options", "max-len", "1099511627776", "max-len: expected 3 to 1000000, found 1099511627776"},
+        {"config.json", "options", "heads", "-1", "heads: expected 1 to 1000, found -1"},
+        {"config.json", "options", "heads", "4.5", "heads: expected a whole number, found 4.5"},
+        {"config.json", "options", "d-model", "-1", "d-model is -1, and in the tensors beside it 32"},
+        {"config.json", "", "options", "[]", "\"options\" is missing, or no object"},
+        {"config.json", "", "model", "7", "\"model\" is no text"},
+        {"config.json", "", "labels", "\"0\"", "\"labels\" is no array of names"},
+        {"config.json", "", "labels", "[\"0\", 1]", "entry 1 of \"labels\" is no name"},
+        {"config.json", "", "tokenizer_hash", "12", "\"tokenizer_hash\": expected a text, found 12"},
+        {"config.json", "", "segmenter_hash", "[1]", "\"segmenter_hash\": expected a text, found ["},
+        {"decision.json", "", "threshold", "\"0.5\"", "\"threshold\": expected a number or null, found something else"},
+        {"decision.json", "", "threshold", "1.5", "\"threshold\": expected 0 to 1, found 1.5"},
+        {"decision.json", "", "temperature", "0", "\"temperature\": expected a number above 0, found 0"},
+        {"decision.json", "", "rule", "\"best\"", "\"rule\": it is no rule of this program"},
+        {"decision.json", "", "rule", "2", "\"rule\": it is no rule of this program"},
+    };
+    char *best = path_join(bert_trained(), "best");
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *edited = edited_checkpoint(best, &edits[i]);
+        must_run("cp %s/vocab.txt %s/bpe.codes %s", bert_trained(), bert_trained(), edited);
+        int status = bert_use("predict --checkpoint %s %s -o %s", edited, test_texts(), bert_path("none.csv"));
+        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
+        assert_contains(fixture.output, edits[i].message);
+        if (!strcmp(edits[i].file, "config.json")) {
+            assert_int_equal(bert_use("export --checkpoint %s --output %s", edited, bert_path("not_exported")), 1);
+            assert_contains(fixture.output, edits[i].message);
+        }
+        free(edited);
+    }
+    free(best);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_are_those_of_transformers),
@@ -277,6 +320,7 @@ int main(void) {
         cmocka_unit_test(several_models_give_their_mean),
         cmocka_unit_test(standard_input_is_answered_as_it_comes),
         cmocka_unit_test(predictions_that_would_be_wrong_are_refused),
+        cmocka_unit_test(fields_of_other_types_and_ranges_are_refused),
     };
     choose_tests();
     return cmocka_run_group_tests(tests, bert_fixture_open, NULL);

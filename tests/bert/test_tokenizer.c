@@ -2,6 +2,8 @@
  * end the program. */
 #include "commands/bert/tokenizer.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "data/text/tokenizer.h"
@@ -124,8 +126,68 @@ static void errors_name_what_is_wrong(void **state) {
     assert_contains(output, "fewer merges than --learn 400: no other pair of symbols occurs 2 times in the texts\n");
 }
 
+/* ---- kills ---- */
+
+static int kill_before; /* so many names have been moved or removed; 0: never */
+
+static void may_be_killed(void) {
+    if (kill_before && !--kill_before) raise(SIGKILL);
+}
+
+int rename(const char *from, const char *to) {
+    may_be_killed();
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int unlink(const char *path) {
+    may_be_killed();
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
+/* Returns whether the folder has the files of this tokenizer and no others of one. */
+static bool is_tokenizer(const char *path, const char *want) {
+    char text[4096];
+    return !run_command(
+        text, sizeof text,
+        "cd '%s'; for f in vocab.txt bpe.codes added_tokens.json; do cmp %s/$f %s/$f || test ! -e %s/$f "
+        "-a ! -e %s/$f || exit 1; done",
+        folder, path, want, path, want);
+}
+
+/* Kills the command at every change of a name, and repeats it. Returns the number of kills. */
+static int kill_and_repeat(const char *arguments, const char *before, const char *want) {
+    char text[256];
+    for (int at = 1;; at++) {
+        run_command(text, sizeof text, "cd '%s'; rm -rf made; %s%s", folder, before ? "cp -r " : "",
+                    before ? "old made" : "");
+        kill_before = at;
+        int status = learn(arguments);
+        kill_before = 0;
+        if (!status) return at - 1;
+        assert_int_equal(status, 128 + SIGKILL);
+        assert_true(access(in("made/vocab.txt"), F_OK) || is_tokenizer("made", want) ||
+                    (before && is_tokenizer("made", before)));
+        if (!learn(arguments)) {
+            assert_true(same_files("made", want));
+        } else { /* all was done before the kill */
+            assert_contains(output, "made/vocab.txt is there already");
+            assert_true(is_tokenizer("made", want));
+        }
+    }
+}
+
+static void a_killed_command_leaves_no_half_tokenizer_and_can_be_repeated(void **state) {
+    (void)state;
+    assert_learns("--learn 4 --data texts.txt -o want");
+    assert_learns("--learn 7 --data texts.txt -o old");
+    write_text(in("old/added_tokens.json"), "{}");
+    assert_true(kill_and_repeat("--learn 4 --data texts.txt -o made", NULL, "want") > 3);
+    assert_true(kill_and_repeat("--learn 4 --data texts.txt -o made --overwrite", "old", "want") > 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_command_leaves_no_half_tokenizer_and_can_be_repeated),
         cmocka_unit_test(what_is_learned_opens_as_a_tokenizer),
         cmocka_unit_test(threads_and_the_kind_of_file_do_not_count),
         cmocka_unit_test(letters_are_composed_unless_they_are_to_stay),

@@ -7,6 +7,7 @@
 #include "tests/page_rig.h"
 
 #include "base/file.h"
+#include "checkpoint/state.h"
 
 /* Returns a number at a path of keys in a JSON file of a run; NaN: null. */
 static double number_in(const char *run, const char *name, const char *key) {
@@ -81,8 +82,9 @@ static void a_warm_up_comes_first(void **state) {
         const char *options;
         double share[6]; /* of the peak */
     } schedules[] = {
-        {"--warmup-steps 2", {1.0 / 3, 2.0 / 3, 1, 0.75, 0.5, 0.25}},
-        {"--warmup-ratio 0.2", {1.0 / 3, 2.0 / 3, 1, 0.75, 0.5, 0.25}}, /* 1.2 steps, rounded up */
+        {"--warmup-steps 2", {0, 0.5, 1, 0.75, 0.5, 0.25}},
+        {"--warmup-ratio 0.2", {0, 0.5, 1, 0.75, 0.5, 0.25}}, /* 1.2 steps, rounded up */
+        {"--warmup-steps 2 --warmup-start above-zero", {1.0 / 3, 2.0 / 3, 1, 0.75, 0.5, 0.25}},
         {"--schedule constant", {1, 1, 1, 1, 1, 1}},
         {"--schedule cosine", {1, 0.9330127, 0.75, 0.5, 0.25, 0.0669873}},
     };
@@ -94,6 +96,44 @@ static void a_warm_up_comes_first(void **state) {
         for (int k = 0; k < 6; k++) assert_near(rates[k], 3e-3 * schedules[i].share[k], 1e-10);
         free(run);
     }
+}
+
+/* Writes a state.json as train_bert before --warmup-start did. */
+static void forget_warmup_start(const char *run) {
+    char *checkpoint = path_join(run, "last"), *path = path_join(checkpoint, "state.json");
+    TrainState state;
+    Error error;
+    assert_true(state_read(checkpoint, &state, &error));
+    json_t *options = json_loads(state.options_json, 0, NULL);
+    assert_int_equal(json_object_del(options, "warmup-start"), 0);
+    free(state.options_json);
+    state.options_json = json_text("the options", options, JSON_INDENT(1));
+    char *text = state_to_json(&state);
+    write_text(path, "%s", text);
+    json_decref(options);
+    free(state.options_json);
+    free(text);
+    free(path);
+    free(checkpoint);
+}
+
+static void a_resumed_run_keeps_the_warm_up_that_it_began_with(void **state) {
+    (void)state;
+    static const double shares[2][6] = {{0, 0.25, 0.5, 0.75, 1, 0.5}, {0, 0.25, 0.6, 0.8, 1, 0.5}};
+    for (int old = 0; old < 2; old++) {
+        char *run = scratch_directory();
+        double rates[8];
+        fixture_must_train(run, "--max-steps 2 --warmup-steps 4 --log-interval 1");
+        if (old) forget_warmup_start(run);
+        for (int steps = 3; steps <= 6; steps += 3) /* the second part must remember it, too */
+            assert_int_equal(
+                fixture_train(run, "--max-steps %d --warmup-steps 4 --log-interval 1 --resume auto", steps), 0);
+        assert_int_equal(logged(run, "train", "train/lr", rates, 8), 6);
+        for (int k = 0; k < 6; k++) assert_near(rates[k], 3e-3 * shares[old][k], 1e-10);
+        free(run);
+    }
+    assert_int_equal(fixture_train(scratch_directory(), "--warmup-start first"), 2);
+    assert_contains(fixture.output, "expected zero|above-zero, found 'first'");
 }
 
 /* ---- what changes in a step ---- */
@@ -610,10 +650,10 @@ static void arguments_of_a_trainer_are_mapped_true_or_refused(void **state) {
                "bf16: True\nreport_to: none\nlogging_dir: logs\noptim: adamw_torch\nadam_epsilon: 1.0e-08\n"
                "deepspeed: null\nfsdp: ''\nlabel_smoothing_factor: 0.1\ndata_seed: null\n");
     must_run("%s --estimate --calibration none --gpu t4 --rows 320 --config %s", fixture.program, config);
-    assert_contains(fixture.output, "num_train_epochs sets --epochs, per_device_train_batch_size sets --batch-size, "
-                                    "eval_strategy sets --val-interval, save_strategy is not needed, "
-                                    "load_best_model_at_end is not needed, metric_for_best_model sets --metric, "
-                                    "fp16 is not needed, bf16 sets --amp, ");
+    assert_contains(fixture.output, "num_train_epochs sets --epochs to 2.0, per_device_train_batch_size sets "
+                                    "--batch-size to 16, eval_strategy sets --val-interval to 0, save_strategy is not "
+                                    "needed, load_best_model_at_end is not needed, metric_for_best_model sets --metric "
+                                    "to f1, fp16 is not needed, bf16 sets --amp to true, ");
     assert_contains(fixture.output, "[Time] 40 steps"); /* 2 epochs of 20 micro-batches */
     write_text(config, "%s", "optim: adafactor\ndeepspeed: ds.json\neval_strategy: never\nnum_epochs: 3\n");
     assert_int_equal(
@@ -652,6 +692,7 @@ int main(void) {
         cmocka_unit_test(an_estimate_of_pretraining_heeds_the_share),
         cmocka_unit_test(learning_rates_are_the_reference_s),
         cmocka_unit_test(a_warm_up_comes_first),
+        cmocka_unit_test(a_resumed_run_keeps_the_warm_up_that_it_began_with),
         cmocka_unit_test(layer_decay_divides_the_rate),
         cmocka_unit_test(what_is_frozen_stays),
         cmocka_unit_test(a_compact_vocabulary_changes_no_other_bit),

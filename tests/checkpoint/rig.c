@@ -176,11 +176,16 @@ int64_t rig_step_to_resume(const char *directory, uint64_t *seed) {
     char *path = checkpoint_resolve(directory, "auto");
     if (!path) return 0;
     int64_t step = rig_check_whole(path, seed);
+    checkpoint_release();
     free(path);
     return step;
 }
 
-char *rig_resolve(const char *directory, const char *resume) { return rig_keep(checkpoint_resolve(directory, resume)); }
+char *rig_resolve(const char *directory, const char *resume) {
+    char *path = rig_keep(checkpoint_resolve(directory, resume));
+    checkpoint_release();
+    return path;
+}
 
 void rig_assert_listing(const char *directory, const char *want) {
     char output[4096];

@@ -5,6 +5,7 @@
  * the disk is full; the parent then looks at what is left. So every place between two calls is tried. */
 #include "base/file.h"
 #include "checkpoint/description.h"
+#include "checkpoint/folder.h"
 #include "tests/checkpoint/rig.h"
 
 #include <dirent.h>
@@ -343,11 +344,13 @@ static void a_decision_stays_with_its_weights(void **unused) {
     json_t *read = decision_read(rig_path(directory, "best"), &error);
     assert_near(json_number_value(json_object_get(read, "threshold")), 0.25, 0);
     json_decref(read);
+    checkpoint_release();
     rig_save_good(c, 2, 1, false);
     rig_assert_listing(first, "config.json decision.json model.safetensors optimizer.safetensors state.json ");
     run_command(output, sizeof output, "cp %s/decision.json %s/", first, second);
     assert_null(decision_read(second, &error));
     assert_contains(error.text, "it was made for other weights");
+    checkpoint_release();
     rig_save_good(c, 3, 1, true);
     rig_assert_listing(directory, "best last step_00000003 ");
     checkpointer_close(c);

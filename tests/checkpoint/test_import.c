@@ -211,6 +211,22 @@ static void an_adapter_is_refused_with_the_remedy(void **unused) {
     tensor_file_close(&file);
 }
 
+static void damaged_weights_in_a_folder_are_named(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"pytorch_model.bin", "model.safetensors", "model.safetensors.index.json"};
+    for (int i = 0; i < 3; i++) {
+        char *folder = rig_directory(), *expected = xformat("its %s: ", names[i]);
+        TensorFile file;
+        Error error;
+        write_text(rig_path(folder, names[i]), "no tensors");
+        assert_false(checkpoint_open_base(folder, &file, &error));
+        assert_int_equal(strncmp(error.text, expected, strlen(expected)), 0);
+        assert_false(checkpoint_open_base(rig_path(folder, names[i]), &file, &error));
+        assert_null(strstr(error.text, expected)); /* it has been named by who gave it */
+        free(expected);
+    }
+}
+
 static void a_base_that_is_not_finite_is_refused_by_name(void **unused) {
     (void)unused;
     static float values[20], infinite[7] = {-1, -2, -3, -4, -5, -6, -7};
@@ -606,6 +622,7 @@ int main(void) {
         cmocka_unit_test(every_row_must_be_there_and_no_other_tensor),
         cmocka_unit_test(names_and_shapes_can_be_checked_alone),
         cmocka_unit_test(an_adapter_is_refused_with_the_remedy),
+        cmocka_unit_test(damaged_weights_in_a_folder_are_named),
         cmocka_unit_test(a_base_that_is_not_finite_is_refused_by_name),
         cmocka_unit_test(a_pth_is_imported_from_under_model),
         cmocka_unit_test(a_lightning_checkpoint_is_imported),

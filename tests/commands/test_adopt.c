@@ -27,7 +27,7 @@ static void adopt(void *options) {
 
 /* Adopts after --layers 3, and prints the record of who gave what. */
 static void adopt_and_record(void *options) {
-    static const OptionsHeader header = {"toy", "toy", "Tests."};
+    static const OptionsHeader header = {"toy", "", "", "Tests."};
     char *argv[] = {"toy", "--layers", "3"};
     Sizes sizes = {0};
     OptionSet set = {0};

@@ -23,7 +23,7 @@ static const Card made_up = {.name = "made up",
 
 static void expect_op(DType half, bool tf32, int op, CallWork calls, double compute, double memory, double launches,
                       Bound bound) {
-    Machine machine = {&made_up, half, tf32, 1, NULL};
+    Machine machine = {.card = &made_up, .half = half, .tf32 = tf32, .workers = 1};
     OpWork work = {0};
     work_add_calls(&work, calls);
     OpTime t = cost_of_op(&machine, op, &work);
@@ -55,7 +55,7 @@ static void an_operation_takes_the_larger_of_compute_and_memory(void **state) {
 static void voltas_attention_is_not_on_tensor_cores(void **state) {
     (void)state;
     Card volta = made_up;
-    Machine machine = {&volta, DTYPE_F16, true, 1, NULL};
+    Machine machine = {.card = &volta, .half = DTYPE_F16, .tf32 = true, .workers = 1};
     OpWork work = {0};
     work_add_calls(&work, (CallWork){1, 1e12, 0});
     volta.capability = 75;
@@ -66,7 +66,7 @@ static void voltas_attention_is_not_on_tensor_cores(void **state) {
 
 static void a_step_takes_as_long_as_its_operations_or_its_loader(void **state) {
     (void)state;
-    Machine machine = {&made_up, DTYPE_BF16, true, 2, NULL};
+    Machine machine = {.card = &made_up, .half = DTYPE_BF16, .tf32 = true, .workers = 2};
     Work work = {.batch_bytes = 8e6}; /* 1 ms at 80 % of 10 GB/s; by two workers 6.67 ms at 1.2 GB/s */
     work_add_calls(&work.ops[OP_linear_forward], (CallWork){2, 1e12, 1e9});
     work_add_calls(&work.ops[OP_layernorm_forward], (CallWork){2, 1e10, 5e9});

@@ -23,7 +23,31 @@ static Pair some_scaling(void) {
 /* Rows without a target, rows whose largest logit comes twice, and logits of -infinity. */
 #define ODD "odd=1 random=1 "
 
+/* Padding is not read, and gets the gradient 0. */
+static void check_padding(DType type, int64_t n, int64_t classes, int64_t columns) {
+    Pair logits = normal(type, n, columns), target = pair_below(&rig, n, (uint32_t)classes), scale = number(0.7f),
+         loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+    for (int64_t i = 0; i < n * columns; i++)
+        if (i % columns >= classes) floats(logits)[i] = NAN;
+    ((int32_t *)target.cpu.data)[n - 1] = -1;
+    pair_upload(&rig, logits);
+    pair_upload(&rig, target);
+    cross_entropy_forward_backward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, classes, target.cpu, tensor_none(),
+                                   scale.cpu, tensor_none());
+    cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, classes, target.cuda, tensor_none(),
+                                   scale.cuda, tensor_none());
+    check_output("cross_entropy_forward_backward loss beside padding", loss, sum_error(classes, 16));
+    check_output("cross_entropy_forward_backward dlogits beside padding", logits, error_in(type, classes, 16));
+    float *got = pair_download(&rig, logits);
+    for (int64_t i = 0; i < n * columns; i++) assert_true(i % columns < classes || got[i] == 0);
+    free(got);
+}
+
 static void check_cross_entropies(DType type) {
+    check_padding(type, 3, 8, 8);
+    check_padding(type, 3, 1, 8);
+    check_padding(type, 5, 83, 88);
+    check_padding(type, 4, 1003, 1008);
     ops_on_both(type, "cross_entropy_forward cross_entropy_forward_backward",
                 "n=3 v=1 weights:none|n=9 v=2|n=23 v=7 spread=2 weights:none|n=23 v=6 spread=2|n=12 v=1003 spread=2|"
                 "n=11 v=129 spread=20 weights:none|n=4 v=8194 spread=3 weights:none", /* exponentials down to nothing */
@@ -38,8 +62,8 @@ static void check_nan(DType type) {
         Pair total = poisoned(DTYPE_F32, 1, 0);
         floats(logits)[classes + at] = NAN;
         pair_upload(&rig, logits);
-        cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, pair_below(&rig, n, 83).cuda,
-                                       tensor_none(), number(1).cuda, tensor_none());
+        cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, logits.cuda.dims[1],
+                                       pair_below(&rig, n, 83).cuda, tensor_none(), number(1).cuda, tensor_none());
         sum_forward(rig.cuda, total.cuda, loss.cuda);
         float *losses = pair_download(&rig, loss), *gradient = pair_download(&rig, logits);
         float *sum = pair_download(&rig, total);
@@ -393,7 +417,8 @@ static void wrong_target(void *argument) {
     (void)argument;
     Pair target = pair_integers(&rig, (int32_t[]){7, 1}, 2);
     cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
-                          normal(DTYPE_F32, 2, 7).cuda, target.cuda, tensor_none());
+                          normal(DTYPE_F32, 2, 7).cuda, normal(DTYPE_F32, 2, 7).cuda.dims[1], target.cuda,
+                          tensor_none());
     rig.cuda->synchronize(rig.cuda);
 }
 

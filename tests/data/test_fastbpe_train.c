@@ -20,7 +20,7 @@ static bool learn(const char *const *texts, size_t n, const FastBpeTraining *opt
         const char *text = texts[reverse ? n - 1 - i : i];
         fastbpe_trainer_add(trainer, (int)i % options->n_threads, text, strlen(text));
     }
-    const bool ok = fastbpe_trainer_write(trainer, folder(), learned, error);
+    const bool ok = fastbpe_trainer_learn(trainer, learned, error) && fastbpe_trainer_write(trainer, folder(), error);
     fastbpe_trainer_close(trainer);
     return ok;
 }

@@ -71,11 +71,33 @@ static void the_first_spelling_counts(void **state) {
     }
 }
 
+static void names_that_no_report_can_show_are_refused(void **state) {
+    (void)state;
+    Error error;
+    char *longest = xmalloc(258);
+    memset(longest, 'x', 257);
+    longest[256] = 0;
+    assert_true(label_check("", &error) && label_check("th\u00f4 t\u1ee5c, \u00a0 \U0001F600", &error));
+    assert_true(label_check(longest, &error));
+    longest[256] = 'x', longest[257] = 0;
+    assert_false(label_check(longest, &error));
+    assert_contains(error.text, "has 257 bytes; expected at most 256");
+    free(longest);
+    static const struct {
+        const char *name, *character;
+    } refused[] = {{"a\x1b[31m", "U+001B"}, {"a\nb", "U+000A"}, {"\x7f", "U+007F"}, {"\xc2\x9b", "U+009B"}};
+    for (int i = 0; i < 4; i++) {
+        assert_false(label_check(refused[i].name, &error));
+        assert_contains(error.text, refused[i].character);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_looks_the_same_has_one_normal_form),
         cmocka_unit_test(numbers_and_case_have_one_key),
         cmocka_unit_test(names_that_are_alike_are_found),
+        cmocka_unit_test(names_that_no_report_can_show_are_refused),
         cmocka_unit_test(the_first_spelling_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Sound files whose headers tell of a part of the sound, files that were joined, and files that are no sound. */
 #include "base/file.h"
 #include "data/audio/audio.h"
+#include "data/audio/compress.h"
 #include "tests/sounds.h"
 
 enum { RATE = 24000, FRAMES = RATE, MP3 = 0x230082 /* SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III */ };
@@ -12,7 +13,7 @@ static char *in(const char *name) { return path_join(directory, name); }
 /* ---- bytes of files ---- */
 
 typedef struct {
-    unsigned char bytes[1 << 18];
+    unsigned char bytes[1 << 19];
     size_t n;
 } Bytes;
 
@@ -277,6 +278,25 @@ static void what_is_no_sound_is_named(void **state) {
     }
 }
 
+/* As the corpora of the LDC are compressed. ffmpeg may read it. */
+static void sphere_that_libsndfile_does_not_read_is_named(void **state) {
+    (void)state;
+    static const char head[] = "NIST_1A\n   1024\nsample_count -i 1000\nsample_n_bytes -i 2\nchannel_count -i 1\n"
+                               "sample_byte_format -s2 01\nsample_rate -i 16000\n"
+                               "sample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n";
+    Bytes file = {.n = 0};
+    put(&file, head, sizeof head - 1);
+    file.n = 1024 + 2000;
+    char *path = in("file.wav");
+    Audio audio;
+    Error error;
+    write_bytes(path, file.bytes, file.n);
+    assert_false(audio_read(path, RATE, 10, &audio, &error));
+    assert_contains(error.text, "is SPHERE (NIST), which libsndfile does not read");
+    assert_true(audio.convertible);
+    free(path);
+}
+
 /* ---- joined files ---- */
 
 /* Writes a second of the sound with libsndfile, and appends the file. Returns false if it does not write the format. */
@@ -307,7 +327,8 @@ static void joined_files_are_read_to_the_end(void **state) {
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16,  SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG,
                                   SF_FORMAT_RF64 | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
                                   SF_FORMAT_AU | SF_FORMAT_PCM_16,   SF_FORMAT_CAF | SF_FORMAT_PCM_16,
-                                  SF_FORMAT_W64 | SF_FORMAT_PCM_16};
+                                  SF_FORMAT_W64 | SF_FORMAT_PCM_16,  SF_FORMAT_AIFF | SF_FORMAT_PCM_16,
+                                  SF_FORMAT_AIFF | SF_FORMAT_FLOAT};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         Bytes file = {.n = 0};
         append(&file, formats[i], 0.5);
@@ -323,6 +344,53 @@ static void joined_files_are_read_to_the_end(void **state) {
             assert_true(fabsf(audio.samples[k] - (float)sample(k % FRAMES) / 32768) <= 0x1p-15f);
         audio_close(&audio);
     }
+}
+
+static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
+    append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
+    file.n -= FRAMES;
+    must_refuse(&file, "is cut off: 24008 of 48008 bytes of sound are there");
+}
+
+/* As programs write them into pipes: where the next file begins, the sound ends. */
+static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
+    (void)state;
+    static const struct {
+        int format;
+        uint32_t size;
+    } cases[] = {{SF_FORMAT_WAV, 0},
+                 {SF_FORMAT_WAV, UINT32_MAX},
+                 {SF_FORMAT_WAV, 0x7ffff000},
+                 {SF_FORMAT_AIFF, UINT32_MAX},
+                 {SF_FORMAT_AIFF, 0x7f000008}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int n = 1; n <= 3; n++) {
+            Bytes file = {.n = 0};
+            for (int k = 0; k < n; k++) {
+                unsigned char *begin = file.bytes + file.n;
+                append(&file, cases[i].format | SF_FORMAT_PCM_16, 0);
+                const bool aiff = cases[i].format == SF_FORMAT_AIFF;
+                unsigned char *sound = aiff ? memmem(begin, 512, "SSND", 4) : begin + 36;
+                assert_memory_equal(sound, aiff ? "SSND" : "data", 4);
+                for (int b = 0; b < 4; b++) sound[4 + b] = (unsigned char)(cases[i].size >> 8 * (aiff ? 3 - b : b));
+            }
+            char what[32];
+            snprintf(what, sizeof what, "case %zu, %d files", i, n);
+            must_hold(what, &file, FRAMES, n);
+        }
+}
+
+static void a_caf_of_unknown_length_is_named_with_what_reads_it(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    append(&file, SF_FORMAT_CAF | SF_FORMAT_PCM_16, 0);
+    unsigned char *sound = memmem(file.bytes, file.n, "data", 4);
+    assert_non_null(sound);
+    memset(sound + 4, 0xff, 8);
+    must_refuse(&file, "is CAF of unknown length, which libsndfile does not read (");
 }
 
 /* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
@@ -352,21 +420,21 @@ static void joined_files_of_lossy_formats_are_read_to_the_end(void **state) {
 
 /* ---- MP3 ---- */
 
-/* Returns the size of the frame of layer 3 that begins here, at 24 kHz. */
-static size_t frame_size(const unsigned char *frame) {
-    static const int kbit[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160};
-    assert_int_equal(frame[0], 0xff);
-    return (size_t)(3 * kbit[frame[2] >> 4] + (frame[2] >> 1 & 1));
-}
-
-/* Appends an MP3 without its first frame, which describes the others. */
+/* Appends an MP3 without the frame that describes the others. */
 static bool append_plain(Bytes *out, double compression) {
-    Bytes part = {.n = 0};
-    if (!append(&part, MP3, compression)) return false;
-    size_t first = frame_size(part.bytes);
-    assert_non_null(memmem(part.bytes, first, "Info", 4) ? part.bytes : memmem(part.bytes, first, "Xing", 4));
-    put(out, part.bytes + first, part.n - first);
-    return true;
+    float samples[FRAMES];
+    char *path = in("plain.mp3"), *bytes;
+    size_t n;
+    for (int i = 0; i < FRAMES; i++) samples[i] = (float)sample(i) / 32768;
+    bool written = append_bare_mp3(path, RATE, samples, FRAMES, compression);
+    if (written) {
+        assert_true(read_file(path, &bytes, &n, &(Error){""}));
+        put(out, bytes, n);
+        free(bytes);
+    }
+    remove(path);
+    free(path);
+    return written;
 }
 
 /* Large frames come first, so that an estimate by the first is too low. Each encoder adds two frames of its own. */
@@ -416,6 +484,47 @@ static void an_mp3_with_changed_rate_is_refused(void **state) {
     free(path);
 }
 
+/* ffmpeg would convert the first of them alone. */
+static void wav_with_changed_rate_is_not_to_be_converted(void **state) {
+    (void)state;
+    Bytes file = {.n = 0};
+    put_whole(&file);
+    size_t first = file.n;
+    put_whole(&file);
+    file.bytes[first + 24] ^= 1; /* of the rate */
+    char *path = in("file.wav");
+    Audio audio;
+    Error error;
+    write_bytes(path, file.bytes, file.n);
+    assert_false(audio_read(path, RATE, 10, &audio, &error));
+    assert_contains(error.text, "joins sounds of 24000 Hz and of 24001 Hz: resample them before they are joined");
+    assert_false(audio.convertible);
+    free(path);
+}
+
+/* ---- copies for pages ---- */
+
+/* Joined files, and an MP3 that does not describe itself: libsndfile alone reads a part of each. */
+static void a_copy_for_a_page_has_all_sound(void **state) {
+    (void)state;
+    for (int mp3 = 0; mp3 < 2; mp3++) {
+        Bytes file = {.n = 0}, copy = {.n = 0};
+        if (mp3 && !append_plain(&file, 0)) return;
+        if (mp3) append_plain(&file, 0.6);
+        for (int i = 0; i < 2 && !mp3; i++) append(&file, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 0);
+        char *path = in("page.wav"), *bytes;
+        const char *type;
+        size_t size;
+        Error error;
+        write_bytes(path, file.bytes, file.n);
+        if (!sound_compress(path, &bytes, &size, &type, &error)) fail_msg("%s", error.text);
+        put(&copy, bytes, size);
+        check_seconds(&copy, 2, 4 * 1152);
+        free(bytes);
+        free(path);
+    }
+}
+
 int main(void) {
     directory = scratch_directory();
     const struct CMUnitTest tests[] = {
@@ -428,11 +537,17 @@ int main(void) {
         cmocka_unit_test(floats_in_the_range_of_integers_are_named),
         cmocka_unit_test(sound_at_the_noise_floor_is_told),
         cmocka_unit_test(what_is_no_sound_is_named),
+        cmocka_unit_test(sphere_that_libsndfile_does_not_read_is_named),
         cmocka_unit_test(joined_files_are_read_to_the_end),
+        cmocka_unit_test(joined_files_of_unknown_length_are_read_to_the_end),
+        cmocka_unit_test(a_caf_of_unknown_length_is_named_with_what_reads_it),
+        cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
         cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
         cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
         cmocka_unit_test(an_mp3_with_changed_rate_is_refused),
+        cmocka_unit_test(wav_with_changed_rate_is_not_to_be_converted),
+        cmocka_unit_test(a_copy_for_a_page_has_all_sound),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     free(directory);

@@ -52,7 +52,7 @@ static void calls_of_each_size_take_their_own_rate(void **state) {
     const Rates rates = rates_synthetic("x");
     const Card card = {
         .capability = 80, .f32 = 1e15, .of_f32 = 1, .tf32 = 1e15, .half = 1e15, .bandwidth = 1, .launch = 1};
-    Machine machine = {&card, DTYPE_F32, true, 1, &rates};
+    Machine machine = {.card = &card, .half = DTYPE_F32, .tf32 = true, .workers = 1, .rates = &rates};
     OpWork work = {0};
     work_add_calls(&work, (CallWork){3, 3e6, 3e4});
     work_add_calls(&work, (CallWork){2, 2e8, 2e6});

@@ -3,6 +3,7 @@
 #include "data/flim/synthetic.h"
 #include "report/evaluation.h"
 #include "tests/documented.h"
+#include "tests/edited_json.h"
 #include "tests/train_rig.h"
 
 enum { MOST = 128 };
@@ -165,13 +166,21 @@ static void standard_output_has_only_rows(void **state) {
 static void labels_are_shown_and_known_donors_named(void **state) {
     (void)state;
     must("predict --checkpoint %s/fold_D3 %s -o %s/labelled.csv", run, cells, folder);
-    assert_contains(fixture.output, "was trained on cells of a donor D2"); /* D1 validates */
+    assert_contains(fixture.output, "with these names: D2 (1 of 1): if these are they"); /* D1 validates */
     char *path = path_join(folder, "labelled.csv"), *text = read_text(path);
     assert_int_equal(strncmp(text, "file,donor,label,predicted,", 27), 0);
     assert_contains(text, ",D1,quiescent,");
     assert_contains(text, ",D1,active,");
     free(text);
     free(path);
+}
+
+static void one_warning_names_the_donors_of_all_models(void **state) {
+    (void)state;
+    must("predict --checkpoint %s %s -o %s/all.csv", run, cells, folder);
+    assert_contains(fixture.output, "with these names: D1 (1 of 2), D2 (1 of 2): if these are they, their "
+                                    "predictions are too good\n");
+    assert_null(strstr(strstr(fixture.output, "too good") + 1, "too good"));
 }
 
 /* The weights of a foreign file have no threshold, and their shapes tell the channels. */
@@ -254,11 +263,41 @@ static void mistakes_are_named(void **state) {
     free(copy);
 }
 
+static void fields_of_other_types_and_ranges_are_refused(void **state) {
+    (void)state;
+    static const JsonEdit edits[] = {
+        {"config.json", "", "bins", "\"32\"", "\"bins\": expected a whole number above 0, found \"32\""},
+        {"config.json", "", "side", "-7", "\"side\": expected a whole number above 0, found -7"},
+        {"decision.json", "", "views", "1", "\"views\": expected true or false"},
+        {"decision.json", "", "threshold", "null", "\"threshold\": expected a number, found null"},
+        {"decision.json", "", "threshold", "-3", "\"threshold\": expected 0 to 1, found -3"},
+        {"decision.json", "", "temperature", "\"1\"", "\"temperature\": expected a number or null"},
+        {"decision.json", "", "training_donors", "[1]", "\"training_donors\": expected an array of names"},
+        {"decision.json", "", "validation_donors", "\"D1\"", "\"validation_donors\": expected an array of names"},
+    };
+    char *best = path_join(run, "fold_D3/best");
+    char *followed = follow_link(best);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *edited = edited_checkpoint(followed, &edits[i]);
+        int status = cv("predict --checkpoint %s %s", edited, blind);
+        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
+        assert_contains(fixture.output, edits[i].message);
+        free(edited);
+    }
+    free(followed);
+    free(best);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_are_those_of_the_test),  cmocka_unit_test(folds_are_averaged),
-        cmocka_unit_test(standard_output_has_only_rows),      cmocka_unit_test(labels_are_shown_and_known_donors_named),
-        cmocka_unit_test(a_threshold_may_be_out_of_range),    cmocka_unit_test(a_foreign_description_is_not_read),
-        cmocka_unit_test(a_foreign_file_decides_at_one_half), cmocka_unit_test(mistakes_are_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_are_those_of_the_test),
+                                       cmocka_unit_test(folds_are_averaged),
+                                       cmocka_unit_test(standard_output_has_only_rows),
+                                       cmocka_unit_test(labels_are_shown_and_known_donors_named),
+                                       cmocka_unit_test(one_warning_names_the_donors_of_all_models),
+                                       cmocka_unit_test(a_threshold_may_be_out_of_range),
+                                       cmocka_unit_test(a_foreign_description_is_not_read),
+                                       cmocka_unit_test(a_foreign_file_decides_at_one_half),
+                                       cmocka_unit_test(mistakes_are_named),
+                                       cmocka_unit_test(fields_of_other_types_and_ranges_are_refused)};
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -94,6 +94,19 @@ static void write_golden_cells(const char *root) {
     }
 }
 
+static void copies_in_several_folds_are_one_warning(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    char *cells = path_join(directory, "cells");
+    write_golden_cells(cells); /* those of D2 and D3 are the same */
+    must("--data %s -o %s/run --protocol reference --cv-donors D1,D2,D3 --filter off -b 2 --channels 8,8,8 --dry-run",
+         cells, directory);
+    assert_contains(output, "the scores of their split are too good: fold D1: 2 val cells, fold D2: 2 test "
+                            "cells, fold D3: 2 test cells\n");
+    assert_null(strstr(strstr(output, "the same counts as") + 1, "the same counts as"));
+    free(cells);
+}
+
 /* The formula's weights as the reference has them, with the biases that ours does without. */
 static char *write_golden_weights(const char *directory) {
     enum { MOST = 96 };
@@ -303,6 +316,9 @@ static void folds_that_are_done_are_not_done_again(void **state) {
     assert_contains(output, "[Done] cost of fold 3 of 3: ");
     assert_total_of_parts();
     assert_contains(output, "[Fold D1] done before");
+    assert_null(strstr(output, "--resume has changed")); /* although the run began without it */
+    assert_contains(output, "\nNext: ");
+    assert_contains(output, "train_cv predict --checkpoint ");
     assert_contains(output, "[Fold D3] done before");
     assert_null(strstr(output, "[Eval]"));
     char *after = text_in(run, "predictions.csv"), *again = text_in(run, "cross_validation_results.json");
@@ -640,9 +656,13 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
     assert_contains(output, "[Estimate] l4 (L4)");
     assert_contains(output, "conv3d_backward");
     assert_contains(output, "give the data, or --max-steps");
-    must("--estimate --gpu all --amp --price 0.8CHF --data %s %s", data, toy);
+    must("--estimate --gpu all --amp --price l4=0.8CHF --data %s %s", data, toy);
     assert_contains(output, "training all 3 folds");
-    assert_contains(output, " CHF at 0.80 CHF an hour\n");
+    const char *of_l4 = strstr(output, "[Folds] l4: "), *of_h200 = strstr(output, "[Folds] h200: "),
+               *cost = " CHF at 0.80 CHF an hour\n";
+    assert_true(of_l4 && of_h200);
+    assert_non_null(memmem(of_l4, strcspn(of_l4, "\n") + 1, cost, strlen(cost)));
+    assert_null(strstr(of_h200, cost)); /* it has no price */
     must("--dry-run --amp");
     assert_contains(output, "parameters in 35 tensors");
 }
@@ -652,8 +672,8 @@ static void the_guide_s_constants_are_understood(void **state) {
     char *run = scratch_directory(), *config = path_join(run, "constants.yaml");
     write_text(config, "BATCH_SIZE: 32\nNUM_WORKERS: 8\nLR: 1.0e-4\nQUICK_TEST: True\n");
     must("--estimate --calibration none --gpu l4 --config %s", config);
-    assert_contains(output, "BATCH_SIZE sets --batch-size, NUM_WORKERS sets --num-workers, LR sets --learning-rate, "
-                            "QUICK_TEST sets --protocol");
+    assert_contains(output, "BATCH_SIZE sets --batch-size to 32, NUM_WORKERS sets --num-workers to 8, LR sets "
+                            "--learning-rate to 1.0e-4, QUICK_TEST sets --protocol to split");
     assert_contains(output, "micro-batches of 32 sequences");
     free(config);
     free(run);
@@ -661,6 +681,7 @@ static void the_guide_s_constants_are_understood(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_in_several_folds_are_one_warning),
         cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
         cmocka_unit_test(logged_scores_match_their_names),
         cmocka_unit_test(folds_that_are_done_are_not_done_again),

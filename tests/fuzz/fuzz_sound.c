@@ -1,7 +1,8 @@
-/* Reads any bytes as a sound file, and valid files of each format with changes; the first byte chooses. Samples that
- * are read must be finite. */
+/* Reads any bytes as a sound file, and valid files of each format with changes, one and two behind each other; the
+ * first byte chooses. Samples that are read must be finite. */
 #include <math.h>
 #include <sndfile.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "data/audio/audio.h"
@@ -18,7 +19,7 @@ static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16,    SF_FORMAT_WAV
                               SF_FORMAT_WAV | SF_FORMAT_PCM_U8,    0x230082 /* SF_FORMAT_MPEG_LAYER_III */};
 enum { FORMATS = sizeof formats / sizeof *formats, RATE = 8000, FRAMES = 800 };
 
-static char *good[FORMATS];
+static char *good[FORMATS]; /* twice, behind each other */
 static size_t sizes[FORMATS];
 
 static void make(int i) {
@@ -31,6 +32,8 @@ static void make(int i) {
     SNDFILE *file = sf_open(path, SFM_WRITE, &info);
     if (!file || sf_writef_float(file, samples, FRAMES) != FRAMES || sf_close(file)) abort();
     if (!read_file(path, &good[i], &sizes[i], &error)) abort();
+    good[i] = realloc(good[i], 2 * sizes[i]);
+    memcpy(good[i] + sizes[i], good[i], sizes[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -42,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *changed = NULL;
     if (which < FORMATS) {
         if (!good[which]) make(which);
-        changed = fuzz_changed(good[which], sizes[which], rest, n, &n);
+        changed = fuzz_changed(good[which], (1 + (size_t)(data[0] >> 7)) * sizes[which], rest, n, &n);
     }
     bool ok = audio_read(fuzz_file(changed ? (const void *)changed : rest, n), 24000, 1, &audio, &error);
     if (ok ? audio.count < 1 || audio.count > 24001 || audio.rate != 24000 : !error.text[0] || audio.samples) abort();

@@ -298,9 +298,9 @@ CASE(mean_rows_backward, ops_layers, "dy any", "", SHORT *C, 4 * (N * C + SHORT 
      in(dy, SHORT, C), S.length)
 
 CASE(cross_entropy_forward, ops_losses, "logits row", "", 4 * N * V + N, 4 * (N * V + 4 * N), LOSS,
-     in_as(OP_LOGITS, logits, N, V), i32(OP_TARGETS, targets, N, V), f32(weights, N, 0))
+     in_as(OP_LOGITS, logits, N, V), V, i32(OP_TARGETS, targets, N, V), f32(weights, N, 0))
 CASE(cross_entropy_forward_backward, ops_losses, "logits row", "", 5 * N * V + 2 * N, 4 * (2 * N * V + 4 * N), LOSS,
-     changed_as(OP_LOGITS, logits, N, V, V, 16), i32(OP_TARGETS, targets, N, V), f32(weights, N, 0), SCALE)
+     changed_as(OP_LOGITS, logits, N, V, V, 16), V, i32(OP_TARGETS, targets, N, V), f32(weights, N, 0), SCALE)
 CASE(soft_cross_entropy_forward, ops_losses, "logits row", "", 7 * N * V + 3 * N, 4 * (2 * N * V + 3 * N), LOSS,
      in_as(OP_LOGITS, logits, N, V), argument(targets, OP_INPUT, DTYPE_F32, N, V, 0, OP_SHARES, 0),
      i32(OP_TARGETS, labels, N, V))

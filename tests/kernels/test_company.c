@@ -166,7 +166,7 @@ static Rows run_rows(Rig *rig, Tensor x, Tensor w, Tensor gain, Tensor targets) 
     tanh_forward(rig->device, r.tanh, x);
     linear_gelu_forward(rig->device, r.activated, r.hidden, x, w, tensor_none(), WEIGHT_OUT_IN,
                         (GeluDropout){.kind = GELU_TANH});
-    cross_entropy_forward(rig->device, r.loss, r.correct, x, targets, tensor_none());
+    cross_entropy_forward(rig->device, r.loss, r.correct, x, x.dims[1], targets, tensor_none());
     return r;
 }
 

@@ -128,6 +128,7 @@ static const struct {
     {OP_dropout, "p=1", "dropout: the dropout is 1, expected at least 0 and less than 1"},
     {OP_cross_entropy_forward, "targets[1]=10", "cross_entropy_forward: targets[1] is 10, expected less than 10"},
     {OP_cross_entropy_forward, "weights:3", "cross_entropy_forward: weights is f32 [3], expected f32 [6]"},
+    {OP_cross_entropy_forward, "logits:6x9", "cross_entropy_forward: 10 classes of logits with 9 columns"},
     {OP_soft_cross_entropy_forward, "targets:6x9",
      "soft_cross_entropy_forward: targets is f32 [6, 9], expected f32 [6, 10]"},
     {OP_soft_cross_entropy_forward_backward, "labels[1]=10",

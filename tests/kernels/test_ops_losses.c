@@ -6,7 +6,7 @@
 
 static void run_cross_entropy(const Call *c) {
     poison(c->y);
-    cross_entropy_forward(c->device, c->y, c->sum, c->x, c->ids, c->w);
+    cross_entropy_forward(c->device, c->y, c->sum, c->x, c->x.dims[1], c->ids, c->w);
 }
 
 /* A probability has the error of its sum. The loss, its logarithm, has the same error. */
@@ -48,8 +48,8 @@ static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread, bo
     expect(rig, "cross_entropy loss", c.y, loss, classes == 1 ? 0 : tolerance);
     expect(rig, "cross_entropy correct", c.sum, correct, 0);
     expect_same(rig, "cross_entropy logits", c.x, before);
-    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, c.w, number(rig, scale),
-                                   tensor_none());
+    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, dlogits.dims[1], c.ids, c.w,
+                                   number(rig, scale), tensor_none());
     expect(rig, "cross_entropy loss", loss2, loss, classes == 1 ? 0 : tolerance);
     expect_same(rig, "cross_entropy correct", correct2, c.sum);
     expect(rig, "cross_entropy dlogits", dlogits, dz, tolerance);
@@ -57,7 +57,36 @@ static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread, bo
         expect_gradient(rig, "cross_entropy dlogits", &c, run_cross_entropy, c.x, dlogits, NULL, c.y, ones, tolerance);
 }
 
+/* Padding is not read, whatever it holds, and gets the gradient 0; the classes have the bits that they have alone. */
+static void check_padding(Rig *rig, int64_t n, int64_t classes, int64_t columns) {
+    Tensor dense = normal(rig, n, classes), padded = tensor(rig, DTYPE_F32, n, columns),
+           ids = below(rig, n, (uint32_t)classes);
+    Tensor loss[2] = {poisoned(rig, n, 0), poisoned(rig, n, 0)},
+           correct[2] = {poisoned(rig, n, 0), poisoned(rig, n, 0)};
+    for (int64_t i = 0; i < n * columns; i++)
+        floats(padded)[i] = i % columns < classes ? floats(dense)[i / columns * classes + i % columns] : NAN;
+    integers(ids)[n - 1] = -1;
+    for (int train = 0; train < 2; train++) {
+        if (train) {
+            Tensor scale = number(rig, 0.7f), none = tensor_none();
+            cross_entropy_forward_backward(rig->device, loss[0], correct[0], dense, classes, ids, none, scale, none);
+            cross_entropy_forward_backward(rig->device, loss[1], correct[1], padded, classes, ids, none, scale, none);
+        } else {
+            cross_entropy_forward(rig->device, loss[0], correct[0], dense, classes, ids, tensor_none());
+            cross_entropy_forward(rig->device, loss[1], correct[1], padded, classes, ids, tensor_none());
+        }
+        expect_same(rig, "cross_entropy loss beside padding", loss[1], loss[0]);
+        expect_same(rig, "cross_entropy correct beside padding", correct[1], correct[0]);
+    }
+    for (int64_t i = 0; i < n * columns; i++)
+        assert_true(floats(padded)[i] ==
+                    (i % columns < classes ? floats(dense)[i / columns * classes + i % columns] : 0));
+}
+
 static void check_cross_entropy_matches_the_reference(Rig *rig) {
+    check_padding(rig, 5, 1, 8);
+    check_padding(rig, 5, 53, 56);
+    check_padding(rig, 4, 1003, 1008);
     check_classes(rig, 3, 1, 1, false);
     check_classes(rig, 23, 7, 2, false);
     check_classes(rig, 23, 7, 2, true);
@@ -161,7 +190,8 @@ static void check_soft_cross_entropy_of_one_class_is_cross_entropy(Rig *rig) {
         floats(soft)[i * classes + integers(ids)[i]] = floats(weights)[i];
     }
     memcpy(x2.data, x.data, tensor_bytes(x));
-    cross_entropy_forward_backward(rig->device, loss, correct, x, ids, weights, number(rig, 0.7f), tensor_none());
+    cross_entropy_forward_backward(rig->device, loss, correct, x, x.dims[1], ids, weights, number(rig, 0.7f),
+                                   tensor_none());
     soft_cross_entropy_forward_backward(rig->device, loss2, correct2, x2, soft, ids, number(rig, 0.7f), tensor_none());
     expect(rig, "soft_cross_entropy loss of one class", loss2, widened(rig, loss), 8 * U);
     expect(rig, "soft_cross_entropy gradient of one class", x2, widened(rig, x), 8 * U);

@@ -199,8 +199,8 @@ static void check_scaled_gradients(Rig *rig, bool coupled) {
     memcpy(x2.data, x.data, tensor_bytes(x));
     Tensor targets = below(rig, 4, 9);
     Tensor none = tensor_none();
-    cross_entropy_forward_backward(device, loss, hit, x, targets, none, number(rig, 0.5f * 1024), none);
-    cross_entropy_forward_backward(device, loss, hit, x2, targets, none, number(rig, 0.5f), scale);
+    cross_entropy_forward_backward(device, loss, hit, x, x.dims[1], targets, none, number(rig, 0.5f * 1024), none);
+    cross_entropy_forward_backward(device, loss, hit, x2, x2.dims[1], targets, none, number(rig, 0.5f), scale);
     expect_same(rig, "cross_entropy dlogits, scaled", x2, x);
     Tensor soft = normal(rig, 4, 9);
     soft_cross_entropy_forward_backward(device, loss, hit, x, soft, targets, number(rig, 0.5f * 1024), none);

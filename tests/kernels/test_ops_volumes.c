@@ -261,7 +261,36 @@ static void check_batchnorm(Rig *rig, int64_t n, int64_t c, double center, bool 
     expect_gradient(rig, "batchnorm dbias", &call, run_batchnorm, call.bias, dbias, b0, call.y, up, tolerance);
 }
 
+/* Of two rows at mean +- d, x^ is +- d rstd, and dx is +- gain a eps / (d^2 + eps)^1.5 with a half of the difference of
+ * the dy: what is left of dy is a share eps / (d^2 + eps) of it. A rounding of the mean by U |mean| moves x^ by U
+ * |mean| rstd, and so does one of x, which no way to compute dx can undo. */
+static void check_batchnorm_of_two_rows(Rig *rig) {
+    enum { C = 129 };
+    Call call = {.device = rig->device,
+                 .y = poisoned(rig, 2, C),
+                 .mean = poisoned(rig, C, 0),
+                 .rstd = poisoned(rig, C, 0),
+                 .x = normal(rig, 2, C),
+                 .w = normal(rig, C, 0),
+                 .bias = normal(rig, C, 0)};
+    Tensor dy = normal(rig, 2, C), dx = poisoned(rig, 2, C), dgain = normal(rig, C, 0), dbias = normal(rig, C, 0);
+    double *want = doubles(rig, 2 * C), most = 0;
+    for (int64_t j = 0; j < C; j++) {
+        float *x = floats(call.x) + j, *up = floats(dy) + j;
+        x[C] = x[0] + 0.01f * x[C];
+        double d = ((double)x[0] - (double)x[C]) / 2, a = ((double)up[0] - (double)up[C]) / 2, spread = d * d + 1e-5;
+        want[j] = (double)floats(call.w)[j] * a * 1e-5 / (spread * sqrt(spread));
+        want[C + j] = -want[j];
+        most = fmax(most, fabs((double)x[0]) / sqrt(spread));
+    }
+    run_batchnorm(&call);
+    batchnorm_backward(rig->device, (NormGradients){.dx = dx, .dgain = dgain, .dbias = dbias}, dy, call.x, call.mean,
+                       call.rstd, call.w);
+    expect(rig, "batchnorm_backward dx of two rows", dx, want, (24 + most) * U);
+}
+
 static void check_batchnorm_matches_the_reference(Rig *rig) {
+    check_batchnorm_of_two_rows(rig);
     check_batchnorm(rig, 3, 5, 0.5, false);
     check_batchnorm(rig, 37, 45, 0.5, true);
     check_batchnorm(rig, 300, 129, 0.5, false);

@@ -64,6 +64,7 @@ static Small *small_open(bool pre_norm, int n_threads) {
                                       .vector_rows = VECTORS,
                                       .context = CONTEXT,
                                       .vocabulary = IDS,
+                                      .columns = IDS,
                                       .head = head};
     n_seen = 0;
     return s;

@@ -3,7 +3,7 @@
 
 #include "kernels/device_open.h"
 #include "kernels/philox.h"
-#include "model/params.h"
+#include "model/context.h"
 
 #include <math.h>
 
@@ -35,6 +35,36 @@ static void rows_have_names_shapes_and_aligned_offsets(void **state) {
     assert_int_equal(params_find(&table, "odd"), -1);
     params_free(&table);
     assert_int_equal(table.count, 0);
+}
+
+/* Rows of zeros behind a parameter have room in the flat buffer, and belong to nobody. */
+static void padded_rows_are_zeros_of_no_parameter(void **state) {
+    (void)state;
+    ParamTable table = {0};
+    int head = param_add_head(&table, 4, 13, "head"), next = param_add(&table, INIT_ONE, 0, false, 16, 0, "next");
+    Segment *segments;
+    float flat[112];
+    assert_int_equal(table.items[head].padding, 3);
+    assert_int_equal(table.items[head + 1].padding, 3);
+    assert_int_equal(table.items[head + 1].offset, 64);
+    assert_int_equal(table.items[next].offset, 80);
+    assert_int_equal(table.flat_count, 96);
+    assert_int_equal(params_count(&table), 13 * 5 + 16);
+    memset(flat, 0xff, sizeof flat);
+    params_initialize(&table, flat, 42, 1);
+    for (int e = 52; e < 64; e++) assert_true(flat[e] == 0);
+    for (int e = 77; e < 80; e++) assert_true(flat[e] == 0);
+    assert_int_equal(params_segments(&table, 0.1f, &segments), 3);
+    assert_true(segments[0].end == 52 && segments[1].begin == 64 && segments[1].end == 77);
+    free(segments);
+    Model model = {
+        .params = table, .weights = tensor_1d(flat, DTYPE_F32, 96), .gradients = tensor_1d(flat, DTYPE_F32, 96)};
+    Context context = context_of(&model, NULL, NULL, NULL);
+    assert_int_equal(context_weight(&context, head).dims[0], 13);
+    assert_int_equal(context_padded_weight(&context, head).dims[0], 16);
+    assert_int_equal(context_padded_gradients(&context, head, head + 1, tensor_none()).dbias.dims[0], 16);
+    assert_false(tensor_given(context_padded_weight(&context, -1)));
+    params_free(&table);
 }
 
 static void views_lie_in_the_flat_buffer(void **state) {
@@ -322,6 +352,7 @@ static void moving_buffers_have_their_own_segments(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_names_shapes_and_aligned_offsets),
+        cmocka_unit_test(padded_rows_are_zeros_of_no_parameter),
         cmocka_unit_test(views_lie_in_the_flat_buffer),
         cmocka_unit_test(initial_numbers_depend_only_on_seed_parameter_and_element),
         cmocka_unit_test(initial_numbers_have_the_stated_moments),

@@ -2,6 +2,7 @@
  * alone and averaged over classifiers. */
 #include "data/psd/manifest.h"
 #include "tests/documented.h"
+#include "tests/edited_json.h"
 #include "tests/psd/train_rig.h"
 
 enum { ROWS = 4 * 6 * 12 }; /* of four sensors, in files of some rows each */
@@ -270,13 +271,40 @@ static void mistakes_are_named(void **state) {
     free(hop);
 }
 
+static void fields_of_other_types_and_ranges_are_refused(void **state) {
+    (void)state;
+    static const JsonEdit edits[] = {
+        {"config.json", "options", "d-model", "1e3", "d-model: expected a whole number, found 1000.0"},
+        {"config.json", "options", "n-heads", "-1", "n-heads: expected 0 to 1000, found -1"},
+        {"config.json", "options", "hop", "0", "hop: expected true or false, found 0"},
+        {"config.json", "options", "limit", "\"12\"", "limit: expected a number, found \"12\""},
+        {"config.json", "options", "head", "null", "head: expected a text, found null"},
+        {"decision.json", "", "calibrations", "{}", "\"calibrations\": expected an array"},
+        {"decision.json", "", "calibrations", "[{\"kind\": \"temperature\", \"temperature\": \"2\"}]",
+         "\"temperature\" is missing, or no number"},
+        {"decision.json", "", "calibrations", "[{\"kind\": \"temperature\", \"temperature\": -2}]",
+         "\"temperature\" is -2"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *from = path_join(runs[!strcmp(edits[i].file, "config.json")], "best"),
+             *edited = edited_checkpoint(from, &edits[i]);
+        int status = psd_program("predict --checkpoint %s %s -o %s/none.csv", edited, raw, folder);
+        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
+        assert_contains(fixture.output, edits[i].message);
+        free(edited);
+        free(from);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_are_those_of_evaluate),
-                                       cmocka_unit_test(probabilities_are_calibrated_as_fitted),
-                                       cmocka_unit_test(classifiers_are_averaged),
-                                       cmocka_unit_test(different_encoders_predict_together),
-                                       cmocka_unit_test(nothing_of_the_users_is_replaced),
-                                       cmocka_unit_test(links_keep_their_names),
-                                       cmocka_unit_test(mistakes_are_named)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(predictions_are_those_of_evaluate),
+        cmocka_unit_test(probabilities_are_calibrated_as_fitted),
+        cmocka_unit_test(fields_of_other_types_and_ranges_are_refused), /* its decision.json is of the test above */
+        cmocka_unit_test(classifiers_are_averaged),
+        cmocka_unit_test(different_encoders_predict_together),
+        cmocka_unit_test(nothing_of_the_users_is_replaced),
+        cmocka_unit_test(links_keep_their_names),
+        cmocka_unit_test(mistakes_are_named)};
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -98,7 +98,7 @@ static void stop_in_both_stages(const char *directory, const char *options) {
 static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     (void)state;
     char *whole = scratch_directory(), *stopped = scratch_directory();
-    psd_must("%s --split %s/pooled.json -o %s --price '3600 CHF/h'", run_options(), fixture.data, whole);
+    psd_must("%s --split %s/pooled.json -o %s --price 'cpu=3600 CHF/h'", run_options(), fixture.data, whole);
     assert_contains(fixture.output, " of stage 1 of 4 "); /* behind the time left */
     assert_contains(fixture.output, "[Done] cost of stage 1 of 4: ");
     assert_contains(fixture.output, "[Done] cost of stage 2 of 4: ");
@@ -184,6 +184,11 @@ static void a_sensor_left_out_is_only_tested_on(void **state) {
     char *run = scratch_directory();
     psd_must("%s --split %s/loso.json -o %s --protocol loso --num-loso-sensors 2", run_options(), fixture.data, run);
     assert_contains(fixture.output, "156 to train on, 36 to validate on, 96 to test on");
+    char *next =
+        xformat(" predict --checkpoint %s/s00/finetune --checkpoint %s/s01/finetune new_recordings -o ", run, run);
+    assert_contains(fixture.output, "\nNext: ");
+    assert_contains(fixture.output, next);
+    free(next);
     assert_same_files(run, run,
                       "loso_results.csv loso_results.json loso_results.md s00/s00_finetuned.json "
                       "s01/s01_finetuned.json s01/calibration/calibration.json s01/pretrain/last/model.safetensors");

@@ -65,12 +65,12 @@ static void the_guides_configurations_are_read(void **state) {
                     "training:\n  batch_size: 512\n  lr: 2.0e-4\n  compile: true\n  accumulate_grad_batches: 2\n");
     psd_must("%s --config %s --config %s -b 60 --dry-run --device cpu", psd_toy_options("pretrain"), base, own);
     assert_contains(fixture.output,
-                    "base.yaml: precision sets --amp, persistent_workers is not needed, pin_memory is not "
+                    "base.yaml: precision sets --amp to true, persistent_workers is not needed, pin_memory is not "
                     "needed\n");
-    assert_contains(fixture.output, "own.yaml: encoder.gradient_checkpointing sets --grad-checkpointing, "
-                                    "training.batch_size sets --batch-size, training.lr sets --learning-rate, "
-                                    "training.compile is not needed, training.accumulate_grad_batches sets "
-                                    "--grad-accumulation\n");
+    assert_contains(fixture.output, "own.yaml: encoder.gradient_checkpointing sets --grad-checkpointing to true, "
+                                    "training.batch_size sets --batch-size to 512, training.lr sets --learning-rate to "
+                                    "2.0e-4, training.compile is not needed, training.accumulate_grad_batches sets "
+                                    "--grad-accumulation to 2\n");
     free(folder);
     free(base);
     free(own);

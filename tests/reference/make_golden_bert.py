@@ -1,6 +1,6 @@
 """Makes golden values for tests/bert with transformers' RoBERTa in float64.
 
-    python make_golden_bert.py          writes golden/bert.safetensors (stored as float32 / int32)
+    python make_golden_bert.py          writes golden/bert.safetensors and bert_pad.safetensors (stored as float32 / int32)
 
 Six texts of a vocabulary of 53: <s> 0, <pad> 1, </s> 2, <unk> 3, 48 letters, <mask>. transformers gets them padded. Two
 models share their encoder:
@@ -14,6 +14,10 @@ rate the weights, the losses and the norms before clipping. "small" are steps at
 that moves weights by more than their rounding.
 
 The bias of the keys is left out of gradients and steps: its gradient is zero but for rounding.
+
+bert_pad.safetensors has the same weights and texts, in which some pieces are a <pad> that the text itself writes out: it is
+attended to, and has the position and the gradients that transformers gives it. Of it there are the logits, the losses and
+the gradients of the embeddings.
 """
 import pathlib
 
@@ -81,16 +85,19 @@ def masked(random, rows):
     return inputs, labels
 
 
+def attended(rows):
+    return pad([[1] * len(row) for row in rows], 0)
+
+
 def classes_loss(model, rows, labels):
-    ids = pad(rows, PAD)
-    logits = model(input_ids=ids, attention_mask=(ids != PAD).long()).logits
+    logits = model(input_ids=pad(rows, PAD), attention_mask=attended(rows)).logits
     loss = F.cross_entropy(logits, labels, weight=torch.tensor(CLASS_WEIGHTS), label_smoothing=SMOOTHING)
     return loss, logits.argmax(1) == labels, logits
 
 
 def masked_loss(model, rows, labels):
-    ids, labels = pad(rows, PAD), pad(labels, -100)
-    logits = model(input_ids=ids, attention_mask=(ids != PAD).long()).logits[labels >= 0]
+    labels = pad(labels, -100)
+    logits = model(input_ids=pad(rows, PAD), attention_mask=attended(rows)).logits[labels >= 0]
     labels = labels[labels >= 0]
     return F.cross_entropy(logits, labels), logits.argmax(1) == labels, logits
 
@@ -129,6 +136,27 @@ def ints(t):
     return numpy.asarray(t).astype(numpy.int32)
 
 
+def padded(rows, inputs, predicted, weights):
+    """Writes <pad> over the second and the fifth piece of the texts that have them, but over no piece to be predicted."""
+    def write(rows, free):
+        return [[PAD if i in (2, 5) and i < len(row) - 1 and free(s, i) else id for i, id in enumerate(row)]
+                for s, row in enumerate(rows)]
+
+    rows, inputs = write(rows, lambda s, i: True), write(inputs, lambda s, i: predicted[s][i] < 0)
+    flat = lambda rows: ints([i for row in rows for i in row])
+    out = {"ids": flat(rows), "masked.ids": flat(inputs)}
+    for task, kind, loss_of, data in (
+        ("classes", RobertaForSequenceClassification, classes_loss, (rows, torch.tensor(LABELS))),
+        ("masked", RobertaForMaskedLM, masked_loss, (inputs, predicted)),
+    ):
+        model = load(kind, weights)
+        loss, hits, logits = loss_of(model, *data)
+        loss.backward()
+        out |= {f"{task}.means": single([loss.item(), hits.double().mean().item()]), f"{task}.logits": single(logits)}
+        out |= {f"{task}.grad.{name}": single(p.grad) for name, p in model.named_parameters() if "embeddings" in name}
+    save_file(out, pathlib.Path(__file__).parent / "golden" / "bert_pad.safetensors")
+
+
 def main():
     random, weights = numpy.random.default_rng(12), initial_weights()
     rows = texts(random)
@@ -157,6 +185,7 @@ def main():
             out |= named(f"{prefix}.after.", model, lambda p: p)
             print(prefix, "hits", int(hits.sum()), "losses", losses, "norms", norms)
     save_file(out, pathlib.Path(__file__).parent / "golden" / "bert.safetensors")
+    padded(rows, inputs, predicted, weights)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 #include "base/text_file.h"
 #include "report/diagrams.h"
 #include "report/html.h"
+#include "report/markdown.h"
 #include "report/plot.h"
+#include "report/table.h"
 #include "tests/helpers.h"
 
 static char *made; /* by the last END */
@@ -149,6 +151,34 @@ static void markdown_becomes_html(void **state) {
                         "<p>after<br>| no table</p>\n");
 }
 
+/* What the data say is shown as they say it, and is neither HTML nor a link where Markdown is rendered. */
+static void markdown_holds_no_html_of_the_data(void **state) {
+    (void)state;
+    static const char text[] = "<img src=x> \\<b> & [a](b) | \x1b[31m \\";
+    char *path = path_join(scratch_directory(), "a.md");
+    TextFile file;
+    Table table = {0};
+    Error error;
+    text_file_begin(&file);
+    fprintf(file.out, "# %s\n\n%s\n\n", "<i>", "a < b");
+    table_text(&table, "<name>", text);
+    table_print_markdown(&table, 1, file.out);
+    assert_true(markdown_end(&file, path, &error));
+    char *written = read_text(path);
+    assert_string_equal(written,
+                        "# \\<i>\n\na \\< b\n\n| \\<name> |\n|---|\n| \\<img src=x> \\\\\\<b> \\& \\[a](b) \\| "
+                        "\u241b\\[31m \\\\ |\n");
+    BEGIN;
+    html_markdown(out, written, 2);
+    END;
+    assert_contains(made, "<h2>&lt;i&gt;</h2>\n<p>a &lt; b</p>\n");
+    assert_contains(made, "<th scope=\"col\">&lt;name&gt;</th>");
+    assert_contains(made, ">&lt;img src=x&gt; \\&lt;b&gt; &amp; [a](b) | \u241b[31m \\</th>");
+    table_free(&table);
+    free(written);
+    free(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_cannot_leave_its_element),
@@ -158,6 +188,7 @@ int main(void) {
         cmocka_unit_test(other_pictures_are_refused),
         cmocka_unit_test(cells_of_a_header_may_have_any_text),
         cmocka_unit_test(markdown_becomes_html),
+        cmocka_unit_test(markdown_holds_no_html_of_the_data),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(made);

@@ -210,9 +210,9 @@ static void the_best_point_is_ringed_and_restarts_are_lines(void **state) {
                              .restarts = restarts,
                              .n_restarts = 2},
                      1, "t");
-    assert_int_equal(occurrences(svg, "<circle"), 1);
+    assert_int_equal(occurrences(svg, "<circle"), 2); /* on the curve, and in the legend, where its text is */
     assert_contains(svg, "plot-best\" cx=\"377.0\" cy=\"394.0\" r=\"7\"");
-    assert_contains(svg, "y=\"381.0\" text-anchor=\"middle\" font-weight=\"600\">best: 3.5 &lt;at&gt; 50</text>");
+    assert_contains(svg, ">best: 3.5 &lt;at&gt; 50</text>");
     assert_int_equal(occurrences(svg, "plot-restart"), 1); /* step 1000 is outside */
     assert_contains(svg, "d=\"M217.5 64.0V394.0\"");
     assert_contains(svg, ">restart</text>");
@@ -232,6 +232,25 @@ static void a_band_is_filled_between_its_sides(void **state) {
     free(svg);
 }
 
+/* A phone's screen has some 330 pixels for a chart. The legend's lines are as long as the chart. */
+static void a_narrow_chart_is_legible_on_a_phone(void **state) {
+    (void)state;
+    const double x[] = {1, 2}, y[] = {0.01, 0.025};
+    const PlotSeries series = {.name = "validation",
+                               .x = x,
+                               .y = y,
+                               .n = 2,
+                               .best = 2,
+                               .best_text = "best weights: 0.02459, step 123456, epoch 12"};
+    Plot plot = {.title = "", .x_label = "", .y_label = "", .series = &series, .n_series = 1, .narrow = true};
+    char *svg = draw(&plot, 1, "t");
+    assert_contains(svg, " width=\"420\"");
+    assert_contains(svg, ">best weights: 0.02459, step 123456, epoch 12</text>");
+    assert_contains(svg, "H396.0\"/>"); /* the axis ends within the chart */
+    free(svg);
+}
+
+/* Of the unit square the legend is below. */
 static void the_unit_square_keeps_corners_and_steps(void **state) {
     (void)state;
     const double x[] = {0, 0, 0.0005, 0.5, 1}, y[] = {0, 0.6, 0.6, 1, 1};
@@ -241,6 +260,8 @@ static void the_unit_square_keeps_corners_and_steps(void **state) {
     Plot plot = {.title = "", .x_label = "", .y_label = "", .series = &roc, .n_series = 1, .unit = true};
     char *svg = draw(&plot, 1, "t"); /* 58..478 by 40..460; a point a fifth of a pixel away is left out */
     assert_contains(svg, "d=\"M58.0 460.0L58.0 208.0L268.0 40.0L478.0 40.0\"");
+    assert_contains(svg, " width=\"502\"");
+    assert_contains(svg, "<text x=\"58.0\" y=\"530.0\" >roc</text>");
     free(svg);
     plot.series = &pr;
     svg = draw(&plot, 1, "t"); /* a precision holds up to its recall; one without a new recall holds nowhere */
@@ -343,6 +364,7 @@ int main(void) {
         cmocka_unit_test(a_value_that_is_not_finite_is_a_gap),
         cmocka_unit_test(a_reference_is_dashed_and_names_are_escaped),
         cmocka_unit_test(curves_differ_and_the_legend_is_outside),
+        cmocka_unit_test(a_narrow_chart_is_legible_on_a_phone),
         cmocka_unit_test(a_long_run_makes_a_small_picture),
         cmocka_unit_test(the_range_of_a_run_of_middle_length_is_one_band),
         cmocka_unit_test(one_point_is_a_marker),

@@ -41,7 +41,7 @@ Imported import_into(const char *path, const SlmConfig *config) {
 }
 
 Imported import_file(const char *path, const char *const *options) {
-    static const OptionsHeader header = {"train_slm", "train_slm", "Reads a file."};
+    static const OptionsHeader header = {"train_slm", "", "", "Reads a file."};
     enum { WORDS = 16 };
     ModelOptions values = {0};
     OptionSet set = {0};

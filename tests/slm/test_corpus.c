@@ -191,7 +191,10 @@ static void a_damaged_record_is_named_by_its_line(void **state) {
     assert_refused("x.json", TEXT("[{\"text\": \"a\"}\n{}]"), "line 2: found '{', expected \",\" or \"]\"");
     assert_refused("x.json", TEXT("[{\"text\": \"a\"},\n{\"body\": \"b\"}]"), "line 2: the record has no text 'text'");
     assert_refused("x.json", TEXT("[{\"text\": \"a\"},\n{\"text\":\n b}]"), "line 3, column 2: \"text\": ");
-    assert_refused("x.json", TEXT("[\"a\"]"), "line 1: is no JSON object");
+    assert_refused("x.json", TEXT("[\"a\"]"), "line 1, column 2: is no JSON object");
+    assert_refused("x.json", TEXT("[{\"text\": \"\u12a0\"}, {\"text\": b}]"), "line 1, column 26: \"text\": ");
+    assert_refused("x.json", TEXT("[{\"text\": \"\u12a0\"}, {\"body\": \"b\"}]"),
+                   "line 1, column 17: the record has no text 'text'");
     assert_refused("x.json", TEXT("{\n\"text\": \"a\"\n}\n"), "expected a JSON object per line, or an array of them");
 }
 

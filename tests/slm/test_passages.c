@@ -1,4 +1,5 @@
 /* Texts that a trained model writes: the command generate, the samples of a training, and the baselines beside them. */
+#include "tests/edited_json.h"
 #include "tests/slm/train_rig.h"
 
 #include "base/json.h"
@@ -128,6 +129,28 @@ static void what_cannot_be_continued_is_named(void **state) {
     assert_contains(fixture.output, "holds neither a run nor a checkpoint");
 }
 
+static void text_that_is_not_all_written_is_an_error(void **state) {
+    (void)state;
+    static const char *const prompts[] = {"-i", "-p 'Text 1:' --json", "-p 'Text 1:'", "-p a -p b"};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(
+            run_command(fixture.output, sizeof fixture.output,
+                        "printf 'Text 1:\nText 2:\n' | %s generate --checkpoint %s --max-tokens 3 %s >/dev/full",
+                        fixture.program, fixture_reference_run(), prompts[i]),
+            1);
+        assert_contains(fixture.output,
+                        "standard output: No space left on device; not all of the generated text was written");
+    }
+}
+
+static void a_zero_byte_does_not_cut_a_prompt(void **state) {
+    (void)state;
+    must_run("printf 'Text\\0 1:\nText 2:\n' | %s generate -i --checkpoint %s --max-tokens 3", fixture.program,
+             fixture_reference_run());
+    assert_contains(fixture.output, "prompt 1 has a zero byte behind its 4 bytes; take it out");
+    assert_contains(fixture.output, "Text 2:");
+}
+
 /* ---- during a training ---- */
 
 /* Returns the text of the last record of this name in log.jsonl, and the number of such records. */
@@ -186,7 +209,7 @@ static void a_prompt_begins_as_the_documents_of_the_training_did(void **state) {
     write_bytes(path, ids, sizeof ids);
     must_run("%s --data %s --tokenizer %s %s -b 3 -o %s --max-steps 2", fixture.program, data, fixture.data,
              slm_model_options, run);
-    assert_contains(fixture.output, "Next: ./train_slm generate --checkpoint ");
+    assert_contains(fixture.output, "train_slm generate --checkpoint ");
     char *text = read_text(config);
     assert_contains(text, "\"first_token\": -1");
     assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "%s generate --checkpoint %s --prompt ''",
@@ -198,6 +221,32 @@ static void a_prompt_begins_as_the_documents_of_the_training_did(void **state) {
     free(path);
     free(data);
     free(run);
+}
+
+static void fields_of_other_types_and_ranges_are_refused(void **state) {
+    (void)state;
+    static const JsonEdit edits[] = {
+        {"config.json", "options", "d-model", "-1", "d-model: expected 0 to 65536, found -1"},
+        {"config.json", "options", "context", "1099511627776", "context: expected 0 to 1000000, found 1099511627776"},
+        {"config.json", "options", "context", "64", "context is 64, and in the tensors beside it 32"},
+        {"config.json", "options", "layers", "0", "layers is 0, and in the tensors beside it 2"},
+        {"config.json", "options", "heads", "\"4\"", "heads: expected a whole number, found \"4\""},
+        {"config.json", "options", "gelu", "\"relu\"", "gelu: expected erf|tanh, found 'relu'"},
+        {"config.json", "options", "gelu", "false", "gelu: expected a text, found false"},
+        {"config.json", "options", "biases", "\"false\"", "biases: expected true or false, found \"false\""},
+        {"config.json", "", "tokenizer_hash", "{}", "\"tokenizer_hash\": expected a text, found {}"},
+    };
+    char *last = path_join(fixture_reference_run(), "last");
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *edited = edited_checkpoint(last, &edits[i]);
+        int status = run_command(fixture.output, sizeof fixture.output,
+                                 "%s generate --checkpoint %s --tokenizer %s --prompt 'Text' 2>&1", fixture.program,
+                                 edited, fixture.data);
+        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
+        assert_contains(fixture.output, edits[i].message);
+        free(edited);
+    }
+    free(last);
 }
 
 static void samples_change_no_weight(void **state) {
@@ -251,8 +300,11 @@ int main(void) {
         cmocka_unit_test(the_context_ends_a_text),
         cmocka_unit_test(prompts_come_from_a_file),
         cmocka_unit_test(what_cannot_be_continued_is_named),
+        cmocka_unit_test(text_that_is_not_all_written_is_an_error),
+        cmocka_unit_test(a_zero_byte_does_not_cut_a_prompt),
         cmocka_unit_test(a_training_writes_what_its_weights_would_generate),
         cmocka_unit_test(a_prompt_begins_as_the_documents_of_the_training_did),
+        cmocka_unit_test(fields_of_other_types_and_ranges_are_refused),
         cmocka_unit_test(samples_change_no_weight),
         cmocka_unit_test(prompts_of_samples_are_checked),
         cmocka_unit_test(baselines_are_measured_on_the_held_out_documents),

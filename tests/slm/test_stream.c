@@ -182,6 +182,22 @@ static void a_damaged_folder_is_refused_with_its_reason(void **state) {
     assert_refused(folder, "train", NULL, "prepared.json: ");
 }
 
+static void counts_of_a_prepared_folder_that_overflow_are_refused(void **state) {
+    (void)state;
+    static const char *const keys[] = {"documents", "tokens", "unknown", "dropped_characters"};
+    static const json_int_t wrong[] = {INT64_MAX, INT64_MIN, -1};
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 3; k++) {
+            json_t *record = json_pack("{s: {s: {s: I}}}", "splits", "val", keys[i], wrong[k]);
+            Error error;
+            char *named = xformat("\"%s\" is %lld: expected a count", keys[i], (long long)wrong[k]);
+            assert_false(prepared_check_unknown(record, 1, &error));
+            assert_contains(error.text, named);
+            json_decref(record);
+            free(named);
+        }
+}
+
 static void a_shard_that_contradicts_itself_is_refused(void **state) {
     (void)state;
     static const struct {
@@ -427,6 +443,7 @@ int main(void) {
         cmocka_unit_test(a_large_vocabulary_has_ids_of_32_bits),
         cmocka_unit_test(a_stream_in_memory_is_like_a_file),
         cmocka_unit_test(a_damaged_folder_is_refused_with_its_reason),
+        cmocka_unit_test(counts_of_a_prepared_folder_that_overflow_are_refused),
         cmocka_unit_test(a_shard_that_contradicts_itself_is_refused),
         cmocka_unit_test(headerless_ids_have_the_vocabulary_of_meta_pkl),
         cmocka_unit_test(ids_of_32_and_64_bits_are_not_taken_for_16),

@@ -52,6 +52,19 @@ static void a_small_text_is_learned_by_heart(void **state) {
     free(run);
 }
 
+/* The steps of a preset for a card are those of a large corpus: prepare, --estimate and the start say so. */
+static void a_preset_for_a_larger_corpus_is_warned_of(void **state) {
+    (void)state;
+    char *data = slm_make_data(20, "");
+    assert_contains(fixture.output,
+                    "warning: the settings of --config are for a larger corpus: the steps of slm_a100 go ");
+    must_run("%s --data %s --config slm_rtx3090 --estimate --gpu rtx3090", fixture.program, data);
+    assert_contains(fixture.output, "warning: 60000 steps go ");
+    assert_contains(fixture.output,
+                    " times through the data, which are then known by heart: 10 epochs are --max-steps ");
+    free(data);
+}
+
 /* ---- token files of other programs ---- */
 
 /* Writes ids below 100 as numbers of so many bytes each, `train` with 3000 of them and `val` with 500; free(). */
@@ -149,7 +162,7 @@ static void data_that_the_tokenizer_does_not_know_are_refused(void **state) {
     assert_int_equal(access(data, F_OK), -1); /* nothing is left */
     must_run(PREPARE "--max-unknown 1", fixture.program, folder, model, data);
     assert_contains(fixture.output, "warning: the texts: the tokenizer does not know ");
-    assert_contains(fixture.output, "Next: ./train_slm --data ");
+    assert_contains(fixture.output, "train_slm --data ");
     assert_contains(fixture.output, " --max-unknown 1");
     must_run(PREPARE "--max-unknown 1", fixture.program, folder, model, data); /* again: it is told again */
     assert_contains(fixture.output, "because of the characters 4 ");
@@ -524,6 +537,7 @@ int main(void) {
         cmocka_unit_test(the_sizes_have_the_reference_s_parameters),
         cmocka_unit_test(the_first_loss_is_that_of_the_initial_weights),
         cmocka_unit_test(a_small_text_is_learned_by_heart),
+        cmocka_unit_test(a_preset_for_a_larger_corpus_is_warned_of),
         cmocka_unit_test(ids_of_32_bits_train_as_those_of_16),
         cmocka_unit_test(a_large_vocabulary_is_prepared_and_trained_on),
         cmocka_unit_test(a_model_of_characters_generates),

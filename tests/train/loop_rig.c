@@ -104,14 +104,14 @@ static void toy_run(Model *model, Device *device, Arena *arena, const Batch *bat
         cast(device, tensor_1d(pass->outputs.data, DTYPE_F32, n * CLASSES),
              tensor_1d(logits.data, DTYPE_F32, n * CLASSES));
     if (pass->train) {
-        cross_entropy_forward_backward(device, loss, correct, logits, fields[TOY_TARGETS], tensor_none(),
-                                       tensor_1d(pass->loss_scale.data, DTYPE_F32, 1), tensor_none());
+        cross_entropy_forward_backward(device, loss, correct, logits, logits.dims[1], fields[TOY_TARGETS],
+                                       tensor_none(), tensor_1d(pass->loss_scale.data, DTYPE_F32, 1), tensor_none());
         linear_backward(device,
                         (LayerGradients){.dw = param_view(&model->params, model->gradients, 0),
                                          .dbias = param_view(&model->params, model->gradients, 1)},
                         logits, x, w, WEIGHT_OUT_IN);
     } else {
-        cross_entropy_forward(device, loss, correct, logits, fields[TOY_TARGETS], tensor_none());
+        cross_entropy_forward(device, loss, correct, logits, logits.dims[1], fields[TOY_TARGETS], tensor_none());
     }
     sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
     sum_forward(device, tensor_1d((float *)pass->sums.data + 1, DTYPE_F32, 1), correct);
@@ -139,7 +139,7 @@ static Model *toy_model(void) {
 
 ToyRun *toy_run_open(Device *device, const char *directory, const char *arguments, int64_t n_train,
                      int64_t n_validation, uint64_t seed) {
-    static const OptionsHeader header = {"toy", "toy", "toy"};
+    static const OptionsHeader header = {"toy", "", "", "toy"};
     ToyRun *run = xcalloc(1, sizeof *run);
     char *words[64] = {"toy"}, *text = xformat("-m /dev/null --warmup-steps 0 -o %s %s", directory, arguments);
     int n = 1;

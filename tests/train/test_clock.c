@@ -28,6 +28,17 @@ void __wrap_step_clip(Run *run) {
     __real_step_clip(run);
 }
 
+static double micro_batch; /* seconds of each after the first, which takes first_micro_batch */
+static double first_micro_batch;
+
+void __real_passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs);
+void __wrap_passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs);
+void __wrap_passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs) {
+    now = now + (first_micro_batch > 0 ? first_micro_batch : micro_batch);
+    first_micro_batch = 0;
+    __real_passes_run(passes, batch, pass, sums, outputs);
+}
+
 bool __real_passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
                            Error *error);
 bool __wrap_passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
@@ -71,6 +82,7 @@ typedef struct {
     const char *directory, *arguments;
     bool better;
     int64_t patience;
+    int follow;
 } Timed;
 
 /* Trains, and prints the time that was left at each report: "[Clock] report 3: 5m12s left". */
@@ -84,6 +96,7 @@ static void train_timed(void *argument) {
     set_judge(run, &judged);
     run->spec.selection.patience = timed->patience;
     run->spec.labels.part = "fold 2 of 6";
+    run->spec.labels.follow = timed->follow;
     toy_train(run);
     for (int i = 0; i < reports.n; i++) {
         char left[32];
@@ -130,7 +143,7 @@ static void the_time_left_is_the_time_that_passes(void **state) {
     (void)state;
     Timed timed = {run_directory(),
                    "-b 4 -g 2 --max-steps 20 --val-interval 0 --save-interval 4 --log-interval 1 --bucketing off",
-                   false, 0};
+                   false, 0, 0};
     toy_must(train_timed, &timed);
     compare_times_left(5, 20);
     assert_rates(timed.directory, 20);
@@ -141,7 +154,7 @@ static void the_time_left_is_the_time_that_passes(void **state) {
 static void a_validation_takes_as_long_as_the_checkpoint_of_its_weights(void **state) {
     (void)state;
     Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 12 --val-interval 3 --save-interval 0 --log-interval 1",
-                   true, 0};
+                   true, 0, 0};
     toy_must(train_timed, &timed);
     char *line = between(" step=7 loss=", "\n"), text[32];
     double left = 5 * STEP + 2 * (VALIDATION + COPY + WRITE);
@@ -153,7 +166,7 @@ static void a_validation_takes_as_long_as_the_checkpoint_of_its_weights(void **s
 static void a_run_out_of_patience_has_no_time_left(void **state) {
     (void)state;
     Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 60 --val-interval 3 --save-interval 0 --log-interval 1000",
-                   false, 2};
+                   false, 2, 0};
     toy_must(train_timed, &timed);
     char *line = between("[Train] ", "\n");
     assert_contains(line, " step=6 ");
@@ -164,11 +177,111 @@ static void a_run_out_of_patience_has_no_time_left(void **state) {
     assert_rates(timed.directory, 1);
 }
 
+/* The time that is told once is that of the progress line, until, and at one a second the cost. */
+static void the_time_of_a_run_is_told_when_a_step_is_known(void **state) {
+    (void)state;
+    setenv("TZ", "XYZ-3", 1);
+    toy_must(train_timed, &(Timed){run_directory(),
+                                   "-b 4 -g 1 --max-steps 40 --val-interval 2 --log-interval 1 "
+                                   "--price 3600EUR",
+                                   false, 0, 0});
+    unsetenv("TZ");
+    char *second = between(" step=2 loss=", "\n"), *told = between("[Run] fold 2 of 6: about ", ","),
+         *want = xformat(" ETA %s of fold 2 of 6", told), *rest = between("[Run] fold 2 of 6: about ", "\n");
+    assert_contains(second, want);
+    assert_contains(rest, ", until ");
+    assert_contains(rest, " XYZ, ");
+    assert_contains(rest, " EUR, by the first steps");
+    assert_true(atof(strstr(rest, " XYZ, ") + 6) > 38 * STEP); /* 1 EUR a second */
+    assert_true(strstr(toy_output, " step=2 loss=") < strstr(toy_output, "[Run] fold 2 of 6: "));
+    const char *first = strstr(toy_output, "[Run] fold 2 of 6: ");
+    assert_null(strstr(first + 1, "[Run] fold 2 of 6: "));
+    free(rest);
+    free(want);
+    free(told);
+    free(second);
+}
+
+/* Four whole trainings follow. */
+static void the_trainings_that_follow_are_counted(void **state) {
+    (void)state;
+    toy_must(train_timed,
+             &(Timed){run_directory(), "-b 4 -g 1 --epochs 99 --max-steps 80 --log-interval 1 --val-interval 99", false,
+                      0, 4});
+    char *told = between("[Run] fold 2 of 6: about ", ","),
+         *all = between("the trainings that follow, 4, about ", "\n");
+    double minutes = atof(told) * 60 + atof(strchr(told, 'h') + 1),
+           of_all = atof(all) * 60 + atof(strchr(all, 'h') + 1);
+    assert_near(of_all, minutes * (1 + 4 * 80 / 78.), 5); /* rounded to minutes */
+    free(all);
+    free(told);
+}
+
+typedef struct {
+    double first, other; /* seconds of micro-batches */
+    const char *directory, *arguments;
+} Slow;
+
+static void train_slowly(void *argument) {
+    static const OptionRow size = {
+        .name = "size", .type = OPTION_CHOICE, .metavar = "tiny|huge", .default_value = "huge"};
+    static const char *sizes[] = {"huge"};
+    const Slow *slow = argument;
+    first_micro_batch = slow->first;
+    micro_batch = slow->other;
+    Device *device = cpu_device_open(1);
+    ToyRun *run = toy_run_open(device, slow->directory, slow->arguments, 18, 0, 1);
+    options_add(&run->set, &size, 1, sizes);
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+}
+
+/* Before the line of the first step. */
+static void assert_told_first(const char *told) {
+    const char *at = strstr(toy_output, told), *line = strstr(toy_output, " step=1 ");
+    if (!at || at > line) fail_msg("no \"%s\" before step 1 in\n%s", told, toy_output);
+}
+
+static void a_first_step_of_minutes_is_not_waited_for(void **state) {
+    (void)state;
+    toy_must(train_slowly, &(Slow){50, 60, run_directory(), "-b 6 -g 3 --max-steps 7 --log-interval 1"});
+    assert_told_first("[Run] about 17m30s, until "); /* 7 * 3 * 50 seconds */
+    assert_contains(toy_output, ", by the first micro-batch\n");
+}
+
+/* 0.9 s with what is done for the first time; 0.6 and 0.6 are more than a second. */
+static void a_short_first_micro_batch_is_left_out(void **state) {
+    (void)state;
+    toy_must(train_slowly,
+             &(Slow){0.9, 0.6, run_directory(), "-b 6 -g 10 --epochs 200 --max-steps 50 --log-interval 1"});
+    assert_told_first("[Run] about 5m00s, until ");
+    assert_contains(toy_output, ", by the first micro-batches\n");
+}
+
+static void a_run_of_days_says_what_to_give_instead(void **state) {
+    (void)state;
+    toy_must(train_slowly, &(Slow){8000, 0, run_directory(), "-b 6 -g 3 --epochs 99 --max-steps 40 --log-interval 1"});
+    assert_told_first("[Run] about 11 days, until ");
+    assert_told_first(
+        "warning: the run will take about 11 days on this CPU: give --size tiny, or a smaller --epochs or "
+        "--max-steps; --estimate tells how long a GPU needs\n");
+    toy_must(train_slowly, &(Slow){1000, 0, run_directory(), "-b 6 -g 3 --epochs 99 --max-steps 40 --log-interval 1"});
+    assert_null(strstr(toy_output, "warning: the run will take"));
+    toy_must(train_slowly, &(Slow){4e9, 0, run_directory(), "-b 6 -g 3 --max-steps 4 --log-interval 1"});
+    assert_told_first("[Run] about 1000 years or more, until ");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_time_left_is_the_time_that_passes),
         cmocka_unit_test(a_validation_takes_as_long_as_the_checkpoint_of_its_weights),
         cmocka_unit_test(a_run_out_of_patience_has_no_time_left),
+        cmocka_unit_test(the_time_of_a_run_is_told_when_a_step_is_known),
+        cmocka_unit_test(the_trainings_that_follow_are_counted),
+        cmocka_unit_test(a_first_step_of_minutes_is_not_waited_for),
+        cmocka_unit_test(a_short_first_micro_batch_is_left_out),
+        cmocka_unit_test(a_run_of_days_says_what_to_give_instead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

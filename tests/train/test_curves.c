@@ -37,6 +37,24 @@ static const PlotSeries *series_of(const Plot *plot, const char *name) {
     return NULL;
 }
 
+/* What a model counts may be cells; runs that count different things have tokens. */
+static void speeds_have_the_unit_of_the_runs(void **state) {
+    (void)state;
+    json_t *records = records_of(LOG);
+    const RunLog runs[] = {{.name = "a", .records = records, .token = "cells"},
+                           {.name = "b", .records = records, .token = "cells"},
+                           {.name = "c", .records = records}};
+    static const char *const titles[] = {"cells per second", "cells per second", "tokens per second"};
+    for (int n = 1; n <= 3; n++) {
+        RunCurves curves = run_curves_make(runs, n);
+        const Plot *speed = run_curves_find(&curves, titles[n - 1]);
+        assert_non_null(speed);
+        assert_string_equal(speed->y_label, titles[n - 1]);
+        run_curves_free(&curves);
+    }
+    json_decref(records);
+}
+
 static void every_quantity_has_a_chart(void **state) {
     (void)state;
     static const char *const titles[] = {"loss",     "auroc", "learning rate", "gradient norm", "tokens per second",
@@ -167,6 +185,7 @@ static void a_log_without_values_has_no_charts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_quantity_has_a_chart),
+        cmocka_unit_test(speeds_have_the_unit_of_the_runs),
         cmocka_unit_test(the_best_validation_and_restarts_are_marked),
         cmocka_unit_test(an_objective_that_is_no_metric_has_a_chart),
         cmocka_unit_test(a_baseline_is_a_level_and_does_not_choose_the_scale),

@@ -11,7 +11,7 @@
 #include "base/stop.h"
 #include "checkpoint/state.h"
 
-typedef enum { END_NEVER, END_KILL, END_STOP, END_DATA, END_VALIDATION } End;
+typedef enum { END_NEVER, END_KILL, END_STOP, END_STOP_TWICE, END_DATA, END_VALIDATION } End;
 
 /* A run of 12 steps with a record every fourth, a checkpoint every third, a validation every second. */
 typedef struct {
@@ -27,9 +27,12 @@ static atomic_bool data_gone, validation_gone;
 static double end_or_rate(const void *context, int group, int64_t step, int64_t epoch) {
     (void)group, (void)epoch;
     if (step + 1 == ending->at && ending->end == END_KILL) kill(getpid(), SIGKILL);
-    if (step + 1 == ending->at && ending->end == END_STOP && !stop_signal()) {
+    bool stops = ending->end == END_STOP || ending->end == END_STOP_TWICE;
+    if (step + 1 == ending->at && stops && !stop_signal()) {
         kill(getpid(), SIGTERM);
         while (!stop_signal()) usleep(1000);
+        if (ending->end == END_STOP_TWICE) kill(getpid(), SIGTERM);
+        while (ending->end == END_STOP_TWICE) pause(); /* the step does not end */
     }
     data_gone = data_gone || (step + 1 == ending->at && ending->end == END_DATA);
     validation_gone = validation_gone || (step + 1 == ending->at && ending->end == END_VALIDATION);
@@ -80,7 +83,7 @@ static void an_interrupted_run_resumes_to_the_same_bits(void **state) {
                 assert_contains(toy_output, "codes.npy: cannot open: No such file. The ");
                 assert_contains(toy_output, "/last; mend the data and give the same command with --resume auto");
             } else {
-                assert_int_equal(status, end == END_KILL ? 128 + SIGKILL : 0);
+                assert_int_equal(status, end == END_KILL ? 128 + SIGKILL : end == END_STOP_TWICE ? 128 + SIGTERM : 0);
             }
             toy_must(end_somewhere, &(Ending){.directory = e.directory, .more = "--resume auto"});
             assert_same_weights(e.directory, whole.directory);

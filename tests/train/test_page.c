@@ -43,7 +43,10 @@ static void every_fact_of_a_run_is_there(void **state) {
                               "of 121 TFLOP/s, the stated bf16 peak of NVIDIA L4",
                               "<dd>1.90 GB</dd><dd class=\"note\">at most; planned 2.00 GB of 24.0 GB</dd>",
                               "<dd>5h00m</dd>",
-                              "<dd>5.00 k/s</dd>",
+                              "<dd>5.00 k tokens/s</dd>",
+                              "<div class=\"figures curves\">\n<figure><svg xmlns=", /* as wide as a phone's screen */
+                              " width=\"420\"",
+                              "scroll sideways",
                               "<dd>4.00 EUR</dd><dd class=\"note\">at 0.8 EUR an hour</dd>",
                               "./train_toy -b 8 &#39;&lt;i&gt;&#39;",
                               "train_toy 0.9, revision abcdef012345",
@@ -173,7 +176,7 @@ static void a_restart_on_another_machine_is_measured_by_itself(void **state) {
     free(page);
     page = story_page(directory);
     assert_page_has(page, (const char *[]){"<dd>50.0 %</dd>", "of 65.0 TFLOP/s, the stated f16 peak of NVIDIA T4",
-                                           "<dd>1.00 k/s</dd><dd class=\"note\">cells; 1 it/s, medians</dd>",
+                                           "<dd>1.00 k cells/s</dd><dd class=\"note\">1 it/s, medians</dd>",
                                            "a part of the run has no price in USD; the last part: 1.00 USD", NULL});
     free(page);
     free(directory);

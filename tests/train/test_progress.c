@@ -1,5 +1,6 @@
 /* What a run tells of its machine while it trains: sensors and cost. */
 #include "kernels/cpu/device.h"
+#include "tests/estimate/rates_rig.h"
 #include "tests/train/loop_rig.h"
 
 static int reads; /* one before the first step, at most one for each record */
@@ -172,6 +173,37 @@ static void the_first_line_has_no_time_left(void **state) {
     assert_non_null(memmem(line, strcspn(line, "\n"), " ETA ", 5));
 }
 
+/* Before the first step. */
+static void with_rates_the_time_is_told_at_once(void **state) {
+    (void)state;
+    char *rates = path_join(run_directory(), "rates.json"), name[128];
+    Device *device = cpu_device_open(1);
+    rates_device_name(device, name);
+    device_close(device);
+    Rates measured = rates_synthetic(name);
+    Error error;
+    measured.copy = 0;
+    assert_true(rates_write(rates, &measured, &error));
+    char *arguments = xformat("-b 4 -g 2 --max-steps 4 --log-interval 1 --price 1 --calibration %s", rates);
+    toy_must(train_part, &(Part){run_directory(), arguments});
+    const char *told = strstr(toy_output, "[Run] about "), *first = strstr(toy_output, " step=1 ");
+    assert_true(told && told < first);
+    assert_non_null(memmem(told, strcspn(told, "\n") + 1, " USD, by the rates of --calibrate\n", 34));
+    assert_null(strstr(told + 1, "[Run] about "));
+    free(arguments);
+    free(rates);
+}
+
+/* 18 samples are 5 micro-batches. */
+static void thousands_of_epochs_are_warned_of(void **state) {
+    (void)state;
+    toy_must(train_part, &(Part){run_directory(), "-b 18 -g 2 --epochs 2000 --log-interval 1000"});
+    assert_contains(toy_output, "warning: 1000 steps go 2000 times through the data, which are then known by heart: 10 "
+                                "epochs are --max-steps 5\n");
+    toy_must(train_part, &(Part){run_directory(), "-b 18 -g 2 --epochs 2000 --max-steps 499 --log-interval 1000"});
+    assert_null(strstr(toy_output, "times through the data"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sensors_are_logged_where_the_card_has_them),
@@ -179,6 +211,8 @@ int main(void) {
         cmocka_unit_test(the_cost_of_earlier_parts_is_remembered),
         cmocka_unit_test(a_cost_that_is_not_known_of_all_parts_is_of_this_part),
         cmocka_unit_test(the_first_line_has_no_time_left),
+        cmocka_unit_test(with_rates_the_time_is_told_at_once),
+        cmocka_unit_test(thousands_of_epochs_are_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,14 @@ static void the_line_to_zero_has_the_reference_s_values(void **state) {
     expect_rate(&t, 1, 2e-5, 1.9960159363e-05, 5e-11);
 }
 
+/* As get_linear_schedule_with_warmup of transformers: k / W, then (S - k) / (S - W). */
+static void a_warm_up_from_zero_has_the_values_of_transformers(void **state) {
+    (void)state;
+    const Schedule s = {.kind = SCHEDULE_LINEAR, .warmup = 4, .total = 24, .warmup_from_zero = true};
+    for (int64_t k = 0; k < 4; k++) expect_rate(&s, k, 2e-5, 2e-5 * (double)k / 4, 1e-15);
+    for (int64_t k = 4; k <= 24; k++) expect_rate(&s, k, 2e-5, 2e-5 * (double)(24 - k) / 20, 1e-14);
+}
+
 static void a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum(void **state) {
     (void)state;
     for (int kind = SCHEDULE_COSINE; kind <= SCHEDULE_LINEAR; kind++) {
@@ -148,6 +156,7 @@ int main(void) {
         cmocka_unit_test(wsd_without_a_decay_ends_at_the_peak),
         cmocka_unit_test(the_line_falls_from_the_peak_to_the_minimum),
         cmocka_unit_test(the_line_to_zero_has_the_reference_s_values),
+        cmocka_unit_test(a_warm_up_from_zero_has_the_values_of_transformers),
         cmocka_unit_test(a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,11 +135,10 @@ static void the_next_command_trains(void **state) {
                     corpus_reference(NULL), word, program_at("train_gpt prepare"), corpus_root, word, corpus_options);
     if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
     assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused\n");
-    const char *next = strstr(fixture.output, "Next: ./train_gpt");
+    const char *next = strstr(fixture.output, "Next: ");
     assert_non_null(next);
     char *command = xformat("%.*s --dry-run", (int)strcspn(next, "\n"), next);
-    status =
-        run_command(fixture.output, sizeof fixture.output, "cd %s && %s", program_at(""), command + strlen("Next: "));
+    status = run_command(fixture.output, sizeof fixture.output, "%s", command + strlen("Next: "));
     if (status) fail_msg("%s: exit status %d:\n%s", command, status, fixture.output);
     assert_contains(fixture.output, "[Data] train: 14 samples");
     /* 14 pairs are one step an epoch: the defaults, a warm-up of 1,000 steps and 24 layers, would train nothing. */

@@ -521,6 +521,25 @@ static void a_manifest_may_be_an_array(void **state) {
     corpus_close(&corpus);
 }
 
+static void records_of_an_array_in_one_line_are_told_apart(void **state) {
+    (void)state;
+    Corpus corpus = example_corpus();
+    char output[8192];
+    corpus_change(&corpus, 1, "e1.npy", "gone.npy");
+    corpus_write(&corpus, false);
+    char *lines = read_text(corpus.manifest), *end = strchr(lines, '\n');
+    assert_non_null(end);
+    end[1 + strcspn(end + 1, "\n")] = *end = 0;
+    write_text(corpus.manifest, "[%s, %s]", lines, end + 1);
+    char *message = xformat(":1:%d: ", (int)(2 + strlen(lines) + 2));
+    assert_int_equal(run_function(output, sizeof output, open_and_close, &corpus), 1);
+    assert_contains(output, message);
+    assert_contains(strstr(output, message), "gone.npy: ");
+    free(message);
+    free(lines);
+    corpus_close(&corpus);
+}
+
 /* A line that is no JSON, and one whose file is missing, between good ones. */
 static void bad_lines_are_left_out_if_they_may(void **state) {
     (void)state;
@@ -627,6 +646,7 @@ int main(void) {
         cmocka_unit_test(bad_lines_are_reported),
         cmocka_unit_test(bad_lines_are_counted_in_order),
         cmocka_unit_test(a_manifest_may_be_an_array),
+        cmocka_unit_test(records_of_an_array_in_one_line_are_told_apart),
         cmocka_unit_test(bad_lines_are_left_out_if_they_may),
         cmocka_unit_test(a_manifest_of_both_kinds_is_refused),
         cmocka_unit_test(a_manifest_without_lines_is_refused),

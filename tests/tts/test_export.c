@@ -6,6 +6,7 @@
 #include "data/formats/safetensors.h"
 #include "data/formats/tensor_file_open.h"
 #include "kernels/philox.h"
+#include "tests/edited_json.h"
 #include "tests/tts/corpus.h"
 
 enum {
@@ -305,6 +306,45 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
     free(other);
 }
 
+static void fields_of_other_types_and_ranges_are_refused(void **state) {
+    (void)state;
+    static const JsonEdit edits[] = {
+        {"config.json", "options", "model-dim", "-1", "model-dim: expected 8 to 65536, found -1"},
+        {"config.json", "options", "heads", "\"2\"", "heads: expected a whole number, found \"2\""},
+        {"config.json", "options", "max-mel-tokens", "1099511627776",
+         "max-mel-tokens: expected 1 to 1000000, found 1099511627776"},
+        {"config.json", "options", "number-text-tokens", "1", "number-text-tokens: expected 2 to 1000000000, found 1"},
+        {"config.json", "", "codes", "3", "\"codes\": expected a text, found 3"},
+        {"config.json", "", "tokenizer_xxh3_64", "[]", "\"tokenizer_xxh3_64\": expected a text, found []"},
+    };
+    char *best = path_join(run, "best"), *followed = follow_link(best);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *edited = edited_checkpoint(followed, &edits[i]),
+             *options = xformat("--checkpoint %s --output none", edited);
+        int status = export(options);
+        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
+        assert_contains(fixture.output, edits[i].message);
+        free(options);
+        free(edited);
+    }
+    free(followed);
+    free(best);
+}
+
+/* What config.json may say is what train_gpt's options may be. */
+static void sizes_have_the_ranges_of_the_options(void **state) {
+    (void)state;
+    static const char *const ranges[] = {"`--model-dim N` | 1280 | 8 to 65,536 |",
+                                         "`--layers N` | 24 | 1 to 1000 |",
+                                         "`--heads N` | 20 | 1 to 1000 |",
+                                         "`--max-text-tokens N` | 600 | 1 to 1000000 |",
+                                         "`--max-mel-tokens N` | 1815 | 1 to 1000000 |",
+                                         "`--number-text-tokens N` | 12000 | 2 to 1000000000 |",
+                                         "`--number-mel-codes N` | 8194 | 3 to 1000000000 |"};
+    must_run("%s --help-markdown", program_at("train_gpt"));
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) assert_contains(fixture.output, ranges[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_export_is_the_checkpoint_under_the_references_names),
@@ -314,6 +354,8 @@ int main(void) {
         cmocka_unit_test(state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported),
         cmocka_unit_test(the_heads_of_indextts2s_size_are_known),
         cmocka_unit_test(an_export_of_own_codes_says_that_indextts2_cannot_speak_it),
+        cmocka_unit_test(fields_of_other_types_and_ranges_are_refused),
+        cmocka_unit_test(sizes_have_the_ranges_of_the_options),
         cmocka_unit_test(exports_that_would_be_wrong_are_refused),
     };
     choose_tests();

@@ -27,7 +27,7 @@ static char *changed(const char *line, const char *from, const char *to) {
 static ManifestRecord parse(const char *line) {
     ManifestRecord record;
     Error error;
-    int column;
+    int column = 0;
     if (!manifest_parse_line(line, strlen(line), &record, &(int64_t){1}, &column, &error)) fail_msg("%s", error.text);
     return record;
 }
@@ -35,7 +35,7 @@ static ManifestRecord parse(const char *line) {
 static void expect_refused(const char *line, int column, const char *message) {
     ManifestRecord record;
     Error error = {.text = ""};
-    int found = -1;
+    int found = 0;
     assert_false(manifest_parse_line(line, strlen(line), &record, &(int64_t){1}, &found, &error));
     assert_null(record.json);
     assert_contains(error.text, message);
@@ -59,7 +59,9 @@ static void expect_files(const ManifestRecord *r, const char *condition, const c
 
 static void fields_that_nobody_asked_for_are_not_judged(void **state) {
     (void)state;
-    char *more = changed(SINGLE_LINE, "{", "{\"mos\": NaN, \"hash\": 18446744073709551616, \"note\": \"\\ud83d\", ");
+    char *more =
+        changed(SINGLE_LINE, "{",
+                "{\"mos\": NaN, \"hash\": 18446744073709551616, \"prompt_duration\": 1e999, \"note\": \"\\ud83d\", ");
     ManifestRecord r = parse(more);
     assert_string_equal(r.codes_path, "codes/17.npy");
     manifest_record_close(&r);
@@ -183,6 +185,19 @@ static void invalid_json_is_reported_with_its_column(void **state) {
     expect_refused("{\"ሰላም\": 1, \"id\": \"\xff\"}", 0, "byte 25 is not UTF-8; ");
     expect_refused("{\"id\": \"1\", \"id\": \"2\"}", 19, "invalid JSON: \"id\" is there twice");
     expect_refused("{\"id\": NaN}", 0, "id is missing");
+    ManifestRecord record; /* in an array, of which column 7 has the record */
+    Error error;
+    int64_t line = 3;
+    int column = 7;
+    assert_false(manifest_parse_line("{\"id\": }", 8, &record, &line, &column, &error));
+    assert_int_equal(column, 7 + 7);
+    column = 7;
+    assert_false(manifest_parse_line("{\"id\":\n }", 9, &record, &line, &column, &error));
+    assert_int_equal(line, 4);
+    assert_int_equal(column, 2);
+    column = 7;
+    assert_false(manifest_parse_line("{\"id\": NaN}", 11, &record, &line, &column, &error));
+    assert_int_equal(column, 7); /* where the record begins */
 }
 
 int main(void) {

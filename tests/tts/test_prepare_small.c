@@ -7,6 +7,13 @@
 #include "data/text/tokenizer_kind.h"
 #include "tests/tts/corpus.h"
 
+/* Makes an output that has the frames of all clips, so that the sound is not read again. */
+static void begin_with_frames(const char *output) {
+    int status = run_command(fixture.output, sizeof fixture.output, "cd %s && rm -rf %s && cp -r %s %s", corpus_root,
+                             output, corpus_reference(NULL), output);
+    assert_int_equal(status, 0);
+}
+
 static void prepare_plain(const char *output, const char *list, const char *more) {
     int status = run_command(fixture.output, sizeof fixture.output, "%s -i %s/%s -o %s/%s --num-workers 2 %s",
                              program_at("train_gpt prepare"), corpus_root, list, corpus_root, output, more);
@@ -16,6 +23,7 @@ static void prepare_plain(const char *output, const char *list, const char *more
 /* Of 1,632 frames 64 for each of 16 codes, no 32; held out is one clip at least, with another of its speaker. */
 static void sizes_fit_little_speech(void **state) {
     (void)state;
+    begin_with_frames("small");
     prepare_plain("small", "list.tsv", "");
     assert_contains(fixture.output, " of speech is little (the full model needs 2h54m), ");
     assert_contains(fixture.output, " --codebook-size 16 --d-model 256 --val-ratio 0.");
@@ -42,6 +50,7 @@ static void sizes_that_are_given_stay(void **state) {
     assert_null(strstr(told, "[Sizes]"));
     assert_null(json_object_get(stats, "options"));
     json_decref(stats);
+    begin_with_frames("given_width");
     prepare_plain("given_width", "list.tsv", "--d-model 24 --vocabulary 70");
     assert_null(strstr(fixture.output, "--d-model 256"));
     stats = corpus_read_json("given_width", "stats.json");
@@ -55,6 +64,7 @@ static void a_side_without_pairs_has_clips_as_their_own_prompts(void **state) {
         run_command(fixture.output, sizeof fixture.output,
                     "cd %s && awk -F'\\t' -v OFS='\\t' '{ $2 = \"s\" NR; print }' list.tsv >lone.tsv", corpus_root);
     assert_int_equal(status, 0);
+    begin_with_frames("lone");
     prepare_plain("lone", "lone.tsv", "");
     assert_contains(fixture.output, "each clip is its own prompt\n");
     json_t *pairs = corpus_read_lines("lone", "val_pairs.jsonl"), *pair;
@@ -68,6 +78,24 @@ static void a_side_without_pairs_has_clips_as_their_own_prompts(void **state) {
     json_decref(pairs);
 }
 
+/* train_gpt would refuse a manifest without lines. */
+static void a_share_that_leaves_nothing_is_told(void **state) {
+    (void)state;
+    int status =
+        run_command(fixture.output, sizeof fixture.output, "cd %s && head -n 1 list.tsv >one.tsv", corpus_root);
+    assert_int_equal(status, 0);
+    begin_with_frames("one");
+    const char *const cases[][2] = {{"0.9", "[Data] no clip is left for training: lower --val-ratio\n"},
+                                    {"0", "[Data] no clip is held out for validation: raise --val-ratio\n"}};
+    for (int i = 0; i < 2; i++) {
+        char *more = xformat("--vocabulary 20 --val-ratio %s", cases[i][0]);
+        prepare_plain("one", "one.tsv", more);
+        assert_contains(fixture.output, cases[i][1]);
+        assert_int_equal(strstr(fixture.output, "Next: ") != NULL, i == 1);
+        free(more);
+    }
+}
+
 /* The bytes decide: other ones are seen under the same size and time, the same ones under other times. */
 static void a_sound_that_changed_is_seen_under_the_same_size_and_time(void **state) {
     (void)state;
@@ -75,7 +103,7 @@ static void a_sound_that_changed_is_seen_under_the_same_size_and_time(void **sta
     size_t size;
     struct stat before;
     Error error;
-    corpus_prepare("bytes", "--num-workers 2");
+    begin_with_frames("bytes");
     assert_int_equal(stat(path, &before), 0);
     assert_true(read_file(path, &bytes, &size, &error));
     for (int turn = 0; turn < 2; turn++) {
@@ -102,6 +130,7 @@ static void what_has_no_spelling_is_counted(void **state) {
     int status = run_command(fixture.output, sizeof fixture.output,
                              "cd %s && sed '2s/$/ 12/; 3s/$/ ok %%/; 5s/$/ ፩/' list.tsv >digits.tsv", corpus_root);
     assert_int_equal(status, 0);
+    begin_with_frames("digits");
     assert_int_equal(corpus_try_prepare("digits", "digits.tsv", "--num-workers 2"), 0);
     assert_contains(fixture.output,
                     "warning: 3 of 16 Amharic texts have digits (1 1, 2 1, ፩ 1), Latin letters (K 1, O 1), "
@@ -145,6 +174,7 @@ int main(void) {
         cmocka_unit_test(sizes_fit_little_speech),
         cmocka_unit_test(sizes_that_are_given_stay),
         cmocka_unit_test(a_side_without_pairs_has_clips_as_their_own_prompts),
+        cmocka_unit_test(a_share_that_leaves_nothing_is_told),
         cmocka_unit_test(a_sound_that_changed_is_seen_under_the_same_size_and_time),
         cmocka_unit_test(what_has_no_spelling_is_counted),
         cmocka_unit_test(what_is_no_tokenizer_is_called_what_it_is),

@@ -4,26 +4,8 @@
 #include <unistd.h>
 
 #include "data/audio/mel.h"
-#include "data/tts/recordings_read.h"
 #include "tests/sounds.h"
-#include "tests/tts/corpus.h"
-
-static Recordings parse_named(RecordingsSource source, const char *text) {
-    Recordings all;
-    Error error;
-    if (!recordings_parse(text, strlen(text), &source, &all, &error)) fail_msg("%s", error.text);
-    return all;
-}
-
-static void check(const Recordings *all, int64_t i, const char *id, const char *speaker, const char *audio,
-                  const char *text) {
-    assert_true(i < all->count);
-    const Recording *r = &all->items[i];
-    assert_string_equal(r->id, id);
-    assert_string_equal(r->speaker, speaker);
-    assert_string_equal(r->audio, audio);
-    assert_string_equal(r->text, text);
-}
+#include "tests/tts/recordings_rig.h"
 
 static void headers_that_people_have_are_found(void **state) {
     (void)state;
@@ -44,9 +26,9 @@ static void headers_that_people_have_are_found(void **state) {
         {"list.txt", "w/a.wav|one two\n", "speaker"},
         {"dev.tsv", "16\tw/a.wav\tone two\tno\to|n|e\t48000\tFEMALE\n", "speaker"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Recordings all = parse_named((RecordingsSource){.path = cases[i].path}, cases[i].list);
+        Recordings all = parse_recordings((RecordingsSource){.path = cases[i].path}, cases[i].list);
         assert_int_equal(all.count, 1);
-        check(&all, 0, "w_a", cases[i].speaker, "w/a.wav", "one two");
+        check_recording(&all, 0, "w_a", cases[i].speaker, "w/a.wav", "one two");
         assert_false(recording_is_part(&all.items[0]));
         if (strstr(cases[i].path, ".list")) assert_string_equal(all.items[0].language, "am");
         recordings_close(&all);
@@ -64,15 +46,15 @@ static void columns_may_be_given_by_number(void **state) {
         {"l.tsv", "x\tfile\ty\ttext\tz\n7\ta.wav\tno\tone\ts1\n8\tb.wav\tno\ttwo\ts2\n"}};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         RecordingsSource source = {.path = lists[i][0], .names = {"1", "5", "2", "4"}};
-        Recordings all = parse_named(source, lists[i][1]);
+        Recordings all = parse_recordings(source, lists[i][1]);
         assert_int_equal(all.count, 2);
-        check(&all, 0, "7", "s1", "a.wav", "one");
-        check(&all, 1, "8", "s2", "b.wav", "two");
+        check_recording(&all, 0, "7", "s1", "a.wav", "one");
+        check_recording(&all, 1, "8", "s2", "b.wav", "two");
         recordings_close(&all);
     }
     RecordingsSource text = {.path = "metadata.csv", .names = {[FIELD_TEXT] = "2"}};
-    Recordings all = parse_named(text, "a|one|x\nb|two|y\n");
-    check(&all, 0, "a", "speaker", "wavs/a.wav", "one");
+    Recordings all = parse_recordings(text, "a|one|x\nb|two|y\n");
+    check_recording(&all, 0, "a", "speaker", "wavs/a.wav", "one");
     recordings_close(&all);
 }
 
@@ -92,12 +74,12 @@ static void three_fields_between_bars_get_their_roles(void **state) {
                  {"a|Dr. A|doctor A\nb|B.|\n", NULL, "speaker", "doctor A"},
                  {"a|x|one two\nb|x|three\nc|x|four\n", NULL, "speaker", "one two"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Recordings all = parse_named((RecordingsSource){.path = "metadata.csv"}, cases[i].list);
+        Recordings all = parse_recordings((RecordingsSource){.path = "metadata.csv"}, cases[i].list);
         if (cases[i].read_as)
             assert_string_equal(all.read_as, cases[i].read_as);
         else
             assert_null(all.read_as);
-        check(&all, 0, "a", cases[i].speaker, "wavs/a.wav", cases[i].text);
+        check_recording(&all, 0, "a", cases[i].speaker, "wavs/a.wav", cases[i].text);
         recordings_close(&all);
     }
 }
@@ -105,16 +87,16 @@ static void three_fields_between_bars_get_their_roles(void **state) {
 static void parts_of_a_file_have_times_and_ids(void **state) {
     (void)state;
     Recordings all =
-        parse_named((RecordingsSource){.path = "a.jsonl"},
-                    "{\"audio_filepath\": \"d/x.wav\", \"duration\": 2.5, \"text\": \"one\"}\n"
-                    "{\"audio_filepath\": \"d/x.wav\", \"offset\": 2.5, \"duration\": 2, \"text\": \"two\"}\n");
+        parse_recordings((RecordingsSource){.path = "a.jsonl"},
+                         "{\"audio_filepath\": \"d/x.wav\", \"duration\": 2.5, \"text\": \"one\"}\n"
+                         "{\"audio_filepath\": \"d/x.wav\", \"offset\": 2.5, \"duration\": 2, \"text\": \"two\"}\n");
     assert_string_equal(all.items[0].id, "d_x"); /* begins at 0, because the other one begins somewhere */
     assert_true(all.items[0].from == 0 && all.items[0].to == 2.5);
     assert_string_equal(all.items[1].id, "d_x_0002500-0004500");
     assert_true(all.items[1].from == 2.5 && all.items[1].to == 4.5 && all.items[1].stated == 2);
     recordings_close(&all);
-    all = parse_named((RecordingsSource){.path = "a.tsv"},
-                      "audio\ttext\tstart\tend\nx.wav\tone\t1:02.5\t1:05\nx.wav\ttwo\t65\t\nx.wav\tthree\t\t\n");
+    all = parse_recordings((RecordingsSource){.path = "a.tsv"},
+                           "audio\ttext\tstart\tend\nx.wav\tone\t1:02.5\t1:05\nx.wav\ttwo\t65\t\nx.wav\tthree\t\t\n");
     assert_string_equal(all.items[0].id, "x_0062500-0065000");
     assert_true(all.items[0].from == 62.5 && all.items[0].to == 65);
     assert_string_equal(all.items[1].id, "x_0065000-end");
@@ -122,7 +104,7 @@ static void parts_of_a_file_have_times_and_ids(void **state) {
     assert_false(recording_is_part(&all.items[2]));
     recordings_close(&all);
     RecordingsSource none = {.path = "a.tsv", .names = {[FIELD_START] = "none", [FIELD_END] = "none"}};
-    all = parse_named(none, "audio\ttext\tstart\tend\nx.wav\tone\tMonday\tTuesday\n");
+    all = parse_recordings(none, "audio\ttext\tstart\tend\nx.wav\tone\tMonday\tTuesday\n");
     assert_false(recording_is_part(&all.items[0]));
     recordings_close(&all);
 }
@@ -170,10 +152,10 @@ static void what_speaks_against_a_list_is_told(void **state) {
             fail_msg("case %zu: found '%s', expected '%s'", i, error.text, cases[i].message);
     }
     Recordings all =
-        parse_named((RecordingsSource){.path = "l.csv", .names = {[FIELD_TEXT] = "2"}}, "a|hello\nb|hello\n");
+        parse_recordings((RecordingsSource){.path = "l.csv", .names = {[FIELD_TEXT] = "2"}}, "a|hello\nb|hello\n");
     assert_string_equal(all.doubt, "the text, field 2, is the same in all 2 lines: \"hello\"");
     recordings_close(&all);
-    all = parse_named((RecordingsSource){.path = "l.csv"}, "a|\"one\"\nb|\"two\"\"\"\nc|three\n");
+    all = parse_recordings((RecordingsSource){.path = "l.csv"}, "a|\"one\"\nb|\"two\"\"\"\nc|three\n");
     assert_int_equal(all.quoted, 2);
     recordings_close(&all);
 }
@@ -206,19 +188,52 @@ static void a_folder_of_kaldi_is_read(void **state) {
     Recordings all = read_folder(folder);
     assert_int_equal(all.format, RECORDINGS_KALDI);
     assert_int_equal(all.count, 3);
-    check(&all, 0, "a", "s1", "../../wav/x.wav", "ሰላም ለዓለም"); /* a path of the folder where Kaldi runs */
+    check_recording(&all, 0, "a", "s1", "../../wav/x.wav", "ሰላም ለዓለም"); /* a path of the folder where Kaldi runs */
     assert_true(all.items[0].from == 0.5 && all.items[0].to == 2);
-    check(&all, 1, "b", "s2", "wav/y.wav", "two");
+    check_recording(&all, 1, "b", "s2", "wav/y.wav", "two");
     assert_true(isinf(all.items[1].to));
-    check(&all, 2, "c", "s1", "../../wav/x.wav", "");
+    check_recording(&all, 2, "c", "s1", "../../wav/x.wav", "");
     assert_int_equal(all.lone_texts, 1);
     assert_string_equal(all.first_lone_text, "z");
     recordings_close(&all);
     Error error;
     write_in(folder, "wav.scp", "r1 sph2pipe -f wav x.sph |\nr2 y.wav\n");
     assert_false(recordings_read(&(RecordingsSource){.path = folder}, &all, &error));
-    assert_contains(error.text, "segments:1: is a command (sph2pipe -f wav x.sph |)");
+    assert_contains(error.text, "segments:1: wav.scp has a command (sph2pipe -f wav x.sph |)");
+    assert_contains(error.text, "; --skip-bad leaves such lines out, and counts them");
+    if (!recordings_read(&(RecordingsSource){.path = folder, .skip_bad = true}, &all, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(all.count, 1);
+    check_recording(&all, 0, "b", "s2", "y.wav", "two");
+    assert_int_equal(all.bad, 2);
+    assert_contains(all.first_bad, "segments:1: wav.scp has a command");
+    recordings_close(&all);
+    write_in(folder, "wav.scp", "r1 a |\nr2 b |\n");
+    assert_false(recordings_read(&(RecordingsSource){.path = folder, .skip_bad = true}, &all, &error));
+    assert_contains(error.text, "segments: holds no recordings: none of its lines can be used, the first: ");
     free(folder);
+}
+
+static void files_of_kaldi_and_librispeech_are_called_what_they_are(void **state) {
+    (void)state;
+    char *kaldi = path_join(corpus_root, "one_of_kaldi"), *libri = path_join(corpus_root, "librispeech");
+    static const char *const files[] = {"wav.scp", "text", "segments", "utt2spk"};
+    Recordings all;
+    Error error;
+    for (int i = 0; i < 4; i++) write_in(kaldi, files[i], "a b\n");
+    for (int i = 0; i < 4; i++) {
+        char *path = path_join(kaldi, files[i]);
+        assert_false(recordings_read(&(RecordingsSource){.path = path}, &all, &error));
+        assert_contains(error.text, ": is one of the files of a folder of Kaldi: give the folder");
+        free(path);
+    }
+    write_in(libri, "84/12/84-12-0000.flac", "");
+    write_in(libri, "84/12/84-12.trans.txt", "84-12-0000 GO DO YOU HEAR\n");
+    assert_false(recordings_read(&(RecordingsSource){.path = libri}, &all, &error));
+    assert_contains(error.text,
+                    ": 84/12/84-12.trans.txt has the texts of several sounds, as in LibriSpeech: make a list");
+    free(kaldi);
+    free(libri);
 }
 
 static void texts_of_libritts_and_labels_are_read(void **state) {
@@ -231,8 +246,8 @@ static void texts_of_libritts_and_labels_are_read(void **state) {
     write_in(folder, "clean/85/x.lab", "two\n");
     Recordings all = read_folder(folder);
     assert_int_equal(all.count, 2);
-    check(&all, 0, "clean_84_12_84_12_1", "84", "clean/84/12/84_12_1.wav", "mister one");
-    check(&all, 1, "clean_85_x", "clean", "clean/85/x.wav", "two ");
+    check_recording(&all, 0, "clean_84_12_84_12_1", "84", "clean/84/12/84_12_1.wav", "mister one");
+    check_recording(&all, 1, "clean_85_x", "clean", "clean/85/x.wav", "two ");
     assert_int_equal(all.lone_texts, 1); /* the original */
     recordings_close(&all);
     Error error;
@@ -319,6 +334,22 @@ static void durations_and_equal_sounds_are_told(void **state) {
     assert_contains(fixture.output, "the audio of 2 of 3 recordings is bad"); /* part1.wav is the part already */
 }
 
+static void many_parts_of_an_mp3_are_warned_of(void **state) {
+    (void)state;
+    for (int parts = 100; parts <= 200; parts += 100) { /* behind 4 and 22 hours */
+        FILE *out = fopen(keep_text(corpus_folder("talk.tsv")), "w");
+        assert_non_null(out);
+        fprintf(out, "audio\ttext\tstart\tduration\n");
+        for (int i = 0; i < parts; i++) fprintf(out, "talk.MP3\tone\t%d\t2\n", 3 * i + (parts > 100) * 100);
+        for (int i = 0; i < parts; i++) fprintf(out, "talk.wav\ttwo\t%d\t2\n", 1000 * i);
+        assert_int_equal(fclose(out), 0);
+        assert_int_equal(corpus_try_prepare("talk", "talk.tsv", few), 1);
+        assert_int_equal(strstr(fixture.output, "200 recordings are parts of MP3 files (the first: talk.MP3), each of "
+                                                "which is decoded from its beginning for each part: ") != NULL,
+                         parts == 200);
+    }
+}
+
 static void sounds_in_a_folder_beside_the_list_are_found(void **state) {
     (void)state;
     write_parts();
@@ -335,6 +366,20 @@ static void sounds_in_a_folder_beside_the_list_are_found(void **state) {
     assert_contains(fixture.output, "metadata.csv: 4 of 4 texts are in quotes, which are taken as a part of the text;");
 }
 
+/* As Windows writes them. */
+static void sounds_behind_backslashes_are_found(void **state) {
+    (void)state;
+    write_parts();
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "cd %s && mkdir -p sub && cp part*.wav sub && "
+                                 "sed 's/part/sub\\\\part/' cut.tsv >back.tsv && cat back.tsv",
+                                 corpus_root),
+                     0);
+    assert_contains(fixture.output, "\tsub\\part0.wav\t");
+    must_prepare("from_windows", "back.tsv");
+    assert_contains(fixture.output, "0 without audio, 0 without text; 4 audio files were found as FILE, with / for \\");
+}
+
 int main(void) {
     corpus_open();
     const struct CMUnitTest tests[] = {
@@ -344,10 +389,13 @@ int main(void) {
         cmocka_unit_test(parts_of_a_file_have_times_and_ids),
         cmocka_unit_test(what_speaks_against_a_list_is_told),
         cmocka_unit_test(a_folder_of_kaldi_is_read),
+        cmocka_unit_test(files_of_kaldi_and_librispeech_are_called_what_they_are),
         cmocka_unit_test(texts_of_libritts_and_labels_are_read),
         cmocka_unit_test(parts_are_the_sounds_that_were_cut_out),
         cmocka_unit_test(durations_and_equal_sounds_are_told),
+        cmocka_unit_test(many_parts_of_an_mp3_are_warned_of),
         cmocka_unit_test(sounds_in_a_folder_beside_the_list_are_found),
+        cmocka_unit_test(sounds_behind_backslashes_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* train_gpt speak: a text becomes sound, the same for the same seed and voice, and bad input is named. */
 #include "base/file.h"
+#include "tests/sounds.h"
 #include "tests/tts/corpus.h"
 
 static int speak(const char *options) {
@@ -68,6 +69,19 @@ static void a_recording_and_its_sample_are_one_voice(void **state) {
     assert_true(sum_of("said/sample.wav") == sum_of("said/audio.wav"));
     must_speak(SAY "-o said/default.wav"); /* the first sample of the training's manifest */
     assert_contains(fixture.output, "[Voice] ");
+}
+
+/* Large frames come first, so that an estimate by the first is too low. Each encoder adds two frames of its own. */
+static void a_voice_is_all_of_an_mp3_that_does_not_describe_itself(void **state) {
+    (void)state;
+    char *path = path_join(corpus_root, "bare.mp3");
+    float *babble = make_babble(1, 24000, 24000);
+    if (append_bare_mp3(path, 24000, babble, 24000, 0) && append_bare_mp3(path, 24000, babble, 24000, 0.9)) {
+        must_speak(SAY "--prompt-audio bare.mp3 -o said/bare.wav");
+        assert_contains(fixture.output, "[Voice] bare.mp3, 2.");
+    }
+    free(babble);
+    free(path);
 }
 
 /* Greedy codes need no seed; without --max-codes the model ends the speech, or its positions do: 180 + 2 of them. */
@@ -139,9 +153,35 @@ static void codes_of_another_program_are_refused(void **state) {
                              corpus_root, data, data);
     assert_int_equal(status, 0);
     corpus_must_train(data, run, "");
+    assert_contains(fixture.output, " export --checkpoint "); /* Next: */
     expect_refusal("--checkpoint foreign --text a -o x.wav", 1, "its vocoder makes sound of them");
     free(data);
     free(run);
+}
+
+/* While the model speaks, the last line of a terminal says how far it is. */
+static void a_terminal_shows_the_progress(void **state) {
+    (void)state;
+    if (run_command(fixture.output, sizeof fixture.output, "command -v script") != 0) skip();
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "here=$PWD && cd %s && script -qec \"$here/%s --threads 1 %s\" /dev/null </dev/null",
+                             corpus_root, program_at("train_gpt speak"), SAY FROM "spk001_000001 -o said/shown.wav");
+    assert_int_equal(status, 0);
+    assert_contains(fixture.output, "[Speak] 1 codes, 0.0 s of speech  ");
+    assert_contains(fixture.output, " codes/s\r\033[K"); /* and is removed */
+}
+
+/* corpus_open trained on codes of its own codebook, which speak. */
+static void the_training_names_the_command_that_speaks(void **state) {
+    (void)state;
+    char *data = corpus_folder("reference"), *run = corpus_folder("it's new");
+    char *quoted = shell_word(run), *want = xformat(" speak --checkpoint %s --text TEXT --output said.wav\n", quoted);
+    char *folder = shell_word(run);
+    corpus_must_train(data, folder, "");
+    assert_contains(fixture.output, "\nNext: ");
+    assert_contains(fixture.output, want);
+    char *owned[] = {data, run, quoted, want, folder};
+    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
 int main(void) {
@@ -150,10 +190,13 @@ int main(void) {
     corpus_must_train(data, run, "");
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_text_becomes_sound),
                                        cmocka_unit_test(a_recording_and_its_sample_are_one_voice),
+                                       cmocka_unit_test(a_voice_is_all_of_an_mp3_that_does_not_describe_itself),
                                        cmocka_unit_test(speech_ends_with_the_positions),
                                        cmocka_unit_test(bad_input_is_refused),
                                        cmocka_unit_test(other_files_than_the_trainings_are_refused),
-                                       cmocka_unit_test(codes_of_another_program_are_refused)};
+                                       cmocka_unit_test(codes_of_another_program_are_refused),
+                                       cmocka_unit_test(a_terminal_shows_the_progress),
+                                       cmocka_unit_test(the_training_names_the_command_that_speaks)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(data);
     free(run);

@@ -280,20 +280,58 @@ static void peak_memory_is_as_planned(void **state) {
     free(run);
 }
 
-static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
-    (void)state;
-    char *run = scratch_directory();
-    fixture_must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
-    /* At most 100 KB per file: the log fits, the next checkpoint does not. */
+/* At most 100 KB per file: the log fits, a checkpoint does not. */
+static void train_on_a_full_disk(const char *run, const char *more) {
     int status = run_command(fixture.output, sizeof fixture.output,
-                             "trap '' XFSZ; ulimit -f 100; exec %s -m %s %s --output-dir %s -b 3 -g 2 --max-steps 6 "
-                             "--val-ratio 0 --resume auto",
-                             fixture.program, fixture.manifest, gpt_model_options, run);
+                             "trap '' XFSZ; ulimit -f 100; exec %s -m %s %s --output-dir %s -b 3 -g 2 --val-ratio 0 %s",
+                             fixture.program, fixture.manifest, gpt_model_options, run, more);
     assert_int_equal(status, 1);
     assert_contains(fixture.output, "the checkpoint could not be written");
+}
+
+static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *lost = xformat("what was trained after %s/step_00000003 is lost. Make room", run);
+    fixture_must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
+    train_on_a_full_disk(run, "--max-steps 6 --resume auto");
     assert_contains(fixture.output, "the earlier ones are whole");
+    assert_contains(fixture.output, lost);
     fixture_must_train(run, "--max-steps 6 --val-ratio 0 --resume auto");
     assert_contains(fixture.output, "step 3");
+    free(lost);
+    free(run);
+}
+
+static void a_run_that_could_write_no_checkpoint_says_that_all_is_lost(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    train_on_a_full_disk(run, "--max-steps 2");
+    assert_contains(fixture.output,
+                    "no checkpoint was written: what was trained is lost, and there are no weights in ");
+    free(run);
+}
+
+static void a_run_costs_what_its_own_machine_does(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *prices = path_join(run, "prices.csv"), *options[4];
+    write_text(prices, "card,price,currency\nh200,7200,CHF\ncpu,3600,CHF\n");
+    options[0] = xstrdup("--max-steps 2 --val-ratio 0 --price 'h200=7200 EUR,cpu=3600 EUR'");
+    options[1] = xformat("--max-steps 3 --val-ratio 0 --resume auto --prices %s", prices);
+    options[2] = xformat("--max-steps 4 --val-ratio 0 --resume auto --prices %s", prices);
+    options[3] = xstrdup("--max-steps 5 --val-ratio 0 --resume auto --price h200=7200");
+    for (int i = 0; i < 4; i++) {
+        fixture_must_train(run, options[i]);
+        const char *cost = strstr(fixture.output, "[Done] cost: ");
+        assert_true((cost != NULL) == (i < 3));
+        if (cost) assert_contains(cost, i ? " CHF in this part\n" : " EUR\n"); /* another currency before */
+        free(options[i]);
+    }
+    assert_contains(fixture.output, "warning: --price: there is no price of cpu, so no cost is shown\n");
+    options[0] = xformat("--max-steps 6 --price 1 --prices %s", prices);
+    assert_int_equal(fixture_train(run, "%s", options[0]), 2);
+    assert_contains(fixture.output, "--price and --prices exclude each other: give one of them");
+    free(options[0]);
+    free(prices);
     free(run);
 }
 
@@ -639,6 +677,8 @@ int main(void) {
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),
         cmocka_unit_test(peak_memory_is_as_planned),
         cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
+        cmocka_unit_test(a_run_costs_what_its_own_machine_does),
+        cmocka_unit_test(a_run_that_could_write_no_checkpoint_says_that_all_is_lost),
         cmocka_unit_test(the_plan_respects_a_memory_limit),
         cmocka_unit_test(a_base_checkpoint_is_resized_frozen_and_carried_over),
         cmocka_unit_test(the_size_is_that_of_the_base_checkpoint),

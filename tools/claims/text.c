@@ -73,10 +73,10 @@ static void loss_run(const Text *t, const Context *context, Tensor logits, Tenso
     Tensor loss = arena_1d(context->arena, DTYPE_F32, logits.dims[0]),
            correct = arena_1d(context->arena, DTYPE_F32, logits.dims[0]);
     if (pass->train)
-        cross_entropy_forward_backward(context->device, loss, correct, logits, targets, tensor_none(),
+        cross_entropy_forward_backward(context->device, loss, correct, logits, logits.dims[1], targets, tensor_none(),
                                        tensor_rows(pass->loss_scale, 0, 1), t->base.loss_scale);
     else
-        cross_entropy_forward(context->device, loss, correct, logits, targets, tensor_none());
+        cross_entropy_forward(context->device, loss, correct, logits, logits.dims[1], targets, tensor_none());
     sum_forward(context->device, tensor_rows(pass->sums, 0, 1), loss);
 }
 

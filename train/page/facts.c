@@ -56,9 +56,8 @@ static void card_speed(FILE *out, const LoggedRun *run) {
     bool known = isfinite(run->tokens_rate);
     const char *token = logged_run_text(run, "token_label"), *step = logged_run_text(run, "step_label");
     card(out, "Speed",
-         known ? xformat("%s/s", format_count(run->tokens_rate, run->tokens_rate < 1000 ? " " : "", text)) : NULL,
-         known ? xformat("%s; %.3g %s/s, medians", token ? token : "tokens", run->steps_rate, step ? step : "steps")
-               : NULL);
+         known ? xformat("%s %s/s", format_count(run->tokens_rate, "", text), token ? token : "tokens") : NULL,
+         known ? xformat("%.3g %s/s, medians", run->steps_rate, step ? step : "steps") : NULL);
 }
 
 static void card_utilisation(FILE *out, const LoggedRun *run) {
@@ -202,11 +201,10 @@ void facts_configuration(FILE *out, const LoggedRun *run, int level) {
  * none. free(). Reads the header only. */
 static char *weights_text(const LoggedRun *run, const char *link) {
     enum { LARGEST = 1 << 26 };
-    char *linked = xformat("%s/%s/model.safetensors", run->directory, link), *path = checkpoint_follow(linked);
-    char *text = NULL, *header = NULL;
+    char *path = xformat("%s/%s/model.safetensors", run->directory, link), *text = NULL, *header = NULL;
     uint64_t size = 0;
     size_t all;
-    int file = file_open(path, &all, NULL);
+    int file = checkpoint_file_open(path, &all, NULL);
     if (file >= 0 && read(file, &size, sizeof size) == sizeof size && size < LARGEST && size < all)
         header = xmalloc(size);
     if (header && read(file, header, size) == (ssize_t)size) {
@@ -218,7 +216,6 @@ static char *weights_text(const LoggedRun *run, const char *link) {
     }
     if (file >= 0) close(file);
     free(header);
-    free(linked);
     free(path);
     return text;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "checkpoint/folder.h"
@@ -187,9 +188,11 @@ static void measure(LoggedRun *run) {
 }
 
 static json_t *read_state(const char *directory) {
-    char *linked = path_join(directory, "last/state.json"), *path = checkpoint_follow(linked);
-    json_t *state = json_read(path, 0, NULL);
-    free(linked);
+    char *path = path_join(directory, "last/state.json");
+    size_t size;
+    int file = checkpoint_file_open(path, &size, NULL);
+    json_t *state = file < 0 ? NULL : json_loadfd(file, 0, NULL);
+    if (file >= 0) close(file);
     free(path);
     return state;
 }

@@ -114,6 +114,7 @@ static void write_head(const Page *p, FILE *out) {
     html_text(out, p->title);
     fputs("</title>\n<style>", out);
     fputs(PAGE_STYLE, out);
+    fputs(PAGE_STYLE_FIGURES, out);
     fputs("</style></head>\n<body><main>\n<header>", out);
     if (program) {
         fputs("<p class=\"program\">", out);
@@ -199,6 +200,7 @@ static RunCurves make_curves(const Page *p) {
     for (int i = 0; i < p->n; i++)
         logs[i] = (RunLog){.name = p->runs[i].name,
                            .records = p->runs[i].records,
+                           .token = logged_run_text(&p->runs[i], "token_label"),
                            .baseline = logged_run_text(&p->runs[i], "baseline"),
                            .baseline_metric = logged_run_text(&p->runs[i], "baseline_metric"),
                            .baseline_value = logged_run_number(&p->runs[i], "baseline_value")};
@@ -212,7 +214,9 @@ static void write_chart(Page *p, FILE *out, const Plot *plot) {
     Error error;
     part_begin(&part);
     fputs("<figure>", part.out);
-    bool drawn = plot_draw(part.out, plot, 1, plot->title, &error);
+    Plot narrow = *plot;
+    narrow.narrow = true;
+    bool drawn = plot_draw(part.out, &narrow, 1, plot->title, &error);
     fputs("</figure>\n", part.out);
     if (drawn) {
         part_place(&part, &p->room, out, plot->title);
@@ -226,7 +230,7 @@ static void write_chart(Page *p, FILE *out, const Plot *plot) {
 static void write_curves(Page *p, FILE *out) {
     RunCurves curves = make_curves(p);
     if (curves.n) {
-        fputs("<section><h2>Curves</h2>\n<div class=\"figures\">\n", out);
+        fputs("<section><h2>Curves</h2>\n<div class=\"figures curves\">\n", out);
         for (int i = 0; i < curves.n; i++) write_chart(p, out, &curves.plots[i]);
         fputs("</div>\n<p class=\"note\">Points that share a column of pixels are drawn as their mean, within the band "
               "from the least to the greatest of them.",

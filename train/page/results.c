@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "data/audio/compress.h"
 #include "report/html.h"
+#include "report/markdown.h"
 
 /* The files of a folder by their names. */
 typedef struct {
@@ -72,10 +73,11 @@ static int report_of(const Names *reports, const char *picture) {
     return best;
 }
 
-/* Returns whether a picture is too wide for one of two columns. */
-static bool is_wide(const char *svg) {
-    const char *width = strstr(svg, " width=\"");
-    return width && atoi(width + strlen(" width=\"")) > 900;
+/* Returns the classes of a picture: too wide for one of two columns, or for a phone's screen. */
+static const char *width_classes(const char *svg) {
+    const char *text = strstr(svg, " width=\"");
+    int width = text ? atoi(text + strlen(" width=\"")) : 0;
+    return width > 900 ? " class=\"wide broad\"" : width > 560 ? " class=\"broad\"" : "";
 }
 
 static void write_picture(FILE *out, Room *room, const Folder *folder, const char *name) {
@@ -86,7 +88,7 @@ static void write_picture(FILE *out, Room *room, const Folder *folder, const cha
         room_leave_out(room, shown, error.text);
     } else {
         part_begin(&part);
-        fputs(is_wide(text) ? "<figure class=\"wide\">" : "<figure>", part.out);
+        fprintf(part.out, "<figure%s>", width_classes(text));
         fputs(text, part.out);
         fputs("</figure>\n", part.out);
         part_place(&part, room, out, shown);
@@ -115,7 +117,7 @@ static Names reports_of(const Folder *folder) {
 /* Returns the text of the first heading, or the file's name; free(). */
 static char *title_of(const char *text, const char *name) {
     size_t size = strcspn(text, "\n");
-    return strncmp(text, "# ", 2) ? xstrdup(name) : xformat("%.*s", (int)size - 2, text + 2);
+    return strncmp(text, "# ", 2) ? xstrdup(name) : markdown_unescape(xformat("%.*s", (int)size - 2, text + 2));
 }
 
 /* A report of a folder. */
@@ -201,7 +203,8 @@ char *results_lead(const Folder *folder) {
     char *text = reports.n > first ? read_in(folder, reports.names[first], NULL) : NULL, *lead = NULL;
     const char *at = text ? strstr(text, "\n\n") : NULL;
     size_t size = at ? strcspn(at + 2, "\n") : 0;
-    if (size && !strchr("-|#", at[2])) lead = xformat("%.*s", (int)(size < LONGEST ? size : LONGEST), at + 2);
+    if (size && !strchr("-|#", at[2]))
+        lead = markdown_unescape(xformat("%.*s", (int)(size < LONGEST ? size : LONGEST), at + 2));
     free(text);
     names_free(&reports);
     return lead;

@@ -3,9 +3,9 @@
 // clang-format off
 const char PAGE_STYLE[] =
     ":root{color-scheme:light dark;--page:#f4f5f7;--paper:#fff;--ink:#1c2128;--muted:#5c6470;--line:#dfe2e7;"
-    "--accent:#0b5cad;--mark:#eef3f9}\n"
+    "--accent:#0b5cad;--mark:#eef3f9;--shade:#1c212855}\n"
     "@media(prefers-color-scheme:dark){:root{--page:#0d0f13;--paper:#16181d;--ink:#e4e7ec;--muted:#9aa3af;"
-    "--line:#2c3038;--accent:#7db8f5;--mark:#1e232b}}\n"
+    "--line:#2c3038;--accent:#7db8f5;--mark:#1e232b;--shade:#9aa3af77}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--page);color:var(--ink);font:15px/1.55 system-ui,'Segoe UI',Helvetica,Arial,"
     "sans-serif;-webkit-text-size-adjust:100%}\n"
@@ -33,12 +33,20 @@ const char PAGE_STYLE[] =
     ".card dd.unknown{font-size:17px}\n"
     ".facts>div{display:grid;grid-template-columns:minmax(150px,270px) 1fr;gap:4px 16px;padding:6px 0;"
     "border-top:1px solid var(--line)}\n"
-    ".facts dt{color:var(--muted)}.facts dd{overflow-wrap:anywhere}\n"
+    ".facts dt{color:var(--muted)}.facts dd{overflow-wrap:anywhere}\n";
+
+/* Figures, tables, and what is otherwise on small screens and on paper. */
+const char PAGE_STYLE_FIGURES[] =
     ".figures{display:grid;grid-auto-flow:dense;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:18px}\n"
+    ".curves{grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr))}\n"
     ".wide{grid-column:1/-1}figure{margin:0;overflow-x:auto;min-width:0}\n"
     "figure svg.plot{display:block;max-width:100%;height:auto;border-radius:6px}\n"
     "figcaption{margin-bottom:4px}audio{width:100%}\n"
-    ".scroll{overflow-x:auto;margin:0 0 14px}\n"
+    /* a shadow at each edge behind which more of a table is hidden */
+    ".scroll{overflow-x:auto;margin:0 0 14px;background:linear-gradient(90deg,var(--paper) 30%,transparent) 0 0/36px "
+    "100% no-repeat local,linear-gradient(270deg,var(--paper) 30%,transparent) 100% 0/36px 100% no-repeat local,"
+    "linear-gradient(90deg,var(--shade),transparent) 0 0/14px 100% no-repeat scroll,"
+    "linear-gradient(270deg,var(--shade),transparent) 100% 0/14px 100% no-repeat scroll}\n"
     "table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}\n"
     "caption{text-align:left;color:var(--muted);font-size:13px;padding:0 0 6px}\n"
     "th,td{padding:5px 12px 5px 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;"
@@ -56,7 +64,9 @@ const char PAGE_STYLE[] =
     ":focus-visible{outline:2px solid var(--accent);outline-offset:2px}\n"
     "@media(max-width:600px){main{padding:16px 12px 32px}section{padding:14px}h1{font-size:24px}"
     ".verdict{font-size:16px}.facts>div{grid-template-columns:1fr}.cards{grid-template-columns:1fr 1fr}"
-    ".card dd{font-size:19px}figure svg.plot{max-width:none;height:auto;width:max(100%,440px)}}\n"
+    ".card dd{font-size:19px}.broad svg.plot{max-width:none;width:520px}"
+    ".broad::before{content:'scroll sideways \\2192';display:block;position:sticky;left:0;text-align:right;"
+    "color:var(--muted);font-size:13px}}\n"
     "@media print{body{background:#fff;font-size:11pt}main{max-width:none;padding:0}.card,figure,tr{"
     "break-inside:avoid}section{border:0;padding:0}.scroll{overflow:visible}details::details-content{"
     "content-visibility:visible;height:auto}}\n";

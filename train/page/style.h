@@ -2,6 +2,7 @@
 #ifndef TRAIN_PAGE_STYLE_H
 #define TRAIN_PAGE_STYLE_H
 
-extern const char PAGE_STYLE[];
+/* Two texts, one behind the other: the standard promises 4095 characters for one. */
+extern const char PAGE_STYLE[], PAGE_STYLE_FIGURES[];
 
 #endif

@@ -10,7 +10,7 @@
 /* Prints what would make the run fit; nothing if it fits. */
 static void print_too_large(const TrainSpec *spec, const MemoryPlan *plan) {
     size_t available = memory_available(spec->device);
-    char have[32], headroom[64], text[CHANGES_TEXT];
+    char have[32], headroom[MEMORY_TEXT], text[CHANGES_TEXT];
     if (train_to_allocate(spec, plan) <= available) return;
     Changes changes = sizing_changes(spec, available);
     printf("[Memory] it does not fit, %s are available%s; %s\n", format_bytes((double)available, have),
@@ -38,7 +38,10 @@ void train_dry_run(const TrainSpec *spec) {
     if (half != DTYPE_F32 && !gpu)
         printf("[Device] no GPU is here: the memory is a GPU's, but for some scratch of its own\n");
     memory_print(&plan);
-    if (half == DTYPE_F32 || gpu) print_too_large(spec, &plan);
+    if (half == DTYPE_F32 || gpu) {
+        memory_print_limit(spec->device);
+        print_too_large(spec, &plan);
+    }
     ops_print_counters(dry, stdout);
     batch_close(&batch);
     device_close(dry);

@@ -3,7 +3,7 @@
 #include "base/format.h"
 
 static _Noreturn void die_too_large(const TrainSpec *spec, const MemoryPlan *plan, size_t available) {
-    char need[32], have[32], headroom[64], text[CHANGES_TEXT];
+    char need[32], have[32], headroom[MEMORY_TEXT], text[CHANGES_TEXT];
     Changes changes = sizing_changes(spec, available);
     die("the run needs %s and %s are available%s; %s", format_bytes((double)memory_total(plan), need),
         format_bytes((double)available, have), memory_headroom_text(spec->device, headroom),

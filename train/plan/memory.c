@@ -1,10 +1,9 @@
 /* The memory of the activations is the peak of their arena in a dry run of the largest micro-batch. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/sysinfo.h>
 
 #include "base/format.h"
-#include "base/limits.h"
+#include "base/host_memory.h"
 #include "train/plan/memory.h"
 
 /* A dry run of micro-batches and an update, without memory: all addresses are the dry device's. `on` gets the
@@ -121,38 +120,24 @@ void memory_print(const MemoryPlan *plan) {
     printf(" = %s\n", format_bytes((double)memory_total(plan), text));
 }
 
-/* Returns the bytes that the host can still allocate. Sets *limit to the name of the limit that decides; NULL: the
- * machine's memory decides. */
-static size_t host_memory_available(const char **limit) {
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[128];
-    unsigned long long kilobytes = 0;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) break;
-    if (file) fclose(file);
-    struct sysinfo info;
-    size_t left = limits_left(limit), free = SIZE_MAX;
-    if (kilobytes)
-        free = (size_t)kilobytes * 1024;
-    else if (!sysinfo(&info))
-        free = (size_t)info.freeram * info.mem_unit;
-    if (free <= left) *limit = NULL;
-    return left < free ? left : free;
-}
-
 size_t memory_available(const Device *device) {
-    const char *limit;
-    size_t available = device->available ? device->available(device) : host_memory_available(&limit);
+    size_t available = device->available ? device->available(device) : host_memory_left().bytes;
     return available > device->headroom ? available - device->headroom : 0;
 }
 
-const char *memory_headroom_text(const Device *device, char text[64]) {
-    char headroom[32];
-    const char *limit = NULL;
-    text[0] = 0;
-    if (device->host_memory) host_memory_available(&limit);
+const char *memory_headroom_text(const Device *device, char text[MEMORY_TEXT]) {
+    char headroom[32], kept[64] = "";
+    HostMemory host = {.bytes = 0};
+    if (device->host_memory && !device->available) host = host_memory_left();
     if (device->headroom)
-        snprintf(text, 64, "%s%s (%s more are kept free)", limit ? " under " : "", limit ? limit : "",
-                 format_bytes((double)device->headroom, headroom));
+        snprintf(kept, sizeof kept, " (%s more are kept free)", format_bytes((double)device->headroom, headroom));
+    snprintf(text, MEMORY_TEXT, "%s%s%s", *host.limit ? " under " : "", host.limit, kept);
     return text;
+}
+
+void memory_print_limit(const Device *device) {
+    char have[32], why[MEMORY_TEXT];
+    if (device->available || !host_memory_left().limit[0]) return;
+    printf("[Memory] %s are available%s\n", format_bytes((double)memory_available(device), have),
+           memory_headroom_text(device, why));
 }

@@ -30,8 +30,11 @@ void memory_print(const MemoryPlan *plan);
 /* Returns the bytes that a run can still allocate: the free bytes, minus those that the device keeps free. Call it
  * after memory_plan: by then the device has loaded all of its code. */
 size_t memory_available(const Device *device);
-/* Writes " (268 MB more are kept free)", for the host " under ulimit -v (134 MB ...)"; "" if the device keeps no memory
- * free. */
-const char *memory_headroom_text(const Device *device, char text[64]);
+/* Writes " (268 MB more are kept free)", for the host " under ulimit -v (134 MB ...)"; "" if nothing is kept free and
+ * no limit decides. */
+enum { MEMORY_TEXT = 512 };
+const char *memory_headroom_text(const Device *device, char text[MEMORY_TEXT]);
+/* Prints how much memory is available, if a limit below the machine's memory decides it. */
+void memory_print_limit(const Device *device);
 
 #endif

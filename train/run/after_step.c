@@ -2,6 +2,7 @@
 
 #include "base/stop.h"
 #include "train/report.h"
+#include "train/run/forecast.h"
 #include "train/run/keep.h"
 #include "train/run/page.h"
 #include "train/run/progress.h"
@@ -73,6 +74,7 @@ void after_step(Run *run) {
     const Training *t = run->t;
     Due due = due_after_step(run);
     log_step(run, &due);
+    if (!due.end) forecast_after_step(run);
     bool best = due.validate && validation_run(run);
     run->over = best ? run_is_over(run) : due.end; /* a new best may extend the run */
     if (due.validate && selection_out_of_patience(t)) {

@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/program.h"
 #include "base/stop.h"
+#include "checkpoint/folder.h"
 #include "kernels/ops_table.h"
 #include "train/page/page.h"
 #include "train/report.h"
@@ -36,7 +37,7 @@ static void log_summary(Run *run) {
     char text[4][32], step[256], money[96];
     Record record = {.n = 0};
     const char *part = t->spec.labels.part;
-    StepTime time = meter_step_time(&run->meter, &t->spec);
+    StepTime time = meter_step_time(&run->meter, &t->spec, run->has_machine ? &run->machine : NULL);
     device_totals(t->spec.device, &flops, &bytes);
     record_add(&record, elapsed, "summary/seconds");
     record_add(&record, flops, "summary/flops");
@@ -99,6 +100,21 @@ static int check_kept(Run *run, const char *directory) {
     return lost || !logged || (moved && run->t->ended);
 }
 
+/* Says what is lost with the last checkpoint, which could not be written. */
+static void warn_of_loss(const Run *run) {
+    const char *folder = keep_folder(run);
+    StepName last;
+    folder_link(folder, LAST_LINK, last);
+    if (last[0])
+        warn("the last checkpoint was not written: what was trained after %s/%s is lost. Make room, then continue with "
+             "the same command and --resume auto",
+             folder, last);
+    else
+        warn("no checkpoint was written: what was trained is lost, and there are no weights in %s. Make room, or give "
+             "an --output-dir on another disk, and train again",
+             folder);
+}
+
 static int finish(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->spec.options;
@@ -112,7 +128,7 @@ static int finish(Run *run) {
     if (o->debug_dump && t->state.step == run->first_step)
         warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
     if (o->profile) ops_print_counters(t->spec.device, stdout);
-    if (run->keeping.failed) warn("the last checkpoint was not written; %s/last is an earlier one", keep_folder(run));
+    if (run->keeping.failed) warn_of_loss(run);
     bool failed = run->keeping.failed || trained_nothing(run);
     const char *directory = checkpointer_directory(run->keeping.checkpointer, &error);
     if (!directory) die("%s", error.text);

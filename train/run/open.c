@@ -11,6 +11,7 @@
 #include "kernels/cards.h"
 #include "train/report.h"
 #include "train/run/after_step.h"
+#include "train/run/forecast.h"
 #include "train/run/keep.h"
 #include "train/run/progress.h"
 #include "train/run/selection.h"
@@ -133,7 +134,9 @@ static void open_eta(Run *run) {
 static void begin(Run *run) {
     const TrainSpec *spec = &run->t->spec;
     report_start(spec, run->total_steps, run->epoch_batches, run->validation.batches);
+    report_check_epochs(spec, run->total_steps, run->epoch_batches);
     if (!run->t->state.step || !run_is_over(run)) start_log(run);
+    forecast_begin(run);
     device_reset_counters(spec->device);
     spec->device->profile = spec->options->profile;
     progress_read_sensors(run);
@@ -172,6 +175,8 @@ void run_open(Run *run, Training *t) {
     run->loader = loader_open(spec->train, &options);
     if (spec->validation) validation_open(run, &bytes);
     open_eta(run);
+    MachineOptions machine = train_machine_options(o);
+    run->has_machine = machine_of_device(spec->device, &machine, &run->machine);
     run->passes = passes_open(t, bytes, sequences);
     stop_defer(true);
     begin(run);

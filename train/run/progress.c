@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/program.h"
 #include "base/stop.h"
+#include "train/run/forecast.h"
 #include "train/run/money.h"
 #include "train/run/record.h"
 #include "train/run/selection.h"
@@ -48,16 +49,7 @@ static const char *token_label(const Run *run) {
 
 /* Writes " ETA 5m12s"; "" before the time of a step is known, and if the run ends here. */
 static const char *eta_text(const Run *run, char text[48]) {
-    const TrainState *state = &run->t->state;
-    const TrainOptions *o = run->t->spec.options;
-    EtaLeft left = eta_left(&(EtaPlan){.step = state->step,
-                                       .last = run->total_steps,
-                                       .save_interval = o->save_interval,
-                                       .validates = run->validation.loader != NULL,
-                                       .val_interval = o->val_interval,
-                                       .batch_index = state->batch_index,
-                                       .epoch_batches = run->epoch_batches,
-                                       .batches_per_step = o->grad_accumulation});
+    EtaLeft left = forecast_left(run);
     double seconds = eta_seconds(&run->eta, &left);
     char duration[32];
     bool ends = selection_out_of_patience(run->t) || stop_signal();

@@ -56,6 +56,13 @@ typedef struct {
     float *host_sums, *host_outputs;
 } Validation;
 
+/* The first time of the run that is told: see forecast.h. */
+typedef struct {
+    bool told, first_left_out; /* out of the measured micro-batches */
+    double from, mean_tokens;  /* the clock before them; the rows of a mean micro-batch */
+    int64_t tokens;            /* rows of the measured ones */
+} Forecast;
+
 typedef struct Run {
     Training *t;
     Log *log;
@@ -87,6 +94,9 @@ typedef struct Run {
     LogWindow window;
     Meter meter;
     Eta eta;
+    Forecast forecast;
+    Machine machine; /* whose rates are known, if has_machine */
+    bool has_machine;
     double run_start, seconds_before, shown_at;
     double cost_before;    /* money of the earlier parts; NaN: not known */
     DeviceSensors sensors; /* read at most once a second */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "train/run/forecast.h"
 #include "train/run/keep.h"
 #include "train/run/record.h"
 #include "train/run/results.h"
@@ -115,8 +116,10 @@ void step_forward_backward(Run *run, int64_t micro) {
                  .dump = run->dump ? step_dump_activation : NULL,
                  .dump_context = &dump};
     if (run->dump) step_dump_batch(&dump, batch, t->spec.train->field_names);
+    forecast_before_micro_batch(run);
     passes_run(&run->passes, batch, pass, results_sums(run, micro, 1), tensor_none());
     count_batch(run, batch, micro);
+    forecast_after_micro_batch(run, batch);
 }
 
 /* Returns the flag that stops all queued steps after one that is not finite; none if such steps are only skipped. */

@@ -27,7 +27,7 @@ static void allocate_staging(Training *t) {
 }
 
 static void check_inference(const TrainSpec *spec, const MemoryPlan *plan) {
-    char need[32], have[32], headroom[64];
+    char need[32], have[32], headroom[MEMORY_TEXT];
     size_t available = memory_available(spec->device);
     if (train_to_allocate(spec, plan) > available)
         die("the weights and a batch need %s and %s are available%s; give a smaller --val-batch-size",
@@ -39,6 +39,7 @@ static MemoryPlan make_plan(Training *t) {
     MemoryPlan plan = t->inference ? train_plan_inference(&t->spec) : train_plan(&t->spec);
     t->spec.device->peak_allocated = t->spec.device->allocated; /* the peak of this training alone */
     memory_print(&plan);
+    memory_print_limit(t->spec.device);
     t->planned_bytes = memory_total(&plan);
     (t->inference ? check_inference : fit_check)(&t->spec, &plan);
     return plan;

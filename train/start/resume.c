@@ -34,7 +34,7 @@ static void compare_options(const Training *t, const char *before_text) {
     json_object_foreach(before, name, value) {
         json_t *other = json_object_get(now, name);
         const Option *option = options_find(t->spec.set, name);
-        bool resumes = option && option->value == (const void *)&t->spec.options->resume;
+        bool resumes = option && option->value == options_find(t->spec.set, "resume")->value;
         if (resumes || !other || json_equal(value, other)) continue;
         const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
         char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
@@ -76,9 +76,11 @@ static void compare_facts(const Training *t) {
 /* Forgets the cost of the earlier parts if it is in another currency than that of --price. */
 static void compare_currency(Training *t) {
     json_t *before = json_loads(t->state.options_json, 0, NULL);
-    Price price;
-    if (!price_parse(json_string_value(json_object_get(before, "price")), &price, NULL) ||
-        strcmp(price.currency, t->spec.options->price.currency))
+    const char *file = json_string_value(json_object_get(before, "prices"));
+    PriceList list;
+    if (!(file ? price_list_read(file, &list, NULL)
+               : price_list_parse(json_string_value(json_object_get(before, "price")), &list, NULL)) ||
+        strcmp(list.any.price.currency, t->spec.options->price.currency) != 0)
         t->state.cost = NAN;
     json_decref(before);
 }

@@ -9,6 +9,7 @@
 #include "base/text_file.h"
 #include "commands/cv/report/cell_tables.h"
 #include "commands/cv/report/fold_scores.h"
+#include "report/markdown.h"
 
 enum { CURVES = 4, SHOWN = 10 /* columns on the terminal: the name, and scores up to specificity */ };
 
@@ -125,7 +126,7 @@ static bool write_markdown(const Report *r, Error *error) {
     fputs("\n## Beside the baselines\n\n", file.out);
     table_print_markdown(&r->scores, r->scores.columns, file.out);
     cell_tables_print_markdown(&r->parts, file.out);
-    bool ok = text_file_end(&file, path, error);
+    bool ok = markdown_end(&file, path, error);
     free(path);
     return ok;
 }

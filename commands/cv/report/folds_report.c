@@ -9,6 +9,7 @@
 #include "commands/cv/report/fold_scores.h"
 #include "commands/cv/report/tested_fold.h"
 #include "report/binary_report.h"
+#include "report/markdown.h"
 #include "report/plot.h"
 
 enum { SHOWN = 10 /* columns on the terminal: the name, and scores up to specificity */ };
@@ -212,7 +213,7 @@ static bool write_markdown(const Report *r, const char *path, Error *error) {
     fputs("\n## All folds' test cells together, each judged by its own fold's network\n\n", file.out);
     table_print_markdown(&r->scores, r->scores.columns, file.out);
     cell_tables_print_markdown(&r->parts, file.out);
-    return text_file_end(&file, path, error);
+    return markdown_end(&file, path, error);
 }
 
 /* Draws a line per fold over its epochs, and rings the epoch of its best weights; no picture if none has any. */

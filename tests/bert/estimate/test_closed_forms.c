@@ -78,8 +78,17 @@ static void products_are_the_specifications(void **state) {
     }
 }
 
+static void products_are_aligned(void **state) {
+    (void)state;
+    static const char *const lines[] = {"train_bert", "train_bert --config configs/phobert_t4.yaml",
+                                        "train_bert --config configs/phobert_l4.yaml",
+                                        "train_bert pretrain --vocabulary 64001"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_aligned),
         cmocka_unit_test(a_step_is_the_closed_form),
         cmocka_unit_test(products_are_the_specifications),
     };

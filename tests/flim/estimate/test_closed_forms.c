@@ -193,8 +193,17 @@ static void flims_step_is_below_the_specifications(void **state) {
     assert_near(forms_want[OP_batchnorm_statistics].bytes / 1e9, 1.2, 0.05);
 }
 
+static void products_are_aligned(void **state) {
+    (void)state;
+    static const char *const lines[] = {"train_cv", "train_cv --config configs/flim_l4.yaml",
+                                        "train_cv --config configs/flim_reference_a.yaml",
+                                        "train_cv --config configs/flim_reference_b.yaml"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_aligned),
         cmocka_unit_test(flim_at_batch_64),
         cmocka_unit_test(flims_step_is_below_the_specifications),
     };

@@ -260,9 +260,21 @@ static void mediums_bytes_are_the_specifications(void **state) {
     json_decref(root);
 }
 
+static void products_are_aligned(void **state) {
+    (void)state;
+    static const char *const lines[] = {"train_psd pretrain --size small",
+                                        "train_psd pretrain --config configs/psd_pretrain_l4.yaml",
+                                        "train_psd pretrain --config configs/psd_pretrain_l40s.yaml",
+                                        "train_psd finetune --config configs/psd_finetune_l4.yaml",
+                                        "train_psd finetune --config configs/psd_finetune_l40s.yaml",
+                                        "train_psd finetune --encoder cnn"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pretraining_at_every_size), cmocka_unit_test(finetuning_at_every_size),
-        cmocka_unit_test(mediums_flops_are_the_specifications), cmocka_unit_test(mediums_bytes_are_the_specifications)};
+        cmocka_unit_test(products_are_aligned), cmocka_unit_test(pretraining_at_every_size),
+        cmocka_unit_test(finetuning_at_every_size), cmocka_unit_test(mediums_flops_are_the_specifications),
+        cmocka_unit_test(mediums_bytes_are_the_specifications)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

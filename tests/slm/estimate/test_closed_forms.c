@@ -85,8 +85,25 @@ static void the_steps_products_are_the_specifications(void **state) {
     assert_near(forms_total().flops, causal, 0.02 * causal);
 }
 
+static void products_are_aligned(void **state) {
+    (void)state;
+    static const char *const lines[] = {"train_slm --vocabulary 50257",
+                                        "train_slm --vocabulary 50257 --size tiny",
+                                        "train_slm --config configs/slm_a100.yaml",
+                                        "train_slm --config configs/slm_a30x2.yaml",
+                                        "train_slm --config configs/slm_rtx3090.yaml",
+                                        "train_slm --config configs/slm_rtx4090.yaml",
+                                        "train_slm --config configs/slm_t4.yaml"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
+    json_t *root = forms_estimate("train_slm --d-model 100 --heads 5 --vocabulary 50257"),
+           *step = json_object_get(root, "step");
+    assert_true(forms_number(step, "unaligned_flops") > 0.5 * forms_number(step, "flops"));
+    json_decref(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_aligned),
         cmocka_unit_test(both_sizes_of_the_reference),
         cmocka_unit_test(the_steps_products_are_the_specifications),
     };

@@ -5,20 +5,24 @@
 enum { CONDITIONING = 32, SPEED = 2, TEXT = 102, TEXT_TARGETS = 101, MEL = 251, MEL_CODES = 8194 };
 enum { GPT_ROWS = CONDITIONING + SPEED + TEXT + MEL, GPT_LAYERS = 24, GPT_WIDTH = 1280 };
 
+/* Rows of zeros follow the weight of a head up to a multiple of 8. */
+static double padded(double classes) { return 8 * ceil(classes / 8); }
+
 /* The rows of one head: norms, logits, loss, and back. */
 static void gpt_head(double n, double c, double classes) {
+    double columns = padded(classes);
     forms_gather(n, c, HALF);
     forms_norm(n, c), forms_norm(n, c);
-    forms_linear(n, c, classes);
-    forms_call(OP_cross_entropy_forward_backward, 5 * n * classes, 2 * HALF * n * classes + 12 * n);
+    forms_linear(n, c, columns);
+    forms_call(OP_cross_entropy_forward_backward, 5 * n * classes, HALF * n * (classes + columns) + 12 * n);
     forms_sum(n), forms_sum(n);
-    forms_linear_back(n, c, classes, true);
+    forms_linear_back(n, c, columns, true);
     forms_norm_back(n, c, false), forms_norm_back(n, c, false);
     forms_scatter(n, c, HALF);
 }
 
 static double gpt_head_bytes(double n, double c, double classes) {
-    return 5 * forms_halves(n, c) + 6 * forms_f32(n) + forms_halves(n, classes);
+    return 5 * forms_halves(n, c) + 6 * forms_f32(n) + forms_halves(n, padded(classes));
 }
 
 static Blocks gpt_blocks(double batch) {
@@ -62,7 +66,8 @@ static void the_gpt_at_its_full_size(void **state) {
     for (int i = 0; i < 2; i++) {
         double pieces = i ? 24000 : 12000, parameters = gpt_parameters(pieces), batch = i ? 8 : 4;
         /* In the flat buffer each tensor begins on a line of 16 numbers: only heads' biases leave some of one. */
-        double flat = parameters + (16 - (int)(pieces + 1) % 16) + (16 - MEL_CODES % 16);
+        double flat = parameters + (16 - (int)(pieces + 1) % 16) + (16 - MEL_CODES % 16) +
+                      (padded(pieces + 1) - (pieces + 1) + padded(MEL_CODES) - MEL_CODES) * GPT_WIDTH;
         char *line = xformat("train_gpt -b %.0f -g 4 --number-text-tokens %.0f", batch, pieces);
         json_t *root = forms_estimate(line);
         Blocks b = gpt_blocks(batch);
@@ -102,8 +107,17 @@ static void the_gpts_step_is_the_specifications(void **state) {
     assert_true(of_row < 36 * c);
 }
 
+static void products_are_aligned(void **state) {
+    (void)state;
+    static const char *const lines[] = {"train_gpt", "train_gpt --number-text-tokens 24000",
+                                        "train_gpt --config configs/amharic_l4.yaml",
+                                        "train_gpt --number-mel-codes 8191"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_aligned),
         cmocka_unit_test(the_gpt_at_its_full_size),
         cmocka_unit_test(the_gpts_step_is_the_specifications),
     };

@@ -375,7 +375,7 @@ static void all_cards_have_a_line_each(void **state) {
     int n;
     const Card *cards = card_table(&n);
     estimate_command(0, true, "train_gpt --estimate --gpu all --amp --max-steps 100 --price 1.5");
-    assert_contains(estimate_output, "  whole run       USD  memory: ");
+    assert_contains(estimate_output, "  whole run      cost break-even  memory: ");
     for (int i = 0; i < n; i++) {
         char *start = xformat("\n%-13s ", cards[i].key);
         const char *line = strstr(estimate_output, start);
@@ -386,6 +386,80 @@ static void all_cards_have_a_line_each(void **state) {
     json_t *root = estimate_parsed("train_gpt --amp");
     assert_int_equal(json_array_size(json_object_get(root, "gpus")), n);
     json_decref(root);
+}
+
+static double number_of(const char *key, const char *number) {
+    json_t *root = json_loads(estimate_output, 0, NULL), *card;
+    size_t i;
+    double found = NAN;
+    json_array_foreach(json_object_get(root, "gpus"), i, card) {
+        const json_t *value = json_object_get(card, number);
+        if (!strcmp(json_string_value(json_object_get(card, "gpu")), key) && value) found = json_number_value(value);
+    }
+    json_decref(root);
+    return found;
+}
+
+static void expect_text(const char *key, const char *want) {
+    json_t *root = json_loads(estimate_output, 0, NULL);
+    const char *found = json_string_value(json_object_get(root, key));
+    assert_string_equal(found ? found : "none", want);
+    json_decref(root);
+}
+
+/* One price says nothing: an H200 would be the cheapest at an L4's. */
+static void cards_are_compared_by_their_own_prices(void **state) {
+    (void)state;
+    static const char line[] = "train_gpt --estimate --gpu all --amp --max-steps 100 --calibration none";
+    char *path = path_join(run_directory(), "prices.csv"),
+         *of_cards = xformat("%s --json --price 'h200=3.50 EUR,l4=0.80EUR'", line),
+         *of_file = xformat("%s --json --prices %s", line, path), *text = xformat("%s --prices %s", line, path),
+         *one = xformat("%s --price 0.80", line), *one_json = xformat("%s --json --price 0.80", line);
+    estimate_command(0, true, of_cards);
+    expect_text("fastest", "h200");
+    double l4 = number_of("l4", "cost"), h200 = number_of("h200", "cost");
+    estimate_expect_near("cost", l4, 0.8 * number_of("l4", "seconds") / 3600, 1e-12);
+    expect_text("cheapest", l4 < h200 ? "l4" : "h200");
+    assert_true(isnan(number_of("t4", "cost")));
+    double least = l4 < h200 ? l4 : h200; /* at its break-even price each card costs as much */
+    estimate_expect_near("break-even", number_of("t4", "break_even_per_hour") * number_of("t4", "seconds") / 3600,
+                         least, 1e-12);
+    estimate_expect_near("own price", number_of(l4 < h200 ? "l4" : "h200", "break_even_per_hour"),
+                         l4 < h200 ? 0.8 : 3.5, 1e-12);
+    write_text(path, "card;price;currency;provider;date\nL4;0,001;CHF;Nobody;2026-11-01\nl4;2;CHF;;\nH200;3,5;CHF;;\n");
+    estimate_command(0, true, of_file); /* the lower of two prices */
+    expect_text("cheapest", "l4");
+    assert_near(number_of("l4", "price_per_hour"), 0.001, 1e-15);
+    estimate_command(0, true, text);
+    assert_contains(estimate_output, "  whole run       CHF break-even  memory: ");
+    assert_contains(estimate_output, "[Price] cheapest that fits: l4, ");
+    assert_contains(estimate_output, " 0.00 CHF an hour (Nobody, 2026-11-01)\n[Price] fastest that fits: h200, ");
+    assert_contains(estimate_output,
+                    "[Price] break-even: the price of an hour in CHF below which a card is cheaper for "
+                    "this run than the l4\n");
+    estimate_command(0, true, one);
+    assert_contains(estimate_output,
+                    "[Price] one price, 0.80 USD, does not say which card is the cheapest: give --price "
+                    "l4=0.80,h200=3.50 or --prices FILE\n");
+    estimate_command(0, true, one_json);
+    expect_text("cheapest", "none");
+    assert_true(isnan(number_of("l4", "cost")));
+    estimate_expect_near("share", number_of("l4", "break_even_share"),
+                         number_of("h200", "seconds") / number_of("l4", "seconds"), 1e-12);
+    free(one_json), free(one), free(text), free(of_file), free(of_cards), free(path);
+}
+
+/* The fastest and the cheapest are cards that can do it. */
+static void a_card_on_which_the_run_does_not_fit_is_not_compared(void **state) {
+    (void)state;
+    estimate_command(0, true,
+                     "train_gpt --estimate --gpu all --max-steps 100 -b 64 --json --calibration none --price "
+                     "t4=0.01,h200=3.50");
+    expect_text("cheapest", "h200");
+    assert_true(isnan(number_of("t4", "break_even_per_hour")));
+    estimate_command(0, true,
+                     "train_gpt --estimate --gpu all --max-steps 100 -b 64 --calibration none --price t4=0.01");
+    assert_contains(estimate_output, "[Price] no card that fits has a price: give --price l4=0.80,h200=3.50 or");
 }
 
 static void one_card_is_reported_in_full(void **state) {
@@ -460,6 +534,8 @@ int main(void) {
         cmocka_unit_test(synthetic_lengths_are_a_normal_distribution),
         cmocka_unit_test(a_token_budget_is_lowered),
         cmocka_unit_test(all_cards_have_a_line_each),
+        cmocka_unit_test(cards_are_compared_by_their_own_prices),
+        cmocka_unit_test(a_card_on_which_the_run_does_not_fit_is_not_compared),
         cmocka_unit_test(one_card_is_reported_in_full),
         cmocka_unit_test(wrong_options_are_refused),
     };

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(line + before + n, around[1], after);
     ManifestRecord record;
     Error error = {.text = ""};
-    int column = -1;
+    int column = size && data[0] & 4 ? 7 : 0; /* of an array, or a line */
     if (manifest_parse_line(line, before + n + after, &record, &(int64_t){1}, &column, &error)) {
         check_record(&record);
         manifest_record_close(&record);

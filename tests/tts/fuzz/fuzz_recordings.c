@@ -30,6 +30,8 @@ static const struct {
     {LIST, "audio;text\na.wav;b\n", "", {.path = "list.csv"}},
     {LIST, "audio,text,id\na.wav,", "\nb.wav,c,d\n", {.path = "list.csv", .skip_bad = true}},
     {LIST, "[{\"audio\": \"a.wav\", \"text\": ", "},\n{}]", {.path = "list.json", .skip_bad = true}},
+    {LIST, "{\n\"a\": ", "\n}\n", {.path = "list.json"}},
+    {LIST, "1\n00:0", ",000 --> 00:00:04,000\n", {.path = "list.txt"}},
     {LIST, "audio_file|text|speaker_name\na.wav|", "|anna\n", {.path = "metadata.csv"}},
     {LIST, "wavs/a.wav|s|am|b\n", "|s|am|b\n", {.path = "all.list"}},
     {LIST, "a/b.wav|one|s\na/c.wav|two|s\n", "|three|t\n", {.path = "list.txt"}},
