@@ -1,7 +1,5 @@
 #include "tests/cuda/schedules.h"
 
-#include "tests/kernels/op_cases.h"
-
 Rig rig;
 static const uint64_t HASH_BEGIN = 0xcbf29ce484222325u;
 static uint64_t hash; /* of all outputs of a check */
@@ -55,6 +53,25 @@ static void make_pair(OpCall *call, OpArgument *a, const void *numbers) {
 void op_on_card(int op, DType type, const char *changes) {
     OpCall call = {.device = rig.cuda, .side = 1, .type = type, .changes = changes, .make = make_pair};
     op_call(op, &call);
+}
+
+typedef struct {
+    int op;
+    const char *changes;
+} WrongCall;
+
+static void call_wrongly(void *argument) {
+    const WrongCall *wrong = argument;
+    op_on_card(wrong->op, DTYPE_F32, wrong->changes);
+    rig.cuda->synchronize(rig.cuda);
+}
+
+void op_must_die(int op, const char *changes, const char *message) {
+    char output[4096];
+    if (!emulate_set_seed) skip();
+    assert_int_not_equal(run_function(output, sizeof output, call_wrongly, &(WrongCall){op, changes}), 0);
+    assert_contains(output, "CUDA: "); /* the kernel's message, printed by the host */
+    assert_contains(output, message);
 }
 
 static void op_on_both(int op, DType type, const char *changes) {

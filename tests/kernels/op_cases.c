@@ -60,7 +60,7 @@ static Dropout drop(OpCall *call) {
 #define GELU                                                                                                           \
     (GeluDropout) { KIND, DROP }
 
-/* Of the slope of GELU where x is 4.5 times its spread: gelu_slope_error in tests/cuda/rig.h. */
+/* The error of the slope of GELU at the largest x, 4.5 times its spread: gelu_slope_error in tests/cuda/rig.h. */
 #define FAR        (4.5 * (double)S.spread)
 #define GELU_ERROR (32 + (KIND == GELU_TANH ? 6 * FAR * 1.59576912 * (1 + 3 * 0.044715 * FAR * FAR) : 0))
 

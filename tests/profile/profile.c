@@ -10,7 +10,6 @@
 #include "kernels/cards.h"
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "tests/cuda/schedules.h"
-#include "tests/kernels/op_cases.h"
 
 enum { MOST_KERNELS = 64, MOST_CALLS = 256 };
 
