@@ -81,7 +81,7 @@ static void check_nan_of(Rig *all, int op, const char *changes, int positions) {
         for (int i = 0; i < call.n_arguments; i++) {
             const OpArgument *a = &call.arguments[i];
             if (a->role == OP_OUTPUT || a->role == OP_CHANGED) check_output(c, a, &p);
-            if (!strcmp(a->name, "correct")) assert_true(floats(a->on[0])[p.row] == 0);
+            if (!strcmp(a->name, "correct") && in->columns > 1) assert_true(floats(a->on[0])[p.row] == 0);
         }
     }
     rig_free(&rig);
