@@ -11,28 +11,32 @@ static void check_elementwises(DType type) {
     ops_on_both(type, "dropout residual_forward", sizes, "|p=0.3|shift=1|shift=1 p=0.3");
     ops_on_both(type, "dropout", sizes, "y:@x|y:@x p=0.3");
     ops_on_both(type, "residual_forward", sizes, "sum:@x|sum:@x p=0.3");
-    ops_on_both(type, "tanh_forward tanh_backward", sizes, "|shift=1");
+    ops_on_both(type, "tanh_forward tanh_backward", sizes, "|shift=1|spread=2|spread=2 shift=1");
     ops_on_both(type, "gelu_forward gelu_backward", sizes,
-                "spread=2|spread=2 shift=1|spread=2 kind=1|spread=2 kind=1 shift=1");
+                "|shift=1|spread=2|spread=2 shift=1|kind=1|kind=1 shift=1|spread=2 kind=1|spread=2 kind=1 shift=1");
     ops_on_both(type, "cast", "n=0|n=1|n=7|n=8|n=1003|n=4099", "|back=1|y:f32|back=2");
 }
 
 static void check_rows(DType type) {
     static const char sizes[] = "n=0 c=8|n=1 c=1|n=1 c=8|n=21 c=35|n=9 c=1280|n=70 c=64";
-    ops_on_both(type, "gather_rows", sizes, "skip=2 odd=1");
+    ops_on_both(type, "gather_rows", sizes, "skip=2 odd=1|skip=2");
     ops_on_both(type, "scatter_rows", sizes, "skip=2 odd=1|skip=2 odd=1 back=1");
 }
 
-/* Of many rows with one id, runs go over many pieces; others are within a piece. */
+/* Runs of one id over many pieces, and within a piece; ids at random, and in turn. */
 static void check_embeddings(DType type) {
-    static const char operations[] = "embedding_forward embedding_backward";
-    ops_on_both(type, operations,
-                "n=0 c=8 v=3 places=3|n=1 c=1 v=1 places=1|n=53 c=77 v=11 places=60|n=300 c=264 v=7 places=200",
-                "random=1 skip=2 odd=1|random=1 rows:none|random=1 skip=2 odd=1 positions:none position_table:none "
-                "dposition_table:none|random=1 rows:none positions:none position_table:none dposition_table:none");
-    ops_on_both(type, operations, "n=2500 c=16 v=1 places=2000 skip=2 odd=1",
-                "random=1"); /* three chunks; one id only */
-    ops_on_both(type, operations, "n=1024 c=9 v=300 places=2 rows:none", "random=1");
+    static const char sizes[] =
+        "n=0 c=8 v=3 places=3|n=1 c=1 v=1 places=1|n=53 c=77 v=11 places=60|n=300 c=264 v=7 places=200";
+    static const char given[] = "random=1 skip=2 odd=1|random=1 rows:none|"
+                                "random=1 skip=2 odd=1 positions:none position_table:none dposition_table:none|"
+                                "random=1 rows:none positions:none position_table:none dposition_table:none";
+    ops_on_both(type, "embedding_forward embedding_backward", sizes, given);
+    ops_on_both(type, "embedding_backward", sizes,
+                "skip=2 odd=1|rows:none|skip=2|skip=2 odd=1 positions:none dposition_table:none");
+    ops_on_both(
+        type, "embedding_forward embedding_backward",
+        "n=2500 c=16 v=1 places=2000 skip=2 odd=1|n=1024 c=9 v=300 places=2 rows:none", /* three chunks; one id */
+        "random=1|");
 }
 
 /* Rows that are not named keep what they have. */
@@ -70,7 +74,8 @@ static void check_layernorms(DType type) {
     static const char with[] = "spread=1.5 center=0.5|spread=1.5 center=0.5 bias:none dbias:none|shift=1";
     static const char texts[] = "n=1 c=1|n=1 c=8|n=5 c=77|n=7 c=128|n=3 c=1280|n=2 c=1283|n=2060 c=8";
     ops_on_both(type, "layernorm_forward", texts, with);
-    ops_on_both(type, "layernorm_backward", texts, "|dresidual:none|dx:@dresidual|shift=1|dbias:none dresidual:none");
+    ops_on_both(type, "layernorm_backward", texts,
+                "|dresidual:none|dx:@dresidual|shift=1|dbias:none dresidual:none|shift=1 dresidual:none");
     for (int i = 0; i < 7; i++)
         check_residual_layernorm(type, sizes[i][0], sizes[i][1], i % 2 ? 0.3f : 0, i % 3, i % 2 == 0);
     check_residual_layernorm(type, 9, 768, 0.1f, true, false);

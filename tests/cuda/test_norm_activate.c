@@ -31,9 +31,11 @@ static void check_sums(DType type) {
     check_sum(type, "n=524 frames=2 plane=131 c=40 pool=0 shift=1 slope=0 p=0.5", WITHOUT, false);
     check_sum(type, "n=21 frames=7 plane=1 c=11 slope=0.5 p=0.5", ONE, true);
     check_sum(type, "n=10 frames=1 plane=5 c=8 slope=0.01", "", true); /* all frames are odd ones: no y */
-    ops_on_both(type, "batchnorm_statistics",
-                "n=30 c=35|n=885 c=64|n=424 c=24 shift=1|n=77 c=64|n=156 c=264|n=524 c=40 shift=1",
-                "|running_mean:none running_var:none");
+    ops_on_both(
+        type, "batchnorm_statistics",
+        "n=30 c=35|n=885 c=64|n=424 c=24 shift=1|n=77 c=64|n=156 c=264|n=524 c=40 shift=1|n=21 c=11|n=10 c=8|"
+        "n=2 c=9|n=300 c=3|n=77 c=35 shift=1|n=650 c=64|n=41 c=264|n=33 c=1280|n=5000 c=24|n=900 c=32 center=100",
+        "|running_mean:none running_var:none");
 }
 
 static void check_running(DType type) {

@@ -217,7 +217,7 @@ CASE(gelu_forward, ops_layers, "x element", "", 9 * N * C, 8 * N * C, out(y, N, 
      KIND)
 CASE(gelu_backward, ops_layers, "dy element", "", 18 * N * C, 12 * N * C, out(dx, N, C, 0, GELU_ERROR), in(dy, N, C),
      in_as(OP_AROUND, x, N, C), KIND)
-CASE(tanh_forward, ops_layers, "x element", "", 5 * N * C, 8 * N * C, out(y, N, C, 0, 8), in(x, N, C))
+CASE(tanh_forward, ops_layers, "x element", "", 5 * N * C, 8 * N * C, out(y, N, C, 0, 8), in_as(OP_AROUND, x, N, C))
 CASE(tanh_backward, ops_layers, "dy element", "", 4 * N * C, 12 * N * C, out(dx, N, C, 0, 8), in(dy, N, C), in(y, N, C))
 CASE(leaky_relu_forward, ops_layers, "x element", "", N *C, 8 * N * C, out(y, N, C, 0, 2), in(x, N, C), S.slope)
 CASE(leaky_relu_backward, ops_layers, "dy element", "", N *C, 12 * N * C, out(dx, N, C, 0, 2), in(dy, N, C),
