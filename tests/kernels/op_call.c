@@ -165,7 +165,7 @@ OpArgument *op_argument(OpCall *call, const char *name, OpArgument like, OpConte
     if (is_none(call, name, strlen(name)) || (dot && is_none(call, name, (size_t)(dot - name)))) return NULL;
     if (change && sscanf(change, "@%23s", other) == 1) {
         name = other, content = OP_NORMAL, change = NULL;
-        like.role = OP_CHANGED;
+        if (like.role != OP_INPUT) like.role = OP_CHANGED;
     }
     OpArgument *a = find(call, name);
     if (a && a->role == OP_INPUT && like.role != OP_INPUT) a->role = OP_CHANGED, a->tolerance = like.tolerance;

@@ -3,6 +3,7 @@
 #include "tests/profile/profile.h"
 
 #define BLOCK "frames=32 plane=441 n=28224 c=32 slope=0.01 " /* of two cells */
+#define SAME  "b.mean:@a.mean b.rstd:@a.rstd b.gain:@a.gain b.bias:@a.bias "
 #define CONV  "n=28224 t=32 h=21 w=21 c=32 bias:none dbias:none "
 
 const ProfileCall profile_calls[] = {
@@ -40,17 +41,16 @@ const ProfileCall profile_calls[] = {
      "batchnorm_backward",
      BLOCK, "", EVERY_TYPE},
     /* The end of a block: the sum with the shortcut's norm, leaky ReLU, pool and dropout. */
-    {"norm_activate_forward norm_activate_backward", BLOCK "p=0.2", "sum of two, pool", EVERY_TYPE},
+    {"norm_activate_forward norm_activate_backward", BLOCK SAME "p=0.2", "sum of two, pool", EVERY_TYPE},
     {"norm_activate_forward norm_activate_backward", BLOCK "p=0.2 pool=0 b:none db:none", "of one", EVERY_TYPE},
     {"augment_volumes", "n=2 bins=128 high=21 wide=21 bits=16 augment=1", "", EVERY_TYPE},
     {"mixup", "n=112896 c=2 partners=2", "", EVERY_TYPE},
     {"cross_entropy_forward cross_entropy_forward_backward", "n=256 v=8192 random=1 weights:none", "", EVERY_TYPE},
     {"cast", "n=3072 back=1", "", EVERY_TYPE},
-    {"soft_cross_entropy_forward soft_cross_entropy_forward_backward binary_cross_entropy_forward "
-     "binary_cross_entropy_forward_backward",
-     "n=512 v=6 random=1", "", EVERY_TYPE},
+    {"soft_cross_entropy_forward soft_cross_entropy_forward_backward", "n=512 v=6 random=1", "", EVERY_TYPE},
+    {"binary_cross_entropy_forward binary_cross_entropy_forward_backward", "n=512 labels:@targets", "", EVERY_TYPE},
     {"squared_error_forward squared_error_forward_backward", "n=1024 c=16", "", EVERY_TYPE},
-    {"normalize_rows_forward normalize_rows_backward", "n=256 c=128", "", EVERY_TYPE},
+    {"normalize_rows_forward normalize_rows_backward", "n=256 c=128 dy:@y", "", EVERY_TYPE},
     {"nt_xent_forward nt_xent_backward", "n=512 c=128", "", ONLY_F32},
     {"adamw_update muon_update", "flat=1048576 whole=1 offset=0 pitch=512 tall=512 columns=512", "", EVERY_TYPE},
     {"sum_forward", "n=1048576", "", ONLY_F32},
