@@ -72,18 +72,6 @@
     X(copy_segments)                                                                                                   \
     X(clear_segments)
 
-/* Operations without 16-bit types. */
-#define FOR_EACH_F32_OP(X)                                                                                             \
-    X(batchnorm_from_running)                                                                                          \
-    X(nt_xent_forward)                                                                                                 \
-    X(nt_xent_backward)                                                                                                \
-    X(sum_forward)                                                                                                     \
-    X(global_norm)                                                                                                     \
-    X(loss_scale_update)                                                                                               \
-    X(norm_guard)                                                                                                      \
-    X(copy_segments)                                                                                                   \
-    X(clear_segments)
-
 #define OP_ENUM(op) OP_##op,
 enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };
 #undef OP_ENUM

@@ -210,7 +210,7 @@ write-profile:
 
 # The counts depend on nothing but these sources. Their hash stands in a file, so that `make test-deep` counts only when they
 # have changed.
-PROFILE_SOURCES = $(sort $(wildcard kernels/*.[ch] kernels/cuda/* kernels/cuda/*/* kernels/cuda/emulate/ptx/* tests/profile/*.[ch] tests/cuda/*.[ch] \
+PROFILE_SOURCES = $(sort $(wildcard kernels/*.[ch] kernels/cuda/* kernels/cuda/*/* kernels/cuda/emulate/ptx/* tests/profile/*.[ch] tests/cuda/*.[ch] tests/kernels/op_*.[ch] \
                   tests/helpers.[ch] base/*.[ch] configs/gpu/*.mk)) mk/cuda.mk mk/tests.mk
 PROFILE_CHECKED = tests/profile/checked
 PROFILE_HASH = $(call hash_of,$(filter %.c %.h %.cu %.cpp %.mk,$(PROFILE_SOURCES)))

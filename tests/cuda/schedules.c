@@ -37,6 +37,85 @@ void check_output_least(const char *what, Pair p, double tolerance, double least
     poison_scratch(&rig);
 }
 
+/* OpCall.make: a pair, whose numbers do not begin at a pack if the call is shifted. */
+static void make_pair(OpCall *call, OpArgument *a, const void *numbers) {
+    int64_t n = a->rows * (a->columns ? a->columns : 1),
+            shift = a->columns || call->size.shift > 1 ? call->size.shift > 0 : 0;
+    bool is_float = a->type <= DTYPE_F16;
+    Pair p = is_float ? poisoned(a->type, n + shift, 0) : pair_integers(&rig, numbers, n);
+    if (is_float && shift) p = shifted(p, n, 0);
+    if (is_float) memcpy(p.cpu.data, numbers, (size_t)n * 4);
+    if (is_float) pair_upload(&rig, p);
+    a->on[0] = rig_shaped(p.cpu.data, is_float ? DTYPE_F32 : a->type, a->rows, a->columns);
+    a->on[1] = rig_shaped(p.cuda.data, a->type, a->rows, a->columns);
+}
+
+void op_on_card(int op, DType type, const char *changes) {
+    OpCall call = {.device = rig.cuda, .side = 1, .type = type, .changes = changes, .make = make_pair};
+    op_call(op, &call);
+}
+
+typedef struct {
+    int op;
+    const char *changes;
+} WrongCall;
+
+static void call_wrongly(void *argument) {
+    const WrongCall *wrong = argument;
+    op_on_card(wrong->op, DTYPE_F32, wrong->changes);
+    rig.cuda->synchronize(rig.cuda);
+}
+
+void op_must_die(int op, const char *changes, const char *message) {
+    char output[4096];
+    if (!emulate_set_seed) skip();
+    assert_int_not_equal(run_function(output, sizeof output, call_wrongly, &(WrongCall){op, changes}), 0);
+    assert_contains(output, "CUDA: "); /* the kernel's message, printed by the host */
+    assert_contains(output, message);
+}
+
+static void op_on_both(int op, DType type, const char *changes) {
+    OpCall call = {.device = rig.cpu, .type = type, .changes = changes, .make = make_pair};
+    op_call(op, &call);
+    call.device = rig.cuda, call.side = 1;
+    op_call(op, &call);
+    for (int i = 0; i < call.n_arguments; i++) {
+        const OpArgument *a = &call.arguments[i];
+        char what[64];
+        if (a->role == OP_INPUT) continue;
+        snprintf(what, sizeof what, "%s %s", op_names[op], a->name);
+        Tensor cpu = a->on[0], cuda = a->on[1];
+        int64_t n = tensor_numel(cpu), rows = a->by == OP_BY_ROW ? a->rows : n;
+        int64_t columns = a->by == OP_BY_ROW ? a->columns : a->by == OP_BY_ITSELF;
+        Pair p = {rig_shaped(cpu.data, cpu.dtype, rows, columns), rig_shaped(cuda.data, cuda.dtype, rows, columns)};
+        check_output(what, p, a->tolerance > 0 ? a->tolerance + error_in(a->type, 0, 0) : 0);
+    }
+    rig_clear(&rig);
+}
+
+/* Copies the alternative that a text begins with; returns the next one, NULL if it is the last. */
+static const char *take_alternative(const char *text, char *to, size_t size) {
+    size_t length = strcspn(text, "|");
+    snprintf(to, size, "%.*s", (int)length, text);
+    return text[length] ? text + length + 1 : NULL;
+}
+
+void ops_on_both(DType type, const char *operations, const char *changes, const char *with) {
+    char first[256], second[256], both[512];
+    for (const char *next = changes; next;) {
+        next = take_alternative(next, first, sizeof first);
+        for (const char *other = with; other;) {
+            other = take_alternative(other, second, sizeof second);
+            snprintf(both, sizeof both, "%s %s", second, first);
+            for (const char *name = operations; *name; name += strspn(name, " ")) {
+                size_t length = strcspn(name, " ");
+                op_on_both(op_of_name(name, length), type, both);
+                name += length;
+            }
+        }
+    }
+}
+
 uint64_t run_check(void (*check)(DType), DType type) {
     const char *schedules = getenv("CHECK_SCHEDULES");
     uint64_t first = 0, count = schedules ? strtoull(schedules, NULL, 10) : 4;

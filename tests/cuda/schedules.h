@@ -7,6 +7,7 @@
 #define TESTS_CUDA_SCHEDULES_H
 
 #include "tests/cuda/rig.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/tolerance.h"
 
 /* Returns sum_error, and for a 16-bit type twice its rounding error more. */
@@ -32,6 +33,14 @@ void check_output(const char *what, Pair p, double tolerance);
 /* Does so with a tolerance for sums whose terms are of size `least`, however small the sums: as expect_pair_least does.
  */
 void check_output_least(const char *what, Pair p, double tolerance, double least);
+/* Calls an operation of the table (tests/kernels/op_cases.h) on the cuda device alone. */
+void op_on_card(int op, DType type, const char *changes);
+/* Requires a call in f32 to end the program with a message of its kernel. Skips on a real GPU, whose state does not
+ * survive a fork. */
+void op_must_die(int op, const char *changes, const char *message);
+/* Calls operations, named in a text, on both devices, and checks all that they change within the tolerances of their
+ * rows: with each of some changes and each of others, which | divides. Clears the rig. */
+void ops_on_both(DType type, const char *operations, const char *changes, const char *with);
 /* Runs a check in one type, if the card has it, under several schedules, $CHECK_SCHEDULES or 4: the outputs must have
  * the same bits under each. Returns their hash; 0 if the card lacks the type. */
 uint64_t run_check(void (*check)(DType), DType type);

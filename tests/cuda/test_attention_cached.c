@@ -106,16 +106,7 @@ static void check_large_scores(DType type) {
 }
 
 static void check_cached_rows(DType type) {
-    static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {21, 35}, {9, 640}, {70, 64}};
-    for (int i = 0; i < 5; i++) {
-        int64_t n = sizes[i][0], c = sizes[i][1];
-        int32_t rows[70];
-        for (int64_t k = 0; k < n; k++) rows[k] = (int32_t)(2 * n - 1 - 2 * k);
-        Pair qkv = normal(type, n, 3 * c), kv = normal(type, 2 * n + 1, 2 * c), places = pair_integers(&rig, rows, n);
-        cache_rows(rig.cpu, kv.cpu, qkv.cpu, places.cpu);
-        cache_rows(rig.cuda, kv.cuda, qkv.cuda, places.cuda);
-        check_output("cache_rows", kv, 0);
-    }
+    ops_on_both(type, "cache_rows", "n=0 c=8|n=1 c=1|n=21 c=35|n=9 c=640|n=70 c=64", "capacity=3 skip=2 odd=1");
 }
 
 int main(void) {

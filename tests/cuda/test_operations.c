@@ -1,6 +1,7 @@
 /* Every operation of kernels/ops_table.h exists on every device and was tested on the cuda device in each of its types.
  * Runs last: the tests before it have noted in $BUILD/operations.log what they called (tests/cuda/rig.c). */
 #include "tests/cuda/rig.h"
+#include "tests/kernels/op_cases.h"
 
 static void every_operation_is_on_every_device(void **state) {
     (void)state;
@@ -17,9 +18,6 @@ static void every_operation_is_on_every_device(void **state) {
 
 static void every_operation_was_tested_in_every_type(void **state) {
     (void)state;
-    static const bool f32_only[OP_COUNT] = {
-#define IN_F32(op) [OP_##op] = true,
-        FOR_EACH_F32_OP(IN_F32)};
     const char *build = getenv("BUILD");
     if (!build) skip(); /* nothing was noted */
     char path[4096], line[128], missing[4096] = "";
@@ -27,7 +25,7 @@ static void every_operation_was_tested_in_every_type(void **state) {
     snprintf(path, sizeof path, "%s/operations.log", build);
     char *log = read_text(path);
     for (int op = 0; op < OP_COUNT; op++)
-        for (int t = 0; t < (f32_only[op] ? 1 : TYPES); t++) {
+        for (int t = 0; t < (op_has_16_bits(op) ? TYPES : 1); t++) {
             if (!rig_has(&rig, types[t])) continue;
             snprintf(line, sizeof line, "%s %s\n", op_names[op], dtype_name(types[t]));
             const char *at = strstr(log, line);
@@ -37,8 +35,7 @@ static void every_operation_was_tested_in_every_type(void **state) {
     free(log);
     device_close(rig.cuda);
     if (missing[0])
-        fail_msg("no test on the cuda device of\n%sadd tests, or for operations without 16-bit types add them to "
-                 "FOR_EACH_F32_OP in kernels/ops_table.h",
+        fail_msg("no test on the cuda device of\n%sadd tests; the types are those of tests/kernels/op_cases.c",
                  missing);
 }
 

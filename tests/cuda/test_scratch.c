@@ -2,6 +2,7 @@
  * parts that work at the same time: on cards of any number of multiprocessors. Nothing is computed here: operations are
  * called with invalid addresses, to measure the scratch memory that they need. */
 #include "tests/cuda/rig.h"
+#include "tests/kernels/op_cases.h"
 
 static const int multiprocessors[] = {4, 20, 40, 58, 72, 84, 108, 132, 142};
 enum { CARDS = sizeof multiprocessors / sizeof *multiprocessors };
@@ -16,6 +17,7 @@ typedef struct {
     DType type;
     int n_heads, head_size;
     const int *lengths; /* of n sequences; NULL: each as long as any may be */
+    const struct Rows *rows;
 } Call;
 
 enum { LONGEST = 260 };
@@ -24,8 +26,6 @@ static Tensor some(DType type, int64_t rows, int64_t columns) {
     static char nothing __attribute__((aligned(256)));
     return columns ? tensor_2d(&nothing, type, rows, columns) : tensor_1d(&nothing, type, rows);
 }
-
-static Tensor f32(int64_t n) { return some(DTYPE_F32, n, 0); }
 
 /* Returns the scratch memory that this call needs. */
 static size_t used(Call call) {
@@ -92,7 +92,7 @@ static void attention_of_fewer_sequences(void **state) {
     for (int card = 0; card < CARDS; card++)
         for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
             for (int s = 0; s < 4; s++) {
-                Call call = {attend, MOST, half, heads[h], sizes[s], NULL}, drawn = call;
+                Call call = {attend, MOST, half, heads[h], sizes[s], NULL, NULL}, drawn = call;
                 cuda_state(device)->n_multiprocessors = multiprocessors[card];
                 size_t plan = planned(call);
                 every_plan_must_be_enough("attention", call, 1);
@@ -110,7 +110,7 @@ static void attention_of_the_same_batch(void **state) {
     int lengths[512];
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
-        Call call = {attend, 1 + (int64_t)(seed % 97), half, 4, 64, lengths}, smaller = call;
+        Call call = {attend, 1 + (int64_t)(seed % 97), half, 4, 64, lengths, NULL}, smaller = call;
         cuda_state(device)->n_multiprocessors = 132;
         draw_lengths(lengths, (int)call.n, seed);
         size_t plan = planned(call);
@@ -121,114 +121,57 @@ static void attention_of_the_same_batch(void **state) {
 
 /* ---- rows ---- */
 
-static void multiply(void *argument) {
-    const Call *call = argument;
-    int64_t n = call->n, in = 96 * call->n_heads, out = 64 * call->n_heads;
-    DType t = call->type;
-    Tensor x = some(t, n, in), y = some(t, n, out), w = some(t, in, out);
-    linear_forward(device, y, x, w, some(t, out, 0), WEIGHT_IN_OUT);
-    linear_backward(device, (LayerGradients){.dx = x, .dw = some(DTYPE_F32, in, out), .dbias = f32(out)}, y, x, w,
-                    WEIGHT_IN_OUT);
+/* Operations of the table with so many rows for each of n, and channels for each unit of width. */
+static const struct Rows {
+    const char *operations, *changes;
+    int64_t rows, more; /* for each of n, and in addition */
+    int c, v, o;        /* for each unit of width; 0: as the changes say */
+    int64_t most, step; /* of n */
+} rows[] = {
+    {"linear_forward linear_backward", "layout=0", 1, 0, 96, 64, 0, 9001, 37},
+    /* One column of weights, where the sums of the bias need most of the scratch. */
+    {"linear_backward", "layout=0 dx:none c=1", 1, 0, 0, 24, 0, 9001, 37},
+    {"layernorm_backward", "dresidual:none", 1, 0, 24, 0, 0, 9001, 17},
+    {"batchnorm_statistics", "running_mean:none running_var:none", 1, 1, 24, 0, 0, 9001, 17},
+    {"batchnorm_backward", "", 1, 1, 24, 0, 0, 9001, 17},
+    {"norm_activate_backward", "frames=1 plane=1 pool=0", 1, 1, 24, 0, 0, 9001, 17},
+    {"conv3d_forward conv3d_backward", "t=3 h=5 w=4 taps=3 pad=1 c=32 bias:none", 60, 0, 0, 0, 8, 190, 1},
+    {"stem_backward", "frames=9 plane=6 stem=32 out=32", 54, 0, 0, 0, 0, 190, 1},
+};
+
+static void make_of_nothing(OpCall *call, OpArgument *a, const void *numbers) {
+    (void)call, (void)numbers;
+    a->on[0] = some(a->type, a->rows, a->columns);
 }
 
-/* Plans one column of weights, where the sums of the bias need most of the scratch. */
-static void add_columns(void *argument) {
+static void call_rows(void *argument) {
     const Call *call = argument;
-    int64_t n = call->n, out = 24 * call->n_heads;
-    Tensor x = some(call->type, n, 1), y = some(call->type, n, out);
-    linear_backward(device, (LayerGradients){.dw = some(DTYPE_F32, 1, out), .dbias = f32(out)}, y, x,
-                    some(call->type, 1, out), WEIGHT_IN_OUT);
+    const struct Rows *r = call->rows;
+    char changes[256], *end = changes + sizeof changes, *at = changes;
+    at += snprintf(at, (size_t)(end - at), "%s n=%lld", r->changes, (long long)(r->rows * call->n + r->more));
+    if (r->c) at += snprintf(at, (size_t)(end - at), " c=%d", r->c * call->n_heads);
+    if (r->v) at += snprintf(at, (size_t)(end - at), " v=%d", r->v * call->n_heads);
+    if (r->o) snprintf(at, (size_t)(end - at), " o=%d", r->o * call->n_heads);
+    for (const char *name = r->operations; *name; name += strspn(name, " ")) {
+        OpCall one = {
+            .device = device, .type = call->type, .changes = changes, .make = make_of_nothing, .is_blank = true};
+        size_t length = strcspn(name, " ");
+        op_call(op_of_name(name, length), &one);
+        name += length;
+    }
 }
 
-static void normalize_rows(void *argument) {
-    const Call *call = argument;
-    int64_t n = call->n, c = 24 * call->n_heads;
-    Tensor x = some(call->type, n, c);
-    layernorm_backward(device, (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)}, tensor_none(), x, x, f32(n),
-                       f32(n), f32(c));
-}
-
-static void measure_columns(void *argument) {
-    const Call *call = argument;
-    int64_t n = call->n + 1, c = 24 * call->n_heads;
-    batchnorm_statistics(device, (BatchStatistics){f32(c), f32(c), tensor_none(), tensor_none(), 0.1f},
-                         some(call->type, n, c));
-}
-
-static void normalize_columns(void *argument) {
-    const Call *call = argument;
-    int64_t n = call->n + 1, c = 24 * call->n_heads;
-    Tensor x = some(call->type, n, c);
-    batchnorm_backward(device, (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)}, x, x, f32(c), f32(c),
-                       f32(c));
-}
-
-static void activate(void *argument) {
-    const Call *call = argument;
-    int64_t n = call->n + 1, c = 24 * call->n_heads;
-    Tensor x = some(call->type, n, c);
-    Normed a = {x, f32(c), f32(c), f32(c), f32(c)};
-    norm_activate_backward(device, (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)},
-                           (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)}, x, a, a,
-                           (NormActivation){.slope = 0.1f, .frames = 1, .plane = 1});
-}
-
-static void convolve(void *argument) {
-    const Call *call = argument;
-    Convolution c = {{3, 5, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}};
-    int64_t rows = call->n * 60, in = 32, out = 8 * call->n_heads;
-    Tensor x = some(call->type, rows, in), y = some(call->type, rows, out), w = some(call->type, out, in * 27);
-    conv3d_forward(device, y, x, w, tensor_none(), c);
-    conv3d_backward(device, (LayerGradients){.dx = x, .dw = some(DTYPE_F32, out, in * 27), .dbias = f32(out)}, y, x, w,
-                    c, false);
-}
-
-static void stem(void *argument) {
-    const Call *call = argument;
-    Stem s = {9, 6, 0.01f};
-    int64_t rows = call->n * 54, tall = call->n * stem_frames(s) * 6, c = 32, o = 32;
-    DType t = call->type;
-    Tensor x = some(t, rows, 2), w = some(t, c, STEM_WINDOW), w2 = some(t, o, 3 * c);
-    stem_backward(device, (StemGradients){some(DTYPE_F32, c, STEM_WINDOW), f32(c), f32(c), some(DTYPE_F32, o, 3 * c)},
-                  some(t, tall, o), x, (StemWeights){w, f32(c), f32(c), f32(c), f32(c), w2}, f32(STEM_MOMENTS), s);
-}
-
-static void with_fewer(const char *what, void (*work)(void *), int64_t most, int64_t step) {
+static void calls_of_fewer_rows(void **state) {
+    (void)state;
     static const int widths[] = {1, 4, 20};
     const DType of[] = {DTYPE_F32, half};
-    for (int card = 0; card < CARDS; card++)
-        for (int k = 0; k < 3 * 2; k++) {
-            cuda_state(device)->n_multiprocessors = multiprocessors[card];
-            every_plan_must_be_enough(what, (Call){work, most, of[k % 2], widths[k / 2], 0, NULL}, step);
-        }
-}
-
-static void products_of_fewer_rows(void **state) {
-    (void)state;
-    with_fewer("linear", multiply, 9001, 37);
-}
-
-static void sums_of_columns_of_fewer_rows(void **state) {
-    (void)state;
-    with_fewer("sums of columns", add_columns, 9001, 37);
-}
-
-static void norms_of_fewer_rows(void **state) {
-    (void)state;
-    with_fewer("layernorm", normalize_rows, 9001, 17);
-    with_fewer("batchnorm_statistics", measure_columns, 9001, 17);
-    with_fewer("batchnorm", normalize_columns, 9001, 17);
-    with_fewer("norm_activate", activate, 9001, 17);
-}
-
-static void convolutions_of_fewer_samples(void **state) {
-    (void)state;
-    with_fewer("conv3d", convolve, 190, 1);
-}
-
-static void stems_of_fewer_samples(void **state) {
-    (void)state;
-    with_fewer("stem", stem, 190, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int card = 0; card < CARDS; card++)
+            for (int k = 0; k < 3 * 2; k++) {
+                cuda_state(device)->n_multiprocessors = multiprocessors[card];
+                Call call = {call_rows, rows[i].most, of[k % 2], widths[k / 2], 0, NULL, &rows[i]};
+                every_plan_must_be_enough(rows[i].operations, call, rows[i].step);
+            }
 }
 
 static int open_device(void **state) {
@@ -247,10 +190,9 @@ static int close_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_of_fewer_sequences), cmocka_unit_test(attention_of_the_same_batch),
-        cmocka_unit_test(products_of_fewer_rows),       cmocka_unit_test(sums_of_columns_of_fewer_rows),
-        cmocka_unit_test(norms_of_fewer_rows),          cmocka_unit_test(convolutions_of_fewer_samples),
-        cmocka_unit_test(stems_of_fewer_samples),
+        cmocka_unit_test(attention_of_fewer_sequences),
+        cmocka_unit_test(attention_of_the_same_batch),
+        cmocka_unit_test(calls_of_fewer_rows),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

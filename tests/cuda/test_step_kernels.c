@@ -13,25 +13,6 @@ static Pair number(float x) {
 
 /* Cross-entropy. */
 
-/* Rows without a target, rows whose largest logit comes twice, and, in every fourth row, logits of -infinity at the
- * beginning: as many as whole threads see. */
-static Pair targets_for(Pair logits, float spread) {
-    int64_t n = logits.cpu.dims[0], classes = logits.cpu.dims[1], masked = classes / 2;
-    Pair target = pair_below(&rig, n, (int32_t)classes);
-    int32_t *id = target.cpu.data;
-    for (int64_t i = 0; i < n; i++) {
-        float *z = floats(logits) + i * classes;
-        if (i % 5 == 1) id[i] = -1 - (int32_t)i;
-        if (i % 3 == 2) z[classes / 3] = z[classes - 1] = 5 * spread;
-        if (i % 3 == 2 && id[i] >= 0) id[i] = (int32_t)(i % 2 ? classes / 3 : classes - 1);
-        for (int64_t j = 0; i % 4 == 3 && j < masked; j++) z[j] = -INFINITY;
-        if (i % 4 == 3 && id[i] >= 0 && id[i] < masked) id[i] = (int32_t)(classes - 1);
-    }
-    pair_upload(&rig, logits);
-    pair_upload(&rig, target);
-    return target;
-}
-
 static Pair some_scaling(void) {
     Pair scaling = poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0);
     memcpy(scaling.cpu.data, (float[]){256, 3, 4, 5}, LOSS_SCALE_FIELDS * sizeof(float));
@@ -39,30 +20,8 @@ static Pair some_scaling(void) {
     return scaling;
 }
 
-/* A probability has the error of its sum, and so has the loss, its logarithm. */
-static void check_classes(DType type, int64_t n, int64_t classes, float spread, bool weighted) {
-    Pair scale = number(0.7f);
-    Pair logits = pair_normal(&rig, type, n, classes, spread), target = targets_for(logits, spread);
-    Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
-    Pair scaling = some_scaling(), weight = weighted ? normal(DTYPE_F32, n, 0) : pair_none();
-    cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, logits.cpu.dims[1], target.cpu, weight.cpu);
-    cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, logits.cuda.dims[1], target.cuda,
-                          weight.cuda);
-    check_output("cross_entropy_forward loss", loss, sum_error(classes, 16));
-    check_output("cross_entropy_forward correct", correct, 0);
-    for (int with_scale = 0; with_scale < 2; with_scale++) {
-        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
-        Pair correct2 = poisoned(DTYPE_F32, n, 0);
-        pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
-        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, logits.cpu.dims[1], target.cpu,
-                                       weight.cpu, scale.cpu, factor.cpu);
-        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, logits.cuda.dims[1],
-                                       target.cuda, weight.cuda, scale.cuda, factor.cuda);
-        check_output("cross_entropy_forward_backward loss", loss2, sum_error(classes, 16));
-        check_output("cross_entropy_forward_backward correct", correct2, 0);
-        check_output("cross_entropy_forward_backward dlogits", logits, error_in(type, classes, 16));
-    }
-}
+/* Rows without a target, rows whose largest logit comes twice, and logits of -infinity. */
+#define ODD "odd=1 random=1 "
 
 /* Padding is not read, and gets the gradient 0. */
 static void check_padding(DType type, int64_t n, int64_t classes, int64_t columns) {
@@ -89,13 +48,10 @@ static void check_cross_entropies(DType type) {
     check_padding(type, 3, 1, 8);
     check_padding(type, 5, 83, 88);
     check_padding(type, 4, 1003, 1008);
-    check_classes(type, 3, 1, 1, false);
-    check_classes(type, 9, 2, 1, true);
-    check_classes(type, 23, 7, 2, false);
-    check_classes(type, 23, 6, 2, true);
-    check_classes(type, 12, 1003, 2, true);
-    check_classes(type, 11, 129, 20, false); /* exponentials down to nothing */
-    check_classes(type, 4, 8194, 3, false);
+    ops_on_both(type, "cross_entropy_forward cross_entropy_forward_backward",
+                "n=3 v=1 weights:none|n=9 v=2|n=23 v=7 spread=2 weights:none|n=23 v=6 spread=2|n=12 v=1003 spread=2|"
+                "n=11 v=129 spread=20 weights:none|n=4 v=8194 spread=3 weights:none", /* exponentials down to nothing */
+                ODD "|scaled=1 " ODD);
 }
 
 /* A NaN comes out in its row's loss and gradient, and in no other's. */
@@ -120,115 +76,22 @@ static void check_nan(DType type) {
     }
 }
 
-/* Squared error. */
-
-static void check_squared_error(DType type, int64_t n, int64_t c, bool shift) {
-    Pair y = shift ? shifted(normal(type, n * c + 1, 0), n, c) : normal(type, n, c), target = normal(DTYPE_F32, n, c);
-    Pair loss = poisoned(DTYPE_F32, n, 0), scale = number(0.7f), scaling = some_scaling();
-    squared_error_forward(rig.cpu, loss.cpu, y.cpu, target.cpu);
-    squared_error_forward(rig.cuda, loss.cuda, y.cuda, target.cuda);
-    check_output("squared_error_forward", loss, sum_error(c, 4));
-    for (int with_scale = 0; with_scale < 2; with_scale++) {
-        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
-        pair_upload(&rig, y); /* the gradients of the first time, rounded, as y */
-        squared_error_forward_backward(rig.cpu, loss2.cpu, y.cpu, target.cpu, scale.cpu, factor.cpu);
-        squared_error_forward_backward(rig.cuda, loss2.cuda, y.cuda, target.cuda, scale.cuda, factor.cuda);
-        check_output("squared_error_forward_backward loss", loss2, sum_error(c, 4));
-        check_output("squared_error_forward_backward dy", y, error_in(type, 0, 4));
-    }
-}
-
 static void check_squared_errors(DType type) {
-    static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {37, 16}, {19, 77}, {3, 1280}, {130, 8}};
-    for (int i = 0; i < 6; i++) {
-        check_squared_error(type, sizes[i][0], sizes[i][1], false);
-        check_squared_error(type, sizes[i][0], sizes[i][1], true);
-    }
+    ops_on_both(type, "squared_error_forward squared_error_forward_backward",
+                "n=0 c=8|n=1 c=1|n=37 c=16|n=19 c=77|n=3 c=1280|n=130 c=8", "|scaled=1|shift=1|shift=1 scaled=1");
 }
 
-/* Binary cross-entropy. */
-
-static Pair reshaped(Pair p, int64_t rows, int64_t columns) {
-    return (Pair){rig_shaped(p.cpu.data, p.cpu.dtype, rows, columns),
-                  rig_shaped(p.cuda.data, p.cuda.dtype, rows, columns)};
-}
-
-/* Logits as far out as f16 goes, but none whose exponential has lost digits. Losses are right each by itself, as rows
- * of one; gradients, a probability less a target, with all of them. */
-static void check_binary_losses(DType type, int64_t n, float spread) {
-    Pair logits = pair_normal(&rig, type, n, 1, spread), target = poisoned(DTYPE_F32, n, 0);
-    Pair label = poisoned(DTYPE_F32, n, 0), loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
-    Pair scale = number(0.7f), scaling = some_scaling();
-    for (int64_t i = 0; i < n; i++) {
-        floats(target)[i] = (float)(i % 5) / 4;
-        floats(label)[i] = (float)(i % 3 == 0);
-        if (i % 7 == 6) floats(logits)[i] = i % 2 ? 65504 : -80;
-    }
-    pair_upload(&rig, logits);
-    pair_upload(&rig, target);
-    pair_upload(&rig, label);
-    binary_cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu, label.cpu);
-    binary_cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda, label.cuda);
-    check_output("binary_cross_entropy_forward loss", reshaped(loss, n, 1), sum_error(0, 8));
-    check_output("binary_cross_entropy_forward correct", correct, 0);
-    for (int with_scale = 0; with_scale < 2; with_scale++) {
-        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
-        Pair correct2 = poisoned(DTYPE_F32, n, 0);
-        pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
-        binary_cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, label.cpu,
-                                              scale.cpu, factor.cpu);
-        binary_cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, label.cuda,
-                                              scale.cuda, factor.cuda);
-        check_output("binary_cross_entropy_forward_backward loss", reshaped(loss2, n, 1), sum_error(0, 8));
-        check_output("binary_cross_entropy_forward_backward correct", correct2, 0);
-        check_output("binary_cross_entropy_forward_backward dlogits", reshaped(logits, n, 0), error_in(type, 0, 8));
-    }
-}
-
+/* Logits as far out as f16 goes, but none whose exponential has lost digits. */
 static void check_all_binary_losses(DType type) {
-    static const int64_t sizes[] = {0, 1, 5, 64, 257, 600};
-    for (int i = 0; i < 6; i++) check_binary_losses(type, sizes[i], i % 2 ? 2 : 20);
-}
-
-/* Soft cross-entropy. */
-
-/* Labels as targets_for makes them; targets that sum to something else than 1, some of them 0. A gradient is a
- * probability less a target, and is compared with all of them. */
-static void check_soft_classes(DType type, int64_t n, int64_t classes, float spread) {
-    Pair logits = pair_normal(&rig, type, n, classes, spread), label = targets_for(logits, spread);
-    Pair target = normal(DTYPE_F32, n, classes), scale = number(0.7f), scaling = some_scaling();
-    Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
-    for (int64_t i = 0; i < n * classes; i++) {
-        bool without = floats(logits)[i] < -FLT_MAX || i / classes % 7 == 6;
-        floats(target)[i] = without ? 0 : fabsf(floats(target)[i]);
-    }
-    pair_upload(&rig, target);
-    soft_cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu, label.cpu);
-    soft_cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda, label.cuda);
-    check_output("soft_cross_entropy_forward loss", loss, sum_error(classes, 16));
-    check_output("soft_cross_entropy_forward correct", correct, 0);
-    for (int with_scale = 0; with_scale < 2; with_scale++) {
-        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
-        Pair correct2 = poisoned(DTYPE_F32, n, 0);
-        pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
-        soft_cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, label.cpu,
-                                            scale.cpu, factor.cpu);
-        soft_cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, label.cuda,
-                                            scale.cuda, factor.cuda);
-        check_output("soft_cross_entropy_forward_backward loss", loss2, sum_error(classes, 16));
-        check_output("soft_cross_entropy_forward_backward correct", correct2, 0);
-        check_output("soft_cross_entropy_forward_backward dlogits", reshaped(logits, n * classes, 0),
-                     error_in(type, classes, 16));
-    }
+    ops_on_both(type, "binary_cross_entropy_forward binary_cross_entropy_forward_backward",
+                "n=0 spread=20|n=1 spread=2|n=5 spread=20|n=64 spread=2|n=257 spread=20|n=600 spread=2",
+                "odd=1|odd=1 scaled=1");
 }
 
 static void check_soft_cross_entropies(DType type) {
-    check_soft_classes(type, 0, 3, 1);
-    check_soft_classes(type, 3, 1, 1);
-    check_soft_classes(type, 130, 2, 1);
-    check_soft_classes(type, 300, 3, 2); /* more than one block */
-    check_soft_classes(type, 23, 31, 20);
-    check_soft_classes(type, 12, 129, 2);
+    ops_on_both(type, "soft_cross_entropy_forward soft_cross_entropy_forward_backward",
+                "n=0 v=3|n=3 v=1|n=130 v=2|n=300 v=3 spread=2|n=23 v=31 spread=20|n=12 v=129 spread=2",
+                ODD "|scaled=1 " ODD);
 }
 
 /* NT-Xent. */
@@ -269,16 +132,7 @@ static void check_nt_xents(DType type) {
 
 /* Sums and norms. */
 
-static void check_sums(DType type) {
-    (void)type;
-    static const int64_t sizes[] = {0, 1, 17, 1003, 4096, 20011};
-    for (int i = 0; i < 6; i++) {
-        Pair x = normal(DTYPE_F32, sizes[i], 0), out = poisoned(DTYPE_F32, 1, 0);
-        sum_forward(rig.cpu, out.cpu, x.cpu);
-        sum_forward(rig.cuda, out.cuda, x.cuda);
-        check_output("sum_forward", out, 2 * U);
-    }
-}
+static void check_sums(DType type) { ops_on_both(type, "sum_forward", "n=0|n=1|n=17|n=1003|n=4096|n=20011", ""); }
 
 enum { PARAMS = 9011, MANY = 150 };
 static const Segment few[] = {{0, 5, 0.1f, 1, .group = 0},
@@ -559,32 +413,12 @@ static void check_masks(DType type) {
     check_output("clear_segments with rows left out", from, 0);
 }
 
-static void wrong_target(void *argument) {
-    (void)argument;
-    Pair target = pair_integers(&rig, (int32_t[]){7, 1}, 2);
-    cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
-                          normal(DTYPE_F32, 2, 7).cuda, normal(DTYPE_F32, 2, 7).cuda.dims[1], target.cuda,
-                          tensor_none());
-    rig.cuda->synchronize(rig.cuda);
-}
-
-static void wrong_label(void *argument) {
-    (void)argument;
-    Pair label = pair_integers(&rig, (int32_t[]){-1, 7}, 2);
-    soft_cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
-                               normal(DTYPE_F32, 2, 7).cuda, normal(DTYPE_F32, 2, 7).cuda, label.cuda);
-    rig.cuda->synchronize(rig.cuda);
-}
-
 static void a_target_outside_dies(void **state) {
-    char output[4096];
     (void)state;
-    if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
-    assert_int_not_equal(run_function(output, sizeof output, wrong_target, NULL), 0);
-    assert_contains(output, "CUDA: "); /* the kernel's message, printed by the host */
-    assert_contains(output, ": cross_entropy: targets[0] is 7, expected less than 7 and not negative");
-    assert_int_not_equal(run_function(output, sizeof output, wrong_label, NULL), 0);
-    assert_contains(output, ": soft_cross_entropy: labels[1] is 7, expected less than 7");
+    op_must_die(OP_cross_entropy_forward, "targets[0]=10",
+                ": cross_entropy: targets[0] is 10, expected less than 10 and not negative");
+    op_must_die(OP_soft_cross_entropy_forward, "labels[1]=10",
+                ": soft_cross_entropy: labels[1] is 10, expected less than 10");
 }
 
 int main(void) {

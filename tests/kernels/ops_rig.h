@@ -9,8 +9,8 @@
 #include "tests/cpu_devices.h"
 #include "tests/tolerance.h"
 
-#include "kernels/ops_table.h"
 #include "kernels/philox.h"
+#include "tests/kernels/op_cases.h"
 
 #include <float.h>
 #include <math.h>
@@ -77,13 +77,12 @@ typedef struct {
     void (*function)(Rig *);
 } OpsCheck;
 void ops_check(void **check);
+void rig_free(Rig *rig); /* the memory of a check */
 Sequences packed(Rig *rig, const int *lengths, int count);
 
-/* The files of test_ops_*.c, test_attention_cached.c, test_stem.c and test_muon.c. */
-typedef enum { OPS_LAYERS, OPS_VOLUMES, OPS_LOSSES, OPS_OPTIMIZER, OPS_CACHED, OPS_STEM, OPS_MUON } OpsFile;
-/* Makes the last row of the tests of a file: fails unless every operation of the file has run on every device.
- * test_stem.c and test_muon.c run theirs on all devices themselves. */
-#define ops_last_test(file) cmocka_unit_test_prestate(every_operation_was_tested_on_every_device, &(OpsFile){file})
+/* Makes the last row of the tests of a file: fails unless every operation that op_cases.c says it tests has run on
+ * every device. test_stem.c and test_muon.c run theirs on all devices themselves. */
+#define ops_last_test cmocka_unit_test_prestate(every_operation_was_tested_on_every_device, (void *)__FILE__)
 void every_operation_was_tested_on_every_device(void **file);
 
 #endif

@@ -154,7 +154,7 @@ int main(void) {
         ops_test(neighbours_change_nothing),
         ops_test(nan_reaches_its_own_sequence),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        ops_last_test(OPS_CACHED),
+        ops_last_test,
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

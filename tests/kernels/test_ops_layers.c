@@ -657,7 +657,7 @@ int main(void) {
         ops_test(place_rows_matches_the_reference),
         ops_test(gather_and_scatter_copy_the_rows),
         ops_test(attention_matches_the_reference),
-        ops_last_test(OPS_LAYERS),
+        ops_last_test,
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

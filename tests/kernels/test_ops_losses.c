@@ -431,7 +431,7 @@ int main(void) {
         ops_test(binary_cross_entropy_has_the_gradients_of_its_loss),
         ops_test(normalize_rows_matches_the_reference),
         ops_test(nt_xent_matches_the_reference),
-        ops_last_test(OPS_LOSSES),
+        ops_last_test,
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -308,7 +308,7 @@ int main(void) {
         ops_test(norm_guard_stops_at_what_is_not_finite),
         ops_test(cast_copies_the_numbers),
         ops_test(copy_segments_copies_only_the_segments),
-        ops_last_test(OPS_OPTIMIZER),
+        ops_last_test,
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

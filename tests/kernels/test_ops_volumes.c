@@ -549,7 +549,7 @@ int main(void) {
         ops_test(batchnorm_equals_its_two_halves),
         ops_test(norm_activate_matches_the_reference),
         cmocka_unit_test(norm_activate_pools_as_max_pool_does),
-        ops_last_test(OPS_VOLUMES),
+        ops_last_test,
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

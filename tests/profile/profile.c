@@ -38,7 +38,7 @@ typedef struct {
     int n;
 } Call;
 
-const char *profile_shape;
+static const char *shape; /* of the operations that are called next */
 static const Card *card;
 static int section, n_calls;
 static Call calls[MOST_CALLS];
@@ -83,7 +83,7 @@ static void watch(Device *device, double *seconds) {
     emulate_count_kernels(false);
     if (n_calls == MOST_CALLS || n == MOST_KERNELS) die("profile: too many calls or kernels");
     Call *call = &calls[n_calls++];
-    *call = (Call){.op = (int)(counter - device->counters), .order = n_calls, .shape = profile_shape, .n = n};
+    *call = (Call){.op = (int)(counter - device->counters), .order = n_calls, .shape = shape, .n = n};
     call->flops = counter->flops;
     call->bytes = counter->bytes;
     call->kernels = xcalloc((size_t)n, sizeof *call->kernels);
@@ -113,26 +113,26 @@ static void run_section(void) {
     rig.cuda->stopwatch = watch;
     emulate_set_seed(0);
     emulate_set_workers(1);
+    if (getenv("DRAWS")) rig.draws = (uint64_t)atoi(getenv("DRAWS"));
     n_calls = 0;
-    for (int i = 0; i < n_profile_cases; i++) {
-        if (profile_cases[i].types == (type == DTYPE_F32 ? ONLY_16_BITS : ONLY_F32)) continue;
-        profile_shape = "";
-        device_reset_counters(rig.cuda);
-        profile_cases[i].run(type);
-        rig_clear(&rig);
+    for (int i = 0; i < n_profile_calls; i++) {
+        const ProfileCall *c = &profile_calls[i];
+        if (c->types == (type == DTYPE_F32 ? ONLY_16_BITS : ONLY_F32)) continue;
+        shape = c->shape;
+        for (const char *name = c->operations; *name; name += strspn(name, " ")) {
+            size_t length = strcspn(name, " ");
+            op_on_card(op_of_name(name, length), type, c->changes);
+            rig_clear(&rig);
+            name += length;
+        }
     }
     rig_close(&rig);
 }
 
 /* Dies if an operation has not been called. */
 static void require_all_operations(void) {
-    static const bool f32_only[OP_COUNT] = {
-#define ONLY_F32(op) [OP_##op] = true,
-        FOR_EACH_F32_OP(ONLY_F32)
-#undef ONLY_F32
-    };
     for (int op = 0; op < OP_COUNT; op++) {
-        bool called = f32_only[op] && sections[section].type != DTYPE_F32;
+        bool called = sections[section].type != DTYPE_F32 && !op_has_16_bits(op);
         for (int i = 0; i < n_calls; i++) called |= calls[i].op == op;
         if (!called) die("profile: %s is not called: add it to tests/profile/operations.c", op_names[op]);
     }

@@ -2,17 +2,13 @@
 #ifndef TESTS_PROFILE_PROFILE_H
 #define TESTS_PROFILE_PROFILE_H
 
-#include "kernels/tensor.h"
-
 typedef struct {
-    void (*run)(DType type);
+    const char *operations, *changes; /* names; one text of changes for all, as tests/kernels/op_cases.h has them */
+    const char *shape;                /* printed behind the names */
     enum { EVERY_TYPE, ONLY_F32, ONLY_16_BITS } types;
-} ProfileCase;
+} ProfileCall;
 
-/* The text to print behind the names of the operations that are called next, "" at the beginning of each case. */
-extern const char *profile_shape;
-
-extern const ProfileCase profile_cases[];
-extern const int n_profile_cases;
+extern const ProfileCall profile_calls[];
+extern const int n_profile_calls;
 
 #endif
