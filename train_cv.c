@@ -1,13 +1,13 @@
 /* train_cv: the classifier of FLIM cells, quiescent or active, cross-validated by donor.
  *
- *   ./train_cv --config configs/flim_l4.yaml --data cells
+ *   ./train_cv --config configs/cv_l4.yaml --data cells
  *
  * A cell is a small image of photon counts over time, [bins, side, side]; a residual network of 3-D convolutions
- * (model/flim/network.h) gives the logit of "active". Donors differ in more than biology, so a network is tested only
+ * (model/cv/network.h) gives the logit of "active". Donors differ in more than biology, so a network is tested only
  * on a donor that it has never seen. Each fold trains on some donors, chooses its best epoch and its threshold on
  * another donor's cells, and evaluates the test donor once. Then come the tables and diagrams of all folds together.
  *
- * The trip: options (commands/cv/options.c) -> data/flim/dataset.c fills batches of cells -> model/flim/network.c
+ * The trip: options (commands/cv/options.c) -> data/cv/dataset.c fills batches of cells -> model/cv/network.c
  * computes the loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates ->
  * checkpoint/. */
 #include <math.h>
@@ -27,7 +27,7 @@
 #include "commands/report.h"
 #include "commands/trainer.h"
 #include "commands/trainings.h"
-#include "data/flim/data_report.h"
+#include "data/cv/data_report.h"
 #include "train/schedule.h"
 
 /* ---- data ---- */
@@ -36,23 +36,23 @@
  * data. */
 static CvData synthetic_data(const CvRun *o) {
     CvData data = {.synthetic = true};
-    flim_cells_blank(&data.cells, o->train.batch_size, (AugmentShape){256, 21, 21});
-    data.columns = flim_splits_columns(&data.cells);
-    flim_folds_training(&data.columns, &data.folds);
+    cv_cells_blank(&data.cells, o->train.batch_size, (AugmentShape){256, 21, 21});
+    data.columns = cv_splits_columns(&data.cells);
+    cv_folds_training(&data.columns, &data.folds);
     return data;
 }
 
 /* Chooses the donors of each fold's splits by --protocol. */
 static void open_folds(const CvRun *o, CvData *data) {
     Error error;
-    FlimFilter filter = flim_filter_compat(o->filter_sigmas);
+    CvFilter filter = cv_filter_compat(o->filter_sigmas);
     bool everywhere = !strcmp(o->filter, "reference"),
-         ok = !strcmp(o->protocol, "nested")
-                  ? flim_folds_nested(&data->columns, everywhere ? &filter : NULL, &data->folds, &error)
-              : !strcmp(o->protocol, "reference")
-                  ? flim_folds_reference(&data->columns, o->cv_donors, &data->folds, &error)
-                  : flim_folds_named(&data->columns, o->train_donors, o->val_donors, o->test_donors, &data->folds,
-                                     &error);
+         ok =
+             !strcmp(o->protocol, "nested")
+                 ? cv_folds_nested(&data->columns, everywhere ? &filter : NULL, &data->folds, &error)
+             : !strcmp(o->protocol, "reference")
+                 ? cv_folds_reference(&data->columns, o->cv_donors, &data->folds, &error)
+                 : cv_folds_named(&data->columns, o->train_donors, o->val_donors, o->test_donors, &data->folds, &error);
     if (!ok) die("%s: %s", o->train.manifest.text[0], error.text);
 }
 
@@ -62,22 +62,22 @@ static CvData open_data(const CvRun *o) {
     if (!o->train.manifest.count) return synthetic_data(o);
     CvData data = {0};
     Error error;
-    const FlimCellsOptions options = {.compat = o->compat,
-                                      .class_words = o->class_words,
-                                      .class_table = o->class_table,
-                                      .n_threads = (int)o->train.threads};
-    if (!flim_cells_open_with(&data.cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
-    data.columns = flim_splits_columns(&data.cells);
+    const CvCellsOptions options = {.compat = o->compat,
+                                    .class_words = o->class_words,
+                                    .class_table = o->class_table,
+                                    .n_threads = (int)o->train.threads};
+    if (!cv_cells_open_with(&data.cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
+    data.columns = cv_splits_columns(&data.cells);
     json_t *report = json_object();
-    flim_data_report(report, &data.cells, (uint64_t)o->train.seed);
+    cv_data_report(report, &data.cells, (uint64_t)o->train.seed);
     json_decref(report);
     open_folds(o, &data);
     return data;
 }
 
 static void close_data(CvData *data) {
-    flim_folds_free(&data->folds);
-    flim_cells_close(&data->cells);
+    cv_folds_free(&data->folds);
+    cv_cells_close(&data->cells);
 }
 
 /* ---- the best epoch ---- */
@@ -87,7 +87,7 @@ static void close_data(CvData *data) {
  * equal AUROC. */
 static double eval_metrics(void *context, const float *logits, int64_t n, double *values) {
     const CvFold *f = context;
-    const FlimIds *ids = &f->splits.ids[FLIM_VAL];
+    const CvIds *ids = &f->splits.ids[CV_SPLIT_VAL];
     BinaryRow *rows = xcalloc((size_t)n + 1, sizeof *rows);
     BinaryScores scores;
     Error error;
@@ -134,7 +134,7 @@ static double epoch_rate(const void *run, int group, int64_t step, int64_t epoch
 /* Returns whether the incomplete last batch of an epoch is dropped. --compat keeps that batch, as the reference does,
  * unless it has one cell: the batch norm after the mean over positions then has no variance. */
 static bool drops_last(const CvFold *f) {
-    return !f->run.compat || f->splits.ids[FLIM_TRAIN].n % f->run.train.batch_size == 1;
+    return !f->run.compat || f->splits.ids[CV_SPLIT_TRAIN].n % f->run.train.batch_size == 1;
 }
 
 /* Returns the engine's description of a fold's training. */
@@ -144,8 +144,8 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .set = o->set,
                        .fixed_options = CV_FIXED_OPTIONS,
                        .description = {.options = CV_MODEL_OPTIONS,
-                                       .labels = FLIM_CLASS_NAMES,
-                                       .n_labels = FLIM_CLASSES,
+                                       .labels = CV_CLASS_NAMES,
+                                       .n_labels = CV_CLASSES,
                                        .facts = f->facts,
                                        .n_facts = CV_FACTS},
                        .device = o->device,
@@ -153,7 +153,7 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .train = f->train,
                        .validation = f->validation,
                        .synthetic = f->data->synthetic,
-                       .batch = {.largest = flim_dataset_largest_batch,
+                       .batch = {.largest = cv_dataset_largest_batch,
                                  .drop_last = drops_last(f),
                                  .min_samples = CV_LEAST_BATCH,
                                  .indivisible = "batch norms see each micro-batch separately"},
@@ -174,7 +174,7 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
 
 /* Trains fold i of n, tests it and writes its report. Returns false if a signal stopped the training. */
 static bool run_fold(CvFold *f, int i, int n, const CvReport *report, Trainings *all) {
-    Model *model = flim_open(&f->run.model);
+    Model *model = cv_open(&f->run.model);
     TrainSpec spec = f->spec;
     spec.model = model;
     trainings_name(all, n - i - 1, "fold %d of %d", i + 1, n);

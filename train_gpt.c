@@ -5,11 +5,11 @@
  *   ./train_gpt speak --checkpoint run --text "..." -o said.wav         the trained model says a text
  *   ./train_gpt export --checkpoint run --output amharic                the model for IndexTTS2's inference
  *
- * The model (model/tts.c) reads one sequence per sample: 32 conditioning latents of a prompt's voice, two speed tokens,
+ * The model (model/gpt.c) reads one sequence per sample: 32 conditioning latents of a prompt's voice, two speed tokens,
  * the text, and the audio codes, 50 per second. It learns to predict the next text token and the next audio code; the
  * loss is a weighted sum of both, by default 0.2 and 0.8. The best weights are those of the lowest validation loss.
  *
- * The trip: options (commands/gpt/options.c) -> data/tts/dataset.c fills batches of texts and codes -> model/tts.c
+ * The trip: options (commands/gpt/options.c) -> data/gpt/dataset.c fills batches of texts and codes -> model/gpt.c
  * computes both losses and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates ->
  * checkpoint/. */
 #include <stdio.h>
@@ -32,8 +32,8 @@
 #include "commands/gpt/synthetic.h"
 #include "commands/report.h"
 #include "commands/trainer.h"
+#include "data/gpt/dataset.h"
 #include "data/text/sentencepiece.h"
-#include "data/tts/dataset.h"
 #include "train/train.h"
 
 /* ---- vocabulary and model ---- */
@@ -48,11 +48,11 @@ static void read_tokenizer(GptOptions *o) {
     o->number_text_tokens = sentencepiece_vocabulary(tokenizer);
     o->unknown_id = sentencepiece_unknown_id(tokenizer);
     sentencepiece_close(tokenizer);
-    if (o->unknown_id != TTS_START_TEXT && o->unknown_id != TTS_STOP_TEXT) return;
+    if (o->unknown_id != GPT_START_TEXT && o->unknown_id != GPT_STOP_TEXT) return;
     warn("%s: the id of unknown pieces, %d, is also that of the %s token: a text with an unknown piece looks as if it "
          "%s there; train the tokenizer with unk_id 2",
-         o->tokenizer, o->unknown_id, o->unknown_id == TTS_START_TEXT ? "start" : "stop",
-         o->unknown_id == TTS_START_TEXT ? "began" : "ended");
+         o->tokenizer, o->unknown_id, o->unknown_id == GPT_START_TEXT ? "start" : "stop",
+         o->unknown_id == GPT_START_TEXT ? "began" : "ended");
 }
 
 /* Sets the vocabulary: from --tokenizer, else from bpe.model beside the first manifest, else as configured. */
@@ -98,8 +98,8 @@ typedef struct {
 } GptData;
 
 static Dataset *open_split(const GptOptions *o, const OptionList *manifests, Split split, const char *name) {
-    TtsGptConfig config = gpt_options_config(o);
-    TtsDatasetOptions options = {.layout = gpt_layout(&config),
+    GptConfig config = gpt_options_config(o);
+    GptDatasetOptions options = {.layout = gpt_layout(&config),
                                  .split = split,
                                  .val_ratio = o->train.val_ratio,
                                  .n_threads = (int)o->train.num_workers,
@@ -107,8 +107,8 @@ static Dataset *open_split(const GptOptions *o, const OptionList *manifests, Spl
                                  .lengths_only = o->train.estimate,
                                  .repair_codes = o->repair_codes,
                                  .skip_bad = o->skip_bad};
-    TtsDatasetReport report;
-    Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);
+    GptDatasetReport report;
+    Dataset *dataset = gpt_dataset_open(manifests->text, manifests->count, &options, &report);
     gpt_report_dataset(name, &options, &report);
     if (o->tokenizer) gpt_check_unknown(name, &report, o->max_unknown); /* its unknown id is known */
     return dataset;
@@ -134,8 +134,8 @@ static GptData open_manifests(const GptOptions *o) {
 
 static GptData open_data(const GptOptions *o) {
     if (o->train.manifest.count) return open_manifests(o);
-    TtsGptConfig config = gpt_options_config(o);
-    TtsLayout layout = gpt_layout(&config);
+    GptConfig config = gpt_options_config(o);
+    GptLayout layout = gpt_layout(&config);
     return (GptData){.train = gpt_synthetic_open(&layout, o->lengths, o->train.batch_size, o->train.token_budget)};
 }
 
@@ -182,25 +182,25 @@ static int train_command(int argc, char **argv) {
     const char *why;
     Device *device = train_device_open(&o.train, &why);
     GptData data = open_data(&o);
-    TtsGptConfig config = gpt_options_config(&o);
+    GptConfig config = gpt_options_config(&o);
     bool contents = o.train.manifest.count && !o.train.estimate; /* not only lengths */
     TrainSpec spec = {
         .options = &o.train,
         .set = &set,
         .fixed_options = GPT_FIXED_OPTIONS,
         .description = {.options = GPT_MODEL_OPTIONS, .facts = run.origin.facts, .n_facts = run.origin.n_facts},
-        .model = tts_gpt_open(&config),
+        .model = gpt_open(&config),
         .device = device,
         .device_why = why,
         .train = data.train,
         .validation = data.validation,
         .synthetic = !o.train.manifest.count,
-        .batch = {.largest = tts_largest_batch},
+        .batch = {.largest = gpt_largest_batch},
         .import = GPT_IMPORT,
         .selection = {.metric = -1}, /* the weighted sum of both losses */
         .baseline = {.name = "unigram entropy of the codes",
-                     .value = contents ? tts_code_entropy(data.validation ? data.validation : data.train) : 0,
-                     .metric = TTS_MEL_LOSS},
+                     .value = contents ? gpt_code_entropy(data.validation ? data.validation : data.train) : 0,
+                     .metric = GPT_MEL_LOSS},
         .labels = {.run = getenv("INDEXTTS_RUN_NAME")}, /* as the reference trainer has it */
     };
     int status = train_model(&spec, &run);

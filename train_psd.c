@@ -1,7 +1,8 @@
 /* train_psd: the masked autoencoder of power spectra, and the classifier that is made of it.
  *
  *   ./train_psd prepare   --input spectrum_bands --output prepared
- *   ./train_psd pretrain  -m prepared/manifest.csv --split prepared/splits/pooled_seed42_frac0.25.json -o results/pretrain
+ *   ./train_psd pretrain  -m prepared/manifest.csv --split prepared/splits/pooled_seed42_frac0.25.json -o
+ * results/pretrain
  *   ./train_psd finetune  ... --pretrained results/pretrain/best -o results/finetune
  *   ./train_psd calibrate ... --checkpoint results/finetune/best -o results/calibration
  *   ./train_psd predict   --checkpoint results/finetune spectrum_bands

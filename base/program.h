@@ -1,9 +1,9 @@
 /* The start and the end of every program: streams, signals, exit status.
  *
  * If stdout cannot be written (its disk is full), the program says so once on stderr, prints nothing more, finishes its
- * work and exits with 1. If the reader has ended ("| head"), it says nothing and exits with 141, as SIGPIPE would; only a
- * training says so. If the reader pauses, the program waits for it; after a signal that
- * stops the program, for at most a second. */
+ * work and exits with 1. If the reader has ended ("| head"), it says nothing and exits with 141, as SIGPIPE would; only
+ * a training says so. If the reader pauses, the program waits for it; after a signal that stops the program, for at
+ * most a second. */
 #ifndef BASE_PROGRAM_H
 #define BASE_PROGRAM_H
 

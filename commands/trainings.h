@@ -22,7 +22,8 @@ typedef struct {
     int follow;                                /* trainings after it that are as long */
 } Trainings;
 
-/* Begins to count, in this part by the clock. Dies if --output-dir itself is the folder of a run. The options, whose price and --output-dir are used, must outlive it. */
+/* Begins to count, in this part by the clock. Dies if --output-dir itself is the folder of a run. The options, whose
+ * price and --output-dir are used, must outlive it. */
 Trainings trainings_begin(const TrainOptions *options);
 /* Says which training comes next. */
 void trainings_name(Trainings *all, int follow, const char *format, ...) PRINTF_LIKE(3, 4);

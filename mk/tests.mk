@@ -17,12 +17,12 @@ $(BUILD)/tests/%.o: CFLAGS += -O1
 
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
-$(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
+$(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/gpt/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/slm/test_import $(BUILD)/tests/slm/test_export: $(patsubst %,$(BUILD)/commands/slm/%.o,base options samples passage)
 $(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o $(BUILD)/commands/bert/options.o $(BUILD)/commands/bert/texts.o
-$(BUILD)/tests/tts/test_base: $(BUILD)/commands/gpt/base.o
+$(BUILD)/tests/gpt/test_base: $(BUILD)/commands/gpt/base.o
 $(BUILD)/tests/bert/test_evaluate: $(BUILD)/commands/bert/report.o
-$(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
+$(BUILD)/tests/cv/test_cv_report $(BUILD)/tests/cv/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 $(BUILD)/tests/slm/test_prepare: $(BUILD)/commands/slm/prepare.o
 $(BUILD)/tests/bert/test_segment: $(BUILD)/commands/bert/segment.o $(BUILD)/commands/bert/texts.o
 $(BUILD)/tests/slm/test_lines: $(BUILD)/commands/slm/lines.o
@@ -54,7 +54,7 @@ $(BUILD)/tests/kernels/driver/libcuda.so.1: tests/kernels/substitute/driver.c
 $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $(LINKED) -o $@ $(LDLIBS)
-build/fuzz/flim/fuzz/fuzz_log: build/fuzz/commands/cv/report/epoch_curves.o
+build/fuzz/cv/fuzz/fuzz_log: build/fuzz/commands/cv/report/epoch_curves.o
 build/fuzz/fuzz/fuzz_segmenter: build/fuzz/tests/segmenter_files.o
 
 # The cuda device on the CPU, for tests: the C++ compiler compiles the kernels and kernels/cuda/emulate replaces the CUDA

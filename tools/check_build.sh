@@ -14,7 +14,7 @@ mkdir -p "$work/sources" "$work/toolkit/bin" "$work/toolkit/include"
 touch "$work/toolkit/include/cuda_runtime_api.h"
 # One model is enough.
 tools/list_files.sh | grep -E '\.([ch]|cc|cpp|cu|mk|sh|yaml)$|^Makefile$|^REVISION$' |
-    grep -vE '^((data|model|commands|tests)/(bert|cv|flim|gpt|slm|tts)|train_(bert|cv|gpt|slm))[./]' | xargs -d '\n' cp --parents -t "$work/sources"
+    grep -vE '^((data|model|commands|tests)/(bert|cv|gpt|slm)|train_(bert|cv|gpt|slm))[./]' | xargs -d '\n' cp --parents -t "$work/sources"
 cat >"$work/toolkit/bin/nvcc" <<'COMPILER'
 #!/bin/sh
 # Writes an empty file, and its prerequisites as compilers do, and notes what was compiled.

@@ -84,7 +84,7 @@ symbols() {
         for (r in rank) if (index(file, r) == 1 && length(r) > length(best)) best = r
         return best
     }
-    # Returns the folder or program that belongs to a model ("data/psd", "model/tts", "train_cv"), or "" for a shared file.
+    # Returns the folder or program that belongs to a model ("data/psd", "model/gpt", "train_cv"), or "" for a shared file.
     function place_of(file,   part, n, place) {
         if (file ~ /^train_/) return file
         if (file !~ /^(data|model|commands|tests)\//) return ""

@@ -9,8 +9,8 @@ folder=$(realpath -m "$1")
 cd "$(dirname "$0")/.."
 programs=(train_*.c)
 tests=(base/test_hardening kernels/test_device kernels/test_ops_layers kernels/test_ops_volumes kernels/test_stem
-    data/test_audio data/test_sentencepiece data/test_text flim/test_sdt flim/test_tiff
-    tts/test_golden slm/test_golden bert/test_golden psd/test_golden_steps)
+    data/test_audio data/test_sentencepiece data/test_text cv/test_sdt cv/test_tiff
+    gpt/test_golden slm/test_golden bert/test_golden psd/test_golden_steps)
 
 # Runs a command in the folder of the sources in the system; shows what it printed if it fails.
 run() {

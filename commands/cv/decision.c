@@ -18,9 +18,10 @@ bool cv_decision_write(const CvFold *f, const FoldResult *result, Error *error) 
     char *best = cv_fold_best(f, error);
     if (!best) return false;
     const ThresholdDecision chosen = {.rule = t->rule, .threshold = t->value, .temperature = result->temperature};
-    json_t *decision = threshold_decision_to_json(&chosen, FLIM_CLASS_NAMES[1]);
-    json_object_update_new(decision, json_build(best, "{s:b, s:o, s:o}", "views", f->run.tta, "training_donors",
-                                                donors_of(f, FLIM_TRAIN), "validation_donors", donors_of(f, FLIM_VAL)));
+    json_t *decision = threshold_decision_to_json(&chosen, CV_CLASS_NAMES[1]);
+    json_object_update_new(decision,
+                           json_build(best, "{s:b, s:o, s:o}", "views", f->run.tta, "training_donors",
+                                      donors_of(f, CV_SPLIT_TRAIN), "validation_donors", donors_of(f, CV_SPLIT_VAL)));
     bool ok = decision_write(best, decision, error);
     free(best);
     return ok;
@@ -44,7 +45,7 @@ bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error
     json_t *root;
     Error why;
     *decision = (CvDecision){.views = true};
-    if (!threshold_decision_read(checkpoint, FLIM_CLASSES, &decision->chosen, &root, error) || !root)
+    if (!threshold_decision_read(checkpoint, CV_CLASSES, &decision->chosen, &root, error) || !root)
         return !root && !error->text[0];
     bool ok = decision_check(root, &why) || error_set(error, "the decision.json of %s: %s", checkpoint, why.text);
     decision->views = json_is_true(json_object_get(root, "views"));

@@ -8,7 +8,7 @@
 
 typedef struct {
     ThresholdDecision chosen; /* active if p > threshold */
-    bool views;               /* p is the mean over FLIM_VIEWS views of a cell, as at the choice of the threshold */
+    bool views;               /* p is the mean over CV_VIEWS views of a cell, as at the choice of the threshold */
     json_t *donors;           /* names of the donors that it was trained on; json_decref() */
 } CvDecision;
 

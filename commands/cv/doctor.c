@@ -12,8 +12,8 @@
 #include "commands/cv/commands.h"
 #include "commands/cv/options.h"
 #include "commands/next.h"
-#include "data/flim/data_report.h"
-#include "data/flim/splits.h"
+#include "data/cv/data_report.h"
+#include "data/cv/splits.h"
 
 typedef struct {
     const char *config, *data, *class_words, *class_table;
@@ -55,25 +55,25 @@ static void write_report(const char *path, const json_t *report) {
 }
 
 /* Returns how many training cells the smallest fold has, with the filter that a training has unless told otherwise. */
-static int64_t smallest_training(const FlimColumns *columns, const FlimFolds *folds) {
+static int64_t smallest_training(const CvColumns *columns, const CvFolds *folds) {
     int64_t least = INT64_MAX;
     Error error;
     for (int i = 0; i < folds->n; i++) {
-        FlimFilter filter = flim_filter_fit(columns, &folds->folds[i], CV_FILTER_SIGMAS);
-        FlimSplits splits;
-        if (!flim_splits_open(columns, &folds->folds[i], &filter, &splits, &error)) continue;
-        if (splits.ids[FLIM_TRAIN].n < least) least = splits.ids[FLIM_TRAIN].n;
-        flim_splits_free(&splits);
+        CvFilter filter = cv_filter_fit(columns, &folds->folds[i], CV_FILTER_SIGMAS);
+        CvSplits splits;
+        if (!cv_splits_open(columns, &folds->folds[i], &filter, &splits, &error)) continue;
+        if (splits.ids[CV_SPLIT_TRAIN].n < least) least = splits.ids[CV_SPLIT_TRAIN].n;
+        cv_splits_free(&splits);
     }
     return least;
 }
 
 /* Prints the command that trains on these cells, with the same classes; or why their donors make no folds. */
-static void print_next(const Options *o, const FlimCells *cells) {
-    FlimColumns columns = flim_splits_columns(cells);
-    FlimFolds folds;
+static void print_next(const Options *o, const CvCells *cells) {
+    CvColumns columns = cv_splits_columns(cells);
+    CvFolds folds;
     Error error;
-    if (!flim_folds_nested(&columns, NULL, &folds, &error)) {
+    if (!cv_folds_nested(&columns, NULL, &folds, &error)) {
         printf("[Data] no cross-validation: %s\n", error.text);
         return;
     }
@@ -81,33 +81,33 @@ static void print_next(const Options *o, const FlimCells *cells) {
     next_print_options("", (const char *const[]){"--data", o->data, "--class-words", o->class_words, "--class-table",
                                                  o->class_table, "-o", "run", "-b", batch, NULL});
     free(batch);
-    flim_folds_free(&folds);
+    cv_folds_free(&folds);
 }
 
 int cv_doctor(int argc, char **argv) {
     static const OptionsHeader header = {"train_cv doctor", "--data DIR [options]", "--data cells",
                                          "Reads FLIM cells into one file, and reports what is odd about them."};
     static Options o;
-    FlimCells cells;
+    CvCells cells;
     Error error;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     if (!o.data) die_usage("no cells: give their folder with --data DIR");
-    const FlimCellsOptions options = {.compat = o.compat,
-                                      .class_words = o.class_words,
-                                      .class_table = o.class_table,
-                                      .n_threads = threads_take((int)o.num_workers, "--num-workers")};
-    if (!flim_cells_open_with(&cells, o.data, &options, &error)) die("%s", error.text);
-    FlimFilter filter = flim_filter_compat(o.filter_sigmas);
+    const CvCellsOptions options = {.compat = o.compat,
+                                    .class_words = o.class_words,
+                                    .class_table = o.class_table,
+                                    .n_threads = threads_take((int)o.num_workers, "--num-workers")};
+    if (!cv_cells_open_with(&cells, o.data, &options, &error)) die("%s", error.text);
+    CvFilter filter = cv_filter_compat(o.filter_sigmas);
     json_t *report = json_object();
-    flim_data_report(report, &cells, (uint64_t)o.seed);
-    flim_data_report_filter(report, "reference_filter", &cells, &filter);
-    char *path = flim_cells_path(o.data, ".data_report.json");
+    cv_data_report(report, &cells, (uint64_t)o.seed);
+    cv_data_report_filter(report, "reference_filter", &cells, &filter);
+    char *path = cv_cells_path(o.data, ".data_report.json");
     write_report(path, report);
     printf("[Data] report: %s\n", path);
     print_next(&o, &cells);
     free(path);
     json_decref(report);
-    flim_cells_close(&cells);
+    cv_cells_close(&cells);
     options_free(&set, argc, argv);
     return 0;
 }

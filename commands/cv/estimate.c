@@ -53,7 +53,7 @@ void cv_estimate(const CvRun *run, const CvFold *folds, int n) {
     int longest = 0;
     for (int i = 0; i < n; i++) {
         specs[i] = folds[i].spec;
-        specs[i].model = flim_open(&folds[i].run.model);
+        specs[i].model = cv_open(&folds[i].run.model);
         if (folds[i].train->n_samples > folds[longest].train->n_samples) longest = i;
     }
     if (n > 1) printf("[Estimate] for fold %s, which has the most training cells\n", folds[longest].fold->name);

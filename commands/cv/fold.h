@@ -7,9 +7,9 @@
 #include "commands/cv/report/epoch_curves.h"
 
 typedef struct {
-    FlimCells cells;
-    FlimColumns columns;
-    FlimFolds folds;
+    CvCells cells;
+    CvColumns columns;
+    CvFolds folds;
     bool synthetic; /* one training batch, for --estimate without data */
 } CvData;
 
@@ -21,10 +21,10 @@ enum { CV_AUROC, CV_F1, CV_BALANCED_ACCURACY, CV_PRECISION, CV_RECALL, CV_METRIC
 typedef struct {
     CvRun run; /* with the fold's own --output-dir */
     const CvData *data;
-    const FlimFold *fold;
-    FlimFilter filter;
-    FlimSplits splits;
-    FlimSampler sampler;
+    const CvDonors *fold;
+    CvFilter filter;
+    CvSplits splits;
+    CvSampler sampler;
     Fact facts[CV_FACTS];        /* for config.json: the size of a cell */
     Dataset *train, *validation; /* validation: NULL if that split is empty */
     TrainSpec spec;              /* without the model, which run_fold and cv_estimate open */
@@ -33,16 +33,16 @@ typedef struct {
     CvPredictions predictions[CV_PREDICTED];
     unsigned char *kept[CV_PREDICTED]; /* [n]: 1 if the filter keeps the cell; NULL: no filter */
     EpochCurves curves;
-    int best_epoch;              /* from 1 */
-    int64_t copies[FLIM_SPLITS]; /* cells of the split with the counts of some training cell */
-    char *cause;                 /* chance_cause of its best weights; NULL: not known */
+    int best_epoch;            /* from 1 */
+    int64_t copies[CV_SPLITS]; /* cells of the split with the counts of some training cell */
+    char *cause;               /* chance_cause of its best weights; NULL: not known */
 } CvFold;
 
-/* Returns the data set of a split of the fold, with `views` samples per cell: 1, or FLIM_VIEWS to evaluate with --tta.
+/* Returns the data set of a split of the fold, with `views` samples per cell: 1, or CV_VIEWS to evaluate with --tta.
  */
 Dataset *cv_fold_dataset(const CvFold *f, int split, int views);
 /* Opens the fold's cells. Dies if anything would later stop its training or its test. */
-void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFold *fold);
+void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const CvDonors *fold);
 void cv_fold_close(CvFold *f);
 /* Returns the checkpoint of the fold's best weights; of its last if the best are gone and their training had ended, so
  * that no later ones could become the best. free(); NULL with an error. */
@@ -54,8 +54,8 @@ void cv_fold_print(const CvFold *f);
 void cv_folds_warn_of_copies(const CvFold *folds, int n);
 
 /* Dies if --folds names an unknown fold, or one twice. */
-void cv_folds_check(const CvRun *run, const FlimFolds *folds);
+void cv_folds_check(const CvRun *run, const CvFolds *folds);
 /* Returns whether --folds names the fold or is not given. */
-bool cv_fold_selected(const CvRun *run, const FlimFold *fold);
+bool cv_fold_selected(const CvRun *run, const CvDonors *fold);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "commands/adopt.h"
-#include "data/flim/cell_classes.h"
+#include "data/cv/cell_classes.h"
 
 const char *const CV_FIXED_OPTIONS[] = {"protocol",    "train-donors",  "val-donors", "test-donors", "cv-donors",
                                         "filter",      "filter-sigmas", "sampler",    "augment",     "shift",
@@ -179,21 +179,20 @@ static void apply_compat(CvRun *o) {
 
 #define CHANNELS_EXPECTED "expected three multiples of 8 up to 1024, separated by commas, such as 32,64,128"
 
-static bool read_channels(const char *text, int channels[FLIM_BLOCKS]) {
+static bool read_channels(const char *text, int channels[CV_BLOCKS]) {
     char rest;
-    bool valid = text && sscanf(text, "%d,%d,%d%c", &channels[0], &channels[1], &channels[2], &rest) == FLIM_BLOCKS;
-    for (int i = 0; i < FLIM_BLOCKS && valid; i++)
-        valid = channels[i] > 0 && channels[i] <= 1024 && channels[i] % 8 == 0;
+    bool valid = text && sscanf(text, "%d,%d,%d%c", &channels[0], &channels[1], &channels[2], &rest) == CV_BLOCKS;
+    for (int i = 0; i < CV_BLOCKS && valid; i++) valid = channels[i] > 0 && channels[i] <= 1024 && channels[i] % 8 == 0;
     return valid;
 }
 
-static FlimConfig model_config(const CvRun *o) {
-    FlimConfig config = {.dropout = (float)o->dropout,
-                         .head_dropout = (float)o->head_dropout,
-                         .init = !strcmp(o->init, "torch")     ? FLIM_INIT_TORCH
-                                 : !strcmp(o->init, "kaiming") ? FLIM_INIT_KAIMING
-                                                               : FLIM_INIT_OURS,
-                         .dilated = o->dilated};
+static CvConfig model_config(const CvRun *o) {
+    CvConfig config = {.dropout = (float)o->dropout,
+                       .head_dropout = (float)o->head_dropout,
+                       .init = !strcmp(o->init, "torch")     ? CV_INIT_TORCH
+                               : !strcmp(o->init, "kaiming") ? CV_INIT_KAIMING
+                                                             : CV_INIT_OURS,
+                       .dilated = o->dilated};
     if (!read_channels(o->channels, config.channels)) die_usage("--channels %s: " CHANNELS_EXPECTED, o->channels);
     return config;
 }
@@ -201,13 +200,13 @@ static FlimConfig model_config(const CvRun *o) {
 /* ---- weights to start from ---- */
 
 /* Reads the channels from the shapes of the tensors. */
-static bool channels_of_file(const char *checkpoint, int channels[FLIM_BLOCKS], Error *error) {
-    static const char *const first[FLIM_BLOCKS] = {"res_block1.conv1.weight", "res_block2.conv1.weight",
-                                                   "res_block3.conv1.weight"};
+static bool channels_of_file(const char *checkpoint, int channels[CV_BLOCKS], Error *error) {
+    static const char *const first[CV_BLOCKS] = {"res_block1.conv1.weight", "res_block2.conv1.weight",
+                                                 "res_block3.conv1.weight"};
     TensorFile file;
     if (!checkpoint_open_base(checkpoint, &file, error)) return false;
     bool ok = true;
-    for (int b = 0; b < FLIM_BLOCKS && ok; b++) {
+    for (int b = 0; b < CV_BLOCKS && ok; b++) {
         const StoredTensor *weight = checkpoint_tensor(&file, first[b]);
         channels[b] = weight && weight->rank ? (int)weight->dims[0] : 0;
         ok = (channels[b] >= 8 && channels[b] <= 1024 && channels[b] % 8 == 0) ||
@@ -219,8 +218,8 @@ static bool channels_of_file(const char *checkpoint, int channels[FLIM_BLOCKS], 
 }
 
 /* Dies if config.json tells channels that are not those of the tensors. */
-static void check_channels(const char *checkpoint, const json_t *told, const int channels[FLIM_BLOCKS]) {
-    int is[FLIM_BLOCKS];
+static void check_channels(const char *checkpoint, const json_t *told, const int channels[CV_BLOCKS]) {
+    int is[CV_BLOCKS];
     if (!told) return;
     char *text = json_text("channels", told, JSON_ENCODE_ANY);
     if (!read_channels(json_string_value(told), is))
@@ -234,7 +233,7 @@ static void check_channels(const char *checkpoint, const json_t *told, const int
 CvBase cv_base_read(const char *option, const char *checkpoint) {
     static const FactRule facts[] = {{CV_BINS_FACT, 1, INT32_MAX}, {CV_SIDE_FACT, 1, INT32_MAX}, {NULL, 0, 0}};
     static const DescriptionRules rules = {
-        .model = "flim", .labels = FLIM_CLASS_NAMES, .n_labels = FLIM_CLASSES, .facts = facts};
+        .model = "flim", .labels = CV_CLASS_NAMES, .n_labels = CV_CLASSES, .facts = facts};
     CvBase base = {.text = NULL};
     Error error;
     json_t *description = description_read(checkpoint, &rules, &error);
@@ -252,15 +251,15 @@ CvBase cv_base_read(const char *option, const char *checkpoint) {
 }
 
 ImportRules cv_import_rules(void) {
-    return (ImportRules){.absorbed = flim_network_dead_biases(), .n_absorbed = FLIM_DEAD_BIASES};
+    return (ImportRules){.absorbed = cv_network_dead_biases(), .n_absorbed = CV_DEAD_BIASES};
 }
 
 /* Dies if the tensors of the base checkpoint are not those of the network. */
 static void check_base(const CvRun *o) {
     const ImportRules rules = cv_import_rules();
-    FlimConfig config = o->model;
+    CvConfig config = o->model;
     config.bins = 256, config.side = 21; /* which decide no shape */
-    adopt_check_tensors("--base-checkpoint", o->train.base_checkpoint, NULL, flim_open(&config), &rules);
+    adopt_check_tensors("--base-checkpoint", o->train.base_checkpoint, NULL, cv_open(&config), &rules);
 }
 
 /* Takes the channels of the base checkpoint. */

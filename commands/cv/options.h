@@ -3,7 +3,7 @@
 #define COMMANDS_CV_OPTIONS_H
 
 #include "checkpoint/load.h"
-#include "model/flim/flim.h"
+#include "model/cv/cv.h"
 #include "report/threshold.h"
 #include "train/train.h"
 
@@ -22,7 +22,7 @@ typedef struct {
     int64_t shift, patience, extension_epochs, extensions, cosine_epochs;
     double filter_sigmas, smoothing, dropout, head_dropout, min_learning_rate;
     bool compat, augment, mixup, dilated, tta;
-    FlimConfig model; /* from channels, init and the rest; bins and side come from the data */
+    CvConfig model; /* from channels, init and the rest; bins and side come from the data */
     ThresholdRule rule;
 } CvRun;
 
@@ -48,7 +48,7 @@ void cv_options_add(OptionSet *set, CvRun *o);
  * the same names. */
 typedef struct {
     char *text; /* --channels */
-    int channels[FLIM_BLOCKS];
+    int channels[CV_BLOCKS];
     int64_t bins, side; /* of the cells of its training; 0: not known */
     bool stated;        /* by its config.json */
 } CvBase;

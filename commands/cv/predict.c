@@ -21,8 +21,8 @@ typedef struct {
     OptionSet set;
     Device *device;
     const char *device_why;
-    FlimCells cells;
-    FlimIds ids; /* all cells */
+    CvCells cells;
+    CvIds ids; /* all cells */
     /* Sums over the models, for each cell. */
     double *p, *calibrated;
     int32_t *votes;
@@ -65,8 +65,8 @@ static void add_options(Predict *o) {
 /* ---- the network of a checkpoint ---- */
 
 /* Returns the configuration of the network; dies if it was trained on cells of another shape. */
-static FlimConfig config_of(const Predict *o, const char *checkpoint) {
-    FlimConfig config = {.bins = o->cells.shape.T, .side = o->cells.shape.H};
+static CvConfig config_of(const Predict *o, const char *checkpoint) {
+    CvConfig config = {.bins = o->cells.shape.T, .side = o->cells.shape.H};
     CvBase base = cv_base_read("checkpoint", checkpoint);
     if (base.bins && base.side && (base.bins != config.bins || base.side != config.side))
         die("%s was trained on cells of %lld x %lld pixels and %lld bins; those of %s have %d x %d and %d", checkpoint,
@@ -78,19 +78,19 @@ static FlimConfig config_of(const Predict *o, const char *checkpoint) {
 }
 
 /* Returns logits[n, views] of all cells; free(). */
-static float *logits_of(Predict *o, const char *checkpoint, const FlimConfig *config, int views) {
-    static const FlimDatasetOptions plain = {0};
-    FlimDatasetOptions options = plain;
+static float *logits_of(Predict *o, const char *checkpoint, const CvConfig *config, int views) {
+    static const CvDatasetOptions plain = {0};
+    CvDatasetOptions options = plain;
     options.views = views;
     TrainOptions with = o->train;
     with.base_checkpoint = checkpoint;
     TrainSpec spec = {.options = &with,
                       .set = &o->set,
-                      .model = flim_open(config),
+                      .model = cv_open(config),
                       .device = o->device,
                       .device_why = o->device_why,
-                      .train = flim_dataset_open(&o->cells, &o->ids, &options),
-                      .batch = {.largest = flim_dataset_largest_batch},
+                      .train = cv_dataset_open(&o->cells, &o->ids, &options),
+                      .batch = {.largest = cv_dataset_largest_batch},
                       .import = cv_import_rules(),
                       .base_option = "checkpoint"};
     Training *training = train_open_inference(&spec);
@@ -137,11 +137,11 @@ static void warn_of_donors(const Predict *o, int models) {
 }
 
 static void add_model(Predict *o, const char *checkpoint) {
-    const FlimConfig config = config_of(o, checkpoint);
+    const CvConfig config = config_of(o, checkpoint);
     CvDecision decision;
     Error error;
     if (!cv_decision_read(checkpoint, &decision, &error)) die("%s", error.text);
-    int views = (options_given(&o->set, "tta") ? o->tta : decision.views) ? FLIM_VIEWS : 1;
+    int views = (options_given(&o->set, "tta") ? o->tta : decision.views) ? CV_VIEWS : 1;
     double threshold = o->threshold > 0 ? o->threshold : decision.chosen.threshold;
     bool calibrated = !isnan(decision.chosen.temperature);
     float *logits = logits_of(o, checkpoint, &config, views);
@@ -178,8 +178,8 @@ static void write_rows(const Predict *o, int models, PredictOutput *output) {
         int label = o->cells.labels[i];
         table_text(&t, "file", o->cells.file_names[i]);
         table_text(&t, "donor", o->cells.donor_names[o->cells.donors[i]]);
-        if (labelled) table_text(&t, "label", label < 0 ? "" : FLIM_CLASS_NAMES[label]);
-        table_text(&t, "predicted", FLIM_CLASS_NAMES[is_active(o, i, models)]);
+        if (labelled) table_text(&t, "label", label < 0 ? "" : CV_CLASS_NAMES[label]);
+        table_text(&t, "predicted", CV_CLASS_NAMES[is_active(o, i, models)]);
         table_real(&t, "p", p);
         if (o->calibrations == models) table_real(&t, "p_calibrated", o->calibrated[i] / models);
         table_real(&t, "threshold", o->thresholds / models);
@@ -211,13 +211,13 @@ static void print_summary(const Predict *o, int models) {
 static void open_cells(Predict *o) {
     Error error;
     if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);
-    const FlimCellsOptions options = {.unlabelled = true,
-                                      .class_words = o->class_words,
-                                      .class_table = o->class_table,
-                                      .n_threads = (int)o->train.threads};
-    if (!flim_cells_open_with(&o->cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
+    const CvCellsOptions options = {.unlabelled = true,
+                                    .class_words = o->class_words,
+                                    .class_table = o->class_table,
+                                    .n_threads = (int)o->train.threads};
+    if (!cv_cells_open_with(&o->cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
     size_t n = (size_t)o->cells.n;
-    o->ids = (FlimIds){xmalloc(n * sizeof *o->ids.at), o->cells.n};
+    o->ids = (CvIds){xmalloc(n * sizeof *o->ids.at), o->cells.n};
     for (int32_t i = 0; i < o->cells.n; i++) o->ids.at[i] = i;
     o->p = xcalloc(n, sizeof *o->p);
     o->calibrated = xcalloc(n, sizeof *o->calibrated);
@@ -231,7 +231,7 @@ static void close_cells(Predict *o) {
     free(o->calibrated);
     free(o->votes);
     free(o->trained);
-    flim_cells_close(&o->cells);
+    cv_cells_close(&o->cells);
 }
 
 int cv_predict(int argc, char **argv) {
@@ -242,7 +242,7 @@ int cv_predict(int argc, char **argv) {
     add_options(&o);
     options_parse(&header, &o.set, argc, argv);
     train_options_resolve(&o.train, &o.set);
-    o.train.val_batch_size = o.train.batch_size * FLIM_VIEWS; /* a sample is a view */
+    o.train.val_batch_size = o.train.batch_size * CV_VIEWS; /* a sample is a view */
     Ensemble ensemble = predict_ensemble(&o.predict, "fold_");
     PredictOutput output = predict_output_open(&o.predict);
     trainer_begin(&o.train, NULL);

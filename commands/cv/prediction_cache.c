@@ -11,8 +11,8 @@
 static const char *const tensor_names[CV_PREDICTED][2] = {{"val.cells", "val.logits"}, {"test.cells", "test.logits"}};
 static const char *const key_name = "key"; /* in the metadata */
 
-CvPredictions cv_predictions(const FlimIds *ids, float *logits) {
-    size_t n = (size_t)ids->n, views = FLIM_VIEWS;
+CvPredictions cv_predictions(const CvIds *ids, float *logits) {
+    size_t n = (size_t)ids->n, views = CV_VIEWS;
     CvPredictions p = {.n = ids->n,
                        .logits = logits,
                        .ids = xmalloc((n + 1) * sizeof *p.ids),
@@ -44,11 +44,11 @@ char *cv_weights_name(const char *checkpoint) {
     return text;
 }
 
-char *cv_cache_key(const char *weights, const FlimCells *cells, const FlimIds ids[CV_PREDICTED]) {
+char *cv_cache_key(const char *weights, const CvCells *cells, const CvIds ids[CV_PREDICTED]) {
     uint64_t sum = 0;
     for (int k = 0; k < CV_PREDICTED; k++)
         for (int64_t i = 0; i < ids[k].n; i++) {
-            uint64_t cell = flim_cells_checksum(cells, ids[k].at[i]);
+            uint64_t cell = cv_cells_checksum(cells, ids[k].at[i]);
             sum = checksum(sum, &cell, sizeof cell);
         }
     return xformat("%s, cells %016llx", weights, (unsigned long long)sum);
@@ -57,10 +57,10 @@ char *cv_cache_key(const char *weights, const FlimCells *cells, const FlimIds id
 static char *cache_path(const char *directory) { return path_join(directory, "predictions.safetensors"); }
 
 /* Returns a copy of the logits of these very cells; NULL if the file has others. */
-static float *read_logits(const TensorFile *file, int k, const FlimIds *ids) {
+static float *read_logits(const TensorFile *file, int k, const CvIds *ids) {
     const StoredTensor *cells = tensor_file_find(file, tensor_names[k][0]);
     const StoredTensor *logits = tensor_file_find(file, tensor_names[k][1]);
-    size_t bytes = (size_t)ids->n * FLIM_VIEWS * sizeof(float);
+    size_t bytes = (size_t)ids->n * CV_VIEWS * sizeof(float);
     if (!cells || !logits || cells->bytes != (size_t)ids->n * sizeof(int32_t) || logits->bytes != bytes ||
         strcmp(cells->dtype, "I32") != 0 || strcmp(logits->dtype, "F32") != 0 ||
         memcmp(cells->data, ids->at, cells->bytes) != 0)
@@ -70,8 +70,7 @@ static float *read_logits(const TensorFile *file, int k, const FlimIds *ids) {
     return copy;
 }
 
-bool cv_cache_read(const char *directory, const char *key, const FlimIds *ids,
-                   CvPredictions predictions[CV_PREDICTED]) {
+bool cv_cache_read(const char *directory, const char *key, const CvIds *ids, CvPredictions predictions[CV_PREDICTED]) {
     char *path = cache_path(directory);
     TensorFile file = {0};
     Error error;
@@ -97,7 +96,7 @@ bool cv_cache_write(const char *directory, const char *key, const CvPredictions 
     for (int k = 0; k < CV_PREDICTED; k++) {
         const CvPredictions *p = &predictions[k];
         tensors[(ptrdiff_t)2 * k] = (TensorToWrite){tensor_names[k][0], "I32", 1, {p->n}, p->ids};
-        tensors[2 * k + 1] = (TensorToWrite){tensor_names[k][1], "F32", 2, {p->n, FLIM_VIEWS}, p->logits};
+        tensors[2 * k + 1] = (TensorToWrite){tensor_names[k][1], "F32", 2, {p->n, CV_VIEWS}, p->logits};
     }
     bool ok = safetensors_write(path, tensors, 2 * CV_PREDICTED, &key_name, &key, 1, error);
     free(path);

@@ -31,17 +31,17 @@ static CellPredictions predictions(const CvFold *f, int k) {
     return (CellPredictions){.n = p->n,
                              .ids = p->ids,
                              .logits = p->first,
-                             .n_views = f->run.tta ? FLIM_VIEWS : 0,
+                             .n_views = f->run.tta ? CV_VIEWS : 0,
                              .views = f->run.tta ? p->p : NULL,
                              .kept = f->kept[k]};
 }
 
 static TestedFold fold_report(const CvReport *report, const CvFold *f) {
-    static const char *const views[FLIM_VIEWS] = {"identity", "rot90", "flip_w", "flip_h"};
+    static const char *const views[CV_VIEWS] = {"identity", "rot90", "flip_w", "flip_h"};
     return (TestedFold){.name = f->fold->name,
                         .cells = &f->data->cells,
-                        .train = f->splits.ids[FLIM_TRAIN].at,
-                        .n_train = f->splits.ids[FLIM_TRAIN].n,
+                        .train = f->splits.ids[CV_SPLIT_TRAIN].at,
+                        .n_train = f->splits.ids[CV_SPLIT_TRAIN].n,
                         .validation = predictions(f, CV_VAL),
                         .test = predictions(f, CV_TEST),
                         .rule = f->run.rule,

@@ -7,7 +7,7 @@
 #include "base/threads.h"
 #include "commands/cv/commands.h"
 #include "commands/next.h"
-#include "data/flim/synthetic.h"
+#include "data/cv/synthetic.h"
 
 typedef struct {
     const char *config, *output;
@@ -65,15 +65,15 @@ int cv_synthesize(int argc, char **argv) {
     Error error;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     if (!o.output) die_usage("where to? give the folder with --output DIR");
-    FlimSynthetic cells = {.cells = o.cells,
-                           .donors = (int)o.donors,
-                           .shape = {(int)o.bins, (int)o.side, (int)o.side},
-                           .photons = o.photons,
-                           .separation = o.separation,
-                           .confound_size = o.confound_size,
-                           .confound_brightness = o.confound_brightness,
-                           .seed = (uint64_t)o.seed};
-    if (!flim_synthetic_write(o.output, &cells, threads_take((int)o.num_workers, "--num-workers"), &files, &error))
+    CvSynthetic cells = {.cells = o.cells,
+                         .donors = (int)o.donors,
+                         .shape = {(int)o.bins, (int)o.side, (int)o.side},
+                         .photons = o.photons,
+                         .separation = o.separation,
+                         .confound_size = o.confound_size,
+                         .confound_brightness = o.confound_brightness,
+                         .seed = (uint64_t)o.seed};
+    if (!cv_synthetic_write(o.output, &cells, threads_take((int)o.num_workers, "--num-workers"), &files, &error))
         die("%s", error.text);
     printf("[Synthetic] %s: %lld cells of %lld donors, %lld x %lld pixels x %lld bins\n", o.output, (long long)files,
            (long long)o.donors, (long long)o.side, (long long)o.side, (long long)o.bins);

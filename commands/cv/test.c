@@ -39,12 +39,12 @@ static void close_best(Best *best) {
 }
 
 /* Predicts the validation and the test cells, in all views. */
-static void predict(CvFold *f, const Best *best, const FlimIds *ids) {
+static void predict(CvFold *f, const Best *best, const CvIds *ids) {
     CvRun with = f->run;
-    Model *model = flim_open(&f->run.model);
+    Model *model = cv_open(&f->run.model);
     TrainSpec spec = f->spec;
-    Dataset *datasets[CV_PREDICTED] = {cv_fold_dataset(f, FLIM_VAL, FLIM_VIEWS),
-                                       cv_fold_dataset(f, FLIM_TEST, FLIM_VIEWS)};
+    Dataset *datasets[CV_PREDICTED] = {cv_fold_dataset(f, CV_SPLIT_VAL, CV_VIEWS),
+                                       cv_fold_dataset(f, CV_SPLIT_TEST, CV_VIEWS)};
     with.train.base_checkpoint = best->path;
     spec.options = &with.train;
     spec.model = model;
@@ -64,7 +64,7 @@ static void predict(CvFold *f, const Best *best, const FlimIds *ids) {
         train_outputs(training, datasets[k], logits);
         double seconds = seconds_now() - start;
         printf("[Eval] %lld %s cells, %d views each, in %.2f s: %.0f cells/s\n", (long long)ids[k].n,
-               k == CV_VAL ? "validation" : "test", FLIM_VIEWS, seconds, (double)n / seconds);
+               k == CV_VAL ? "validation" : "test", CV_VIEWS, seconds, (double)n / seconds);
         f->predictions[k] = cv_predictions(&ids[k], logits);
     }
     train_write_autotune_cache(training, with.train.output_dir);
@@ -105,7 +105,7 @@ static void export_best(const CvFold *f, const Best *best, const char *path) {
         all[i] = (PthValue){.name = values[i][0], .number = logged_metric(state, values[i][1])};
     all[METRICS] = (PthValue){.name = "epoch", .number = (double)f->best_epoch, .whole = true};
     all[METRICS + 1] = (PthValue){.name = "fold", .text = f->fold->name};
-    Model *model = flim_open(&f->run.model);
+    Model *model = cv_open(&f->run.model);
     PthExport what = {.table = &model->params,
                       .adamw = train_adamw(&f->spec),
                       .initial_rate = f->run.train.learning_rate,
@@ -120,17 +120,17 @@ static void export_best(const CvFold *f, const Best *best, const char *path) {
     model->close(model);
 }
 
-static void mark_kept(CvFold *f, const FlimIds *ids) {
+static void mark_kept(CvFold *f, const CvIds *ids) {
     for (int k = 0; k < CV_PREDICTED; k++) {
         f->kept[k] = xmalloc((size_t)ids[k].n + 1);
         for (int64_t i = 0; i < ids[k].n; i++)
-            f->kept[k][i] = flim_filter_keeps(&f->filter, f->data->cells.entropy[ids[k].at[i]]);
+            f->kept[k][i] = cv_filter_keeps(&f->filter, f->data->cells.entropy[ids[k].at[i]]);
     }
 }
 
 void cv_fold_test(CvFold *f) {
     const char *directory = f->run.train.output_dir;
-    const FlimIds ids[CV_PREDICTED] = {f->splits.ids[FLIM_VAL], f->splits.ids[FLIM_TEST]};
+    const CvIds ids[CV_PREDICTED] = {f->splits.ids[CV_SPLIT_VAL], f->splits.ids[CV_SPLIT_TEST]};
     Error error;
     Best best = open_best(f);
     f->best_epoch = (int)best.state.epoch + 1;

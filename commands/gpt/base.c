@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/program.h"
-#include "model/tts.h"
+#include "model/gpt.h"
 
 const char *const GPT_MODEL_OPTIONS[] = {"number-text-tokens", "model-dim",      "layers",           "heads",
                                          "max-text-tokens",    "max-mel-tokens", "number-mel-codes", NULL};
@@ -88,20 +88,20 @@ static int size_of(const json_t *shapes, const char *name) {
 
 /* Dies if the tensors are not those of a model of the size that their shapes tell. */
 static void check_tensors(const GptBase *base, const char *option, const json_t *shapes, TensorFile *file) {
-    TtsGptConfig config = {.d_model = size_of(shapes, "model-dim"),
-                           .n_layers = size_of(shapes, "layers"),
-                           .n_heads = 1, /* which decides no shape */
-                           .text_vocabulary = size_of(shapes, "number-text-tokens"),
-                           .mel_codes = size_of(shapes, "number-mel-codes"),
-                           .max_text_tokens = size_of(shapes, "max-text-tokens"),
-                           .max_mel_tokens = size_of(shapes, "max-mel-tokens"),
-                           .text_weight = 1};
+    GptConfig config = {.d_model = size_of(shapes, "model-dim"),
+                        .n_layers = size_of(shapes, "layers"),
+                        .n_heads = 1, /* which decides no shape */
+                        .text_vocabulary = size_of(shapes, "number-text-tokens"),
+                        .mel_codes = size_of(shapes, "number-mel-codes"),
+                        .max_text_tokens = size_of(shapes, "max-text-tokens"),
+                        .max_mel_tokens = size_of(shapes, "max-mel-tokens"),
+                        .text_weight = 1};
     if (!config.d_model || !config.n_layers || !config.text_vocabulary || !config.mel_codes ||
         !config.max_text_tokens || !config.max_mel_tokens)
         die("%s %s: expected the tensors text_embedding.weight, mel_embedding.weight, text_pos_embedding.emb.weight, "
             "mel_pos_embedding.emb.weight and gpt.h.0.ln_1.weight: it is no model that train_gpt reads",
             option, base->size.checkpoint);
-    adopt_check_tensors(option, base->size.checkpoint, file, tts_gpt_open(&config), &GPT_IMPORT);
+    adopt_check_tensors(option, base->size.checkpoint, file, gpt_open(&config), &GPT_IMPORT);
 }
 
 /* Reads the sizes of a checkpoint without config.json, and checks the tensors of any. */

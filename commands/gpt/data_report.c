@@ -12,7 +12,7 @@ static void print_quantiles(const char *what, const int64_t *quantiles) {
     printf("%s %lld..%lld..%lld", what, (long long)quantiles[0], (long long)quantiles[2], (long long)quantiles[4]);
 }
 
-void gpt_report_dataset(const char *name, const TtsDatasetOptions *options, const TtsDatasetReport *r) {
+void gpt_report_dataset(const char *name, const GptDatasetOptions *options, const GptDatasetReport *r) {
     char duration[32], read[64];
     double unknown = r->text_tokens ? 100.0 * (double)r->unknown_tokens / (double)r->text_tokens : 0.0;
     if (options->lengths_only)
@@ -36,7 +36,7 @@ void gpt_report_dataset(const char *name, const TtsDatasetOptions *options, cons
                (long long)r->no_duration);
 }
 
-void gpt_check_unknown(const char *name, const TtsDatasetReport *r, double most) {
+void gpt_check_unknown(const char *name, const GptDatasetReport *r, double most) {
     Error error;
     if (!unknown_check(name, r->unknown_tokens, r->text_tokens, "", most, &error)) die("%s", error.text);
 }

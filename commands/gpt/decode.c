@@ -15,7 +15,7 @@
 #include "base/options.h"
 #include "commands/gpt/sound.h"
 #include "data/formats/npy.h"
-#include "data/tts/speech_coder.h"
+#include "data/gpt/speech_coder.h"
 
 typedef struct {
     const char *codes, *codebook, *mel_from, *output, *config;

@@ -75,7 +75,7 @@ static int open_weights(const Export *e, const char *option, const char *path, T
 
 static void open_checkpoint(Export *e) {
     e->trained = gpt_trained_read(e->options->checkpoint, e->options->heads);
-    e->model = tts_gpt_open(&e->trained.config);
+    e->model = gpt_open(&e->trained.config);
     e->left_out = open_weights(e, "--checkpoint", e->trained.path, &e->weights);
     e->tokenizer = gpt_trained_tokenizer(&e->trained, e->options->tokenizer);
 }

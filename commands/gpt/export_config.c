@@ -27,7 +27,7 @@ static char *quoted(const char *name, const char *file) {
 }
 
 /* Returns the lines of the section gpt; free(). */
-static char *gpt_fields(const TtsGptConfig *c) {
+static char *gpt_fields(const GptConfig *c) {
     const struct {
         const char *name;
         int value, published; /* in the config.yaml of IndexTTS2 */
@@ -38,8 +38,8 @@ static char *gpt_fields(const TtsGptConfig *c) {
                   {"max_mel_tokens", c->max_mel_tokens, 1815},
                   {"number_text_tokens", c->text_vocabulary, 12000},
                   {"number_mel_codes", c->mel_codes, 8194},
-                  {"start_text_token", TTS_START_TEXT, 0},
-                  {"stop_text_token", TTS_STOP_TEXT, 1},
+                  {"start_text_token", GPT_START_TEXT, 0},
+                  {"stop_text_token", GPT_STOP_TEXT, 1},
                   {"start_mel_token", c->mel_codes - 2, 8192},
                   {"stop_mel_token", c->mel_codes - 1, 8193}};
     char *lines = xstrdup("");
@@ -53,7 +53,7 @@ static char *gpt_fields(const TtsGptConfig *c) {
     return lines;
 }
 
-char *export_config_text(const TtsGptConfig *config, const char *folder) {
+char *export_config_text(const GptConfig *config, const char *folder) {
     char *name = last_name(folder), *tokenizer = quoted(name, "bpe.model"), *weights = quoted(name, "gpt.pth"),
          *own = quoted(name, "config.yaml"), *fields = gpt_fields(config);
     char *text = xformat("# Fields of IndexTTS2's config.yaml for this model. Paths are relative to its folder of\n"

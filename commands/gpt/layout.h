@@ -2,11 +2,11 @@
 #ifndef COMMANDS_GPT_LAYOUT_H
 #define COMMANDS_GPT_LAYOUT_H
 
-#include "data/tts/samples.h"
-#include "model/tts.h"
+#include "data/gpt/samples.h"
+#include "model/gpt.h"
 
 enum { GPT_SPECIAL_CODES = 2 }; /* start and stop, behind the audio codes */
 
-TtsLayout gpt_layout(const TtsGptConfig *config);
+GptLayout gpt_layout(const GptConfig *config);
 
 #endif

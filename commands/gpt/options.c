@@ -70,15 +70,15 @@ void gpt_options_check(const GptOptions *o) {
         die_usage("--lengths %s: the manifest has lengths of its own; leave one of them out", o->lengths);
 }
 
-TtsGptConfig gpt_options_config(const GptOptions *o) {
-    return (TtsGptConfig){.d_model = (int)o->model_dim,
-                          .n_layers = (int)o->layers,
-                          .n_heads = (int)o->heads,
-                          .text_vocabulary = (int)o->number_text_tokens,
-                          .mel_codes = (int)o->number_mel_codes,
-                          .max_text_tokens = (int)o->max_text_tokens,
-                          .max_mel_tokens = (int)o->max_mel_tokens,
-                          .dropout = (float)o->dropout,
-                          .text_weight = (float)o->text_loss_weight,
-                          .mel_weight = (float)o->mel_loss_weight};
+GptConfig gpt_options_config(const GptOptions *o) {
+    return (GptConfig){.d_model = (int)o->model_dim,
+                       .n_layers = (int)o->layers,
+                       .n_heads = (int)o->heads,
+                       .text_vocabulary = (int)o->number_text_tokens,
+                       .mel_codes = (int)o->number_mel_codes,
+                       .max_text_tokens = (int)o->max_text_tokens,
+                       .max_mel_tokens = (int)o->max_mel_tokens,
+                       .dropout = (float)o->dropout,
+                       .text_weight = (float)o->text_loss_weight,
+                       .mel_weight = (float)o->mel_loss_weight};
 }

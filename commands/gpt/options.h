@@ -2,7 +2,7 @@
 #ifndef COMMANDS_GPT_OPTIONS_H
 #define COMMANDS_GPT_OPTIONS_H
 
-#include "model/tts.h"
+#include "model/gpt.h"
 #include "train/options.h"
 
 typedef struct {
@@ -23,6 +23,6 @@ void gpt_options_add(OptionSet *set, GptOptions *options);
 /* Dies on options that contradict each other, when the vocabulary is known. */
 void gpt_options_check(const GptOptions *options);
 /* Returns the configuration of the model. */
-TtsGptConfig gpt_options_config(const GptOptions *options);
+GptConfig gpt_options_config(const GptOptions *options);
 
 #endif

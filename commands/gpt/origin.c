@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "checkpoint/description.h"
 #include "commands/next.h"
+#include "data/gpt/prepare_outputs.h"
 #include "data/text/sentencepiece.h"
-#include "data/tts/prepare_outputs.h"
 
 static const char own_codes[] = "codebook", indextts2_codes[] = "indextts2";
 

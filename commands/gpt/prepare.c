@@ -6,8 +6,8 @@
 #include "base/threads.h"
 #include "commands/gpt/prepare_report.h"
 #include "commands/max_unknown.h"
-#include "data/tts/manifest_write.h"
-#include "data/tts/prepare.h"
+#include "data/gpt/manifest_write.h"
+#include "data/gpt/prepare.h"
 
 typedef struct {
     PrepareOptions prepare;

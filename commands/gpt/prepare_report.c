@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/program.h"
 #include "commands/gpt/origin.h"
-#include "data/tts/prepare_outputs.h"
-#include "data/tts/recordings_folder.h"
+#include "data/gpt/prepare_outputs.h"
+#include "data/gpt/recordings_folder.h"
 
 /* Sums over the kept clips. */
 typedef struct {

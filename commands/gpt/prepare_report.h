@@ -2,8 +2,8 @@
 #ifndef COMMANDS_GPT_PREPARE_REPORT_H
 #define COMMANDS_GPT_PREPARE_REPORT_H
 
-#include "data/tts/manifest_write.h"
-#include "data/tts/prepare.h"
+#include "data/gpt/manifest_write.h"
+#include "data/gpt/prepare.h"
 
 /* Prints what the input is and how many recordings it lists. */
 void prepare_report_list(const Prepare *p);

@@ -20,13 +20,13 @@
 #include "commands/trainer.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
+#include "data/gpt/dataset.h"
+#include "data/gpt/manifest.h"
+#include "data/gpt/speech_coder.h"
 #include "data/text/normalize.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/unknown.h"
 #include "data/text/utf8.h"
-#include "data/tts/dataset.h"
-#include "data/tts/manifest.h"
-#include "data/tts/speech_coder.h"
 #include "train/plan/memory.h"
 #include "train/train.h"
 
@@ -110,7 +110,7 @@ static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     if (!text) die("--text: %s", error.text);
     SentencePiece *tokenizer = sentencepiece_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
-    token_ids_add(&ids, TTS_START_TEXT);
+    token_ids_add(&ids, GPT_START_TEXT);
     const TokenIds before = ids;
     sentencepiece_encode(tokenizer, text, strlen(text), false, &ids);
     if (ids.n == 1) die_usage("--text '%s' has no words", o->text);
@@ -121,7 +121,7 @@ static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     unknown_add(&missing, text, strlen(text), &before, &ids);
     unknown_warn("--text", &missing);
     unknown_free(&missing);
-    token_ids_add(&ids, TTS_STOP_TEXT);
+    token_ids_add(&ids, GPT_STOP_TEXT);
     sentencepiece_close(tokenizer);
     free(text);
     free(path);
@@ -137,7 +137,7 @@ static void read_vectors(const char *manifest, const char *path, int64_t rows, i
     Npy npy;
     Error error;
     if (!read_file(resolved, &bytes, &size, &error) || !npy_parse(bytes, size, &npy, &error) ||
-        !tts_vectors_parse(&npy, rows, width, out, &error))
+        !gpt_vectors_parse(&npy, rows, width, out, &error))
         die("%s: %s", resolved, error.text);
     free(bytes);
     free(resolved);
@@ -237,14 +237,14 @@ static void show_progress(void *context, int prompt, int32_t id) {
 }
 
 /* Generates the codes of one text. */
-static Generated generate(const SpeakOptions *o, Model *model, Device *device, const TtsGptConfig *c,
-                          const TokenIds *text, const float *voice) {
+static Generated generate(const SpeakOptions *o, Model *model, Device *device, const GptConfig *c, const TokenIds *text,
+                          const float *voice) {
     const int32_t start = c->mel_codes - 2, stop = c->mel_codes - 1, speed[] = {1, 0};
-    GenerationModel m = tts_generation(model, CONDITIONING_ROWS);
+    GenerationModel m = gpt_generation(model, CONDITIONING_ROWS);
     GenerationPrompt prompt = {.parts = {{.vectors = voice, .n = CONDITIONING_ROWS},
-                                         {.ids = speed, .n = 2, .table = TTS_SPEED},
-                                         {.ids = text->ids, .n = text->n, .table = TTS_TEXT},
-                                         {.ids = &start, .n = 1, .table = TTS_MEL}},
+                                         {.ids = speed, .n = 2, .table = GPT_SPEED},
+                                         {.ids = text->ids, .n = text->n, .table = GPT_TEXT},
+                                         {.ids = &start, .n = 1, .table = GPT_MEL}},
                                .n_parts = 4};
     GenerationOptions options = {.sampling = {.repetition_penalty = (float)o->repetition_penalty,
                                               .temperature = (float)o->temperature,
@@ -275,15 +275,15 @@ static Generated generate(const SpeakOptions *o, Model *model, Device *device, c
 static Generated speak(SpeakOptions *o, const GptTrained *trained, const TokenIds *text, const float *voice) {
     const char *why;
     Device *device = train_device_open(&o->train, &why);
-    TtsLayout layout = gpt_layout(&trained->config);
+    GptLayout layout = gpt_layout(&trained->config);
     o->train.base_checkpoint = trained->path;
     TrainSpec spec = {.options = &o->train,
                       .set = &o->set,
-                      .model = tts_gpt_open(&trained->config),
+                      .model = gpt_open(&trained->config),
                       .device = device,
                       .device_why = why,
-                      .train = tts_dataset_lengths(&layout, (int32_t[]){1}, (int32_t[]){1}, 1),
-                      .batch = {.largest = tts_largest_batch},
+                      .train = gpt_dataset_lengths(&layout, (int32_t[]){1}, (int32_t[]){1}, 1),
+                      .batch = {.largest = gpt_largest_batch},
                       .import = GPT_IMPORT,
                       .base_option = "checkpoint"};
     Training *training = train_open_inference(&spec);

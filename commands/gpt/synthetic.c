@@ -50,7 +50,7 @@ static void print_lengths(const char *what, const int32_t *lengths, int64_t n) {
            lengths[n / 2], lengths[n - 1]);
 }
 
-Dataset *gpt_synthetic_open(const TtsLayout *layout, const char *lengths, int64_t batch_size, int64_t token_budget) {
+Dataset *gpt_synthetic_open(const GptLayout *layout, const char *lengths, int64_t batch_size, int64_t token_budget) {
     double text_per_code = lengths ? TEXT_PER_SECOND / CODES_PER_SECOND : (double)USUAL_TEXT / USUAL_CODES;
     int64_t n = batch_size ? batch_size : 1 + token_budget / (USUAL_TEXT + USUAL_CODES);
     CodeLengths l = {USUAL_CODES, 0, fmin(USUAL_CODES, layout->max_codes)};
@@ -70,7 +70,7 @@ Dataset *gpt_synthetic_open(const TtsLayout *layout, const char *lengths, int64_
         print_lengths(", text tokens", text, n);
         printf("\n");
     }
-    Dataset *data = tts_dataset_lengths(layout, text, codes, n);
+    Dataset *data = gpt_dataset_lengths(layout, text, codes, n);
     free(text);
     free(codes);
     return data;

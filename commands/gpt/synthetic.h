@@ -2,7 +2,7 @@
 #ifndef COMMANDS_GPT_SYNTHETIC_H
 #define COMMANDS_GPT_SYNTHETIC_H
 
-#include "data/tts/dataset.h"
+#include "data/gpt/dataset.h"
 
 /* Returns a data set of lengths without contents.
  *
@@ -12,6 +12,6 @@
  * With `lengths`, "MEAN,SD,MAX" in audio codes, it has about 1024 samples whose lengths are the quantiles of that
  * normal distribution, cut at 1 and at MAX. Texts have 2.3 pieces per second, as counted in 20 hours of read Amharic.
  * Ends the program with status 2 if `lengths` cannot be used. */
-Dataset *gpt_synthetic_open(const TtsLayout *layout, const char *lengths, int64_t batch_size, int64_t token_budget);
+Dataset *gpt_synthetic_open(const GptLayout *layout, const char *lengths, int64_t batch_size, int64_t token_budget);
 
 #endif

@@ -12,8 +12,8 @@
 #include "checkpoint/load.h"
 #include "commands/gpt/origin.h"
 #include "commands/trained.h"
+#include "data/gpt/prepare_outputs.h"
 #include "data/text/sentencepiece.h"
-#include "data/tts/prepare_outputs.h"
 
 /* ---- the checkpoint ---- */
 
@@ -36,17 +36,17 @@ static int heads_of(const GptTrained *t, int64_t given, int width) {
     return heads;
 }
 
-static TtsGptConfig config_of(const GptTrained *t, int64_t heads) {
+static GptConfig config_of(const GptTrained *t, int64_t heads) {
     int width = size_of(t, "model-dim");
-    return (TtsGptConfig){.d_model = width,
-                          .n_layers = size_of(t, "layers"),
-                          .n_heads = heads_of(t, heads, width),
-                          .text_vocabulary = size_of(t, "number-text-tokens"),
-                          .mel_codes = size_of(t, "number-mel-codes"),
-                          .max_text_tokens = size_of(t, "max-text-tokens"),
-                          .max_mel_tokens = size_of(t, "max-mel-tokens"),
-                          .text_weight = 1,
-                          .mel_weight = 1};
+    return (GptConfig){.d_model = width,
+                       .n_layers = size_of(t, "layers"),
+                       .n_heads = heads_of(t, heads, width),
+                       .text_vocabulary = size_of(t, "number-text-tokens"),
+                       .mel_codes = size_of(t, "number-mel-codes"),
+                       .max_text_tokens = size_of(t, "max-text-tokens"),
+                       .max_mel_tokens = size_of(t, "max-mel-tokens"),
+                       .text_weight = 1,
+                       .mel_weight = 1};
 }
 
 GptTrained gpt_trained_read(const char *checkpoint, int64_t heads) {

@@ -3,12 +3,12 @@
 #define COMMANDS_GPT_TRAINED_H
 
 #include "commands/gpt/base.h"
-#include "model/tts.h"
+#include "model/gpt.h"
 
 typedef struct {
     char *path; /* of the checkpoint */
     GptBase says;
-    TtsGptConfig config; /* dropout and the weights of the losses mean nothing */
+    GptConfig config; /* dropout and the weights of the losses mean nothing */
 } GptTrained;
 
 /* Reads what the checkpoint says; of a run's folder the best weights are taken, or the last if it has not validated,

@@ -339,14 +339,17 @@ PsdOptions *psd_options_open(PsdCommand command, const char *checkpoint, int arg
          "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json -o results/pretrain",
          "Pretrains the encoder: masked patches, and a contrast between sensors."},
         {"train_psd finetune", "-m prepared/manifest.csv --split FILE --pretrained PATH [options]",
-         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --pretrained results/pretrain/best -o "
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --pretrained "
+         "results/pretrain/best -o "
          "results/finetune",
          "Trains the classifier, from a pretrained encoder or from scratch."},
         {"train_psd evaluate", "-m prepared/manifest.csv --split FILE --checkpoint PATH [options]",
-         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --checkpoint "
+         "results/finetune/best",
          "Writes scores, tables and diagrams of a classifier."},
         {"train_psd calibrate", "-m prepared/manifest.csv --split FILE --checkpoint PATH [options]",
-         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --checkpoint results/finetune/best",
+         "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json --checkpoint "
+         "results/finetune/best",
          "Fits temperatures on the validation rows and evaluates them on the test rows."},
         {"train_psd predict", "--checkpoint PATH DIR [options]",
          "--checkpoint results/finetune new_recordings -o predictions.csv",

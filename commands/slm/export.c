@@ -1,6 +1,6 @@
 /* train_slm export: a trained model for other programs.
  *
- *   ./train_slm export --checkpoint run --output exported --format hf     AutoModelForCausalLM.from_pretrained("exported")
+ *   ./train_slm export --checkpoint run --output exported --format hf AutoModelForCausalLM.from_pretrained("exported")
  *   ./train_slm export --checkpoint run --output out --format nanogpt     nanoGPT's sample.py --out_dir=out */
 #include "commands/slm/export.h"
 

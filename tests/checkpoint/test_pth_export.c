@@ -1,5 +1,5 @@
 /* Exports for torch: the reference's names in its order, and back again to the bit.
- * tests/reference/check_flim_export.py checks that torch loads them. */
+ * tests/reference/check_cv_export.py checks that torch loads them. */
 #include "base/file.h"
 #include "tests/files.h"
 

@@ -2,8 +2,8 @@
  * The result must be that of a run without faults. Runs should take at most a second.
  *
  *   CRASH_STRIDE=1 build/release/tests/psd/deep_crash                                 every point, not each thirtieth
- *   CRASH_POINT=list TEST_FILTER=train_cv build/release/tests/flim/deep_crash         the numbered operations
- *   CRASH_POINT=o17.kill TEST_FILTER=train_cv build/release/tests/flim/deep_crash     one point; its folder stays */
+ *   CRASH_POINT=list TEST_FILTER=train_cv build/release/tests/cv/deep_crash         the numbered operations
+ *   CRASH_POINT=o17.kill TEST_FILTER=train_cv build/release/tests/cv/deep_crash     one point; its folder stays */
 #ifndef TESTS_CRASH_CRASH_H
 #define TESTS_CRASH_CRASH_H
 

@@ -1,5 +1,5 @@
 /* The reader of .pth files of torch: with files that torch wrote (tests/reference/make_pth.py), and with files that
- * torch would never write. The writer: with the reader and libzip. tests/reference/check_flim_export.py tests that
+ * torch would never write. The writer: with the reader and libzip. tests/reference/check_cv_export.py tests that
  * torch reads what a training exports. */
 #include "base/file.h"
 #include "data/formats/tensor_file_open.h"

@@ -22,7 +22,7 @@ import sys
 import time
 from functools import partial
 
-import flim_torch as flim
+import cv_torch as flim
 import psd_torch as psd
 import torch
 import torch.nn.functional as F

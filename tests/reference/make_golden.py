@@ -1,4 +1,4 @@
-"""Makes golden values for tests/tts/test_golden.c with an independent implementation of the TTS GPT in PyTorch, float64.
+"""Makes golden values for tests/gpt/test_golden.c with an independent implementation of the TTS GPT in PyTorch, float64.
 
     python make_golden.py          writes golden/*.safetensors (stored as float32 / int32)
 

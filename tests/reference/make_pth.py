@@ -9,7 +9,7 @@ was compiled, with the keys that it puts beside the state dict; torch_lightning.
 that they have without the compiler. torch_classifier.ckpt, torch_classifier.safetensors: the same of a small classifier
 of power spectra (psd_torch.py), of which nothing but the weights and the hyper-parameters is kept.
 torch_flim.pth: what the reference's trainer of photon decays saves of its best epoch, of a network of few channels
-(flim_torch.py) that a GPU trained, with NumPy's numbers under the name that NumPy 1 has for them; of the optimizer's state
+(cv_torch.py) that a GPU trained, with NumPy's numbers under the name that NumPy 1 has for them; of the optimizer's state
 only the first layer's, to be small. torch_flim.safetensors: counts of cells [cells, bins, side, side], and their logits.
 """
 
@@ -18,7 +18,7 @@ import copyreg
 import sys
 import types
 
-import flim_torch
+import cv_torch
 import numpy
 import psd_torch
 import safetensors.torch
@@ -131,7 +131,7 @@ def classifier():
 def flim():
     """The checkpoint, and what its network says of cells in evaluation."""
     torch.manual_seed(4)
-    module = flim_torch.Flim(channels=(8, 2, 3))
+    module = cv_torch.Flim(channels=(8, 2, 3))
     counts = torch.stack([torch.randint(0, most, (16, 5, 5), dtype=torch.uint8) for most in (3, 30, 250)])
     counts[0, :, :2], counts[1, :, :, 0] = 0, 0
     footprint = (counts.sum(1, keepdim=True) > 0).expand_as(counts)

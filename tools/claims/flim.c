@@ -122,7 +122,7 @@ static void the_rest(const Run *after, const Run *batch_96) {
                 number(8 / augmentation), number(cells_a_second(after)), number(4 / augmentation));
 }
 
-void estimates_flim(void) {
+void estimates_cv(void) {
     section(
         "The classifier of FLIM cells on an L4",
         "Cells of 256 x 21 x 21. Before: batch 32 in f32; after: batch 64 in TF32. The guide's split has 10,158 cells "

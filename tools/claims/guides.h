@@ -4,7 +4,7 @@
 
 void estimates_amharic(void);
 void estimates_psd(void);
-void estimates_flim(void);
+void estimates_cv(void);
 void estimates_bert(void);
 void estimates_slm(void);
 

@@ -59,7 +59,7 @@ static void print_head(void) {
 }
 
 int main(void) {
-    static void (*const guides[])(void) = {estimates_amharic, estimates_psd, estimates_flim, estimates_bert,
+    static void (*const guides[])(void) = {estimates_amharic, estimates_psd, estimates_cv, estimates_bert,
                                            estimates_slm};
     /* Hides the rates that were measured on this machine. */
     if (setenv("XDG_CACHE_HOME", "/nonexistent", 1)) die("no memory");

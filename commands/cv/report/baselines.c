@@ -124,7 +124,7 @@ double logistic_logit(const Logistic *l, const double *x) {
 /* ---- baselines ---- */
 
 /* Fills the features of a regression for a cell; returns how many they are. */
-static int features_of(int baseline, const FlimCells *c, int32_t id, double *x) {
+static int features_of(int baseline, const CvCells *c, int32_t id, double *x) {
     double size = c->sizes[id], brightness = log1p(c->photons[id]);
     x[0] = baseline == BASELINE_BRIGHTNESS ? brightness : size;
     x[1] = brightness;
@@ -147,7 +147,7 @@ static bool fit(const TestedFold *fold, int baseline, Logistic *logistic, Error 
     return ok;
 }
 
-static double logit_of(const Logistic *logistic, int baseline, const FlimCells *cells, int32_t id) {
+static double logit_of(const Logistic *logistic, int baseline, const CvCells *cells, int32_t id) {
     double x[LOGISTIC_FEATURES];
     features_of(baseline, cells, id, x);
     return logistic_logit(logistic, x);

@@ -12,21 +12,21 @@
 
 enum { DECILES = 10 };
 
-static const FlimCells *cells_of(const CellTables *p) { return p->folds[0].cells; }
+static const CvCells *cells_of(const CellTables *p) { return p->folds[0].cells; }
 
 /* ---- errors ---- */
 
-static double p_of(const FlimCells *c, const BinaryRow *row) {
+static double p_of(const CvCells *c, const BinaryRow *row) {
     (void)c;
     return row->p;
 }
-static double photons_of(const FlimCells *c, const BinaryRow *row) { return c->photons[row->id]; }
-static double size_of(const FlimCells *c, const BinaryRow *row) { return c->sizes[row->id]; }
-static double peak_of(const FlimCells *c, const BinaryRow *row) { return c->peaks[row->id]; }
+static double photons_of(const CvCells *c, const BinaryRow *row) { return c->photons[row->id]; }
+static double size_of(const CvCells *c, const BinaryRow *row) { return c->sizes[row->id]; }
+static double peak_of(const CvCells *c, const BinaryRow *row) { return c->peaks[row->id]; }
 
 /* Returns the spread of a value over the rows of one class, or of all (-1). */
-static Spread spread_of(const FlimCells *c, const BinaryRow *rows, int64_t n, int label,
-                        double (*value)(const FlimCells *, const BinaryRow *)) {
+static Spread spread_of(const CvCells *c, const BinaryRow *rows, int64_t n, int label,
+                        double (*value)(const CvCells *, const BinaryRow *)) {
     double *values = xmalloc(((size_t)n + 1) * sizeof *values);
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
@@ -44,7 +44,7 @@ static double share_between(const BinaryRow *rows, int64_t n, double above, doub
 
 /* Adds the row of an outcome; returns the median of p. */
 static double outcome_row(CellTables *p, int outcome) {
-    const FlimCells *c = cells_of(p);
+    const CvCells *c = cells_of(p);
     Table *t = &p->outcomes;
     BinaryRow *rows = xmalloc(((size_t)p->n + 1) * sizeof *rows);
     int64_t n = 0;
@@ -126,7 +126,7 @@ static bool make_deciles(CellTables *p, Error *error) {
 }
 
 static int by_donor(const void *left, const void *right, void *context) {
-    const FlimCells *c = context;
+    const CvCells *c = context;
     const BinaryRow *a = left, *b = right;
     int x = c->donors[a->id], y = c->donors[b->id];
     return x != y ? x - y : by_place(a, b);
@@ -134,7 +134,7 @@ static int by_donor(const void *left, const void *right, void *context) {
 
 /* Adds the properties and scores of the cells of a donor. x: share of active cells, mean photons, mean size. */
 static void donor_row(CellTables *p, const BinaryRow *rows, const BinaryScores *s, double *x) {
-    const FlimCells *c = cells_of(p);
+    const CvCells *c = cells_of(p);
     Table *t = &p->donors;
     int64_t active = s->confusion[BINARY_FN] + s->confusion[BINARY_TP];
     Spread photons = spread_of(c, rows, s->n, -1, photons_of), size = spread_of(c, rows, s->n, -1, size_of);
@@ -156,7 +156,7 @@ static void donor_row(CellTables *p, const BinaryRow *rows, const BinaryScores *
 }
 
 static bool make_donors(CellTables *p, Error *error) {
-    const FlimCells *c = cells_of(p);
+    const CvCells *c = cells_of(p);
     BinaryRow *rows = sorted_rows(p, by_donor);
     double *values = xmalloc(3 * (size_t)c->n_donors * sizeof *values), *share = values, x[3];
     double *photons = values + c->n_donors, *size = photons + c->n_donors;
@@ -179,7 +179,7 @@ static bool make_donors(CellTables *p, Error *error) {
 /* ---- one row per cell ---- */
 
 static void cell_columns(Table *t, const CellTables *p, const BinaryRow *row) {
-    const FlimCells *c = cells_of(p);
+    const CvCells *c = cells_of(p);
     table_text(t, "file", c->file_names[row->id]);
     table_text(t, "donor", c->donor_names[c->donors[row->id]]);
     table_text(t, "field", c->field_names[row->group]);
@@ -187,7 +187,7 @@ static void cell_columns(Table *t, const CellTables *p, const BinaryRow *row) {
 }
 
 static void prediction_columns(Table *t, const CellTables *p, const BinaryRow *row) {
-    const FlimCells *c = cells_of(p);
+    const CvCells *c = cells_of(p);
     table_real(t, "p_mean", row->p);
     table_real(t, "threshold", row->threshold);
     table_count(t, "predicted", row->p > row->threshold);
@@ -271,7 +271,7 @@ static bool write_picture(const CellTables *p, const char *what, TextFile *file,
 }
 
 static bool write_pictures(const CellTables *p, Error *error) {
-    const char *const *names = FLIM_CLASS_NAMES;
+    const char *const *names = CV_CLASS_NAMES;
     TextFile matrix, reliability, errors;
     text_file_begin(&matrix);
     diagram_confusion(matrix.out, p->scores.confusion, 2, names, p->title);
@@ -300,7 +300,7 @@ bool cell_tables_make(CellTables *p, Error *error) {
     if (!binary_scores(p->rows, p->n, &p->scores, &p->calibration, error)) return false;
     p->intervals = binary_intervals(p->rows, p->n, cells_of(p)->n_fields, "field", "cell");
     binary_summary(&p->summary, &p->scores, &p->intervals);
-    binary_confusion_table(&p->confusion, &p->scores, FLIM_CLASS_NAMES);
+    binary_confusion_table(&p->confusion, &p->scores, CV_CLASS_NAMES);
     make_outcomes(p);
     return make_deciles(p, error) && make_donors(p, error);
 }

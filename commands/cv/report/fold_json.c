@@ -24,13 +24,13 @@ char *fold_scores_threshold_text(const FoldScores *j) { return threshold_text(&j
 /* ---- JSON ---- */
 
 /* Returns for each donor, [n_donors], whether it has cells among these. free() */
-static bool *donors_of(const FlimCells *c, const int32_t *ids, int64_t n) {
+static bool *donors_of(const CvCells *c, const int32_t *ids, int64_t n) {
     bool *there = xcalloc((size_t)c->n_donors, sizeof *there);
     for (int64_t i = 0; i < n; i++) there[c->donors[ids[i]]] = true;
     return there;
 }
 
-char *donor_names_of(const FlimCells *c, const int32_t *ids, int64_t n) {
+char *donor_names_of(const CvCells *c, const int32_t *ids, int64_t n) {
     bool *there = donors_of(c, ids, n);
     char *text = xstrdup("");
     for (int d = 0; d < c->n_donors; d++) {
@@ -43,7 +43,7 @@ char *donor_names_of(const FlimCells *c, const int32_t *ids, int64_t n) {
     return text;
 }
 
-static json_t *donors_to_json(const FlimCells *c, const int32_t *ids, int64_t n) {
+static json_t *donors_to_json(const CvCells *c, const int32_t *ids, int64_t n) {
     bool *there = donors_of(c, ids, n);
     json_t *array = json_array();
     for (int d = 0; d < c->n_donors; d++)

@@ -40,7 +40,7 @@ static bool report_make(Report *r, const TestedFold *fold, const char *directory
     make_curves(r);
     fold_scores_rows(&r->scored, &r->scores);
     const BinaryScores *network = &r->scored.network;
-    r->chance = chance_text(network->confusion, 2, FLIM_CLASS_NAMES, network->auroc, fold->cause);
+    r->chance = chance_text(network->confusion, 2, CV_CLASS_NAMES, network->auroc, fold->cause);
     for (int b = r->chance ? BASELINE_SIZE : 0; b < BASELINES; b++)
         r->warnings[b] = baseline_warning(b, &r->scored.baselines.scores[b], network);
     r->parts = (CellTables){.folds = fold,

@@ -9,7 +9,7 @@
 
 /* ---- checks ---- */
 
-static bool cell_check(const FlimCells *c, int32_t id, Error *error) {
+static bool cell_check(const CvCells *c, int32_t id, Error *error) {
     if (c->labels[id] != 0 && c->labels[id] != 1)
         return error_set(error, "%s: the label is %d, not 0 or 1", c->file_names[id], c->labels[id]);
     if (c->donors[id] < 0 || c->donors[id] >= c->n_donors)
@@ -24,7 +24,7 @@ static bool cell_check(const FlimCells *c, int32_t id, Error *error) {
 }
 
 /* Checks that ids are cells, each in one split once. split[cells]: 0 if a cell is in none yet. */
-static bool split_check(const FlimCells *c, const int32_t *ids, int64_t n, int number, unsigned char *split,
+static bool split_check(const CvCells *c, const int32_t *ids, int64_t n, int number, unsigned char *split,
                         Error *error) {
     static const char *const names[] = {"", "training", "validation", "test"};
     if (n < 1) return error_set(error, "there are no %s cells", names[number]);
@@ -41,7 +41,7 @@ static bool split_check(const FlimCells *c, const int32_t *ids, int64_t n, int n
     return true;
 }
 
-static bool values_check(const FlimCells *c, const CellPredictions *p, Error *error) {
+static bool values_check(const CvCells *c, const CellPredictions *p, Error *error) {
     for (int64_t i = 0; i < p->n; i++) {
         if (!isfinite(p->logits[i]))
             return error_set(error, "%s: the logit is %g", c->file_names[p->ids[i]], p->logits[i]);
@@ -55,7 +55,7 @@ static bool values_check(const FlimCells *c, const CellPredictions *p, Error *er
 }
 
 static bool fold_check(const TestedFold *f, Error *error) {
-    const FlimCells *c = f->cells;
+    const CvCells *c = f->cells;
     if (!name_check("fold", f->name, error)) return false;
     if (f->test.n_views != f->validation.n_views || (f->test.n_views && !f->view_names))
         return error_set(error, "%d views of test cells, %d of validation cells, %s names of them", f->test.n_views,
@@ -80,7 +80,7 @@ static double mean_view(const CellPredictions *p, int64_t i) {
 }
 
 /* free() */
-static BinaryRow *rows_of(const FlimCells *c, const CellPredictions *p, int fold) {
+static BinaryRow *rows_of(const CvCells *c, const CellPredictions *p, int fold) {
     BinaryRow *rows = xmalloc((size_t)p->n * sizeof *rows);
     for (int64_t i = 0; i < p->n; i++) {
         int32_t id = p->ids[i];

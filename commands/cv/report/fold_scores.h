@@ -30,6 +30,6 @@ void fold_scores_rows(const FoldScores *scores, Table *table);
 json_t *fold_scores_to_json(const FoldScores *scores);
 char *fold_scores_threshold_text(const FoldScores *scores); /* explains the threshold; free() */
 /* Returns the donors of some cells: "D1 D2". free() */
-char *donor_names_of(const FlimCells *cells, const int32_t *ids, int64_t n);
+char *donor_names_of(const CvCells *cells, const int32_t *ids, int64_t n);
 
 #endif

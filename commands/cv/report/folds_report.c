@@ -88,7 +88,7 @@ static void make_warnings(Report *r) {
         mean[who].balanced_accuracy = r->spreads[who][MEAN][BINARY_BALANCED_ACCURACY];
         mean[who].auroc = r->spreads[who][MEAN][BINARY_AUROC];
     }
-    r->chance = chance_text(r->pooled[0].confusion, 2, FLIM_CLASS_NAMES, mean[0].auroc, r->folds[0].cause);
+    r->chance = chance_text(r->pooled[0].confusion, 2, CV_CLASS_NAMES, mean[0].auroc, r->folds[0].cause);
     for (int b = r->chance ? BASELINE_SIZE : 0; b < BASELINES; b++)
         r->warnings[b] = baseline_warning(b, &mean[1 + b], &mean[0]);
     for (int b = 0; b < BASELINES; b++) {

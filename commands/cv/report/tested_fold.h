@@ -6,7 +6,7 @@
 #ifndef COMMANDS_CV_REPORT_TESTED_FOLD_H
 #define COMMANDS_CV_REPORT_TESTED_FOLD_H
 
-#include "data/flim/cells.h"
+#include "data/cv/cells.h"
 #include "report/evaluation.h"
 #include "report/threshold.h"
 
@@ -23,7 +23,7 @@ typedef struct {
 /* One training, the best weights of which were tested on donors that they have not seen. */
 typedef struct {
     const char *name; /* "D5", a part of file names */
-    const FlimCells *cells;
+    const CvCells *cells;
     const int32_t *train; /* [n_train] ids after the filter, each once */
     int64_t n_train;
     CellPredictions validation, test;

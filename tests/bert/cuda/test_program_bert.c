@@ -1,6 +1,6 @@
 /* train_bert on the emulated device: the classifier and masked words in every precision, frozen and compact, their
  * memory and their restarts (tests/cuda/program_rig.h). The loop's other duties do not depend on the model
- * (tests/tts/cuda/test_program_gpt.c). */
+ * (tests/gpt/cuda/test_program_gpt.c). */
 #include "tests/bert/train_rig.h"
 #include "tests/cuda/program_rig.h"
 

@@ -1,5 +1,5 @@
 /* train_slm on the emulated device: packed and separate documents in every precision, its memory, and its restarts
- * (tests/cuda/program_rig.h). The loop's other duties do not depend on the model (tests/tts/cuda/test_program_gpt.c).
+ * (tests/cuda/program_rig.h). The loop's other duties do not depend on the model (tests/gpt/cuda/test_program_gpt.c).
  */
 #include "tests/cuda/program_rig.h"
 #include "tests/slm/train_rig.h"

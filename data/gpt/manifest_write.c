@@ -1,0 +1,217 @@
+#include "data/gpt/manifest_write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/gpt/prepare_outputs.h"
+#include "data/split.h"
+#include "kernels/philox.h"
+
+typedef struct {
+    char *bytes;
+    size_t size, capacity;
+} Text;
+
+static void text_add_line(Text *text, json_t *line) {
+    char *dumped = json_text("a line of the manifest", line, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    size_t n = strlen(dumped);
+    if (text->size + n + 1 > text->capacity)
+        text->bytes = xrealloc(text->bytes, text->capacity = 2 * (text->size + n + 1));
+    memcpy(text->bytes + text->size, dumped, n);
+    text->bytes[text->size + n] = '\n';
+    text->size += n + 1;
+    free(dumped);
+    json_decref(line);
+}
+
+static bool text_write(Text *text, const char *directory, PrepareOutput output, Error *error) {
+    char *path = prepare_output_path(directory, output);
+    bool ok = file_write_atomic(path, text->bytes ? text->bytes : "", text->size, error);
+    free(path);
+    free(text->bytes);
+    return ok;
+}
+
+static void set_text(json_t *line, const char *key, const char *value) {
+    json_object_set_new(line, key, json_string(value));
+}
+
+static void set_count(json_t *line, const char *key, int64_t value) {
+    json_object_set_new(line, key, json_integer((json_int_t)value));
+}
+
+static void set_seconds(json_t *line, const char *key, const Clip *clip) {
+    json_object_set_new(line, key, json_real((double)clip->samples / MEL_RATE));
+}
+
+static void set_file(json_t *line, const char *key, PrepareOutput folder, const Clip *clip) {
+    char *path = xformat("%s/%s.npy", prepare_output_name(folder), clip->recording->id);
+    set_text(line, key, path);
+    free(path);
+}
+
+static void set_audio(json_t *line, const char *key, const char *directory, const Clip *clip) {
+    char *path = path_relative(directory, clip->audio_path);
+    set_text(line, key, path);
+    free(path);
+}
+
+/* Sets where a part of a file begins; its duration says where it ends. */
+static void set_offset(json_t *line, const char *key, const Clip *clip) {
+    if (recording_is_part(clip->recording) && !clip->is_cut)
+        json_object_set_new(line, key, json_real(clip->recording->from));
+}
+
+static json_t *single_line(const ManifestOptions *o, const Clip *clip) {
+    json_t *line = json_object();
+    set_text(line, "id", clip->recording->id);
+    set_audio(line, "audio_path", o->directory, clip);
+    set_text(line, "text", clip->text);
+    set_text(line, "speaker", clip->recording->speaker);
+    set_text(line, "language", clip->recording->language ? clip->recording->language : o->language);
+    set_offset(line, "offset", clip);
+    set_seconds(line, "duration", clip);
+    set_file(line, "text_ids_path", OUTPUT_TEXT_IDS, clip);
+    set_count(line, "text_len", clip->n_ids);
+    set_file(line, "codes_path", OUTPUT_CODES, clip);
+    set_count(line, "code_len", clip->n_codes);
+    set_file(line, "condition_path", OUTPUT_CONDITION, clip);
+    set_count(line, "condition_len", CONDITIONING_ROWS);
+    set_file(line, "emo_vec_path", OUTPUT_EMO_VEC, clip);
+    return line;
+}
+
+static json_t *pair_line(const ManifestOptions *o, const Clip *prompt, const Clip *target) {
+    char *id = xformat("%s__%s", target->recording->id, prompt->recording->id);
+    json_t *line = json_object();
+    set_text(line, "id", id);
+    set_text(line, "speaker", target->recording->speaker);
+    set_text(line, "prompt_id", prompt->recording->id);
+    set_audio(line, "prompt_audio_path", o->directory, prompt);
+    set_file(line, "prompt_condition_path", OUTPUT_CONDITION, prompt);
+    set_count(line, "prompt_condition_len", CONDITIONING_ROWS);
+    set_file(line, "prompt_emo_vec_path", OUTPUT_EMO_VEC, prompt);
+    set_offset(line, "prompt_offset", prompt);
+    set_seconds(line, "prompt_duration", prompt);
+    set_text(line, "target_id", target->recording->id);
+    set_audio(line, "target_audio_path", o->directory, target);
+    set_text(line, "target_text", target->text);
+    set_file(line, "target_text_ids_path", OUTPUT_TEXT_IDS, target);
+    set_count(line, "target_text_len", target->n_ids);
+    set_file(line, "target_codes_path", OUTPUT_CODES, target);
+    set_count(line, "target_code_len", target->n_codes);
+    set_file(line, "target_emo_vec_path", OUTPUT_EMO_VEC, target);
+    set_offset(line, "target_offset", target);
+    set_seconds(line, "target_duration", target);
+    free(id);
+    return line;
+}
+
+/* Draws `count` different numbers below n (Floyd's sampling, Communications of the ACM 30(9), 1987). The random numbers
+ * depend on the seed and the target alone. */
+static void draw_others(uint64_t seed, uint32_t target, int64_t n, int64_t count, int64_t *out) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t last = n - count + i;
+        Philox r = philox(seed, PURPOSE_PAIRS, target, (uint64_t)i);
+        out[i] = (int64_t)(((uint64_t)r.x[0] << 32 | r.x[1]) % (uint64_t)(last + 1));
+        for (int64_t j = 0; j < i; j++)
+            if (out[j] == out[i]) {
+                out[i] = last;
+                break;
+            }
+    }
+}
+
+/* A clip of a split. members[begin .. begin + size) are the clips of its speaker in that split. */
+typedef struct {
+    const Clip *clip;
+    int64_t begin, size;
+} Member;
+
+static int by_speaker(const void *a, const void *b) {
+    const Member *x = a, *y = b;
+    int order = strcmp(x->clip->recording->speaker, y->clip->recording->speaker);
+    return order ? order : (x->clip > y->clip) - (x->clip < y->clip);
+}
+
+static int by_clip(const void *a, const void *b) {
+    const Member *x = *(Member *const *)a, *y = *(Member *const *)b;
+    return (x->clip > y->clip) - (x->clip < y->clip);
+}
+
+static void group_by_speaker(Member *members, int64_t n) {
+    qsort(members, (size_t)n, sizeof *members, by_speaker);
+    for (int64_t begin = 0, end; begin < n; begin = end) {
+        const char *speaker = members[begin].clip->recording->speaker;
+        for (end = begin; end < n && !strcmp(members[end].clip->recording->speaker, speaker);) end++;
+        for (int64_t i = begin; i < end; i++) {
+            members[i].begin = begin;
+            members[i].size = end - begin;
+        }
+    }
+}
+
+static int64_t write_pairs_of(const ManifestOptions *o, const Clip *clips, const Member *members, const Member *target,
+                              Text *text) {
+    int64_t others = target->size - 1, count = others < o->pairs_per_target ? others : o->pairs_per_target;
+    int64_t *drawn = xmalloc((size_t)(count + 1) * sizeof *drawn);
+    draw_others(o->seed, (uint32_t)(target->clip - clips), others, count, drawn);
+    for (int64_t i = 0; i < count; i++) {
+        const Member *prompt = members + target->begin + drawn[i];
+        if (prompt >= target) prompt++;
+        text_add_line(text, pair_line(o, prompt->clip, target->clip));
+    }
+    free(drawn);
+    return count;
+}
+
+/* Writes the pairs of members[n], one split, in the order of their clips. */
+static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *members, int64_t n, PrepareOutput output,
+                        int64_t *pairs, int64_t *lone, bool *own_prompts, Error *error) {
+    Text text = {0};
+    const Member **targets = xmalloc((size_t)n * sizeof *targets);
+    group_by_speaker(members, n);
+    for (int64_t i = 0; i < n; i++) targets[i] = &members[i];
+    qsort(targets, (size_t)n, sizeof *targets, by_clip);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t count = write_pairs_of(o, clips, members, targets[i], &text);
+        *pairs += count;
+        *lone += targets[i]->size == 1;
+    }
+    if (n && !*pairs) {
+        for (int64_t i = 0; i < n; i++) text_add_line(&text, pair_line(o, targets[i]->clip, targets[i]->clip));
+        *pairs = n, *lone = 0, *own_prompts = true;
+    }
+    free(targets);
+    return text_write(&text, o->directory, output, error);
+}
+
+bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *o, ManifestReport *report, Error *error) {
+    Text all = {0}, side[2] = {{0}, {0}};
+    Member *members[2] = {xmalloc((size_t)n * sizeof(Member)), xmalloc((size_t)n * sizeof(Member))};
+    int64_t counts[2] = {0, 0};
+    *report = (ManifestReport){0};
+    for (int64_t i = 0; i < n; i++) {
+        if (clips[i].reject != CLIP_KEPT) continue;
+        int which = split_is_validation(clips[i].recording->id, o->val_ratio);
+        json_t *line = single_line(o, &clips[i]);
+        text_add_line(&all, json_incref(line));
+        text_add_line(&side[which], line);
+        members[which][counts[which]++] = (Member){.clip = &clips[i]};
+    }
+    report->train = counts[0];
+    report->val = counts[1];
+    bool ok = text_write(&side[0], o->directory, OUTPUT_TRAIN_MANIFEST, error);
+    ok = text_write(&side[1], o->directory, OUTPUT_VAL_MANIFEST, ok ? error : NULL) && ok;
+    ok = text_write(&all, o->directory, OUTPUT_MANIFEST, ok ? error : NULL) && ok;
+    ok = ok &&
+         write_pairs(o, clips, members[0], counts[0], OUTPUT_TRAIN_PAIRS, &report->train_pairs, &report->lone_train,
+                     &report->own_prompts, error) &&
+         write_pairs(o, clips, members[1], counts[1], OUTPUT_VAL_PAIRS, &report->val_pairs, &report->lone_val,
+                     &report->own_prompts, error);
+    free(members[0]);
+    free(members[1]);
+    return ok;
+}

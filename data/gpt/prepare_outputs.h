@@ -1,0 +1,44 @@
+/* The folders and files that train_gpt prepare writes into its output directory. */
+#ifndef DATA_GPT_PREPARE_OUTPUTS_H
+#define DATA_GPT_PREPARE_OUTPUTS_H
+
+#include "data/ledger.h"
+
+/* Folders first; what follows the codebook is made from all that stands before. */
+typedef enum {
+    OUTPUT_MEL,
+    OUTPUT_TEXT_IDS,
+    OUTPUT_CODES,
+    OUTPUT_CONDITION,
+    OUTPUT_EMO_VEC,
+    OUTPUT_TOKENIZER,
+    OUTPUT_CODEBOOK,
+    OUTPUT_CODEBOOK_FACTS,
+    OUTPUT_MANIFEST,
+    OUTPUT_TRAIN_MANIFEST,
+    OUTPUT_VAL_MANIFEST,
+    OUTPUT_TRAIN_PAIRS,
+    OUTPUT_VAL_PAIRS,
+    OUTPUT_STATS,
+    OUTPUTS
+} PrepareOutput;
+
+/* Returns the output's name, "codebook.npy". */
+const char *prepare_output_name(PrepareOutput output);
+/* Returns its path below the directory; free(). */
+char *prepare_output_path(const char *directory, PrepareOutput output);
+
+/* Files that a run was given, which it reads and leaves as they are; NULL: none. */
+typedef struct {
+    const char *tokenizer, *codebook;
+} PrepareGiven;
+
+/* Makes the directory and opens its ledger. Removes what a killed run has left. Ends the program on an error. */
+Ledger *prepare_outputs_open(const char *directory);
+/* Claims all names for this program and makes the folders. Each name must be free, or written by an earlier run, as the
+ * ledger says, or given. Ends the program before anything is written if a file of the user would be replaced. */
+void prepare_outputs_claim(const char *directory, const PrepareGiven *given, Ledger *ledger);
+/* Removes the manifests and stats: they must not stand while what they name is being replaced. */
+void prepare_outputs_remove_manifests(const char *directory);
+
+#endif

@@ -1,0 +1,16 @@
+/* For tests that run train_cv as a user runs it. What the program printed last is fixture.output. */
+#ifndef TESTS_CV_TRAIN_RIG_H
+#define TESTS_CV_TRAIN_RIG_H
+
+#include "tests/train_rig.h"
+
+/* Runs train_cv with these words; returns the exit status. */
+int cv(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Runs train_cv, which must succeed. */
+#define must(...)                                                                                                      \
+    do {                                                                                                               \
+        int status_ = cv(__VA_ARGS__);                                                                                 \
+        if (status_) fail_msg("exit status %d:\n%s", status_, fixture.output);                                         \
+    } while (0)
+
+#endif

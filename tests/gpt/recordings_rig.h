@@ -1,0 +1,16 @@
+/* For tests of lists and folders of recordings. */
+#ifndef TESTS_GPT_RECORDINGS_RIG_H
+#define TESTS_GPT_RECORDINGS_RIG_H
+
+#include "data/gpt/recordings_read.h"
+#include "tests/gpt/corpus.h"
+
+/* Parses a list, which must succeed. */
+Recordings parse_recordings(RecordingsSource source, const char *text);
+/* Recording i must be this. */
+void check_recording(const Recordings *all, int64_t i, const char *id, const char *speaker, const char *audio,
+                     const char *text);
+/* Makes folder NAME below corpus_root with these files; a text of NULL stands for an empty file. free() */
+char *make_recordings_folder(const char *name, const char *const (*files)[2], int n);
+
+#endif
