@@ -72,6 +72,24 @@ void __wrap_progress_log(Run *run, ReportForm form) {
     __real_progress_log(run, form);
 }
 
+/* FLOPs of a pass of the largest micro-batch, and of an update; 0: as they are counted. Products are done at 1e9 a
+ * second. */
+static double dry_flops;
+
+void __real_device_totals(const Device *device, double *flops, double *bytes);
+void __wrap_device_totals(const Device *device, double *flops, double *bytes);
+void __wrap_device_totals(const Device *device, double *flops, double *bytes) {
+    __real_device_totals(device, flops, bytes);
+    if (dry_flops > 0 && !device->ops) *flops = dry_flops;
+}
+
+void __real_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);
+void __wrap_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);
+void __wrap_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
+    if (dry_flops > 0 && device->ops) now = now + 2e-9 * (double)x.dims[0] * (double)x.dims[1] * (double)y.dims[1];
+    __real_linear_forward(device, y, x, w, bias, layout);
+}
+
 static void read_clock(Device *device, DeviceSensors *sensors) {
     (void)device;
     *sensors = (DeviceSensors){NAN, NAN, now, NAN};
@@ -205,14 +223,17 @@ static void the_time_of_a_run_is_told_when_a_step_is_known(void **state) {
 /* Four whole trainings follow. */
 static void the_trainings_that_follow_are_counted(void **state) {
     (void)state;
-    toy_must(train_timed,
-             &(Timed){run_directory(), "-b 4 -g 1 --epochs 99 --max-steps 80 --log-interval 1 --val-interval 99", false,
-                      0, 4});
+    toy_must(train_timed, &(Timed){run_directory(),
+                                   "-b 4 -g 1 --epochs 99 --max-steps 80 --log-interval 1 --val-interval 99 "
+                                   "--price 3600EUR",
+                                   false, 0, 4});
     char *told = between("[Run] fold 2 of 6: about ", ","),
          *all = between("the trainings that follow, 4, about ", "\n");
     double minutes = atof(told) * 60 + atof(strchr(told, 'h') + 1),
            of_all = atof(all) * 60 + atof(strchr(all, 'h') + 1);
     assert_near(of_all, minutes * (1 + 4 * 80 / 78.), 5); /* rounded to minutes */
+    assert_contains(all, ", until ");                     /* what all of them cost, at one a second */
+    assert_near(atof(strrchr(all, ',') + 1), 60 * of_all, 120);
     free(all);
     free(told);
 }
@@ -272,6 +293,30 @@ static void a_run_of_days_says_what_to_give_instead(void **state) {
     assert_told_first("[Run] about 1000 years or more, until ");
 }
 
+/* Where no rates are known: three passes and an update of 50 seconds each. One of ten times that is of days. */
+static void what_is_known_before_the_first_micro_batch_is_told_roughly(void **state) {
+    (void)state;
+    dry_flops = 5e10;
+    toy_must(train_slowly, &(Slow){50, 60, run_directory(),
+                                   "-b 6 -g 3 --max-steps 7 --log-interval 1 --price 3600EUR --calibration none"});
+    const char *roughly = strstr(toy_output, "[Run] roughly 23m20s, until "),
+               *about = strstr(toy_output, "[Run] about ");
+    assert_true(roughly && about > roughly);
+    assert_contains(roughly, ", 1400.00 EUR, by the FLOPs of a step at the rate of a matrix product\n");
+    assert_null(strstr(toy_output, "will take about"));
+    dry_flops = 8e12;
+    toy_must(train_slowly, &(Slow){8000, 0, run_directory(),
+                                   "-b 6 -g 3 --epochs 99 --max-steps 40 --log-interval 1 --calibration none"});
+    const char *warning = strstr(toy_output, "warning: the run will take about 15 days on this CPU: give --size tiny");
+    assert_non_null(warning);
+    assert_null(strstr(warning + 1, "warning: the run will take")); /* though the first micro-batch says it again */
+    assert_contains(toy_output, "[Run] about 11 days, ");
+    dry_flops = 7e9;
+    toy_must(train_slowly, &(Slow){2, 2, run_directory(), "-b 6 -g 3 --max-steps 7 --calibration none"});
+    assert_null(strstr(toy_output, "roughly")); /* it is told soon enough */
+    dry_flops = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_time_left_is_the_time_that_passes),
@@ -279,6 +324,7 @@ int main(void) {
         cmocka_unit_test(a_run_out_of_patience_has_no_time_left),
         cmocka_unit_test(the_time_of_a_run_is_told_when_a_step_is_known),
         cmocka_unit_test(the_trainings_that_follow_are_counted),
+        cmocka_unit_test(what_is_known_before_the_first_micro_batch_is_told_roughly),
         cmocka_unit_test(a_first_step_of_minutes_is_not_waited_for),
         cmocka_unit_test(a_short_first_micro_batch_is_left_out),
         cmocka_unit_test(a_run_of_days_says_what_to_give_instead),

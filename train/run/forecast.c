@@ -2,15 +2,19 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/format.h"
 #include "base/stop.h"
+#include "kernels/ops.h"
 #include "train/stream.h"
 
 enum { DAY = 24 * 3600 };
 static const double LEAST_SECONDS = 1; /* a shorter time says little */
+/* Seconds of a micro-batch that are worth an estimate before it, and FLOP/s that every CPU reaches. */
+static const double SOON = 10, LEAST_RATE = 1e9;
 /* Runs that take longer are rather a mistake: on a CPU, on a GPU. */
 static const double LONG[] = {2 * DAY, 30 * DAY};
 
@@ -40,41 +44,52 @@ static const char *clock_text(double seconds, char text[48]) {
     return text;
 }
 
-/* Warns of a run that is too long for its device, with the options that it has for less. */
-static void warn_if_long(const Run *run, double seconds) {
+/* Warns once of a run that is too long for its device, with the options that it has for less. */
+static void warn_if_long(Run *run, double seconds) {
     const TrainSpec *spec = &run->t->spec;
     const Option *size = options_find(spec->set, "size");
     bool cpu = spec->device->host_memory;
     char text[32];
     bool tiny = size && size->row.metavar && strstr(size->row.metavar, "tiny") &&
                 strcmp(*(const char *const *)size->value, "tiny") != 0;
-    if (seconds < LONG[!cpu]) return;
+    if (seconds < LONG[!cpu] || run->forecast.warned) return;
+    run->forecast.warned = true;
     warn("the run will take about %s on this %s: give %sa smaller --epochs or --max-steps; --estimate tells how long "
          "%s",
          format_days(seconds, text), cpu ? "CPU" : "GPU", tiny ? "--size tiny, or " : "",
          cpu ? "a GPU needs" : "other cards need");
 }
 
-/* Tells what a run takes whose steps take step_seconds each. */
-static void tell(Run *run, double step_seconds, const char *by) {
+/* Writes "about 5m12s, until 23:40 UTC, 1.20 USD". */
+static const char *time_text(const Price *price, const char *about, double seconds, char text[192]) {
+    char time[32], until[48], money[64], cost[80] = "";
+    if (price->per_hour > 0)
+        snprintf(cost, sizeof cost, ", %s", price_amount(price, price_cost(price, seconds), money));
+    snprintf(text, 192, "%s %s, until %s%s", about, format_days(seconds, time), clock_text(seconds, until), cost);
+    return text;
+}
+
+/* Tells what a run takes whose steps take step_seconds each. about: "about" or "roughly". */
+static void tell(Run *run, double step_seconds, const char *about, const char *by) {
     const TrainSpec *spec = &run->t->spec;
     const Price *price = &spec->options->price;
     const char *part = spec->labels.part;
-    char text[32], whole[32], until[48], money[64], cost[80] = "";
+    char text[192];
     Eta eta = run->eta;
     EtaLeft left = forecast_left(run);
     eta.step_seconds = step_seconds;
     double seconds = eta_seconds(&eta, &left);
     double all = seconds + spec->labels.follow * seconds * (double)run->total_steps / (double)left.steps;
-    run->forecast.told = true;
-    if (price->per_hour > 0)
-        snprintf(cost, sizeof cost, ", %s", price_amount(price, price_cost(price, seconds), money));
-    printf("[Run] %s%sabout %s, until %s%s, by %s", part ? part : "", part ? ": " : "", format_days(seconds, text),
-           clock_text(seconds, until), cost, by);
+    printf("[Run] %s%s%s, by %s", part ? part : "", part ? ": " : "", time_text(price, about, seconds, text), by);
     if (spec->labels.follow)
-        printf("; with the trainings that follow, %d, about %s", spec->labels.follow, format_days(all, whole));
+        printf("; with the trainings that follow, %d, %s", spec->labels.follow, time_text(price, about, all, text));
     printf("\n");
     warn_if_long(run, all);
+}
+
+static void tell_finally(Run *run, double step_seconds, const char *by) {
+    run->forecast.told = true;
+    tell(run, step_seconds, "about", by);
 }
 
 /* Returns the rows of a mean micro-batch. */
@@ -93,13 +108,20 @@ static double counted_seconds(const Run *run, const Device *dry, double cleared)
     return cost_of_work(&run->machine, &work).seconds;
 }
 
-void forecast_begin(Run *run) {
+/* Returns the FLOPs that a dry device has counted. */
+static double counted_flops(const Run *run, const Device *dry, double cleared) {
+    double flops, bytes;
+    (void)run, (void)cleared;
+    device_totals(dry, &flops, &bytes);
+    return flops;
+}
+
+/* Returns the sum over a mean step of what `count` tells of a dry device. cleared: bytes cleared besides. */
+static double mean_step(const Run *run, double (*count)(const Run *run, const Device *dry, double cleared)) {
     const TrainSpec *spec = &run->t->spec;
     const TrainOptions *o = spec->options;
-    run->forecast.mean_tokens = mean_tokens(run);
-    if (!run->has_machine || run->t->state.step >= run->total_steps) return;
     Batch largest = train_largest_batch(spec, o), none = {0};
-    double share = run->forecast.mean_tokens / (double)largest.n_tokens, seconds = 0;
+    double share = run->forecast.mean_tokens / (double)largest.n_tokens, sum = 0;
     for (int update = 0; update < 2; update++) {
         Device *dry = dry_device_open();
         dry->half = train_half(spec);
@@ -107,12 +129,54 @@ void forecast_begin(Run *run) {
             memory_dry_step(spec->model, dry, &none, 0, train_step_options(spec, o));
         else
             memory_dry_pass(spec->model, dry, &largest, true, o->grad_checkpointing);
-        seconds += (update ? 1 : (double)o->grad_accumulation * (share < 1 ? share : 1)) *
-                   counted_seconds(run, dry, update ? params_uncounted_clear(&spec->model->params) : 0);
+        sum += (update ? 1 : (double)o->grad_accumulation * (share < 1 ? share : 1)) *
+               count(run, dry, update ? params_uncounted_clear(&spec->model->params) : 0);
         device_close(dry);
     }
     batch_close(&largest);
-    tell(run, seconds, run->machine.rates ? "the rates of --calibrate" : "the card's stated rates");
+    return sum;
+}
+
+/* Measures the FLOP/s of a matrix product on a CPU, of which the device's counters know nothing afterwards. */
+static double product_rate(Device *device) {
+    enum { SIDE = 512, TIMES = 3 };
+    const double flops = 2.0 * SIDE * SIDE * SIDE;
+    float *numbers = xaligned(sizeof(float) * 3 * SIDE * SIDE);
+    Device before = *device;
+    Tensor t[3];
+    double least = INFINITY;
+    memset(numbers, 0, sizeof(float) * 3 * SIDE * SIDE);
+    for (int i = 0; i < 3; i++) t[i] = tensor_2d(numbers + (size_t)i * SIDE * SIDE, DTYPE_F32, SIDE, SIDE);
+    for (int i = 0; i < TIMES; i++) {
+        double start = seconds_now();
+        linear_forward(device, t[0], t[1], t[2], tensor_none(), WEIGHT_IN_OUT);
+        least = fmin(least, seconds_now() - start);
+    }
+    memcpy(device->counters, before.counters, sizeof device->counters);
+    device->unaligned_flops = before.unaligned_flops;
+    free(numbers);
+    return flops / fmax(least, 1e-6);
+}
+
+/* Tells roughly, where nothing is known of a CPU and a micro-batch takes long, so that the first one is not waited for.
+ */
+static void tell_roughly(Run *run) {
+    Device *device = run->t->spec.device;
+    double flops = mean_step(run, counted_flops), micro_batches = (double)run->accumulation;
+    if (!device->host_memory || flops < SOON * LEAST_RATE * micro_batches) return;
+    double seconds = flops / product_rate(device);
+    if (seconds >= SOON * micro_batches)
+        tell(run, seconds, "roughly", "the FLOPs of a step at the rate of a matrix product");
+}
+
+void forecast_begin(Run *run) {
+    run->forecast.mean_tokens = mean_tokens(run);
+    if (run->t->state.step >= run->total_steps) return;
+    if (run->has_machine)
+        tell_finally(run, mean_step(run, counted_seconds),
+                     run->machine.rates ? "the rates of --calibrate" : "the card's stated rates");
+    else
+        tell_roughly(run);
 }
 
 void forecast_before_micro_batch(Run *run) {
@@ -129,12 +193,12 @@ void forecast_after_micro_batch(Run *run, const Batch *batch) {
     double seconds = seconds_now() - f->from;
     f->tokens += batch->n_tokens;
     if (seconds >= LEAST_SECONDS && f->tokens && !stop_signal())
-        tell(run, seconds / (double)f->tokens * f->mean_tokens * (double)run->accumulation,
-             f->first_left_out ? "the first micro-batches" : "the first micro-batch");
+        tell_finally(run, seconds / (double)f->tokens * f->mean_tokens * (double)run->accumulation,
+                     f->first_left_out ? "the first micro-batches" : "the first micro-batch");
     else if (!f->first_left_out)
         f->tokens = 0, f->first_left_out = true;
 }
 
 void forecast_after_step(Run *run) {
-    if (!run->forecast.told && run->eta.step_seconds > 0) tell(run, run->eta.step_seconds, "the first steps");
+    if (!run->forecast.told && run->eta.step_seconds > 0) tell_finally(run, run->eta.step_seconds, "the first steps");
 }

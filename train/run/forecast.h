@@ -6,7 +6,8 @@
 
 /* Returns the steps and pauses that are left. */
 EtaLeft forecast_left(const Run *run);
-/* Tells before the first step, if the rates of the device are known: measured, or those of a card of the table. */
+/* Tells before the first step, if the rates of the device are known: measured, or those of a card of the table. On a
+ * CPU of which nothing is known, tells roughly if a micro-batch takes long; more is told after it. */
 void forecast_begin(Run *run);
 /* Call it before and after each micro-batch of `batch->n_tokens` rows. If a device that does not work ahead needs more
  * than a second for those of the first step, tells what they say. */

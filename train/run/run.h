@@ -58,9 +58,10 @@ typedef struct {
 
 /* The first time of the run that is told: see forecast.h. */
 typedef struct {
-    bool told, first_left_out; /* out of the measured micro-batches */
-    double from, mean_tokens;  /* the clock before them; the rows of a mean micro-batch */
-    int64_t tokens;            /* rows of the measured ones */
+    bool told, warned;        /* all but roughly; that the run is too long */
+    bool first_left_out;      /* out of the measured micro-batches */
+    double from, mean_tokens; /* the clock before them; the rows of a mean micro-batch */
+    int64_t tokens;           /* rows of the measured ones */
 } Forecast;
 
 typedef struct Run {
