@@ -33,7 +33,8 @@ static void train_psd_finetune(void **state) {
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_psd finetune " PSD_OPTIONS
                                                 "--epochs 4 --learning-rate 5e-2 --seed 3",
                                      .log = "run/log.jsonl",
-                                     .lowest = "-val/macro_f1"});
+                                     .lowest = "-val/macro_f1",
+                                     .alike = "@(run|*.@(csv|svg|md).*)"});
     free(root);
 }
 
