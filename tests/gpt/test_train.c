@@ -154,6 +154,21 @@ static void the_environment_names_the_tensorboard_run(void **state) {
     free(run);
 }
 
+static void a_run_of_another_program_is_refused(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    fixture_must_train(run, gpt_short_run);
+    must_run("sed -i 's/\"model\": *\"tts_gpt\"/\"model\":\"slm\"/;s/\"xxh3_64\": *\"[0-9a-f]*\"/\"note\":0/' "
+             "%s/step_*/config.json",
+             run);
+    for (int resumes = 0; resumes < 2; resumes++) {
+        assert_int_equal(fixture_train(run, "%s -b 4 %s", gpt_short_run, resumes ? "--resume auto" : ""), 1);
+        assert_contains(fixture.output, " is of another run: ");
+        assert_contains(fixture.output, "found \"slm\"; give another --output-dir");
+    }
+    free(run);
+}
+
 static void a_changed_batch_is_refused_on_resume(void **state) {
     (void)state;
     char *run = scratch_directory();
@@ -682,6 +697,7 @@ int main(void) {
         cmocka_unit_test(signals_and_resuming_change_no_bit),
         cmocka_unit_test(kills_and_resuming_change_no_bit),
         cmocka_unit_test(the_environment_names_the_tensorboard_run),
+        cmocka_unit_test(a_run_of_another_program_is_refused),
         cmocka_unit_test(a_changed_batch_is_refused_on_resume),
         cmocka_unit_test(reordered_data_is_refused_on_resume),
         cmocka_unit_test(replaced_arrays_are_refused_on_resume),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/version.h"
+#include "checkpoint/description.h"
 #include "train/plan/fit.h"
 #include "train/start/autotune.h"
 #include "train/start/buffers.h"
@@ -17,8 +18,19 @@ static void choose_batch(Training *t) {
     fit_choose_batch(&t->spec, train_half(&t->spec));
 }
 
-static void refuse_earlier_run(const TrainOptions *o) {
+/* Dies if a checkpoint in the folder of the run, or that it would resume from, is of another model. */
+static void refuse_other_model(const TrainSpec *spec, const char *checkpoint) {
+    Error error;
+    json_t *description = description_read(checkpoint, &(DescriptionRules){.model = spec->model->name}, &error);
+    if (!description && error.text[0])
+        die("%s is of another run: %s; give another --output-dir", checkpoint, error.text);
+    json_decref(description);
+}
+
+static void refuse_earlier_run(const TrainSpec *spec) {
+    const TrainOptions *o = spec->options;
     char *earlier = checkpoint_resolve(o->output_dir, "auto");
+    if (earlier) refuse_other_model(spec, earlier);
     if (earlier)
         die("%s already holds a run (%s): give --resume auto to go on with it, or another --output-dir", o->output_dir,
             earlier);
@@ -28,7 +40,7 @@ static void refuse_earlier_run(const TrainOptions *o) {
 static void start_fresh(Training *t) {
     const TrainSpec *spec = &t->spec;
     const TrainOptions *o = spec->options;
-    refuse_earlier_run(o);
+    refuse_earlier_run(spec);
     params_initialize(&spec->model->params, buffers_copy(t, 0).weights, (uint64_t)o->seed, (int)o->threads);
     if (o->base_checkpoint) import_base(t, &spec->import);
     buffers_upload(t, 1);
@@ -55,6 +67,7 @@ Training *train_open(const TrainSpec *spec) {
     Training *t = training_new(spec, false);
     autotune_load(t);
     t->resumed_from = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
+    if (t->resumed_from) refuse_other_model(spec, t->resumed_from);
     choose_batch(t);
     buffers_allocate(t);
     if (t->resumed_from)
