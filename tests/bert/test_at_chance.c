@@ -40,7 +40,8 @@ static void a_classifier_at_chance_is_called_so_last(void **state) {
     }
 }
 
-/* Of four random classifiers at least one prefers the wrong labels of the validation texts, and fits no temperature. */
+/* Trains four random classifiers, of which at least one prefers the wrong labels of the validation texts and fits no
+ * temperature. */
 static void a_temperature_that_is_not_found_is_said_once(void **state) {
     (void)state;
     static const char reason[] = "the logits do not favour the labels";

@@ -1,6 +1,6 @@
-/* What cublas.c and cublas_functions.h assume of cuBLASLt, against its real header and its real library. The library
- * makes the descriptions of products and reads them back; it cannot start without a GPU, so that this test takes the
- * place of what needs one. */
+/* The assumptions of cublas.c and cublas_functions.h about cuBLASLt, against its real header and its real library. The
+ * library makes the descriptions of products and reads them back; it cannot start without a GPU, so that this test
+ * takes the place of what needs one. */
 #include <cublasLt.h>
 
 #include "tests/contracts/contract.h"

@@ -1,6 +1,6 @@
-/* What cudnn.c and cudnn_functions.h assume of cuDNN, against its real header and its real library. The library makes
- * the descriptions of convolutions and reads them back; it cannot start without a GPU, so that this test takes the
- * place of what needs one. */
+/* The assumptions of cudnn.c and cudnn_functions.h about cuDNN, against its real header and its real library. The
+ * library makes the descriptions of convolutions and reads them back; it cannot start without a GPU, so that this test
+ * takes the place of what needs one. */
 #include <cudnn.h>
 
 #include "tests/contracts/contract.h"

@@ -1,5 +1,5 @@
-/* What nccl_functions.h assumes of NCCL, against its real header and its real library, which is loaded and called; it
- * makes no communicator without a GPU. */
+/* The assumptions of nccl_functions.h about NCCL, against its real header and its real library, which is loaded and
+ * called; it makes no communicator without a GPU. */
 #include <nccl.h>
 
 #include "tests/contracts/contract.h"

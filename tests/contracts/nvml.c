@@ -1,5 +1,5 @@
-/* What nvml_functions.h assumes of NVML, against its real header. There is no real library without a driver: this file
- * is only compiled. */
+/* The assumptions of nvml_functions.h about NVML, against its real header. There is no real library without a driver:
+ * this file is only compiled. */
 #include <nvml.h>
 
 #include "tests/contracts/contract.h"

@@ -15,28 +15,24 @@
 #include "kernels/ops_table.h"
 
 /* Names and defaults. */
-#define FOR_EACH_OP_SIZE(X)                                                                                            \
-    X(n, 6)                                                                                                            \
-    X(c, 12)                                                                                                           \
-    X(v, 10)                                                                                                           \
-    X(heads, 3) /* rows, channels, classes or ids or outputs, heads */                                                 \
-    X(layout, WEIGHT_OUT_IN)                                                                                           \
-    X(kind, GELU_TANH) /* of weights, of GELU */                                                                       \
-    X(length, 3)                                                                                                       \
-    X(k, 2) X(stride, 1) X(pad, 0)   /* rows of a sequence; taps and steps of windows and convolutions */              \
-        X(each, 0) X(causal, 1)      /* rows of each sequence of attention; 0: a half, one, the rest */                \
-        X(capacity, 1) X(longest, 1) /* rows of a slot of cached keys, and cached */                                   \
-        X(t, 1) X(h, 2) X(w, 3) X(taps, 1) X(o, 12) /* of a convolution: positions, taps along an axis, outputs */     \
-        X(frames, 3) X(plane, 1)                    /* of samples */                                                   \
-        X(pool, 1) X(average, 0)                    /* of norm_activate */                                             \
-        X(stem, 8) X(out, 8)                        /* channels between the layers of a stem, and behind them */       \
-        X(bins, 2) X(high, 1) X(wide, 1) X(bits, 8) /* of volumes and their counts */                                  \
-        X(augment, 0) X(partners, 6)                                                                                   \
-            X(places, 10)                      /* whether volumes are changed; samples that are mixed; positions */    \
-        X(skip, 1) X(random, 0) X(shift, 0)    /* from row to row; whether indices are random; elements to skip */     \
-        X(flat, 100) X(whole, 0) X(masked, -1) /* parameters; one segment instead of two; elements of its mask */      \
-        X(offset, 10) X(pitch, 7) X(tall, 12) X(columns, 5) /* of a matrix among them */                               \
-        X(odd, 0) X(back, 0) X(scaled, 0) X(first, 0) X(overflow, 0) X(step, 7)
+// clang-format off
+#define FOR_EACH_OP_SIZE(X) \
+    X(n, 6) X(c, 12) X(v, 10) X(heads, 3)        /* rows, channels, classes or ids or outputs, heads */ \
+    X(layout, WEIGHT_OUT_IN) X(kind, GELU_TANH)  /* of weights, of GELU */ \
+    X(length, 3) X(k, 2) X(stride, 1) X(pad, 0)  /* rows of a sequence; taps and steps of windows and convolutions */ \
+    X(each, 0) X(causal, 1)                      /* rows of each sequence of attention; 0: a half, one, the rest */ \
+    X(capacity, 1) X(longest, 1)                 /* rows of a slot of cached keys, and cached */ \
+    X(t, 1) X(h, 2) X(w, 3) X(taps, 1) X(o, 12)  /* of a convolution: positions, taps along an axis, outputs */ \
+    X(frames, 3) X(plane, 1)                     /* of samples */ \
+    X(pool, 1) X(average, 0)                     /* of norm_activate */ \
+    X(stem, 8) X(out, 8)                         /* channels between the layers of a stem, and behind them */ \
+    X(bins, 2) X(high, 1) X(wide, 1) X(bits, 8)  /* of volumes and their counts */ \
+    X(augment, 0) X(partners, 6) X(places, 10)   /* whether volumes are changed; samples that are mixed; positions */ \
+    X(skip, 1) X(random, 0) X(shift, 0)          /* from row to row; whether indices are random; elements to skip */ \
+    X(flat, 100) X(whole, 0) X(masked, -1)       /* parameters; one segment instead of two; elements of its mask */ \
+    X(offset, 10) X(pitch, 7) X(tall, 12) X(columns, 5) /* of a matrix among them */ \
+    X(odd, 0) X(back, 0) X(scaled, 0) X(first, 0) X(overflow, 0) X(step, 7)
+// clang-format on
 #define FOR_EACH_OP_NUMBER(X) X(p, 0) X(temperature, 0.5) X(slope, 0.1) X(spread, 1) X(center, 0)
 
 #define OP_SIZE(name, value)   int64_t name;
