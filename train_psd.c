@@ -233,7 +233,7 @@ static int check(PsdOptions *o) {
 static void check_device(const PsdOptions *o, const Device *device) {
     const TrainOptions *t = &o->train;
     if ((strcmp(t->device, "auto") && strcmp(t->device, device->name)) ||
-        (t->threads && t->threads != device->n_threads) || (t->no_tf32 && device->tf32))
+        (t->threads && !device->card[0] && t->threads != device->n_threads) || (t->no_tf32 && device->tf32))
         die_usage("the stages of a run compute on one device: give device, threads and no-tf32 to run, not in %s",
                   t->config.count ? t->config.text[0] : "a stage");
 }
