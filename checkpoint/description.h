@@ -58,7 +58,7 @@ bool description_check(const json_t *description, const DescriptionRules *rules,
 bool decision_write(const char *checkpoint, json_t *decision, Error *error);
 /* Reads the decision.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an
  * empty error if there is none, and with the reason if it cannot be used, for instance because it is of other weights.
- * What the program decides by is not checked. */
+ * The fields by which the program decides are not checked. */
 json_t *decision_read(const char *checkpoint, Error *error);
 
 #endif

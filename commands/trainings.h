@@ -8,7 +8,7 @@
  *         trainings_add(&all, training);
  *         ... train_run, train_close ...
  *     }
- *     trainings_end(&all, done); */
+ *     trainings_end(&all, done, "the same command continues"); */
 #ifndef COMMANDS_TRAININGS_H
 #define COMMANDS_TRAININGS_H
 
@@ -31,8 +31,8 @@ void trainings_name(Trainings *all, int follow, const char *format, ...) PRINTF_
 void trainings_label(const Trainings *all, TrainSpec *spec);
 /* Adds what earlier parts of a training took that was opened and does not run yet. trainings NULL: does nothing. */
 void trainings_add(Trainings *all, Training *training);
-/* Prints, unless all are done, that a signal stopped them and how to continue; then "[Run] in all: 1h12m, 0.96 EUR",
- * only the time if there is no price. */
+/* Prints, unless all are done, that a signal stopped them and what continues them; then "[Run] in all: 1h12m, 0.96
+ * EUR", only the time if there is no price. */
 void trainings_end(const Trainings *all, bool done, const char *to_continue);
 
 #endif

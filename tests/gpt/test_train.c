@@ -163,7 +163,7 @@ static void a_run_of_another_program_is_refused(void **state) {
              run);
     for (int resumes = 0; resumes < 2; resumes++) {
         assert_int_equal(fixture_train(run, "%s -b 4 %s", gpt_short_run, resumes ? "--resume auto" : ""), 1);
-        assert_contains(fixture.output, " is of another run: ");
+        assert_contains(fixture.output, " cannot be continued by this training: ");
         assert_contains(fixture.output, "found \"slm\"; give another --output-dir");
     }
     free(run);

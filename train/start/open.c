@@ -18,12 +18,12 @@ static void choose_batch(Training *t) {
     fit_choose_batch(&t->spec, train_half(&t->spec));
 }
 
-/* Dies if a checkpoint in the folder of the run, or that it would resume from, is of another model. */
+/* Dies if a checkpoint in the folder of the run, or that it would resume from, is of another model or damaged. */
 static void refuse_other_model(const TrainSpec *spec, const char *checkpoint) {
     Error error;
     json_t *description = description_read(checkpoint, &(DescriptionRules){.model = spec->model->name}, &error);
     if (!description && error.text[0])
-        die("%s is of another run: %s; give another --output-dir", checkpoint, error.text);
+        die("%s cannot be continued by this training: %s; give another --output-dir", checkpoint, error.text);
     json_decref(description);
 }
 
