@@ -106,7 +106,7 @@ static void put_group(PthWriter *w, const PthExport *e, bool decay) {
     static const char *const off[] = {"amsgrad", "maximize", "capturable", "differentiable"}, *const unset[] = {
                                                                                                   "foreach", "fused"};
     pth_open(w, PTH_DICT);
-    pth_text(w, "lr"), pth_real(w, as_written(e->adamw.learning_rate));
+    pth_text(w, "lr"), pth_real(w, as_written(e->learning_rate));
     pth_text(w, "betas"), pth_open(w, PTH_TUPLE);
     pth_real(w, as_written(e->adamw.beta1)), pth_real(w, as_written(e->adamw.beta2)), pth_close(w);
     pth_text(w, "eps"), pth_real(w, as_written(e->adamw.epsilon));

@@ -230,11 +230,11 @@ static void call_loss(Bench *b) {
 /* `rows` parameters. */
 static void call_update(Bench *b) {
     int64_t n = b->rows;
-    Segment all = {.end = n, .weight_decay = 0.01f, .rate = 1};
+    Segment all = {.end = n, .weight_decay = 0.01f, .learning_rate = 1e-4f};
     Tensor params = f32_vector(b, n), m = f32_vector(b, n), v = f32_vector(b, n), grads = f32_vector(b, n),
            norm = f32_vector(b, 1), copy = b->type == DTYPE_F32 ? tensor_none() : vector(b, n);
     adamw_update(b->device, (AdamWBuffers){.params = params, .copy = copy, .m = m, .v = v, .grads = grads}, norm,
-                 tensor_none(), &all, 1, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1, 1, false});
+                 tensor_none(), &all, 1, (AdamW){0.9f, 0.999f, 1e-8f, 1, 1, false});
 }
 
 /* Matrices of `rows` rows, `width` times as many columns. */
@@ -243,7 +243,8 @@ static void call_muon(Bench *b) {
     Tensor params = f32_vector(b, n), m = f32_vector(b, n), grads = f32_vector(b, n), norm = f32_vector(b, 1),
            copy = b->type == DTYPE_F32 ? tensor_none() : vector(b, n);
     muon_update(b->device, (AdamWBuffers){.params = params, .copy = copy, .m = m, .grads = grads}, norm, tensor_none(),
-                (MuonMatrix){.stride = columns, .rows = rows, .columns = columns, .rate = 1}, (Muon){1e-4f, 0.95f, 1});
+                (MuonMatrix){.stride = columns, .rows = rows, .columns = columns, .learning_rate = 1e-4f},
+                (Muon){0.95f, 1});
 }
 
 /* `rows` numbers that are read twice and written once. */

@@ -114,7 +114,7 @@ static void export_best(const CvFold *f, const Best *best, const char *path) {
                       .n_absorbed = f->spec.import.n_absorbed,
                       .values = all,
                       .n_values = METRICS + 2};
-    what.adamw.learning_rate = (float)f->spec.rate.at(f->spec.rate.context, 0, state->step, state->epoch + 1);
+    what.learning_rate = (float)f->spec.rate.at(f->spec.rate.context, 0, state->step, state->epoch + 1);
     if (!pth_export_checkpoint(path, best->path, what, &error)) die("%s", error.text);
     printf("[Fold %s] best weights for PyTorch: %s\n", f->fold->name, path);
     model->close(model);

@@ -195,11 +195,10 @@ static void take_step(ModelRig *rig, const Batch *batch, const Steps *s, int k) 
     assert_close("loss", &loss, &s->losses[k], 1, golden_tolerance);
     global_norm(rig->device, s->norm, model->gradients, tensor_none(), s->segments, s->n_segments);
     assert_close("gradient norm", s->norm.data, &s->norms[k], 1, golden_tolerance);
-    adamw_update(
-        rig->device, (AdamWBuffers){.params = model->weights, .m = s->m, .v = s->v, .grads = model->gradients}, s->norm,
-        tensor_none(), s->segments, s->n_segments,
-        (AdamW){
-            .learning_rate = s->rates[k], .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .clip = 1, .step = k + 1});
+    for (int i = 0; i < s->n_segments; i++) s->segments[i].learning_rate = s->rates[k];
+    adamw_update(rig->device, (AdamWBuffers){.params = model->weights, .m = s->m, .v = s->v, .grads = model->gradients},
+                 s->norm, tensor_none(), s->segments, s->n_segments,
+                 (AdamW){.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .clip = 1, .step = k + 1});
 }
 
 static void take_five_steps(const Task *task, const char *size, double tolerance) {

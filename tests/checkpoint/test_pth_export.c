@@ -38,20 +38,19 @@ static void export_small(Exported *e, bool with_moments) {
     char *directory = scratch_directory();
     Error error;
     e->path = path_join(directory, "best.pth");
-    e->what = (PthExport){
-        .table = &e->table,
-        .weights = e->flat[0],
-        .m = with_moments ? e->flat[1] : NULL,
-        .v = with_moments ? e->flat[2] : NULL,
-        .adamw =
-            {.learning_rate = 5e-5f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 31, .coupled = true},
-        .initial_rate = 1e-4,
-        .weight_decay = 1e-3,
-        .batches = 62,
-        .absorbed = absorbed,
-        .n_absorbed = 1,
-        .values = values,
-        .n_values = 3};
+    e->what = (PthExport){.table = &e->table,
+                          .weights = e->flat[0],
+                          .m = with_moments ? e->flat[1] : NULL,
+                          .v = with_moments ? e->flat[2] : NULL,
+                          .learning_rate = 5e-5f,
+                          .adamw = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 31, .coupled = true},
+                          .initial_rate = 1e-4,
+                          .weight_decay = 1e-3,
+                          .batches = 62,
+                          .absorbed = absorbed,
+                          .n_absorbed = 1,
+                          .values = values,
+                          .n_values = 3};
     if (!pth_export(e->path, &e->what, &error)) fail_msg("%s", error.text);
     free(directory);
 }

@@ -255,13 +255,14 @@ static void check_steps(CvRig *r, const char *prefix, double tolerance) {
     float logits[CELLS], last[1] = {0};
     Segment *segments;
     int n = params_segments(&model->params, (float)weight_decay, &segments);
+    for (int i = 0; i < n; i++) segments[i].learning_rate = (float)learning_rate;
     for (int k = 0; k < STEPS; k++) {
         step(r, logits, false);
         global_norm(device, norm, model->gradients, tensor_none(), segments, n);
         last[0] = *(float *)norm.data;
         assert_near(mean_loss(r), number(r, prefix, "losses", k), 1e-4 * (double)number(r, prefix, "losses", k));
         assert_near(last[0], number(r, prefix, "norms", k), 1e-4 * (double)number(r, prefix, "norms", k));
-        AdamW adam = {(float)learning_rate, 0.9f, 0.999f, 1e-8f, (float)norm_of_clip, k + 1, .coupled = true};
+        AdamW adam = {0.9f, 0.999f, 1e-8f, (float)norm_of_clip, k + 1, .coupled = true};
         adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
                      tensor_none(), segments, n, adam);
         model_rig_copy_moving(&r->rig, true, norm);

@@ -176,7 +176,7 @@ static void rows_left_out_are_not_counted(void **state) {
     Tensor one = arena_1d(&arena, DTYPE_F32, 1), flat = arena_1d(&arena, DTYPE_F32, 100);
     AdamWBuffers buffers = {.params = flat, .m = flat, .v = flat, .grads = flat};
     global_norm(dry, one, flat, tensor_none(), segments, 2);
-    adamw_update(dry, buffers, one, tensor_none(), segments, 2, (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1, false});
+    adamw_update(dry, buffers, one, tensor_none(), segments, 2, (AdamW){0.9f, 0.99f, 1e-8f, 1, 1, false});
     copy_segments(dry, flat, flat, one, segments, 2);
     clear_segments(dry, flat, segments, 2);
     expect_counted(dry, OP_global_norm, 2 * 54, 4 * 54 + 7 + 4);

@@ -97,7 +97,7 @@ static void take_five_steps(Device *device, const TensorFile *file, const char *
                 w.columns /= parts, w.offset += part * w.columns;
             else
                 w.rows /= parts, w.offset += part * w.rows * w.stride;
-            update(device, &c, tensor_none(), w, (Muon){1, momentum, 1});
+            update(device, &c, tensor_none(), w, (Muon){momentum, 1});
         }
     }
     expect_golden(file, prefix, "p_after", c.p + BEFORE, n);
@@ -157,7 +157,7 @@ static void check_singular_values(Device *device, int64_t rows, int64_t columns)
     }
     for (uint64_t s = 1; s <= 2; s++) reflect_rows(x, rows, columns, s), reflect_columns(x, rows, columns, 10 + s);
     for (int64_t i = 0; i < n; i++) c.g[BEFORE + i] = (float)(1e-3 * x[i]), c.m[BEFORE + i] = 0, c.p[BEFORE + i] = 0;
-    update(device, &c, tensor_none(), whole(&c, 0, 1), (Muon){1, momentum, 0});
+    update(device, &c, tensor_none(), whole(&c, 0, 1), (Muon){momentum, 0});
     double factor = 0.2 * sqrt((double)(rows > columns ? rows : columns));
     for (int64_t i = 0; i < n; i++) x[i] = -(double)c.p[BEFORE + i] / factor;
     for (uint64_t s = 2; s >= 1; s--) reflect_rows(x, rows, columns, s), reflect_columns(x, rows, columns, 10 + s);
@@ -189,8 +189,7 @@ static void the_bits_do_not_depend_on_the_number_of_threads(void **state) {
     Case first = normal_case(330, 450);
     for (int d = 0; d < 3; d++) { /* of the best instruction set: 2, 1 and 3 threads */
         Case c = normal_case(330, 450);
-        for (int k = 0; k < 2; k++)
-            update(devices[d], &c, tensor_none(), whole(&c, 0.1f, 0.02f), (Muon){1, momentum, 1});
+        for (int k = 0; k < 2; k++) update(devices[d], &c, tensor_none(), whole(&c, 0.1f, 0.02f), (Muon){momentum, 1});
         if (!d) memcpy(first.p, c.p, (size_t)c.n * sizeof *c.p), memcpy(first.m, c.m, (size_t)c.n * sizeof *c.m);
         assert_memory_equal(first.p, c.p, (size_t)c.n * sizeof *c.p);
         assert_memory_equal(first.m, c.m, (size_t)c.n * sizeof *c.m);
@@ -207,7 +206,7 @@ static void a_norm_that_is_not_finite_changes_nothing(void **state) {
             Case c = normal_case(6, 9), before = normal_case(6, 9);
             c.norm = norms[i];
             c.g[BEFORE + 4] = norms[i];
-            update(devices[d], &c, tensor_none(), whole(&c, 0.1f, 1), (Muon){0.1f, momentum, 1});
+            update(devices[d], &c, tensor_none(), whole(&c, 0.1f, 0.1f), (Muon){momentum, 1});
             assert_memory_equal(c.p, before.p, (size_t)c.n * sizeof *c.p);
             assert_memory_equal(c.m, before.m, (size_t)c.n * sizeof *c.m);
             close_case(&c);
@@ -221,9 +220,8 @@ static void the_loss_scale_does_not_change_the_update(void **state) {
     Case a = normal_case(20, 12), b = normal_case(20, 12);
     a.norm = b.norm = 3;
     for (int64_t i = 0; i < b.n; i++) b.g[i] *= 1024;
-    update(devices[0], &a, tensor_none(), whole(&a, 0.1f, 1), (Muon){0.1f, momentum, 1});
-    update(devices[0], &b, tensor_1d(scale, DTYPE_F32, LOSS_SCALE_FIELDS), whole(&b, 0.1f, 1),
-           (Muon){0.1f, momentum, 1});
+    update(devices[0], &a, tensor_none(), whole(&a, 0.1f, 0.1f), (Muon){momentum, 1});
+    update(devices[0], &b, tensor_1d(scale, DTYPE_F32, LOSS_SCALE_FIELDS), whole(&b, 0.1f, 0.1f), (Muon){momentum, 1});
     assert_memory_equal(a.p, b.p, (size_t)a.n * sizeof *a.p);
     assert_memory_equal(a.m, b.m, (size_t)a.n * sizeof *a.m);
     close_case(&a);
@@ -235,7 +233,7 @@ static void without_a_gradient_only_the_decay_is_left(void **state) {
     Case c = normal_case(5, 8), before = normal_case(5, 8);
     memset(c.g + BEFORE, 0, 40 * sizeof *c.g);
     memset(c.m + BEFORE, 0, 40 * sizeof *c.m);
-    update(devices[0], &c, tensor_none(), whole(&c, 0.5f, 0.5f), (Muon){0.5f, momentum, 1});
+    update(devices[0], &c, tensor_none(), whole(&c, 0.5f, 0.25f), (Muon){momentum, 1});
     for (int64_t i = BEFORE; i < c.n - AFTER; i++) assert_true(c.p[i] == before.p[i] * 0.875f && c.m[i] == 0);
     close_case(&c);
     close_case(&before);
@@ -251,7 +249,7 @@ typedef struct {
 static void call_wrongly(void *argument) {
     const WrongCall *wrong = argument;
     Case c = normal_case(6, 9); /* 62 numbers */
-    update(devices[0], &c, tensor_none(), wrong->matrix, (Muon){0.1f, wrong->momentum, 1});
+    update(devices[0], &c, tensor_none(), wrong->matrix, (Muon){wrong->momentum, 1});
 }
 
 static void wrong_calls_die_with_the_reason(void **state) {
@@ -276,7 +274,7 @@ static void wrong_calls_die_with_the_reason(void **state) {
         assert_contains(output, wrong[i].message);
     }
     Case last = normal_case(6, 9);
-    update(devices[0], &last, tensor_none(), (MuonMatrix){8, 9, 6, 9, 0, 1, 0}, (Muon){0.1f, 0.9f, 1});
+    update(devices[0], &last, tensor_none(), (MuonMatrix){8, 9, 6, 9, 0, 1, 0}, (Muon){0.9f, 1});
     close_case(&last); /* up to the last number of the buffer */
 }
 

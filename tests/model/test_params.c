@@ -153,7 +153,7 @@ static void segments_leave_out_frozen_rows_and_padding(void **state) {
         assert_int_equal(segments[i].begin, want[i].begin);
         assert_int_equal(segments[i].end, want[i].end);
         assert_true(segments[i].weight_decay == want[i].weight_decay);
-        assert_true(segments[i].rate == 1 && segments[i].group == 0);
+        assert_true(segments[i].learning_rate == 1 && segments[i].group == 0);
     }
     free(segments);
     table.items[0].frozen_rows = 3; /* all rows */
@@ -164,7 +164,7 @@ static void segments_leave_out_frozen_rows_and_padding(void **state) {
     table.items[table.count - 1].group = 3;
     assert_int_equal(params_segments(&table, 0, &segments), 3); /* groups are not joined */
     assert_true(segments[1].end == 80 && segments[1].group == 0);
-    assert_true(segments[2].begin == 80 && segments[2].group == 3 && segments[2].rate == 1);
+    assert_true(segments[2].begin == 80 && segments[2].group == 3 && segments[2].learning_rate == 1);
     free(segments);
     params_free(&table);
 }
@@ -192,7 +192,7 @@ static void muon_has_matrices_and_adamw_the_rest(void **state) {
     for (int i = 0; i < 7; i++) {
         const MuonMatrix *a = &u.matrices[i], *b = &matrices[i];
         assert_true(a->offset == b->offset && a->stride == b->stride && a->rows == b->rows && a->columns == b->columns);
-        assert_true(a->weight_decay == b->weight_decay && a->rate == b->rate && a->group == b->group);
+        assert_true(a->weight_decay == b->weight_decay && a->learning_rate == b->learning_rate && a->group == b->group);
     }
     params_updates_free(&u);
     Segment *all;

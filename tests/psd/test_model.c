@@ -105,15 +105,14 @@ static void check_steps(PsdRig *r, int columns, bool groups) {
     float *norms = floats(&r->golden.file, "", "norms"), *losses = floats(&r->golden.file, "", "losses");
     Segment *segments;
     int n = params_segments(&model->params, weight_decay, &segments);
-    for (int i = 0; i < n; i++) segments[i].rate = (float)rate_of(&segments[i], groups);
+    for (int i = 0; i < n; i++) segments[i].learning_rate = learning_rate * (float)rate_of(&segments[i], groups);
     for (int k = 0; k < STEPS; k++) {
         run_once(r, k % 2);
         for (int c = 0; c < (columns == 3 ? 2 : 1); c++) {
             float loss = (float)mean_of(r, c);
             assert_close(model->metrics[c].name, &loss, &losses[columns * k + c], 1, golden_tolerance);
         }
-        AdamW options = {
-            .learning_rate = learning_rate, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .clip = 1, .step = k + 1};
+        AdamW options = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .clip = 1, .step = k + 1};
         global_norm(device, norm, model->gradients, tensor_none(), segments, n);
         assert_close("gradient norm", norm.data, &norms[k], 1, golden_tolerance);
         adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,

@@ -90,11 +90,10 @@ static void take_five_steps(const TensorFile *file, const Golden *golden) {
         assert_close("loss", &loss, &losses[k], 1, golden_tolerance);
         global_norm(rig.device, norm, model->gradients, tensor_none(), segments, n_segments);
         assert_close("gradient norm", norm.data, &norms[k], 1, golden_tolerance);
-        adamw_update(
-            rig.device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
-            tensor_none(), segments, n_segments,
-            (AdamW){
-                .learning_rate = rates[k], .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .clip = 1, .step = k + 1});
+        for (int i = 0; i < n_segments; i++) segments[i].learning_rate = rates[k];
+        adamw_update(rig.device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients},
+                     norm, tensor_none(), segments, n_segments,
+                     (AdamW){.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .clip = 1, .step = k + 1});
         rate_sum += (double)rates[k];
     }
     assert_int_equal(compare_parameters(after, file, after, &model->params, model->weights.data, key_bias),
