@@ -172,6 +172,20 @@ char *vxformat(const char *format, va_list arguments) {
     return counted(length < 0 ? NULL : text, 1);
 }
 
+void xappend(char **text, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    OWNED char *before = *text, *more = vxformat(format, arguments);
+    va_end(arguments);
+    *text = xformat("%s%s", before ? before : "", more);
+}
+
+void free_owned(void *pointer) {
+    void *owned;
+    memcpy(&owned, pointer, sizeof owned);
+    free(owned);
+}
+
 int64_t allocation_count(void) { return atomic_load(&allocations); }
 
 double seconds_now(void) {

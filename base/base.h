@@ -38,6 +38,14 @@ bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 #ifdef __clang_analyzer__ /* the analyzer sees one file at a time, so the constant result is stated here */
 #define error_set(...) ((void)error_set(__VA_ARGS__), false)
 #endif
+/* Makes a call that may fill an Error of the name `error`, and dies with its text, or with another one, if the call
+ * returns false: MUST(file_lock(&lock, path, &error)), MUST_OR(..., "%s: %s", path, error.text). */
+#define MUST(call) MUST_OR(call, "%s", error.text)
+#define MUST_OR(call, ...)                                                                                             \
+    do {                                                                                                               \
+        Error error;                                                                                                   \
+        if (!(call)) die(__VA_ARGS__);                                                                                 \
+    } while (0)
 
 /* Allocate; never return NULL, but die with the size. Calls are counted, so that tests can check that nothing is
  * allocated after the first step. Release with free(). */
@@ -50,6 +58,10 @@ void *xuntouched(size_t bytes);
 char *xstrdup(const char *text);
 char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);
 char *vxformat(const char *format, va_list arguments) PRINTF_LIKE(1, 0);
+void xappend(char **text, const char *format, ...) PRINTF_LIKE(2, 3); /* puts more behind *text, which may be NULL */
+/* Frees the pointers of a declaration at the end of their scope: OWNED char *path = path_join(folder, name); */
+#define OWNED __attribute__((cleanup(free_owned)))
+void free_owned(void *pointer); /* the address of one */
 int64_t allocation_count(void); /* calls to the five above so far, all threads */
 
 /* Starts a thread; dies, with its purpose `what` ("for signals"), if that fails. */
