@@ -479,7 +479,7 @@ static double measure_copy(Bench *b) {
 
 static Bench bench_open(Device *device, double seconds) {
     Bench b = {.device = device, .type = DTYPE_F32, .host_ints = xmalloc(INTS * sizeof *b.host_ints)};
-    float *host = xmalloc(NOISE * sizeof *host);
+    OWNED float *host = xmalloc(NOISE * sizeof *host);
     /* Above 0, as variances are; up to 1/8, so that the longest sum, of 16 cells' 903,168 products in the gradient of a
      * convolution's weights, is 3,500 and not beyond f16, in which cuDNN gives it. */
     for (int i = 0; i < NOISE; i++) host[i] = ((float)philox_bits(1, PURPOSE_SYNTHETIC, 0, (uint64_t)i) + 1) * 0x1p-35f;
@@ -493,7 +493,6 @@ static Bench bench_open(Device *device, double seconds) {
     b.left = 2 + N_SERIES * (1 + (device->half != DTYPE_F32));
     for (int i = 0; i < N_SERIES && device->tf32; i++) b.left += is_product(all_series[i].op);
     b.least_share = share_of(&b) / 2; /* earlier sizes may have taken more than their share */
-    free(host);
     return b;
 }
 
