@@ -189,10 +189,9 @@ static int finetune(PsdOptions *o, PsdStage *stage) {
     spec.selection.context = &validation;
     spec.selection.names = metrics;
     spec.selection.n_metrics = 1;
-    char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
+    OWNED char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
     if (!resumed && o->train.base_checkpoint && psd_checkpoint_has_head(o->train.base_checkpoint, spec.model))
         spec.import.n_only++; /* with the head */
-    free(resumed);
     if (o->model.freeze_encoder) freeze_encoder(&spec.model->params);
     return train_model(&spec, &data, stage);
 }
@@ -268,31 +267,27 @@ static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage)
     return status;
 }
 
-static int stage_command(PsdCommand command, int argc, char **argv) {
+/* argv[0] ends in the name of the command. */
+static int stage_command(int argc, char **argv) {
     PsdStage stage = {0};
+    PsdCommand command = PSD_PRETRAIN;
+    while (!ends_with(argv[0], PSD_COMMAND_NAMES[command])) command++;
     int status = carry_out(command, argc, argv, &stage);
     if (stage.ended && command != PSD_RUN) stop_forget(); /* a signal came too late to leave anything out */
     if (stage.device) device_close(stage.device);
     return status;
 }
 
-static int pretrain_command(int argc, char **argv) { return stage_command(PSD_PRETRAIN, argc, argv); }
-static int finetune_command(int argc, char **argv) { return stage_command(PSD_FINETUNE, argc, argv); }
-static int evaluate_command(int argc, char **argv) { return stage_command(PSD_EVALUATE, argc, argv); }
-static int calibrate_command(int argc, char **argv) { return stage_command(PSD_CALIBRATE, argc, argv); }
-static int predict_command(int argc, char **argv) { return stage_command(PSD_PREDICT, argc, argv); }
-static int run_command(int argc, char **argv) { return stage_command(PSD_RUN, argc, argv); }
-
 int main(int argc, char **argv) {
     static const Command commands[] = {
         {"prepare", "makes the manifest, the splits and the samples from a folder of recordings", psd_prepare},
         {"synthesize", "writes synthetic recordings, for a first try without data", psd_synthesize},
-        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", pretrain_command},
-        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", finetune_command},
-        {"evaluate", "writes scores, tables and diagrams of a classifier", evaluate_command},
-        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", calibrate_command},
-        {"predict", "predicts the technology of spectra, with or without labels", predict_command},
-        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", run_command},
+        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", stage_command},
+        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", stage_command},
+        {"evaluate", "writes scores, tables and diagrams of a classifier", stage_command},
+        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", stage_command},
+        {"predict", "predicts the technology of spectra, with or without labels", stage_command},
+        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", stage_command},
         REPORT_COMMAND};
     static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
                                     commands, sizeof commands / sizeof *commands};

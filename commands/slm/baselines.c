@@ -1,4 +1,4 @@
-#include "commands/slm/baselines.h"
+#include "commands/slm/commands.h"
 
 #include <math.h>
 #include <stdio.h>

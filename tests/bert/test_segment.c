@@ -1,5 +1,5 @@
 /* train_bert segment: a filter for lines. Runs in child processes, because errors end the program. */
-#include "commands/bert/segment.h"
+#include "commands/bert/commands.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* train_bert tokenizer: from files of texts to codes that a tokenizer opens. Runs in child processes, because errors
  * end the program. */
-#include "commands/bert/tokenizer.h"
+#include "commands/bert/commands.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* train_slm prepare: from texts to a folder of shards. Runs in child processes, because errors end the program. */
-#include "commands/slm/prepare.h"
+#include "commands/slm/commands.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
