@@ -322,7 +322,12 @@ static void check_options(const PsdOptions *o, bool synthetic) {
 static void resolve(PsdOptions *o) {
     if (o->train.base_checkpoint && o->command != PSD_PRETRAIN) psd_checkpoint_adopt(o);
     psd_size_resolve(o);
-    if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
+    if (strcmp(o->accelerator, "auto")) {
+        const char *device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
+        if (strcmp(o->train.device, "auto") && strcmp(o->train.device, device))
+            die_usage("--accelerator %s contradicts --device %s: give one of them", o->accelerator, o->train.device);
+        o->train.device = device;
+    }
     if (o->command != PSD_RUN)
         train_options_resolve(&o->train, &o->set);
     else
