@@ -86,7 +86,7 @@ test-deep: packages-build+test+fuzz+kit cuda-toolkit ## all other tests: machine
 	@tools/part.sh test-deep contracts $(MAKE) check-changed-contracts
 	@tools/part.sh test-deep release $(MAKE) check-release
 	@tools/part.sh test-deep kit $(MAKE) check-kit
-	@tools/part.sh test-deep fuzzing $(MAKE) fuzz FUZZ_SECONDS=5
+	@tools/part.sh test-deep fuzzing $(MAKE) fuzz FUZZ_SECONDS=3
 	@tools/part.sh test-deep --sum
 
 install: all ## copies programs, configurations and documents below PREFIX (/usr/local) of DESTDIR

@@ -95,10 +95,8 @@ static TrainSpec spec_of(BertRun *run, const Classes *classes) {
     return spec;
 }
 
-/* Trains, unless it is only planned. Sets run->done to whether the training reached its end. Returns the exit status.
- */
+/* Trains. Sets run->done to whether the training reached its end. Returns the exit status. */
 static int train_model(const TrainSpec *spec, BertRun *run) {
-    if (trainer_only_plans(spec)) return 0;
     Training *training = train_open(spec);
     trainings_add(run->all, training);
     bert_data_keep(&run->data, spec->options->output_dir);
@@ -141,7 +139,7 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
         bert_validation_select(&validation, &spec.selection);
     }
     OWNED uint8_t *used = mark_used(run, train, spec.model);
-    int status = train_model(&spec, run);
+    int status = trainer_only_plans(&spec) ? 0 : train_model(&spec, run);
     trainer_close(&spec);
     if (status) exit(status);
     if (run->done && !held_out->n)
@@ -252,7 +250,7 @@ static int pretrain_command(int argc, char **argv) {
     TrainSpec spec = spec_of(&run, &(Classes){0});
     spec.train = bert_data_masked(data, BERT_TRAIN, &masking);
     spec.validation = bert_data_masked(data, BERT_VALIDATION, &masking);
-    int status = train_model(&spec, &run);
+    int status = trainer_only_plans(&spec) ? 0 : train_model(&spec, &run);
     trainer_close(&spec);
     bert_masking_close(&masking);
     run_end(&run);

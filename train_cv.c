@@ -168,26 +168,6 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .autotune_file = autotune_file};
 }
 
-/* Trains fold i of n, tests it and writes its report. Returns false if a signal stopped the training. */
-static bool run_fold(CvFold *f, int i, int n, const CvReport *report, Trainings *all) {
-    Model *model = cv_open(&f->run.model);
-    TrainSpec spec = f->spec;
-    spec.model = model;
-    trainings_name(all, n - i - 1, "fold %d of %d", i + 1, n);
-    trainings_label(all, &spec);
-    cv_fold_print(f);
-    Training *training = train_open(&spec);
-    trainings_add(all, training);
-    int status = train_run(training);
-    if (status) exit(status);
-    train_close(training);
-    model->close(model);
-    if (stop_signal()) return false;
-    cv_fold_test(f);
-    cv_report_fold(report, f);
-    return true;
-}
-
 /* ---- all folds ---- */
 
 /* Prints the lines that the reference prints about a GPU, and which library computes the convolutions. */
@@ -202,6 +182,7 @@ static void print_device(const CvRun *o) {
     printf("[Device] convolutions: %s\n", by);
 }
 
+/* Trains and tests the folds one after the other, with the reports of each and of all. */
 static void run_folds(const CvRun *o, CvFold *folds, int n) {
     CvReport report = cv_report_open(o);
     Trainings all = trainings_begin(&o->train);
@@ -210,7 +191,21 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
         printf("[Run] every fold starts from %s; the test of a donor that was in its training data is meaningless\n",
                o->train.base_checkpoint);
     for (; done < n; done++) {
-        if (!run_fold(&folds[done], done, n, &report, &all)) break;
+        CvFold *f = &folds[done];
+        TrainSpec spec = f->spec;
+        spec.model = cv_open(&f->run.model);
+        trainings_name(&all, n - done - 1, "fold %d of %d", done + 1, n);
+        trainings_label(&all, &spec);
+        cv_fold_print(f);
+        Training *training = train_open(&spec);
+        trainings_add(&all, training);
+        int status = train_run(training);
+        if (status) exit(status);
+        train_close(training);
+        spec.model->close(spec.model);
+        if (stop_signal()) break;
+        cv_fold_test(f);
+        cv_report_fold(&report, f);
         cv_report_page(&report, true);
     }
     if (done == n) cv_report_folds(&report, folds, n);
@@ -236,28 +231,6 @@ static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds
     return n;
 }
 
-static void cross_validate(CvRun *o) {
-    CvData data = open_data(o);
-    bool planning = o->train.estimate || o->train.dry_run;
-    OWNED char *autotune_file = path_join(o->train.output_dir, "choices.txt"); /* the autotune cache of all folds */
-    o->model.bins = data.cells.shape.T;
-    o->model.side = data.cells.shape.H;
-    cv_folds_check(o, &data.folds);
-    if (!planning) {
-        print_device(o);
-        directory_remove_leftovers(o->train.output_dir);
-        cv_test_evaluations_clean(o->train.output_dir);
-    }
-    OWNED CvFold *folds = xcalloc((size_t)data.folds.n, sizeof *folds);
-    int n = open_selected_folds(o, &data, folds, autotune_file);
-    if (planning)
-        cv_estimate(o, folds, n);
-    else
-        run_folds(o, folds, n);
-    for (int i = 0; i < n; i++) cv_fold_close(&folds[i]);
-    close_data(&data);
-}
-
 static int train_command(int argc, char **argv) {
     static const OptionsHeader header = {"train_cv", "--data DIR [--config configs/flim_l4.yaml] [options]",
                                          "--config flim_l4 --data cells -o run",
@@ -269,7 +242,25 @@ static int train_command(int argc, char **argv) {
     cv_options_resolve(&o);
     trainer_begin(&o.train, &set);
     o.device = train_device_open(&o.train, &o.device_why);
-    cross_validate(&o);
+    CvData data = open_data(&o);
+    OWNED char *autotune_file = path_join(o.train.output_dir, "choices.txt"); /* the autotune cache of all folds */
+    o.model.bins = data.cells.shape.T;
+    o.model.side = data.cells.shape.H;
+    cv_folds_check(&o, &data.folds);
+    bool planning = o.train.estimate || o.train.dry_run;
+    if (!planning) {
+        print_device(&o);
+        directory_remove_leftovers(o.train.output_dir);
+        cv_test_evaluations_clean(o.train.output_dir);
+    }
+    OWNED CvFold *folds = xcalloc((size_t)data.folds.n, sizeof *folds);
+    int n = open_selected_folds(&o, &data, folds, autotune_file);
+    if (planning)
+        cv_estimate(&o, folds, n);
+    else
+        run_folds(&o, folds, n);
+    for (int i = 0; i < n; i++) cv_fold_close(&folds[i]);
+    close_data(&data);
     device_close(o.device);
     options_free(&set, argc, argv);
     return 0;

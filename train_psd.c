@@ -122,6 +122,7 @@ static TrainSpec spec_of(const PsdOptions *o, const PsdData *data, Model *model)
         .device_why = o->device_why,
         .synthetic = data->synthetic != NULL,
         .batch = {.largest = psd_largest_batch, .indivisible = psd_data_indivisible(o)},
+        .import = psd_checkpoint_rules(o),
         .rate = {.at = learning_rate, .context = o},
         .selection = {.patience = o->training.patience}};
 }
@@ -133,72 +134,64 @@ static void open_datasets(TrainSpec *spec, const PsdOptions *o, const PsdData *d
     psd_data_print(data, spec->train, spec->validation);
 }
 
-/* Trains, unless it is only planned, then closes everything. Returns the exit status. */
-static int train_model(TrainSpec *spec, PsdData *data, PsdStage *stage) {
-    int status = 0;
-    trainings_label(stage->all, spec);
-    if (!trainer_only_plans(spec)) {
-        Training *training = train_open(spec);
-        trainings_add(stage->all, training);
-        status = train_run(training);
-        stage->ended = train_ended(training);
-        train_close(training);
-    }
-    trainer_close(spec);
-    psd_data_close(data);
-    return status;
-}
-
-/* ---- pretrain ---- */
-
-static int pretrain(PsdOptions *o, PsdStage *stage) {
-    int visible = psd_data_visible_patches(o);
-    if (visible < 1 || visible >= PSD_PATCHES)
-        die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible",
-                  o->training.mask_ratio, PSD_PATCHES - visible);
-    psd_checkpoint_check(o, open_autoencoder(o));
-    PsdData data = psd_data_open(o);
-    TrainSpec spec = spec_of(o, &data, open_autoencoder(o));
-    spec.import = psd_checkpoint_rules(o);
+static TrainSpec pretrain_spec(const PsdOptions *o, const PsdData *data) {
+    TrainSpec spec = spec_of(o, data, open_autoencoder(o));
     spec.batch.drop_last = true;
     spec.selection.metric =
         !strcmp(o->model.encoder, "cnn"); /* the CNN has no masked loss to improve: then the contrast decides */
-    open_datasets(&spec, o, &data);
+    open_datasets(&spec, o, data);
     int64_t partners[3];
     psd_dataset_partners(spec.train, partners);
-    if (!data.synthetic)
+    if (!data->synthetic)
         printf("[Data] partners of the same class: %lld samples from other sensors, %lld from their own, %lld "
                "themselves\n",
                (long long)partners[0], (long long)partners[1], (long long)partners[2]);
-    return train_model(&spec, &data, stage);
+    return spec;
 }
 
-/* ---- finetune ---- */
-
-static int finetune(PsdOptions *o, PsdStage *stage) {
+static TrainSpec finetune_spec(const PsdOptions *o, const PsdData *data, Validation *validation) {
     static const char *const metrics[] = {"macro_f1"};
-    psd_checkpoint_check(o, open_classifier(o, NULL));
-    PsdData data = psd_data_open(o);
-    psd_data_weigh_classes(o, &data);
-    TrainSpec spec = spec_of(o, &data, open_classifier(o, data.class_weights));
+    TrainSpec spec = spec_of(o, data, open_classifier(o, data->class_weights));
     spec.batch.drop_last = !o->data.shots; /* of few shots every sample counts */
-    spec.import = psd_checkpoint_rules(o);
-    open_datasets(&spec, o, &data);
-    Validation validation = {&data, spec.validation};
+    open_datasets(&spec, o, data);
+    *validation = (Validation){data, spec.validation};
     spec.selection.evaluate = negative_macro_f1;
-    spec.selection.context = &validation;
+    spec.selection.context = validation;
     spec.selection.names = metrics;
     spec.selection.n_metrics = 1;
     OWNED char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
     if (!resumed && o->train.base_checkpoint && psd_checkpoint_has_head(o->train.base_checkpoint, spec.model))
         spec.import.n_only++; /* with the head */
     if (o->model.freeze_encoder) freeze_encoder(&spec.model->params);
-    return train_model(&spec, &data, stage);
+    return spec;
 }
 
-/* ---- evaluate, calibrate ---- */
+/* Pretrains or fine-tunes, unless that is only planned. Returns the exit status. */
+static int train(PsdOptions *o, PsdStage *stage) {
+    bool pretrains = o->command == PSD_PRETRAIN;
+    int status = 0;
+    psd_checkpoint_check(o, pretrains ? open_autoencoder(o) : open_classifier(o, NULL));
+    PsdData data = psd_data_open(o);
+    if (!pretrains) psd_data_weigh_classes(o, &data);
+    Validation validation;
+    TrainSpec spec = pretrains ? pretrain_spec(o, &data) : finetune_spec(o, &data, &validation);
+    trainings_label(stage->all, &spec);
+    if (!trainer_only_plans(&spec)) {
+        Training *training = train_open(&spec);
+        trainings_add(stage->all, training);
+        status = train_run(training);
+        stage->ended = train_ended(training);
+        train_close(training);
+    }
+    trainer_close(&spec);
+    psd_data_close(&data);
+    return status;
+}
+
+/* ---- evaluate, calibrate, predict ---- */
 
 static int infer(PsdOptions *o, PsdStage *stage) {
+    if (o->command == PSD_PREDICT) return psd_predict(o, open_classifier);
     PsdData data = psd_data_open(o);
     PsdClassifier classifier = {.spec = {.options = &o->train,
                                          .set = &o->set,
@@ -218,15 +211,9 @@ static int infer(PsdOptions *o, PsdStage *stage) {
 
 /* ---- commands ---- */
 
-/* Dies if there is too little data for a training. */
-static int check(PsdOptions *o) {
-    PsdData data = psd_data_open(o);
-    Dataset *samples = psd_data_require(o, &data, PSD_TRAIN);
-    psd_data_check_batch(o, samples, !o->data.shots);
-    samples->close(samples);
-    psd_data_close(&data);
-    return 0;
-}
+static int (*const functions[PSD_COMMANDS])(PsdOptions *o, PsdStage *stage) = {
+    [PSD_PRETRAIN] = train,  [PSD_FINETUNE] = train, [PSD_EVALUATE] = infer,
+    [PSD_CALIBRATE] = infer, [PSD_PREDICT] = infer,  [PSD_RUN] = psd_run};
 
 /* Dies if a stage is configured for another device than the stages before it. */
 static void check_device(const PsdOptions *o, const Device *device) {
@@ -237,43 +224,44 @@ static void check_device(const PsdOptions *o, const Device *device) {
                   t->config.count ? t->config.text[0] : "a stage");
 }
 
-static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage) {
-    PsdOptions *o = psd_options_open(command, NULL, argc, argv);
-    int status;
+static PsdOptions *begin(int argc, char **argv, PsdStage *stage) {
+    PsdOptions *o = psd_options_open(NULL, argc, argv);
     o->more_epochs = !stage->all ? "--epochs" : o->data.shots ? NULL : "--finetune-epochs";
     trainer_begin(&o->train, stage->check ? NULL : &o->set);
     if (stage->device) check_device(o, stage->device);
-    if (!stage->device && !stage->check && command != PSD_RUN)
+    if (!stage->device && !stage->check && o->command != PSD_RUN)
         stage->device = train_device_open(&o->train, &o->device_why);
     o->device = stage->device;
     if (o->device) train_options_set_price(&o->train, o->device);
-    if (stage->check)
-        status = check(o);
-    else if (command == PSD_RUN)
-        status = psd_run(o, stage, carry_out);
-    else if (command == PSD_PRETRAIN)
-        status = pretrain(o, stage);
-    else if (command == PSD_FINETUNE)
-        status = finetune(o, stage);
-    else if (command == PSD_PREDICT)
-        status = psd_predict(o, open_classifier, argc, argv);
-    else
-        status = infer(o, stage);
-    if (stage->ended && !status && !stage->all && command == PSD_FINETUNE)
-        status = psd_report_validation(o, stage, carry_out);
-    if (stage->ended && !status && !stage->all && (command == PSD_PRETRAIN || command == PSD_FINETUNE))
-        psd_print_next(o);
-    psd_options_close(o, argc, argv);
+    return o;
+}
+
+/* Dies if there is too little data for a training. */
+static int check(PsdOptions *o) {
+    PsdData data = psd_data_open(o);
+    Dataset *samples = psd_data_require(o, &data, PSD_TRAIN);
+    psd_data_check_batch(o, samples, !o->data.shots);
+    samples->close(samples);
+    psd_data_close(&data);
+    return 0;
+}
+
+static int carry_out(int argc, char **argv, PsdStage *stage) {
+    PsdOptions *o = begin(argc, argv, stage);
+    int status = stage->check ? check(o) : functions[o->command](o, stage);
+    psd_options_close(o);
     return status;
 }
 
-/* argv[0] ends in the name of the command. */
-static int stage_command(int argc, char **argv) {
-    PsdStage stage = {0};
-    PsdCommand command = PSD_PRETRAIN;
-    while (!ends_with(argv[0], PSD_COMMAND_NAMES[command])) command++;
-    int status = carry_out(command, argc, argv, &stage);
-    if (stage.ended && command != PSD_RUN) stop_forget(); /* a signal came too late to leave anything out */
+static int command(int argc, char **argv) {
+    PsdStage stage = {.carry_out = carry_out};
+    PsdOptions *o = begin(argc, argv, &stage);
+    int status = functions[o->command](o, &stage);
+    bool trained = stage.ended && o->command != PSD_RUN;
+    if (trained && !status && o->command == PSD_FINETUNE) status = psd_report_validation(o, &stage);
+    if (trained && !status) psd_print_next(o);
+    if (trained) stop_forget(); /* a signal came too late to leave anything out */
+    psd_options_close(o);
     if (stage.device) device_close(stage.device);
     return status;
 }
@@ -282,12 +270,12 @@ int main(int argc, char **argv) {
     static const Command commands[] = {
         {"prepare", "makes the manifest, the splits and the samples from a folder of recordings", psd_prepare},
         {"synthesize", "writes synthetic recordings, for a first try without data", psd_synthesize},
-        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", stage_command},
-        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", stage_command},
-        {"evaluate", "writes scores, tables and diagrams of a classifier", stage_command},
-        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", stage_command},
-        {"predict", "predicts the technology of spectra, with or without labels", stage_command},
-        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", stage_command},
+        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", command},
+        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", command},
+        {"evaluate", "writes scores, tables and diagrams of a classifier", command},
+        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", command},
+        {"predict", "predicts the technology of spectra, with or without labels", command},
+        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", command},
         REPORT_COMMAND};
     static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
                                     commands, sizeof commands / sizeof *commands};

@@ -386,53 +386,51 @@ static void mlp_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
     arena_release(b->context->arena, mark);
 }
 
-/* The same for attention; dsum has the output rows, dx all rows. Behind a fixed input without a norm, dx has no
- * meaning.
- */
-static void attend_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
-    size_t mark = arena_mark(b->context->arena);
-    Tensor buffer = tensor_rows(dx, 0, dsum.dims[0]);
-    Tensor dbranch = branch_back(b->context, buffer, dsum, drop_at(b, SITE_PROJECTION));
-    Tensor dselected = context_push(b->context, dsum.dims[0], x.dims[1]);
-    Tensor dqkv = context_push(b->context, x.dims[0], 3 * x.dims[1]);
-    linear_back(b, PROJECTION_WEIGHT, dselected, dbranch, b->a->selected);
-    Tensor dattended = dselected;
-    if (tensor_given(output_rows(b))) {
-        dattended = context_push(b->context, x.dims[0], x.dims[1]);
+/* Computes the gradient of the middle of the block, between its halves, from dx, that of its output, which is
+ * overwritten. dbranch is a buffer with the output rows. */
+static Tensor mlp_half_backward(const Block *b, Tensor dx, Tensor dbranch) {
+    Tensor none = tensor_none();
+    if (b->config->pre_norm) {
+        mlp_back(b, b->a->norm2, dbranch, dx);
+        norm_back(b, NORM2_GAIN, dx, dx, dbranch, b->a->middle, b->a->mean2, b->a->rstd2);
+        return dx;
+    }
+    Tensor dmiddle = context_push(b->context, dx.dims[0], dx.dims[1]);
+    norm_back(b, NORM2_GAIN, dmiddle, none, dx, b->a->end, b->a->mean2, b->a->rstd2);
+    mlp_back(b, b->a->norm1, dbranch, dmiddle);
+    residual_forward(b->context->device, dx, dmiddle, dbranch, (Dropout){0});
+    norm_back(b, NORM1_GAIN, dmiddle, none, dx, b->a->middle, b->a->mean1, b->a->rstd1);
+    return dmiddle;
+}
+
+/* Computes dall, the gradient of the block's input unless that is fixed, from dmiddle, that of the middle, which has
+ * the output rows and is overwritten. dbranch is a buffer with all rows. dall is dmiddle, or overlaps nothing. */
+static void attention_half_backward(const Block *b, Tensor dmiddle, Tensor dbranch, Tensor dall) {
+    const Context *context = b->context;
+    BlockActivations *a = b->a;
+    bool pre_norm = b->config->pre_norm, fewer = tensor_given(output_rows(b));
+    Tensor x = pre_norm ? a->norm1 : a->x;
+    size_t mark = arena_mark(context->arena);
+    Tensor dprojected =
+        branch_back(context, tensor_rows(dbranch, 0, dmiddle.dims[0]), dmiddle, drop_at(b, SITE_PROJECTION));
+    Tensor dattended = context_push(context, dmiddle.dims[0], x.dims[1]), dselected = dattended;
+    Tensor dqkv = context_push(context, x.dims[0], 3 * x.dims[1]);
+    linear_back(b, PROJECTION_WEIGHT, dselected, dprojected, a->selected);
+    if (fewer) {
+        dattended = context_push(context, x.dims[0], x.dims[1]);
         unselect_rows(b, dattended, dselected);
     }
-    attention_backward(b->context->device, dqkv, dattended,
-                       (AttentionActivations){.qkv = b->a->qkv, .out = b->a->attended, .lse = b->a->lse},
-                       b->rows->sequences, attention_of(b->config), drop_at(b, SITE_ATTENTION));
-    linear_back(b, QKV_WEIGHT, b->input_fixed && !b->config->pre_norm ? tensor_none() : dx, dqkv, x);
-    arena_release(b->context->arena, mark);
-}
-
-/* Computes dall, the gradient of the block's input unless that is fixed, from dx, that of its output, which is
- * overwritten. dall is dx if all rows are output rows. */
-static void pre_norm_backward(const Block *b, Tensor dx, Tensor dall) {
-    Tensor dnorm1 = context_push(b->context, dall.dims[0], dall.dims[1]), dnorm2 = tensor_rows(dnorm1, 0, dx.dims[0]);
-    mlp_back(b, b->a->norm2, dnorm2, dx);
-    norm_back(b, NORM2_GAIN, dx, dx, dnorm2, b->a->middle, b->a->mean2, b->a->rstd2);
-    attend_back(b, b->a->norm1, dnorm1, dx);
-    if (tensor_given(output_rows(b))) unselect_rows(b, dall, dx);
-    norm_back(b, NORM1_GAIN, dall, dall, dnorm1, b->a->x, b->a->mean1, b->a->rstd1);
-}
-
-static void post_norm_backward(const Block *b, Tensor dx, Tensor dall) {
-    Tensor none = tensor_none(), dsum = context_push(b->context, dx.dims[0], dx.dims[1]),
-           dbranch_all = context_push(b->context, dall.dims[0], dall.dims[1]),
-           dbranch = tensor_rows(dbranch_all, 0, dx.dims[0]);
-    Dropout never = {0};
-    norm_back(b, NORM2_GAIN, dsum, none, dx, b->a->end, b->a->mean2, b->a->rstd2);
-    mlp_back(b, b->a->norm1, dbranch, dsum);
-    residual_forward(b->context->device, dx, dsum, dbranch, never);
-    norm_back(b, NORM1_GAIN, dsum, none, dx, b->a->middle, b->a->mean1, b->a->rstd1);
-    attend_back(b, b->a->x, dbranch_all, dsum);
-    if (b->input_fixed) return;
-    bool fewer = tensor_given(output_rows(b));
-    if (fewer) unselect_rows(b, dall, dsum);
-    residual_forward(b->context->device, dall, fewer ? dall : dsum, dbranch_all, never);
+    attention_backward(context->device, dqkv, dattended,
+                       (AttentionActivations){.qkv = a->qkv, .out = a->attended, .lse = a->lse}, b->rows->sequences,
+                       attention_of(b->config), drop_at(b, SITE_ATTENTION));
+    linear_back(b, QKV_WEIGHT, b->input_fixed && !pre_norm ? tensor_none() : dbranch, dqkv, x);
+    arena_release(context->arena, mark);
+    if (b->input_fixed && !pre_norm) return;
+    if (fewer) unselect_rows(b, dall, dmiddle);
+    if (pre_norm)
+        norm_back(b, NORM1_GAIN, dall, dall, dbranch, a->x, a->mean1, a->rstd1);
+    else
+        residual_forward(context->device, dall, fewer ? dall : dmiddle, dbranch, (Dropout){0});
 }
 
 /* Recomputes the activations of a block from its input, by the same operations as the forward: the same bits. */
@@ -450,10 +448,9 @@ Tensor blocks_backward(BlockStack *stack, const Context *context, const BlockRow
         size_t mark = arena_mark(context->arena);
         Block b = block_at(stack, context, rows, l);
         if (context->pass->recompute) block_recompute(&b);
-        if (stack->config.pre_norm)
-            pre_norm_backward(&b, dx, dall);
-        else
-            post_norm_backward(&b, dx, dall);
+        Tensor dbranch = context_push(context, dall.dims[0], dall.dims[1]);
+        Tensor dmiddle = mlp_half_backward(&b, dx, tensor_rows(dbranch, 0, dx.dims[0]));
+        attention_half_backward(&b, dmiddle, dbranch, dall);
         arena_release(context->arena, mark);
         dx = dall;
     }

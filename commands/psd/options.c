@@ -305,6 +305,10 @@ static void check_options(const PsdOptions *o, bool synthetic) {
     if ((1 << o->command) & TRAINING && o->training.warmup_epochs >= o->train.epochs)
         die_usage("--warmup-epochs %lld are all of the %lld epochs; give fewer", (long long)o->training.warmup_epochs,
                   (long long)o->train.epochs);
+    int visible = psd_data_visible_patches(o);
+    if (o->command == PSD_PRETRAIN && (visible < 1 || visible >= PSD_PATCHES))
+        die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible",
+                  o->training.mask_ratio, PSD_PATCHES - visible);
     if (options_given(&o->set, "min-learning-rate") && o->training.min_learning_rate > o->train.learning_rate)
         die_usage("--min-learning-rate %g is more than --learning-rate %g", o->training.min_learning_rate,
                   o->train.learning_rate);
@@ -318,7 +322,12 @@ static void check_options(const PsdOptions *o, bool synthetic) {
 static void resolve(PsdOptions *o) {
     if (o->train.base_checkpoint && o->command != PSD_PRETRAIN) psd_checkpoint_adopt(o);
     psd_size_resolve(o);
-    if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
+    if (strcmp(o->accelerator, "auto")) {
+        const char *device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
+        if (strcmp(o->train.device, "auto") && strcmp(o->train.device, device))
+            die_usage("--accelerator %s contradicts --device %s: give one of them", o->accelerator, o->train.device);
+        o->train.device = device;
+    }
     if (o->command != PSD_RUN)
         train_options_resolve(&o->train, &o->set);
     else
@@ -333,7 +342,15 @@ static void resolve(PsdOptions *o) {
     if (o->training.encoder_lr_scale < 0) o->training.encoder_lr_scale = o->train.base_checkpoint ? 0.1 : 1;
 }
 
-PsdOptions *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv) {
+/* Returns the command that the last word of argv[0] names. */
+static PsdCommand command_of(const char *words) {
+    const char *space = strrchr(words, ' '), *name = space ? space + 1 : words;
+    PsdCommand command = PSD_PRETRAIN;
+    while (strcmp(PSD_COMMAND_NAMES[command], name)) command++;
+    return command;
+}
+
+PsdOptions *psd_options_open(const char *checkpoint, int argc, char **argv) {
     static const OptionsHeader headers[PSD_COMMANDS] = {
         {"train_psd pretrain", "-m prepared/manifest.csv --split FILE [options]",
          "-m prepared/manifest.csv --split prepared/splits/by_file_seed42_frac1.0.json -o results/pretrain",
@@ -359,16 +376,18 @@ PsdOptions *psd_options_open(PsdCommand command, const char *checkpoint, int arg
          "Does all of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
     };
     PsdOptions *o = xcalloc(1, sizeof *o);
-    o->command = command;
+    o->command = command_of(argv[0]);
+    o->argc = argc;
+    o->argv = argv;
     o->set.quiet = checkpoint != NULL;
     add_options(o);
-    options_parse(&headers[command], &o->set, argc, argv);
+    options_parse(&headers[o->command], &o->set, argc, argv);
     if (checkpoint) o->train.base_checkpoint = checkpoint;
     resolve(o);
     return o;
 }
 
-void psd_options_close(PsdOptions *o, int argc, char **argv) {
-    options_free(&o->set, argc, argv);
+void psd_options_close(PsdOptions *o) {
+    options_free(&o->set, o->argc, o->argv);
     free(o);
 }

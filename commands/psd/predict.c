@@ -265,13 +265,13 @@ static void write_predictions(const Spectra *s, const Sums *sums, PredictOutput 
     predict_print_counts(sums->models, PSD_LABEL_NAMES, counts, PSD_CLASSES, "sample");
 }
 
-int psd_predict(PsdOptions *o, PsdClassifierOpen open, int argc, char **argv) {
+int psd_predict(PsdOptions *o, PsdClassifierOpen open) {
     Ensemble ensemble = predict_ensemble(&o->predict, NULL);
     PredictOutput output = predict_output_open(&o->predict);
     Spectra spectra = {0};
     Sums sums = {0};
     for (int k = 0; k < ensemble.n; k++) {
-        PsdOptions *with = psd_options_open(PSD_PREDICT, ensemble.paths[k], argc, argv);
+        PsdOptions *with = psd_options_open(ensemble.paths[k], o->argc, o->argv);
         with->train.val_batch_size = with->train.batch_size;
         with->device = o->device;
         with->device_why = o->device_why;
@@ -282,7 +282,7 @@ int psd_predict(PsdOptions *o, PsdClassifierOpen open, int argc, char **argv) {
             sums.calibrated = xcalloc((size_t)(sums.n * PSD_CLASSES), sizeof *sums.calibrated);
         }
         add_classifier(with, &spectra, open, &sums);
-        psd_options_close(with, argc, argv);
+        psd_options_close(with);
     }
     write_predictions(&spectra, &sums, &output);
     free(sums.plain);

@@ -49,6 +49,8 @@ typedef struct {
 /* The values of the options of one command. */
 typedef struct {
     PsdCommand command;
+    int argc; /* the command line */
+    char **argv;
     OptionSet set; /* the options of the command */
     Device *device;
     const char *device_why;  /* why it is not a GPU, or NULL */
@@ -67,10 +69,10 @@ typedef struct {
 /* ---- options (options.c) ---- */
 
 /* Parses the options of a command: takes from the checkpoint what is not given, replaces 0 by the default that it
- * stands for, and dies on combinations that make no sense. argv[0] is skipped. checkpoint: which one predicts; NULL: as
- * the options say, for all other commands. */
-PsdOptions *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv);
-void psd_options_close(PsdOptions *run, int argc, char **argv);
+ * stands for, and dies on combinations that make no sense. The last word of argv[0] is its name. checkpoint: which one
+ * predicts; NULL: as the options say, for all other commands. */
+PsdOptions *psd_options_open(const char *checkpoint, int argc, char **argv);
+void psd_options_close(PsdOptions *run);
 
 /* ---- the model of a checkpoint (checkpoint.c) ---- */
 
@@ -160,25 +162,25 @@ int psd_calibrate(const PsdOptions *run, const PsdData *data, PsdClassifier *cla
 /* Returns the classifier that the options describe. class_weights: of the loss; NULL: all 1. */
 typedef Model *(*PsdClassifierOpen)(const PsdOptions *run, const float *class_weights);
 /* Predicts the spectra of a folder or a manifest by the classifiers of --checkpoint. Returns the exit status. */
-int psd_predict(PsdOptions *run, PsdClassifierOpen open, int argc, char **argv);
+int psd_predict(PsdOptions *run, PsdClassifierOpen open);
 
-/* One stage of `run`. */
-typedef struct {
+/* A command: of the user, or a stage of `run`. */
+typedef struct PsdStage PsdStage;
+struct PsdStage {
+    /* Carries out a command as the program would, and returns its exit status. */
+    int (*carry_out)(int argc, char **argv, PsdStage *stage);
     Device *device;     /* where the stages compute; the first one opens it */
     bool check;         /* only check the options and the data */
     bool ended;         /* a training reached its end */
     Evaluation *result; /* evaluate fills it; NULL: not wanted */
     Trainings *all;     /* NULL: there is one training */
-} PsdStage;
-
-/* Carries out one command as the program would, and returns its exit status. */
-typedef int (*PsdStageFunction)(PsdCommand command, int argc, char **argv, PsdStage *stage);
+};
 
 /* Carries out pretrain, finetune, evaluate and calibrate, once or once for every sensor. Returns the exit status. */
-int psd_run(PsdOptions *run, PsdStage *stage, PsdStageFunction carry_out);
+int psd_run(PsdOptions *run, PsdStage *stage);
 /* Evaluates the best weights of a finetuning that has ended on its validation rows, into the folder of the run. Does
  * nothing if nothing was validated, or a signal asks to stop. Returns the exit status. */
-int psd_report_validation(const PsdOptions *run, PsdStage *stage, PsdStageFunction carry_out);
+int psd_report_validation(const PsdOptions *run, PsdStage *stage);
 /* Prints the command that uses the weights of a pretraining or a finetuning that has ended. */
 void psd_print_next(const PsdOptions *run);
 

@@ -20,7 +20,6 @@
 typedef struct {
     PsdOptions *o;
     PsdStage *stage;
-    PsdStageFunction carry_out;
     FoldResult *folds;
     Evaluation *results; /* one per fold */
     int n_folds;
@@ -105,7 +104,7 @@ static void print_line(const Line *line) {
 static bool carry_out(Runner *r, Line *line, Evaluation *result) {
     print_line(line);
     r->stage->result = result;
-    int status = r->carry_out(line->command, line->n - 1, line->text + 1, r->stage);
+    int status = r->stage->carry_out(line->n - 1, line->text + 1, r->stage);
     if (status && line->command != PSD_CALIBRATE) exit(status);
     line_free(line);
     return !stop_signal();
@@ -176,7 +175,7 @@ static void check_stages(const Runner *r, const Place *at) {
     for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_FINETUNE; stage++) {
         if (!is_wanted(r->o, at, stage)) continue;
         Line line = stage_line(r->o, at, stage);
-        r->carry_out(stage, line.n - 1, line.text + 1, &(PsdStage){.check = true});
+        r->stage->carry_out(line.n - 1, line.text + 1, &(PsdStage){.check = true});
         line_free(&line);
     }
 }
@@ -380,7 +379,7 @@ static bool run_sensors(Runner *r) {
     return go_on;
 }
 
-int psd_report_validation(const PsdOptions *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
+int psd_report_validation(const PsdOptions *o, PsdStage *stage) {
     if (stop_signal() || !path_holds(o->train.output_dir, BEST_LINK)) return 0;
     Line line = line_begin(o, PSD_EVALUATE, o->data.split, o->data.sensor);
     OWNED char *best = path_join(o->train.output_dir, BEST_LINK);
@@ -389,7 +388,7 @@ int psd_report_validation(const PsdOptions *o, PsdStage *stage, PsdStageFunction
     add(&line, "--eval-split", "%s", "val");
     add(&line, "--tag", "%s", "validation");
     print_line(&line);
-    int status = carry_out_stage(line.command, line.n - 1, line.text + 1, stage);
+    int status = stage->carry_out(line.n - 1, line.text + 1, stage);
     line_free(&line);
     return status;
 }
@@ -413,9 +412,9 @@ void psd_print_next(const PsdOptions *o) {
     printf(" -o results/%s\n", pretrain ? "finetune" : "evaluation");
 }
 
-int psd_run(PsdOptions *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
+int psd_run(PsdOptions *o, PsdStage *stage) {
     PsdStage each = *stage; /* of all stages, one after the other */
-    Runner r = {.o = o, .stage = &each, .carry_out = carry_out_stage, .all = trainings_begin(&o->train)};
+    Runner r = {.o = o, .stage = &each, .all = trainings_begin(&o->train)};
     Place all = {o->train.output_dir, o->data.split, NULL, ""};
     each.all = &r.all;
     bool pooled = !strcmp(o->all.protocol, "pooled");

@@ -4,22 +4,15 @@
 
 enum { LOSS, ACCURACY, METRICS };
 
-typedef struct {
-    Model base; /* first, so that the Model * is a Cv * */
-    CvNetwork network;
-} Cv;
-
-void cv_run(Model *model, Device *device, Arena *activations, Tensor x, const Tensor *fields, const Pass *pass) {
-    const CvNetwork *network = &((Cv *)model)->network;
+Tensor cv_loss(Model *model, const Context *context, CvActivations *acts, Tensor x, const Tensor *fields) {
+    Device *device = context->device;
+    const Pass *pass = context->pass;
     Tensor targets = fields[CV_TARGETS], labels = fields[CV_LABELS], outputs = pass->outputs;
-    Context context = context_of(model, device, activations, pass);
-    CvActivations acts;
-    size_t mark = arena_mark(activations);
-    Tensor logits = cv_network_forward(network, &context, &acts, x);
+    Tensor logits = cv_network_forward(&((Cv *)model)->network, context, acts, x);
     int64_t n = logits.dims[0];
     if (tensor_given(outputs))
         cast(device, tensor_1d(outputs.data, DTYPE_F32, n), tensor_1d(logits.data, logits.dtype, n));
-    Tensor loss = arena_1d(activations, DTYPE_F32, n), correct = arena_1d(activations, DTYPE_F32, n);
+    Tensor loss = arena_1d(context->arena, DTYPE_F32, n), correct = arena_1d(context->arena, DTYPE_F32, n);
     if (pass->train)
         binary_cross_entropy_forward_backward(device, loss, correct, logits, targets, labels,
                                               tensor_rows(pass->loss_scale, LOSS, 1), model->loss_scale);
@@ -27,13 +20,15 @@ void cv_run(Model *model, Device *device, Arena *activations, Tensor x, const Te
         binary_cross_entropy_forward(device, loss, correct, logits, targets, labels);
     sum_forward(device, tensor_rows(pass->sums, LOSS, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, ACCURACY, 1), correct);
-    if (pass->train) cv_network_backward(network, &context, &acts, logits);
-    arena_release(activations, mark);
+    return logits;
 }
 
 static void cv_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
                                 const Tensor *fields, const Pass *pass) {
-    const CvConfig *c = &((Cv *)model)->network.config;
+    const CvNetwork *network = &((Cv *)model)->network;
+    const CvConfig *c = &network->config;
+    Context context = context_of(model, device, activations, pass);
+    CvActivations acts;
     Tensor counts = fields[batch->n_fields], cells = fields[CV_CELLS], partners = fields[CV_PARTNERS];
     DType type = tensor_given(model->half_weights) ? model->half_weights.dtype : DTYPE_F32;
     int64_t rows = cells.dims[0] * c->bins * c->side * c->side;
@@ -46,7 +41,8 @@ static void cv_forward_backward(Model *model, Device *device, Arena *activations
         x = mixed;
     }
     pass_dump(pass, x, "input");
-    cv_run(model, device, activations, x, fields, pass);
+    Tensor dlogits = cv_loss(model, &context, &acts, x, fields);
+    if (pass->train) cv_network_backward(network, &context, &acts, dlogits);
     arena_release(activations, mark);
 }
 

@@ -13,7 +13,10 @@ static void run_given_input(Model *model, Device *device, Arena *activations, co
     DType type = tensor_given(half) ? half.dtype : DTYPE_F32;
     Tensor x = arena_2d(activations, type, given.dims[0], given.dims[1]);
     cast(device, tensor_1d(x.data, type, tensor_numel(x)), tensor_1d(given.data, DTYPE_F32, tensor_numel(given)));
-    cv_run(model, device, activations, x, fields, pass);
+    Context context = context_of(model, device, activations, pass);
+    CvActivations acts;
+    Tensor dlogits = cv_loss(model, &context, &acts, x, fields);
+    if (pass->train) cv_network_backward(&((Cv *)model)->network, &context, &acts, dlogits);
     arena_release(activations, mark);
 }
 

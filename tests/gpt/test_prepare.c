@@ -166,6 +166,13 @@ static void pairs_are_of_one_speaker_and_one_half(void **state) {
     check_pairs("val_pairs.jsonl", CORPUS_VAL_PAIRS, true);
 }
 
+static void a_target_has_as_many_prompts_as_asked_for(void **state) {
+    (void)state;
+    corpus_reference(NULL);
+    corpus_prepare("single", "--pairs-per-target 1");
+    assert_contains(fixture.output, "[Data] 7 and 6 pairs;");
+}
+
 static void every_manifest_opens_as_a_data_set(void **state) {
     (void)state;
     static const struct {
@@ -379,6 +386,7 @@ int main(void) {
         cmocka_unit_test(stats_are_written),
         cmocka_unit_test(single_manifests_hold_every_clip_once),
         cmocka_unit_test(pairs_are_of_one_speaker_and_one_half),
+        cmocka_unit_test(a_target_has_as_many_prompts_as_asked_for),
         cmocka_unit_test(every_manifest_opens_as_a_data_set),
         cmocka_unit_test(padded_codes_are_flagged),
         cmocka_unit_test(text_ids_spell_the_normalised_text),

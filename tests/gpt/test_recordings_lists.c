@@ -334,6 +334,25 @@ static void durations_and_equal_sounds_are_told(void **state) {
     assert_contains(fixture.output, "the audio of 2 of 3 recordings is bad"); /* part1.wav is the part already */
 }
 
+static void fields_of_other_names_cut_as_well(void **state) {
+    (void)state;
+    write_parts();
+    write_in(corpus_root, "ends.jsonl",
+             "{\"audio\": \"part0.wav\", \"text\": \"ዛሬ ጥሩ ቀን\", \"from\": 0.1, \"to\": 1.3, \"stay\": 1}\n"
+             "{\"audio\": \"part1.wav\", \"text\": \"ዛሬ ጥሩ\", \"from\": 0.2, \"to\": 1.4, \"stay\": 1}\n");
+    static const char *const lasts[][2] = {{"--end-field to", "\"duration\":1.2"},
+                                           {"--duration-field stay", "\"duration\":1.0"}};
+    for (int i = 0; i < 2; i++) {
+        char *more = xformat("%s --start-field from %s", few, lasts[i][0]);
+        if (corpus_try_prepare("ends", "ends.jsonl", more)) fail_msg("%s", fixture.output);
+        char *path = corpus_path("ends", "manifest.jsonl"), *manifest = read_text(path);
+        assert_contains(manifest, lasts[i][1]);
+        free(manifest);
+        free(path);
+        free(more);
+    }
+}
+
 static void many_parts_of_an_mp3_are_warned_of(void **state) {
     (void)state;
     for (int parts = 100; parts <= 200; parts += 100) { /* behind 4 and 22 hours */
@@ -393,6 +412,7 @@ int main(void) {
         cmocka_unit_test(texts_of_libritts_and_labels_are_read),
         cmocka_unit_test(parts_are_the_sounds_that_were_cut_out),
         cmocka_unit_test(durations_and_equal_sounds_are_told),
+        cmocka_unit_test(fields_of_other_names_cut_as_well),
         cmocka_unit_test(many_parts_of_an_mp3_are_warned_of),
         cmocka_unit_test(sounds_in_a_folder_beside_the_list_are_found),
         cmocka_unit_test(sounds_behind_backslashes_are_found),

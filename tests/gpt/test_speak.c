@@ -54,10 +54,12 @@ static void a_text_becomes_sound(void **state) {
     must_speak(SAY FROM "spk001_000001 -o said/again.wav");
     must_speak(SAY FROM "spk001_000001 --threads 3 -o said/threads.wav");
     must_speak(SAY FROM "spk001_000001 --seed 2 -o said/seed.wav");
+    must_speak(SAY FROM "spk001_000001 --repetition-penalty 9 -o said/penalty.wav");
     must_speak(SAY FROM "spk002_000002 -o said/voice.wav");
     assert_true(sum_of("said/again.wav") == sum_of("said/first.wav"));
     assert_true(sum_of("said/threads.wav") == sum_of("said/first.wav"));
     assert_true(sum_of("said/seed.wav") != sum_of("said/first.wav"));
+    assert_true(sum_of("said/penalty.wav") != sum_of("said/first.wav"));
     assert_true(sum_of("said/voice.wav") != sum_of("said/first.wav"));
 }
 

@@ -63,7 +63,8 @@ static void the_guides_configurations_are_read(void **state) {
     write_text(base, "precision: \"bf16-mixed\"\nnum_workers: 8\npersistent_workers: true\npin_memory: true\n");
     write_text(own, "encoder:\n  d_model: 512\n  n_layers: 8\n  ffn_dim: 2048\n  gradient_checkpointing: true\n\n"
                     "training:\n  batch_size: 512\n  lr: 2.0e-4\n  compile: true\n  accumulate_grad_batches: 2\n");
-    psd_must("%s --config %s --config %s -b 60 --dry-run --device cpu", psd_toy_options("pretrain"), base, own);
+    psd_must("%s --config %s --config %s -b 60 --dry-run --accelerator cpu --device cpu", psd_toy_options("pretrain"),
+             base, own);
     assert_contains(fixture.output,
                     "base.yaml: precision sets --amp to true, persistent_workers is not needed, pin_memory is not "
                     "needed\n");
@@ -409,6 +410,8 @@ static const struct {
     {2, "pretrain", "--warmup-epochs 5 --epochs 5", "--warmup-epochs 5 are all of the 5 epochs"},
     {2, "finetune", "--warmup-epochs 50", "--warmup-epochs 50 are all of the 50 epochs"},
     {2, "pretrain", "--devices 2", "--devices: expected 1 to 1, found 2"},
+    {2, "pretrain", "--accelerator cpu --device cuda", "--accelerator cpu contradicts --device cuda"},
+    {2, "run", "--accelerator gpu --device cpu", "--accelerator gpu contradicts --device cpu"},
     {1, "pretrain", "!-m toy.safetensors --split loso.json",
      "holds a split for each sensor, not one for all; choose a sensor (s00, s01, s02) with --sensor"},
     {1, "pretrain", "!-m toy.safetensors --split loso.json --sensor s9",

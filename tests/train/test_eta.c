@@ -66,7 +66,6 @@ static const Made usual = {
              .val_interval = 100,
              .batches_per_step = 1,
              .epoch_batches = 77},
-    .eta = {.planned_validation = 20, .planned_checkpoint = 7},
     .clock = 1e6,
     .step = 0.25,
     .validation = 5,
@@ -75,10 +74,10 @@ static const Made usual = {
     .settle = 3,
 };
 
-/* The plan is right here, so every prediction is, from the first steps after METER_LEFT_OUT on. */
-static void the_time_left_includes_what_is_only_planned(void **state) {
+/* A prediction is exact once a step, a validation and a checkpoint have been measured. */
+static void the_time_left_includes_pauses_as_long_as_those_before(void **state) {
     (void)state;
-    assert_int_equal(follow(usual, METER_LEFT_OUT + 1, 1e-6), 1000);
+    assert_int_equal(follow(usual, 301, 1e-6), 1000);
 }
 
 static void before_the_second_step_nothing_is_said(void **state) {
@@ -87,25 +86,23 @@ static void before_the_second_step_nothing_is_said(void **state) {
     step(&m);
     assert_true(isnan(m.predicted));
     step(&m);
-    assert_near(m.predicted, 998 * 3.25 + 10 * 20 * 3.25 + 4 * 7, 1e-6); /* not with the compilation */
+    assert_near(m.predicted, 998 * 3.25, 1e-6); /* not with the compilation */
     step(&m);
     step(&m);
-    assert_near(m.predicted, 996 * 3.25 + 10 * 20 * 3.25 + 4 * 7, 1e-6);
+    assert_near(m.predicted, 996 * 3.25, 1e-6);
     step(&m);
-    assert_near(m.predicted, 995 * 0.25 + 10 * 20 * 0.25 + 4 * 7, 1e-6);
+    assert_near(m.predicted, 995 * 0.25, 1e-6);
 }
 
-/* A plan that is wrong is forgotten with the first validation and the first checkpoint. */
-static void measured_pauses_replace_planned_ones(void **state) {
+static void each_kind_of_pause_counts_from_its_first_on(void **state) {
     (void)state;
     Made m = usual;
-    m.validation = 60;
-    m.checkpoint = 0.5;
-    follow(m, 301, 1e-6);
     while (m.plan.step < 100) step(&m);
-    assert_near(m.predicted, 900 * 0.25 + 10 * 5 + 4 * 7, 1e-6); /* the first is about to begin */
+    assert_near(m.predicted, 900 * 0.25, 1e-6); /* the first validation is about to begin */
     step(&m);
-    assert_near(m.predicted, 899 * 0.25 + 9 * 60 + 4 * 7, 1e-6);
+    assert_near(m.predicted, 899 * 0.25 + 9 * 5, 1e-6);
+    while (m.plan.step < 301) step(&m);
+    assert_near(m.predicted, 699 * 0.25 + 7 * 5 + 3 * 7, 1e-6);
 }
 
 /* The epochs of 7 micro-batches end within steps of 3; the last ends nowhere near the last step. */
@@ -113,6 +110,7 @@ static void epochs_end_in_the_middle_of_steps(void **state) {
     (void)state;
     Made m = usual;
     m.plan = (EtaPlan){.last = 400, .validates = true, .batches_per_step = 3, .epoch_batches = 7};
+    m.checkpoint = 0; /* the only one is at the end */
     follow(m, METER_LEFT_OUT + 1, 1e-6);
     m.plan = (EtaPlan){
         .step = 1, .batch_index = 1, .last = 40, .validates = true, .batches_per_step = 7, .epoch_batches = 3};
@@ -127,8 +125,7 @@ static void a_resumed_part_has_its_own_measurements(void **state) {
     m.plan.step = m.first = 650;
     m.plan.batch_index = 650 % 77;
     m.step = 1.5;
-    m.eta.planned_validation = 5 / 1.5;
-    assert_int_equal(follow(m, METER_LEFT_OUT + 1, 1e-6), 350);
+    assert_int_equal(follow(m, 251, 1e-6), 350); /* the first checkpoint of this part is that of step 900 */
 }
 
 /* A pause that was waited for within a later step is the pause's time, not the step's. */
@@ -151,9 +148,9 @@ static void the_last_validation_is_left_at_the_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_time_left_includes_what_is_only_planned),
+        cmocka_unit_test(the_time_left_includes_pauses_as_long_as_those_before),
         cmocka_unit_test(before_the_second_step_nothing_is_said),
-        cmocka_unit_test(measured_pauses_replace_planned_ones),
+        cmocka_unit_test(each_kind_of_pause_counts_from_its_first_on),
         cmocka_unit_test(epochs_end_in_the_middle_of_steps),
         cmocka_unit_test(a_resumed_part_has_its_own_measurements),
         cmocka_unit_test(a_late_wait_belongs_to_the_pause_before),

@@ -27,10 +27,9 @@ void eta_pause(Eta *eta, Pause pause, double seconds) {
 void eta_wait(Eta *eta, double seconds) { eta->seconds[eta->latest] += seconds; }
 
 double eta_seconds(const Eta *eta, const EtaLeft *left) {
-    const double planned[PAUSES] = {eta->planned_validation * eta->step_seconds, eta->planned_checkpoint};
     double seconds = (double)left->steps * eta->step_seconds;
     for (int i = 0; i < PAUSES; i++)
-        seconds += (double)left->count[i] * (eta->count[i] ? eta->seconds[i] / (double)eta->count[i] : planned[i]);
+        if (eta->count[i]) seconds += (double)left->count[i] * eta->seconds[i] / (double)eta->count[i];
     return eta->step_seconds > 0 ? seconds : (double)NAN;
 }
 

@@ -2,8 +2,8 @@
  *
  * A run consists of steps and of pauses between them. The time of a step is measured in this part of the run, data
  * waits included, after the first step and again after the first METER_LEFT_OUT, when nothing is compiled, chosen or
- * recorded any more. A pause takes as long as those before it; until there is one, as long as planned. Nothing here
- * reads a clock. */
+ * recorded any more. A pause takes as long as those of its kind before it; until there is one, its kind is not counted.
+ * Nothing here reads a clock. */
 #ifndef TRAIN_RUN_ETA_H
 #define TRAIN_RUN_ETA_H
 
@@ -14,9 +14,7 @@
 typedef enum { PAUSE_VALIDATION, PAUSE_CHECKPOINT, PAUSES } Pause;
 
 typedef struct {
-    double planned_validation; /* in steps */
-    double planned_checkpoint; /* in seconds */
-    double step_seconds;       /* 0: not measured yet */
+    double step_seconds; /* 0: not measured yet */
     double seconds[PAUSES];
     int64_t count[PAUSES];
     Pause latest;

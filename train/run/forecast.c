@@ -81,6 +81,8 @@ static void tell(Run *run, double step_seconds, const char *about, const char *b
     double seconds = eta_seconds(&eta, &left);
     double all = seconds + spec->labels.follow * seconds * (double)run->total_steps / (double)left.steps;
     printf("[Run] %s%s%s, by %s", part ? part : "", part ? ": " : "", time_text(price, about, seconds, text), by);
+    if (left.count[PAUSE_VALIDATION] && !eta.count[PAUSE_VALIDATION])
+        printf("; validations, %lld, not included", (long long)left.count[PAUSE_VALIDATION]);
     if (spec->labels.follow)
         printf("; with the trainings that follow, %d, %s", spec->labels.follow, time_text(price, about, all, text));
     printf("\n");

@@ -116,39 +116,6 @@ static void open_folder(Run *run) {
     run->log = log_open(o->output_dir, t->spec.labels.run, t->state.step);
 }
 
-/* Returns the time of a validation in steps: the ratio of their samples, times the forward pass's share of the FLOPs.
- */
-static double validation_steps(const Run *run) {
-    const TrainSpec *spec = &run->t->spec;
-    const TrainOptions *o = spec->options;
-    LoaderOptions options = validation_loader_options(o);
-    double flops[2], bytes, samples = (double)validation_samples(spec->validation, &options);
-    Batch batch = train_largest_batch(spec, o);
-    for (int train = 0; train < 2; train++) {
-        Device *dry = dry_device_open();
-        dry->half = train_half(spec);
-        memory_dry_pass(spec->model, dry, &batch, train, train && o->grad_checkpointing);
-        device_totals(dry, &flops[train], &bytes);
-        device_close(dry);
-    }
-    batch_close(&batch);
-    double of_step = (double)(spec->train->n_samples * o->grad_accumulation) / (double)run->epoch_batches;
-    return flops[1] > 0 ? samples / of_step * flops[0] / flops[1] : 0;
-}
-
-/* Plans the pauses until one has been measured. The host's memory is written in place, and the next update waits for
- * it; a device's is copied first, and only that is waited for. */
-static void open_eta(Run *run) {
-    const TrainSpec *spec = &run->t->spec;
-    const Card *card = card_find(spec->device->description);
-    double bytes = 3 * (double)tensor_bytes(spec->model->weights);
-    if (run->validation.loader) run->eta.planned_validation = validation_steps(run);
-    if (spec->device->host_memory)
-        run->eta.planned_checkpoint = bytes / cost_disk_rate;
-    else if (card)
-        run->eta.planned_checkpoint = bytes / machine_copy_rate(&(Machine){.card = card});
-}
-
 /* Begins the run, logs where it resumes, and does a validation that the stopped run still owed. */
 static void begin(Run *run) {
     const TrainSpec *spec = &run->t->spec;
@@ -193,7 +160,6 @@ void run_open(Run *run, Training *t) {
     open_folder(run);
     run->loader = loader_open(spec->train, &options);
     if (spec->validation) validation_open(run, &bytes);
-    open_eta(run);
     MachineOptions machine = train_machine_options(o);
     run->has_machine = machine_of_device(spec->device, &machine, &run->machine);
     run->passes = passes_open(t, bytes, sequences);
