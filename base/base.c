@@ -147,6 +147,16 @@ void *xcalloc(size_t count, size_t bytes) {
 }
 void *xrealloc(void *old, size_t bytes) { return counted(realloc(old, bytes ? bytes : 1), bytes); }
 
+void *xgrow(void *rows, size_t n, size_t row_bytes) {
+    return n & (n - 1) ? rows : xrealloc(rows, (n ? 2 * n : 1) * row_bytes);
+}
+
+void bytes_add(Bytes *to, const void *bytes, size_t size) {
+    if (to->n + size > to->capacity) to->at = xrealloc(to->at, to->capacity = 2 * to->capacity + size);
+    if (size) memcpy(to->at + to->n, bytes, size);
+    to->n += size;
+}
+
 static size_t whole_lines(size_t bytes) { return bytes ? (bytes + 63) / 64 * 64 : 64; }
 
 void *xuntouched(size_t bytes) { return counted(aligned_alloc(64, whole_lines(bytes)), bytes); }

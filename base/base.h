@@ -44,13 +44,21 @@ bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t count, size_t bytes);
 void *xrealloc(void *old, size_t bytes);
+/* Returns rows with room for one more than n: their number doubles where n is 0 or a power of two. */
+void *xgrow(void *rows, size_t n, size_t row_bytes);
 void *xaligned(size_t bytes); /* 64-byte aligned, zeroed */
 /* Also 64-byte aligned, but not initialised: pages that are never written take no memory. */
 void *xuntouched(size_t bytes);
 char *xstrdup(const char *text);
 char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);
 char *vxformat(const char *format, va_list arguments) PRINTF_LIKE(1, 0);
-int64_t allocation_count(void); /* calls to the five above so far, all threads */
+/* Adds bytes to a buffer that grows; begin with {0}. */
+typedef struct {
+    char *at;
+    size_t n, capacity;
+} Bytes;
+void bytes_add(Bytes *to, const void *bytes, size_t size);
+int64_t allocation_count(void); /* calls to those above so far, all threads */
 
 /* Starts a thread; dies, with its purpose `what` ("for signals"), if that fails. */
 void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what);

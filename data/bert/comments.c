@@ -25,7 +25,7 @@ typedef struct {
     bool needed[COLUMNS]; /* the column must be there */
     bool any[COLUMNS];    /* it is there */
     bool skip_bad, refuse_empty;
-    int64_t capacity, line; /* line: of the first byte */
+    int64_t line; /* of the first byte */
 } Reader;
 
 /* ---- records ---- */
@@ -41,8 +41,7 @@ static bool is_blank(const char *text) {
 
 /* Keeps a string that is not in the buffer. Returns it. */
 static char *keep(Comments *c, char *text) {
-    if (!(c->n_others & (c->n_others - 1))) /* at 0, 1, 2, 4, 8 ... */
-        c->others = xrealloc(c->others, (size_t)(c->n_others ? 2 * c->n_others : 1) * sizeof *c->others);
+    c->others = xgrow(c->others, (size_t)c->n_others, sizeof *c->others);
     return c->others[c->n_others++] = text;
 }
 
@@ -68,14 +67,12 @@ static bool leave_out(Reader *r, Error *error) {
     return true;
 }
 
-static void reserve(Reader *r) {
-    Comments *c = r->out;
-    if (c->n < r->capacity) return;
-    size_t n = (size_t)(r->capacity = 2 * r->capacity + 1024);
-    c->texts = xrealloc(c->texts, n * sizeof *c->texts);
-    c->labels = xrealloc(c->labels, n * sizeof *c->labels);
-    c->ids = xrealloc(c->ids, n * sizeof *c->ids);
-    c->lines = xrealloc(c->lines, n * sizeof *c->lines);
+static void reserve(Comments *c) {
+    size_t n = (size_t)c->n;
+    c->texts = xgrow(c->texts, n, sizeof *c->texts);
+    c->labels = xgrow(c->labels, n, sizeof *c->labels);
+    c->ids = xgrow(c->ids, n, sizeof *c->ids);
+    c->lines = xgrow(c->lines, n, sizeof *c->lines);
 }
 
 /* Leaves out a record without a visible character in its text, where labels are needed. */
@@ -84,9 +81,7 @@ static bool add_empty(Reader *r, int64_t line, Error *error) {
     if (r->refuse_empty)
         return error_set(error, "%lld: %s is empty; give it or take the record out (--empty skip leaves it out)",
                          (long long)line, r->names[TEXT]);
-    if (!(counts->empty & (counts->empty - 1)))
-        counts->lines =
-            xrealloc(counts->lines, (size_t)(counts->empty ? 2 * counts->empty : 1) * sizeof *counts->lines);
+    counts->lines = xgrow(counts->lines, (size_t)counts->empty, sizeof *counts->lines);
     counts->lines[counts->empty++] = line;
     return true;
 }
@@ -105,7 +100,7 @@ static bool add_record(Reader *r, int64_t line, char *const *fields, Error *erro
                       column_options[k]);
             return leave_out(r, error);
         }
-    reserve(r);
+    reserve(c);
     c->texts[c->n] = fields[TEXT];
     c->labels[c->n] = fields[LABEL] ? normal_label(c, fields[LABEL]) : none;
     c->ids[c->n] = fields[ID] ? fields[ID] : none;

@@ -86,8 +86,7 @@ static bool judge(CellFiles *k, CellFile *f, Error *error) {
 
 static bool keep_file(CellFiles *k, CellFile f, Error *error) {
     k->found[cell_kind(f.name)]++;
-    if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
-        k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
+    k->files = xgrow(k->files, (size_t)k->n, sizeof *k->files);
     k->files[k->n++] = f;
     const CellFile *twin = twin_of_newest(k);
     if (twin)

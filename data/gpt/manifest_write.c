@@ -9,28 +9,19 @@
 #include "data/split.h"
 #include "kernels/philox.h"
 
-typedef struct {
-    char *bytes;
-    size_t size, capacity;
-} Text;
-
-static void text_add_line(Text *text, json_t *line) {
+static void add_line(Bytes *text, json_t *line) {
     char *dumped = json_text("a line of the manifest", line, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    size_t n = strlen(dumped);
-    if (text->size + n + 1 > text->capacity)
-        text->bytes = xrealloc(text->bytes, text->capacity = 2 * (text->size + n + 1));
-    memcpy(text->bytes + text->size, dumped, n);
-    text->bytes[text->size + n] = '\n';
-    text->size += n + 1;
+    bytes_add(text, dumped, strlen(dumped));
+    bytes_add(text, "\n", 1);
     free(dumped);
     json_decref(line);
 }
 
-static bool text_write(Text *text, const char *directory, PrepareOutput output, Error *error) {
+static bool text_write(Bytes *text, const char *directory, PrepareOutput output, Error *error) {
     char *path = prepare_output_path(directory, output);
-    bool ok = file_write_atomic(path, text->bytes ? text->bytes : "", text->size, error);
+    bool ok = file_write_atomic(path, text->at ? text->at : "", text->n, error);
     free(path);
-    free(text->bytes);
+    free(text->at);
     return ok;
 }
 
@@ -154,14 +145,14 @@ static void group_by_speaker(Member *members, int64_t n) {
 }
 
 static int64_t write_pairs_of(const ManifestOptions *o, const Clip *clips, const Member *members, const Member *target,
-                              Text *text) {
+                              Bytes *text) {
     int64_t others = target->size - 1, count = others < o->pairs_per_target ? others : o->pairs_per_target;
     int64_t *drawn = xmalloc((size_t)(count + 1) * sizeof *drawn);
     draw_others(o->seed, (uint32_t)(target->clip - clips), others, count, drawn);
     for (int64_t i = 0; i < count; i++) {
         const Member *prompt = members + target->begin + drawn[i];
         if (prompt >= target) prompt++;
-        text_add_line(text, pair_line(o, prompt->clip, target->clip));
+        add_line(text, pair_line(o, prompt->clip, target->clip));
     }
     free(drawn);
     return count;
@@ -170,7 +161,7 @@ static int64_t write_pairs_of(const ManifestOptions *o, const Clip *clips, const
 /* Writes the pairs of members[n], one split, in the order of their clips. */
 static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *members, int64_t n, PrepareOutput output,
                         int64_t *pairs, int64_t *lone, bool *own_prompts, Error *error) {
-    Text text = {0};
+    Bytes text = {0};
     const Member **targets = xmalloc((size_t)n * sizeof *targets);
     group_by_speaker(members, n);
     for (int64_t i = 0; i < n; i++) targets[i] = &members[i];
@@ -181,7 +172,7 @@ static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *mem
         *lone += targets[i]->size == 1;
     }
     if (n && !*pairs) {
-        for (int64_t i = 0; i < n; i++) text_add_line(&text, pair_line(o, targets[i]->clip, targets[i]->clip));
+        for (int64_t i = 0; i < n; i++) add_line(&text, pair_line(o, targets[i]->clip, targets[i]->clip));
         *pairs = n, *lone = 0, *own_prompts = true;
     }
     free(targets);
@@ -189,7 +180,7 @@ static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *mem
 }
 
 bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *o, ManifestReport *report, Error *error) {
-    Text all = {0}, side[2] = {{0}, {0}};
+    Bytes all = {0}, side[2] = {{0}, {0}};
     Member *members[2] = {xmalloc((size_t)n * sizeof(Member)), xmalloc((size_t)n * sizeof(Member))};
     int64_t counts[2] = {0, 0};
     *report = (ManifestReport){0};
@@ -197,8 +188,8 @@ bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *o, Man
         if (clips[i].reject != CLIP_KEPT) continue;
         int which = split_is_validation(clips[i].recording->id, o->val_ratio);
         json_t *line = single_line(o, &clips[i]);
-        text_add_line(&all, json_incref(line));
-        text_add_line(&side[which], line);
+        add_line(&all, json_incref(line));
+        add_line(&side[which], line);
         members[which][counts[which]++] = (Member){.clip = &clips[i]};
     }
     report->train = counts[0];

@@ -156,8 +156,7 @@ bool recording_finish(Recording *r, Error *error) {
 }
 
 Recording *recordings_add(Recordings *out) {
-    if (!(out->count & (out->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        out->items = xrealloc(out->items, (size_t)(out->count ? 2 * out->count : 1) * sizeof *out->items);
+    out->items = xgrow(out->items, (size_t)out->count, sizeof *out->items);
     Recording *r = &out->items[out->count++];
     *r = (Recording){.line = out->count, .to = INFINITY};
     return r;

@@ -80,8 +80,7 @@ static bool add_file(Files *files, Recordings *out, const char *path, Error *err
         return true;
     }
     if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
-    if (!(files->count & (files->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        files->items = xrealloc(files->items, (size_t)(files->count ? 2 * files->count : 1) * sizeof *files->items);
+    files->items = xgrow(files->items, (size_t)files->count, sizeof *files->items);
     files->items[files->count++] = (File){xstrdup(path), (size_t)(dot - path), kind};
     return true;
 }

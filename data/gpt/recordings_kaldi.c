@@ -44,11 +44,8 @@ static bool add_line(Map *map, char *line, size_t n, int64_t number, Error *erro
     if (!key) return true;
     if (strings_add(&map->keys, line, key) < before)
         return error_set(error, "%s:%lld: %.*s is there twice", map->path, (long long)number, (int)key, line);
-    if (!(before & (before - 1))) { /* at 0, 1, 2, 4, 8 ... */
-        size_t room = before ? 2 * (size_t)before : 1;
-        map->values = xrealloc(map->values, room * sizeof *map->values);
-        map->lines = xrealloc(map->lines, room * sizeof *map->lines);
-    }
+    map->values = xgrow(map->values, before, sizeof *map->values);
+    map->lines = xgrow(map->lines, before, sizeof *map->lines);
     map->values[before] = line + key + gap;
     map->lines[before] = number;
     return true;

@@ -336,13 +336,12 @@ typedef struct {
 } Manifest;
 
 /* Adds the records of a manifest: its lines, or the elements of its array. */
-static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t size) {
+static void add_lines(Check *check, const Manifest *m, size_t size) {
     size_t mark = utf8_mark(m->text, size);
     JsonRecords records = json_records_open(m->text + mark, size - mark, 1, true);
     Error error;
     while (json_records_next(&records, &error)) {
-        if (check->n_lines == *capacity)
-            check->lines = xrealloc(check->lines, (size_t)(*capacity = 2 * *capacity + 1024) * sizeof *check->lines);
+        check->lines = xgrow(check->lines, (size_t)check->n_lines, sizeof *check->lines);
         check->lines[check->n_lines++] = (Line){.manifest = m->path,
                                                 .directory = m->directory,
                                                 .text = records.text,
@@ -353,7 +352,7 @@ static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t
     if (error.text[0]) die("manifest %s:%s", m->path, error.text);
 }
 
-static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity) {
+static Manifest read_manifest(const char *spec, Check *check) {
     Manifest m;
     char *language;
     size_t size;
@@ -363,7 +362,7 @@ static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity)
     free(language); /* a hint for text front ends; the model does not see it */
     if (!text_read(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
     m.directory = path_directory(m.path);
-    add_lines(check, capacity, &m, size);
+    add_lines(check, &m, size);
     if (check->n_lines == before)
         die("manifest %s: has no lines (train_gpt prepare --val-ratio X holds out more)", m.path);
     return m;
@@ -384,9 +383,8 @@ static GptSamples collect_samples(Check *check) {
 GptSamples gpt_samples_read(const char *const *specs, int n_specs, const GptDatasetOptions *options,
                             GptDatasetReport *report) {
     Check check = {.options = options};
-    int64_t capacity = 0;
     Manifest *manifests = xcalloc((size_t)n_specs, sizeof *manifests);
-    for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check, &capacity);
+    for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check);
     check_lines(&check);
     report_bad_lines(&check);
     drop_bad_lines(&check);

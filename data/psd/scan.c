@@ -42,8 +42,7 @@ static bool add_file(PsdScan *scan, const char *path, Error *error) {
     if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
     char *sensor = file_sensor(path);
     if (!sensor) return error_set(error, "%s: no folder that could be its sensor; expected SENSOR/DAY/NAME.npy", path);
-    if (!(scan->n & (scan->n - 1))) /* at 0, 1, 2, 4, 8 ... */
-        scan->files = xrealloc(scan->files, (size_t)(scan->n ? 2 * scan->n : 1) * sizeof *scan->files);
+    scan->files = xgrow(scan->files, (size_t)scan->n, sizeof *scan->files);
     scan->files[scan->n++] = (PsdFile){.path = xstrdup(path), .sensor = sensor};
     return true;
 }

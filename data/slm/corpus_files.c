@@ -62,10 +62,7 @@ static char *endings_of(const CorpusFiles *files) {
 
 static bool add_file(CorpusFiles *files, const char *path, const char *name, bool held_out, Error *error) {
     if (u8_check((const uint8_t *)name, strlen(name))) return error_set(error, "%s: its name is not UTF-8", path);
-    if (files->n == files->capacity) {
-        files->capacity = 2 * files->capacity + 16;
-        files->files = xrealloc(files->files, (size_t)files->capacity * sizeof *files->files);
-    }
+    files->files = xgrow(files->files, (size_t)files->n, sizeof *files->files);
     const Kind *kind = kind_of(path);
     files->files[files->n++] = (CorpusFile){.path = xstrdup(path),
                                             .name = xstrdup(name),

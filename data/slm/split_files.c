@@ -5,10 +5,7 @@
 #include <string.h>
 
 void split_files_add(SplitFiles *files, const char *path) {
-    if (files->n == files->capacity) {
-        files->capacity = 2 * files->capacity + 4;
-        files->paths = xrealloc(files->paths, (size_t)files->capacity * sizeof *files->paths);
-    }
+    files->paths = xgrow(files->paths, (size_t)files->n, sizeof *files->paths);
     files->paths[files->n++] = xstrdup(path);
 }
 

@@ -13,10 +13,7 @@ typedef struct {
 } Windows;
 
 void slm_windows_add(SlmWindows *list, SlmWindow window) {
-    if (list->n == list->capacity) {
-        list->capacity = 2 * list->capacity + 64;
-        list->windows = xrealloc(list->windows, (size_t)list->capacity * sizeof *list->windows);
-    }
+    list->windows = xgrow(list->windows, (size_t)list->n, sizeof *list->windows);
     list->windows[list->n++] = window;
 }
 
