@@ -127,6 +127,18 @@ bool(error_set)(Error *error, const char *format, ...) {
     return false;
 }
 
+bool(error_before)(Error *error, const char *format, ...) {
+    if (!error) return false;
+    const Error why = *error;
+    va_list arguments;
+    va_start(arguments, format);
+    char *before = vxformat(format, arguments);
+    va_end(arguments);
+    error_set(error, "%s%s", before, why.text);
+    free(before);
+    return false;
+}
+
 void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what) {
     int reason = pthread_create(thread, NULL, function, argument);
     if (reason)
@@ -232,6 +244,13 @@ char *shell_path(const char *path) {
     return word;
 }
 
+const char *path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *path_extension(const char *path) { return strrchr(path_name(path), '.'); }
+
 char *path_join(const char *directory, const char *relative) {
     if (relative[0] == '/' || !strcmp(directory, ".") || !directory[0]) return xstrdup(relative);
     size_t n = strlen(directory);
@@ -307,6 +326,25 @@ const char *nearest_name(const char *name, const char *const *names, int count) 
         }
     }
     return best;
+}
+
+int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+int compare_integers(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t first_at_least(const int32_t *sorted, int64_t n, int64_t value) {
+    int64_t low = 0;
+    while (low < n) {
+        int64_t middle = low + (n - low) / 2;
+        if (sorted[middle] < value)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low;
 }
 
 int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value) {

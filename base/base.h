@@ -35,8 +35,11 @@ void last_calls_make(void);
 /* Fills error (may be NULL) and returns false. Leaves out the middle of a text that is too long: long paths come first,
  * the reason last. */
 bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Puts a text, "PATH: ", before what an error (may be NULL) says, and returns false. */
+bool error_before(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 #ifdef __clang_analyzer__ /* the analyzer sees one file at a time, so the constant result is stated here */
-#define error_set(...) ((void)error_set(__VA_ARGS__), false)
+#define error_set(...)    ((void)error_set(__VA_ARGS__), false)
+#define error_before(...) ((void)error_before(__VA_ARGS__), false)
 #endif
 
 /* Allocate; never return NULL, but die with the size. Calls are counted, so that tests can check that nothing is
@@ -73,6 +76,9 @@ const char *path_ending(const char *path, const char *ending);
 char *shell_word(const char *text);
 char *shell_path(const char *path); /* the same, and never an option; free() */
 
+const char *path_name(const char *path); /* Returns its last part: "a/b" -> "b". */
+/* Returns where the ending of that part begins, ".csv"; NULL: it has no dot. */
+const char *path_extension(const char *path);
 /* Returns the path of `relative` inside `directory`; absolute paths stay as they are. free(). */
 char *path_join(const char *directory, const char *relative);
 char *path_directory(const char *path); /* "a/b" -> "a", "b" -> "."; release with free() */
@@ -86,6 +92,12 @@ char *path_absolute(const char *path);
  */
 const char *nearest_name(const char *name, const char *const *names, int count);
 
+/* Compare elements of arrays for qsort: texts (char *), whole numbers (int64_t). */
+int compare_texts(const void *a, const void *b);
+int compare_integers(const void *a, const void *b);
+
+/* Returns the first i with sorted[i] >= value; n if there is none. */
+int64_t first_at_least(const int32_t *sorted, int64_t n, int64_t value);
 /* Returns the last i in 0 .. n - 1 with sorted[i] <= value; 0 if there is none. */
 int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value);
 

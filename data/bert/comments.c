@@ -90,7 +90,6 @@ static bool add_empty(Reader *r, int64_t line, Error *error) {
 static bool add_record(Reader *r, int64_t line, char *const *fields, Error *error) {
     static char none[] = "";
     Comments *c = r->out;
-    Error why;
     if (c->n == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 texts", (long long)line);
     for (int k = 0; k < COLUMNS; k++) r->any[k] = r->any[k] || fields[k];
     if (r->needed[LABEL] && fields[TEXT] && is_blank(fields[TEXT])) return add_empty(r, line, error);
@@ -109,8 +108,8 @@ static bool add_record(Reader *r, int64_t line, char *const *fields, Error *erro
         error_set(error, "%lld: %s is empty; give it or take the record out", (long long)line, r->names[LABEL]);
         return leave_out(r, error);
     }
-    if (!label_check(c->labels[c->n], &why)) {
-        error_set(error, "%lld: %s: %s", (long long)line, r->names[LABEL], why.text);
+    if (!label_check(c->labels[c->n], error)) {
+        error_before(error, "%lld: %s: ", (long long)line, r->names[LABEL]);
         return leave_out(r, error);
     }
     c->n++;
@@ -200,16 +199,15 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
 static bool read_object(Reader *r, const JsonRecords *records, Error *error) {
     const char *names[COLUMNS + 1] = {r->names[TEXT]}, **name = names + 1;
     char *fields[COLUMNS], *at = (char *)(uintptr_t)records->text;
-    Error why;
     for (int k = LABEL; k < COLUMNS; k++)
         if (r->names[k]) *name++ = r->names[k];
     json_t *object = json_records_parse(records, names, 0, error);
     if (!object) return leave_out(r, error);
-    bool ok = json_is_object(object) || error_set(&why, "is not an object; expected {\"%s\": ...}", r->names[TEXT]);
-    for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &at, &fields[k], &why);
+    bool ok = json_is_object(object) || error_set(error, "is not an object; expected {\"%s\": ...}", r->names[TEXT]);
+    for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &at, &fields[k], error);
     json_decref(object);
     if (ok) return add_record(r, records->line, fields, error);
-    error_set(error, "%lld: %s", (long long)records->line, why.text);
+    error_before(error, "%lld: ", (long long)records->line);
     return leave_out(r, error);
 }
 
@@ -385,8 +383,7 @@ bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *ou
         if (!out->n && !in->ended) comments_free(out); /* empty lines are no objects */
     }
     in->n += out->n;
-    Error why;
-    return in->n || set_no_texts(&in->counts, &why) || error_set(error, "standard input:%s", why.text);
+    return in->n || set_no_texts(&in->counts, error) || error_before(error, "standard input:");
 }
 
 void comments_input_close(CommentInput *in) {

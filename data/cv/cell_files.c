@@ -74,9 +74,8 @@ static const CellFile *twin_of_newest(const CellFiles *k) {
 
 /* Sets the label and the field of a file. In a folder to predict two classes are as good as none. */
 static bool judge(CellFiles *k, CellFile *f, Error *error) {
-    Error why;
-    if (!cell_classes_of_file(&k->classes, f->path, &f->parsed, &why) && !(k->unlabelled && f->parsed.both))
-        return error_set(error, "%s/%s: %s", k->root, f->path, why.text);
+    if (!cell_classes_of_file(&k->classes, f->path, &f->parsed, error) && !(k->unlabelled && f->parsed.both))
+        return error_before(error, "%s/%s: ", k->root, f->path);
     bool lost = f->parsed.label < 0 && !k->unlabelled;
     if (lost && !k->nameless) k->nameless = xstrdup(f->path);
     k->found[CELL_BOTH] += f->parsed.both;

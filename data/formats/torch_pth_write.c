@@ -157,7 +157,7 @@ void pth_tensor_in_place(PthWriter *w, TensorToWrite tensor) { put_tensor(w, ten
 
 /* Writes the entries under the name of the file without its ending, as torch names the folder in the zip. */
 static bool write_zip(const PthWriter *w, const char *path, Error *error) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    const char *name = path_name(path), *dot = strrchr(name, '.');
     int stem = (int)(dot && dot > name ? (size_t)(dot - name) : strlen(name)), n = 0;
     ZipEntry *entries = xcalloc((size_t)w->n_storages + 3, sizeof *entries);
     entries[n++] = (ZipEntry){xformat("%.*s/data.pkl", stem, name), w->pickle.at, w->pickle.n};

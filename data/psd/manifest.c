@@ -162,7 +162,6 @@ static int32_t sensor_place(Reader *r, const char *name) {
 
 static bool read_row(Reader *r, int n_columns, Error *error) {
     PsdManifest *m = r->manifest;
-    Error why;
     reserve(m);
     int64_t i = m->n;
     if (r->csv.n != n_columns)
@@ -170,8 +169,8 @@ static bool read_row(Reader *r, int n_columns, Error *error) {
                          n_columns);
     if (!*field(r, NPY_PATH)) return refuse(r, NPY_PATH, "a path", error);
     if (!*field(r, SENSOR_ID)) return refuse(r, SENSOR_ID, "a name", error);
-    if (!label_check(field(r, SENSOR_ID), &why))
-        return error_set(error, "%lld: sensor_id: %s", (long long)r->csv.line, why.text);
+    if (!label_check(field(r, SENSOR_ID), error))
+        return error_before(error, "%lld: sensor_id: ", (long long)r->csv.line);
     if (i == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 rows", (long long)r->csv.line);
     m->lines[i] = r->csv.line;
     m->files[i] = name_place(&r->files, field(r, NPY_PATH), field(r, NPY_PATH));
@@ -235,12 +234,11 @@ bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
 bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     char *text;
     size_t size;
-    Error why;
     *manifest = (PsdManifest){0};
-    if (!text_read(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = psd_manifest_parse(text, size, manifest, &why);
+    if (!text_read(path, &text, &size, error)) return error_before(error, "%s: ", path);
+    bool ok = psd_manifest_parse(text, size, manifest, error);
     free(text);
-    return ok || error_set(error, "%s:%s", path, why.text);
+    return ok || error_before(error, "%s:", path);
 }
 
 void psd_manifest_print_sensors(const char *path, const PsdManifest *m) {
@@ -259,8 +257,7 @@ uint64_t psd_manifest_hash_text(const char *text, size_t size) {
 bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error) {
     char *bytes;
     size_t size;
-    Error why;
-    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    if (!read_file(path, &bytes, &size, error)) return error_before(error, "%s: ", path);
     *hash = psd_manifest_hash_text(bytes, size);
     free(bytes);
     return true;

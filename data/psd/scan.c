@@ -212,13 +212,12 @@ static char *find_sidecar(const char *path) {
 static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
     char *text;
     size_t size;
-    Error why;
-    bool ok = text_read(path, &text, &size, &why);
+    bool ok = text_read(path, &text, &size, error);
     if (ok) {
-        ok = parse_sidecar(text, size, file, &why);
+        ok = parse_sidecar(text, size, file, error);
         free(text);
     }
-    if (!ok) return error_set(error, "%s: %s", path, why.text);
+    if (!ok) return error_before(error, "%s: ", path);
     double center = (file->begin + file->end) / 2, unit = frequency_unit(center, compat);
     file->center = center / unit;
     if (compat) return true;
@@ -228,7 +227,7 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
 }
 
 static bool describe(PsdFile *file, bool compat, Error *error) {
-    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+    const char *name = path_name(file->path);
     char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
     char *sidecar = find_sidecar(file->path);
     file->begin = file->end = file->center = file->sidecar_snr = (double)NAN;
@@ -282,10 +281,9 @@ static bool read_array(PsdFile *file, bool compat, Error *error) {
     char *bytes;
     size_t size;
     Npy npy;
-    Error why;
-    if (!read_file(file->path, &bytes, &size, &why)) return error_set(error, "%s: %s", file->path, why.text);
-    bool ok = npy_parse(bytes, size, &npy, &why);
-    if (!ok) error_set(error, "%s: %s", file->path, why.text);
+    if (!read_file(file->path, &bytes, &size, error)) return error_before(error, "%s: ", file->path);
+    bool ok = npy_parse(bytes, size, &npy, error);
+    if (!ok) error_before(error, "%s: ", file->path);
     if (ok && npy.rank > 2) ok = error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
     if (ok) {
         file->hash = hash_bytes(HASH_START, bytes, size);

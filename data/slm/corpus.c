@@ -131,7 +131,6 @@ static void add_item(Reader *r, Batch *b, size_t begin, const CleanPlace *place)
 static bool read_element(Reader *r, Batch *b, Error *error) {
     size_t begin = b->bytes.n, n;
     CleanPlace place = r->place;
-    Error why;
     for (JsonPiece piece = JSON_BETWEEN; piece != JSON_LAST_PART;) {
         if (!fill(r, error)) return false;
         if (r->at == r->end)
@@ -140,9 +139,9 @@ static bool read_element(Reader *r, Batch *b, Error *error) {
                        : error_set(error, "line %lld: the array is not closed: the file is cut off",
                                    (long long)r->place.line);
         const char *bytes = r->buffer + r->at;
-        bool ok = json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, &why);
+        bool ok = json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, error);
         r->place.column = json_column(bytes, n, r->place.column, &r->place.line);
-        if (!ok) return error_set(error, "line %lld: %s", (long long)r->place.line, why.text);
+        if (!ok) return error_before(error, "line %lld: ", (long long)r->place.line);
         if (piece != JSON_BETWEEN) bytes_add(&b->bytes, bytes, n);
         if (!check_size(b->bytes.n - begin, place.line, true, error)) return false;
         r->at += n;
@@ -204,13 +203,11 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
 /* Fills a batch; it stays empty when all files are read. The error begins with the file. */
 static bool read_batch(Reader *r, Batch *b, Error *error) {
     size_t wanted = (size_t)r->corpus->n_threads * BATCH_PER_THREAD;
-    Error why = {.text = ""};
     b->bytes.n = 0;
     b->n = 0;
     while (r->file < r->corpus->files->n && b->bytes.n < wanted && b->n < MAX_BATCH_DOCUMENTS) {
         const char *path = r->corpus->files->files[r->file].path;
-        if ((!r->open && !open_next(r, &why)) || !read_document(r, b, &why))
-            return error_set(error, "%s: %s", path, why.text);
+        if ((!r->open && !open_next(r, error)) || !read_document(r, b, error)) return error_before(error, "%s: ", path);
     }
     return true;
 }
@@ -249,14 +246,12 @@ static bool leave_out(const Corpus *corpus, const Item *item, Error *error) {
 /* Takes the results of a batch until one is an error; frees the texts. */
 static bool take_batch(const Corpus *corpus, const CorpusPass *pass, const Batch *b, Error *error) {
     bool ok = true;
-    Error why;
     for (int64_t i = 0; i < b->n; i++) {
         Item *item = &b->items[i];
         ok = ok && (!item->error || leave_out(corpus, item, error));
         if (ok && pass->take &&
-            !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, &why))
-            ok =
-                error_set(error, "%s, line %lld: %s", item->document.file->path, (long long)item->place.line, why.text);
+            !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, error))
+            ok = error_before(error, "%s, line %lld: ", item->document.file->path, (long long)item->place.line);
         free(item->clean.owned);
         free(item->error);
     }

@@ -15,8 +15,6 @@ void split_files_free(SplitFiles *files) {
     *files = (SplitFiles){0};
 }
 
-static int compare_paths(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Returns the length of a name before _123 and the ending. */
 static size_t stem_length(const char *name, const char *ending) {
     size_t n = strlen(name) - strlen(ending), end = n;
@@ -49,7 +47,7 @@ SplitFiles split_files_list(const char *directory, const char *split, const char
         free(path);
     }
     if (folder) closedir(folder);
-    if (files.n) qsort(files.paths, (size_t)files.n, sizeof *files.paths, compare_paths);
+    if (files.n) qsort(files.paths, (size_t)files.n, sizeof *files.paths, compare_texts);
     return files;
 }
 
