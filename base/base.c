@@ -127,6 +127,18 @@ bool(error_set)(Error *error, const char *format, ...) {
     return false;
 }
 
+bool(error_before)(Error *error, const char *format, ...) {
+    if (!error) return false;
+    const Error why = *error;
+    va_list arguments;
+    va_start(arguments, format);
+    char *before = vxformat(format, arguments);
+    va_end(arguments);
+    error_set(error, "%s%s", before, why.text);
+    free(before);
+    return false;
+}
+
 void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what) {
     int reason = pthread_create(thread, NULL, function, argument);
     if (reason)
@@ -146,6 +158,16 @@ void *xcalloc(size_t count, size_t bytes) {
     return counted(calloc(count ? count : 1, bytes ? bytes : 1), count * bytes);
 }
 void *xrealloc(void *old, size_t bytes) { return counted(realloc(old, bytes ? bytes : 1), bytes); }
+
+void *xgrow(void *rows, size_t n, size_t row_bytes) {
+    return n & (n - 1) ? rows : xrealloc(rows, (n ? 2 * n : 1) * row_bytes);
+}
+
+void bytes_add(Bytes *to, const void *bytes, size_t size) {
+    if (to->n + size > to->capacity) to->at = xrealloc(to->at, to->capacity = 2 * to->capacity + size);
+    if (size) memcpy(to->at + to->n, bytes, size);
+    to->n += size;
+}
 
 static size_t whole_lines(size_t bytes) { return bytes ? (bytes + 63) / 64 * 64 : 64; }
 
@@ -236,6 +258,13 @@ char *shell_path(const char *path) {
     return word;
 }
 
+const char *path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *path_extension(const char *path) { return strrchr(path_name(path), '.'); }
+
 char *path_join(const char *directory, const char *relative) {
     if (relative[0] == '/' || !strcmp(directory, ".") || !directory[0]) return xstrdup(relative);
     size_t n = strlen(directory);
@@ -311,6 +340,25 @@ const char *nearest_name(const char *name, const char *const *names, int count) 
         }
     }
     return best;
+}
+
+int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+int compare_integers(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t first_at_least(const int32_t *sorted, int64_t n, int64_t value) {
+    int64_t low = 0;
+    while (low < n) {
+        int64_t middle = low + (n - low) / 2;
+        if (sorted[middle] < value)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low;
 }
 
 int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value) {

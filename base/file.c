@@ -385,9 +385,8 @@ int directory_remove_leftovers(const char *path) { return remove_leftovers(path,
 
 /* Removes the partial files of `path` that killed writers left. */
 static void remove_leftovers_of(const char *path) {
-    const char *slash = strrchr(path, '/');
     char *parent = path_directory(path);
-    remove_leftovers(parent, slash ? slash + 1 : path);
+    remove_leftovers(parent, path_name(path));
     free(parent);
 }
 

@@ -37,6 +37,13 @@ json_t *json_read(const char *path, size_t flags, Error *error) {
     return value;
 }
 
+bool json_write_file(const char *path, const json_t *value, size_t flags, Error *error) {
+    char *text = json_text(path, value, flags);
+    bool ok = file_write_atomic(path, text, strlen(text), error);
+    free(text);
+    return ok;
+}
+
 bool json_refuse(Error *error, const char *field, const char *expected, const json_t *found) {
     char *text = found ? json_text(field, found, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : xstrdup("nothing");
     error_set(error, "\"%s\": expected %s, found %.64s", field, expected, text);

@@ -154,11 +154,8 @@ static bool remove_parts(const char *path, Error *error) {
 /* Removes the checkpoint of this step and suffix. One rename makes the checkpoint disappear as a whole. */
 static bool remove_step(const Checkpointer *c, int64_t step, const char *suffix, Error *error) {
     Path path, partial;
-    StepName name;
-    step_name(name, step, suffix);
-    folder_join(path, c->directory, name);
-    step_name(name, step, ".partial");
-    folder_join(partial, c->directory, name);
+    step_path(path, c->directory, step, suffix);
+    step_path(partial, c->directory, step, ".partial");
     if (rename(path, partial)) return error_set(error, "cannot rename %s: %s", path, strerror(errno));
     return remove_parts(partial, error);
 }
@@ -166,9 +163,7 @@ static bool remove_step(const Checkpointer *c, int64_t step, const char *suffix,
 /* Removes step_N.replaced, if there is one. */
 static bool remove_replaced(const Checkpointer *c, int64_t step, Error *error) {
     Path path;
-    StepName name;
-    step_name(name, step, ".replaced");
-    folder_join(path, c->directory, name);
+    step_path(path, c->directory, step, ".replaced");
     return access(path, F_OK) ||
            (folder_recover(c->directory, error) && (access(path, F_OK) || remove_step(c, step, ".replaced", error)));
 }
@@ -191,7 +186,7 @@ static void remove_old(Checkpointer *c) {
         Path path;
         Error error;
         step_name(name, step.step, "");
-        folder_join(path, c->directory, name);
+        step_path(path, c->directory, step.step, "");
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
         int fd = -1;
@@ -311,9 +306,7 @@ static bool write_parts(Checkpointer *c, const char *directory, Error *error) {
  * step_N.replaced stands for the step. */
 static bool replace_in_two(const Checkpointer *c, const char *partial, const char *final, Error *error) {
     Path replaced;
-    StepName name;
-    step_name(name, c->step.step, ".replaced");
-    folder_join(replaced, c->directory, name);
+    step_path(replaced, c->directory, c->step.step, ".replaced");
     if (rename(final, replaced)) return error_set(error, "cannot rename %s: %s", final, strerror(errno));
     if (!rename(partial, final)) return true;
     error_set(error, "cannot rename %s to %s: %s", partial, final, strerror(errno));
@@ -408,14 +401,11 @@ static bool move_links(const Checkpointer *c, const Step *newest, Error *error) 
 }
 
 static bool write_checkpoint(Checkpointer *c, Error *error) {
-    StepName name;
     Path final, partial;
     int64_t step = c->step.step;
     if (!find_directory(c, error)) return false;
-    step_name(name, step, "");
-    folder_join(final, c->directory, name);
-    step_name(name, step, ".partial");
-    folder_join(partial, c->directory, name);
+    step_path(final, c->directory, step, "");
+    step_path(partial, c->directory, step, ".partial");
     if (!remove_parts(partial, error) || !remove_replaced(c, step, error)) return false;
     if (mkdir(partial, 0777)) return error_set(error, "cannot make the directory %s: %s", partial, strerror(errno));
     if (!write_parts(c, partial, error) || !check_not_moved(c, error) || !place(c, partial, final, error)) {

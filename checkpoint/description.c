@@ -82,18 +82,17 @@ static bool is_foreign(const json_t *root) {
 
 /* Reads a file of this format; json_decref(). NULL with an empty error if there is none. */
 static json_t *read_beside(const char *checkpoint, const char *name, Error *error) {
-    Error why;
     char *path = path_of(checkpoint, name);
     error_set(error, "%s", "");
     bool there = !access(path, F_OK);
-    json_t *root = there ? json_read(path, 0, &why) : NULL;
+    json_t *root = there ? json_read(path, 0, error) : NULL;
     bool foreign = root && !strcmp(name, DESCRIPTION_FILE) && is_foreign(root);
-    bool ok = root && !foreign && (json_is_object(root) || error_set(&why, "expected an object {...}")) &&
-              json_sum_check(root, DIGITS, 0, &why) && facts_check(root, head, true, &why);
+    bool ok = root && !foreign && (json_is_object(root) || error_set(error, "expected an object {...}")) &&
+              json_sum_check(root, DIGITS, 0, error) && facts_check(root, head, true, error);
     if (foreign)
         warn("%s is of another program, and is not read", path);
     else if (there && !ok)
-        error_set(error, "%s: %s", path, why.text);
+        error_before(error, "%s: ", path);
     free(path);
     if (ok) return root;
     json_decref(root);
@@ -112,13 +111,12 @@ static bool model_check(const json_t *model, const char *expected, Error *error)
 
 json_t *description_read(const char *checkpoint, const DescriptionRules *rules, Error *error) {
     static const FactRule parameters = {"parameters", 1, INT64_MAX};
-    Error why;
     json_t *root = read_beside(checkpoint, DESCRIPTION_FILE, error);
-    if (!root || (model_check(json_object_get(root, "model"), rules->model, &why) &&
-                  fact_check(root, &parameters, true, &why) && description_check(root, rules, &why)))
+    if (!root || (model_check(json_object_get(root, "model"), rules->model, error) &&
+                  fact_check(root, &parameters, true, error) && description_check(root, rules, error)))
         return root;
     json_decref(root);
-    error_set(error, "the config.json of %s: %s", checkpoint, why.text);
+    error_before(error, "the config.json of %s: ", checkpoint);
     return NULL;
 }
 
@@ -126,15 +124,13 @@ json_t *description_read(const char *checkpoint, const DescriptionRules *rules, 
 static bool labels_check(const json_t *labels, const DescriptionRules *rules, Error *error) {
     const json_t *label;
     size_t i, n = (size_t)rules->n_labels;
-    Error why;
     if (!labels) return true;
     if (!json_is_array(labels)) return json_refuse(error, "labels", "an array of names", labels);
     if (n && json_array_size(labels) != n)
         return error_set(error, "\"labels\": expected %zu names, found %zu", n, json_array_size(labels));
     json_array_foreach(labels, i, label) {
         if (!json_string_length(label)) return error_set(error, "entry %zu of \"labels\" is no name", i);
-        if (!label_check(json_string_value(label), &why))
-            return error_set(error, "entry %zu of \"labels\": %s", i, why.text);
+        if (!label_check(json_string_value(label), error)) return error_before(error, "entry %zu of \"labels\": ", i);
         if (n && strcmp(json_string_value(label), rules->labels[i]) != 0)
             return error_set(error, "entry %zu of \"labels\": expected \"%s\", found \"%.64s\"", i, rules->labels[i],
                              json_string_value(label));
@@ -174,9 +170,7 @@ bool decision_write(const char *checkpoint, json_t *decision, Error *error) {
         json_object_update_new(
             decision, json_build(path, "{s:i, s:s, s:s}", "format", FORMAT, "version", version_number, "weights", sum));
         json_sum_set(decision, DIGITS, 0);
-        char *text = json_text(path, decision, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
-        ok = file_write_atomic(path, text, strlen(text), error);
-        free(text);
+        ok = json_write_file(path, decision, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS), error);
     }
     json_decref(decision);
     free(path);
@@ -185,15 +179,14 @@ bool decision_write(const char *checkpoint, json_t *decision, Error *error) {
 
 json_t *decision_read(const char *checkpoint, Error *error) {
     char sum[17];
-    Error why;
     json_t *root = read_beside(checkpoint, DECISION_FILE, error);
     if (!root) return NULL;
     const char *of = json_string_value(json_object_get(root, "weights"));
-    bool ok = weights_sum(checkpoint, sum, &why);
+    bool ok = weights_sum(checkpoint, sum, error);
     if (ok && (!of || strcmp(of, sum) != 0))
-        ok = error_set(&why, "it was made for other weights (%s) than those beside it (%s)", of ? of : "?", sum);
+        ok = error_set(error, "it was made for other weights (%s) than those beside it (%s)", of ? of : "?", sum);
     if (ok) return root;
     json_decref(root);
-    error_set(error, "the decision.json of %s: %s", checkpoint, why.text);
+    error_before(error, "the decision.json of %s: ", checkpoint);
     return NULL;
 }

@@ -29,6 +29,12 @@ int64_t step_of(const char *name, const char *suffix) {
     return digits >= 8 && digits < 19 && !strcmp(name + 5 + digits, suffix) ? strtoll(name + 5, NULL, 10) : -1;
 }
 
+void step_path(Path out, const char *directory, int64_t step, const char *suffix) {
+    StepName name;
+    step_name(name, step, suffix);
+    folder_join(out, directory, name);
+}
+
 /* ---- checkpoints ---- */
 
 void steps_reserve(Steps *steps, int more) {
@@ -47,9 +53,10 @@ void steps_add(Steps *steps, Step step) {
 }
 
 void step_folder(Path out, const char *directory, const Step *step) {
-    StepName name;
-    step_name(name, step->step, "");
-    folder_join(out, directory, step->copy ? step->copy : name);
+    if (step->copy)
+        folder_join(out, directory, step->copy);
+    else
+        step_path(out, directory, step->step, "");
 }
 
 const Step *steps_find(const Steps *steps, int64_t step) {
@@ -300,11 +307,9 @@ static bool find_replaced(const char *directory, Path replaced, Path step) {
     DIR *entries = opendir(directory);
     bool found = false;
     for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
-        StepName name;
         if (step_of(entry->d_name, ".replaced") < 0) continue;
-        step_name(name, step_of(entry->d_name, ".replaced"), "");
         folder_join(replaced, directory, entry->d_name);
-        folder_join(step, directory, name);
+        step_path(step, directory, step_of(entry->d_name, ".replaced"), "");
         found = access(step, F_OK) != 0;
     }
     if (entries) closedir(entries);
@@ -379,8 +384,7 @@ char *checkpoint_resolve(const char *directory, const char *resume) {
     Error error;
     TrainState state = {0};
     if (!strcmp(resume, "auto")) return newest(directory);
-    const char *slash = strrchr(resume, '/');
-    char *given = strcmp(slash ? slash + 1 : resume, "state.json") ? xstrdup(resume) : path_directory(resume);
+    char *given = strcmp(path_name(resume), "state.json") ? xstrdup(resume) : path_directory(resume);
     char *path = checkpoint_hold(given);
     free(given);
     if (!checkpoint_is_whole(path, &state, &error)) {

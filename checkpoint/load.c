@@ -79,10 +79,9 @@ static void take_exactly(const TensorFile *file, const char *prefix, const Param
  * is found. */
 static bool open_part(const char *path, const char *name, int64_t step, TensorFile *file, Error *error) {
     char part[PATH_MAX], text[24];
-    Error reason;
     if (snprintf(part, sizeof part, "%s/%s", path, name) >= (int)sizeof part)
         return error_set(error, "the path is too long");
-    if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %s", name, reason.text);
+    if (!tensor_file_open(part, file, error)) return error_before(error, "%s: ", name);
     snprintf(text, sizeof text, "%lld", (long long)step);
     const char *made_at = tensor_file_metadata(file, "step"), *format = tensor_file_metadata(file, "format");
     bool ours = format && !strcmp(format, "pt") && tensor_file_metadata(file, SAFETENSORS_SUM_KEY);
@@ -525,10 +524,7 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     bool opened = tensor_file_open(weights, file, error), ok = opened && refuse_adapter(path, file, error);
     bool is_run = false;
     if (opened && !ok) tensor_file_close(file);
-    if (!opened && strcmp(weights, path) != 0) {
-        Error why = *error;
-        error_set(error, "its %s: %s", strrchr(weights, '/') + 1, why.text);
-    }
+    if (!opened && strcmp(weights, path) != 0) error_before(error, "its %s: ", strrchr(weights, '/') + 1);
     if (ok && strcmp(weights, path) != 0) file_keep(weights, "weights to start from");
     free(weights);
     for (int i = 0; i < 2 && !opened && !is_run; i++) {

@@ -160,8 +160,7 @@ bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport w
     CheckpointBuffers parts = {what.table, xaligned(size), xaligned(size), xaligned(size)};
     TrainState state;
     CarriedTensors carried;
-    Error reason;
-    bool ok = checkpoint_load(checkpoint, &parts, &state, &carried, &reason);
+    bool ok = checkpoint_load(checkpoint, &parts, &state, &carried, error);
     if (ok) {
         what.weights = parts.weights, what.m = parts.m, what.v = parts.v;
         what.adamw.step = state.step - state.skipped_steps;
@@ -170,7 +169,7 @@ bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport w
         carried_close(&carried);
         free(state.options_json);
     } else {
-        error_set(error, "%s: %s", checkpoint, reason.text);
+        error_before(error, "%s: ", checkpoint);
     }
     free(parts.weights);
     free(parts.m);

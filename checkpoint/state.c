@@ -261,10 +261,9 @@ static bool path_in(char out[PATH_MAX], const char *directory, const char *name)
 bool state_read(const char *path, TrainState *state, Error *error) {
     char file[PATH_MAX], *text;
     size_t size;
-    Error reason;
     if (!path_in(file, path, "state.json")) return error_set(error, "the path is too long");
-    if (!read_file(file, &text, &size, &reason))
-        return error_set(error, "no checkpoint: cannot read its state.json: %s", reason.text);
+    if (!read_file(file, &text, &size, error))
+        return error_before(error, "no checkpoint: cannot read its state.json: ");
     bool ok = state_parse(text, size, state, error);
     free(text);
     return ok;

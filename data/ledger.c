@@ -51,21 +51,20 @@ static bool load(Ledger *ledger, Error *error) {
 
 Ledger *ledger_open(const char *path, Error *error) {
     Ledger *ledger = xcalloc(1, sizeof *ledger);
-    Error why;
     bool ok = true;
     ledger->path = xstrdup(path);
     ledger->kinds = json_object();
     pthread_mutex_init(&ledger->lock, NULL);
-    ledger->file = file_open_to_append(path, &why);
+    ledger->file = file_open_to_append(path, error);
     LockResult lock = ledger->file < 0 ? LOCK_UNKNOWN : lock_descriptor(ledger->file, false);
     if (ledger->file < 0)
         ok = false;
     else if (lock == LOCK_BUSY)
-        ok = error_set(&why, "another process is at work in this directory");
+        ok = error_set(error, "another process is at work in this directory");
     else if (lock == LOCK_UNKNOWN)
         warn("%s: this file system has no locks; let one program at a time work in this directory", path);
-    if (ok && load(ledger, &why)) return ledger;
-    error_set(error, "%s: %s", path, why.text);
+    if (ok && load(ledger, error)) return ledger;
+    error_before(error, "%s: ", path);
     ledger_close(ledger);
     return NULL;
 }

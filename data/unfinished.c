@@ -10,9 +10,8 @@ static char *path_of(const char *directory) { return path_join(directory, ".unfi
 bool unfinished_find(const char *directory, const char *what, bool *found, Error *error) {
     char *path = path_of(directory), *text = NULL;
     size_t size;
-    Error why;
     *found = !access(path, F_OK);
-    bool ok = !*found || read_file(path, &text, &size, &why) || error_set(error, "%s: %s", path, why.text);
+    bool ok = !*found || read_file(path, &text, &size, error) || error_before(error, "%s: ", path);
     if (text && strcmp(text, what))
         ok = error_set(error,
                        "%s is unfinished, and was begun with %s, not with %s; start it again with the former, or "

@@ -168,24 +168,10 @@ bool option_check_json(const Option *option, const json_t *value, Error *error) 
 }
 
 void option_clear(const Option *option) {
-    switch (option->row.type) {
-    case OPTION_FLAG:
-        *(bool *)option->value = false;
-        break;
-    case OPTION_INT:
-        *(int64_t *)option->value = 0;
-        break;
-    case OPTION_FLOAT:
-        *(double *)option->value = 0;
-        break;
-    case OPTION_TEXT:
-    case OPTION_CHOICE:
-        *(const char **)option->value = NULL;
-        break;
-    case OPTION_LIST:
-        ((OptionList *)option->value)->count = 0;
-        break;
-    }
+    static const size_t sizes[] = {
+        [OPTION_FLAG] = sizeof(bool),   [OPTION_INT] = sizeof(int64_t),   [OPTION_FLOAT] = sizeof(double),
+        [OPTION_TEXT] = sizeof(char *), [OPTION_CHOICE] = sizeof(char *), [OPTION_LIST] = sizeof(OptionList)};
+    memset(option->value, 0, sizes[option->row.type]);
 }
 
 void option_set_default(const Option *option) {

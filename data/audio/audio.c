@@ -299,10 +299,9 @@ void audio_close(Audio *audio) {
 bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error) {
     SF_INFO info = {.samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
     SoundMemory memory = {0};
-    Error why;
-    bool ok = sound_memory_write(&memory, &info, samples, count, &why)
+    bool ok = sound_memory_write(&memory, &info, samples, count, error)
                   ? file_write_atomic(path, memory.bytes, (size_t)memory.size, error)
-                  : error_set(error, "%s: %s", path, why.text);
+                  : error_before(error, "%s: ", path);
     free(memory.bytes);
     return ok;
 }

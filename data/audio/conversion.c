@@ -138,7 +138,7 @@ static char *ffmpeg_word(const char *path) {
 }
 
 char *conversion_command(const char *path, int rate) {
-    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    const char *dot = path_extension(path);
     if (!dot) dot = path + strlen(path);
     char *converted = xformat("%.*s%s", (int)(dot - path), path, converted_extension(dot));
     char *from = ffmpeg_word(path), *to = ffmpeg_word(converted);

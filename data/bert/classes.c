@@ -16,8 +16,6 @@ static int by_number(const void *a, const void *b) {
     return i != j ? (i < j ? -1 : 1) : strcmp(x, y);
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 Classes classes_of(const char *const *names, int n) {
     Classes c = {.n = n, .names = xcalloc((size_t)n, sizeof *c.names)};
     for (int i = 0; i < n; i++) c.names[i] = xstrdup(names[i]);
@@ -58,7 +56,7 @@ static void sort_names(char **names, int n) {
     int64_t number;
     bool numbers = true;
     for (int i = 0; i < n; i++) numbers = numbers && csv_integer(names[i], &number);
-    qsort(names, (size_t)n, sizeof *names, numbers ? by_number : by_bytes);
+    qsort(names, (size_t)n, sizeof *names, numbers ? by_number : compare_texts);
 }
 
 /* Finds two labels that look as if they were meant to be one; *a comes first in order. */
@@ -139,10 +137,9 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
 }
 
 bool classes_make(const char *names, bool merge, const Comments *training, Classes *out, Error *error) {
-    Error why;
     int64_t a, b;
     if (!names) return classes_find(training, merge, out, error);
-    if (!classes_parse(names, out, &why)) return error_set(error, "--labels %s", why.text);
+    if (!classes_parse(names, out, error)) return error_before(error, "--labels ");
     out->merge = merge;
     if (!merge || !labels_find_alike((const char *const *)out->names, out->n, &a, &b)) return true;
     error_set(error, "--labels %s: \"%s\" and \"%s\" %s, and --merge-labels joins such labels; leave one of them out",

@@ -21,11 +21,6 @@ static double percent(int64_t part, int64_t whole) { return whole ? 100 * (doubl
 
 /* ---- lengths ---- */
 
-static int by_length(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Counts lengths up to 4, 8, 16, ... the power of two that holds the longest. */
 static json_t *histogram(const int64_t *sorted, int64_t n) {
     json_t *bins = json_array();
@@ -45,7 +40,7 @@ static void add_lengths(json_t *json, const BertReportSplit *split) {
     const TokenizedTexts *t = split->tokenized;
     int64_t n = t->n, *sorted = xmalloc((size_t)n * sizeof *sorted), tokens = t->first[n];
     for (int64_t i = 0; i < n; i++) sorted[i] = t->first[i + 1] - t->first[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, by_length);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_integers);
     const int64_t median = sorted[n / 2], p99 = sorted[n * 99 / 100], longest = sorted[n - 1];
     const double mean = (double)tokens / (double)n;
     printf("[Data] %s: %lld texts of %.2f tokens (median %lld, 99 %% up to %lld, longest %lld)\n", split->name,

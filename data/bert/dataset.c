@@ -158,17 +158,16 @@ static Dataset *dataset_of(BertDataset *d, int64_t n_samples) {
     static const char *const field_names[BERT_FIELDS] = {
         [BERT_OFFSETS] = "offsets", [BERT_IDS] = "ids",       [BERT_POSITIONS] = "positions",
         [BERT_ROWS] = "rows",       [BERT_LABELS] = "labels", [BERT_TARGETS] = "targets"};
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
-    *dataset = (Dataset){.n_samples = n_samples,
-                         .field_names = field_names,
-                         .tokens = bert_tokens,
-                         .counts = bert_counts,
-                         .sample_id = bert_sample_id,
-                         .content = bert_content,
-                         .fill = bert_fill,
-                         .batch_bytes = bert_batch_bytes,
-                         .close = bert_close,
-                         .state = d};
+    Dataset *dataset = dataset_new((Dataset){.n_samples = n_samples,
+                                             .field_names = field_names,
+                                             .tokens = bert_tokens,
+                                             .counts = bert_counts,
+                                             .sample_id = bert_sample_id,
+                                             .content = bert_content,
+                                             .fill = bert_fill,
+                                             .batch_bytes = bert_batch_bytes,
+                                             .close = bert_close,
+                                             .state = d});
     for (int64_t i = 0; i < n_samples; i++) {
         int64_t length = bert_tokens(dataset, i);
         if (length > d->longest) d->longest = length;

@@ -137,15 +137,14 @@ static bool parse_table(CellClasses *c, char *text, size_t size, Error *error) {
 static bool take_table(CellClasses *c, Error *error) {
     char *text;
     size_t size;
-    Error why = {.text = ""};
     c->labels = json_object();
-    bool ok = text_read(c->table, &text, &size, &why);
+    bool ok = text_read(c->table, &text, &size, error);
     if (ok) {
         c->hash = hash_bytes(c->hash, text, size);
-        ok = parse_table(c, text, size, &why);
+        ok = parse_table(c, text, size, error);
         free(text);
     }
-    return ok || error_set(error, "--class-table %s: %s", c->table, why.text);
+    return ok || error_before(error, "--class-table %s: ", c->table);
 }
 
 bool cell_classes_open(CellClasses *c, const char *words, const char *table, Error *error) {
@@ -178,9 +177,8 @@ static bool take_label(CellClasses *c, const char *path, const char *name, int *
 }
 
 bool cell_classes_of_file(CellClasses *c, const char *path, CvCellName *parsed, Error *error) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    Error why;
-    bool one = cell_classes_of_name(c, name, parsed, &why);
+    const char *slash = strrchr(path, '/'), *name = path_name(path);
+    bool one = cell_classes_of_name(c, name, parsed, error);
     if (!parsed->field) find_field(name, NULL, parsed);
     if (c->table) {
         parsed->label = -1;
@@ -191,14 +189,14 @@ bool cell_classes_of_file(CellClasses *c, const char *path, CvCellName *parsed, 
     char *folder = xformat("%.*s", slash > first ? (int)(slash - first - 1) : 0, first ? first + 1 : "");
     int by_folder = *folder ? cell_classes_of_folder(c, folder) : -1;
     if (one && by_folder >= 0 && parsed->label == !by_folder) {
-        one = error_set(&why, "two classes: its name says %s, and its folder %s says %s; %s",
+        one = error_set(error, "two classes: its name says %s, and its folder %s says %s; %s",
                         CV_CLASS_NAMES[parsed->label], folder, CV_CLASS_NAMES[by_folder], ADVICE);
         parsed->both = true;
     }
     free(folder);
     if (!one) {
         parsed->label = -1;
-        return error_set(error, "%s", why.text);
+        return false;
     }
     if (by_folder >= 0) parsed->label = by_folder;
     return true;

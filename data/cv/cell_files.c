@@ -74,9 +74,8 @@ static const CellFile *twin_of_newest(const CellFiles *k) {
 
 /* Sets the label and the field of a file. In a folder to predict two classes are as good as none. */
 static bool judge(CellFiles *k, CellFile *f, Error *error) {
-    Error why;
-    if (!cell_classes_of_file(&k->classes, f->path, &f->parsed, &why) && !(k->unlabelled && f->parsed.both))
-        return error_set(error, "%s/%s: %s", k->root, f->path, why.text);
+    if (!cell_classes_of_file(&k->classes, f->path, &f->parsed, error) && !(k->unlabelled && f->parsed.both))
+        return error_before(error, "%s/%s: ", k->root, f->path);
     bool lost = f->parsed.label < 0 && !k->unlabelled;
     if (lost && !k->nameless) k->nameless = xstrdup(f->path);
     k->found[CELL_BOTH] += f->parsed.both;
@@ -86,8 +85,7 @@ static bool judge(CellFiles *k, CellFile *f, Error *error) {
 
 static bool keep_file(CellFiles *k, CellFile f, Error *error) {
     k->found[cell_kind(f.name)]++;
-    if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
-        k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
+    k->files = xgrow(k->files, (size_t)k->n, sizeof *k->files);
     k->files[k->n++] = f;
     const CellFile *twin = twin_of_newest(k);
     if (twin)

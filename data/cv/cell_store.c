@@ -42,7 +42,6 @@ static int donor_number(const StoreMaker *k, const CellFile *f) {
 /* Numbers the donor of a file. Two folders of one donor are an error, unless donors decide nothing. */
 static bool number_donor(StoreMaker *k, int64_t i, Error *error) {
     const CellFile *f = &k->files->files[i], *last = i ? f - 1 : NULL;
-    Error why;
     int n = f->donor_length, donor = last && f->donor_length == last->donor_length && f->folder == last->folder &&
                                              !strncmp(f->path, last->path, (size_t)f->folder + (f->folder > 0))
                                          ? k->donors[i - 1]
@@ -50,8 +49,8 @@ static bool number_donor(StoreMaker *k, int64_t i, Error *error) {
     if (donor < 0 && (donor = donor_number(k, f)) >= 0 && !k->files->unlabelled)
         return error_set(error, "%s: two folders belong to donor %.*s; rename one or merge them", k->files->root, n,
                          f->donor);
-    if (donor < 0 && !k->files->unlabelled && !cell_files_check_donor(f->donor, n, &why))
-        return error_set(error, "%s: %s", k->files->root, why.text);
+    if (donor < 0 && !k->files->unlabelled && !cell_files_check_donor(f->donor, n, error))
+        return error_before(error, "%s: ", k->files->root);
     if (donor < 0) {
         donor = (int)json_array_size(k->donor_names);
         json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));

@@ -103,11 +103,10 @@ static bool take_tensors(CvCells *c, bool unlabelled, Error *error) {
 }
 
 static bool open_store(CvCells *c, const char *path, bool unlabelled, Error *error) {
-    Error why;
     *c = (CvCells){0};
-    if (tensor_file_open(path, &c->file, &why) && take_tensors(c, unlabelled, &why)) return true;
+    if (tensor_file_open(path, &c->file, error) && take_tensors(c, unlabelled, error)) return true;
     cv_cells_close(c);
-    return error_set(error, "%s: %s", path, why.text);
+    return error_before(error, "%s: ", path);
 }
 
 void cv_cells_close(CvCells *c) {

@@ -313,8 +313,7 @@ static void put_bin(const Npy *page, int64_t t, int64_t bins, double *bin, doubl
 /* Converts the current page. A message of libtiff, even a warning, means that the numbers are in doubt. */
 static bool read_page(const Stack *s, int64_t t, unsigned char *bytes, double *bin, double *values, Error *error) {
     size_t size = (size_t)s->page.width * s->page.height * (s->page.bits / 8u);
-    Error why;
-    if (!check_compression(s->tiff, &why)) return error_set(error, "page %lld %s", (long long)t + 1, why.text);
+    if (!check_compression(s->tiff, error)) return error_before(error, "page %lld ", (long long)t + 1);
     message[0] = 0;
     if (!(TIFFIsTiled(s->tiff) ? read_tiles(s, bytes) : read_strips(s, bytes, size)) || message[0])
         return error_set(error, "page %lld cannot be read: %s", (long long)t + 1,

@@ -265,9 +265,8 @@ static bool next_element(JsonRecords *r, Error *error) {
     size_t taken;
     while (piece == JSON_BETWEEN && r->at < r->end) {
         if (!json_array_take(&r->array, r->at, (size_t)(r->end - r->at), &taken, &piece, error)) {
-            Error why = *error;
             go_on(r, taken);
-            return error_set(error, "%lld: %s", (long long)r->next_line, why.text);
+            return error_before(error, "%lld: ", (long long)r->next_line);
         }
         r->text = r->at;
         r->size = taken;
@@ -299,11 +298,10 @@ bool json_records_next(JsonRecords *r, Error *error) {
 
 json_t *json_records_parse(const JsonRecords *r, const char *const *names, size_t flags, Error *error) {
     size_t at;
-    Error why;
-    json_t *record = json_record(r->text, r->size, names, flags, &at, &why);
+    json_t *record = json_record(r->text, r->size, names, flags, &at, error);
     int64_t line = r->line;
     if (record) return record;
     int column = json_column(r->text, at, r->column, &line);
-    error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
+    error_before(error, "%lld:%d: ", (long long)line, column);
     return NULL;
 }

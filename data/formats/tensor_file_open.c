@@ -44,15 +44,14 @@ static TensorFile *open_shard(const char *index, const char *name, TensorFile *f
     int i = 0;
     void *bytes;
     size_t size;
-    Error why;
     while (i < file->n_shards && strcmp(file->shards[i].path, path) != 0) i++;
     if (i == file->n_shards) {
         file->shards = xrealloc(file->shards, ((size_t)i + 1) * sizeof *file->shards);
         file->shards[i] = (TensorFile){0};
-        if (file_map(path, &bytes, &size, &why) && read_mapped(path, bytes, size, &file->shards[i], &why))
+        if (file_map(path, &bytes, &size, error) && read_mapped(path, bytes, size, &file->shards[i], error))
             file->n_shards++;
         else
-            error_set(error, "its shard %s: %s", name, why.text);
+            error_before(error, "its shard %s: ", name);
     }
     free(path);
     return i < file->n_shards ? &file->shards[i] : NULL;

@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
     const Pickle *pickle;
     View *views;
-    int count, capacity, visits, ignored;
+    int count, visits, ignored;
     char name[NAME_LIMIT]; /* of the node being visited */
     TensorFile *file;      /* for the numbers that lie beside tensors */
     Error *error;
@@ -123,10 +123,7 @@ static bool visit_tensor(Walk *walk, const PickleNode *node) {
     if (walk->count == TENSOR_LIMIT) return fail(walk, "more tensors than a state dict has");
     View view = {.offset = offset->as.integer};
     if (!read_storage_node(walk, storage, &view) || !read_layout(walk, size, stride, &view)) return false;
-    if (walk->count == walk->capacity) {
-        walk->capacity = 2 * walk->capacity + 64;
-        walk->views = xrealloc(walk->views, (size_t)walk->capacity * sizeof *walk->views);
-    }
+    walk->views = xgrow(walk->views, (size_t)walk->count, sizeof *walk->views);
     view.tensor.name = xstrdup(walk->name);
     walk->views[walk->count++] = view;
     return true;

@@ -9,7 +9,7 @@
 enum { MAX_REPORTED = 20 };
 
 static const char *extension_of(const char *path) {
-    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    const char *dot = path_extension(path);
     return dot ? dot : "";
 }
 

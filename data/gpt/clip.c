@@ -198,9 +198,8 @@ bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *
         *frames = kept;
         return true;
     }
-    Error why;
     *frames = NULL;
-    if (!analyse(work, clip, NULL, frames, &n, &why)) return error_set(error, "%s: %s", clip->audio_path, why.text);
+    if (!analyse(work, clip, NULL, frames, &n, error)) return error_before(error, "%s: ", clip->audio_path);
     if (n != clip->n_codes) {
         free(*frames);
         *frames = NULL;

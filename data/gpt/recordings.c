@@ -79,7 +79,7 @@ static bool check_id(const char *id, Error *error) {
 char *recording_id_of(const char *audio) {
     if (*audio == '/') audio = strrchr(audio, '/') + 1;
     audio += strspn(audio, "./");
-    const char *slash = strrchr(audio, '/'), *dot = strrchr(slash ? slash : audio, '.');
+    const char *dot = path_extension(audio);
     char *id = dot ? xformat("%.*s", (int)(dot - audio), audio) : xstrdup(audio);
     for (char *c = id; *c; c++)
         if (*c == '/') *c = '_';
@@ -156,8 +156,7 @@ bool recording_finish(Recording *r, Error *error) {
 }
 
 Recording *recordings_add(Recordings *out) {
-    if (!(out->count & (out->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        out->items = xrealloc(out->items, (size_t)(out->count ? 2 * out->count : 1) * sizeof *out->items);
+    out->items = xgrow(out->items, (size_t)out->count, sizeof *out->items);
     Recording *r = &out->items[out->count++];
     *r = (Recording){.line = out->count, .to = INFINITY};
     return r;
@@ -208,7 +207,8 @@ char *recording_place(const Recordings *recordings, const Recording *recording) 
                             : path_join(recordings->directory, recording->audio);
 }
 
-void recordings_cut(Recordings *out, int64_t count) {
+/* Removes the recordings from number `count` on. */
+static void cut(Recordings *out, int64_t count) {
     while (out->count > count) {
         Recording *last = &out->items[--out->count];
         for (int k = 0; k < RECORDING_FIELDS; k++) free(*recording_field(last, k));
@@ -219,13 +219,13 @@ void recordings_cut(Recordings *out, int64_t count) {
 bool recordings_leave_out(Recordings *out, bool may, int64_t before, Error *error) {
     Error why = *error;
     if (!may) return error_set(error, "%s; --skip-bad leaves such lines out, and counts them", why.text);
-    recordings_cut(out, before);
+    cut(out, before);
     if (!out->bad++) out->first_bad = xstrdup(why.text);
     return true;
 }
 
 void recordings_close(Recordings *recordings) {
-    recordings_cut(recordings, 0);
+    cut(recordings, 0);
     free(recordings->items);
     free(recordings->list);
     free(recordings->directory);

@@ -46,14 +46,8 @@ static Kind kind_of(const char *extension) {
     return KIND_OTHER;
 }
 
-/* Returns the extension with its dot, or NULL. */
-static const char *extension_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return strrchr(slash ? slash : path, '.');
-}
-
 bool recordings_name_sound(const char *path) {
-    const char *dot = extension_of(path);
+    const char *dot = path_extension(path);
     return dot && kind_of(dot) == KIND_READ;
 }
 
@@ -73,15 +67,14 @@ static void leave_out(Recordings *out, const char *path) {
 }
 
 static bool add_file(Files *files, Recordings *out, const char *path, Error *error) {
-    const char *dot = extension_of(path);
+    const char *dot = path_extension(path);
     Kind kind = dot ? kind_of(dot) : KIND_OTHER;
     if (kind == KIND_OTHER) {
         leave_out(out, path);
         return true;
     }
     if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
-    if (!(files->count & (files->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        files->items = xrealloc(files->items, (size_t)(files->count ? 2 * files->count : 1) * sizeof *files->items);
+    files->items = xgrow(files->items, (size_t)files->count, sizeof *files->items);
     files->items[files->count++] = (File){xstrdup(path), (size_t)(dot - path), kind};
     return true;
 }
@@ -92,7 +85,7 @@ static bool find_files(const char *folder, Files *files, Recordings *out, Error 
     bool ok = true;
     for (FTSENT *entry; ok && (entry = fts_read(tree));) {
         int kind = entry->fts_info;
-        const char *below = entry->fts_path + strlen(folder), *dot = extension_of(entry->fts_name);
+        const char *below = entry->fts_path + strlen(folder), *dot = path_extension(entry->fts_name);
         below += strspn(below, "/");
         bool hidden = entry->fts_level > 0 && *entry->fts_name == '.';
         if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
@@ -146,9 +139,8 @@ static bool begins_with_times(const char *text) {
 static char *read_text(const char *folder, const char *name, Error *error) {
     char *path = path_join(folder, name), *bytes = xmalloc(MAX_TEXT_BYTES + 1), *text = NULL;
     size_t size;
-    Error why;
-    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, &why) || !text_decode(&bytes, &size, &why)) {
-        error_set(error, "%s: %s", path, why.text);
+    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, error) || !text_decode(&bytes, &size, error)) {
+        error_before(error, "%s: ", path);
     } else if (u8_check((const uint8_t *)bytes, size)) {
         error_set(error, "%s: is not UTF-8; %s", path, encoding_advice(bytes, size));
     } else if (memchr(bytes, 0, size)) {
@@ -205,8 +197,7 @@ static bool add_recording(const char *folder, const File *files, int64_t n, Reco
     if (!r->text) return false;
     r->speaker = speaker_of(r->audio);
     out->has_speakers |= r->speaker != NULL;
-    Error why;
-    return recording_finish(r, &why) || error_set(error, "%s/%s: %s", folder, sound->path, why.text);
+    return recording_finish(r, error) || error_before(error, "%s/%s: ", folder, sound->path);
 }
 
 char *recordings_subtitles(const Recordings *recordings) {

@@ -121,16 +121,15 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     const char *names[RECORDING_FIELDS + 1];
     int count = 0;
     size_t at;
-    Error why;
     choose_names(reader, line, n);
     for (int i = 0; i < RECORDING_FIELDS; i++)
         if (reader->names[i]) names[count++] = reader->names[i];
     names[count] = NULL;
-    json_t *object = json_record(line, n, names, 0, &at, &why);
+    json_t *object = json_record(line, n, names, 0, &at, error);
     if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
         *column = json_column(line, at, *column ? *column : 1, number);
-        return error_set(error, "invalid JSON: %s", why.text);
+        return error_before(error, "invalid JSON: ");
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
     for (int i = 0; ok && i < RECORDING_FIELDS; i++)

@@ -33,10 +33,8 @@ static char *find(const Map *map, const char *key) {
 }
 
 static bool add_line(Map *map, char *line, size_t n, int64_t number, Error *error) {
-    Error why;
     if (n && line[n - 1] == '\r') n--;
-    if (!encoding_check_line(line, n, &why))
-        return error_set(error, "%s:%lld: %s", map->path, (long long)number, why.text);
+    if (!encoding_check_line(line, n, error)) return error_before(error, "%s:%lld: ", map->path, (long long)number);
     line[n] = 0;
     line += strspn(line, " \t");
     size_t key = strcspn(line, " \t"), gap = strspn(line + key, " \t");
@@ -44,11 +42,8 @@ static bool add_line(Map *map, char *line, size_t n, int64_t number, Error *erro
     if (!key) return true;
     if (strings_add(&map->keys, line, key) < before)
         return error_set(error, "%s:%lld: %.*s is there twice", map->path, (long long)number, (int)key, line);
-    if (!(before & (before - 1))) { /* at 0, 1, 2, 4, 8 ... */
-        size_t room = before ? 2 * (size_t)before : 1;
-        map->values = xrealloc(map->values, room * sizeof *map->values);
-        map->lines = xrealloc(map->lines, room * sizeof *map->lines);
-    }
+    map->values = xgrow(map->values, before, sizeof *map->values);
+    map->lines = xgrow(map->lines, before, sizeof *map->lines);
     map->values[before] = line + key + gap;
     map->lines[before] = number;
     return true;
@@ -57,10 +52,9 @@ static bool add_line(Map *map, char *line, size_t n, int64_t number, Error *erro
 /* Reads a file of the folder. One that is not there has no lines, unless it must be. */
 static bool map_open(Map *map, const char *folder, const char *name, bool must, Error *error) {
     size_t size;
-    Error why;
     *map = (Map){.path = path_join(folder, name)};
     if (!must && !path_holds(folder, name)) return true;
-    if (!text_read(map->path, &map->bytes, &size, &why)) return error_set(error, "%s: %s", map->path, why.text);
+    if (!text_read(map->path, &map->bytes, &size, error)) return error_before(error, "%s: ", map->path);
     char *at = map->bytes + utf8_mark(map->bytes, size), *end = map->bytes + size;
     for (int64_t number = 1; at < end; number++) {
         char *stop = memchr(at, '\n', (size_t)(end - at));
@@ -117,15 +111,14 @@ static bool set_utterance(const Folder *f, Recording *r, const char *id, const c
 
 static bool read_utterances(const Folder *f, bool skip_bad, Recordings *out, Error *error) {
     const Map *list = f->segments.keys.n ? &f->segments : &f->files;
-    Error why;
     out->has_ids = true;
     out->has_speakers = f->speakers.keys.n > 0;
     for (uint32_t i = 0; i < list->keys.n; i++) {
         Recording *r = recordings_add(out);
         const char *id = strings_text(&list->keys, i);
         r->line = list->lines[i];
-        if (set_utterance(f, r, id, list == &f->segments ? list->values[i] : NULL, &why)) continue;
-        error_set(error, "%s:%lld: %s", list->path, (long long)r->line, why.text);
+        if (set_utterance(f, r, id, list == &f->segments ? list->values[i] : NULL, error)) continue;
+        error_before(error, "%s:%lld: ", list->path, (long long)r->line);
         if (!recordings_leave_out(out, skip_bad, out->count - 1, error)) return false;
     }
     for (uint32_t i = 0; i < f->texts.keys.n; i++) {
@@ -142,7 +135,7 @@ bool recordings_is_kaldi(const char *folder) { return path_holds(folder, "wav.sc
 
 bool recordings_is_in_kaldi(const char *path) {
     static const char *const names[] = {"wav.scp", "text", "segments", "utt2spk"};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = path_name(path);
     char *folder = path_directory(path);
     bool found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) found |= !strcmp(name, names[i]);

@@ -69,7 +69,7 @@ static void move_to(Recordings *all, const Place *place) {
 }
 
 void recordings_find_audio(Recordings *all) {
-    const char *list = all->list ? all->list : "", *slash = strrchr(list, '/'), *name = slash ? slash + 1 : list;
+    const char *list = all->list ? all->list : "", *name = path_name(list);
     char *stem = xformat("%.*s", (int)strcspn(name, "."), name);
     int searched = 0;
     bool found = false;

@@ -151,11 +151,10 @@ static bool parse_json_line(ListReader *reader, const char *line, size_t n, int6
 
 /* Puts "LINE: " or "LINE:COLUMN: " before an error. */
 static void add_place(int64_t line, int column, Error *error) {
-    Error why = *error;
     if (column)
-        error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
+        error_before(error, "%lld:%d: ", (long long)line, column);
     else
-        error_set(error, "%lld: %s", (long long)line, why.text);
+        error_before(error, "%lld: ", (long long)line);
 }
 
 /* Refuses JSON in which no line has the field that an option names for the language. */
@@ -273,7 +272,6 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
                 source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
-    Error why;
     *out = (Recordings){0};
     if (size >= 5 && !memcmp(text, "PAR1\x15", 5)) /* other tables have no sound */
         return error_set(error, "1: the file is a Parquet table, which may hold the sound as well: docs/train_gpt.md, "
@@ -281,9 +279,9 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     if (binary) return error_set(error, "1: the file %s", binary);
     text += mark;
     size -= mark;
-    if ((!source->format && !names_a_field(source) && recordings_are_foreign(source->path, text, size, &why)) ||
-        (json && !array && recordings_are_one_object(text, size, &why)))
-        return error_set(error, "1: %s", why.text);
+    if ((!source->format && !names_a_field(source) && recordings_are_foreign(source->path, text, size, error)) ||
+        (json && !array && recordings_are_one_object(text, size, error)))
+        return error_before(error, "1: ");
     if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     ok = array                        ? parse_array(&reader, &as_it_is, text, size, &lines, error)
          : is_csv(source, text, size) ? parse_csv(&reader, source, text, size, error)
@@ -339,14 +337,13 @@ static bool read_list(const char *path, const RecordingsSource *source, Recordin
     RecordingsSource list = *source;
     char *bytes;
     size_t size;
-    Error why;
     list.path = path;
     if (!list.format && !names_a_field(&list) && recordings_is_in_kaldi(path))
         return error_set(error, "%s: is one of the files of a folder of Kaldi: give the folder", path);
-    if (!text_read(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = recordings_parse(bytes, size, &list, out, &why);
+    if (!text_read(path, &bytes, &size, error)) return error_before(error, "%s: ", path);
+    bool ok = recordings_parse(bytes, size, &list, out, error);
     free(bytes);
-    if (!ok) return error_set(error, "%s:%s", path, why.text);
+    if (!ok) return error_before(error, "%s:", path);
     out->list = xstrdup(path);
     out->directory = path_directory(path);
     if (out->format != RECORDINGS_COMMON_VOICE) recordings_find_audio(out);
@@ -358,7 +355,6 @@ static bool read_list(const char *path, const RecordingsSource *source, Recordin
 
 static bool read_folder(const RecordingsSource *source, Recordings *out, Error *error) {
     const char *path = source->path;
-    Error why;
     if (names_a_field(source)) return error_set(error, "%s: fields were named by options, but a folder has none", path);
     bool is_kaldi = !source->format ? recordings_is_kaldi(path) : source->format == RECORDINGS_KALDI;
     out->format = is_kaldi ? RECORDINGS_KALDI : RECORDINGS_FOLDER;
@@ -366,7 +362,7 @@ static bool read_folder(const RecordingsSource *source, Recordings *out, Error *
     if (is_kaldi && !recordings_read_kaldi(path, source->skip_bad, out, error)) return false;
     if (is_kaldi) recordings_find_audio(out);
     return (is_kaldi || recordings_read_folder(path, out, error)) &&
-           (recordings_check_unique(out, &why) || error_set(error, "%s: %s", path, why.text));
+           (recordings_check_unique(out, error) || error_before(error, "%s: ", path));
 }
 
 /* Gives a speaker one spelling, so that his recordings are pairs of each other. */

@@ -39,19 +39,14 @@ typedef struct {
     _Atomic int64_t next;
 } Check;
 
-/* Reads an npy file that a line names. Errors name key and path. free() *bytes and *resolved. */
-static bool load_npy(Line *line, const char *key, const char *path, char **resolved, char **bytes, Npy *npy,
-                     Error *error) {
+/* Reads an npy file that a line names; free() *bytes and *resolved. */
+static bool load_npy(Line *line, const char *path, char **resolved, char **bytes, Npy *npy, Error *error) {
     size_t size;
-    Error why;
     *resolved = path_join(line->directory, path);
-    if (!read_file(*resolved, bytes, &size, &why)) {
-        *bytes = NULL;
-        return error_set(error, "%s %s: %s", key, path, why.text);
-    }
+    *bytes = NULL;
+    if (!read_file(*resolved, bytes, &size, error)) return false;
     if (size > line->largest_file) line->largest_file = size;
-    if (!npy_parse(*bytes, size, npy, &why)) return error_set(error, "%s %s: %s", key, path, why.text);
-    return true;
+    return npy_parse(*bytes, size, npy, error);
 }
 
 /* Writes "[2, 3]". */
@@ -68,25 +63,20 @@ static bool load_ids(Line *line, const char *key, const char *path, int64_t leng
                      Error *error) {
     char *resolved, *bytes, shape[192];
     Npy npy;
-    Error why;
-    bool ok = load_npy(line, key, path, &resolved, &bytes, &npy, error);
+    bool ok = load_npy(line, path, &resolved, &bytes, &npy, error);
     if (ok && npy.rank != 1)
-        ok = error_set(error, "%s %s: has shape %s, expected [%lld]", key, path, dims_text(&npy, shape),
-                       (long long)length);
+        ok = error_set(error, "has shape %s, expected [%lld]", dims_text(&npy, shape), (long long)length);
     if (ok && npy.count != length)
-        ok = error_set(error, "%s %s: has %lld elements, the manifest says %lld", key, path, (long long)npy.count,
-                       (long long)length);
-    if (ok) {
-        *out = xmalloc((size_t)npy.count * sizeof **out);
-        if (!npy_to_i32(&npy, *out, &why)) ok = error_set(error, "%s %s: %s", key, path, why.text);
-    }
+        ok = error_set(error, "has %lld elements, the manifest says %lld", (long long)npy.count, (long long)length);
+    if (ok) *out = xmalloc((size_t)npy.count * sizeof **out);
+    ok = ok && npy_to_i32(&npy, *out, error);
     for (int64_t i = 0; ok && i < length; i++)
         if ((*out)[i] < 0 || (*out)[i] >= limit)
-            ok = error_set(error, "%s %s: element %lld is %d, expected 0 to %lld", key, path, (long long)i, (*out)[i],
+            ok = error_set(error, "element %lld is %d, expected 0 to %lld", (long long)i, (*out)[i],
                            (long long)limit - 1);
     free(bytes);
     free(resolved);
-    return ok;
+    return ok || error_before(error, "%s %s: ", key, path);
 }
 
 bool gpt_vectors_parse(const Npy *npy, int64_t rows, int64_t d_model, float *out, Error *error) {
@@ -110,13 +100,11 @@ static bool check_vectors(Line *line, const char *key, const char *path, int64_t
                           char **resolved, Error *error) {
     char *bytes;
     Npy npy;
-    Error why;
-    bool ok = load_npy(line, key, path, resolved, &bytes, &npy, error);
-    if (ok && !gpt_vectors_parse(&npy, rows, d_model, scratch, &why))
-        ok = error_set(error, "%s %s: %s", key, path, why.text);
+    bool ok =
+        load_npy(line, path, resolved, &bytes, &npy, error) && gpt_vectors_parse(&npy, rows, d_model, scratch, error);
     if (ok) line->sample.vectors = checksum(line->sample.vectors, scratch, (size_t)(rows * d_model) * sizeof *scratch);
     free(bytes);
-    return ok;
+    return ok || error_before(error, "%s %s: ", key, path);
 }
 
 /* Returns how many codes a clip should have: frames of 25 ms every 10 ms at 16 kHz, two per code. */
@@ -290,15 +278,10 @@ static void check_kinds(const Check *check) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void quantiles(const GptSamples *all, bool of_text, int64_t *out) {
     int64_t n = all->n, *lengths = xmalloc((size_t)(n + 1) * sizeof *lengths);
     for (int64_t i = 0; i < n; i++) lengths[i] = of_text ? all->items[i].text_len : all->items[i].code_len;
-    qsort(lengths, (size_t)n, sizeof *lengths, ascending);
+    qsort(lengths, (size_t)n, sizeof *lengths, compare_integers);
     for (int q = 0; q < 5; q++) out[q] = n ? lengths[q * (n - 1) / 4] : 0;
     free(lengths);
 }
@@ -336,13 +319,12 @@ typedef struct {
 } Manifest;
 
 /* Adds the records of a manifest: its lines, or the elements of its array. */
-static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t size) {
+static void add_lines(Check *check, const Manifest *m, size_t size) {
     size_t mark = utf8_mark(m->text, size);
     JsonRecords records = json_records_open(m->text + mark, size - mark, 1, true);
     Error error;
     while (json_records_next(&records, &error)) {
-        if (check->n_lines == *capacity)
-            check->lines = xrealloc(check->lines, (size_t)(*capacity = 2 * *capacity + 1024) * sizeof *check->lines);
+        check->lines = xgrow(check->lines, (size_t)check->n_lines, sizeof *check->lines);
         check->lines[check->n_lines++] = (Line){.manifest = m->path,
                                                 .directory = m->directory,
                                                 .text = records.text,
@@ -353,7 +335,7 @@ static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t
     if (error.text[0]) die("manifest %s:%s", m->path, error.text);
 }
 
-static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity) {
+static Manifest read_manifest(const char *spec, Check *check) {
     Manifest m;
     char *language;
     size_t size;
@@ -363,7 +345,7 @@ static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity)
     free(language); /* a hint for text front ends; the model does not see it */
     if (!text_read(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
     m.directory = path_directory(m.path);
-    add_lines(check, capacity, &m, size);
+    add_lines(check, &m, size);
     if (check->n_lines == before)
         die("manifest %s: has no lines (train_gpt prepare --val-ratio X holds out more)", m.path);
     return m;
@@ -384,9 +366,8 @@ static GptSamples collect_samples(Check *check) {
 GptSamples gpt_samples_read(const char *const *specs, int n_specs, const GptDatasetOptions *options,
                             GptDatasetReport *report) {
     Check check = {.options = options};
-    int64_t capacity = 0;
     Manifest *manifests = xcalloc((size_t)n_specs, sizeof *manifests);
-    for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check, &capacity);
+    for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check);
     check_lines(&check);
     report_bad_lines(&check);
     drop_bad_lines(&check);

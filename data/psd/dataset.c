@@ -333,26 +333,12 @@ static void psd_close(Dataset *dataset) {
     free(dataset);
 }
 
-/* Returns the index of the first sample of a manifest row: a row's samples are adjacent in the store, and rows ascend.
- */
-static int64_t first_of_row(const PsdStore *s, int64_t row) {
-    int64_t low = 0, high = s->n;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (s->rows[middle] < row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void take_rows(PsdDataset *d, const PsdIds *rows) {
     const PsdStore *s = d->store;
     int64_t missing = 0;
     d->samples = xmalloc((size_t)(s->n + 1) * sizeof *d->samples);
     for (int64_t i = 0; i < rows->n; i++) {
-        int64_t at = first_of_row(s, rows->at[i]);
+        int64_t at = first_at_least(s->rows, s->n, rows->at[i]); /* a row's samples are adjacent */
         if (at == s->n || s->rows[at] != rows->at[i]) {
             missing++; /* a row without a sample: it has no bins, or with --hop fewer than 200 */
             continue;
@@ -385,19 +371,17 @@ Dataset *psd_dataset_open(const PsdStore *store, const PsdIds *rows, const PsdDa
     make_cells(d);
     d->names = xcalloc((size_t)d->n + 1, sizeof *d->names);
     for (int64_t i = 0; i < d->n; i++) snprintf(d->names[i], NAME, "row_%d", store->rows[d->samples[i]]);
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
-    *dataset = (Dataset){.n_samples = d->n,
-                         .field_names = field_names,
-                         .device_data = tensor_2d(store->psd, DTYPE_F32, store->n, PSD_BINS),
-                         .tokens = psd_tokens,
-                         .counts = psd_counts,
-                         .sample_id = psd_sample_id,
-                         .content = psd_content,
-                         .fill = psd_fill,
-                         .batch_bytes = psd_batch_bytes,
-                         .close = psd_close,
-                         .state = d};
-    return dataset;
+    return dataset_new((Dataset){.n_samples = d->n,
+                                 .field_names = field_names,
+                                 .device_data = tensor_2d(store->psd, DTYPE_F32, store->n, PSD_BINS),
+                                 .tokens = psd_tokens,
+                                 .counts = psd_counts,
+                                 .sample_id = psd_sample_id,
+                                 .content = psd_content,
+                                 .fill = psd_fill,
+                                 .batch_bytes = psd_batch_bytes,
+                                 .close = psd_close,
+                                 .state = d});
 }
 
 Batch psd_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {

@@ -88,11 +88,9 @@ static void times_write(const char *store, const Recordings *made, const PsdReco
     char *path = times_path(store);
     json_t *file = json_build(path, "{s:o}", "recordings", psd_recordings_list(made->n, made->names, now));
     json_sum_set(file, 0, 0);
-    char *text = json_text(path, file, JSON_COMPACT);
     Error why;
-    if (!file_write_atomic(path, text, strlen(text), &why))
+    if (!json_write_file(path, file, JSON_COMPACT, &why))
         warn("%s; every start reads the recordings until their times can be kept there", why.text);
-    free(text);
     json_decref(file);
     free(path);
 }

@@ -42,8 +42,7 @@ static bool add_file(PsdScan *scan, const char *path, Error *error) {
     if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
     char *sensor = file_sensor(path);
     if (!sensor) return error_set(error, "%s: no folder that could be its sensor; expected SENSOR/DAY/NAME.npy", path);
-    if (!(scan->n & (scan->n - 1))) /* at 0, 1, 2, 4, 8 ... */
-        scan->files = xrealloc(scan->files, (size_t)(scan->n ? 2 * scan->n : 1) * sizeof *scan->files);
+    scan->files = xgrow(scan->files, (size_t)scan->n, sizeof *scan->files);
     scan->files[scan->n++] = (PsdFile){.path = xstrdup(path), .sensor = sensor};
     return true;
 }
@@ -213,13 +212,12 @@ static char *find_sidecar(const char *path) {
 static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
     char *text;
     size_t size;
-    Error why;
-    bool ok = text_read(path, &text, &size, &why);
+    bool ok = text_read(path, &text, &size, error);
     if (ok) {
-        ok = parse_sidecar(text, size, file, &why);
+        ok = parse_sidecar(text, size, file, error);
         free(text);
     }
-    if (!ok) return error_set(error, "%s: %s", path, why.text);
+    if (!ok) return error_before(error, "%s: ", path);
     double center = (file->begin + file->end) / 2, unit = frequency_unit(center, compat);
     file->center = center / unit;
     if (compat) return true;
@@ -229,7 +227,7 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
 }
 
 static bool describe(PsdFile *file, bool compat, Error *error) {
-    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+    const char *name = path_name(file->path);
     char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
     char *sidecar = find_sidecar(file->path);
     file->begin = file->end = file->center = file->sidecar_snr = (double)NAN;
@@ -283,10 +281,9 @@ static bool read_array(PsdFile *file, bool compat, Error *error) {
     char *bytes;
     size_t size;
     Npy npy;
-    Error why;
-    if (!read_file(file->path, &bytes, &size, &why)) return error_set(error, "%s: %s", file->path, why.text);
-    bool ok = npy_parse(bytes, size, &npy, &why);
-    if (!ok) error_set(error, "%s: %s", file->path, why.text);
+    if (!read_file(file->path, &bytes, &size, error)) return error_before(error, "%s: ", file->path);
+    bool ok = npy_parse(bytes, size, &npy, error);
+    if (!ok) error_before(error, "%s: ", file->path);
     if (ok && npy.rank > 2) ok = error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
     if (ok) {
         file->hash = hash_bytes(HASH_START, bytes, size);

@@ -10,11 +10,6 @@
 #include "base/json.h"
 #include "data/formats/safetensors.h"
 
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static char *index_path(const char *split_path) {
     char *directory = path_directory(split_path), *path = path_join(directory, "index.json");
     free(directory);
@@ -39,10 +34,7 @@ static json_t *index_read(const char *path, Error *error) {
 
 static bool index_write(const char *path, json_t *index, Error *error) {
     json_sum_set(index, 0, 0);
-    char *text = json_text(path, index, JSON_INDENT(1));
-    bool ok = file_write_atomic(path, text, strlen(text), error);
-    free(text);
-    return ok;
+    return json_write_file(path, index, JSON_INDENT(1), error);
 }
 
 static const char *hash_text(uint64_t hash, char text[17]) {
@@ -53,15 +45,14 @@ static const char *hash_text(uint64_t hash, char text[17]) {
 static bool file_sum(const char *split_path, char text[17], Error *error) {
     char *bytes;
     size_t size;
-    Error why;
-    if (!read_file(split_path, &bytes, &size, &why)) return error_set(error, "%s: %s", split_path, why.text);
+    if (!read_file(split_path, &bytes, &size, error)) return error_before(error, "%s: ", split_path);
     hash_text(checksum(0, bytes, size), text);
     free(bytes);
     return true;
 }
 
 static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_hash, Error *error) {
-    const char *name = file_name(split_path);
+    const char *name = path_name(split_path);
     char hash[17], sum[17], both[36];
     if (!manifest_hash) {
         json_object_del(index, name);
@@ -81,7 +72,7 @@ static bool claim(const char *directory, const char *file, const char *entry, co
     bool ok = file_lock(&lock, path, error);
     if (ok) {
         json_t *index = index_read(path, error);
-        const char *before = json_string_value(json_object_get(index, file_name(file)));
+        const char *before = json_string_value(json_object_get(index, path_name(file)));
         ok = index &&
              (access(file, F_OK) || (before && strstr(before, held)) ||
               error_set(error,
@@ -89,7 +80,7 @@ static bool claim(const char *directory, const char *file, const char *entry, co
                         "away",
                         file, path, *held ? " as it is" : ""));
         if (ok && (!before || *held)) {
-            json_object_set_new(index, file_name(file), json_string(entry));
+            json_object_set_new(index, path_name(file), json_string(entry));
             ok = index_write(path, index, error);
         }
         json_decref(index);
@@ -142,7 +133,7 @@ static bool purge(const char *directory, const char *path, uint64_t manifest_has
     hash_text(manifest_hash, hash);
     json_object_foreach_safe(index, next, name, value) {
         if (!ok || !names_manifest(json_string_value(value), hash)) continue;
-        char *split = path_join(directory, file_name(name));
+        char *split = path_join(directory, path_name(name));
         printf("[Split] %s is removed: it was made from another manifest\n", split);
         if (unlink(split) && errno != ENOENT) ok = error_set(error, "cannot remove %s: %s", split, strerror(errno));
         free(split);
@@ -169,7 +160,7 @@ bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error 
 bool psd_split_index_check(const char *split_path, uint64_t manifest_hash, Error *error) {
     char *path = index_path(split_path), hash[17], sum[17];
     json_t *index = index_read(path, error);
-    const char *made_of = json_string_value(json_object_get(index, file_name(split_path)));
+    const char *made_of = json_string_value(json_object_get(index, path_name(split_path)));
     bool ok = index != NULL;
     error->text[0] = ok ? 0 : error->text[0];
     if (ok && (!made_of || !manifest_hash))

@@ -75,11 +75,6 @@ static void add(PsdIds *to, const int64_t *ids, int64_t n) {
     to->n += n;
 }
 
-static int compare_ids(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static bool has_class(const PsdRows *rows, int64_t id) {
     return rows->labels[id] >= 0 && rows->labels[id] < rows->classes;
 }
@@ -214,7 +209,7 @@ static bool check_fraction(double fraction, Error *error) {
 static PsdIds kept_ids(const PsdRows *rows, Twister *t, double fraction) {
     PsdIds ids = classified_ids(rows);
     keep_fraction(t, &ids, fraction);
-    qsort(ids.at, (size_t)ids.n, sizeof *ids.at, compare_ids);
+    qsort(ids.at, (size_t)ids.n, sizeof *ids.at, compare_integers);
     return ids;
 }
 

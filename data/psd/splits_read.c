@@ -93,14 +93,13 @@ static const json_t *find_split(const json_t *root, const char *sensor, int shot
 
 bool psd_partition_parse(const char *text, size_t size, const char *sensor, int shots, int64_t rows,
                          PsdPartition *partition, Error *error) {
-    Error why;
     *partition = (PsdPartition){0};
     json_t *root = parse(text, size, error);
     if (!root) return false;
     const json_t *found = find_split(root, sensor, shots, error);
-    bool ok = found && take_splits(found, shots > 0, partition, &why) && psd_partition_check(partition, rows, &why);
+    bool ok = found && take_splits(found, shots > 0, partition, error) && psd_partition_check(partition, rows, error);
     if (found && !ok)
-        error_set(error, "%s%.100s%s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "", why.text);
+        error_before(error, "%s%.100s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "");
     json_decref(root);
     if (!ok) psd_partition_free(partition);
     return ok;
@@ -129,20 +128,18 @@ bool psd_partition_read(const char *path, const char *sensor, int shots, int64_t
                         Error *error) {
     char *text;
     size_t size;
-    Error why;
     *partition = (PsdPartition){0};
-    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = psd_partition_parse(text, size, sensor, shots, rows, partition, &why);
+    if (!read_file(path, &text, &size, error)) return error_before(error, "%s: ", path);
+    bool ok = psd_partition_parse(text, size, sensor, shots, rows, partition, error);
     free(text);
-    return ok || error_set(error, "%s: %s", path, why.text);
+    return ok || error_before(error, "%s: ", path);
 }
 
 bool psd_partition_sensors_read(const char *path, char ***names, int *n, Error *error) {
     char *text;
     size_t size;
-    Error why;
-    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = psd_partition_sensors_parse(text, size, names, n, &why);
+    if (!read_file(path, &text, &size, error)) return error_before(error, "%s: ", path);
+    bool ok = psd_partition_sensors_parse(text, size, names, n, error);
     free(text);
-    return ok || error_set(error, "%s: %s", path, why.text);
+    return ok || error_before(error, "%s: ", path);
 }

@@ -219,10 +219,9 @@ static bool looks_made(int fd) {
  * for the new one are known. s: the store, NULL if it could not be opened. */
 static bool check_replaceable(const StoreRequest *w, const PsdStore *s, const Error *why, Error *error) {
     size_t size;
-    Error reason;
     if (access(w->path, F_OK) && errno == ENOENT) return true;
-    int fd = file_open(w->path, &size, &reason);
-    if (fd < 0) return error_set(error, "%s: %s", w->path, reason.text);
+    int fd = file_open(w->path, &size, error);
+    if (fd < 0) return error_before(error, "%s: ", w->path);
     bool made = s ? metadata(s, "manifest") != NULL : looks_made(fd);
     close(fd);
     if (!made)

@@ -62,10 +62,7 @@ static char *endings_of(const CorpusFiles *files) {
 
 static bool add_file(CorpusFiles *files, const char *path, const char *name, bool held_out, Error *error) {
     if (u8_check((const uint8_t *)name, strlen(name))) return error_set(error, "%s: its name is not UTF-8", path);
-    if (files->n == files->capacity) {
-        files->capacity = 2 * files->capacity + 16;
-        files->files = xrealloc(files->files, (size_t)files->capacity * sizeof *files->files);
-    }
+    files->files = xgrow(files->files, (size_t)files->n, sizeof *files->files);
     const Kind *kind = kind_of(path);
     files->files[files->n++] = (CorpusFile){.path = xstrdup(path),
                                             .name = xstrdup(name),
@@ -141,9 +138,8 @@ static bool add_folder(CorpusFiles *files, const char *folder, bool held_out, Er
 }
 
 bool corpus_files_add(CorpusFiles *files, const char *path, bool held_out, Error *error) {
-    const char *slash = strrchr(path, '/');
     return path_is_folder(path) ? add_folder(files, path, held_out, error)
-                                : add_file(files, path, slash ? slash + 1 : path, held_out, error);
+                                : add_file(files, path, path_name(path), held_out, error);
 }
 
 /* ---- what a file is whose name does not say it ---- */
@@ -190,12 +186,11 @@ static bool begins_with(const char *text, const char *end, char first, const cha
 static bool decide(CorpusFile *file, Error *error) {
     enum { BEGINNING = 1 << 16 };
     TextSource source;
-    Error why;
     size_t n = 0;
     char *bytes = xmalloc(BEGINNING + 1);
-    bool ok = text_source_open(&source, file->path, &why);
-    ok = ok && text_source_read(&source, bytes, BEGINNING, &n, &why);
-    if (!ok) error_set(error, "%s: %s", file->path, why.text);
+    bool ok = text_source_open(&source, file->path, error);
+    ok = ok && text_source_read(&source, bytes, BEGINNING, &n, error);
+    if (!ok) error_before(error, "%s: ", file->path);
     text_source_close(&source);
     bytes[n] = 0;
     const char *text = bytes + utf8_mark(bytes, n), *end = bytes + n;

@@ -40,11 +40,10 @@ char *corpus_table_text(const CorpusTable *table, const char *record, int64_t li
     char *copy = memcpy(xmalloc(*size + 1), record, *size);
     copy[*size] = 0;
     Csv csv = {.at = copy, .next_line = line, .separator = table->separator};
-    Error why = {.text = ""};
-    bool ok = strlen(copy) == *size || error_set(&why, "%lld: has a zero byte; take it out", (long long)line);
-    ok = ok && csv_next(&csv, &why) &&
+    bool ok = strlen(copy) == *size || error_set(error, "%lld: has a zero byte; take it out", (long long)line);
+    ok = ok && csv_next(&csv, error) &&
          (csv.n == table->n ||
-          error_set(&why,
+          error_set(error,
                     "%lld: has %d fields; the line of column names has %d; a field with separators in it needs quotes",
                     (long long)csv.line, csv.n, table->n));
     char *text = NULL;
@@ -52,7 +51,7 @@ char *corpus_table_text(const CorpusTable *table, const char *record, int64_t li
         *size = strlen(csv.fields[table->column]);
         text = memcpy(xmalloc(*size + 1), csv.fields[table->column], *size);
     } else {
-        error_set(error, "line %s", why.text);
+        error_before(error, "line ");
     }
     csv_close(&csv);
     free(copy);

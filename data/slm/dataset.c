@@ -329,18 +329,16 @@ static void slm_close(Dataset *dataset) {
 static Dataset *dataset_of(SlmDataset *d) {
     static const char *const field_names[SLM_FIELDS] = {
         [SLM_OFFSETS] = "offsets", [SLM_IDS] = "ids", [SLM_POSITIONS] = "positions", [SLM_TARGETS] = "targets"};
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
-    *dataset = (Dataset){.n_samples = d->n_samples,
-                         .field_names = field_names,
-                         .tokens = slm_tokens,
-                         .counts = slm_counts,
-                         .sample_id = slm_sample_id,
-                         .content = slm_content,
-                         .fill = slm_fill,
-                         .batch_bytes = slm_batch_bytes,
-                         .close = slm_close,
-                         .state = d};
-    return dataset;
+    return dataset_new((Dataset){.n_samples = d->n_samples,
+                                 .field_names = field_names,
+                                 .tokens = slm_tokens,
+                                 .counts = slm_counts,
+                                 .sample_id = slm_sample_id,
+                                 .content = slm_content,
+                                 .fill = slm_fill,
+                                 .batch_bytes = slm_batch_bytes,
+                                 .close = slm_close,
+                                 .state = d});
 }
 
 static int64_t count_pieces(const SlmStream *stream, int64_t context) {

@@ -164,17 +164,16 @@ static bool check(const SlmShard *s, bool certain, Error *error) {
 }
 
 bool slm_foreign_open(const char *path, const SlmForeign *foreign, SlmShard *s, Error *error) {
-    Error why = {.text = ""};
     *s = (SlmShard){.end_of_text = -1};
-    bool ok = file_map(path, &s->file.owner, &s->file.owner_bytes, &why) && take_llm_c(s, &why);
+    bool ok = file_map(path, &s->file.owner, &s->file.owner_bytes, error) && take_llm_c(s, error);
     bool certain = s->vocabulary > 0 || (foreign && foreign->width);
-    ok = ok && (s->ids || take_npy(s, &why)) && (s->ids || take_headerless(s, foreign, &why));
+    ok = ok && (s->ids || take_npy(s, error)) && (s->ids || take_headerless(s, foreign, error));
     if (foreign && foreign->vocabulary) s->vocabulary = foreign->vocabulary;
     if (foreign && foreign->end_of_text >= 0) s->end_of_text = foreign->end_of_text;
     if (!ok)
-        error_set(error, "%s: %s", path, why.text);
+        error_before(error, "%s: ", path);
     else
-        ok = take_meta(path, s, error) && (check(s, certain, &why) || error_set(error, "%s: %s", path, why.text));
+        ok = take_meta(path, s, error) && (check(s, certain, error) || error_before(error, "%s: ", path));
     if (!ok) slm_shard_close(s);
     return ok;
 }

@@ -49,13 +49,11 @@ static int place_of(const char *name, const char *const names[3]) {
 
 /* ---- what is prepared from what ---- */
 
-static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Dies if a file is there twice: named twice, or in two of the folders. */
 static void check_twice(const CorpusFiles *files) {
     char **paths = xcalloc((size_t)files->n, sizeof *paths);
     for (int64_t i = 0; i < files->n; i++) paths[i] = files->files[i].path;
-    qsort(paths, (size_t)files->n, sizeof *paths, compare_names);
+    qsort(paths, (size_t)files->n, sizeof *paths, compare_texts);
     for (int64_t i = 1; i < files->n; i++)
         if (!strcmp(paths[i - 1], paths[i])) die("%s is given twice, by --input or --val-file", paths[i]);
     free(paths);

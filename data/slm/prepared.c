@@ -36,9 +36,7 @@ json_t *prepared_read(const char *directory, Error *error) {
 bool prepared_write(const char *directory, json_t *record, Error *error) {
     char *path = path_join(directory, PREPARED_NAME);
     json_sum_set(record, PREPARED_DIGITS, 0);
-    char *text = json_text(path, record, JSON_INDENT(1) | JSON_REAL_PRECISION(PREPARED_DIGITS));
-    bool ok = file_write_atomic(path, text, strlen(text), error);
-    free(text);
+    bool ok = json_write_file(path, record, JSON_INDENT(1) | JSON_REAL_PRECISION(PREPARED_DIGITS), error);
     free(path);
     return ok;
 }

@@ -57,11 +57,10 @@ static bool check_prepared(const char *directory, const char *split, int n, Erro
 static bool open_shard(State *s, int i, const char *path, const SlmForeign *foreign, Error *error) {
     SlmShard *shard = &s->shards[i];
     const SlmShard *one = s->shards;
-    Error why;
     if (!ends_with(path, SHARD_ENDING)) {
         if (!slm_foreign_open(path, foreign, shard, error)) return false;
-    } else if (!slm_shard_open(path, shard, &why)) {
-        return error_set(error, "%s: %s", path, why.text);
+    } else if (!slm_shard_open(path, shard, error)) {
+        return error_before(error, "%s: ", path);
     }
     if (foreign && foreign->width && shard->width != foreign->width)
         return error_set(error, "%s says that its ids have %d bytes, and --token-bytes says %d: leave that option out",

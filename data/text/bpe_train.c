@@ -119,10 +119,8 @@ bool bpe_trainer_write(BpeTrainer *trainer, const char *path, int *vocabulary, E
     if (!first_pieces(trainer, error)) return false;
     merge_pairs(trainer);
     json_t *root = describe(trainer);
-    char *text = json_text("a tokenizer", root, JSON_INDENT(1));
-    const bool ok = file_write_atomic(path, text, strlen(text), error);
+    const bool ok = json_write_file(path, root, JSON_INDENT(1), error);
     *vocabulary = (int)trainer->pieces.n;
-    free(text);
     json_decref(root);
     return ok;
 }

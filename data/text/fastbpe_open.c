@@ -41,8 +41,7 @@ typedef struct {
 
 static bool lines_open(Lines *lines, const char *path, Error *error) {
     size_t size;
-    Error why;
-    if (!read_file(path, &lines->bytes, &size, &why)) return error_set(error, "%s: %s", lines->name, why.text);
+    if (!read_file(path, &lines->bytes, &size, error)) return error_before(error, "%s: ", lines->name);
     lines->at = lines->bytes;
     lines->end = lines->bytes + size;
     for (size_t i = 0; i < size; i++) lines->count += lines->bytes[i] == '\n';

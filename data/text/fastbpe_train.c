@@ -37,8 +37,6 @@ void fastbpe_trainer_add(FastBpeTrainer *trainer, int thread, const char *text, 
 
 /* ---- merges ---- */
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Makes symbols of the characters of all words, in order. */
 static bool take_characters(FastBpeTrainer *trainer, Error *error) {
     const Strings *words = &trainer->counts[0].words;
@@ -58,7 +56,7 @@ static bool take_characters(FastBpeTrainer *trainer, Error *error) {
     }
     const char **texts = xmalloc((characters.n + (size_t)1) * sizeof *texts);
     for (uint32_t i = 0; i < characters.n; i++) texts[i] = strings_text(&characters, i);
-    qsort(texts, characters.n, sizeof *texts, by_text);
+    qsort(texts, characters.n, sizeof *texts, compare_texts);
     for (uint32_t i = 0; i < characters.n; i++) strings_add(&trainer->bpe->symbols, texts[i], strlen(texts[i]));
     trainer->n_characters = characters.n;
     free(texts);

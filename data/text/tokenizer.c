@@ -39,7 +39,7 @@ char *tokenizer_in(const char *folder) {
 static bool find_files(Tokenizer *tokenizer, const char *path, Error *error) {
     char *file = path_is_folder(path) ? tokenizer_in(path) : xstrdup(path);
     if (!file) return error_set(error, "the folder holds none of " TOKENIZER_FILES);
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    const char *name = path_name(file);
     char *folder = path_directory(file), *added = path_join(folder, "added_tokens.json");
     if (!access(added, F_OK)) tokenizer->added = xstrdup(added);
     tokenizer->file = file;

@@ -75,9 +75,9 @@ static void a_training_checkpoint_of_the_reference_is_read(void **unused) {
 typedef struct {
     char bytes[4096];
     size_t size;
-} Bytes;
+} FileBytes;
 
-static void add(Bytes *b, const char *bytes, size_t size) {
+static void add(FileBytes *b, const char *bytes, size_t size) {
     assert_true(b->size + size <= sizeof b->bytes);
     memcpy(b->bytes + b->size, bytes, size);
     b->size += size;
@@ -85,21 +85,21 @@ static void add(Bytes *b, const char *bytes, size_t size) {
 
 #define ADD(b, literal) add(b, literal, sizeof(literal) - 1)
 
-static void add_integer(Bytes *b, int64_t value) {
+static void add_integer(FileBytes *b, int64_t value) {
     ADD(b, "\x8a\x08");
     for (int i = 0; i < 8; i++) add(b, (char[]){(char)((uint64_t)value >> 8 * i)}, 1);
 }
 
-static void add_pair(Bytes *b, int64_t x, int64_t y) {
+static void add_pair(FileBytes *b, int64_t x, int64_t y) {
     add_integer(b, x);
     add_integer(b, y);
     ADD(b, "\x86");
 }
 
 /* {"w": f32 view [rows, columns] of a storage "0" of `count` elements} */
-static Bytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t columns, int64_t row_stride,
-                           int64_t column_stride) {
-    Bytes b = {.size = 0};
+static FileBytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t columns, int64_t row_stride,
+                               int64_t column_stride) {
+    FileBytes b = {.size = 0};
     ADD(&b, "\x80\x02}X\1\0\0\0w"
             "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
             "0X\3\0\0\0cpu");
@@ -112,7 +112,7 @@ static Bytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t 
     return b;
 }
 
-static void assert_pickle(const Bytes *pickle, const char *message) {
+static void assert_pickle(const FileBytes *pickle, const char *message) {
     TensorFile file;
     Error error = {"nothing"};
     bool ok = torch_pickle_parse(pickle->bytes, pickle->size, &file, &error);
@@ -122,7 +122,7 @@ static void assert_pickle(const Bytes *pickle, const char *message) {
 }
 
 static void assert_literal(const char *bytes, size_t size, const char *message) {
-    Bytes pickle = {.size = 0};
+    FileBytes pickle = {.size = 0};
     add(&pickle, bytes, size);
     assert_pickle(&pickle, message);
 }
@@ -173,7 +173,7 @@ static void broken_pickles_are_refused(void **unused) {
 /* Writes sizes and strides with every opcode for integers: BININT1, BININT2 above 255, BININT, LONG1. */
 static void integers_of_every_width_are_read(void **unused) {
     (void)unused;
-    Bytes b = {.size = 0};
+    FileBytes b = {.size = 0};
     ADD(&b, "\x80\2}X\1\0\0\0w"
             "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
             "0X\3\0\0\0cpu"
@@ -215,15 +215,15 @@ static void impossible_tensors_are_refused(void **unused) {
         {1LL << 40, 0, 2, 3, 3, 1, "need more bytes than the file has"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Bytes pickle = tensor_pickle(cases[i].count, cases[i].offset, cases[i].rows, cases[i].columns,
-                                     cases[i].row_stride, cases[i].column_stride);
+        FileBytes pickle = tensor_pickle(cases[i].count, cases[i].offset, cases[i].rows, cases[i].columns,
+                                         cases[i].row_stride, cases[i].column_stride);
         assert_pickle(&pickle, cases[i].message);
     }
 }
 
 static void a_pickle_cut_anywhere_is_refused(void **unused) {
     (void)unused;
-    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+    FileBytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
     for (size_t length = 0; length < pickle.size; length++) {
         char *exact = xmalloc(length);
         TensorFile file;
@@ -243,7 +243,7 @@ static void add_entry(zip_t *zip, const char *name, const void *bytes, size_t si
 }
 
 /* Makes a .pth file of this pickle and this storage "0"; NULL for none. */
-static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
+static char *make_pth(const FileBytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
     char *path = in(scratch(), "hand.pth");
     int code;
     zip_t *zip = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
@@ -266,7 +266,7 @@ static void assert_refused(const char *path, const char *message) {
 static void broken_archives_are_refused(void **unused) {
     (void)unused;
     const float numbers[6] = {0, 1, 2, 3, 4, 5};
-    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+    FileBytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
     TensorFile file;
     char *path = make_pth(&pickle, numbers, sizeof numbers, "little", ZIP_CM_STORE), *bytes;
     open_good(path, &file);
@@ -289,7 +289,7 @@ static void broken_archives_are_refused(void **unused) {
     assert_refused(make_pth(NULL, numbers, 24, NULL, ZIP_CM_STORE), "a zip without data.pkl");
     assert_refused(make_pth(&pickle, numbers, 24, "big", ZIP_CM_STORE), "its numbers are big-endian");
     static const float many[6000]; /* zeros, which compress well */
-    Bytes large = tensor_pickle(6000, 0, 3, 2, 1, 3);
+    FileBytes large = tensor_pickle(6000, 0, 3, 2, 1, 3);
     assert_refused(make_pth(&large, many, sizeof many, NULL, ZIP_CM_DEFLATE),
                    "the tensors need more bytes than the file");
     pickle = tensor_pickle(64, 0, 3, 2, 1, 3);
@@ -299,8 +299,8 @@ static void broken_archives_are_refused(void **unused) {
 /* ---- files of a torch before 1.6 by hand ---- */
 
 /* Appends the pickles of such a file up to the tree, a pickle of its own. */
-static Bytes legacy_file(const Bytes *tree) {
-    Bytes b = {.size = 0};
+static FileBytes legacy_file(const FileBytes *tree) {
+    FileBytes b = {.size = 0};
     ADD(&b, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.");
     ADD(&b, "\x80\2M\xe9\3.");
     ADD(&b, "\x80\2}q\0(X\x10\0\0\0protocol_versionM\xe9\3X\r\0\0\0little_endian\x88u.");
@@ -309,7 +309,8 @@ static Bytes legacy_file(const Bytes *tree) {
 }
 
 /* Appends the list of storages, and the numbers behind their count. */
-static void add_storages(Bytes *b, const char *list, size_t list_size, int64_t count, const float *numbers, size_t n) {
+static void add_storages(FileBytes *b, const char *list, size_t list_size, int64_t count, const float *numbers,
+                         size_t n) {
     add(b, list, list_size);
     add(b, (const char *)&count, sizeof count);
     add(b, (const char *)numbers, n * sizeof *numbers);
@@ -322,7 +323,7 @@ static void add_storages(Bytes *b, const char *list, size_t list_size, int64_t c
 
 static const float numbers[6] = {0, 1, 2, 3, 4, 5};
 
-static char *write_legacy(const Bytes *b) {
+static char *write_legacy(const FileBytes *b) {
     char *path = in(scratch(), "old.pth");
     write_bytes(path, b->bytes, b->size);
     return path;
@@ -330,8 +331,8 @@ static char *write_legacy(const Bytes *b) {
 
 static void broken_files_of_an_old_torch_are_refused(void **unused) {
     (void)unused;
-    const Bytes tree = tensor_pickle(6, 0, 3, 2, 1, 3);
-    Bytes good = legacy_file(&tree), b = good;
+    const FileBytes tree = tensor_pickle(6, 0, 3, 2, 1, 3);
+    FileBytes good = legacy_file(&tree), b = good;
     TensorFile file;
     STORAGES(&good, ONE_STORAGE, 6, 6);
     open_good(write_legacy(&good), &file);
@@ -377,7 +378,7 @@ static void broken_files_of_an_old_torch_are_refused(void **unused) {
 static void a_storage_that_is_part_of_another_is_refused(void **unused) {
     (void)unused;
     for (int part = 0; part < 2; part++) {
-        Bytes tree = {.size = 0};
+        FileBytes tree = {.size = 0};
         TensorFile file;
         Error error;
         ADD(&tree, "\x80\x02}X\1\0\0\0w"
@@ -388,7 +389,7 @@ static void a_storage_that_is_part_of_another_is_refused(void **unused) {
         else
             ADD(&tree, "N");
         ADD(&tree, "tQK\0K\6\x85K\1\x85\x89NtRs.");
-        Bytes b = legacy_file(&tree);
+        FileBytes b = legacy_file(&tree);
         STORAGES(&b, ONE_STORAGE, 6, 6);
         bool ok = tensor_file_open(write_legacy(&b), &file, &error);
         assert_int_equal(ok, !part);
