@@ -4,9 +4,11 @@
 #include "data/audio/compress.h"
 #include "tests/sounds.h"
 
+static Error error;
+
 enum { RATE = 24000, FRAMES = RATE, MP3 = 0x230082 /* SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III */ };
 
-static char *directory;
+static const char *directory;
 
 static char *in(const char *name) { return path_join(directory, name); }
 
@@ -56,17 +58,15 @@ static void put_sound(FileBytes *out, int from, int to) {
 }
 
 static bool read_bytes(const FileBytes *file, Audio *audio, Error *error) {
-    char *path = in("file.wav");
+    char *path = keep(in("file.wav"));
     write_bytes(path, file->bytes, file->n);
     bool ok = audio_read(path, RATE, 10, audio, error);
-    free(path);
     return ok;
 }
 
 /* The file must be read as samples 0 to n - 1, `times` times. */
 static void must_hold(const char *what, const FileBytes *file, int n, int times) {
     Audio audio;
-    Error error;
     if (!read_bytes(file, &audio, &error)) fail_msg("%s: %s", what, error.text);
     if (audio.count != n * times) fail_msg("%s: %lld samples", what, (long long)audio.count);
     for (int i = 0; i < n * times; i++)
@@ -87,8 +87,7 @@ static void must_refuse(const FileBytes *file, const char *message) {
 
 /* ---- WAV ---- */
 
-static void a_header_of_an_interrupted_recorder_is_read_to_the_end(void **state) {
-    (void)state;
+TEST(a_header_of_an_interrupted_recorder_is_read_to_the_end) {
     static const uint32_t riff[] = {0, 8, 36, 36 + 2 * FRAMES};
     for (size_t i = 0; i < sizeof riff / sizeof *riff; i++) {
         FileBytes file = {.n = 0};
@@ -107,8 +106,7 @@ static void a_header_of_an_interrupted_recorder_is_read_to_the_end(void **state)
     must_refuse(&empty, "has no samples"); /* another chunk follows */
 }
 
-static void all_chunks_with_sound_are_read(void **state) {
-    (void)state;
+TEST(all_chunks_with_sound_are_read) {
     for (int between = 0; between < 2; between++) {
         FileBytes file = {.n = 0};
         begin_wav(&file, "RIFF", 36 + 2 * FRAMES + 8 + 16 * between);
@@ -125,8 +123,7 @@ static void all_chunks_with_sound_are_read(void **state) {
 }
 
 /* Before the format and before the sound, with a pad byte and without. */
-static void odd_chunks_need_no_pad_byte(void **state) {
-    (void)state;
+TEST(odd_chunks_need_no_pad_byte) {
     for (int place = 0; place < 2; place++)
         for (int pad = 0; pad < 2; pad++) {
             FileBytes file = {.n = 0};
@@ -141,8 +138,7 @@ static void odd_chunks_need_no_pad_byte(void **state) {
         }
 }
 
-static void bw64_is_read_as_rf64_is(void **state) {
-    (void)state;
+TEST(bw64_is_read_as_rf64_is) {
     static const char *const tags[] = {"RF64", "BW64"};
     for (int i = 0; i < 2; i++) {
         FileBytes file = {.n = 0};
@@ -169,8 +165,7 @@ static void put_whole(FileBytes *file) {
 }
 
 /* Expects no doubt about what a tag, a filled sector or another chunk adds, but one about what looks like sound. */
-static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
-    (void)state;
+TEST(a_header_that_declares_half_of_the_bytes_is_told) {
     static const char tag[] = "TAG and a title that somebody has given to the sound";
     FileBytes whole = {.n = 0}, file;
     put_whole(&whole);
@@ -184,7 +179,6 @@ static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
     file = whole;
     for (int i = 0; i < 4; i++) file.bytes[40 + i] = (unsigned char)(FRAMES >> 8 * i);
     Audio audio;
-    Error error;
     assert_true(read_bytes(&file, &audio, &error));
     assert_int_equal(audio.count, FRAMES / 2); /* as declared */
     assert_true(audio_doubt(&audio.facts, AUDIO_UNDECLARED, &error));
@@ -195,8 +189,7 @@ static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
 
 /* ---- samples ---- */
 
-static void channels_that_cancel_each_other_are_named(void **state) {
-    (void)state;
+TEST(channels_that_cancel_each_other_are_named) {
     for (int rest = 0; rest < 2; rest++) { /* exactly, and but for the last bit */
         FileBytes file = {.n = 0};
         begin_wav(&file, "RIFF", 36 + 4 * FRAMES);
@@ -221,8 +214,7 @@ static void put_floats(FileBytes *file, double scale) {
     }
 }
 
-static void floats_in_the_range_of_integers_are_named(void **state) {
-    (void)state;
+TEST(floats_in_the_range_of_integers_are_named) {
     static const struct {
         double scale;
         const char *message;
@@ -236,17 +228,14 @@ static void floats_in_the_range_of_integers_are_named(void **state) {
     }
     FileBytes loud = {.n = 0}; /* four times full scale is clipped, and read */
     Audio audio;
-    Error error;
     put_floats(&loud, 4 / 9000.0);
     assert_true(read_bytes(&loud, &audio, &error));
     assert_true(audio.clipped > 0.5);
     audio_close(&audio);
 }
 
-static void sound_at_the_noise_floor_is_told(void **state) {
-    (void)state;
+TEST(sound_at_the_noise_floor_is_told) {
     Audio audio;
-    Error error;
     for (int faint = 0; faint < 2; faint++) {
         FileBytes file = {.n = 0};
         put_floats(&file, (faint ? 0.0001 : 0.002) / 9000);
@@ -259,8 +248,7 @@ static void sound_at_the_noise_floor_is_told(void **state) {
 
 /* ---- no sound ---- */
 
-static void what_is_no_sound_is_named(void **state) {
-    (void)state;
+TEST(what_is_no_sound_is_named) {
     static const char *const cases[][2] = {
         {"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 72862\n",
          "it is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
@@ -279,22 +267,19 @@ static void what_is_no_sound_is_named(void **state) {
 }
 
 /* Makes a file as the corpora of the LDC are compressed. ffmpeg may read it. */
-static void sphere_that_libsndfile_does_not_read_is_named(void **state) {
-    (void)state;
+TEST(sphere_that_libsndfile_does_not_read_is_named) {
     static const char head[] = "NIST_1A\n   1024\nsample_count -i 1000\nsample_n_bytes -i 2\nchannel_count -i 1\n"
                                "sample_byte_format -s2 01\nsample_rate -i 16000\n"
                                "sample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n";
     FileBytes file = {.n = 0};
     put(&file, head, sizeof head - 1);
     file.n = 1024 + 2000;
-    char *path = in("file.wav");
+    char *path = keep(in("file.wav"));
     Audio audio;
-    Error error;
     write_bytes(path, file.bytes, file.n);
     assert_false(audio_read(path, RATE, 10, &audio, &error));
     assert_contains(error.text, "is SPHERE (NIST), which libsndfile does not read");
     assert_true(audio.convertible);
-    free(path);
 }
 
 /* ---- joined files ---- */
@@ -302,7 +287,7 @@ static void sphere_that_libsndfile_does_not_read_is_named(void **state) {
 /* Writes a second of the sound with libsndfile, and appends the file. Returns false if it does not write the format. */
 static bool append(FileBytes *out, int format, double compression) {
     SF_INFO info = {.samplerate = RATE, .channels = 1, .format = format};
-    char *path = in("part"), *bytes;
+    char *path = keep(in("part")), *bytes;
     float samples[FRAMES];
     size_t n;
     bool known = sf_format_check(&info);
@@ -318,12 +303,10 @@ static bool append(FileBytes *out, int format, double compression) {
     } else {
         printf("SKIPPED: format %x, which this libsndfile does not write\n", (unsigned)format);
     }
-    free(path);
     return file != NULL;
 }
 
-static void joined_files_are_read_to_the_end(void **state) {
-    (void)state;
+TEST(joined_files_are_read_to_the_end) {
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16,  SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG,
                                   SF_FORMAT_RF64 | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
                                   SF_FORMAT_AU | SF_FORMAT_PCM_16,   SF_FORMAT_CAF | SF_FORMAT_PCM_16,
@@ -337,7 +320,6 @@ static void joined_files_are_read_to_the_end(void **state) {
         char what[16];
         snprintf(what, sizeof what, "%x", (unsigned)formats[i]);
         Audio audio;
-        Error error;
         if (!read_bytes(&file, &audio, &error)) fail_msg("%s: %s", what, error.text);
         assert_int_equal(audio.count, n * FRAMES);
         for (int k = 0; k < n * FRAMES; k++)
@@ -346,8 +328,7 @@ static void joined_files_are_read_to_the_end(void **state) {
     }
 }
 
-static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
-    (void)state;
+TEST(joined_aiff_of_which_one_is_cut_off_is_refused) {
     FileBytes file = {.n = 0};
     append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
     append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
@@ -356,8 +337,7 @@ static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
 }
 
 /* Joins files as programs write them into pipes: where the next file begins, the sound ends. */
-static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
-    (void)state;
+TEST(joined_files_of_unknown_length_are_read_to_the_end) {
     static const struct {
         int format;
         uint32_t size;
@@ -383,8 +363,7 @@ static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
         }
 }
 
-static void a_caf_of_unknown_length_is_named_with_what_reads_it(void **state) {
-    (void)state;
+TEST(a_caf_of_unknown_length_is_named_with_what_reads_it) {
     FileBytes file = {.n = 0};
     append(&file, SF_FORMAT_CAF | SF_FORMAT_PCM_16, 0);
     unsigned char *sound = memmem(file.bytes, file.n, "data", 4);
@@ -396,7 +375,6 @@ static void a_caf_of_unknown_length_is_named_with_what_reads_it(void **state) {
 /* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
 static void check_seconds(const FileBytes *file, int seconds, int slack) {
     Audio audio;
-    Error error;
     if (!read_bytes(file, &audio, &error)) fail_msg("%s", error.text);
     assert_in_range(audio.count, seconds * FRAMES, seconds * FRAMES + slack);
     for (int s = 0; s < seconds; s++) {
@@ -408,8 +386,7 @@ static void check_seconds(const FileBytes *file, int seconds, int slack) {
     audio_close(&audio);
 }
 
-static void joined_files_of_lossy_formats_are_read_to_the_end(void **state) {
-    (void)state;
+TEST(joined_files_of_lossy_formats_are_read_to_the_end) {
     static const int formats[] = {SF_FORMAT_OGG | SF_FORMAT_VORBIS, SF_FORMAT_OGG | 0x64 /* SF_FORMAT_OPUS */, MP3};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         FileBytes file = {.n = 0};
@@ -423,7 +400,7 @@ static void joined_files_of_lossy_formats_are_read_to_the_end(void **state) {
 /* Appends an MP3 without the frame that describes the others. */
 static bool append_plain(FileBytes *out, double compression) {
     float samples[FRAMES];
-    char *path = in("plain.mp3"), *bytes;
+    char *path = keep(in("plain.mp3")), *bytes;
     size_t n;
     for (int i = 0; i < FRAMES; i++) samples[i] = (float)sample(i) / 32768;
     bool written = append_bare_mp3(path, RATE, samples, FRAMES, compression);
@@ -433,13 +410,11 @@ static bool append_plain(FileBytes *out, double compression) {
         free(bytes);
     }
     remove(path);
-    free(path);
     return written;
 }
 
 /* Large frames come first, so that an estimate by the first is too low. Each encoder adds two frames of its own. */
-static void an_mp3_that_does_not_describe_itself_is_read_to_the_end(void **state) {
-    (void)state;
+TEST(an_mp3_that_does_not_describe_itself_is_read_to_the_end) {
     FileBytes file = {.n = 0};
     if (!append_plain(&file, 0)) return;
     size_t large = file.n;
@@ -456,23 +431,20 @@ static void an_mp3_that_does_not_describe_itself_is_read_to_the_end(void **state
     check_seconds(&tagged, 2, 4 * 1152);
 }
 
-static void an_mp3_that_describes_a_part_of_itself_is_read_to_the_end(void **state) {
-    (void)state;
+TEST(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end) {
     FileBytes file = {.n = 0};
     if (!append(&file, MP3, 0.5)) return;
     append_plain(&file, 0.5);
     check_seconds(&file, 2, 4 * 1152);
 }
 
-static void an_mp3_with_changed_rate_is_refused(void **state) {
-    (void)state;
+TEST(an_mp3_with_changed_rate_is_refused) {
     FileBytes file = {.n = 0};
     if (!append(&file, MP3, 0.5)) return;
-    char *path = in("other.mp3"), *bytes;
+    char *path = keep(in("other.mp3")), *bytes;
     float *sine = make_sine(440, 0.5, 44100, 1, 44100);
     size_t n;
     Audio audio;
-    Error error;
     write_sound(path, MP3, 44100, 1, sine, 44100);
     assert_true(read_file(path, &bytes, &n, &error));
     put(&file, bytes, n);
@@ -481,75 +453,44 @@ static void an_mp3_with_changed_rate_is_refused(void **state) {
     assert_true(audio.convertible);
     free(sine);
     free(bytes);
-    free(path);
 }
 
 /* ffmpeg would convert the first of them alone. */
-static void wav_with_changed_rate_is_not_to_be_converted(void **state) {
-    (void)state;
+TEST(wav_with_changed_rate_is_not_to_be_converted) {
     FileBytes file = {.n = 0};
     put_whole(&file);
     size_t first = file.n;
     put_whole(&file);
     file.bytes[first + 24] ^= 1; /* of the rate */
-    char *path = in("file.wav");
+    char *path = keep(in("file.wav"));
     Audio audio;
-    Error error;
     write_bytes(path, file.bytes, file.n);
     assert_false(audio_read(path, RATE, 10, &audio, &error));
     assert_contains(error.text, "joins sounds of 24000 Hz and of 24001 Hz: resample them before they are joined");
     assert_false(audio.convertible);
-    free(path);
 }
 
 /* ---- copies for pages ---- */
 
 /* Joined files, and an MP3 that does not describe itself: libsndfile alone reads a part of each. */
-static void a_copy_for_a_page_has_all_sound(void **state) {
-    (void)state;
+TEST(a_copy_for_a_page_has_all_sound) {
     for (int mp3 = 0; mp3 < 2; mp3++) {
         FileBytes file = {.n = 0}, copy = {.n = 0};
         if (mp3 && !append_plain(&file, 0)) return;
         if (mp3) append_plain(&file, 0.6);
         for (int i = 0; i < 2 && !mp3; i++) append(&file, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 0);
-        char *path = in("page.wav"), *bytes;
+        char *path = keep(in("page.wav")), *bytes;
         const char *type;
         size_t size;
-        Error error;
         write_bytes(path, file.bytes, file.n);
         if (!sound_compress(path, &bytes, &size, &type, &error)) fail_msg("%s", error.text);
         put(&copy, bytes, size);
         check_seconds(&copy, 2, 4 * 1152);
         free(bytes);
-        free(path);
     }
 }
 
 int main(void) {
-    directory = scratch_directory();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_header_of_an_interrupted_recorder_is_read_to_the_end),
-        cmocka_unit_test(all_chunks_with_sound_are_read),
-        cmocka_unit_test(odd_chunks_need_no_pad_byte),
-        cmocka_unit_test(bw64_is_read_as_rf64_is),
-        cmocka_unit_test(a_header_that_declares_half_of_the_bytes_is_told),
-        cmocka_unit_test(channels_that_cancel_each_other_are_named),
-        cmocka_unit_test(floats_in_the_range_of_integers_are_named),
-        cmocka_unit_test(sound_at_the_noise_floor_is_told),
-        cmocka_unit_test(what_is_no_sound_is_named),
-        cmocka_unit_test(sphere_that_libsndfile_does_not_read_is_named),
-        cmocka_unit_test(joined_files_are_read_to_the_end),
-        cmocka_unit_test(joined_files_of_unknown_length_are_read_to_the_end),
-        cmocka_unit_test(a_caf_of_unknown_length_is_named_with_what_reads_it),
-        cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
-        cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
-        cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
-        cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
-        cmocka_unit_test(an_mp3_with_changed_rate_is_refused),
-        cmocka_unit_test(wav_with_changed_rate_is_not_to_be_converted),
-        cmocka_unit_test(a_copy_for_a_page_has_all_sound),
-    };
-    int failures = cmocka_run_group_tests(tests, NULL, NULL);
-    free(directory);
-    return failures;
+    directory = run_directory();
+    return tests_run(NULL, NULL);
 }

@@ -3,26 +3,26 @@
  * torch reads what a training exports. */
 #include "base/file.h"
 #include "data/formats/tensor_file_open.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <zip.h>
 
 #include "data/formats/torch_pth.h"
 
-static char *scratch(void) { return keep_text(scratch_directory()); }
-static char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
+static Error error;
+
+static char *scratch(void) { return keep(kept_folder()); }
+static char *in(const char *directory, const char *name) { return kept_path(directory, name); }
 
 static const char golden[] = "tests/reference/golden";
 
 static char *golden_path(const char *name) { return in(golden, name); }
 
 static void open_good(const char *path, TensorFile *file) {
-    Error error;
     if (!tensor_file_open(path, file, &error)) fail_msg("%s: %s", path, error.text);
 }
 
-static void torch_files_have_the_tensors_that_torch_saved(void **unused) {
-    (void)unused;
+TEST(torch_files_have_the_tensors_that_torch_saved) {
     TensorFile want;
     open_good(golden_path("torch_expected.safetensors"), &want);
     static const char *const names[] = {"torch_protocol2.pth", "torch_protocol4.pth", "torch_legacy.pth"};
@@ -49,8 +49,7 @@ static void torch_files_have_the_tensors_that_torch_saved(void **unused) {
 
 /* The checkpoint has 79 tensors of the model, the moments of two parameters, numbers of NumPy and int64 counters, all
  * saved from a GPU. */
-static void a_training_checkpoint_of_the_reference_is_read(void **unused) {
-    (void)unused;
+TEST(a_training_checkpoint_of_the_reference_is_read) {
     TensorFile file;
     int in_model = 0, counters = 0;
     open_good(golden_path("torch_flim.pth"), &file);
@@ -129,8 +128,7 @@ static void assert_literal(const char *bytes, size_t size, const char *message) 
 
 #define PICKLE(literal, message) assert_literal(literal, sizeof(literal) - 1, message)
 
-static void no_function_of_a_pickle_is_called(void **unused) {
-    (void)unused;
+TEST(no_function_of_a_pickle_is_called) {
     PICKLE("\x80\2cos\nsystem\nX\4\0\0\0true\x85R.", "byte 2: refuses to call os.system");
     PICKLE("\x80\4\x8c\5posix\x8c\6system\x93\x8c\4true\x85R.", "refuses to call posix.system");
     PICKLE("\x80\2}X\1\0\0\0acbuiltins\neval\nX\1\0\0\0001\x85Rs.", "refuses to call builtins.eval");
@@ -145,8 +143,7 @@ static void no_function_of_a_pickle_is_called(void **unused) {
     PICKLE("\x80\2ccollections\nOrderedDict\n)\x81.", "opcode 0x81 at byte 28 is not one");
 }
 
-static void broken_pickles_are_refused(void **unused) {
-    (void)unused;
+TEST(broken_pickles_are_refused) {
     PICKLE("\x80\2}.", NULL);
     PICKLE("", "ends in the middle");
     PICKLE(".", "nothing is on the stack");
@@ -171,8 +168,7 @@ static void broken_pickles_are_refused(void **unused) {
 }
 
 /* Writes sizes and strides with every opcode for integers: BININT1, BININT2 above 255, BININT, LONG1. */
-static void integers_of_every_width_are_read(void **unused) {
-    (void)unused;
+TEST(integers_of_every_width_are_read) {
     FileBytes b = {.size = 0};
     ADD(&b, "\x80\2}X\1\0\0\0w"
             "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
@@ -183,7 +179,6 @@ static void integers_of_every_width_are_read(void **unused) {
             "(M\xfe\1M\xff\0K\1t"      /* strides 510, 255, 1 */
             "\x89NtRs.");
     TensorFile file;
-    Error error;
     if (!torch_pickle_parse(b.bytes, b.size, &file, &error)) fail_msg("%s", error.text);
     const StoredTensor *w = tensor_file_find(&file, "w");
     assert_non_null(w);
@@ -191,8 +186,7 @@ static void integers_of_every_width_are_read(void **unused) {
     tensor_file_close(&file);
 }
 
-static void impossible_tensors_are_refused(void **unused) {
-    (void)unused;
+TEST(impossible_tensors_are_refused) {
     static const struct {
         int64_t count, offset, rows, columns, row_stride, column_stride;
         const char *message;
@@ -221,8 +215,7 @@ static void impossible_tensors_are_refused(void **unused) {
     }
 }
 
-static void a_pickle_cut_anywhere_is_refused(void **unused) {
-    (void)unused;
+TEST(a_pickle_cut_anywhere_is_refused) {
     FileBytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
     for (size_t length = 0; length < pickle.size; length++) {
         char *exact = xmalloc(length);
@@ -253,18 +246,16 @@ static char *make_pth(const FileBytes *pickle, const float *storage, size_t byte
     if (storage) add_entry(zip, "hand/data/0", storage, bytes, method);
     add_entry(zip, "hand/version", "3\n", 2, ZIP_CM_STORE);
     assert_int_equal(zip_close(zip), 0);
-    return path;
+    return keep(path);
 }
 
 static void assert_refused(const char *path, const char *message) {
     TensorFile file;
-    Error error;
     if (tensor_file_open(path, &file, &error)) fail_msg("accepted, not refused with: %s", message);
     assert_contains(error.text, message);
 }
 
-static void broken_archives_are_refused(void **unused) {
-    (void)unused;
+TEST(broken_archives_are_refused) {
     const float numbers[6] = {0, 1, 2, 3, 4, 5};
     FileBytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
     TensorFile file;
@@ -326,11 +317,10 @@ static const float numbers[6] = {0, 1, 2, 3, 4, 5};
 static char *write_legacy(const FileBytes *b) {
     char *path = in(scratch(), "old.pth");
     write_bytes(path, b->bytes, b->size);
-    return path;
+    return keep(path);
 }
 
-static void broken_files_of_an_old_torch_are_refused(void **unused) {
-    (void)unused;
+TEST(broken_files_of_an_old_torch_are_refused) {
     const FileBytes tree = tensor_pickle(6, 0, 3, 2, 1, 3);
     FileBytes good = legacy_file(&tree), b = good;
     TensorFile file;
@@ -375,12 +365,10 @@ static void broken_files_of_an_old_torch_are_refused(void **unused) {
 }
 
 /* The sixth item of a storage tells which part of another one it is; None: it is no part. */
-static void a_storage_that_is_part_of_another_is_refused(void **unused) {
-    (void)unused;
+TEST(a_storage_that_is_part_of_another_is_refused) {
     for (int part = 0; part < 2; part++) {
         FileBytes tree = {.size = 0};
         TensorFile file;
-        Error error;
         ADD(&tree, "\x80\x02}X\1\0\0\0w"
                    "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
                    "0X\3\0\0\0cpuK\6");
@@ -406,7 +394,6 @@ static void write_tree(const char *path) {
     const double reals[2] = {1e300, -0.0};
     const int64_t count = 1LL << 40;
     PthWriter *w = pth_begin();
-    Error error;
     pth_open(w, PTH_DICT);
     pth_text(w, "epoch"), pth_integer(w, 12);
     pth_text(w, "f1"), pth_real(w, 0.75);
@@ -432,8 +419,7 @@ static void assert_tensor(const TensorFile *file, const char *name, const char *
     if (tensor->bytes) assert_memory_equal(tensor->data, data, tensor->bytes);
 }
 
-static void written_tensors_are_read_back(void **unused) {
-    (void)unused;
+TEST(written_tensors_are_read_back) {
     char *path = in(scratch(), "tree.pth");
     write_tree(path);
     TensorFile file;
@@ -450,14 +436,12 @@ static void written_tensors_are_read_back(void **unused) {
     tensor_file_close(&file);
 }
 
-static void tensors_of_the_same_data_share_a_storage(void **unused) {
-    (void)unused;
+TEST(tensors_of_the_same_data_share_a_storage) {
     static const float numbers[4] = {1, 2, 3, 4};
     const TensorToWrite whole = {.dtype = "F32", .rank = 2, .dims = {2, 2}, .data = numbers},
                         half = {.dtype = "F32", .rank = 1, .dims = {2}, .data = numbers};
     char *path = in(scratch(), "tied.pth");
     TensorFile file;
-    Error error;
     PthWriter *w = pth_begin();
     pth_open(w, PTH_DICT);
     pth_text(w, "table"), pth_tensor_in_place(w, whole);
@@ -478,8 +462,7 @@ static void tensors_of_the_same_data_share_a_storage(void **unused) {
 }
 
 /* Compares the bytes of values that the reader ignores with those that pickle writes. */
-static void other_values_are_written_as_pickle_writes_them(void **unused) {
-    (void)unused;
+TEST(other_values_are_written_as_pickle_writes_them) {
     char *path = in(scratch(), "tree.pth"), *bytes;
     size_t size;
     write_tree(path);
@@ -496,8 +479,7 @@ static void other_values_are_written_as_pickle_writes_them(void **unused) {
 }
 
 /* torch.save puts the entries into a folder named after the file, uncompressed, each at a multiple of 64 bytes. */
-static void the_zip_has_the_layout_of_torch_save(void **unused) {
-    (void)unused;
+TEST(the_zip_has_the_layout_of_torch_save) {
     static const char *const names[] = {"best.fold/data.pkl", "best.fold/byteorder", "best.fold/data/0",
                                         "best.fold/data/1",   "best.fold/data/2",    "best.fold/data/3",
                                         "best.fold/version"};
@@ -530,35 +512,12 @@ static void the_zip_has_the_layout_of_torch_save(void **unused) {
     free(others);
 }
 
-static void a_file_that_cannot_be_written_is_named(void **unused) {
-    (void)unused;
+TEST(a_file_that_cannot_be_written_is_named) {
     PthWriter *w = pth_begin();
-    Error error;
     char *folder = scratch(), *path = in(folder, "taken/x.pth");
     pth_open(w, PTH_DICT);
     pth_close(w);
     write_text(in(folder, "taken"), "a file");
     assert_false(pth_write(w, path, &error));
     assert_contains(error.text, path);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(torch_files_have_the_tensors_that_torch_saved),
-        cmocka_unit_test(no_function_of_a_pickle_is_called),
-        cmocka_unit_test(broken_pickles_are_refused),
-        cmocka_unit_test(impossible_tensors_are_refused),
-        cmocka_unit_test(integers_of_every_width_are_read),
-        cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
-        cmocka_unit_test(broken_archives_are_refused),
-        cmocka_unit_test(broken_files_of_an_old_torch_are_refused),
-        cmocka_unit_test(a_storage_that_is_part_of_another_is_refused),
-        cmocka_unit_test(written_tensors_are_read_back),
-        cmocka_unit_test(tensors_of_the_same_data_share_a_storage),
-        cmocka_unit_test(other_values_are_written_as_pickle_writes_them),
-        cmocka_unit_test(the_zip_has_the_layout_of_torch_save),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
-        cmocka_unit_test(a_training_checkpoint_of_the_reference_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,10 +73,9 @@ static void read_into(float *to, const TensorFile *file, const char *prefix, con
 
 static void expect_golden(const TensorFile *file, const char *prefix, const char *name, const float *got, int64_t n) {
     float *want = floats(file, prefix, name);
-    char *what = xformat("%s%s", prefix, name);
+    char *what = kept_format("%s%s", prefix, name);
     assert_int_equal(find(file, prefix, name)->count, n);
     assert_close(what, got, want, n, 2e-5);
-    free(what);
     free(want);
 }
 
@@ -106,8 +105,7 @@ static void take_five_steps(Device *device, const TensorFile *file, const char *
     close_case(&c);
 }
 
-static void five_steps_match_the_golden_values(void **state) {
-    (void)state;
+TEST(five_steps_match_the_golden_values) {
     TensorFile file = open_golden("muon");
     static const char *const single[] = {"wide.", "tall.", "square.", "row.", "column."};
     for (int d = 0; d < n_devices; d++) {
@@ -172,8 +170,7 @@ static void check_singular_values(Device *device, int64_t rows, int64_t columns)
     close_case(&c);
 }
 
-static void singular_values_come_into_the_band(void **state) {
-    (void)state;
+TEST(singular_values_come_into_the_band) {
     for (int d = 0; d < n_devices; d++) {
         check_singular_values(devices[d], 12, 40);
         check_singular_values(devices[d], 40, 12);
@@ -184,8 +181,7 @@ static void singular_values_come_into_the_band(void **state) {
 /* ---- what holds for every matrix ---- */
 
 /* Large enough for several tiles of the products. */
-static void the_bits_do_not_depend_on_the_number_of_threads(void **state) {
-    (void)state;
+TEST(the_bits_do_not_depend_on_the_number_of_threads) {
     Case first = normal_case(330, 450);
     for (int d = 0; d < 3; d++) { /* of the best instruction set: 2, 1 and 3 threads */
         Case c = normal_case(330, 450);
@@ -199,8 +195,7 @@ static void the_bits_do_not_depend_on_the_number_of_threads(void **state) {
     close_case(&first);
 }
 
-static void a_norm_that_is_not_finite_changes_nothing(void **state) {
-    (void)state;
+TEST(a_norm_that_is_not_finite_changes_nothing) {
     const float norms[] = {NAN, INFINITY};
     for (int d = 0; d < n_devices; d++)
         for (int i = 0; i < 2; i++) {
@@ -215,8 +210,7 @@ static void a_norm_that_is_not_finite_changes_nothing(void **state) {
         }
 }
 
-static void the_loss_scale_does_not_change_the_update(void **state) {
-    (void)state;
+TEST(the_loss_scale_does_not_change_the_update) {
     float scale[LOSS_SCALE_FIELDS] = {[LOSS_SCALE_FACTOR] = 1024};
     Case a = normal_case(20, 12), b = normal_case(20, 12);
     a.norm = b.norm = 3;
@@ -230,8 +224,7 @@ static void the_loss_scale_does_not_change_the_update(void **state) {
     close_case(&b);
 }
 
-static void without_a_gradient_only_the_decay_is_left(void **state) {
-    (void)state;
+TEST(without_a_gradient_only_the_decay_is_left) {
     Case c = normal_case(5, 8), before = normal_case(5, 8);
     memset(c.g + BEFORE, 0, 40 * sizeof *c.g);
     memset(c.m + BEFORE, 0, 40 * sizeof *c.m);
@@ -254,8 +247,7 @@ static void call_wrongly(void *argument) {
     update(devices[0], &c, tensor_none(), wrong->matrix, (Muon){0.1f, wrong->momentum, 1});
 }
 
-static void wrong_calls_die_with_the_reason(void **state) {
-    (void)state;
+TEST(wrong_calls_die_with_the_reason) {
     const struct {
         WrongCall call;
         const char *message;
@@ -280,15 +272,4 @@ static void wrong_calls_die_with_the_reason(void **state) {
     close_case(&last); /* up to the last number of the buffer */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_steps_match_the_golden_values),
-        cmocka_unit_test(singular_values_come_into_the_band),
-        cmocka_unit_test(the_bits_do_not_depend_on_the_number_of_threads),
-        cmocka_unit_test(a_norm_that_is_not_finite_changes_nothing),
-        cmocka_unit_test(the_loss_scale_does_not_change_the_update),
-        cmocka_unit_test(without_a_gradient_only_the_decay_is_left),
-        cmocka_unit_test(wrong_calls_die_with_the_reason),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+int main(void) { return tests_run(open_devices, close_devices); }
