@@ -301,12 +301,13 @@ static void legend_series(Legend *l, const PlotSeries *s) {
     if (s->best_text && has_best(plot, s) && legend_entry(l, s->best_text, &x, &y)) write_ring(l->out, x + 14, y);
 }
 
-/* Returns the number of lines. */
+/* Returns the number of lines. Where restarts may come they have their place from the beginning, so that a chart of a
+ * run that was stopped differs in nothing but their lines. */
 static int write_legend(FILE *out, const Chart *c) {
     Legend l = {.out = out, .chart = c};
     double x, y;
     for (int s = 0; s < c->plot->n_series; s++) legend_series(&l, &c->plot->series[s]);
-    if (c->plot->n_restarts && l.lines && legend_entry(&l, "restart", &x, &y))
+    if ((c->plot->n_restarts || (!out && c->plot->restarts)) && l.lines && legend_entry(&l, "restart", &x, &y))
         fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"2 3\" d=\"M%.1f %.1fv14\"/>\n", x + 14,
                 y - 7);
     return l.lines;
