@@ -54,8 +54,7 @@ typedef struct {
 } Wanted;
 
 static float *values_of(const Wanted *wanted, const char *what) {
-    char *prefix = kept_format("%s.", wanted->task->name);
-    float *values = floats(wanted->file, prefix, what);
+    float *values = floats(wanted->file, kept_format("%s.", wanted->task->name), what);
     return values;
 }
 

@@ -111,8 +111,7 @@ static void assert_counts(const void *bytes, size_t size, int bins) {
 static void assert_read(Written w) {
     size_t size;
     write_stack(w, T);
-    char *bytes = keep(stack_bytes(&size));
-    assert_counts(bytes, size, T);
+    assert_counts(keep(stack_bytes(&size)), size, T);
 }
 
 static void assert_bytes_refused(const void *bytes, size_t size, const char *part) {
@@ -128,8 +127,7 @@ static void assert_bytes_refused(const void *bytes, size_t size, const char *par
 static void assert_refused(Written w, int pages, const char *part) {
     size_t size;
     write_stack(w, pages);
-    char *bytes = keep(stack_bytes(&size));
-    assert_bytes_refused(bytes, size, part);
+    assert_bytes_refused(keep(stack_bytes(&size)), size, part);
 }
 
 /* ---- what is read ---- */
@@ -278,8 +276,7 @@ TEST(several_series_are_refused) {
                              {.describes = "{\"note\": [4]}"}};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         write_stack(right[i], 4);
-        char *bytes = keep(stack_bytes(&size));
-        assert_counts(bytes, size, 4);
+        assert_counts(keep(stack_bytes(&size)), size, 4);
     }
 }
 

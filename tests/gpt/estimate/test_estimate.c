@@ -207,8 +207,7 @@ TEST(both_together_are_named_where_neither_is_enough) {
     int layers = 20, b = 0, g = 0;
     bool found = false;
     for (; layers < 34 && !found; layers++) {
-        char *line = kept_format("%s --layers %d -b 64 -g 1", usual, layers);
-        json_t *root = estimate_parsed(line);
+        json_t *root = estimate_parsed(kept_format("%s --layers %d -b 64 -g 1", usual, layers));
         found = estimate_change(root, 0) && strstr(estimate_change(root, 0), " --grad-checkpointing");
         if (found) {
             assert_null(estimate_change(root, 1));
