@@ -82,8 +82,7 @@ static void a_full_disk_leaves_the_old_file(void **cases) {
         run_command(names, sizeof names, "ls -A %s | tr '\n' ' '", root);
         assert_string_equal(names, w->appends || !w->reads ? "x.npy " : "");
         if (!w->reads) {
-            char *text = kept_text(path);
-            assert_string_equal(text, "old");
+            assert_string_equal(kept_text(path), "old");
         }
     }
 }

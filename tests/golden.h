@@ -33,8 +33,7 @@ static inline int compare_within(double tolerance, const char *what, const Tenso
     int n = 0;
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        char *full = kept_format("%s%s", prefix, param->name);
-        bool there = tensor_file_find(file, full) != NULL;
+        bool there = tensor_file_find(file, kept_format("%s%s", prefix, param->name)) != NULL;
         if (!there) continue;
         float *want = floats(file, prefix, param->name), *got = xmalloc((size_t)param->count * sizeof *got);
         int64_t stored = find(file, prefix, param->name)->count, step = stored == param->count ? 1 : GOLDEN_STRIDE;

@@ -24,9 +24,7 @@ const char *const *program_names(int *n) {
 }
 
 int run_program(char *output, size_t size, const char *program, const char *format, va_list arguments) {
-    char *words = keep(vxformat(format, arguments));
-    int status = run_command(output, size, "%s %s", program_at(program), words);
-    return status;
+    return run_command(output, size, "%s %s", program_at(program), keep(vxformat(format, arguments)));
 }
 
 void must_run(const char *format, ...) {
@@ -57,8 +55,7 @@ int fixture_train(const char *run, const char *more, ...) {
     va_start(arguments, more);
     char *words = keep(vxformat(more, arguments)), *command = training(run, words);
     va_end(arguments);
-    int status = run_command(fixture.output, sizeof fixture.output, "%s", command);
-    return status;
+    return run_command(fixture.output, sizeof fixture.output, "%s", command);
 }
 
 void fixture_must_train(const char *run, const char *more) {

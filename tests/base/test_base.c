@@ -54,8 +54,7 @@ TEST(a_shell_reads_quoted_words_unchanged) {
                                         "",      "-x",        "\xe1\x88\xb0"};
     char got[256];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        char *word = keep(shell_word(words[i]));
-        assert_int_equal(run_command(got, sizeof got, "printf %%s %s", word), 0);
+        assert_int_equal(run_command(got, sizeof got, "printf %%s %s", keep(shell_word(words[i]))), 0);
         assert_string_equal(got, words[i]);
     }
     char *nasty = keep(shell_word("a\n\x1b[31m'\\")), *option = keep(shell_path("-rf it")),

@@ -93,8 +93,7 @@ TEST(a_container_that_sees_only_its_group_is_limited) {
     static const char *const mounts[] = {"/", "/docker/1234", "/../.."}, *const groups[] = {
                                                                              "0::/\n", "0::/docker/1234\n", "0::/\n"};
     for (int i = 0; i < 3; i++) {
-        char *mount = kept_format("30 22 0:26 %s /sys/fs/cgroup ro - cgroup2 cgroup rw\n", mounts[i]);
-        begin(mount, groups[i]);
+        begin(kept_format("30 22 0:26 %s /sys/fs/cgroup ro - cgroup2 cgroup rw\n", mounts[i]), groups[i]);
         group("", "1000000000", 3 * MB, 0);
         expect(1000 * MB, "the limit of 1.00 GB in /sys/fs/cgroup/memory.max");
     }

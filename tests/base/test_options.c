@@ -384,8 +384,7 @@ TEST(a_number_may_be_auto) {
     static Table t;
     parse(&t, "-s 1 -b auto");
     assert_int_equal(t.batch, OPTION_AUTO);
-    char *text = keep(options_to_json(&t.set));
-    assert_contains(text, "\"batch-size\": \"auto\"");
+    assert_contains(keep(options_to_json(&t.set)), "\"batch-size\": \"auto\"");
     parse(&t, "-s 1 -b auto --batch-size=4");
     assert_int_equal(t.batch, 4);
     parse_with_yaml(&t, "batch-size: auto", "-s 1");
@@ -604,8 +603,7 @@ TEST(all_bad_keys_of_a_file_are_named) {
 
 TEST(a_file_error_names_file_and_line) {
     char *path = yaml_file("amp: true\n\nepochs: ten\n"), *arguments = kept_format("--config %s", path);
-    char *message = kept_format("%s:3: epochs: expected an integer, found 'ten'", path);
-    refused(arguments, message);
+    refused(arguments, kept_format("%s:3: epochs: expected an integer, found 'ten'", path));
 }
 
 /* Parses in a child under these COLUMNS. */

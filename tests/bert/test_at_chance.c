@@ -40,8 +40,7 @@ TEST(a_temperature_that_is_not_found_is_said_once) {
     static const char reason[] = "the logits do not favour the labels";
     int without = 0;
     for (int seed = 1; seed <= 4; seed++) {
-        char *run = kept_folder();
-        assert_int_equal(fixture_train(run, "--max-steps 1 --learning-rate 0 --seed %d", seed), 0);
+        assert_int_equal(fixture_train(kept_folder(), "--max-steps 1 --learning-rate 0 --seed %d", seed), 0);
         const char *said = strstr(fixture.output, reason);
         without += said != NULL;
         assert_true(!said || !strstr(said + 1, reason));
@@ -54,8 +53,7 @@ TEST(the_metric_chooses_the_threshold) {
                              *const best[] = {"validation has its best accuracy", "validation has its best F1",
                                               "validation has its best F1"};
     for (int i = 0; i < 3; i++) {
-        char *run = kept_folder();
-        assert_int_equal(fixture_train(run, "--max-steps 6 %s", options[i]), 0);
+        assert_int_equal(fixture_train(kept_folder(), "--max-steps 6 %s", options[i]), 0);
         assert_contains(fixture.output, best[i]);
     }
 }

@@ -128,8 +128,7 @@ TEST(the_same_records_are_read_from_every_kind_of_file) {
     char output[256];
     path = text_file("b.csv", "text,label\na,0\n");
     assert_int_equal(run_command(output, sizeof output, "gzip -f %s", path), 0);
-    char *compressed = kept_format("%s.gz", path);
-    c = read_checked(compressed, &usual, LABELS_NEEDED);
+    c = read_checked(kept_format("%s.gz", path), &usual, LABELS_NEEDED);
     check_record(&c, 0, 2, "a", "0");
     comments_free(&c);
     assert_int_equal(comments_stem("a.csv.gz"), 1);

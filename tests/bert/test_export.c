@@ -3,10 +3,7 @@
 #include "data/text/sentencepiece.h"
 #include "tests/bert/use_rig.h"
 
-static void assert_text(const char *name, const char *want) {
-    char *text = kept_text(bert_path(name));
-    assert_string_equal(text, want);
-}
+static void assert_text(const char *name, const char *want) { assert_string_equal(kept_text(bert_path(name)), want); }
 
 /* Fails unless every tensor of a file is in another one, bit by bit. */
 static void assert_has_tensors(const char *all, const char *some) {

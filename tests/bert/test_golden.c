@@ -54,8 +54,7 @@ typedef struct {
 } Wanted;
 
 static float *values_of(const Wanted *wanted, const char *what) {
-    char *prefix = kept_format("%s.", wanted->task->name);
-    float *values = floats(wanted->file, prefix, what);
+    float *values = floats(wanted->file, kept_format("%s.", wanted->task->name), what);
     return values;
 }
 
@@ -217,7 +216,7 @@ static void take_five_steps(const Task *task, const char *size, double tolerance
     }
     check_moves(after, &rig, start, rates, tolerance);
     model_rig_release_moments(&rig, s.m, s.v, s.norm);
-    void *owned[] = {prefix, after, start, s.rates, s.losses, s.norms, s.segments};
+    void *owned[] = {start, s.rates, s.losses, s.norms, s.segments};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     batch_close(&batch);
     model_rig_close(&rig);

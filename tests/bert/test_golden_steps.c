@@ -20,8 +20,7 @@ static const int32_t *ints(const char *name) { return find(&golden_file, "", nam
 /* ---- data and weights ---- */
 
 static FILE *create(const char *folder, const char *name) {
-    char *path = kept_path(folder, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(folder, name), "w");
     assert_non_null(file);
     return file;
 }
@@ -129,8 +128,7 @@ TEST(unused_rows_stay_and_all_else_has_the_same_bits) {
                      train("-b 6 --learning-rate 1e-3 --compact-vocabulary")};
     TensorFile base = open_in(roots[0], "base.safetensors"), files[2];
     for (int i = 0; i < 2; i++) {
-        char *checkpoint = kept_path(roots[i], "run/step_00000005");
-        files[i] = open_in(checkpoint, "model.safetensors");
+        files[i] = open_in(kept_path(roots[i], "run/step_00000005"), "model.safetensors");
     }
     bool used[VOCABULARY] = {false};
     for (int64_t i = 0; i < find(&golden_file, "", "ids")->count; i++) used[ints("ids")[i]] = true;

@@ -22,18 +22,13 @@ static void run(void *words) {
     _exit(status);
 }
 
-static int segment(const char *words) {
-    char *copy = keep(xstrdup(words));
-    int status = run_function(output, sizeof output, run, copy);
-    return status;
-}
+static int segment(const char *words) { return run_function(output, sizeof output, run, keep(xstrdup(words))); }
 
 static char *in(const char *name) { return kept_path(folder, name); }
 
 static void assert_segments(const char *words, const char *file, const char *want) {
     if (segment(words)) fail_msg("%s:\n%s", words, output);
-    char *got = kept_text(in(file));
-    assert_string_equal(got, want);
+    assert_string_equal(kept_text(in(file)), want);
 }
 
 static void assert_fails(const char *words, const char *reason) {

@@ -23,8 +23,7 @@ static void run(void *words) {
 }
 
 static int learn(const char *arguments) {
-    char *words = keep(xstrdup(arguments));
-    const int status = run_function(output, sizeof output, run, words);
+    const int status = run_function(output, sizeof output, run, keep(xstrdup(arguments)));
     return status;
 }
 

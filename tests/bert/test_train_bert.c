@@ -295,8 +295,7 @@ static void assert_lines_are_found(const char *fold) {
 static void assert_scores_are_of(const char *fold, const char *table, const char *name) {
     static const char *const keys[][2] = {
         {"threshold", "threshold"}, {"accuracy", "accuracy"}, {"f1_inv", "f1_1"}, {"recall_inv", "recall_1"}};
-    char *path = kept_path(fold, "report_test.json");
-    json_t *report = json_load_file(path, 0, NULL);
+    json_t *report = json_load_file(kept_path(fold, "report_test.json"), 0, NULL);
     assert_non_null(report);
     for (int k = 0; k < 4; k++)
         assert_near(column(table, name, keys[k][1]), json_number_value(json_object_get(report, keys[k][0])), 1e-12);

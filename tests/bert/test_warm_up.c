@@ -33,8 +33,7 @@ static void forget_warmup_start(const char *run) {
     assert_int_equal(json_object_del(options, "warmup-start"), 0);
     free(state.options_json);
     state.options_json = json_text("the options", options, JSON_INDENT(1));
-    char *text = keep(state_to_json(&state));
-    write_text(path, "%s", text);
+    write_text(path, "%s", keep(state_to_json(&state)));
     json_decref(options);
     free(state.options_json);
 }

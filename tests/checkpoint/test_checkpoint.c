@@ -66,8 +66,7 @@ static void dirty_add(const char *path) {
 
 static void dirty_add_parent(const char *path) {
     if (fault.kind != FAULT_ORDER) return;
-    char *parent = keep(path_directory(path));
-    dirty_add(parent);
+    dirty_add(keep(path_directory(path)));
 }
 
 static void dirty_remove(const char *path) {
@@ -167,8 +166,7 @@ int symlink(const char *target, const char *path) {
     if (fault.no_links) errno = EPERM;
     if (fault.no_links || fault_is_due()) return -1;
     if (fault.kind == FAULT_ORDER && strstr(path, "last")) {
-        char *parent = keep(path_directory(path));
-        must_be_flushed(parent, "the link is moved");
+        must_be_flushed(keep(path_directory(path)), "the link is moved");
     }
     return (int)syscall(SYS_symlinkat, target, AT_FDCWD, path);
 }

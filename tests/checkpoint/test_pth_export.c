@@ -37,8 +37,7 @@ static void export_small(Exported *e, bool with_moments) {
         e->flat[part] = xaligned((size_t)e->table.flat_count * sizeof(float));
         for (int64_t i = 0; i < e->table.flat_count; i++) e->flat[part][i] = (float)(100 * part + i) / 7;
     }
-    char *directory = kept_folder();
-    e->path = path_join(directory, "best.pth");
+    e->path = path_join(kept_folder(), "best.pth");
     e->what = (PthExport){
         .table = &e->table,
         .weights = e->flat[0],

@@ -37,8 +37,7 @@ static void adopt_and_record(void *options) {
     options_parse(&header, &set, 3, argv);
     checkpoint_options_adopt(&from, &set, NULL);
     json_t *record = options_record(&set);
-    char *text = keep(json_dumps(record, JSON_COMPACT | JSON_SORT_KEYS));
-    puts(text);
+    puts(keep(json_dumps(record, JSON_COMPACT | JSON_SORT_KEYS)));
     json_decref(record);
     json_decref(from.options);
     json_decref(description);

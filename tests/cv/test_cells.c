@@ -252,8 +252,7 @@ static void add_sdt(const char *name) {
                              {BLOCK + 18, 2 * VOXELS}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) file[fields[i][0]] = (unsigned char)fields[i][1];
     for (int i = 0; i < VOXELS; i++) file[DATA + 2 * i] = (unsigned char)i;
-    char *path = kept_path(cells, name);
-    write_bytes(path, file, sizeof file);
+    write_bytes(kept_path(cells, name), file, sizeof file);
 }
 
 /* A folder may mix kinds, and endings may be in capitals. The store, and so the training, has the same bits. */
@@ -262,8 +261,7 @@ TEST_WITH(every_kind_of_file_is_the_same_cell, new_root, NULL) {
     add_tiff("A/m1_in_2.tif");
     add_tiff("A/m1_in_3.TIFF");
     add_sdt("A/m1_in_4.sdt");
-    char *other = kept_path(cells, "A/m1_in_5.ptu");
-    write_text(other, "another format");
+    write_text(kept_path(cells, "A/m1_in_5.ptu"), "another format");
     CvCells c = open_cells(false, 2);
     assert_true(c.n == 4);
     float counts[2][VOXELS];
@@ -400,8 +398,7 @@ TEST_WITH(store_is_made_anew_when_files_change, new_root, NULL) {
 }
 
 TEST_WITH(paths_lose_their_slashes, new_root, NULL) {
-    char *path = keep(cv_cells_path("a/b//", CV_CELLS_ENDING));
-    assert_string_equal(path, "a/b.flim.safetensors");
+    assert_string_equal(keep(cv_cells_path("a/b//", CV_CELLS_ENDING)), "a/b.flim.safetensors");
 }
 
 /* ---- what is wrong ---- */

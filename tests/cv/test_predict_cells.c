@@ -62,9 +62,7 @@ static int read_rows(const char *text, Row *rows) {
 static int predict_rows(Row *rows, const char *options) {
     char *path = kept_path(folder, "predictions.jsonl");
     must("predict %s -o %s", options, path);
-    char *text = kept_text(path);
-    int n = read_rows(text, rows);
-    return n;
+    return read_rows(kept_text(path), rows);
 }
 
 /* Returns the numbered field, from 0, of the line of predictions_D3.csv of the cell with this unlabelled name. */

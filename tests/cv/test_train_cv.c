@@ -39,11 +39,7 @@ static char *text_in(const char *directory, const char *name) {
     return text;
 }
 
-static bool is_in(const char *directory, const char *name) {
-    char *path = kept_path(directory, name);
-    bool there = checkpoint_exists(path);
-    return there;
-}
+static bool is_in(const char *directory, const char *name) { return checkpoint_exists(kept_path(directory, name)); }
 
 static int lines_of(const char *text) {
     int n = 0;
@@ -120,8 +116,7 @@ TEST(training_lowers_the_loss) {
          "--augment=false --mixup=false "
          "--dropout 0 --head-dropout 0",
          data, toy, run);
-    char *fold = kept_path(run, "fold_D1");
-    int n = logged(fold, "train", "train/loss", losses, 64);
+    int n = logged(kept_path(run, "fold_D1"), "train", "train/loss", losses, 64);
     assert_int_equal(n, 24);
     print_message("the loss is %.3f, was %.3f, and can be %.3f\n", losses[n - 1], losses[0], best);
     assert_true(losses[n - 1] < (log(2) + best) / 2);
@@ -299,8 +294,7 @@ TEST(replaced_cells_are_not_taken_for_the_old_ones) {
 TEST(a_missing_export_is_made_again_and_the_metric_stays) {
     const char *run = run_directory();
     must("--data %s %s -o %s --folds D1 --tta=false --epochs 1", data, toy, run);
-    char *path = kept_path(run, "best_model_fold_D1.pth");
-    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(kept_path(run, "best_model_fold_D1.pth")), 0);
     must("--data %s %s -o %s/. --folds D1 --epochs 1 --resume auto", data, toy, run);
     assert_contains(output, "[Fold D1] done before");
     assert_null(strstr(output, "[Eval]"));
@@ -327,8 +321,7 @@ TEST(the_rate_follows_the_cosine_over_epochs) {
         must("--data %s --threads 1 --channels 8,8,8 -b 8 -o %s --folds D1 --epochs 95 --cosine-epochs 75 %s "
              "--early-stopping-patience 0 --filter off --threshold 0.5 --extensions 0 --tta=false",
              cells, run, compat ? "--compat --max-steps 190" : "");
-        char *fold = kept_path(run, "fold_D1");
-        int n = logged(fold, "train", "train/lr", rates, 128);
+        int n = logged(kept_path(run, "fold_D1"), "train", "train/lr", rates, 128);
         assert_true(n >= 95);
         for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
             double rate = want[i].epoch > 75 && !compat ? 1e-6 : want[i].rate;

@@ -14,15 +14,13 @@ static const json_t *golden(const char *key) {
     return json_object_get(file, key);
 }
 
-static char *in(const char *folder, const char *name) { return kept_path(folder, name); }
-
 /* Writes the golden vocab.txt and bpe.codes, and this added_tokens.json; NULL: none. Returns their folder. */
 static const char *write_files(const char *added) {
     static const char *const names[] = {"vocab.txt", "bpe.codes"};
     const char *folder = kept_folder();
     for (int i = 0; i < 2; i++)
-        write_text(in(folder, names[i]), "%s", json_string_value(json_object_get(golden("files"), names[i])));
-    if (added) write_text(in(folder, "added_tokens.json"), "%s", added);
+        write_text(kept_path(folder, names[i]), "%s", json_string_value(json_object_get(golden("files"), names[i])));
+    if (added) write_text(kept_path(folder, "added_tokens.json"), "%s", added);
     return folder;
 }
 
@@ -106,8 +104,8 @@ TEST(tokens_that_do_not_fit_are_named) {
 /* Other tokenizers have their added tokens in their own file. */
 TEST(other_tokenizers_must_have_the_tokens_themselves) {
     static const char text[] = "the cat sat\non the mat\n";
-    const char *folder = kept_folder(), *model = in(folder, "tokenizer.model"),
-               *added = in(folder, "added_tokens.json");
+    const char *folder = kept_folder(), *model = kept_path(folder, "tokenizer.model"),
+               *added = kept_path(folder, "added_tokens.json");
     Error error;
     if (!sentencepiece_train_bpe(text, strlen(text), model, 24, &error)) fail_msg("%s", error.text);
     write_text(added, "{\"</s>\": 1}");

@@ -32,15 +32,12 @@ static const TensorToWrite mixed[] = {
 enum { N_MIXED = sizeof mixed / sizeof *mixed };
 static const char *const keys[] = {"format", "note"}, *const values[] = {"pt", "a\nb\t\"c\""};
 
-static char *scratch(void) { return kept_folder(); }
-static char *in(const char *directory, const char *name) { return kept_path(directory, name); }
-
 static void write_mixed(const char *path) {
     if (!safetensors_write(path, mixed, N_MIXED, keys, values, 2, &error)) fail_msg("%s", error.text);
 }
 
 TEST(everything_written_is_read_back) {
-    char *path = in(scratch(), "mixed.safetensors");
+    char *path = kept_path(kept_folder(), "mixed.safetensors");
     TensorFile file;
     write_mixed(path);
     if (!tensor_file_open(path, &file, &error)) fail_msg("%s", error.text);
@@ -72,17 +69,18 @@ TEST(everything_written_is_read_back) {
 }
 
 TEST(the_same_tensors_give_the_same_bytes) {
-    char *directory = scratch(), *a, *b;
+    char *directory = kept_folder(), *a, *b;
     size_t a_size, b_size;
     int64_t before = 0;
     for (int i = 0; i < 2; i++) {
-        char *path = in(directory, i ? "b" : "a");
+        char *path = kept_path(directory, i ? "b" : "a");
         before = allocation_count();
         write_mixed(path);
         assert_int_equal(allocation_count(),
                          before); /* writing a checkpoint does not count as an allocation of the training loop */
     }
-    assert_true(read_file(in(directory, "a"), &a, &a_size, NULL) && read_file(in(directory, "b"), &b, &b_size, NULL));
+    assert_true(read_file(kept_path(directory, "a"), &a, &a_size, NULL) &&
+                read_file(kept_path(directory, "b"), &b, &b_size, NULL));
     assert_int_equal(a_size, b_size);
     assert_memory_equal(a, b, a_size);
     free(a);
@@ -183,7 +181,7 @@ TEST(bad_headers_are_refused_by_name) {
 }
 
 TEST(a_file_cut_anywhere_is_refused) {
-    char *directory = scratch(), *path = in(directory, "whole"), *bytes;
+    char *directory = kept_folder(), *path = kept_path(directory, "whole"), *bytes;
     size_t size;
     write_mixed(path);
     assert_true(read_file(path, &bytes, &size, NULL));
@@ -198,7 +196,7 @@ TEST(a_file_cut_anywhere_is_refused) {
 }
 
 TEST(a_flipped_bit_of_the_data_is_detected) {
-    char *directory = scratch(), *path = in(directory, "whole"), *bytes;
+    char *directory = kept_folder(), *path = kept_path(directory, "whole"), *bytes;
     size_t size;
     TensorFile file;
     write_mixed(path);
@@ -216,27 +214,28 @@ TEST(a_flipped_bit_of_the_data_is_detected) {
 }
 
 TEST(other_files_are_refused) {
-    char *directory = scratch();
+    char *directory = kept_folder();
     TensorFile file;
-    assert_false(tensor_file_open(in(directory, "none"), &file, &error));
+    assert_false(tensor_file_open(kept_path(directory, "none"), &file, &error));
     assert_contains(error.text, "cannot open: No such file");
     assert_false(tensor_file_open(directory, &file, &error));
     assert_contains(error.text, "not a regular file");
-    write_bytes(in(directory, "empty"), "", 0);
-    assert_false(tensor_file_open(in(directory, "empty"), &file, &error));
+    write_bytes(kept_path(directory, "empty"), "", 0);
+    assert_false(tensor_file_open(kept_path(directory, "empty"), &file, &error));
     assert_contains(error.text, "empty");
-    write_text(in(directory, "text"), "this is some text, and not a file of tensors");
-    assert_false(tensor_file_open(in(directory, "text"), &file, &error));
+    write_text(kept_path(directory, "text"), "this is some text, and not a file of tensors");
+    assert_false(tensor_file_open(kept_path(directory, "text"), &file, &error));
     assert_contains(error.text, "neither a safetensors nor a torch file");
-    write_bytes(in(directory, "huge"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10); /* a header of 2^64 - 1 bytes */
-    assert_false(tensor_file_open(in(directory, "huge"), &file, &error));
+    write_bytes(kept_path(directory, "huge"), "\xff\xff\xff\xff\xff\xff\xff\xff{}",
+                10); /* a header of 2^64 - 1 bytes */
+    assert_false(tensor_file_open(kept_path(directory, "huge"), &file, &error));
     assert_contains(error.text, "no header of 18446744073709551615 bytes");
 }
 
 /* The file has 5 GiB, but is sparse. */
 TEST(offsets_beyond_4_GiB_are_right) {
     const int64_t large = 5LL << 30;
-    char *path = in(scratch(), "large"), header[512];
+    char *path = kept_path(kept_folder(), "large"), header[512];
     int n = snprintf(header + 8, sizeof header - 8,
                      "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,%lld]},"
                      "\"behind\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[%lld,%lld]}}",
@@ -276,7 +275,7 @@ static void write_with_small_limit(void *path) {
 }
 
 TEST(a_full_disk_leaves_the_old_file) {
-    char *directory = scratch(), *path = in(directory, "x.safetensors"), output[1024];
+    char *directory = kept_folder(), *path = kept_path(directory, "x.safetensors"), output[1024];
     write_text(path, "what was there");
     assert_int_equal(run_function(output, sizeof output, write_with_small_limit, path), 0);
     assert_contains(output, path);
@@ -287,17 +286,17 @@ TEST(a_full_disk_leaves_the_old_file) {
 }
 
 TEST(tensors_that_cannot_be_written_are_refused) {
-    char *directory = scratch();
+    char *directory = kept_folder();
     TensorToWrite twice[] = {mixed[0], mixed[0]}, strange = mixed[0];
-    assert_false(safetensors_write(in(directory, "x"), twice, 2, NULL, NULL, 0, &error));
+    assert_false(safetensors_write(kept_path(directory, "x"), twice, 2, NULL, NULL, 0, &error));
     assert_contains(error.text, "two tensors are named 'bytes'");
     strange.dtype = "f32";
-    assert_false(safetensors_write(in(directory, "x"), &strange, 1, NULL, NULL, 0, &error));
+    assert_false(safetensors_write(kept_path(directory, "x"), &strange, 1, NULL, NULL, 0, &error));
     assert_contains(error.text, "unknown dtype 'f32'");
-    assert_false(safetensors_write(in(directory, "no/x"), mixed, 1, NULL, NULL, 0, &error));
+    assert_false(safetensors_write(kept_path(directory, "no/x"), mixed, 1, NULL, NULL, 0, &error));
     assert_contains(error.text, "cannot create");
-    assert_false(file_write_atomic(in(directory, "no/x"), "", 0, &error));
-    char *path = in(directory, "small");
+    assert_false(file_write_atomic(kept_path(directory, "no/x"), "", 0, &error));
+    char *path = kept_path(directory, "small");
     assert_true(file_write_atomic(path, "{}\n", 3, &error) && file_write_atomic(path, "{1}\n", 4, &error));
     assert_string_equal(kept_text(path), "{1}\n");
 }

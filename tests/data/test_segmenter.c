@@ -78,8 +78,7 @@ TEST(every_mode_gives_what_the_program_in_java_gives) {
 
 static void assert_segments(const char *line, const char *want) {
     size_t size;
-    char *got = keep(segmenter_run(segmenter, SEGMENT_LINE, line, strlen(line), &size));
-    assert_string_equal(got, want);
+    assert_string_equal(keep(segmenter_run(segmenter, SEGMENT_LINE, line, strlen(line), &size)), want);
     assert_int_equal(size, strlen(want));
 }
 
@@ -240,8 +239,7 @@ TEST(a_missing_file_is_named) {
     char *empty = kept_folder();
     assert_null(segmenter_open(empty, &error));
     assert_contains(error.text, "/Model.RDR: cannot open");
-    char *path = kept_path(empty, "Model.RDR");
-    write_text(path, "%s", rules);
+    write_text(kept_path(empty, "Model.RDR"), "%s", rules);
     assert_null(segmenter_open(empty, &error));
     assert_contains(error.text, "/VnVocab: cannot open");
 }

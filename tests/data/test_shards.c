@@ -14,24 +14,22 @@ static const TensorToWrite first[] = {VECTOR("a", 2, numbers), VECTOR("b", 1, nu
                            second[] = {VECTOR("c", 3, numbers + 3)},
                            again[] = {VECTOR("c", 3, numbers), VECTOR("b", 1, numbers)};
 
-static char *in(const char *directory, const char *name) { return kept_path(directory, name); }
-
 /* Writes two shards. Returns their folder. */
 static char *write_shards(void) {
     char *folder = kept_folder();
-    if (!safetensors_write(in(folder, "model-1.safetensors"), first, 2, NULL, NULL, 0, &error) ||
-        !safetensors_write(in(folder, "model-2.safetensors"), second, 1, NULL, NULL, 0, &error))
+    if (!safetensors_write(kept_path(folder, "model-1.safetensors"), first, 2, NULL, NULL, 0, &error) ||
+        !safetensors_write(kept_path(folder, "model-2.safetensors"), second, 1, NULL, NULL, 0, &error))
         fail_msg("%s", error.text);
-    return keep(folder);
+    return folder;
 }
 
 static const char good_map[] =
     "\"a\": \"model-1.safetensors\", \"b\": \"model-1.safetensors\", \"c\": \"model-2.safetensors\"";
 
 static char *write_index(const char *folder, const char *map) {
-    char *path = in(folder, "model.safetensors.index.json");
+    char *path = kept_path(folder, "model.safetensors.index.json");
     write_text(path, "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {%s}}\n", map);
-    return keep(path);
+    return path;
 }
 
 static void assert_numbers(const TensorFile *file, const char *name, int64_t n, const float *want) {
@@ -56,7 +54,7 @@ TEST(an_index_is_all_its_shards) { assert_all(write_index(write_shards(), good_m
 
 /* Reads shards as transformers wrote them before safetensors. */
 TEST(shards_may_be_of_torch) {
-    char *folder = write_shards(), *path = in(folder, "pytorch_model-00002-of-00002.bin");
+    char *folder = write_shards(), *path = kept_path(folder, "pytorch_model-00002-of-00002.bin");
     PthWriter *w = pth_begin();
     pth_open(w, PTH_ORDERED_DICT);
     pth_text(w, "c"), pth_tensor(w, second[0]);
@@ -79,16 +77,16 @@ TEST(what_is_missing_or_there_twice_is_named) {
                    "it says that 'd' is in model-2.safetensors, which has no such tensor");
     assert_refused(write_index(folder, "\"c\": \"model-1.safetensors\", \"a\": \"model-2.safetensors\""),
                    "it says that 'c' is in model-1.safetensors, which has no such tensor");
-    if (!safetensors_write(in(folder, "model-2.safetensors"), again, 2, NULL, NULL, 0, &error))
+    if (!safetensors_write(kept_path(folder, "model-2.safetensors"), again, 2, NULL, NULL, 0, &error))
         fail_msg("%s", error.text);
     assert_refused(write_index(folder, good_map), "two tensors are named 'b'");
-    write_text(in(folder, "model-2.safetensors"), "cut off, or of another kind");
+    write_text(kept_path(folder, "model-2.safetensors"), "cut off, or of another kind");
     assert_refused(write_index(folder, good_map),
                    "its shard model-2.safetensors: neither a safetensors nor a torch file");
 }
 
 TEST(a_senseless_index_is_refused) {
-    char *folder = write_shards(), *path = in(folder, "model.safetensors.index.json");
+    char *folder = write_shards(), *path = kept_path(folder, "model.safetensors.index.json");
     assert_refused(write_index(folder, "\"a\": 1"), "\"weight_map\" names no file of this folder for 'a'");
     assert_refused(write_index(folder, "\"a\": \"../model-1.safetensors\""), "names no file of this folder for 'a'");
     assert_refused(write_index(folder, "\"a\": \"\""), "names no file of this folder for 'a'");

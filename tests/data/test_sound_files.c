@@ -60,8 +60,7 @@ static void put_sound(Bytes *out, int from, int to) {
 static bool read_bytes(const Bytes *file, Audio *audio, Error *error) {
     char *path = keep(in("file.wav"));
     write_bytes(path, file->bytes, file->n);
-    bool ok = audio_read(path, RATE, 10, audio, error);
-    return ok;
+    return audio_read(path, RATE, 10, audio, error);
 }
 
 /* The file must be read as samples 0 to n - 1, `times` times. */

@@ -34,8 +34,7 @@ TEST(a_sentencepiece_model_is_found_in_its_folder) {
     size_t size;
     tokenizer_encode(a, "the mat</s>", 11, true, &ids);
     assert_int_equal(ids.ids[ids.n - 1], 1);
-    char *back = keep(tokenizer_decode(b, ids.ids, ids.n - 1, &size));
-    assert_string_equal(back, "the mat");
+    assert_string_equal(keep(tokenizer_decode(b, ids.ids, ids.n - 1, &size)), "the mat");
     assert_int_equal(size, 7);
     token_ids_free(&ids);
     tokenizer_close(a);
@@ -70,8 +69,7 @@ TEST(the_characters_of_nanogpt_are_a_tokenizer) {
     for (int protocol = 2; protocol <= 4; protocol += 2) {
         char *folder = kept_folder(), *meta = kept_path(folder, "meta.pkl");
         write_bytes(meta, protocol == 2 ? META_2 : META_4, protocol == 2 ? sizeof META_2 - 1 : sizeof META_4 - 1);
-        char *found = keep(tokenizer_in(folder));
-        assert_string_equal(found, meta);
+        assert_string_equal(keep(tokenizer_in(folder)), meta);
         Tokenizer *t = open_checked(folder);
         assert_true(tokenizer_is_of_characters(t));
         assert_string_equal(tokenizer_name(t), "meta.pkl");

@@ -11,12 +11,9 @@
 
 static Error error;
 
-static char *scratch(void) { return keep(kept_folder()); }
-static char *in(const char *directory, const char *name) { return kept_path(directory, name); }
-
 static const char golden[] = "tests/reference/golden";
 
-static char *golden_path(const char *name) { return in(golden, name); }
+static char *golden_path(const char *name) { return kept_path(golden, name); }
 
 static void open_good(const char *path, TensorFile *file) {
     if (!tensor_file_open(path, file, &error)) fail_msg("%s: %s", path, error.text);
@@ -237,7 +234,7 @@ static void add_entry(zip_t *zip, const char *name, const void *bytes, size_t si
 
 /* Makes a .pth file of this pickle and this storage "0"; NULL for none. */
 static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
-    char *path = in(scratch(), "hand.pth");
+    char *path = kept_path(kept_folder(), "hand.pth");
     int code;
     zip_t *zip = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
     assert_non_null(zip);
@@ -246,7 +243,7 @@ static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, c
     if (storage) add_entry(zip, "hand/data/0", storage, bytes, method);
     add_entry(zip, "hand/version", "3\n", 2, ZIP_CM_STORE);
     assert_int_equal(zip_close(zip), 0);
-    return keep(path);
+    return path;
 }
 
 static void assert_refused(const char *path, const char *message) {
@@ -314,9 +311,9 @@ static void add_storages(Bytes *b, const char *list, size_t list_size, int64_t c
 static const float numbers[6] = {0, 1, 2, 3, 4, 5};
 
 static char *write_legacy(const Bytes *b) {
-    char *path = in(scratch(), "old.pth");
+    char *path = kept_path(kept_folder(), "old.pth");
     write_bytes(path, b->bytes, b->size);
-    return keep(path);
+    return path;
 }
 
 TEST(broken_files_of_an_old_torch_are_refused) {
@@ -419,7 +416,7 @@ static void assert_tensor(const TensorFile *file, const char *name, const char *
 }
 
 TEST(written_tensors_are_read_back) {
-    char *path = in(scratch(), "tree.pth");
+    char *path = kept_path(kept_folder(), "tree.pth");
     write_tree(path);
     TensorFile file;
     open_good(path, &file);
@@ -439,7 +436,7 @@ TEST(tensors_of_the_same_data_share_a_storage) {
     static const float numbers[4] = {1, 2, 3, 4};
     const TensorToWrite whole = {.dtype = "F32", .rank = 2, .dims = {2, 2}, .data = numbers},
                         half = {.dtype = "F32", .rank = 1, .dims = {2}, .data = numbers};
-    char *path = in(scratch(), "tied.pth");
+    char *path = kept_path(kept_folder(), "tied.pth");
     TensorFile file;
     PthWriter *w = pth_begin();
     pth_open(w, PTH_DICT);
@@ -462,7 +459,7 @@ TEST(tensors_of_the_same_data_share_a_storage) {
 
 /* Compares the bytes of values that the reader ignores with those that pickle writes. */
 TEST(other_values_are_written_as_pickle_writes_them) {
-    char *path = in(scratch(), "tree.pth"), *bytes;
+    char *path = kept_path(kept_folder(), "tree.pth"), *bytes;
     size_t size;
     write_tree(path);
     assert_true(read_file(path, &bytes, &size, NULL));
@@ -482,7 +479,8 @@ TEST(the_zip_has_the_layout_of_torch_save) {
     static const char *const names[] = {"best.fold/data.pkl", "best.fold/byteorder", "best.fold/data/0",
                                         "best.fold/data/1",   "best.fold/data/2",    "best.fold/data/3",
                                         "best.fold/version"};
-    char *path = in(scratch(), "best.fold.pth"), *again = in(scratch(), "best.fold.pth"), *bytes, *others;
+    char *path = kept_path(kept_folder(), "best.fold.pth"), *again = kept_path(kept_folder(), "best.fold.pth"), *bytes,
+         *others;
     int code;
     size_t size, other_size;
     write_tree(path);
@@ -513,10 +511,10 @@ TEST(the_zip_has_the_layout_of_torch_save) {
 
 TEST(a_file_that_cannot_be_written_is_named) {
     PthWriter *w = pth_begin();
-    char *folder = scratch(), *path = in(folder, "taken/x.pth");
+    char *folder = kept_folder(), *path = kept_path(folder, "taken/x.pth");
     pth_open(w, PTH_DICT);
     pth_close(w);
-    write_text(in(folder, "taken"), "a file");
+    write_text(kept_path(folder, "taken"), "a file");
     assert_false(pth_write(w, path, &error));
     assert_contains(error.text, path);
 }

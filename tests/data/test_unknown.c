@@ -24,8 +24,7 @@ static void add(Unknown *u, const char *text) {
 }
 
 static void assert_characters(const Unknown *u, const char *want) {
-    char *text = keep(unknown_characters(u));
-    assert_string_equal(text, want);
+    assert_string_equal(keep(unknown_characters(u)), want);
 }
 
 TEST(the_characters_without_a_piece_are_counted) {

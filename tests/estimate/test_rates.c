@@ -170,8 +170,7 @@ TEST(damage_is_reported_with_its_place) {
     write_text(path, "%s", "{\"version\": 3}");
     assert_false(rates_write(path, &rates, &error));
     assert_contains(error.text, "version");
-    char *left = kept_text(path);
-    assert_string_equal(left, "{\"version\": 3}");
+    assert_string_equal(kept_text(path), "{\"version\": 3}");
 }
 
 /* No writer loses what others write at the same time, and a name that JSON cannot hold is reported. */

@@ -79,8 +79,7 @@ TEST(a_limit_on_file_sizes_is_an_error_and_no_end) {
     char *run = kept_folder();
     complaints = path_join(run, "complaints");
     assert_int_equal(end_of(start_with(limit_files, run, gpt_short_run)), 1);
-    char *said = kept_text(complaints);
-    assert_int_equal(strlen(said), 512);
+    assert_int_equal(strlen(kept_text(complaints)), 512);
     free(complaints);
 }
 
@@ -111,8 +110,7 @@ TEST(a_program_that_starts_itself_anew_keeps_its_name) {
     complaints = path_join(run, "output");
     pid_t child = start_with(forget_spinning, run, gpt_short_run);
     wait_for_step(run, child, 1);
-    char *path = kept_format("/proc/%d/comm", (int)child);
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(kept_format("/proc/%d/comm", (int)child), "r");
     assert_non_null(file);
     assert_non_null(fgets(name, sizeof name, file));
     fclose(file);
@@ -160,8 +158,7 @@ static void expect_end_with_a_checkpoint(int reader, void (*pause_reader)(void))
 
 static void fill_pipe(void) {
     static const char bytes[PIPE_BUF];
-    char *path = kept_format("/proc/self/fd/%d", paused);
-    int own = open(path, O_WRONLY | O_NONBLOCK);
+    int own = open(kept_format("/proc/self/fd/%d", paused), O_WRONLY | O_NONBLOCK);
     assert_true(own >= 0);
     while (write(own, bytes, sizeof bytes) > 0) {
     }

@@ -378,8 +378,7 @@ TEST(a_byte_order_mark_is_skipped) {
     Corpus corpus = example_corpus();
     GptDatasetReport r;
     corpus_write(&corpus, false);
-    char *text = kept_text(corpus.manifest);
-    write_text(corpus.manifest, "\xEF\xBB\xBF%s", text);
+    write_text(corpus.manifest, "\xEF\xBB\xBF%s", kept_text(corpus.manifest));
     Dataset *dataset =
         gpt_dataset_open((const char *const *)&corpus.manifest, 1, &(GptDatasetOptions){.layout = layout}, &r);
     assert_true(r.lines == 2 && r.samples == 2);
@@ -427,8 +426,7 @@ static void expect_bad_line(const char *from, const char *to, const char *messag
     put_array(&corpus, 'x', 7, "<i4", large, 3, 0);
     assert_int_equal(truncate(path, 128 + 7), 0);
     corpus_change(&corpus, 6, from, to);
-    char *expected = kept_format("%s:7%s", corpus.manifest, message);
-    expect_die(&corpus, expected);
+    expect_die(&corpus, kept_format("%s:7%s", corpus.manifest, message));
     corpus_close(&corpus);
 }
 

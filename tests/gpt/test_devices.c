@@ -55,8 +55,7 @@ TEST(a_preset_sets_the_defaults) {
         snprintf(row, sizeof row, names[i][1], strtol(at + strlen(names[i][0]), NULL, 10));
         assert_contains(fixture.output, row);
     }
-    char *card = kept_format("`--gpu NAME\\|all\\|here` | %s |", preset);
-    assert_contains(fixture.output, card);
+    assert_contains(fixture.output, kept_format("`--gpu NAME\\|all\\|here` | %s |", preset));
 }
 
 static int hide_gpus(void **state) {

@@ -97,10 +97,8 @@ static int open_fixture(void **state) {
     must_run("cp -r %s %s && rm %s/codebook.*", own, semantic, semantic);
     char *first = corpus_folder("first");
     corpus_must_train(semantic, first, "");
-    char *weights = keep(path_through(first, "last/model.safetensors"));
-    base = write_base("gpt.safetensors", weights, 0);
-    char *options = kept_format("--base-checkpoint %s", base);
-    corpus_must_train(semantic, run, options);
+    base = write_base("gpt.safetensors", keep(path_through(first, "last/model.safetensors")), 0);
+    corpus_must_train(semantic, run, kept_format("--base-checkpoint %s", base));
     return 0;
 }
 
@@ -185,8 +183,7 @@ TEST(copied_runs_are_exported) {
     for (int i = 0; i < 2; i++) {
         must_run("cd %s && s=$(readlink run/best || cat run/best) && mkdir copied%d && %s", corpus_root, i, ways[i]);
         for (int k = 0; k < 3; k++) {
-            char *options = kept_format("--checkpoint copied%d%s --output of_copy%d%d", i, paths[k], i, k);
-            must_export(options);
+            must_export(kept_format("--checkpoint copied%d%s --output of_copy%d%d", i, paths[k], i, k));
             must_run("cd %s && cmp of_folder/gpt.pth of_copy%d%d/gpt.pth && cmp of_folder/config.json "
                      "of_copy%d%d/config.json",
                      corpus_root, i, k, i, k);
@@ -211,8 +208,8 @@ TEST(state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported) {
         options = kept_format("--checkpoint first --base-checkpoint base/keyed.safetensors --output %s", added);
         must_export(options);
         assert_exported(added, weights, ENCODER_TENSORS);
-        char *owned[] = {output, added, whole, options, encoders};
-        for (int k = 0; k < 5; k++) free(owned[k]);
+        free(whole);
+        free(encoders);
     }
 }
 
@@ -280,8 +277,7 @@ TEST(exports_that_would_be_wrong_are_refused) {
 }
 
 static void export_edited(const char *edited, const JsonEdit *edit) {
-    char *options = kept_format("--checkpoint %s --output none", edited);
-    assert_edit_refused(export(options), edit);
+    assert_edit_refused(export(kept_format("--checkpoint %s --output none", edited)), edit);
 }
 
 TEST(fields_of_other_types_and_ranges_are_refused) {

@@ -187,7 +187,7 @@ static void compare_blocks(const char *name, bool pre_norm, bool biases, bool ca
     got = blocks_forward(&stack, &context, &rows, tensor_2d(x, DTYPE_F32, 15, 32));
     assert_close("output without a backward", got.data, y, 15 * 32, golden_tolerance);
     assert_int_equal(arena.used, 0);
-    void *owned[] = {weights, gradients, x, y, dy, dx, prefix, grad_prefix};
+    void *owned[] = {weights, gradients, x, y, dy, dx};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     arena_close(&arena);
     device_close(device);
@@ -328,8 +328,8 @@ static void expect_layer(const TensorFile *file, Layer *layer) {
     expect_golden(file, grad_norm, "bias", layer->dbias);
     expect_golden(file, norm, "running_mean", layer->running_mean);
     expect_golden(file, norm, "running_var", layer->running_var);
-    void *owned[] = {norm,           grad,         grad_norm,    layer->weight,       layer->gain,       layer->bias,
-                     layer->dweight, layer->dgain, layer->dbias, layer->running_mean, layer->running_var};
+    void *owned[] = {layer->weight, layer->gain,  layer->bias,         layer->dweight,
+                     layer->dgain,  layer->dbias, layer->running_mean, layer->running_var};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
 }
 

@@ -55,8 +55,7 @@ static void write_samples(const char *golden, FILE *own, FILE *both) {
 }
 
 static FILE *open_manifest(const char *name) {
-    char *path = kept_path(data, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(data, name), "w");
     assert_non_null(file);
     return file;
 }
@@ -263,8 +262,7 @@ TEST(a_resumed_run_takes_the_golden_steps) {
         train("both", "%s -b 3 -g 2 --grad-clip 0.25 --frozen-text-rows %d %s", five_of_ten, FROZEN_ROWS, split_seed);
     char *run =
         train("both", "%s -b 3 -g 2 --grad-clip 0.25 %s --resume %s/step_00000003", five_of_ten, split_seed, first);
-    char *checkpoint = kept_path(run, "step_00000005");
-    check_moves(checkpoint, "unequal", FROZEN_ROWS);
+    check_moves(kept_path(run, "step_00000005"), "unequal", FROZEN_ROWS);
     free(first);
     free(run);
 }

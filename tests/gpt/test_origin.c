@@ -32,8 +32,7 @@ static int count(const char *text, const char *part) {
 /* Fails unless a JSON file has this text under the key; text NULL: unless it has no such key. */
 static void assert_fact(const char *path, const char *key, const char *text) {
     json_error_t why;
-    char *followed = keep(follow_link(path));
-    json_t *object = json_load_file(followed, 0, &why);
+    json_t *object = json_load_file(keep(follow_link(path)), 0, &why);
     if (!object) fail_msg("%s: %s", path, why.text);
     const char *found = json_string_value(json_object_get(object, key));
     if (!text)
@@ -79,8 +78,7 @@ TEST(a_base_of_other_codes_is_warned_of_once) {
     assert_contains(fixture.output, "IndexTTS2 cannot make sound of what this training learns");
     assert_contains(fixture.output, "It has no config.json of train_gpt, so it is taken as IndexTTS2's.");
     assert_int_equal(count(fixture.output, "warning"), 1);
-    char *resumed = kept_format("--base-checkpoint %s --resume auto", base);
-    corpus_must_train(own, output, resumed);
+    corpus_must_train(own, output, kept_format("--base-checkpoint %s --resume auto", base));
     assert_int_equal(count(fixture.output, "warning"), 0);
     corpus_must_train(own, again, same); /* the same codebook */
     assert_int_equal(count(fixture.output, "warning"), 0);

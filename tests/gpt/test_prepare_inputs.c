@@ -63,8 +63,7 @@ TEST(texts_that_cannot_be_used_are_reported) {
 
 TEST(a_given_codebook_is_used) {
     corpus_reference(NULL);
-    char *more = kept_format("--num-workers 2 --seed 9 --codebook %s/reference/codebook.npy", corpus_root);
-    corpus_prepare("given", more);
+    corpus_prepare("given", kept_format("--num-workers 2 --seed 9 --codebook %s/reference/codebook.npy", corpus_root));
     assert_contains(fixture.output, "[Codebook] 32 entries (given)");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "cd %s && diff -r given/codes reference/codes && "
@@ -173,8 +172,7 @@ TEST(bad_audio_is_reported_with_its_line) {
 
     assert_int_equal(corpus_try_prepare("bad_out", "bad.tsv", "--num-workers 2"), 1);
     for (int i = 0; i < BAD; i++) {
-        char *line = kept_format("%s:%d: %s: %s", list, 3 + i, paths[i], reasons[i]);
-        assert_contains(fixture.output, line);
+        assert_contains(fixture.output, kept_format("%s:%d: %s: %s", list, 3 + i, paths[i], reasons[i]));
     }
     assert_contains(fixture.output, "the audio of 9 of 10 recordings is bad; repair or remove them, or skip them with "
                                     "--skip-bad");

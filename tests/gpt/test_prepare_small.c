@@ -85,8 +85,7 @@ TEST(a_share_that_leaves_nothing_is_told) {
     const char *const cases[][2] = {{"0.9", "[Data] no clip is left for training: lower --val-ratio\n"},
                                     {"0", "[Data] no clip is held out for validation: raise --val-ratio\n"}};
     for (int i = 0; i < 2; i++) {
-        char *more = kept_format("--vocabulary 20 --val-ratio %s", cases[i][0]);
-        prepare_plain("one", "one.tsv", more);
+        prepare_plain("one", "one.tsv", kept_format("--vocabulary 20 --val-ratio %s", cases[i][0]));
         assert_contains(fixture.output, cases[i][1]);
         assert_int_equal(strstr(fixture.output, "Next: ") != NULL, i == 1);
     }

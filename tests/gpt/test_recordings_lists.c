@@ -256,7 +256,7 @@ static void write_parts(void) {
              *line = xformat("%sp%d\t%s\tዛሬ ጥሩ ቀን %s\n", cut, i, name, words[i]),
              *part = xformat("%sp%d\tlong.flac\tዛሬ ጥሩ ቀን %s\t%g\t1.5\n", parts, i, words[i], 1.5 * i);
         write_sound(to, SF_FORMAT_WAV | SF_FORMAT_PCM_16, MEL_RATE, 1, samples + i * PART, PART);
-        free(cut), free(parts), free(name), free(to);
+        free(cut), free(parts), free(name);
         cut = line, parts = part;
     }
     write_in(corpus_root, "cut.tsv", cut);

@@ -163,8 +163,7 @@ TEST(the_training_names_the_command_that_speaks) {
     char *data = corpus_folder("reference"), *run = corpus_folder("it's new");
     char *quoted = keep(shell_word(run)),
          *want = kept_format(" speak --checkpoint %s --text TEXT --output said.wav\n", quoted);
-    char *folder = keep(shell_word(run));
-    corpus_must_train(data, folder, "");
+    corpus_must_train(data, keep(shell_word(run)), "");
     assert_contains(fixture.output, "\nNext: ");
     assert_contains(fixture.output, want);
 }

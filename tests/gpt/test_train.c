@@ -255,8 +255,7 @@ TEST(a_full_disk_leaves_the_earlier_checkpoint) {
 }
 
 TEST(a_run_that_could_write_no_checkpoint_says_that_all_is_lost) {
-    char *run = kept_folder();
-    train_on_a_full_disk(run, "--max-steps 2");
+    train_on_a_full_disk(kept_folder(), "--max-steps 2");
     assert_contains(fixture.output,
                     "no checkpoint was written: what was trained is lost, and there are no weights in ");
 }
@@ -332,8 +331,7 @@ TEST(a_base_checkpoint_is_resized_frozen_and_carried_over) {
     tensors[n++] =
         (TensorToWrite){.name = "conditioning_encoder.extra", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = extra};
     assert_true(safetensors_write(base, tensors, n, NULL, NULL, 0, &error));
-    char *options = kept_format("--max-steps 4 --val-ratio 0 --base-checkpoint %s", base);
-    fixture_must_train(run, options);
+    fixture_must_train(run, kept_format("--max-steps 4 --val-ratio 0 --base-checkpoint %s", base));
     assert_contains(fixture.output, "3 resized, 1 carried");
     assert_contains(fixture.output, "rows 0..29");
     path = keep(path_through(run, "last/model.safetensors"));

@@ -23,8 +23,7 @@ static void must_not_say(const Story *story, const char *text) {
 }
 
 static void append(const char *directory, const char *name, const char *text) {
-    char *path = kept_path(directory, name);
-    FILE *out = fopen(path, "a");
+    FILE *out = fopen(kept_path(directory, name), "a");
     fputs(text, out);
     fclose(out);
 }
@@ -197,8 +196,7 @@ TEST(a_half_written_line_is_told_and_a_damaged_one_named) {
     assert_contains(page, "Line 12 of log.jsonl, the last, is half-written");
     append(directory, "log.jsonl", "\n{\"kind\": \"train\", \"step\": 60}\n");
     assert_false(page_write_in(directory, 0, false, &error));
-    char *want = kept_format("%s/log.jsonl:12: column ", directory);
-    assert_contains(error.text, want);
+    assert_contains(error.text, kept_format("%s/log.jsonl:12: column ", directory));
     char *again = read_page(directory); /* the earlier page stays */
     assert_string_equal(again, page);
 }
@@ -254,8 +252,7 @@ static char *page_of_two(const char *a, const char *b, PageSummary *summary) {
     const char *const directories[] = {a, b};
     if (!page_write(path, &(PageRequest){directories, 2, PAGE_DEPTH, false}, summary, &error))
         fail_msg("%s", error.text);
-    char *page = read_page(directory);
-    return page;
+    return read_page(directory);
 }
 
 /* Tells a run with one record in a folder that is made for it; returns the folder. */

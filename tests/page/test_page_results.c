@@ -13,8 +13,7 @@ static const char picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\
                               "<title>%s</title></svg>";
 
 static void put_picture(const char *directory, const char *name) {
-    char *text = kept_format(picture, name);
-    put_text(directory, name, text);
+    put_text(directory, name, kept_format(picture, name));
 }
 
 TEST(reports_come_with_their_pictures) {
@@ -151,8 +150,7 @@ TEST(few_sounds_are_encoded) {
     make_directories(samples);
     for (int i = 0; i < 150; i++) {
         snprintf(name, sizeof name, "s%03d.wav", i);
-        char *copy = kept_path(samples, name);
-        assert_int_equal(link(sound, copy), 0);
+        assert_int_equal(link(sound, kept_path(samples, name)), 0);
     }
     assert_true(page_write_in(directory, 0, true, &error));
     char *page = read_page(directory);

@@ -170,8 +170,8 @@ TEST(only_files_that_are_read_must_exist) {
             assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                          "cmp %s/predictions_finetuned.csv %s/predictions_finetuned.csv", to[0], to[1]),
                              0);
-        char *owned[] = {run, last, to[0], to[1], path};
-        for (int k = 0; k < 5; k++) free(owned[k]);
+        char *owned[] = {to[0], to[1], path};
+        for (int k = 0; k < 3; k++) free(owned[k]);
     }
 }
 

@@ -287,8 +287,7 @@ TEST_WITH(labels_are_by_token_or_by_band, new_root, NULL) {
     for (int compat = 0; compat < 2; compat++) {
         PsdScan scan = scan_root(compat);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            char *end = kept_format("/%s.npy", cases[i].name);
-            const PsdFile *file = file_of(&scan, end);
+            const PsdFile *file = file_of(&scan, kept_format("/%s.npy", cases[i].name));
             assert_int_equal(file->label, compat ? cases[i].reference : cases[i].ours);
             if (!compat)
                 assert_true(file->center == cases[i].center || (isnan(file->center) && isnan(cases[i].center)));
@@ -309,8 +308,7 @@ TEST_WITH(sidecars_are_heard, new_root, NULL) {
                  {"time,level\n1,2\n", 80, 95, NAN, NAN}};
     add_rows("spectrum_bands/S/Feb_1/SpectrumBands_80_110_x.npy", 1, WIDTH, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *path = kept_path(root, "spectrum_bands/S/Feb_1/SpectrumBands_80_110_x.csv");
-        write_text(path, "%s", cases[i].text);
+        write_text(kept_path(root, "spectrum_bands/S/Feb_1/SpectrumBands_80_110_x.csv"), "%s", cases[i].text);
         PsdScan scan = scan_root(false), compat = scan_root(true);
         PsdManifest m = psd_scan_manifest(&compat);
         assert_true(scan.files[0].begin == cases[i].begin && scan.files[0].center == cases[i].center);
@@ -344,8 +342,7 @@ TEST_WITH(side_files_of_other_columns_are_told, new_root, NULL) {
 
 TEST_WITH(side_files_in_capitals_are_heard, new_root, NULL) {
     add_rows("spectrum_bands/S/Feb_1/x.NPY", 1, WIDTH, 0);
-    char *path = kept_path(root, "spectrum_bands/S/Feb_1/x.CSV");
-    write_text(path, "begin_freq,end_freq\n936,946\n");
+    write_text(kept_path(root, "spectrum_bands/S/Feb_1/x.CSV"), "begin_freq,end_freq\n936,946\n");
     PsdScan scan = scan_root(false);
     assert_true(scan.files[0].center == 941 && scan.files[0].label == 3);
     psd_scan_close(&scan);

@@ -233,8 +233,7 @@ TEST(nothing_of_the_users_is_replaced) {
     assert_true(read_file(store, &before, &n_before, &error));
     make_directories(away);
     setenv("TMPDIR", away, 1);
-    char *options = kept_format("--checkpoint %s -m %s", limited, manifest);
-    predict(options, rows, ROWS);
+    predict(kept_format("--checkpoint %s -m %s", limited, manifest), rows, ROWS);
     assert_int_equal(psd_program("predict --checkpoint %s -m %s -o %s", limited, manifest, manifest), 2);
     assert_contains(fixture.output, "--output: ");
     unsetenv("TMPDIR");

@@ -21,8 +21,7 @@ static int run(const char *options) {
     const char *build = getenv("BUILD");
     char *relative = kept_path(build ? build : "build/release", "train_psd"), *program = keep(realpath(relative, NULL));
     if (!program) fail_msg("there is no %s", relative);
-    int status = run_command(said, sizeof said, "cd %s && %s %s", root, program, options);
-    return status;
+    return run_command(said, sizeof said, "cd %s && %s %s", root, program, options);
 }
 
 static void must(const char *options) {
@@ -35,11 +34,7 @@ static void expect_refused(int status, const char *options, const char *message)
     assert_contains(said, message);
 }
 
-static bool there(const char *name) {
-    char *path = kept_path(root, name);
-    bool found = !access(path, F_OK);
-    return found;
-}
+static bool there(const char *name) { return !access(kept_path(root, name), F_OK); }
 
 static void expect_same_file(const char *a, const char *b) {
     char *paths[2] = {path_join(root, a), path_join(root, b)}, *bytes[2];
@@ -108,8 +103,7 @@ TEST(made_up_recordings_have_the_archives_layout) {
     int counts[PSD_LABELS] = {0};
     for (int64_t i = 0; i < m.n; i++) {
         counts[m.labels[i]]++;
-        char *name = kept_format("_%s_site_", PSD_LABEL_NAMES[m.labels[i]]);
-        assert_contains(m.file_paths[m.files[i]], name);
+        assert_contains(m.file_paths[m.files[i]], kept_format("_%s_site_", PSD_LABEL_NAMES[m.labels[i]]));
         assert_int_equal(m.num_bins[i], (int64_t)((m.end[i] - m.begin[i]) * 107.5));
         assert_true(m.snr[i] > 0 && m.snr[i] < 80);
     }
@@ -211,8 +205,7 @@ static bool belongs(const char *split, const char *name, Error *error) {
     char *path = kept_path(root, split), *folder = kept_path(root, name), *manifest = kept_path(folder, "manifest.csv");
     uint64_t hash;
     if (!psd_manifest_hash(manifest, &hash, error)) fail_msg("%s", error->text);
-    bool ok = psd_split_index_check(path, hash, error);
-    return ok;
+    return psd_split_index_check(path, hash, error);
 }
 
 /* Rows of another manifest have the same numbers. */
@@ -376,8 +369,7 @@ static void add_ill_recordings(void) {
     add_rows(BANDS "A/Feb_9/wide_fm_.npy", 2, 20001, -50, -49);
     add_rows(BANDS "A/Feb_9/nan_fm_.npy", 2, WIDTH, -51, (double)NAN);
     add_rows(BANDS "A/Feb_9/what.npy", 2, WIDTH, -52, -51);
-    char *side = kept_path(root, BANDS "A/Feb_9/what.csv");
-    write_text(side, "low,high\n80,100\n");
+    write_text(kept_path(root, BANDS "A/Feb_9/what.csv"), "low,high\n80,100\n");
     add_rows(BANDS "A/Feb_9/SpectrumBands_420_430_tetra_.npy", 2, WIDTH, -53, -51);
 }
 
@@ -453,8 +445,7 @@ TEST(compat_numbers_and_splits_rows_of_zero_width) {
 }
 
 TEST(a_lost_file_is_a_copy_of_none) {
-    char *copy = kept_path(root, BANDS "B/Feb_9/copy_gsm_.npy");
-    assert_int_equal(remove(copy), 0);
+    assert_int_equal(remove(kept_path(root, BANDS "B/Feb_9/copy_gsm_.npy")), 0);
     must("prepare --manifest ill/data/manifest.csv");
     assert_contains(said, "[Report] 1 files cannot be read: they may or may not be copies of others");
     assert_null(strstr(said, "rows are left out: their files are copies"));
@@ -488,8 +479,7 @@ TEST(splits_that_cannot_be_made_are_reported) {
 TEST(wrong_folders_are_refused) {
     static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
     add_rows("pickle/S/D/a_fm_.npy", 1, WIDTH, 0, 0);
-    char *path = kept_path(root, "pickle/S/D/b_fm_.npy");
-    write_bytes(path, object, sizeof object - 1);
+    write_bytes(kept_path(root, "pickle/S/D/b_fm_.npy"), object, sizeof object - 1);
     expect_refused(1, "prepare -i pickle -o pickle/data",
                    "pickle/S/D/b_fm_.npy: holds Python objects (dtype |O): a pickle");
     assert_false(there("pickle/data"));
@@ -517,8 +507,7 @@ TEST(linear_sensors_are_warned_of) {
 }
 
 static void expect_manifest_refused(const char *text, const char *message) {
-    char *path = kept_path(root, "bad.csv");
-    write_text(path, "%s", text);
+    write_text(kept_path(root, "bad.csv"), "%s", text);
     expect_refused(1, "prepare --manifest bad.csv", message);
 }
 
@@ -544,8 +533,7 @@ TEST(wrong_manifests_are_refused) {
 TEST(wrong_options_are_refused) {
     static const char *const names[] = {"b.csv", "b.txt"};
     for (int i = 0; i < 2; i++) {
-        char *path = kept_path(root, names[i]);
-        write_text(path, "npy_path\n");
+        write_text(kept_path(root, names[i]), "npy_path\n");
     }
     expect_refused(2, "prepare", "give either --input DIR or --manifest PATH");
     expect_refused(2, "prepare -i a --manifest b.csv", "give either --input DIR");

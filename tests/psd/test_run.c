@@ -174,8 +174,7 @@ TEST(a_sensor_left_out_is_only_tested_on) {
                       "s01/s01_finetuned.json s01/calibration/calibration.json s01/pretrain/last/model.safetensors");
     char *page = read_page(run);
     assert_page_has(page, (const char *[]){"Result: accuracy ", "; worst sensor: s0", NULL});
-    char *third = kept_path(run, "s02");
-    assert_int_equal(access(third, F_OK), -1);
+    assert_int_equal(access(kept_path(run, "s02"), F_OK), -1);
     for (int s = 0; s < 2; s++) {
         char *directory = kept_format("%s/s%02d", run, s);
         PsdPredicted said[128];
@@ -244,8 +243,7 @@ TEST(the_debug_dumps_are_as_documented) {
                  "--d-model 24 -b 16 -g 2 --max-steps 1 --threads 1 --debug-dump %s/dump%d",
                  k % 2 ? "pretrain --projection-dim 20 --decoder-dim 12" : "finetune", fixture.data, fixture.data, run,
                  k, k < 2 ? "transformer" : "cnn", run, k);
-        char *name = kept_format("dump%d", k);
-        dumps[k] = open_in(run, name);
+        dumps[k] = open_in(run, kept_format("dump%d", k));
     }
     assert_dumps_documented(dumps, 2, "### Dump of train_psd");
     assert_dumps_documented(dumps, 4, "### Dump of train_psd");

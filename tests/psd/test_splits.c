@@ -413,8 +413,7 @@ TEST(pooled_splits_share_files) {
 }
 
 static void assert_name(double fraction, const char *want) {
-    char *name = keep(psd_split_file_name("pooled", 42, fraction));
-    assert_string_equal(name, want);
+    assert_string_equal(keep(psd_split_file_name("pooled", 42, fraction)), want);
 }
 
 TEST(files_are_named_as_python_prints_numbers) {

@@ -79,8 +79,7 @@ static void open_and_close(const PsdPreprocessing *options) {
 
 /* The manifest is the same, but not what it names. A store goes on without its recordings, and with copies of them. */
 static void set_time(const char *name, time_t seconds) {
-    char *path = kept_path(root, name);
-    set_file_time(path, (struct timespec){.tv_sec = seconds});
+    set_file_time(kept_path(root, name), (struct timespec){.tv_sec = seconds});
 }
 
 /* Opens the store as the user nobody, who may not read other users' private files. */
@@ -419,8 +418,7 @@ TEST_WITH(a_store_itself_is_as_it_was_made, new_root, NULL) {
 
 TEST_WITH(manifests_that_do_not_fit_their_files, new_root, NULL) {
     static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
-    char *path = kept_path(root, "object.npy");
-    write_bytes(path, object, sizeof object - 1);
+    write_bytes(kept_path(root, "object.npy"), object, sizeof object - 1);
     add_array("zero.npy", 3, 2, 0);
     const double nan[3] = {(double)NAN, (double)NAN, (double)NAN};
     write_npy(root, "nan.npy", "<f8", nan, 1, 3, 0);

@@ -159,8 +159,8 @@ TEST(a_frozen_encoder_stays) {
     }
     assert_int_equal(count, 60 * 32);
     assert_memory_equal(said[0], said[1], (size_t)count * sizeof(float));
-    void *owned[] = {base, run, from, to, said[0], said[1]};
-    for (int i = 0; i < 6; i++) free(owned[i]);
+    free(said[0]);
+    free(said[1]);
 }
 
 /* Three rows of dab and one of dvbt have weights 1/3 and 1, times 3/2, so that the weights of both classes sum to two.

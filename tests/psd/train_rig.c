@@ -76,8 +76,7 @@ static void print_split(FILE *file, const char *name, int only, int without, int
 }
 
 static FILE *open_data(const char *name) {
-    char *path = kept_path(fixture.data, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(fixture.data, name), "w");
     assert_non_null(file);
     return file;
 }

@@ -14,8 +14,6 @@
 
 static Error error;
 
-static const char *in(const char *directory, const char *name) { return kept_path(directory, name); }
-
 static CorpusFiles files_of(const char *path, bool held_out) {
     CorpusFiles files = {0};
     if (!corpus_files_add(&files, path, held_out, &error) || !corpus_files_measure(&files, 1, &error))
@@ -32,9 +30,8 @@ TEST(a_folder_gives_its_texts_in_order) {
                                               "f.md",     "sub/d.ndjson.gz", "sub/deep/c.jsonl"};
     const char *folder = run_directory();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *directory = keep(path_directory(in(folder, names[i])));
-        make_directories(directory);
-        write_text(in(folder, names[i]), "x");
+        make_directories(keep(path_directory(kept_path(folder, names[i]))));
+        write_text(kept_path(folder, names[i]), "x");
     }
     CorpusFiles files = files_of(folder, false);
     assert_int_equal(files.n, 6);
@@ -44,23 +41,23 @@ TEST(a_folder_gives_its_texts_in_order) {
         assert_int_equal(files.files[i].size, 1);
     }
     assert_int_equal(files.left_out, 6);
-    assert_string_equal(files.first_left_out, in(folder, ".git"));
+    assert_string_equal(files.first_left_out, kept_path(folder, ".git"));
     corpus_files_close(&files);
-    files = files_of(in(folder, "h"), true); /* named itself */
+    files = files_of(kept_path(folder, "h"), true); /* named itself */
     assert_true(files.n == 1 && files.files->held_out && files.files->format == CORPUS_TEXT);
     corpus_files_close(&files);
-    make_directories(in(folder, "empty"));
-    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    make_directories(kept_path(folder, "empty"));
+    assert_false(corpus_files_add(&files, kept_path(folder, "empty"), false, &error));
     assert_contains(error.text, "holds no text files; expected names that end in .txt, .text, .md, .jsonl or .ndjson, "
                                 "or in one of these and .gz");
     if (!has_links()) print_message("SKIPPED: a link, on a disk without them\n");
     if (has_links()) {
-        assert_int_equal(symlink("..", in(folder, "sub/loop")), 0);
+        assert_int_equal(symlink("..", kept_path(folder, "sub/loop")), 0);
         assert_false(corpus_files_add(&files, folder, false, &error));
         assert_contains(error.text, "contains a link to itself");
     }
     corpus_files_close(&files);
-    assert_true(corpus_files_add(&files, in(folder, "absent.txt"), false, &error));
+    assert_true(corpus_files_add(&files, kept_path(folder, "absent.txt"), false, &error));
     assert_false(corpus_files_measure(&files, 1, &error));
     assert_contains(error.text, "absent.txt: ");
     corpus_files_close(&files);
@@ -107,7 +104,7 @@ static char *documents(const char *path, SplitAt split_at, int n_threads, Error 
 static const char *once(const char *name) {
     static const char *folder;
     if (!folder) folder = run_directory();
-    return in(folder, name);
+    return kept_path(folder, name);
 }
 
 static void assert_documents(const char *name, const void *bytes, size_t size, SplitAt split_at, const char *want) {
@@ -238,23 +235,24 @@ TEST(a_format_that_is_told_precedes_the_names) {
     static const char *const names[] = {"a.txt", "b.json.gz", "c.csv", "d.jsonl", "e.tsv", "f"};
     static const int counts[] = {
         [CORPUS_BY_NAME] = 2, [CORPUS_TEXT] = 1, [CORPUS_JSON] = 2, [CORPUS_CSV] = 1, [CORPUS_TSV] = 1};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) write_text(in(folder, names[i]), "{\"text\": \"a\"}\n");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        write_text(kept_path(folder, names[i]), "{\"text\": \"a\"}\n");
     for (CorpusFormat format = CORPUS_BY_NAME; format <= CORPUS_TSV; format++) {
         CorpusFiles files = {.format = format};
         if (!corpus_files_add(&files, folder, false, &error)) fail_msg("%s", error.text);
         assert_int_equal(files.n, counts[format]);
         assert_int_equal(files.left_out, 6 - counts[format]);
-        assert_true(corpus_files_add(&files, in(folder, "f"), false, &error));
+        assert_true(corpus_files_add(&files, kept_path(folder, "f"), false, &error));
         if (format) assert_int_equal(files.files[files.n - 1].format, format);
         assert_int_equal(corpus_files_measure(&files, 1, &error), format != CORPUS_BY_NAME);
         corpus_files_close(&files);
     }
     CorpusFiles files = {.format = CORPUS_CSV};
-    make_directories(in(folder, "empty"));
-    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    make_directories(kept_path(folder, "empty"));
+    assert_false(corpus_files_add(&files, kept_path(folder, "empty"), false, &error));
     assert_contains(error.text, "holds no text files; expected names that end in .csv, or in one of these and .gz");
     files.format = CORPUS_JSON;
-    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    assert_false(corpus_files_add(&files, kept_path(folder, "empty"), false, &error));
     assert_contains(error.text, "expected names that end in .jsonl, .ndjson or .json, or in one");
     corpus_files_close(&files);
 }
@@ -323,7 +321,7 @@ TEST(long_records_are_read_whole) {
 }
 
 TEST(compressed_texts_are_the_same) {
-    const char *folder = run_directory(), *path = in(folder, "x.txt.gz");
+    const char *folder = run_directory(), *path = kept_path(folder, "x.txt.gz");
     for (int member = 0; member < 2; member++) { /* two members, as of cat a.gz b.gz */
         gzFile gz = gzopen(path, member ? "ab" : "wb");
         gzputs(gz, member ? "b\n\nc" : "a\n");
@@ -379,7 +377,7 @@ TEST(a_bad_record_is_left_out_if_it_may) {
         {"{\"text\": \"x\"", "line 2, column 13: expected \",\" or \"}\" behind a value"},
         {"{\"text\": \"x\", \"text\": \"y\"}", "line 2, column 23: \"text\" is there twice"},
         {"{\"text\": \"\xff\"}", "line 2, byte "}};
-    const char *path = in(run_directory(), "bad.jsonl");
+    const char *path = kept_path(run_directory(), "bad.jsonl");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Error error = {""};
         BadRecords left_out = {0};
@@ -412,7 +410,7 @@ TEST(a_document_that_is_too_large_is_named_by_its_line) {
         const char *name, *advice;
     } cases[] = {{"large.txt", "choose another --split-at"}, {"large.jsonl", "divide the record"}};
     for (int i = 0; i < 2; i++) {
-        const char *path = in(run_directory(), cases[i].name);
+        const char *path = kept_path(run_directory(), cases[i].name);
         write_text(path, i ? "{\"text\": \"\"}\n\n" : "a\n\n");
         assert_int_equal(truncate(path, (off_t)CORPUS_MAX_DOCUMENT + 64), 0);
         assert_null(documents(path, SPLIT_AT_BLANK_LINES, 1, &error));
@@ -424,7 +422,7 @@ TEST(a_document_that_is_too_large_is_named_by_its_line) {
 }
 
 TEST(a_file_that_changes_is_noticed) {
-    const char *path = in(run_directory(), "x.txt");
+    const char *path = kept_path(run_directory(), "x.txt");
     write_text(path, "before");
     CorpusFiles files = files_of(path, false);
     const Corpus corpus = {.files = &files, .text_field = "text", .n_threads = 1};
@@ -449,7 +447,7 @@ static bool count_fate(void *context, const Document *d, void *result, Error *er
 }
 
 TEST(documents_that_were_not_scanned_have_no_part) {
-    const char *path = in(run_directory(), "x.txt");
+    const char *path = kept_path(run_directory(), "x.txt");
     write_text(path, "one\ntwo\n");
     CorpusFiles files = files_of(path, false);
     const Corpus corpus = {.files = &files, .split_at = SPLIT_AT_LINE, .n_threads = 1};
@@ -471,7 +469,7 @@ TEST(documents_that_were_not_scanned_have_no_part) {
 TEST(documents_come_in_order_from_any_number_of_threads) {
     const char *folder = run_directory();
     for (int i = 0; i < 3; i++) {
-        FILE *file = fopen(in(folder, i == 0 ? "a.txt" : i == 1 ? "b.jsonl" : "c.txt"), "w");
+        FILE *file = fopen(kept_path(folder, i == 0 ? "a.txt" : i == 1 ? "b.jsonl" : "c.txt"), "w");
         for (int k = 0; k < 40000; k++) /* several batches */
             fprintf(file, i == 1 ? "{\"text\": \"record %d of the second\"}\n" : "line %d of a file with lines\n",
                     k * (i + 1));

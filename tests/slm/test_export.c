@@ -38,10 +38,7 @@ static void assert_same_tensors(const char *a, const char *b) {
     tensor_file_close(&y);
 }
 
-static void assert_text(const char *name, const char *want) {
-    char *text = kept_text(path_of(name));
-    assert_string_equal(text, want);
-}
+static void assert_text(const char *name, const char *want) { assert_string_equal(kept_text(path_of(name)), want); }
 
 /* ---- Hugging Face ---- */
 

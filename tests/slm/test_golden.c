@@ -98,7 +98,7 @@ static void take_five_steps(const TensorFile *file, const Golden *golden) {
                      model->params.count);
     check_key_bias(file, after, &model->params, model->weights.data, key_bias, rate_sum);
     model_rig_release_moments(&rig, m, v, norm);
-    void *owned[] = {prefix, after, rates, losses, norms, segments};
+    void *owned[] = {rates, losses, norms, segments};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     batch_close(&batch);
     model_rig_close(&rig);

@@ -25,8 +25,7 @@ static TensorFile golden_file;
 
 /* Writes a tokenizer of 52 letters, in which id 52 ends a text. */
 static void write_tokenizer(const char *folder) {
-    char *path = kept_path(folder, "tokenizer.json");
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(folder, "tokenizer.json"), "w");
     assert_non_null(file);
     fprintf(file, "{\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {");
     for (int i = 0; i < 52; i++) fprintf(file, "\"%c\": %d, ", (i < 26 ? 'a' : 'A') + i % 26, i);
@@ -40,8 +39,7 @@ static void write_data(const char *folder, const Golden *g) {
     uint16_t ids[64];
     assert_true(stream->count <= 64);
     for (int64_t i = 0; i < stream->count; i++) ids[i] = (uint16_t)((const int32_t *)stream->data)[i];
-    char *path = kept_path(folder, "train.bin");
-    write_bytes(path, ids, (size_t)stream->count * sizeof *ids);
+    write_bytes(kept_path(folder, "train.bin"), ids, (size_t)stream->count * sizeof *ids);
     if (g->documents) write_tokenizer(folder);
 }
 

@@ -38,8 +38,7 @@ static int prepare(const char *format, ...) {
     va_start(arguments, format);
     char *words = keep(vxformat(format, arguments));
     va_end(arguments);
-    int status = run_function(output, sizeof output, run, words);
-    return status;
+    return run_function(output, sizeof output, run, words);
 }
 
 static void assert_prepares(const char *words) {
@@ -80,12 +79,10 @@ static int make_texts(void **state) {
         at += sprintf(at, "%d", d);
         texts[d] = keep(xstrdup(text));
         if (d % 2) {
-            char *name = kept_format("texts/%03d.txt", d);
-            write_text(in(name), "%s", text);
+            write_text(in(kept_format("texts/%03d.txt", d)), "%s", text);
         } else {
             json_t *record = json_build("a record", "{s:s}", "text", text);
-            char *line = keep(json_text("a record", record, JSON_COMPACT));
-            fprintf(records, "%s\n", line);
+            fprintf(records, "%s\n", keep(json_text("a record", record, JSON_COMPACT)));
             json_decref(record);
         }
     }
@@ -233,8 +230,7 @@ TEST(other_peoples_tokenizers_stay) {
     make_directories(in("theirs"));
     write_text(in("theirs/tokenizer.json"), "{}");
     assert_fails(TRAINED "-o theirs", "theirs holds a tokenizer, but no prepared.json");
-    char *text = kept_text(in("theirs/tokenizer.json"));
-    assert_string_equal(text, "{}");
+    assert_string_equal(kept_text(in("theirs/tokenizer.json")), "{}");
 }
 
 TEST(val_files_are_the_held_out_split) {
@@ -254,8 +250,7 @@ TEST(special_tokens_are_text_unless_they_are_parsed) {
     const char *options = "-i special.txt --val-ratio 0 --vocabulary 260 --specials <|user|> -o ";
     int64_t tokens[2];
     for (int parsed = 0; parsed < 2; parsed++) {
-        char *words = kept_format("%s%s", options, parsed ? "parsed --parse-specials" : "plain");
-        assert_prepares(words);
+        assert_prepares(kept_format("%s%s", options, parsed ? "parsed --parse-specials" : "plain"));
         SlmStream *s = slm_stream_open(in(parsed ? "parsed" : "plain"), "train", &error);
         if (!s) fail_msg("%s", error.text);
         int32_t *ids = xmalloc((size_t)s->n_tokens * sizeof *ids);

@@ -4,8 +4,6 @@
 #include "data/slm/corpus.h"
 #include "tests/test.h"
 
-static const char *in(const char *directory, const char *name) { return kept_path(directory, name); }
-
 static const char LONG[] =
     "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of "
     "foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the season of "
@@ -113,7 +111,7 @@ static Scan scan_path(const char *path, const char *held_out, ScanOptions option
 
 TEST(documents_are_held_out_by_their_text) {
     enum { N = 5000 };
-    const char *folder = run_directory(), *path = in(folder, "x.txt"), *reversed = in(folder, "y.txt");
+    const char *folder = run_directory(), *path = kept_path(folder, "x.txt"), *reversed = kept_path(folder, "y.txt");
     FILE *x = fopen(path, "w"), *y = fopen(reversed, "w");
     for (int i = 0; i < N; i++) {
         fprintf(x, "text number %d\n", i);
@@ -135,7 +133,7 @@ TEST(documents_are_held_out_by_their_text) {
 }
 
 TEST(one_of_few_documents_is_held_out_and_one_is_not) {
-    const char *path = in(run_directory(), "x.txt");
+    const char *path = kept_path(run_directory(), "x.txt");
     write_text(path, "a\nbb\nccc\n");
     for (double ratio = 1e-9; ratio < 1; ratio += 0.9 - 1e-6) {
         Scan s = scan_path(path, NULL, (ScanOptions){.val_ratio = ratio}, 1);
@@ -155,7 +153,7 @@ TEST(one_of_few_documents_is_held_out_and_one_is_not) {
 }
 
 TEST(each_document_has_one_fate) {
-    const char *folder = run_directory(), *path = in(folder, "x.txt"), *held_out = in(folder, "v.txt");
+    const char *folder = run_directory(), *path = kept_path(folder, "x.txt"), *held_out = kept_path(folder, "v.txt");
     write_text(path, "abc\n \u00e9 e \nabc\nABC!\nx\nheld\n%s\n", LONG);
     write_text(held_out, "held\nabd\n");
     static const unsigned char want[3][9] = {

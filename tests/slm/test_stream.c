@@ -11,8 +11,6 @@
 
 static Error error;
 
-static const char *in(const char *directory, const char *name) { return kept_path(directory, name); }
-
 static SlmStream *open_stream(const char *path, const char *split) {
     SlmStream *s = slm_stream_open(path, split, &error);
     if (!s) fail_msg("%s", error.text);
@@ -64,9 +62,9 @@ static const char *write_folder(int64_t shard_ids, int vocabulary, int shift) {
             fail_msg("%s", error.text);
     }
     if (!shard_writer_end(&w, &error)) fail_msg("%s", error.text);
-    write_text(in(folder, "tokenizer.json"), "{}");
+    write_text(kept_path(folder, "tokenizer.json"), "{}");
     json_t *record = json_build("a test", "{s:{s:s, s:s}, s:{s:{s:I}}}", "tokenizer", "file", "tokenizer.json", "sha1",
-                                fingerprint_file(in(folder, "tokenizer.json")).text, "splits", "train", "shards",
+                                fingerprint_file(kept_path(folder, "tokenizer.json")).text, "splits", "train", "shards",
                                 (json_int_t)w.n_shards);
     if (!prepared_write(folder, record, &error)) fail_msg("%s", error.text);
     json_decref(record);
@@ -81,7 +79,7 @@ TEST(a_shard_has_these_bytes) {
     static const char rest[] = "\"},\"first\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[0,24]},"
                                "\"bytes\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[24,48]},"
                                "\"ids\":{\"dtype\":\"U16\",\"shape\":[10],\"data_offsets\":[48,68]}}";
-    char *bytes = kept_text(in(write_folder(100, 9, 0), "train_00000.safetensors"));
+    char *bytes = kept_text(kept_path(write_folder(100, 9, 0), "train_00000.safetensors"));
     assert_memory_equal(bytes + 8, header, sizeof header - 1);
     assert_memory_equal(bytes + 8 + sizeof header - 1 + 16, rest, sizeof rest - 1);
     uint16_t ids[10];
@@ -141,7 +139,7 @@ static void change_byte(const char *path, long at) {
 }
 
 TEST(a_damaged_folder_is_refused_with_its_reason) {
-    const char *folder = write_folder(4, 9, 0), *one = in(folder, "train_00001.safetensors"), *two;
+    const char *folder = write_folder(4, 9, 0), *one = kept_path(folder, "train_00001.safetensors"), *two;
     slm_stream_close(open_stream(folder, "train"));
     assert_true(slm_stream_exists(folder, "train"));
     assert_false(slm_stream_exists(folder, "val"));
@@ -155,23 +153,24 @@ TEST(a_damaged_folder_is_refused_with_its_reason) {
     assert_int_equal(truncate(one, status.st_size - 3), 0);
     assert_refused(folder, "train", NULL, "train_00001.safetensors: ");
     folder = write_folder(4, 9, 0);
-    one = in(folder, "train_00001.safetensors");
-    two = in(folder, "train_00002.safetensors");
-    assert_int_equal(rename(one, in(folder, "away")), 0);
+    one = kept_path(folder, "train_00001.safetensors");
+    two = kept_path(folder, "train_00002.safetensors");
+    assert_int_equal(rename(one, kept_path(folder, "away")), 0);
     assert_refused(folder, "train", NULL, "has 2 shards of 'train', and its prepared.json says 3");
     assert_int_equal(rename(two, one), 0);
-    assert_int_equal(rename(in(folder, "away"), two), 0);
+    assert_int_equal(rename(kept_path(folder, "away"), two), 0);
     assert_refused(folder, "train", NULL, "is shard 2 by its metadata, and 1 by its name");
     folder = write_folder(4, 9, 0);
-    assert_int_equal(
-        rename(in(write_folder(4, 10, 0), "train_00001.safetensors"), in(folder, "train_00001.safetensors")), 0);
+    assert_int_equal(rename(kept_path(write_folder(4, 10, 0), "train_00001.safetensors"),
+                            kept_path(folder, "train_00001.safetensors")),
+                     0);
     assert_refused(folder, "train", NULL, "was made with another tokenizer");
-    write_text(in(folder, "tokenizer.json"), "{ }");
+    write_text(kept_path(folder, "tokenizer.json"), "{ }");
     assert_refused(folder, "train", NULL, "not the tokenizer that prepare put there");
-    write_text(in(folder, ".unfinished"), "inputs");
+    write_text(kept_path(folder, ".unfinished"), "inputs");
     assert_refused(folder, "train", NULL, "is unfinished");
-    assert_int_equal(unlink(in(folder, ".unfinished")), 0);
-    assert_int_equal(unlink(in(folder, "prepared.json")), 0);
+    assert_int_equal(unlink(kept_path(folder, ".unfinished")), 0);
+    assert_int_equal(unlink(kept_path(folder, "prepared.json")), 0);
     assert_refused(folder, "train", NULL, "prepared.json: ");
 }
 
@@ -207,7 +206,7 @@ TEST(a_shard_that_contradicts_itself_is_refused) {
                  {{0, 0}, {3, 1, 3, 2}, 4, 4, "positions must ascend", 0, 0},
                  {{0, 4}, {3, 1, 3, 2}, 4, 4, "first[1] is 4", 0, 0},
                  {{0, 2}, {3, 1, 3, 2}, 3, 4, "ends with the end-of-text id before a document", 0, 0}};
-    const char *path = in(run_directory(), "x_00000.safetensors");
+    const char *path = kept_path(run_directory(), "x_00000.safetensors");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int64_t bytes[] = {cases[i].bytes, cases[i].bytes};
         const SlmShard shard = {.ids = cases[i].ids,
@@ -237,11 +236,11 @@ static const char META[] =
 TEST(headerless_ids_have_the_vocabulary_of_meta_pkl) {
     static const uint16_t ids[] = {5, 299, 0, 7, 0, 9};
     static const int32_t want[] = {5, 299, 0, 7, 0, 9};
-    const char *folder = run_directory(), *below = in(folder, "tokenized_data");
+    const char *folder = run_directory(), *below = kept_path(folder, "tokenized_data");
     make_directories(below);
-    write_bytes(in(below, "train.bin"), ids, sizeof ids);
+    write_bytes(kept_path(below, "train.bin"), ids, sizeof ids);
     assert_refused(folder, "train", NULL, "its vocabulary is unknown");
-    write_bytes(in(below, "meta.pkl"), META, sizeof META - 1);
+    write_bytes(kept_path(below, "meta.pkl"), META, sizeof META - 1);
     SlmStream *s = open_stream(folder, "train");
     assert_ids(s, want, 6);
     assert_int_equal(s->vocabulary, 300);
@@ -253,7 +252,7 @@ TEST(headerless_ids_have_the_vocabulary_of_meta_pkl) {
     assert_int_equal(s->vocabulary, 400);
     assert_documents(s, (const int64_t[]){0, 2, 4, 5}, 3);
     slm_stream_close(s);
-    const char *file = in(below, "train.bin");
+    const char *file = kept_path(below, "train.bin");
     assert_refused(file, NULL, &(SlmForeign){299, -1, 0}, "id 299 at position 1 is not below the vocabulary, 299");
     assert_refused(file, NULL, &(SlmForeign){300, 300, 0}, "the end-of-text id 300 is not below the vocabulary");
     write_bytes(file, ids, 5);
@@ -262,7 +261,7 @@ TEST(headerless_ids_have_the_vocabulary_of_meta_pkl) {
     assert_refused(file, NULL, NULL, "has 1 ids; a stream needs 2");
     write_bytes(file, ids, 0);
     assert_refused(file, NULL, NULL, "the file is empty");
-    write_bytes(in(below, "meta.pkl"), "\x80\x04}.", 4);
+    write_bytes(kept_path(below, "meta.pkl"), "\x80\x04}.", 4);
     write_bytes(file, ids, 4);
     assert_refused(folder, "train", NULL, "has no number \"vocab_size\"");
 }
@@ -293,7 +292,7 @@ static void assert_wide(const char *path, int vocabulary, int width, uint64_t li
 }
 
 TEST(ids_of_32_and_64_bits_are_not_taken_for_16) {
-    const char *file = in(run_directory(), "train.bin");
+    const char *file = kept_path(run_directory(), "train.bin");
     const SlmForeign small = {100, -1, 0}, large = {100000, -1, 0}, narrow = {100, -1, 2}, wide = {100, -1, 4};
     write_wide(file, 4, 100, 99);
     assert_refused(file, NULL, &small,
@@ -345,7 +344,7 @@ TEST(the_dtype_of_a_npy_file_is_the_width) {
     static const uint16_t narrow[] = {5, 299, 0, 7};
     static const uint32_t wide[] = {5, 70000, 0, 7};
     static const int64_t widest[] = {5, 299, 0, 7};
-    const char *folder = run_directory(), *file = in(folder, "web_train_000000.npy");
+    const char *folder = run_directory(), *file = kept_path(folder, "web_train_000000.npy");
     const SlmForeign small = {300, -1, 0}, large = {70001, -1, 0}, told = {300, -1, 4};
     write_npy(file, "<u2", "(4,)", narrow, sizeof narrow);
     SlmStream *s = slm_stream_open_foreign(folder, "train", &small, &error);
@@ -369,7 +368,7 @@ TEST(the_dtype_of_a_npy_file_is_the_width) {
     assert_refused(file, NULL, &small, "its numbers are big-endian 16-bit unsigned integers");
     write_npy(file, "<u2", "(2, 2)", narrow, sizeof narrow);
     assert_refused(file, NULL, &small, "has 2 dimensions; expected ids in a single row");
-    write_bytes(in(folder, "web_train_000000.bin"), narrow, sizeof narrow); /* comes first */
+    write_bytes(kept_path(folder, "web_train_000000.bin"), narrow, sizeof narrow); /* comes first */
     s = slm_stream_open_foreign(folder, "train", &small, &error);
     if (!s) fail_msg("%s", error.text);
     slm_stream_close(s);
@@ -386,21 +385,21 @@ static void write_llm_c(const char *path, int32_t magic, int32_t version, int32_
 TEST(both_headers_of_llm_c_are_read) {
     static const uint16_t gpt2[] = {50256, 1, 2, 50256, 3};
     static const uint32_t llama[] = {128000, 70000, 128000, 5}, more[] = {6, 128000, 7};
-    const char *folder = run_directory(), *file = in(folder, "tiny_shakespeare_train.bin");
+    const char *folder = run_directory(), *file = kept_path(folder, "tiny_shakespeare_train.bin");
     write_llm_c(file, 20240520, 1, 5, gpt2, sizeof gpt2);
     SlmStream *s = open_stream(folder, "train");
     assert_ids(s, (const int32_t[]){50256, 1, 2, 50256, 3}, 5);
     assert_documents(s, (const int64_t[]){0, 3, 4}, 2);
     assert_true(s->vocabulary == 50257 && s->end_of_text == 50256);
     slm_stream_close(s);
-    write_llm_c(in(folder, "fineweb_val_000001.bin"), 20240801, 7, 4, llama, sizeof llama);
-    write_llm_c(in(folder, "fineweb_val_000002.bin"), 20240801, 7, 3, more, sizeof more);
+    write_llm_c(kept_path(folder, "fineweb_val_000001.bin"), 20240801, 7, 4, llama, sizeof llama);
+    write_llm_c(kept_path(folder, "fineweb_val_000002.bin"), 20240801, 7, 3, more, sizeof more);
     s = open_stream(folder, "val");
     assert_ids(s, (const int32_t[]){128000, 70000, 128000, 5, 6, 128000, 7}, 7);
     assert_documents(s, (const int64_t[]){0, 2, 5, 6}, 3);
     assert_int_equal(s->vocabulary, 128256);
     slm_stream_close(s);
-    write_llm_c(in(folder, "train_000001.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
+    write_llm_c(kept_path(folder, "train_000001.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
     assert_refused(folder, "train", NULL, "are of two data sets");
     write_llm_c(file, 20240520, 2, 5, gpt2, sizeof gpt2);
     assert_refused(file, NULL, NULL, "version 2; expected version 1");
@@ -410,7 +409,7 @@ TEST(both_headers_of_llm_c_are_read) {
     assert_refused(file, NULL, NULL, "announces -6 ids");
     write_llm_c(file, 20240520, 1, 5, (const uint16_t[]){50256, 50257, 0, 0, 0}, sizeof gpt2);
     assert_refused(file, NULL, NULL, "id 50257 at position 1");
-    write_llm_c(in(folder, "fineweb_val_000002.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
+    write_llm_c(kept_path(folder, "fineweb_val_000002.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
     assert_null(slm_stream_open(folder, "val", &error));
     assert_contains(error.text, "was made with another tokenizer");
 }

@@ -184,8 +184,7 @@ TEST(log_lines_are_the_reference_s) {
 }
 
 TEST(the_cpu_says_that_no_peak_is_known) {
-    char *run = kept_folder();
-    fixture_must_train(run, "--max-steps 1 --log-interval 1 --calibration none --device cpu");
+    fixture_must_train(kept_folder(), "--max-steps 1 --log-interval 1 --calibration none --device cpu");
     expect_lines(fixture.output,
                  "^iter 1: loss [0-9.]+, time [0-9.]+ms, mfu n/a, [0-9.]+ [kMG]FLOP/s, [0-9]+ tokens/s, lr ", 1);
 }
@@ -374,8 +373,7 @@ TEST(tokens_per_step_set_the_micro_batches) {
         {"--tokens-per-step 250 -b auto", {"250: 8 sequences of 32 tokens are 256\n", "effective batch 8 x 1 = 8;"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *run = kept_folder();
-        assert_int_equal(fixture_train(run, "%s --max-steps 1", cases[i].options), 0);
+        assert_int_equal(fixture_train(kept_folder(), "%s --max-steps 1", cases[i].options), 0);
         for (int k = 0; k < 2; k++) assert_contains(fixture.output, cases[i].lines[k]);
     }
 }
@@ -430,8 +428,7 @@ TEST(keys_that_the_reference_ignores_are_refused) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         write_text(config, "%s\n", keys[i][0]);
         assert_int_equal(fixture_train(run, "--config %s", config), 2);
-        char *message = kept_format("bad.yaml:1: %s", keys[i][1]);
-        assert_contains(fixture.output, message);
+        assert_contains(fixture.output, kept_format("bad.yaml:1: %s", keys[i][1]));
     }
 }
 

@@ -21,8 +21,7 @@ static const char start_record[] =
     "\"adopted\": [\"manifest\"]}\n";
 
 void story_write_in(const char *directory, const Story *s) {
-    char *path = kept_path(directory, "log.jsonl");
-    FILE *out = fopen(path, "w");
+    FILE *out = fopen(kept_path(directory, "log.jsonl"), "w");
     int best = 0;
     if (!s->old) fprintf(out, start_record, 10 * s->validations, s->rate ? s->rate : "0.001");
     for (int i = 0; i < s->validations; i++) {

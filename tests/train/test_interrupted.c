@@ -169,8 +169,7 @@ static double judge_and_block(void *context, const float *outputs, int64_t n, do
     double value = toy_judge(context, outputs, n, values);
     const Judged *judged = context;
     if (judged->calls == 4) {
-        char *in_the_way = kept_path(toy_output_dir(judged->run), "step_00000004/mine");
-        make_directories(in_the_way);
+        make_directories(kept_path(toy_output_dir(judged->run), "step_00000004/mine"));
     }
     return value;
 }

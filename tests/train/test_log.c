@@ -111,8 +111,7 @@ TEST(notes_are_not_taken_for_a_log) {
     assert_int_equal(run_function(said, sizeof said, set_aside_in_child, directory), 1);
     assert_contains(said, "log.3.jsonl is in the way of a log");
     assert_log(directory, "{\"step\": 1}\n");
-    char *text = kept_text(third);
-    assert_string_equal(text, "mine");
+    assert_string_equal(kept_text(third), "mine");
     write_text(third, "{\"step\": 7}\n");
     assert_null(log_set_aside(directory, 3, false));
     assert_log(directory, "{\"step\": 7}\n");
@@ -374,8 +373,7 @@ TEST(a_full_disk_is_warned_of_once_and_loses_no_record) {
 }
 
 TEST(logging_allocates_nothing) {
-    char *directory = kept_folder();
-    Log *log = log_open(directory, NULL, 0);
+    Log *log = log_open(kept_folder(), NULL, 0);
     log_values(log, "train", 1, 0, two_values, 2);
     size_t used = mallinfo2().uordblks;
     int64_t count = allocation_count();

@@ -355,8 +355,7 @@ static void train_with_a_cache(void *argument) {
 
 TEST(an_autotune_cache_that_cannot_be_written_stops_nothing) {
     Plan plan = {.directory = run_directory(), .options = "--max-steps 2", .monitor = -1};
-    char *in_the_way = kept_path(plan.directory, "choices.txt");
-    make_directories(in_the_way);
+    make_directories(kept_path(plan.directory, "choices.txt"));
     toy_must(train_with_a_cache, &plan);
     assert_contains(toy_output, "the autotune cache could not be written: ");
 }

@@ -48,8 +48,7 @@ static void print_validation(const void *context, const ValidationLine *line) {
 
 static void write_sample(void *context, Training *training, int64_t step) {
     must_hold(context == &reads && train_state(training)->step == step);
-    char *text = kept_format("after %lld", (long long)step);
-    train_log_text(training, "samples/0", text);
+    train_log_text(training, "samples/0", kept_format("after %lld", (long long)step));
 }
 
 static void train_in_its_own_words(void *directory) {
@@ -103,8 +102,7 @@ static void train_to(const char *directory, int steps, const char *price) {
 }
 
 static double saved(const char *directory, const char *name) {
-    char *path = keep(path_through(directory, "last/state.json"));
-    json_t *state = json_load_file(path, 0, NULL);
+    json_t *state = json_load_file(keep(path_through(directory, "last/state.json")), 0, NULL);
     const json_t *value = json_object_get(state, name);
     double number = json_is_string(value) ? NAN : json_number_value(value);
     assert_non_null(value);

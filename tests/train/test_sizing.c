@@ -61,8 +61,7 @@ static void train_toy(void *argument) {
 
 /* Number `name` of the options that a run's last checkpoint has recorded. */
 static int64_t recorded(const char *directory, const char *name) {
-    char *path = keep(path_through(directory, "last/state.json"));
-    json_t *state = json_load_file(path, 0, NULL);
+    json_t *state = json_load_file(keep(path_through(directory, "last/state.json")), 0, NULL);
     const json_t *value = json_object_get(json_object_get(state, "options"), name);
     assert_true(json_is_integer(value));
     int64_t number = json_integer_value(value);

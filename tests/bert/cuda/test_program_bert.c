@@ -42,17 +42,11 @@ TEST(training_matches_the_cpu) {
     fixture.program = program;
 }
 
-static void train_with_amp(const char *run) {
-    char *options = kept_format("%s --amp", cuda_run);
-    fixture_must_train(run, options);
-}
+static void train_with_amp(const char *run) { fixture_must_train(run, kept_format("%s --amp", cuda_run)); }
 
 TEST(every_schedule_gives_the_same_bits) { check_schedules(train_with_amp, assert_same_result); }
 
-TEST(a_resumed_run_gives_the_same_bits) {
-    char *options = kept_format("%s --amp", cuda_run);
-    check_resume(options);
-}
+TEST(a_resumed_run_gives_the_same_bits) { check_resume(kept_format("%s --amp", cuda_run)); }
 
 TEST(memory_is_as_planned) {
     static const char *const ways[] = {"--grad-checkpointing", "--amp", "--amp --frozen-layers 1",

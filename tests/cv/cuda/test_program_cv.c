@@ -24,9 +24,7 @@ static char *done(const char *options) {
 }
 
 static double last_in_fold(const char *run, const char *kind, const char *key) {
-    char *fold = kept_path(run, "fold_D1");
-    double value = logged_last(fold, kind, key);
-    return value;
+    return logged_last(kept_path(run, "fold_D1"), kind, key);
 }
 
 /* ---- what it learns ---- */
@@ -106,8 +104,7 @@ TEST(memory_is_as_planned) {
 
 static int train_briefly(const char *run) {
     char *line = line_of(run, "--device cuda --amp --max-steps 1");
-    int status = run_command(fixture.output, sizeof fixture.output, "%s", line);
-    return status;
+    return run_command(fixture.output, sizeof fixture.output, "%s", line);
 }
 
 TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) { check_shortage(train_briefly, assert_same_run, 41); }

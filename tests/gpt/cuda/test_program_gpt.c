@@ -57,17 +57,11 @@ TEST(the_card_is_named_and_measured) {
     assert_true(mfu > 0.2 * flops / seconds / 121e12 && mfu < 5 * flops / seconds / 121e12);
 }
 
-static void train_with_amp(const char *run) {
-    char *options = kept_format("%s --amp", cuda_run);
-    fixture_must_train(run, options);
-}
+static void train_with_amp(const char *run) { fixture_must_train(run, kept_format("%s --amp", cuda_run)); }
 
 TEST(every_schedule_gives_the_same_bits) { check_schedules(train_with_amp, assert_same_result); }
 
-TEST(a_resumed_run_gives_the_same_bits) {
-    char *options = kept_format("%s --amp", cuda_run);
-    check_resume(options);
-}
+TEST(a_resumed_run_gives_the_same_bits) { check_resume(kept_format("%s --amp", cuda_run)); }
 
 /* The loop finds it when it writes the line of step 3: what was queued behind step 1 has changed nothing. */
 TEST(a_nan_stops_all_that_is_queued) {

@@ -207,8 +207,7 @@ TEST(both_together_are_named_where_neither_is_enough) {
     int layers = 20, b = 0, g = 0;
     bool found = false;
     for (; layers < 34 && !found; layers++) {
-        char *line = kept_format("%s --layers %d -b 64 -g 1", usual, layers);
-        json_t *root = estimate_parsed(line);
+        json_t *root = estimate_parsed(kept_format("%s --layers %d -b 64 -g 1", usual, layers));
         found = estimate_change(root, 0) && strstr(estimate_change(root, 0), " --grad-checkpointing");
         if (found) {
             assert_null(estimate_change(root, 1));
@@ -406,7 +405,7 @@ TEST(cards_are_compared_by_their_own_prices) {
     assert_true(isnan(number_of("l4", "cost")));
     estimate_expect_near("share", number_of("l4", "break_even_share"),
                          number_of("h200", "seconds") / number_of("l4", "seconds"), 1e-12);
-    free(one_json), free(one), free(text), free(of_file), free(of_cards), free(path);
+    free(one_json), free(one), free(text), free(of_file), free(of_cards);
 }
 
 /* The fastest and the cheapest are cards that can do it. */

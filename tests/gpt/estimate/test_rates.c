@@ -31,8 +31,7 @@ TEST(a_measured_card_is_estimated_by_its_rates) {
     assert_null(strstr(output, "[Assumed] sustained"));
     const char *const others[] = {"a30", "a10"};
     for (int i = 0; i < 2; i++) {
-        char *of_card = kept_format("train_gpt --estimate --gpu %s --amp --calibration %%s", others[i]);
-        run(0, of_card, path);
+        run(0, kept_format("train_gpt --estimate --gpu %s --amp --calibration %%s", others[i]), path);
         assert_null(strstr(output, "[Measured]"));
     }
     run(0, "train_gpt --estimate --gpu all --amp --calibration %s", path);

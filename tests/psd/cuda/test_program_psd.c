@@ -173,8 +173,7 @@ TEST(memory_is_as_planned) {
 
 static int pretrain_briefly(const char *run) {
     char *line = line_of("pretrain", run, "--device cuda --amp --max-steps 2");
-    int status = run_command(fixture.output, sizeof fixture.output, "%s", line);
-    return status;
+    return run_command(fixture.output, sizeof fixture.output, "%s", line);
 }
 
 TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) {

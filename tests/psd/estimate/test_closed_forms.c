@@ -158,8 +158,7 @@ TEST(pretraining_at_every_size) {
         double d = s->d, e = s->e, B = s->batch;
         double decoder = e * (d + 14) + s->decoder_layers * (8 * e * e + 11 * e) + 16 * e + 16;
         double parameters = psd_encoder_parameters(s) + decoder + d * d + d + d * s->q + s->q;
-        char *line = kept_format("train_psd pretrain --size %s -b %.0f -g 1", s->size, B);
-        json_t *root = forms_estimate(line);
+        json_t *root = forms_estimate(kept_format("train_psd pretrain --size %s -b %.0f -g 1", s->size, B));
         forms_expect("parameters, by the specification", parameters, s->pretraining);
         forms_expect("parameters", forms_number(root, "parameters"), parameters);
         pretraining_step(s);
@@ -195,8 +194,7 @@ TEST(finetuning_at_every_size) {
         double d = s->d, B = s->batch, head = s->head;
         double parameters = psd_encoder_parameters(s) + d * head + head + CLASSES * head + CLASSES;
         double flat = classifier_flat(s);
-        char *line = kept_format("train_psd finetune --size %s -b %.0f -g 1", s->size, B);
-        json_t *root = forms_estimate(line);
+        json_t *root = forms_estimate(kept_format("train_psd finetune --size %s -b %.0f -g 1", s->size, B));
         forms_expect("parameters, by the specification", parameters, s->classifier);
         finetuning_step(s);
         forms_expect_operations(root);

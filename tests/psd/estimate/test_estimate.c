@@ -52,8 +52,7 @@ TEST(pretraining_work_matches_the_closed_form) {
                          blocks(s->decoder_layers, B * PATCHES, B * MASKED, s->e, 2 * s->e, true, &gelu) +
                          linear(B * MASKED, s->e, PATCH) + linear(2 * B, s->d, s->q);
         double pairs = B * (VISIBLE * VISIBLE + 2 * SEQUENCE * SEQUENCE), decoder_pairs = B * PATCHES * PATCHES;
-        char *line = keep(psd("pretrain", s, ""));
-        json_t *root = estimate_parsed(line);
+        json_t *root = estimate_parsed(keep(psd("pretrain", s, "")));
         gelu += linear_gelu(2 * B, s->d, s->d, false);
         estimate_expect("linear_forward", estimate_of_op(root, "linear_forward", "flops"), forward);
         estimate_expect("linear_gelu_forward", estimate_of_op(root, "linear_gelu_forward", "flops"), gelu);
@@ -93,8 +92,7 @@ TEST(finetuning_work_matches_the_closed_form) {
         double B = s->batch, gelu = linear_gelu(B, s->d, s->head, true);
         double forward = linear(B * PATCHES, PATCH, s->d) +
                          blocks(s->layers, B * SEQUENCE, B, s->d, s->ff, false, &gelu) + linear(B, s->head, 6);
-        char *line = keep(psd("finetune", s, "--dropout 0"));
-        json_t *root = estimate_parsed(line);
+        json_t *root = estimate_parsed(keep(psd("finetune", s, "--dropout 0")));
         estimate_expect("linear_forward", estimate_of_op(root, "linear_forward", "flops"), forward);
         estimate_expect("linear_gelu_forward", estimate_of_op(root, "linear_gelu_forward", "flops"), gelu);
         estimate_expect("attention_forward", estimate_of_op(root, "attention_forward", "flops"),

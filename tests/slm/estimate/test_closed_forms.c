@@ -54,8 +54,7 @@ static void step(const Size *s) {
 }
 
 static void check_size(const Size *s, const char *size, double parameters) {
-    char *line = kept_format("train_slm --size %s -b %.0f", size, s->batch);
-    json_t *root = forms_estimate(line);
+    json_t *root = forms_estimate(kept_format("train_slm --size %s -b %.0f", size, s->batch));
     Blocks b = blocks_of(s);
     forms_expect("parameters, by the specification", parameters_of(s), parameters);
     forms_expect("parameters", forms_number(root, "parameters"), parameters);
