@@ -8,13 +8,12 @@ bool sound_read_at(int fd, int64_t at, void *bytes, size_t n) { return pread(fd,
 
 int64_t sound_find(int fd, int64_t from, const void *bytes, size_t n) {
     enum { BLOCK = 1 << 20 };
-    char *block = xmalloc(BLOCK), *found = NULL;
+    OWNED char *block = xmalloc(BLOCK);
+    const char *found = NULL;
     ssize_t got;
     while ((got = pread(fd, block, BLOCK, from)) >= (ssize_t)n && !(found = memmem(block, (size_t)got, bytes, n)))
         from += got - (ssize_t)n + 1;
-    int64_t at = found ? from + (found - block) : -1;
-    free(block);
-    return at;
+    return found ? from + (found - block) : -1;
 }
 
 bool sound_is_tag(const unsigned char *bytes, const char *tag) { return !memcmp(bytes, tag, 4); }

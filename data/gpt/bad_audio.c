@@ -8,19 +8,12 @@
 
 enum { MAX_REPORTED = 20 };
 
-static const char *extension_of(const char *path) {
-    const char *dot = path_extension(path);
-    return dot ? dot : "";
-}
-
 static void report(const Recordings *recordings, const Clip *clip) {
-    char *place = recording_place(recordings, clip->recording);
-    char *command = clip->convertible ? conversion_command(clip->audio_path, MEL_RATE) : NULL;
+    OWNED char *place = recording_place(recordings, clip->recording);
+    OWNED char *command = clip->convertible ? conversion_command(clip->audio_path, MEL_RATE) : NULL;
     bool named = !recordings->list; /* the place is the path */
     warn("%s: %s%s%s%s%s", place, named ? "" : clip->audio_path, named ? "" : ": ", clip->error.text,
          command ? "; convert it: " : "", command ? command : "");
-    free(place);
-    free(command);
 }
 
 /* A file that was read, or can be converted. */
@@ -42,8 +35,9 @@ static int64_t find_sounds(const Recordings *recordings, const Clip *clips, int6
     for (int64_t i = 0; i < n; i++) {
         const Clip *clip = &clips[i];
         if (!clip->convertible && clip->samples <= 0) continue;
+        const char *extension = path_extension(clip->audio_path);
         char *folder = recordings->list ? path_directory(clip->audio_path) : xstrdup(recordings->directory);
-        sounds[count++] = (Sound){clip, extension_of(clip->audio_path), folder};
+        sounds[count++] = (Sound){clip, extension ? extension : "", folder};
     }
     if (count) qsort(sounds, (size_t)count, sizeof *sounds, by_command);
     return count;
@@ -81,19 +75,18 @@ static void report_groups(const Recordings *recordings, const Clip *clips, const
         end = group_end(sounds, count, i);
         int64_t convertible = count_convertible(sounds + i, end - i);
         bool whole = covered[sounds[i].clip - clips];
-        char *loop = conversion_loop(sounds[i].folder, sounds[i].extension, !list, MEL_RATE);
+        OWNED char *loop = conversion_loop(sounds[i].folder, sounds[i].extension, !list, MEL_RATE);
         if (convertible > 1)
             warn("%lld files %s can be converted%s%s%s%s", (long long)convertible, sounds[i].extension,
                  whole ? ": " : ", see above", whole ? loop : "", list ? "; then name the converted files in " : "",
                  list ? list : "");
-        free(loop);
     }
 }
 
 int64_t bad_audio_report(const Recordings *recordings, const Clip *clips, int64_t n) {
     int64_t bad = 0, unnamed = 0;
-    bool *covered = xcalloc((size_t)n + 1, sizeof *covered);
-    Sound *sounds = xmalloc((size_t)(n + 1) * sizeof *sounds);
+    OWNED bool *covered = xcalloc((size_t)n + 1, sizeof *covered);
+    OWNED Sound *sounds = xmalloc((size_t)(n + 1) * sizeof *sounds);
     int64_t count = find_sounds(recordings, clips, n, sounds);
     find_covered(clips, sounds, count, covered);
     for (int64_t i = 0; i < n; i++) {
@@ -106,8 +99,6 @@ int64_t bad_audio_report(const Recordings *recordings, const Clip *clips, int64_
     if (unnamed) warn("... and %lld more", (long long)unnamed);
     report_groups(recordings, clips, sounds, count, covered);
     for (int64_t i = 0; i < count; i++) free(sounds[i].folder);
-    free(sounds);
-    free(covered);
     return bad;
 }
 
@@ -118,11 +109,10 @@ void doubtful_audio_report(const Recordings *recordings, const Clip *clips, int6
         for (int64_t i = 0; i < n; i++) {
             if (clips[i].reject != CLIP_KEPT || !audio_doubt(&clips[i].facts, (AudioDoubt)doubt, &words)) continue;
             if (count++) continue;
-            char *place = recording_place(recordings, clips[i].recording);
+            OWNED char *place = recording_place(recordings, clips[i].recording);
             bool named = !recordings->list;
             (void)error_set(&first, "%s: %s%s%s", place, named ? "" : clips[i].audio_path, named ? "" : ": ",
                             words.text);
-            free(place);
         }
         if (count) warn("%s (%lld of %lld recordings)", first.text, (long long)count, (long long)n);
     }

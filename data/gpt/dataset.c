@@ -256,7 +256,7 @@ Batch gpt_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
     GptDataset *d = dataset->state;
     int64_t n = d->samples.n, most = batch_size > 0 && batch_size < n ? batch_size : n;
     if (!d->texts) sort_lengths(d);
-    int32_t *text = xmalloc((size_t)most * sizeof *text), *codes = xmalloc((size_t)most * sizeof *codes);
+    OWNED int32_t *text = xmalloc((size_t)most * sizeof *text), *codes = xmalloc((size_t)most * sizeof *codes);
     memcpy(text, d->texts, (size_t)most * sizeof *text);
     memcpy(codes, d->codes, (size_t)most * sizeof *codes);
     if (token_budget > 0) {
@@ -268,26 +268,21 @@ Batch gpt_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
         for (int64_t i = mels; i < most; i++) codes[i] = 1;
     }
     Dataset *synthetic = gpt_dataset_lengths(&d->layout, text, codes, most);
-    int32_t *samples = xmalloc((size_t)(most + 1) * sizeof *samples);
-    Error error;
+    OWNED int32_t *samples = xmalloc((size_t)(most + 1) * sizeof *samples);
     for (int64_t i = 0; i < most; i++) samples[i] = (int32_t)i;
     Batch batch = batch_open(gpt_batch_bytes(synthetic, samples, (int)most), (int)most);
-    if (!gpt_fill(synthetic, &batch, samples, (int)most, &error)) die("%s", error.text);
-    free(samples);
-    free(text);
-    free(codes);
+    MUST(gpt_fill(synthetic, &batch, samples, (int)most, &error));
     synthetic->close(synthetic);
     return batch;
 }
 
 double gpt_code_entropy(const Dataset *dataset) {
     const GptDataset *d = dataset->state;
-    int64_t classes = d->layout.stop_mel + 1, *counts = xcalloc((size_t)classes, sizeof *counts);
+    int64_t classes = d->layout.stop_mel + 1;
+    OWNED int64_t *counts = xcalloc((size_t)classes, sizeof *counts);
     for (int64_t i = 0; i < d->samples.n; i++) {
         for (int32_t t = 0; t < d->samples.items[i].code_len; t++) counts[d->samples.items[i].codes[t]]++;
         counts[d->layout.stop_mel]++;
     }
-    double entropy = codebook_entropy(counts, classes);
-    free(counts);
-    return entropy;
+    return codebook_entropy(counts, classes);
 }

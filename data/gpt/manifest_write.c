@@ -12,19 +12,15 @@
 static const char LINE[] = "a line of the manifest";
 
 static void add_line(Bytes *text, json_t *line) {
-    char *dumped = json_text(LINE, line, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    OWNED char *dumped = json_text(LINE, line, JSON_COMPACT | JSON_REAL_PRECISION(12));
     bytes_add(text, dumped, strlen(dumped));
     bytes_add(text, "\n", 1);
-    free(dumped);
     json_decref(line);
 }
 
 static bool text_write(Bytes *text, const char *directory, PrepareOutput output, Error *error) {
-    char *path = prepare_output_path(directory, output);
-    bool ok = file_write_atomic(path, text->at ? text->at : "", text->n, error);
-    free(path);
-    free(text->at);
-    return ok;
+    OWNED char *path = prepare_output_path(directory, output), *bytes = text->at;
+    return file_write_atomic(path, bytes ? bytes : "", text->n, error);
 }
 
 static json_t *seconds_of(const Clip *clip) { return json_real((double)clip->samples / MEL_RATE); }
@@ -34,10 +30,8 @@ static json_t *file_of(PrepareOutput folder, const Clip *clip) {
 }
 
 static json_t *audio_of(const ManifestOptions *o, const Clip *clip) {
-    char *path = path_relative(o->directory, clip->audio_path);
-    json_t *text = json_string(path);
-    free(path);
-    return text;
+    OWNED char *path = path_relative(o->directory, clip->audio_path);
+    return json_string(path);
 }
 
 /* Returns where a part of a file begins; its duration says where it ends. */
@@ -121,14 +115,13 @@ static void group_by_speaker(Member *members, int64_t n) {
 static int64_t write_pairs_of(const ManifestOptions *o, const Clip *clips, const Member *members, const Member *target,
                               Bytes *text) {
     int64_t others = target->size - 1, count = others < o->pairs_per_target ? others : o->pairs_per_target;
-    int64_t *drawn = xmalloc((size_t)(count + 1) * sizeof *drawn);
+    OWNED int64_t *drawn = xmalloc((size_t)(count + 1) * sizeof *drawn);
     draw_others(o->seed, (uint32_t)(target->clip - clips), others, count, drawn);
     for (int64_t i = 0; i < count; i++) {
         const Member *prompt = members + target->begin + drawn[i];
         if (prompt >= target) prompt++;
         add_line(text, pair_line(o, prompt->clip, target->clip));
     }
-    free(drawn);
     return count;
 }
 
@@ -136,7 +129,7 @@ static int64_t write_pairs_of(const ManifestOptions *o, const Clip *clips, const
 static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *members, int64_t n, PrepareOutput output,
                         int64_t *pairs, int64_t *lone, bool *own_prompts, Error *error) {
     Bytes text = {0};
-    const Member **targets = xmalloc((size_t)n * sizeof *targets);
+    OWNED const Member **targets = xmalloc((size_t)n * sizeof *targets);
     group_by_speaker(members, n);
     for (int64_t i = 0; i < n; i++) targets[i] = &members[i];
     qsort(targets, (size_t)n, sizeof *targets, by_clip);
@@ -149,7 +142,6 @@ static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *mem
         for (int64_t i = 0; i < n; i++) add_line(&text, pair_line(o, targets[i]->clip, targets[i]->clip));
         *pairs = n, *lone = 0, *own_prompts = true;
     }
-    free(targets);
     return text_write(&text, o->directory, output, error);
 }
 

@@ -130,13 +130,11 @@ static bool read_times(Recording *r, Error *error) {
 
 /* Returns the id of a recording that has none: of a part of a file with its times in milliseconds; free(). */
 static char *id_of(const Recording *r) {
-    char *file = recording_id_of(r->audio), *id = file;
-    if (!recording_is_part(r)) return file;
+    char *id = recording_id_of(r->audio);
     if (isfinite(r->to))
-        id = xformat("%s_%07lld-%07lld", file, llround(1000 * r->from), llround(1000 * r->to));
-    else
-        id = xformat("%s_%07lld-end", file, llround(1000 * r->from));
-    free(file);
+        xappend(&id, "_%07lld-%07lld", llround(1000 * r->from), llround(1000 * r->to));
+    else if (recording_is_part(r))
+        xappend(&id, "_%07lld-end", llround(1000 * r->from));
     return id;
 }
 
@@ -190,7 +188,8 @@ static bool set_duplicate(const Recordings *all, const Recording *first, const R
 }
 
 bool recordings_check_unique(const Recordings *all, Error *error) {
-    const Recording **sorted = xmalloc((size_t)all->count * sizeof *sorted), *duplicate = NULL, *first = NULL;
+    OWNED const Recording **sorted = xmalloc((size_t)all->count * sizeof *sorted);
+    const Recording *duplicate = NULL, *first = NULL;
     for (int64_t i = 0; i < all->count; i++) sorted[i] = &all->items[i];
     qsort(sorted, (size_t)all->count, sizeof *sorted, by_id);
     for (int64_t i = 1; i < all->count; i++)
@@ -198,7 +197,6 @@ bool recordings_check_unique(const Recordings *all, Error *error) {
             first = sorted[i - 1];
             duplicate = sorted[i];
         }
-    free(sorted);
     return !duplicate || set_duplicate(all, first, duplicate, error);
 }
 
@@ -226,14 +224,15 @@ bool recordings_leave_out(Recordings *out, bool may, int64_t before, Error *erro
 
 void recordings_close(Recordings *recordings) {
     cut(recordings, 0);
-    free(recordings->items);
-    free(recordings->list);
-    free(recordings->directory);
-    free(recordings->first_lone_text);
-    free(recordings->first_other_file);
-    free(recordings->first_subtitles);
-    free(recordings->first_bad);
-    free(recordings->moved_to);
-    free(recordings->doubt);
+    void *const owned[] = {recordings->items,
+                           recordings->list,
+                           recordings->directory,
+                           recordings->first_lone_text,
+                           recordings->first_other_file,
+                           recordings->first_subtitles,
+                           recordings->first_bad,
+                           recordings->moved_to,
+                           recordings->doubt};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     *recordings = (Recordings){0};
 }

@@ -136,31 +136,22 @@ static bool begins_with_times(const char *text) {
 }
 
 /* Reads a text as one line; free(). The error begins with the path. */
-static char *read_text(const char *folder, const char *name, Error *error) {
-    char *path = path_join(folder, name), *bytes = xmalloc(MAX_TEXT_BYTES + 1), *text = NULL;
+static bool read_text(const char *folder, const char *name, char **text, Error *error) {
+    OWNED char *path = path_join(folder, name), *bytes = xmalloc(MAX_TEXT_BYTES + 1);
     size_t size;
-    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, error) || !text_decode(&bytes, &size, error)) {
-        error_before(error, "%s: ", path);
-    } else if (u8_check((const uint8_t *)bytes, size)) {
-        error_set(error, "%s: is not UTF-8; %s", path, encoding_advice(bytes, size));
-    } else if (memchr(bytes, 0, size)) {
-        error_set(error, "%s: has a zero byte; %s", path, encoding_advice(bytes, size));
-    } else {
-        bytes[size] = 0;
-        for (char *c = bytes; *c; c++)
-            if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
-        text = xstrdup(bytes + utf8_mark(bytes, size));
-    }
-    if (text && path_ending(name, ".lab") && begins_with_times(text)) {
-        error_set(error,
-                  "%s: holds times and phones of HTK, not the text: move it away, or write the text to a .txt file",
-                  path);
-        free(text);
-        text = NULL;
-    }
-    free(bytes);
-    free(path);
-    return text;
+    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, error) || !text_decode(&bytes, &size, error))
+        return error_before(error, "%s: ", path);
+    if (u8_check((const uint8_t *)bytes, size))
+        return error_set(error, "%s: is not UTF-8; %s", path, encoding_advice(bytes, size));
+    if (memchr(bytes, 0, size)) return error_set(error, "%s: has a zero byte; %s", path, encoding_advice(bytes, size));
+    bytes[size] = 0;
+    for (char *c = bytes; *c; c++)
+        if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
+    *text = xstrdup(bytes + utf8_mark(bytes, size));
+    return !path_ending(name, ".lab") || !begins_with_times(*text) ||
+           error_set(error,
+                     "%s: holds times and phones of HTK, not the text: move it away, or write the text to a .txt file",
+                     path);
 }
 
 /* Returns the folder of a path that the name of the file begins with, before '_' or '-', else its first folder; NULL:
@@ -193,8 +184,8 @@ static bool add_recording(const char *folder, const File *files, int64_t n, Reco
         if (file != sound) leave_out(out, file->path);
     Recording *r = recordings_add(out);
     r->audio = xstrdup(sound->path);
-    r->text = texts ? read_text(folder, files[0].path, error) : xstrdup("");
-    if (!r->text) return false;
+    if (texts && !read_text(folder, files[0].path, &r->text, error)) return false;
+    if (!texts) r->text = xstrdup("");
     r->speaker = speaker_of(r->audio);
     out->has_speakers |= r->speaker != NULL;
     return recording_finish(r, error) || error_before(error, "%s/%s: ", folder, sound->path);
@@ -232,9 +223,7 @@ bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
                          "%s: %s has the texts of several sounds, as in LibriSpeech: make a list of them "
                          "(docs/train_gpt.md, \"What prepare reads\", has the line of the shell), and give that",
                          path, out->first_lone_text);
-    char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");
-    error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav%s%s", path,
-              (long long)out->count, *words ? "; " : "", words);
-    free(words);
-    return false;
+    OWNED char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");
+    return error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav%s%s", path,
+                     (long long)out->count, *words ? "; " : "", words);
 }

@@ -95,18 +95,17 @@ static bool set_segment(Recording *r, const char *value, char **recording, Error
 }
 
 static bool set_utterance(const Folder *f, Recording *r, const char *id, const char *segment, Error *error) {
-    char *recording = NULL;
-    bool ok = !segment || set_segment(r, segment, &recording, error);
-    const char *file = ok ? find(&f->files, recording ? recording : id) : NULL, *text = find(&f->texts, id),
+    OWNED char *recording = NULL;
+    if (segment && !set_segment(r, segment, &recording, error)) return false;
+    const char *file = find(&f->files, recording ? recording : id), *text = find(&f->texts, id),
                *speaker = find(&f->speakers, id);
-    ok =
-        ok && (file || error_set(error, "%s is not in wav.scp", recording ? recording : id)) && check_file(file, error);
+    if (!file) return error_set(error, "%s is not in wav.scp", recording ? recording : id);
+    if (!check_file(file, error)) return false;
     r->id = xstrdup(id);
-    r->audio = xstrdup(ok ? file : "");
+    r->audio = xstrdup(file);
     r->text = xstrdup(text ? text : "");
     r->speaker = f->speakers.keys.n ? xstrdup(speaker ? speaker : "") : NULL;
-    free(recording);
-    return ok && recording_finish(r, error);
+    return recording_finish(r, error);
 }
 
 static bool read_utterances(const Folder *f, bool skip_bad, Recordings *out, Error *error) {
@@ -136,12 +135,10 @@ bool recordings_is_kaldi(const char *folder) { return path_holds(folder, "wav.sc
 bool recordings_is_in_kaldi(const char *path) {
     static const char *const names[] = {"wav.scp", "text", "segments", "utt2spk"};
     const char *name = path_name(path);
-    char *folder = path_directory(path);
+    OWNED char *folder = path_directory(path);
     bool found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) found |= !strcmp(name, names[i]);
-    found = found && recordings_is_kaldi(folder);
-    free(folder);
-    return found;
+    return found && recordings_is_kaldi(folder);
 }
 
 bool recordings_read_kaldi(const char *folder, bool skip_bad, Recordings *out, Error *error) {

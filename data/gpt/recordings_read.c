@@ -189,9 +189,7 @@ static char *tabbed(const Csv *csv) {
     for (int i = 0; i < csv->n; i++) {
         for (char *c = csv->fields[i]; *c; c++)
             if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
-        char *longer = xformat("%s%s%s", line, i ? "\t" : "", csv->fields[i]);
-        free(line);
-        line = longer;
+        xappend(&line, "%s%s", i ? "\t" : "", csv->fields[i]);
     }
     return line;
 }
@@ -205,38 +203,33 @@ static bool is_csv(const RecordingsSource *source, const char *text, size_t size
     for (; size && (*text == '\n' || *text == '\r'); size--) text++; /* empty lines, which the reader skips */
     const char *end = memchr(text, '\n', size);
     if (!text_ending(source->path, ".csv") || (format && !has_header(format))) return false;
-    char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
+    OWNED char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
     bool found = csv_statement(head, strlen(head), &(char){0}) > 0;
     if (!found && csv_open(&csv, head, strlen(head), ',', &error)) {
-        char *line = csv_next(&csv, &error) && csv.n > 1 ? tabbed(&csv) : xstrdup("");
+        OWNED char *line = csv_next(&csv, &error) && csv.n > 1 ? tabbed(&csv) : xstrdup("");
         found = *line && !strchr(head, '|') && csv.separator != '\t' &&
                 (has_header(recognise(source, line, strlen(line))) || has_numbers(source, line, strlen(line), '\t'));
-        free(line);
         csv_close(&csv);
     }
-    free(head);
     return found;
 }
 
 static bool parse_csv(ListReader *reader, const RecordingsSource *source, const char *text, size_t size, Error *error) {
-    char *copy = xmalloc(size + 1);
+    OWNED char *copy = memcpy(xmalloc(size + 1), text, size);
     Csv csv;
-    memcpy(copy, text, size);
     copy[size] = 0;
     bool ok = csv_open(&csv, copy, size, ',', error), more = ok;
     while (ok && more) {
         more = csv_next(&csv, error);
-        char *line = more ? tabbed(&csv) : NULL;
+        OWNED char *line = more ? tabbed(&csv) : NULL;
         if (more)
             ok = read_line(reader, source, line, strlen(line), csv.line, 0, error);
         else if (error->text[0])
             ok = more =
                 csv_skip(&csv) && recordings_leave_out(reader->out, source->skip_bad, reader->out->count, error);
-        free(line);
     }
     reader->out->separator = ',';
     csv_close(&csv);
-    free(copy);
     return ok;
 }
 
@@ -321,9 +314,8 @@ static bool find_list(const RecordingsSource *source, char **list, Error *error)
     for (int i = 0; i < 2 && !*list && (!format || format == (i ? RECORDINGS_JSONL : RECORDINGS_LJSPEECH)); i++)
         if (path_holds(path, names[i])) *list = path_join(path, names[i]);
     if (*list) return true;
-    char *clips = path_join(path, "clips");
+    OWNED char *clips = path_join(path, "clips");
     bool has_clips = path_is_folder(clips) && has_tables(path);
-    free(clips);
     if ((has_clips && !format) || format == RECORDINGS_COMMON_VOICE)
         return error_set(error,
                          "%s: a folder of Common Voice has several lists: name one, such as %s/validated.tsv; for the "
@@ -335,15 +327,13 @@ static bool find_list(const RecordingsSource *source, char **list, Error *error)
 
 static bool read_list(const char *path, const RecordingsSource *source, Recordings *out, Error *error) {
     RecordingsSource list = *source;
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     list.path = path;
     if (!list.format && !names_a_field(&list) && recordings_is_in_kaldi(path))
         return error_set(error, "%s: is one of the files of a folder of Kaldi: give the folder", path);
     if (!text_read(path, &bytes, &size, error)) return error_before(error, "%s: ", path);
-    bool ok = recordings_parse(bytes, size, &list, out, error);
-    free(bytes);
-    if (!ok) return error_before(error, "%s:", path);
+    if (!recordings_parse(bytes, size, &list, out, error)) return error_before(error, "%s:", path);
     out->list = xstrdup(path);
     out->directory = path_directory(path);
     if (out->format != RECORDINGS_COMMON_VOICE) recordings_find_audio(out);
@@ -367,14 +357,12 @@ static bool read_folder(const RecordingsSource *source, Recordings *out, Error *
 
 /* Gives a speaker one spelling, so that his recordings are pairs of each other. */
 static void unify_speakers(Recordings *out) {
-    char ***speakers = xmalloc((size_t)out->count * sizeof *speakers);
+    OWNED char ***speakers = xmalloc((size_t)out->count * sizeof *speakers);
     for (int64_t i = 0; i < out->count; i++) speakers[i] = &out->items[i].speaker;
     out->speakers_changed = labels_unify(speakers, out->count);
-    const char **names = xmalloc((size_t)out->count * sizeof *names);
+    OWNED const char **names = xmalloc((size_t)out->count * sizeof *names);
     for (int64_t i = 0; i < out->count; i++) names[i] = out->items[i].speaker;
     labels_warn_alike(out->list ? out->list : out->directory, "speakers", names, out->count);
-    free(names);
-    free(speakers);
 }
 
 static void warn_of_texts(const Recordings *all) {
@@ -408,14 +396,15 @@ static void warn_of_parts(const Recordings *all) {
 }
 
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {
-    char *list;
+    OWNED char *list = NULL;
     *out = (Recordings){0};
     if (!find_list(source, &list, error)) return false;
-    bool ok = list ? read_list(list, source, out, error) : read_folder(source, out, error);
-    if (ok) unify_speakers(out);
-    if (ok) warn_of_texts(out);
-    if (ok) warn_of_parts(out);
-    free(list);
-    if (!ok) recordings_close(out);
-    return ok;
+    if (!(list ? read_list(list, source, out, error) : read_folder(source, out, error))) {
+        recordings_close(out);
+        return false;
+    }
+    unify_speakers(out);
+    warn_of_texts(out);
+    warn_of_parts(out);
+    return true;
 }

@@ -61,7 +61,8 @@ static const char *dims_text(const Npy *npy, char text[192]) {
 /* Reads a row of `length` ids below `limit`; free() *out. */
 static bool load_ids(Line *line, const char *key, const char *path, int64_t length, int64_t limit, int32_t **out,
                      Error *error) {
-    char *resolved, *bytes, shape[192];
+    OWNED char *resolved = NULL, *bytes = NULL;
+    char shape[192];
     Npy npy;
     bool ok = load_npy(line, path, &resolved, &bytes, &npy, error);
     if (ok && npy.rank != 1)
@@ -74,8 +75,6 @@ static bool load_ids(Line *line, const char *key, const char *path, int64_t leng
         if ((*out)[i] < 0 || (*out)[i] >= limit)
             ok = error_set(error, "element %lld is %d, expected 0 to %lld", (long long)i, (*out)[i],
                            (long long)limit - 1);
-    free(bytes);
-    free(resolved);
     return ok || error_before(error, "%s %s: ", key, path);
 }
 
@@ -98,12 +97,11 @@ bool gpt_vectors_parse(const Npy *npy, int64_t rows, int64_t d_model, float *out
 
 static bool check_vectors(Line *line, const char *key, const char *path, int64_t rows, int64_t d_model, float *scratch,
                           char **resolved, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     Npy npy;
     bool ok =
         load_npy(line, path, resolved, &bytes, &npy, error) && gpt_vectors_parse(&npy, rows, d_model, scratch, error);
     if (ok) line->sample.vectors = checksum(line->sample.vectors, scratch, (size_t)(rows * d_model) * sizeof *scratch);
-    free(bytes);
     return ok || error_before(error, "%s %s: ", key, path);
 }
 
@@ -193,7 +191,7 @@ static void make_bad(Line *line, const Error *why) {
 static void *check_worker(void *argument) {
     Check *check = argument;
     const GptLayout *l = &check->options->layout;
-    float *scratch = xmalloc((size_t)l->n_conditioning * (size_t)l->d_model * sizeof *scratch);
+    OWNED float *scratch = xmalloc((size_t)l->n_conditioning * (size_t)l->d_model * sizeof *scratch);
     for (int64_t i; (i = atomic_fetch_add(&check->next, 1)) < check->n_lines;) {
         Line *line = &check->lines[i];
         ManifestRecord record;
@@ -205,16 +203,14 @@ static void *check_worker(void *argument) {
         if (!check_record(check, line, &record, scratch, &why)) make_bad(line, &why);
         manifest_record_close(&record);
     }
-    free(scratch);
     return NULL;
 }
 
 static void check_lines(Check *check) {
     int n = check->options->n_threads > 1 ? check->options->n_threads : 1;
-    pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
+    OWNED pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
     for (int i = 0; i < n; i++) thread_start(&threads[i], check_worker, check, "that reads the files of the manifest");
     for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
-    free(threads);
 }
 
 /* Prints the first ten bad lines. They end the program, unless they may be left out. */
@@ -247,25 +243,21 @@ static char *clip_name(const Line *line, const char *id) { return xformat("%s/%s
 /* Finds missing durations of targets. The pairs of the original preprocessing give the duration of the prompt only, but
  * a target may be the prompt of another line. */
 static void find_durations(const Check *check) {
-    json_t *known = json_object();
+    json_auto_t *known = json_object();
     for (int64_t i = 0; i < check->n_lines; i++) {
         const Line *line = &check->lines[i];
         if (!line->prompt_id) continue;
-        char *name = clip_name(line, line->prompt_id);
-        json_object_set_new_nocheck(known, name,
-                                    json_real(line->prompt_seconds)); /* names of folders may have any bytes */
-        free(name);
+        OWNED char *name = clip_name(line, line->prompt_id); /* names of folders may have any bytes */
+        json_object_set_new_nocheck(known, name, json_real(line->prompt_seconds));
     }
     for (int64_t i = 0; i < check->n_lines; i++) {
         Line *line = &check->lines[i];
         if (!line->included) continue;
-        char *name = clip_name(line, line->target_id);
+        OWNED char *name = clip_name(line, line->target_id);
         const json_t *seconds = json_object_get(known, name);
         if (isnan(line->duration) && seconds) line->duration = json_real_value(seconds);
-        free(name);
         check_padding(line, check->options->repair_codes);
     }
-    json_decref(known);
 }
 
 static void check_kinds(const Check *check) {
@@ -279,11 +271,11 @@ static void check_kinds(const Check *check) {
 }
 
 static void quantiles(const GptSamples *all, bool of_text, int64_t *out) {
-    int64_t n = all->n, *lengths = xmalloc((size_t)(n + 1) * sizeof *lengths);
+    int64_t n = all->n;
+    OWNED int64_t *lengths = xmalloc((size_t)(n + 1) * sizeof *lengths);
     for (int64_t i = 0; i < n; i++) lengths[i] = of_text ? all->items[i].text_len : all->items[i].code_len;
     qsort(lengths, (size_t)n, sizeof *lengths, compare_integers);
     for (int q = 0; q < 5; q++) out[q] = n ? lengths[q * (n - 1) / 4] : 0;
-    free(lengths);
 }
 
 static void fill_report(const Check *check, const GptSamples *all, GptDatasetReport *r) {
@@ -337,13 +329,11 @@ static void add_lines(Check *check, const Manifest *m, size_t size) {
 
 static Manifest read_manifest(const char *spec, Check *check) {
     Manifest m;
-    char *language;
+    OWNED char *language = NULL; /* a hint for text front ends; the model does not see it */
     size_t size;
-    Error error;
     int64_t before = check->n_lines;
     file_split_label(spec, &m.path, &language);
-    free(language); /* a hint for text front ends; the model does not see it */
-    if (!text_read(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
+    MUST_OR(text_read(m.path, &m.text, &size, &error), "manifest %s: %s", m.path, error.text);
     m.directory = path_directory(m.path);
     add_lines(check, &m, size);
     if (check->n_lines == before)
@@ -366,7 +356,7 @@ static GptSamples collect_samples(Check *check) {
 GptSamples gpt_samples_read(const char *const *specs, int n_specs, const GptDatasetOptions *options,
                             GptDatasetReport *report) {
     Check check = {.options = options};
-    Manifest *manifests = xcalloc((size_t)n_specs, sizeof *manifests);
+    OWNED Manifest *manifests = xcalloc((size_t)n_specs, sizeof *manifests);
     for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check);
     check_lines(&check);
     report_bad_lines(&check);
@@ -384,7 +374,6 @@ GptSamples gpt_samples_read(const char *const *specs, int n_specs, const GptData
         free(manifests[i].text);
         free(manifests[i].directory);
     }
-    free(manifests);
     free(check.lines);
     return all;
 }

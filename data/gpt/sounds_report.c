@@ -33,13 +33,12 @@ static void report_durations(const Recordings *recordings, const Clip *clips, in
         printf("[List] %lld file%s as long as the part that the list names, and taken whole\n", (long long)cut,
                cut == 1 ? " is" : "s are");
     if (!count) return;
-    char *place = recording_place(recordings, first->recording);
+    OWNED char *place = recording_place(recordings, first->recording);
     bool is_long = first->reject == CLIP_LONG;
     warn("the durations of %lld recording%s are not those that the list says: the first, %s, should last %.10g s and "
          "lasts %s%.2f s; if it is a part of a longer file, say where it begins (--start-field)",
          (long long)count, format_plural(count), place, first->recording->stated, is_long ? "at least " : "",
          (double)first->samples / MEL_RATE);
-    free(place);
 }
 
 /* ---- equal sounds ---- */
@@ -51,7 +50,8 @@ static int by_sound(const void *a, const void *b) {
 }
 
 static void report_equal(const Recordings *recordings, const Clip *clips, int64_t n) {
-    const Clip **sorted = xmalloc((size_t)n * sizeof *sorted), *pair[2] = {NULL, NULL};
+    OWNED const Clip **sorted = xmalloc((size_t)n * sizeof *sorted);
+    const Clip *pair[2] = {NULL, NULL};
     int64_t kept = 0, equal = 0, other_text = 0;
     for (int64_t i = 0; i < n; i++)
         if (clips[i].reject == CLIP_KEPT) sorted[kept++] = &clips[i];
@@ -65,14 +65,12 @@ static void report_equal(const Recordings *recordings, const Clip *clips, int64_
         other_text += strcmp(sorted[i]->normalized, sorted[first]->normalized) != 0;
         if (!pair[1] || sorted[i] < pair[1]) pair[0] = sorted[first], pair[1] = sorted[i];
     }
-    free(sorted);
     if (!equal) return;
-    char *places[] = {recording_place(recordings, pair[0]->recording), recording_place(recordings, pair[1]->recording)};
+    OWNED char *first = recording_place(recordings, pair[0]->recording),
+               *copy = recording_place(recordings, pair[1]->recording);
     warn("%lld recording%s the same sound as one before, %lld of them with another text (the first: %s and %s): each "
          "sound should be there once, with what it says; copies may stand on both sides of training and validation",
-         (long long)equal, equal == 1 ? " has" : "s have", (long long)other_text, places[0], places[1]);
-    free(places[0]);
-    free(places[1]);
+         (long long)equal, equal == 1 ? " has" : "s have", (long long)other_text, first, copy);
 }
 
 void sounds_report(const Recordings *recordings, const Clip *clips, int64_t n) {

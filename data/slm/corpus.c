@@ -296,7 +296,8 @@ static bool run_batches(Reader *r, const CorpusPass *pass, Batch batches[2], Err
 }
 
 bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error) {
-    Reader r = {.corpus = corpus, .buffer = xmalloc(BUFFER)};
+    OWNED char *buffer = xmalloc(BUFFER);
+    Reader r = {.corpus = corpus, .buffer = buffer};
     Batch batches[2] = {{.bytes = {xmalloc(BUFFER), 0, BUFFER}}, {.bytes = {xmalloc(BUFFER), 0, BUFFER}}};
     if (corpus->bad) {
         free(corpus->bad->first);
@@ -310,6 +311,5 @@ bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error) {
         free(batches[i].items);
         free(batches[i].results);
     }
-    free(r.buffer);
     return ok;
 }

@@ -52,9 +52,7 @@ static char *endings_of(const CorpusFiles *files) {
     for (int k = 0; k < KINDS; k++) left += is_taken(files, &kinds[k]);
     for (int k = 0; k < KINDS; k++) {
         if (!is_taken(files, &kinds[k])) continue;
-        char *before = list;
-        list = xformat("%s%s%s", before, !*before ? "" : left == 1 ? " or " : ", ", kinds[k].ending);
-        free(before);
+        xappend(&list, "%s%s", !*list ? "" : left == 1 ? " or " : ", ", kinds[k].ending);
         left--;
     }
     return list;
@@ -125,13 +123,12 @@ static bool add_folder(CorpusFiles *files, const char *folder, bool held_out, Er
         ok = take_entry(files, tree, entry, strlen(folder), held_out, error);
     fts_close(tree);
     if (ok && files->n == before) {
-        char *endings = endings_of(files);
-        error_set(error,
-                  "%s: holds no text files; expected names that end in %s, or in one of these and .gz (--input-format "
-                  "json, csv or tsv takes others; name a file itself to have it read whatever its name)",
-                  folder, endings);
-        free(endings);
-        return false;
+        OWNED char *endings = endings_of(files);
+        return error_set(
+            error,
+            "%s: holds no text files; expected names that end in %s, or in one of these and .gz (--input-format "
+            "json, csv or tsv takes others; name a file itself to have it read whatever its name)",
+            folder, endings);
     }
     if (ok) qsort(files->files + before, (size_t)(files->n - before), sizeof *files->files, compare_files);
     return ok;
@@ -187,7 +184,7 @@ static bool decide(CorpusFile *file, Error *error) {
     enum { BEGINNING = 1 << 16 };
     TextSource source;
     size_t n = 0;
-    char *bytes = xmalloc(BEGINNING + 1);
+    OWNED char *bytes = xmalloc(BEGINNING + 1);
     bool ok = text_source_open(&source, file->path, error);
     ok = ok && text_source_read(&source, bytes, BEGINNING, &n, error);
     if (!ok) error_before(error, "%s: ", file->path);
@@ -206,7 +203,6 @@ static bool decide(CorpusFile *file, Error *error) {
                        : separator == '\t' ? "tsv"
                                            : "csv");
     file->format = CORPUS_TEXT;
-    free(bytes);
     return ok;
 }
 

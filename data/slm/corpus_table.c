@@ -21,7 +21,7 @@ bool corpus_table_in_quotes(int *state, char separator, const char *bytes, size_
 
 bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual, const char *text_field,
                        CorpusTable *table, Error *error) {
-    char *copy = xformat("%.*s", (int)size, lines);
+    OWNED char *copy = xformat("%.*s", (int)size, lines);
     Csv csv;
     Error why = {.text = ""};
     bool ok = csv_open(&csv, copy, strlen(copy), usual, &why);
@@ -32,12 +32,11 @@ bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual,
     table->n = csv.n;
     if (!ok) error_set(error, "line %s", why.text);
     csv_close(&csv);
-    free(copy);
     return ok;
 }
 
 char *corpus_table_text(const CorpusTable *table, const char *record, int64_t line, size_t *size, Error *error) {
-    char *copy = memcpy(xmalloc(*size + 1), record, *size);
+    OWNED char *copy = memcpy(xmalloc(*size + 1), record, *size);
     copy[*size] = 0;
     Csv csv = {.at = copy, .next_line = line, .separator = table->separator};
     bool ok = strlen(copy) == *size || error_set(error, "%lld: has a zero byte; take it out", (long long)line);
@@ -54,6 +53,5 @@ char *corpus_table_text(const CorpusTable *table, const char *record, int64_t li
         error_before(error, "line ");
     }
     csv_close(&csv);
-    free(copy);
     return text;
 }

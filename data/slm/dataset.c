@@ -406,10 +406,9 @@ Dataset *slm_dataset_open(const SlmStream *stream, const SlmDatasetOptions *opti
 
 Dataset *slm_dataset_synthetic(int context, int64_t n_samples, int vocabulary) {
     int64_t n = n_samples * context + 1;
-    int32_t *ids = xmalloc((size_t)n * sizeof *ids);
+    OWNED int32_t *ids = xmalloc((size_t)n * sizeof *ids);
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)philox_below(0, PURPOSE_SYNTHETIC, 0, (uint64_t)i, vocabulary);
     SlmStream *stream = slm_stream_of(ids, n, (const int64_t[]){0, n - 1}, NULL, 1, vocabulary, -1);
-    free(ids);
     Dataset *dataset = slm_dataset_open(stream, &(SlmDatasetOptions){context, SLM_ORDER, false, 0}, NULL);
     assert(dataset);
     ((SlmDataset *)dataset->state)->own = stream;

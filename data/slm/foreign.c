@@ -114,7 +114,7 @@ static bool take_headerless(SlmShard *s, const SlmForeign *foreign, Error *error
 
 /* Reads "vocab_size" of a pickled dictionary. */
 static bool read_meta(const char *path, int64_t *vocabulary, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     Pickle pickle;
     if (!read_file(path, &bytes, &size, error)) return false;
@@ -123,24 +123,19 @@ static bool read_meta(const char *path, int64_t *vocabulary, Error *error) {
     if (value && value->kind == PICKLE_INTEGER) *vocabulary = value->as.integer;
     if (ok && *vocabulary < 1) ok = error_set(error, "has no number \"vocab_size\" above 0");
     if (pickle.nodes) pickle_free(&pickle);
-    free(bytes);
     return ok;
 }
 
 /* Takes the vocabulary of a headerless file from meta.pkl, unless it is known. */
 static bool take_meta(const char *path, SlmShard *s, Error *error) {
-    char *directory = path_directory(path), *meta = path_join(directory, "meta.pkl");
-    Error why;
-    bool ok = s->vocabulary ||
-              (access(meta, F_OK)
-                   ? error_set(error,
-                               "%s: its vocabulary is unknown: the file does not tell it, and there is no %s; give its "
-                               "tokenizer, or prepare it with train_slm prepare if it is text",
-                               path, meta)
-                   : read_meta(meta, &s->vocabulary, &why) || error_set(error, "%s: %s", meta, why.text));
-    free(directory);
-    free(meta);
-    return ok;
+    OWNED char *directory = path_directory(path), *meta = path_join(directory, "meta.pkl");
+    if (s->vocabulary) return true;
+    if (access(meta, F_OK))
+        return error_set(error,
+                         "%s: its vocabulary is unknown: the file does not tell it, and there is no %s; give its "
+                         "tokenizer, or prepare it with train_slm prepare if it is text",
+                         path, meta);
+    return read_meta(meta, &s->vocabulary, error) || error_before(error, "%s: ", meta);
 }
 
 /* Checks the ids. certain: their width cannot be wrong, and nothing was cut off. */

@@ -28,14 +28,13 @@ static void put_end_of_text(ShardWriter *w) {
 
 static bool write_shard(ShardWriter *w, Error *error) {
     SlmShard *s = &w->shard;
-    char *path = prepared_shard_path(w->directory, w->split, w->n_shards);
+    OWNED char *path = prepared_shard_path(w->directory, w->split, w->n_shards);
     s->ids = w->ids;
     s->first = w->first;
     s->bytes = w->bytes;
     s->number = w->n_shards++;
     bool ok = slm_shard_write(path, s, error);
     s->n_ids = s->n_documents = 0;
-    free(path);
     return ok;
 }
 
@@ -65,6 +64,4 @@ void shard_writer_close(ShardWriter *w) {
     free(w->ids);
     free(w->first);
     free(w->bytes);
-    w->ids = NULL;
-    w->first = w->bytes = NULL;
 }

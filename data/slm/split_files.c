@@ -42,9 +42,8 @@ SplitFiles split_files_list(const char *directory, const char *split, const char
     DIR *folder = opendir(directory);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (!is_of_split(entry->d_name, split, ending)) continue;
-        char *path = path_join(directory, entry->d_name);
+        OWNED char *path = path_join(directory, entry->d_name);
         split_files_add(&files, path);
-        free(path);
     }
     if (folder) closedir(folder);
     if (files.n) qsort(files.paths, (size_t)files.n, sizeof *files.paths, compare_texts);
