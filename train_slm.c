@@ -67,7 +67,7 @@ static SlmStream *open_stream(const SlmOptions *o, const SlmData *data, const ch
         if (!foreign.vocabulary) foreign.vocabulary = tokenizer_vocabulary(data->tokenizer);
         foreign.end_of_text = tokenizer_end_of_text(data->tokenizer);
     }
-    SlmStream *stream = slm_stream_open_foreign(path, split, &foreign, &error);
+    SlmStream *stream = slm_stream_open(path, split, &foreign, &error);
     if (!stream) die("%s", error.text);
     slm_tokens_check(data->tokenizer, stream, path);
     print_stream(split ? split : "train", stream);

@@ -266,19 +266,14 @@ static int64_t move_entries(Kmeans *k, Codebook *c) {
     return empty;
 }
 
-static double inertia_of(const Kmeans *k) {
-    double sum = 0;
-    for (int64_t i = 0; i < k->n; i++) sum += (double)k->squared[i];
-    return sum;
-}
-
 static void iterate(Kmeans *k, Codebook *c, KmeansReport *report) {
     const KmeansOptions *o = k->options;
     double before = INFINITY;
     update_half_squares(c);
     for (;; report->iterations++) {
         assign(c, k->frames, k->n, k->codes, k->squared, o->n_threads);
-        report->inertia = inertia_of(k);
+        report->inertia = 0;
+        for (int64_t i = 0; i < k->n; i++) report->inertia += (double)k->squared[i];
         if (o->progress) o->progress(o->context, report->iterations, report->inertia);
         if (report->iterations == o->iterations || !(report->inertia < before * (1 - MIN_GAIN))) return;
         before = report->inertia;

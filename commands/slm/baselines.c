@@ -25,7 +25,7 @@ static const OptionRow table[] = {
 
 static SlmStream *open_split(const BaselineOptions *o, const char *split) {
     Error error;
-    SlmStream *stream = slm_stream_open(o->data, split, &error);
+    SlmStream *stream = slm_stream_open(o->data, split, NULL, &error);
     if (!stream) die("%s", error.text);
     return stream;
 }

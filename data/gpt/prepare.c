@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/program.h"
-#include "data/gpt/bad_audio.h"
 #include "data/gpt/prepare_outputs.h"
 #include "data/gpt/sounds_report.h"
 #include "data/text/normalize.h"
@@ -143,13 +142,6 @@ static ClipReject filter_clip(const PrepareOptions *o, Clip *clip) {
     return rate > o->max_chars ? CLIP_FAST : CLIP_KEPT;
 }
 
-static void check_bad_audio(const Prepare *p) {
-    int64_t bad = bad_audio_report(&p->recordings, p->clips, p->n);
-    if (bad && !p->options->skip_bad)
-        die("the audio of %lld of %lld recordings is bad; repair or remove them, or skip them with --skip-bad",
-            (long long)bad, (long long)p->n);
-}
-
 static void check_some_left(const Prepare *p) {
     int64_t counts[CLIP_REASONS] = {0};
     int most = CLIP_KEPT + 1;
@@ -202,8 +194,11 @@ void prepare_frames(Prepare *p) {
     }
     p->read_now = now;
     p->read_reused = reused;
-    check_bad_audio(p);
-    doubtful_audio_report(&p->recordings, p->clips, p->n);
+    int64_t bad = sounds_report_bad(&p->recordings, p->clips, p->n);
+    if (bad && !p->options->skip_bad)
+        die("the audio of %lld of %lld recordings is bad; repair or remove them, or skip them with --skip-bad",
+            (long long)bad, (long long)p->n);
+    sounds_report_doubtful(&p->recordings, p->clips, p->n);
     check_some_left(p);
     sounds_report(&p->recordings, p->clips, p->n);
     p->sizes = p->options->sizes;
@@ -274,12 +269,6 @@ void prepare_tokenizer(Prepare *p) {
     if (p->options->tokenizer) copy_tokenizer(p);
 }
 
-/* Ends the program if the tokenizer knows too little of the texts. */
-static void check_unknown(const Prepare *p, const Unknown *missing) {
-    OWNED char *characters = unknown_characters(missing);
-    MUST(unknown_check("the texts", missing->unknown, missing->pieces, characters, p->options->max_unknown, &error));
-}
-
 void prepare_texts(Prepare *p) {
     Unknown missing = {.encode = sentencepiece_encode_plain, .tokenizer = p->tokenizer};
     for (int64_t i = 0; i < p->n; i++) {
@@ -292,7 +281,8 @@ void prepare_texts(Prepare *p) {
         clip->ids = ids.ids, clip->n_ids = (int)ids.n;
         clip->reject = !clip->n_ids ? CLIP_EMPTY_TEXT : clip->n_ids > MAX_TEXT_TOKENS ? CLIP_LONG_TEXT : CLIP_KEPT;
     }
-    check_unknown(p, &missing);
+    OWNED char *characters = unknown_characters(&missing);
+    MUST(unknown_check("the texts", missing.unknown, missing.pieces, characters, p->options->max_unknown, &error));
     unknown_free(&missing);
     check_some_left(p);
 }

@@ -51,19 +51,16 @@ bool recordings_name_sound(const char *path) {
     return dot && kind_of(dot) == KIND_READ;
 }
 
-/* Counts subtitles, and keeps the first name. */
-static void count_subtitles(Recordings *out, const char *path) {
-    if (!recordings_name_subtitles(path) || (out->subtitles++ && strcmp(out->first_subtitles, path) <= 0)) return;
-    free(out->first_subtitles);
-    out->first_subtitles = xstrdup(path);
+/* Counts a path, and keeps the first in order. */
+static void count_path(int64_t *n, char **first, const char *path) {
+    if ((*n)++ && strcmp(*first, path) <= 0) return;
+    free(*first);
+    *first = xstrdup(path);
 }
 
-/* Counts a file that is left out, and keeps the first name. */
 static void leave_out(Recordings *out, const char *path) {
-    count_subtitles(out, path);
-    if (out->other_files++ && strcmp(out->first_other_file, path) <= 0) return;
-    free(out->first_other_file);
-    out->first_other_file = xstrdup(path);
+    if (recordings_name_subtitles(path)) count_path(&out->subtitles, &out->first_subtitles, path);
+    count_path(&out->other_files, &out->first_other_file, path);
 }
 
 static bool add_file(Files *files, Recordings *out, const char *path, Error *error) {

@@ -1,4 +1,4 @@
-#include "data/gpt/recordings_json.h"
+#include "data/gpt/list_reader.h"
 
 #include <stdlib.h>
 #include <string.h>

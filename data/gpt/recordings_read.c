@@ -10,11 +10,9 @@
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
-#include "data/gpt/recordings_columns.h"
-#include "data/gpt/recordings_fields.h"
+#include "data/gpt/list_reader.h"
 #include "data/gpt/recordings_folder.h"
 #include "data/gpt/recordings_foreign.h"
-#include "data/gpt/recordings_json.h"
 #include "data/gpt/recordings_kaldi.h"
 #include "data/gpt/recordings_places.h"
 #include "data/text/encoding.h"
@@ -149,14 +147,6 @@ static bool parse_json_line(ListReader *reader, const char *line, size_t n, int6
     return recordings_read_json(reader, line, n, r, number, column, error) && recording_finish(r, error);
 }
 
-/* Puts "LINE: " or "LINE:COLUMN: " before an error. */
-static void add_place(int64_t line, int column, Error *error) {
-    if (column)
-        error_before(error, "%lld:%d: ", (long long)line, column);
-    else
-        error_before(error, "%lld: ", (long long)line);
-}
-
 /* Refuses JSON in which no line has the field that an option names for the language. */
 static bool check_language(const ListReader *reader, int64_t lines, Error *error) {
     if (reader->out->format != RECORDINGS_JSONL || !reader->given[FIELD_LANGUAGE] || reader->has_language) return true;
@@ -171,14 +161,11 @@ static bool read_line(ListReader *reader, const RecordingsSource *source, const 
     Recordings *out = reader->out;
     int64_t before = out->count;
     bool first = !out->format;
-    if (first && !begin_list(reader, source, line, n, error)) {
-        add_place(number, 0, error);
-        return false;
-    }
+    if (first && !begin_list(reader, source, line, n, error)) return error_before(error, "%lld: ", (long long)number);
     bool json = out->format == RECORDINGS_JSONL;
     if (json ? parse_json_line(reader, line, n, &number, &column, error) : parse_line(reader, line, n, number, error))
         return true;
-    add_place(number, column, error);
+    error_before(error, column ? "%lld:%d: " : "%lld: ", (long long)number, column);
     return (!first || json) && recordings_leave_out(out, source->skip_bad, before, error);
 }
 

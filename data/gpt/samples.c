@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "data/formats/json_records.h"
+#include "data/formats/tensor_file.h"
 #include "data/formats/text_source.h"
 #include "data/gpt/manifest.h"
 #include "data/text/utf8.h"
@@ -49,24 +50,16 @@ static bool load_npy(Line *line, const char *path, char **resolved, char **bytes
     return npy_parse(*bytes, size, npy, error);
 }
 
-/* Writes "[2, 3]". */
-static const char *dims_text(const Npy *npy, char text[192]) {
-    int n = snprintf(text, 192, "[");
-    for (int i = 0; i < npy->rank; i++)
-        n += snprintf(text + n, 192 - (size_t)n, "%s%lld", i ? ", " : "", (long long)npy->dims[i]);
-    snprintf(text + n, 192 - (size_t)n, "]");
-    return text;
-}
-
 /* Reads a row of `length` ids below `limit`; free() *out. */
 static bool load_ids(Line *line, const char *key, const char *path, int64_t length, int64_t limit, int32_t **out,
                      Error *error) {
     OWNED char *resolved = NULL, *bytes = NULL;
-    char shape[192];
+    char shape[128]; /* " [2, 3]" */
     Npy npy;
     bool ok = load_npy(line, path, &resolved, &bytes, &npy, error);
     if (ok && npy.rank != 1)
-        ok = error_set(error, "has shape %s, expected [%lld]", dims_text(&npy, shape), (long long)length);
+        ok = error_set(error, "has shape%s, expected [%lld]", shape_text("", npy.rank, npy.dims, shape),
+                       (long long)length);
     if (ok && npy.count != length)
         ok = error_set(error, "has %lld elements, the manifest says %lld", (long long)npy.count, (long long)length);
     if (ok) *out = xmalloc((size_t)npy.count * sizeof **out);
@@ -82,11 +75,11 @@ bool gpt_vectors_parse(const Npy *npy, int64_t rows, int64_t d_model, float *out
     bool shape = (npy->rank == 2 && npy->dims[0] == rows && npy->dims[1] == d_model) ||
                  (rows == 1 && npy->rank == 1 && npy->dims[0] == d_model);
     if (!shape) {
-        char found[192];
-        dims_text(npy, found);
+        char found[128]; /* " [2, 3]" */
+        shape_text("", npy->rank, npy->dims, found);
         const char *advice = "the model's width is --model-dim, that of prepared vectors train_gpt prepare --d-model";
-        if (rows == 1) return error_set(error, "has shape %s, expected [%lld]; %s", found, (long long)d_model, advice);
-        return error_set(error, "has shape %s, expected [%lld, %lld]; %s", found, (long long)rows, (long long)d_model,
+        if (rows == 1) return error_set(error, "has shape%s, expected [%lld]; %s", found, (long long)d_model, advice);
+        return error_set(error, "has shape%s, expected [%lld, %lld]; %s", found, (long long)rows, (long long)d_model,
                          advice);
     }
     if (!npy_to_f32(npy, out, error)) return false;
@@ -176,10 +169,9 @@ static void sample_close(GptSample *s) {
 
 /* Frees what a bad line has got so far, and puts its place before the error. */
 static void make_bad(Line *line, const Error *why) {
-    if (line->column)
-        error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, line->column, why->text);
-    else
-        error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why->text);
+    line->error = *why;
+    error_before(&line->error, line->column ? "%s:%lld:%d: " : "%s:%lld: ", line->manifest, (long long)line->number,
+                 line->column);
     sample_close(&line->sample);
     free(line->target_id);
     free(line->prompt_id);

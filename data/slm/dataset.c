@@ -369,24 +369,20 @@ Dataset *slm_dataset_open(const SlmStream *stream, const SlmDatasetOptions *opti
     bool random = options->sampling == SLM_RANDOM, of_pieces = options->separate && !random;
     int64_t context = options->context, rows = stream->n_tokens - 1, n_pieces = count_pieces(stream, context);
     int64_t n_samples = of_pieces ? n_pieces : random ? rows / context : (rows + context - 1) / context;
-    if (random && n_samples < 1) {
-        error_set(
+    bool ok = true;
+    if (random && n_samples < 1)
+        ok = error_set(
             error,
             "there are %lld tokens, and random places for a context of %lld need at least %lld: lower the context, "
             "give more text, or sample by epochs",
             (long long)stream->n_tokens, (long long)context, (long long)context + 1);
-        return NULL;
-    }
-    if (n_samples < 1) {
-        error_set(error, "there are %lld tokens, and at least 2 are needed, one to predict the other",
-                  (long long)stream->n_tokens);
-        return NULL;
-    }
-    if (n_samples > INT32_MAX || n_pieces > INT32_MAX) {
-        error_set(error, "a context of %lld divides %lld tokens into %lld pieces, more than %d: raise the context",
-                  (long long)context, (long long)stream->n_tokens, (long long)n_pieces, INT32_MAX);
-        return NULL;
-    }
+    else if (n_samples < 1)
+        ok = error_set(error, "there are %lld tokens, and at least 2 are needed, one to predict the other",
+                       (long long)stream->n_tokens);
+    else if (n_samples > INT32_MAX || n_pieces > INT32_MAX)
+        ok = error_set(error, "a context of %lld divides %lld tokens into %lld pieces, more than %d: raise the context",
+                       (long long)context, (long long)stream->n_tokens, (long long)n_pieces, INT32_MAX);
+    if (!ok) return NULL;
     assert(stream->first[0] == 0 && stream->first[stream->n_documents] == rows);
     SlmDataset *d = xcalloc(1, sizeof *d);
     *d = (SlmDataset){.stream = stream,

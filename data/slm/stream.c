@@ -144,7 +144,7 @@ static SlmStream *open_paths(const SplitFiles *paths, const SlmForeign *foreign,
     return stream;
 }
 
-SlmStream *slm_stream_open_foreign(const char *path, const char *split, const SlmForeign *foreign, Error *error) {
+SlmStream *slm_stream_open(const char *path, const char *split, const SlmForeign *foreign, Error *error) {
     SplitFiles paths = {0};
     bool shards = false, ok = true;
     if (split)
@@ -162,10 +162,6 @@ SlmStream *slm_stream_open_foreign(const char *path, const char *split, const Sl
     SlmStream *stream = ok ? open_paths(&paths, foreign, error) : NULL;
     split_files_free(&paths);
     return stream;
-}
-
-SlmStream *slm_stream_open(const char *path, const char *split, Error *error) {
-    return slm_stream_open_foreign(path, split, NULL, error);
 }
 
 SlmStream *slm_stream_of(const int32_t *ids, int64_t n_tokens, const int64_t *first, const int64_t *bytes,

@@ -97,7 +97,7 @@ static int make_texts(void **state) {
 /* Fails unless a split is made of texts that prepare was given, each once, in their order, as the tokenizer encodes
  * them. Adds their number. */
 static void check_split(const char *prepared, const char *split, const Tokenizer *tokenizer, int *n) {
-    SlmStream *s = slm_stream_open(in(prepared), split, &error);
+    SlmStream *s = slm_stream_open(in(prepared), split, NULL, &error);
     if (!s) fail_msg("%s", error.text);
     TokenIds want = {0};
     int32_t *ids = xmalloc((size_t)s->n_tokens * sizeof *ids);
@@ -240,7 +240,7 @@ TEST(other_peoples_tokenizers_stay) {
 TEST(val_files_are_the_held_out_split) {
     write_text(in("mine.txt"), "held out one\n\nheld out two\n\n%s\n", texts[1]);
     assert_prepares("-i texts --val-file mine.txt --split-at blank-lines --vocabulary 320 -o mine");
-    SlmStream *s = slm_stream_open(in("mine"), "val", &error);
+    SlmStream *s = slm_stream_open(in("mine"), "val", NULL, &error);
     if (!s) fail_msg("%s", error.text);
     assert_int_equal(s->n_documents, 3);
     assert_int_equal(s->bytes[0], 12);
@@ -256,7 +256,7 @@ TEST(special_tokens_are_text_unless_they_are_parsed) {
     for (int parsed = 0; parsed < 2; parsed++) {
         char *words = kept_format("%s%s", options, parsed ? "parsed --parse-specials" : "plain");
         assert_prepares(words);
-        SlmStream *s = slm_stream_open(in(parsed ? "parsed" : "plain"), "train", &error);
+        SlmStream *s = slm_stream_open(in(parsed ? "parsed" : "plain"), "train", NULL, &error);
         if (!s) fail_msg("%s", error.text);
         int32_t *ids = xmalloc((size_t)s->n_tokens * sizeof *ids);
         slm_stream_read(s, 0, s->n_tokens, ids);

@@ -14,14 +14,14 @@ static Error error;
 static const char *in(const char *directory, const char *name) { return kept_path(directory, name); }
 
 static SlmStream *open_stream(const char *path, const char *split) {
-    SlmStream *s = slm_stream_open(path, split, &error);
+    SlmStream *s = slm_stream_open(path, split, NULL, &error);
     if (!s) fail_msg("%s", error.text);
     return s;
 }
 
 static void assert_refused(const char *path, const char *split, const SlmForeign *foreign, const char *reason) {
     Error error = {.text = ""};
-    assert_null(slm_stream_open_foreign(path, split, foreign, &error));
+    assert_null(slm_stream_open(path, split, foreign, &error));
     assert_contains(error.text, reason);
     assert_contains(error.text, path);
 }
@@ -249,7 +249,7 @@ TEST(headerless_ids_have_the_vocabulary_of_meta_pkl) {
     assert_documents(s, (const int64_t[]){0, 5}, 1);
     assert_null(s->bytes);
     slm_stream_close(s);
-    s = slm_stream_open_foreign(folder, "train", &(SlmForeign){400, 0, 0}, &error);
+    s = slm_stream_open(folder, "train", &(SlmForeign){400, 0, 0}, &error);
     assert_int_equal(s->vocabulary, 400);
     assert_documents(s, (const int64_t[]){0, 2, 4, 5}, 3);
     slm_stream_close(s);
@@ -284,7 +284,7 @@ static void write_wide(const char *path, size_t bytes, uint64_t limit, uint64_t 
 
 static void assert_wide(const char *path, int vocabulary, int width, uint64_t limit, int32_t last) {
     int32_t ids[MANY];
-    SlmStream *s = slm_stream_open_foreign(path, NULL, &(SlmForeign){vocabulary, -1, width}, &error);
+    SlmStream *s = slm_stream_open(path, NULL, &(SlmForeign){vocabulary, -1, width}, &error);
     if (!s) fail_msg("%s", error.text);
     assert_int_equal(s->n_tokens, MANY);
     slm_stream_read(s, 0, MANY, ids);
@@ -322,11 +322,11 @@ TEST(ids_of_32_and_64_bits_are_not_taken_for_16) {
     for (int i = 0; i < MANY; i += 2) lines[i] = (uint16_t)(1 + i % 90);
     write_bytes(file, lines, sizeof lines);
     assert_refused(file, NULL, &small, "and --token-bytes 2, if every other id really is 0");
-    SlmStream *s = slm_stream_open_foreign(file, NULL, &narrow, &error);
+    SlmStream *s = slm_stream_open(file, NULL, &narrow, &error);
     if (!s) fail_msg("%s", error.text);
     slm_stream_close(s);
     write_bytes(file, lines, 62 * sizeof *lines); /* too few to say */
-    s = slm_stream_open_foreign(file, NULL, &small, &error);
+    s = slm_stream_open(file, NULL, &small, &error);
     if (!s) fail_msg("%s", error.text);
     slm_stream_close(s);
 }
@@ -348,7 +348,7 @@ TEST(the_dtype_of_a_npy_file_is_the_width) {
     const char *folder = run_directory(), *file = in(folder, "web_train_000000.npy");
     const SlmForeign small = {300, -1, 0}, large = {70001, -1, 0}, told = {300, -1, 4};
     write_npy(file, "<u2", "(4,)", narrow, sizeof narrow);
-    SlmStream *s = slm_stream_open_foreign(folder, "train", &small, &error);
+    SlmStream *s = slm_stream_open(folder, "train", &small, &error);
     if (!s) fail_msg("%s", error.text);
     assert_ids(s, (const int32_t[]){5, 299, 0, 7}, 4);
     slm_stream_close(s);
@@ -357,7 +357,7 @@ TEST(the_dtype_of_a_npy_file_is_the_width) {
     assert_refused(file, NULL, NULL, "its vocabulary is unknown");
     for (int i = 0; i < 2; i++) {
         write_npy(file, i ? "<i4" : "<u4", "(4,)", wide, sizeof wide);
-        s = slm_stream_open_foreign(folder, "train", &large, &error);
+        s = slm_stream_open(folder, "train", &large, &error);
         if (!s) fail_msg("%s", error.text);
         assert_ids(s, (const int32_t[]){5, 70000, 0, 7}, 4);
         slm_stream_close(s);
@@ -370,7 +370,7 @@ TEST(the_dtype_of_a_npy_file_is_the_width) {
     write_npy(file, "<u2", "(2, 2)", narrow, sizeof narrow);
     assert_refused(file, NULL, &small, "has 2 dimensions; expected ids in a single row");
     write_bytes(in(folder, "web_train_000000.bin"), narrow, sizeof narrow); /* comes first */
-    s = slm_stream_open_foreign(folder, "train", &small, &error);
+    s = slm_stream_open(folder, "train", &small, &error);
     if (!s) fail_msg("%s", error.text);
     slm_stream_close(s);
 }
@@ -411,6 +411,6 @@ TEST(both_headers_of_llm_c_are_read) {
     write_llm_c(file, 20240520, 1, 5, (const uint16_t[]){50256, 50257, 0, 0, 0}, sizeof gpt2);
     assert_refused(file, NULL, NULL, "id 50257 at position 1");
     write_llm_c(in(folder, "fineweb_val_000002.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
-    assert_null(slm_stream_open(folder, "val", &error));
+    assert_null(slm_stream_open(folder, "val", NULL, &error));
     assert_contains(error.text, "was made with another tokenizer");
 }

@@ -193,7 +193,7 @@ TEST(the_cpu_says_that_no_peak_is_known) {
 /* Bits per byte are the summed loss of the held-out tokens over the bytes of their documents, in every division. */
 TEST(validation_is_on_every_held_out_token) {
     Error error;
-    SlmStream *stream = slm_stream_open(fixture.data, "val", &error);
+    SlmStream *stream = slm_stream_open(fixture.data, "val", NULL, &error);
     if (!stream) fail_msg("%s", error.text);
     double bytes = 0, tokens = (double)(stream->n_tokens - 1);
     for (int64_t d = 0; d < stream->n_documents; d++) bytes += (double)stream->bytes[d];
