@@ -361,7 +361,8 @@ static ParamTable norm_table(void) {
     ParamTable t = {0};
     param_add(&t, INIT_ZERO, 0, true, 2, 3, "conv.weight");
     param_add_norm(&t, 2, "norm");
-    t.items[param_add_buffer(&t, NULL, 2, 0, "norm.running_mean")].moves = true;
+    param_add_buffer(&t, NULL, 2, 0, "norm.running_mean");
+    t.items[t.count - 1].moves = true;
     return t;
 }
 

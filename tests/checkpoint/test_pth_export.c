@@ -14,8 +14,10 @@ static ParamTable small_table(void) {
     param_add(&t, INIT_ZERO, 0, true, 2, 3, "stem.0.weight");
     param_file_shape(&t, 3, (const int64_t[]){2, 1, 3});
     param_add_norm(&t, 2, "stem.1");
-    t.items[param_add_buffer(&t, NULL, 2, 0, "stem.1.running_mean")].moves = true;
-    t.items[param_add_buffer(&t, NULL, 2, 0, "stem.1.running_var")].moves = true;
+    param_add_buffer(&t, NULL, 2, 0, "stem.1.running_mean");
+    t.items[t.count - 1].moves = true;
+    param_add_buffer(&t, NULL, 2, 0, "stem.1.running_var");
+    t.items[t.count - 1].moves = true;
     param_add_linear(&t, 2, 1, "head");
     return t;
 }
