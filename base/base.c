@@ -132,10 +132,9 @@ bool(error_before)(Error *error, const char *format, ...) {
     const Error why = *error;
     va_list arguments;
     va_start(arguments, format);
-    char *before = vxformat(format, arguments);
+    OWNED char *before = vxformat(format, arguments);
     va_end(arguments);
     error_set(error, "%s%s", before, why.text);
-    free(before);
     return false;
 }
 
@@ -253,9 +252,8 @@ char *shell_word(const char *text) {
 }
 
 char *shell_path(const char *path) {
-    char *seen = xformat("%s%s", *path == '-' ? "./" : "", path), *word = shell_word(seen);
-    free(seen);
-    return word;
+    OWNED char *seen = xformat("%s%s", *path == '-' ? "./" : "", path);
+    return shell_word(seen);
 }
 
 const char *path_name(const char *path) {
@@ -278,19 +276,19 @@ char *path_directory(const char *path) {
 }
 
 char *path_absolute(const char *path) {
-    char *from = realpath(".", NULL);
+    OWNED char *from = realpath(".", NULL);
     while (from && path[0] == '.' && (path[1] == '/' || !strncmp(path, "../", 3))) {
         if (path[1] == '.') *(strrchr(from, '/') == from ? from + 1 : strrchr(from, '/')) = 0;
         path += path[1] == '.' ? 3 : 2;
         while (*path == '/') path++;
     }
-    char *absolute = path[0] == '/' || !from ? xstrdup(path) : xformat("%s/%s", strcmp(from, "/") ? from : "", path);
-    free(from);
-    return absolute;
+    return path[0] == '/' || !from ? xstrdup(path) : xformat("%s/%s", strcmp(from, "/") ? from : "", path);
 }
 
 char *path_relative(const char *directory, const char *path) {
-    char *from = realpath(directory, NULL), *to = path_absolute(path), *relative = xstrdup("");
+    OWNED char *from = realpath(directory, NULL);
+    OWNED char *to = path_absolute(path);
+    char *relative = xstrdup("");
     size_t common = 0; /* the length of the folders that both have; "/" has none */
     for (size_t i = 0; from; i++) {
         if ((from[i] == '/' || !from[i]) && (to[i] == '/' || !to[i])) common = i;
@@ -303,8 +301,6 @@ char *path_relative(const char *directory, const char *path) {
         relative = longer;
     }
     char *seen = from ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
-    free(from);
-    free(to);
     free(relative);
     return seen;
 }

@@ -67,6 +67,8 @@ void xappend(char **text, const char *format, ...) PRINTF_LIKE(2, 3); /* puts mo
 /* Frees the pointers of a declaration at the end of their scope: OWNED char *path = path_join(folder, name); */
 #define OWNED __attribute__((cleanup(free_owned)))
 void free_owned(void *pointer); /* the address of one */
+/* Releases what a variable holds at the end of its scope: OWNED_BY(strings_free) Strings seen = {0}; */
+#define OWNED_BY(release) __attribute__((cleanup(release)))
 /* Adds bytes to a buffer that grows; begin with {0}. */
 typedef struct {
     char *at;

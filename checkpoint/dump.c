@@ -42,7 +42,7 @@ void dump_add_host(Dump *dump, const char *name, Tensor tensor) {
 
 void dump_write_close(Dump *dump, const char *path, int64_t micro_batches) {
     Error error;
-    char *count = xformat("%lld", (long long)micro_batches);
+    OWNED char *count = xformat("%lld", (long long)micro_batches);
     const char *keys[] = {"micro_batches"}, *values[] = {count};
     file_remove_stale(path);
     if (!safetensors_write(path, dump->tensors, dump->count, keys, values, 1, &error))
@@ -51,7 +51,6 @@ void dump_write_close(Dump *dump, const char *path, int64_t micro_batches) {
         free((char *)dump->tensors[i].name);
         free((void *)dump->tensors[i].data);
     }
-    free(count);
     free(dump->tensors);
     free(dump);
 }

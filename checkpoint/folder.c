@@ -172,10 +172,9 @@ char *checkpoint_follow(const char *path) {
         StepName target = "";
         end = strchrnul(at, '/');
         if (!is_link_name(at, (size_t)(end - at))) continue;
-        char *link = xformat("%.*s", (int)(end - path), path);
+        OWNED char *link = xformat("%.*s", (int)(end - path), path);
         const Held *h = find_held(link, NULL);
         read_link(link, target);
-        free(link);
         if (h) return xformat("%s%s", h->folder, end);
         if (step_of(target, "") >= 0) return xformat("%.*s%s%s", (int)(at - path), path, target, end);
     }
@@ -214,13 +213,11 @@ char *checkpoint_hold(const char *path) {
         char *found = checkpoint_follow(path), *again;
         size_t n = step_length(found);
         if (!n) return found;
-        char *folder = xformat("%.*s", (int)n, found),
-             *link = xformat("%.*s", (int)(strlen(path) + n - strlen(found)), path);
+        OWNED char *folder = xformat("%.*s", (int)n, found);
+        OWNED char *link = xformat("%.*s", (int)(strlen(path) + n - strlen(found)), path);
         bool is_held = find_held(link, folder) || hold_folder(link, folder);
         again = is_held ? xstrdup(found) : checkpoint_follow(path);
         bool gone = (!strcmp(again, found) && access(folder, F_OK)) || tries == TRIES;
-        free(link);
-        free(folder);
         free(again);
         if (is_held || gone) return found;
         free(found);
@@ -230,12 +227,11 @@ char *checkpoint_hold(const char *path) {
 
 void checkpoint_release(void) {
     while (held) {
-        Held *one = held;
+        OWNED Held *one = held;
         held = one->next;
         close(one->fd);
         free(one->link);
         free(one->folder);
-        free(one);
     }
 }
 
@@ -384,9 +380,8 @@ char *checkpoint_resolve(const char *directory, const char *resume) {
     Error error;
     TrainState state = {0};
     if (!strcmp(resume, "auto")) return newest(directory);
-    char *given = strcmp(path_name(resume), "state.json") ? xstrdup(resume) : path_directory(resume);
+    OWNED char *given = strcmp(path_name(resume), "state.json") ? xstrdup(resume) : path_directory(resume);
     char *path = checkpoint_hold(given);
-    free(given);
     if (!checkpoint_is_whole(path, &state, &error)) {
         char *last = path_join(path, LAST_LINK);
         bool run = !access(last, F_OK);

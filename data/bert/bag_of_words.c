@@ -10,10 +10,9 @@
 /* Returns the text in normal form C and in lower case; free(). */
 static char *lower(const char *text, size_t *size) {
     size_t n;
-    char *normal = texts_normal(text, &n);
+    OWNED char *normal = texts_normal(text, &n);
     uint8_t *out = u8_tolower((const uint8_t *)normal, n, NULL, NULL, NULL, size);
     if (!out) die("out of memory");
-    free(normal);
     return (char *)out;
 }
 
@@ -45,7 +44,8 @@ static void add(Bag *bag, const char *word, size_t size) {
 
 static void add_text(Bag *bag, const char *text, int longest) {
     size_t size;
-    char *words = lower(text, &size), *pair = xmalloc(size + 2);
+    OWNED char *words = lower(text, &size);
+    OWNED char *pair = xmalloc(size + 2);
     const char *before = NULL, *before_end = NULL;
     for (const char *at = words, *end = words + size; at < end;) {
         if (*at == ' ') {
@@ -63,8 +63,6 @@ static void add_text(Bag *bag, const char *text, int longest) {
         }
         before = at, before_end = at = stop;
     }
-    free(pair);
-    free(words);
 }
 
 SparseRows bag_of_words(Strings *words, const char *const *texts, int64_t n, int longest, bool learn) {

@@ -36,19 +36,17 @@ typedef struct {
 } Found;
 
 static bool find_labels(const Comments *training, Found *found, Error *error) {
-    Strings all = {0};
+    OWNED_BY(strings_free) Strings all = {0};
     for (int64_t i = 0; i < training->n; i++) {
         const char *name = training->labels[i];
         uint32_t number = strings_add(&all, name, strlen(name));
         if (number == BERT_MAX_CLASSES) {
-            strings_free(&all);
             return error_set(error, "%s:%lld: more than %d different labels; is this the column of labels?",
                              training->path, (long long)training->lines[i], BERT_MAX_CLASSES);
         }
         if ((int)number == found->n) found->names[found->n++] = xstrdup(name);
         found->texts[number]++;
     }
-    strings_free(&all);
     return true;
 }
 
@@ -91,7 +89,7 @@ static bool check_alike(const Found *found, const char *path, Error *error) {
 }
 
 bool classes_find(const Comments *training, bool merge, Classes *out, Error *error) {
-    Found *found = xcalloc(1, sizeof *found);
+    OWNED Found *found = xcalloc(1, sizeof *found);
     *out = (Classes){0};
     bool ok = find_labels(training, found, error);
     if (ok && merge) merge_alike(found);
@@ -105,7 +103,6 @@ bool classes_find(const Comments *training, bool merge, Classes *out, Error *err
         out->merge = merge;
     }
     for (int i = 0; i < found->n; i++) free(found->names[i]);
-    free(found);
     return ok;
 }
 
@@ -119,9 +116,8 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     Error why;
     for (const char *at = list, *end; c.n < n; at = end + 1) {
         end = at + strcspn(at, ",");
-        char *name = xformat("%.*s", (int)(end - at), at);
+        OWNED char *name = xformat("%.*s", (int)(end - at), at);
         c.names[c.n] = label_normal(name);
-        free(name);
         bool empty = !*c.names[c.n], twice = classes_at(&c, c.names[c.n]) >= 0, shows = label_check(c.names[c.n], &why);
         c.n++;
         if (!empty && !twice && shows) continue;
@@ -152,9 +148,8 @@ int32_t classes_at(const Classes *classes, const char *name) {
     for (int i = 0; i < classes->n; i++)
         if (!strcmp(classes->names[i], name)) return i;
     for (int i = 0; i < classes->n; i++) {
-        char *normal = label_normal(classes->names[i]);
+        OWNED char *normal = label_normal(classes->names[i]);
         bool same = !strcmp(normal, name);
-        free(normal);
         if (same) return i;
     }
     return -1;
@@ -162,14 +157,12 @@ int32_t classes_at(const Classes *classes, const char *name) {
 
 /* Returns the first class that differs from a label in case only, or is the same number; -1: none. */
 static int32_t class_alike(const Classes *classes, const char *label) {
-    char *key = label_key(label);
+    OWNED char *key = label_key(label);
     int32_t found = -1;
     for (int i = 0; i < classes->n && found < 0; i++) {
-        char *other = label_key(classes->names[i]);
+        OWNED char *other = label_key(classes->names[i]);
         if (!strcmp(key, other)) found = i;
-        free(other);
     }
-    free(key);
     return found;
 }
 
@@ -185,7 +178,8 @@ char *classes_list(const Classes *classes) {
 
 static bool refuse_label(const Classes *classes, const Comments *comments, int64_t i, int32_t alike, Error *error) {
     const char *label = comments->labels[i];
-    char *names = classes_list(classes), *advice = xstrdup("");
+    OWNED char *names = classes_list(classes);
+    char *advice = xstrdup("");
     if (alike >= 0) {
         free(advice);
         advice = xformat("; it and \"%s\" %s: --merge-labels joins them", classes->names[alike],
@@ -194,7 +188,6 @@ static bool refuse_label(const Classes *classes, const Comments *comments, int64
     error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s%s", comments->path,
               (long long)comments->lines[i], label, classes->n, names, advice);
     free(advice);
-    free(names);
     return false;
 }
 

@@ -125,9 +125,8 @@ static bool read_head(const Reader *r, Csv *csv, int *places, Error *error) {
     for (int k = 0; k < COLUMNS; k++) {
         places[k] = -1;
         if (!r->names[k]) continue;
-        char *advice = r->needed[k] ? xformat(" (%s names another)", column_options[k]) : NULL;
+        OWNED char *advice = r->needed[k] ? xformat(" (%s names another)", column_options[k]) : NULL;
         bool ok = csv_column(csv, r->names[k], advice, &places[k], error);
-        free(advice);
         if (!ok) return false;
     }
     return true;
@@ -144,7 +143,7 @@ static bool add_row(Reader *r, const Csv *csv, int n, const int *places, Error *
 }
 
 static bool read_table(Reader *r, char *text, size_t size, char separator, Error *error) {
-    Csv csv;
+    OWNED_BY(csv_close) Csv csv = {0};
     int places[COLUMNS];
     if (!csv_open(&csv, text, size, separator, error)) return false;
     bool ok = read_head(r, &csv, places, error), more = ok;
@@ -156,7 +155,6 @@ static bool read_table(Reader *r, char *text, size_t size, char separator, Error
         else if (error->text[0]) /* a quote in the wrong place */
             ok = more = csv_skip(&csv) && leave_out(r, error);
     }
-    csv_close(&csv);
     return ok;
 }
 
@@ -189,9 +187,8 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
         *field = put_text(at, text);
         return true;
     }
-    char *other = json_text(name, value, JSON_ENCODE_ANY);
+    OWNED char *other = json_text(name, value, JSON_ENCODE_ANY);
     *field = put_text(at, other);
-    free(other);
     return true;
 }
 
@@ -201,11 +198,10 @@ static bool read_object(Reader *r, const JsonRecords *records, Error *error) {
     char *fields[COLUMNS], *at = (char *)(uintptr_t)records->text;
     for (int k = LABEL; k < COLUMNS; k++)
         if (r->names[k]) *name++ = r->names[k];
-    json_t *object = json_records_parse(records, names, 0, error);
+    json_auto_t *object = json_records_parse(records, names, 0, error);
     if (!object) return leave_out(r, error);
     bool ok = json_is_object(object) || error_set(error, "is not an object; expected {\"%s\": ...}", r->names[TEXT]);
     for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &at, &fields[k], error);
-    json_decref(object);
     if (ok) return add_record(r, records->line, fields, error);
     error_before(error, "%lld: ", (long long)records->line);
     return leave_out(r, error);

@@ -83,18 +83,17 @@ static void add_tokens(Report *r, json_t *json, const BertReportSplit *split) {
     printf("  %sunknown pieces: %lld of %lld (%.2f %%)\n", many ? "warning: " : "", (long long)t->unknown,
            (long long)pieces, percent(t->unknown, pieces));
     r->warnings += many;
-    char *characters = unknown_characters(&t->missing);
+    OWNED char *characters = unknown_characters(&t->missing);
     json_object_update_new(json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "divided",
                                             (json_int_t)t->divided, "truncated", (json_int_t)t->truncated, "cut",
                                             (json_int_t)t->cut, "empty", (json_int_t)t->empty, "dropped",
                                             (json_int_t)t->dropped, "pieces", (json_int_t)pieces, "unknown",
                                             (json_int_t)t->unknown, "unknown_characters", characters));
-    free(characters);
 }
 
 /* Adds what padding would cost: batches of random texts, as a training without packing draws them. */
 static void add_padding(json_t *json, const TokenizedTexts *t, int batch_size, uint64_t seed) {
-    int32_t *order = xmalloc((size_t)t->n * sizeof *order);
+    OWNED int32_t *order = xmalloc((size_t)t->n * sizeof *order);
     int64_t padded = 0, tokens = t->first[t->n];
     for (int64_t i = 0; i < t->n; i++) order[i] = (int32_t)i;
     philox_shuffle(seed, PURPOSE_SHUFFLE, 0, order, t->n);
@@ -106,7 +105,6 @@ static void add_padding(json_t *json, const TokenizedTexts *t, int batch_size, u
         }
         padded += (end - i) * ((longest + 7) / 8 * 8);
     }
-    free(order);
     printf(
         "  padding: batches of %d, padded to their longest text, would have %lld rows for %lld tokens; packing avoids "
         "%.1f %%\n",
@@ -127,7 +125,7 @@ typedef struct {
 static Copies find_copies(const Report *r, int a, int b) {
     Copies copies = {0};
     const int64_t all = r->begin[r->n];
-    int32_t *seen = xmalloc((size_t)all * sizeof *seen);
+    OWNED int32_t *seen = xmalloc((size_t)all * sizeof *seen);
     for (int64_t i = 0; i < all; i++) seen[i] = -1;
     const int32_t *labels[2] = {r->splits[a].labels, r->splits[b].labels};
     for (int64_t i = 0; a != b && i < r->splits[a].n; i++) {
@@ -144,18 +142,15 @@ static Copies find_copies(const Report *r, int a, int b) {
         copies.texts++;
         copies.conflicts += labels[0] && labels[1] && labels[0][*place] != labels[1][i];
     }
-    free(seen);
     return copies;
 }
 
 /* Returns the beginning of a text, on one line and in quotes, at most 60 bytes of it; free(). */
 static char *beginning(const char *text) {
     size_t size, n;
-    char *normal = texts_normal(text, &size);
+    OWNED char *normal = texts_normal(text, &size);
     for (n = size < 60 ? size : 60; n && ((unsigned char)normal[n] & 0xC0) == 0x80;) n--;
-    char *out = xformat("\"%.*s%s\"", (int)n, normal, n < size ? "..." : "");
-    free(normal);
-    return out;
+    return xformat("\"%.*s%s\"", (int)n, normal, n < size ? "..." : "");
 }
 
 /* Returns how many of the copies have another label, as the end of a sentence; free(). */
@@ -171,11 +166,10 @@ static json_t *copies_json(const Copies *copies) {
 static void add_duplicates(Report *r, json_t *json, int s) {
     Copies c = find_copies(r, s, s);
     if (c.texts) {
-        char *first = beginning(r->splits[s].texts[c.first]), *conflicts = conflicts_of(&c, &r->splits[s]);
+        OWNED char *first = beginning(r->splits[s].texts[c.first]);
+        OWNED char *conflicts = conflicts_of(&c, &r->splits[s]);
         printf("  %stexts that repeat an earlier one: %lld%s; the first is %s\n", c.conflicts ? "warning: " : "",
                (long long)c.texts, conflicts, first);
-        free(conflicts);
-        free(first);
     }
     r->warnings += c.conflicts > 0;
     json_object_set_new(json, "duplicates", copies_json(&c));
@@ -185,17 +179,15 @@ static void add_duplicates(Report *r, json_t *json, int s) {
 static void add_leak(Report *r, json_t *leaks, int a, int b) {
     const BertReportSplit *to = &r->splits[b];
     Copies c = find_copies(r, a, b);
-    char *key = xformat("%s in %s", to->name, r->splits[a].name), *first = beginning(to->texts[c.first]),
-         *conflicts = conflicts_of(&c, to);
+    OWNED char *key = xformat("%s in %s", to->name, r->splits[a].name);
+    OWNED char *first = beginning(to->texts[c.first]);
+    OWNED char *conflicts = conflicts_of(&c, to);
     json_object_set_new(leaks, key, copies_json(&c));
     if (c.texts)
         printf("[Data] warning: %lld of %lld %s texts (%.1f %%) also occur in %s%s; the first is %s\n",
                (long long)c.texts, (long long)to->n, to->name, percent(c.texts, to->n), r->splits[a].name, conflicts,
                first);
     r->warnings += c.texts > 0;
-    free(key);
-    free(conflicts);
-    free(first);
 }
 
 /* Groups the texts of all splits. */

@@ -28,7 +28,7 @@ static int by_class_and_size(const void *a, const void *b) {
 static Group *ordered_groups(const SplitRows *rows, uint64_t seed, uint32_t purpose, int64_t *n) {
     size_t count = (size_t)rows->n;
     Group *groups = xcalloc(count, sizeof *groups);
-    int32_t *order = xmalloc(count * sizeof *order);
+    OWNED int32_t *order = xmalloc(count * sizeof *order);
     *n = 0;
     for (int64_t i = 0; i < rows->n; i++) order[i] = (int32_t)i;
     philox_shuffle(seed, purpose, 0, order, rows->n);
@@ -44,7 +44,6 @@ static Group *ordered_groups(const SplitRows *rows, uint64_t seed, uint32_t purp
     for (int64_t i = 0; i < rows->n; i++)
         if (groups[i].size) groups[(*n)++] = groups[i];
     qsort(groups, (size_t)*n, sizeof *groups, by_class_and_size);
-    free(order);
     return groups;
 }
 
@@ -75,11 +74,10 @@ static bool refuse(const SplitRows *rows, const Parts *parts, int32_t class, int
     for (int p = 0; p < parts->n; p++) filled += parts->shares[p] > 0;
     snprintf(number, sizeof number, "%d", class);
     snprintf(part, sizeof part, "fold %d", empty + 1);
-    char *whose = rows->labels ? xformat("class \"%s\" has", rows->names ? rows->names[class] : number)
-                               : xstrdup("the data have");
+    OWNED char *whose = rows->labels ? xformat("class \"%s\" has", rows->names ? rows->names[class] : number)
+                                     : xstrdup("the data have");
     error_set(error, "%s %lld different text%s for %d parts; none is left for %s", whose, (long long)n,
               format_plural(n), filled, parts->names ? parts->names[empty] : part);
-    free(whose);
     return false;
 }
 

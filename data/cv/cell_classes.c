@@ -120,7 +120,7 @@ static bool take_row(CellClasses *c, const Csv *row, int file, int class, Error 
 
 static bool parse_table(CellClasses *c, char *text, size_t size, Error *error) {
     static const char advice[] = "; a table of classes has the columns file and class";
-    Csv csv;
+    OWNED_BY(csv_close) Csv csv = {0};
     int file = -1, class = -1;
     if (!csv_open(&csv, text, size, ',', error)) return false;
     bool ok = csv_next(&csv, error);
@@ -129,7 +129,6 @@ static bool parse_table(CellClasses *c, char *text, size_t size, Error *error) {
          (class >= 0 || csv_column(&csv, "label", NULL, &class, error)) &&
          (class >= 0 || csv_column(&csv, "class", advice, &class, error));
     while (ok && (ok = csv_next(&csv, error))) ok = take_row(c, &csv, file, class, error);
-    csv_close(&csv);
     return !error->text[0] &&
            (json_object_size(c->labels) || error_set(error, "has no row behind the names of columns"));
 }
@@ -186,14 +185,13 @@ bool cell_classes_of_file(CellClasses *c, const char *path, CvCellName *parsed, 
         return take_label(c, path, name, &parsed->label, error);
     }
     const char *first = strchr(path, '/');
-    char *folder = xformat("%.*s", slash > first ? (int)(slash - first - 1) : 0, first ? first + 1 : "");
+    OWNED char *folder = xformat("%.*s", slash > first ? (int)(slash - first - 1) : 0, first ? first + 1 : "");
     int by_folder = *folder ? cell_classes_of_folder(c, folder) : -1;
     if (one && by_folder >= 0 && parsed->label == !by_folder) {
         one = error_set(error, "two classes: its name says %s, and its folder %s says %s; %s",
                         CV_CLASS_NAMES[parsed->label], folder, CV_CLASS_NAMES[by_folder], ADVICE);
         parsed->both = true;
     }
-    free(folder);
     if (!one) {
         parsed->label = -1;
         return false;

@@ -155,7 +155,7 @@ static bool visit(CellFiles *k, FTS *tree, FTSENT *entry, Error *error) {
 
 /* Says why no cell was found. */
 static bool refuse_folder(const CellFiles *k, Error *error) {
-    char *foreign = foreign_text(k->foreign);
+    OWNED char *foreign = foreign_text(k->foreign);
     const char *row = cell_classes_first(&k->classes);
     if (!k->nameless)
         error_set(error, "%s: no cell found; expected %s, a file %s for each%s", k->root,
@@ -171,20 +171,18 @@ static bool refuse_folder(const CellFiles *k, Error *error) {
                   "DONOR/NAME_act_2.npy; others with --class-words), folders (DONOR/quiescent/NAME, "
                   "DONOR/active/NAME), or a table (--class-table)",
                   k->root, (long long)k->found[CELL_UNLABELLED], k->nameless);
-    free(foreign);
     return false;
 }
 
 bool cell_files_find(CellFiles *k, Error *error) {
     if (!unfinished_check(k->root, error)) return false;
-    char *root = xstrdup(k->root);
+    OWNED char *root = xstrdup(k->root);
     for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
     FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!tree) die("cannot list %s", k->root);
     bool ok = true;
     for (FTSENT *entry; ok && (entry = fts_read(tree));) ok = visit(k, tree, entry, error);
     fts_close(tree);
-    free(root);
     k->found[CELL_ROWS] = cell_classes_unused(&k->classes);
     return ok && (k->n || refuse_folder(k, error)) &&
            (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));

@@ -57,10 +57,9 @@ CellKind cell_kind(const char *name) {
 }
 
 bool cell_image_read(const char *path, CellImage *image, Error *error) {
-    char *bytes = NULL;
+    OWNED char *bytes = NULL;
     size_t size;
     bool ok = read_file(path, &bytes, &size, error) && formats[format_of(path)].read(bytes, size, image, error);
     if (!ok) error_before(error, "%s: ", path);
-    free(bytes);
     return ok;
 }

@@ -27,15 +27,13 @@ typedef struct {
 /* ---- donors and fields ---- */
 
 static int donor_number(const StoreMaker *k, const CellFile *f) {
-    char *name = xformat("%.*s", f->donor_length, f->donor), *normal = label_normal(name);
+    OWNED char *name = xformat("%.*s", f->donor_length, f->donor);
+    OWNED char *normal = label_normal(name);
     int found = -1;
     for (size_t d = 0; found < 0 && d < json_array_size(k->donor_names); d++) {
-        char *other = label_normal(json_string_value(json_array_get(k->donor_names, d)));
+        OWNED char *other = label_normal(json_string_value(json_array_get(k->donor_names, d)));
         if (!strcmp(normal, other)) found = (int)d;
-        free(other);
     }
-    free(normal);
-    free(name);
     return found;
 }
 
@@ -64,7 +62,8 @@ static bool number_donors(StoreMaker *k, Error *error) {
     for (int64_t i = 0; i < k->n; i++) {
         const CellFile *f = &k->files->files[i];
         if (!number_donor(k, i, error)) return false;
-        char *field = xformat("%.*s %.*s", f->donor_length, f->donor, f->parsed.field, f->name + f->parsed.prefix);
+        OWNED char *field =
+            xformat("%.*s %.*s", f->donor_length, f->donor, f->parsed.field, f->name + f->parsed.prefix);
         json_t *number = json_object_get(k->field_numbers, field);
         if (!number) {
             json_object_set_new(k->field_numbers, field,
@@ -73,7 +72,6 @@ static bool number_donors(StoreMaker *k, Error *error) {
         }
         k->fields[i] = (int32_t)json_integer_value(number);
         k->labels[i] = f->parsed.label;
-        free(field);
     }
     return true;
 }
@@ -156,10 +154,8 @@ static bool is_sum(const uint16_t *counts, AugmentShape s, int bin) {
 }
 
 static bool read_image(const StoreMaker *k, int64_t i, CellImage *image, Error *error) {
-    char *path = path_join(k->files->root, k->files->files[i].path);
-    bool ok = cell_image_read(path, image, error);
-    free(path);
-    return ok;
+    OWNED char *path = path_join(k->files->root, k->files->files[i].path);
+    return cell_image_read(path, image, error);
 }
 
 static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
@@ -231,14 +227,13 @@ static int compare_contents(const void *a, const void *b) {
 }
 
 static void find_copies(StoreMaker *k) {
-    Content *sorted = xmalloc((size_t)k->n * sizeof *sorted);
+    OWNED Content *sorted = xmalloc((size_t)k->n * sizeof *sorted);
     for (int64_t i = 0; i < k->n; i++) sorted[i] = (Content){k->hashes[i], (int32_t)i};
     qsort(sorted, (size_t)k->n, sizeof *sorted, compare_contents);
     for (int64_t i = 0; i < k->n; i++)
         k->same_as[sorted[i].cell] = i && sorted[i].hash == sorted[i - 1].hash && k->photons[sorted[i].cell] > 0
                                          ? k->same_as[sorted[i - 1].cell]
                                          : sorted[i].cell;
-    free(sorted);
 }
 
 /* ---- the store ---- */
@@ -265,7 +260,8 @@ static bool write_store(StoreMaker *k, const char *path, const char *source, Err
                                      {"same_as", "I32", 1, {k->n}, k->same_as},
                                      {"photons", "F64", 1, {k->n}, k->photons},
                                      {"entropy", "F64", 1, {k->n}, k->entropy}};
-    json_t *files = json_array(), *counted = json_object();
+    json_auto_t *files = json_array();
+    json_auto_t *counted = json_object();
     for (int64_t i = 0; i < k->n; i++) json_array_append_new(files, json_string(k->files->files[i].path));
     for (int i = 0; i < CELL_FINDINGS; i++)
         json_object_set_new(counted, cell_findings[i].key, json_integer((json_int_t)k->files->found[i]));
@@ -276,8 +272,6 @@ static bool write_store(StoreMaker *k, const char *path, const char *source, Err
     const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
     bool ok = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
     for (int i = 0; i < 4; i++) free(lists[i]);
-    json_decref(files);
-    json_decref(counted);
     return ok;
 }
 

@@ -122,7 +122,7 @@ void cv_cells_close(CvCells *c) {
 /* Prints what a store holds. k: with what was counted in the folder; NULL: take it from the store, which alone knows
  * what is odd in the files. */
 static void print_store(const CvCells *c, const char *store, const char *how, const CellFiles *k) {
-    json_t *stored = json_loads(metadata(c, "findings") ? metadata(c, "findings") : "{}", 0, NULL);
+    json_auto_t *stored = json_loads(metadata(c, "findings") ? metadata(c, "findings") : "{}", 0, NULL);
     int64_t copies = 0, dark = 0;
     for (int64_t i = 0; i < c->n; i++) {
         copies += c->same_as[i] != i;
@@ -140,7 +140,6 @@ static void print_store(const CvCells *c, const char *store, const char *how, co
     }
     if (dark) printf("[Store] %lld cells have no photon: they tell nothing of their class\n", (long long)dark);
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
-    json_decref(stored);
 }
 
 /* The store of a folder, and what it is to be made from. */
@@ -255,9 +254,7 @@ void cv_cells_counts(const CvCells *c, int64_t cell, float *out) {
 
 uint64_t cv_cells_checksum(const CvCells *c, int64_t cell) {
     size_t bytes = (size_t)c->shape.T * (size_t)c->shape.H * (size_t)c->shape.W * sizeof(float);
-    float *counts = xmalloc(bytes);
+    OWNED float *counts = xmalloc(bytes);
     cv_cells_counts(c, cell, counts);
-    uint64_t sum = checksum(0, counts, bytes);
-    free(counts);
-    return sum;
+    return checksum(0, counts, bytes);
 }

@@ -145,9 +145,8 @@ Dataset *cv_dataset_open(const CvCells *cells, const CvIds *ids, const CvDataset
 Batch cv_dataset_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
     (void)token_budget; /* the program has no such option */
     int n = (int)(batch_size < dataset->n_samples ? batch_size : dataset->n_samples);
-    int32_t *samples = xcalloc((size_t)n + 1, sizeof *samples);
+    OWNED int32_t *samples = xcalloc((size_t)n + 1, sizeof *samples);
     Batch batch = batch_open(cv_batch_bytes(dataset, samples, n), n);
     fill(cv_dataset(dataset), &batch, samples, n, true);
-    free(samples);
     return batch;
 }

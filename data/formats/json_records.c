@@ -63,10 +63,8 @@ static bool take_value(Scan *s, const char **value, size_t *size) {
 /* Returns a name as text; free(). NULL if it is none that anybody could ask for. */
 static char *name_of(const char *quoted, size_t size) {
     if (!memchr(quoted, '\\', size)) return xformat("%.*s", (int)(size - 2), quoted + 1);
-    json_t *value = json_loadb(quoted, size, JSON_DECODE_ANY, NULL);
-    char *name = value ? xstrdup(json_string_value(value)) : NULL;
-    json_decref(value);
-    return name;
+    json_auto_t *value = json_loadb(quoted, size, JSON_DECODE_ANY, NULL);
+    return value ? xstrdup(json_string_value(value)) : NULL;
 }
 
 static bool is_among(const char *const *names, const char *name) {
@@ -106,12 +104,10 @@ static void blank_large(char *text) {
 
 /* Parses a value that has such a number, or is one: then it becomes an object that json_large_number knows. */
 static json_t *load_large(const char *text, size_t size, size_t flags) {
-    char *copy = xformat("%.*s", (int)size, text);
+    OWNED char *copy = xformat("%.*s", (int)size, text);
     bool number = number_length(copy) == size;
     if (!number) blank_large(copy);
-    json_t *value = number ? json_build("a number", "{s:s}", LARGE, copy) : json_loadb(copy, strlen(copy), flags, NULL);
-    free(copy);
-    return value;
+    return number ? json_build("a number", "{s:s}", LARGE, copy) : json_loadb(copy, strlen(copy), flags, NULL);
 }
 
 /* ---- fields ---- */
@@ -145,10 +141,9 @@ static bool read_field(Scan *s, json_t *object, const char *const *names, size_t
     s->at++;
     if (!take_value(s, &value, &size))
         return error_set(error, size ? "a value does not end in this record" : "expected a value");
-    char *name = name_of(key, key_size);
+    OWNED char *name = name_of(key, key_size);
     bool ok = !name || add_field(object, name, value, size, is_among(names, name), flags, error);
     if (!ok) s->at = (size_t)(value - s->text);
-    free(name);
     return ok;
 }
 

@@ -159,7 +159,7 @@ void pth_tensor_in_place(PthWriter *w, TensorToWrite tensor) { put_tensor(w, ten
 static bool write_zip(const PthWriter *w, const char *path, Error *error) {
     const char *name = path_name(path), *dot = strrchr(name, '.');
     int stem = (int)(dot && dot > name ? (size_t)(dot - name) : strlen(name)), n = 0;
-    ZipEntry *entries = xcalloc((size_t)w->n_storages + 3, sizeof *entries);
+    OWNED ZipEntry *entries = xcalloc((size_t)w->n_storages + 3, sizeof *entries);
     entries[n++] = (ZipEntry){xformat("%.*s/data.pkl", stem, name), w->pickle.at, w->pickle.n};
     entries[n++] = (ZipEntry){xformat("%.*s/byteorder", stem, name), "little", 6};
     for (int i = 0; i < w->n_storages; i++)
@@ -167,7 +167,6 @@ static bool write_zip(const PthWriter *w, const char *path, Error *error) {
     entries[n++] = (ZipEntry){xformat("%.*s/version", stem, name), "3\n", 2};
     bool ok = zip_store(path, entries, n, error);
     for (int i = 0; i < n; i++) free(entries[i].name);
-    free(entries);
     return ok;
 }
 

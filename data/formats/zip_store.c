@@ -136,8 +136,8 @@ static void put_end(Zip *zip, uint64_t begin, uint64_t n) {
 }
 
 bool zip_store(const char *path, const ZipEntry *entries, int n, Error *error) {
-    Zip *zip = xcalloc(1, sizeof *zip);
-    Place *places = xcalloc((size_t)n + 1, sizeof *places);
+    OWNED Zip *zip = xcalloc(1, sizeof *zip);
+    OWNED Place *places = xcalloc((size_t)n + 1, sizeof *places);
     uint64_t total = 0;
     for (int i = 0; i < n; i++) total += entries[i].size;
     bool ok = file_begin(&zip->file, path, total, error);
@@ -148,7 +148,5 @@ bool zip_store(const char *path, const ZipEntry *entries, int n, Error *error) {
         put_end(zip, begin, (uint64_t)n);
         ok = file_end(&zip->file, error);
     }
-    free(places);
-    free(zip);
     return ok;
 }

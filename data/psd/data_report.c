@@ -142,9 +142,10 @@ static void print_table(const PsdManifest *m, const int64_t *counts) {
 }
 
 void psd_data_report_rows(json_t *report, const PsdManifest *m) {
-    int64_t *counts = xcalloc((size_t)m->n_sensors * PSD_LABELS, sizeof *counts), rows[PSD_LABELS] = {0};
+    OWNED int64_t *counts = xcalloc((size_t)m->n_sensors * PSD_LABELS, sizeof *counts);
+    int64_t rows[PSD_LABELS] = {0};
     int lacking = 0, files[PSD_LABELS] = {0};
-    char *seen = xcalloc((size_t)m->n_files * PSD_LABELS, 1);
+    OWNED char *seen = xcalloc((size_t)m->n_files * PSD_LABELS, 1);
     for (int64_t i = 0; i < m->n; i++) {
         counts[m->sensors[i] * PSD_LABELS + m->labels[i]]++;
         rows[m->labels[i]]++;
@@ -169,15 +170,13 @@ void psd_data_report_rows(json_t *report, const PsdManifest *m) {
     set_count(report, "files", m->n_files);
     json_object_set_new(report, "classes", classes);
     json_object_set_new(report, "sensors", sensors);
-    free(counts);
-    free(seen);
 }
 
 /* ---- splits ---- */
 
 PsdGroups psd_data_report_groups(const PsdManifest *m, const PsdScan *scan) {
     PsdGroups g = {.rows = psd_manifest_rows(m)};
-    int32_t *of_file = xmalloc((size_t)m->n_files * sizeof *of_file);
+    OWNED int32_t *of_file = xmalloc((size_t)m->n_files * sizeof *of_file);
     int f = 0;
     for (int64_t i = 0; i < scan->n && f < m->n_files; i++) { /* the manifest's files are a subset, in this order */
         const PsdFile *file = &scan->files[i];
@@ -185,7 +184,6 @@ PsdGroups psd_data_report_groups(const PsdManifest *m, const PsdScan *scan) {
     }
     g.contents = xmalloc((size_t)m->n * sizeof *g.contents);
     for (int64_t i = 0; i < m->n; i++) g.contents[i] = of_file[m->files[i]];
-    free(of_file);
     return g;
 }
 

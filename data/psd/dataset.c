@@ -388,11 +388,10 @@ Batch psd_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
     int64_t n = dataset->n_samples, fit = token_budget ? token_budget / psd_tokens(dataset, 0) : n;
     if (batch_size && batch_size < n) n = batch_size;
     if (token_budget && fit < n) n = fit > 1 ? fit : 1;
-    int32_t *samples = xmalloc((size_t)(n + 1) * sizeof *samples);
+    OWNED int32_t *samples = xmalloc((size_t)(n + 1) * sizeof *samples);
     for (int64_t i = 0; i < n; i++) samples[i] = (int32_t)i;
     Batch batch = batch_open(psd_batch_bytes(dataset, samples, (int)n), (int)n);
     psd_fill(dataset, &batch, samples, (int)n, NULL);
-    free(samples);
     return batch;
 }
 

@@ -65,8 +65,8 @@ PsdRows psd_manifest_rows(const PsdManifest *m) {
 
 char *psd_manifest_file(const char *manifest_path, const char *file_path) {
     if (*file_path == '/') return xstrdup(file_path);
-    char *directory = path_directory(manifest_path), *beside = path_join(directory, file_path);
-    free(directory);
+    OWNED char *directory = path_directory(manifest_path);
+    char *beside = path_join(directory, file_path);
     if (!access(beside, F_OK)) return beside;
     free(beside);
     return xstrdup(file_path);
@@ -140,10 +140,9 @@ static bool take_number(const Reader *r, int column, double *out, Error *error) 
 
 static bool take_label(Reader *r, int32_t *out, Error *error) {
     int64_t index;
-    char *normal = label_normal(field(r, LABEL));
+    OWNED char *normal = label_normal(field(r, LABEL));
     *out = label_of(normal);
     r->manifest->respelled += *out >= 0 && strcmp(normal, field(r, LABEL)) != 0;
-    free(normal);
     if (*out < 0) return refuse(r, LABEL, "dab, dvbt, fm, gsm, lte, tetra or unkn", error);
     if (r->places[LABEL_IDX] < 0) return true;
     if (csv_integer(field(r, LABEL_IDX), &index) && index == *out) return true;
@@ -153,9 +152,8 @@ static bool take_label(Reader *r, int32_t *out, Error *error) {
 
 /* A sensor has one spelling: otherwise the other one would not be left out with it. */
 static int32_t sensor_place(Reader *r, const char *name) {
-    char *normal = label_normal(name);
+    OWNED char *normal = label_normal(name);
     int32_t place = name_place(&r->sensors, name, normal);
-    free(normal);
     r->manifest->respelled += strcmp(r->manifest->sensor_names[place], name) != 0;
     return place;
 }
@@ -193,7 +191,8 @@ static int compare_recorded(const void *a, const void *b, void *manifest) {
 /* Refuses a manifest that has a row twice: a split could put one copy into training and the other into the test. */
 static bool check_rows_once(const PsdManifest *m, Error *error) {
     size_t n = (size_t)m->n;
-    int32_t *order = xmalloc(n * sizeof *order), first = INT32_MAX, of = 0;
+    OWNED int32_t *order = xmalloc(n * sizeof *order);
+    int32_t first = INT32_MAX, of = 0;
     int64_t copies = 0;
     for (int32_t i = 0; i < m->n; i++) order[i] = i;
     qsort_r(order, n, sizeof *order, compare_recorded, (void *)(uintptr_t)m);
@@ -204,7 +203,6 @@ static bool check_rows_once(const PsdManifest *m, Error *error) {
         if (at < first) of = before;
         if (at < first) first = at;
     }
-    free(order);
     return !copies ||
            error_set(
                error,
@@ -232,13 +230,11 @@ bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
 }
 
 bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     *manifest = (PsdManifest){0};
     if (!text_read(path, &text, &size, error)) return error_before(error, "%s: ", path);
-    bool ok = psd_manifest_parse(text, size, manifest, error);
-    free(text);
-    return ok || error_before(error, "%s:", path);
+    return psd_manifest_parse(text, size, manifest, error) || error_before(error, "%s:", path);
 }
 
 void psd_manifest_print_sensors(const char *path, const PsdManifest *m) {
@@ -255,11 +251,10 @@ uint64_t psd_manifest_hash_text(const char *text, size_t size) {
 }
 
 bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     if (!read_file(path, &bytes, &size, error)) return error_before(error, "%s: ", path);
     *hash = psd_manifest_hash_text(bytes, size);
-    free(bytes);
     return true;
 }
 
@@ -292,12 +287,10 @@ bool psd_manifest_write(const char *path, const PsdManifest *m, Error *error) {
 }
 
 uint64_t psd_manifest_hash_of(const PsdManifest *m) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     FILE *file = open_memstream(&text, &size);
     if (file) write_all(file, m);
     if (!file || fclose(file)) die("out of memory for a manifest");
-    uint64_t hash = psd_manifest_hash_text(text, size);
-    free(text);
-    return hash;
+    return psd_manifest_hash_text(text, size);
 }

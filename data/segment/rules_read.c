@@ -140,7 +140,7 @@ static bool read_line(Rules *r, const char *at, const char *end, int32_t *last, 
 
 /* Reads all lines. */
 static bool read_lines(Rules *r, const char *bytes, size_t size, Lexicon *lexicon, Error *error) {
-    int32_t *last = xcalloc((size_t)r->capacity, sizeof *last);
+    OWNED int32_t *last = xcalloc((size_t)r->capacity, sizeof *last);
     int depth = 0;
     bool ok = true;
     Error found;
@@ -157,7 +157,6 @@ static bool read_lines(Rules *r, const char *bytes, size_t size, Lexicon *lexico
             break;
         }
     }
-    free(last);
     return ok;
 }
 

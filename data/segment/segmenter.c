@@ -33,10 +33,9 @@ static bool read_part(Segmenter *s, const char *path, bool is_rules, Error *erro
 
 Segmenter *segmenter_open(const char *directory, Error *error) {
     Segmenter *s = xcalloc(1, sizeof *s);
-    char *rules = path_join(directory, "Model.RDR"), *vocabulary = path_join(directory, "VnVocab");
+    OWNED char *rules = path_join(directory, "Model.RDR");
+    OWNED char *vocabulary = path_join(directory, "VnVocab");
     const bool ok = read_part(s, rules, true, error) && read_part(s, vocabulary, false, error);
-    free(rules);
-    free(vocabulary);
     if (!ok) {
         segmenter_close(s);
         return NULL;
@@ -100,8 +99,8 @@ static size_t normalize_tones(const char *text, size_t size, char *copy) {
 static void segment(const Segmenter *segmenter, const char *text, size_t size, Bytes *out) {
     while (size && (unsigned char)*text <= ' ') text++, size--;
     while (size && (unsigned char)text[size - 1] <= ' ') size--;
-    char *copy = xmalloc(2 * size + 1);
-    Sentence s = sentence_tag(&segmenter->lexicon, copy, normalize_tones(text, size, copy));
+    OWNED char *copy = xmalloc(2 * size + 1);
+    OWNED_BY(sentence_free) Sentence s = sentence_tag(&segmenter->lexicon, copy, normalize_tones(text, size, copy));
     for (size_t i = 0; i < s.n; i++) {
         const SegmentTag tag = rules_apply(segmenter->rules, s.numbers + i, s.tags + i);
         if (tag == TAG_I)
@@ -110,12 +109,10 @@ static void segment(const Segmenter *segmenter, const char *text, size_t size, B
             bytes_add(out, " ", 1);
         put_span(out, &s.text, s.words[i].span);
     }
-    sentence_free(&s);
-    free(copy);
 }
 
 static void segment_line(const Segmenter *segmenter, bool sentences, const char *text, size_t size, Bytes *out) {
-    SymbolText line = symbol_text(text, size);
+    OWNED_BY(symbol_text_free) SymbolText line = symbol_text(text, size);
     SegmentTokens tokens = segment_tokens(&line);
     Bytes joined = {0};
     for (size_t begin = 0, end; begin < tokens.n; begin = end) {
@@ -127,7 +124,6 @@ static void segment_line(const Segmenter *segmenter, bool sentences, const char 
     }
     free(joined.at);
     free(tokens.spans);
-    symbol_text_free(&line);
 }
 
 static char *finish(Bytes *out, size_t *size) {
@@ -148,10 +144,9 @@ char *segmenter_run(const Segmenter *segmenter, SegmentMode mode, const char *te
 char *segmenter_tokens(const Segmenter *segmenter, const char *text, size_t size, size_t *out_size) {
     (void)segmenter; /* the lists of tokens belong to the program */
     Bytes out = {0};
-    SymbolText line = symbol_text(text, size);
+    OWNED_BY(symbol_text_free) SymbolText line = symbol_text(text, size);
     SegmentTokens tokens = segment_tokens(&line);
     put_tokens(&out, &line, &tokens, 0, tokens.n);
     free(tokens.spans);
-    symbol_text_free(&line);
     return finish(&out, out_size);
 }

@@ -66,15 +66,13 @@ static bool first_pieces(BpeTrainer *trainer, Error *error) {
 static void merge(BpeTrainer *trainer, Pairs *pairs, const Pair *pair) {
     const char *left = strings_text(&trainer->pieces, (uint32_t)pair->left);
     const char *right = strings_text(&trainer->pieces, (uint32_t)pair->right);
-    char *text = xformat("%s%s", left, right);
-    json_t *line = json_sprintf("%s %s", left, right);
+    OWNED char *text = xformat("%s%s", left, right);
+    json_auto_t *line = json_sprintf("%s %s", left, right);
     const uint32_t id = strings_add(&trainer->pieces, text, strlen(text));
-    free(text);
     if (id >= (uint32_t)trainer->options.n_specials) { /* special tokens are never made of pieces */
         if (!pair->merged) json_array_append(trainer->merges, line);
         pairs_merge(pairs, (int32_t)id);
     }
-    json_decref(line);
 }
 
 /* FirstPieces: the bytes. */
@@ -109,19 +107,17 @@ static json_t *describe(const BpeTrainer *trainer) {
                                "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab, "merges", trainer->merges);
     json_t *bytes = json_build("a component", "{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
                                "trim_offsets", 1, "use_regex", 1);
-    json_t *root = json_build("a tokenizer", "{s:s, s:n, s:n, s:o, s:n, s:O, s:n, s:o, s:o}", "version", "1.0",
-                              "truncation", "padding", "added_tokens", added, "normalizer", "pre_tokenizer", bytes,
-                              "post_processor", "decoder", bytes, "model", model);
-    return root;
+    return json_build("a tokenizer", "{s:s, s:n, s:n, s:o, s:n, s:O, s:n, s:o, s:o}", "version", "1.0", "truncation",
+                      "padding", "added_tokens", added, "normalizer", "pre_tokenizer", bytes, "post_processor",
+                      "decoder", bytes, "model", model);
 }
 
 bool bpe_trainer_write(BpeTrainer *trainer, const char *path, int *vocabulary, Error *error) {
     if (!first_pieces(trainer, error)) return false;
     merge_pairs(trainer);
-    json_t *root = describe(trainer);
+    json_auto_t *root = describe(trainer);
     const bool ok = json_write_file(path, root, JSON_INDENT(1), error);
     *vocabulary = (int)trainer->pieces.n;
-    json_decref(root);
     return ok;
 }
 

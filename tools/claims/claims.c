@@ -43,7 +43,8 @@ static Table table; /* the table that is being written */
 
 static void paragraph_of(FILE *to, const char *format, va_list arguments) {
     enum { COLUMNS = 120 };
-    char *text = vxformat(format, arguments), *line;
+    OWNED char *text = vxformat(format, arguments);
+    char *line;
     for (line = text; strlen(line) > COLUMNS;) {
         char *end = line + COLUMNS;
         while (end > line && *end != ' ') end--;
@@ -51,7 +52,6 @@ static void paragraph_of(FILE *to, const char *format, va_list arguments) {
         line = end + 1;
     }
     fprintf(to, "%s\n\n", line);
-    free(text);
 }
 
 void paragraph(FILE *to, const char *format, ...) {
@@ -182,11 +182,10 @@ static const char *word(const json_t *object, const char *key, const char *comma
 
 static json_t *json_of(const char *command) {
     json_error_t error;
-    char *quiet = xformat("%s 2>/dev/null", command);
+    OWNED char *quiet = xformat("%s 2>/dev/null", command);
     FILE *pipe = popen(quiet, "r");
     json_t *root = pipe ? json_loadf(pipe, 0, &error) : NULL;
     int status = pipe ? pclose(pipe) : 1;
-    free(quiet);
     if (!root || status) die("%s: failed: run it to see why", command);
     return root;
 }
@@ -236,7 +235,7 @@ static Run run_of_json(const json_t *root, const char *command) {
                        .half = tf32 || !strcmp(type, "f32") ? DTYPE_F32 : card_half(run.card),
                        .tf32 = tf32,
                        .workers = 1};
-    Work *work = xcalloc(1, sizeof *work);
+    OWNED Work *work = xcalloc(1, sizeof *work);
     size_t i;
     json_array_foreach(json_object_get(card, "operations"), i, row) {
         int op = op_named(word(row, "operation", command), command);
@@ -245,7 +244,6 @@ static Run run_of_json(const json_t *root, const char *command) {
     }
     run.update_bytes = work->ops[op_named("adamw_update", command)].all.bytes;
     sum_up(&run, &machine, work);
-    free(work);
     return run;
 }
 
@@ -253,14 +251,13 @@ Run run_program(const char *card, const char *format, ...) {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
     va_list list;
     va_start(list, format);
-    char *arguments = vxformat(format, list), *command, *shown;
+    OWNED char *arguments = vxformat(format, list);
+    char *command, *shown;
     va_end(list);
     command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
     shown = xformat("`./%s --estimate --gpu %s`", arguments, card);
-    json_t *root = json_of(command);
+    json_auto_t *root = json_of(command);
     Run run = add_run(run_of_json(root, command), shown);
-    json_decref(root);
-    free(arguments);
     free(command);
     free(shown);
     return run;
