@@ -134,8 +134,7 @@ bool(error_before)(Error *error, const char *format, ...) {
     va_start(arguments, format);
     OWNED char *before = vxformat(format, arguments);
     va_end(arguments);
-    error_set(error, "%s%s", before, why.text);
-    return false;
+    return error_set(error, "%s%s", before, why.text);
 }
 
 void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what) {
@@ -205,6 +204,10 @@ void free_owned(void *pointer) {
     void *owned;
     memcpy(&owned, pointer, sizeof owned);
     free(owned);
+}
+
+void free_each(void *const *pointers, size_t n) {
+    while (n) free(pointers[--n]);
 }
 
 int64_t allocation_count(void) { return atomic_load(&allocations); }
@@ -288,21 +291,15 @@ char *path_absolute(const char *path) {
 char *path_relative(const char *directory, const char *path) {
     OWNED char *from = realpath(directory, NULL);
     OWNED char *to = path_absolute(path);
-    char *relative = xstrdup("");
+    OWNED char *relative = xstrdup("");
     size_t common = 0; /* the length of the folders that both have; "/" has none */
     for (size_t i = 0; from; i++) {
         if ((from[i] == '/' || !from[i]) && (to[i] == '/' || !to[i])) common = i;
         if (!from[i] || from[i] != to[i]) break;
     }
-    for (const char *at = from ? from + common : ""; *at; at++) {
-        if (*at != '/' || !at[1]) continue;
-        char *longer = xformat("../%s", relative);
-        free(relative);
-        relative = longer;
-    }
-    char *seen = from ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
-    free(relative);
-    return seen;
+    for (const char *at = from ? from + common : ""; *at; at++)
+        if (*at == '/' && at[1]) xappend(&relative, "../");
+    return from ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
 }
 
 /* Returns the Levenshtein distance of two short names. */

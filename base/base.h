@@ -67,6 +67,9 @@ void xappend(char **text, const char *format, ...) PRINTF_LIKE(2, 3); /* puts mo
 /* Frees the pointers of a declaration at the end of their scope: OWNED char *path = path_join(folder, name); */
 #define OWNED __attribute__((cleanup(free_owned)))
 void free_owned(void *pointer); /* the address of one */
+/* Frees each of several pointers. */
+#define FREE(...) free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+void free_each(void *const *pointers, size_t n);
 /* Releases what a variable holds at the end of its scope: OWNED_BY(strings_free) Strings seen = {0}; */
 #define OWNED_BY(release) __attribute__((cleanup(release)))
 /* Adds bytes to a buffer that grows; begin with {0}. */

@@ -129,13 +129,12 @@ void file_split_label(const char *text, char **path, char **label) {
         char *last = NULL;
         for (char *at = *path; (at = strstr(at, separators[i])); at++) last = at;
         if (!last || !last[strlen(separators[i])]) continue;
-        OWNED char *before = xformat("%.*s", (int)(last - *path), *path);
-        if (!access(before, F_OK)) {
+        *last = 0;
+        if (!access(*path, F_OK)) {
             *label = xstrdup(last + strlen(separators[i]));
-            free(*path);
-            *path = before;
             return;
         }
+        *last = *separators[i];
     }
 }
 
@@ -296,8 +295,7 @@ bool directory_flush(const char *path, Error *error) {
 
 static void flush_parent_of(const char *path) {
     OWNED char *parent = path_directory(path);
-    Error error;
-    if (!directory_flush(parent, &error)) die("%s", error.text);
+    MUST(directory_flush(parent, &error));
 }
 
 /* A directory that this process has made. */

@@ -46,8 +46,7 @@ bool json_write_file(const char *path, const json_t *value, size_t flags, Error 
 
 bool json_refuse(Error *error, const char *field, const char *expected, const json_t *found) {
     OWNED char *text = found ? json_text(field, found, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : xstrdup("nothing");
-    error_set(error, "\"%s\": expected %s, found %.64s", field, expected, text);
-    return false;
+    return error_set(error, "\"%s\": expected %s, found %.64s", field, expected, text);
 }
 
 static const char SUM[] = "xxh3_64";

@@ -238,7 +238,7 @@ static void remove_leftovers(const Checkpointer *c) {
     DIR *directory = opendir(c->directory);
     Error error;
     if (!directory) die("cannot read the directory %s: %s", c->directory, strerror(errno));
-    if (!clear_link(c, LAST_LINK, &error) || !clear_link(c, BEST_LINK, &error)) die("%s", error.text);
+    MUST(clear_link(c, LAST_LINK, &error) && clear_link(c, BEST_LINK, &error));
     for (struct dirent *entry; (entry = readdir(directory));) {
         const char *name = entry->d_name;
         Path path;
@@ -472,7 +472,6 @@ static void print_lacking(const char *directory, bool links, bool locks) {
 
 Checkpointer *checkpointer_open(const char *directory, int keep) {
     Checkpointer *c = xcalloc(1, sizeof *c);
-    Error error;
     c->keep = keep;
     if (snprintf(c->directory, sizeof c->directory, "%s", directory) >= (int)sizeof c->directory)
         die("the path of the directory is too long: %.200s...", directory);
@@ -485,9 +484,9 @@ Checkpointer *checkpointer_open(const char *directory, int keep) {
         die("another program is writing checkpoints into %s; wait for it, or choose another directory", directory);
     c->has_links = try_links(directory);
     print_lacking(directory, !c->has_links, lock == LOCK_UNKNOWN);
-    if (!folder_recover(directory, &error)) die("%s", error.text);
+    MUST(folder_recover(directory, &error));
     remove_leftovers(c);
-    if (!steps_read(&c->steps, directory, &error)) die("%s", error.text);
+    MUST(steps_read(&c->steps, directory, &error));
     for (int i = 0; i < c->steps.n; i++)
         if (c->steps.items[i].serial > c->serial) c->serial = c->steps.items[i].serial;
     steps_reserve(&c->steps, ROOM);
@@ -504,7 +503,6 @@ int64_t checkpointer_newest(const Checkpointer *c) { return c->steps.n ? c->step
 
 /* Renames copies of checkpoints that are not there themselves to step_N. */
 static void adopt_copies(Checkpointer *c) {
-    Error error;
     for (int i = 0; i < c->steps.n; i++) {
         Step *step = &c->steps.items[i];
         Path from, to;
@@ -513,7 +511,7 @@ static void adopt_copies(Checkpointer *c) {
         step->copy = NULL;
         step_folder(to, c->directory, step);
         if (rename(from, to)) die("cannot rename %s to %s: %s", from, to, strerror(errno));
-        if (!directory_flush(c->directory, &error)) die("%s", error.text);
+        MUST(directory_flush(c->directory, &error));
         printf("[Resume] %s, a copy of a checkpoint, is now %s\n", from, to);
     }
 }
@@ -528,7 +526,6 @@ static void link_text(const Checkpointer *c, const char *link, StepName text) {
 bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     const Step *own = steps_find(&c->steps, state->step), *newest = own;
     StepName last, best, name;
-    Error error;
     bool unchanged = true;
     if (c->steps.n_bad) die("%s. Nothing was changed; move it away first", c->steps.why.text);
     if (c->steps.n) newest = &c->steps.items[c->steps.n - 1];
@@ -555,7 +552,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     }
     if (!newest || own != newest)
         return false; /* resumed from another directory or an earlier step: the first save moves the links */
-    if (!move_links(c, &c->step, &error)) die("%s", error.text);
+    MUST(move_links(c, &c->step, &error));
     step_name(name, state->step, "");
     if (strcmp(last, name)) printf("[Resume] the link last was %s and is now %s, the newest\n", last, name);
     step_name(name, state->best_step, "");
@@ -635,10 +632,5 @@ void checkpointer_close(Checkpointer *c) {
     Error error;
     if (!checkpointer_wait(c, &error)) warn("the checkpoint could not be written: %s", error.text);
     close(c->lock);
-    free(c->carried);
-    free(c->description);
-    free(c->tensors);
-    free(c->names);
-    free(c->steps.items);
-    free(c);
+    FREE(c->carried, c->description, c->tensors, c->names, c->steps.items, c);
 }

@@ -56,8 +56,7 @@ static bool fact_check(const json_t *root, const FactRule *rule, bool required, 
                            : rule->least == rule->most ? xformat("%lld", (long long)rule->least)
                                                        : xformat("a whole number from %lld to %lld",
                                                                  (long long)rule->least, (long long)rule->most);
-    json_refuse(error, rule->name, expected, fact);
-    return false;
+    return json_refuse(error, rule->name, expected, fact);
 }
 
 static bool facts_check(const json_t *root, const FactRule *rules, bool required, Error *error) {
@@ -96,8 +95,7 @@ static bool model_check(const json_t *model, const char *expected, Error *error)
     size_t n = strlen(expected);
     if (name && !strncmp(name, expected, n) && (!name[n] || name[n] == '_')) return true;
     OWNED char *text = xformat("%s (another name is a checkpoint of another model)", expected);
-    json_refuse(error, "model", text, model);
-    return false;
+    return json_refuse(error, "model", text, model);
 }
 
 json_t *description_read(const char *checkpoint, const DescriptionRules *rules, Error *error) {

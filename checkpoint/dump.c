@@ -41,16 +41,11 @@ void dump_add_host(Dump *dump, const char *name, Tensor tensor) {
 }
 
 void dump_write_close(Dump *dump, const char *path, int64_t micro_batches) {
-    Error error;
     OWNED char *count = xformat("%lld", (long long)micro_batches);
     const char *keys[] = {"micro_batches"}, *values[] = {count};
     file_remove_stale(path);
-    if (!safetensors_write(path, dump->tensors, dump->count, keys, values, 1, &error))
-        die("--debug-dump: %s", error.text);
-    for (int i = 0; i < dump->count; i++) {
-        free((char *)dump->tensors[i].name);
-        free((void *)dump->tensors[i].data);
-    }
-    free(dump->tensors);
-    free(dump);
+    MUST_OR(safetensors_write(path, dump->tensors, dump->count, keys, values, 1, &error), "--debug-dump: %s",
+            error.text);
+    for (int i = 0; i < dump->count; i++) FREE((char *)dump->tensors[i].name, (void *)dump->tensors[i].data);
+    FREE(dump->tensors, dump);
 }

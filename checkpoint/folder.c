@@ -210,17 +210,14 @@ static bool hold_folder(const char *link, const char *folder) {
 char *checkpoint_hold(const char *path) {
     enum { TRIES = 1000 }; /* of a millisecond each, for a step that another program keeps locked */
     for (int tries = 0;; tries++) {
-        char *found = checkpoint_follow(path), *again;
+        OWNED char *found = checkpoint_follow(path);
         size_t n = step_length(found);
-        if (!n) return found;
+        if (!n) return xstrdup(found);
         OWNED char *folder = xformat("%.*s", (int)n, found);
         OWNED char *link = xformat("%.*s", (int)(strlen(path) + n - strlen(found)), path);
         bool is_held = find_held(link, folder) || hold_folder(link, folder);
-        again = is_held ? xstrdup(found) : checkpoint_follow(path);
-        bool gone = (!strcmp(again, found) && access(folder, F_OK)) || tries == TRIES;
-        free(again);
-        if (is_held || gone) return found;
-        free(found);
+        OWNED char *again = is_held ? NULL : checkpoint_follow(path);
+        if (is_held || tries == TRIES || (!strcmp(again, found) && access(folder, F_OK))) return xstrdup(found);
         usleep(1000); /* its run has locked it, and removes it next */
     }
 }
@@ -230,8 +227,7 @@ void checkpoint_release(void) {
         OWNED Held *one = held;
         held = one->next;
         close(one->fd);
-        free(one->link);
-        free(one->folder);
+        FREE(one->link, one->folder);
     }
 }
 
@@ -245,14 +241,11 @@ LockResult folder_claim(const char *path, int *fd) {
 }
 
 int checkpoint_file_open(const char *path, size_t *size, Error *error) {
-    for (char *found = checkpoint_follow(path), *again;; found = again) {
+    for (;;) {
+        OWNED char *found = checkpoint_follow(path);
         int fd = file_open(found, size, error);
-        again = checkpoint_follow(path);
-        bool moved = strcmp(found, again) != 0;
-        free(found);
-        if (fd < 0 && moved) continue;
-        free(again);
-        return fd;
+        OWNED char *again = checkpoint_follow(path);
+        if (fd >= 0 || !strcmp(found, again)) return fd;
     }
 }
 
@@ -325,13 +318,12 @@ bool folder_recover(const char *directory, Error *error) {
 /* Recovers under the lock that writers of checkpoints take. */
 static void recover_alone(const char *directory) {
     Path replaced, step;
-    Error error;
     if (!find_replaced(directory, replaced, step)) return;
     int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0) die("cannot open the directory %s: %s", directory, strerror(errno));
     if (lock_descriptor(lock, false) == LOCK_BUSY)
         die("another program is writing checkpoints into %s; wait for it", directory);
-    if (!folder_recover(directory, &error)) die("%s", error.text);
+    MUST(folder_recover(directory, &error));
     close(lock);
 }
 
@@ -371,8 +363,7 @@ static bool find_newest(const char *directory, char **found, Error *error) {
 
 static char *newest(const char *directory) {
     char *path;
-    Error error;
-    if (!find_and_hold(directory, find_newest, &path, &error)) die("%s", error.text);
+    MUST(find_and_hold(directory, find_newest, &path, &error));
     return path;
 }
 

@@ -145,8 +145,7 @@ static json_t *field_to_json(const struct Field *field, const TrainState *state)
 }
 
 char *state_to_json(const TrainState *state) {
-    Error error;
-    if (!check_state(state, &error)) die("%s", error.text);
+    MUST(check_state(state, &error));
     json_auto_t *root = json_build("state.json", "{s:s, s:i, s:s}", "format", format_name, "version", VERSION,
                                    "revision", state->revision);
     for (int i = 0; i < N_FIELDS; i++) json_object_set_new(root, fields[i].name, field_to_json(&fields[i], state));

@@ -40,10 +40,9 @@ static bool find_labels(const Comments *training, Found *found, Error *error) {
     for (int64_t i = 0; i < training->n; i++) {
         const char *name = training->labels[i];
         uint32_t number = strings_add(&all, name, strlen(name));
-        if (number == BERT_MAX_CLASSES) {
+        if (number == BERT_MAX_CLASSES)
             return error_set(error, "%s:%lld: more than %d different labels; is this the column of labels?",
                              training->path, (long long)training->lines[i], BERT_MAX_CLASSES);
-        }
         if ((int)number == found->n) found->names[found->n++] = xstrdup(name);
         found->texts[number]++;
     }
@@ -149,8 +148,7 @@ int32_t classes_at(const Classes *classes, const char *name) {
         if (!strcmp(classes->names[i], name)) return i;
     for (int i = 0; i < classes->n; i++) {
         OWNED char *normal = label_normal(classes->names[i]);
-        bool same = !strcmp(normal, name);
-        if (same) return i;
+        if (!strcmp(normal, name)) return i;
     }
     return -1;
 }
@@ -158,37 +156,27 @@ int32_t classes_at(const Classes *classes, const char *name) {
 /* Returns the first class that differs from a label in case only, or is the same number; -1: none. */
 static int32_t class_alike(const Classes *classes, const char *label) {
     OWNED char *key = label_key(label);
-    int32_t found = -1;
-    for (int i = 0; i < classes->n && found < 0; i++) {
+    for (int i = 0; i < classes->n; i++) {
         OWNED char *other = label_key(classes->names[i]);
-        if (!strcmp(key, other)) found = i;
+        if (!strcmp(key, other)) return i;
     }
-    return found;
+    return -1;
 }
 
 char *classes_list(const Classes *classes) {
     char *names = xstrdup(classes->names[0]);
-    for (int i = 1; i < classes->n && strlen(names) < 150; i++) {
-        char *longer = xformat("%s, %s", names, classes->names[i]);
-        free(names);
-        names = longer;
-    }
+    for (int i = 1; i < classes->n && strlen(names) < 150; i++) xappend(&names, ", %s", classes->names[i]);
     return names;
 }
 
 static bool refuse_label(const Classes *classes, const Comments *comments, int64_t i, int32_t alike, Error *error) {
     const char *label = comments->labels[i];
     OWNED char *names = classes_list(classes);
-    char *advice = xstrdup("");
-    if (alike >= 0) {
-        free(advice);
-        advice = xformat("; it and \"%s\" %s: --merge-labels joins them", classes->names[alike],
-                         label_difference(classes->names[alike], label));
-    }
-    error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s%s", comments->path,
-              (long long)comments->lines[i], label, classes->n, names, advice);
-    free(advice);
-    return false;
+    OWNED char *advice = alike < 0 ? xstrdup("")
+                                   : xformat("; it and \"%s\" %s: --merge-labels joins them", classes->names[alike],
+                                             label_difference(classes->names[alike], label));
+    return error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s%s", comments->path,
+                     (long long)comments->lines[i], label, classes->n, names, advice);
 }
 
 bool classes_assign(const Classes *classes, Comments *comments, int32_t *labels, Error *error) {

@@ -183,12 +183,8 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
         *field = keep(r->out, json_text(name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)));
         return true;
     }
-    if (text) {
-        *field = put_text(at, text);
-        return true;
-    }
-    OWNED char *other = json_text(name, value, JSON_ENCODE_ANY);
-    *field = put_text(at, other);
+    OWNED char *other = text ? NULL : json_text(name, value, JSON_ENCODE_ANY);
+    *field = put_text(at, text ? text : other);
     return true;
 }
 
@@ -382,21 +378,12 @@ bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *ou
     return in->n || set_no_texts(&in->counts, error) || error_before(error, "standard input:");
 }
 
-void comments_input_close(CommentInput *in) {
-    free(in->bytes);
-    free(in->counts.first_bad);
-}
+void comments_input_close(CommentInput *in) { FREE(in->bytes, in->counts.first_bad); }
 
 void comments_free(Comments *comments) {
-    free(comments->path);
-    free(comments->texts);
-    free(comments->labels);
-    free(comments->ids);
-    free(comments->lines);
-    free(comments->counts.first_bad);
-    free(comments->counts.lines);
+    FREE(comments->path, comments->texts, comments->labels, comments->ids, comments->lines, comments->counts.first_bad,
+         comments->counts.lines);
     for (int64_t i = 0; i < comments->n_others; i++) free(comments->others[i]);
-    free(comments->others);
-    free(comments->buffer);
+    FREE(comments->others, comments->buffer);
     *comments = (Comments){0};
 }

@@ -38,7 +38,8 @@ static json_t *histogram(const int64_t *sorted, int64_t n) {
 
 static void add_lengths(json_t *json, const BertReportSplit *split) {
     const TokenizedTexts *t = split->tokenized;
-    int64_t n = t->n, *sorted = xmalloc((size_t)n * sizeof *sorted), tokens = t->first[n];
+    int64_t n = t->n, tokens = t->first[n];
+    OWNED int64_t *sorted = xmalloc((size_t)n * sizeof *sorted);
     for (int64_t i = 0; i < n; i++) sorted[i] = t->first[i + 1] - t->first[i];
     qsort(sorted, (size_t)n, sizeof *sorted, compare_integers);
     const int64_t median = sorted[n / 2], p99 = sorted[n * 99 / 100], longest = sorted[n - 1];
@@ -49,7 +50,6 @@ static void add_lengths(json_t *json, const BertReportSplit *split) {
                                             "tokens", (json_int_t)tokens, "mean", mean, "median", (json_int_t)median,
                                             "p99", (json_int_t)p99, "longest", (json_int_t)longest, "histogram",
                                             histogram(sorted, n)));
-    free(sorted);
 }
 
 /* ---- one split ---- */
@@ -194,12 +194,11 @@ static void add_leak(Report *r, json_t *leaks, int a, int b) {
 static void group_texts(Report *r) {
     r->begin = xcalloc((size_t)r->n + 1, sizeof *r->begin);
     for (int s = 0; s < r->n; s++) r->begin[s + 1] = r->begin[s] + r->splits[s].n;
-    const char **texts = xmalloc((size_t)r->begin[r->n] * sizeof *texts);
+    OWNED const char **texts = xmalloc((size_t)r->begin[r->n] * sizeof *texts);
     for (int s = 0; s < r->n; s++)
         memcpy(texts + r->begin[s], r->splits[s].texts, (size_t)r->splits[s].n * sizeof *texts);
     r->groups = xmalloc((size_t)r->begin[r->n] * sizeof *r->groups);
     texts_groups(texts, r->begin[r->n], r->groups);
-    free(texts);
 }
 
 int bert_data_report(json_t *report, const BertReportSplit *splits, int n, const Classes *classes, int batch_size,
@@ -221,7 +220,6 @@ int bert_data_report(json_t *report, const BertReportSplit *splits, int n, const
     for (int b = 1; b < n; b++)
         for (int a = 0; a < b; a++) add_leak(&r, leaks, a, b);
     json_object_set_new(report, "leaks", leaks);
-    free(r.begin);
-    free(r.groups);
+    FREE(r.begin, r.groups);
     return r.warnings;
 }

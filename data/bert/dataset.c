@@ -146,12 +146,7 @@ static bool bert_fill(const Dataset *dataset, Batch *batch, const int32_t *sampl
 
 static void bert_close(Dataset *dataset) {
     BertDataset *d = dataset->state;
-    free(d->text_of);
-    free(d->labels);
-    free(d->weights);
-    free(d->chosen);
-    free(d);
-    free(dataset);
+    FREE(d->text_of, d->labels, d->weights, d->chosen, d, dataset);
 }
 
 static Dataset *dataset_of(BertDataset *d, int64_t n_samples) {
@@ -198,8 +193,7 @@ Dataset *bert_masked_open(const TokenizedTexts *texts, const BertMasking *maskin
         n += chosen[n] > 0;
     }
     if (!n) {
-        free(text_of);
-        free(chosen);
+        FREE(text_of, chosen);
         error_set(error, "none of the %lld texts has a token that can be predicted", (long long)texts->n);
         return NULL;
     }

@@ -105,21 +105,16 @@ static bool assign_class(const SplitRows *rows, const Group *groups, int64_t n, 
 
 static bool divide(const SplitRows *rows, Parts parts, uint64_t seed, uint32_t purpose, int32_t *out, Error *error) {
     int64_t n;
-    Group *groups = ordered_groups(rows, seed, purpose, &n);
-    parts.class = xcalloc((size_t)parts.n, sizeof(double));
-    parts.all = xcalloc((size_t)parts.n, sizeof(double));
-    parts.groups = xcalloc((size_t)parts.n, sizeof(int64_t));
-    bool ok = true;
-    for (int64_t begin = 0, end; ok && begin < n; begin = end) {
+    OWNED Group *groups = ordered_groups(rows, seed, purpose, &n);
+    OWNED double *lacking = xcalloc(2 * (size_t)parts.n, sizeof *lacking);
+    OWNED int64_t *counts = xcalloc((size_t)parts.n, sizeof *counts);
+    parts.class = lacking, parts.all = lacking + parts.n, parts.groups = counts;
+    for (int64_t begin = 0, end; begin < n; begin = end) {
         for (end = begin + 1; end < n && groups[end].class == groups[begin].class;) end++;
-        ok = assign_class(rows, groups + begin, end - begin, &parts, out, error);
+        if (!assign_class(rows, groups + begin, end - begin, &parts, out, error)) return false;
     }
-    for (int64_t i = 0; ok && rows->groups && i < rows->n; i++) out[i] = out[rows->groups[i]];
-    free(parts.class);
-    free(parts.all);
-    free(parts.groups);
-    free(groups);
-    return ok;
+    for (int64_t i = 0; rows->groups && i < rows->n; i++) out[i] = out[rows->groups[i]];
+    return true;
 }
 
 bool splits_divide(const SplitRows *rows, const double *shares, uint64_t seed, int32_t *split, Error *error) {
@@ -128,11 +123,9 @@ bool splits_divide(const SplitRows *rows, const double *shares, uint64_t seed, i
 }
 
 bool splits_fold(const SplitRows *rows, int k, uint64_t seed, int32_t *fold, Error *error) {
-    double *shares = xmalloc((size_t)k * sizeof *shares);
+    OWNED double *shares = xmalloc((size_t)k * sizeof *shares);
     for (int i = 0; i < k; i++) shares[i] = 1.0 / k;
-    bool ok = divide(rows, (Parts){.n = k, .shares = shares}, seed, PURPOSE_FOLDS, fold, error);
-    free(shares);
-    return ok;
+    return divide(rows, (Parts){.n = k, .shares = shares}, seed, PURPOSE_FOLDS, fold, error);
 }
 
 int64_t splits_list(const int32_t *split, int64_t n, int32_t which, int32_t **list) {

@@ -227,8 +227,7 @@ TokenizedTexts texts_select(const TokenizedTexts *texts, const int32_t *list, in
 }
 
 void texts_free(TokenizedTexts *texts) {
-    free(texts->first);
-    free(texts->ids);
+    FREE(texts->first, texts->ids);
     unknown_free(&texts->missing);
     *texts = (TokenizedTexts){0};
 }

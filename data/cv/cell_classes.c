@@ -84,10 +84,9 @@ static bool take_words(CellClasses *c, const char *words, Error *error) {
                          "ones, as in rest,act; further words behind a '/': rest/ctrl,act",
                          words);
     for (const char *at = c->words[0]; *at; at += strcspn(at, "/"), at += *at == '/') {
-        char *word = xformat("%.*s", (int)strcspn(at, "/"), at);
-        bool twice = match(c->words[1], word, true);
-        free(word);
-        if (twice) return error_set(error, "--class-words %s: a word is named for both classes", words);
+        OWNED char *word = xformat("%.*s", (int)strcspn(at, "/"), at);
+        if (match(c->words[1], word, true))
+            return error_set(error, "--class-words %s: a word is named for both classes", words);
     }
     return true;
 }
@@ -134,16 +133,12 @@ static bool parse_table(CellClasses *c, char *text, size_t size, Error *error) {
 }
 
 static bool take_table(CellClasses *c, Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     c->labels = json_object();
-    bool ok = text_read(c->table, &text, &size, error);
-    if (ok) {
-        c->hash = hash_bytes(c->hash, text, size);
-        ok = parse_table(c, text, size, error);
-        free(text);
-    }
-    return ok || error_before(error, "--class-table %s: ", c->table);
+    if (!text_read(c->table, &text, &size, error)) return error_before(error, "--class-table %s: ", c->table);
+    c->hash = hash_bytes(c->hash, text, size);
+    return parse_table(c, text, size, error) || error_before(error, "--class-table %s: ", c->table);
 }
 
 bool cell_classes_open(CellClasses *c, const char *words, const char *table, Error *error) {

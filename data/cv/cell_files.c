@@ -190,8 +190,7 @@ bool cell_files_find(CellFiles *k, Error *error) {
 
 void cell_files_close(CellFiles *k) {
     for (int64_t i = 0; i < k->n; i++) free(k->files[i].path);
-    free(k->files);
-    free(k->nameless);
+    FREE(k->files, k->nameless);
     cell_classes_close(&k->classes);
 }
 

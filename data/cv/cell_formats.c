@@ -59,7 +59,6 @@ CellKind cell_kind(const char *name) {
 bool cell_image_read(const char *path, CellImage *image, Error *error) {
     OWNED char *bytes = NULL;
     size_t size;
-    bool ok = read_file(path, &bytes, &size, error) && formats[format_of(path)].read(bytes, size, image, error);
-    if (!ok) error_before(error, "%s: ", path);
-    return ok;
+    return (read_file(path, &bytes, &size, error) && formats[format_of(path)].read(bytes, size, image, error)) ||
+           error_before(error, "%s: ", path);
 }

@@ -29,12 +29,11 @@ typedef struct {
 static int donor_number(const StoreMaker *k, const CellFile *f) {
     OWNED char *name = xformat("%.*s", f->donor_length, f->donor);
     OWNED char *normal = label_normal(name);
-    int found = -1;
-    for (size_t d = 0; found < 0 && d < json_array_size(k->donor_names); d++) {
+    for (size_t d = 0; d < json_array_size(k->donor_names); d++) {
         OWNED char *other = label_normal(json_string_value(json_array_get(k->donor_names, d)));
-        if (!strcmp(normal, other)) found = (int)d;
+        if (!strcmp(normal, other)) return (int)d;
     }
-    return found;
+    return -1;
 }
 
 /* Numbers the donor of a file. Two folders of one donor are an error, unless donors decide nothing. */
@@ -265,20 +264,18 @@ static bool write_store(StoreMaker *k, const char *path, const char *source, Err
     for (int64_t i = 0; i < k->n; i++) json_array_append_new(files, json_string(k->files->files[i].path));
     for (int i = 0; i < CELL_FINDINGS; i++)
         json_object_set_new(counted, cell_findings[i].key, json_integer((json_int_t)k->files->found[i]));
-    char *lists[] = {json_text("the names of cells", k->donor_names, 0),
-                     json_text("the names of cells", k->field_names, 0), json_text("the names of cells", files, 0),
-                     json_text("the names of cells", counted, 0)};
+    OWNED char *donors = json_text("the names of cells", k->donor_names, 0);
+    OWNED char *fields = json_text("the names of cells", k->field_names, 0);
+    OWNED char *names = json_text("the names of cells", files, 0);
+    OWNED char *findings = json_text("the names of cells", counted, 0);
     const char *const keys[] = {"donors", "fields", "files", "findings", "source"};
-    const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
-    bool ok = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
-    for (int i = 0; i < 4; i++) free(lists[i]);
-    return ok;
+    const char *const values[] = {donors, fields, names, findings, source};
+    return safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
 }
 
 static void free_making(StoreMaker *k) {
-    void *const all[] = {k->counts, k->footprints, k->labels,  k->donors,  k->fields, k->sizes,
-                         k->peaks,  k->same_as,    k->photons, k->entropy, k->hashes};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    FREE(k->counts, k->footprints, k->labels, k->donors, k->fields, k->sizes, k->peaks, k->same_as, k->photons,
+         k->entropy, k->hashes);
     json_decref(k->donor_names);
     json_decref(k->field_names);
     json_decref(k->field_numbers);
@@ -303,10 +300,8 @@ bool cell_store_make(CellFiles *files, bool compat, const char *path, const char
     if (!find_shape(&k, error)) return false;
     allocate(&k);
     bool ok = number_donors(&k, error) && read_cells(&k, n_threads);
-    if (ok) {
-        find_copies(&k);
-        ok = write_store(&k, path, source, error);
-    }
+    if (ok) find_copies(&k);
+    ok = ok && write_store(&k, path, source, error);
     free_making(&k);
     return ok;
 }

@@ -110,10 +110,7 @@ static bool open_store(CvCells *c, const char *path, bool unlabelled, Error *err
 }
 
 void cv_cells_close(CvCells *c) {
-    free(c->donor_names);
-    free(c->field_names);
-    free(c->file_names);
-    free(c->memory);
+    FREE(c->donor_names, c->field_names, c->file_names, c->memory);
     for (int i = 0; i < 3; i++) json_decref(c->lists[i]);
     tensor_file_close(&c->file);
     *c = (CvCells){0};
@@ -211,8 +208,7 @@ bool cv_cells_open_with(CvCells *c, const char *path, const CvCellsOptions *o, E
         ok = open_or_make(c, &w, error);
     }
     cell_files_close(&w.files);
-    free(w.source);
-    free(w.path);
+    FREE(w.source, w.path);
     return ok;
 }
 

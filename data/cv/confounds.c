@@ -38,11 +38,7 @@ static Groups open_groups(const CvCells *c) {
     return g;
 }
 
-static void free_groups(Groups *g) {
-    free(g->own);
-    free(g->groups);
-    free(g->first);
-}
+static void free_groups(Groups *g) { FREE(g->own, g->groups, g->first); }
 
 /* Draws, for each donor, as many of its groups as it has, with replacement; times[group]: how often it was drawn. */
 static void resample(const Groups *g, int n_donors, uint64_t seed, uint32_t number, int32_t *times) {

@@ -113,9 +113,7 @@ static size_t cv_batch_bytes(const Dataset *dataset, const int32_t *samples, int
 
 static void cv_close(Dataset *dataset) {
     CvDataset *d = dataset->state;
-    free(d->ids);
-    free(d);
-    free(dataset);
+    FREE(d->ids, d, dataset);
 }
 
 Dataset *cv_dataset_open(const CvCells *cells, const CvIds *ids, const CvDatasetOptions *options) {

@@ -100,14 +100,12 @@ static int parse_donors(const CvColumns *c, const char *text, int *donors, Error
         OWNED char *name = xformat("%.*s", (int)(end - at), at);
         int d = 0;
         while (d < c->n_donors && strcmp(c->donor_names[d], name)) d++;
-        bool twice = false;
-        for (int i = 0; i < n; i++) twice |= donors[i] == d;
         if (d == c->n_donors)
-            error_set(error, "there is no donor '%s'%s%s", name, c->n_donors ? "; the first is " : "",
-                      c->n_donors ? c->donor_names[0] : "");
-        else if (twice)
-            error_set(error, "donor %s is named twice in '%s'", name, text);
-        if (twice || d == c->n_donors) return -1;
+            return error_set(error, "there is no donor '%s'%s%s", name, c->n_donors ? "; the first is " : "",
+                             c->n_donors ? c->donor_names[0] : "") -
+                   1;
+        for (int i = 0; i < n; i++)
+            if (donors[i] == d) return error_set(error, "donor %s is named twice in '%s'", name, text) - 1;
         donors[n++] = d;
     }
     return n;

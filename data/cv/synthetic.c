@@ -151,8 +151,7 @@ static bool write_cell(const char *directory, Cell *cell, Error *error) {
         counts[i] = (uint16_t)(k < UINT16_MAX ? k : UINT16_MAX); /* a full counter stays full */
     }
     bool ok = npy_write(path, "<u2", counts, 3, (const int64_t[]){s.H, s.W, s.T}, error);
-    free(cell->share);
-    free(cell->bright);
+    FREE(cell->share, cell->bright);
     return ok;
 }
 

@@ -379,8 +379,7 @@ bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values,
                                       memory_size, NULL, NULL)};
     if (!s.tiff) {
         OWNED char *other = foreign_of_bytes(bytes, size);
-        error_set(error, "cannot be read as TIFF: %s%s", message[0] ? message : "it has no page", other);
-        return false;
+        return error_set(error, "cannot be read as TIFF: %s%s", message[0] ? message : "it has no page", other);
     }
     bool ok = read_stack(&s, dims, values, error);
     TIFFClose(s.tiff);

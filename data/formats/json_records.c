@@ -164,19 +164,12 @@ json_t *json_record(const char *text, size_t size, const char *const *names, siz
     while (size && is_white(text[size - 1])) size--; /* an error is in the last line that has text */
     Scan s = {text, size, 0};
     json_error_t problem;
-    json_t *record;
-    bool ok;
-    if (next_character(&s) == '{') {
-        record = json_object();
-        ok = read_object(&s, record, names, flags, error);
-    } else {
-        record = json_loadb(text, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | flags, &problem);
-        ok = record || error_set(error, "%s", problem.text);
-    }
+    bool object = next_character(&s) == '{';
+    json_auto_t *record =
+        object ? json_object() : json_loadb(text, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | flags, &problem);
+    bool ok = object ? read_object(&s, record, names, flags, error) : record || error_set(error, "%s", problem.text);
     *at = s.at;
-    if (ok) return record;
-    json_decref(record);
-    return NULL;
+    return ok ? json_incref(record) : NULL;
 }
 
 int json_column(const char *text, size_t at, int column, int64_t *line) {

@@ -142,8 +142,7 @@ bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
     *out = (Npy){0};
     if (size < 6 || memcmp(b, "\x93NUMPY", 6)) {
         OWNED char *other = foreign_of_bytes(bytes, size);
-        error_set(error, "is not an npy file%s", other);
-        return false;
+        return error_set(error, "is not an npy file%s", other);
     }
     if (size < 10) return error_set(error, "is cut off in its header");
     if (b[6] < 1 || b[6] > 3 || b[7])

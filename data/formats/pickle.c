@@ -57,8 +57,7 @@ typedef struct {
 } Machine;
 
 static bool fail(Machine *m, const char *what) {
-    error_set(m->error, "pickle, byte %zu: %s", m->opcode_at, what);
-    return false;
+    return error_set(m->error, "pickle, byte %zu: %s", m->opcode_at, what);
 }
 
 /* ---- bytes ---- */
@@ -406,8 +405,7 @@ bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error) 
     Machine machine = {.bytes = bytes, .size = size, .pickle = pickle, .error = error};
     bool ok = machine_run(&machine);
     pickle->size = machine.at;
-    free(machine.stack);
-    free(machine.memo);
+    FREE(machine.stack, machine.memo);
     if (!ok) pickle_free(pickle);
     return ok;
 }

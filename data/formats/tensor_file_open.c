@@ -1,9 +1,9 @@
 #include "data/formats/tensor_file_open.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mapping.h"
 #include "data/formats/safetensors.h"
 #include "data/formats/torch_pth.h"

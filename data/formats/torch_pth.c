@@ -53,8 +53,7 @@ static const PickleNode *item_of(const Walk *walk, const PickleNode *tuple, int 
 }
 
 static bool fail(const Walk *walk, const char *what) {
-    error_set(walk->error, "pickle: tensor '%s': %s", walk->name, what);
-    return false;
+    return error_set(walk->error, "pickle: tensor '%s': %s", walk->name, what);
 }
 
 /* ("storage", class, key, location, number of elements); before 1.6 also None, or the place of a view. */
@@ -268,22 +267,15 @@ static void take_tensors(const Walk *walk, TensorFile *file) {
 
 /* limit: the most bytes that all storages may have together. */
 static bool load_views(Walk *walk, size_t limit, ReadStorage *read, void *context, TensorFile *file) {
-    View **by_key = xcalloc((size_t)walk->count, sizeof *by_key);
+    OWNED View **by_key = xcalloc((size_t)walk->count, sizeof *by_key);
     size_t total = 0;
-    bool ok = plan_places(walk, by_key, limit, &total, walk->error);
-    if (ok) {
-        total += BLOCK; /* never empty */
-        void *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) {
-            ok = error_set(walk->error, "not enough memory for its %zu bytes", total);
-        } else {
-            file->owner = memory;
-            file->owner_bytes = total;
-        }
-    }
-    ok = ok && fill(by_key, walk->count, file->owner, read, context, walk->error);
-    free(by_key);
-    return ok;
+    if (!plan_places(walk, by_key, limit, &total, walk->error)) return false;
+    total += BLOCK; /* never empty */
+    void *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return error_set(walk->error, "not enough memory for its %zu bytes", total);
+    file->owner = memory;
+    file->owner_bytes = total;
+    return fill(by_key, walk->count, memory, read, context, walk->error);
 }
 
 static bool load_tree(const Pickle *pickle, size_t limit, ReadStorage *read, void *context, TensorFile *file,

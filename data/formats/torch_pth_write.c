@@ -175,8 +175,6 @@ bool pth_write(PthWriter *w, const char *path, Error *error) {
     opcode(w, '.'); /* STOP */
     bool ok = write_zip(w, path, error);
     for (int i = 0; i < w->n_storages; i++) free(w->storages[i].copy);
-    free(w->storages);
-    free(w->pickle.at);
-    free(w);
+    FREE(w->storages, w->pickle.at, w);
     return ok;
 }

@@ -195,13 +195,11 @@ void psd_data_report_groups_free(PsdGroups *groups) {
 /* Returns how many groups have rows in the test and in another split. */
 static int64_t leaks(const PsdPartition *partition, const int32_t *groups, int64_t n) {
     const PsdIds *p = partition->splits;
-    PsdIds rest = {xmalloc((size_t)(p[PSD_TRAIN].n + p[PSD_VAL].n) * sizeof *rest.at), 0};
+    OWNED int64_t *at = xmalloc((size_t)(p[PSD_TRAIN].n + p[PSD_VAL].n) * sizeof *at);
+    PsdIds rest = {at, 0};
     for (int split = PSD_TRAIN; split <= PSD_VAL; split++)
-        for (int64_t i = 0; i < p[split].n; i++) rest.at[rest.n++] = p[split].at[i];
-    PsdPartition both = {{[PSD_TRAIN] = rest, [PSD_TEST] = p[PSD_TEST]}};
-    int64_t shared = psd_partition_shared_groups(&both, groups, n);
-    free(rest.at);
-    return shared;
+        for (int64_t i = 0; i < p[split].n; i++) at[rest.n++] = p[split].at[i];
+    return psd_partition_shared_groups(&(PsdPartition){{[PSD_TRAIN] = rest, [PSD_TEST] = p[PSD_TEST]}}, groups, n);
 }
 
 bool psd_data_report_splits(json_t *report, const char *name, const PsdPartition *partitions, int64_t n,

@@ -325,12 +325,7 @@ static uint64_t psd_content(const Dataset *dataset, int64_t sample) {
 
 static void psd_close(Dataset *dataset) {
     PsdDataset *d = dataset->state;
-    free(d->samples);
-    free(d->names);
-    free(d->sorted);
-    free(d->cells);
-    free(d);
-    free(dataset);
+    FREE(d->samples, d->names, d->sorted, d->cells, d, dataset);
 }
 
 static void take_rows(PsdDataset *d, const PsdIds *rows) {

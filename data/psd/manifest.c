@@ -53,9 +53,8 @@ PsdManifest psd_manifest_new(int64_t n, int n_files, int n_sensors) {
 void psd_manifest_close(PsdManifest *m) {
     for (int i = 0; i < m->n_files; i++) free(m->file_paths[i]);
     for (int i = 0; i < m->n_sensors; i++) free(m->sensor_names[i]);
-    void *const all[] = {m->file_paths, m->sensor_names, m->files, m->sensors, m->labels, m->row_index,
-                         m->num_bins,   m->center,       m->begin, m->end,     m->snr,    m->lines};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    FREE(m->file_paths, m->sensor_names, m->files, m->sensors, m->labels, m->row_index, m->num_bins, m->center,
+         m->begin, m->end, m->snr, m->lines);
     *m = (PsdManifest){0};
 }
 

@@ -43,8 +43,7 @@ json_t *psd_recordings_list(int64_t n, const char *const *names, const PsdRecord
 
 static void recordings_close(Recordings *r) {
     json_decref(r->list);
-    free(r->names);
-    free(r->all);
+    FREE(r->names, r->all);
     *r = (Recordings){0};
 }
 

@@ -76,9 +76,8 @@ static bool find_files(const char *directory, PsdScan *scan, Error *error) {
     fts_close(tree);
     if (!ok || scan->n) return ok;
     OWNED char *foreign = foreign_text(scan->foreign);
-    error_set(error, "%s: there are no .npy files in it%s%s", directory,
-              scan->not_regular ? ", but FIFOs, devices or broken links of such names" : "", foreign);
-    return false;
+    return error_set(error, "%s: there are no .npy files in it%s%s", directory,
+                     scan->not_regular ? ", but FIFOs, devices or broken links of such names" : "", foreign);
 }
 
 /* Orders by sensor, then by path, component by component: a slash comes before all other characters. */
@@ -355,13 +354,9 @@ int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_t
 }
 
 void psd_scan_close(PsdScan *scan) {
-    for (int64_t i = 0; i < scan->n; i++) {
-        free(scan->files[i].path);
-        free(scan->files[i].listed);
-        free(scan->files[i].side);
-        free(scan->files[i].sensor);
-        free(scan->files[i].snr);
-    }
+    for (int64_t i = 0; i < scan->n; i++)
+        FREE(scan->files[i].path, scan->files[i].listed, scan->files[i].side, scan->files[i].sensor,
+             scan->files[i].snr);
     free(scan->files);
     *scan = (PsdScan){0};
 }

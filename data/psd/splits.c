@@ -150,11 +150,7 @@ static Strata strata_of(const PsdRows *rows, const PsdIds *ids) {
     return s;
 }
 
-static void strata_free(Strata *s) {
-    free(s->labels);
-    free(s->sizes);
-    free(s->members);
-}
+static void strata_free(Strata *s) { FREE(s->labels, s->sizes, s->members); }
 
 /* Checks that n ids can be divided so that n_second of them, the smaller part, have every class. */
 static bool can_be_stratified(const Strata *s, int64_t n, int64_t n_second, Error *error) {
@@ -409,8 +405,7 @@ void psd_partition_free(PsdPartition *partition) {
 void psd_partitions_free(PsdPartitions *partitions) {
     for (int64_t i = 0; i < partitions->sensors * partitions->shots; i++)
         psd_partition_free(&partitions->partitions[i]);
-    free(partitions->sensor);
-    free(partitions->partitions);
+    FREE(partitions->sensor, partitions->partitions);
     *partitions = (PsdPartitions){0};
 }
 

@@ -212,9 +212,7 @@ bool psd_store_make(const char *manifest_path, char **text, size_t size, uint64_
                "narrow; %lld values limited, %lld bins not finite\n",
                path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.padded, (long long)k.constant,
                (long long)k.dropped, (long long)k.limited, (long long)k.not_finite);
-    void *const all[] = {k.starts, k.by_file, k.recordings, k.levels, k.psd,
-                         k.snr,    k.labels,  k.sensors,    k.files,  k.rows};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    FREE(k.starts, k.by_file, k.recordings, k.levels, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows);
     psd_manifest_close(&m);
     return ok;
 }

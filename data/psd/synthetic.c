@@ -183,8 +183,7 @@ static bool write_recording(const char *root, Recording *r, int64_t day, Error *
     make_directories(directory);
     directory_remove_leftovers(directory);
     bool ok = npy_write(path, "<f8", rows, 2, (const int64_t[]){r->rows, r->width}, error);
-    free(r->response);
-    free(r->spurs);
+    FREE(r->response, r->spurs);
     return ok;
 }
 
@@ -224,9 +223,9 @@ bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_thr
     int64_t days = (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE, n = o->sensors * PSD_UNKNOWN * days;
     FileLock lock;
     *n_files = n;
-    bool locked = unfinished_lock(&lock, directory, error);
-    bool ok = locked && begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
+    if (!unfinished_lock(&lock, directory, error)) return false;
+    bool ok = begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
               unfinished_end(directory, error);
-    if (locked) file_unlock(&lock);
+    file_unlock(&lock);
     return ok;
 }

@@ -18,25 +18,19 @@ struct Segmenter {
 /* Reads the rules or the vocabulary and adds the file to the hash. */
 static bool read_part(Segmenter *s, const char *path, bool is_rules, Error *error) {
     size_t size;
-    char *bytes;
-    bool ok = read_file(path, &bytes, &size, error);
-    if (ok) {
-        s->hash = checksum(s->hash, bytes, size);
-        if (is_rules)
-            ok = (s->rules = rules_read(bytes, size, &s->lexicon, error)) != NULL;
-        else
-            ok = vocabulary_read(bytes, size, &s->lexicon, error);
-        free(bytes);
-    }
-    return ok || error_before(error, "%s: ", path);
+    OWNED char *bytes = NULL;
+    if (!read_file(path, &bytes, &size, error)) return error_before(error, "%s: ", path);
+    s->hash = checksum(s->hash, bytes, size);
+    return (is_rules ? (s->rules = rules_read(bytes, size, &s->lexicon, error)) != NULL
+                     : vocabulary_read(bytes, size, &s->lexicon, error)) ||
+           error_before(error, "%s: ", path);
 }
 
 Segmenter *segmenter_open(const char *directory, Error *error) {
     Segmenter *s = xcalloc(1, sizeof *s);
     OWNED char *rules = path_join(directory, "Model.RDR");
     OWNED char *vocabulary = path_join(directory, "VnVocab");
-    const bool ok = read_part(s, rules, true, error) && read_part(s, vocabulary, false, error);
-    if (!ok) {
+    if (!read_part(s, rules, true, error) || !read_part(s, vocabulary, false, error)) {
         segmenter_close(s);
         return NULL;
     }
@@ -122,8 +116,7 @@ static void segment_line(const Segmenter *segmenter, bool sentences, const char 
         if (begin) bytes_add(out, "\n", 1);
         segment(segmenter, joined.at, joined.n, out);
     }
-    free(joined.at);
-    free(tokens.spans);
+    FREE(joined.at, tokens.spans);
 }
 
 static char *finish(Bytes *out, size_t *size) {

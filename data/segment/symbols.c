@@ -40,8 +40,7 @@ SymbolText symbol_text(const char *bytes, size_t size) {
 }
 
 void symbol_text_free(SymbolText *text) {
-    free(text->symbols);
-    free(text->offsets);
+    FREE(text->symbols, text->offsets);
     *text = (SymbolText){0};
 }
 

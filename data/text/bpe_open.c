@@ -383,7 +383,5 @@ void bpe_close(Bpe *bpe) {
     if (!bpe) return;
     strings_free(&bpe->pieces);
     strings_free(&bpe->symbols);
-    void *owned[] = {bpe->ids, bpe->piece_of, bpe->merges, bpe->added, bpe->bytes, bpe->bytes_at, bpe->symbol_ids};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
-    free(bpe);
+    FREE(bpe->ids, bpe->piece_of, bpe->merges, bpe->added, bpe->bytes, bpe->bytes_at, bpe->symbol_ids, bpe);
 }

@@ -41,8 +41,7 @@ static bool first_pieces(BpeTrainer *trainer, Error *error) {
     unsigned char bytes[256];
     for (int i = 0; i < options->n_specials; i++) {
         const char *special = options->specials[i];
-        json_t *text = json_string(special);
-        json_decref(text);
+        json_auto_t *text = json_string(special);
         if (!text || !*special) return error_set(error, "special token %d is empty or not UTF-8", i + 1);
         if (strings_add(&trainer->pieces, special, strlen(special)) != (uint32_t)i)
             return error_set(error, "the special token %s is there twice", special);

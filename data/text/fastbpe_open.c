@@ -218,9 +218,7 @@ static int64_t symbol_of(Bpe *bpe, uint32_t piece, bool inside) {
     if (inside && (size <= mark || !ends_with(text, FASTBPE_CONTINUES))) return -1;
     OWNED char *symbol = inside ? xformat("%.*s", (int)(size - mark), text) : xformat("%s" FASTBPE_END, text);
     const size_t n = strlen(symbol);
-    const int64_t number =
-        is_character(symbol, n) ? strings_add(&bpe->symbols, symbol, n) : strings_find(&bpe->symbols, symbol, n);
-    return number;
+    return is_character(symbol, n) ? strings_add(&bpe->symbols, symbol, n) : strings_find(&bpe->symbols, symbol, n);
 }
 
 /* Makes symbols of the characters among the pieces; all other pieces must have one. */
@@ -285,12 +283,9 @@ Bpe *fastbpe_open(const char *vocab_path, const char *codes_path, const char *ad
               take_merges(bpe, &codes, error) && check_pieces(bpe, error);
     if (ok) find_ids(bpe);
     ok = ok && check_merges(bpe, error);
-    free(vocab.bytes);
-    free(codes.bytes);
-    if (ok) {
-        bpe_make_hash(bpe);
-        return bpe;
-    }
+    FREE(vocab.bytes, codes.bytes);
+    if (ok) bpe_make_hash(bpe);
+    if (ok) return bpe;
     bpe_close(bpe);
     return NULL;
 }

@@ -45,20 +45,18 @@ static bool take_characters(FastBpeTrainer *trainer, Error *error) {
     for (uint32_t w = 0; w < words->n; w++) {
         size_t size = words->entries[w].size;
         const char *at = strings_text(words, w), *end = at + size;
-        if (u8_check((const uint8_t *)at, size) || memchr(at, 0, size)) {
+        if (u8_check((const uint8_t *)at, size) || memchr(at, 0, size))
             return error_set(error, "a word holds a zero byte or is not UTF-8: \"%.100s\"", at);
-        }
         while (at < end) {
             at += fastbpe_symbol_at(at, end, symbol, &size);
             strings_add(&characters, symbol, size);
         }
     }
-    const char **texts = xmalloc((characters.n + (size_t)1) * sizeof *texts);
+    OWNED const char **texts = xmalloc((characters.n + (size_t)1) * sizeof *texts);
     for (uint32_t i = 0; i < characters.n; i++) texts[i] = strings_text(&characters, i);
     qsort(texts, characters.n, sizeof *texts, compare_texts);
     for (uint32_t i = 0; i < characters.n; i++) strings_add(&trainer->bpe->symbols, texts[i], strlen(texts[i]));
     trainer->n_characters = characters.n;
-    free(texts);
     return true;
 }
 

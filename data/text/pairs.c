@@ -192,7 +192,5 @@ void pairs_merge(Pairs *pairs, int32_t id) {
 
 void pairs_close(Pairs *pairs) {
     for (uint32_t i = 0; i < pairs->n; i++) free(pairs->places[i].words);
-    void *owned[] = {pairs->symbols, pairs->begins, pairs->sizes,   pairs->places,
-                     pairs->slots,   pairs->heap,   pairs->touched, pairs};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    FREE(pairs->symbols, pairs->begins, pairs->sizes, pairs->places, pairs->slots, pairs->heap, pairs->touched, pairs);
 }

@@ -57,8 +57,6 @@ int64_t strings_find(const Strings *strings, const char *bytes, size_t size) {
 }
 
 void strings_free(Strings *strings) {
-    free(strings->entries);
-    free(strings->bytes);
-    free(strings->slots);
+    FREE(strings->entries, strings->bytes, strings->slots);
     *strings = (Strings){0};
 }

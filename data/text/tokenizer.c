@@ -110,10 +110,7 @@ void tokenizer_close(Tokenizer *tokenizer) {
     if (!tokenizer) return;
     sentencepiece_close(tokenizer->pieces);
     bpe_close(tokenizer->bpe);
-    free(tokenizer->file);
-    free(tokenizer->codes);
-    free(tokenizer->added);
-    free(tokenizer);
+    FREE(tokenizer->file, tokenizer->codes, tokenizer->added, tokenizer);
 }
 
 int tokenizer_vocabulary(const Tokenizer *tokenizer) {

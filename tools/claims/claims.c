@@ -252,15 +252,11 @@ Run run_program(const char *card, const char *format, ...) {
     va_list list;
     va_start(list, format);
     OWNED char *arguments = vxformat(format, list);
-    char *command, *shown;
     va_end(list);
-    command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
-    shown = xformat("`./%s --estimate --gpu %s`", arguments, card);
+    OWNED char *command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
+    OWNED char *shown = xformat("`./%s --estimate --gpu %s`", arguments, card);
     json_auto_t *root = json_of(command);
-    Run run = add_run(run_of_json(root, command), shown);
-    free(command);
-    free(shown);
-    return run;
+    return add_run(run_of_json(root, command), shown);
 }
 
 /* ---- the document ---- */
