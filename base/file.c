@@ -43,18 +43,15 @@ int file_open(const char *path, size_t *size, Error *error) {
 }
 
 static bool read_bytes(int fd, char *buffer, size_t want, Error *error) {
-    size_t got = 0;
-    bool ok = true;
-    while (ok && got < want) {
+    for (size_t got = 0; got < want;) {
         ssize_t n = read(fd, buffer + got, want - got);
         if (n < 0 && errno == EINTR) continue;
-        if (n > 0)
-            got += (size_t)n;
-        else
-            ok = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
-                           n ? strerror(errno) : "the file got shorter");
+        if (n <= 0)
+            return error_set(error, "read error after %zu of %zu bytes: %s", got, want,
+                             n ? strerror(errno) : "the file got shorter");
+        got += (size_t)n;
     }
-    return ok;
+    return true;
 }
 
 static bool read_and_close(int fd, char *buffer, size_t want, Error *error) {

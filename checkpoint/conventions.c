@@ -130,19 +130,18 @@ static bool is_transposed(const ImportConventions *c, const ParamTable *table, c
 bool conventions_apply(const ImportConventions *c, const ParamTable *table, TensorFile *file, ConventionsReport *report,
                        Error *error) {
     OWNED bool *keep = xcalloc((size_t)file->n_tensors + 1, sizeof *keep);
-    bool ok = true;
     int kept = 0;
     *report = (ConventionsReport){0};
     rename_ends(c->ends, file);
     add_root(c, file);
-    for (int i = 0; ok && i < file->n_tensors; i++)
-        ok = judge(c, table, file, &file->tensors[i], report, &keep[i], error);
-    for (int i = 0; ok && i < file->n_tensors; i++)
+    for (int i = 0; i < file->n_tensors; i++)
+        if (!judge(c, table, file, &file->tensors[i], report, &keep[i], error)) return false;
+    for (int i = 0; i < file->n_tensors; i++)
         if (keep[i])
             file->tensors[kept++] = file->tensors[i];
         else
             free(file->tensors[i].name);
-    if (ok) file->n_tensors = kept;
-    report->transposed = ok && is_transposed(c, table, file);
-    return ok;
+    file->n_tensors = kept;
+    report->transposed = is_transposed(c, table, file);
+    return true;
 }

@@ -97,7 +97,7 @@ char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
 /* The result of CHUNK texts. */
 typedef struct {
     TokenIds ids;
-    int64_t n, capacity;
+    int64_t n;
     int32_t *lengths; /* [n] */
     int64_t divided, truncated, cut, unknown, empty, dropped;
 } Chunk;
@@ -114,9 +114,7 @@ static int64_t fitting(const TextRules *rules, const int32_t *pieces, int64_t n)
 
 static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pieces, int64_t n) {
     TokenIds *ids = &chunk->ids;
-    if (chunk->n == chunk->capacity)
-        chunk->lengths =
-            xrealloc(chunk->lengths, (size_t)(chunk->capacity = 2 * chunk->n + CHUNK) * sizeof *chunk->lengths);
+    chunk->lengths = xgrow(chunk->lengths, (size_t)chunk->n, sizeof *chunk->lengths);
     token_ids_add(ids, specials->begin);
     for (int64_t i = 0; i < n; i++) {
         token_ids_add(ids, pieces[i]);

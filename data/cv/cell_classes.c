@@ -45,7 +45,9 @@ static void find_field(const char *name, const char *word, CvCellName *parsed) {
     parsed->prefix = n - parsed->field;
 }
 
-bool cell_classes_of_name(const CellClasses *c, const char *name, CvCellName *parsed, Error *error) {
+/* Reads the class and the field of view of a file's name. An error says that it has two classes: the label is then
+ * CV_QUIESCENT, as the reference takes it. */
+static bool take_name(const CellClasses *c, const char *name, CvCellName *parsed, Error *error) {
     const char *in = find_word(c, CV_QUIESCENT, name), *act = find_word(c, CV_ACTIVE, name);
     /* The reference takes "_in" for quiescent wherever it is, in "_insulin", too. */
     const char *hidden = !c->own && act && !in ? strcasestr(name, "_in") : NULL;
@@ -64,7 +66,7 @@ bool cell_classes_of_name(const CellClasses *c, const char *name, CvCellName *pa
 CvCellName cv_cells_parse_name(const char *name) {
     const CellClasses plain = {.words = {usual[0], usual[1]}};
     CvCellName parsed;
-    cell_classes_of_name(&plain, name, &parsed, NULL);
+    take_name(&plain, name, &parsed, NULL);
     return parsed;
 }
 
@@ -172,7 +174,7 @@ static bool take_label(CellClasses *c, const char *path, const char *name, int *
 
 bool cell_classes_of_file(CellClasses *c, const char *path, CvCellName *parsed, Error *error) {
     const char *slash = strrchr(path, '/'), *name = path_name(path);
-    bool one = cell_classes_of_name(c, name, parsed, error);
+    bool one = take_name(c, name, parsed, error);
     if (!parsed->field) find_field(name, NULL, parsed);
     if (c->table) {
         parsed->label = -1;

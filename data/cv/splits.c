@@ -214,32 +214,29 @@ static bool check_groups(const CvColumns *c, const CvSplits *splits, const int32
     for (int64_t i = 0; i < c->n; i++) most = groups[i] > most ? groups[i] : most;
     OWNED int *split_of = xmalloc(((size_t)most + 1) * sizeof *split_of);
     for (int32_t g = 0; g <= most; g++) split_of[g] = NO_SPLIT;
-    bool ok = true;
     for (int split = 0; split < CV_SPLITS; split++)
-        for (int64_t i = 0; i < splits->ids[split].n && ok; i++) {
+        for (int64_t i = 0; i < splits->ids[split].n; i++) {
             int32_t cell = splits->ids[split].at[i], g = groups[cell];
             if (split_of[g] != NO_SPLIT && split_of[g] != split)
-                ok = error_set(error, "%s %s has cells in %s and in %s (cell %d)",
-                               donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
-                               CV_SPLIT_NAMES[split_of[g]], CV_SPLIT_NAMES[split], (int)cell);
+                return error_set(error, "%s %s has cells in %s and in %s (cell %d)",
+                                 donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
+                                 CV_SPLIT_NAMES[split_of[g]], CV_SPLIT_NAMES[split], (int)cell);
             split_of[g] = split;
         }
-    return ok;
+    return true;
 }
 
 bool cv_splits_check(const CvColumns *c, const CvSplits *splits, Error *error) {
     OWNED char *seen = xcalloc((size_t)c->n + 1, 1);
-    bool ok = true;
     for (int split = 0; split < CV_SPLITS; split++)
-        for (int64_t i = 0; i < splits->ids[split].n && ok; i++) {
+        for (int64_t i = 0; i < splits->ids[split].n; i++) {
             int32_t id = splits->ids[split].at[i];
             if (id < 0 || id >= c->n)
-                ok =
-                    error_set(error, "%s has cell %d; there are %lld", CV_SPLIT_NAMES[split], (int)id, (long long)c->n);
-            else if (seen[id]++)
-                ok = error_set(error, "%s has cell %d twice", CV_SPLIT_NAMES[split], (int)id);
+                return error_set(error, "%s has cell %d; there are %lld", CV_SPLIT_NAMES[split], (int)id,
+                                 (long long)c->n);
+            if (seen[id]++) return error_set(error, "%s has cell %d twice", CV_SPLIT_NAMES[split], (int)id);
         }
-    return ok && check_groups(c, splits, c->fields, false, error) && check_groups(c, splits, c->donors, true, error);
+    return check_groups(c, splits, c->fields, false, error) && check_groups(c, splits, c->donors, true, error);
 }
 
 /* ---- the sampler ---- */

@@ -167,19 +167,21 @@ static bool make_folders(const char *directory, const CvSynthetic *o, Error *err
                 "seed %llu",
                 (long long)o->cells, o->donors, s.T, s.H, s.W, o->photons, o->separation, o->confound_size,
                 o->confound_brightness, (unsigned long long)o->seed);
-    bool again, ok = unfinished_find(directory, what, &again, error);
-    for (int d = 0; d < o->donors && ok && !again; d++) {
+    bool again;
+    if (!unfinished_find(directory, what, &again, error)) return false;
+    for (int d = 0; d < o->donors && !again; d++) {
         OWNED char *path = donor_folder(directory, d);
-        if (!access(path, F_OK)) ok = error_set(error, "%s is there already; remove it or choose another folder", path);
+        if (!access(path, F_OK))
+            return error_set(error, "%s is there already; remove it or choose another folder", path);
     }
-    ok = ok && unfinished_begin(directory, what, error);
-    for (int d = 0; d < o->donors && ok; d++) {
+    if (!unfinished_begin(directory, what, error)) return false;
+    for (int d = 0; d < o->donors; d++) {
         OWNED char *path = donor_folder(directory, d);
         make_directories(path);
         directory_remove_leftovers(path);
     }
-    if (ok) directory_remove_leftovers(directory);
-    return ok;
+    directory_remove_leftovers(directory);
+    return true;
 }
 
 /* Returns the number of cells of a donor and class, at least one for each field of view. */

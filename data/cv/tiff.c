@@ -277,19 +277,18 @@ static bool read_tiles(const Stack *s, unsigned char *out) {
     uint64_t bytes = (uint64_t)width * height * item;
     if (!bytes || bytes > MAX_PIXELS * item || (uint64_t)TIFFTileSize(s->tiff) != bytes) return false;
     OWNED unsigned char *tile = xmalloc(bytes);
-    bool ok = true;
-    for (uint32_t y = 0; ok && y < p->height; y += height)
-        for (uint32_t x = 0; ok && x < p->width; x += width) {
+    for (uint32_t y = 0; y < p->height; y += height)
+        for (uint32_t x = 0; x < p->width; x += width) {
             uint32_t rows = p->height - y < height ? p->height - y : height;
             uint32_t columns = p->width - x < width ? p->width - x : width;
-            ok = TIFFReadEncodedTile(s->tiff, TIFFComputeTile(s->tiff, x, y, 0, 0), tile, (tmsize_t)bytes) ==
-                     (tmsize_t)bytes &&
-                 !message[0];
-            for (uint32_t r = 0; ok && r < rows; r++)
+            uint32_t number = TIFFComputeTile(s->tiff, x, y, 0, 0);
+            if (TIFFReadEncodedTile(s->tiff, number, tile, (tmsize_t)bytes) != (tmsize_t)bytes || message[0])
+                return false;
+            for (uint32_t r = 0; r < rows; r++)
                 memcpy(out + ((uint64_t)(y + r) * p->width + x) * item, tile + (uint64_t)r * width * item,
                        columns * item);
         }
-    return ok;
+    return true;
 }
 
 static Npy numbers(const Page *p, const void *bytes, bool big_endian) {
@@ -324,14 +323,13 @@ static bool read_page(const Stack *s, int64_t t, unsigned char *bytes, double *b
 
 static bool read_pages(const Stack *s, double *bin, double *values, Error *error) {
     OWNED unsigned char *bytes = xmalloc((size_t)s->page.width * s->page.height * (s->page.bits / 8u));
-    bool ok = true;
-    for (int64_t t = 0; ok && t < s->pages; t++) {
+    for (int64_t t = 0; t < s->pages; t++) {
         message[0] = 0;
-        ok = ((t ? TIFFReadDirectory(s->tiff) : TIFFSetDirectory(s->tiff, 0)) ||
-              error_set(error, "page %lld cannot be read: %s", (long long)t + 1, message)) &&
-             read_page(s, t, bytes, bin, values, error);
+        if (!(t ? TIFFReadDirectory(s->tiff) : TIFFSetDirectory(s->tiff, 0)))
+            return error_set(error, "page %lld cannot be read: %s", (long long)t + 1, message);
+        if (!read_page(s, t, bytes, bin, values, error)) return false;
     }
-    return ok;
+    return true;
 }
 
 /* Reads images that lie one after the other from the numbers of the only page on. */

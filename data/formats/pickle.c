@@ -57,7 +57,8 @@ typedef struct {
 } Machine;
 
 static bool fail(Machine *m, const char *what) {
-    return error_set(m->error, "pickle, byte %zu: %s", m->opcode_at, what);
+    error_set(m->error, "pickle, byte %zu: %s", m->opcode_at, what);
+    return false;
 }
 
 /* ---- bytes ---- */

@@ -485,16 +485,16 @@ static bool find_storages(Legacy *l, Error *error) {
     OWNED_BY(pickle_free) Pickle keys = {0};
     if (!next_pickle(l, &keys, error)) return false;
     const PickleNode *list = &keys.nodes[keys.root];
-    bool ok = list->kind == PICKLE_LIST || error_set(error, "the keys of its storages are no list");
-    for (int i = 0; ok && i < list->count; i++) {
+    if (list->kind != PICKLE_LIST) return error_set(error, "the keys of its storages are no list");
+    for (int i = 0; i < list->count; i++) {
         const PickleNode *key = &keys.nodes[list->as.items[i]];
         char text[KEY_BYTES];
-        ok = (key->kind == PICKLE_TEXT && key->count < KEY_BYTES) ||
-             error_set(error, "the key of a storage is no short text");
-        if (ok) snprintf(text, sizeof text, "%.*s", key->count, key->as.text);
-        ok = ok && find_storage(l, text, error);
+        if (key->kind != PICKLE_TEXT || key->count >= KEY_BYTES)
+            return error_set(error, "the key of a storage is no short text");
+        snprintf(text, sizeof text, "%.*s", key->count, key->as.text);
+        if (!find_storage(l, text, error)) return false;
     }
-    return ok;
+    return true;
 }
 
 static bool read_legacy_storage(void *context, const char *key, char *out, size_t bytes, Error *error) {

@@ -142,28 +142,22 @@ static int32_t *add_pieces(int32_t *out, int32_t sample, int32_t k) {
     return out;
 }
 
-/* The fields of the encoder's rows: bare rows first, then full sequences of 13. */
+/* The fields of the encoder's rows, bare rows first, then full sequences of 13: where the next numbers go, and the rows
+ * of CLS. next_output: NULL without full sequences. */
 typedef struct {
-    int32_t *offsets, *pieces, *rows, *positions, *cls, *outputs, *next_offset, *next_piece, *next_row, *next_position,
-        *next_output;
+    int32_t *next_offset, *next_piece, *next_row, *next_position, *cls, *next_output;
 } Rows;
 
 static Rows push_rows(Batch *batch, int64_t bare_sequences, int64_t bare, int64_t full) {
     int64_t patches = bare + PSD_PATCHES * full;
-    Rows r = {.offsets = push(batch, PSD_OFFSETS, bare_sequences + full + 1)};
-    r.pieces = push(batch, PSD_PIECES, 2 * patches);
-    r.rows = push(batch, PSD_PATCH_ROWS, patches);
-    r.positions = push(batch, PSD_PATCH_POSITIONS, patches);
-    if (full) {
-        r.cls = push(batch, PSD_CLS_ROWS, full);
-        push_zeros(batch, PSD_CLS_ZEROS, full);
-        r.outputs = push(batch, PSD_OUTPUT_ROWS, bare + full);
-    }
-    r.next_offset = r.offsets;
-    r.next_piece = r.pieces;
-    r.next_row = r.rows;
-    r.next_position = r.positions;
-    r.next_output = r.outputs;
+    Rows r = {.next_offset = push(batch, PSD_OFFSETS, bare_sequences + full + 1)};
+    r.next_piece = push(batch, PSD_PIECES, 2 * patches);
+    r.next_row = push(batch, PSD_PATCH_ROWS, patches);
+    r.next_position = push(batch, PSD_PATCH_POSITIONS, patches);
+    if (!full) return r;
+    r.cls = push(batch, PSD_CLS_ROWS, full);
+    push_zeros(batch, PSD_CLS_ZEROS, full);
+    r.next_output = push(batch, PSD_OUTPUT_ROWS, bare + full);
     return r;
 }
 
@@ -187,7 +181,7 @@ static void add_bare(Rows *r, int32_t b, int32_t sample, const int32_t *visible,
         r->next_piece = add_pieces(r->next_piece, sample, visible[k]);
         *r->next_row++ = b * n_visible + k;
         *r->next_position++ = 1 + visible[k];
-        if (r->outputs) *r->next_output++ = b * n_visible + k;
+        if (r->next_output) *r->next_output++ = b * n_visible + k;
     }
 }
 

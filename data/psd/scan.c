@@ -241,10 +241,9 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
 static bool inspect_rows(PsdFile *file, const Npy *npy, bool compat, Error *error) {
     const PsdPreprocessing options = {false, compat ? 0 : PSD_LIMIT};
     OWNED_BY(psd_scratch_free) PsdScratch scratch = {0};
-    bool ok = true;
     file->snr = xmalloc((size_t)file->rows * sizeof *file->snr);
     OWNED double *row = xmalloc((size_t)file->width * sizeof *row);
-    for (int64_t i = 0; i < file->rows && ok; i++) {
+    for (int64_t i = 0; i < file->rows; i++) {
         float out[PSD_BINS];
         PsdRow found;
         Error why;
@@ -256,12 +255,12 @@ static bool inspect_rows(PsdFile *file, const Npy *npy, bool compat, Error *erro
         if (!usable && (half || found.not_finite == file->width))
             file->lost++;
         else if (!usable)
-            ok = error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
+            return error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
         else
             file->not_finite += found.not_finite;
         file->constant += usable && found.constant;
     }
-    return ok;
+    return true;
 }
 
 static bool read_array(PsdFile *file, bool compat, Error *error) {

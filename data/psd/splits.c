@@ -415,20 +415,18 @@ static const char *const SPLIT_NAMES[PSD_SPLITS] = {"train", "val", "test"};
 
 bool psd_partition_check(const PsdPartition *partition, int64_t n, Error *error) {
     OWNED char *owner = xcalloc((size_t)n, 1); /* 1 + split */
-    bool ok = true;
-    for (int split = 0; split < PSD_SPLITS && ok; split++)
-        for (int64_t i = 0; i < partition->splits[split].n && ok; i++) {
+    for (int split = 0; split < PSD_SPLITS; split++)
+        for (int64_t i = 0; i < partition->splits[split].n; i++) {
             int64_t id = partition->splits[split].at[i];
             if (id < 0 || id >= n)
-                ok = error_set(error, "row %lld of split '%s' is none of the %lld there are", (long long)id,
-                               SPLIT_NAMES[split], (long long)n);
-            else if (owner[id])
-                ok = error_set(error, "row %lld is in split '%s' and again in '%s'", (long long)id,
-                               SPLIT_NAMES[owner[id] - 1], SPLIT_NAMES[split]);
-            else
-                owner[id] = (char)(1 + split);
+                return error_set(error, "row %lld of split '%s' is none of the %lld there are", (long long)id,
+                                 SPLIT_NAMES[split], (long long)n);
+            if (owner[id])
+                return error_set(error, "row %lld is in split '%s' and again in '%s'", (long long)id,
+                                 SPLIT_NAMES[owner[id] - 1], SPLIT_NAMES[split]);
+            owner[id] = (char)(1 + split);
         }
-    return ok;
+    return true;
 }
 
 int64_t psd_partition_shared_groups(const PsdPartition *partition, const int32_t *groups, int64_t n) {

@@ -150,7 +150,8 @@ static bool take_size(Bpe *bpe, json_t *vocab, const json_t *added, Error *error
 
 /* Takes the pieces by id, so that their order in the file does not count. */
 static bool take_vocab(Bpe *bpe, json_t *vocab, Error *error) {
-    const char **texts = xcalloc((size_t)bpe->vocabulary, sizeof *texts), *text;
+    OWNED const char **texts = xcalloc((size_t)bpe->vocabulary, sizeof *texts);
+    const char *text;
     json_t *value;
     bool ok = true;
     json_object_foreach(vocab, text, value) {
@@ -161,7 +162,6 @@ static bool take_vocab(Bpe *bpe, json_t *vocab, Error *error) {
     for (int id = 0; id < bpe->vocabulary && ok; id++)
         if (texts[id]) ok = add_piece(bpe, texts[id], id, error);
     bpe->n_model = bpe->pieces.n;
-    free(texts);
     return ok;
 }
 

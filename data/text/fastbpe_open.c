@@ -155,11 +155,11 @@ static bool take_added(Bpe *bpe, const char *path, Error *error) {
     if (!path) return true;
     if (!added_tokens_read(path, &tokens, error)) return false;
     const size_t before = bpe->n_added;
-    bool ok = true;
     bpe->added = xrealloc(bpe->added, (before + (size_t)tokens.n) * sizeof *bpe->added);
-    for (int i = 0; i < tokens.n && ok; i++) ok = take_added_token(bpe, &tokens.items[i], error);
+    for (int i = 0; i < tokens.n; i++)
+        if (!take_added_token(bpe, &tokens.items[i], error)) return false;
     if (bpe->n_added > before) bpe_sort_added(bpe); /* otherwise all is as without the file, the hash, too */
-    return ok;
+    return true;
 }
 
 /* ---- bpe.codes ---- */

@@ -69,15 +69,15 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
  */
 static bool check_added(const Tokenizer *tokenizer, Error *error) {
     OWNED_BY(added_tokens_free) AddedTokens tokens = {0};
-    bool ok = true;
     if (!added_tokens_read(tokenizer->added, &tokens, error)) return false;
-    for (int i = 0; i < tokens.n && ok; i++)
-        ok = tokenizer_id(tokenizer, tokens.items[i].text) == tokens.items[i].id ||
-             error_set(error,
-                       "added_tokens.json gives \"%.100s\" the id %d, and the tokenizer does not: save it as "
-                       "tokenizer.json, which has all its tokens, or remove added_tokens.json if no text has them",
-                       tokens.items[i].text, (int)tokens.items[i].id);
-    return ok;
+    for (int i = 0; i < tokens.n; i++)
+        if (tokenizer_id(tokenizer, tokens.items[i].text) != tokens.items[i].id)
+            return error_set(
+                error,
+                "added_tokens.json gives \"%.100s\" the id %d, and the tokenizer does not: save it as "
+                "tokenizer.json, which has all its tokens, or remove added_tokens.json if no text has them",
+                tokens.items[i].text, (int)tokens.items[i].id);
+    return true;
 }
 
 static bool open_files(Tokenizer *tokenizer, Error *error) {

@@ -103,40 +103,17 @@ void claim_time(const char *says, double least, double most, double estimate, do
     va_end(more);
 }
 
-/* A range that the guide states, and the tolerance that widens it. */
-typedef struct {
-    double least, most, tolerance;
-} Range;
-
-/* Writes a claim that `got` lies in the range, with how far outside it lies. text: formats the number. */
-static void claim_in_range(const char *says, Range range, Text text, double got, const char *why, va_list more) {
+void claim_range(int within, Text text, const char *says, double least, double most, double got, const char *why, ...) {
+    double tolerance = 1 + within / 100.0;
     char by[64] = "";
-    Verdict verdict = got < range.least ? TOO_HIGH : TOO_LOW;
-    if (got >= range.least / (1 + range.tolerance) && got <= range.most * (1 + range.tolerance))
+    Verdict verdict = got < least ? TOO_HIGH : TOO_LOW;
+    va_list more;
+    va_start(more, why);
+    if (got >= least / tolerance && got <= most * tolerance)
         verdict = PLAUSIBLE;
     else if (got > 0)
-        snprintf(by, sizeof by, " by %s", times(got < range.least ? range.least / got : got / range.most));
+        snprintf(by, sizeof by, " by %s", times(got < least ? least / got : got / most));
     claim(says, verdict, by, text(got), why, more);
-}
-
-void claim_ratio(const char *says, double least, double most, double ratio, const char *why, ...) {
-    va_list more;
-    va_start(more, why);
-    claim_in_range(says, (Range){least, most, RATIO_WITHIN / 100.0}, times, ratio, why, more);
-    va_end(more);
-}
-
-void claim_gain(const char *says, double ratio, const char *why, ...) {
-    va_list more;
-    va_start(more, why);
-    claim_in_range(says, (Range){1 + GAIN_AT_LEAST / 100.0, INFINITY, 0}, times, ratio, why, more);
-    va_end(more);
-}
-
-void claim_amount(Text text, const char *says, double least, double most, double got, const char *why, ...) {
-    va_list more;
-    va_start(more, why);
-    claim_in_range(says, (Range){least, most, AMOUNT_WITHIN / 100.0}, text, got, why, more);
     va_end(more);
 }
 
