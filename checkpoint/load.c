@@ -126,18 +126,16 @@ bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState
     *carried = (CarriedTensors){.n = 0};
     *state = (TrainState){0};
     bool ok = state_read(path, state, error) && open_part(path, "model.safetensors", state->step, file, error);
-    if (ok) {
-        take_exactly(file, "", into->table, into->weights, &complaints);
-        ok = no_complaints(&complaints, "model.safetensors", error) && load_optimizer(path, state->step, into, error);
+    if (ok) take_exactly(file, "", into->table, into->weights, &complaints);
+    if (ok && no_complaints(&complaints, "model.safetensors", error) &&
+        load_optimizer(path, state->step, into, error)) {
+        list_carried(carried, into->table);
+        return true;
     }
-    if (!ok) {
-        tensor_file_close(file);
-        free(state->options_json);
-        state->options_json = NULL;
-        return false;
-    }
-    list_carried(carried, into->table);
-    return true;
+    tensor_file_close(file);
+    free(state->options_json);
+    state->options_json = NULL;
+    return false;
 }
 
 /* ---- a base checkpoint ---- */

@@ -117,17 +117,17 @@ static bool purge(const char *directory, const char *path, uint64_t manifest_has
     const char *name;
     void *next;
     int removed = 0;
-    bool ok = index != NULL;
+    if (!index) return false;
     hash_text(manifest_hash, hash);
     json_object_foreach_safe(index, next, name, value) {
-        if (!ok || !names_manifest(json_string_value(value), hash)) continue;
+        if (!names_manifest(json_string_value(value), hash)) continue;
         OWNED char *split = path_join(directory, path_name(name));
         printf("[Split] %s is removed: it was made from another manifest\n", split);
-        if (unlink(split) && errno != ENOENT) ok = error_set(error, "cannot remove %s: %s", split, strerror(errno));
+        if (unlink(split) && errno != ENOENT) return error_set(error, "cannot remove %s: %s", split, strerror(errno));
         json_object_del(index, name);
         removed++;
     }
-    return ok && (!removed || index_write(path, index, error));
+    return !removed || index_write(path, index, error);
 }
 
 bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
@@ -145,22 +145,21 @@ bool psd_split_index_check(const char *split_path, uint64_t manifest_hash, Error
     char hash[17], sum[17];
     json_auto_t *index = index_read(path, error);
     const char *made_of = json_string_value(json_object_get(index, path_name(split_path)));
-    bool ok = index != NULL;
-    error->text[0] = ok ? 0 : error->text[0];
-    if (ok && (!made_of || !manifest_hash))
-        error_set(error, "%s: nothing says which manifest its rows are of; it is taken for one of this data",
-                  split_path);
-    else if (ok && !names_manifest(made_of, hash_text(manifest_hash, hash)))
-        ok = error_set(error,
-                       "%s: was made from another manifest (%.16s, not %s): its rows are not those of this data; "
-                       "make it anew with train_psd prepare",
-                       split_path, made_of, hash);
-    else if (ok && strlen(made_of) > 16)
-        ok = file_sum(split_path, sum, error) &&
-             (!strcmp(made_of + 17, sum) ||
-              error_set(error,
-                        "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
-                        "make it anew with train_psd prepare; if it was changed on purpose, give it another name",
-                        split_path, sum, made_of + 17));
-    return ok;
+    if (!index) return false;
+    error->text[0] = 0;
+    if (!made_of || !manifest_hash)
+        return !error_set(error, "%s: nothing says which manifest its rows are of; it is taken for one of this data",
+                          split_path);
+    if (!names_manifest(made_of, hash_text(manifest_hash, hash)))
+        return error_set(error,
+                         "%s: was made from another manifest (%.16s, not %s): its rows are not those of this data; "
+                         "make it anew with train_psd prepare",
+                         split_path, made_of, hash);
+    return strlen(made_of) <= 16 ||
+           (file_sum(split_path, sum, error) &&
+            (!strcmp(made_of + 17, sum) ||
+             error_set(error,
+                       "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
+                       "make it anew with train_psd prepare; if it was changed on purpose, give it another name",
+                       split_path, sum, made_of + 17)));
 }
