@@ -10,22 +10,16 @@
  * test texts are evaluated once.
  *
  * The trip: options (commands/bert/options.c) -> data/bert/dataset.c fills batches of texts -> model/bert.c computes
- * the loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates -> checkpoint/. */
+ * the loss and the gradients of a batch -> train/run/step.c, called by the loop of train/loop.c, clears gradients,
+ * sums, clips and updates -> checkpoint/. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/stop.h"
-#include "commands/bert/baselines.h"
+#include "commands/bert/commands.h"
 #include "commands/bert/data.h"
-#include "commands/bert/evaluate.h"
-#include "commands/bert/export.h"
-#include "commands/bert/predict.h"
-#include "commands/bert/segment.h"
-#include "commands/bert/synthesize.h"
 #include "commands/bert/test.h"
-#include "commands/bert/tokenizer.h"
-#include "commands/bert/validation.h"
 #include "commands/commands.h"
 #include "commands/report.h"
 #include "commands/trainer.h"
@@ -145,11 +139,10 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
         spec.validation = bert_labelled_open(&held_out->tokenized, held_out->labels, &plain);
         bert_validation_select(&validation, &spec.selection);
     }
-    uint8_t *used = mark_used(run, train, spec.model);
+    OWNED uint8_t *used = mark_used(run, train, spec.model);
     int status = trainer_only_plans(&spec) ? 0 : train_model(&spec, run);
     trainer_close(&spec);
     if (status) exit(status);
-    free(used);
     if (run->done && !held_out->n)
         printf("[Data] nothing is held out, so there is nothing to choose weights and a threshold by\n");
     if (!run->done || !held_out->n) return false;
@@ -173,7 +166,7 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     char *name = o->folds && o->seeds > 1 ? xformat("fold_%d_seed_%lld", fold + 1, (long long)o->train.seed + seed)
                  : o->folds               ? xformat("fold_%d", fold + 1)
                                           : xformat("seed_%lld", (long long)o->train.seed + seed);
-    char *directory = path_join(o->train.output_dir, name);
+    OWNED char *directory = path_join(o->train.output_dir, name);
     if (o->folds)
         bert_data_fold(o, &run->data, fold, splits);
     else
@@ -188,25 +181,22 @@ static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     *result = results[which];
     if (which) evaluation_free(&results[0]);
     bert_splits_close(of_fold);
-    free(directory);
     if (!tested) free(name);
     return tested ? name : NULL;
 }
 
 static void train_many(BertRun *run, int n) {
     const BertOptions *o = run->options;
-    FoldResult *folds = xcalloc((size_t)n, sizeof *folds);
-    Evaluation *results = xcalloc((size_t)n, sizeof *results);
+    OWNED FoldResult *folds = xcalloc((size_t)n, sizeof *folds);
+    OWNED Evaluation *results = xcalloc((size_t)n, sizeof *results);
     Trainings all = trainings_begin(&o->train);
-    Error error;
     int done = 0;
     run->all = &all;
     if (!o->folds && !run->data.splits[BERT_VALIDATION].n)
         die_usage("--seeds %lld: there are no validation texts to compare the trainings by", (long long)o->seeds);
     for (char *name; done < n && !stop_signal() && (name = train_one(run, done, n, &results[done])); done++)
         folds[done] = (FoldResult){.group = name, .evaluation = &results[done]};
-    if (done == n && !report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error))
-        die("%s", error.text);
+    if (done == n) MUST(report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error));
     trainings_end(&all, done == n, "continue with the same command and --resume auto");
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
     run->done = done == n;
@@ -214,8 +204,6 @@ static void train_many(BertRun *run, int n) {
         evaluation_free(&results[i]);
         free((void *)(uintptr_t)folds[i].group);
     }
-    free(folds);
-    free(results);
 }
 
 /* ---- commands ---- */
@@ -253,13 +241,13 @@ static int pretrain_command(int argc, char **argv) {
     const BertOptions *o = run.options;
     const BertData *data = &run.data;
     BertMasking masking = {0};
-    Error error;
     bool has_data = o->train.manifest.count > 0;
     if (!has_data)
         masking = bert_masking_synthetic(o->mask_share, (int)o->vocabulary);
-    else if (!bert_masking_open(data->texts.tokenizer, o->mask_share, o->whole_words, (uint64_t)o->train.seed, &masking,
-                                &error))
-        die("%s: %s", tokenizer_file(data->texts.tokenizer), error.text);
+    else
+        MUST_OR(bert_masking_open(data->texts.tokenizer, o->mask_share, o->whole_words, (uint64_t)o->train.seed,
+                                  &masking, &error),
+                "%s: %s", tokenizer_file(data->texts.tokenizer), error.text);
     TrainSpec spec = spec_of(&run, &(Classes){0});
     spec.train = bert_data_masked(data, BERT_TRAIN, &masking);
     spec.validation = bert_data_masked(data, BERT_VALIDATION, &masking);

@@ -7,9 +7,9 @@
  * on a donor that it has never seen. Each fold trains on some donors, chooses its best epoch and its threshold on
  * another donor's cells, and evaluates the test donor once. Then come the tables and diagrams of all folds together.
  *
- * The trip: options (commands/cv/options.c) -> data/cv/dataset.c fills batches of cells -> model/cv/network.c
- * computes the loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates ->
- * checkpoint/. */
+ * The trip: options (commands/cv/options.c) -> data/cv/dataset.c fills batches of cells -> model/cv/cv.c computes the
+ * loss and the gradients of a batch -> train/run/step.c, called by the loop of train/loop.c, clears gradients, sums,
+ * clips and updates -> checkpoint/. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,16 +61,14 @@ static void open_folds(const CvRun *o, CvData *data) {
 static CvData open_data(const CvRun *o) {
     if (!o->train.manifest.count) return synthetic_data(o);
     CvData data = {0};
-    Error error;
     const CvCellsOptions options = {.compat = o->compat,
                                     .class_words = o->class_words,
                                     .class_table = o->class_table,
                                     .n_threads = (int)o->train.threads};
-    if (!cv_cells_open_with(&data.cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
+    MUST(cv_cells_open_with(&data.cells, o->train.manifest.text[0], &options, &error));
     data.columns = cv_splits_columns(&data.cells);
-    json_t *report = json_object();
+    json_auto_t *report = json_object();
     cv_data_report(report, &data.cells, (uint64_t)o->train.seed);
-    json_decref(report);
     open_folds(o, &data);
     return data;
 }
@@ -88,17 +86,15 @@ static void close_data(CvData *data) {
 static double eval_metrics(void *context, const float *logits, int64_t n, double *values) {
     const CvFold *f = context;
     const CvIds *ids = &f->splits.ids[CV_SPLIT_VAL];
-    BinaryRow *rows = xcalloc((size_t)n + 1, sizeof *rows);
+    OWNED BinaryRow *rows = xcalloc((size_t)n + 1, sizeof *rows);
     BinaryScores scores;
-    Error error;
     for (int64_t i = 0; i < n; i++)
         rows[i] = (BinaryRow){.id = ids->at[i],
                               .label = f->data->cells.labels[ids->at[i]],
                               .p = binary_sigmoid((double)logits[i]),
                               .logit = (double)logits[i],
                               .threshold = 0.5};
-    if (!binary_scores(rows, n, &scores, NULL, &error)) die("validation: %s", error.text);
-    free(rows);
+    MUST_OR(binary_scores(rows, n, &scores, NULL, &error), "validation: %s", error.text);
     const double metrics[CV_METRICS] = {[CV_AUROC] = isnan(scores.auroc) ? 0.5 : scores.auroc,
                                         [CV_F1] = scores.f1,
                                         [CV_BALANCED_ACCURACY] = scores.balanced_accuracy,
@@ -247,7 +243,7 @@ static int train_command(int argc, char **argv) {
     trainer_begin(&o.train, &set);
     o.device = train_device_open(&o.train, &o.device_why);
     CvData data = open_data(&o);
-    char *autotune_file = path_join(o.train.output_dir, "choices.txt"); /* the autotune cache of all folds */
+    OWNED char *autotune_file = path_join(o.train.output_dir, "choices.txt"); /* the autotune cache of all folds */
     o.model.bins = data.cells.shape.T;
     o.model.side = data.cells.shape.H;
     cv_folds_check(&o, &data.folds);
@@ -257,15 +253,13 @@ static int train_command(int argc, char **argv) {
         directory_remove_leftovers(o.train.output_dir);
         cv_test_evaluations_clean(o.train.output_dir);
     }
-    CvFold *folds = xcalloc((size_t)data.folds.n, sizeof *folds);
+    OWNED CvFold *folds = xcalloc((size_t)data.folds.n, sizeof *folds);
     int n = open_selected_folds(&o, &data, folds, autotune_file);
     if (planning)
         cv_estimate(&o, folds, n);
     else
         run_folds(&o, folds, n);
     for (int i = 0; i < n; i++) cv_fold_close(&folds[i]);
-    free(folds);
-    free(autotune_file);
     close_data(&data);
     device_close(o.device);
     options_free(&set, argc, argv);

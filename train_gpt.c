@@ -10,8 +10,8 @@
  * loss is a weighted sum of both, by default 0.2 and 0.8. The best weights are those of the lowest validation loss.
  *
  * The trip: options (commands/gpt/options.c) -> data/gpt/dataset.c fills batches of texts and codes -> model/gpt.c
- * computes both losses and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates ->
- * checkpoint/. */
+ * computes both losses and the gradients of a batch -> train/run/step.c, called by the loop of train/loop.c, clears
+ * gradients, sums, clips and updates -> checkpoint/. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +21,10 @@
 #include "base/stop.h"
 #include "commands/commands.h"
 #include "commands/gpt/base.h"
-#include "commands/gpt/data_report.h"
-#include "commands/gpt/decode.h"
-#include "commands/gpt/export.h"
-#include "commands/gpt/layout.h"
+#include "commands/gpt/commands.h"
+#include "commands/gpt/data.h"
 #include "commands/gpt/options.h"
 #include "commands/gpt/origin.h"
-#include "commands/gpt/prepare.h"
-#include "commands/gpt/speak.h"
-#include "commands/gpt/synthetic.h"
 #include "commands/report.h"
 #include "commands/trainer.h"
 #include "data/gpt/dataset.h"
@@ -60,9 +55,8 @@ static void resolve_vocabulary(GptOptions *o) {
     char *beside = NULL;
     o->unknown_id = UNKNOWN_TEXT;
     if (!o->tokenizer && o->train.manifest.count) {
-        char *directory = path_directory(o->train.manifest.text[0]);
+        OWNED char *directory = path_directory(o->train.manifest.text[0]);
         beside = path_join(directory, "bpe.model");
-        free(directory);
         if (!access(beside, R_OK)) o->tokenizer = beside;
         file_keep(beside, "beside the manifest");
     }

@@ -13,8 +13,8 @@
  * classifier of six radio technologies on the encoder.
  *
  * The trip: options (commands/psd/options.c) -> data/psd/dataset.c fills batches of spectra -> model/psd/pretrain.c and
- * classifier.c compute the loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates
- * -> checkpoint/. */
+ * classifier.c compute the loss and the gradients of a batch -> train/run/step.c, called by the loop of train/loop.c,
+ * clears gradients, sums, clips and updates -> checkpoint/. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,10 +159,9 @@ static TrainSpec finetune_spec(const PsdOptions *o, const PsdData *data, Validat
     spec.selection.context = validation;
     spec.selection.names = metrics;
     spec.selection.n_metrics = 1;
-    char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
+    OWNED char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
     if (!resumed && o->train.base_checkpoint && psd_checkpoint_has_head(o->train.base_checkpoint, spec.model))
         spec.import.n_only++; /* with the head */
-    free(resumed);
     if (o->model.freeze_encoder) freeze_encoder(&spec.model->params);
     return spec;
 }

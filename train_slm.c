@@ -11,7 +11,8 @@
  * contexts of documents end to end, or a document at a time. The best weights are those of the lowest validation loss.
  *
  * The trip: options (commands/slm/options.c) -> data/slm/dataset.c fills batches of tokens -> model/slm.c computes the
- * loss and the gradients of a batch -> train/loop.c clears gradients, sums, clips and updates -> checkpoint/. */
+ * loss and the gradients of a batch -> train/run/step.c, called by the loop of train/loop.c, clears gradients, sums,
+ * clips and updates -> checkpoint/. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +25,9 @@
 #include "commands/next.h"
 #include "commands/report.h"
 #include "commands/slm/base.h"
-#include "commands/slm/baselines.h"
-#include "commands/slm/evaluate.h"
-#include "commands/slm/export.h"
-#include "commands/slm/generate.h"
+#include "commands/slm/commands.h"
 #include "commands/slm/lines.h"
 #include "commands/slm/options.h"
-#include "commands/slm/prepare.h"
 #include "commands/slm/samples.h"
 #include "commands/slm/tokens.h"
 #include "commands/trained_tokenizer.h"
@@ -71,7 +68,7 @@ static SlmStream *open_stream(const SlmOptions *o, const SlmData *data, const ch
         if (!foreign.vocabulary) foreign.vocabulary = tokenizer_vocabulary(data->tokenizer);
         foreign.end_of_text = tokenizer_end_of_text(data->tokenizer);
     }
-    SlmStream *stream = slm_stream_open_foreign(path, split, &foreign, &error);
+    SlmStream *stream = slm_stream_open(path, split, &foreign, &error);
     if (!stream) die("%s", error.text);
     slm_tokens_check(data->tokenizer, stream, path);
     print_stream(split ? split : "train", stream);

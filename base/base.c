@@ -127,6 +127,16 @@ bool(error_set)(Error *error, const char *format, ...) {
     return false;
 }
 
+bool(error_before)(Error *error, const char *format, ...) {
+    if (!error) return false;
+    const Error why = *error;
+    va_list arguments;
+    va_start(arguments, format);
+    OWNED char *before = vxformat(format, arguments);
+    va_end(arguments);
+    return error_set(error, "%s%s", before, why.text);
+}
+
 void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what) {
     int reason = pthread_create(thread, NULL, function, argument);
     if (reason)
@@ -146,6 +156,16 @@ void *xcalloc(size_t count, size_t bytes) {
     return counted(calloc(count ? count : 1, bytes ? bytes : 1), count * bytes);
 }
 void *xrealloc(void *old, size_t bytes) { return counted(realloc(old, bytes ? bytes : 1), bytes); }
+
+void *xgrow(void *rows, size_t n, size_t row_bytes) {
+    return n & (n - 1) ? rows : xrealloc(rows, (n ? 2 * n : 1) * row_bytes);
+}
+
+void bytes_add(Bytes *to, const void *bytes, size_t size) {
+    if (to->n + size > to->capacity) to->at = xrealloc(to->at, to->capacity = 2 * to->capacity + size);
+    if (size) memcpy(to->at + to->n, bytes, size);
+    to->n += size;
+}
 
 static size_t whole_lines(size_t bytes) { return bytes ? (bytes + 63) / 64 * 64 : 64; }
 
@@ -170,6 +190,24 @@ char *vxformat(const char *format, va_list arguments) {
     char *text;
     int length = vasprintf(&text, format, arguments);
     return counted(length < 0 ? NULL : text, 1);
+}
+
+void xappend(char **text, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    OWNED char *before = *text, *more = vxformat(format, arguments);
+    va_end(arguments);
+    *text = xformat("%s%s", before ? before : "", more);
+}
+
+void free_owned(void *pointer) {
+    void *owned;
+    memcpy(&owned, pointer, sizeof owned);
+    free(owned);
+}
+
+void free_each(void *const *pointers, size_t n) {
+    while (n) free(pointers[--n]);
 }
 
 int64_t allocation_count(void) { return atomic_load(&allocations); }
@@ -217,10 +255,16 @@ char *shell_word(const char *text) {
 }
 
 char *shell_path(const char *path) {
-    char *seen = xformat("%s%s", *path == '-' ? "./" : "", path), *word = shell_word(seen);
-    free(seen);
-    return word;
+    OWNED char *seen = xformat("%s%s", *path == '-' ? "./" : "", path);
+    return shell_word(seen);
 }
+
+const char *path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *path_extension(const char *path) { return strrchr(path_name(path), '.'); }
 
 char *path_join(const char *directory, const char *relative) {
     if (relative[0] == '/' || !strcmp(directory, ".") || !directory[0]) return xstrdup(relative);
@@ -235,35 +279,27 @@ char *path_directory(const char *path) {
 }
 
 char *path_absolute(const char *path) {
-    char *from = realpath(".", NULL);
+    OWNED char *from = realpath(".", NULL);
     while (from && path[0] == '.' && (path[1] == '/' || !strncmp(path, "../", 3))) {
         if (path[1] == '.') *(strrchr(from, '/') == from ? from + 1 : strrchr(from, '/')) = 0;
         path += path[1] == '.' ? 3 : 2;
         while (*path == '/') path++;
     }
-    char *absolute = path[0] == '/' || !from ? xstrdup(path) : xformat("%s/%s", strcmp(from, "/") ? from : "", path);
-    free(from);
-    return absolute;
+    return path[0] == '/' || !from ? xstrdup(path) : xformat("%s/%s", strcmp(from, "/") ? from : "", path);
 }
 
 char *path_relative(const char *directory, const char *path) {
-    char *from = realpath(directory, NULL), *to = path_absolute(path), *relative = xstrdup("");
+    OWNED char *from = realpath(directory, NULL);
+    OWNED char *to = path_absolute(path);
+    OWNED char *relative = xstrdup("");
     size_t common = 0; /* the length of the folders that both have; "/" has none */
     for (size_t i = 0; from; i++) {
         if ((from[i] == '/' || !from[i]) && (to[i] == '/' || !to[i])) common = i;
         if (!from[i] || from[i] != to[i]) break;
     }
-    for (const char *at = from ? from + common : ""; *at; at++) {
-        if (*at != '/' || !at[1]) continue;
-        char *longer = xformat("../%s", relative);
-        free(relative);
-        relative = longer;
-    }
-    char *seen = from ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
-    free(from);
-    free(to);
-    free(relative);
-    return seen;
+    for (const char *at = from ? from + common : ""; *at; at++)
+        if (*at == '/' && at[1]) xappend(&relative, "../");
+    return from ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
 }
 
 /* Returns the Levenshtein distance of two short names. */
@@ -297,6 +333,25 @@ const char *nearest_name(const char *name, const char *const *names, int count) 
         }
     }
     return best;
+}
+
+int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+int compare_integers(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t first_at_least(const int32_t *sorted, int64_t n, int64_t value) {
+    int64_t low = 0;
+    while (low < n) {
+        int64_t middle = low + (n - low) / 2;
+        if (sorted[middle] < value)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low;
 }
 
 int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value) {

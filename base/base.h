@@ -35,22 +35,50 @@ void last_calls_make(void);
 /* Fills error (may be NULL) and returns false. Leaves out the middle of a text that is too long: long paths come first,
  * the reason last. */
 bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Puts a text, "PATH: ", before what an error (may be NULL) says, and returns false. */
+bool error_before(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 #ifdef __clang_analyzer__ /* the analyzer sees one file at a time, so the constant result is stated here */
-#define error_set(...) ((void)error_set(__VA_ARGS__), false)
+#define error_set(...)    ((void)error_set(__VA_ARGS__), false)
+#define error_before(...) ((void)error_before(__VA_ARGS__), false)
 #endif
+/* Makes a call that may fill an Error of the name `error`, and dies with its text, or with another one, if the call
+ * returns false: MUST(file_lock(&lock, path, &error)), MUST_OR(..., "%s: %s", path, error.text). */
+#define MUST(call) MUST_OR(call, "%s", error.text)
+#define MUST_OR(call, ...)                                                                                             \
+    do {                                                                                                               \
+        Error error;                                                                                                   \
+        if (!(call)) die(__VA_ARGS__);                                                                                 \
+    } while (0)
 
 /* Allocate; never return NULL, but die with the size. Calls are counted, so that tests can check that nothing is
  * allocated after the first step. Release with free(). */
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t count, size_t bytes);
 void *xrealloc(void *old, size_t bytes);
+/* Returns rows with room for one more than n: their number doubles where n is 0 or a power of two. */
+void *xgrow(void *rows, size_t n, size_t row_bytes);
 void *xaligned(size_t bytes); /* 64-byte aligned, zeroed */
 /* Also 64-byte aligned, but not initialised: pages that are never written take no memory. */
 void *xuntouched(size_t bytes);
 char *xstrdup(const char *text);
 char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);
 char *vxformat(const char *format, va_list arguments) PRINTF_LIKE(1, 0);
-int64_t allocation_count(void); /* calls to the five above so far, all threads */
+void xappend(char **text, const char *format, ...) PRINTF_LIKE(2, 3); /* puts more behind *text, which may be NULL */
+/* Frees the pointers of a declaration at the end of their scope: OWNED char *path = path_join(folder, name); */
+#define OWNED __attribute__((cleanup(free_owned)))
+void free_owned(void *pointer); /* the address of one */
+/* Frees each of several pointers. */
+#define FREE(...) free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+void free_each(void *const *pointers, size_t n);
+/* Releases what a variable holds at the end of its scope: OWNED_BY(strings_free) Strings seen = {0}; */
+#define OWNED_BY(release) __attribute__((cleanup(release)))
+/* Adds bytes to a buffer that grows; begin with {0}. */
+typedef struct {
+    char *at;
+    size_t n, capacity;
+} Bytes;
+void bytes_add(Bytes *to, const void *bytes, size_t size);
+int64_t allocation_count(void); /* calls to those above so far, all threads */
 
 /* Starts a thread; dies, with its purpose `what` ("for signals"), if that fails. */
 void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what);
@@ -65,6 +93,9 @@ const char *path_ending(const char *path, const char *ending);
 char *shell_word(const char *text);
 char *shell_path(const char *path); /* the same, and never an option; free() */
 
+const char *path_name(const char *path); /* Returns its last part: "a/b" -> "b". */
+/* Returns where the ending of that part begins, ".csv"; NULL: it has no dot. */
+const char *path_extension(const char *path);
 /* Returns the path of `relative` inside `directory`; absolute paths stay as they are. free(). */
 char *path_join(const char *directory, const char *relative);
 char *path_directory(const char *path); /* "a/b" -> "a", "b" -> "."; release with free() */
@@ -78,6 +109,12 @@ char *path_absolute(const char *path);
  */
 const char *nearest_name(const char *name, const char *const *names, int count);
 
+/* Compare elements of arrays for qsort: texts (char *), whole numbers (int64_t). */
+int compare_texts(const void *a, const void *b);
+int compare_integers(const void *a, const void *b);
+
+/* Returns the first i with sorted[i] >= value; n if there is none. */
+int64_t first_at_least(const int32_t *sorted, int64_t n, int64_t value);
 /* Returns the last i in 0 .. n - 1 with sorted[i] <= value; 0 if there is none. */
 int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value);
 

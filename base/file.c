@@ -43,18 +43,15 @@ int file_open(const char *path, size_t *size, Error *error) {
 }
 
 static bool read_bytes(int fd, char *buffer, size_t want, Error *error) {
-    size_t got = 0;
-    bool ok = true;
-    while (ok && got < want) {
+    for (size_t got = 0; got < want;) {
         ssize_t n = read(fd, buffer + got, want - got);
         if (n < 0 && errno == EINTR) continue;
-        if (n > 0)
-            got += (size_t)n;
-        else
-            ok = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
-                           n ? strerror(errno) : "the file got shorter");
+        if (n <= 0)
+            return error_set(error, "read error after %zu of %zu bytes: %s", got, want,
+                             n ? strerror(errno) : "the file got shorter");
+        got += (size_t)n;
     }
-    return ok;
+    return true;
 }
 
 static bool read_and_close(int fd, char *buffer, size_t want, Error *error) {
@@ -129,14 +126,12 @@ void file_split_label(const char *text, char **path, char **label) {
         char *last = NULL;
         for (char *at = *path; (at = strstr(at, separators[i])); at++) last = at;
         if (!last || !last[strlen(separators[i])]) continue;
-        char *before = xformat("%.*s", (int)(last - *path), *path);
-        if (!access(before, F_OK)) {
+        *last = 0;
+        if (!access(*path, F_OK)) {
             *label = xstrdup(last + strlen(separators[i]));
-            free(*path);
-            *path = before;
             return;
         }
-        free(before);
+        *last = *separators[i];
     }
 }
 
@@ -296,10 +291,8 @@ bool directory_flush(const char *path, Error *error) {
 }
 
 static void flush_parent_of(const char *path) {
-    char *parent = path_directory(path);
-    Error error;
-    if (!directory_flush(parent, &error)) die("%s", error.text);
-    free(parent);
+    OWNED char *parent = path_directory(path);
+    MUST(directory_flush(parent, &error));
 }
 
 /* A directory that this process has made. */
@@ -314,7 +307,7 @@ static void note_made(const char *path);
 
 void make_directories(const char *path) {
     if (!*path) die("the name of a directory to make is empty");
-    char *partial = xstrdup(path);
+    OWNED char *partial = xstrdup(path);
     for (char *p = partial + 1;; p++) {
         if (*p && *p != '/') continue;
         char end = *p;
@@ -328,7 +321,6 @@ void make_directories(const char *path) {
         if (!end) break;
         *p = end;
     }
-    free(partial);
 }
 
 static bool flush_parent(const char *path, Error *error) {
@@ -385,10 +377,8 @@ int directory_remove_leftovers(const char *path) { return remove_leftovers(path,
 
 /* Removes the partial files of `path` that killed writers left. */
 static void remove_leftovers_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    char *parent = path_directory(path);
-    remove_leftovers(parent, slash ? slash + 1 : path);
-    free(parent);
+    OWNED char *parent = path_directory(path);
+    remove_leftovers(parent, path_name(path));
 }
 
 /* ---- locks ---- */
@@ -410,10 +400,8 @@ bool path_is_folder(const char *path) {
 }
 
 bool path_holds(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    bool there = !access(path, F_OK);
-    free(path);
-    return there;
+    OWNED char *path = path_join(folder, name);
+    return !access(path, F_OK);
 }
 
 bool path_leads_to(const char *path, int fd) {
@@ -583,9 +571,8 @@ static void remove_temporary_leftovers(const char *parent, const char *prefix) {
         const char *name = entry->d_name;
         if (strncmp(name, prefix, length) || name[length] != '.' || strlen(name) != length + strlen(".XXXXXX"))
             continue;
-        char *path = path_join(parent, name);
+        OWNED char *path = path_join(parent, name);
         remove_folder(open_leftover(path), path);
-        free(path);
     }
     if (entries) closedir(entries);
 }
@@ -682,20 +669,18 @@ bool file_name_is_refused(const char *folder, const char *name) {
         free(at);
         at = parent;
     }
-    char *path = path_join(at, name);
+    OWNED char *path = path_join(at, name);
     bool refused = access(path, F_OK) && is_refused(path);
-    free(path);
     free(at);
     return refused;
 }
 
 char *file_name_in(const char *folder, const char *before, const char *text) {
     char *name = file_name_of(text), *other = name_without(text, file_name_risks);
-    char *whole = xformat("%s%s", before, name), *other_whole = xformat("%s%s", before, other);
+    OWNED char *whole = xformat("%s%s", before, name);
+    OWNED char *other_whole = xformat("%s%s", before, other);
     bool takes_other = strcmp(name, other) && !path_holds(folder, whole) &&
                        (path_holds(folder, other_whole) || file_name_is_refused(folder, whole));
-    free(whole);
-    free(other_whole);
     free(takes_other ? name : other);
     return takes_other ? other : name;
 }
@@ -709,7 +694,7 @@ bool file_checksum(const char *path, uint64_t *sum, Error *error) {
     size_t size, part;
     int fd = file_open(path, &size, error);
     if (fd < 0) return false;
-    char *piece = xmalloc(PIECE);
+    OWNED char *piece = xmalloc(PIECE);
     bool ok = true;
     *sum = 0;
     for (size_t at = 0; ok && at < size; at += part) {
@@ -718,6 +703,5 @@ bool file_checksum(const char *path, uint64_t *sum, Error *error) {
         if (ok) *sum = checksum(*sum, piece, part);
     }
     close(fd);
-    free(piece);
     return ok;
 }

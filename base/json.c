@@ -26,34 +26,37 @@ char *json_text(const char *what, const json_t *value, size_t flags) {
     return text;
 }
 
-json_t *json_read(const char *path, size_t flags, Error *error) {
-    char *bytes;
-    size_t size;
+json_t *json_parse(const char *bytes, size_t size, size_t flags, Error *error) {
     json_error_t problem;
-    if (!read_file(path, &bytes, &size, error)) return NULL;
     json_t *value = json_loadb(bytes, size, flags, &problem);
-    free(bytes);
     if (!value) error_set(error, "line %d, column %d: %s", problem.line, problem.column, problem.text);
     return value;
 }
 
+json_t *json_read(const char *path, size_t flags, Error *error) {
+    OWNED char *bytes = NULL;
+    size_t size;
+    return read_file(path, &bytes, &size, error) ? json_parse(bytes, size, flags, error) : NULL;
+}
+
+bool json_write_file(const char *path, const json_t *value, size_t flags, Error *error) {
+    OWNED char *text = json_text(path, value, flags);
+    return file_write_atomic(path, text, strlen(text), error);
+}
+
 bool json_refuse(Error *error, const char *field, const char *expected, const json_t *found) {
-    char *text = found ? json_text(field, found, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : xstrdup("nothing");
-    error_set(error, "\"%s\": expected %s, found %.64s", field, expected, text);
-    free(text);
-    return false;
+    OWNED char *text = found ? json_text(field, found, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : xstrdup("nothing");
+    return error_set(error, "\"%s\": expected %s, found %.64s", field, expected, text);
 }
 
 static const char SUM[] = "xxh3_64";
 
 /* A number that was read and is printed with the same digits gives the same text. */
 static void sum_of(const json_t *object, int digits, uint64_t before, char text[17]) {
-    json_t *rest = json_copy((json_t *)(uintptr_t)object);
+    json_auto_t *rest = json_copy((json_t *)(uintptr_t)object);
     json_object_del(rest, SUM);
-    char *dumped = json_text("a checksum", rest, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(digits));
+    OWNED char *dumped = json_text("a checksum", rest, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(digits));
     snprintf(text, 17, "%016llx", (unsigned long long)checksum(before, dumped, strlen(dumped)));
-    free(dumped);
-    json_decref(rest);
 }
 
 void json_sum_set(json_t *object, int digits, uint64_t before) {

@@ -15,8 +15,13 @@ json_t *json_build(const char *what, const char *format, ...);
 char *json_text(const char *what, const json_t *value, size_t flags) __attribute__((returns_nonnull));
 /* Returns the number, or JSON's null for infinity and NaN, which JSON does not have. */
 json_t *real_or_null(double value);
+/* Parses a text, with the flags of json_loadb. NULL with the reason, line and column. */
+json_t *json_parse(const char *bytes, size_t size, size_t flags, Error *error);
 /* Reads a file, with the flags of json_loadb. NULL with the reason and, for bad syntax, line and column. */
 json_t *json_read(const char *path, size_t flags, Error *error);
+
+/* Writes a value to a file with one call, with the flags of json_dumps. */
+bool json_write_file(const char *path, const json_t *value, size_t flags, Error *error);
 
 /* Sets the error to what was expected of a field and what was found; found: NULL, if the field is missing. Returns
  * false.

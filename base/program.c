@@ -184,14 +184,15 @@ int terminal_columns(void) {
     return columns > 0 ? columns : 80;
 }
 
-bool terminal_has_colours(void) {
+/* Returns whether the terminal may be sent colours: NO_COLOR is not set, and TERM is not dumb. */
+static bool has_colours(void) {
     const char *none = getenv("NO_COLOR"), *type = getenv("TERM");
     return progress.terminal && !(none && *none) && type && strcmp(type, "dumb") != 0;
 }
 
 const char *terminal_bar(double share, char text[128]) {
     enum { WIDTH = 20 };
-    bool colours = terminal_has_colours();
+    bool colours = has_colours();
     int filled = (int)(WIDTH * (share < 0 ? 0 : share < 1 ? share : 1)), n = sprintf(text, colours ? "\033[36m" : "[");
     for (int i = 0; i < WIDTH; i++) {
         if (colours && i == filled) n += sprintf(text + n, "\033[90m");

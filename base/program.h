@@ -50,8 +50,6 @@ void terminal_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 void terminal_progress_end(void);
 /* Returns whether stdout is a terminal; if not, the functions above do nothing. */
 bool terminal_is_open(void);
-/* Returns whether the terminal may be sent colours: NO_COLOR is not set, and TERM is not dumb. */
-bool terminal_has_colours(void);
 /* Writes a bar of 20 columns, filled to this share (0 to 1): coloured lines, or "[###---]" without colours. Returns
  * text.
  */

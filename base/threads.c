@@ -20,13 +20,12 @@ static void *wait_at_gate(void *unused) {
 /* Starts n threads once before OpenMP does. If the system refused one of OpenMP's, its library would end the program
  * without naming the option that asked for them. */
 static void try_threads(int n, const char *option) {
-    pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
+    OWNED pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
     int started = 1, refused = 0;
     pthread_mutex_lock(&gate);
     while (started < n && !(refused = pthread_create(&threads[started], NULL, wait_at_gate, NULL))) started++;
     pthread_mutex_unlock(&gate);
     for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
-    free(threads);
     if (refused)
         die("%s: the system allows only %d of %d threads (%s): raise the limit (ulimit -u, ulimit -v, the cgroup's "
             "pids.max), or give %s %d",

@@ -154,11 +154,8 @@ static bool remove_parts(const char *path, Error *error) {
 /* Removes the checkpoint of this step and suffix. One rename makes the checkpoint disappear as a whole. */
 static bool remove_step(const Checkpointer *c, int64_t step, const char *suffix, Error *error) {
     Path path, partial;
-    StepName name;
-    step_name(name, step, suffix);
-    folder_join(path, c->directory, name);
-    step_name(name, step, ".partial");
-    folder_join(partial, c->directory, name);
+    step_path(path, c->directory, step, suffix);
+    step_path(partial, c->directory, step, ".partial");
     if (rename(path, partial)) return error_set(error, "cannot rename %s: %s", path, strerror(errno));
     return remove_parts(partial, error);
 }
@@ -166,9 +163,7 @@ static bool remove_step(const Checkpointer *c, int64_t step, const char *suffix,
 /* Removes step_N.replaced, if there is one. */
 static bool remove_replaced(const Checkpointer *c, int64_t step, Error *error) {
     Path path;
-    StepName name;
-    step_name(name, step, ".replaced");
-    folder_join(path, c->directory, name);
+    step_path(path, c->directory, step, ".replaced");
     return access(path, F_OK) ||
            (folder_recover(c->directory, error) && (access(path, F_OK) || remove_step(c, step, ".replaced", error)));
 }
@@ -191,7 +186,7 @@ static void remove_old(Checkpointer *c) {
         Path path;
         Error error;
         step_name(name, step.step, "");
-        folder_join(path, c->directory, name);
+        step_path(path, c->directory, step.step, "");
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
         int fd = -1;
@@ -243,7 +238,7 @@ static void remove_leftovers(const Checkpointer *c) {
     DIR *directory = opendir(c->directory);
     Error error;
     if (!directory) die("cannot read the directory %s: %s", c->directory, strerror(errno));
-    if (!clear_link(c, LAST_LINK, &error) || !clear_link(c, BEST_LINK, &error)) die("%s", error.text);
+    MUST(clear_link(c, LAST_LINK, &error) && clear_link(c, BEST_LINK, &error));
     for (struct dirent *entry; (entry = readdir(directory));) {
         const char *name = entry->d_name;
         Path path;
@@ -311,9 +306,7 @@ static bool write_parts(Checkpointer *c, const char *directory, Error *error) {
  * step_N.replaced stands for the step. */
 static bool replace_in_two(const Checkpointer *c, const char *partial, const char *final, Error *error) {
     Path replaced;
-    StepName name;
-    step_name(name, c->step.step, ".replaced");
-    folder_join(replaced, c->directory, name);
+    step_path(replaced, c->directory, c->step.step, ".replaced");
     if (rename(final, replaced)) return error_set(error, "cannot rename %s: %s", final, strerror(errno));
     if (!rename(partial, final)) return true;
     error_set(error, "cannot rename %s to %s: %s", partial, final, strerror(errno));
@@ -408,14 +401,11 @@ static bool move_links(const Checkpointer *c, const Step *newest, Error *error) 
 }
 
 static bool write_checkpoint(Checkpointer *c, Error *error) {
-    StepName name;
     Path final, partial;
     int64_t step = c->step.step;
     if (!find_directory(c, error)) return false;
-    step_name(name, step, "");
-    folder_join(final, c->directory, name);
-    step_name(name, step, ".partial");
-    folder_join(partial, c->directory, name);
+    step_path(final, c->directory, step, "");
+    step_path(partial, c->directory, step, ".partial");
     if (!remove_parts(partial, error) || !remove_replaced(c, step, error)) return false;
     if (mkdir(partial, 0777)) return error_set(error, "cannot make the directory %s: %s", partial, strerror(errno));
     if (!write_parts(c, partial, error) || !check_not_moved(c, error) || !place(c, partial, final, error)) {
@@ -482,7 +472,6 @@ static void print_lacking(const char *directory, bool links, bool locks) {
 
 Checkpointer *checkpointer_open(const char *directory, int keep) {
     Checkpointer *c = xcalloc(1, sizeof *c);
-    Error error;
     c->keep = keep;
     if (snprintf(c->directory, sizeof c->directory, "%s", directory) >= (int)sizeof c->directory)
         die("the path of the directory is too long: %.200s...", directory);
@@ -495,9 +484,9 @@ Checkpointer *checkpointer_open(const char *directory, int keep) {
         die("another program is writing checkpoints into %s; wait for it, or choose another directory", directory);
     c->has_links = try_links(directory);
     print_lacking(directory, !c->has_links, lock == LOCK_UNKNOWN);
-    if (!folder_recover(directory, &error)) die("%s", error.text);
+    MUST(folder_recover(directory, &error));
     remove_leftovers(c);
-    if (!steps_read(&c->steps, directory, &error)) die("%s", error.text);
+    MUST(steps_read(&c->steps, directory, &error));
     for (int i = 0; i < c->steps.n; i++)
         if (c->steps.items[i].serial > c->serial) c->serial = c->steps.items[i].serial;
     steps_reserve(&c->steps, ROOM);
@@ -514,7 +503,6 @@ int64_t checkpointer_newest(const Checkpointer *c) { return c->steps.n ? c->step
 
 /* Renames copies of checkpoints that are not there themselves to step_N. */
 static void adopt_copies(Checkpointer *c) {
-    Error error;
     for (int i = 0; i < c->steps.n; i++) {
         Step *step = &c->steps.items[i];
         Path from, to;
@@ -523,7 +511,7 @@ static void adopt_copies(Checkpointer *c) {
         step->copy = NULL;
         step_folder(to, c->directory, step);
         if (rename(from, to)) die("cannot rename %s to %s: %s", from, to, strerror(errno));
-        if (!directory_flush(c->directory, &error)) die("%s", error.text);
+        MUST(directory_flush(c->directory, &error));
         printf("[Resume] %s, a copy of a checkpoint, is now %s\n", from, to);
     }
 }
@@ -538,7 +526,6 @@ static void link_text(const Checkpointer *c, const char *link, StepName text) {
 bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     const Step *own = steps_find(&c->steps, state->step), *newest = own;
     StepName last, best, name;
-    Error error;
     bool unchanged = true;
     if (c->steps.n_bad) die("%s. Nothing was changed; move it away first", c->steps.why.text);
     if (c->steps.n) newest = &c->steps.items[c->steps.n - 1];
@@ -565,7 +552,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     }
     if (!newest || own != newest)
         return false; /* resumed from another directory or an earlier step: the first save moves the links */
-    if (!move_links(c, &c->step, &error)) die("%s", error.text);
+    MUST(move_links(c, &c->step, &error));
     step_name(name, state->step, "");
     if (strcmp(last, name)) printf("[Resume] the link last was %s and is now %s, the newest\n", last, name);
     step_name(name, state->best_step, "");
@@ -645,10 +632,5 @@ void checkpointer_close(Checkpointer *c) {
     Error error;
     if (!checkpointer_wait(c, &error)) warn("the checkpoint could not be written: %s", error.text);
     close(c->lock);
-    free(c->carried);
-    free(c->description);
-    free(c->tensors);
-    free(c->names);
-    free(c->steps.items);
-    free(c);
+    FREE(c->carried, c->description, c->tensors, c->names, c->steps.items, c);
 }

@@ -92,10 +92,8 @@ static bool check_copy(const NamePair *pair, const TensorFile *file, const Store
 static bool is_lacking_bias(const ParamTable *table, const char *name) {
     static const char bias[] = ".bias";
     if (!ends_with(name, bias) || params_find(table, name) >= 0) return false;
-    char *weight = xformat("%.*s.weight", (int)(strlen(name) - strlen(bias)), name);
-    bool lacking = params_find(table, weight) >= 0;
-    free(weight);
-    return lacking;
+    OWNED char *weight = xformat("%.*s.weight", (int)(strlen(name) - strlen(bias)), name);
+    return params_find(table, weight) >= 0;
 }
 
 /* Sets *keep to whether the tensor is of the model, or unknown. False if the model can neither take it nor do without
@@ -131,20 +129,19 @@ static bool is_transposed(const ImportConventions *c, const ParamTable *table, c
 
 bool conventions_apply(const ImportConventions *c, const ParamTable *table, TensorFile *file, ConventionsReport *report,
                        Error *error) {
-    bool *keep = xcalloc((size_t)file->n_tensors + 1, sizeof *keep), ok = true;
+    OWNED bool *keep = xcalloc((size_t)file->n_tensors + 1, sizeof *keep);
     int kept = 0;
     *report = (ConventionsReport){0};
     rename_ends(c->ends, file);
     add_root(c, file);
-    for (int i = 0; ok && i < file->n_tensors; i++)
-        ok = judge(c, table, file, &file->tensors[i], report, &keep[i], error);
-    for (int i = 0; ok && i < file->n_tensors; i++)
+    for (int i = 0; i < file->n_tensors; i++)
+        if (!judge(c, table, file, &file->tensors[i], report, &keep[i], error)) return false;
+    for (int i = 0; i < file->n_tensors; i++)
         if (keep[i])
             file->tensors[kept++] = file->tensors[i];
         else
             free(file->tensors[i].name);
-    if (ok) file->n_tensors = kept;
-    free(keep);
-    report->transposed = ok && is_transposed(c, table, file);
-    return ok;
+    file->n_tensors = kept;
+    report->transposed = is_transposed(c, table, file);
+    return true;
 }

@@ -8,7 +8,7 @@
 struct Dump {
     Device *device;
     TensorToWrite *tensors;
-    int count, capacity;
+    int count;
 };
 
 Dump *dump_open(Device *device) {
@@ -22,10 +22,7 @@ static void *dump_push(Dump *dump, const char *name, Tensor tensor) {
         [DTYPE_F32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_F16] = "F16",
         [DTYPE_I32] = "I32", [DTYPE_I64] = "I64",   [DTYPE_U8] = "U8",
     };
-    if (dump->count == dump->capacity) {
-        dump->capacity = 2 * dump->capacity + 64;
-        dump->tensors = xrealloc(dump->tensors, (size_t)dump->capacity * sizeof *dump->tensors);
-    }
+    dump->tensors = xgrow(dump->tensors, (size_t)dump->count, sizeof *dump->tensors);
     TensorToWrite *entry = &dump->tensors[dump->count++];
     void *copy = xmalloc(tensor_bytes(tensor));
     *entry = (TensorToWrite){.name = xstrdup(name), .dtype = names[tensor.dtype], .rank = tensor.rank, .data = copy};
@@ -44,17 +41,11 @@ void dump_add_host(Dump *dump, const char *name, Tensor tensor) {
 }
 
 void dump_write_close(Dump *dump, const char *path, int64_t micro_batches) {
-    Error error;
-    char *count = xformat("%lld", (long long)micro_batches);
+    OWNED char *count = xformat("%lld", (long long)micro_batches);
     const char *keys[] = {"micro_batches"}, *values[] = {count};
     file_remove_stale(path);
-    if (!safetensors_write(path, dump->tensors, dump->count, keys, values, 1, &error))
-        die("--debug-dump: %s", error.text);
-    for (int i = 0; i < dump->count; i++) {
-        free((char *)dump->tensors[i].name);
-        free((void *)dump->tensors[i].data);
-    }
-    free(count);
-    free(dump->tensors);
-    free(dump);
+    MUST_OR(safetensors_write(path, dump->tensors, dump->count, keys, values, 1, &error), "--debug-dump: %s",
+            error.text);
+    for (int i = 0; i < dump->count; i++) FREE((char *)dump->tensors[i].name, (void *)dump->tensors[i].data);
+    FREE(dump->tensors, dump);
 }

@@ -29,6 +29,12 @@ int64_t step_of(const char *name, const char *suffix) {
     return digits >= 8 && digits < 19 && !strcmp(name + 5 + digits, suffix) ? strtoll(name + 5, NULL, 10) : -1;
 }
 
+void step_path(Path out, const char *directory, int64_t step, const char *suffix) {
+    StepName name;
+    step_name(name, step, suffix);
+    folder_join(out, directory, name);
+}
+
 /* ---- checkpoints ---- */
 
 void steps_reserve(Steps *steps, int more) {
@@ -47,9 +53,10 @@ void steps_add(Steps *steps, Step step) {
 }
 
 void step_folder(Path out, const char *directory, const Step *step) {
-    StepName name;
-    step_name(name, step->step, "");
-    folder_join(out, directory, step->copy ? step->copy : name);
+    if (step->copy)
+        folder_join(out, directory, step->copy);
+    else
+        step_path(out, directory, step->step, "");
 }
 
 const Step *steps_find(const Steps *steps, int64_t step) {
@@ -165,10 +172,9 @@ char *checkpoint_follow(const char *path) {
         StepName target = "";
         end = strchrnul(at, '/');
         if (!is_link_name(at, (size_t)(end - at))) continue;
-        char *link = xformat("%.*s", (int)(end - path), path);
+        OWNED char *link = xformat("%.*s", (int)(end - path), path);
         const Held *h = find_held(link, NULL);
         read_link(link, target);
-        free(link);
         if (h) return xformat("%s%s", h->folder, end);
         if (step_of(target, "") >= 0) return xformat("%.*s%s%s", (int)(at - path), path, target, end);
     }
@@ -204,31 +210,24 @@ static bool hold_folder(const char *link, const char *folder) {
 char *checkpoint_hold(const char *path) {
     enum { TRIES = 1000 }; /* of a millisecond each, for a step that another program keeps locked */
     for (int tries = 0;; tries++) {
-        char *found = checkpoint_follow(path), *again;
+        OWNED char *found = checkpoint_follow(path);
         size_t n = step_length(found);
-        if (!n) return found;
-        char *folder = xformat("%.*s", (int)n, found),
-             *link = xformat("%.*s", (int)(strlen(path) + n - strlen(found)), path);
+        if (!n) return xstrdup(found);
+        OWNED char *folder = xformat("%.*s", (int)n, found);
+        OWNED char *link = xformat("%.*s", (int)(strlen(path) + n - strlen(found)), path);
         bool is_held = find_held(link, folder) || hold_folder(link, folder);
-        again = is_held ? xstrdup(found) : checkpoint_follow(path);
-        bool gone = (!strcmp(again, found) && access(folder, F_OK)) || tries == TRIES;
-        free(link);
-        free(folder);
-        free(again);
-        if (is_held || gone) return found;
-        free(found);
+        OWNED char *again = is_held ? NULL : checkpoint_follow(path);
+        if (is_held || tries == TRIES || (!strcmp(again, found) && access(folder, F_OK))) return xstrdup(found);
         usleep(1000); /* its run has locked it, and removes it next */
     }
 }
 
 void checkpoint_release(void) {
     while (held) {
-        Held *one = held;
+        OWNED Held *one = held;
         held = one->next;
         close(one->fd);
-        free(one->link);
-        free(one->folder);
-        free(one);
+        FREE(one->link, one->folder);
     }
 }
 
@@ -242,14 +241,11 @@ LockResult folder_claim(const char *path, int *fd) {
 }
 
 int checkpoint_file_open(const char *path, size_t *size, Error *error) {
-    for (char *found = checkpoint_follow(path), *again;; found = again) {
+    for (;;) {
+        OWNED char *found = checkpoint_follow(path);
         int fd = file_open(found, size, error);
-        again = checkpoint_follow(path);
-        bool moved = strcmp(found, again) != 0;
-        free(found);
-        if (fd < 0 && moved) continue;
-        free(again);
-        return fd;
+        OWNED char *again = checkpoint_follow(path);
+        if (fd >= 0 || !strcmp(found, again)) return fd;
     }
 }
 
@@ -300,11 +296,9 @@ static bool find_replaced(const char *directory, Path replaced, Path step) {
     DIR *entries = opendir(directory);
     bool found = false;
     for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
-        StepName name;
         if (step_of(entry->d_name, ".replaced") < 0) continue;
-        step_name(name, step_of(entry->d_name, ".replaced"), "");
         folder_join(replaced, directory, entry->d_name);
-        folder_join(step, directory, name);
+        step_path(step, directory, step_of(entry->d_name, ".replaced"), "");
         found = access(step, F_OK) != 0;
     }
     if (entries) closedir(entries);
@@ -324,13 +318,12 @@ bool folder_recover(const char *directory, Error *error) {
 /* Recovers under the lock that writers of checkpoints take. */
 static void recover_alone(const char *directory) {
     Path replaced, step;
-    Error error;
     if (!find_replaced(directory, replaced, step)) return;
     int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0) die("cannot open the directory %s: %s", directory, strerror(errno));
     if (lock_descriptor(lock, false) == LOCK_BUSY)
         die("another program is writing checkpoints into %s; wait for it", directory);
-    if (!folder_recover(directory, &error)) die("%s", error.text);
+    MUST(folder_recover(directory, &error));
     close(lock);
 }
 
@@ -370,8 +363,7 @@ static bool find_newest(const char *directory, char **found, Error *error) {
 
 static char *newest(const char *directory) {
     char *path;
-    Error error;
-    if (!find_and_hold(directory, find_newest, &path, &error)) die("%s", error.text);
+    MUST(find_and_hold(directory, find_newest, &path, &error));
     return path;
 }
 
@@ -379,10 +371,8 @@ char *checkpoint_resolve(const char *directory, const char *resume) {
     Error error;
     TrainState state = {0};
     if (!strcmp(resume, "auto")) return newest(directory);
-    const char *slash = strrchr(resume, '/');
-    char *given = strcmp(slash ? slash + 1 : resume, "state.json") ? xstrdup(resume) : path_directory(resume);
+    OWNED char *given = strcmp(path_name(resume), "state.json") ? xstrdup(resume) : path_directory(resume);
     char *path = checkpoint_hold(given);
-    free(given);
     if (!checkpoint_is_whole(path, &state, &error)) {
         char *last = path_join(path, LAST_LINK);
         bool run = !access(last, F_OK);

@@ -45,6 +45,8 @@ typedef struct {
 void folder_join(Path out, const char *directory, const char *name);
 /* Writes "step_N" followed by a suffix. */
 void step_name(StepName name, int64_t step, const char *suffix);
+/* Writes the path of "step_N" followed by a suffix in a directory. */
+void step_path(Path out, const char *directory, int64_t step, const char *suffix);
 /* Returns N of "step_N" followed by `suffix`; -1 for other names. */
 int64_t step_of(const char *name, const char *suffix);
 

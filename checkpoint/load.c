@@ -79,10 +79,9 @@ static void take_exactly(const TensorFile *file, const char *prefix, const Param
  * is found. */
 static bool open_part(const char *path, const char *name, int64_t step, TensorFile *file, Error *error) {
     char part[PATH_MAX], text[24];
-    Error reason;
     if (snprintf(part, sizeof part, "%s/%s", path, name) >= (int)sizeof part)
         return error_set(error, "the path is too long");
-    if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %s", name, reason.text);
+    if (!tensor_file_open(part, file, error)) return error_before(error, "%s: ", name);
     snprintf(text, sizeof text, "%lld", (long long)step);
     const char *made_at = tensor_file_metadata(file, "step"), *format = tensor_file_metadata(file, "format");
     bool ours = format && !strcmp(format, "pt") && tensor_file_metadata(file, SAFETENSORS_SUM_KEY);
@@ -95,17 +94,15 @@ static bool open_part(const char *path, const char *name, int64_t step, TensorFi
 }
 
 static bool load_optimizer(const char *path, int64_t step, const CheckpointBuffers *into, Error *error) {
-    TensorFile file = {0};
+    OWNED_BY(tensor_file_close) TensorFile file = {0};
     Complaints complaints = {.count = 0};
     if (!open_part(path, "optimizer.safetensors", step, &file, error)) return false;
     take_exactly(&file, "exp_avg.", into->table, into->m, &complaints);
     take_exactly(&file, "exp_avg_sq.", into->table, into->v, &complaints);
-    bool ok = no_complaints(&complaints, "optimizer.safetensors", error);
-    if (ok && file.n_tensors != 2 * into->table->count)
-        ok = error_set(error, "optimizer.safetensors has %d tensors; the model has %d parameters with two each",
-                       file.n_tensors, into->table->count);
-    tensor_file_close(&file);
-    return ok;
+    return no_complaints(&complaints, "optimizer.safetensors", error) &&
+           (file.n_tensors == 2 * into->table->count ||
+            error_set(error, "optimizer.safetensors has %d tensors; the model has %d parameters with two each",
+                      file.n_tensors, into->table->count));
 }
 
 /* Lists shallow copies of the tensors that the table does not know. */
@@ -129,18 +126,16 @@ bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState
     *carried = (CarriedTensors){.n = 0};
     *state = (TrainState){0};
     bool ok = state_read(path, state, error) && open_part(path, "model.safetensors", state->step, file, error);
-    if (ok) {
-        take_exactly(file, "", into->table, into->weights, &complaints);
-        ok = no_complaints(&complaints, "model.safetensors", error) && load_optimizer(path, state->step, into, error);
+    if (ok) take_exactly(file, "", into->table, into->weights, &complaints);
+    if (ok && no_complaints(&complaints, "model.safetensors", error) &&
+        load_optimizer(path, state->step, into, error)) {
+        list_carried(carried, into->table);
+        return true;
     }
-    if (!ok) {
-        tensor_file_close(file);
-        free(state->options_json);
-        state->options_json = NULL;
-        return false;
-    }
-    list_carried(carried, into->table);
-    return true;
+    tensor_file_close(file);
+    free(state->options_json);
+    state->options_json = NULL;
+    return false;
 }
 
 /* ---- a base checkpoint ---- */
@@ -388,11 +383,9 @@ static bool check_tensors(Import *import, TensorFile *file, Error *error) {
 
 bool checkpoint_check(TensorFile *file, const ParamTable *table, const ImportRules *rules, Error *error) {
     ImportReport report = {0};
-    Import import = {.table = table, .rules = rules, .report = &report};
-    import.seen = xcalloc((size_t)table->count, sizeof(bool));
-    bool ok = check_tensors(&import, file, error);
-    free(import.seen);
-    return ok;
+    OWNED bool *seen = xcalloc((size_t)table->count, sizeof *seen);
+    Import import = {.table = table, .rules = rules, .report = &report, .seen = seen};
+    return check_tensors(&import, file, error);
 }
 
 /* ---- numbers ---- */
@@ -411,10 +404,9 @@ static bool check_finite(const StoredTensor *tensor, const float *values, int64_
 
 /* Imports a matrix that the file stores transposed: [columns, rows] of the parameter. */
 static bool import_transposed(Import *import, const StoredTensor *tensor, const Param *param, Error *error) {
-    float *values = xmalloc((size_t)tensor->count * sizeof *values);
+    OWNED float *values = xmalloc((size_t)tensor->count * sizeof *values);
     bool ok = stored_to_f32(tensor, values, error) && check_finite(tensor, values, tensor->count, error);
     if (ok) conventions_transpose(values, param->dims[1], param->dims[0], import->weights + param->offset);
-    free(values);
     import->report->loaded++;
     import->report->transposed++;
     return ok;
@@ -436,10 +428,10 @@ static bool import_tensor(Import *import, const StoredTensor *tensor, const Para
 
 /* Absorbs a bias before a norm: norm(x + bias) with a running mean equals norm(x) with the mean minus the bias. */
 static bool absorb_bias(Import *import, const StoredTensor *bias, const Param *param, Error *error) {
-    float *mean = import->weights + param->offset, *values = xmalloc((size_t)(bias->count + 1) * sizeof *values);
+    float *mean = import->weights + param->offset;
+    OWNED float *values = xmalloc((size_t)(bias->count + 1) * sizeof *values);
     bool ok = stored_to_f32(bias, values, error) && check_finite(bias, values, bias->count, error);
     for (int64_t i = 0; ok && i < bias->count; i++) mean[i] -= values[i];
-    free(values);
     import->report->absorbed++;
     return ok;
 }
@@ -492,15 +484,10 @@ char *checkpoint_weights(const char *path) {
     static const char *const names[] = {"model.safetensors",         "model.safetensors.index.json",
                                         "pytorch_model.bin",         "pytorch_model.bin.index.json",
                                         "adapter_model.safetensors", "adapter_model.bin"};
-    char *found = checkpoint_hold(path), *inside = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !inside; i++) {
-        inside = path_join(found, names[i]);
-        if (!access(inside, F_OK)) break;
-        free(inside);
-        inside = NULL;
-    }
-    if (inside) free(found);
-    return inside ? inside : found;
+    OWNED char *found = checkpoint_hold(path);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (path_holds(found, names[i])) return path_join(found, names[i]);
+    return xstrdup(found);
 }
 
 /* Refuses a LoRA adapter, whose matrices belong to another model's weights: with a folder's adapter_config.json,
@@ -521,47 +508,34 @@ static bool refuse_adapter(const char *path, const TensorFile *file, Error *erro
 
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     static const char *const links[] = {BEST_LINK, LAST_LINK};
-    char *weights = checkpoint_weights(path);
+    OWNED char *weights = checkpoint_weights(path);
     bool opened = tensor_file_open(weights, file, error), ok = opened && refuse_adapter(path, file, error);
     bool is_run = false;
     if (opened && !ok) tensor_file_close(file);
-    if (!opened && strcmp(weights, path) != 0) {
-        Error why = *error;
-        error_set(error, "its %s: %s", strrchr(weights, '/') + 1, why.text);
-    }
+    if (!opened && strcmp(weights, path) != 0) error_before(error, "its %s: ", strrchr(weights, '/') + 1);
     if (ok && strcmp(weights, path) != 0) file_keep(weights, "weights to start from");
-    free(weights);
     for (int i = 0; i < 2 && !opened && !is_run; i++) {
-        char *link = path_join(path, links[i]);
+        OWNED char *link = path_join(path, links[i]);
         is_run = !access(link, F_OK);
         if (is_run) error_set(error, "it is the directory of a run, not of a checkpoint; did you mean %s?", link);
-        free(link);
     }
     return ok;
 }
 
 char *checkpoint_folder(const char *path) {
-    char *found = checkpoint_hold(path);
+    OWNED char *found = checkpoint_hold(path);
     for (size_t n = strlen(found); n > 1 && found[n - 1] == '/';) found[--n] = 0; /* its parent is the run's folder */
-    if (path_is_folder(found)) return found;
-    char *folder = path_directory(found);
-    free(found);
-    return folder;
+    return path_is_folder(found) ? xstrdup(found) : path_directory(found);
 }
 
 bool checkpoint_exists(const char *path) {
-    char *found = checkpoint_hold(path);
-    bool exists = !access(found, F_OK);
-    free(found);
-    return exists;
+    OWNED char *found = checkpoint_hold(path);
+    return !access(found, F_OK);
 }
 
 bool checkpoint_check_base(const char *path, const ParamTable *table, const ImportRules *rules, Error *error) {
-    TensorFile file;
-    if (!checkpoint_open_base(path, &file, error)) return false;
-    bool ok = checkpoint_check(&file, table, rules, error);
-    tensor_file_close(&file);
-    return ok;
+    OWNED_BY(tensor_file_close) TensorFile file = {0};
+    return checkpoint_open_base(path, &file, error) && checkpoint_check(&file, table, rules, error);
 }
 
 uint64_t checkpoint_base_sum(const TensorFile *file) {
@@ -575,17 +549,15 @@ bool checkpoint_import(const char *path, const CheckpointBuffers *into, const Im
     *carried = (CarriedTensors){.n = 0};
     *report = (ImportReport){0};
     if (!checkpoint_open_base(path, file, error)) return false;
-    Import import = {.table = into->table, .rules = rules, .weights = into->weights, .report = report};
-    import.seen = xcalloc((size_t)into->table->count, sizeof(bool));
-    bool ok = import_tensors(&import, file, error);
-    if (ok) {
-        report->sum = checkpoint_base_sum(file);
-        report->missing_names = list_missing(&import);
-        list_carried(carried, into->table);
-        report->carried = carried->n = drop_expected(&import, carried->tensors, carried->n);
-    } else {
+    OWNED bool *seen = xcalloc((size_t)into->table->count, sizeof *seen);
+    Import import = {.table = into->table, .rules = rules, .weights = into->weights, .report = report, .seen = seen};
+    if (!import_tensors(&import, file, error)) {
         tensor_file_close(file);
+        return false;
     }
-    free(import.seen);
-    return ok;
+    report->sum = checkpoint_base_sum(file);
+    report->missing_names = list_missing(&import);
+    list_carried(carried, into->table);
+    report->carried = carried->n = drop_expected(&import, carried->tensors, carried->n);
+    return true;
 }

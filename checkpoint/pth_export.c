@@ -33,9 +33,8 @@ static const char *layer_with_bias(const PthExport *e, const Param *param) {
 
 /* Writes the key LAYER.what. */
 static void put_key(PthWriter *w, int length, const char *layer, const char *what) {
-    char *key = xformat("%.*s.%s", length, layer, what);
+    OWNED char *key = xformat("%.*s.%s", length, layer, what);
     pth_text(w, key);
-    free(key);
 }
 
 /* ---- the model ---- */
@@ -106,7 +105,7 @@ static void put_group(PthWriter *w, const PthExport *e, bool decay) {
     static const char *const off[] = {"amsgrad", "maximize", "capturable", "differentiable"}, *const unset[] = {
                                                                                                   "foreach", "fused"};
     pth_open(w, PTH_DICT);
-    pth_text(w, "lr"), pth_real(w, as_written(e->adamw.learning_rate));
+    pth_text(w, "lr"), pth_real(w, as_written(e->learning_rate));
     pth_text(w, "betas"), pth_open(w, PTH_TUPLE);
     pth_real(w, as_written(e->adamw.beta1)), pth_real(w, as_written(e->adamw.beta2)), pth_close(w);
     pth_text(w, "eps"), pth_real(w, as_written(e->adamw.epsilon));
@@ -135,7 +134,7 @@ bool pth_export(const char *path, const PthExport *e, Error *error) {
     int64_t longest = 0;
     for (int i = 0; i < e->table->count; i++)
         if (e->table->items[i].dims[0] > longest) longest = e->table->items[i].dims[0];
-    float *zeros = xcalloc((size_t)longest + 1, sizeof *zeros);
+    OWNED float *zeros = xcalloc((size_t)longest + 1, sizeof *zeros);
     PthWriter *w = pth_begin();
     pth_open(w, PTH_DICT);
     pth_text(w, "model_state_dict"), put_weights(w, e, zeros);
@@ -151,29 +150,23 @@ bool pth_export(const char *path, const PthExport *e, Error *error) {
             pth_real(w, value->number);
     }
     pth_close(w);
-    free(zeros);
     return pth_write(w, path, error);
 }
 
 bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport what, Error *error) {
     size_t size = (size_t)what.table->flat_count * sizeof(float);
-    CheckpointBuffers parts = {what.table, xaligned(size), xaligned(size), xaligned(size)};
+    OWNED float *weights = xaligned(size);
+    OWNED float *m = xaligned(size);
+    OWNED float *v = xaligned(size);
     TrainState state;
     CarriedTensors carried;
-    Error reason;
-    bool ok = checkpoint_load(checkpoint, &parts, &state, &carried, &reason);
-    if (ok) {
-        what.weights = parts.weights, what.m = parts.m, what.v = parts.v;
-        what.adamw.step = state.step - state.skipped_steps;
-        what.batches = state.micro_step;
-        ok = pth_export(path, &what, error);
-        carried_close(&carried);
-        free(state.options_json);
-    } else {
-        error_set(error, "%s: %s", checkpoint, reason.text);
-    }
-    free(parts.weights);
-    free(parts.m);
-    free(parts.v);
+    if (!checkpoint_load(checkpoint, &(CheckpointBuffers){what.table, weights, m, v}, &state, &carried, error))
+        return error_before(error, "%s: ", checkpoint);
+    what.weights = weights, what.m = m, what.v = v;
+    what.adamw.step = state.step - state.skipped_steps;
+    what.batches = state.micro_step;
+    bool ok = pth_export(path, &what, error);
+    carried_close(&carried);
+    free(state.options_json);
     return ok;
 }

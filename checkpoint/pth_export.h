@@ -18,7 +18,8 @@ typedef struct {
     const ParamTable *table;
     const float *weights; /* flat, on the host */
     const float *m, *v;   /* the optimizer's moments, likewise; NULL: without optimizer_state_dict */
-    AdamW adamw; /* train_adamw with the learning rate of the next step, and step = the number of updates done */
+    AdamW adamw;          /* train_adamw with step = the number of updates done */
+    float learning_rate;  /* of the next step */
     double initial_rate, weight_decay;
     int64_t batches;              /* batches trained on, as counted by the batch norms */
     const AbsorbedBias *absorbed; /* written as zeros */

@@ -145,10 +145,9 @@ static json_t *field_to_json(const struct Field *field, const TrainState *state)
 }
 
 char *state_to_json(const TrainState *state) {
-    Error error;
-    if (!check_state(state, &error)) die("%s", error.text);
-    json_t *root = json_build("state.json", "{s:s, s:i, s:s}", "format", format_name, "version", VERSION, "revision",
-                              state->revision);
+    MUST(check_state(state, &error));
+    json_auto_t *root = json_build("state.json", "{s:s, s:i, s:s}", "format", format_name, "version", VERSION,
+                                   "revision", state->revision);
     for (int i = 0; i < N_FIELDS; i++) json_object_set_new(root, fields[i].name, field_to_json(&fields[i], state));
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)
@@ -157,7 +156,6 @@ char *state_to_json(const TrainState *state) {
     json_object_set_new(root, "metrics", metrics);
     if (!options || json_object_set_new(root, "options", options)) die("the options of the run are no JSON object");
     char *text = json_text("state.json", root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    json_decref(root);
     size_t body = strlen(text) - strlen("\n}");
     char *complete = realloc(text, body + TRAILER + 1);
     if (complete)
@@ -246,12 +244,9 @@ static bool check_version(const json_t *root, Error *error) {
 }
 
 bool state_parse(const char *text, size_t size, TrainState *state, Error *error) {
-    json_error_t where;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
-    if (!root) return error_set(error, "state.json, line %d, column %d: %s", where.line, where.column, where.text);
-    bool ok = check_version(root, error) && check_trailer(text, size, error) && read_fields(root, state, error);
-    json_decref(root);
-    return ok;
+    json_auto_t *root = json_parse(text, size, JSON_REJECT_DUPLICATES, error);
+    if (!root) return error_before(error, "state.json, ");
+    return check_version(root, error) && check_trailer(text, size, error) && read_fields(root, state, error);
 }
 
 static bool path_in(char out[PATH_MAX], const char *directory, const char *name) {
@@ -259,15 +254,13 @@ static bool path_in(char out[PATH_MAX], const char *directory, const char *name)
 }
 
 bool state_read(const char *path, TrainState *state, Error *error) {
-    char file[PATH_MAX], *text;
+    char file[PATH_MAX];
+    OWNED char *text = NULL;
     size_t size;
-    Error reason;
     if (!path_in(file, path, "state.json")) return error_set(error, "the path is too long");
-    if (!read_file(file, &text, &size, &reason))
-        return error_set(error, "no checkpoint: cannot read its state.json: %s", reason.text);
-    bool ok = state_parse(text, size, state, error);
-    free(text);
-    return ok;
+    if (!read_file(file, &text, &size, error))
+        return error_before(error, "no checkpoint: cannot read its state.json: ");
+    return state_parse(text, size, state, error);
 }
 
 bool checkpoint_is_whole(const char *path, TrainState *state, Error *error) {

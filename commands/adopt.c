@@ -12,14 +12,17 @@ CheckpointOptions checkpoint_options_of(const json_t *description, const char *c
     return from;
 }
 
-CheckpointOptions checkpoint_options_read(const char *checkpoint, const DescriptionRules *rules,
-                                          const char *const *names) {
+json_t *adopt_description(const char *checkpoint, const DescriptionRules *rules) {
     Error error;
     json_t *description = description_read(checkpoint, rules, &error);
     if (!description && error.text[0]) die("%s", error.text);
-    CheckpointOptions from = checkpoint_options_of(description, checkpoint, names);
-    json_decref(description);
-    return from;
+    return description;
+}
+
+CheckpointOptions checkpoint_options_read(const char *checkpoint, const DescriptionRules *rules,
+                                          const char *const *names) {
+    json_auto_t *description = adopt_description(checkpoint, rules);
+    return checkpoint_options_of(description, checkpoint, names);
 }
 
 static bool is_in(const char *const *names, const char *name) {
@@ -31,11 +34,11 @@ static bool is_in(const char *const *names, const char *name) {
 void checkpoint_options_validate(const CheckpointOptions *from, const OptionSet *rules) {
     const char *name;
     const json_t *value;
-    Error error;
     json_object_foreach(from->options, name, value) {
         const Option *option = options_find(rules, name);
-        if (option && !option_check_json(option, value, &error))
-            die("the options in the config.json of %s: %s", from->checkpoint, error.text);
+        if (option)
+            MUST_OR(option_check_json(option, value, &error), "the options in the config.json of %s: %s",
+                    from->checkpoint, error.text);
     }
 }
 
@@ -54,26 +57,22 @@ void checkpoint_options_check(const CheckpointOptions *from, const char *name, c
 void checkpoint_options_check_given(const CheckpointOptions *from, const OptionSet *set, const char *const *unchecked) {
     for (const Option *option = set->options; option < set->options + set->count; option++) {
         if (!option->given || !is_in(from->names, option->row.name) || is_in(unchecked, option->row.name)) continue;
-        json_t *given = option_to_json(option);
+        json_auto_t *given = option_to_json(option);
         checkpoint_options_check(from, option->row.name, given, NULL);
-        json_decref(given);
     }
 }
 
 void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, const char *const *unchecked) {
-    char *adopted = NULL; /* printed when all are known to be good */
-    Error error;
+    OWNED char *adopted = NULL; /* printed when all are known to be good */
     checkpoint_options_check_given(from, set, unchecked);
     for (Option *option = set->options; option < set->options + set->count; option++) {
         const json_t *value = json_object_get(from->options, option->row.name);
         if (!value || option->given || !is_in(from->names, option->row.name)) continue;
-        if (!option_from_json(option, value, &error))
-            die("the options in the config.json of %s: %s", from->checkpoint, error.text);
+        MUST_OR(option_from_json(option, value, &error), "the options in the config.json of %s: %s", from->checkpoint,
+                error.text);
         option->given = option->adopted = true; /* as if it had been typed; options_free frees a text */
-        char *text = value_text(option->row.name, value), *before = adopted;
-        adopted = xformat("%s%s%s %s", before ? before : "", before ? ", " : "", option->row.name, text);
-        free(before);
-        free(text);
+        OWNED char *text = value_text(option->row.name, value);
+        xappend(&adopted, "%s%s %s", adopted ? ", " : "", option->row.name, text);
     }
     if (adopted)
         printf("[Model] from %s: %s\n",
@@ -81,15 +80,37 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
                : from->stated ? "its checkpoint"
                               : "the shapes of its tensors",
                adopted);
-    free(adopted);
 }
 
 void adopt_check_tensors(const char *option, const char *path, TensorFile *file, Model *model,
                          const ImportRules *rules) {
-    Error error;
     bool there = file || (path && checkpoint_exists(path));
-    if (there && !(file ? checkpoint_check(file, &model->params, rules, &error)
-                        : checkpoint_check_base(path, &model->params, rules, &error)))
-        die("%s %s: %s", option, path, error.text);
+    if (there)
+        MUST_OR((file ? checkpoint_check(file, &model->params, rules, &error)
+                      : checkpoint_check_base(path, &model->params, rules, &error)),
+                "%s %s: %s", option, path, error.text);
     model->close(model);
+}
+
+const StoredTensor *adopt_tensor(const TensorFile *file, const char *root, const char *name) {
+    OWNED char *full = xformat("%s%s", root, name);
+    const StoredTensor *tensor = checkpoint_tensor(file, full);
+    return tensor ? tensor : checkpoint_tensor(file, name);
+}
+
+int64_t adopt_dimension(const TensorFile *file, const char *root, const char *name, int axis) {
+    const StoredTensor *t = adopt_tensor(file, root, name);
+    return t && t->rank > axis ? t->dims[axis] : 0;
+}
+
+int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after) {
+    for (int64_t n = 0; n < 1000; n++) {
+        OWNED char *name = xformat("%s%lld%s", before, (long long)n, after);
+        if (!adopt_tensor(file, root, name)) return n;
+    }
+    return 1000;
+}
+
+int64_t adopt_known_heads(int64_t layers, int64_t width) {
+    return layers == 12 && width == 768 ? 12 : layers == 24 && width == 1024 ? 16 : 0;
 }

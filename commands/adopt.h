@@ -17,8 +17,10 @@ typedef struct {
     bool stated;              /* by its config.json; otherwise they follow from the shapes of its tensors */
 } CheckpointOptions;
 
+/* Returns a checkpoint's config.json; NULL: it has none. Dies if the file breaks the rules (description_read). */
+json_t *adopt_description(const char *checkpoint, const DescriptionRules *rules);
 /* Reads the options in a checkpoint's config.json; json_decref(options). options: NULL if there is no config.json. Dies
- * if the file breaks the rules (description_read). */
+ * if the file breaks the rules. */
 CheckpointOptions checkpoint_options_read(const char *checkpoint, const DescriptionRules *rules,
                                           const char *const *names);
 /* The same with a config.json that has been read; NULL: there is none. */
@@ -39,5 +41,14 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
  * opened from the path here. A path that is NULL or leads nowhere is left to the one who reads it. */
 void adopt_check_tensors(const char *option, const char *path, TensorFile *file, Model *model,
                          const ImportRules *rules);
+
+/* Returns the tensor of a file that means ROOT NAME: "transformer." and "wte.weight"; NULL: there is none. */
+const StoredTensor *adopt_tensor(const TensorFile *file, const char *root, const char *name);
+/* Returns a dimension of that tensor; 0: there is none. */
+int64_t adopt_dimension(const TensorFile *file, const char *root, const char *name, int axis);
+/* Returns how many tensors BEFORE n AFTER there are from n = 0 on, at most 1000. */
+int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after);
+/* Returns the number of attention heads of the sizes that GPT-2, RoBERTa and PhoBERT share; 0: it is another size. */
+int64_t adopt_known_heads(int64_t layers, int64_t width);
 
 #endif

@@ -13,14 +13,11 @@ enum { FEW_STEPS = 200, FAR = 10 /* times the usual rate, or this part of it */ 
 
 /* Returns how many steps the training had: those of the newest checkpoint of its run. */
 static int64_t steps_of(const char *folder, int64_t own) {
-    char *run = path_directory(folder), *last = path_join(run, LAST_LINK), *newest = checkpoint_follow(last);
+    OWNED char *run = path_directory(folder), *last = path_join(run, LAST_LINK), *newest = checkpoint_follow(last);
     TrainState state = {0};
     Error error;
     int64_t steps = state_read(newest, &state, &error) && state.step > own ? state.step : own;
     free(state.options_json);
-    free(newest);
-    free(last);
-    free(run);
     return steps;
 }
 
@@ -34,9 +31,10 @@ static char *rate_cause(double rate, double usual, bool pretrained) {
 char *chance_cause(const char *checkpoint, UsualRates usual, const char *more_epochs) {
     TrainState state = {0};
     Error error;
-    char *folder = checkpoint_folder(checkpoint), *cause = NULL, *rated = NULL;
+    OWNED char *folder = checkpoint_folder(checkpoint), *rated = NULL;
+    char *cause = NULL;
     if (state_read(folder, &state, &error)) {
-        json_t *options = json_loads(state.options_json, 0, NULL);
+        json_auto_t *options = json_loads(state.options_json, 0, NULL);
         double rate = json_number_value(json_object_get(options, "learning-rate"));
         bool pretrained = state.base_sum != 0;
         long long steps = (long long)steps_of(folder, state.step);
@@ -49,10 +47,7 @@ char *chance_cause(const char *checkpoint, UsualRates usual, const char *more_ep
                           : xformat("none that the settings show (learning rate %g, %lld steps): are the labels those "
                                     "of these rows, and do the rows hold what they depend on?",
                                     rate, steps);
-        json_decref(options);
     }
     free(state.options_json);
-    free(rated);
-    free(folder);
     return cause;
 }

@@ -33,13 +33,8 @@ static char *command_names(const Program *program) {
     char *names = xstrdup("");
     for (int i = 0; i < program->n_commands; i++) {
         if (!program->commands[i].name) continue;
-        char *longer = xformat("%s%s%s", names,
-                               !*names                       ? ""
-                               : i + 1 < program->n_commands ? ", "
-                                                             : " or ",
-                               program->commands[i].name);
-        free(names);
-        names = longer;
+        const char *between = i + 1 < program->n_commands ? ", " : " or ";
+        xappend(&names, "%s%s", *names ? between : "", program->commands[i].name);
     }
     return names;
 }
@@ -61,7 +56,7 @@ static void print_commands(const Program *program) {
         int length = name ? (int)strlen(name) : 0;
         if (length > width) width = length;
     }
-    char *title = xformat("%s: %s", program->name, program->purpose), *more;
+    OWNED char *title = xformat("%s: %s", program->name, program->purpose), *more = NULL;
     help_print_wrapped(title, 0, 2);
     printf("\nusage: %s %s [options]\n\n", program_as_called(), unnamed_command(program) ? "[COMMAND]" : "COMMAND");
     for (int i = 0; i < program->n_commands; i++) {
@@ -74,8 +69,6 @@ static void print_commands(const Program *program) {
                    program_as_called(), program_as_called());
     printf("\n");
     help_print_wrapped(more, 0, 0);
-    free(more);
-    free(title);
 }
 
 /* Prints what a program with a cuda device finds on this machine. */

@@ -24,23 +24,19 @@ void export_options_add(OptionSet *set, ExportOptions *options) {
 }
 
 bool export_copy(const char *from, const char *to, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     Error why;
-    if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
-    bool ok = file_write_atomic(to, bytes, size, error);
-    free(bytes);
-    return ok;
+    return read_file(from, &bytes, &size, &why) ? file_write_atomic(to, bytes, size, error)
+                                                : error_set(error, "%s: %s", from, why.text);
 }
 
 bool export_json(const char *folder, const char *name, json_t *object, Error *error) {
-    char *path = path_join(folder, name), *text = json_text(name, object, JSON_INDENT(2) | JSON_REAL_PRECISION(6)),
-         *line = xformat("%s\n", text);
-    bool ok = file_write_atomic(path, line, strlen(line), error);
+    OWNED char *path = path_join(folder, name),
+               *text = json_text(name, object, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     json_decref(object);
-    char *owned[] = {path, text, line};
-    for (int i = 0; i < 3; i++) free(owned[i]);
-    return ok;
+    xappend(&text, "\n");
+    return file_write_atomic(path, text, strlen(text), error);
 }
 
 /* Returns the name of a file that lies in the folder already; free(). NULL: there is none. */
@@ -55,7 +51,7 @@ static char *find_file(const char *folder) {
 
 bool export_folder(const char *output, uint64_t weights, bool (*write)(const void *context, Error *error),
                    const void *context, Error *error) {
-    char *what = xformat("the weights %016llx", (unsigned long long)weights), *there = NULL;
+    OWNED char *what = xformat("the weights %016llx", (unsigned long long)weights), *there = NULL;
     FileLock lock;
     bool again, locked = unfinished_lock(&lock, output, error),
                 ok = locked && unfinished_find(output, what, &again, error);
@@ -65,7 +61,5 @@ bool export_folder(const char *output, uint64_t weights, bool (*write)(const voi
     if (ok) directory_remove_leftovers(output);
     ok = ok && write(context, error) && unfinished_end(output, error);
     if (locked) file_unlock(&lock);
-    free(there);
-    free(what);
     return ok;
 }

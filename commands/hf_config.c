@@ -8,13 +8,10 @@
 
 json_t *hf_config_read(const char *checkpoint, char **path) {
     Error error;
-    char *folder = checkpoint_folder(checkpoint);
+    OWNED char *folder = checkpoint_folder(checkpoint);
     *path = path_join(folder, "config.json");
-    free(folder);
-    json_t *config = access(*path, F_OK) ? NULL : json_read(*path, 0, &error);
-    if (json_is_string(json_object_get(config, "model_type"))) return config;
-    json_decref(config);
-    return NULL;
+    json_auto_t *config = access(*path, F_OK) ? NULL : json_read(*path, 0, &error);
+    return json_is_string(json_object_get(config, "model_type")) ? json_incref(config) : NULL;
 }
 
 void hf_config_check_type(const char *path, const json_t *config, const char *type) {

@@ -13,25 +13,20 @@ void next_print(const char *format, ...) {
     va_list paths;
     va_start(paths, format);
     printf("Next: %s ", program_as_called());
-    for (const char *at = format, *end; *at; at = end) {
-        end = strstr(at, "%s");
-        printf("%.*s", end ? (int)(end - at) : (int)strlen(at), at);
-        if (!end) break;
-        char *path = shell_path(va_arg(paths, const char *));
+    for (const char *end; (end = strstr(format, "%s")); format = end + strlen("%s")) {
+        printf("%.*s", (int)(end - format), format);
+        OWNED char *path = shell_path(va_arg(paths, const char *));
         printf("%s", path);
-        free(path);
-        end += strlen("%s");
     }
-    printf("\n");
+    printf("%s\n", format);
     va_end(paths);
 }
 
 void next_print_options(const char *command, const char *const *options) {
     printf("Next: %s%s%s", program_as_called(), *command ? " " : "", command);
     for (; *options; options += 2) {
-        char *value = options[1] ? shell_path(options[1]) : NULL;
+        OWNED char *value = options[1] ? shell_path(options[1]) : NULL;
         if (value) printf(" %s %s", options[0], value);
-        free(value);
     }
     printf("\n");
 }

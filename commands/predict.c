@@ -64,14 +64,13 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
     int n = scandir(folder, &entries, NULL, versionsort), without = 0;
     for (int i = 0; i < n; i++) {
         const char *name = entries[i]->d_name;
-        char *run = path_join(folder, name);
+        OWNED char *run = path_join(folder, name);
         if (name[0] != '.' && !strncmp(name, runs, strlen(runs)) && path_holds(run, "log.jsonl")) {
             if (path_holds(run, BEST_LINK))
                 add(e, path_join(run, BEST_LINK));
             else
                 without++;
         }
-        free(run);
         free(entries[i]);
     }
     if (n >= 0) free(entries);
@@ -81,7 +80,7 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
 static void add_path(Ensemble *e, const char *path, const char *runs) {
     int before = e->n, without = 0;
     if (!checkpoint_exists(path)) die("--checkpoint %s: %s", path, strerror(errno));
-    char *weights = checkpoint_weights(path);
+    OWNED char *weights = checkpoint_weights(path);
     if (!path_is_folder(weights))
         add(e, xstrdup(path));
     else if (path_holds(path, BEST_LINK))
@@ -91,7 +90,6 @@ static void add_path(Ensemble *e, const char *path, const char *runs) {
     if (e->n == before)
         die("--checkpoint %s: there are no weights in it; expected a checkpoint (model.safetensors) or a run (best)",
             path);
-    free(weights);
     if (without) warn("--checkpoint %s: %d of its runs have no best weights yet, and are left out", path, without);
 }
 
@@ -126,23 +124,21 @@ PredictOutput predict_output_open(const PredictOptions *o) {
 
 /* Begins the file at the first row, so that a run that fails before leaves no trace. */
 static void put(PredictOutput *out, const char *text, size_t size) {
-    Error error;
     if (!out->path) {
         program_put(out->stream, text, size, RESULTS);
         return;
     }
     if (!out->writer) {
-        char *folder = path_directory(out->path);
+        OWNED char *folder = path_directory(out->path);
         directory_remove_leftovers(folder); /* also those of other names */
-        free(folder);
         out->writer = xcalloc(1, sizeof *out->writer);
-        if (!file_begin(out->writer, out->path, 0, &error)) die("%s", error.text);
+        MUST(file_begin(out->writer, out->path, 0, &error));
     }
     file_put(out->writer, text, size);
 }
 
 static void write_rows(PredictOutput *out, Table *table) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     FILE *memory = open_memstream(&text, &size);
     if (!memory) die("out of memory for predictions");
@@ -152,7 +148,6 @@ static void write_rows(PredictOutput *out, Table *table) {
         table_print_csv(table, !out->rows, memory);
     if (fclose(memory)) die("out of memory for predictions");
     put(out, text, size);
-    free(text);
     out->rows += table_rows(table);
     table_clear(table);
 }
@@ -168,9 +163,8 @@ void predict_output_flush(PredictOutput *out, Table *table) {
 }
 
 void predict_output_close(PredictOutput *out, Table *table) {
-    Error error;
     write_rows(out, table);
-    if (out->writer && !file_end(out->writer, &error)) die("%s", error.text);
+    if (out->writer) MUST(file_end(out->writer, &error));
     if (out->stream) program_flush(out->stream, true, RESULTS);
     free(out->writer);
     printf("[Predict] %lld rows written to %s\n", (long long)out->rows, out->path ? out->path : "standard output");

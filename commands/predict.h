@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "base/options.h"
+#include "commands/trainer.h"
 #include "report/table.h"
-#include "train/options.h"
 
 typedef struct {
     OptionList checkpoints;

@@ -30,23 +30,21 @@ int report_command(int argc, char **argv) {
         "origin."};
     ReportOptions o = {0};
     PageSummary summary;
-    Error error;
     char size[32];
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     int n = o.runs.count;
     if (!n) die_usage("which runs? give their folders: report DIR");
     if (o.output && !strcmp(o.output, "-"))
         die_usage("--output -: a page is written to a file, not to standard output");
-    char *path = o.output ? xstrdup(o.output)
-                 : n > 1  ? xstrdup("report.html")
-                          : path_join(o.runs.text[0], "report.html");
+    OWNED char *path = o.output ? xstrdup(o.output)
+                       : n > 1  ? xstrdup("report.html")
+                                : path_join(o.runs.text[0], "report.html");
     PageRequest request = {.directories = o.runs.text, .n = n, .depth = PAGE_DEPTH};
-    if (!page_write(path, &request, &summary, &error)) die("%s", error.text);
+    MUST(page_write(path, &request, &summary, &error));
     printf("[Report] %s: %s, %d training%s, %d result%s", path, format_bytes((double)summary.bytes, size),
            summary.trainings, summary.trainings == 1 ? "" : "s", summary.results, summary.results == 1 ? "" : "s");
     if (summary.left_out) printf("; %d left out, named on the page", summary.left_out);
     printf("\n");
-    free(path);
     options_free(&set, argc, argv);
     return 0;
 }

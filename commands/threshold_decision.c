@@ -8,12 +8,11 @@
 
 json_t *threshold_decision_to_json(const ThresholdDecision *d, const char *positive) {
     bool at_threshold = !isnan(d->threshold);
-    char *text = at_threshold ? xformat("%s if p > threshold", positive) : xstrdup("the most probable class");
+    OWNED char *text = at_threshold ? xformat("%s if p > threshold", positive) : xstrdup("the most probable class");
     json_t *root =
         json_build("the decision", "{s:o, s:s, s:o, s:o}", "threshold", real_or_null(d->threshold), "decision", text,
                    "rule", at_threshold ? json_string(THRESHOLD_RULE_NAMES[d->rule]) : json_null(), "temperature",
                    real_or_null(d->temperature));
-    free(text);
     return root;
 }
 

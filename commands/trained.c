@@ -9,11 +9,10 @@
 #include "checkpoint/load.h"
 
 char *trained_checkpoint(const char *given) {
-    Error error;
     char *weights = checkpoint_weights(given), *path = checkpoint_hold(given);
     if (path_is_folder(weights)) {
         free(path);
-        if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
+        MUST_OR(checkpoint_best(given, &path, &error), "--checkpoint %s: %s", given, error.text);
         const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
         if (!path) path = checkpoint_resolve(given, "auto");
         if (path)
@@ -26,25 +25,19 @@ char *trained_checkpoint(const char *given) {
 }
 
 json_t *trained_option(const char *checkpoint, const char *option) {
-    Error error;
     TrainState state = {0};
     json_t *found = NULL;
-    char *folder = checkpoint_folder(checkpoint), *file = path_join(folder, "state.json");
+    OWNED char *folder = checkpoint_folder(checkpoint), *file = path_join(folder, "state.json");
     if (!access(file, F_OK)) {
-        if (!state_read(folder, &state, &error)) die("%s: %s; give --%s", file, error.text, option);
-        json_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
+        MUST_OR(state_read(folder, &state, &error), "%s: %s; give --%s", file, error.text, option);
+        json_auto_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
         found = json_incref(json_object_get(options, option));
-        json_decref(options);
         free(state.options_json);
     }
-    free(file);
-    free(folder);
     return found;
 }
 
 char *trained_text(const char *checkpoint, const char *option) {
-    json_t *value = trained_option(checkpoint, option);
-    char *text = json_is_string(value) ? xstrdup(json_string_value(value)) : NULL;
-    json_decref(value);
-    return text;
+    json_auto_t *value = trained_option(checkpoint, option);
+    return json_is_string(value) ? xstrdup(json_string_value(value)) : NULL;
 }

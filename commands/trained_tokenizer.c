@@ -11,12 +11,10 @@
 
 /* Returns where the tokenizer of a checkpoint is; free(). NULL: unknown. */
 static char *find_tokenizer(const char *checkpoint) {
-    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = tokenizer_in(folder);
+    OWNED char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder);
+    char *found = tokenizer_in(folder);
     if (!found) found = tokenizer_in(run);
-    if (!found) found = trained_text(checkpoint, "tokenizer");
-    free(run);
-    free(folder);
-    return found;
+    return found ? found : trained_text(checkpoint, "tokenizer");
 }
 
 /* Dies unless the model has a row for every token. It may have more rows if they only fill its table up, as the 50,304
@@ -40,7 +38,7 @@ static void check_hash(const TokenizedModel *model, const Tokenizer *tokenizer) 
 }
 
 Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
-    char *path = given ? xstrdup(given) : find_tokenizer(model->checkpoint);
+    OWNED char *path = given ? xstrdup(given) : find_tokenizer(model->checkpoint);
     Error error;
     if (!path)
         die_usage("%s does not say which tokenizer it was trained with: give --tokenizer; beside it is none "
@@ -53,7 +51,6 @@ Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
     } else {
         die("--tokenizer %s: %s", path, error.text);
     }
-    free(path);
     return tokenizer;
 }
 
@@ -62,9 +59,8 @@ bool tokenizer_copy(const Tokenizer *tokenizer, const char *folder, Error *error
     int n = tokenizer_files(tokenizer, from);
     bool ok = true;
     for (int i = 0; i < n && ok; i++) {
-        char *to = path_join(folder, names[i]);
+        OWNED char *to = path_join(folder, names[i]);
         ok = export_copy(from[i], to, error);
-        free(to);
     }
     return ok;
 }

@@ -13,11 +13,10 @@
 void trainer_require_weights(const TrainOptions *o, const OptionSet *set, const char *advice) {
     if (!o->base_checkpoint || o->calibrate || checkpoint_exists(o->base_checkpoint)) return;
     int reason = errno;
-    char *resumed = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
+    OWNED char *resumed = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
     if (!resumed)
         die("--%s %s: %s%s%s", options_holding(set, &o->base_checkpoint)->row.name, o->base_checkpoint,
             strerror(reason), advice ? "; " : "", advice ? advice : "");
-    free(resumed);
 }
 
 void trainer_begin(TrainOptions *options, const OptionSet *set) {

@@ -28,6 +28,9 @@ void trainer_begin(TrainOptions *options, const OptionSet *set);
 /* Prints the estimate of the training with --estimate, its memory and the work of a step with --dry-run. Returns
  * whether one of them was given: then nothing is trained. */
 bool trainer_only_plans(const TrainSpec *spec);
+/* The members of the TrainSpec of a checkpoint that computes without training, which all commands set alike. */
+#define TRAINER_INFERENCE(its_options, its_set, its_device, why)                                                       \
+    .options = (its_options), .set = (its_set), .device = (its_device), .device_why = (why), .base_option = "checkpoint"
 /* Closes the model and the data sets of a spec. */
 void trainer_close(const TrainSpec *spec);
 

@@ -137,7 +137,7 @@ static _Noreturn void die_unknown(const char *name, const Card *table, int n) {
 /* Fills rates[] with the measured rates of the cards of the table; NULL for those that the file does not have. */
 static void rates_of_cards(const MachineOptions *o, const Card *table, const Rates **rates) {
     enum { MOST = 256 };
-    char(*names)[128] = xcalloc(MOST, sizeof *names);
+    OWNED char(*names)[128] = xcalloc(MOST, sizeof *names);
     Error error;
     bool none = rates_are_none(o->calibration);
     int n = none ? 0 : rates_devices(o->calibration, names, MOST, &error);
@@ -151,7 +151,6 @@ static void rates_of_cards(const MachineOptions *o, const Card *table, const Rat
         if (found && found->copy > 0) rates[card - table] = found; /* else a CPU: there is an "AMD A10-7850K" */
         if (!found) die("%s", error.text);
     }
-    free(names);
 }
 
 Machine *machines_named(const MachineOptions *o, int *n) {
@@ -159,13 +158,12 @@ Machine *machines_named(const MachineOptions *o, int *n) {
     const Card *table = card_table(&n_cards), *one = card_of_key(o->gpu);
     bool here = !strcmp(o->gpu, "here"), all = !strcmp(o->gpu, "all");
     if (!here && !all && !one) die_unknown(o->gpu, table, n_cards);
-    const Rates **rates = xcalloc((size_t)n_cards, sizeof *rates);
+    OWNED const Rates **rates = xcalloc((size_t)n_cards, sizeof *rates);
     Machine *machines = xcalloc((size_t)n_cards, sizeof *machines);
     if (!here) rates_of_cards(o, table, rates);
     *n = all ? n_cards : 1;
     if (here) machines[0] = machine_here(o);
     if (one) machines[0] = machine_of(one, rates[one - table], o);
     for (int i = 0; i < n_cards && all; i++) machines[i] = machine_of(&table[i], rates[i], o);
-    free(rates);
     return machines;
 }

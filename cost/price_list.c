@@ -68,10 +68,10 @@ static bool take_entry(PriceList *list, char *entry, Error *error) {
 bool price_list_parse(const char *text, PriceList *list, Error *error) {
     *list = (PriceList){.by_card = text && strchr(text, '=')};
     if (!list->by_card) return price_parse(text, &list->any.price, error);
-    char *copy = xstrdup(text), *rest = copy;
+    OWNED char *copy = xstrdup(text);
+    char *rest = copy;
     bool ok = true;
     for (char *entry; ok && (entry = strsep(&rest, ","));) ok = take_entry(list, entry, error);
-    free(copy);
     return ok;
 }
 
@@ -110,12 +110,10 @@ static bool take_row(PriceList *list, const Csv *row, const Columns *c, Error *e
     CardPrice *place = place_of(list, field_of(row, c->card), &why);
     bool number = csv_decimal(row, amount, &per_hour) && per_hour > 0;
     if (place && !number) error_set(&why, "expected a price of an hour above 0, found '%.64s'", amount);
-    char *text = number ? xformat("%.9f %s", per_hour, currency) : NULL;
-    bool ok = place && number && price_parse(text, &price.price, &why);
-    ok = ok && take_note("provider", field_of(row, c->provider), price.provider, &why) &&
-         take_note("date", field_of(row, c->date), price.date, &why);
-    free(text);
-    ok = ok && add(list, place, &price, &why);
+    OWNED char *text = number ? xformat("%.9f %s", per_hour, currency) : NULL;
+    bool ok = place && number && price_parse(text, &price.price, &why) &&
+              take_note("provider", field_of(row, c->provider), price.provider, &why) &&
+              take_note("date", field_of(row, c->date), price.date, &why) && add(list, place, &price, &why);
     return ok || error_set(error, "%lld: %s", (long long)row->line, why.text);
 }
 
@@ -134,14 +132,10 @@ static bool parse_table(PriceList *list, char *text, size_t size, Error *error) 
 }
 
 bool price_list_read(const char *path, PriceList *list, Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     Error why = {.text = ""};
     *list = (PriceList){.by_card = true};
-    bool ok = text_read(path, &text, &size, &why);
-    if (ok) {
-        ok = parse_table(list, text, size, &why);
-        free(text);
-    }
-    return ok || error_set(error, "%s: %s", path, why.text);
+    return (text_read(path, &text, &size, &why) && parse_table(list, text, size, &why)) ||
+           error_set(error, "%s: %s", path, why.text);
 }

@@ -197,7 +197,7 @@ static bool read_device(const Field *of, Rates *r, Error *error) {
 /* Reads the whole file. NULL if it is damaged, with a reason, or missing, with an empty error. */
 static json_t *read_all(const char *path, Error *error) {
     json_error_t why;
-    char *bytes = NULL;
+    OWNED char *bytes = NULL;
     size_t size;
     Error reason;
     error->text[0] = 0;
@@ -206,9 +206,8 @@ static json_t *read_all(const char *path, Error *error) {
         error_set(error, "%s: %s", path, reason.text);
         return NULL;
     }
-    json_t *root = json_loadb(bytes, size, 0, &why);
+    json_auto_t *root = json_loadb(bytes, size, 0, &why);
     const json_t *version = json_object_get(root, "version");
-    free(bytes);
     if (!root)
         error_set(error, "%s:%d: %s; remove it and measure again", path, why.line, why.text);
     else if (!json_is_integer(version) || json_integer_value(version) != VERSION)
@@ -219,16 +218,14 @@ static json_t *read_all(const char *path, Error *error) {
     else if (!json_sum_check(root, DIGITS, 0, &reason))
         error_set(error, "%s: %s; measure again without it, or remove that key if it was changed on purpose", path,
                   reason.text);
-    if (!error->text[0]) return root;
-    json_decref(root);
-    return NULL;
+    return error->text[0] ? NULL : json_incref(root);
 }
 
 bool rates_are_none(const char *path) { return path && !strcmp(path, "none"); }
 
 bool rates_read(const char *path, const char *device, Rates *rates, Error *error) {
-    char *file = rates_path(path);
-    json_t *root = read_all(file, error);
+    OWNED char *file = rates_path(path);
+    json_auto_t *root = read_all(file, error);
     Field entry = {.json = json_object_get(json_object_get(root, "devices"), device)};
     Error why;
     *rates = (Rates){0};
@@ -236,46 +233,39 @@ bool rates_read(const char *path, const char *device, Rates *rates, Error *error
     snprintf(entry.name, sizeof entry.name, "%.127s", device);
     bool found = entry.json && read_device(&entry, rates, &why);
     if (entry.json && !found) error_set(error, "%s: %s; measure it again", file, why.text);
-    json_decref(root);
-    free(file);
     return found;
 }
 
 int rates_devices(const char *path, char names[][128], int most, Error *error) {
-    char *file = rates_path(path);
-    json_t *root = read_all(file, error), *entry;
+    OWNED char *file = rates_path(path);
+    json_auto_t *root = read_all(file, error);
+    json_t *entry;
     const char *name;
     int n = 0;
     json_object_foreach(json_object_get(root, "devices"), name, entry) {
         if (n < most) snprintf(names[n++], 128, "%.127s", name);
     }
-    json_decref(root);
-    free(file);
     return root || !error->text[0] ? n : -1;
 }
 
 static bool write_all(const char *file, json_t *root, Error *error) {
     json_sum_set(root, DIGITS, 0);
-    char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS);
-    bool ok = file_write_atomic(file, text, strlen(text), error);
-    free(text);
-    return ok;
+    OWNED char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS);
+    return file_write_atomic(file, text, strlen(text), error);
 }
 
 static bool put_rates(const char *file, const Rates *rates, Error *error) {
-    json_t *root = read_all(file, error);
+    json_auto_t *root = read_all(file, error);
     bool ok = root || !error->text[0];
     if (ok && !root) root = json_build("the measured rates", "{s:i, s:{}}", "version", VERSION, "devices");
     if (ok && json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates)))
         ok = error_set(error, "%s cannot hold a device of the name '%.127s'", file, rates->device);
-    ok = ok && write_all(file, root, error);
-    json_decref(root);
-    return ok;
+    return ok && write_all(file, root, error);
 }
 
 /* Holds the lock from reading to writing, so that no rates of another program are lost. */
 bool rates_write(const char *path, const Rates *rates, Error *error) {
-    char *file = rates_path(path), *directory = path_directory(file);
+    OWNED char *file = rates_path(path), *directory = path_directory(file);
     FileLock lock;
     make_directories(directory);
     bool ok = file_lock(&lock, file, error);
@@ -284,7 +274,5 @@ bool rates_write(const char *path, const Rates *rates, Error *error) {
         ok = put_rates(file, rates, error);
         file_unlock(&lock);
     }
-    free(directory);
-    free(file);
     return ok;
 }

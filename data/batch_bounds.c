@@ -11,7 +11,7 @@ BatchBounds batch_bounds(const Dataset *dataset, int64_t batch_size, int64_t tok
         int64_t length = dataset->tokens(dataset, i);
         if (length > b.longest) b.longest = length;
     }
-    int64_t *of_length = xcalloc((size_t)b.longest + 1, sizeof *of_length); /* samples */
+    OWNED int64_t *of_length = xcalloc((size_t)b.longest + 1, sizeof *of_length); /* samples */
     for (int64_t i = 0; i < n; i++) of_length[dataset->tokens(dataset, i)]++;
     for (int64_t length = b.longest, left = b.samples; length > 0; length--) { /* the longest have the most rows */
         int64_t count = least(of_length[length], left);
@@ -28,7 +28,6 @@ BatchBounds batch_bounds(const Dataset *dataset, int64_t batch_size, int64_t tok
         b.samples = least(b.samples, fit ? fit : 1);
         b.rows = least(b.rows, token_budget > b.longest ? token_budget : b.longest);
     }
-    free(of_length);
     return b;
 }
 

@@ -4,6 +4,12 @@
 
 #include "base/file.h"
 
+Dataset *dataset_new(Dataset dataset) {
+    Dataset *copy = xmalloc(sizeof *copy);
+    *copy = dataset;
+    return copy;
+}
+
 int64_t dataset_hash(const Dataset *dataset) {
     uint64_t hash = HASH_START;
     for (int64_t i = 0; i < dataset->n_samples; i++) {

@@ -34,6 +34,8 @@ struct Dataset {
     void *state;
 };
 
+/* Returns a copy of a description, for its `close` to free(). */
+Dataset *dataset_new(Dataset dataset);
 /* Returns a hash of every sample's id, number of rows and number of rows with a loss, in order. */
 int64_t dataset_hash(const Dataset *dataset);
 /* Returns a hash of the contents of all samples, in order; 0 if `dataset` is NULL. */

@@ -121,14 +121,12 @@ static void assign(const Codebook *c, const float *frames, int64_t n, int32_t *c
     {
         int before = omp_get_max_threads();
         omp_set_num_threads(1);
-        float *products = xaligned((size_t)BLOCK * (size_t)c->entries * sizeof *products);
-        float *padded = xaligned((size_t)(BLOCK * c->width) * sizeof *padded);
+        OWNED float *products = xaligned((size_t)BLOCK * (size_t)c->entries * sizeof *products);
+        OWNED float *padded = xaligned((size_t)(BLOCK * c->width) * sizeof *padded);
 #pragma omp for schedule(dynamic)
         for (int64_t at = 0; at < n; at += BLOCK)
             assign_block(c, frames + at * c->width, n - at < BLOCK ? n - at : BLOCK, codes + at,
                          squared ? squared + at : NULL, products, padded);
-        free(products);
-        free(padded);
         omp_set_num_threads(before);
     }
 }
@@ -164,8 +162,8 @@ static int compare_rows(const void *a, const void *b, void *width) {
  * distinct frames. */
 static void shuffle_distinct_first(Kmeans *k) {
     size_t row = (size_t)k->width * sizeof(float);
-    float **rows = xmalloc((size_t)k->n * sizeof *rows), *ordered = xmalloc((size_t)k->n * row);
-    bool *repeats = xcalloc((size_t)k->n, sizeof *repeats);
+    OWNED float **rows = xmalloc((size_t)k->n * sizeof *rows), *ordered = xmalloc((size_t)k->n * row);
+    OWNED bool *repeats = xcalloc((size_t)k->n, sizeof *repeats);
     for (int64_t i = 0; i < k->n; i++) rows[i] = k->frames + i * k->width;
     qsort_r(rows, (size_t)k->n, sizeof *rows, compare_rows, &k->width);
     k->distinct = k->n;
@@ -187,9 +185,6 @@ static void shuffle_distinct_first(Kmeans *k) {
         memcpy(ordered + (repeats[from] ? later++ : first++) * k->width, rows[i], row);
     }
     memcpy(k->frames, ordered, (size_t)k->n * row);
-    free(rows);
-    free(ordered);
-    free(repeats);
 }
 
 /* Updates squared[0 .. n) with a new entry; sums[i] becomes the sum over the i-th block of SEED_BLOCK of them. */
@@ -231,7 +226,7 @@ static void choose_seeds(Kmeans *k, Codebook *c) {
     int64_t n = SEED_FRAMES_PER_ENTRY * c->entries, chosen = 0;
     if (n < MIN_SEED_FRAMES) n = MIN_SEED_FRAMES;
     if (n > k->distinct) n = k->distinct;
-    double *sums = xcalloc((size_t)(n / SEED_BLOCK) + 1, sizeof *sums);
+    OWNED double *sums = xcalloc((size_t)(n / SEED_BLOCK) + 1, sizeof *sums);
     for (int64_t i = 0; i < n; i++) k->squared[i] = INFINITY;
     for (int64_t entry = 0; entry < c->entries; entry++) {
         float *centroid = c->centroids + entry * c->width;
@@ -239,7 +234,6 @@ static void choose_seeds(Kmeans *k, Codebook *c) {
         update_distances(k, centroid, n, sums);
         chosen = draw_far_frame(k, n, sums);
     }
-    free(sums);
 }
 
 /* Moves an entry without frames to the frame that is farthest from its entry. */
@@ -253,8 +247,9 @@ static void reseed(Kmeans *k, float *centroid) {
 
 /* Moves every entry to the mean of its frames. Returns how many entries had none. */
 static int64_t move_entries(Kmeans *k, Codebook *c) {
-    double *sums = xcalloc((size_t)(c->entries * c->width), sizeof *sums);
-    int64_t *counts = xcalloc((size_t)c->entries, sizeof *counts), empty = 0;
+    OWNED double *sums = xcalloc((size_t)(c->entries * c->width), sizeof *sums);
+    OWNED int64_t *counts = xcalloc((size_t)c->entries, sizeof *counts);
+    int64_t empty = 0;
     for (int64_t i = 0; i < k->n; i++) {
         counts[k->codes[i]]++;
         for (int64_t j = 0; j < c->width; j++) sums[k->codes[i] * c->width + j] += (double)k->frames[i * c->width + j];
@@ -268,15 +263,7 @@ static int64_t move_entries(Kmeans *k, Codebook *c) {
         empty++;
     }
     update_half_squares(c);
-    free(sums);
-    free(counts);
     return empty;
-}
-
-static double inertia_of(const Kmeans *k) {
-    double sum = 0;
-    for (int64_t i = 0; i < k->n; i++) sum += (double)k->squared[i];
-    return sum;
 }
 
 static void iterate(Kmeans *k, Codebook *c, KmeansReport *report) {
@@ -285,7 +272,8 @@ static void iterate(Kmeans *k, Codebook *c, KmeansReport *report) {
     update_half_squares(c);
     for (;; report->iterations++) {
         assign(c, k->frames, k->n, k->codes, k->squared, o->n_threads);
-        report->inertia = inertia_of(k);
+        report->inertia = 0;
+        for (int64_t i = 0; i < k->n; i++) report->inertia += (double)k->squared[i];
         if (o->progress) o->progress(o->context, report->iterations, report->inertia);
         if (report->iterations == o->iterations || !(report->inertia < before * (1 - MIN_GAIN))) return;
         before = report->inertia;

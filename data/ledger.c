@@ -29,43 +29,40 @@ static void remember(Ledger *ledger, const char *kind, const char *name, json_t 
 
 /* Ignores a damaged or unknown line: its work counts as not done. */
 static void remember_line(Ledger *ledger, const char *line, size_t n) {
-    json_t *entry = json_loadb(line, n, 0, NULL);
+    json_auto_t *entry = json_loadb(line, n, 0, NULL);
     const char *kind = json_string_value(json_object_get(entry, "kind"));
     const char *name = json_string_value(json_object_get(entry, "name"));
     json_t *facts = json_object_get(entry, "facts");
     if (kind && name && json_is_object(facts) && json_sum_check(entry, DIGITS, 0, NULL))
         remember(ledger, kind, name, json_incref(facts));
-    json_decref(entry);
 }
 
 /* Reads the ledger, and cuts off a truncated last line. */
 static bool load(Ledger *ledger, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size, whole = 0;
     if (!read_file(ledger->path, &bytes, &size, error)) return false;
     for (char *end; (end = memchr(bytes + whole, '\n', size - whole)); whole = (size_t)(end - bytes) + 1)
         remember_line(ledger, bytes + whole, (size_t)(end - bytes) - whole);
-    free(bytes);
     return !ftruncate(ledger->file, (off_t)whole) || error_set(error, "cannot cut it: %s", strerror(errno));
 }
 
 Ledger *ledger_open(const char *path, Error *error) {
     Ledger *ledger = xcalloc(1, sizeof *ledger);
-    Error why;
     bool ok = true;
     ledger->path = xstrdup(path);
     ledger->kinds = json_object();
     pthread_mutex_init(&ledger->lock, NULL);
-    ledger->file = file_open_to_append(path, &why);
+    ledger->file = file_open_to_append(path, error);
     LockResult lock = ledger->file < 0 ? LOCK_UNKNOWN : lock_descriptor(ledger->file, false);
     if (ledger->file < 0)
         ok = false;
     else if (lock == LOCK_BUSY)
-        ok = error_set(&why, "another process is at work in this directory");
+        ok = error_set(error, "another process is at work in this directory");
     else if (lock == LOCK_UNKNOWN)
         warn("%s: this file system has no locks; let one program at a time work in this directory", path);
-    if (ok && load(ledger, &why)) return ledger;
-    error_set(error, "%s: %s", path, why.text);
+    if (ok && load(ledger, error)) return ledger;
+    error_before(error, "%s: ", path);
     ledger_close(ledger);
     return NULL;
 }
@@ -92,18 +89,15 @@ bool ledger_is_empty(const Ledger *ledger) { return !json_object_size(ledger->ki
 bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *facts, Error *error) {
     pthread_mutex_lock(&ledger->lock);
     remember(ledger, kind, name, facts);
-    json_t *entry = json_build("the ledger", "{s:s, s:s, s:O}", "kind", kind, "name", name, "facts", facts);
+    json_auto_t *entry = json_build("the ledger", "{s:s, s:s, s:O}", "kind", kind, "name", name, "facts", facts);
     json_sum_set(entry, DIGITS, 0);
-    char *text = json_text("the ledger", entry, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)),
-         *line = xformat("%s\n", text);
+    OWNED char *text = json_text("the ledger", entry, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)),
+               *line = xformat("%s\n", text);
     ssize_t n = (ssize_t)strlen(line), written = write(ledger->file, line, (size_t)n);
     bool ok = written == n || error_set(error, "%s: %s", ledger->path,
                                         written < 0 ? strerror(errno) : "only a part of a line could be written");
     if (ok && fdatasync(ledger->file) && !file_system_lacks(errno))
         ok = error_set(error, "%s: %s", ledger->path, strerror(errno));
-    free(line);
-    free(text);
-    json_decref(entry);
     pthread_mutex_unlock(&ledger->lock);
     return ok;
 }
@@ -117,20 +111,15 @@ static Fingerprint digest(const void *bytes, size_t size) {
 Fingerprint fingerprint_of(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *text = vxformat(format, arguments);
+    OWNED char *text = vxformat(format, arguments);
     va_end(arguments);
-    Fingerprint f = digest(text, strlen(text));
-    free(text);
-    return f;
+    return digest(text, strlen(text));
 }
 
 Fingerprint fingerprint_file(const char *path) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
-    if (!read_file(path, &bytes, &size, NULL)) return (Fingerprint){""};
-    Fingerprint f = digest(bytes, size);
-    free(bytes);
-    return f;
+    return read_file(path, &bytes, &size, NULL) ? digest(bytes, size) : (Fingerprint){""};
 }
 
 bool fact_is(const json_t *facts, const char *key, const char *want) {

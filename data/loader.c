@@ -114,12 +114,9 @@ static void plan_open(Plan *plan, int64_t n) {
 }
 
 static void plan_close(Plan *plan) {
-    free(plan->samples);
-    free(plan->unshuffled);
-    free(plan->begin);
-    free(plan->unshuffled_begin);
-    free(plan->which);
-    free(plan->keyed);
+    void *const owned[] = {plan->samples,          plan->unshuffled, plan->begin,
+                           plan->unshuffled_begin, plan->which,      plan->keyed};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
 }
 
 static void plan_epoch(const Dataset *dataset, const LoaderOptions *o, int64_t epoch, Plan *plan) {
@@ -279,18 +276,15 @@ static int64_t most_sequences(const Dataset *dataset, const LoaderOptions *o, Ke
 /* Bytes add up over samples, so the `most` largest samples are a bound for any choice of as many. */
 size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *sequences) {
     int64_t n = dataset->n_samples;
-    Keyed *keyed = xmalloc((size_t)n * sizeof *keyed);
-    int32_t *samples = xmalloc((size_t)n * sizeof *samples);
+    OWNED Keyed *keyed = xmalloc((size_t)n * sizeof *keyed);
+    OWNED int32_t *samples = xmalloc((size_t)n * sizeof *samples);
     int64_t most = most_sequences(dataset, o, keyed);
     for (int64_t i = 0; i < n; i++)
         keyed[i] = (Keyed){-(int64_t)dataset->batch_bytes(dataset, &(int32_t){(int32_t)i}, 1), i, (int32_t)i};
     smallest_first(keyed, n, most); /* keys are negative, so these are the largest */
     for (int64_t i = 0; i < most; i++) samples[i] = keyed[i].sample;
     if (sequences) *sequences = (int)most;
-    size_t bytes = dataset->batch_bytes(dataset, samples, (int)most);
-    free(samples);
-    free(keyed);
-    return bytes;
+    return dataset->batch_bytes(dataset, samples, (int)most);
 }
 
 /* One slot is the consumer's, each worker fills one, and one more is ready. */

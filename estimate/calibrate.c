@@ -58,7 +58,8 @@ int calibrate_device(const TrainOptions *o) {
     Error error;
     if (rates_are_none(o->calibration)) die_usage("--calibration none: where is --calibrate to keep what it measures?");
     Rates known;
-    char *path = rates_path(o->calibration), name[128];
+    char name[128];
+    OWNED char *path = rates_path(o->calibration);
     if (!path) die_usage("--calibrate: give --calibration FILE, as neither XDG_CACHE_HOME nor HOME is set");
     if (!rates_read(o->calibration, "", &known, &error) && error.text[0])
         die("%s", error.text); /* before the measurement */
@@ -75,7 +76,6 @@ int calibrate_device(const TrainOptions *o) {
     printf("[Calibrate] %.1f s; kept in %s for --estimate --gpu here", rates.seconds, path);
     if (card) printf(", or %s", card->key);
     printf("\n");
-    free(path);
     device_close(device);
     return 0;
 }

@@ -91,7 +91,7 @@ static void count_pauses(const TrainSpec *spec, RunWork *run) {
     run->checkpoints = run->validations + due - both;
 }
 
-RunWork estimate_run_work(const TrainSpec *spec) {
+static RunWork run_work(const TrainSpec *spec) {
     const TrainOptions *o = spec->options;
     LoaderOptions options = train_loader_options(o, NULL);
     options.drop_last = spec->batch.drop_last;
@@ -111,7 +111,8 @@ RunWork estimate_run_work(const TrainSpec *spec) {
 
 /* ---- a run on a card ---- */
 
-RunTime estimate_run(const TrainSpec *spec, const RunWork *work, const Machine *machine) {
+/* *work must live as long as the result. */
+static RunTime run_on(const TrainSpec *spec, const RunWork *work, const Machine *machine) {
     RunTime run = {.machine = *machine,
                    .work = work,
                    .available = machine->available,
@@ -147,8 +148,8 @@ void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWor
             batch = sizing_choose_batch(spec, o->amp ? spec->device->half : DTYPE_F32, (size_t)machines[i].available,
                                         &known);
         while (same < i && times[same].batch.size != batch.size) same++;
-        if (same == i) work[i] = estimate_run_work(spec);
-        times[i] = estimate_run(spec, &work[same], &machines[i]);
+        if (same == i) work[i] = run_work(spec);
+        times[i] = run_on(spec, &work[same], &machines[i]);
         times[i].batch = batch;
     }
 }

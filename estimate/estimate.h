@@ -33,9 +33,6 @@ typedef struct {
     Changes changes; /* with which it would */
 } RunTime;
 
-RunWork estimate_run_work(const TrainSpec *spec);
-/* *work must live as long as the result. */
-RunTime estimate_run(const TrainSpec *spec, const RunWork *work, const Machine *machine);
 /* Fills times[n], of which each points into work[n]. Where -b is auto, each machine has the micro-batches that fit
  * there. */
 void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWork *work, RunTime *times);

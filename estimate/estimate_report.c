@@ -134,14 +134,13 @@ static void print_shares(const Card *c) {
 
 static void print_measured(const TrainSpec *spec, const Machine *m) {
     const Rates *r = m->rates;
-    char *path = rates_path(spec->options->calibration);
+    OWNED char *path = rates_path(spec->options->calibration);
     printf("[Measured] on %s, %s: rates of operations by size, up to %.4g TFLOP/s of products (%s) and %.0f GB/s from "
            "far memory; %.2f us a launch",
            r->date, r->device, rates_best(r, machine_numbers(m)) * 1e-12, type_text(m),
            r->bytes.rate[r->bytes.n - 1] * 1e-9, r->launch * 1e6);
     if (r->copy > 0) printf("; %.1f GB/s from the host", r->copy * 1e-9);
     printf(" (%s)\n", path);
-    free(path);
 }
 
 static void print_assumptions(const TrainSpec *spec, const RunTime *r) {
@@ -263,12 +262,11 @@ static json_t *assumed_json(const Card *c) {
 
 static json_t *measured_json(const TrainSpec *spec, const Machine *m) {
     const Rates *r = m->rates;
-    char *path = rates_path(spec->options->calibration);
+    OWNED char *path = rates_path(spec->options->calibration);
     json_t *measured =
         json_build("the estimate", "{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date, "file",
                    path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth", r->bytes.rate[r->bytes.n - 1],
                    "launch_seconds", r->launch, "copy_bandwidth", r->copy);
-    free(path);
     return measured;
 }
 
@@ -332,7 +330,7 @@ static char *json_of(const TrainSpec *spec, const RunTime *times, int n) {
     json_t *cards = json_array();
     Comparison c = compare_runs(&spec->options->prices, times, n);
     for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(spec, &c, &times[i]));
-    json_t *root = json_build(
+    json_auto_t *root = json_build(
         "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}",
         "model", spec->model->name, "parameters", (json_int_t)params_count(&spec->model->params), "typical_data",
         spec->synthetic, "memory_bytes", memory_json(&w->memory), "epoch", "samples", w->epoch_samples, "micro_batches",
@@ -342,9 +340,7 @@ static char *json_of(const TrainSpec *spec, const RunTime *times, int n) {
         w->checkpoint_bytes, "gpus", cards);
     if (c.fastest) json_object_set_new(root, "fastest", json_string(c.fastest->machine.card->key));
     if (c.cheapest) json_object_set_new(root, "cheapest", json_string(c.cheapest->machine.card->key));
-    char *text = json_text("the estimate", root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    json_decref(root);
-    return text;
+    return json_text("the estimate", root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
 }
 
 void estimate_begin(TrainOptions *o) {
@@ -358,20 +354,16 @@ void estimate_report(const TrainSpec *spec, bool is_part) {
     const TrainOptions *o = spec->options;
     MachineOptions options = train_machine_options(o);
     int n;
-    Machine *machines = machines_named(&options, &n);
-    RunWork *work = xcalloc((size_t)n, sizeof *work);
-    RunTime *times = xcalloc((size_t)n, sizeof *times);
+    OWNED Machine *machines = machines_named(&options, &n);
+    OWNED RunWork *work = xcalloc((size_t)n, sizeof *work);
+    OWNED RunTime *times = xcalloc((size_t)n, sizeof *times);
     estimate_runs(spec, machines, n, work, times);
     if (!spec->synthetic) report_check_warmup(spec, work[0].steps);
     report_check_epochs(spec, work[0].steps, (int64_t)work[0].epoch_batches);
     if (o->json) {
-        char *text = json_of(spec, times, n);
+        OWNED char *text = json_of(spec, times, n);
         if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");
-        free(text);
     } else {
         print_all(spec, times, n, is_part);
     }
-    free(times);
-    free(work);
-    free(machines);
 }

@@ -230,11 +230,11 @@ static void call_loss(Bench *b) {
 /* `rows` parameters. */
 static void call_update(Bench *b) {
     int64_t n = b->rows;
-    Segment all = {.end = n, .weight_decay = 0.01f, .rate = 1};
+    Segment all = {.end = n, .weight_decay = 0.01f, .learning_rate = 1e-4f};
     Tensor params = f32_vector(b, n), m = f32_vector(b, n), v = f32_vector(b, n), grads = f32_vector(b, n),
            norm = f32_vector(b, 1), copy = b->type == DTYPE_F32 ? tensor_none() : vector(b, n);
     adamw_update(b->device, (AdamWBuffers){.params = params, .copy = copy, .m = m, .v = v, .grads = grads}, norm,
-                 tensor_none(), &all, 1, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1, 1, false});
+                 tensor_none(), &all, 1, (AdamW){0.9f, 0.999f, 1e-8f, 1, 1, false});
 }
 
 /* Matrices of `rows` rows, `width` times as many columns. */
@@ -243,7 +243,8 @@ static void call_muon(Bench *b) {
     Tensor params = f32_vector(b, n), m = f32_vector(b, n), grads = f32_vector(b, n), norm = f32_vector(b, 1),
            copy = b->type == DTYPE_F32 ? tensor_none() : vector(b, n);
     muon_update(b->device, (AdamWBuffers){.params = params, .copy = copy, .m = m, .grads = grads}, norm, tensor_none(),
-                (MuonMatrix){.stride = columns, .rows = rows, .columns = columns, .rate = 1}, (Muon){1e-4f, 0.95f, 1});
+                (MuonMatrix){.stride = columns, .rows = rows, .columns = columns, .learning_rate = 1e-4f},
+                (Muon){0.95f, 1});
 }
 
 /* `rows` numbers that are read twice and written once. */
@@ -479,7 +480,7 @@ static double measure_copy(Bench *b) {
 
 static Bench bench_open(Device *device, double seconds) {
     Bench b = {.device = device, .type = DTYPE_F32, .host_ints = xmalloc(INTS * sizeof *b.host_ints)};
-    float *host = xmalloc(NOISE * sizeof *host);
+    OWNED float *host = xmalloc(NOISE * sizeof *host);
     /* Above 0, as variances are; up to 1/8, so that the longest sum, of 16 cells' 903,168 products in the gradient of a
      * convolution's weights, is 3,500 and not beyond f16, in which cuDNN gives it. */
     for (int i = 0; i < NOISE; i++) host[i] = ((float)philox_bits(1, PURPOSE_SYNTHETIC, 0, (uint64_t)i) + 1) * 0x1p-35f;
@@ -493,7 +494,6 @@ static Bench bench_open(Device *device, double seconds) {
     b.left = 2 + N_SERIES * (1 + (device->half != DTYPE_F32));
     for (int i = 0; i < N_SERIES && device->tf32; i++) b.left += is_product(all_series[i].op);
     b.least_share = share_of(&b) / 2; /* earlier sizes may have taken more than their share */
-    free(host);
     return b;
 }
 

@@ -92,10 +92,6 @@ static void dry_upload(Device *device, void *to, const void *from, size_t bytes)
     (void)device, (void)to, (void)from, (void)bytes;
 }
 
-static void dry_set(Device *device, void *to, const void *numbers, size_t bytes) {
-    (void)device, (void)to, (void)numbers, (void)bytes;
-}
-
 static void dry_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
     (void)device, (void)slot, (void)to, (void)from, (void)bytes;
 }
@@ -125,7 +121,7 @@ Device *dry_device_open(void) {
                        .release = dry_release,
                        .upload = dry_upload,
                        .stage = dry_stage,
-                       .set = dry_set,
+                       .set = dry_upload,
                        .download = dry_download,
                        .clear = dry_clear,
                        .synchronize = dry_synchronize,

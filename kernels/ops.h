@@ -144,8 +144,8 @@ enum {
 typedef struct {
     int64_t begin, end; /* elements */
     float weight_decay;
-    float rate; /* multiplies AdamW.learning_rate */
-    int group;  /* the parameter group, for the code that sets the rate */
+    float learning_rate;
+    int group; /* the parameter group, for the code that sets the rate */
     /* Leaves out elements inside: row r, the `width` elements from begin + r width on, takes part only if used[r] is
      * not 0. Sums and all other elements have the same bits as if its gradients were 0. NULL: all rows take part. */
     const uint8_t *used;  /* on the device; the last row may be cut off by `end` */
@@ -162,7 +162,7 @@ static inline int64_t segment_rows(const Segment *segment) {
 }
 
 typedef struct {
-    float learning_rate, beta1, beta2, epsilon;
+    float beta1, beta2, epsilon;
     float clip;   /* gradients are scaled by min(1, clip / (norm + 1e-6)); <= 0: never */
     int64_t step; /* 1 for the first update: the bias corrections' exponent */
     bool coupled; /* adds weight decay to the gradients after clipping: Adam with an L2 term */
@@ -179,12 +179,12 @@ typedef struct {
 typedef struct {
     int64_t offset, stride, rows, columns; /* offset: of the first element */
     float weight_decay;
-    float rate; /* multiplies Muon.learning_rate */
-    int group;  /* the parameter group, for the code that sets the rate */
+    float learning_rate;
+    int group; /* the parameter group, for the code that sets the rate */
 } MuonMatrix;
 
 typedef struct {
-    float learning_rate, momentum;
+    float momentum;
     float clip; /* as of AdamW */
 } Muon;
 /* The coefficients a, b, c of the polynomial a x + b x^3 + c x^5 of Newton-Schulz, and how often it is applied. */

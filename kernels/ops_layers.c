@@ -1,6 +1,14 @@
 /* Door functions of layers: embeddings, rows, dropout, layer norms, linear layers, GELU, attention, means. */
 #include "kernels/door.h"
 
+/* Dies unless x is a matrix of activations, and a and b (NULL: there is none) are like it. */
+static void check_alike(const Device *device, const char *op, const char *x_name, Tensor x, const char *a_name,
+                        Tensor a, const char *b_name, Tensor b) {
+    door_expect(op, x_name, x, door_activation_type(device, op, x_name, x), -1, -1);
+    door_expect(op, a_name, a, x.dtype, x.dims[0], x.dims[1]);
+    if (b_name) door_expect(op, b_name, b, x.dtype, x.dims[0], x.dims[1]);
+}
+
 void cast(Device *device, Tensor y, Tensor x) {
     door_expect("cast", "x", x, door_activation_type(device, "cast", "x", x), -1, 0);
     door_expect("cast", "y", y, door_activation_type(device, "cast", "y", y), x.dims[0], 0);
@@ -72,18 +80,14 @@ void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
 }
 
 void dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
-    door_expect("dropout", "x", x, door_activation_type(device, "dropout", "x", x), -1, -1);
-    door_expect("dropout", "y", y, x.dtype, x.dims[0], x.dims[1]);
+    check_alike(device, "dropout", "x", x, "y", y, NULL, y);
     door_expect_probability("dropout", drop);
     DISPATCH(dropout, 2 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, drop);
 }
 
 void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
-    const char *op = "residual_forward";
-    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
-    door_expect(op, "branch", branch, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "sum", sum, x.dtype, x.dims[0], x.dims[1]);
-    door_expect_probability(op, drop);
+    check_alike(device, "residual_forward", "x", x, "branch", branch, "sum", sum);
+    door_expect_probability("residual_forward", drop);
     DISPATCH(residual_forward, (drop.p > 0 ? 3 : 1) * (double)tensor_numel(x), 3 * door_bytes(x), device, sum, x,
              branch, drop);
 }
@@ -205,46 +209,33 @@ void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, T
 }
 
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
-    door_expect("gelu_forward", "x", x, door_activation_type(device, "gelu_forward", "x", x), -1, -1);
-    door_expect("gelu_forward", "y", y, x.dtype, x.dims[0], x.dims[1]);
+    check_alike(device, "gelu_forward", "x", x, "y", y, NULL, y);
     DISPATCH(gelu_forward, 9 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, kind);
 }
 
 void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
-    const char *op = "gelu_backward";
-    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
-    door_expect(op, "dy", dy, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    check_alike(device, "gelu_backward", "x", x, "dy", dy, "dx", dx);
     DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), 3 * door_bytes(x), device, dx, dy, x, kind);
 }
 
 /* tanh x = 1 - 2 / (exp(2x) + 1); its derivative is (1 - y) (1 + y). */
 void tanh_forward(Device *device, Tensor y, Tensor x) {
-    door_expect("tanh_forward", "x", x, door_activation_type(device, "tanh_forward", "x", x), -1, -1);
-    door_expect("tanh_forward", "y", y, x.dtype, x.dims[0], x.dims[1]);
+    check_alike(device, "tanh_forward", "x", x, "y", y, NULL, y);
     DISPATCH(tanh_forward, 5 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x);
 }
 
 void tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y) {
-    const char *op = "tanh_backward";
-    door_expect(op, "y", y, door_activation_type(device, op, "y", y), -1, -1);
-    door_expect(op, "dy", dy, y.dtype, y.dims[0], y.dims[1]);
-    door_expect(op, "dx", dx, y.dtype, y.dims[0], y.dims[1]);
+    check_alike(device, "tanh_backward", "y", y, "dy", dy, "dx", dx);
     DISPATCH(tanh_backward, 4 * (double)tensor_numel(y), 3 * door_bytes(y), device, dx, dy, y);
 }
 
 void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {
-    const char *op = "leaky_relu_forward";
-    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
-    door_expect(op, "y", y, x.dtype, x.dims[0], x.dims[1]);
+    check_alike(device, "leaky_relu_forward", "x", x, "y", y, NULL, y);
     DISPATCH(leaky_relu_forward, (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, slope);
 }
 
 void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope) {
-    const char *op = "leaky_relu_backward";
-    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
-    door_expect(op, "dy", dy, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    check_alike(device, "leaky_relu_backward", "x", x, "dy", dy, "dx", dx);
     DISPATCH(leaky_relu_backward, (double)tensor_numel(x), 3 * door_bytes(x), device, dx, dy, x, slope);
 }
 

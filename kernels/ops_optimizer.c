@@ -38,21 +38,26 @@ void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, c
              segments, n_segments);
 }
 
-void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
-                  int n_segments, AdamW options) {
-    const char *op = "adamw_update";
-    Tensor copy = buffers.copy;
+/* Checks what both optimizers read and write. Returns the length of the buffers. */
+static int64_t check_update(const Device *device, const char *op, AdamWBuffers buffers, Tensor norm,
+                            Tensor loss_scale) {
     door_expect(op, "params", buffers.params, DTYPE_F32, -1, 0);
     int64_t length = buffers.params.dims[0];
-    door_expect_optional(op, "copy", copy, door_activation_type(device, op, "copy", copy), length, 0);
+    door_expect_optional(op, "copy", buffers.copy, door_activation_type(device, op, "copy", buffers.copy), length, 0);
     door_expect(op, "m", buffers.m, DTYPE_F32, length, 0);
-    door_expect(op, "v", buffers.v, DTYPE_F32, length, 0);
     door_expect(op, "grads", buffers.grads, DTYPE_F32, length, 0);
     door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
+    return length;
+}
+
+void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
+                  int n_segments, AdamW options) {
+    const char *op = "adamw_update";
+    door_expect(op, "v", buffers.v, DTYPE_F32, check_update(device, op, buffers, norm, loss_scale), 0);
     SegmentWork work = segment_work(op, buffers.grads, segments, n_segments);
-    DISPATCH(adamw_update, 14 * work.elements, (tensor_given(copy) ? 30 : 28) * work.elements + work.masks + 4, device,
-             buffers, norm, loss_scale, segments, n_segments, options);
+    DISPATCH(adamw_update, 14 * work.elements, (tensor_given(buffers.copy) ? 30 : 28) * work.elements + work.masks + 4,
+             device, buffers, norm, loss_scale, segments, n_segments, options);
 }
 
 /* Multiply-adds of a step with s the shorter side and l the longer one: A and its product with X s s l each, A A s s s;
@@ -65,21 +70,14 @@ static double muon_flops(MuonMatrix w) {
 
 void muon_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, MuonMatrix w, Muon options) {
     const char *op = "muon_update";
-    Tensor copy = buffers.copy;
-    door_expect(op, "params", buffers.params, DTYPE_F32, -1, 0);
-    int64_t length = buffers.params.dims[0];
-    door_expect_optional(op, "copy", copy, door_activation_type(device, op, "copy", copy), length, 0);
-    door_expect(op, "m", buffers.m, DTYPE_F32, length, 0);
-    door_expect(op, "grads", buffers.grads, DTYPE_F32, length, 0);
-    door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
-    door_expect_loss_scale(op, loss_scale);
+    int64_t length = check_update(device, op, buffers, norm, loss_scale);
     if (w.rows < 1 || w.columns < 1 || w.stride < w.columns || w.offset < 0 ||
         w.offset + (w.rows - 1) * w.stride + w.columns > length)
         die("%s: a matrix [%lld, %lld] with rows %lld apart at element %lld, the buffer has %lld elements", op,
             (long long)w.rows, (long long)w.columns, (long long)w.stride, (long long)w.offset, (long long)length);
     if (!(options.momentum >= 0 && options.momentum < 1))
         die("%s: the momentum is %g, expected at least 0 and less than 1", op, (double)options.momentum);
-    double n = (double)w.rows * (double)w.columns, bytes = tensor_given(copy) ? 22 : 20;
+    double n = (double)w.rows * (double)w.columns, bytes = tensor_given(buffers.copy) ? 22 : 20;
     DISPATCH(muon_update, muon_flops(w), bytes * n + 4, device, buffers, norm, loss_scale, w, options);
 }
 

@@ -119,12 +119,9 @@ static void add_head(Bert *bert) {
 
 /* The tensors that the backward reads: the sum of the three tables' rows, and the statistics of its norm. */
 typedef struct {
-    Tensor sum, mean, rstd;
+    Tensor sum;
+    LayerNormOutput norm;
 } Embedded;
-
-static Dropout embedding_dropout(const Bert *bert, const Pass *pass) {
-    return pass_dropout(pass, bert->config.dropout, SITE_EMBEDDING);
-}
 
 /* Pushes n ids of type 0, which all tokens have. */
 static Tensor push_types(const Context *context, int64_t n) {
@@ -148,18 +145,16 @@ static Tensor push_places(const Bert *bert, const Context *context) {
 /* Returns the input of the blocks [N, C], pushed together with what the backward reads. */
 static Tensor embed(const Bert *bert, const Context *context, const Tensor *fields, Embedded *kept) {
     int64_t n = fields[BERT_IDS].dims[0], width = bert->config.d_model;
-    Tensor x = context_push(context, n, width), norm_bias = context_weight(context, bert->norm + 1);
+    Tensor x = context_push(context, n, width);
     size_t mark = arena_mark(context->arena);
-    *kept = (Embedded){.sum = context_push(context, n, width),
-                       .mean = arena_1d(context->arena, DTYPE_F32, n),
-                       .rstd = arena_1d(context->arena, DTYPE_F32, n)};
+    *kept = (Embedded){context_push(context, n, width),
+                       {x, arena_1d(context->arena, DTYPE_F32, n), arena_1d(context->arena, DTYPE_F32, n)}};
     size_t after = arena_mark(context->arena);
     embedding_forward(context->device, kept->sum, tensor_none(), fields[BERT_IDS],
                       context_weight(context, bert->tokens), fields[BERT_POSITIONS], push_places(bert, context));
-    layernorm_forward(context->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd}, kept->sum,
-                      context_weight(context, bert->norm), norm_bias);
-    Dropout drop = embedding_dropout(bert, context->pass);
-    if (drop.p > 0) dropout(context->device, x, x, drop);
+    layernorm_forward(context->device, kept->norm, kept->sum, context_weight(context, bert->norm),
+                      context_weight(context, bert->norm + 1));
+    context_drop(context, x, bert->config.dropout, SITE_EMBEDDING);
     pass_dump(context->pass, x, "embedded");
     bool trained = context->pass->train && !bert->blocks.frozen && !bert->config.frozen_embeddings;
     arena_release(context->arena, trained ? after : mark);
@@ -188,10 +183,8 @@ static void embed_backward(const Bert *bert, const Context *context, const Tenso
     Tensor dpositions = context_gradient(context, bert->positions), none = tensor_none(),
            dsum = context_push(context, dx.dims[0], dx.dims[1]),
            dplaces = arena_2d(context->arena, DTYPE_F32, dpositions.dims[0], dpositions.dims[1]);
-    Dropout drop = embedding_dropout(bert, context->pass);
-    if (drop.p > 0) dropout(device, dx, dx, drop);
-    layernorm_backward(device, context_norm_gradients(context, bert->norm, bert->norm + 1, dsum), none, dx, kept->sum,
-                       kept->mean, kept->rstd, context_weight(context, bert->norm));
+    context_drop(context, dx, bert->config.dropout, SITE_EMBEDDING);
+    context_norm_backward(context, bert->norm, bert->norm + 1, dsum, dx, kept->sum, kept->norm);
     device->clear(device, dplaces.data, tensor_bytes(dplaces));
     token_gradients(bert, context, fields, dsum, dplaces);
     embedding_backward(device, context_gradient(context, bert->types), none, dplaces, none,
@@ -204,7 +197,8 @@ static void embed_backward(const Bert *bert, const Context *context, const Tenso
 /* ---- heads ---- */
 
 /* Returns x after dropout: itself, or pushed. */
-static Tensor dropped(const Context *context, Tensor x, Dropout drop) {
+static Tensor dropped(const Bert *bert, const Context *context, Tensor x, uint32_t site) {
+    Dropout drop = pass_dropout(context->pass, bert->config.head_dropout, site);
     if (!(drop.p > 0)) return x;
     Tensor y = context_push(context, x.dims[0], x.dims[1]);
     dropout(context->device, y, x, drop);
@@ -241,20 +235,18 @@ static void score_classes(const Bert *bert, const Context *context, const Tensor
 
 /* Runs the classifier on y [S, C]. In training it also computes dy, which is optional. */
 static void classify(const Bert *bert, const Context *context, const Tensor *fields, Tensor y, Tensor dy) {
-    Device *device = context->device;
-    Dropout in = pass_dropout(context->pass, bert->config.head_dropout, SITE_HEAD_IN),
-            inside = pass_dropout(context->pass, bert->config.head_dropout, SITE_HEAD_HIDDEN);
-    Tensor input = dropped(context, y, in), hidden = context_linear(context, bert->dense, input);
-    tanh_forward(device, hidden, hidden);
-    Tensor activated = dropped(context, hidden, inside), logits = context_linear(context, bert->out, activated);
+    Tensor input = dropped(bert, context, y, SITE_HEAD_IN), hidden = context_linear(context, bert->dense, input);
+    tanh_forward(context->device, hidden, hidden);
+    Tensor activated = dropped(bert, context, hidden, SITE_HEAD_HIDDEN),
+           logits = context_linear(context, bert->out, activated);
     score_classes(bert, context, fields, logits);
     if (!context->pass->train) return;
     Tensor dhidden = context_push(context, hidden.dims[0], hidden.dims[1]);
     context_linear_backward(context, bert->out, dhidden, logits, activated);
-    if (inside.p > 0) dropout(device, dhidden, dhidden, inside);
-    tanh_backward(device, dhidden, dhidden, hidden);
+    context_drop(context, dhidden, bert->config.head_dropout, SITE_HEAD_HIDDEN);
+    tanh_backward(context->device, dhidden, dhidden, hidden);
     context_linear_backward(context, bert->dense, dy, dhidden, input);
-    if (tensor_given(dy) && in.p > 0) dropout(device, dy, dy, in);
+    if (tensor_given(dy)) context_drop(context, dy, bert->config.head_dropout, SITE_HEAD_IN);
 }
 
 /* Runs the head over masked words on y [R, C]. In training it also computes dy. */
@@ -262,27 +254,25 @@ static void predict_words(const Bert *bert, const Context *context, const Tensor
     Device *device = context->device;
     int64_t n = y.dims[0], width = y.dims[1];
     Tensor hidden = context_push(context, n, width), activated = context_push(context, n, width),
-           normed = context_push(context, n, width), dnormed = tensor_none(), stat[4]; /* mean, rstd, loss, correct */
-    for (int i = 0; i < 4; i++) stat[i] = arena_1d(context->arena, DTYPE_F32, n);
+           loss = arena_1d(context->arena, DTYPE_F32, n), correct = arena_1d(context->arena, DTYPE_F32, n),
+           dnormed = tensor_none();
     if (context->pass->train) dnormed = context_push(context, n, width);
     linear_gelu_forward(device, activated, hidden, y, context_matmul_weight(context, bert->dense),
                         context_matmul_weight(context, bert->dense + 1), WEIGHT_OUT_IN,
                         (GeluDropout){.kind = GELU_ERF});
-    layernorm_forward(device, (LayerNormOutput){.y = normed, .mean = stat[0], .rstd = stat[1]}, activated,
-                      context_weight(context, bert->head_norm), context_weight(context, bert->head_norm + 1));
+    LayerNormOutput norm = context_norm(context, bert->head_norm, bert->head_norm + 1, activated);
     TokenHead head = {.table = bert->tokens,
                       .bias = bert->head_bias,
                       .metric = BERT_LOSS,
                       .targets = fields[BERT_LABELS],
-                      .loss = stat[2],
-                      .correct = stat[3],
+                      .loss = loss,
+                      .correct = correct,
                       .loss_scale = bert->base.loss_scale};
-    token_head_run(&head, context, normed, dnormed);
-    sum_metrics(context, stat[2], stat[3]);
+    token_head_run(&head, context, norm.y, dnormed);
+    sum_metrics(context, loss, correct);
     if (!context->pass->train) return;
-    Tensor dactivated = normed; /* no longer read */
-    layernorm_backward(device, context_norm_gradients(context, bert->head_norm, bert->head_norm + 1, dactivated),
-                       tensor_none(), dnormed, activated, stat[0], stat[1], context_weight(context, bert->head_norm));
+    Tensor dactivated = norm.y; /* no longer read */
+    context_norm_backward(context, bert->head_norm, bert->head_norm + 1, dactivated, dnormed, activated, norm);
     gelu_backward(device, dactivated, dactivated, hidden, GELU_ERF);
     context_linear_backward(context, bert->dense, dy, dactivated, y);
 }

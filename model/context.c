@@ -65,6 +65,25 @@ void context_linear_backward(const Context *context, int weight, Tensor dx, Tens
                     context_matmul_weight(context, weight), WEIGHT_OUT_IN);
 }
 
+LayerNormOutput context_norm(const Context *context, int gain, int bias, Tensor x) {
+    LayerNormOutput of = {.y = context_push(context, x.dims[0], x.dims[1]),
+                          .mean = arena_1d(context->arena, DTYPE_F32, x.dims[0]),
+                          .rstd = arena_1d(context->arena, DTYPE_F32, x.dims[0])};
+    layernorm_forward(context->device, of, x, context_weight(context, gain), context_weight(context, bias));
+    return of;
+}
+
+void context_norm_backward(const Context *context, int gain, int bias, Tensor dx, Tensor dy, Tensor x,
+                           LayerNormOutput of) {
+    layernorm_backward(context->device, context_norm_gradients(context, gain, bias, dx), tensor_none(), dy, x, of.mean,
+                       of.rstd, context_weight(context, gain));
+}
+
+void context_drop(const Context *context, Tensor x, float p, uint32_t site) {
+    Dropout drop = pass_dropout(context->pass, p, site);
+    if (drop.p > 0) dropout(context->device, x, x, drop);
+}
+
 void context_dump_columns(const Context *context, Tensor matrix, int64_t columns, const char *name) {
     Device *device = context->device;
     if (!context->pass->dump) return;

@@ -36,6 +36,13 @@ Tensor context_push(const Context *context, int64_t rows, int64_t columns);
  * b, pushed on the arena, and its gradients; dx is optional. */
 Tensor context_linear(const Context *context, int weight, Tensor x);
 void context_linear_backward(const Context *context, int weight, Tensor dx, Tensor dy, Tensor x);
+/* Compute a layer norm of x with the gain and the bias in these rows of the table (bias -1: none), the results pushed
+ * on the arena, and its gradients. */
+LayerNormOutput context_norm(const Context *context, int gain, int bias, Tensor x);
+void context_norm_backward(const Context *context, int gain, int bias, Tensor dx, Tensor dy, Tensor x,
+                           LayerNormOutput of);
+/* Applies the dropout of a site to x, or to its gradient, in place. */
+void context_drop(const Context *context, Tensor x, float p, uint32_t site);
 /* Passes the first columns of a matrix to the debug dump, if there is one. */
 void context_dump_columns(const Context *context, Tensor matrix, int64_t columns, const char *name);
 

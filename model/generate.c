@@ -304,13 +304,8 @@ void generator_close(Generator *g) {
     if (g->device->forget) g->device->forget(g->device); /* recorded steps use the memory */
     arena_close(&g->arena);
     g->device->release(g->device, g->cache, g->cache_bytes);
-    free(g->host_integers);
-    free(g->host_logits);
-    free(g->room);
-    free(g->seen);
-    free(g->chosen);
-    free(g->slots);
-    free(g);
+    void *const owned[] = {g->host_integers, g->host_logits, g->room, g->seen, g->chosen, g->slots, g};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
 }
 
 /* ---- one call ---- */
@@ -533,8 +528,8 @@ bool generator_run(Generator *g, const GenerationPrompt *prompts, int n, const G
         if (!check_prompt(g, &prompts[i], i, error)) return false;
     memset(generated, 0, (size_t)n * sizeof *generated);
     for (int at = 0; at < g->size.sequences; at++) g->slots[at].prompt = -1;
-    Job job = {g, prompts, options, generated, .n = n};
-    job.taking = xcalloc((size_t)g->size.sequences, sizeof *job.taking);
+    OWNED int *taking = xcalloc((size_t)g->size.sequences, sizeof *taking);
+    Job job = {g, prompts, options, generated, .n = n, .taking = taking};
     bool ok = true;
     for (int more = 1; more && ok;) {
         more = admit(&job);
@@ -544,7 +539,6 @@ bool generator_run(Generator *g, const GenerationPrompt *prompts, int n, const G
             more = step_pass(&job);
         if (more) ok = draw(&job, more, error);
     }
-    free(job.taking);
     if (!ok) generated_free(generated, n);
     return ok;
 }

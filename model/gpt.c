@@ -106,16 +106,14 @@ static void embed(const Gpt *gpt, const Context *context, const Tensor *fields, 
                       context_weight(context, gpt->text_positions));
     embedding_forward(device, x, fields[GPT_MEL_ROWS], fields[GPT_MEL_IDS], context_weight(context, gpt->mel_embedding),
                       fields[GPT_MEL_POSITIONS], context_weight(context, gpt->mel_positions));
-    Dropout drop = pass_dropout(context->pass, gpt->config.dropout, SITE_EMBEDDING);
-    if (drop.p > 0) dropout(device, x, x, drop);
+    context_drop(context, x, gpt->config.dropout, SITE_EMBEDDING);
     pass_dump(context->pass, x, "embedded");
 }
 
 static void embed_backward(const Gpt *gpt, const Context *context, const Tensor *fields, Tensor dx) {
     Device *device = context->device;
     Tensor none = tensor_none();
-    Dropout drop = pass_dropout(context->pass, gpt->config.dropout, SITE_EMBEDDING);
-    if (drop.p > 0) dropout(device, dx, dx, drop);
+    context_drop(context, dx, gpt->config.dropout, SITE_EMBEDDING);
     embedding_backward(device, context_gradient(context, gpt->mel_embedding),
                        context_gradient(context, gpt->mel_positions), dx, fields[GPT_MEL_ROWS], fields[GPT_MEL_IDS],
                        fields[GPT_MEL_POSITIONS]);
@@ -126,31 +124,14 @@ static void embed_backward(const Gpt *gpt, const Context *context, const Tensor 
                        fields[GPT_SPEED_IDS], none);
 }
 
-static void norm_forward(const Context *context, int index, Tensor y, Tensor mean, Tensor rstd, Tensor x) {
-    layernorm_forward(context->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
-                      context_weight(context, index), context_weight(context, index + 1));
-}
-
-static void norm_backward(const Context *context, int index, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
-    layernorm_backward(context->device, context_norm_gradients(context, index, index + 1, dx), tensor_none(), dy, x,
-                       mean, rstd, context_weight(context, index));
-}
-
-/* The two norms before a head: their outputs, and what their backward needs. */
+/* The two norms before a head. */
 typedef struct {
-    Tensor middle, final;
-    Tensor mean[2], rstd[2];
+    LayerNormOutput middle, final;
 } Finished;
 
 static Finished finish(const Gpt *gpt, const Context *context, Tensor x) {
-    int64_t n = x.dims[0], width = x.dims[1];
-    Finished f = {.middle = context_push(context, n, width), .final = context_push(context, n, width)};
-    for (int i = 0; i < 2; i++) {
-        f.mean[i] = arena_1d(context->arena, DTYPE_F32, n);
-        f.rstd[i] = arena_1d(context->arena, DTYPE_F32, n);
-    }
-    norm_forward(context, gpt->ln_f, f.middle, f.mean[0], f.rstd[0], x);
-    norm_forward(context, gpt->final_norm, f.final, f.mean[1], f.rstd[1], f.middle);
+    Finished f = {.middle = context_norm(context, gpt->ln_f, gpt->ln_f + 1, x)};
+    f.final = context_norm(context, gpt->final_norm, gpt->final_norm + 1, f.middle.y);
     return f;
 }
 
@@ -168,9 +149,9 @@ static void head_run(const Gpt *gpt, const Context *context, const Tensor *field
     gather_rows(device, hidden, x, rows);
     Finished f = finish(gpt, context, hidden);
     Tensor loss = arena_1d(context->arena, DTYPE_F32, n), correct = arena_1d(context->arena, DTYPE_F32, n);
-    pass_dump(pass, f.final, "%s.final", head.name);
+    pass_dump(pass, f.final.y, "%s.final", head.name);
     Tensor logits = context_push(context, n, w.dims[0]);
-    linear_forward(device, logits, f.final, w, bias, WEIGHT_OUT_IN);
+    linear_forward(device, logits, f.final.y, w, bias, WEIGHT_OUT_IN);
     context_dump_columns(context, logits, classes, head.logits);
     if (pass->train) {
         cross_entropy_forward_backward(device, loss, correct, logits, classes, targets, tensor_none(),
@@ -183,9 +164,9 @@ static void head_run(const Gpt *gpt, const Context *context, const Tensor *field
     if (pass->train) {
         Tensor dfinal = context_push(context, n, width), dmiddle = context_push(context, n, width), dhidden = dfinal;
         linear_backward(device, context_padded_gradients(context, head.weight, head.weight + 1, dfinal), logits,
-                        f.final, w, WEIGHT_OUT_IN);
-        norm_backward(context, gpt->final_norm, dmiddle, dfinal, f.middle, f.mean[1], f.rstd[1]);
-        norm_backward(context, gpt->ln_f, dhidden, dmiddle, hidden, f.mean[0], f.rstd[0]);
+                        f.final.y, w, WEIGHT_OUT_IN);
+        context_norm_backward(context, gpt->final_norm, gpt->final_norm + 1, dmiddle, dfinal, f.middle.y, f.final);
+        context_norm_backward(context, gpt->ln_f, gpt->ln_f + 1, dhidden, dmiddle, hidden, f.middle);
         scatter_rows(device, dx, dhidden, rows);
     }
     arena_release(context->arena, mark);
@@ -195,7 +176,7 @@ static void mel_logits(Model *model, const Context *context, Tensor logits, Tens
     const Gpt *gpt = (Gpt *)model;
     size_t mark = arena_mark(context->arena);
     Finished f = finish(gpt, context, x);
-    linear_forward(context->device, logits, f.final, context_padded_weight(context, gpt->mel_head),
+    linear_forward(context->device, logits, f.final.y, context_padded_weight(context, gpt->mel_head),
                    context_padded_weight(context, gpt->mel_head + 1), WEIGHT_OUT_IN);
     arena_release(context->arena, mark);
 }

@@ -30,7 +30,7 @@ static int append_rows(const ParamTable *table, float weight_decay, RowsKind kin
                    (Segment){.begin = param->offset + param->frozen_rows * row,
                              .end = param->offset + param->count,
                              .weight_decay = param->decay ? weight_decay : 0,
-                             .rate = 1,
+                             .learning_rate = 1,
                              .group = param->group});
     }
     return n;
@@ -58,7 +58,7 @@ static int append_matrices(MuonMatrix *matrices, int n, const Param *param, floa
                                      .rows = rows,
                                      .columns = columns,
                                      .weight_decay = param->decay ? weight_decay : 0,
-                                     .rate = 1,
+                                     .learning_rate = 1,
                                      .group = param->group};
     }
     return n;

@@ -21,10 +21,7 @@ static int64_t stored(const Param *param) {
 
 int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, int64_t rows, int64_t columns,
               const char *name_format, ...) {
-    if (table->count == table->capacity) {
-        table->capacity = table->capacity ? 2 * table->capacity : 64;
-        table->items = xrealloc(table->items, (size_t)table->capacity * sizeof *table->items);
-    }
+    table->items = xgrow(table->items, (size_t)table->count, sizeof *table->items);
     Param *param = &table->items[table->count];
     *param = (Param){.rows = rows,
                      .columns = columns,

@@ -41,7 +41,7 @@ typedef struct {
 
 typedef struct {
     Param *items;
-    int count, capacity;
+    int count;
     int64_t flat_count; /* elements of the flat buffer, padding included */
 } ParamTable;
 

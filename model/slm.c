@@ -66,14 +66,12 @@ static void add_params(Slm *slm) {
 static void embed(const Slm *slm, const Context *context, const Tensor *fields, Tensor x) {
     embedding_forward(context->device, x, tensor_none(), fields[SLM_IDS], context_weight(context, slm->tokens),
                       fields[SLM_POSITIONS], context_weight(context, slm->positions));
-    Dropout drop = pass_dropout(context->pass, slm->config.dropout, SITE_EMBEDDING);
-    if (drop.p > 0) dropout(context->device, x, x, drop);
+    context_drop(context, x, slm->config.dropout, SITE_EMBEDDING);
     pass_dump(context->pass, x, "embedded");
 }
 
 static void embed_backward(const Slm *slm, const Context *context, const Tensor *fields, Tensor dx) {
-    Dropout drop = pass_dropout(context->pass, slm->config.dropout, SITE_EMBEDDING);
-    if (drop.p > 0) dropout(context->device, dx, dx, drop);
+    context_drop(context, dx, slm->config.dropout, SITE_EMBEDDING);
     embedding_backward(context->device, context_gradient(context, slm->tokens),
                        context_gradient(context, slm->positions), dx, tensor_none(), fields[SLM_IDS],
                        fields[SLM_POSITIONS]);
@@ -92,33 +90,26 @@ static void sum_sequences(const Context *context, Sequences sequences, Tensor ou
 /* Sums the metrics. In training it also returns the gradient of x [N, C], pushed on the arena. */
 static Tensor finish(const Slm *slm, const Context *context, Sequences sequences, Tensor x, Tensor targets) {
     const Pass *pass = context->pass;
-    Device *device = context->device;
     int64_t n = x.dims[0], width = x.dims[1];
-    Tensor dx = tensor_none(), dy = tensor_none(), gain = context_weight(context, slm->norm_gain);
+    Tensor dx = tensor_none(), dy = tensor_none();
     if (pass->train) dx = context_push(context, n, width);
     size_t mark = arena_mark(context->arena);
-    Tensor y = context_push(context, n, width), stat[4]; /* mean, rstd, loss, hit */
-    for (int i = 0; i < 4; i++) stat[i] = arena_1d(context->arena, DTYPE_F32, n);
+    Tensor loss = arena_1d(context->arena, DTYPE_F32, n), hit = arena_1d(context->arena, DTYPE_F32, n);
     if (pass->train) dy = context_push(context, n, width);
-
-    layernorm_forward(device, (LayerNormOutput){.y = y, .mean = stat[0], .rstd = stat[1]}, x, gain,
-                      context_weight(context, slm->norm_bias));
-    pass_dump(pass, y, "final");
+    LayerNormOutput norm = context_norm(context, slm->norm_gain, slm->norm_bias, x);
+    pass_dump(pass, norm.y, "final");
     TokenHead head = {.table = slm->tokens,
                       .bias = -1,
                       .metric = SLM_LOSS,
                       .targets = targets,
-                      .loss = stat[2],
-                      .correct = stat[3],
+                      .loss = loss,
+                      .correct = hit,
                       .loss_scale = slm->base.loss_scale};
-    token_head_run(&head, context, y, dy);
+    token_head_run(&head, context, norm.y, dy);
     for (int i = 0; i < slm->base.n_metrics; i++)
-        sum_forward(device, tensor_rows(pass->sums, i, 1), stat[i == SLM_TOP1 ? 3 : 2]);
-    if (tensor_given(pass->outputs)) sum_sequences(context, sequences, pass->outputs, stat[2]);
-    if (pass->train) {
-        NormGradients gradients = context_norm_gradients(context, slm->norm_gain, slm->norm_bias, dx);
-        layernorm_backward(device, gradients, tensor_none(), dy, x, stat[0], stat[1], gain);
-    }
+        sum_forward(context->device, tensor_rows(pass->sums, i, 1), i == SLM_TOP1 ? hit : loss);
+    if (tensor_given(pass->outputs)) sum_sequences(context, sequences, pass->outputs, loss);
+    if (pass->train) context_norm_backward(context, slm->norm_gain, slm->norm_bias, dx, dy, x, norm);
     arena_release(context->arena, mark);
     return dx;
 }
@@ -145,10 +136,7 @@ static void slm_forward_backward(Model *model, Device *device, Arena *activation
 static void slm_logits(Model *model, const Context *context, Tensor logits, Tensor x) {
     const Slm *slm = (Slm *)model;
     size_t mark = arena_mark(context->arena);
-    Tensor y = context_push(context, x.dims[0], x.dims[1]);
-    Tensor mean = arena_1d(context->arena, DTYPE_F32, x.dims[0]), rstd = arena_1d(context->arena, DTYPE_F32, x.dims[0]);
-    layernorm_forward(context->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
-                      context_weight(context, slm->norm_gain), context_weight(context, slm->norm_bias));
+    Tensor y = context_norm(context, slm->norm_gain, slm->norm_bias, x).y;
     linear_forward(context->device, logits, y, context_padded_weight(context, slm->tokens), tensor_none(),
                    WEIGHT_OUT_IN);
     arena_release(context->arena, mark);

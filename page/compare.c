@@ -22,7 +22,7 @@ static const char *common_metric(const LoggedRun *runs, int n) {
 
 /* Returns "4 finished, 1 stopped"; free(). */
 static char *states_text(const LoggedRun *runs, int n, bool is_running) {
-    char *text = xstrdup("");
+    char *text = NULL;
     for (int i = 0; i < n; i++) {
         const char *state = verdict_state(&runs[i], is_running);
         int count = 0;
@@ -32,10 +32,7 @@ static char *states_text(const LoggedRun *runs, int n, bool is_running) {
             told |= same && k < i;
             count += same;
         }
-        if (told) continue;
-        char *longer = xformat("%s%s%d %s", text, *text ? ", " : "", count, state);
-        free(text);
-        text = longer;
+        if (!told) xappend(&text, "%s%d %s", text ? ", " : "", count, state);
     }
     return text;
 }
@@ -43,15 +40,12 @@ static char *states_text(const LoggedRun *runs, int n, bool is_running) {
 char *compare_verdict(const LoggedRun *runs, int n, bool is_running) {
     const char *metric = common_metric(runs, n);
     double low = INFINITY, high = -INFINITY;
-    char *states = states_text(runs, n, is_running), *text;
+    OWNED char *states = states_text(runs, n, is_running);
     for (int i = 0; i < n; i++)
         if (runs[i].best_step >= 0) low = fmin(low, runs[i].best), high = fmax(high, runs[i].best);
-    if (metric && low <= high)
-        text = xformat("%d trainings: %s. The best %s of each is from %.4g to %.4g.", n, states, metric, low, high);
-    else
-        text = xformat("%d trainings: %s.", n, states);
-    free(states);
-    return text;
+    return metric && low <= high
+               ? xformat("%d trainings: %s. The best %s of each is from %.4g to %.4g.", n, states, metric, low, high)
+               : xformat("%d trainings: %s.", n, states);
 }
 
 static void real_cell(FILE *out, const char *format, double value) {
@@ -60,31 +54,22 @@ static void real_cell(FILE *out, const char *format, double value) {
     fprintf(out, "<td class=\"n\">%s</td>", isfinite(value) ? text : "-");
 }
 
-static void text_cell(FILE *out, const char *text) {
-    fputs("<td>", out);
-    html_text(out, text ? text : "-");
-    fputs("</td>", out);
-}
+static void text_cell(FILE *out, const char *text) { html_print(out, "<td>%s</td>", text ? text : "-"); }
 
-static void number_cell(FILE *out, const char *text) {
-    fputs("<td class=\"n\">", out);
-    html_text(out, text ? text : "-");
-    fputs("</td>", out);
-}
+static void number_cell(FILE *out, const char *text) { html_print(out, "<td class=\"n\">%s</td>", text ? text : "-"); }
 
 /* Writes a value with its unit; "-" if it is not known. */
 static void unit_cell(FILE *out, bool known, const char *value, const char *unit) {
-    char *text = xformat("%s%s%s", value, *unit ? " " : "", unit);
+    OWNED char *text = xformat("%s%s%s", value, *unit ? " " : "", unit);
     number_cell(out, known ? text : NULL);
-    free(text);
 }
 
 /* Writes speed, utilisation, memory and cost. */
 static void measured_cells(FILE *out, const LoggedRun *r) {
     const char *token = logged_run_text(r, "token_label");
-    char text[48], *speed = xformat("%s/s", token ? token : "tokens");
+    OWNED char *speed = xformat("%s/s", token ? token : "tokens");
+    char text[48];
     unit_cell(out, isfinite(r->tokens_rate), format_count(r->tokens_rate, "", text), speed);
-    free(speed);
     snprintf(text, sizeof text, "%.1f %%", 100 * r->utilisation);
     unit_cell(out, isfinite(r->utilisation), text, r->recomputes ? "HFU" : "");
     number_cell(out, isfinite(r->peak_bytes) ? format_bytes(r->peak_bytes, text) : NULL);
@@ -94,9 +79,7 @@ static void measured_cells(FILE *out, const LoggedRun *r) {
 
 static void row(FILE *out, const LoggedRun *r, bool is_running) {
     char text[32];
-    fputs("<tr><th scope=\"row\">", out);
-    html_text(out, r->name);
-    fputs("</th>", out);
+    html_print(out, "<tr><th scope=\"row\">%s</th>", r->name);
     text_cell(out, verdict_state(r, is_running));
     text_cell(out, r->metric);
     real_cell(out, "%.4g", r->best);
@@ -139,25 +122,22 @@ static json_t *all_names(const LoggedRun *runs, int n) {
 }
 
 void compare_options(FILE *out, const LoggedRun *runs, int n) {
-    json_t *names = all_names(runs, n), *value;
-    const char *name, **header = xmalloc(((size_t)n + 1) * sizeof *header);
+    json_auto_t *names = all_names(runs, n);
+    json_t *value;
+    const char *name;
+    OWNED const char **header = xmalloc(((size_t)n + 1) * sizeof *header);
     header[0] = "option";
     for (int i = 0; i < n; i++) header[i + 1] = runs[i].name;
     html_table_begin_cells(out, "Options that differ between the trainings; all others are the same", header, n + 1);
-    free(header);
     json_object_foreach(names, name, value) {
         if (is_common(runs, n, name)) continue;
-        fputs("<tr><th scope=\"row\">", out);
-        html_text(out, name);
-        fputs("</th>", out);
+        html_print(out, "<tr><th scope=\"row\">%s</th>", name);
         for (int i = 0; i < n; i++) {
             const json_t *own = json_object_get(logged_run_options(&runs[i]), name);
-            char *text = facts_value_text(own);
+            OWNED char *text = facts_value_text(own);
             text_cell(out, own ? text : "-");
-            free(text);
         }
         fputs("</tr>\n", out);
     }
     html_table_end(out);
-    json_decref(names);
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "page/log.h"
+
 /* A logarithmic scale shows more than a linear one if the greatest value is this many times the least. */
 static const double WIDE = 100;
 
@@ -29,11 +31,6 @@ static const struct {
               {"val/objective", NULL, NULL}};
 enum { N_OTHERS = sizeof OTHERS / sizeof *OTHERS };
 
-static double number_in(const json_t *record, const char *key) {
-    const json_t *value = json_object_get(record, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* ---- series ---- */
 
 /* Adds the values of `key`, under a name that the plot owns; nothing if the log has none. */
@@ -43,7 +40,7 @@ static void add_series(Plot *plot, const json_t *records, const char *key, char 
     json_t *record;
     int n = 0;
     json_array_foreach((json_t *)records, r, record) {
-        double step = number_in(record, "step"), value = number_in(record, key);
+        double step = log_number(record, "step"), value = log_number(record, key);
         if (isfinite(step) && isfinite(value)) x[n] = step, y[n++] = value;
     }
     if (!n) {
@@ -79,11 +76,11 @@ static void ring_best(Plot *plot, const json_t *records) {
     size_t r;
     json_t *record;
     json_array_foreach((json_t *)records, r, record) {
-        if (isfinite(number_in(record, "val/best_step"))) best = number_in(record, "val/best_step");
+        if (isfinite(log_number(record, "val/best_step"))) best = log_number(record, "val/best_step");
     }
     json_array_foreach((json_t *)records, r, record) {
-        if (number_in(record, "step") == best && isfinite(number_in(record, "val/epoch")))
-            epoch = number_in(record, "val/epoch");
+        if (log_number(record, "step") == best && isfinite(log_number(record, "val/epoch")))
+            epoch = log_number(record, "val/epoch");
     }
     for (int i = 0; i < series->n; i++)
         if (series->x[i] == best) series->best = i + 1;
@@ -98,10 +95,9 @@ static void add_restarts(Plot *plot, const json_t *records) {
     size_t r;
     json_t *record;
     json_array_foreach((json_t *)records, r, record) {
-        const char *kind = json_string_value(json_object_get(record, "kind"));
-        double step = number_in(record, "step");
+        double step = log_number(record, "step");
         bool again = plot->n_restarts && at[plot->n_restarts - 1] == step;
-        if (kind && !strcmp(kind, "start") && step > 0 && !again) at[plot->n_restarts++] = step;
+        if (log_is_kind(record, "start") && step > 0 && !again) at[plot->n_restarts++] = step;
     }
     plot->restarts = at;
 }
@@ -148,7 +144,7 @@ static char *series_name(const RunLog *run, int n_runs, const char *what) {
 
 static bool is_logged(const RunLog *run, const char *key) {
     for (size_t r = 0; r < json_array_size(run->records); r++)
-        if (isfinite(number_in(json_array_get(run->records, r), key))) return true;
+        if (isfinite(log_number(json_array_get(run->records, r), key))) return true;
     return false;
 }
 
@@ -160,7 +156,7 @@ static bool has_baseline(const RunLog *run, const char *metric) {
 /* Adds the chart of "train/NAME" and "val/NAME": of several runs, both of a run in one colour. */
 static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const char *name) {
     Plot plot = {.title = xformat("%s", name)};
-    char *train = xformat("train/%s", name), *val = xformat("val/%s", name);
+    OWNED char *train = xformat("train/%s", name), *val = xformat("val/%s", name);
     bool thin = false;
     for (int r = 0; r < n_runs; r++) {
         bool both = n_runs > 1 && is_logged(&runs[r], train) && is_logged(&runs[r], val);
@@ -175,8 +171,6 @@ static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const 
     for (int r = 0; r < n_runs && plot.n_series; r++)
         if (has_baseline(&runs[r], name)) add_baseline(&plot, &runs[r]);
     add_plot(curves, plot, runs, n_runs);
-    free(train);
-    free(val);
 }
 
 /* Adds every metric that is in a record of this kind and has no chart yet. */
@@ -199,15 +193,14 @@ static void add_metrics(RunCurves *curves, const RunLog *runs, int n_runs, const
 /* Returns whether the objective is one of the metrics, as it is with a single loss. */
 static bool objective_is_metric(const RunCurves *curves, const json_t *records) {
     for (int p = 0; p < curves->n; p++) {
-        char *key = xformat("val/%s", curves->plots[p].title);
+        OWNED char *key = xformat("val/%s", curves->plots[p].title);
         bool same = true;
         size_t r;
         json_t *record;
         json_array_foreach((json_t *)records, r, record) {
-            double objective = number_in(record, "val/objective"), value = number_in(record, key);
+            double objective = log_number(record, "val/objective"), value = log_number(record, key);
             same = same && (isnan(objective) || fabs(value - objective) <= 1e-6 * fabs(objective));
         }
-        free(key);
         if (same) return true;
     }
     return false;
@@ -231,10 +224,8 @@ static void add_other(RunCurves *curves, const RunLog *runs, int n_runs, int oth
         int before = plot.n_series;
         add_series(&plot, runs[r].records, OTHERS[other].key, series_name(&runs[r], n_runs, ""));
         for (int g = 1, n = plot.n_series; rate && g < 16 && n == plot.n_series; g++, n++) {
-            char *key = xformat("train/lr_%d", g), *group = xformat("group %d", g);
+            OWNED char *key = xformat("train/lr_%d", g), *group = xformat("group %d", g);
             add_series(&plot, runs[r].records, key, series_name(&runs[r], n_runs, group));
-            free(key);
-            free(group);
         }
         if (plot.n_series < before + 2) continue;
         free((void *)plot.series[before].name);

@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "checkpoint/folder.h"
+#include "page/log.h"
 #include "report/html.h"
 
 char *facts_value_text(const json_t *value) {
@@ -16,18 +17,14 @@ char *facts_value_text(const json_t *value) {
     if (json_is_string(value)) return xstrdup(json_string_value(value));
     if (json_is_null(value)) return xstrdup("none");
     if (json_is_array(value)) {
-        char *text = xstrdup("");
+        OWNED char *text = xstrdup("");
         size_t i;
         json_t *entry;
         json_array_foreach(value, i, entry) {
-            char *one = facts_value_text(entry), *longer = xformat("%s%s%s", text, i ? ", " : "", one);
-            free(one);
-            free(text);
-            text = longer;
+            OWNED char *one = facts_value_text(entry);
+            xappend(&text, "%s%s", i ? ", " : "", one);
         }
-        if (*text) return text;
-        free(text);
-        return xstrdup("none");
+        return xstrdup(*text ? text : "none");
     }
     return json_text("an option", value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
 }
@@ -36,16 +33,12 @@ char *facts_value_text(const json_t *value) {
 
 /* Writes a number in large type, with a line below; value NULL: unknown. Frees both. */
 static void card(FILE *out, const char *name, char *value, char *note) {
-    fputs("<div class=\"card\"><dt>", out);
-    html_text(out, name);
-    fputs(value ? "</dt><dd>" : "</dt><dd class=\"unknown\">", out);
-    html_text(out, value ? value : "unknown");
-    fputs("</dd>", out);
-    if (note) {
-        fputs("<dd class=\"note\">", out);
-        html_text(out, note);
-        fputs("</dd>", out);
-    }
+    html_print(out, "<div class=\"card\"><dt>%s</dt>", name);
+    if (value)
+        html_print(out, "<dd>%s</dd>", value);
+    else
+        fputs("<dd class=\"unknown\">unknown</dd>", out);
+    if (note) html_print(out, "<dd class=\"note\">%s</dd>", note);
     fputs("</div>\n", out);
     free(value);
     free(note);
@@ -146,17 +139,11 @@ static bool is_listed(const LoggedRun *run, const char *key, const char *name) {
 }
 
 static void option_row(FILE *out, const char *name, const json_t *value, const json_t *other, const char *source) {
-    char *text = facts_value_text(value), *unset = other ? facts_value_text(other) : NULL;
-    fputs("<tr><th scope=\"row\">", out);
-    html_text(out, name);
-    fputs("</th><td>", out);
-    html_text(out, text);
-    if (other) fputs("</td><td>", out);
-    if (other) html_text(out, unset);
+    OWNED char *text = facts_value_text(value), *unset = other ? facts_value_text(other) : NULL;
+    html_print(out, "<tr><th scope=\"row\">%s</th><td>%s", name, text);
+    if (other) html_print(out, "</td><td>%s", unset);
     if (source) fprintf(out, "</td><td>%s", source);
     fputs("</td></tr>\n", out);
-    free(text);
-    free(unset);
 }
 
 static void all_options(FILE *out, const json_t *options) {
@@ -201,22 +188,21 @@ void facts_configuration(FILE *out, const LoggedRun *run, int level) {
  * none. free(). Reads the header only. */
 static char *weights_text(const LoggedRun *run, const char *link) {
     enum { LARGEST = 1 << 26 };
-    char *path = xformat("%s/%s/model.safetensors", run->directory, link), *text = NULL, *header = NULL;
+    OWNED char *path = xformat("%s/%s/model.safetensors", run->directory, link), *header = NULL;
+    char *text = NULL;
     uint64_t size = 0;
     size_t all;
     int file = checkpoint_file_open(path, &all, NULL);
     if (file >= 0 && read(file, &size, sizeof size) == sizeof size && size < LARGEST && size < all)
         header = xmalloc(size);
     if (header && read(file, header, size) == (ssize_t)size) {
-        json_t *root = json_loadb(header, size, 0, NULL), *metadata = json_object_get(root, "__metadata__");
+        json_auto_t *root = json_loadb(header, size, 0, NULL);
+        const json_t *metadata = json_object_get(root, "__metadata__");
         const char *sum = json_string_value(json_object_get(metadata, "xxh3_64"));
         const char *step = json_string_value(json_object_get(metadata, "step"));
         if (sum) text = xformat("%s%s, weights %s", step ? "step " : "", step ? step : "", sum);
-        json_decref(root);
     }
     if (file >= 0) close(file);
-    free(header);
-    free(path);
     return text;
 }
 
@@ -274,21 +260,15 @@ static char *changes_text(const json_t *before, const json_t *after) {
     json_object_foreach(old, name, value) {
         json_t *other = json_object_get(new, name);
         if (!strcmp(name, "resume") || !other || json_equal(value, other)) continue;
-        char *a = facts_value_text(value), *b = facts_value_text(other);
-        char *longer = xformat("%s%s%s %s to %s", text, *text ? "; " : "", name, a, b);
-        free(a);
-        free(b);
-        free(text);
-        text = longer;
+        OWNED char *a = facts_value_text(value), *b = facts_value_text(other);
+        xappend(&text, "%s%s %s to %s", *text ? "; " : "", name, a, b);
     }
     return text;
 }
 
 static void cell(FILE *out, const json_t *record, const char *key) {
     const char *text = json_string_value(json_object_get(record, key));
-    fputs("<td>", out);
-    html_text(out, text ? text : "unknown");
-    fputs("</td>", out);
+    html_print(out, "<td>%s</td>", text ? text : "unknown");
 }
 
 static void restarts(FILE *out, const LoggedRun *run, int level) {
@@ -299,17 +279,13 @@ static void restarts(FILE *out, const LoggedRun *run, int level) {
     fprintf(out, "<h%d>Restarts</h%d>\n", level + 1, level + 1);
     html_table_begin(out, "Starts of this run", "at step|date|revision|machine|changed options");
     json_array_foreach(run->records, i, record) {
-        const char *kind = json_string_value(json_object_get(record, "kind"));
-        if (!kind || strcmp(kind, "start")) continue;
-        char *changes = changes_text(before, record);
+        if (!log_is_kind(record, "start")) continue;
+        OWNED char *changes = changes_text(before, record);
         fprintf(out, "<tr><th scope=\"row\">%lld</th>", (long long)json_integer_value(json_object_get(record, "step")));
         cell(out, record, "date");
         cell(out, record, "revision");
         cell(out, record, "machine");
-        fputs("<td>", out);
-        html_text(out, *changes ? changes : "none");
-        fputs("</td></tr>\n", out);
-        free(changes);
+        html_print(out, "<td>%s</td></tr>\n", *changes ? changes : "none");
         before = record;
     }
     html_table_end(out);
@@ -318,11 +294,7 @@ static void restarts(FILE *out, const LoggedRun *run, int level) {
 void facts_origin(FILE *out, const LoggedRun *run, int level) {
     const char *command = logged_run_text(run, "command");
     fprintf(out, "<h%d>Origin</h%d>\n", level, level);
-    if (command) {
-        fputs("<pre tabindex=\"0\"><code>", out);
-        html_text(out, command);
-        fputs("</code></pre>\n", out);
-    }
+    if (command) html_print(out, "<pre tabindex=\"0\"><code>%s</code></pre>\n", command);
     fputs("<dl class=\"facts\">\n", out);
     if (!command) html_fact(out, "Command", NULL);
     fact_owned(out, "Program", revision_text(run));

@@ -26,10 +26,8 @@ static void add(Folders *folders, const char *path, const char *name, int depth,
     folders->items[folders->n++] = (Folder){xstrdup(path), xstrdup(name), is_within, problem};
     for (int i = 0; i < n; i++) {
         const char *entry = entries[i]->d_name;
-        char *below = path_join(path, entry), *longer = *name ? xformat("%s/%s", name, entry) : xstrdup(entry);
+        OWNED char *below = path_join(path, entry), *longer = *name ? xformat("%s/%s", name, entry) : xstrdup(entry);
         if (depth > 0 && is_searched(entry) && is_directory(below)) add(folders, below, longer, depth - 1, true);
-        free(longer);
-        free(below);
         free(entries[i]);
     }
     if (n >= 0) free(entries);
@@ -60,11 +58,7 @@ char *folder_files(const Folder *folder, const char *end) {
     char *names = xstrdup("");
     for (int i = 0; i < n; i++) {
         const char *entry = entries[i]->d_name;
-        if (entry[0] != '.' && ends_with(entry, end)) {
-            char *longer = xformat("%s%s%s", names, *names ? "\n" : "", entry);
-            free(names);
-            names = longer;
-        }
+        if (entry[0] != '.' && ends_with(entry, end)) xappend(&names, "%s%s", *names ? "\n" : "", entry);
         free(entries[i]);
     }
     if (n >= 0) free(entries);

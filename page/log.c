@@ -1,9 +1,20 @@
 #include "page/log.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+
+double log_number(const json_t *record, const char *name) {
+    const json_t *value = json_object_get(record, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+bool log_is_kind(const json_t *record, const char *kind) {
+    const char *text = json_string_value(json_object_get(record, "kind"));
+    return text && !strcmp(text, kind);
+}
 
 /* Appends the record of a line. Returns false with the reason if the line is no JSON. */
 static bool read_line(json_t *records, const char *line, size_t size, Error *error) {
@@ -25,7 +36,8 @@ static bool read_record(json_t *records, const char *line, size_t size, Error *e
 
 json_t *log_read(const char *path) {
     json_t *records = json_array();
-    char *text = NULL, *end;
+    OWNED char *text = NULL;
+    char *end;
     size_t size;
     if (!read_file(path, &text, &size, NULL)) return records;
     for (char *line = text; line < text + size; line = end + 1) {
@@ -33,13 +45,13 @@ json_t *log_read(const char *path) {
         if (!end) end = text + size;
         read_line(records, line, (size_t)(end - line), NULL);
     }
-    free(text);
     return records;
 }
 
 json_t *log_read_whole(const char *path, int64_t *torn, Error *error) {
-    json_t *records = json_array();
-    char *text = NULL, *end;
+    json_auto_t *records = json_array();
+    OWNED char *text = NULL;
+    char *end;
     size_t size;
     int64_t number = 0;
     Error why;
@@ -54,8 +66,5 @@ json_t *log_read_whole(const char *path, int64_t *torn, Error *error) {
         if (!whole) *torn = number;
         ok = !whole || error_set(error, "%s:%lld: %s; remove the line, or the file", path, (long long)number, why.text);
     }
-    free(text);
-    if (ok) return records;
-    json_decref(records);
-    return NULL;
+    return ok ? json_incref(records) : NULL;
 }

@@ -6,6 +6,10 @@
 
 #include "base/base.h"
 
+/* Returns a number of a record; NaN: it has none of this name. */
+double log_number(const json_t *record, const char *name);
+/* Returns whether a record is of this kind: "start", "train". */
+bool log_is_kind(const json_t *record, const char *kind);
 /* Returns the records of a log file as an array, json_decref(). A missing file has no records. Lines that are damaged
  * are left out. */
 json_t *log_read(const char *path);

@@ -10,16 +10,11 @@
 #include "page/log.h"
 #include "report/statistics.h"
 
-static double number_in(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 const char *logged_run_text(const LoggedRun *run, const char *key) {
     return json_string_value(json_object_get(run->start, key));
 }
 
-double logged_run_number(const LoggedRun *run, const char *key) { return number_in(run->start, key); }
+double logged_run_number(const LoggedRun *run, const char *key) { return log_number(run->start, key); }
 
 const json_t *logged_run_options(const LoggedRun *run) {
     const json_t *options = json_object_get(run->start, "options");
@@ -32,9 +27,9 @@ static LoggedValues values_from(const LoggedRun *run, const char *name, size_t f
     LoggedValues v = {xmalloc((records + 1) * sizeof(double)), xmalloc((records + 1) * sizeof(double)), 0};
     for (size_t i = first; i < records; i++) {
         const json_t *record = json_array_get(run->records, i);
-        double value = number_in(record, name);
+        double value = log_number(record, name);
         if (!isfinite(value)) continue;
-        v.steps[v.n] = number_in(record, "step");
+        v.steps[v.n] = log_number(record, "step");
         v.values[v.n++] = value;
     }
     return v;
@@ -76,25 +71,20 @@ static double value_at(const LoggedRun *run, const char *name, int64_t step) {
 
 /* ---- what the records say ---- */
 
-static bool is_kind(const json_t *record, const char *kind) {
-    const char *text = json_string_value(json_object_get(record, "kind"));
-    return text && !strcmp(text, kind);
-}
-
 static void read_records(LoggedRun *run) {
     size_t i;
     json_t *record;
     double seconds = 0;
     json_array_foreach(run->records, i, record) {
-        if (is_kind(record, "start")) {
+        if (log_is_kind(record, "start")) {
             run->start = record;
             if (!run->date) run->date = json_string_value(json_object_get(record, "date"));
             run->summary = NULL;
             run->starts++;
         }
-        if (is_kind(record, "summary")) run->summary = record;
+        if (log_is_kind(record, "summary")) run->summary = record;
         run->step = json_integer_value(json_object_get(record, "step"));
-        seconds = number_in(record, "time");
+        seconds = log_number(record, "time");
         if (seconds > run->seconds) run->seconds = seconds;
     }
 }
@@ -102,8 +92,8 @@ static void read_records(LoggedRun *run) {
 static RunEnd end_of(const LoggedRun *run) {
     if (!run->summary) return RUN_UNENDED;
     if (!json_object_get(run->summary, "summary/ended")) return RUN_ENDED; /* of an older program */
-    if (number_in(run->summary, "summary/out_of_patience") > 0) return RUN_OUT_OF_PATIENCE;
-    return number_in(run->summary, "summary/ended") > 0 ? RUN_FINISHED : RUN_STOPPED;
+    if (log_number(run->summary, "summary/out_of_patience") > 0) return RUN_OUT_OF_PATIENCE;
+    return log_number(run->summary, "summary/ended") > 0 ? RUN_FINISHED : RUN_STOPPED;
 }
 
 /* Returns the name of the metric that decides: as the log says, else the objective. */
@@ -115,9 +105,9 @@ static const char *metric_of(const LoggedRun *run) {
 
 /* Returns the step of the best validation: as the log says, else the checkpoint, else that of the least objective. */
 static int64_t best_step_of(const LoggedRun *run) {
-    double step = number_in(run->summary, "summary/best_step");
+    double step = log_number(run->summary, "summary/best_step");
     if (!(step > 0)) step = last_of(run, "val/best_step");
-    if (!(step > 0)) step = number_in(run->state, "best_step");
+    if (!(step > 0)) step = log_number(run->state, "best_step");
     if (step > 0) return (int64_t)step;
     LoggedValues v = logged_values(run, "val/objective");
     int64_t best = 0, at = v.n ? 0 : -1;
@@ -134,7 +124,7 @@ static const char *currency_of(const LoggedRun *run) {
     size_t i;
     json_t *record;
     json_array_foreach(run->records, i, record) {
-        const char *own = is_kind(record, "start") ? json_string_value(json_object_get(record, "currency")) : NULL;
+        const char *own = log_is_kind(record, "start") ? json_string_value(json_object_get(record, "currency")) : NULL;
         if (own) currency = own;
     }
     return currency;
@@ -149,13 +139,13 @@ static void add_cost(LoggedRun *run) {
     run->currency = currency_of(run);
     run->cost = run->part_cost = 0;
     json_array_foreach(run->records, i, record) {
-        double seconds = number_in(record, "time"), cost = seconds > before ? price * (seconds - before) / 3600 : 0;
+        double seconds = log_number(record, "time"), cost = seconds > before ? price * (seconds - before) / 3600 : 0;
         run->cost += cost;
         run->part_cost += cost;
         if (isfinite(seconds)) before = seconds; /* a resumed part may begin earlier than the last one ended */
-        if (!is_kind(record, "start")) continue;
+        if (!log_is_kind(record, "start")) continue;
         const char *own = json_string_value(json_object_get(record, "currency"));
-        price = own && !strcmp(own, run->currency) ? number_in(record, "price_per_hour") : NAN;
+        price = own && !strcmp(own, run->currency) ? log_number(record, "price_per_hour") : NAN;
         run->part_cost = 0;
     }
 }
@@ -165,11 +155,11 @@ static size_t find_measured(LoggedRun *run) {
     size_t i, start = 0, part = 0;
     json_t *record;
     json_array_foreach(run->records, i, record) {
-        if (is_kind(record, "start")) start = i;
-        if (is_kind(record, "train")) part = start;
+        if (log_is_kind(record, "start")) start = i;
+        if (log_is_kind(record, "train")) part = start;
     }
     const json_t *first = json_array_get(run->records, part);
-    run->measured = is_kind(first, "start") ? first : NULL;
+    run->measured = log_is_kind(first, "start") ? first : NULL;
     return part;
 }
 
@@ -178,30 +168,28 @@ static void measure(LoggedRun *run) {
     double mfu = spread_of(run, "train/mfu", part).mean, hfu = spread_of(run, "train/hfu", part).mean;
     run->recomputes = isnan(mfu) && !isnan(hfu);
     run->utilisation = run->recomputes ? hfu : mfu;
-    run->peak_flops = number_in(run->measured, "peak_flops");
+    run->peak_flops = log_number(run->measured, "peak_flops");
     run->steps_rate = spread_of(run, "train/steps_per_second", part).median;
     run->tokens_rate = spread_of(run, "train/tokens_per_second", part).median;
     run->planned_bytes = logged_run_number(run, "planned_bytes");
-    if (isnan(run->planned_bytes)) run->planned_bytes = number_in(run->summary, "summary/planned_bytes");
-    run->peak_bytes = number_in(run->summary, "summary/peak_bytes");
+    if (isnan(run->planned_bytes)) run->planned_bytes = log_number(run->summary, "summary/planned_bytes");
+    run->peak_bytes = log_number(run->summary, "summary/peak_bytes");
     add_cost(run);
 }
 
 static json_t *read_state(const char *directory) {
-    char *path = path_join(directory, "last/state.json");
+    OWNED char *path = path_join(directory, "last/state.json");
     size_t size;
     int file = checkpoint_file_open(path, &size, NULL);
     json_t *state = file < 0 ? NULL : json_loadfd(file, 0, NULL);
     if (file >= 0) close(file);
-    free(path);
     return state;
 }
 
 bool logged_run_open(LoggedRun *run, const char *directory, const char *name, Error *error) {
-    char *path = path_join(directory, "log.jsonl");
+    OWNED char *path = path_join(directory, "log.jsonl");
     *run = (LoggedRun){.total_steps = -1, .best_step = -1, .best = NAN};
     run->records = log_read_whole(path, &run->torn, error);
-    free(path);
     if (!run->records) return false;
     run->directory = xstrdup(directory);
     run->name = xstrdup(name);

@@ -24,7 +24,8 @@ static const char *longer(const char *path, const char *name) {
 
 /* Adds a parent to each name that two paths have. Returns whether one was added. */
 static bool tell_apart(char *const *paths, const char **names, int n) {
-    bool *equal = xcalloc((size_t)n, sizeof *equal), added = false;
+    OWNED bool *equal = xcalloc((size_t)n, sizeof *equal);
+    bool added = false;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++) equal[i] |= strcmp(paths[i], paths[k]) && !strcmp(names[i], names[k]);
     for (int i = 0; i < n; i++) {
@@ -33,13 +34,12 @@ static bool tell_apart(char *const *paths, const char **names, int n) {
         names[i] = name;
         added = true;
     }
-    free(equal);
     return added;
 }
 
 char **names_make(const char *const *directories, int n) {
     char **paths = xcalloc((size_t)n, sizeof *paths), **names = xcalloc((size_t)n, sizeof *names);
-    const char **begins = xcalloc((size_t)n, sizeof *begins);
+    OWNED const char **begins = xcalloc((size_t)n, sizeof *begins);
     for (int i = 0; i < n; i++) {
         paths[i] = real_path(directories[i]);
         size_t size = strlen(paths[i]);
@@ -50,7 +50,6 @@ char **names_make(const char *const *directories, int n) {
     }
     for (int i = 0; i < n; i++) names[i] = xstrdup(begins[i]);
     names_free(paths, n);
-    free(begins);
     return names;
 }
 

@@ -38,10 +38,8 @@ static bool find_folders(Page *p, const PageRequest *request, Error *error) {
     bool ok = true;
     for (int i = 0; i < request->n; i++) {
         const char *name = request->n > 1 ? names[i] : "";
-        char *title = xformat("%s%s%s", i ? p->title : "", i ? ", " : "", names[i]);
         ok = ok && folders_add(&p->folders, request->directories[i], name, request->depth, error);
-        free(p->title);
-        p->title = title;
+        xappend(&p->title, "%s%s", i ? ", " : "", names[i]);
     }
     names_free(names, request->n);
     names_drop_repeated(&p->folders);
@@ -105,25 +103,18 @@ static void page_close(Page *p) {
 
 static void write_head(const Page *p, FILE *out) {
     const char *program = p->n ? logged_run_text(&p->runs[0], "program") : NULL;
-    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta name=\"color-scheme\" content=\"light dark\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-          "media-src data:\">\n<title>",
-          out);
-    html_text(out, p->title);
-    fputs("</title>\n<style>", out);
+    html_print(out,
+               "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+               "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+               "<meta name=\"color-scheme\" content=\"light dark\">\n"
+               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+               "media-src data:\">\n<title>%s</title>\n<style>",
+               p->title);
     fputs(PAGE_STYLE, out);
     fputs(PAGE_STYLE_FIGURES, out);
     fputs("</style></head>\n<body><main>\n<header>", out);
-    if (program) {
-        fputs("<p class=\"program\">", out);
-        html_text(out, program);
-        fputs("</p>", out);
-    }
-    fputs("<h1>", out);
-    html_text(out, p->title);
-    fputs("</h1>\n", out);
+    if (program) html_print(out, "<p class=\"program\">%s</p>", program);
+    html_print(out, "<h1>%s</h1>\n", p->title);
 }
 
 static void write_findings(const Page *p, FILE *out) {
@@ -147,19 +138,13 @@ static char *lead_of(const Page *p) {
 }
 
 static void write_verdict(const Page *p, FILE *out) {
-    char *verdict = p->n == 1 ? verdict_text(&p->runs[0], is_running(p, &p->runs[0]))
-                    : p->n    ? compare_verdict(p->runs, p->n, false)
-                              : xstrdup("Results only: no training was logged here.");
-    char *lead = lead_of(p);
-    fputs("<p class=\"verdict\">", out);
-    html_text(out, verdict);
-    if (lead) {
-        fputs("</p><p class=\"verdict\">Result: ", out);
-        html_text(out, lead);
-    }
-    fputs("</p></header>\n", out);
-    free(lead);
-    free(verdict);
+    OWNED char *verdict = p->n == 1 ? verdict_text(&p->runs[0], is_running(p, &p->runs[0]))
+                          : p->n    ? compare_verdict(p->runs, p->n, false)
+                                    : xstrdup("Results only: no training was logged here.");
+    OWNED char *lead = lead_of(p);
+    html_print(out, "<p class=\"verdict\">%s</p>", verdict);
+    if (lead) html_print(out, "<p class=\"verdict\">Result: %s</p>", lead);
+    fputs("</header>\n", out);
 }
 
 static void write_numbers(const Page *p, FILE *out) {
@@ -196,7 +181,7 @@ static void place(Page *p, FILE *out, const char *name, void (*write)(const Page
 enum { DRAWN = 12 /* runs in one chart, so that their lines can be told apart */ };
 
 static RunCurves make_curves(const Page *p) {
-    RunLog *logs = xcalloc((size_t)p->n + 1, sizeof *logs);
+    OWNED RunLog *logs = xcalloc((size_t)p->n + 1, sizeof *logs);
     for (int i = 0; i < p->n; i++)
         logs[i] = (RunLog){.name = p->runs[i].name,
                            .records = p->runs[i].records,
@@ -205,7 +190,6 @@ static RunCurves make_curves(const Page *p) {
                            .baseline_metric = logged_run_text(&p->runs[i], "baseline_metric"),
                            .baseline_value = logged_run_number(&p->runs[i], "baseline_value")};
     RunCurves curves = run_curves_make(logs, p->n < DRAWN ? p->n : DRAWN);
-    free(logs);
     return curves;
 }
 
@@ -262,20 +246,15 @@ static void write_each(Page *p, FILE *out) {
     fputs("<section><h2>Each training</h2>\n", out);
     for (int i = 0; i < p->n; i++) {
         const LoggedRun *run = &p->runs[i];
-        char *verdict = verdict_text(run, is_running(p, run));
+        OWNED char *verdict = verdict_text(run, is_running(p, run));
         Part part;
         part_begin(&part);
-        fputs("<details><summary>", part.out);
-        html_text(part.out, run->name);
-        fputs(" <small>", part.out);
-        html_text(part.out, verdict);
-        fputs("</small></summary>\n", part.out);
+        html_print(part.out, "<details><summary>%s <small>%s</small></summary>\n", run->name, verdict);
         facts_numbers(part.out, run);
         facts_configuration(part.out, run, 3);
         facts_origin(part.out, run, 3);
         fputs("</details>\n", part.out);
         part_place(&part, &p->room, out, run->name);
-        free(verdict);
     }
     fputs("</section>\n", out);
 }
@@ -347,10 +326,8 @@ bool page_write(const char *path, const PageRequest *request, PageSummary *summa
 }
 
 bool page_write_in(const char *directory, int depth, bool is_running, Error *error) {
-    char *path = path_join(directory, "report.html");
-    bool ok = page_write(path, &(PageRequest){&directory, 1, depth, is_running}, NULL, error);
-    free(path);
-    return ok;
+    OWNED char *path = path_join(directory, "report.html");
+    return page_write(path, &(PageRequest){&directory, 1, depth, is_running}, NULL, error);
 }
 
 bool page_write_or_warn(const char *directory, int depth, bool is_running) {

@@ -32,10 +32,10 @@ static Names names_of(const Folder *folder, const char *end) {
 
 /* Reads a text; NULL with the reason. A zero byte would hide what follows it from the check of a picture. */
 static char *read_in(const Folder *folder, const char *name, Error *error) {
-    char *path = path_join(folder->path, name), *text = NULL;
+    OWNED char *path = path_join(folder->path, name);
+    char *text = NULL;
     size_t size;
     bool ok = read_file(path, &text, &size, error);
-    free(path);
     if (!ok || strlen(text) == size) return ok ? text : NULL;
     error_set(error, "it is no text: byte %zu is zero", strlen(text) + 1);
     free(text);
@@ -83,7 +83,7 @@ static const char *width_classes(const char *svg) {
 static void write_picture(FILE *out, Room *room, const Folder *folder, const char *name) {
     Error error;
     Part part;
-    char *shown = shown_name(folder, name), *text = read_in(folder, name, &error);
+    OWNED char *shown = shown_name(folder, name), *text = read_in(folder, name, &error);
     if (!text || !html_svg_check(text, &error)) {
         room_leave_out(room, shown, error.text);
     } else {
@@ -93,8 +93,6 @@ static void write_picture(FILE *out, Room *room, const Folder *folder, const cha
         fputs("</figure>\n", part.out);
         part_place(&part, room, out, shown);
     }
-    free(text);
-    free(shown);
 }
 
 /* ---- reports ---- */
@@ -106,9 +104,8 @@ static Names reports_of(const Folder *folder) {
     Names names = names_of(folder, ".md");
     int n = 0;
     for (int i = 0; i < names.n; i++) {
-        char *json = xformat("%.*s.json", (int)(strlen(names.names[i]) - strlen(".md")), names.names[i]);
+        OWNED char *json = xformat("%.*s.json", (int)(strlen(names.names[i]) - strlen(".md")), names.names[i]);
         if (folder_has(folder, json)) names.names[n++] = names.names[i];
-        free(json);
     }
     names.n = n;
     return names;
@@ -145,13 +142,9 @@ static void write_pictures(FILE *out, Room *room, const Report *r) {
 }
 
 static void report_head(FILE *out, const Report *r, const char *text, const char *shown) {
-    char *title = title_of(text, r->reports->names[r->at]);
-    fprintf(out, "<details class=\"report\"%s><summary>", r->open ? " open" : "");
-    html_text(out, title);
-    fputs(" <small>", out);
-    html_text(out, shown);
-    fputs("</small></summary>\n", out);
-    free(title);
+    OWNED char *title = title_of(text, r->reports->names[r->at]);
+    html_print(out, "<details class=\"report\"%s><summary>%s <small>%s</small></summary>\n", r->open ? " open" : "",
+               title, shown);
 }
 
 /* Writes a report that has room: its title, the pictures that belong to it, then its text. */
@@ -159,7 +152,7 @@ static void write_report(FILE *out, Room *room, const Report *r) {
     Error error;
     Part head, body;
     const char *name = r->reports->names[r->at];
-    char *shown = shown_name(r->folder, name), *text = read_in(r->folder, name, &error);
+    OWNED char *shown = shown_name(r->folder, name), *text = read_in(r->folder, name, &error);
     bool shows = false;
     if (text) {
         part_begin(&head);
@@ -181,8 +174,6 @@ static void write_report(FILE *out, Room *room, const Report *r) {
         room_leave_out(room, shown, error.text);
     }
     if (!shows) write_pictures(NULL, room, r);
-    free(text);
-    free(shown);
 }
 
 int results_write(FILE *out, Room *room, const Folders *folders) {
@@ -216,11 +207,10 @@ static const char *const SOUNDS[] = {".wav", ".flac", ".ogg", ".mp3"};
 enum { N_SOUNDS = sizeof SOUNDS / sizeof *SOUNDS };
 
 static void write_player(FILE *out, const char *name, const char *type, const char *bytes, size_t size) {
-    fputs("<figure class=\"sound\"><figcaption>", out);
-    html_text(out, name);
-    fputs("</figcaption><audio controls preload=\"none\" aria-label=\"", out);
-    html_text(out, name);
-    fputs("\" src=\"", out);
+    html_print(out,
+               "<figure class=\"sound\"><figcaption>%s</figcaption><audio controls preload=\"none\" aria-label=\"%s\" "
+               "src=\"",
+               name, name);
     html_data_uri(out, type, bytes, size);
     fputs("\"></audio></figure>\n", out);
 }
@@ -241,7 +231,7 @@ static bool may_encode(const Sounds *s, Error *error) {
 
 /* Writes the player of a sound, if it is one and there is room; else lists it. */
 static bool write_sound(FILE *out, Sounds *s, const Folder *folder, const char *name) {
-    char *path = path_join(folder->path, name), *shown = shown_name(folder, name), *bytes;
+    OWNED char *path = path_join(folder->path, name), *shown = shown_name(folder, name), *bytes = NULL;
     const char *type;
     size_t size;
     Error error;
@@ -250,14 +240,11 @@ static bool write_sound(FILE *out, Sounds *s, const Folder *folder, const char *
     if (shows) {
         part_begin(&part);
         write_player(part.out, name, type, bytes, size);
-        free(bytes);
         shows = part_place(&part, s->room, out, shown);
         s->too_large += !shows;
     } else {
         room_leave_out(s->room, shown, error.text);
     }
-    free(shown);
-    free(path);
     return shows;
 }
 

@@ -24,42 +24,31 @@ static char *place_text(const LoggedRun *run) {
 }
 
 static char *end_text(const LoggedRun *run, bool is_running) {
-    char *place = place_text(run), *text = NULL;
+    OWNED char *place = place_text(run);
     switch (run->end) {
     case RUN_FINISHED:
-        text = xformat("Finished after all %lld steps.", (long long)run->step);
-        break;
+        return xformat("Finished after all %lld steps.", (long long)run->step);
     case RUN_OUT_OF_PATIENCE:
-        text = xformat("Ended early at %s: the validation had stopped improving.", place);
-        break;
+        return xformat("Ended early at %s: the validation had stopped improving.", place);
     case RUN_STOPPED:
-        text = xformat("Stopped at %s by signal %lld; the same command with --resume auto continues.", place,
+        return xformat("Stopped at %s by signal %lld; the same command with --resume auto continues.", place,
                        (long long)run->signal);
-        break;
     case RUN_ENDED:
-        text = xformat("Ended at %s.", place);
-        break;
-    case RUN_UNENDED:
-        text = is_running ? xformat("Running: %s when this page was written.", place)
+        return xformat("Ended at %s.", place);
+    default:
+        return is_running ? xformat("Running: %s when this page was written.", place)
                           : xformat("No end is recorded after %s: the run was killed, or is still running.", place);
-        break;
     }
-    free(place);
-    return text;
 }
 
 char *verdict_text(const LoggedRun *run, bool is_running) {
-    char *end = end_text(run, is_running), *text;
+    OWNED char *end = end_text(run, is_running);
     const char *last = run->best_step == run->step ? ", the last" : "";
-    if (run->best_step >= 0 && isfinite(run->best))
-        text = xformat("%s Best %s %.4g at step %lld%s.", end, run->metric, run->best, (long long)run->best_step, last);
-    else if (run->best_step >= 0)
-        text = xformat("%s Best %s at step %lld%s; the log does not have its value.", end, run->metric,
-                       (long long)run->best_step, last);
-    else
-        text = xformat("%s Nothing was validated, so there is no best checkpoint.", end);
-    free(end);
-    return text;
+    if (run->best_step < 0) return xformat("%s Nothing was validated, so there is no best checkpoint.", end);
+    if (isfinite(run->best))
+        return xformat("%s Best %s %.4g at step %lld%s.", end, run->metric, run->best, (long long)run->best_step, last);
+    return xformat("%s Best %s at step %lld%s; the log does not have its value.", end, run->metric,
+                   (long long)run->best_step, last);
 }
 
 /* ---- findings ---- */
@@ -86,11 +75,9 @@ static Losses losses_of(const LoggedRun *run) {
         if (name) break;
     }
     Losses l = {.name = name};
-    char *train = xformat("train/%s", name ? name : ""), *val = xformat("val/%s", name ? name : "");
+    OWNED char *train = xformat("train/%s", name ? name : ""), *val = xformat("val/%s", name ? name : "");
     l.train = logged_values(run, train);
     l.val = logged_values(run, val);
-    free(train);
-    free(val);
     return l;
 }
 
@@ -111,10 +98,7 @@ static double train_near(const LoggedValues *v, double step) {
 }
 
 static int item(FILE *out, const char *name, char *text) {
-    fputs("<li>", out);
-    if (*name) html_format(out, "%s: ", name);
-    html_text(out, text);
-    fputs("</li>\n", out);
+    html_print(out, "<li>%s%s%s</li>\n", name, *name ? ": " : "", text);
     free(text);
     return 1;
 }

@@ -105,11 +105,10 @@ static char *path_of(const Report *r, const char *what, const char *extension) {
 }
 
 static void make_areas(Report *r) {
-    MetricsPoint *points = xmalloc((size_t)r->n * sizeof *points);
+    OWNED MetricsPoint *points = xmalloc((size_t)r->n * sizeof *points);
     int64_t count;
     r->areas = (MetricsAreas){NAN, NAN, NAN};
     if (binary_curve(r->rows, r->n, points, &count)) r->areas = metrics_areas(points, count);
-    free(points);
 }
 
 static void make_tables(Report *r) {
@@ -136,29 +135,20 @@ static void make_tables(Report *r) {
 }
 
 static bool write_table(const Report *r, const Table *table, const char *what, Error *error) {
-    char *path = path_of(r, what, "csv");
-    bool ok = table_write_csv(table, path, error);
-    free(path);
-    return ok;
+    OWNED char *path = path_of(r, what, "csv");
+    return table_write_csv(table, path, error);
 }
 
 static bool write_json(const Report *r, Error *error) {
-    char *path = path_of(r, "threshold", "json");
-    json_t *root =
-        json_build(path, "{s:s, s:[s, s], s:s, s:f}", "tag", r->tag, "classes", r->class_names[0], r->class_names[1],
-                   "decision", "the second class if p > threshold", "threshold", r->scores.threshold);
-    json_object_set_new(root, "scores", table_to_json(&r->summary));
-    json_object_set_new(root, "intervals", intervals_to_json(&r->intervals));
-    json_object_set_new(root, "confusion_matrix", binary_confusion_to_json(&r->scores));
-    json_object_set_new(root, "roc_auc", real_or_null(r->areas.roc_auc));
-    json_object_set_new(root, "average_precision", real_or_null(r->areas.average_precision));
-    json_object_set_new(root, "pr_auc", real_or_null(r->areas.pr_auc));
-    json_object_set_new(root, "best_f1_of_sweep",
-                        json_build(path, "{s:f, s:f}", "threshold", r->sweep.threshold[r->sweep.best], "f1",
-                                   r->sweep.f1[r->sweep.best]));
-    bool ok = json_write(root, path, error);
-    free(path);
-    return ok;
+    OWNED char *path = path_of(r, "threshold", "json");
+    json_t *root = json_build(
+        path, "{s:s, s:[s, s], s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:f, s:f}}", "tag", r->tag, "classes",
+        r->class_names[0], r->class_names[1], "decision", "the second class if p > threshold", "threshold",
+        r->scores.threshold, "scores", table_to_json(&r->summary), "intervals", intervals_to_json(&r->intervals),
+        "confusion_matrix", binary_confusion_to_json(&r->scores), "roc_auc", real_or_null(r->areas.roc_auc),
+        "average_precision", real_or_null(r->areas.average_precision), "pr_auc", real_or_null(r->areas.pr_auc),
+        "best_f1_of_sweep", "threshold", r->sweep.threshold[r->sweep.best], "f1", r->sweep.f1[r->sweep.best]);
+    return json_write(root, path, error);
 }
 
 static void print_result(const Report *r, FILE *out) {
@@ -168,7 +158,7 @@ static void print_result(const Report *r, FILE *out) {
 }
 
 static bool write_markdown(const Report *r, Error *error) {
-    char *path = path_of(r, "threshold", "md");
+    OWNED char *path = path_of(r, "threshold", "md");
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s: threshold\n\n", r->tag);
@@ -180,9 +170,7 @@ static bool write_markdown(const Report *r, Error *error) {
             r->sweep.f1[r->sweep.best], r->sweep.threshold[r->sweep.best]);
     table_print_section(&r->summary, "Scores at the threshold", file.out);
     table_print_section(&r->confusion, "Confusion", file.out);
-    bool ok = markdown_end(&file, path, error);
-    free(path);
-    return ok;
+    return markdown_end(&file, path, error);
 }
 
 static bool draw(const Report *r, Error *error) {
@@ -200,17 +188,13 @@ static bool draw(const Report *r, Error *error) {
                        .restarts = &at,
                        .n_restarts = 1,
                        .unit = true};
-    char *picture = path_of(r, "threshold", "svg"), *outcomes = path_of(r, "outcomes", "svg");
-    char *title = xformat("%s: scores by threshold, chosen %.4f", r->tag, at);
+    OWNED char *picture = path_of(r, "threshold", "svg"), *outcomes = path_of(r, "outcomes", "svg");
+    OWNED char *title = xformat("%s: scores by threshold, chosen %.4f", r->tag, at);
     TextFile file;
     bool ok = plot_write(picture, &plot, 1, title, error);
     text_file_begin(&file);
     diagram_outcomes(file.out, r->rows, r->n, &r->scores, r->class_names, r->tag);
-    ok = text_file_end(&file, outcomes, ok ? error : NULL) && ok;
-    free(picture);
-    free(outcomes);
-    free(title);
-    return ok;
+    return text_file_end(&file, outcomes, ok ? error : NULL) && ok;
 }
 
 bool report_threshold(const BinaryRow *rows, int64_t n, const char *const *class_names, const char *directory,

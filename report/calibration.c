@@ -78,7 +78,7 @@ static bool step_down(Objective objective, void *context, int n, double *at, con
 /* Moves at[n] to the minimum. */
 static bool newton(Objective objective, void *context, int n, double *at, int *steps, Error *error) {
     size_t cells = (size_t)n * (size_t)n;
-    double *work = xmalloc((3 * (size_t)n + 2 * cells) * sizeof *work);
+    OWNED double *work = xmalloc((3 * (size_t)n + 2 * cells) * sizeof *work);
     double *gradient = work, *step = gradient + n, *trial = step + n, *hessian = trial + n, *factor = hessian + cells;
     double length = INFINITY;
     bool ok = true;
@@ -89,7 +89,6 @@ static bool newton(Objective objective, void *context, int n, double *at, int *s
         length = newton_step(gradient, hessian, n, factor, step);
         ok = step_down(objective, context, n, at, step, value, length, trial);
     }
-    free(work);
     if (!(length <= STEP_DONE * STEP_DONE))
         return error_set(error,
                          "the fit has not converged after %d Newton steps: the last was %.3g standard errors long",
@@ -274,9 +273,9 @@ static const struct {
                {"high", offsetof(Calibration, high)}};
 
 json_t *calibration_to_json(const Calibration *c) {
-    json_t *root = json_object(), *scale = json_array(), *bias = json_array();
-    json_object_set_new(root, "kind", json_string(CALIBRATION_NAMES[c->kind]));
-    json_object_set_new(root, "temperature", json_real(c->temperature));
+    json_t *root =
+        json_build("the calibration", "{s:s, s:f}", "kind", CALIBRATION_NAMES[c->kind], "temperature", c->temperature);
+    json_auto_t *scale = json_array(), *bias = json_array();
     for (int k = 0; k < c->classes && c->kind == CALIBRATION_VECTOR; k++) {
         json_array_append_new(scale, json_real(c->scale[k]));
         json_array_append_new(bias, json_real(c->bias[k]));
@@ -284,8 +283,6 @@ json_t *calibration_to_json(const Calibration *c) {
     if (c->kind == CALIBRATION_VECTOR) json_object_set(root, "scale", scale), json_object_set(root, "bias", bias);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && c->kind == CALIBRATION_COVARIATE; i++)
         json_object_set_new(root, numbers[i].name, json_real(*(const double *)((const char *)c + numbers[i].offset)));
-    json_decref(scale);
-    json_decref(bias);
     return root;
 }
 

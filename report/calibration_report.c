@@ -50,9 +50,8 @@ static void score_columns(Table *t, const Evaluation *before, const Evaluation *
 
 static void class_columns(Table *t, const char *what, const double *values, const char *const *names, int classes) {
     for (int c = 0; c < classes; c++) {
-        char *column = xformat("%s_%s", what, names[c]);
+        OWNED char *column = xformat("%s_%s", what, names[c]);
         table_real(t, column, values[c]);
-        free(column);
     }
 }
 
@@ -69,9 +68,8 @@ static void covariate_columns(Table *t, const Calibration *c, const char *name) 
     table_real(t, "intercept", c->intercept);
     table_real(t, "slope", c->slope);
     for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
-        char *column = xformat(columns[k].format, name);
+        OWNED char *column = xformat(columns[k].format, name);
         table_real(t, column, columns[k].value);
-        free(column);
     }
 }
 
@@ -85,13 +83,11 @@ static void parameter_columns(Table *t, const Calibration *c, const Predictions 
 }
 
 static bool draw(const CalibrationReport *r, const Evaluation *e, const char *name, const char *title, Error *error) {
-    char *path = xformat("%s/reliability_%s.svg", r->directory, name);
+    OWNED char *path = xformat("%s/reliability_%s.svg", r->directory, name);
     TextFile file;
     text_file_begin(&file);
     diagram_reliability(file.out, &e->calibration, title);
-    bool ok = text_file_end(&file, path, error);
-    free(path);
-    return ok;
+    return text_file_end(&file, path, error);
 }
 
 static void overview_row(CalibrationReport *r, const char *title, const Evaluation *e) {
@@ -109,13 +105,11 @@ static bool report_method(CalibrationReport *r, const Method *m, const Calibrati
     Table line = {0};
     score_columns(&line, &r->before, after);
     parameter_columns(&line, c, r->test);
-    char *path = xformat("%s/%s_results.csv", r->directory, m->name);
+    OWNED char *path = xformat("%s/%s_results.csv", r->directory, m->name);
     bool ok = table_write_csv(&line, path, error) && draw(r, after, m->name, m->title, error);
     overview_row(r, m->title, after);
-    json_t *rows = table_to_json(&line);
+    json_auto_t *rows = table_to_json(&line);
     json_object_set(r->json, m->name, json_array_get(rows, 0));
-    json_decref(rows);
-    free(path);
     table_free(&line);
     return ok;
 }
@@ -123,7 +117,7 @@ static bool report_method(CalibrationReport *r, const Method *m, const Calibrati
 static bool try_method(CalibrationReport *r, CalibrationKind kind, Error *error) {
     Calibration c;
     Evaluation after;
-    double *probabilities = xmalloc((size_t)r->test->n * (size_t)r->test->classes * sizeof *probabilities);
+    OWNED double *probabilities = xmalloc((size_t)r->test->n * (size_t)r->test->classes * sizeof *probabilities);
     bool ok = *r->fitted = calibration_fit(&c, kind, r->validation, error);
     ok = ok && calibration_apply(&c, r->test, probabilities, error);
     ok = ok && evaluation_of(r->test, probabilities, &after, error);
@@ -136,31 +130,26 @@ static bool try_method(CalibrationReport *r, CalibrationKind kind, Error *error)
         evaluation_free(&after);
     }
     if (*r->fitted) calibration_free(&c);
-    free(probabilities);
     return ok;
 }
 
 static bool write_json(CalibrationReport *r, Error *error) {
-    char *path = xformat("%s/calibration.json", r->directory);
-    json_object_set_new(r->json, "validation_rows", json_integer(r->validation->n));
-    json_object_set_new(r->json, "test_rows", json_integer(r->test->n));
-    json_object_set_new(r->json, "at_chance", r->chance ? json_string(r->chance) : json_null());
-    bool ok = json_write(json_incref(r->json), path, error);
-    free(path);
-    return ok;
+    OWNED char *path = xformat("%s/calibration.json", r->directory);
+    json_object_update_new(r->json,
+                           json_build(path, "{s:I, s:I, s:s?}", "validation_rows", (json_int_t)r->validation->n,
+                                      "test_rows", (json_int_t)r->test->n, "at_chance", r->chance));
+    return json_write(json_incref(r->json), path, error);
 }
 
 static bool write_markdown(const CalibrationReport *r, Error *error) {
-    char *path = xformat("%s/calibration.md", r->directory);
+    OWNED char *path = xformat("%s/calibration.md", r->directory);
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# Calibration\n\nfitted on %lld validation rows, evaluated on %lld test rows\n\n",
             (long long)r->validation->n, (long long)r->test->n);
     if (r->chance) fprintf(file.out, "the classifier is %s\n\n", r->chance);
     table_print_markdown(&r->overview, r->overview.columns, file.out);
-    bool ok = markdown_end(&file, path, error);
-    free(path);
-    return ok;
+    return markdown_end(&file, path, error);
 }
 
 static void print_report(const CalibrationReport *r, bool with_covariate) {

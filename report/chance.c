@@ -60,9 +60,7 @@ char *chance_text(const int64_t *confusion, int classes, const char *const *name
 }
 
 char *chance_of(const Evaluation *e, const char *cause) {
-    const char **names = xmalloc((size_t)e->classes * sizeof *names);
+    OWNED const char **names = xmalloc((size_t)e->classes * sizeof *names);
     for (int c = 0; c < e->classes; c++) names[c] = e->each[c].name;
-    char *text = chance_text(e->confusion, e->classes, names, e->roc_auc, cause);
-    free(names);
-    return text;
+    return chance_text(e->confusion, e->classes, names, e->roc_auc, cause);
 }

@@ -38,9 +38,8 @@ static void make_line(Report *r) {
     table_real(t, "macro_precision", s->macro.precision);
     table_real(t, "macro_recall", s->macro.recall);
     for (int c = 0; c < e->classes; c++) {
-        char *column = xformat("f1_%s", e->each[c].name);
+        OWNED char *column = xformat("f1_%s", e->each[c].name);
         table_real(t, column, e->each[c].score.f1);
-        free(column);
     }
     table_real(t, "ece", e->calibration.ece);
     table_count(t, "n", s->rows);
@@ -67,8 +66,8 @@ static void summary_row(Report *r, const char *name, double value, const Interva
 static void make_summary(Report *r) {
     const MetricsScores *s = &r->evaluation.scores;
     const MetricsCalibration *c = &r->evaluation.calibration;
-    char *scored = xformat("macro F1, %d classes in truth or prediction", s->classes_scored);
-    char *all = xformat("macro F1, all %d classes", s->classes_all);
+    OWNED char *scored = xformat("macro F1, %d classes in truth or prediction", s->classes_scored);
+    OWNED char *all = xformat("macro F1, all %d classes", s->classes_all);
     summary_row(r, "accuracy", s->accuracy, &r->intervals.scores[INTERVAL_ACCURACY]);
     summary_row(r, "balanced accuracy", s->balanced_accuracy, NULL);
     summary_row(r, scored, s->macro.f1, &r->intervals.scores[INTERVAL_MACRO_F1]);
@@ -81,8 +80,6 @@ static void make_summary(Report *r) {
      */
     summary_row(r, "ECE, 15 bins of equal width", c->ece, NULL);
     summary_row(r, "ECE, 15 bins of equal rows", r->evaluation.adaptive_ece, NULL);
-    free(scored);
-    free(all);
 }
 
 static void make_classes(Report *r) {
@@ -104,15 +101,13 @@ static void make_classes(Report *r) {
 static MetricsScores *scores_by(const Report *r, const int32_t *key, int keys) {
     const Predictions *p = r->predictions;
     size_t cells = (size_t)p->classes * (size_t)p->classes;
-    int64_t *confusions = xcalloc((size_t)keys * cells, sizeof *confusions);
-    MetricsClass *each = xmalloc((size_t)p->classes * sizeof *each);
+    OWNED int64_t *confusions = xcalloc((size_t)keys * cells, sizeof *confusions);
+    OWNED MetricsClass *each = xmalloc((size_t)p->classes * sizeof *each);
     MetricsScores *scores = xcalloc((size_t)keys, sizeof *scores);
     for (int64_t i = 0; i < p->n; i++)
         confusions[(size_t)key[i] * cells + (size_t)(p->truth[i] * p->classes + r->evaluation.predicted[i])]++;
     for (int k = 0; k < keys; k++) /* an error, which leaves zeros, if there are no rows */
         metrics_scores(confusions + (size_t)k * cells, p->classes, p->class_names, each, &scores[k], NULL);
-    free(confusions);
-    free(each);
     return scores;
 }
 
@@ -129,7 +124,7 @@ static void slice_columns(Table *t, const MetricsScores *s) {
 static void make_groups(Report *r) {
     const Predictions *p = r->predictions;
     if (!p->group) return;
-    MetricsScores *scores = scores_by(r, p->group, p->n_groups);
+    OWNED MetricsScores *scores = scores_by(r, p->group, p->n_groups);
     int worst = -1;
     for (int g = 0; g < p->n_groups; g++) {
         if (!scores[g].rows) continue;
@@ -140,14 +135,13 @@ static void make_groups(Report *r) {
     r->worst =
         xformat("%s with the lowest macro F1: %s, %.4f (accuracy %.4f, %lld rows)", p->group_kind,
                 p->group_names[worst], scores[worst].macro.f1, scores[worst].accuracy, (long long)scores[worst].rows);
-    free(scores);
 }
 
 static void make_bins(Report *r) {
     const Predictions *p = r->predictions;
     const Covariate *v = &p->covariate;
     if (!v->values) return;
-    char *from = xformat("%s_from", v->name), *to = xformat("%s_to", v->name);
+    OWNED char *from = xformat("%s_from", v->name), *to = xformat("%s_to", v->name);
     int32_t *bin = xmalloc((size_t)p->n * sizeof *bin), low = INT32_MAX, high = INT32_MIN;
     for (int64_t i = 0; i < p->n; i++) {
         bin[i] = (int32_t)floor(v->values[i] / v->bin);
@@ -155,22 +149,19 @@ static void make_bins(Report *r) {
         if (bin[i] > high) high = bin[i];
     }
     for (int64_t i = 0; i < p->n; i++) bin[i] -= low;
-    MetricsScores *scores = scores_by(r, bin, high - low + 1);
+    OWNED MetricsScores *scores = scores_by(r, bin, high - low + 1);
     for (int b = 0; b <= high - low; b++) {
         if (!scores[b].rows) continue;
         table_real(&r->bins, from, v->bin * (low + b));
         table_real(&r->bins, to, v->bin * (low + b + 1));
         slice_columns(&r->bins, &scores[b]);
     }
-    free(scores);
     free(bin);
-    free(from);
-    free(to);
 }
 
 static void make_rows(Report *r) {
     const Predictions *p = r->predictions;
-    char **columns = xmalloc((size_t)p->classes * sizeof *columns);
+    OWNED char **columns = xmalloc((size_t)p->classes * sizeof *columns);
     for (int c = 0; c < p->classes; c++) columns[c] = xformat("p_%s", p->class_names[c]);
     for (int64_t i = 0; i < p->n; i++) {
         if (p->files) table_text(&r->rows, "file", p->files[i]);
@@ -183,7 +174,6 @@ static void make_rows(Report *r) {
             table_real(&r->rows, columns[c], r->evaluation.probabilities[i * p->classes + c]);
     }
     for (int c = 0; c < p->classes; c++) free(columns[c]);
-    free(columns);
 }
 
 /* ---- files ---- */
@@ -191,10 +181,8 @@ static void make_rows(Report *r) {
 /* Writes DIRECTORY/WHAT_TAG.csv; no file for a table without rows. */
 static bool write_table(const Report *r, const Table *table, const char *what, Error *error) {
     if (!table->n) return true;
-    char *path = xformat("%s/%s_%s.csv", r->directory, what, r->tag_name);
-    bool ok = table_write_csv(table, path, error);
-    free(path);
-    return ok;
+    OWNED char *path = xformat("%s/%s_%s.csv", r->directory, what, r->tag_name);
+    return table_write_csv(table, path, error);
 }
 
 static bool write_tables(const Report *r, Error *error) {
@@ -209,27 +197,21 @@ static json_t *pair_to_json(const Interval *i) {
 
 static bool write_json(const Report *r, Error *error) {
     const Predictions *p = r->predictions;
-    json_t *line = table_to_json(&r->line);
-    json_t *root = json_build("the report", "{s:s, s:s}", "protocol", r->protocol, "tag", r->tag);
-    json_object_set(root, "scores", json_array_get(line, 0));
+    json_auto_t *line = table_to_json(&r->line);
     json_t *intervals = intervals_to_json(&r->intervals);
     json_object_set_new(intervals, "accuracy", pair_to_json(&r->intervals.scores[INTERVAL_ACCURACY]));
     json_object_set_new(intervals, "macro_f1", pair_to_json(&r->intervals.scores[INTERVAL_MACRO_F1]));
-    json_object_set_new(root, "intervals", intervals);
-    json_object_set_new(root, "at_chance", r->chance ? json_string(r->chance) : json_null());
-    json_object_set_new(root, "per_class", table_to_json(&r->classes));
-    json_object_set_new(root, "confusion", table_to_json(&r->confusion));
-    json_object_set_new(root, "reliability_bins", reliability_to_json(&r->evaluation.calibration));
+    json_t *root = json_build("the report", "{s:s, s:s, s:O, s:o, s:s?, s:o, s:o, s:o}", "protocol", r->protocol, "tag",
+                              r->tag, "scores", json_array_get(line, 0), "intervals", intervals, "at_chance", r->chance,
+                              "per_class", table_to_json(&r->classes), "confusion", table_to_json(&r->confusion),
+                              "reliability_bins", reliability_to_json(&r->evaluation.calibration));
     if (p->group) {
         json_object_set_new(root, r->per_group, table_to_json(&r->groups));
         json_object_set_new(root, "worst", json_string(r->worst));
     }
     if (p->covariate.values) json_object_set_new(root, r->per_bin, table_to_json(&r->bins));
-    json_decref(line);
-    char *path = xformat("%s/%s_%s.json", r->directory, r->protocol_name, r->tag_name);
-    bool ok = json_write(root, path, error);
-    free(path);
-    return ok;
+    OWNED char *path = xformat("%s/%s_%s.json", r->directory, r->protocol_name, r->tag_name);
+    return json_write(root, path, error);
 }
 
 static void print_facts(const Report *r, FILE *out) {
@@ -246,10 +228,10 @@ static void print_result(const Report *r, FILE *out) {
 }
 
 static bool write_markdown(const Report *r, Error *error) {
-    char *path = xformat("%s/%s_%s.md", r->directory, r->protocol_name, r->tag_name);
+    OWNED char *path = xformat("%s/%s_%s.md", r->directory, r->protocol_name, r->tag_name);
     const Covariate *v = &r->predictions->covariate;
-    char *by_group = xformat("By %s", r->predictions->group ? r->predictions->group_kind : "");
-    char *by_bin = v->values ? xformat("By %s in %s", v->title, v->unit) : NULL;
+    OWNED char *by_group = xformat("By %s", r->predictions->group ? r->predictions->group_kind : "");
+    OWNED char *by_bin = v->values ? xformat("By %s in %s", v->title, v->unit) : NULL;
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s: %s\n\n", r->tag, r->protocol);
@@ -262,29 +244,21 @@ static bool write_markdown(const Report *r, Error *error) {
     table_print_section(&r->groups, by_group, file.out);
     if (r->worst) fprintf(file.out, "\nThe %s.\n", r->worst);
     table_print_section(&r->bins, by_bin, file.out);
-    bool ok = markdown_end(&file, path, error);
-    free(by_group);
-    free(by_bin);
-    free(path);
-    return ok;
+    return markdown_end(&file, path, error);
 }
 
 static bool draw(const Report *r, Error *error) {
     const Evaluation *e = &r->evaluation;
-    char *title = xformat("%s: %s", r->tag, r->protocol);
-    char *matrix = xformat("%s/confusion_matrix_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
-    char *reliability = xformat("%s/reliability_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
+    OWNED char *title = xformat("%s: %s", r->tag, r->protocol);
+    OWNED char *matrix = xformat("%s/confusion_matrix_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
+    OWNED char *reliability = xformat("%s/reliability_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
     TextFile file;
     text_file_begin(&file);
     diagram_confusion(file.out, e->confusion, e->classes, r->predictions->class_names, title);
     bool ok = text_file_end(&file, matrix, error);
     text_file_begin(&file);
     diagram_reliability(file.out, &e->calibration, title);
-    ok = text_file_end(&file, reliability, ok ? error : NULL) && ok;
-    free(title);
-    free(matrix);
-    free(reliability);
-    return ok;
+    return text_file_end(&file, reliability, ok ? error : NULL) && ok;
 }
 
 /* Returns the rows as examples of this class or of another one; free() */
@@ -316,13 +290,11 @@ static bool draw_curves(const Report *r, Error *error) {
     bool ok = true;
     for (int roc = 1; roc >= 0 && ok; roc--) {
         const char *what = roc ? "ROC" : "Precision and recall";
-        char *title =
+        OWNED char *title =
             xformat("%s: %s%s, %s", r->tag, what, n > 1 ? " of each class against the rest" : "", r->protocol);
-        char *path =
+        OWNED char *path =
             xformat("%s/%s_%s_%s.svg", r->directory, roc ? "roc" : "precision_recall", r->protocol_name, r->tag_name);
         ok = curves_write_picture(path, roc, &(CurveSet){.curves = curves, .n = n}, title, error);
-        free(title);
-        free(path);
     }
     for (int c = 0; c < n; c++) free((void *)curves[c].rows);
     free(curves);

@@ -30,7 +30,7 @@ typedef struct {
 
 /* False: the rows have one class only, and no curve. */
 static bool curve_make(const CurveRows *rows, bool roc, Curve *curve) {
-    MetricsPoint *points = xmalloc(((size_t)rows->n + 1) * sizeof *points);
+    OWNED MetricsPoint *points = xmalloc(((size_t)rows->n + 1) * sizeof *points);
     int64_t count;
     bool both = binary_curve(rows->rows, rows->n, points, &count);
     if (both) {
@@ -57,7 +57,6 @@ static bool curve_make(const CurveRows *rows, bool roc, Curve *curve) {
                          .interval = {NAN, NAN}};
         if (rows->intervals) curve->interval = rows->intervals->scores[roc ? BINARY_AUROC : BINARY_AUPRC];
     }
-    free(points);
     return both;
 }
 
@@ -96,8 +95,8 @@ static void fold_means(void *context, const int64_t *times, double *means) {
 }
 
 static void mean_of(const Curve *curves, int n, bool roc, CurveMean *mean) {
-    double *values = xmalloc((size_t)n * CURVE_GRID * sizeof *values);
-    int64_t *once = xmalloc((size_t)n * sizeof *once);
+    OWNED double *values = xmalloc((size_t)n * CURVE_GRID * sizeof *values);
+    OWNED int64_t *once = xmalloc((size_t)n * sizeof *once);
     Folds folds = {values, n};
     for (int f = 0; f < n; f++) {
         once[f] = 1;
@@ -115,8 +114,6 @@ static void mean_of(const Curve *curves, int n, bool roc, CurveMean *mean) {
         mean->low[k] = n > 1 ? intervals[k].low : NAN;
         mean->high[k] = n > 1 ? intervals[k].high : NAN;
     }
-    free(once);
-    free(values);
 }
 
 static void curves_free(Curve *curves, int n) {
@@ -223,7 +220,7 @@ static bool write_picture(const char *path, bool roc, const Curve *curves, int n
                           const char *title, Error *error) {
     const char *area = roc ? "AUROC" : "AP";
     bool chance = has_chance(curves, n, roc, mean);
-    PlotSeries *series = xmalloc(((size_t)n + 2) * sizeof *series);
+    OWNED PlotSeries *series = xmalloc(((size_t)n + 2) * sizeof *series);
     double ends[2];
     int s = 0;
     if (mean) series[s++] = mean_series(curves, n, mean, area);
@@ -244,7 +241,6 @@ static bool write_picture(const char *path, bool roc, const Curve *curves, int n
         free((char *)series[i].name);
         free((char *)series[i].band);
     }
-    free(series);
     return ok;
 }
 
@@ -266,9 +262,6 @@ bool curves_write_picture(const char *path, bool roc, const CurveSet *set, const
 }
 
 bool curves_write(const char *base, bool roc, const CurveSet *set, const char *title, Error *error) {
-    char *csv = xformat("%s.csv", base), *svg = xformat("%s.svg", base);
-    bool ok = write_set(csv, svg, roc, set, title, error);
-    free(csv);
-    free(svg);
-    return ok;
+    OWNED char *csv = xformat("%s.csv", base), *svg = xformat("%s.svg", base);
+    return write_set(csv, svg, roc, set, title, error);
 }

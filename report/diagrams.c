@@ -11,9 +11,8 @@ enum { LEFT = 72, TOP = 56 };
 static const char *const END = "text-anchor=\"end\"";
 
 static void write_heading(FILE *out, double left, double right, const char *title) {
-    char *shown = svg_text_fit(title, (right - left) * 13 / 17);
+    OWNED char *shown = svg_text_fit(title, (right - left) * 13 / 17);
     svg_text(out, left, 32, SVG_TITLE, shown);
-    free(shown);
 }
 
 static void write_upright(FILE *out, double x, double y, const char *text) {
@@ -65,13 +64,12 @@ static void write_cell(FILE *out, const Matrix *m, int row, int column, int64_t 
 }
 
 static void write_class(FILE *out, const Matrix *m, int class, const char *name) {
-    char *shown = svg_text_fit(name, LONGEST_NAME);
+    OWNED char *shown = svg_text_fit(name, LONGEST_NAME);
     svg_text(out, m->left - 10, m->top + (class + 0.5) * m->cell_height + 5, END, shown);
     fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(%.0f)\">\n", m->left + (class + 0.5) * m->cell_width,
             m->top - 10, m->lean);
     svg_text(out, 0, 0, m->lean < 0 ? "" : SVG_CENTRED, shown);
     fputs("</g>\n", out);
-    free(shown);
 }
 
 void diagram_confusion(FILE *out, const int64_t *confusion, int classes, const char *const *names, const char *title) {
@@ -224,9 +222,8 @@ static void write_histogram(FILE *out, int left, const Histograms *h, int predic
     }
     for (int k = 0; k <= 4; k++) svg_label(out, left + PANEL * k / 4.0, FLOOR + 20, SVG_CENTRED, "%.2f", k / 4.0);
     text = xformat("p(%s)", h->class_names[1]);
-    char *label = svg_text_fit(text, PANEL);
+    OWNED char *label = svg_text_fit(text, PANEL);
     svg_text(out, left + PANEL / 2.0, FLOOR + 42, SVG_CENTRED, label);
-    free(label);
     free(text);
     if (!(h->threshold >= 0 && h->threshold <= 1)) return;
     fprintf(out, "<path class=\"plot-line plot-ink\" stroke-dasharray=\"6 4\" d=\"M%.1f %dV%d\"/>\n",

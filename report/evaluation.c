@@ -60,13 +60,11 @@ static void decide(const Predictions *p, double threshold, Evaluation *e) {
 
 /* Computes the area of the second of two classes, if both have rows. */
 static void take_area(const Predictions *p, Evaluation *e) {
-    MetricsPoint *points = xmalloc((size_t)p->n * sizeof *points);
-    double *second = xmalloc((size_t)p->n * sizeof *second);
+    OWNED MetricsPoint *points = xmalloc((size_t)p->n * sizeof *points);
+    OWNED double *second = xmalloc((size_t)p->n * sizeof *second);
     int64_t count;
     for (int64_t i = 0; i < p->n; i++) second[i] = e->probabilities[2 * i + 1];
     if (metrics_curve(second, p->truth, p->n, points, &count, NULL)) e->roc_auc = metrics_areas(points, count).roc_auc;
-    free(points);
-    free(second);
 }
 
 /* Evaluates the predictions. probabilities NULL: softmax(logits / temperature). threshold NaN: the most probable class
@@ -169,19 +167,16 @@ static double mean_loss(const BinaryRow *rows, int64_t n, double of_p) {
 }
 
 bool binary_curve(const BinaryRow *rows, int64_t n, MetricsPoint *points, int64_t *count) {
-    double *p = xmalloc(((size_t)n + 1) * sizeof *p);
-    int32_t *labels = xmalloc(((size_t)n + 1) * sizeof *labels);
+    OWNED double *p = xmalloc(((size_t)n + 1) * sizeof *p);
+    OWNED int32_t *labels = xmalloc(((size_t)n + 1) * sizeof *labels);
     for (int64_t i = 0; i < n; i++) p[i] = rows[i].p, labels[i] = rows[i].label;
-    bool both = metrics_curve(p, labels, n, points, count, NULL);
-    free(p);
-    free(labels);
-    return both;
+    return metrics_curve(p, labels, n, points, count, NULL);
 }
 
 bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *s, MetricsCalibration *calibration, Error *error) {
     size_t room = (size_t)n + 1;
-    int32_t *labels = xmalloc(room * sizeof *labels);
-    MetricsPoint *points = xmalloc(room * sizeof *points);
+    OWNED int32_t *labels = xmalloc(room * sizeof *labels);
+    OWNED MetricsPoint *points = xmalloc(room * sizeof *points);
     Evaluation e = {.probabilities = xmalloc(2 * room * sizeof *e.probabilities),
                     .predicted = xmalloc(room * sizeof *e.predicted)};
     *s = (BinaryScores){.threshold = n ? rows[0].threshold : NAN, .auroc = NAN, .auprc = NAN};
@@ -206,8 +201,6 @@ bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *s, MetricsCal
         if (calibration) *calibration = e.calibration;
     }
     evaluation_free(&e);
-    free(labels);
-    free(points);
     return ok;
 }
 
@@ -266,12 +259,11 @@ static void resampled_scores(void *context, const int64_t *times, double *values
 
 /* Replaces the rows' groups by units, which are rows if there is one group only. Returns how many there are. */
 static int64_t units_make(Drawn *rows, int64_t n, int n_groups, bool *grouped) {
-    int32_t *group = xmalloc((size_t)n * sizeof *group);
+    OWNED int32_t *group = xmalloc((size_t)n * sizeof *group);
     for (int64_t i = 0; i < n; i++) group[i] = rows[i].unit;
     int32_t groups = statistics_number_groups(group, n, n_groups);
     *grouped = groups > 1;
     for (int64_t i = 0; i < n; i++) rows[i].unit = *grouped ? group[i] : (int32_t)i;
-    free(group);
     return *grouped ? groups : n;
 }
 

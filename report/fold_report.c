@@ -105,14 +105,12 @@ static int collect(const FoldReport *r, int score, int shots, double *values, in
 /* ---- means ---- */
 
 static FoldSpread spread_make(const FoldReport *r, int score, int shots) {
-    double *values = xmalloc((size_t)r->n * sizeof *values);
-    int32_t *group = xmalloc((size_t)r->n * sizeof *group);
+    OWNED double *values = xmalloc((size_t)r->n * sizeof *values);
+    OWNED int32_t *group = xmalloc((size_t)r->n * sizeof *group);
     int n = collect(r, score, shots, values, group);
     FoldSpread out = {statistics_spread(values, n), {NAN, NAN}};
     if (isfinite(out.over.mean))
         out.mean = statistics_mean_interval(values, group, n, r->n); /* an NLL may be infinite */
-    free(values);
-    free(group);
     return out;
 }
 
@@ -218,9 +216,8 @@ static void print_worst(const FoldReport *r, FILE *out) {
 static void print_chance(const FoldReport *r, FILE *out) {
     int n = 0, first = 0;
     for (int i = r->n - 1; i >= 0; i--) {
-        char *text = chance_of(r->folds[i].evaluation, NULL);
+        OWNED char *text = chance_of(r->folds[i].evaluation, NULL);
         if (text) n++, first = i;
-        free(text);
     }
     if (n) fprintf(out, "at chance: %d of %d trainings, the first of them %s\n", n, r->n, r->folds[first].group);
 }
@@ -234,9 +231,9 @@ static json_t *worst_to_json(const FoldReport *r) {
 }
 
 static bool write_files(const FoldReport *r, Error *error) {
-    char *csv = xformat("%s/%s_results.csv", r->directory, r->protocol);
-    char *json = xformat("%s/%s_results.json", r->directory, r->protocol);
-    char *markdown = xformat("%s/%s_results.md", r->directory, r->protocol);
+    OWNED char *csv = xformat("%s/%s_results.csv", r->directory, r->protocol);
+    OWNED char *json = xformat("%s/%s_results.json", r->directory, r->protocol);
+    OWNED char *markdown = xformat("%s/%s_results.md", r->directory, r->protocol);
     bool ok = table_write_csv(&r->results, csv, error) &&
               json_write(json_build("the report", "{s:s, s:i, s:o, s:o, s:o}", "protocol", r->protocol, "resamples",
                                     INTERVAL_RESAMPLES, "results", table_to_json(&r->results), "summary",
@@ -259,9 +256,6 @@ static bool write_files(const FoldReport *r, Error *error) {
         table_print_markdown(&r->results, r->results.columns, file.out);
         ok = markdown_end(&file, markdown, error);
     }
-    free(csv);
-    free(json);
-    free(markdown);
     return ok;
 }
 

@@ -42,18 +42,27 @@ void html_text(FILE *out, const char *text) {
 void html_format(FILE *out, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *text = vxformat(format, arguments);
+    OWNED char *text = vxformat(format, arguments);
     va_end(arguments);
     html_text(out, text);
-    free(text);
+}
+
+void html_print(FILE *out, const char *format, ...) {
+    va_list texts;
+    va_start(texts, format);
+    for (const char *end; (end = strstr(format, "%s")); format = end + strlen("%s")) {
+        fwrite(format, 1, (size_t)(end - format), out);
+        html_text(out, va_arg(texts, const char *));
+    }
+    va_end(texts);
+    fputs(format, out);
 }
 
 void html_fact(FILE *out, const char *name, const char *value) {
-    fputs("<div><dt>", out);
-    html_text(out, name);
-    fputs(value && *value ? "</dt><dd>" : "</dt><dd class=\"unknown\">", out);
-    html_text(out, value && *value ? value : "unknown");
-    fputs("</dd></div>\n", out);
+    if (value && *value)
+        html_print(out, "<div><dt>%s</dt><dd>%s</dd></div>\n", name, value);
+    else
+        html_print(out, "<div><dt>%s</dt><dd class=\"unknown\">unknown</dd></div>\n", name);
 }
 
 void html_data_uri(FILE *out, const char *type, const void *bytes, size_t size) {
@@ -72,20 +81,15 @@ void html_data_uri(FILE *out, const char *type, const void *bytes, size_t size) 
 /* ---- tables ---- */
 
 static void table_open(FILE *out, const char *caption) {
-    fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", out);
-    html_text(out, caption);
-    fputs("\"><table><caption>", out);
-    html_text(out, caption);
-    fputs("</caption><thead><tr>", out);
+    html_print(out,
+               "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption>%s</caption>"
+               "<thead><tr>",
+               caption, caption);
 }
 
 void html_table_begin_cells(FILE *out, const char *caption, const char *const *cells, int n) {
     table_open(out, caption);
-    for (int i = 0; i < n; i++) {
-        fputs("<th scope=\"col\">", out);
-        html_text(out, cells[i]);
-        fputs("</th>", out);
-    }
+    for (int i = 0; i < n; i++) html_print(out, "<th scope=\"col\">%s</th>", cells[i]);
     fputs("</tr></thead><tbody>\n", out);
 }
 

@@ -11,6 +11,8 @@
 void html_text(FILE *out, const char *text);
 /* Writes formatted text of any length. */
 void html_format(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Writes elements around texts: each %s of the format, which has no other conversion, is one, escaped. */
+void html_print(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Writes a row of a list of facts (<dl>). value NULL or "": unknown. */
 void html_fact(FILE *out, const char *name, const char *value);
 /* Writes "data:TYPE;base64,...". */

@@ -71,9 +71,8 @@ char *markdown_unescape(char *text) {
 
 /* Writes text that is outside of a table. */
 static void inline_text(Page *p, const char *text) {
-    char *copy = markdown_unescape(xstrdup(text));
+    OWNED char *copy = markdown_unescape(xstrdup(text));
     html_text(p->out, copy);
-    free(copy);
 }
 
 static void heading(Page *p, const char *line, int marks) {
@@ -125,9 +124,8 @@ static void begin_table(Page *p, const char *alignment) {
         free(cell);
     }
     close_element(p);
-    fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", p->out);
-    html_text(p->out, p->heading ? p->heading : "table");
-    fputs("\"><table><thead>", p->out);
+    html_print(p->out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><thead>",
+               p->heading ? p->heading : "table");
     write_row(p, p->header, true);
     fputs("</thead><tbody>\n", p->out);
     p->open = TABLE;
@@ -146,12 +144,11 @@ static void table_line(Page *p, const char *line) {
 
 /* Writes a line that looked like the first of a table as the text that it is. */
 static void flush_header(Page *p) {
-    char *line = p->header;
+    OWNED char *line = p->header;
     p->header = NULL;
     if (!line) return;
     open_element(p, PARAGRAPH, "<p>", "<br>");
     inline_text(p, line);
-    free(line);
 }
 
 static void write_line(Page *p, const char *line) {
@@ -177,9 +174,8 @@ void html_markdown(FILE *out, const char *text, int level) {
     Page page = {.out = out, .level = level};
     while (*text) {
         size_t size = strcspn(text, "\n");
-        char *line = xformat("%.*s", (int)size, text);
+        OWNED char *line = xformat("%.*s", (int)size, text);
         write_line(&page, line);
-        free(line);
         text += size + (text[size] == '\n');
     }
     flush_header(&page);

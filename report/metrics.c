@@ -235,7 +235,7 @@ static int by_confidence(const void *left, const void *right) {
 bool metrics_adaptive_ece(const double *probabilities, const int32_t *truth, int64_t n, int classes, double *ece,
                           Error *error) {
     if (!probabilities_check(probabilities, truth, n, classes, error)) return false;
-    Decision *rows = xmalloc((size_t)n * sizeof *rows);
+    OWNED Decision *rows = xmalloc((size_t)n * sizeof *rows);
     for (int64_t i = 0; i < n; i++) {
         int predicted = largest(probabilities + i * classes, classes);
         rows[i] = (Decision){probabilities[i * classes + predicted], predicted == truth[i]};
@@ -248,7 +248,6 @@ bool metrics_adaptive_ece(const double *probabilities, const int32_t *truth, int
             gap += rows[i].right - rows[i].confidence;
         *ece += fabs(gap) / (double)n;
     }
-    free(rows);
     return true;
 }
 

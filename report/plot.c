@@ -80,9 +80,8 @@ static void write_axes(FILE *out, const Chart *c) {
     fprintf(out, "<path class=\"plot-axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", left, c->y.to, bottom, c->x.to);
     svg_text(out, (left + c->x.to) / 2, bottom + 42, SVG_CENTRED, c->plot->x_label);
     fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">\n", c->left_edge + 18, (c->y.to + bottom) / 2);
-    char *label = svg_text_fit(c->plot->y_label, bottom - c->y.to);
+    OWNED char *label = svg_text_fit(c->plot->y_label, bottom - c->y.to);
     svg_text(out, 0, 0, SVG_CENTRED, label);
-    free(label);
     fputs("</g>\n", out);
 }
 
@@ -277,9 +276,8 @@ static bool legend_entry(Legend *l, const char *name, double *x, double *y) {
     *x = l->chart->legend_left + l->x, *y = l->chart->legend_top + l->y + LEGEND_LINE / 2.0;
     l->x += width + 18;
     if (!l->out) return false;
-    char *shown = svg_text_fit(name, room - SAMPLE);
+    OWNED char *shown = svg_text_fit(name, room - SAMPLE);
     svg_text(l->out, *x + SAMPLE, *y + 4, "", shown);
-    free(shown);
     return true;
 }
 
@@ -303,12 +301,13 @@ static void legend_series(Legend *l, const PlotSeries *s) {
     if (s->best_text && has_best(plot, s) && legend_entry(l, s->best_text, &x, &y)) write_ring(l->out, x + 14, y);
 }
 
-/* Returns the number of lines. */
+/* Returns the number of lines. Where restarts may come they have their place from the beginning, so that a chart of a
+ * run that was stopped differs in nothing but their lines. */
 static int write_legend(FILE *out, const Chart *c) {
     Legend l = {.out = out, .chart = c};
     double x, y;
     for (int s = 0; s < c->plot->n_series; s++) legend_series(&l, &c->plot->series[s]);
-    if (c->plot->n_restarts && l.lines && legend_entry(&l, "restart", &x, &y))
+    if ((c->plot->n_restarts || (!out && c->plot->restarts)) && l.lines && legend_entry(&l, "restart", &x, &y))
         fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"2 3\" d=\"M%.1f %.1fv14\"/>\n", x + 14,
                 y - 7);
     return l.lines;
@@ -339,9 +338,8 @@ static bool chart_place(Chart *c, double high, Error *error) {
 }
 
 static void write_chart(FILE *out, const Chart *c) {
-    char *heading = svg_text_fit(c->heading, (c->left_edge + c->width - 12 - c->x.from) * 13 / 15);
+    OWNED char *heading = svg_text_fit(c->heading, (c->left_edge + c->width - 12 - c->x.from) * 13 / 15);
     svg_text(out, c->x.from, c->top_edge + 24, HEADING, heading);
-    free(heading);
     write_axes(out, c);
     write_restarts(out, c);
     for (int k = 0; k < c->plot->n_series; k++) /* in the unit square the first is drawn over the others */
@@ -378,7 +376,7 @@ static bool charts_place(Chart *charts, const Plot *plots, int n, const char *ti
 
 bool plot_draw(FILE *out, const Plot *plots, int n, const char *title, Error *error) {
     if (n < 1) return error_set(error, "nothing to draw: there is no chart");
-    Chart *charts = xmalloc((size_t)n * sizeof *charts);
+    OWNED Chart *charts = xmalloc((size_t)n * sizeof *charts);
     double size[2];
     bool ok = charts_place(charts, plots, n, title, size, error);
     if (ok) {
@@ -387,7 +385,6 @@ bool plot_draw(FILE *out, const Plot *plots, int n, const char *title, Error *er
         for (int i = 0; i < n; i++) write_chart(out, &charts[i]);
         svg_end(out);
     }
-    free(charts);
     return ok;
 }
 

@@ -184,10 +184,9 @@ bool sparse_logistic_fit(const SparseRows *rows, const int32_t *labels, int clas
                .model = out,
                .n = outputs_of(classes) * (features + 1)};
     out->weights = xcalloc((size_t)fit.n, sizeof(double));
-    double *work = xcalloc((size_t)(4 + 2 * MEMORY) * (size_t)fit.n, sizeof(double));
+    OWNED double *work = xcalloc((size_t)(4 + 2 * MEMORY) * (size_t)fit.n, sizeof(double));
     bool ok = minimise(&fit, work, error);
     if (!ok) sparse_logistic_free(out);
     free(fit.logits);
-    free(work);
     return ok;
 }

@@ -97,9 +97,9 @@ void statistics_bootstrap(const Bootstrap *b, Interval *intervals) {
     int n = b->resamples ? b->resamples : INTERVAL_RESAMPLES;
     double level = b->level > 0 ? b->level : INTERVAL_LEVEL;
     assert(b->groups > 0 && b->groups <= UINT32_MAX && n > 0 && level < 1);
-    int64_t *times = xmalloc((size_t)b->groups * sizeof *times);
-    double *row = xmalloc((size_t)b->n_values * sizeof *row); /* of one resample */
-    double *values = xmalloc((size_t)b->n_values * (size_t)n * sizeof *values);
+    OWNED int64_t *times = xmalloc((size_t)b->groups * sizeof *times);
+    OWNED double *row = xmalloc((size_t)b->n_values * sizeof *row); /* of one resample */
+    OWNED double *values = xmalloc((size_t)b->n_values * (size_t)n * sizeof *values);
     for (int k = 0; k < b->n_values; k++) intervals[k] = (Interval){0, 0};
     for (int r = 0; r < n; r++) {
         draw(b, r, times);
@@ -116,9 +116,6 @@ void statistics_bootstrap(const Bootstrap *b, Interval *intervals) {
         intervals[k].low = quantile(sorted, n, (1 - level) / 2);
         intervals[k].high = quantile(sorted, n, (1 + level) / 2);
     }
-    free(times);
-    free(row);
-    free(values);
 }
 
 typedef struct {

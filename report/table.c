@@ -130,7 +130,7 @@ static void print_padded(FILE *out, const char *text, int width, bool left) {
 /* Prints columns as wide as their widest cell: texts to the left, numbers to the right. */
 void table_print(const Table *t, int columns, FILE *out) {
     char number[32];
-    int *widths = xcalloc((size_t)columns + 1, sizeof *widths);
+    OWNED int *widths = xcalloc((size_t)columns + 1, sizeof *widths);
     for (int c = 0; c < columns; c++) {
         widths[c] = characters(t->names[c]);
         for (int64_t i = c; i < t->n; i += t->columns) {
@@ -144,7 +144,6 @@ void table_print(const Table *t, int columns, FILE *out) {
                          t->n && t->cells[c].kind == CELL_TEXT);
         fputc('\n', out);
     }
-    free(widths);
 }
 
 /* ---- JSON ---- */
@@ -169,11 +168,9 @@ json_t *table_to_json(const Table *t) {
 
 void table_print_json_lines(const Table *t, FILE *out) {
     for (int64_t row = 0; row < table_rows(t); row++) {
-        json_t *object = row_to_json(t, row);
-        char *line = json_text("a row of predictions", object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        json_auto_t *object = row_to_json(t, row);
+        OWNED char *line = json_text("a row of predictions", object, JSON_COMPACT | JSON_REAL_PRECISION(17));
         fprintf(out, "%s\n", line);
-        free(line);
-        json_decref(object);
     }
 }
 

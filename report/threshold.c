@@ -25,7 +25,7 @@ static double reached(ThresholdRule rule, const MetricsPoint *point, double posi
 /* Tries a threshold between every two neighbouring probabilities and takes the lowest of the best: steps of equal width
  * would not separate rows of a network that is sure of all of them. */
 static bool choose_best(const double *p, const int32_t *labels, int64_t n, Threshold *t, Error *error) {
-    MetricsPoint *points = xmalloc((size_t)n * sizeof *points);
+    OWNED MetricsPoint *points = xmalloc((size_t)n * sizeof *points);
     int64_t count, best = 0;
     bool ok = metrics_curve(p, labels, n, points, &count, error);
     t->reached = -1;
@@ -39,7 +39,6 @@ static bool choose_best(const double *p, const int32_t *labels, int64_t n, Thres
         t->value = (above + below) / 2;
         if (!(t->value < above)) t->value = nextafter(above, -1); /* neighbours without a number between, or 0 */
     }
-    free(points);
     return ok;
 }
 
@@ -68,11 +67,10 @@ static double logit(double share) { return log(share / (1 - share)); }
 static bool choose_kmeans(const double *p, int64_t n, double training_share, Threshold *t, Error *error) {
     if (!(training_share > 0 && training_share < 1))
         return error_set(error, "the share of positives in training is %g, not between 0 and 1", training_share);
-    double *sorted = xmalloc((size_t)n * sizeof *sorted);
+    OWNED double *sorted = xmalloc((size_t)n * sizeof *sorted);
     memcpy(sorted, p, (size_t)n * sizeof *sorted);
     statistics_sort(sorted, n);
     bool ok = two_means(sorted, n, t, error);
-    free(sorted);
     if (!ok) return false;
     t->training_share = training_share;
     t->base = (t->low + t->high) / 2;

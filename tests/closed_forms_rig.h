@@ -11,7 +11,7 @@
 
 #include "cost/work.h"
 #include "kernels/ops_table.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { HALF = 2 };
 

@@ -4,7 +4,7 @@
 #define TESTS_CPU_DEVICES_H
 
 #include "kernels/ops.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 extern Device *devices[6];
 extern int n_devices;

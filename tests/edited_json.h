@@ -7,33 +7,20 @@
 
 /* A change of a file, which is written without its checksum, as by hand. */
 typedef struct {
-    const char *file;   /* "config.json" */
     const char *object; /* the object that has the field; "": the whole; NULL: the value stands for the whole */
     const char *field;
     const char *value;   /* JSON; NULL: the field is deleted */
     const char *message; /* that is expected */
 } JsonEdit;
 
-/* Returns a copy of a checkpoint's folder with this change; free(). */
-static inline char *edited_checkpoint(const char *checkpoint, const JsonEdit *edit) {
-    char *folder = scratch_directory(), *path = path_join(folder, edit->file);
-    must_run("cp -rL %s/. %s", checkpoint, folder);
-    json_t *root = json_load_file(path, 0, NULL), *object = root,
-           *value = edit->value ? json_loads(edit->value, JSON_DECODE_ANY, NULL) : NULL;
-    if (edit->object && *edit->object) object = json_object_get(root, edit->object);
-    if (!json_is_object(object)) fail_msg("%s: no object %s", path, edit->object);
-    json_object_del(root, "xxh3_64");
-    if (!edit->object) {
-        json_decref(root);
-        root = value;
-    } else {
-        assert_int_equal(value ? json_object_set_new(object, edit->field, value) : json_object_del(object, edit->field),
-                         0);
-    }
-    assert_int_equal(json_dump_file(root, path, JSON_INDENT(1) | JSON_REAL_PRECISION(17)), 0);
-    json_decref(root);
-    free(path);
-    return folder;
-}
+/* Runs the commands that must refuse an edited copy of a checkpoint. */
+typedef void EditUse(const char *edited, const JsonEdit *edit);
+
+/* Fails unless a command has ended with status 1 and the message of an edit. */
+void assert_edit_refused(int status, const JsonEdit *edit);
+/* Uses copies of a checkpoint with each of n edits of its config.json, and with those that no model allows. */
+void refuse_config_edits(const char *checkpoint, const char *model, const JsonEdit *edits, size_t n, EditUse *use);
+/* The same of its decision.json. */
+void refuse_decision_edits(const char *checkpoint, const JsonEdit *edits, size_t n, EditUse *use);
 
 #endif

@@ -11,11 +11,10 @@ void estimate_command(int status, bool only_stdout, const char *arguments) {
 
 json_t *estimate_parsed(const char *arguments) {
     json_error_t error;
-    char *line = xformat("%s --estimate --json", arguments);
+    char *line = kept_format("%s --estimate --json", arguments);
     estimate_command(0, true, line);
     json_t *root = json_loads(estimate_output, 0, &error);
     if (!root) fail_msg("%s: line %d: %s", line, error.line, error.text);
-    free(line);
     return root;
 }
 

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 extern char estimate_output[1 << 17]; /* what the last run printed */
 

@@ -8,8 +8,8 @@
 static void only_regular_files_are_read(void **cases) {
     const FileCases *c = *cases;
     need_links();
-    char *directory = scratch_directory(), *fifo = path_join(directory, "x.tsv");
-    char *folder = path_join(directory, "folder.tsv"), *link = path_join(directory, "zero.tsv");
+    char *directory = kept_folder(), *fifo = kept_path(directory, "x.tsv");
+    char *folder = kept_path(directory, "folder.tsv"), *link = kept_path(directory, "zero.tsv");
     const char *const paths[] = {fifo, folder, link};
     assert_int_equal(mkfifo(fifo, 0666), 0);
     make_directories(folder);
@@ -23,18 +23,14 @@ static void only_regular_files_are_read(void **cases) {
             assert_contains(error.text, "not a regular file");
         }
     alarm(0);
-    free(link);
-    free(folder);
-    free(fifo);
-    free(directory);
 }
 
 static void only_regular_files_are_replaced(void **cases) {
     const FileCases *c = *cases;
     need_links();
     const char *root = run_directory();
-    char *fifo = path_join(root, "x.npy"), *folder = path_join(root, "folder.npy"), *victim = path_join(root, "victim");
-    char *link = path_join(root, "link.npy"), *dangling = path_join(root, "dangling.npy"), before[512], after[512];
+    char *fifo = kept_path(root, "x.npy"), *folder = kept_path(root, "folder.npy"), *victim = kept_path(root, "victim");
+    char *link = kept_path(root, "link.npy"), *dangling = kept_path(root, "dangling.npy"), before[512], after[512];
     const char *const paths[] = {fifo, folder, link, dangling, "/dev/null"};
     struct stat status;
     assert_int_equal(mkfifo(fifo, 0666), 0);
@@ -53,15 +49,9 @@ static void only_regular_files_are_replaced(void **cases) {
             assert_string_equal(after, before);
         }
     alarm(0);
-    char *text = read_text(victim);
+    char *text = kept_text(victim);
     assert_string_equal(text, "mine");
     assert_true(!stat("/dev/null", &status) && S_ISCHR(status.st_mode) && access("/dev/null.lock", F_OK));
-    free(text);
-    free(fifo);
-    free(folder);
-    free(victim);
-    free(link);
-    free(dangling);
 }
 
 typedef struct {
@@ -83,7 +73,7 @@ static void a_full_disk_leaves_the_old_file(void **cases) {
     char said[1024], names[256];
     for (const FileWriterCase *w = c->writers; w < c->writers + c->n_writers; w++) {
         const char *root = run_directory();
-        char *path = path_join(root, "x.npy");
+        char *path = kept_path(root, "x.npy");
         if (!w->reads) write_text(path, "old");
         int status = run_function(said, sizeof said, write_on_a_full_disk, &(Writing){w, path});
         if (status) fail_msg("%s: status %d: %s", w->name, status, said);
@@ -92,11 +82,8 @@ static void a_full_disk_leaves_the_old_file(void **cases) {
         run_command(names, sizeof names, "ls -A %s | tr '\n' ' '", root);
         assert_string_equal(names, w->appends || !w->reads ? "x.npy " : "");
         if (!w->reads) {
-            char *text = read_text(path);
-            assert_string_equal(text, "old");
-            free(text);
+            assert_string_equal(kept_text(path), "old");
         }
-        free(path);
     }
 }
 

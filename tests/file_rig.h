@@ -2,7 +2,7 @@
 #ifndef TESTS_FILE_RIG_H
 #define TESTS_FILE_RIG_H
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 typedef struct {
     const char *name;

@@ -3,7 +3,7 @@
 #define TESTS_FILES_H
 
 #include "data/formats/tensor_file_open.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <fcntl.h>
 #include <jansson.h>

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 typedef bool FolderWriter(const char *folder, int seed, Error *error);
 
@@ -27,7 +27,7 @@ static inline pid_t start_writer(FolderWriter *write, const char *folder, int se
 /* Starts two programs that write different contents into one folder while a third holds its lock. Fails unless one of
  * them writes the folder, which then has exactly its contents and lists as `holds`, and the other refuses. */
 static inline void expect_writers_not_to_mix(FolderWriter *write, const char *holds) {
-    char *top = scratch_directory(), *made = path_join(top, "made"), *mark = path_join(made, ".unfinished"), said[512];
+    char *top = kept_folder(), *made = kept_path(top, "made"), *mark = kept_path(made, ".unfinished"), said[512];
     pid_t children[2];
     FileLock lock;
     Error error;
@@ -47,14 +47,10 @@ static inline void expect_writers_not_to_mix(FolderWriter *write, const char *ho
     assert_true(!status[winner] && status[!winner]);
     run_command(said, sizeof said, "cat %s.log.%d", made, !winner);
     assert_contains(said, "is there already");
-    char *alone = path_join(top, "alone");
+    char *alone = kept_path(top, "alone");
     assert_true(waitpid(start_writer(write, alone, winner), &status[0], 0) > 0 && !status[0]);
     run_command(said, sizeof said, "diff -r %s %s && ls -A %s", made, alone, alone);
     assert_string_equal(said, holds);
-    free(alone);
-    free(mark);
-    free(made);
-    free(top);
 }
 
 #endif

@@ -33,9 +33,7 @@ static inline int compare_within(double tolerance, const char *what, const Tenso
     int n = 0;
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        char *full = xformat("%s%s", prefix, param->name);
-        bool there = tensor_file_find(file, full) != NULL;
-        free(full);
+        bool there = tensor_file_find(file, kept_format("%s%s", prefix, param->name)) != NULL;
         if (!there) continue;
         float *want = floats(file, prefix, param->name), *got = xmalloc((size_t)param->count * sizeof *got);
         int64_t stored = find(file, prefix, param->name)->count, step = stored == param->count ? 1 : GOLDEN_STRIDE;
@@ -104,10 +102,9 @@ static inline void write_golden_base(const TensorFile *golden, const char *root,
         tensors[n] = (TensorToWrite){.name = t->name + 8, .dtype = t->dtype, .rank = t->rank, .data = t->data};
         memcpy(tensors[n++].dims, t->dims, sizeof t->dims);
     }
-    char *path = path_join(root, "base.safetensors");
+    char *path = kept_path(root, "base.safetensors");
     Error error;
     if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
-    free(path);
 }
 
 /* Compares what a run has logged with golden numbers, one for each step. */
@@ -126,13 +123,11 @@ static inline void check_golden_log(const TensorFile *golden, const char *run, c
 /* Compares the moves of the weights of a run in root, after its fifth step. */
 static inline void check_golden_moves(const TensorFile *golden, const char *root, const char *run, const char *prefix,
                                       double tolerance) {
-    char *checkpoint = xformat("%s/%s/step_00000005", root, run), *after = xformat("%safter.", prefix);
+    char *checkpoint = kept_format("%s/%s/step_00000005", root, run), *after = kept_format("%safter.", prefix);
     TensorFile before = open_in(root, "base.safetensors"), file = open_in(checkpoint, "model.safetensors");
     compare_moves(prefix, &before, golden, after, &file, tolerance);
     tensor_file_close(&before);
     tensor_file_close(&file);
-    free(checkpoint);
-    free(after);
 }
 
 /* Checks the bias of the keys after a few updates. Its gradient is zero in exact arithmetic, because the bias adds the

@@ -14,7 +14,7 @@ const char *meter_line(const char *start) {
 void meter_expect_planned_memory(const char *run) {
     double planned = logged_last(run, "summary", "summary/planned_bytes"),
            peak = logged_last(run, "summary", "summary/peak_bytes");
-    char *want = xformat("(measured / planned %.2f)", peak / planned);
+    char *want = kept_format("(measured / planned %.2f)", peak / planned);
     Device *device = cpu_device_open(2);
     double scratch = (double)device->allocated;
     device_close(device);
@@ -22,7 +22,6 @@ void meter_expect_planned_memory(const char *run) {
                   peak - scratch);
     assert_true(fabs((peak - scratch) / (planned - scratch) - 1) < 0.05);
     assert_contains(meter_line("[Done] memory: "), want);
-    free(want);
 }
 
 const char *meter_synthetic_rates(void) {

@@ -3,7 +3,7 @@
 #define TESTS_MODEL_RIG_H
 
 #include "model/model.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 typedef struct {
     Model *model;

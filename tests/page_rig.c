@@ -64,8 +64,7 @@ void assert_page_is_sound(const char *page) {
 }
 
 char *read_page(const char *directory) {
-    char *path = path_join(directory, "report.html"), *page = read_text(path);
-    free(path);
+    char *path = kept_path(directory, "report.html"), *page = kept_text(path);
     assert_page_is_sound(page);
     return page;
 }

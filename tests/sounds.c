@@ -28,7 +28,7 @@ bool append_bare_mp3(const char *path, int rate, const float *samples, int64_t f
         print_message("SKIPPED: MP3, which this libsndfile does not write\n");
         return false;
     }
-    char *part = xformat("%s.part", path), *bytes;
+    char *part = kept_format("%s.part", path), *bytes;
     SNDFILE *file = sf_open(part, SFM_WRITE, &info);
     size_t size;
     assert_non_null(file);
@@ -44,7 +44,6 @@ bool append_bare_mp3(const char *path, int rate, const float *samples, int64_t f
     assert_int_equal(fclose(out), 0);
     remove(part);
     free(bytes);
-    free(part);
     return true;
 }
 

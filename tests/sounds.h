@@ -4,7 +4,7 @@
 
 #include <sndfile.h>
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* Writes samples[frames * channels] in libsndfile's `format`. */
 void write_sound(const char *path, int format, int rate, int channels, const float *samples, int64_t frames);

@@ -33,7 +33,7 @@ void tensor_list_remove(TensorList *list, const char *name) {
 
 const char *tensor_list_write(TensorList *list) {
     Error error;
-    const char *path = keep_text(path_join(run_directory(), "edited.safetensors"));
+    const char *path = kept_path(run_directory(), "edited.safetensors");
     if (!safetensors_write(path, list->tensors, list->n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     tensor_file_close(&list->file);
     return path;

@@ -24,20 +24,16 @@ const char *const *program_names(int *n) {
 }
 
 int run_program(char *output, size_t size, const char *program, const char *format, va_list arguments) {
-    char *words = vxformat(format, arguments);
-    int status = run_command(output, size, "%s %s", program_at(program), words);
-    free(words);
-    return status;
+    return run_command(output, size, "%s %s", program_at(program), keep(vxformat(format, arguments)));
 }
 
 void must_run(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *command = vxformat(format, arguments);
+    char *command = keep(vxformat(format, arguments));
     va_end(arguments);
     int status = run_command(fixture.output, sizeof fixture.output, "%s", command);
     if (status) fail_msg("%s: exit status %d:\n%s", command, status, fixture.output);
-    free(command);
 }
 
 void assert_refused(int status, const Refusal *want) {
@@ -48,21 +44,18 @@ void assert_refused(int status, const Refusal *want) {
 
 /* ---- trainings ---- */
 
-/* Returns the command of a training; free(). */
+/* Returns the command of a training. */
 static char *training(const char *run, const char *more) {
-    return xformat("%s %s %s %s --output-dir %s %s", fixture.program, fixture.manifest ? "-m" : "--data",
-                   fixture.manifest ? fixture.manifest : fixture.data, fixture.options, run, more);
+    return kept_format("%s %s %s %s --output-dir %s %s", fixture.program, fixture.manifest ? "-m" : "--data",
+                       fixture.manifest ? fixture.manifest : fixture.data, fixture.options, run, more);
 }
 
 int fixture_train(const char *run, const char *more, ...) {
     va_list arguments;
     va_start(arguments, more);
-    char *words = vxformat(more, arguments), *command = training(run, words);
+    char *words = keep(vxformat(more, arguments)), *command = training(run, words);
     va_end(arguments);
-    int status = run_command(fixture.output, sizeof fixture.output, "%s", command);
-    free(command);
-    free(words);
-    return status;
+    return run_command(fixture.output, sizeof fixture.output, "%s", command);
 }
 
 void fixture_must_train(const char *run, const char *more) {
@@ -94,7 +87,6 @@ const char *fixture_reference_run(void) {
 pid_t fixture_start(const char *run, const char *more) {
     char *command = training(run, more);
     pid_t child = start_command(run, command);
-    free(command);
     return child;
 }
 
@@ -121,17 +113,15 @@ void assert_same_result(const char *a, const char *b) {
 }
 
 void fixture_check_same(const char *more) {
-    char *run = scratch_directory(), *options = xformat("%s %s", fixture.short_run, more);
+    char *run = kept_folder(), *options = kept_format("%s %s", fixture.short_run, more);
     fixture_must_train(run, options);
     assert_same_result(run, fixture_reference_run());
     assert_same_losses(run, fixture_reference_run());
-    free(options);
-    free(run);
 }
 
 void fixture_check_restarts(const char *more) {
-    char *whole = scratch_directory(), *run = scratch_directory(),
-         *options = xformat("%s %s --save-interval 1 --resume auto", fixture.short_run, more);
+    char *whole = kept_folder(), *run = kept_folder(),
+         *options = kept_format("%s %s --save-interval 1 --resume auto", fixture.short_run, more);
     fixture_must_train(whole, options);
     for (int step = 2; step < 12; step += 4) {
         int status = fixture_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
@@ -141,9 +131,6 @@ void fixture_check_restarts(const char *more) {
     assert_same_result(run, whole);
     assert_same_losses(run, whole);
     if (!*more) assert_same_result(run, fixture_reference_run());
-    free(options);
-    free(whole);
-    free(run);
 }
 
 /* ---- disks that lack something ---- */
@@ -162,24 +149,22 @@ bool poor_disk(bool poor) {
     }
     if (!poor) return false;
     const char *build = getenv("BUILD");
-    char *path = xformat("%s/tests/base/disk.so", build ? build : "build/release"), *library = realpath(path, NULL);
+    char *path = kept_format("%s/tests/base/disk.so", build ? build : "build/release"),
+         *library = keep(realpath(path, NULL));
     assert_non_null(library);
-    free(path);
     for (int i = 0; i < 2; i++) before[i] = getenv(names[i]) ? xstrdup(getenv(names[i])) : NULL;
     setenv("LD_PRELOAD", library, 1);
     setenv("DISK_LACKS", "links,hard-links,exchange,open-target,locks,maps,flushes,colons", 1);
-    free(library);
     return true;
 }
 
 static void assert_links(const char *run, bool small) {
     const char *const names[] = {"last", "best"};
     for (int i = 0; i < 2; i++) {
-        char *path = path_join(run, names[i]);
+        char *path = kept_path(run, names[i]);
         struct stat status;
         assert_int_equal(lstat(path, &status), 0);
         if (!(small ? S_ISREG(status.st_mode) : S_ISLNK(status.st_mode))) fail_msg("%s: mode %o", path, status.st_mode);
-        free(path);
     }
 }
 
@@ -187,7 +172,7 @@ static void assert_links(const char *run, bool small) {
 static void check_use(const char *use, const char *a, const char *b) {
     static const char *const paths[] = {".", "best/", "best/model.safetensors"};
     static char want[1 << 16], got[1 << 16];
-    char *program = realpath(fixture.program, NULL), *errors = path_join(a, "errors");
+    char *program = keep(realpath(fixture.program, NULL)), *errors = kept_path(a, "errors");
     for (int i = 0; i < 4; i++) {
         const char *path = i ? paths[i - 1] : ".";
         if (i) poor_disk(true);
@@ -195,19 +180,16 @@ static void check_use(const char *use, const char *a, const char *b) {
         int status = run_command(i ? got : want, sizeof want, "cd %s && exec %s %s %s 2>%s", i ? b : a, program, use,
                                  path, errors);
         if (i) poor_disk(false);
-        char *text = read_text(errors);
+        char *text = kept_text(errors);
         if (status || !*want) fail_msg("%s %s: exit status %d: %s", use, path, status, text);
         if (i) assert_string_equal(got, want);
-        free(text);
     }
-    free(errors);
-    free(program);
 }
 
 void fixture_check_poor_disk(const char *use) {
     skip_under_sanitizer("a preloaded library");
-    char *first = xstrdup(fixture_reference_run()), *options = xformat("%s --resume auto", fixture.short_run),
-         *run = scratch_directory(), *output = path_join(run, "output");
+    char *first = keep(xstrdup(fixture_reference_run())), *options = kept_format("%s --resume auto", fixture.short_run),
+         *run = kept_folder(), *output = kept_path(run, "output");
     for (int part = 0; part < 3; part++) {
         bool poor = part % 2 == 0;
         if (poor) poor_disk(true);
@@ -224,29 +206,26 @@ void fixture_check_poor_disk(const char *use) {
     }
     assert_same_result(run, first);
     assert_same_losses(run, first);
-    char *page = path_join(run, "report.html"), *text = read_text(page);
+    char *page = kept_path(run, "report.html"), *text = kept_text(page);
     assert_contains(text, "Best checkpoint</dt><dd>step ");
     assert_contains(text, "Last checkpoint</dt><dd>step 12, weights ");
     if (use) check_use(use, first, run);
-    char *owned[] = {first, options, run, output, page, text};
-    for (int i = 0; i < 6; i++) free(owned[i]);
 }
 
 /* ---- in the background ---- */
 
 pid_t start_command(const char *run, const char *command) {
-    char *all = xformat("exec %s >%s/output 2>&1", command, run);
+    char *all = kept_format("exec %s >%s/output 2>&1", command, run);
     pid_t child = fork();
     if (!child) {
         execl("/bin/sh", "sh", "-c", all, (char *)NULL);
         _exit(127);
     }
-    free(all);
     return child;
 }
 
 void wait_for_step(const char *run, pid_t child, int step) {
-    char *log = path_join(run, "log.jsonl"), *wanted = xformat("\"step\": %d,", step);
+    char *log = kept_path(run, "log.jsonl"), *wanted = kept_format("\"step\": %d,", step);
     siginfo_t ended = {.si_pid = 0};
     for (bool there = false; !there && !ended.si_pid; usleep(1000)) {
         char *text = access(log, R_OK) ? xstrdup("") : read_text(log);
@@ -254,8 +233,6 @@ void wait_for_step(const char *run, pid_t child, int step) {
         free(text);
         assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
     }
-    free(log);
-    free(wanted);
 }
 
 int signal_at_step(const char *run, pid_t child, int step, int number) {

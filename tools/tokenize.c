@@ -37,25 +37,22 @@ static const char *text_end(const char *at, const char *end, char separator) {
 
 static void print_texts(const char *path, const char *texts, bool decoded) {
     Tokenizer *tokenizer = open_tokenizer(path);
-    TokenIds ids = {0};
+    OWNED_BY(token_ids_free) TokenIds ids = {0};
     size_t size;
-    char *bytes = read_texts(texts, &size);
+    OWNED char *bytes = read_texts(texts, &size);
     for (const char *at = bytes, *end = bytes + size, *stop; at < end; at = stop + 1) {
         stop = text_end(at, end, 0);
         ids.n = 0;
         tokenizer_encode(tokenizer, at, (size_t)(stop - at), true, &ids);
         for (int64_t i = 0; i < ids.n && !decoded; i++) printf(i ? " %d" : "%d", (int)ids.ids[i]);
-        char *text = tokenizer_decode(tokenizer, ids.ids, ids.n, &size);
+        OWNED char *text = tokenizer_decode(tokenizer, ids.ids, ids.n, &size);
         if (decoded)
             fwrite(text, 1, size + 1, stdout);
         else
             putchar('\n');
-        free(text);
     }
     if (ids.dropped || ids.unknown)
         fprintf(stderr, "%lld characters dropped, %lld ids unknown\n", (long long)ids.dropped, (long long)ids.unknown);
-    token_ids_free(&ids);
-    free(bytes);
     tokenizer_close(tokenizer);
 }
 
@@ -63,7 +60,7 @@ static double processor_seconds(void) { return (double)clock() / CLOCKS_PER_SEC;
 
 /* Returns the seconds for the texts of a file, encoded with an empty cache. */
 static double time_texts(const Tokenizer *tokenizer, const char *bytes, size_t size, bool lines) {
-    TokenIds ids = {0};
+    OWNED_BY(token_ids_free) TokenIds ids = {0};
     const double start = processor_seconds();
     for (const char *at = bytes, *end = bytes + size, *stop; at < end; at = stop + 1) {
         stop = lines ? text_end(at, end, '\n') : end;
@@ -71,20 +68,18 @@ static double time_texts(const Tokenizer *tokenizer, const char *bytes, size_t s
         tokenizer_encode(tokenizer, at, (size_t)(stop - at), true, &ids);
     }
     const double seconds = processor_seconds() - start;
-    token_ids_free(&ids);
     return seconds;
 }
 
 static void print_times(const char *path, const char *file) {
     size_t size;
-    char *bytes = read_texts(file, &size);
+    OWNED char *bytes = read_texts(file, &size);
     const double start = processor_seconds();
     Tokenizer *tokenizer = open_tokenizer(path);
     const double opened = processor_seconds() - start;
     const double whole = time_texts(tokenizer, bytes, size, false);
     printf("%.6f %.6f %.6f\n", opened, whole, time_texts(tokenizer, bytes, size, true));
     tokenizer_close(tokenizer);
-    free(bytes);
 }
 
 /* ---- training ---- */
@@ -122,7 +117,7 @@ static void train(const char *file, bool codes, int n, int threads, const char *
     FastBpeLearned learned;
     Error error;
     size_t size;
-    char *bytes = read_texts(file, &size);
+    OWNED char *bytes = read_texts(file, &size);
     const double start = seconds_now();
     const Trainer trainer = {.bpe = codes ? NULL : bpe_trainer_open(&bpe),
                              .codes = codes ? fastbpe_trainer_open(&fastbpe) : NULL};
@@ -138,7 +133,6 @@ static void train(const char *file, bool codes, int n, int threads, const char *
         fastbpe_trainer_close(trainer.codes);
     else
         bpe_trainer_close(trainer.bpe);
-    free(bytes);
 }
 
 int main(int argc, char **argv) {

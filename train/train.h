@@ -34,8 +34,7 @@ const char *train_resumed_from(const Training *training);
 /* Returns whether the run ended by itself, at its last step or out of patience, even if a signal came meanwhile. */
 bool train_ended(const Training *training);
 
-/* Returns the optimizer's settings before the first update (step 0). The rate is 1, since every segment has its own
- * rate. */
+/* Returns the optimizer's settings before the first update (step 0); segments have the learning rates. */
 AdamW train_adamw(const TrainSpec *spec);
 
 /* Returns the learning rate that --learning-rate, --warmup-steps and the spec's schedule give for a step; `total`: the

@@ -14,10 +14,8 @@ const char *built_in_config(const char *name) {
 }
 
 bool built_in_is_for(const char *text, const char *program) {
-    char *command = xformat("./%s -", program);
-    bool found = strstr(text, command) != NULL;
-    free(command);
-    return found;
+    OWNED char *command = xformat("./%s -", program);
+    return strstr(text, command) != NULL;
 }
 
 /* Prints the comment at the beginning up to the first colon or full stop. */

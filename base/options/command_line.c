@@ -38,7 +38,8 @@ static char *config_text(const OptionSet *set, const char *path, size_t *size) {
 
 static void read_yaml(OptionSet *set, const char *path) {
     size_t size;
-    char *text = config_text(set, path, &size), *problems = options_apply_yaml(set, text, size), *end;
+    OWNED char *text = config_text(set, path, &size);
+    char *problems = options_apply_yaml(set, text, size), *end;
     for (char *line = problems; line; line = end + 1) { /* "line N: " becomes "PATH:N: " */
         line += strlen("line ");
         end = strchr(line, '\n');
@@ -50,7 +51,6 @@ static void read_yaml(OptionSet *set, const char *path) {
         fprintf(stderr, "%s: --config %s: %s\n", program_invocation_short_name, path, set->mapped);
     free(set->mapped);
     set->mapped = NULL;
-    free(text);
 }
 
 typedef struct {
@@ -69,9 +69,7 @@ static char *options_ending(const CommandLine *c, const char *name) {
         size_t before = strlen(option) - strlen(name);
         if (strlen(option) <= strlen(name) || option[before - 1] != '-' || !option_has_name(option + before, name))
             continue;
-        char *longer = xformat("%s%s--%s", all ? all : "", all ? " or " : "", option);
-        free(all);
-        all = longer;
+        xappend(&all, "%s--%s", all ? " or " : "", option);
     }
     return all;
 }
@@ -216,15 +214,14 @@ static void take_inputs(const OptionSet *set) {
         if (!strcmp(o->row.name, "config")) continue; /* read_yaml protects the files, and a name is none */
         const OptionList *list = o->value;
         bool several = o->row.type == OPTION_LIST;
-        char *name = xformat("--%s", o->row.name), *path, *label;
+        OWNED char *name = xformat("--%s", o->row.name);
         for (int k = 0; k < (several ? list->count : 1); k++) {
+            OWNED char *path = NULL;
+            OWNED char *label = NULL;
             file_split_label(several ? list->text[k] : *(const char **)o->value, &path, &label);
             require_input(o, path);
             file_keep(path, name);
-            free(path);
-            free(label);
         }
-        free(name);
     }
 }
 
@@ -308,9 +305,8 @@ static void keep_command(const CommandLine *c) {
     set->program = c->header->program;
     used = (size_t)snprintf(set->command, room, "%s%s%s", whole ? "" : set->program, whole ? "" : " ", first);
     for (int i = 1; i < c->argc && used < room; i++) {
-        char *word = shell_word(c->argv[i]);
+        OWNED char *word = shell_word(c->argv[i]);
         used += (size_t)snprintf(set->command + used, room - used, " %s", word);
-        free(word);
     }
 }
 

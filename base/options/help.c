@@ -101,11 +101,10 @@ static void print_option(const Option *o, int indent) {
         printf("\n%*s", indent, "");
     else
         printf("%*s", indent - 2 - (int)strlen(label), "");
-    char *text =
+    OWNED char *text =
         xformat("%s%s%s%s%s", o->row.help, o->row.section ? " (in YAML under " : "",
                 o->row.section ? o->row.section : "", o->row.section ? ":)" : "", option_bracket(&o->row, bracket));
     help_print_wrapped(text, column, indent);
-    free(text);
 }
 
 static bool is_usual(const OptionRow *row) { return row->usual || row->required || row->positional; }
@@ -132,13 +131,12 @@ static void print_options(const OptionSet *set, bool brief) {
 /* Prints "usage: ./train_x prepare ARGUMENTS", the program as it was called. */
 static void print_call(const char *what, const OptionsHeader *header, const char *arguments) {
     const char *command = strchr(header->program, ' ');
-    char *line = xformat("%-9s%s%s %s", what, program_as_called(), command ? command : "", arguments);
+    OWNED char *line = xformat("%-9s%s%s %s", what, program_as_called(), command ? command : "", arguments);
     help_print_wrapped(line, 0, 11);
-    free(line);
 }
 
 void options_print_help(const OptionsHeader *header, const OptionSet *set, bool brief) {
-    char *first = xformat("%s: %s", header->program, header->purpose);
+    OWNED char *first = xformat("%s: %s", header->program, header->purpose);
     brief = brief && set->count > FEW_OPTIONS;
     help_print_wrapped(first, 0, 2);
     printf("\n");
@@ -158,7 +156,6 @@ void options_print_help(const OptionsHeader *header, const OptionSet *set, bool 
         printf("\n");
         help_print_wrapped(PROGRAM_STATUS, 0, 0);
     }
-    free(first);
 }
 
 void options_print_markdown(const OptionSet *set) {

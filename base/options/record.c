@@ -21,13 +21,13 @@ json_t *options_record(const OptionSet *set) {
         const Option *option = &set->options[i];
         const char *name = option->row.name;
         if (options_holding(set, option->value) != option) continue; /* another name of an earlier option */
-        json_t *value = option_to_json(option), *unset = default_to_json(option);
+        json_t *value = option_to_json(option);
+        json_auto_t *unset = default_to_json(option);
         if (!value) die_usage("--%s: the value is not valid UTF-8", name);
         json_object_set_new(values, name, value);
         if (!json_equal(value, unset)) json_object_set(defaults, name, unset);
         if (options_value_given(set, option->value))
             json_array_append_new(option->adopted ? adopted : given, json_string(name));
-        json_decref(unset);
     }
     return json_build("the options", "{s:o, s:o, s:o, s:o}", "options", values, "defaults", defaults, "given", given,
                       "adopted", adopted);

@@ -148,10 +148,9 @@ bool option_from_json(const Option *option, const json_t *value, Error *error) {
     const char *expected = other_type(option, value);
     char *text = expected ? NULL : json_typed(value);
     if (!text) {
-        char *found = json_text(option->row.name, value, JSON_ENCODE_ANY);
-        error_set(error, "%s: expected %s, found %.64s", option->row.name, expected ? expected : "no zero byte", found);
-        free(found);
-        return false;
+        OWNED char *found = json_text(option->row.name, value, JSON_ENCODE_ANY);
+        return error_set(error, "%s: expected %s, found %.64s", option->row.name, expected ? expected : "no zero byte",
+                         found);
     }
     bool ok = option_set(option, text, error);
     if (!ok || !option_holds_text(option)) free(text);
@@ -168,30 +167,15 @@ bool option_check_json(const Option *option, const json_t *value, Error *error) 
 }
 
 void option_clear(const Option *option) {
-    switch (option->row.type) {
-    case OPTION_FLAG:
-        *(bool *)option->value = false;
-        break;
-    case OPTION_INT:
-        *(int64_t *)option->value = 0;
-        break;
-    case OPTION_FLOAT:
-        *(double *)option->value = 0;
-        break;
-    case OPTION_TEXT:
-    case OPTION_CHOICE:
-        *(const char **)option->value = NULL;
-        break;
-    case OPTION_LIST:
-        ((OptionList *)option->value)->count = 0;
-        break;
-    }
+    static const size_t sizes[] = {
+        [OPTION_FLAG] = sizeof(bool),   [OPTION_INT] = sizeof(int64_t),   [OPTION_FLOAT] = sizeof(double),
+        [OPTION_TEXT] = sizeof(char *), [OPTION_CHOICE] = sizeof(char *), [OPTION_LIST] = sizeof(OptionList)};
+    memset(option->value, 0, sizes[option->row.type]);
 }
 
 void option_set_default(const Option *option) {
-    Error error;
     const char *text = option->row.default_value;
-    if (text && !option_set(option, text, &error)) die("default of --%s", error.text);
+    if (text) MUST_OR(option_set(option, text, &error), "default of --%s", error.text);
 }
 
 void option_free_texts(const Option *option) {
@@ -222,26 +206,18 @@ json_t *option_to_json(const Option *option) {
         break;
     }
     const OptionList *list = option->value;
-    json_t *array = json_array();
-    for (int i = 0; i < list->count; i++) {
-        json_t *text = json_string(list->text[i]);
-        if (!text) {
-            json_decref(array);
-            return NULL;
-        }
-        json_array_append_new(array, text);
-    }
-    return array;
+    json_auto_t *array = json_array();
+    for (int i = 0; i < list->count; i++)
+        if (json_array_append_new(array, json_string(list->text[i]))) return NULL;
+    return json_incref(array);
 }
 
 char *options_to_json(const OptionSet *set) {
-    json_t *all = json_object();
+    json_auto_t *all = json_object();
     for (int i = 0; i < set->count; i++) {
         json_t *value = option_to_json(&set->options[i]);
         if (!value) die_usage("--%s: the value is not valid UTF-8", set->options[i].row.name);
         json_object_set_new(all, set->options[i].row.name, value);
     }
-    char *text = json_text("the options", all, JSON_INDENT(1));
-    json_decref(all);
-    return text;
+    return json_text("the options", all, JSON_INDENT(1));
 }

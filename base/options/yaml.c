@@ -112,10 +112,8 @@ static const OptionAlias *alias_find(const Yaml *y, const char *section, const c
 
 /* Adds "NAME MEANS" to what has been read through aliases, "enable_tf32 sets --no-tf32 to false". */
 static void add_mapped(const Yaml *y, const char *section, const char *name, const char *means) {
-    char *before = y->set->mapped;
-    y->set->mapped = xformat("%s%s%s%s%s %s", before ? before : "", before ? ", " : "", section ? section : "",
-                             section ? "." : "", name, means);
-    free(before);
+    xappend(&y->set->mapped, "%s%s%s%s %s", y->set->mapped ? ", " : "", section ? section : "", section ? "." : "",
+            name, means);
 }
 
 /* Returns whether two scalars are one value: a text, a truth value in any case, or a number, 0.90 and 9e-1. */
@@ -166,9 +164,8 @@ static bool yaml_alias(Yaml *y, const OptionAlias *alias, const char *section, c
     if (text && !*text) return yaml_unneeded(y, &(OptionAlias){0}, section, name, node);
     if (!is_null(node)) {
         const char *value = text ? text : scalar_text(node);
-        char *means = xformat("sets --%s%s%s", option->row.name, value ? " to " : "", value ? value : "");
+        OWNED char *means = xformat("sets --%s%s%s", option->row.name, value ? " to " : "", value ? value : "");
         add_mapped(y, section, name, means);
-        free(means);
     }
     return yaml_value(y, option, node, text);
 }

@@ -1,5 +1,5 @@
 /* train_bert baselines: the class that most texts have, and a logistic regression on the words of a text. */
-#include "commands/bert/baselines.h"
+#include "commands/bert/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,23 +38,19 @@ static Texts read_texts(const Options *o) {
     static const char *const names[] = {"train", "valid", "test"};
     const CommentColumns columns = bert_text_columns(&o->text);
     Texts t = {.classes = {0}};
-    Error error;
     for (int s = 0; s < BERT_SPLITS; s++) {
         Comments *comments = &t.comments[s];
-        char *path = bert_split_file(o->data, s);
+        OWNED char *path = bert_split_file(o->data, s);
         if (!path)
             die("%s: there is no file %s in it, such as %s.csv", o->data, names[s], names[s]);
-        else if (!comments_read(path, &columns, LABELS_NEEDED, comments, &error))
-            die("%s", error.text);
+        else
+            MUST(comments_read(path, &columns, LABELS_NEEDED, comments, &error));
         bert_print_left_out(comments->path, &comments->counts);
-        if (s == BERT_TRAIN && !classes_make(o->labels, o->text.merge_labels, comments, &t.classes, &error))
-            die("%s", error.text);
+        if (s == BERT_TRAIN) MUST(classes_make(o->labels, o->text.merge_labels, comments, &t.classes, &error));
         t.labels[s] = xcalloc((size_t)comments->n, sizeof *t.labels[s]);
-        if (!classes_assign(&t.classes, comments, t.labels[s], &error) ||
-            !classes_check(&t.classes, t.labels[s], comments->n, path, &error))
-            die("%s", error.text);
+        MUST(classes_assign(&t.classes, comments, t.labels[s], &error) &&
+             classes_check(&t.classes, t.labels[s], comments->n, path, &error));
         bert_print_labels(comments->path, &comments->counts);
-        free(path);
     }
     return t;
 }
@@ -71,7 +67,6 @@ static void close_texts(Texts *t) {
 static MetricsScores score(const Texts *t, int split, const double *logits) {
     int64_t n = t->comments[split].n, *ids = xcalloc((size_t)n, sizeof *ids);
     Evaluation evaluation;
-    Error error;
     for (int64_t i = 0; i < n; i++) ids[i] = t->comments[split].lines[i];
     const Predictions predictions = {.n = n,
                                      .classes = t->classes.n,
@@ -79,7 +74,7 @@ static MetricsScores score(const Texts *t, int split, const double *logits) {
                                      .logits = logits,
                                      .truth = t->labels[split],
                                      .ids = ids};
-    if (!evaluation_make(&predictions, 1, &evaluation, &error)) die("%s: %s", t->comments[split].path, error.text);
+    MUST_OR(evaluation_make(&predictions, 1, &evaluation, &error), "%s: %s", t->comments[split].path, error.text);
     MetricsScores scores = evaluation.scores;
     evaluation_free(&evaluation);
     free(ids);
@@ -95,20 +90,18 @@ static void print_majority(const Texts *t) {
     int most = 0;
     classes_count(t->labels[BERT_TRAIN], t->comments[BERT_TRAIN].n, counts);
     for (int c = 1; c < t->classes.n; c++) most = counts[c] > counts[most] ? c : most;
-    double *logits = xcalloc((size_t)(n * t->classes.n), sizeof *logits);
+    OWNED double *logits = xcalloc((size_t)(n * t->classes.n), sizeof *logits);
     for (int64_t i = 0; i < n; i++) logits[i * t->classes.n + most] = 1;
     MetricsScores scores = score(t, BERT_TEST, logits);
     print_scores("majority", &scores);
     printf("  always %s\n", t->classes.names[most]);
-    free(logits);
     free(counts);
 }
 
 static MetricsScores score_model(const Texts *t, int split, const SparseLogistic *model, const SparseRows *rows) {
-    double *logits = xcalloc((size_t)(rows->n * model->classes), sizeof *logits);
+    OWNED double *logits = xcalloc((size_t)(rows->n * model->classes), sizeof *logits);
     sparse_logistic_logits(model, rows, logits);
     MetricsScores scores = score(t, split, logits);
-    free(logits);
     return scores;
 }
 
@@ -124,10 +117,9 @@ static void print_words(const Texts *t, const char *name, int longest) {
             bag_of_words(&words, (const char *const *)t->comments[s].texts, t->comments[s].n, longest, s == BERT_TRAIN);
     for (size_t i = 0; i < sizeof inverse_penalties / sizeof *inverse_penalties; i++) {
         SparseLogistic model;
-        Error error;
-        if (!sparse_logistic_fit(&rows[BERT_TRAIN], t->labels[BERT_TRAIN], t->classes.n, words.n, inverse_penalties[i],
-                                 &model, &error))
-            die("%s, C = %g: %s", name, inverse_penalties[i], error.text);
+        MUST_OR(sparse_logistic_fit(&rows[BERT_TRAIN], t->labels[BERT_TRAIN], t->classes.n, words.n,
+                                    inverse_penalties[i], &model, &error),
+                "%s, C = %g: %s", name, inverse_penalties[i], error.text);
         MetricsScores validated = score_model(t, BERT_VALIDATION, &model, &rows[BERT_VALIDATION]);
         if (validated.macro_all.f1 > best_f1) {
             best_f1 = validated.macro_all.f1;

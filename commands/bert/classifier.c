@@ -44,11 +44,10 @@ void bert_use_adopt_columns(BertUse *use, const char *checkpoint) {
     CheckpointOptions from = {checkpoint, BERT_COLUMNS, json_object(), "its training", true};
     for (const char *const *name = BERT_COLUMNS; *name; name++) {
         const Option *option = options_find(&use->set, *name);
-        char *text = option ? trained_text(checkpoint, *name) : NULL;
+        OWNED char *text = option ? trained_text(checkpoint, *name) : NULL;
         if (option && !text) text = bert_exported_text(checkpoint, *name);
         if (text && strcmp(text, option->row.default_value) != 0)
             json_object_set_new(from.options, *name, json_string(text));
-        free(text);
     }
     checkpoint_options_adopt(&from, &use->set, BERT_COLUMNS);
     json_decref(from.options);
@@ -68,11 +67,9 @@ void bert_use_close(BertUse *use, int argc, char **argv) {
 /* ---- opening ---- */
 
 static void read_decision(BertClassifier *c, const BertUse *use) {
-    json_t *root;
-    Error error;
+    json_auto_t *root = NULL;
     int classes = c->base.classes.n;
-    if (!threshold_decision_read(c->checkpoint, classes, &c->decision, &root, &error)) die("%s", error.text);
-    json_decref(root);
+    MUST(threshold_decision_read(c->checkpoint, classes, &c->decision, &root, &error));
     if (use->threshold > 0 && classes > 2 && !c->base.multi_label)
         die_usage("--threshold is for two classes, and %s has %d", c->checkpoint, classes);
     if (c->base.multi_label)
@@ -99,15 +96,8 @@ static void open_model(BertClassifier *c, const BertUse *use) {
     c->widest = widest_texts(c->train.val_batch_size, c->texts.rules.max_len);
     c->planned = bert_labelled_open(&c->widest, NULL, &loss);
     c->train.base_checkpoint = c->checkpoint;
-    TrainSpec spec = {.options = &c->train,
-                      .set = &use->set,
-                      .model = c->model,
-                      .device = use->device,
-                      .device_why = use->device_why,
-                      .train = c->planned,
-                      .batch = {.largest = bert_largest_batch},
-                      .import = BERT_IMPORT_CLASSIFIER,
-                      .base_option = "checkpoint"};
+    TrainSpec spec = {TRAINER_INFERENCE(&c->train, &use->set, use->device, use->device_why), .model = c->model,
+                      .train = c->planned, .batch = {.largest = bert_largest_batch}, .import = BERT_IMPORT_CLASSIFIER};
     c->training = train_open_inference(&spec);
 }
 
@@ -143,8 +133,7 @@ void bert_classifier_close(BertClassifier *c) {
 static void add_block(BertClassifier *c, const char *const *texts, int64_t n, float *logits) {
     TokenizedTexts tokenized;
     BertLoss loss = {.classes = c->base.classes.n};
-    Error error;
-    if (!texts_tokenize(texts, n, &c->texts.rules, &tokenized, &error)) die("%s", error.text);
+    MUST(texts_tokenize(texts, n, &c->texts.rules, &tokenized, &error));
     Dataset *dataset = bert_labelled_open(&tokenized, NULL, &loss);
     train_outputs(c->training, dataset, logits);
     dataset->close(dataset);

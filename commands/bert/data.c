@@ -79,19 +79,15 @@ static struct dirent **names_in(const char *folder, int *n) {
 
 char *bert_split_file(const char *folder, int split) {
     int n;
-    struct dirent **entries = names_in(folder, &n);
+    OWNED struct dirent **entries = names_in(folder, &n);
     char *found = NULL;
     for (int i = 0; i < n; i++) {
-        char *path = path_join(folder, entries[i]->d_name);
+        OWNED char *path = path_join(folder, entries[i]->d_name);
         bool is_it = split_of(entries[i]->d_name) == split && !path_is_folder(path);
         if (is_it && found) die("%s and %s: two files for one split; remove one of them", found, path);
-        if (is_it)
-            found = path;
-        else
-            free(path);
+        if (is_it) found = xstrdup(path);
         free(entries[i]);
     }
-    free(entries);
     return found;
 }
 
@@ -108,19 +104,17 @@ static void add_path(Paths *paths, int split, char *path) {
 /* Prints the files of texts in the folder that are not used. */
 static void print_unused(const char *folder, const Paths *paths) {
     int n, unused = 0;
-    struct dirent **entries = names_in(folder, &n);
+    OWNED struct dirent **entries = names_in(folder, &n);
     for (int i = 0; i < n; i++) {
-        char *path = path_join(folder, entries[i]->d_name);
+        OWNED char *path = path_join(folder, entries[i]->d_name);
         bool used = path_is_folder(path);
         for (int s = 0; s < BERT_SPLITS; s++)
             for (int k = 0; k < paths->n[s]; k++) used = used || file_is_same(path, paths->path[s][k]);
         if (split_of(entries[i]->d_name) >= 0 && !used)
             printf("%s %s", unused++ ? "," : "[Data] files of texts that are not used:", path);
-        free(path);
         free(entries[i]);
     }
     if (unused) printf("\n");
-    free(entries);
 }
 
 static Paths find_paths(const BertOptions *o) {
@@ -147,9 +141,8 @@ static Paths find_paths(const BertOptions *o) {
 static bool is_labelled(const BertOptions *o, const char *path) {
     CommentColumns columns = bert_text_columns(&o->text);
     Comments file;
-    Error error;
     bool labelled = false;
-    if (!comments_read(path, &columns, LABELS_IF_ANY, &file, &error)) die("%s", error.text);
+    MUST(comments_read(path, &columns, LABELS_IF_ANY, &file, &error));
     for (int64_t i = 0; file.labels && i < file.n; i++) labelled = labelled || *file.labels[i];
     comments_free(&file);
     if (!labelled)
@@ -172,9 +165,8 @@ static void split_reserve(BertSplit *split, int64_t n, bool files, bool labels) 
 static void add_file(BertData *data, const BertOptions *o, BertSplit *split, const char *path, bool several) {
     CommentColumns columns = bert_text_columns(&o->text);
     Comments *file = &data->files[data->n_files++];
-    Error error;
     bool labels = !o->pretraining;
-    if (!comments_read(path, &columns, labels ? LABELS_NEEDED : LABELS_UNUSED, file, &error)) die("%s", error.text);
+    MUST(comments_read(path, &columns, labels ? LABELS_NEEDED : LABELS_UNUSED, file, &error));
     bert_print_left_out(path, &file->counts);
     split_reserve(split, file->n, several, labels);
     for (int64_t i = 0; i < file->n; i++) {
@@ -182,9 +174,8 @@ static void add_file(BertData *data, const BertOptions *o, BertSplit *split, con
         split->lines[split->n + i] = file->lines[i];
         if (several) split->files[split->n + i] = file->path;
     }
-    if (labels && !data->classes.n && !classes_make(o->labels, o->text.merge_labels, file, &data->classes, &error))
-        die("%s", error.text);
-    if (labels && !classes_assign(&data->classes, file, split->labels + split->n, &error)) die("%s", error.text);
+    if (labels && !data->classes.n) MUST(classes_make(o->labels, o->text.merge_labels, file, &data->classes, &error));
+    if (labels) MUST(classes_assign(&data->classes, file, split->labels + split->n, &error));
     split->n += file->n;
     split->path = file->path;
 }
@@ -195,11 +186,10 @@ static void read_files(BertData *data, const BertOptions *o) {
     data->files = xcalloc((size_t)n, sizeof *data->files);
     for (int s = 0; s < BERT_SPLITS; s++)
         for (int i = 0; i < paths.n[s]; i++) {
-            char *path = paths.path[s][i];
+            OWNED char *path = paths.path[s][i];
             data->untested = s == BERT_TEST && !o->test && !is_labelled(o, path);
             if (!data->untested)
                 add_file(data, o, &data->splits[o->folds ? BERT_TRAIN : s], path, (o->folds ? n : paths.n[s]) > 1);
-            free(path);
         }
 }
 
@@ -215,7 +205,7 @@ static void order_classes(BertData *data, const BertOptions *o, const BertBase *
 
 /* Copies the rows of `from` that belong to `which` of a division. Tokens are copied if there are any. */
 static BertSplit select_rows(const BertSplit *from, const int32_t *division, int32_t which, int32_t unknown) {
-    int32_t *list;
+    OWNED int32_t *list = NULL;
     BertSplit split = {.n = 0};
     int64_t n = splits_list(division, from->n, which, &list);
     split_reserve(&split, n, from->files != NULL, from->labels != NULL);
@@ -227,7 +217,6 @@ static BertSplit select_rows(const BertSplit *from, const int32_t *division, int
     }
     split.n = n;
     if (from->tokenized.first) split.tokenized = texts_select(&from->tokenized, list, n, unknown);
-    free(list);
     return split;
 }
 
@@ -257,36 +246,30 @@ static SplitRows rows_of(const BertData *data, const BertSplit *split, int32_t *
 static void divide(BertData *data, const BertOptions *o) {
     BertSplit all = data->splits[BERT_TRAIN], tested = data->splits[BERT_TEST];
     size_t n = (size_t)all.n;
-    int32_t *groups = xmalloc(n * sizeof *groups), *division = xmalloc(n * sizeof *division);
+    OWNED int32_t *groups = xmalloc(n * sizeof *groups), *division = xmalloc(n * sizeof *division);
     double shares[BERT_SPLITS], sum = 0;
-    Error error;
     for (int s = 0; s < BERT_SPLITS; s++)
         sum += shares[s] = s == BERT_TEST && (tested.n || data->untested) ? 0 : o->shares[s];
     for (int s = 0; s < BERT_SPLITS; s++) shares[s] /= sum;
     SplitRows rows = rows_of(data, &all, groups);
-    if (!splits_divide(&rows, shares, (uint64_t)o->train.seed, division, &error))
-        die("%s: %s; give more texts, or other --split-shares", data->files[0].path, error.text);
+    MUST_OR(splits_divide(&rows, shares, (uint64_t)o->train.seed, division, &error),
+            "%s: %s; give more texts, or other --split-shares", data->files[0].path, error.text);
     for (int s = 0; s < BERT_SPLITS; s++)
         if (s != BERT_TEST || !tested.n) data->splits[s] = select_rows(&all, division, s, 0);
     split_close(&all);
-    free(groups);
-    free(division);
 }
 
 void bert_data_fold(const BertOptions *o, const BertData *data, int fold, BertSplit splits[BERT_SPLITS]) {
     const BertSplit *all = &data->splits[BERT_TRAIN];
     size_t n = (size_t)all->n;
-    int32_t *groups = xmalloc(n * sizeof *groups), *folds = xmalloc(n * sizeof *folds);
+    OWNED int32_t *groups = xmalloc(n * sizeof *groups), *folds = xmalloc(n * sizeof *folds);
     int k = (int)o->folds;
-    Error error;
     SplitRows rows = rows_of(data, all, groups);
-    if (!splits_fold(&rows, k, (uint64_t)o->train.seed, folds, &error))
-        die("--folds %d: %s; give more texts, or fewer folds", k, error.text);
+    MUST_OR(splits_fold(&rows, k, (uint64_t)o->train.seed, folds, &error),
+            "--folds %d: %s; give more texts, or fewer folds", k, error.text);
     for (size_t i = 0; i < n; i++)
         folds[i] = folds[i] == fold ? BERT_TEST : folds[i] == (fold + 1) % k ? BERT_VALIDATION : BERT_TRAIN;
     for (int s = 0; s < BERT_SPLITS; s++) splits[s] = select_rows(all, folds, s, data->texts.specials.unknown);
-    free(groups);
-    free(folds);
 }
 
 /* Reads --class-weights into weights[classes]. Returns false if it is a rule instead of numbers. */
@@ -299,26 +282,23 @@ static bool read_class_weights(const BertOptions *o, int classes, double *weight
 /* Dies if a split lacks a class. */
 static void check_classes(const BertData *data, const BertOptions *o) {
     double weights[BERT_MAX_CLASSES];
-    Error error;
     if (data->classes.n) read_class_weights(o, data->classes.n, weights);
     for (int s = 0; s < BERT_SPLITS; s++) {
         const BertSplit *split = &data->splits[s];
-        char *name =
+        OWNED char *name =
             split->path ? xstrdup(split->path) : xformat("%s, %s split", data->files[0].path, BERT_SPLIT_NAMES[s]);
-        if (split->labels && split->n && !classes_check(&data->classes, split->labels, split->n, name, &error))
-            die("%s", error.text);
-        free(name);
+        if (split->labels && split->n) MUST(classes_check(&data->classes, split->labels, split->n, name, &error));
     }
 }
 
 /* ---- tokens ---- */
 
 static void tokenize(BertData *data) {
-    Error error;
     for (int s = 0; s < BERT_SPLITS; s++) {
         BertSplit *split = &data->splits[s];
-        if (split->n && !texts_tokenize(split->texts, split->n, &data->texts.rules, &split->tokenized, &error))
-            die("%s texts: %s", BERT_SPLIT_NAMES[s], error.text);
+        if (split->n)
+            MUST_OR(texts_tokenize(split->texts, split->n, &data->texts.rules, &split->tokenized, &error),
+                    "%s texts: %s", BERT_SPLIT_NAMES[s], error.text);
     }
 }
 
@@ -326,11 +306,8 @@ static void tokenize(BertData *data) {
 static void check_unknown(const BertData *data, const BertOptions *o) {
     for (int s = 0; s < BERT_SPLITS; s++) {
         const Unknown *u = &data->splits[s].tokenized.missing;
-        char *name = xformat("%s texts", BERT_SPLIT_NAMES[s]), *characters = unknown_characters(u);
-        Error error;
-        if (!unknown_check(name, u->unknown, u->pieces, characters, o->max_unknown, &error)) die("%s", error.text);
-        free(characters);
-        free(name);
+        OWNED char *name = xformat("%s texts", BERT_SPLIT_NAMES[s]), *characters = unknown_characters(u);
+        MUST(unknown_check(name, u->unknown, u->pieces, characters, o->max_unknown, &error));
     }
 }
 
@@ -438,11 +415,9 @@ void bert_data_weigh_classes(const BertOptions *o, const Classes *classes, const
 /* ---- the folder of a run ---- */
 
 void bert_data_keep(const BertData *data, const char *directory) {
-    Error error;
-    char *path = path_join(directory, "data_report.json");
+    OWNED char *path = path_join(directory, "data_report.json");
     bert_texts_keep(&data->texts, directory);
-    if (!json_write(json_incref(data->report), path, &error)) die("%s", error.text);
-    free(path);
+    MUST(json_write(json_incref(data->report), path, &error));
 }
 
 Dataset *bert_data_masked(const BertData *data, int split, const BertMasking *masking) {

@@ -1,7 +1,7 @@
 /* train_bert evaluate: scores, tables and diagrams of a classifier on labelled texts.
  *
  *   ./train_bert evaluate --checkpoint run --data comments/test.csv -o evaluation */
-#include "commands/bert/evaluate.h"
+#include "commands/bert/commands.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,17 +54,16 @@ static void print_decision(const BertClassifier *c, bool given) {
 
 static void evaluate(const Evaluate *e, BertClassifier *c, Comments *comments) {
     const Classes *classes = &c->base.classes;
-    char *name = name_of(e);
+    OWNED char *name = name_of(e);
     BertTested tested = {.name = name,
                          .classes = classes,
                          .n = comments->n,
                          .texts = (const char *const *)comments->texts,
                          .lines = comments->lines};
-    int32_t *labels = xmalloc((size_t)comments->n * sizeof *labels);
-    float *logits = xmalloc((size_t)(comments->n * classes->n) * sizeof *logits);
-    Error error;
+    OWNED int32_t *labels = xmalloc((size_t)comments->n * sizeof *labels);
+    OWNED float *logits = xmalloc((size_t)(comments->n * classes->n) * sizeof *logits);
     c->base.classes.merge = e->use.text.merge_labels;
-    if (!classes_assign(classes, comments, labels, &error)) die("%s", error.text);
+    MUST(classes_assign(classes, comments, labels, &error));
     bert_print_labels(comments->path, &comments->counts);
     double start = seconds_now();
     bert_classifier_logits(c, tested.texts, tested.n, logits);
@@ -74,13 +73,9 @@ static void evaluate(const Evaluate *e, BertClassifier *c, Comments *comments) {
     print_decision(c, e->use.threshold > 0);
     tested.labels = labels;
     tested.logits = logits;
-    char *cause = chance_cause(c->checkpoint, BERT_USUAL_RATES, "--epochs");
+    OWNED char *cause = chance_cause(c->checkpoint, BERT_USUAL_RATES, "--epochs");
     tested.cause = cause;
-    if (!bert_report(&tested, &c->decision, e->output, NULL, &error)) die("%s", error.text);
-    free(cause);
-    free(labels);
-    free(logits);
-    free(name);
+    MUST(bert_report(&tested, &c->decision, e->output, NULL, &error));
 }
 
 int bert_evaluate(int argc, char **argv) {
@@ -90,14 +85,13 @@ int bert_evaluate(int argc, char **argv) {
     static Evaluate e; /* static: texts of a YAML file live as long as the process */
     Comments comments;
     BertClassifier classifier;
-    Error error;
     options_add(&e.use.set, table, sizeof table / sizeof *table, &e);
     bert_use_options(&e.use, true);
     options_parse(&header, &e.use.set, argc, argv);
-    char *checkpoint = trained_checkpoint(e.checkpoint);
+    OWNED char *checkpoint = trained_checkpoint(e.checkpoint);
     bert_use_adopt_columns(&e.use, checkpoint);
     const CommentColumns columns = bert_text_columns(&e.use.text);
-    if (!comments_read(e.data, &columns, LABELS_NEEDED, &comments, &error)) die("--data: %s", error.text);
+    MUST_OR(comments_read(e.data, &columns, LABELS_NEEDED, &comments, &error), "--data: %s", error.text);
     bert_print_left_out(comments.path, &comments.counts);
     bert_use_open(&e.use);
     make_directories(e.output);
@@ -108,7 +102,6 @@ int bert_evaluate(int argc, char **argv) {
     page_write_or_warn(e.output, PAGE_DEPTH, false);
     bert_classifier_close(&classifier);
     comments_free(&comments);
-    free(checkpoint);
     bert_use_close(&e.use, argc, argv);
     return 0;
 }

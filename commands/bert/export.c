@@ -4,7 +4,7 @@
  *
  * Hugging Face's AutoModelForSequenceClassification (or AutoModelForMaskedLM) and AutoTokenizer read the folder with
  * from_pretrained, and so do all commands of train_bert, for which it has decision.json and how texts become ids. */
-#include "commands/bert/export.h"
+#include "commands/bert/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -62,12 +62,11 @@ static uint64_t read_weights(Export *e) {
     ImportRules rules = e->config.classes ? BERT_IMPORT_CLASSIFIER : BERT_IMPORT_MASKED;
     CarriedTensors carried;
     ImportReport report;
-    Error error;
     rules.only = all, rules.n_only = 1, rules.n_optional = 0; /* everything must be there */
     e->weights = xaligned((size_t)params->flat_count * sizeof(float));
     CheckpointBuffers into = {.table = params, .weights = e->weights};
-    if (!checkpoint_import(e->checkpoint, &into, &rules, &carried, &report, &error))
-        die("--checkpoint %s: %s", e->checkpoint, error.text);
+    MUST_OR(checkpoint_import(e->checkpoint, &into, &rules, &carried, &report, &error), "--checkpoint %s: %s",
+            e->checkpoint, error.text);
     printf("[Export] %s: %lld parameters in %d tensors\n", e->checkpoint, (long long)params_count(params),
            report.loaded);
     free(report.missing_names);
@@ -79,26 +78,21 @@ static uint64_t read_weights(Export *e) {
 static bool write_weights(const Export *e, Error *error) {
     static const char *const keys[] = {"format"}, *const values[] = {"pt"};
     const ParamTable *params = &e->model->params;
-    TensorToWrite *tensors = xcalloc((size_t)params->count, sizeof *tensors);
+    OWNED TensorToWrite *tensors = xcalloc((size_t)params->count, sizeof *tensors);
     for (int i = 0; i < params->count; i++) {
         const Param *p = &params->items[i];
         tensors[i] = (TensorToWrite){.name = p->name, .dtype = "F32", .rank = p->rank, .data = e->weights + p->offset};
         memcpy(tensors[i].dims, p->dims, (size_t)p->rank * sizeof *p->dims);
     }
-    char *path = path_join(e->output, "model.safetensors");
-    bool ok = safetensors_write(path, tensors, params->count, keys, values, 1, error);
-    free(path);
-    free(tensors);
-    return ok;
+    OWNED char *path = path_join(e->output, "model.safetensors");
+    return safetensors_write(path, tensors, params->count, keys, values, 1, error);
 }
 
 /* Returns the decision of a classifier, which holds for the same weights under a new checksum; NULL: there is none. */
 static json_t *decision_of(const Export *e) {
     ThresholdDecision decision;
     json_t *root = NULL;
-    Error error;
-    if (e->config.classes && !threshold_decision_read(e->checkpoint, e->config.classes, &decision, &root, &error))
-        die("%s", error.text);
+    if (e->config.classes) MUST(threshold_decision_read(e->checkpoint, e->config.classes, &decision, &root, &error));
     return root;
 }
 
@@ -119,9 +113,8 @@ static json_t *own_description(const Export *e) {
                    "compat", e->rules->compat, "max-len", (json_int_t)e->rules->max_len, "labels", labels,
                    TOKENIZER_FACT, e->texts->tokenizer_hash, BERT_SEGMENTER_FACT, e->texts->segmenter_hash);
     for (const char *const *name = BERT_COLUMNS; *name; name++) {
-        json_t *column = told_option(e->base, *name);
+        json_auto_t *column = told_option(e->base, *name);
         if (json_is_string(column)) json_object_set(json_object_get(own, "options"), *name, column);
-        json_decref(column);
     }
     return own;
 }
@@ -206,10 +199,8 @@ static bool write_hf(const void *context, Error *error) {
 
 /* Returns a rate of dropout in the training, which does not decide what the model computes; 0: unknown. */
 static float dropout_of(const BertBase *base, const char *option) {
-    json_t *told = told_option(base, option);
-    float dropout = (float)json_number_value(told);
-    json_decref(told);
-    return dropout;
+    json_auto_t *told = told_option(base, option);
+    return (float)json_number_value(told);
 }
 
 int bert_export(int argc, char **argv) {
@@ -219,13 +210,12 @@ int bert_export(int argc, char **argv) {
     static const char *const kept[] = {"tokenizer", "segment", "max-len", "normalize", "compat", NULL};
     BertExportOptions o = {0};
     OptionSet set = {0};
-    Error error;
     bert_text_options_add(&set, &o.text);
     options_keep(&set, 0, kept);
     options_add(&set, table, sizeof table / sizeof *table, &o);
     export_options_add(&set, &o.shared);
     options_parse(&header, &set, argc, argv);
-    char *path = trained_checkpoint(o.checkpoint);
+    OWNED char *path = trained_checkpoint(o.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     BertBase base = bert_base_read(path, &set);
     BertTextOptions rules = bert_base_texts(&base, &set, &o.text);
@@ -245,7 +235,7 @@ int bert_export(int argc, char **argv) {
     e.texts = &texts;
     e.model = bert_open(&e.config);
     uint64_t sum = read_weights(&e);
-    if (!export_folder(o.shared.output, sum, write_hf, &e, &error)) die("%s", error.text);
+    MUST(export_folder(o.shared.output, sum, write_hf, &e, &error));
     printf("[Export] %s: %s.from_pretrained%s it\n", o.shared.output,
            e.config.classes ? "AutoModelForSequenceClassification" : "AutoModelForMaskedLM",
            is_sentencepiece(&texts) ? " reads" : " and AutoTokenizer.from_pretrained read");
@@ -254,7 +244,6 @@ int bert_export(int argc, char **argv) {
     bert_base_close(&base);
     json_decref(e.decision);
     free(e.weights);
-    free(path);
     options_free(&set, argc, argv);
     return 0;
 }

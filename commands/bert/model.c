@@ -53,24 +53,7 @@ static const NamePair sizes_of_roberta[] = {{"vocab_size", "vocabulary"},  {"max
                                             {"hidden_size", "d-model"},    {"num_hidden_layers", "layers"},
                                             {"intermediate_size", "d-ff"}, {0}};
 
-/* Sizes whose number of heads is known: RoBERTa's, which are also PhoBERT's. */
-static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24, 1024, 16}};
-
 /* ---- the tensors ---- */
-
-/* Returns the tensor that means roberta.NAME, or NULL. */
-static const StoredTensor *tensor_of(const TensorFile *file, const char *name) {
-    char full[128];
-    snprintf(full, sizeof full, ROOT "%s", name);
-    const StoredTensor *tensor = checkpoint_tensor(file, full);
-    return tensor ? tensor : checkpoint_tensor(file, name);
-}
-
-/* Returns a dimension of the matrix with this name; 0: there is none. */
-static int64_t dimension(const TensorFile *file, const char *name, int axis) {
-    const StoredTensor *t = tensor_of(file, name);
-    return t && t->rank == 2 ? t->dims[axis] : 0;
-}
 
 /* Returns one more than the greatest number of a layer, so that a layer that is not whole counts, too. */
 static int64_t count_layers(const TensorFile *file) {
@@ -92,11 +75,11 @@ static json_t *options_of_shapes(const char *option, const char *path, const Ten
     const struct {
         const char *name;
         int64_t value;
-    } sizes[] = {{"vocabulary", dimension(file, words, 0)},
-                 {"positions", dimension(file, positions, 0)},
-                 {"d-model", dimension(file, words, 1)},
+    } sizes[] = {{"vocabulary", adopt_dimension(file, ROOT, words, 0)},
+                 {"positions", adopt_dimension(file, ROOT, positions, 0)},
+                 {"d-model", adopt_dimension(file, ROOT, words, 1)},
                  {"layers", count_layers(file)},
-                 {"d-ff", dimension(file, wide, 0)}};
+                 {"d-ff", adopt_dimension(file, ROOT, wide, 0)}};
     json_t *options = json_object();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].value < 1 || sizes[i].value > INT_MAX)
@@ -116,14 +99,13 @@ static const char **names_of(const char *path, const json_t *labels, const json_
     const char **names = xcalloc((size_t)n + 1, sizeof *names);
     char number[16], given_name[32];
     bool told = true, nameless = true;
-    Error error;
     for (int c = 0; c < n; c++) {
         snprintf(number, sizeof number, "%d", c);
         snprintf(given_name, sizeof given_name, "LABEL_%d", c);
         names[c] = json_string_value(labels ? json_array_get(labels, (size_t)c) : json_object_get(id2label, number));
         if (!names[c] && (labels || json_object_size(id2label)))
             die("%s: its config.json has no name for class %d", path, c);
-        if (names[c] && !label_check(names[c], &error)) die("%s: its config.json: %s", path, error.text);
+        if (names[c]) MUST_OR(label_check(names[c], &error), "%s: its config.json: %s", path, error.text);
         told = told && names[c];
         nameless = nameless && names[c] && !strcmp(names[c], given_name);
     }
@@ -143,13 +125,11 @@ static void read_classes(BertBase *base, const TensorFile *file, const json_t *c
     if (named && named != (size_t)n)
         die("%s: its config.json names %zu classes, and its classifier has %d: they are of two models",
             base->options.checkpoint, named, n);
-    const char **names = names_of(base->options.checkpoint, labels, id2label, n);
-    char **numbers = xcalloc((size_t)n, sizeof *numbers);
+    OWNED const char **names = names_of(base->options.checkpoint, labels, id2label, n);
+    OWNED char **numbers = xcalloc((size_t)n, sizeof *numbers);
     for (int c = 0; c < n; c++) numbers[c] = xformat("%d", c);
     base->classes = classes_of(names ? names : (const char *const *)numbers, n);
     for (int c = 0; c < n; c++) free(numbers[c]);
-    free(numbers);
-    free(names);
 }
 
 /* Reads how the classes of the file are decided. */
@@ -198,14 +178,13 @@ static void add_roberta(json_t *options, const char *path, const json_t *config)
 static char *expected_weights(const char *path) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
-    char *folder = xformat("%.*s", (int)n, path);
+    OWNED char *folder = xformat("%.*s", (int)n, path);
     const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
     bool published = !strncmp(name, "phobert", strlen("phobert"));
     char *expected = xformat(
         "expected a folder with config.json, pytorch_model.bin or model.safetensors, vocab.txt and bpe.codes, as it is "
         "published at https://huggingface.co/vinai/%s (download these files into %s), or a checkpoint of train_bert",
         published ? name : "phobert-base-v2", folder);
-    free(folder);
     return expected;
 }
 
@@ -229,38 +208,33 @@ static void check_options(const BertBase *base) {
 
 /* Returns what this program has put into the config.json of an export; NULL: nothing. */
 static json_t *exported_description(const json_t *config, const char *config_path) {
-    Error error;
     json_t *ours = json_object_get(config, BERT_EXPORTED);
-    if (ours && !description_check(ours, &description_rules, &error))
-        die("%s: " BERT_EXPORTED ": %s", config_path, error.text);
+    if (ours)
+        MUST_OR(description_check(ours, &description_rules, &error), "%s: " BERT_EXPORTED ": %s", config_path,
+                error.text);
     return json_incref(ours);
 }
 
 char *bert_exported_text(const char *path, const char *option) {
-    char *config_path;
-    json_t *config = hf_config_read(path, &config_path),
-           *ours = config ? exported_description(config, config_path) : NULL;
+    OWNED char *config_path = NULL;
+    json_auto_t *config = hf_config_read(path, &config_path),
+                *ours = config ? exported_description(config, config_path) : NULL;
     const char *text = json_string_value(json_object_get(json_object_get(ours, "options"), option));
-    char *copy = text ? xstrdup(text) : NULL;
-    json_decref(ours);
-    json_decref(config);
-    free(config_path);
-    return copy;
+    return text ? xstrdup(text) : NULL;
 }
 
 static void read_base(BertBase *base, const char *path, const char *option) {
     TensorFile file;
     Error error;
-    char *config_path;
+    OWNED char *config_path = NULL;
     if (!checkpoint_open_base(path, &file, &error)) {
         char *weights = checkpoint_weights(path), *expected = expected_weights(path);
         bool none = path_is_folder(weights);
         die("%s %s: %s%s%s", option, path, error.text, none ? "; " : "", none ? expected : "");
     }
-    json_t *config = hf_config_read(path, &config_path);
+    json_auto_t *config = hf_config_read(path, &config_path);
     base->description =
-        config ? exported_description(config, config_path) : description_read(path, &description_rules, &error);
-    if (!config && !base->description && error.text[0]) die("%s", error.text);
+        config ? exported_description(config, config_path) : adopt_description(path, &description_rules);
     base->options = checkpoint_options_of(base->description, path, BERT_OPTIONS);
     json_t *shapes = options_of_shapes(option, path, &file);
     if (config) add_roberta(shapes, config_path, config);
@@ -277,8 +251,6 @@ static void read_base(BertBase *base, const char *path, const char *option) {
     read_problem(base);
     base->masked_head = checkpoint_tensor(&file, MASKED_HEAD "dense.weight") != NULL;
     check_tensors(base, option, &file);
-    json_decref(config);
-    free(config_path);
     tensor_file_close(&file);
 }
 
@@ -290,10 +262,7 @@ static int size_of(const BertBase *base, const char *name) {
 static int64_t heads_of(const BertBase *base, const OptionSet *set) {
     const Option *given = options_find(set, "heads");
     if (given && options_given(set, "heads")) return *(const int64_t *)given->value;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].layers == size_of(base, "layers") && known[i].width == size_of(base, "d-model"))
-            return known[i].heads;
-    return 0;
+    return adopt_known_heads(size_of(base, "layers"), size_of(base, "d-model"));
 }
 
 /* Adds the number of heads if neither the file nor its config.json tells it. */
@@ -320,9 +289,8 @@ BertBase bert_base_read(const char *path, const OptionSet *set) {
 
 BertBase bert_base_adopt(const TrainOptions *options, OptionSet *set) {
     const char *path = options->base_checkpoint;
-    char *expected = path ? expected_weights(path) : NULL;
+    OWNED char *expected = path ? expected_weights(path) : NULL;
     trainer_require_weights(options, set, expected);
-    free(expected);
     BertBase base = bert_base_read(path, set);
     if (base.options.options) checkpoint_options_adopt(&base.options, set, unchecked);
     return base;
@@ -388,9 +356,8 @@ bool bert_base_order_classes(const BertBase *base, Classes *classes, int32_t pla
     if (!moved) return false;
     classes_free(classes);
     *classes = classes_of((const char *const *)own->names, own->n);
-    char *names = classes_list(own);
+    OWNED char *names = classes_list(own);
     printf("[Data] the classes are in the order that they have in %s: %s\n", base->options.checkpoint, names);
-    free(names);
     return true;
 }
 
@@ -410,15 +377,13 @@ void bert_base_check_classes(const BertBase *base, const Classes *classes) {
     bert_base_refuse_multi_label(base, "--base-checkpoint", remedy);
     for (int c = 0; c < own->n && same; c++) same = !strcmp(own->names[c], classes->names[c]);
     if (same || (own->n == classes->n && !(are_named(own) && are_named(classes)))) return;
-    char *theirs = classes_list(own), *ours = classes_list(classes);
+    OWNED char *theirs = classes_list(own), *ours = classes_list(classes);
     if (own->n != classes->n)
         die("--base-checkpoint %s: its classifier has %d classes (%s), and the texts have %d (%s): %s",
             base->options.checkpoint, own->n, theirs, classes->n, ours, remedy);
     warn("--base-checkpoint %s: the classes of its classifier are %s, and those of the texts %s: each begins with the "
          "weights of the one in its place; --labels gives them another order",
          base->options.checkpoint, theirs, ours);
-    free(theirs);
-    free(ours);
 }
 
 void bert_base_close(BertBase *base) {

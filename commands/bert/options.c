@@ -16,54 +16,21 @@ enum { USUAL_POSITIONS = 258 /* of PhoBERT */ };
 
 /* ---- tables ---- */
 
-const char *const BERT_FIXED_OPTIONS[] = {"max-len",
-                                          "normalize",
-                                          "compat",
-                                          "class-weights",
-                                          "label-smoothing",
-                                          "metric",
-                                          "layer-decay",
-                                          "frozen-layers",
-                                          "mask-share",
-                                          "freeze-embeddings",
-                                          "compact-vocabulary",
-                                          "schedule",
-                                          "warmup-ratio",
-                                          "warmup-start",
-                                          "split-shares",
-                                          "whole-words",
-                                          "d-model",
-                                          "layers",
-                                          "heads",
-                                          "d-ff",
-                                          "positions",
-                                          "folds",
-                                          NULL};
+// clang-format off
+const char *const BERT_FIXED_OPTIONS[] = {
+    "max-len", "normalize", "compat", "class-weights", "label-smoothing", "metric", "layer-decay", "frozen-layers",
+    "mask-share", "freeze-embeddings", "compact-vocabulary", "schedule", "warmup-ratio", "warmup-start",
+    "split-shares", "whole-words", "d-model", "layers", "heads", "d-ff", "positions", "folds", NULL};
 
 static const char *const left_out[] = {"manifest", "train-manifest", "val-manifest", "val-ratio", "id-column", NULL};
 
 /* The options of fine-tuning only. */
-static const char *const of_classifier[] = {"row-tokens",
-                                            "label-column",
-                                            "empty",
-                                            "merge-labels",
-                                            "labels",
-                                            "test",
-                                            "head-dropout",
-                                            "threshold",
-                                            "metric",
-                                            "class-weights",
-                                            "label-smoothing",
-                                            "folds",
-                                            "seeds",
-                                            "layer-decay",
-                                            "frozen-layers",
-                                            "freeze-embeddings",
-                                            "compact-vocabulary",
-                                            NULL};
+static const char *const of_classifier[] = {
+    "row-tokens", "label-column", "empty", "merge-labels", "labels", "test", "head-dropout", "threshold", "metric",
+    "class-weights", "label-smoothing", "folds", "seeds", "layer-decay", "frozen-layers", "freeze-embeddings",
+    "compact-vocabulary", NULL};
 static const char *const of_pretraining[] = {"mask-share", "whole-words", NULL};
 
-// clang-format off
 static const OptionOverride overrides[] = {
     {.name = "bucketing", .default_value = "off",
      .help = "put texts of similar length into one micro-batch; nothing is padded either way"},
@@ -332,15 +299,13 @@ void bert_options_resume_warmup(BertOptions *o) {
     const TrainOptions *t = &o->train;
     TrainState state = {0};
     Error error;
-    char *from = t->resume ? checkpoint_resolve(t->output_dir, t->resume) : NULL;
+    OWNED char *from = t->resume ? checkpoint_resolve(t->output_dir, t->resume) : NULL;
     if (from && !options_given(o->set, "warmup-start") && state_read(from, &state, &error)) {
-        json_t *before = json_loads(state.options_json, 0, NULL);
+        json_auto_t *before = json_loads(state.options_json, 0, NULL);
         const char *value = json_string_value(json_object_get(before, "warmup-start"));
         if (!value || strcmp(value, "zero") != 0) o->warmup_start = "above-zero";
-        json_decref(before);
     }
     free(state.options_json);
-    free(from);
 }
 
 Schedule bert_options_schedule(const BertOptions *o) {
@@ -359,11 +324,10 @@ double *bert_options_rate_factors(const BertOptions *o) {
 }
 
 void bert_options_print_next(const BertOptions *o) {
-    char *weights = next_weights(o->train.output_dir);
+    OWNED char *weights = next_weights(o->train.output_dir);
     if (o->pretraining)
         next_print("--data LABELLED.csv --base-checkpoint %s -o run", weights);
     else
         next_print("predict --checkpoint %s TEXTS.csv -o predictions.csv",
                    bert_options_trainings(o) > 1 ? o->train.output_dir : weights);
-    free(weights);
 }

@@ -8,9 +8,6 @@
 #include "train/options.h"
 #include "train/schedule.h"
 
-/* The scores of a validation; the one of --metric chooses the best weights. */
-enum { BERT_SCORE_F1, BERT_SCORE_MACRO_F1, BERT_SCORE_ACCURACY, BERT_SCORE_MCC, BERT_SCORE_LOSS, BERT_SCORES };
-
 static const UsualRates BERT_USUAL_RATES = {.pretrained = 2e-5, .scratch = 5e-4};
 
 typedef struct {

@@ -4,7 +4,7 @@
  *   tail -f comments.log | ./train_bert predict --checkpoint run - -o - --format jsonl
  *
  * Lines of standard input are answered as soon as no more are ready. */
-#include "commands/bert/predict.h"
+#include "commands/bert/commands.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -112,11 +112,9 @@ typedef struct {
 
 static void add_mean(const Predict *predict, double *mean, const double *logits, int64_t n, int classes,
                      double temperature, double *p) {
-    Error error;
     int models = predict->ensemble.n;
-    if (predict->models->base.multi_label ? !metrics_sigmoid(logits, n, classes, p, &error)
-                                          : !metrics_softmax(logits, n, classes, temperature, p, &error))
-        die("%s", error.text);
+    MUST(predict->models->base.multi_label ? metrics_sigmoid(logits, n, classes, p, &error)
+                                           : metrics_softmax(logits, n, classes, temperature, p, &error));
     for (int64_t i = 0; i < n * classes; i++) mean[i] += p[i] / models;
 }
 
@@ -127,8 +125,8 @@ static Block predict_block(Predict *p, const char *const *texts, int64_t n) {
                .p = xcalloc(count, sizeof *b.p),
                .calibrated = xcalloc(count, sizeof *b.calibrated),
                .own = xmalloc((size_t)(models * n) * sizeof *b.own)};
-    float *outputs = xmalloc(count * sizeof *outputs);
-    double *logits = xmalloc(count * sizeof *logits), *own = xmalloc(count * sizeof *own);
+    OWNED float *outputs = xmalloc(count * sizeof *outputs);
+    OWNED double *logits = xmalloc(count * sizeof *logits), *own = xmalloc(count * sizeof *own);
     for (int k = 0; k < models; k++) {
         BertClassifier *c = &p->models[k];
         bert_classifier_logits(c, texts, n, outputs);
@@ -138,9 +136,6 @@ static Block predict_block(Predict *p, const char *const *texts, int64_t n) {
         for (int64_t i = 0; i < n; i++)
             b.own[k * n + i] = threshold_decide(c->decision.threshold, own + i * classes, classes);
     }
-    free(outputs);
-    free(logits);
-    free(own);
     return b;
 }
 
@@ -150,16 +145,13 @@ static void probability_columns(Table *t, char *const *columns, const double *p,
 
 /* Adds the names of all classes that are predicted, separated by |, and counts them. */
 static void add_labels(Predict *p, const double *probabilities, int classes) {
-    char *names = xstrdup("");
+    OWNED char *names = xstrdup("");
     for (int c = 0; c < classes; c++) {
         if (!(probabilities[c] > p->threshold)) continue;
-        char *before = names;
-        names = xformat("%s%s%s", before, *before ? "|" : "", p->models[0].base.classes.names[c]);
-        free(before);
+        xappend(&names, "%s%s", *names ? "|" : "", p->models[0].base.classes.names[c]);
         p->counts[c]++;
     }
     table_text(&p->table, "predicted", names);
-    free(names);
 }
 
 /* Adds the name of the class that is predicted, and counts it. Returns how many models predict it by themselves. */
@@ -208,8 +200,7 @@ static void predict_comments(Predict *p, const Comments *comments) {
 
 static void predict_file(Predict *p, const char *path, const CommentColumns *columns) {
     Comments comments;
-    Error error;
-    if (!comments_read(path, columns, LABELS_UNUSED, &comments, &error)) die("%s", error.text);
+    MUST(comments_read(path, columns, LABELS_UNUSED, &comments, &error));
     bert_print_left_out(comments.path, &comments.counts);
     predict_comments(p, &comments);
     comments_free(&comments);
@@ -218,9 +209,8 @@ static void predict_file(Predict *p, const char *path, const CommentColumns *col
 static void predict_input(Predict *p, const CommentColumns *columns) {
     CommentInput input = {0};
     Comments comments;
-    Error error;
     for (bool more = true; more;) {
-        if (!comments_next(&input, columns, &comments, &error)) die("%s", error.text);
+        MUST(comments_next(&input, columns, &comments, &error));
         predict_comments(p, &comments);
         predict_output_flush(&p->output, &p->table);
         more = comments.n > 0;

@@ -53,16 +53,15 @@ static BinaryRow *rows_of(const BertTested *t, double threshold) {
 
 /* Returns DIRECTORY/WHAT_NAME, the path of a report without its end; free(). */
 static char *path_of(const BertTested *t, const char *directory, const char *what) {
-    char *name = file_name_in(directory, "", t->name), *path = xformat("%s/%s_%s", directory, what, name);
-    free(name);
-    return path;
+    OWNED char *name = file_name_in(directory, "", t->name);
+    return xformat("%s/%s_%s", directory, what, name);
 }
 
 /* ---- the decision ---- */
 
 static void choose_threshold(const BertTested *v, ThresholdRule rule, double training_share, ThresholdDecision *d) {
-    BinaryRow *rows = rows_of(v, 0.5);
-    double *p = xmalloc((size_t)(v->n + 1) * sizeof *p);
+    OWNED BinaryRow *rows = rows_of(v, 0.5);
+    OWNED double *p = xmalloc((size_t)(v->n + 1) * sizeof *p);
     Threshold chosen;
     Error error;
     for (int64_t i = 0; i < v->n; i++) p[i] = rows[i].p;
@@ -72,13 +71,10 @@ static void choose_threshold(const BertTested *v, ThresholdRule rule, double tra
         d->rule = THRESHOLD_HALF;
         chosen.value = 0.5;
     } else {
-        char *text = threshold_text(&chosen, "training texts of the second class");
+        OWNED char *text = threshold_text(&chosen, "training texts of the second class");
         printf("[Decision] %s if p > %s\n", v->classes->names[1], text);
-        free(text);
     }
     d->threshold = chosen.value;
-    free(rows);
-    free(p);
 }
 
 ThresholdDecision bert_decide(const BertTested *v, ThresholdRule rule, double training_share) {
@@ -112,21 +108,19 @@ static int by_confidence(const void *left, const void *right) {
 
 /* Returns the beginning of a text on one line; free(). */
 static char *shown_text(const char *text) {
-    char *line = texts_normal(text, NULL);
+    OWNED char *line = texts_normal(text, NULL);
     size_t end = 0;
     int characters = 0;
     for (; line[end]; end++) {
         bool begins = ((unsigned char)line[end] & 0xC0) != 0x80;
         if (begins && characters++ == SHOWN_CHARACTERS) break;
     }
-    char *shown = xformat("%.*s%s", (int)end, line, line[end] ? " ..." : "");
-    free(line);
-    return shown;
+    return xformat("%.*s%s", (int)end, line, line[end] ? " ..." : "");
 }
 
 static void wrong_row(Table *t, const BertTested *tested, const Evaluation *e, const Wrong *w, bool whole) {
     const double *p = e->probabilities + w->row * tested->classes->n;
-    char *shown = whole ? xstrdup(tested->texts[w->row]) : shown_text(tested->texts[w->row]);
+    OWNED char *shown = whole ? xstrdup(tested->texts[w->row]) : shown_text(tested->texts[w->row]);
     if (tested->files) table_text(t, "file", tested->files[w->row]);
     table_count(t, "line", tested->lines[w->row]);
     table_text(t, "truth", tested->classes->names[tested->labels[w->row]]);
@@ -134,27 +128,22 @@ static void wrong_row(Table *t, const BertTested *tested, const Evaluation *e, c
     table_real(t, "p", w->p);
     table_real(t, "p_truth", p[tested->labels[w->row]]);
     table_text(t, "text", shown);
-    free(shown);
 }
 
 static bool write_wrong(const BertTested *tested, const Table *all, const Table *first, const char *base,
                         Error *error) {
-    char *csv = xformat("%s.csv", base), *json = xformat("%s.json", base), *markdown = xformat("%s.md", base);
+    OWNED char *csv = xformat("%s.csv", base), *json = xformat("%s.json", base), *markdown = xformat("%s.md", base);
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s: wrong predictions\n\n%lld of %lld texts, the most confident first.\n", tested->name,
             (long long)table_rows(all), (long long)tested->n);
     table_print_section(first, "Most confident", file.out);
     bool ok = markdown_end(&file, markdown, error);
-    ok = ok && table_write_csv(all, csv, error) && json_write(table_to_json(first), json, error);
-    free(csv);
-    free(json);
-    free(markdown);
-    return ok;
+    return ok && table_write_csv(all, csv, error) && json_write(table_to_json(first), json, error);
 }
 
 static bool report_wrong(const BertTested *tested, const Evaluation *e, const char *directory, Error *error) {
-    Wrong *wrong = xmalloc((size_t)(tested->n + 1) * sizeof *wrong);
+    OWNED Wrong *wrong = xmalloc((size_t)(tested->n + 1) * sizeof *wrong);
     Table all = {0}, first = {0};
     int64_t n = 0;
     int classes = tested->classes->n;
@@ -168,10 +157,8 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, const ch
         wrong_row(&all, tested, e, &wrong[i], true);
         if (i < SHOWN) wrong_row(&first, tested, e, &wrong[i], false);
     }
-    char *base = path_of(tested, directory, "wrong");
+    OWNED char *base = path_of(tested, directory, "wrong");
     bool ok = write_wrong(tested, &all, &first, base, error);
-    free(base);
-    free(wrong);
     table_free(&all);
     table_free(&first);
     return ok;
@@ -180,9 +167,8 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, const ch
 /* ---- reports ---- */
 
 static void print_chance(const BertTested *t, const Evaluation *e) {
-    char *text = chance_of(e, t->cause);
+    OWNED char *text = chance_of(e, t->cause);
     if (text) printf("[Report] %s is %s\n", t->name, text);
-    free(text);
 }
 
 /* Writes the fields of the reference's report.json, whose positive class it calls invalid. */
@@ -191,26 +177,20 @@ static bool write_reference(const BertTested *t, const BinaryRow *rows, const ch
     MetricsAreas areas = {NAN, NAN, NAN};
     int64_t count;
     if (!binary_scores(rows, t->n, &s, NULL, error)) return false;
-    MetricsPoint *points = xmalloc((size_t)t->n * sizeof *points);
+    OWNED MetricsPoint *points = xmalloc((size_t)t->n * sizeof *points);
     if (binary_curve(rows, t->n, points, &count)) areas = metrics_areas(points, count);
-    free(points);
-    char *base = path_of(t, directory, "report"), *path = xformat("%s.json", base);
+    OWNED char *base = path_of(t, directory, "report"), *path = xformat("%s.json", base);
     json_t *root = json_build(path, "{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:{s:[i, i], s:o}}", "threshold", s.threshold,
                               "accuracy", s.accuracy, "precision_inv", s.precision, "recall_inv", s.recall, "f1_inv",
                               s.f1, "roc_auc", real_or_null(areas.roc_auc), "pr_auc", real_or_null(areas.pr_auc),
                               "confusion_matrix", "labels_order", 0, 1, "matrix", binary_confusion_to_json(&s));
-    bool ok = json_write(root, path, error);
-    free(base);
-    free(path);
-    return ok;
+    return json_write(root, path, error);
 }
 
 static bool report_two(const BertTested *t, double threshold, const char *directory, Error *error) {
-    BinaryRow *rows = rows_of(t, threshold);
-    bool ok = report_threshold(rows, t->n, (const char *const *)t->classes->names, directory, t->name, error) &&
-              write_reference(t, rows, directory, error);
-    free(rows);
-    return ok;
+    OWNED BinaryRow *rows = rows_of(t, threshold);
+    return report_threshold(rows, t->n, (const char *const *)t->classes->names, directory, t->name, error) &&
+           write_reference(t, rows, directory, error);
 }
 
 bool bert_report(const BertTested *tested, const ThresholdDecision *d, const char *directory, Evaluation *result,
@@ -247,13 +227,11 @@ static void report_calibrations(const BertTested *validation, const BertTested *
 
 void bert_test_run(const BertTestRun *run, const BertTested *validation, const BertTested *test,
                    Evaluation results[2]) {
-    Error error;
     ThresholdDecision d = bert_decide(validation, run->rule, run->training_share);
     const char *second = validation->classes->names[1];
-    if (!decision_write(run->checkpoint, threshold_decision_to_json(&d, second), &error) ||
-        !bert_report(validation, &d, run->directory, &results[0], &error))
-        die("%s", error.text);
+    MUST(decision_write(run->checkpoint, threshold_decision_to_json(&d, second), &error) &&
+         bert_report(validation, &d, run->directory, &results[0], &error));
     if (test && !isnan(d.temperature)) report_calibrations(validation, test, run->directory);
-    if (test && !bert_report(test, &d, run->directory, &results[1], &error)) die("%s", error.text);
+    if (test) MUST(bert_report(test, &d, run->directory, &results[1], &error));
     page_write_or_warn(run->directory, PAGE_DEPTH, false);
 }

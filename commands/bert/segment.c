@@ -1,5 +1,5 @@
 /* Reads lines in blocks, segments the lines of a block on all threads, and writes them in their order. */
-#include "commands/bert/segment.h"
+#include "commands/bert/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -175,8 +175,7 @@ static void open_files(Filter *f) {
 }
 
 static void finish(Filter *f) {
-    Error error;
-    if (f->writer && !file_end(f->writer, &error)) die("%s", error.text);
+    if (f->writer) MUST(file_end(f->writer, &error));
     if (f->stream) program_flush(f->stream, true, "the text");
     if (f->input != STDIN_FILENO) close(f->input);
     free(f->writer);

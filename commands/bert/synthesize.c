@@ -1,5 +1,5 @@
 /* train_bert synthesize: comments to try the other commands on. */
-#include "commands/bert/synthesize.h"
+#include "commands/bert/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,11 +41,10 @@ int bert_synthesize(int argc, char **argv) {
     static const OptionsHeader header = {"train_bert synthesize", "--output DIR [options]", "--output comments",
                                          "Writes Vietnamese comments, polite and rude, made up by a grammar."};
     Options o = {0};
-    Error error;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     const BertSynthetic wanted = {
         .rows = {o.train, o.valid, o.test, o.unlabelled}, .noise = o.noise, .seed = (uint64_t)o.seed};
-    if (!bert_synthetic_write(o.output, &wanted, &error)) die("%s", error.text);
+    MUST(bert_synthetic_write(o.output, &wanted, &error));
     printf("[Synthetic] %s: %lld comments to train on, %lld to validate, %lld to test, %lld without label\n", o.output,
            (long long)o.train, (long long)o.valid, (long long)o.test, (long long)o.unlabelled);
     next_print("baselines %s", o.output);

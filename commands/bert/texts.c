@@ -96,7 +96,7 @@ static Tokenizer *open_tokenizer(const BertTextOptions *o, const TokenizedModel 
 /* Returns the segmenter's folder of a checkpoint, in its own folder or in that of its run; free(). NULL: there is none.
  */
 static char *find_segmenter(const char *checkpoint) {
-    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder);
+    OWNED char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder);
     char *found = path_join(folder, BERT_SEGMENTER_FOLDER);
     if (!path_is_folder(found)) {
         free(found);
@@ -106,8 +106,6 @@ static char *find_segmenter(const char *checkpoint) {
         free(found);
         found = NULL;
     }
-    free(run);
-    free(folder);
     return found;
 }
 
@@ -154,11 +152,10 @@ static void open_segmenter(BertTexts *texts, const BertTextOptions *o, const Tok
 
 BertTexts bert_texts_open(const BertTextOptions *o, const TokenizedModel *model, int n_threads) {
     BertTexts texts = {.tokenizer = open_tokenizer(o, model)};
-    Error error;
     snprintf(texts.tokenizer_hash, sizeof texts.tokenizer_hash, "%016llx",
              (unsigned long long)tokenizer_hash(texts.tokenizer));
     open_segmenter(&texts, o, model);
-    if (!texts_specials(texts.tokenizer, &texts.specials, &error)) die("%s", error.text);
+    MUST(texts_specials(texts.tokenizer, &texts.specials, &error));
     texts.rules = (TextRules){.tokenizer = texts.tokenizer,
                               .segmenter = texts.segmenter,
                               .nfc = !o->compat && !strcmp(o->normalize, "nfc"),
@@ -178,21 +175,16 @@ void bert_texts_close(BertTexts *texts) {
 /* ---- the folder of a run ---- */
 
 static void keep_file(const char *from, const char *to, const char *name) {
-    char *source = path_join(from, name), *target = path_join(to, name);
-    Error error;
-    if (!export_copy(source, target, &error)) die("%s", error.text);
-    free(source);
-    free(target);
+    OWNED char *source = path_join(from, name), *target = path_join(to, name);
+    MUST(export_copy(source, target, &error));
 }
 
 void bert_texts_keep(const BertTexts *texts, const char *directory) {
-    Error error;
     make_directories(directory);
-    if (!tokenizer_copy(texts->tokenizer, directory, &error)) die("%s", error.text);
+    MUST(tokenizer_copy(texts->tokenizer, directory, &error));
     if (!texts->segmenter) return;
-    char *folder = path_join(directory, BERT_SEGMENTER_FOLDER);
+    OWNED char *folder = path_join(directory, BERT_SEGMENTER_FOLDER);
     make_directories(folder);
     keep_file(texts->segmenter_folder, folder, "Model.RDR");
     keep_file(texts->segmenter_folder, folder, "VnVocab");
-    free(folder);
 }

@@ -1,4 +1,4 @@
-#include "commands/bert/tokenizer.h"
+#include "commands/bert/commands.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -64,17 +64,15 @@ static const char UNFINISHED[] = "train_bert tokenizer";
 static void check_output(const Options *o) {
     static const char *const names[] = {"vocab.txt", "bpe.codes", ADDED};
     bool again;
-    Error error;
-    if (!unfinished_find(o->output, UNFINISHED, &again, &error)) die("--output: %s", error.text);
+    MUST_OR(unfinished_find(o->output, UNFINISHED, &again, &error), "--output: %s", error.text);
     for (int i = 0; i < 3 && !again && !o->overwrite; i++)
         if (path_holds(o->output, names[i]))
             die("%s/%s is there already: choose another --output, or replace it with --overwrite", o->output, names[i]);
 }
 
 static void remove_file(const Options *o, const char *name) {
-    char *path = path_join(o->output, name);
+    OWNED char *path = path_join(o->output, name);
     if (unlink(path) && errno != ENOENT) die("cannot remove %s: %s", path, strerror(errno));
-    free(path);
 }
 
 /* Writes the tokenizer in place of the one that was in the folder. Without vocab.txt, which goes first and comes last,
@@ -99,20 +97,18 @@ static void add_texts(FastBpeTrainer *trainer, const TextRules *rules, const Com
 #pragma omp parallel for num_threads(rules->n_threads) schedule(dynamic, 256)
     for (int64_t i = 0; i < comments->n; i++) {
         size_t size;
-        char *text = texts_prepare(rules, comments->texts[i], &size);
+        OWNED char *text = texts_prepare(rules, comments->texts[i], &size);
         fastbpe_trainer_add(trainer, omp_get_thread_num(), text, size);
-        free(text);
     }
 }
 
 /* Adds the texts of all files; returns their number. */
 static int64_t add_files(FastBpeTrainer *trainer, const TextRules *rules, const Options *o) {
     const CommentColumns columns = bert_text_columns(&o->text);
-    Error error;
     int64_t texts = 0;
     for (int i = 0; i < o->data.count; i++) {
         Comments comments;
-        if (!comments_read(o->data.text[i], &columns, LABELS_UNUSED, &comments, &error)) die("--data %s", error.text);
+        MUST_OR(comments_read(o->data.text[i], &columns, LABELS_UNUSED, &comments, &error), "--data %s", error.text);
         bert_print_left_out(comments.path, &comments.counts);
         add_texts(trainer, rules, &comments);
         texts += comments.n;
@@ -122,9 +118,8 @@ static int64_t add_files(FastBpeTrainer *trainer, const TextRules *rules, const 
 }
 
 static void print_path(const char *option, const char *path) {
-    char *word = shell_path(path);
+    OWNED char *word = shell_path(path);
     printf(" %s %s", option, word);
-    free(word);
 }
 
 static void print_learned(const Options *o, const FastBpeLearned *learned) {
@@ -148,7 +143,6 @@ static void learn(const Options *o) {
     const FastBpeTraining options = {(int)o->learn, (int)o->min_frequency, (int)o->threads};
     TextRules rules = {.nfc = !strcmp(o->text.normalize, "nfc"), .n_threads = (int)o->threads};
     FastBpeLearned learned;
-    Error error;
     Segmenter *segmenter = o->text.segment ? bert_segmenter_open("--segment", o->text.segment) : NULL;
     if (segmenter) bert_segmenter_print(segmenter, o->text.segment);
     rules.segmenter = segmenter;
@@ -156,7 +150,7 @@ static void learn(const Options *o) {
     const int64_t texts = add_files(trainer, &rules, o);
     printf("[Data] %lld text%s from %d file%s%s\n", (long long)texts, format_plural(texts), o->data.count,
            format_plural(o->data.count), segmenter ? ", segmented" : "");
-    if (!fastbpe_trainer_learn(trainer, &learned, &error)) die("%s", error.text);
+    MUST(fastbpe_trainer_learn(trainer, &learned, &error));
     write_tokenizer(o, trainer);
     print_learned(o, &learned);
     fastbpe_trainer_close(trainer);

@@ -15,16 +15,14 @@ static json_t *donors_of(const CvFold *f, int split) {
 
 bool cv_decision_write(const CvFold *f, const FoldResult *result, Error *error) {
     const Threshold *t = &result->threshold;
-    char *best = cv_fold_best(f, error);
+    OWNED char *best = cv_fold_best(f, error);
     if (!best) return false;
     const ThresholdDecision chosen = {.rule = t->rule, .threshold = t->value, .temperature = result->temperature};
     json_t *decision = threshold_decision_to_json(&chosen, CV_CLASS_NAMES[1]);
     json_object_update_new(decision,
                            json_build(best, "{s:b, s:o, s:o}", "views", f->run.tta, "training_donors",
                                       donors_of(f, CV_SPLIT_TRAIN), "validation_donors", donors_of(f, CV_SPLIT_VAL)));
-    bool ok = decision_write(best, decision, error);
-    free(best);
-    return ok;
+    return decision_write(best, decision, error);
 }
 
 static bool names_check(const json_t *root, const char *name, Error *error) {
@@ -42,7 +40,7 @@ static bool decision_check(const json_t *root, Error *error) {
 }
 
 bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error) {
-    json_t *root;
+    json_auto_t *root = NULL;
     Error why;
     *decision = (CvDecision){.views = true};
     if (!threshold_decision_read(checkpoint, CV_CLASSES, &decision->chosen, &root, error) || !root)
@@ -50,6 +48,5 @@ bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error
     bool ok = decision_check(root, &why) || error_set(error, "the decision.json of %s: %s", checkpoint, why.text);
     decision->views = json_is_true(json_object_get(root, "views"));
     if (ok) decision->donors = json_incref(json_object_get(root, "training_donors"));
-    json_decref(root);
     return ok;
 }

@@ -47,11 +47,9 @@ static const OptionRow table[] = {
 // clang-format on
 
 static void write_report(const char *path, const json_t *report) {
-    Error error;
-    char *text = json_text(path, report, JSON_INDENT(1));
+    OWNED char *text = json_text(path, report, JSON_INDENT(1));
     file_remove_stale(path);
-    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
-    free(text);
+    MUST(file_write_atomic(path, text, strlen(text), &error));
 }
 
 /* Returns how many training cells the smallest fold has, with the filter that a training has unless told otherwise. */
@@ -77,10 +75,9 @@ static void print_next(const Options *o, const CvCells *cells) {
         printf("[Data] no cross-validation: %s\n", error.text);
         return;
     }
-    char *batch = next_batch(smallest_training(&columns, &folds), CV_BATCH, CV_LEAST_BATCH);
+    OWNED char *batch = next_batch(smallest_training(&columns, &folds), CV_BATCH, CV_LEAST_BATCH);
     next_print_options("", (const char *const[]){"--data", o->data, "--class-words", o->class_words, "--class-table",
                                                  o->class_table, "-o", "run", "-b", batch, NULL});
-    free(batch);
     cv_folds_free(&folds);
 }
 
@@ -89,24 +86,21 @@ int cv_doctor(int argc, char **argv) {
                                          "Reads FLIM cells into one file, and reports what is odd about them."};
     static Options o;
     CvCells cells;
-    Error error;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     if (!o.data) die_usage("no cells: give their folder with --data DIR");
     const CvCellsOptions options = {.compat = o.compat,
                                     .class_words = o.class_words,
                                     .class_table = o.class_table,
                                     .n_threads = threads_take((int)o.num_workers, "--num-workers")};
-    if (!cv_cells_open_with(&cells, o.data, &options, &error)) die("%s", error.text);
+    MUST(cv_cells_open_with(&cells, o.data, &options, &error));
     CvFilter filter = cv_filter_compat(o.filter_sigmas);
-    json_t *report = json_object();
+    json_auto_t *report = json_object();
     cv_data_report(report, &cells, (uint64_t)o.seed);
     cv_data_report_filter(report, "reference_filter", &cells, &filter);
-    char *path = cv_cells_path(o.data, ".data_report.json");
+    OWNED char *path = cv_cells_path(o.data, ".data_report.json");
     write_report(path, report);
     printf("[Data] report: %s\n", path);
     print_next(&o, &cells);
-    free(path);
-    json_decref(report);
     cv_cells_close(&cells);
     options_free(&set, argc, argv);
     return 0;

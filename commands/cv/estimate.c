@@ -10,7 +10,7 @@
 /* Returns the times of fold `shown` on the machines, with the seconds of all folds; free(). work[n_machines]. */
 static RunTime *sum_times(TrainSpec *specs, int n, int shown, const Machine *machines, int n_machines, RunWork *work) {
     RunTime *totals = xcalloc((size_t)n_machines, sizeof *totals), *times = xcalloc((size_t)n_machines, sizeof *times);
-    double *seconds = xcalloc((size_t)n_machines, sizeof *seconds);
+    OWNED double *seconds = xcalloc((size_t)n_machines, sizeof *seconds);
     for (int i = 0; i < n; i++) {
         estimate_runs(&specs[i], machines, n_machines, work, times);
         for (int k = 0; k < n_machines; k++) {
@@ -19,7 +19,6 @@ static RunTime *sum_times(TrainSpec *specs, int n, int shown, const Machine *mac
         }
     }
     for (int k = 0; k < n_machines; k++) totals[k].seconds = seconds[k];
-    free(seconds);
     free(times);
     return totals;
 }
@@ -30,9 +29,9 @@ static void print_totals(const CvRun *run, TrainSpec *specs, int n, int shown) {
     int n_cards = 1;
     const PriceList *prices = &run->train.prices;
     MachineOptions options = train_machine_options(&run->train);
-    Machine *machines = machines_named(&options, &n_cards);
-    RunWork *work = xcalloc((size_t)n_cards, sizeof *work);
-    RunTime *totals = sum_times(specs, n, shown, machines, n_cards, work);
+    OWNED Machine *machines = machines_named(&options, &n_cards);
+    OWNED RunWork *work = xcalloc((size_t)n_cards, sizeof *work);
+    OWNED RunTime *totals = sum_times(specs, n, shown, machines, n_cards, work);
     for (const RunTime *t = totals; t < totals + n_cards; t++) {
         const Price *price = &t->price->price;
         printf("[Folds] %s: training all %d folds: %s", t->machine.card->key, n, format_duration(t->seconds, text));
@@ -43,13 +42,10 @@ static void print_totals(const CvRun *run, TrainSpec *specs, int n, int shown) {
     }
     Comparison compared = compare_runs(prices, totals, n_cards);
     if (n_cards > 1) compare_print(&compared, prices);
-    free(totals);
-    free(work);
-    free(machines);
 }
 
 void cv_estimate(const CvRun *run, const CvFold *folds, int n) {
-    TrainSpec *specs = xcalloc((size_t)n, sizeof *specs);
+    OWNED TrainSpec *specs = xcalloc((size_t)n, sizeof *specs);
     int longest = 0;
     for (int i = 0; i < n; i++) {
         specs[i] = folds[i].spec;
@@ -63,5 +59,4 @@ void cv_estimate(const CvRun *run, const CvFold *folds, int n) {
         train_dry_run(&specs[longest]);
     if (run->train.estimate && n > 1) print_totals(run, specs, n, longest);
     for (int i = 0; i < n; i++) specs[i].model->close(specs[i].model);
-    free(specs);
 }

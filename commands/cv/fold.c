@@ -45,7 +45,6 @@ static void open_split(CvFold *f) {
     const CvRun *o = &f->run;
     const CvColumns *columns = &f->data->columns;
     bool filtered = strcmp(o->filter, "off") != 0;
-    Error error;
     if (filtered)
         f->filter = strcmp(o->filter, "train") ? cv_filter_compat(o->filter_sigmas)
                                                : cv_filter_fit(columns, f->fold, o->filter_sigmas);
@@ -53,10 +52,10 @@ static void open_split(CvFold *f) {
         CvIds all = {xmalloc((size_t)f->data->cells.n * sizeof *all.at), f->data->cells.n};
         for (int64_t i = 0; i < all.n; i++) all.at[i] = (int32_t)i;
         f->splits.ids[CV_SPLIT_TRAIN] = all;
-    } else if (!cv_splits_open(columns, f->fold, filtered ? &f->filter : NULL, &f->splits, &error))
-        die("%s", error.text);
-    else if (!cv_splits_check(columns, &f->splits, &error))
-        die("fold %s: %s", f->fold->name, error.text);
+    } else {
+        MUST(cv_splits_open(columns, f->fold, filtered ? &f->filter : NULL, &f->splits, &error));
+        MUST_OR(cv_splits_check(columns, &f->splits, &error), "fold %s: %s", f->fold->name, error.text);
+    }
     f->sampler = cv_sampler_new(columns, &f->splits.ids[CV_SPLIT_TRAIN], !strcmp(o->sampler, "strata"));
 }
 
@@ -77,11 +76,10 @@ Dataset *cv_fold_dataset(const CvFold *f, int split, int views) {
 static int64_t count_copies(const CvFold *f, int split) {
     const CvCells *c = &f->data->cells;
     const CvIds *train = &f->splits.ids[CV_SPLIT_TRAIN], *ids = &f->splits.ids[split];
-    char *trained = xcalloc((size_t)c->n, 1);
+    OWNED char *trained = xcalloc((size_t)c->n, 1);
     int64_t copies = 0;
     for (int64_t i = 0; i < train->n; i++) trained[c->same_as[train->at[i]]] = 1;
     for (int64_t i = 0; i < ids->n; i++) copies += trained[c->same_as[ids->at[i]]];
-    free(trained);
     return copies;
 }
 
@@ -101,30 +99,26 @@ static void check_fold(CvFold *f) {
 }
 
 void cv_folds_warn_of_copies(const CvFold *folds, int n) {
-    char *where = xstrdup("");
+    OWNED char *where = NULL;
     for (int i = 0; i < n; i++)
         for (int split = CV_SPLIT_VAL; split <= CV_SPLIT_TEST; split++) {
             if (!folds[i].copies[split]) continue;
-            char *longer = xformat("%s%sfold %s: %lld %s cells", where, *where ? ", " : "", folds[i].fold->name,
-                                   (long long)folds[i].copies[split], CV_SPLIT_NAMES[split]);
-            free(where);
-            where = longer;
+            xappend(&where, "%sfold %s: %lld %s cells", where ? ", " : "", folds[i].fold->name,
+                    (long long)folds[i].copies[split], CV_SPLIT_NAMES[split]);
         }
-    if (*where)
+    if (where)
         warn(
             "cells have the same counts as training cells of their fold, so the scores of their split are too good: %s",
             where);
-    free(where);
 }
 
 void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const CvDonors *fold) {
-    char *name = file_name_in(run->train.output_dir, "fold_", fold->name);
+    OWNED char *name = file_name_in(run->train.output_dir, "fold_", fold->name);
     *f = (CvFold){.run = *run,
                   .data = data,
                   .fold = fold,
                   .facts = {{CV_BINS_FACT, NULL, run->model.bins}, {CV_SIDE_FACT, NULL, run->model.side}}};
     f->run.train.output_dir = xformat("%s/fold_%s", run->train.output_dir, name);
-    free(name);
     open_split(f);
     f->train = cv_fold_dataset(f, CV_SPLIT_TRAIN, 1);
     if (f->splits.ids[CV_SPLIT_VAL].n) f->validation = cv_fold_dataset(f, CV_SPLIT_VAL, 1);

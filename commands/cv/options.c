@@ -221,13 +221,12 @@ static bool channels_of_file(const char *checkpoint, int channels[CV_BLOCKS], Er
 static void check_channels(const char *checkpoint, const json_t *told, const int channels[CV_BLOCKS]) {
     int is[CV_BLOCKS];
     if (!told) return;
-    char *text = json_text("channels", told, JSON_ENCODE_ANY);
+    OWNED char *text = json_text("channels", told, JSON_ENCODE_ANY);
     if (!read_channels(json_string_value(told), is))
         die("the options in the config.json of %s: channels: " CHANNELS_EXPECTED "; found %.64s", checkpoint, text);
     if (memcmp(is, channels, sizeof is) != 0)
         die("the config.json of %s: channels is %s, and in the tensors beside it %d,%d,%d: they are of two models",
             checkpoint, text, channels[0], channels[1], channels[2]);
-    free(text);
 }
 
 CvBase cv_base_read(const char *option, const char *checkpoint) {
@@ -235,10 +234,8 @@ CvBase cv_base_read(const char *option, const char *checkpoint) {
     static const DescriptionRules rules = {
         .model = "flim", .labels = CV_CLASS_NAMES, .n_labels = CV_CLASSES, .facts = facts};
     CvBase base = {.text = NULL};
-    Error error;
-    json_t *description = description_read(checkpoint, &rules, &error);
-    if (!description && error.text[0]) die("%s", error.text);
-    if (!channels_of_file(checkpoint, base.channels, &error)) die("--%s %s: %s", option, checkpoint, error.text);
+    json_auto_t *description = adopt_description(checkpoint, &rules);
+    MUST_OR(channels_of_file(checkpoint, base.channels, &error), "--%s %s: %s", option, checkpoint, error.text);
     const json_t *told = json_object_get(json_object_get(description, "options"), "channels");
     check_channels(checkpoint, told, base.channels);
     base.text = told ? xstrdup(json_string_value(told))
@@ -246,7 +243,6 @@ CvBase cv_base_read(const char *option, const char *checkpoint) {
     base.bins = json_integer_value(json_object_get(description, CV_BINS_FACT));
     base.side = json_integer_value(json_object_get(description, CV_SIDE_FACT));
     base.stated = description != NULL;
-    json_decref(description);
     return base;
 }
 

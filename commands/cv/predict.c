@@ -10,7 +10,6 @@
 #include "base/program.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/decision.h"
-#include "commands/trainer.h"
 
 typedef struct {
     TrainOptions train; /* first: the loop's options * is a Predict * */
@@ -79,20 +78,12 @@ static CvConfig config_of(const Predict *o, const char *checkpoint) {
 
 /* Returns logits[n, views] of all cells; free(). */
 static float *logits_of(Predict *o, const char *checkpoint, const CvConfig *config, int views) {
-    static const CvDatasetOptions plain = {0};
-    CvDatasetOptions options = plain;
-    options.views = views;
+    CvDatasetOptions options = {.views = views};
     TrainOptions with = o->train;
     with.base_checkpoint = checkpoint;
-    TrainSpec spec = {.options = &with,
-                      .set = &o->set,
-                      .model = cv_open(config),
-                      .device = o->device,
-                      .device_why = o->device_why,
+    TrainSpec spec = {TRAINER_INFERENCE(&with, &o->set, o->device, o->device_why), .model = cv_open(config),
                       .train = cv_dataset_open(&o->cells, &o->ids, &options),
-                      .batch = {.largest = cv_dataset_largest_batch},
-                      .import = cv_import_rules(),
-                      .base_option = "checkpoint"};
+                      .batch = {.largest = cv_dataset_largest_batch}, .import = cv_import_rules()};
     Training *training = train_open_inference(&spec);
     float *logits = xmalloc((size_t)o->ids.n * (size_t)views * sizeof *logits);
     double start = seconds_now();
@@ -101,8 +92,7 @@ static float *logits_of(Predict *o, const char *checkpoint, const CvConfig *conf
     printf("[Predict] %lld cells, %d views each, in %.2f s: %.0f cells/s\n", (long long)o->ids.n, views, seconds,
            (double)o->ids.n / seconds);
     train_close(training);
-    spec.train->close(spec.train);
-    spec.model->close(spec.model);
+    trainer_close(&spec);
     return logits;
 }
 
@@ -120,31 +110,26 @@ static void count_donors(Predict *o, const json_t *donors) {
 /* Warns once of all donors that networks have learned from. */
 static void warn_of_donors(const Predict *o, int models) {
     enum { NAMED = 10 };
-    char *names = xstrdup("");
+    OWNED char *names = NULL;
     int n = 0;
     for (int d = 0; d < o->cells.n_donors; d++) {
         if (!o->trained[d] || n++ >= NAMED) continue;
-        char *longer =
-            xformat("%s%s%s (%d of %d)", names, n > 1 ? ", " : "", o->cells.donor_names[d], o->trained[d], models);
-        free(names);
-        names = longer;
+        xappend(&names, "%s%s (%d of %d)", names ? ", " : "", o->cells.donor_names[d], o->trained[d], models);
     }
     if (n)
         warn("models were trained on cells of donors with these names: %s%s: if these are they, their predictions are "
              "too good",
              names, n > NAMED ? ", ..." : "");
-    free(names);
 }
 
 static void add_model(Predict *o, const char *checkpoint) {
     const CvConfig config = config_of(o, checkpoint);
     CvDecision decision;
-    Error error;
-    if (!cv_decision_read(checkpoint, &decision, &error)) die("%s", error.text);
+    MUST(cv_decision_read(checkpoint, &decision, &error));
     int views = (options_given(&o->set, "tta") ? o->tta : decision.views) ? CV_VIEWS : 1;
     double threshold = o->threshold > 0 ? o->threshold : decision.chosen.threshold;
     bool calibrated = !isnan(decision.chosen.temperature);
-    float *logits = logits_of(o, checkpoint, &config, views);
+    OWNED float *logits = logits_of(o, checkpoint, &config, views);
     for (int64_t i = 0; i < o->ids.n; i++) {
         double p = 0;
         for (int v = 0; v < views; v++) p += binary_sigmoid((double)logits[i * views + v]) / views;
@@ -161,7 +146,6 @@ static void add_model(Predict *o, const char *checkpoint) {
            calibrated ? "with a temperature" : "no temperature");
     count_donors(o, decision.donors);
     json_decref(decision.donors);
-    free(logits);
 }
 
 /* Returns whether the models' mean probability of a cell is above their mean threshold. */
@@ -209,13 +193,12 @@ static void print_summary(const Predict *o, int models) {
 }
 
 static void open_cells(Predict *o) {
-    Error error;
     if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);
     const CvCellsOptions options = {.unlabelled = true,
                                     .class_words = o->class_words,
                                     .class_table = o->class_table,
                                     .n_threads = (int)o->train.threads};
-    if (!cv_cells_open_with(&o->cells, o->train.manifest.text[0], &options, &error)) die("%s", error.text);
+    MUST(cv_cells_open_with(&o->cells, o->train.manifest.text[0], &options, &error));
     size_t n = (size_t)o->cells.n;
     o->ids = (CvIds){xmalloc(n * sizeof *o->ids.at), o->cells.n};
     for (int32_t i = 0; i < o->cells.n; i++) o->ids.at[i] = i;

@@ -32,15 +32,12 @@ void cv_predictions_free(CvPredictions *predictions) {
 }
 
 char *cv_weights_name(const char *checkpoint) {
-    char *path = path_join(checkpoint, "model.safetensors"), *bytes;
+    OWNED char *path = path_join(checkpoint, "model.safetensors"), *bytes = NULL;
     const char *name = strrchr(checkpoint, '/') ? strrchr(checkpoint, '/') + 1 : checkpoint;
     size_t size;
-    Error error;
-    if (!read_file(path, &bytes, &size, &error))
-        die("%s: %s; remove the folder of the fold to train it anew", path, error.text);
+    MUST_OR(read_file(path, &bytes, &size, &error), "%s: %s; remove the folder of the fold to train it anew", path,
+            error.text);
     char *text = xformat("%s %016llx", name, (unsigned long long)hash_bytes(HASH_START, bytes, size));
-    free(bytes);
-    free(path);
     return text;
 }
 
@@ -71,7 +68,7 @@ static float *read_logits(const TensorFile *file, int k, const CvIds *ids) {
 }
 
 bool cv_cache_read(const char *directory, const char *key, const CvIds *ids, CvPredictions predictions[CV_PREDICTED]) {
-    char *path = cache_path(directory);
+    OWNED char *path = cache_path(directory);
     TensorFile file = {0};
     Error error;
     float *logits[CV_PREDICTED] = {NULL};
@@ -85,20 +82,17 @@ bool cv_cache_read(const char *directory, const char *key, const CvIds *ids, CvP
         else
             free(logits[k]);
     tensor_file_close(&file);
-    free(path);
     return ok;
 }
 
 bool cv_cache_write(const char *directory, const char *key, const CvPredictions predictions[CV_PREDICTED],
                     Error *error) {
     TensorToWrite tensors[2 * CV_PREDICTED];
-    char *path = cache_path(directory);
+    OWNED char *path = cache_path(directory);
     for (int k = 0; k < CV_PREDICTED; k++) {
         const CvPredictions *p = &predictions[k];
         tensors[(ptrdiff_t)2 * k] = (TensorToWrite){tensor_names[k][0], "I32", 1, {p->n}, p->ids};
         tensors[2 * k + 1] = (TensorToWrite){tensor_names[k][1], "F32", 2, {p->n, CV_VIEWS}, p->logits};
     }
-    bool ok = safetensors_write(path, tensors, 2 * CV_PREDICTED, &key_name, &key, 1, error);
-    free(path);
-    return ok;
+    return safetensors_write(path, tensors, 2 * CV_PREDICTED, &key_name, &key, 1, error);
 }

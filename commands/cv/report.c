@@ -8,22 +8,20 @@
 #include "page/page.h"
 
 CvReport cv_report_open(const CvRun *run) {
-    char *options = options_to_json(run->set);
+    OWNED char *options = options_to_json(run->set);
     CvReport report = {.options = json_loads(options, 0, NULL), .directory = run->train.output_dir};
-    free(options);
     return report;
 }
 
 void cv_report_close(CvReport *report) { json_decref(report->options); }
 
 static void read_curves(CvFold *f) {
-    char *path = path_join(f->run.train.output_dir, "log.jsonl");
+    OWNED char *path = path_join(f->run.train.output_dir, "log.jsonl");
     f->curves = epoch_curves_read(path);
     if (f->curves.left_out)
         warn("%s: %lld validations are of no epoch, as its train/epoch is not a whole number from 1 on: the file is "
              "damaged, and the curves are without them",
              path, (long long)f->curves.left_out);
-    free(path);
 }
 
 static CellPredictions predictions(const CvFold *f, int k) {
@@ -58,21 +56,18 @@ static TestedFold fold_report(const CvReport *report, const CvFold *f) {
 }
 
 void cv_report_fold(const CvReport *report, CvFold *f) {
-    Error error;
     read_curves(f);
     TestedFold fold = fold_report(report, f);
     FoldResult result;
-    if (!tested_fold_report(&fold, report->directory, &result, &error) || !cv_decision_write(f, &result, &error))
-        die("fold %s: %s", f->fold->name, error.text);
+    MUST_OR(tested_fold_report(&fold, report->directory, &result, &error) && cv_decision_write(f, &result, &error),
+            "fold %s: %s", f->fold->name, error.text);
 }
 
 void cv_report_page(const CvReport *report, bool is_running) { page_write_or_warn(report->directory, 1, is_running); }
 
 void cv_report_folds(const CvReport *report, const CvFold *folds, int n) {
-    Error error;
     if (n < 2) return;
-    TestedFold *all = xcalloc((size_t)n, sizeof *all);
+    OWNED TestedFold *all = xcalloc((size_t)n, sizeof *all);
     for (int i = 0; i < n; i++) all[i] = fold_report(report, &folds[i]);
-    if (!tested_folds_report(all, n, report->directory, &error)) die("%s", error.text);
-    free(all);
+    MUST(tested_folds_report(all, n, report->directory, &error));
 }

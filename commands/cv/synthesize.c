@@ -62,7 +62,6 @@ int cv_synthesize(int argc, char **argv) {
                                          "Writes synthetic FLIM cells."};
     Options o = {0};
     int64_t files;
-    Error error;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     if (!o.output) die_usage("where to? give the folder with --output DIR");
     CvSynthetic cells = {.cells = o.cells,
@@ -73,8 +72,7 @@ int cv_synthesize(int argc, char **argv) {
                          .confound_size = o.confound_size,
                          .confound_brightness = o.confound_brightness,
                          .seed = (uint64_t)o.seed};
-    if (!cv_synthetic_write(o.output, &cells, threads_take((int)o.num_workers, "--num-workers"), &files, &error))
-        die("%s", error.text);
+    MUST(cv_synthetic_write(o.output, &cells, threads_take((int)o.num_workers, "--num-workers"), &files, &error));
     printf("[Synthetic] %s: %lld cells of %lld donors, %lld x %lld pixels x %lld bins\n", o.output, (long long)files,
            (long long)o.donors, (long long)o.side, (long long)o.side, (long long)o.bins);
     next_print("doctor --data %s", o.output);

@@ -55,10 +55,9 @@ static void predict(CvFold *f, const Best *best, const CvIds *ids) {
         int64_t n = datasets[k]->n_samples;
         float *logits = xmalloc((size_t)n * sizeof *logits);
         if (k == CV_TEST) {
-            char *parent = path_directory(f->run.train.output_dir);
+            OWNED char *parent = path_directory(f->run.train.output_dir);
             cv_test_evaluations_add(parent, &(CvTestEvaluation){f->fold->name, best->name, best->state.revision,
                                                                 f->run.train.base_checkpoint});
-            free(parent);
         }
         double start = seconds_now();
         train_outputs(training, datasets[k], logits);
@@ -76,12 +75,9 @@ static void predict(CvFold *f, const Best *best, const CvIds *ids) {
 /* ---- the reference's format ---- */
 
 static char *export_path(const CvFold *f) {
-    char *parent = path_directory(f->run.train.output_dir);
-    char *name = file_name_in(parent, "fold_", f->fold->name),
-         *path = xformat("%s/best_model_fold_%s.pth", parent, name);
-    free(name);
-    free(parent);
-    return path;
+    OWNED char *parent = path_directory(f->run.train.output_dir);
+    OWNED char *name = file_name_in(parent, "fold_", f->fold->name);
+    return xformat("%s/best_model_fold_%s.pth", parent, name);
 }
 
 /* Returns the last number logged under a name before the checkpoint. */
@@ -100,7 +96,6 @@ static void export_best(const CvFold *f, const Best *best, const char *path) {
     enum { METRICS = sizeof values / sizeof *values };
     const TrainState *state = &best->state;
     PthValue all[METRICS + 2];
-    Error error;
     for (int i = 0; i < METRICS; i++)
         all[i] = (PthValue){.name = values[i][0], .number = logged_metric(state, values[i][1])};
     all[METRICS] = (PthValue){.name = "epoch", .number = (double)f->best_epoch, .whole = true};
@@ -114,8 +109,8 @@ static void export_best(const CvFold *f, const Best *best, const char *path) {
                       .n_absorbed = f->spec.import.n_absorbed,
                       .values = all,
                       .n_values = METRICS + 2};
-    what.adamw.learning_rate = (float)f->spec.rate.at(f->spec.rate.context, 0, state->step, state->epoch + 1);
-    if (!pth_export_checkpoint(path, best->path, what, &error)) die("%s", error.text);
+    what.learning_rate = (float)f->spec.rate.at(f->spec.rate.context, 0, state->step, state->epoch + 1);
+    MUST(pth_export_checkpoint(path, best->path, what, &error));
     printf("[Fold %s] best weights for PyTorch: %s\n", f->fold->name, path);
     model->close(model);
 }
@@ -131,21 +126,18 @@ static void mark_kept(CvFold *f, const CvIds *ids) {
 void cv_fold_test(CvFold *f) {
     const char *directory = f->run.train.output_dir;
     const CvIds ids[CV_PREDICTED] = {f->splits.ids[CV_SPLIT_VAL], f->splits.ids[CV_SPLIT_TEST]};
-    Error error;
     Best best = open_best(f);
     f->best_epoch = (int)best.state.epoch + 1;
     f->cause = chance_cause(best.path, (UsualRates){.pretrained = 1e-4, .scratch = 1e-4}, "--epochs");
-    char *key = cv_cache_key(best.name, &f->data->cells, ids), *path = export_path(f);
+    OWNED char *key = cv_cache_key(best.name, &f->data->cells, ids), *path = export_path(f);
     if (cv_cache_read(directory, key, ids, f->predictions)) {
         printf("[Fold %s] done before: %s\n", f->fold->name, best.path);
         if (access(path, F_OK) != 0) export_best(f, &best, path);
     } else {
         export_best(f, &best, path);
         predict(f, &best, ids);
-        if (!cv_cache_write(directory, key, f->predictions, &error)) die("%s", error.text);
+        MUST(cv_cache_write(directory, key, f->predictions, &error));
     }
     if (strcmp(f->run.filter, "off") != 0) mark_kept(f, ids);
-    free(key);
-    free(path);
     close_best(&best);
 }

@@ -15,18 +15,16 @@ static char *record_path(const char *directory) { return path_join(directory, "t
 /* Adds a line to a locked file by replacing the whole file, so that a line cut off by a kill or a full disk swallows no
  * other. */
 static void add_line(const char *path, const char *line) {
-    char *before = NULL;
+    OWNED char *before = NULL;
     size_t size = 0;
     FileWriter file;
-    Error error;
-    if (!access(path, F_OK) && !read_file(path, &before, &size, &error)) die("%s: %s", path, error.text);
-    if (!file_begin(&file, path, 0, &error)) die("%s", error.text);
+    if (!access(path, F_OK)) MUST_OR(read_file(path, &before, &size, &error), "%s: %s", path, error.text);
+    MUST(file_begin(&file, path, 0, &error));
     file_put(&file, before, size);
     if (size && before[size - 1] != '\n') file_put(&file, "\n", 1);
     file_put(&file, line, strlen(line));
     file_put(&file, "\n", 1);
-    if (!file_end(&file, &error)) die("%s", error.text);
-    free(before);
+    MUST(file_end(&file, &error));
 }
 
 static int64_t count_evaluations(const char *path, const char *fold) {
@@ -44,17 +42,14 @@ static int64_t count_evaluations(const char *path, const char *fold) {
 void cv_test_evaluations_add(const char *directory, const CvTestEvaluation *e) {
     char *path = record_path(directory), when[32];
     FileLock lock;
-    Error error;
-    if (!file_lock(&lock, path, &error)) die("%s", error.text); /* another fold's program may add a line */
+    MUST(file_lock(&lock, path, &error)); /* another fold's program may add a line */
     int64_t before = count_evaluations(path, e->fold);
-    json_t *record =
+    json_auto_t *record =
         json_build("the record of a test", "{s:s, s:s, s:s, s:s, s:s?}", "time", format_now(when), "fold", e->fold,
                    "weights", e->weights, "revision", e->revision, "base_checkpoint", e->base_checkpoint);
-    char *text = json_text("the record of a test", record, 0);
+    OWNED char *text = json_text("the record of a test", record, 0);
     add_line(path, text);
     file_unlock(&lock);
-    json_decref(record);
-    free(text);
     if (before)
         printf("[Test] fold %s has been tested %lld times before (%s): settings chosen since then have seen its test "
                "donor\n",
@@ -63,7 +58,6 @@ void cv_test_evaluations_add(const char *directory, const CvTestEvaluation *e) {
 }
 
 void cv_test_evaluations_clean(const char *directory) {
-    char *path = record_path(directory);
+    OWNED char *path = record_path(directory);
     file_remove_stale(path);
-    free(path);
 }

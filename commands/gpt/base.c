@@ -37,11 +37,6 @@ const ImportRules GPT_IMPORT = {.resizable = text_tables,
 /* IndexTTS2's size. */
 enum { LAYERS = 24, DIM = 1280, HEADS = 20 };
 
-static int64_t dimension(const TensorFile *file, const char *name, int axis) {
-    const StoredTensor *t = checkpoint_tensor(file, name);
-    return t && t->rank > axis ? t->dims[axis] : 0;
-}
-
 static void set_number(json_t *options, const char *name, int64_t value) {
     if (value > 0) json_object_set_new(options, name, json_integer((json_int_t)value));
 }
@@ -49,18 +44,15 @@ static void set_number(json_t *options, const char *name, int64_t value) {
 /* Returns the options as a config.json would have them. */
 static json_t *options_of_shapes(const TensorFile *file) {
     json_t *options = json_object();
-    int64_t layers = 0, dim = dimension(file, "mel_embedding.weight", 1);
-    for (char name[64]; layers < 1000; layers++) {
-        snprintf(name, sizeof name, "gpt.h.%lld.ln_1.weight", (long long)layers);
-        if (!checkpoint_tensor(file, name)) break;
-    }
+    int64_t layers = adopt_count_layers(file, "", "gpt.h.", ".ln_1.weight"),
+            dim = adopt_dimension(file, "", "mel_embedding.weight", 1);
     set_number(options, "model-dim", dim);
     set_number(options, "layers", layers);
     set_number(options, "heads", layers == LAYERS && dim == DIM ? HEADS : 0);
-    set_number(options, "number-text-tokens", dimension(file, "text_embedding.weight", 0) - 1);
-    set_number(options, "max-text-tokens", dimension(file, "text_pos_embedding.emb.weight", 0) - 2);
-    set_number(options, "max-mel-tokens", dimension(file, "mel_pos_embedding.emb.weight", 0) - 3);
-    set_number(options, "number-mel-codes", dimension(file, "mel_embedding.weight", 0));
+    set_number(options, "number-text-tokens", adopt_dimension(file, "", "text_embedding.weight", 0) - 1);
+    set_number(options, "max-text-tokens", adopt_dimension(file, "", "text_pos_embedding.emb.weight", 0) - 2);
+    set_number(options, "max-mel-tokens", adopt_dimension(file, "", "mel_pos_embedding.emb.weight", 0) - 3);
+    set_number(options, "number-mel-codes", adopt_dimension(file, "", "mel_embedding.weight", 0));
     return options;
 }
 
@@ -107,23 +99,19 @@ static void check_tensors(const GptBase *base, const char *option, const json_t 
 /* Reads the sizes of a checkpoint without config.json, and checks the tensors of any. */
 static void read_shapes(GptBase *base, const char *option, bool check) {
     TensorFile file;
-    Error error;
-    if (!checkpoint_open_base(base->size.checkpoint, &file, &error))
-        die("%s %s: %s", option, base->size.checkpoint, error.text);
-    json_t *shapes = options_of_shapes(&file);
+    MUST_OR(checkpoint_open_base(base->size.checkpoint, &file, &error), "%s %s: %s", option, base->size.checkpoint,
+            error.text);
+    json_auto_t *shapes = options_of_shapes(&file);
     if (!base->description) {
         base->size.options = json_incref(shapes);
         base->ours = checkpoint_base_sum(&file) != 0;
     }
     if (check) check_tensors(base, option, shapes, &file);
-    json_decref(shapes);
     tensor_file_close(&file);
 }
 
 static GptBase read_base(const char *checkpoint, const char *option, bool heads_given, bool check) {
-    Error error;
-    json_t *description = description_read(checkpoint, &description_rules, &error);
-    if (!description && error.text[0]) die("%s", error.text);
+    json_t *description = adopt_description(checkpoint, &description_rules);
     GptBase base = {.description = description,
                     .ours = description != NULL,
                     .size = checkpoint_options_of(description, checkpoint, size_options)};

@@ -5,7 +5,7 @@
  * Each code is replaced by its entry of the codebook, a log-mel frame. Then a signal is computed whose spectra have the
  * magnitudes of these frames. The codes keep no phases, so some roughness comes from this way back and not from the
  * codes: for comparison, --mel-from decodes the frames of a recording itself. */
-#include "commands/gpt/decode.h"
+#include "commands/gpt/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,30 +47,25 @@ static const OptionRow table[] = {
 
 /* Returns codes[*n] of an npy file; free(). */
 static int32_t *read_codes(const char *path, int64_t *n) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     Npy npy;
-    Error error;
-    if (!read_file(path, &bytes, &size, &error) || !npy_parse(bytes, size, &npy, &error))
-        die("%s: %s", path, error.text);
+    MUST_OR(read_file(path, &bytes, &size, &error) && npy_parse(bytes, size, &npy, &error), "%s: %s", path, error.text);
     if (npy.rank != 1 || npy.count < 1) die("%s: expected codes, a row of at least one integer", path);
     int32_t *codes = xmalloc((size_t)npy.count * sizeof *codes);
-    if (!npy_to_i32(&npy, codes, &error)) die("%s: %s", path, error.text);
+    MUST_OR(npy_to_i32(&npy, codes, &error), "%s: %s", path, error.text);
     *n = npy.count;
-    free(bytes);
     return codes;
 }
 
 /* Returns --codebook, or codebook.npy in the folder above the codes; free(). Keeps both of its files from being
  * replaced by the output. */
 static char *codebook_path(const DecodeOptions *o) {
-    char *folder = path_directory(o->codes);
+    OWNED char *folder = path_directory(o->codes);
     char *path = o->codebook ? xstrdup(o->codebook) : path_join(folder, "../codebook.npy");
-    char *facts = speech_coder_facts_path(path);
+    OWNED char *facts = speech_coder_facts_path(path);
     file_keep(path, "the codebook");
     file_keep(facts, "the codebook");
-    free(facts);
-    free(folder);
     return path;
 }
 
@@ -79,11 +74,10 @@ static float *frames_of_codes(const DecodeOptions *o, const char *path, int64_t 
     SpeechCoder coder;
     Error error;
     if (!speech_coder_read(path, &coder, &error)) die("%s", error.text);
-    int32_t *codes = read_codes(o->codes, n);
+    OWNED int32_t *codes = read_codes(o->codes, n);
     float *frames = gpt_frames_of_codes(&coder.codebook, path, codes, *n, &error);
     if (!frames) die("%s: %s", o->codes, error.text);
     speech_coder_close(&coder);
-    free(codes);
     return frames;
 }
 
@@ -94,17 +88,15 @@ int gpt_decode(int argc, char **argv) {
     DecodeOptions o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     if (!o.codes == !o.mel_from) die_usage("give either --codes or --mel-from");
-    char *codebook = o.codes ? codebook_path(&o) : NULL;
+    OWNED char *codebook = o.codes ? codebook_path(&o) : NULL;
     gpt_sound_check(o.output);
 
     Mel *mel = mel_open();
     int64_t n;
-    float *frames = o.codes ? frames_of_codes(&o, codebook, &n) : gpt_frames_of_recording(mel, o.mel_from, &n);
+    OWNED float *frames = o.codes ? frames_of_codes(&o, codebook, &n) : gpt_frames_of_recording(mel, o.mel_from, &n);
     gpt_sound_write(mel, frames, n, (GriffinLim){(int)o.iterations, (uint64_t)o.seed}, o.output);
     printf("%s: %.2f s of sound from %lld %s\n", o.output, (double)n * MEL_HOP / MEL_RATE, (long long)n,
            o.codes ? "codes" : "frames");
-    free(frames);
-    free(codebook);
     mel_close(mel);
     options_free(&set, argc, argv);
     return 0;

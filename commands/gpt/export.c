@@ -9,8 +9,9 @@
  *
  * The reference's model has encoders that are not trained: of the prompt's voice and of its emotion. A checkpoint has
  * them if its training started from IndexTTS2's weights; otherwise --base-checkpoint adds them. */
-#include "commands/gpt/export.h"
+#include "commands/gpt/commands.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,10 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "commands/export.h"
-#include "commands/gpt/export_config.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/trained.h"
 #include "data/formats/pickle.h"
@@ -66,10 +67,9 @@ typedef struct {
 /* Opens a file of weights under the names that a training reads it by. Returns the number of tensors left out. */
 static int open_weights(const Export *e, const char *option, const char *path, TensorFile *file) {
     ImportReport report = {0};
-    Error error;
-    if (!checkpoint_open_base(path, file, &error)) die("%s %s: %s", option, path, error.text);
+    MUST_OR(checkpoint_open_base(path, file, &error), "%s %s: %s", option, path, error.text);
     checkpoint_normalize(file, &e->model->params, &report);
-    if (!tensor_file_index(file, &error)) die("%s %s: %s", option, path, error.text);
+    MUST_OR(tensor_file_index(file, &error), "%s %s: %s", option, path, error.text);
     return report.skipped;
 }
 
@@ -180,6 +180,62 @@ static void collect_tensors(Export *e) {
     printf("\n");
 }
 
+/* ---- its config.yaml ---- */
+
+/* Returns the last name of the path of a folder, "b" of "a/b/"; free(). A folder that is gone cannot be written into,
+ * and that is where it is noticed. */
+static char *last_name(const char *folder) {
+    OWNED char *whole = realpath(folder, NULL);
+    return xstrdup(whole ? strrchr(whole, '/') + 1 : folder);
+}
+
+/* Returns NAME/FILE as a quoted text: JSON's are YAML's, too. free() */
+static char *quoted(const char *name, const char *file) {
+    OWNED char *path = path_join(name, file);
+    json_auto_t *value = json_build("config.yaml", "s", path);
+    return json_text("config.yaml", value, JSON_ENCODE_ANY);
+}
+
+/* Returns the lines of the section gpt; free(). */
+static char *gpt_fields(const GptConfig *c) {
+    const struct {
+        const char *name;
+        int value, published; /* in the config.yaml of IndexTTS2 */
+    } fields[] = {{"model_dim", c->d_model, 1280},
+                  {"layers", c->n_layers, 24},
+                  {"heads", c->n_heads, 20},
+                  {"max_text_tokens", c->max_text_tokens, 600},
+                  {"max_mel_tokens", c->max_mel_tokens, 1815},
+                  {"number_text_tokens", c->text_vocabulary, 12000},
+                  {"number_mel_codes", c->mel_codes, 8194},
+                  {"start_text_token", GPT_START_TEXT, 0},
+                  {"stop_text_token", GPT_STOP_TEXT, 1},
+                  {"start_mel_token", c->mel_codes - 2, 8192},
+                  {"stop_mel_token", c->mel_codes - 1, 8193}};
+    char *lines = NULL;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char was[32] = "";
+        if (fields[i].value != fields[i].published) snprintf(was, sizeof was, "  # was %d", fields[i].published);
+        xappend(&lines, "    %s: %d%s\n", fields[i].name, fields[i].value, was);
+    }
+    return lines;
+}
+
+/* Returns the fields of IndexTTS2's config.yaml that belong to a model in `folder`, as YAML with comments that name the
+ * published values where they differ, and how to merge the fields; free(). */
+static char *config_text(const GptConfig *config, const char *folder) {
+    OWNED char *name = last_name(folder), *tokenizer = quoted(name, "bpe.model"), *weights = quoted(name, "gpt.pth"),
+               *own = quoted(name, "config.yaml"), *fields = gpt_fields(config);
+    return xformat("# Fields of IndexTTS2's config.yaml for this model. Paths are relative to its folder of\n"
+                   "# models (model_dir), where this folder belongs. There, make a whole configuration of it:\n"
+                   "#\n"
+                   "#   from omegaconf import OmegaConf\n"
+                   "#   parts = OmegaConf.load(\"config.yaml\"), OmegaConf.load(%s)\n"
+                   "#   OmegaConf.save(OmegaConf.merge(*parts), \"config_new.yaml\")\n"
+                   "dataset:\n    bpe_model: %s\ngpt:\n%sgpt_checkpoint: %s\n",
+                   own, tokenizer, fields, weights);
+}
+
 /* ---- the files ---- */
 
 static bool write_pth(const Export *e, const char *path, Error *error) {
@@ -196,23 +252,20 @@ static bool write_pth(const Export *e, const char *path, Error *error) {
 }
 
 static bool write_config(const Export *e, const char *path, Error *error) {
-    char *text = export_config_text(&e->trained.config, e->options->shared.output);
-    bool ok = file_write_atomic(path, text, strlen(text), error);
-    free(text);
-    return ok;
+    OWNED char *text = config_text(&e->trained.config, e->options->shared.output);
+    return file_write_atomic(path, text, strlen(text), error);
 }
 
 static bool write_files(const void *context, Error *error) {
     const Export *e = context;
     const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
-    char *paths[4], *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
+    OWNED char *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
+    char *paths[4];
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->shared.output, names[i]);
     bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
               (!e->trained.says.description || export_copy(description, paths[2], error)) &&
               write_config(e, paths[3], error);
     for (int i = 0; i < 4; i++) free(paths[i]);
-    free(description);
-    free(folder);
     return ok;
 }
 
@@ -250,11 +303,9 @@ int gpt_export(int argc, char **argv) {
     options_override(&set, &files, 1);
     options_parse(&header, &set, argc, argv);
     Export e = {.options = &o};
-    Error error;
     open_checkpoint(&e);
     collect_tensors(&e);
-    if (!export_folder(o.shared.output, checkpoint_base_sum(&e.weights), write_files, &e, &error))
-        die("%s", error.text);
+    MUST(export_folder(o.shared.output, checkpoint_base_sum(&e.weights), write_files, &e, &error));
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);

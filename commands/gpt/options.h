@@ -2,6 +2,7 @@
 #ifndef COMMANDS_GPT_OPTIONS_H
 #define COMMANDS_GPT_OPTIONS_H
 
+#include "data/gpt/samples.h"
 #include "model/gpt.h"
 #include "train/options.h"
 
@@ -24,5 +25,10 @@ void gpt_options_add(OptionSet *set, GptOptions *options);
 void gpt_options_check(const GptOptions *options);
 /* Returns the configuration of the model. */
 GptConfig gpt_options_config(const GptOptions *options);
+
+enum { GPT_SPECIAL_CODES = 2 }; /* start and stop, behind the audio codes */
+
+/* Returns the sizes of a model that its data must match. */
+GptLayout gpt_layout(const GptConfig *config);
 
 #endif

@@ -15,12 +15,10 @@ static const char own_codes[] = "codebook", indextts2_codes[] = "indextts2";
 
 FileSum gpt_file_sum(const char *path) {
     FileSum sum;
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
-    Error error;
-    if (!read_file(path, &bytes, &size, &error)) die("%s: %s", path, error.text);
+    MUST_OR(read_file(path, &bytes, &size, &error), "%s: %s", path, error.text);
     snprintf(sum.text, sizeof sum.text, "%016llx", (unsigned long long)checksum(0, bytes, size));
-    free(bytes);
     return sum;
 }
 
@@ -40,13 +38,10 @@ const char *gpt_codes_decoder(const char *kind) {
 
 /* Returns the path of a prepared file beside a manifest; free(). */
 static char *beside(const char *manifest, PrepareOutput output) {
-    char *path, *label;
+    OWNED char *path = NULL, *label = NULL;
     file_split_label(manifest, &path, &label);
-    char *folder = path_directory(path), *found = prepare_output_path(folder, output);
-    free(folder);
-    free(label);
-    free(path);
-    return found;
+    OWNED char *folder = path_directory(path);
+    return prepare_output_path(folder, output);
 }
 
 const char *const gpt_next_options[GPT_NEXT_OPTIONS + 1] = {
@@ -63,15 +58,13 @@ const char *const gpt_next_options[GPT_NEXT_OPTIONS + 1] = {
 
 void gpt_prepared_adopt(const OptionList *manifests, OptionSet *set) {
     if (!manifests->count) return;
-    char *path = beside(manifests->text[0], OUTPUT_STATS);
-    json_t *stats = json_read(path, 0, NULL); /* of another program, or none: it says nothing here */
+    OWNED char *path = beside(manifests->text[0], OUTPUT_STATS);
+    json_auto_t *stats = json_read(path, 0, NULL); /* of another program, or none: it says nothing here */
     CheckpointOptions from = {.checkpoint = path,
                               .names = gpt_next_options,
                               .options = json_object_get(stats, GPT_PREPARED_OPTIONS),
                               .source = path};
     if (json_is_object(from.options)) checkpoint_options_adopt(&from, set, gpt_next_options);
-    json_decref(stats);
-    free(path);
 }
 
 static SentencePiece *open_tokenizer(const char *path) {
@@ -98,10 +91,9 @@ static void check_pieces(const char *ours, const char *theirs) {
 }
 
 static void check_tokenizer(const GptOrigin *origin, const char *tokenizer, const char *manifest) {
-    char *theirs = beside(manifest, OUTPUT_TOKENIZER);
+    OWNED char *theirs = beside(manifest, OUTPUT_TOKENIZER);
     if (tokenizer && !access(theirs, F_OK) && strcmp(gpt_file_sum(theirs).text, origin->tokenizer.text) != 0)
         check_pieces(tokenizer, theirs);
-    free(theirs);
 }
 
 /* Returns what codes of this codebook are called; free(). */
@@ -111,7 +103,7 @@ static char *codes_of(const char *codebook) {
 
 /* Dies unless the codebook beside a manifest is the one beside the first manifest. */
 static void check_codebook(const GptOrigin *origin, const char *first, const char *manifest) {
-    char *path = beside(manifest, OUTPUT_CODEBOOK);
+    OWNED char *path = beside(manifest, OUTPUT_CODEBOOK);
     FileSum sum = {""};
     if (!access(path, F_OK)) sum = gpt_file_sum(path);
     if (strcmp(sum.text, origin->codebook.text) != 0)
@@ -119,7 +111,6 @@ static void check_codebook(const GptOrigin *origin, const char *first, const cha
             "same code is another sound. Prepare all recordings with one codebook (train_gpt prepare --codebook), and "
             "keep codebook.npy beside every manifest",
             first, codes_of(origin->codebook.text), manifest, codes_of(sum.text));
-    free(path);
 }
 
 static void add_fact(GptOrigin *origin, const char *name, const char *text) {
@@ -129,7 +120,7 @@ static void add_fact(GptOrigin *origin, const char *name, const char *text) {
 void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList *train, const OptionList *validation) {
     const OptionList *lists[] = {train, validation};
     if (!train->count) return;
-    char *codebook = beside(train->text[0], OUTPUT_CODEBOOK);
+    OWNED char *codebook = beside(train->text[0], OUTPUT_CODEBOOK);
     *origin = (GptOrigin){0};
     if (tokenizer) origin->tokenizer = gpt_file_sum(tokenizer);
     if (!access(codebook, F_OK)) origin->codebook = gpt_file_sum(codebook);
@@ -143,7 +134,6 @@ void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList 
     add_fact(origin, GPT_CODES_FACT, origin->codes);
     add_fact(origin, GPT_CODEBOOK_FACT, origin->codebook.text);
     printf("[Codes] %s%s: %s\n", origin->codebook.text[0] ? "" : "no ", codebook, gpt_codes_decoder(origin->codes));
-    free(codebook);
 }
 
 /* ---- the base checkpoint ---- */
@@ -162,7 +152,7 @@ void gpt_origin_print_next(const GptOrigin *origin, const char *run) {
 
 static void warn_of_codes(const GptOrigin *origin, const GptBase *base) {
     const char *path = base->size.checkpoint, *kind = fact_of(base, GPT_CODES_FACT), *codebook = "";
-    char *ours = codes_of(origin->codebook.text);
+    OWNED char *ours = codes_of(origin->codebook.text);
     if (gpt_codes_are_own(kind)) codebook = fact_of(base, GPT_CODEBOOK_FACT);
     if (!kind[0] && base->ours) {
         warn("--base-checkpoint %s does not say which codes it was trained on (the config.json of a newer checkpoint "
@@ -170,7 +160,7 @@ static void warn_of_codes(const GptOrigin *origin, const GptBase *base) {
              "mean nothing here, nor does what it knows of voices",
              path, ours);
     } else if (strcmp(origin->codebook.text, codebook) != 0) {
-        char *theirs = codes_of(codebook);
+        OWNED char *theirs = codes_of(codebook);
         warn("--base-checkpoint %s was trained on %s, and the manifests hold %s: the same code is another sound there, "
              "so its tables of audio codes mean nothing here, nor does what it knows of voices%s%s",
              path, theirs, ours,
@@ -178,9 +168,7 @@ static void warn_of_codes(const GptOrigin *origin, const GptBase *base) {
                          : ". IndexTTS2 cannot make sound of what this training learns; for a model that IndexTTS2 "
                            "speaks with, train on features of its own preprocessing",
              kind[0] ? "" : ". (It has no config.json of train_gpt, so it is taken as IndexTTS2's.)");
-        free(theirs);
     }
-    free(ours);
 }
 
 void gpt_origin_warn_of_base(const GptOrigin *origin, const GptBase *base) {

@@ -1,4 +1,4 @@
-#include "commands/gpt/prepare.h"
+#include "commands/gpt/commands.h"
 
 #include <stdio.h>
 
@@ -142,8 +142,7 @@ int gpt_prepare(int argc, char **argv) {
     ManifestOptions options = {o.prepare.output, o.language, p.sizes.val_ratio, o.pairs_per_target,
                                (uint64_t)o.prepare.seed};
     ManifestReport manifests;
-    Error error;
-    if (!manifests_write(p.clips, p.n, &options, &manifests, &error)) die("%s", error.text);
+    MUST(manifests_write(p.clips, p.n, &options, &manifests, &error));
     prepare_report_write(&p, &manifests);
     prepare_close(&p);
     options_free(&set, argc, argv);

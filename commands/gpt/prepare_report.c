@@ -20,11 +20,10 @@ typedef struct {
 } Totals;
 
 static int64_t count_speakers(const Prepare *p) {
-    json_t *speakers = json_object();
+    json_auto_t *speakers = json_object();
     for (int64_t i = 0; i < p->n; i++)
         if (p->clips[i].reject == CLIP_KEPT) json_object_set_new(speakers, p->clips[i].recording->speaker, json_true());
     int64_t n = (int64_t)json_object_size(speakers);
-    json_decref(speakers);
     return n;
 }
 
@@ -139,7 +138,7 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
             json_object_set_new(rejected, clip_reject_reason((ClipReject)reason),
                                 json_integer((json_int_t)t->rejects[reason]));
     if (p->recordings.bad) json_object_set_new(rejected, "on bad lines", json_integer((json_int_t)p->recordings.bad));
-    json_t *stats = json_build(
+    json_auto_t *stats = json_build(
         "stats.json",
         "{s:I, s:I, s:I, s:s, s:n, s:s, s:I, s:f, s:I, s:I, s:I, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
         "total", (json_int_t)t->clips, "train", (json_int_t)m->train, "val", (json_int_t)m->val, "tokenizer",
@@ -151,13 +150,9 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
         "entries_used", (json_int_t)t->entries_used, "code_entropy", t->entropy, "error_db", decibels(t->squared_error),
         "d_model", (json_int_t)p->sizes.d_model);
     if (p->small) json_object_set_new(stats, GPT_PREPARED_OPTIONS, options_of_training(p, m));
-    char *path = prepare_output_path(p->options->output, OUTPUT_STATS);
-    char *text = json_text(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    Error error;
-    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
-    free(path);
-    free(text);
-    json_decref(stats);
+    OWNED char *path = prepare_output_path(p->options->output, OUTPUT_STATS);
+    OWNED char *text = json_text(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    MUST(file_write_atomic(path, text, strlen(text), &error));
 }
 
 void prepare_report_list(const Prepare *p) {
@@ -183,9 +178,8 @@ void prepare_report_list(const Prepare *p) {
     if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
         printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");
     printf("\n");
-    char *words = r->subtitles ? recordings_subtitles(r) : NULL;
+    OWNED char *words = r->subtitles ? recordings_subtitles(r) : NULL;
     if (words) warn("%s: %s", r->directory, words);
-    free(words);
 }
 
 void prepare_report_filters(const Prepare *p) {
@@ -251,10 +245,8 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
 }
 
 static void print_manifest(const char *option, const char *directory, PrepareOutput output) {
-    char *path = prepare_output_path(directory, output), *word = shell_path(path);
+    OWNED char *path = prepare_output_path(directory, output), *word = shell_path(path);
     printf(" %s %s", option, word);
-    free(path);
-    free(word);
 }
 
 /* Prints the command that trains: on pairs if there are any, with the options whose defaults do not fit. */

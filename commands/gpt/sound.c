@@ -11,16 +11,15 @@
 enum { MAX_SECONDS = 600 };
 
 float *gpt_frames_of_codes(const Codebook *codebook, const char *path, const int32_t *codes, int64_t n, Error *error) {
-    float *frames = xmalloc((size_t)(n * MEL_BANDS) * sizeof *frames);
     for (int64_t t = 0; t < n; t++) {
-        if (codes[t] < 0 || codes[t] >= codebook->entries) {
-            (void)error_set(error, "code %lld is %d, but %s has %lld entries", (long long)t, codes[t], path,
-                            (long long)codebook->entries);
-            free(frames);
-            return NULL;
-        }
-        memcpy(frames + t * MEL_BANDS, codebook->centroids + codes[t] * MEL_BANDS, MEL_BANDS * sizeof *frames);
+        if (codes[t] >= 0 && codes[t] < codebook->entries) continue;
+        (void)error_set(error, "code %lld is %d, but %s has %lld entries", (long long)t, codes[t], path,
+                        (long long)codebook->entries);
+        return NULL;
     }
+    float *frames = xmalloc((size_t)(n * MEL_BANDS) * sizeof *frames);
+    for (int64_t t = 0; t < n; t++)
+        memcpy(frames + t * MEL_BANDS, codebook->centroids + codes[t] * MEL_BANDS, MEL_BANDS * sizeof *frames);
     return frames;
 }
 
@@ -54,14 +53,12 @@ void gpt_sound_check(const char *output) {
 
 void gpt_sound_write(const Mel *mel, const float *frames, int64_t n, GriffinLim how, const char *output) {
     float *samples = xmalloc((size_t)(n * MEL_HOP) * sizeof *samples), peak = 0;
-    Error error;
     mel_invert(mel, frames, n, how.iterations, how.seed, samples);
     for (int64_t i = 0; i < n * MEL_HOP; i++) peak = fmaxf(peak, fabsf(samples[i]));
     for (int64_t i = 0; i < n * MEL_HOP && peak > 1; i++) samples[i] /= peak;
-    char *directory = path_directory(output);
+    OWNED char *directory = path_directory(output);
     make_directories(directory);
-    free(directory);
     file_remove_stale(output);
-    if (!audio_write(output, samples, n * MEL_HOP, MEL_RATE, &error)) die("%s", error.text);
+    MUST(audio_write(output, samples, n * MEL_HOP, MEL_RATE, &error));
     free(samples);
 }

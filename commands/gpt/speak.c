@@ -4,7 +4,7 @@
  *
  * The text is normalised and tokenised as prepare does, the voice mapped by the codebook's own statistics. The model
  * generates audio codes until it ends the speech, and the codebook makes sound of them, as in train_gpt decode. */
-#include "commands/gpt/speak.h"
+#include "commands/gpt/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/program.h"
-#include "commands/gpt/layout.h"
+#include "commands/gpt/options.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/sound.h"
 #include "commands/gpt/trained.h"
@@ -106,7 +106,7 @@ static void parse(SpeakOptions *o, int argc, char **argv) {
 static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     Error error;
     TokenIds ids = {0};
-    char *path = gpt_trained_tokenizer(trained, o->tokenizer), *text = text_normalize_amharic(o->text, &error);
+    OWNED char *path = gpt_trained_tokenizer(trained, o->tokenizer), *text = text_normalize_amharic(o->text, &error);
     if (!text) die("--text: %s", error.text);
     SentencePiece *tokenizer = sentencepiece_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
@@ -123,8 +123,6 @@ static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     unknown_free(&missing);
     token_ids_add(&ids, GPT_STOP_TEXT);
     sentencepiece_close(tokenizer);
-    free(text);
-    free(path);
     return ids;
 }
 
@@ -132,16 +130,12 @@ static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
 
 /* Reads an array that a line of the manifest names. */
 static void read_vectors(const char *manifest, const char *path, int64_t rows, int64_t width, float *out) {
-    char *bytes, *folder = path_directory(manifest), *resolved = path_join(folder, path);
+    OWNED char *bytes = NULL, *folder = path_directory(manifest), *resolved = path_join(folder, path);
     size_t size;
     Npy npy;
-    Error error;
-    if (!read_file(resolved, &bytes, &size, &error) || !npy_parse(bytes, size, &npy, &error) ||
-        !gpt_vectors_parse(&npy, rows, width, out, &error))
-        die("%s: %s", resolved, error.text);
-    free(bytes);
-    free(resolved);
-    free(folder);
+    MUST_OR(read_file(resolved, &bytes, &size, &error) && npy_parse(bytes, size, &npy, &error) &&
+                gpt_vectors_parse(&npy, rows, width, out, &error),
+            "%s: %s", resolved, error.text);
 }
 
 static bool is_sample(const SpeakOptions *o, const ManifestRecord *r) {
@@ -151,7 +145,7 @@ static bool is_sample(const SpeakOptions *o, const ManifestRecord *r) {
 /* Reads the vectors of --sample from the manifest. */
 static void voice_of_sample(const SpeakOptions *o, const char *manifest, int64_t width, float *condition,
                             float *emotion) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     Error error;
     bool found = false;
@@ -174,7 +168,6 @@ static void voice_of_sample(const SpeakOptions *o, const char *manifest, int64_t
     }
     if (!found && error.text[0]) die("%s:%s", manifest, error.text);
     if (!found) die("--sample %s: %s has no such line", o->sample ? o->sample : "", manifest);
-    free(text);
 }
 
 /* Returns the conditioning with the emotion added, [CONDITIONING_ROWS, width]; free(). */
@@ -182,37 +175,33 @@ static float *voice_vectors(const SpeakOptions *o, const GptTrained *trained, co
                             const Mel *mel) {
     int64_t width = trained->config.d_model;
     float *condition = xmalloc((size_t)(CONDITIONING_ROWS * width) * sizeof *condition);
-    float *emotion = xmalloc((size_t)width * sizeof *emotion);
-    char *manifest = o->manifest ? xstrdup(o->manifest) : gpt_trained_manifest(trained);
+    OWNED float *emotion = xmalloc((size_t)width * sizeof *emotion);
+    OWNED char *manifest = o->manifest ? xstrdup(o->manifest) : gpt_trained_manifest(trained);
     if (o->prompt_audio) {
         int64_t n;
-        float *frames = gpt_frames_of_recording(mel, o->prompt_audio, &n);
+        OWNED float *frames = gpt_frames_of_recording(mel, o->prompt_audio, &n);
         printf("[Voice] %s, %.2f s\n", o->prompt_audio, (double)n * MEL_HOP / MEL_RATE);
         PromptMap map = prompt_map_open(coder, width);
         prompt_map_apply(&map, frames, n, condition, emotion);
         prompt_map_close(&map);
-        free(frames);
     } else if (manifest) {
         voice_of_sample(o, manifest, width, condition, emotion);
     } else
         die_usage("--checkpoint %s does not say what it was trained on: give --prompt-audio, or --manifest",
                   trained->path);
     for (int64_t i = 0; i < CONDITIONING_ROWS * width; i++) condition[i] += emotion[i % width];
-    free(manifest);
-    free(emotion);
     return condition;
 }
 
 /* Returns the path of the codebook, free(), and reads it. Dies unless the model speaks in its codes. */
 static char *read_codebook(const SpeakOptions *o, const GptTrained *trained, SpeechCoder *coder) {
     const char *kind = gpt_trained_fact(trained, GPT_CODES_FACT);
-    Error error;
     if (kind && !gpt_codes_are_own(kind))
         die("--checkpoint %s: the model speaks in %s", trained->path, gpt_codes_decoder(kind));
     char *path = gpt_trained_codebook(trained, o->codebook);
     if (!path)
         die_usage("--checkpoint %s does not say which codebook it was trained with: give --codebook", trained->path);
-    if (!speech_coder_read(path, coder, &error)) die("%s", error.text);
+    MUST(speech_coder_read(path, coder, &error));
     if (coder->codebook.entries != trained->config.mel_codes - GPT_SPECIAL_CODES)
         die("%s has %lld entries, and the model of %s has %d codes beside start and stop", path,
             (long long)coder->codebook.entries, trained->path, trained->config.mel_codes - GPT_SPECIAL_CODES);
@@ -277,15 +266,9 @@ static Generated speak(SpeakOptions *o, const GptTrained *trained, const TokenId
     Device *device = train_device_open(&o->train, &why);
     GptLayout layout = gpt_layout(&trained->config);
     o->train.base_checkpoint = trained->path;
-    TrainSpec spec = {.options = &o->train,
-                      .set = &o->set,
-                      .model = gpt_open(&trained->config),
-                      .device = device,
-                      .device_why = why,
+    TrainSpec spec = {TRAINER_INFERENCE(&o->train, &o->set, device, why), .model = gpt_open(&trained->config),
                       .train = gpt_dataset_lengths(&layout, (int32_t[]){1}, (int32_t[]){1}, 1),
-                      .batch = {.largest = gpt_largest_batch},
-                      .import = GPT_IMPORT,
-                      .base_option = "checkpoint"};
+                      .batch = {.largest = gpt_largest_batch}, .import = GPT_IMPORT};
     Training *training = train_open_inference(&spec);
     double begin = seconds_now();
     Generated speech = generate(o, spec.model, device, &trained->config, text, voice);
@@ -296,8 +279,7 @@ static Generated speak(SpeakOptions *o, const GptTrained *trained, const TokenId
     printf("[Speak] %lld text tokens, %lld codes in %.2f s (%.0f codes/s, speech takes 50/s): %s\n",
            (long long)text->n - 2, (long long)speech.n, seconds, (double)speech.n / seconds, ends[speech.end]);
     train_close(training);
-    spec.train->close(spec.train);
-    spec.model->close(spec.model);
+    trainer_close(&spec);
     device_close(device);
     return speech;
 }
@@ -310,19 +292,16 @@ int gpt_speak(int argc, char **argv) {
     trainer_begin(&o.train, NULL);
     GptTrained trained = gpt_trained_read(o.checkpoint, o.heads);
     Mel *mel = mel_open();
-    char *codebook = read_codebook(&o, &trained, &coder);
+    OWNED char *codebook = read_codebook(&o, &trained, &coder);
     TokenIds text = text_ids(&o, &trained);
-    float *voice = voice_vectors(&o, &trained, &coder, mel);
+    OWNED float *voice = voice_vectors(&o, &trained, &coder, mel);
     Generated speech = speak(&o, &trained, &text, voice);
     if (!speech.n) die("the model ended the speech before its first code: give another --seed or --temperature");
-    float *frames = gpt_frames_of_codes(&coder.codebook, codebook, speech.ids, speech.n, &error);
+    OWNED float *frames = gpt_frames_of_codes(&coder.codebook, codebook, speech.ids, speech.n, &error);
     if (!frames) die("%s", error.text);
     gpt_sound_write(mel, frames, speech.n, (GriffinLim){(int)o.iterations, (uint64_t)o.train.seed}, o.output);
     printf("%s: %.2f s of sound from %lld codes\n", o.output, (double)speech.n * MEL_HOP / MEL_RATE,
            (long long)speech.n);
-    free(frames);
-    free(voice);
-    free(codebook);
     generated_free(&speech, 1);
     token_ids_free(&text);
     speech_coder_close(&coder);

@@ -28,9 +28,8 @@ static int size_of(const GptTrained *t, const char *name) {
 
 /* Returns the number of heads, which shapes do not always tell. */
 static int heads_of(const GptTrained *t, int64_t given, int width) {
-    json_t *number = json_integer((json_int_t)given);
+    json_auto_t *number = json_integer((json_int_t)given);
     if (given) checkpoint_options_check(&t->says.size, "heads", number, NULL);
-    json_decref(number);
     int heads = given ? (int)given : size_of(t, "heads");
     if (width % heads) die_usage("--heads %d does not divide the width of the model, %d", heads, width);
     return heads;
@@ -68,12 +67,11 @@ const char *gpt_trained_fact(const GptTrained *t, const char *name) {
 }
 
 char *gpt_trained_manifest(const GptTrained *t) {
-    json_t *manifests = trained_option(t->path, "manifest");
+    json_auto_t *manifests = trained_option(t->path, "manifest");
     const char *spec = json_string_value(json_array_get(manifests, 0));
-    char *path = NULL, *label = NULL;
+    OWNED char *label = NULL;
+    char *path = NULL;
     if (spec) file_split_label(spec, &path, &label);
-    free(label);
-    json_decref(manifests);
     return path;
 }
 
@@ -105,17 +103,16 @@ char *gpt_trained_tokenizer(const GptTrained *t, const char *given) {
 }
 
 char *gpt_trained_codebook(const GptTrained *t, const char *given) {
-    char *manifest = given ? NULL : gpt_trained_manifest(t), *path = given ? xstrdup(given) : NULL;
+    OWNED char *manifest = given ? NULL : gpt_trained_manifest(t);
+    char *path = given ? xstrdup(given) : NULL;
     if (manifest) {
-        char *folder = path_directory(manifest);
+        OWNED char *folder = path_directory(manifest);
         path = prepare_output_path(folder, OUTPUT_CODEBOOK);
-        free(folder);
         if (access(path, F_OK) != 0)
             die_usage("the codebook of the training, %s as seen from where it was started, is not there: give "
                       "--codebook",
                       path);
     }
     if (path) check_sum(t, path, "codebook", GPT_CODEBOOK_FACT);
-    free(manifest);
     return path;
 }

@@ -34,29 +34,18 @@ void psd_size_resolve(PsdOptions *o) {
 /* ---- options from the shapes of tensors ---- */
 
 /* Returns the first dimension of the tensor with this name; 0 if there is none. */
-static int64_t rows_in(const TensorFile *file, const char *name) {
-    const StoredTensor *t = checkpoint_tensor(file, name);
-    return t && t->rank ? t->dims[0] : 0;
-}
+static int64_t rows_in(const TensorFile *file, const char *name) { return adopt_dimension(file, "", name, 0); }
 
 static void set_number(json_t *options, const char *name, int64_t value) {
     if (value) json_object_set_new(options, name, json_integer((json_int_t)value));
-}
-
-static int64_t layers_in(const TensorFile *file) {
-    int64_t n = 0;
-    for (char name[64]; n < PSD_MAX_LAYERS; n++) {
-        snprintf(name, sizeof name, "encoder.layers.%lld.ffn.0.weight", (long long)n);
-        if (!rows_in(file, name)) break;
-    }
-    return n;
 }
 
 /* Returns the options as a config.json would have them. Shapes do not tell the number of attention heads: it is that of
  * the named size which agrees in everything else, or left out. */
 static json_t *options_of_shapes(const TensorFile *file) {
     json_t *options = json_object();
-    int64_t hidden = rows_in(file, "classifier.head.0.weight"), layers = layers_in(file);
+    int64_t hidden = rows_in(file, "classifier.head.0.weight"),
+            layers = adopt_count_layers(file, "", "encoder.layers.", ".ffn.0.weight");
     int64_t projector = rows_in(file, "encoder.projector.weight"),
             d_ff = rows_in(file, "encoder.layers.0.ffn.0.weight");
     int64_t d_model = projector ? projector : rows_in(file, "patch_embed.projection.weight");
@@ -82,9 +71,8 @@ static const char *checkpoint_option(const PsdOptions *o) {
 static json_t *options_of_file(const PsdOptions *o) {
     const char *checkpoint = o->train.base_checkpoint;
     TensorFile file;
-    Error error;
-    if (!checkpoint_open_base(checkpoint, &file, &error))
-        die("--%s %s: %s", checkpoint_option(o), checkpoint, error.text);
+    MUST_OR(checkpoint_open_base(checkpoint, &file, &error), "--%s %s: %s", checkpoint_option(o), checkpoint,
+            error.text);
     json_t *options = options_of_shapes(&file);
     tensor_file_close(&file);
     bool transformer = json_object_get(options, "n-layers") != NULL;
@@ -110,15 +98,13 @@ static void check_size(const PsdOptions *o, const CheckpointOptions *from) {
     int64_t sizes[DIMENSIONS];
     if (!options_given(&o->set, "size")) return;
     dimensions_of(psd_size(o->model.size), sizes);
-    char *size = xformat("size %s", o->model.size);
+    OWNED char *size = xformat("size %s", o->model.size);
     for (int k = 0; k < DIMENSIONS; k++) {
         bool new_head = o->command == PSD_FINETUNE && !strcmp(dimension_names[k], "hidden-dim");
         if (new_head || options_given(&o->set, dimension_names[k])) continue;
-        json_t *given = json_integer((json_int_t)sizes[k]);
+        json_auto_t *given = json_integer((json_int_t)sizes[k]);
         checkpoint_options_check(from, dimension_names[k], given, size);
-        json_decref(given);
     }
-    free(size);
 }
 
 void psd_checkpoint_adopt(PsdOptions *o) {
@@ -149,17 +135,15 @@ ImportRules psd_checkpoint_rules(const PsdOptions *o) {
 
 void psd_checkpoint_check(const PsdOptions *o, Model *model) {
     ImportRules rules = psd_checkpoint_rules(o);
-    char *option = xformat("--%s", options_holding(&o->set, &o->train.base_checkpoint)->row.name);
+    OWNED char *option = xformat("--%s", options_holding(&o->set, &o->train.base_checkpoint)->row.name);
     adopt_check_tensors(option, o->train.base_checkpoint, NULL, model, &rules);
-    free(option);
 }
 
 /* ---- the head ---- */
 
 bool psd_checkpoint_has_head(const char *path, const Model *model) {
     TensorFile file;
-    Error error;
-    if (!checkpoint_open_base(path, &file, &error)) die("--pretrained %s: %s", path, error.text);
+    MUST_OR(checkpoint_open_base(path, &file, &error), "--pretrained %s: %s", path, error.text);
     int expected = 0, present = 0, matching = 0;
     for (int i = 0; i < model->params.count; i++) {
         const Param *p = &model->params.items[i];

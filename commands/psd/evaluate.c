@@ -1,4 +1,6 @@
-/* train_psd evaluate: scores, tables and diagrams of a classifier on the rows of one split. */
+/* train_psd evaluate: scores, tables and diagrams of a classifier on the rows of one split. train_psd calibrate:
+ * temperature, vector scaling and a temperature by SNR, fitted on the validation split. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,16 +22,49 @@ static char *protocol_of(const PsdOptions *o) {
 int psd_evaluate(const PsdOptions *o, const PsdData *data, PsdClassifier *classifier, Evaluation *result) {
     const char *directory = o->train.output_dir;
     PsdPredictions test = psd_predictions(o, data, classifier, psd_eval_split(o));
-    char *protocol = protocol_of(o);
-    Error error;
+    OWNED char *protocol = protocol_of(o);
     make_directories(directory);
     directory_remove_leftovers(directory);
-    if (!report_classification(&test.predictions, 1, directory, protocol, o->test.tag, &error) ||
-        (result && !evaluation_make(&test.predictions, 1, result, &error)))
-        die("%s", error.text);
+    MUST(report_classification(&test.predictions, 1, directory, protocol, o->test.tag, &error) &&
+         (!result || evaluation_make(&test.predictions, 1, result, &error)));
     page_write_or_warn(directory, PAGE_DEPTH, false);
     psd_predictions_print_chance(&test);
     psd_predictions_free(&test);
-    free(protocol);
     return 0;
+}
+
+/* Keeps the calibrations with the weights, for predict. Those of a foreign file are only in the report. */
+static void keep(const PsdOptions *o, json_t *fits) {
+    const char *checkpoint = o->train.base_checkpoint;
+    Error error;
+    json_auto_t *description = description_read(checkpoint, &PSD_DESCRIPTION, &error);
+    if (!description)
+        printf("[Calibration] %s is no checkpoint of this program: predict will not find its calibrations\n",
+               checkpoint);
+    else if (!decision_write(checkpoint, json_build(checkpoint, "{s:O}", "calibrations", fits), &error))
+        die("%s; predict will not find the calibrations", error.text);
+    else
+        printf("[Calibration] kept with the weights: %s\n", checkpoint);
+}
+
+int psd_calibrate(const PsdOptions *o, const PsdData *data, PsdClassifier *classifier) {
+    const char *directory = o->train.output_dir;
+    PsdPredictions validation = psd_predictions(o, data, classifier, PSD_VAL);
+    PsdPredictions test = psd_predictions(o, data, classifier, psd_eval_split(o));
+    json_auto_t *fits = json_array();
+    Error error;
+    make_directories(directory);
+    directory_remove_leftovers(directory);
+    bool fitted,
+        done = report_calibration(&validation.predictions, &test.predictions, directory, fits, &fitted, &error);
+    if (!done && fitted) die("%s", error.text);
+    if (done)
+        keep(o, fits);
+    else
+        warn("%s", error.text);
+    if (done) page_write_or_warn(directory, PAGE_DEPTH, false);
+    psd_predictions_print_chance(&test);
+    psd_predictions_free(&validation);
+    psd_predictions_free(&test);
+    return !done;
 }

@@ -45,11 +45,10 @@ static void print_left_out(const PsdScan *scan, const PsdManifest *m) {
 /* Reads the recordings of a folder into a manifest. */
 static PsdManifest manifest_of_folder(const char *folder, int n_threads) {
     PsdScan scan;
-    Error error;
-    if (!psd_scan(folder, false, n_threads, &scan, &error)) die("%s", error.text);
+    MUST(psd_scan(folder, false, n_threads, &scan, &error));
     PsdManifest m = psd_scan_manifest(&scan);
     print_left_out(&scan, &m);
-    if (!psd_scan_usable(&scan, folder, &error)) die("%s", error.text);
+    MUST(psd_scan_usable(&scan, folder, &error));
     psd_scan_close(&scan);
     return m;
 }
@@ -61,9 +60,8 @@ static char *write_temporary(const PsdManifest *m, const char *manifest) {
     Error error;
     absolute.file_paths = xcalloc((size_t)m->n_files, sizeof *absolute.file_paths);
     for (int i = 0; i < m->n_files; i++) {
-        char *path = manifest ? psd_manifest_file(manifest, m->file_paths[i]) : xstrdup(m->file_paths[i]);
+        OWNED char *path = manifest ? psd_manifest_file(manifest, m->file_paths[i]) : xstrdup(m->file_paths[i]);
         absolute.file_paths[i] = path_absolute(path);
-        free(path);
     }
     const char *folder = directory_temporary("train_psd", &error);
     if (!folder) die("%s", error.text);
@@ -78,16 +76,14 @@ static char *write_temporary(const PsdManifest *m, const char *manifest) {
 static bool has_other_store(const char *manifest, const bool *hop, const double *limit, int n_threads) {
     PsdStore store;
     Error error;
-    char *path = psd_store_path(manifest);
+    OWNED char *path = psd_store_path(manifest);
     bool other = !access(path, F_OK) && !psd_store_open(&store, path, hop, limit, n_threads, &error);
     if (!other && !access(path, F_OK)) psd_store_close(&store);
-    free(path);
     return other;
 }
 
 static Spectra open_spectra(const PsdOptions *o) {
     Spectra s = {0};
-    Error error;
     int n_threads = threads_take((int)o->train.threads, "--threads");
     const bool *hop = options_given(&o->set, "hop") ? &o->data.hop : NULL;
     const double *limit = options_given(&o->set, "limit") ? &o->data.limit : NULL;
@@ -97,14 +93,13 @@ static Spectra open_spectra(const PsdOptions *o) {
     bool folder = !path_ending(given, ".csv");
     if (folder)
         s.manifest = manifest_of_folder(given, n_threads);
-    else if (!psd_manifest_read(given, &s.manifest, &error))
-        die("%s", error.text);
-    char *path = folder || has_other_store(given, hop, limit, n_threads)
-                     ? write_temporary(&s.manifest, folder ? NULL : given)
-                     : xstrdup(given);
-    if (!psd_store_open(&s.store, path, hop, limit, n_threads, &error)) die("%s", error.text);
+    else
+        MUST(psd_manifest_read(given, &s.manifest, &error));
+    OWNED char *path = folder || has_other_store(given, hop, limit, n_threads)
+                           ? write_temporary(&s.manifest, folder ? NULL : given)
+                           : xstrdup(given);
+    MUST(psd_store_open(&s.store, path, hop, limit, n_threads, &error));
     directory_remove_temporary(); /* what is open stays readable */
-    free(path);
     s.rows = (PsdIds){xmalloc((size_t)s.store.n * sizeof *s.rows.at), 0};
     for (int64_t i = 0; i < s.store.n; i++)
         if (!i || s.store.rows[i] != s.store.rows[i - 1]) s.rows.at[s.rows.n++] = s.store.rows[i];
@@ -144,7 +139,8 @@ static bool read_calibration(const PsdOptions *o, Calibration *calibration) {
     size_t i;
     Error error;
     if (!strcmp(kind, "none")) return false;
-    json_t *decision = decision_read(checkpoint, &error), *fits = json_object_get(decision, "calibrations");
+    json_auto_t *decision = decision_read(checkpoint, &error);
+    const json_t *fits = json_object_get(decision, "calibrations");
     if (!decision && error.text[0]) die("%s", error.text);
     if (decision && !json_is_array(fits)) {
         json_refuse(&error, "calibrations", "an array", fits);
@@ -159,7 +155,6 @@ static bool read_calibration(const PsdOptions *o, Calibration *calibration) {
         else
             calibration_free(&one);
     }
-    json_decref(decision);
     if (!found && !automatic)
         die("--calibration %s: %s has none; train_psd calibrate fits and keeps it", kind, checkpoint);
     return found;
@@ -172,7 +167,7 @@ static void add_probabilities(double *sum, const double *p, int64_t n) {
 /* Adds the probabilities of logits. */
 static void add_logits(const PsdOptions *o, const Spectra *s, double *logits, Sums *sums) {
     int64_t n = sums->n;
-    double *p = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *p), *snr = xmalloc((size_t)n * sizeof *snr);
+    OWNED double *p = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *p), *snr = xmalloc((size_t)n * sizeof *snr);
     for (int64_t i = 0; i < n; i++) snr[i] = (double)s->store.snr[i];
     Predictions predictions = {.n = n,
                                .classes = PSD_CLASSES,
@@ -180,19 +175,16 @@ static void add_logits(const PsdOptions *o, const Spectra *s, double *logits, Su
                                .logits = logits,
                                .covariate = {.values = snr, .limit = 1000, .bin = 5, .name = "snr"}};
     Calibration calibration = {0};
-    Error error;
     bool calibrated = read_calibration(o, &calibration);
-    if (!metrics_softmax(logits, n, PSD_CLASSES, 1, p, &error)) die("%s", error.text);
+    MUST(metrics_softmax(logits, n, PSD_CLASSES, 1, p, &error));
     add_probabilities(sums->plain, p, n);
-    if (calibrated && !calibration_apply(&calibration, &predictions, p, &error)) die("%s", error.text);
+    if (calibrated) MUST(calibration_apply(&calibration, &predictions, p, &error));
     if (calibrated) add_probabilities(sums->calibrated, p, n);
     printf("[Predict] %s: %s%s\n", o->train.base_checkpoint, calibrated ? "calibrated by " : "not calibrated",
            calibrated ? CALIBRATION_NAMES[calibration.kind] : "");
     sums->models++;
     sums->calibrations += calibrated;
     calibration_free(&calibration);
-    free(snr);
-    free(p);
 }
 
 /* Dies if a classifier was trained on other samples than those that were made for the first one. */
@@ -209,27 +201,19 @@ static void check_samples(const PsdOptions *o, const PsdStore *store) {
 static void add_classifier(PsdOptions *o, const Spectra *s, PsdClassifierOpen open, Sums *sums) {
     int64_t n = sums->n;
     check_samples(o, &s->store);
-    TrainSpec spec = {.options = &o->train,
-                      .set = &o->set,
-                      .model = open(o, NULL),
-                      .device = o->device,
-                      .device_why = o->device_why,
-                      .train = open_samples(o, s),
-                      .batch = {.largest = psd_largest_batch},
-                      .import = psd_checkpoint_rules(o),
-                      .base_option = "checkpoint"};
+    TrainSpec spec = {TRAINER_INFERENCE(&o->train, &o->set, o->device, o->device_why), .model = open(o, NULL),
+                      .train = open_samples(o, s), .batch = {.largest = psd_largest_batch},
+                      .import = psd_checkpoint_rules(o)};
     Training *training = train_open_inference(&spec);
-    float *outputs = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *outputs);
+    OWNED float *outputs = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *outputs);
     double *logits = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *logits), start = seconds_now();
     train_outputs(training, spec.train, outputs);
     printf("[Predict] %lld samples, %.0f samples/s\n", (long long)n, (double)n / (seconds_now() - start));
     for (int64_t i = 0; i < n * PSD_CLASSES; i++) logits[i] = (double)outputs[i];
     train_close(training);
-    spec.train->close(spec.train);
-    spec.model->close(spec.model);
+    trainer_close(&spec);
     add_logits(o, s, logits, sums);
     free(logits);
-    free(outputs);
 }
 
 /* ---- the table ---- */
@@ -237,9 +221,8 @@ static void add_classifier(PsdOptions *o, const Spectra *s, PsdClassifierOpen op
 /* Adds the probabilities of a sample, as means over the classifiers. */
 static void probability_columns(Table *t, const char *name, const double *sums, int models) {
     for (int c = 0; c < PSD_CLASSES; c++) {
-        char *column = xformat("%s_%s", name, PSD_LABEL_NAMES[c]);
+        OWNED char *column = xformat("%s_%s", name, PSD_LABEL_NAMES[c]);
         table_real(t, column, sums[c] / models);
-        free(column);
     }
 }
 
@@ -249,9 +232,8 @@ static void write_rows(const Spectra *s, const Sums *sums, PredictOutput *output
     const PsdStore *store = &s->store;
     bool labelled = false, calibrated = sums->calibrations == sums->models;
     const double *decides = calibrated ? sums->calibrated : sums->plain;
-    int32_t *predictions = xmalloc((size_t)sums->n * sizeof *predictions);
-    Error error;
-    if (!metrics_predict(decides, sums->n, PSD_CLASSES, predictions, &error)) die("%s", error.text);
+    OWNED int32_t *predictions = xmalloc((size_t)sums->n * sizeof *predictions);
+    MUST(metrics_predict(decides, sums->n, PSD_CLASSES, predictions, &error));
     for (int64_t i = 0; i < store->n; i++) labelled |= store->labels[i] < PSD_CLASSES;
     for (int64_t i = 0, chunk = 0; i < sums->n; i++) {
         const double *plain = sums->plain + i * PSD_CLASSES, *best = decides + i * PSD_CLASSES;
@@ -272,7 +254,6 @@ static void write_rows(const Spectra *s, const Sums *sums, PredictOutput *output
     }
     predict_output_close(output, &t);
     table_free(&t);
-    free(predictions);
 }
 
 static void write_predictions(const Spectra *s, const Sums *sums, PredictOutput *output) {

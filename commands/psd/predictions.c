@@ -52,17 +52,15 @@ void psd_predictions_free(PsdPredictions *p) {
 
 void psd_predictions_print_chance(const PsdPredictions *p) {
     Evaluation e;
-    Error error;
-    if (!evaluation_make(&p->predictions, 1, &e, &error)) die("%s", error.text);
-    char *text = chance_of(&e, p->predictions.cause);
+    MUST(evaluation_make(&p->predictions, 1, &e, &error));
+    OWNED char *text = chance_of(&e, p->predictions.cause);
     if (text) printf("[Report] the classifier is %s\n", text);
-    free(text);
     evaluation_free(&e);
 }
 
 PsdPredictions psd_predictions(const PsdOptions *o, const PsdData *data, PsdClassifier *classifier, int split) {
     Dataset *samples = psd_data_require(o, data, split);
-    float *outputs = xmalloc((size_t)(samples->n_samples * PSD_CLASSES) * sizeof *outputs);
+    OWNED float *outputs = xmalloc((size_t)(samples->n_samples * PSD_CLASSES) * sizeof *outputs);
     if (!classifier->training) {
         classifier->spec.train = samples;
         classifier->training = train_open_inference(&classifier->spec);
@@ -75,7 +73,6 @@ PsdPredictions psd_predictions(const PsdOptions *o, const PsdData *data, PsdClas
     PsdPredictions predictions = make_predictions(&data->store, samples, outputs);
     predictions.cause = chance_cause(o->train.base_checkpoint, usual_rates, o->more_epochs);
     predictions.predictions.cause = predictions.cause;
-    free(outputs);
     if (samples != classifier->spec.train) samples->close(samples);
     return predictions;
 }

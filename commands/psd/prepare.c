@@ -99,10 +99,9 @@ static void drop_copies(Splits *s, const char *name, PsdPartition *partitions, i
 /* Reports a file that was written, or why it cannot be made (then it removes an old one). The index is written last, so
  * that after an interruption it never names a manifest that the file was not made from. */
 static void finish(Splits *s, const char *path, bool made, PsdPartition *partitions, int64_t n, const Error *why) {
-    Error error;
     const char *name = strrchr(path, '/') + 1;
     if (made) {
-        if (!psd_data_report_splits(s->report, name, partitions, n, s->groups, &error)) die("%s: %s", name, error.text);
+        MUST_OR(psd_data_report_splits(s->report, name, partitions, n, s->groups, &error), "%s: %s", name, error.text);
         json_object_set_new(json_object_get(json_object_get(s->report, "splits"), name), "copies_left_out",
                             json_integer((json_int_t)s->dropped));
         s->made++;
@@ -111,41 +110,37 @@ static void finish(Splits *s, const char *path, bool made, PsdPartition *partiti
         json_object_del(json_object_get(s->report, "splits"), name);
         if (unlink(path) && errno != ENOENT) die("cannot remove %s, which is old: %s", path, strerror(errno));
     }
-    if (!psd_split_index_set(path, made ? s->manifest_hash : 0, &error)) die("%s", error.text);
+    MUST(psd_split_index_set(path, made ? s->manifest_hash : 0, &error));
     s->dropped = 0;
 }
 
 /* Notes in the index that the file is ours. Comes before the file is made, or an old one removed. */
 static void claim(const char *path, uint64_t manifest_hash) {
-    Error error;
-    if (!psd_split_index_claim(path, manifest_hash, &error)) die("%s", error.text);
+    MUST(psd_split_index_claim(path, manifest_hash, &error));
 }
 
 static const char *const kinds[] = {"pooled", "by_file", "by_sensor", "loso", "fewshot_loso"};
 enum { POOLED, BY_FILE, BY_SENSOR, LOSO, FEW_SHOT, KINDS };
 
 static char *split_path(const Options *o, const char *directory, int kind) {
-    char *name = kind == FEW_SHOT ? xformat("%s_seed%u.json", kinds[kind], (uint32_t)o->seed)
-                                  : psd_split_file_name(kinds[kind], (uint32_t)o->seed, o->fraction);
-    char *path = path_join(directory, name);
-    free(name);
-    return path;
+    OWNED char *name = kind == FEW_SHOT ? xformat("%s_seed%u.json", kinds[kind], (uint32_t)o->seed)
+                                        : psd_split_file_name(kinds[kind], (uint32_t)o->seed, o->fraction);
+    return path_join(directory, name);
 }
 
 /* Claims all split files before any is written. Dies if one of them belongs to the user. */
 static void claim_splits(const Options *o, const char *directory, uint64_t manifest_hash) {
     make_directories(directory);
     for (int i = 0; i < KINDS; i++) {
-        char *path = split_path(o, directory, i);
+        OWNED char *path = split_path(o, directory, i);
         claim(path, manifest_hash);
-        free(path);
     }
 }
 
 static void write_one(Splits *s, int kind, const int32_t *groups) {
     const PsdRows *rows = &s->groups->rows;
     uint32_t seed = (uint32_t)s->options->seed;
-    char *path = split_path(s->options, s->directory, kind);
+    OWNED char *path = split_path(s->options, s->directory, kind);
     PsdPartition partition;
     Error error;
     claim(path, s->manifest_hash);
@@ -155,14 +150,13 @@ static void write_one(Splits *s, int kind, const int32_t *groups) {
     if (made && !psd_partition_write(path, &partition, &error)) die("%s", error.text);
     finish(s, path, made, &partition, 1, &error);
     psd_partition_free(&partition);
-    free(path);
 }
 
 static void write_by_sensor(Splits *s, bool few) {
     const PsdRows *rows = &s->groups->rows;
     const Options *o = s->options;
     uint32_t seed = (uint32_t)o->seed;
-    char *path = split_path(o, s->directory, few ? FEW_SHOT : LOSO);
+    OWNED char *path = split_path(o, s->directory, few ? FEW_SHOT : LOSO);
     PsdPartitions all;
     Error error;
     claim(path, s->manifest_hash);
@@ -172,12 +166,11 @@ static void write_by_sensor(Splits *s, bool few) {
     if (made && !psd_partitions_write(path, rows, &all, few ? PSD_SHOT_COUNTS : NULL, &error)) die("%s", error.text);
     finish(s, path, made, all.partitions, all.sensors * all.shots, &error);
     psd_partitions_free(&all);
-    free(path);
 }
 
 static void write_splits(const Options *o, const char *directory, const PsdGroups *groups, uint64_t manifest_hash,
                          json_t *report) {
-    char *path = path_join(directory, "splits");
+    OWNED char *path = path_join(directory, "splits");
     Splits s = {o, path, groups, report, manifest_hash, 0, 0};
     claim_splits(o, path, manifest_hash);
     directory_remove_leftovers(path);
@@ -187,37 +180,32 @@ static void write_splits(const Options *o, const char *directory, const PsdGroup
     write_by_sensor(&s, false);
     write_by_sensor(&s, true);
     if (!s.made) die("no split can be made of these rows");
-    free(path);
 }
 
 /* ---- manifest ---- */
 
 static uint64_t hash_of(const char *manifest) {
     uint64_t hash;
-    Error error;
-    if (!psd_manifest_hash(manifest, &hash, &error)) die("%s", error.text);
+    MUST(psd_manifest_hash(manifest, &hash, &error));
     return hash;
 }
 
 /* Scans the recordings. Writes nothing. */
 static PsdManifest scan_input(const Options *o, PsdScan *scan) {
-    Error error;
-    if (!psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error)) die("%s", error.text);
-    if (!psd_scan_usable(scan, o->input, &error)) die("%s", error.text);
+    MUST(psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error));
+    MUST(psd_scan_usable(scan, o->input, &error));
     return psd_scan_manifest(scan);
 }
 
 /* Writes the manifest. Removes the splits of a manifest that is replaced first, because their row numbers would mean
  * other rows; so a kill in between leaves none of them. */
 static void write_manifest(const Options *o, const char *path, const PsdManifest *m, const PsdScan *scan) {
-    Error error;
     uint64_t now = psd_manifest_hash_of(m), before = access(path, F_OK) ? 0 : hash_of(path);
-    char *splits = path_join(o->output, "splits");
+    OWNED char *splits = path_join(o->output, "splits");
     claim_splits(o, splits, now);
-    if (before != now && !psd_split_index_claim_manifest(splits, path, now, before, &error)) die("%s", error.text);
-    if (before && before != now && !psd_split_index_purge(splits, before, &error)) die("%s", error.text);
-    free(splits);
-    if (!psd_manifest_write(path, m, &error)) die("%s", error.text);
+    if (before != now) MUST(psd_split_index_claim_manifest(splits, path, now, before, &error));
+    if (before && before != now) MUST(psd_split_index_purge(splits, before, &error));
+    MUST(psd_manifest_write(path, m, &error));
     printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m->n, m->n_files,
            (long long)scan->n, m->n_sensors);
     if (scan->respelled)
@@ -243,8 +231,7 @@ static void see_from(const char *directory, PsdManifest *m, PsdScan *scan) {
  */
 static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *scan, FileLock *lock) {
     PsdManifest manifest;
-    char *directory = path_directory(path);
-    Error error;
+    OWNED char *directory = path_directory(path);
     if (o->manifest) {
         hash_of(path); /* dies if it cannot be read */
     } else {
@@ -252,14 +239,13 @@ static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *sc
         make_directories(directory);
         see_from(directory, &manifest, scan);
     }
-    if (!file_lock(lock, path, &error)) die("%s", error.text);
+    MUST(file_lock(lock, path, &error));
     directory_remove_leftovers(directory);
     if (!o->manifest)
         write_manifest(o, path, &manifest, scan);
-    else if (!psd_manifest_read(path, &manifest, &error))
-        die("%s", error.text);
+    else
+        MUST(psd_manifest_read(path, &manifest, &error));
     psd_manifest_print_sensors(path, &manifest);
-    free(directory);
     return manifest;
 }
 
@@ -267,78 +253,64 @@ static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *sc
 
 /* Returns the report of this manifest, to be extended, or an empty one. */
 static json_t *begin_report(const char *directory, uint64_t manifest_hash) {
-    char *path = path_join(directory, "data_report.json"),
-         *hash = xformat("%016llx", (unsigned long long)manifest_hash);
+    OWNED char *path = path_join(directory, "data_report.json"),
+               *hash = xformat("%016llx", (unsigned long long)manifest_hash);
     json_t *report = json_read(path, 0, NULL);
     const char *of = json_string_value(json_object_get(report, "manifest"));
     if (!of || strcmp(of, hash)) {
         json_decref(report);
         report = json_build("data_report.json", "{s:s}", "manifest", hash);
     }
-    free(path);
-    free(hash);
     return report;
 }
 
 static void write_report(const char *directory, json_t *report) {
-    char *path = path_join(directory, "data_report.json"), *text = json_text(path, report, JSON_INDENT(1));
-    Error error;
-    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
-    free(text);
-    free(path);
+    OWNED char *path = path_join(directory, "data_report.json"), *text = json_text(path, report, JSON_INDENT(1));
+    MUST(file_write_atomic(path, text, strlen(text), &error));
 }
 
 /* Returns how many samples a split file has to train on. */
 static int64_t count_training(const char *split, const PsdStore *store) {
     PsdPartition partition;
-    Error error;
-    if (!psd_partition_read(split, NULL, 0, store->n_rows, &partition, &error)) die("%s", error.text);
+    MUST(psd_partition_read(split, NULL, 0, store->n_rows, &partition, &error));
     const PsdIds *rows = &partition.splits[PSD_TRAIN];
-    bool *trained = xcalloc((size_t)store->n_rows + 1, sizeof *trained);
+    OWNED bool *trained = xcalloc((size_t)store->n_rows + 1, sizeof *trained);
     int64_t n = 0;
     for (int64_t i = 0; i < rows->n; i++) trained[rows->at[i]] = true;
     for (int64_t i = 0; i < store->n; i++) n += trained[store->rows[i]];
-    free(trained);
     psd_partition_free(&partition);
     return n;
 }
 
 /* Prints the command that trains: on whole files if these can be divided, else on what split there is. */
 static void print_next(const Options *o, const char *directory, const char *manifest, const PsdStore *store) {
-    char *splits = path_join(directory, "splits"), *split = split_path(o, splits, BY_FILE);
-    if (access(split, F_OK)) {
-        free(split);
-        split = split_path(o, splits, POOLED);
-    }
-    if (!access(split, F_OK)) {
-        char *batch = next_batch(count_training(split, store), PSD_BATCH, 1);
-        next_print_options("run",
-                           (const char *const[]){"-m", manifest, "--split", split, "-o", "results", "-b", batch, NULL});
-        free(batch);
-    }
-    free(split);
-    free(splits);
+    OWNED char *splits = path_join(directory, "splits"), *by_file = split_path(o, splits, BY_FILE),
+               *pooled = split_path(o, splits, POOLED);
+    const char *split = access(by_file, F_OK) ? pooled : by_file;
+    if (access(split, F_OK)) return;
+    OWNED char *batch = next_batch(count_training(split, store), PSD_BATCH, 1);
+    next_print_options("run",
+                       (const char *const[]){"-m", manifest, "--split", split, "-o", "results", "-b", batch, NULL});
 }
 
 /* ---- all of it ---- */
 
 static void make_data(const Options *o) {
-    char *directory = o->manifest ? path_directory(o->manifest) : xstrdup(o->output);
-    char *path = o->manifest ? xstrdup(o->manifest) : path_join(directory, "manifest.csv");
+    OWNED char *directory = o->manifest ? path_directory(o->manifest) : xstrdup(o->output);
+    OWNED char *path = o->manifest ? xstrdup(o->manifest) : path_join(directory, "manifest.csv");
     PsdScan scan = {0};
     PsdStore store;
     FileLock lock;
-    Error error;
     PsdManifest manifest = lock_manifest(o, path, &scan, &lock);
     int64_t lost = o->manifest ? psd_scan_copies(&manifest, path, (int)o->num_workers, &scan) : 0;
     if (lost) printf("[Report] %lld files cannot be read: they may or may not be copies of others\n", (long long)lost);
     uint64_t hash = hash_of(path);
-    json_t *report = begin_report(directory, hash);
+    json_auto_t *report = begin_report(directory, hash);
     if (!o->manifest) psd_data_report_files(report, &scan);
     psd_data_report_rows(report, &manifest);
     PsdGroups groups = psd_data_report_groups(&manifest, &scan);
     write_splits(o, directory, &groups, hash, report);
-    if (!psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error)) die("%s", error.text);
+    MUST(psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error));
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
     json_object_set_new(report, "doubtful_sensors", psd_store_doubts(&store));
     write_report(directory, report);
@@ -348,9 +320,6 @@ static void make_data(const Options *o) {
     psd_data_report_groups_free(&groups);
     psd_scan_close(&scan);
     psd_manifest_close(&manifest);
-    json_decref(report);
-    free(directory);
-    free(path);
 }
 
 int psd_prepare(int argc, char **argv) {

@@ -47,11 +47,10 @@ static void add(Line *line, const char *name, const char *format, ...) PRINTF_LI
 static void add(Line *line, const char *name, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *value = vxformat(format, arguments);
+    OWNED char *value = vxformat(format, arguments);
     va_end(arguments);
     if (line->n == 64) die("run: too many options");
     line->text[line->n++] = xformat("%s=%s", name, value);
-    free(value);
 }
 
 static bool given(const PsdOptions *o, const char *name) { return options_given(&o->set, name); }
@@ -94,9 +93,8 @@ static void line_free(Line *line) {
 static void print_line(const Line *line) {
     printf("\n[Run]");
     for (int i = 0; i < line->n; i++) {
-        char *word = shell_word(line->text[i]);
+        OWNED char *word = shell_word(line->text[i]);
         printf(" %s", word);
-        free(word);
     }
     printf("\n");
 }
@@ -116,30 +114,25 @@ static bool carry_out(Runner *r, Line *line, Evaluation *result) {
 
 /* Returns the best checkpoint of a training, or its last one if nothing was validated. free() */
 static char *best_checkpoint(const char *directory, const char *training) {
-    char *run = path_join(directory, training), *best;
-    Error error;
-    if (!checkpoint_best(run, &best, &error))
-        die("%s. If the newest checkpoint is whole, train_psd %s -o %s --resume auto with its other options continues "
+    OWNED char *run = path_join(directory, training);
+    char *best;
+    MUST_OR(checkpoint_best(run, &best, &error),
+            "%s. If the newest checkpoint is whole, train_psd %s -o %s --resume auto with its other options continues "
             "without the best one; or remove %s to train again",
             error.text, training, run, run);
-    if (!best) best = path_join(run, LAST_LINK);
-    free(run);
-    return best;
+    return best ? best : path_join(run, LAST_LINK);
 }
 
 /* Says so if the weights are the last ones instead of the best. */
 static void print_weights(const Place *at, const char *training) {
-    char *weights = best_checkpoint(at->directory, training),
-         *last = xformat("%s/%s/" LAST_LINK, at->directory, training);
+    OWNED char *weights = best_checkpoint(at->directory, training),
+               *last = xformat("%s/%s/" LAST_LINK, at->directory, training);
     if (!strcmp(weights, last)) printf("[Run] %s: nothing was validated, so the last weights are taken\n", weights);
-    free(last);
-    free(weights);
 }
 
 static void add_directory(Line *line, const char *directory, const char *name) {
-    char *path = path_join(directory, name);
+    OWNED char *path = path_join(directory, name);
     add(line, "--output-dir", "%s", path);
-    free(path);
 }
 
 static Line stage_line(const PsdOptions *o, const Place *at, PsdCommand stage) {
@@ -147,8 +140,8 @@ static Line stage_line(const PsdOptions *o, const Place *at, PsdCommand stage) {
     Line line = line_begin(o, stage, at->split, at->sensor);
     const char *config = pretrain ? o->all.pretrain_config : finetune ? o->all.finetune_config : NULL;
     int64_t epochs = pretrain ? o->all.pretrain_epochs : finetune ? o->all.finetune_epochs : 0;
-    char *encoder = best_checkpoint(at->directory, "pretrain");
-    char *classifier = best_checkpoint(at->directory, "finetune");
+    OWNED char *encoder = best_checkpoint(at->directory, "pretrain");
+    OWNED char *classifier = best_checkpoint(at->directory, "finetune");
     if (config) add(&line, "--config", "%s", config);
     if (epochs) add(&line, "--epochs", "%lld", (long long)epochs);
     if (finetune && !o->all.scratch) add(&line, "--pretrained", "%s", encoder);
@@ -157,8 +150,6 @@ static Line stage_line(const PsdOptions *o, const Place *at, PsdCommand stage) {
         add(&line, "--output-dir", "%s", at->directory);
     else
         add_directory(&line, at->directory, stage == PSD_CALIBRATE ? "calibration" : PSD_COMMAND_NAMES[stage]);
-    free(encoder);
-    free(classifier);
     return line;
 }
 
@@ -191,8 +182,7 @@ static void check_stages(const Runner *r, const Place *at) {
 
 static uint64_t weights_sum(const char *weights) {
     TensorFile file;
-    Error error;
-    if (!checkpoint_open_base(weights, &file, &error)) die("%s: %s", weights, error.text);
+    MUST_OR(checkpoint_open_base(weights, &file, &error), "%s: %s", weights, error.text);
     uint64_t sum = checkpoint_base_sum(&file);
     tensor_file_close(&file);
     return sum;
@@ -201,34 +191,26 @@ static uint64_t weights_sum(const char *weights) {
 /* Dies if the training in this directory began from weights other than these (NULL: from scratch). Compares the weights
  * and not their path, because a directory may be moved. */
 static void check_beginning(const char *directory, const char *weights) {
-    char *newest = checkpoint_resolve(directory, "auto");
+    OWNED char *newest = checkpoint_resolve(directory, "auto");
     TrainState state;
-    Error error;
     if (!newest) return;
-    if (!state_read(newest, &state, &error)) die("%s: %s", newest, error.text);
+    MUST_OR(state_read(newest, &state, &error), "%s: %s", newest, error.text);
     if (state.base_sum != (weights ? weights_sum(weights) : 0))
         die("%s did not begin from %s: remove it to train the classifier again, or give another --output-dir",
             directory, weights ? weights : "scratch");
     free(state.options_json);
-    free(newest);
 }
 
 static void check_encoder(const PsdOptions *o, const Place *at) {
-    char *directory = path_join(at->directory, "finetune");
-    char *encoder = o->all.scratch ? NULL : best_checkpoint(at->directory, "pretrain");
+    OWNED char *directory = path_join(at->directory, "finetune");
+    OWNED char *encoder = o->all.scratch ? NULL : best_checkpoint(at->directory, "pretrain");
     check_beginning(directory, encoder);
-    free(encoder);
-    free(directory);
 }
 
 /* Keeps the classifier of a directory for the line "Next: ". */
 static void add_model(Runner *r, const Place *at) {
-    char *run = path_join(at->directory, PSD_COMMAND_NAMES[PSD_FINETUNE]), *word = shell_path(run),
-         *longer = xformat("%s --checkpoint %s", r->models ? r->models : "", word);
-    free(r->models);
-    free(word);
-    free(run);
-    r->models = longer;
+    OWNED char *run = path_join(at->directory, PSD_COMMAND_NAMES[PSD_FINETUNE]), *word = shell_path(run);
+    xappend(&r->models, " --checkpoint %s", word);
 }
 
 /* Carries out all stages of a directory. Returns false if a signal stopped the run. */
@@ -257,18 +239,17 @@ static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
 
 /* Draws the shots with this seed and writes them to a split file, unless the file exists. Returns its path; free() */
 static char *draw_shots(const PsdOptions *o, int64_t seed) {
-    char *directory = path_join(o->train.output_dir, "splits");
+    OWNED char *directory = path_join(o->train.output_dir, "splits");
     char *path = xformat("%s/fewshot_loso_seed%lld.json", directory, (long long)seed);
     make_directories(directory);
     directory_remove_leftovers(directory);
-    free(directory);
     if (!access(path, F_OK)) return path;
     PsdOptions with = *o;
     PsdData data = psd_data_open(&with);
     const PsdStore *s = &data.store;
     size_t n = (size_t)s->n_rows;
-    int32_t *labels = xmalloc((n + 1) * sizeof *labels), *sensors = xcalloc(n + 1, sizeof *sensors),
-            *files = xcalloc(n + 1, sizeof *files);
+    OWNED int32_t *labels = xmalloc((n + 1) * sizeof *labels), *sensors = xcalloc(n + 1, sizeof *sensors),
+                  *files = xcalloc(n + 1, sizeof *files);
     for (size_t i = 0; i < n; i++) labels[i] = -1; /* a row without a sample is in no split */
     for (int64_t i = 0; i < s->n; i++) {
         labels[s->rows[i]] = s->labels[i];
@@ -277,16 +258,12 @@ static char *draw_shots(const PsdOptions *o, int64_t seed) {
     }
     PsdRows rows = {s->n_rows, PSD_CLASSES, labels, sensors, files, s->sensor_names};
     PsdPartitions partitions;
-    Error error;
-    if (!psd_partition_few_shot(&rows, (uint32_t)seed, PSD_SHOT_COUNTS, PSD_SHOTS, 0, &partitions, &error) ||
-        !psd_partitions_write(path, &rows, &partitions, PSD_SHOT_COUNTS, &error) ||
-        !psd_split_index_set(path, s->manifest_hash, &error))
-        die("a draw of shots: %s", error.text);
+    MUST_OR(psd_partition_few_shot(&rows, (uint32_t)seed, PSD_SHOT_COUNTS, PSD_SHOTS, 0, &partitions, &error) &&
+                psd_partitions_write(path, &rows, &partitions, PSD_SHOT_COUNTS, &error) &&
+                psd_split_index_set(path, s->manifest_hash, &error),
+            "a draw of shots: %s", error.text);
     psd_partitions_free(&partitions);
     psd_data_close(&data);
-    free(labels);
-    free(sensors);
-    free(files);
     return path;
 }
 
@@ -297,9 +274,9 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
     with.data.sensor = at->sensor;
     with.data.shots = PSD_SHOT_COUNTS[k];
     with.train.seed += repeat;
-    char *to = xformat("%s/shots_%d_seed_%lld", at->directory, PSD_SHOT_COUNTS[k], (long long)with.train.seed);
-    char *from = best_checkpoint(at->directory, "finetune"), *last = path_join(to, LAST_LINK);
-    char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(with.data.split);
+    OWNED char *to = xformat("%s/shots_%d_seed_%lld", at->directory, PSD_SHOT_COUNTS[k], (long long)with.train.seed);
+    OWNED char *from = best_checkpoint(at->directory, "finetune"), *last = path_join(to, LAST_LINK);
+    OWNED char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(with.data.split);
     Line tune = line_begin(&with, PSD_FINETUNE, split, at->sensor);
     Line evaluate = line_begin(&with, PSD_EVALUATE, split, at->sensor);
     add(&tune, "--output-dir", "%s", to);
@@ -320,10 +297,6 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
         line_free(&evaluate);
     r->folds[r->n_folds] = (FoldResult){at->sensor, PSD_SHOT_COUNTS[k], with.train.seed, &r->results[r->n_folds]};
     r->n_folds++;
-    free(split);
-    free(last);
-    free(from);
-    free(to);
     return go_on;
 }
 
@@ -352,9 +325,8 @@ typedef struct {
 
 static Sensors sensors_open(const PsdOptions *o, const char *split) {
     Sensors s;
-    Error error;
     if (!split) die_usage("--protocol fewshot_loso also needs --loso-split, the split file by sensor");
-    if (!psd_partition_sensors_read(split, &s.names, &s.n, &error)) die("%s", error.text);
+    MUST(psd_partition_sensors_read(split, &s.names, &s.n, &error));
     s.chosen = o->all.first_sensors && o->all.first_sensors < s.n ? (int)o->all.first_sensors : s.n;
     return s;
 }
@@ -367,7 +339,7 @@ static void sensors_close(Sensors *s) {
 /* Runs all stages for one sensor; `label` begins the names of its trainings. */
 static bool run_sensor(Runner *r, const char *split, const char *sensor, const char *label, bool few) {
     const char *parent = r->o->train.output_dir;
-    char *name = file_name_in(parent, "", sensor), *directory = path_join(parent, name);
+    OWNED char *name = file_name_in(parent, "", sensor), *directory = path_join(parent, name);
     Place at = {directory, split, sensor, label};
     Evaluation before = {0};
     bool go_on = run_stages(r, &at, few ? &before : &r->results[r->n_folds]);
@@ -378,8 +350,6 @@ static bool run_sensor(Runner *r, const char *split, const char *sensor, const c
         r->folds[r->n_folds] = (FoldResult){sensor, 0, 0, &r->results[r->n_folds]};
         r->n_folds++;
     }
-    free(directory);
-    free(name);
     return go_on;
 }
 
@@ -390,7 +360,6 @@ static bool run_sensors(Runner *r) {
     const char *split = few ? o->all.loso_split : o->data.split;
     Sensors s = sensors_open(o, split);
     size_t most = (size_t)s.chosen * (few ? PSD_SHOTS * (size_t)o->all.repeats : 1);
-    Error error;
     r->folds = xcalloc(most + 1, sizeof *r->folds);
     r->results = xcalloc(most + 1, sizeof *r->results);
     check_stages(r, &(Place){o->train.output_dir, split, s.names[0], ""});
@@ -402,8 +371,7 @@ static bool run_sensors(Runner *r) {
         go_on = run_sensor(r, split, s.names[i], label, few);
     }
     directory_remove_leftovers(o->train.output_dir);
-    if (go_on && !report_folds(r->folds, r->n_folds, "sensor", o->all.protocol, o->train.output_dir, &error))
-        die("%s", error.text);
+    if (go_on) MUST(report_folds(r->folds, r->n_folds, "sensor", o->all.protocol, o->train.output_dir, &error));
     for (int i = 0; i < r->n_folds; i++) evaluation_free(&r->results[i]);
     sensors_close(&s);
     free(r->folds);
@@ -414,7 +382,7 @@ static bool run_sensors(Runner *r) {
 int psd_report_validation(const PsdOptions *o, PsdStage *stage) {
     if (stop_signal() || !path_holds(o->train.output_dir, BEST_LINK)) return 0;
     Line line = line_begin(o, PSD_EVALUATE, o->data.split, o->data.sensor);
-    char *best = path_join(o->train.output_dir, BEST_LINK);
+    OWNED char *best = path_join(o->train.output_dir, BEST_LINK);
     add(&line, "--checkpoint", "%s", best);
     add(&line, "--output-dir", "%s", o->train.output_dir);
     add(&line, "--eval-split", "%s", "val");
@@ -422,13 +390,12 @@ int psd_report_validation(const PsdOptions *o, PsdStage *stage) {
     print_line(&line);
     int status = stage->carry_out(line.n - 1, line.text + 1, stage);
     line_free(&line);
-    free(best);
     return status;
 }
 
 void psd_print_next(const PsdOptions *o) {
     bool pretrain = o->command == PSD_PRETRAIN;
-    char *weights = next_weights(o->train.output_dir);
+    OWNED char *weights = next_weights(o->train.output_dir);
     const struct {
         const char *option, *value;
     } words[] = {{"--manifest", o->train.manifest.text[0]},
@@ -437,15 +404,12 @@ void psd_print_next(const PsdOptions *o) {
                  {pretrain ? "--pretrained" : "--checkpoint", weights}};
     printf("Next: %s %s", program_as_called(), pretrain ? "finetune" : "evaluate");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        char *word = xformat("%s=%s", words[i].option, words[i].value ? words[i].value : ""),
-             *quoted = shell_word(word);
+        OWNED char *word = xformat("%s=%s", words[i].option, words[i].value ? words[i].value : ""),
+                   *quoted = shell_word(word);
         if (words[i].value) printf(" %s", quoted);
-        free(quoted);
-        free(word);
     }
     if (o->data.shots) printf(" --shots %lld", (long long)o->data.shots);
     printf(" -o results/%s\n", pretrain ? "finetune" : "evaluation");
-    free(weights);
 }
 
 int psd_run(PsdOptions *o, PsdStage *stage) {

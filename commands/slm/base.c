@@ -13,19 +13,18 @@
 
 const char *const SLM_MODEL_OPTIONS[] = {"vocabulary", "d-model", "layers", "heads", "context", "biases", "gelu", NULL};
 
+#define ROOT "transformer."
+
 /* GPT-2's layers compute x W + b, those of all others x W^T + b. Old files of GPT-2 hold the mask of attention. */
 static const char *const linears[] = {".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight",
                                       ".mlp.c_proj.weight", NULL};
 static const char *const masks[] = {".attn.bias", ".attn.masked_bias", NULL};
-static const char *const positions[] = {"transformer.wpe.weight"}, *const roots[] = {"transformer."};
+static const char *const positions[] = {"transformer.wpe.weight"}, *const roots[] = {ROOT};
 static const NamePair head[] = {{"lm_head.weight", "transformer.wte.weight"}, {NULL, NULL}};
 static const ImportConventions conventions = {
-    .root = "transformer.", .transposed = linears, .constants = masks, .copies = head, .biases = "biases"};
+    .root = ROOT, .transposed = linears, .constants = masks, .copies = head, .biases = "biases"};
 const ImportRules SLM_IMPORT = {
     .resizable = positions, .n_resizable = 1, .only = roots, .n_only = 1, .conventions = &conventions};
-
-/* Sizes whose number of heads is known: the reference's two, which are also GPT-2's. */
-static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24, 1024, 16}};
 
 /* ---- options ---- */
 
@@ -52,36 +51,15 @@ void slm_source_options(OptionSet *set, SlmSource *source) {
 
 /* ---- the tensors ---- */
 
-/* Returns the tensor that means the model's transformer.NAME, or NULL. */
-static const StoredTensor *tensor_of(const TensorFile *file, const char *name) {
-    char full[96];
-    snprintf(full, sizeof full, "transformer.%s", name);
-    const StoredTensor *tensor = checkpoint_tensor(file, full);
-    return tensor ? tensor : checkpoint_tensor(file, name);
-}
-
-static int64_t dimension(const TensorFile *file, const char *name, int axis) {
-    const StoredTensor *t = tensor_of(file, name);
-    return t && t->rank == 2 ? t->dims[axis] : 0;
-}
-
-static int64_t count_layers(const TensorFile *file) {
-    char name[48];
-    int64_t n = -1;
-    do snprintf(name, sizeof name, "h.%lld.ln_1.weight", (long long)++n);
-    while (n < 1000 && tensor_of(file, name));
-    return n;
-}
-
 /* Sets biases as the tensors have them. Biases of zeros may be those of a model without any, so they decide nothing. */
 static void set_biases(json_t *options, const TensorFile *file, int64_t layers) {
     static const char *const names[] = {"ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"};
-    const StoredTensor *last = tensor_of(file, "ln_f.bias");
+    const StoredTensor *last = adopt_tensor(file, ROOT, "ln_f.bias");
     bool any = last && !tensor_is_zero(last);
     for (int64_t i = 0; i < 6 * layers && !any; i++) {
         char name[64];
         snprintf(name, sizeof name, "h.%lld.%s.bias", (long long)(i / 6), names[i % 6]);
-        const StoredTensor *bias = tensor_of(file, name);
+        const StoredTensor *bias = adopt_tensor(file, ROOT, name);
         any = bias && !tensor_is_zero(bias);
     }
     if (any || !last) json_object_set_new(options, "biases", json_boolean(any));
@@ -89,8 +67,10 @@ static void set_biases(json_t *options, const TensorFile *file, int64_t layers) 
 
 /* Returns the options that follow from the shapes of a file, which must have the tensors of the model. */
 static json_t *options_of_shapes(const char *option, const char *path, const TensorFile *file) {
-    int64_t layers = count_layers(file), width = dimension(file, "wte.weight", 1),
-            vocabulary = dimension(file, "wte.weight", 0), context = dimension(file, "wpe.weight", 0);
+    int64_t layers = adopt_count_layers(file, ROOT, "h.", ".ln_1.weight"),
+            width = adopt_dimension(file, ROOT, "wte.weight", 1),
+            vocabulary = adopt_dimension(file, ROOT, "wte.weight", 0),
+            context = adopt_dimension(file, ROOT, "wpe.weight", 0);
     if (layers < 1 || width < 1 || width > INT_MAX || context < 1 || context > INT_MAX || vocabulary < 1 ||
         vocabulary > INT_MAX)
         die("%s %s: expected the tensors transformer.wte.weight, transformer.wpe.weight and "
@@ -98,9 +78,8 @@ static json_t *options_of_shapes(const char *option, const char *path, const Ten
             option, path);
     json_t *options = json_build(path, "{s:I, s:I, s:I, s:I}", "vocabulary", (json_int_t)vocabulary, "d-model",
                                  (json_int_t)width, "layers", (json_int_t)layers, "context", (json_int_t)context);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].layers == layers && known[i].width == width)
-            json_object_set_new(options, "heads", json_integer(known[i].heads));
+    if (adopt_known_heads(layers, width))
+        json_object_set_new(options, "heads", json_integer(adopt_known_heads(layers, width)));
     set_biases(options, file, layers);
     return options;
 }
@@ -130,7 +109,7 @@ static void add_gpt2(json_t *options, const char *path, const json_t *config) {
 static void read_other(SlmBase *base, const TensorFile *file, const json_t *config, const char *config_path) {
     const char *heads = tensor_file_metadata(file, "model_args.n_head");
     json_t *options = base->size.options;
-    const StoredTensor *fused = tensor_of(file, "h.0.attn.c_attn.weight");
+    const StoredTensor *fused = adopt_tensor(file, ROOT, "h.0.attn.c_attn.weight");
     bool transposed = fused && fused->rank == 2 && fused->dims[0] < fused->dims[1];
     if (heads) json_object_set_new(options, "heads", json_integer(strtoll(heads, NULL, 10)));
     if (config && !heads)
@@ -167,23 +146,21 @@ static void check_options(const SlmBase *base, const json_t *shapes) {
 
 /* Returns the last id of a model's vocabulary. */
 static int64_t last_id(const TensorFile *file) {
-    int64_t vocabulary = dimension(file, "wte.weight", 0);
+    int64_t vocabulary = adopt_dimension(file, ROOT, "wte.weight", 0);
     return (vocabulary > 0 && vocabulary < INT_MAX ? vocabulary : INT_MAX) - 1;
 }
 
 static void read_base(SlmBase *base, const char *path, const char *option) {
     TensorFile file;
-    Error error;
-    char *config_path;
-    if (!checkpoint_open_base(path, &file, &error)) die("%s %s: %s", option, path, error.text);
-    json_t *config = hf_config_read(path, &config_path);
+    OWNED char *config_path = NULL;
+    MUST_OR(checkpoint_open_base(path, &file, &error), "%s %s: %s", option, path, error.text);
+    json_auto_t *config = hf_config_read(path, &config_path);
     if (!config && !tensor_file_metadata(&file, "model_args.n_head")) {
         const FactRule facts[] = {{SLM_FIRST_FACT, -1, last_id(&file)}, {TOKENIZER_FACT, 0, 0}, {NULL, 0, 0}};
-        base->description = description_read(path, &(DescriptionRules){.model = "slm", .facts = facts}, &error);
-        if (!base->description && error.text[0]) die("%s", error.text);
+        base->description = adopt_description(path, &(DescriptionRules){.model = "slm", .facts = facts});
     }
     base->size = checkpoint_options_of(base->description, path, SLM_MODEL_OPTIONS);
-    json_t *shapes = options_of_shapes(option, path, &file);
+    json_auto_t *shapes = options_of_shapes(option, path, &file);
     if (base->size.options) {
         json_object_update_missing(base->size.options, shapes);
     } else {
@@ -191,10 +168,7 @@ static void read_base(SlmBase *base, const char *path, const char *option) {
         read_other(base, &file, config, config_path);
     }
     check_options(base, shapes);
-    json_decref(shapes);
     check_tensors(base, option, &file);
-    json_decref(config);
-    free(config_path);
     tensor_file_close(&file);
 }
 

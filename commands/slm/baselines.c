@@ -1,4 +1,4 @@
-#include "commands/slm/baselines.h"
+#include "commands/slm/commands.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const OptionRow table[] = {
 
 static SlmStream *open_split(const BaselineOptions *o, const char *split) {
     Error error;
-    SlmStream *stream = slm_stream_open(o->data, split, &error);
+    SlmStream *stream = slm_stream_open(o->data, split, NULL, &error);
     if (!stream) die("%s", error.text);
     return stream;
 }

@@ -4,7 +4,7 @@
  *   ./train_slm evaluate --checkpoint run --choices hellaswag_val.jsonl  accuracy: which ending is the likeliest
  *
  * Both become windows of token ids, of which the model gives the sum of the losses. */
-#include "commands/slm/evaluate.h"
+#include "commands/slm/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +85,7 @@ static float *losses_of(Evaluate *e, const SlmScoring *scoring) {
 }
 
 static void write_table(const char *path, const Table *results) {
-    Error error;
-    if (!table_write_csv(results, path, &error)) die("%s", error.text);
+    MUST(table_write_csv(results, path, &error));
     printf("[Evaluate] %lld row%s written to %s\n", (long long)table_rows(results), table_rows(results) == 1 ? "" : "s",
            path);
 }
@@ -99,16 +98,14 @@ static void evaluate(Evaluate *e, Table *results) {
                           .missing = {.encode = tokenizer_encode_plain, .tokenizer = e->inference.tokenizer}};
     if (e->choices.count) {
         struct SlmQuestions *questions = slm_questions_open(&e->choices, e->texts.skip_bad, &scoring);
-        float *losses = losses_of(e, &scoring);
+        OWNED float *losses = losses_of(e, &scoring);
         slm_questions_results(questions, &scoring, losses, results);
         slm_questions_close(questions);
-        free(losses);
     } else {
         struct SlmTextFiles *files = slm_texts_open(&e->texts, &scoring);
-        float *losses = losses_of(e, &scoring);
+        OWNED float *losses = losses_of(e, &scoring);
         slm_texts_results(files, &scoring, losses, results);
         slm_texts_close(files);
-        free(losses);
         table_print(results, results->columns, stdout);
     }
     token_ids_free(&scoring.ids);

@@ -47,13 +47,12 @@ static int add_ending(SlmQuestions *q, SlmScoring *scoring, const char *where, c
     TokenIds *ids = &scoring->ids;
     size_t length = strlen(context);
     bool apart = length && !strchr(" \n\t", context[length - 1]) && *ending != ' ';
-    char *text = xformat("%s%s", apart ? " " : "", ending);
+    OWNED char *text = xformat("%s%s", apart ? " " : "", ending);
     int64_t begin = ids->n;
     if (scoring->first >= 0) token_ids_add(ids, scoring->first);
     encode(scoring, context);
     int64_t middle = ids->n;
     encode(scoring, text);
-    free(text);
     int64_t scored = ids->n - middle, rows = ids->n - 1 - begin;
     if (!scored || middle == begin) die("%s: the %s has no token", where, scored ? "context" : "ending");
     if (scored > scoring->context)
@@ -98,7 +97,7 @@ static bool check_question(const json_t *object, Error *error) {
 static void add_question(SlmQuestions *q, SlmScoring *scoring, const json_t *object, Question question) {
     const json_t *endings = json_object_get(object, "endings");
     size_t n = json_array_size(endings);
-    char *where = xformat("%s: line %lld", q->files->text[question.file], (long long)question.line);
+    OWNED char *where = xformat("%s: line %lld", q->files->text[question.file], (long long)question.line);
     question.label = label_of(object, n);
     question.endings = (int)n;
     question.first = scoring->windows.n;
@@ -111,7 +110,6 @@ static void add_question(SlmQuestions *q, SlmScoring *scoring, const json_t *obj
     if (q->n == q->capacity) q->of = xrealloc(q->of, (size_t)(q->capacity = 2 * q->capacity + 64) * sizeof *q->of);
     q->of[q->n++] = question;
     if ((int)n > q->most) q->most = (int)n;
-    free(where);
 }
 
 /* Parses a question. NULL if it cannot be used, and may be left out. */
@@ -136,7 +134,7 @@ static json_t *parse_question(SlmQuestions *q, const JsonRecords *records, const
 
 static void read_questions(SlmQuestions *q, SlmScoring *scoring, int file, bool skip_bad) {
     const char *path = q->files->text[file];
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     Error error;
     if (!text_read(path, &text, &size, &error)) die("%s: %s", path, error.text);
@@ -145,12 +143,10 @@ static void read_questions(SlmQuestions *q, SlmScoring *scoring, int file, bool 
     size_t mark = utf8_mark(text, size);
     JsonRecords records = json_records_open(text + mark, size - mark, 1, true);
     while (json_records_next(&records, &error)) {
-        json_t *object = parse_question(q, &records, path, skip_bad);
+        json_auto_t *object = parse_question(q, &records, path, skip_bad);
         if (object) add_question(q, scoring, object, (Question){.file = file, .line = records.line});
-        json_decref(object);
     }
     if (error.text[0]) die("%s: line %s", path, error.text);
-    free(text);
 }
 
 SlmQuestions *slm_questions_open(const OptionList *files, bool skip_bad, SlmScoring *scoring) {

@@ -95,10 +95,9 @@ static void read_texts(SlmTextFiles *f) {
                      .nfc = !strcmp(o->normalize, "nfc"),
                      .n_threads = o->n_threads,
                      .bad = o->skip_bad ? &f->bad : NULL};
-    Error error;
     const CorpusPass pass = {
         .purpose = "Tokenizing", .context = f, .result_bytes = sizeof(Encoded), .work = encode, .take = add_document};
-    if (!corpus_pass(&corpus, &pass, &error)) die("%s", error.text);
+    MUST(corpus_pass(&corpus, &pass, &error));
 }
 
 /* Cuts the ids of whole files, which lie one behind the other. */
@@ -132,15 +131,13 @@ static void print_texts(const SlmTextFiles *f) {
 
 SlmTextFiles *slm_texts_open(const SlmTexts *o, SlmScoring *scoring) {
     SlmTextFiles *f = xcalloc(1, sizeof *f);
-    Error error;
     *f = (SlmTextFiles){.options = o, .scoring = scoring, .files = {.format = corpus_format(o->input_format)}};
     f->stride = o->stride ? o->stride : scoring->context;
     if (f->stride > scoring->context)
         die_usage("--stride %lld: the model's context is %lld tokens, and a window cannot move on by more",
                   (long long)o->stride, (long long)scoring->context);
-    for (int i = 0; i < o->text.count; i++)
-        if (!corpus_files_add(&f->files, o->text.text[i], false, &error)) die("%s", error.text);
-    if (!corpus_files_measure(&f->files, o->n_threads, &error)) die("%s", error.text);
+    for (int i = 0; i < o->text.count; i++) MUST(corpus_files_add(&f->files, o->text.text[i], false, &error));
+    MUST(corpus_files_measure(&f->files, o->n_threads, &error));
     f->of = xcalloc((size_t)f->files.n, sizeof *f->of);
     for (int64_t i = 0; i < f->files.n; i++) f->of[i].first = -1;
     f->threads = xcalloc((size_t)o->n_threads, sizeof *f->threads);

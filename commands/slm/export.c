@@ -2,7 +2,7 @@
  *
  *   ./train_slm export --checkpoint run --output exported --format hf AutoModelForCausalLM.from_pretrained("exported")
  *   ./train_slm export --checkpoint run --output out --format nanogpt     nanoGPT's sample.py --out_dir=out */
-#include "commands/slm/export.h"
+#include "commands/slm/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,11 +37,10 @@ static uint64_t read_weights(SlmExport *e, const char *path) {
     const ParamTable *params = &e->model->params;
     CarriedTensors carried;
     ImportReport report;
-    Error error;
     e->weights = xaligned((size_t)params->flat_count * sizeof(float));
     CheckpointBuffers into = {.table = params, .weights = e->weights};
-    if (!checkpoint_import(path, &into, &SLM_IMPORT, &carried, &report, &error))
-        die("--checkpoint %s: %s", path, error.text);
+    MUST_OR(checkpoint_import(path, &into, &SLM_IMPORT, &carried, &report, &error), "--checkpoint %s: %s", path,
+            error.text);
     printf("[Export] %s: %lld parameters in %d tensors, %d of them transposed there", path,
            (long long)params_count(params), report.loaded, report.transposed);
     if (report.conventions.zero_biases)
@@ -56,8 +55,8 @@ static uint64_t read_weights(SlmExport *e, const char *path) {
 static void read_training(SlmExport *e, const char *path) {
     TrainState state;
     Error error;
-    char *folder = checkpoint_folder(path);
-    json_t *dropout = trained_option(path, "dropout");
+    OWNED char *folder = checkpoint_folder(path);
+    json_auto_t *dropout = trained_option(path, "dropout");
     e->config.dropout = (float)json_number_value(dropout);
     e->best = INFINITY;
     if (checkpoint_is_whole(folder, &state, &error)) {
@@ -65,8 +64,6 @@ static void read_training(SlmExport *e, const char *path) {
         e->best = state.best;
         free(state.options_json);
     }
-    json_decref(dropout);
-    free(folder);
 }
 
 /* ---- the command ---- */
@@ -81,8 +78,7 @@ int slm_export(int argc, char **argv) {
     export_options_add(&set, &o.shared);
     options_add(&set, &format_row, 1, &o);
     options_parse(&header, &set, argc, argv);
-    Error error;
-    char *path = trained_checkpoint(o.source.checkpoint);
+    OWNED char *path = trained_checkpoint(o.source.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     SlmBase base = slm_base_adopt(path, &set);
     SlmExport e = {.output = o.shared.output, .config = slm_base_config(&base)};
@@ -96,8 +92,7 @@ int slm_export(int argc, char **argv) {
         die("--format nanogpt: nanoGPT computes the exact GELU, and %s was trained with its tanh form: use --format hf",
             path);
     uint64_t sum = read_weights(&e, path);
-    if (!export_folder(o.shared.output, sum, gpt2 ? slm_export_gpt2 : slm_export_nanogpt, &e, &error))
-        die("%s", error.text);
+    MUST(export_folder(o.shared.output, sum, gpt2 ? slm_export_gpt2 : slm_export_nanogpt, &e, &error));
     printf("[Export] %s: %s\n", o.shared.output,
            gpt2 ? "AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained read it"
                 : "ckpt.pt, which nanoGPT's sample.py --out_dir reads");
@@ -105,7 +100,6 @@ int slm_export(int argc, char **argv) {
     slm_base_close(&base);
     model->close(model);
     free(e.weights);
-    free(path);
     options_free(&set, argc, argv);
     return 0;
 }

@@ -37,9 +37,9 @@ static bool write_weights(const SlmExport *e, Error *error) {
     static const char *const keys[] = {"format"}, *const values[] = {"pt"};
     const ParamTable *table = &e->model->params;
     int64_t largest = 4 * (int64_t)e->config.d_model * e->config.d_model, n_zeros = 4 * (int64_t)e->config.d_model;
-    float *copy = xmalloc((size_t)largest * sizeof *copy), *zeros = xcalloc((size_t)n_zeros, sizeof *zeros);
-    TensorToWrite *tensors = xcalloc(2 * (size_t)table->count, sizeof *tensors);
-    char **biases = xcalloc((size_t)table->count, sizeof *biases);
+    OWNED float *copy = xmalloc((size_t)largest * sizeof *copy), *zeros = xcalloc((size_t)n_zeros, sizeof *zeros);
+    OWNED TensorToWrite *tensors = xcalloc(2 * (size_t)table->count, sizeof *tensors);
+    OWNED char **biases = xcalloc((size_t)table->count, sizeof *biases);
     int n = 0;
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
@@ -53,14 +53,9 @@ static bool write_weights(const SlmExport *e, Error *error) {
         tensors[n++] = linear ? transposed(param, data, copy) : plain;
         if (!e->config.biases && (biases[i] = bias_of(param))) tensors[n++] = vector(biases[i], param->rows, zeros);
     }
-    free(copy);
-    char *path = path_join(e->output, "model.safetensors");
+    OWNED char *path = path_join(e->output, "model.safetensors");
     bool ok = safetensors_write(path, tensors, n, keys, values, 1, error);
-    free(path);
     for (int i = 0; i < table->count; i++) free(biases[i]);
-    free(biases);
-    free(tensors);
-    free(zeros);
     return ok;
 }
 
@@ -89,9 +84,8 @@ static void find_specials(const Tokenizer *tokenizer, int32_t ids[SPECIALS]) {
 /* Adds "eos_token_id" and so on, of the first n roles. */
 static void set_ids(json_t *object, const int32_t *ids, int n) {
     for (int i = 0; i < n; i++) {
-        char *name = xformat("%s_id", roles[i]);
+        OWNED char *name = xformat("%s_id", roles[i]);
         if (ids[i] >= 0) json_object_set_new(object, name, json_integer(ids[i]));
-        free(name);
     }
 }
 

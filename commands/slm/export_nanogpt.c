@@ -49,8 +49,6 @@ bool slm_export_nanogpt(const void *context, Error *error) {
     pth_text(w, "best_val_loss"), pth_real(w, isfinite(e->best) ? e->best : none_yet);
     pth_text(w, "config"), put_arguments(w, &e->config);
     pth_close(w);
-    char *path = path_join(e->output, "ckpt.pt");
-    bool ok = pth_write(w, path, error);
-    free(path);
-    return ok;
+    OWNED char *path = path_join(e->output, "ckpt.pt");
+    return pth_write(w, path, error);
 }

@@ -5,7 +5,7 @@
  *
  * A prompt is preceded by the end-of-text token, behind which every document of the training began. A text ends with
  * that token, after --max-tokens, or at the end of the model's context. */
-#include "commands/slm/generate.h"
+#include "commands/slm/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,22 +111,19 @@ static bool add_prompt(Prompts *p, const Generate *o, const char *text, size_t s
     *ids = (TokenIds){.n = 0};
     if (first >= 0) token_ids_add(ids, first);
     p->texts[p->n++] = xstrdup(text);
-    char *what = xformat("prompt %d", p->n);
+    OWNED char *what = xformat("prompt %d", p->n);
     passage_encode(inference->tokenizer, what, text, o->special_tokens, ids);
-    free(what);
     return check_prompt(o, text, size, ids, p->n, error);
 }
 
 static void must_add_prompt(Prompts *p, const Generate *o, const char *text) {
-    Error error;
-    if (!add_prompt(p, o, text, strlen(text), &error)) die("%s", error.text);
+    MUST(add_prompt(p, o, text, strlen(text), &error));
 }
 
 static void add_lines(Prompts *p, const Generate *o) {
-    Error error;
     char *text, *rest;
     size_t size;
-    if (!text_read(o->prompts, &text, &size, &error)) die("--prompts %s: %s", o->prompts, error.text);
+    MUST_OR(text_read(o->prompts, &text, &size, &error), "--prompts %s: %s", o->prompts, error.text);
     const char *binary = encoding_of_binary(text, size);
     if (binary) die("--prompts %s: the file %s", o->prompts, binary);
     if (strlen(text) != size) die("--prompts %s: expected text, found a byte 0 at %zu", o->prompts, strlen(text));
@@ -191,15 +188,12 @@ static Generator *open_generator(const Generate *o, const GenerationSize *size) 
 
 static void print_json(const Generate *o, const Prompts *p, int i, const Generated *generated) {
     int prompt = i / (int)o->number;
-    char *text = passage_text(o->inference.tokenizer, generated->ids, generated->n);
-    json_t *object = json_build("a generated text", "{s:s, s:i, s:s, s:I, s:s}", "prompt", p->texts[prompt], "number",
-                                i % (int)o->number + 1, "text", text, "tokens", (json_int_t)generated->n, "end",
-                                end_text(generated->end));
-    char *line = json_text("a generated text", object, JSON_COMPACT);
+    OWNED char *text = passage_text(o->inference.tokenizer, generated->ids, generated->n);
+    json_auto_t *object = json_build("a generated text", "{s:s, s:i, s:s, s:I, s:s}", "prompt", p->texts[prompt],
+                                     "number", i % (int)o->number + 1, "text", text, "tokens", (json_int_t)generated->n,
+                                     "end", end_text(generated->end));
+    OWNED char *line = json_text("a generated text", object, JSON_COMPACT);
     fprintf(o->out, "%s\n", line);
-    json_decref(object);
-    free(line);
-    free(text);
 }
 
 /* Prints prompt and text as one passage. */
@@ -232,12 +226,11 @@ static void write_id(void *context, int prompt, int32_t id) {
 static void stream(const Generate *o, Generator *generator, const Prompts *p, const GenerationOptions *common) {
     GenerationOptions options = *common;
     Generated generated;
-    Error error;
     Stream s = {passage_open(o->inference.tokenizer, p->ids[0].ids, p->ids[0].n, options.max_new), o->out};
     passage_write(&s.passage, s.out);
     options.on_id = write_id;
     options.context = &s;
-    if (!generator_run(generator, p->runs, 1, &options, &generated, &error)) die("%s", error.text);
+    MUST(generator_run(generator, p->runs, 1, &options, &generated, &error));
     fprintf(s.out, "\n");
     program_flush(s.out, false, RESULTS);
     fprintf(stderr, "[Generate] %lld tokens, %s\n", (long long)generated.n, end_text(generated.end));
@@ -255,11 +248,10 @@ static void generate(const Generate *o, const Prompts *p, const GenerationOption
         generator_close(generator);
         return;
     }
-    Generated *generated = xcalloc((size_t)n, sizeof *generated);
+    OWNED Generated *generated = xcalloc((size_t)n, sizeof *generated);
     double start = seconds_now();
     int64_t tokens = 0;
-    Error error;
-    if (!generator_run(generator, p->runs, n, options, generated, &error)) die("%s", error.text);
+    MUST(generator_run(generator, p->runs, n, options, generated, &error));
     double seconds = seconds_now() - start;
     for (int i = 0; i < n; i++) {
         tokens += generated[i].n;
@@ -271,7 +263,6 @@ static void generate(const Generate *o, const Prompts *p, const GenerationOption
     fprintf(stderr, "\n[Generate] %d texts, %lld tokens in %.2f s: %.0f tokens/s\n", n, (long long)tokens, seconds,
             (double)tokens / seconds);
     generated_free(generated, n);
-    free(generated);
     generator_close(generator);
 }
 
@@ -280,7 +271,7 @@ static void converse(const Generate *o, const GenerationOptions *options) {
     int64_t context = o->inference.config.context;
     GenerationSize size = {.sequences = 1, .longest = context, .prompt_rows = context};
     Generator *generator = open_generator(o, &size);
-    char *line = NULL;
+    OWNED char *line = NULL;
     size_t capacity = 0;
     Error error;
     fprintf(stderr, "Type the beginning of a text, then Enter; Ctrl-D ends.\n");
@@ -295,7 +286,6 @@ static void converse(const Generate *o, const GenerationOptions *options) {
         }
         prompts_free(&p);
     }
-    free(line);
     generator_close(generator);
 }
 

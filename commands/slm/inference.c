@@ -26,13 +26,7 @@ void slm_inference_open(SlmInference *i, const SlmPasses *passes) {
     const char *why;
     i->model = slm_open(&i->config);
     i->device = train_device_open(&i->train, &why);
-    TrainSpec spec = {.options = &i->train,
-                      .set = &i->set,
-                      .model = i->model,
-                      .device = i->device,
-                      .device_why = why,
-                      .import = SLM_IMPORT,
-                      .base_option = "checkpoint"};
+    TrainSpec spec = {TRAINER_INFERENCE(&i->train, &i->set, i->device, why), .model = i->model, .import = SLM_IMPORT};
     if (passes) {
         i->model->n_outputs = passes->n_outputs;
         spec.train = passes->dataset;

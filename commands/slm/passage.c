@@ -17,9 +17,8 @@ void passage_encode(const Tokenizer *tokenizer, const char *what, const char *te
 
 char *passage_text(const Tokenizer *tokenizer, const int32_t *ids, int64_t n) {
     size_t size;
-    char *bytes = tokenizer_decode(tokenizer, ids, n, &size), *text = utf8_of_bytes(bytes, size);
-    free(bytes);
-    return text;
+    OWNED char *bytes = tokenizer_decode(tokenizer, ids, n, &size);
+    return utf8_of_bytes(bytes, size);
 }
 
 Passage passage_open(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, int64_t more) {
@@ -34,10 +33,9 @@ void passage_add(Passage *p, int32_t id) { p->ids[p->n++] = id; }
 
 void passage_write(Passage *p, FILE *to) {
     size_t size;
-    char *text = tokenizer_decode(p->tokenizer, p->ids, p->n, &size);
+    OWNED char *text = tokenizer_decode(p->tokenizer, p->ids, p->n, &size);
     if (size > p->written) fwrite(text + p->written, 1, size - p->written, to);
     if (size > p->written) p->written = size;
-    free(text);
 }
 
 void passage_close(Passage *p) {

@@ -1,4 +1,4 @@
-#include "commands/slm/prepare.h"
+#include "commands/slm/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,13 +156,12 @@ static void print_next(const SlmPrepareOptions *o, long long tokens) {
     int i = 0;
     while (tokens >= sizes[i].tokens) i++;
     long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
-    char *folder = shell_path(o->output);
+    OWNED char *folder = shell_path(o->output);
     printf("Next: %s --data %s%s", program_as_called(), folder, sizes[i].options);
     if (o->max_unknown > atof(MAX_UNKNOWN_DEFAULT)) printf(" --max-unknown %g", o->max_unknown);
     if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
     if (steps < 2 * VALIDATION) printf(" --val-interval 0");
     printf(" -o run\n");
-    free(folder);
 }
 
 static void print_record(const json_t *record, const SlmPrepareOptions *o) {
@@ -204,12 +203,11 @@ int slm_prepare(int argc, char **argv) {
         if (o.prepare.tokenizer && options_given(&set, *name))
             die_usage("--%s is for a tokenizer to train, and --tokenizer gives one", *name);
     o.prepare.threads = threads_take((int)o.prepare.threads, "--threads");
-    json_t *record = slm_prepare_folder(&o.prepare, &already);
+    json_auto_t *record = slm_prepare_folder(&o.prepare, &already);
     if (already)
         printf("%s was prepared before from the same texts, tokenizer and options: nothing to do\n", o.prepare.output);
     print_record(record, &o.prepare);
     if (!already) printf("[Time] %s\n", format_duration(seconds_now() - start, seconds));
-    json_decref(record);
     options_free(&set, argc, argv);
     return 0;
 }

@@ -45,9 +45,8 @@ static void encode_prompts(SlmSamples *s, int context) {
     for (int i = 0; i < s->n; i++) {
         TokenIds *ids = &s->ids[i];
         if (first >= 0) token_ids_add(ids, first);
-        char *what = xformat("--sample-prompt %d", i + 1);
+        OWNED char *what = xformat("--sample-prompt %d", i + 1);
         if (texts->count) passage_encode(s->tokenizer, what, texts->text[i], false, ids);
-        free(what);
         if (!ids->n || ids->n > context)
             die_usage("--sample-prompt %d has %lld tokens, expected 1 to %d, the context", i + 1, (long long)ids->n,
                       context);
@@ -109,25 +108,21 @@ void slm_samples_write(void *samples, Training *training, int64_t step) {
         .stops = &end,
         .n_stops = end >= 0,
         .max_new = s->options->tokens};
-    Generated *generated = xcalloc((size_t)s->n, sizeof *generated);
+    OWNED Generated *generated = xcalloc((size_t)s->n, sizeof *generated);
     Error error;
     if (!generator_run(s->generator, s->prompts, s->n, &options, generated, &error)) {
         warn("no text is written: %s", error.text);
-        free(generated);
         return;
     }
     for (int i = 0; i < s->n; i++) {
         for (int64_t k = 0; k < generated[i].n; k++) token_ids_add(&s->ids[i], generated[i].ids[k]);
         s->prompts[i].parts[0].ids = s->ids[i].ids; /* may have moved */
         int64_t first = s->first >= 0;
-        char *text = passage_text(s->tokenizer, s->ids[i].ids + first, s->ids[i].n - first);
-        char *name = xformat("sample/%d", i + 1);
+        OWNED char *text = passage_text(s->tokenizer, s->ids[i].ids + first, s->ids[i].n - first);
+        OWNED char *name = xformat("sample/%d", i + 1);
         print_text(step, text);
         train_log_text(training, name, text);
         s->ids[i].n -= generated[i].n;
-        free(name);
-        free(text);
     }
     generated_free(generated, s->n);
-    free(generated);
 }

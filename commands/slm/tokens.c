@@ -11,27 +11,23 @@
 static char *find_tokenizer(const char *data) {
     char *found = tokenizer_in(data);
     if (found) return found;
-    char *folder = path_is_folder(data) ? path_join(data, "tokenized_data") : path_directory(data);
-    found = tokenizer_characters_in(folder);
-    free(folder);
-    return found;
+    OWNED char *folder = path_is_folder(data) ? path_join(data, "tokenized_data") : path_directory(data);
+    return tokenizer_characters_in(folder);
 }
 
 Tokenizer *slm_tokens_open(const SlmOptions *o) {
     Error error;
     const OptionList *data = &o->train.manifest;
-    char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? find_tokenizer(data->text[0]) : NULL;
+    OWNED char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? find_tokenizer(data->text[0]) : NULL;
     if (!path) return NULL;
     Tokenizer *tokenizer = tokenizer_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
-    free(path);
     return tokenizer;
 }
 
 void slm_tokens_keep(const Tokenizer *tokenizer, const char *output_dir) {
-    Error error;
     make_directories(output_dir);
-    if (!tokenizer_copy(tokenizer, output_dir, &error)) die("%s", error.text);
+    MUST(tokenizer_copy(tokenizer, output_dir, &error));
 }
 
 void slm_tokens_check(const Tokenizer *tokenizer, const SlmStream *stream, const char *path) {
@@ -62,10 +58,9 @@ void slm_tokens_check_unknown(const SlmOptions *o, const Tokenizer *tokenizer, S
     const char *path = streams[0] ? o->train.manifest.text[0] : NULL;
     bool prepared = path && streams[0]->tokenizer_hash && path_is_folder(path);
     Error error;
-    json_t *record = prepared ? prepared_read(path, &error) : NULL;
+    json_auto_t *record = prepared ? prepared_read(path, &error) : NULL;
     if (prepared && !record) die("%s", error.text);
     if (record && !prepared_check_unknown(record, o->max_unknown, &error)) die("%s: %s", path, error.text);
-    json_decref(record);
     for (int i = 0; i < 2 && !prepared && id >= 0; i++)
         if (streams[i] && !unknown_check(i ? "val" : "train", count_id(streams[i], id), streams[i]->n_tokens, "",
                                          o->max_unknown, &error))

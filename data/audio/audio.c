@@ -51,7 +51,7 @@ static void pass_over(SNDFILE *file, bool is_mpeg, int64_t first, float *chunk, 
 static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t max_frames, Reading *r, Error *error) {
     const int channels = info->channels;
     const int64_t first = llround(r->start * info->samplerate);
-    float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)channels * sizeof *chunk);
+    OWNED float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)channels * sizeof *chunk);
     sf_count_t got;
     pass_over(file, (info->format & SF_FORMAT_TYPEMASK) == FORMAT_MPEG, first, chunk, r);
     while (r->at < max_frames && (got = sf_readf_float(file, chunk, CHUNK_FRAMES)) > 0) {
@@ -75,7 +75,6 @@ static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t max_frames, Re
         r->samples += got * channels;
         r->at += got;
     }
-    free(chunk);
     return !sf_error(file) || error_set(error, "cannot be read: %s", sf_strerror(file));
 }
 
@@ -299,10 +298,9 @@ void audio_close(Audio *audio) {
 bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error) {
     SF_INFO info = {.samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
     SoundMemory memory = {0};
-    Error why;
-    bool ok = sound_memory_write(&memory, &info, samples, count, &why)
+    bool ok = sound_memory_write(&memory, &info, samples, count, error)
                   ? file_write_atomic(path, memory.bytes, (size_t)memory.size, error)
-                  : error_set(error, "%s: %s", path, why.text);
+                  : error_before(error, "%s: ", path);
     free(memory.bytes);
     return ok;
 }

@@ -132,30 +132,20 @@ static const char *converted_extension(const char *extension) {
 /* Returns the path as one word of the shell that ffmpeg takes for a file; free(). Text before a colon would be a
  * protocol. */
 static char *ffmpeg_word(const char *path) {
-    char *file = xformat("%s%s", *path != '/' && strchr(path, ':') ? "./" : "", path), *word = shell_path(file);
-    free(file);
-    return word;
+    OWNED char *file = xformat("%s%s", *path != '/' && strchr(path, ':') ? "./" : "", path);
+    return shell_path(file);
 }
 
 char *conversion_command(const char *path, int rate) {
-    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    const char *dot = path_extension(path);
     if (!dot) dot = path + strlen(path);
-    char *converted = xformat("%.*s%s", (int)(dot - path), path, converted_extension(dot));
-    char *from = ffmpeg_word(path), *to = ffmpeg_word(converted);
-    char *command = xformat("ffmpeg -i %s -ac 1 -ar %d %s", from, rate, to);
-    free(converted);
-    free(from);
-    free(to);
-    return command;
+    OWNED char *converted = xformat("%.*s%s", (int)(dot - path), path, converted_extension(dot)),
+               *from = ffmpeg_word(path), *to = ffmpeg_word(converted);
+    return xformat("ffmpeg -i %s -ac 1 -ar %d %s", from, rate, to);
 }
 
 char *conversion_loop(const char *folder, const char *extension, bool below, int rate) {
-    char *where = ffmpeg_word(folder), *pattern = xformat("*%s", extension), *name = shell_word(pattern);
-    char *command =
-        xformat("find -L %s %s-name %s -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar %d \"${1%%.*}%s\"' sh {} ';'", where,
-                below ? "" : "-maxdepth 1 ", name, rate, converted_extension(extension));
-    free(where);
-    free(pattern);
-    free(name);
-    return command;
+    OWNED char *where = ffmpeg_word(folder), *pattern = xformat("*%s", extension), *name = shell_word(pattern);
+    return xformat("find -L %s %s-name %s -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar %d \"${1%%.*}%s\"' sh {} ';'", where,
+                   below ? "" : "-maxdepth 1 ", name, rate, converted_extension(extension));
 }

@@ -148,9 +148,9 @@ static void project(const Mel *mel, const float *magnitudes, int64_t n_frames, c
 
 void mel_invert(const Mel *mel, const float *frames, int64_t n_frames, int iterations, uint64_t seed, float *samples) {
     size_t n = (size_t)n_frames * BINS;
-    float *magnitudes = xmalloc(n * sizeof *magnitudes);
-    float *weight = xmalloc((size_t)n_frames * MEL_HOP * sizeof *weight);
-    float complex *spectra = xmalloc(n * sizeof *spectra), *before = xcalloc(n, sizeof *before);
+    OWNED float *magnitudes = xmalloc(n * sizeof *magnitudes);
+    OWNED float *weight = xmalloc((size_t)n_frames * MEL_HOP * sizeof *weight);
+    OWNED float complex *spectra = xmalloc(n * sizeof *spectra), *before = xcalloc(n, sizeof *before);
     for (int64_t t = 0; t < n_frames; t++) frame_magnitudes(mel, frames + t * MEL_BANDS, magnitudes + t * BINS);
     for (size_t i = 0; i < n; i++) {
         float phase = 6.2831853f * philox_uniform(seed, PURPOSE_INIT, 0, i);
@@ -161,8 +161,4 @@ void mel_invert(const Mel *mel, const float *frames, int64_t n_frames, int itera
         project(mel, magnitudes, n_frames, samples, before, spectra);
         spectra_to_signal(mel, spectra, n_frames, samples, weight);
     }
-    free(magnitudes);
-    free(weight);
-    free(spectra);
-    free(before);
 }

@@ -164,7 +164,7 @@ static void end_part(Window *w, Part *part, MpegCount *count, SoundParts *parts)
 }
 
 bool mpeg_frames_count(int fd, int64_t begin, int64_t end, int64_t max_samples, MpegCount *count, SoundParts *parts) {
-    Window *w = xmalloc(sizeof *w);
+    OWNED Window *w = xmalloc(sizeof *w);
     Part part = {0};
     Frame frame;
     bool follows = false; /* the frame before ends here */
@@ -195,6 +195,5 @@ bool mpeg_frames_count(int fd, int64_t begin, int64_t end, int64_t max_samples, 
     }
     end_part(w, &part, count, parts);
     count->joined = parts->count > 1;
-    free(w);
     return parts->count > 0;
 }

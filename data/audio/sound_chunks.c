@@ -66,7 +66,7 @@ static void skip_chunk(Chunks *c, uint64_t size) {
 /* Counts what is behind the last chunk. Zeros fill up a sector, and tags of other formats are no sound. */
 static void count_behind(Chunks *c) {
     static const char *const tags[] = {"ID3", "TAG", "APETAGEX", "LYRICSBEGIN", "3DI"};
-    unsigned char *bytes = xcalloc(ODD, 1);
+    OWNED unsigned char *bytes = xcalloc(ODD, 1);
     ssize_t n = pread(c->fd, bytes, ODD, c->at);
     bool counts = n > 0;
     for (size_t i = 0; counts && i < sizeof tags / sizeof *tags; i++)
@@ -74,7 +74,6 @@ static void count_behind(Chunks *c) {
     bool sounds = false;
     for (int64_t at = c->at; counts && !sounds && n > 0; n = pread(c->fd, bytes, ODD, at += n))
         for (ssize_t i = 0; i < n; i++) sounds |= bytes[i] != 0;
-    free(bytes);
     if (sounds) c->out->behind = c->end - c->at;
 }
 

@@ -28,18 +28,14 @@ static int page_size(const unsigned char *page, int n) {
 
 /* Checks that the last page of an Ogg file is whole. */
 static bool check_last_page(int fd, Error *error) {
-    unsigned char *tail = xmalloc(OGG_LARGEST_PAGE);
+    OWNED unsigned char *tail = xmalloc(OGG_LARGEST_PAGE);
     int64_t size = size_of(fd);
     int n = (int)(size < OGG_LARGEST_PAGE ? size : OGG_LARGEST_PAGE), last = n - 4;
-    bool ok = true;
-    if (n >= 4 && sound_read_at(fd, size - n, tail, (size_t)n)) {
-        while (last >= 0 && !sound_is_tag(tail + last, "OggS")) last--;
-        int page = last >= 0 ? page_size(tail + last, n - last) : 0;
-        if (n - last < page)
-            ok = error_set(error, "is cut off: %d of %d bytes of its last page are there", n - last, page);
-    }
-    free(tail);
-    return ok;
+    if (n < 4 || !sound_read_at(fd, size - n, tail, (size_t)n)) return true;
+    while (last >= 0 && !sound_is_tag(tail + last, "OggS")) last--;
+    int page = last >= 0 ? page_size(tail + last, n - last) : 0;
+    return n - last >= page ||
+           error_set(error, "is cut off: %d of %d bytes of its last page are there", n - last, page);
 }
 
 bool sound_file_is_whole(int fd, const SF_INFO *info, const SoundChunks *chunks, double seconds, Error *error) {

@@ -8,24 +8,18 @@ bool sound_read_at(int fd, int64_t at, void *bytes, size_t n) { return pread(fd,
 
 int64_t sound_find(int fd, int64_t from, const void *bytes, size_t n) {
     enum { BLOCK = 1 << 20 };
-    char *block = xmalloc(BLOCK), *found = NULL;
+    OWNED char *block = xmalloc(BLOCK);
+    const char *found = NULL;
     ssize_t got;
     while ((got = pread(fd, block, BLOCK, from)) >= (ssize_t)n && !(found = memmem(block, (size_t)got, bytes, n)))
         from += got - (ssize_t)n + 1;
-    int64_t at = found ? from + (found - block) : -1;
-    free(block);
-    return at;
+    return found ? from + (found - block) : -1;
 }
 
 bool sound_is_tag(const unsigned char *bytes, const char *tag) { return !memcmp(bytes, tag, 4); }
 
-/* Returns the rows with room for one more: their number doubles at 1, 2, 4, 8 ... */
-static void *with_room(void *rows, int64_t count, size_t size) {
-    return count & (count - 1) ? rows : xrealloc(rows, (size_t)(count ? 2 * count : 1) * size);
-}
-
 static SoundPiece *add_piece(SoundView *view, int64_t size) {
-    view->pieces = with_room(view->pieces, view->count, sizeof *view->pieces);
+    view->pieces = xgrow(view->pieces, (size_t)view->count, sizeof *view->pieces);
     SoundPiece *piece = &view->pieces[view->count++];
     *piece = (SoundPiece){.start = view->size, .size = size};
     view->size += size;
@@ -97,7 +91,7 @@ SNDFILE *sound_view_open(SoundView *view, int fd, SF_INFO *info) {
 }
 
 SoundView *sound_parts_add(SoundParts *parts) {
-    parts->views = with_room(parts->views, parts->count, sizeof *parts->views);
+    parts->views = xgrow(parts->views, (size_t)parts->count, sizeof *parts->views);
     SoundView *view = &parts->views[parts->count++];
     *view = (SoundView){0};
     return view;

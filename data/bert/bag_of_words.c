@@ -10,10 +10,9 @@
 /* Returns the text in normal form C and in lower case; free(). */
 static char *lower(const char *text, size_t *size) {
     size_t n;
-    char *normal = texts_normal(text, &n);
+    OWNED char *normal = texts_normal(text, &n);
     uint8_t *out = u8_tolower((const uint8_t *)normal, n, NULL, NULL, NULL, size);
     if (!out) die("out of memory");
-    free(normal);
     return (char *)out;
 }
 
@@ -33,23 +32,20 @@ typedef struct {
     Strings *words;
     bool learn;
     SparseRows rows;
-    int64_t capacity;
 } Bag;
 
 static void add(Bag *bag, const char *word, size_t size) {
     int64_t column = bag->learn ? strings_add(bag->words, word, size) : strings_find(bag->words, word, size);
     if (column < 0) return;
     int64_t *used = &bag->rows.first[bag->rows.n + 1];
-    if (*used == bag->capacity) {
-        bag->capacity *= 2;
-        bag->rows.columns = xrealloc(bag->rows.columns, (size_t)bag->capacity * sizeof *bag->rows.columns);
-    }
+    bag->rows.columns = xgrow(bag->rows.columns, (size_t)*used, sizeof *bag->rows.columns);
     bag->rows.columns[(*used)++] = (int32_t)column;
 }
 
 static void add_text(Bag *bag, const char *text, int longest) {
     size_t size;
-    char *words = lower(text, &size), *pair = xmalloc(size + 2);
+    OWNED char *words = lower(text, &size);
+    OWNED char *pair = xmalloc(size + 2);
     const char *before = NULL, *before_end = NULL;
     for (const char *at = words, *end = words + size; at < end;) {
         if (*at == ' ') {
@@ -67,13 +63,10 @@ static void add_text(Bag *bag, const char *text, int longest) {
         }
         before = at, before_end = at = stop;
     }
-    free(pair);
-    free(words);
 }
 
 SparseRows bag_of_words(Strings *words, const char *const *texts, int64_t n, int longest, bool learn) {
-    Bag bag = {.words = words, .learn = learn, .capacity = 1024};
-    bag.rows.columns = xmalloc((size_t)bag.capacity * sizeof *bag.rows.columns);
+    Bag bag = {.words = words, .learn = learn};
     bag.rows.first = xcalloc((size_t)n + 1, sizeof *bag.rows.first);
     for (; bag.rows.n < n; bag.rows.n++) {
         bag.rows.first[bag.rows.n + 1] = bag.rows.first[bag.rows.n];

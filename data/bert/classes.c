@@ -16,8 +16,6 @@ static int by_number(const void *a, const void *b) {
     return i != j ? (i < j ? -1 : 1) : strcmp(x, y);
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 Classes classes_of(const char *const *names, int n) {
     Classes c = {.n = n, .names = xcalloc((size_t)n, sizeof *c.names)};
     for (int i = 0; i < n; i++) c.names[i] = xstrdup(names[i]);
@@ -38,19 +36,16 @@ typedef struct {
 } Found;
 
 static bool find_labels(const Comments *training, Found *found, Error *error) {
-    Strings all = {0};
+    OWNED_BY(strings_free) Strings all = {0};
     for (int64_t i = 0; i < training->n; i++) {
         const char *name = training->labels[i];
         uint32_t number = strings_add(&all, name, strlen(name));
-        if (number == BERT_MAX_CLASSES) {
-            strings_free(&all);
+        if (number == BERT_MAX_CLASSES)
             return error_set(error, "%s:%lld: more than %d different labels; is this the column of labels?",
                              training->path, (long long)training->lines[i], BERT_MAX_CLASSES);
-        }
         if ((int)number == found->n) found->names[found->n++] = xstrdup(name);
         found->texts[number]++;
     }
-    strings_free(&all);
     return true;
 }
 
@@ -58,7 +53,7 @@ static void sort_names(char **names, int n) {
     int64_t number;
     bool numbers = true;
     for (int i = 0; i < n; i++) numbers = numbers && csv_integer(names[i], &number);
-    qsort(names, (size_t)n, sizeof *names, numbers ? by_number : by_bytes);
+    qsort(names, (size_t)n, sizeof *names, numbers ? by_number : compare_texts);
 }
 
 /* Finds two labels that look as if they were meant to be one; *a comes first in order. */
@@ -93,7 +88,7 @@ static bool check_alike(const Found *found, const char *path, Error *error) {
 }
 
 bool classes_find(const Comments *training, bool merge, Classes *out, Error *error) {
-    Found *found = xcalloc(1, sizeof *found);
+    OWNED Found *found = xcalloc(1, sizeof *found);
     *out = (Classes){0};
     bool ok = find_labels(training, found, error);
     if (ok && merge) merge_alike(found);
@@ -107,7 +102,6 @@ bool classes_find(const Comments *training, bool merge, Classes *out, Error *err
         out->merge = merge;
     }
     for (int i = 0; i < found->n; i++) free(found->names[i]);
-    free(found);
     return ok;
 }
 
@@ -121,9 +115,8 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
     Error why;
     for (const char *at = list, *end; c.n < n; at = end + 1) {
         end = at + strcspn(at, ",");
-        char *name = xformat("%.*s", (int)(end - at), at);
+        OWNED char *name = xformat("%.*s", (int)(end - at), at);
         c.names[c.n] = label_normal(name);
-        free(name);
         bool empty = !*c.names[c.n], twice = classes_at(&c, c.names[c.n]) >= 0, shows = label_check(c.names[c.n], &why);
         c.n++;
         if (!empty && !twice && shows) continue;
@@ -139,10 +132,9 @@ bool classes_parse(const char *list, Classes *out, Error *error) {
 }
 
 bool classes_make(const char *names, bool merge, const Comments *training, Classes *out, Error *error) {
-    Error why;
     int64_t a, b;
     if (!names) return classes_find(training, merge, out, error);
-    if (!classes_parse(names, out, &why)) return error_set(error, "--labels %s", why.text);
+    if (!classes_parse(names, out, error)) return error_before(error, "--labels ");
     out->merge = merge;
     if (!merge || !labels_find_alike((const char *const *)out->names, out->n, &a, &b)) return true;
     error_set(error, "--labels %s: \"%s\" and \"%s\" %s, and --merge-labels joins such labels; leave one of them out",
@@ -155,50 +147,36 @@ int32_t classes_at(const Classes *classes, const char *name) {
     for (int i = 0; i < classes->n; i++)
         if (!strcmp(classes->names[i], name)) return i;
     for (int i = 0; i < classes->n; i++) {
-        char *normal = label_normal(classes->names[i]);
-        bool same = !strcmp(normal, name);
-        free(normal);
-        if (same) return i;
+        OWNED char *normal = label_normal(classes->names[i]);
+        if (!strcmp(normal, name)) return i;
     }
     return -1;
 }
 
 /* Returns the first class that differs from a label in case only, or is the same number; -1: none. */
 static int32_t class_alike(const Classes *classes, const char *label) {
-    char *key = label_key(label);
-    int32_t found = -1;
-    for (int i = 0; i < classes->n && found < 0; i++) {
-        char *other = label_key(classes->names[i]);
-        if (!strcmp(key, other)) found = i;
-        free(other);
+    OWNED char *key = label_key(label);
+    for (int i = 0; i < classes->n; i++) {
+        OWNED char *other = label_key(classes->names[i]);
+        if (!strcmp(key, other)) return i;
     }
-    free(key);
-    return found;
+    return -1;
 }
 
 char *classes_list(const Classes *classes) {
     char *names = xstrdup(classes->names[0]);
-    for (int i = 1; i < classes->n && strlen(names) < 150; i++) {
-        char *longer = xformat("%s, %s", names, classes->names[i]);
-        free(names);
-        names = longer;
-    }
+    for (int i = 1; i < classes->n && strlen(names) < 150; i++) xappend(&names, ", %s", classes->names[i]);
     return names;
 }
 
 static bool refuse_label(const Classes *classes, const Comments *comments, int64_t i, int32_t alike, Error *error) {
     const char *label = comments->labels[i];
-    char *names = classes_list(classes), *advice = xstrdup("");
-    if (alike >= 0) {
-        free(advice);
-        advice = xformat("; it and \"%s\" %s: --merge-labels joins them", classes->names[alike],
-                         label_difference(classes->names[alike], label));
-    }
-    error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s%s", comments->path,
-              (long long)comments->lines[i], label, classes->n, names, advice);
-    free(advice);
-    free(names);
-    return false;
+    OWNED char *names = classes_list(classes);
+    OWNED char *advice = alike < 0 ? xstrdup("")
+                                   : xformat("; it and \"%s\" %s: --merge-labels joins them", classes->names[alike],
+                                             label_difference(classes->names[alike], label));
+    return error_set(error, "%s:%lld: the label \"%.100s\" is none of the %d classes: %s%s", comments->path,
+                     (long long)comments->lines[i], label, classes->n, names, advice);
 }
 
 bool classes_assign(const Classes *classes, Comments *comments, int32_t *labels, Error *error) {

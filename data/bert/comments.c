@@ -25,7 +25,7 @@ typedef struct {
     bool needed[COLUMNS]; /* the column must be there */
     bool any[COLUMNS];    /* it is there */
     bool skip_bad, refuse_empty;
-    int64_t capacity, line; /* line: of the first byte */
+    int64_t line; /* of the first byte */
 } Reader;
 
 /* ---- records ---- */
@@ -41,8 +41,7 @@ static bool is_blank(const char *text) {
 
 /* Keeps a string that is not in the buffer. Returns it. */
 static char *keep(Comments *c, char *text) {
-    if (!(c->n_others & (c->n_others - 1))) /* at 0, 1, 2, 4, 8 ... */
-        c->others = xrealloc(c->others, (size_t)(c->n_others ? 2 * c->n_others : 1) * sizeof *c->others);
+    c->others = xgrow(c->others, (size_t)c->n_others, sizeof *c->others);
     return c->others[c->n_others++] = text;
 }
 
@@ -68,14 +67,12 @@ static bool leave_out(Reader *r, Error *error) {
     return true;
 }
 
-static void reserve(Reader *r) {
-    Comments *c = r->out;
-    if (c->n < r->capacity) return;
-    size_t n = (size_t)(r->capacity = 2 * r->capacity + 1024);
-    c->texts = xrealloc(c->texts, n * sizeof *c->texts);
-    c->labels = xrealloc(c->labels, n * sizeof *c->labels);
-    c->ids = xrealloc(c->ids, n * sizeof *c->ids);
-    c->lines = xrealloc(c->lines, n * sizeof *c->lines);
+static void reserve(Comments *c) {
+    size_t n = (size_t)c->n;
+    c->texts = xgrow(c->texts, n, sizeof *c->texts);
+    c->labels = xgrow(c->labels, n, sizeof *c->labels);
+    c->ids = xgrow(c->ids, n, sizeof *c->ids);
+    c->lines = xgrow(c->lines, n, sizeof *c->lines);
 }
 
 /* Leaves out a record without a visible character in its text, where labels are needed. */
@@ -84,9 +81,7 @@ static bool add_empty(Reader *r, int64_t line, Error *error) {
     if (r->refuse_empty)
         return error_set(error, "%lld: %s is empty; give it or take the record out (--empty skip leaves it out)",
                          (long long)line, r->names[TEXT]);
-    if (!(counts->empty & (counts->empty - 1)))
-        counts->lines =
-            xrealloc(counts->lines, (size_t)(counts->empty ? 2 * counts->empty : 1) * sizeof *counts->lines);
+    counts->lines = xgrow(counts->lines, (size_t)counts->empty, sizeof *counts->lines);
     counts->lines[counts->empty++] = line;
     return true;
 }
@@ -95,7 +90,6 @@ static bool add_empty(Reader *r, int64_t line, Error *error) {
 static bool add_record(Reader *r, int64_t line, char *const *fields, Error *error) {
     static char none[] = "";
     Comments *c = r->out;
-    Error why;
     if (c->n == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 texts", (long long)line);
     for (int k = 0; k < COLUMNS; k++) r->any[k] = r->any[k] || fields[k];
     if (r->needed[LABEL] && fields[TEXT] && is_blank(fields[TEXT])) return add_empty(r, line, error);
@@ -105,7 +99,7 @@ static bool add_record(Reader *r, int64_t line, char *const *fields, Error *erro
                       column_options[k]);
             return leave_out(r, error);
         }
-    reserve(r);
+    reserve(c);
     c->texts[c->n] = fields[TEXT];
     c->labels[c->n] = fields[LABEL] ? normal_label(c, fields[LABEL]) : none;
     c->ids[c->n] = fields[ID] ? fields[ID] : none;
@@ -114,8 +108,8 @@ static bool add_record(Reader *r, int64_t line, char *const *fields, Error *erro
         error_set(error, "%lld: %s is empty; give it or take the record out", (long long)line, r->names[LABEL]);
         return leave_out(r, error);
     }
-    if (!label_check(c->labels[c->n], &why)) {
-        error_set(error, "%lld: %s: %s", (long long)line, r->names[LABEL], why.text);
+    if (!label_check(c->labels[c->n], error)) {
+        error_before(error, "%lld: %s: ", (long long)line, r->names[LABEL]);
         return leave_out(r, error);
     }
     c->n++;
@@ -131,9 +125,8 @@ static bool read_head(const Reader *r, Csv *csv, int *places, Error *error) {
     for (int k = 0; k < COLUMNS; k++) {
         places[k] = -1;
         if (!r->names[k]) continue;
-        char *advice = r->needed[k] ? xformat(" (%s names another)", column_options[k]) : NULL;
+        OWNED char *advice = r->needed[k] ? xformat(" (%s names another)", column_options[k]) : NULL;
         bool ok = csv_column(csv, r->names[k], advice, &places[k], error);
-        free(advice);
         if (!ok) return false;
     }
     return true;
@@ -150,7 +143,7 @@ static bool add_row(Reader *r, const Csv *csv, int n, const int *places, Error *
 }
 
 static bool read_table(Reader *r, char *text, size_t size, char separator, Error *error) {
-    Csv csv;
+    OWNED_BY(csv_close) Csv csv = {0};
     int places[COLUMNS];
     if (!csv_open(&csv, text, size, separator, error)) return false;
     bool ok = read_head(r, &csv, places, error), more = ok;
@@ -162,7 +155,6 @@ static bool read_table(Reader *r, char *text, size_t size, char separator, Error
         else if (error->text[0]) /* a quote in the wrong place */
             ok = more = csv_skip(&csv) && leave_out(r, error);
     }
-    csv_close(&csv);
     return ok;
 }
 
@@ -191,13 +183,8 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
         *field = keep(r->out, json_text(name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)));
         return true;
     }
-    if (text) {
-        *field = put_text(at, text);
-        return true;
-    }
-    char *other = json_text(name, value, JSON_ENCODE_ANY);
-    *field = put_text(at, other);
-    free(other);
+    OWNED char *other = text ? NULL : json_text(name, value, JSON_ENCODE_ANY);
+    *field = put_text(at, text ? text : other);
     return true;
 }
 
@@ -205,16 +192,14 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
 static bool read_object(Reader *r, const JsonRecords *records, Error *error) {
     const char *names[COLUMNS + 1] = {r->names[TEXT]}, **name = names + 1;
     char *fields[COLUMNS], *at = (char *)(uintptr_t)records->text;
-    Error why;
     for (int k = LABEL; k < COLUMNS; k++)
         if (r->names[k]) *name++ = r->names[k];
-    json_t *object = json_records_parse(records, names, 0, error);
+    json_auto_t *object = json_records_parse(records, names, 0, error);
     if (!object) return leave_out(r, error);
-    bool ok = json_is_object(object) || error_set(&why, "is not an object; expected {\"%s\": ...}", r->names[TEXT]);
-    for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &at, &fields[k], &why);
-    json_decref(object);
+    bool ok = json_is_object(object) || error_set(error, "is not an object; expected {\"%s\": ...}", r->names[TEXT]);
+    for (int k = 0; ok && k < COLUMNS; k++) ok = take_field(r, k, object, &at, &fields[k], error);
     if (ok) return add_record(r, records->line, fields, error);
-    error_set(error, "%lld: %s", (long long)records->line, why.text);
+    error_before(error, "%lld: ", (long long)records->line);
     return leave_out(r, error);
 }
 
@@ -390,25 +375,15 @@ bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *ou
         if (!out->n && !in->ended) comments_free(out); /* empty lines are no objects */
     }
     in->n += out->n;
-    Error why;
-    return in->n || set_no_texts(&in->counts, &why) || error_set(error, "standard input:%s", why.text);
+    return in->n || set_no_texts(&in->counts, error) || error_before(error, "standard input:");
 }
 
-void comments_input_close(CommentInput *in) {
-    free(in->bytes);
-    free(in->counts.first_bad);
-}
+void comments_input_close(CommentInput *in) { FREE(in->bytes, in->counts.first_bad); }
 
 void comments_free(Comments *comments) {
-    free(comments->path);
-    free(comments->texts);
-    free(comments->labels);
-    free(comments->ids);
-    free(comments->lines);
-    free(comments->counts.first_bad);
-    free(comments->counts.lines);
+    FREE(comments->path, comments->texts, comments->labels, comments->ids, comments->lines, comments->counts.first_bad,
+         comments->counts.lines);
     for (int64_t i = 0; i < comments->n_others; i++) free(comments->others[i]);
-    free(comments->others);
-    free(comments->buffer);
+    FREE(comments->others, comments->buffer);
     *comments = (Comments){0};
 }

@@ -21,11 +21,6 @@ static double percent(int64_t part, int64_t whole) { return whole ? 100 * (doubl
 
 /* ---- lengths ---- */
 
-static int by_length(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Counts lengths up to 4, 8, 16, ... the power of two that holds the longest. */
 static json_t *histogram(const int64_t *sorted, int64_t n) {
     json_t *bins = json_array();
@@ -43,9 +38,10 @@ static json_t *histogram(const int64_t *sorted, int64_t n) {
 
 static void add_lengths(json_t *json, const BertReportSplit *split) {
     const TokenizedTexts *t = split->tokenized;
-    int64_t n = t->n, *sorted = xmalloc((size_t)n * sizeof *sorted), tokens = t->first[n];
+    int64_t n = t->n, tokens = t->first[n];
+    OWNED int64_t *sorted = xmalloc((size_t)n * sizeof *sorted);
     for (int64_t i = 0; i < n; i++) sorted[i] = t->first[i + 1] - t->first[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, by_length);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_integers);
     const int64_t median = sorted[n / 2], p99 = sorted[n * 99 / 100], longest = sorted[n - 1];
     const double mean = (double)tokens / (double)n;
     printf("[Data] %s: %lld texts of %.2f tokens (median %lld, 99 %% up to %lld, longest %lld)\n", split->name,
@@ -54,7 +50,6 @@ static void add_lengths(json_t *json, const BertReportSplit *split) {
                                             "tokens", (json_int_t)tokens, "mean", mean, "median", (json_int_t)median,
                                             "p99", (json_int_t)p99, "longest", (json_int_t)longest, "histogram",
                                             histogram(sorted, n)));
-    free(sorted);
 }
 
 /* ---- one split ---- */
@@ -88,18 +83,17 @@ static void add_tokens(Report *r, json_t *json, const BertReportSplit *split) {
     printf("  %sunknown pieces: %lld of %lld (%.2f %%)\n", many ? "warning: " : "", (long long)t->unknown,
            (long long)pieces, percent(t->unknown, pieces));
     r->warnings += many;
-    char *characters = unknown_characters(&t->missing);
+    OWNED char *characters = unknown_characters(&t->missing);
     json_object_update_new(json, json_build(what, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "divided",
                                             (json_int_t)t->divided, "truncated", (json_int_t)t->truncated, "cut",
                                             (json_int_t)t->cut, "empty", (json_int_t)t->empty, "dropped",
                                             (json_int_t)t->dropped, "pieces", (json_int_t)pieces, "unknown",
                                             (json_int_t)t->unknown, "unknown_characters", characters));
-    free(characters);
 }
 
 /* Adds what padding would cost: batches of random texts, as a training without packing draws them. */
 static void add_padding(json_t *json, const TokenizedTexts *t, int batch_size, uint64_t seed) {
-    int32_t *order = xmalloc((size_t)t->n * sizeof *order);
+    OWNED int32_t *order = xmalloc((size_t)t->n * sizeof *order);
     int64_t padded = 0, tokens = t->first[t->n];
     for (int64_t i = 0; i < t->n; i++) order[i] = (int32_t)i;
     philox_shuffle(seed, PURPOSE_SHUFFLE, 0, order, t->n);
@@ -111,7 +105,6 @@ static void add_padding(json_t *json, const TokenizedTexts *t, int batch_size, u
         }
         padded += (end - i) * ((longest + 7) / 8 * 8);
     }
-    free(order);
     printf(
         "  padding: batches of %d, padded to their longest text, would have %lld rows for %lld tokens; packing avoids "
         "%.1f %%\n",
@@ -132,7 +125,7 @@ typedef struct {
 static Copies find_copies(const Report *r, int a, int b) {
     Copies copies = {0};
     const int64_t all = r->begin[r->n];
-    int32_t *seen = xmalloc((size_t)all * sizeof *seen);
+    OWNED int32_t *seen = xmalloc((size_t)all * sizeof *seen);
     for (int64_t i = 0; i < all; i++) seen[i] = -1;
     const int32_t *labels[2] = {r->splits[a].labels, r->splits[b].labels};
     for (int64_t i = 0; a != b && i < r->splits[a].n; i++) {
@@ -149,18 +142,15 @@ static Copies find_copies(const Report *r, int a, int b) {
         copies.texts++;
         copies.conflicts += labels[0] && labels[1] && labels[0][*place] != labels[1][i];
     }
-    free(seen);
     return copies;
 }
 
 /* Returns the beginning of a text, on one line and in quotes, at most 60 bytes of it; free(). */
 static char *beginning(const char *text) {
     size_t size, n;
-    char *normal = texts_normal(text, &size);
+    OWNED char *normal = texts_normal(text, &size);
     for (n = size < 60 ? size : 60; n && ((unsigned char)normal[n] & 0xC0) == 0x80;) n--;
-    char *out = xformat("\"%.*s%s\"", (int)n, normal, n < size ? "..." : "");
-    free(normal);
-    return out;
+    return xformat("\"%.*s%s\"", (int)n, normal, n < size ? "..." : "");
 }
 
 /* Returns how many of the copies have another label, as the end of a sentence; free(). */
@@ -176,11 +166,10 @@ static json_t *copies_json(const Copies *copies) {
 static void add_duplicates(Report *r, json_t *json, int s) {
     Copies c = find_copies(r, s, s);
     if (c.texts) {
-        char *first = beginning(r->splits[s].texts[c.first]), *conflicts = conflicts_of(&c, &r->splits[s]);
+        OWNED char *first = beginning(r->splits[s].texts[c.first]);
+        OWNED char *conflicts = conflicts_of(&c, &r->splits[s]);
         printf("  %stexts that repeat an earlier one: %lld%s; the first is %s\n", c.conflicts ? "warning: " : "",
                (long long)c.texts, conflicts, first);
-        free(conflicts);
-        free(first);
     }
     r->warnings += c.conflicts > 0;
     json_object_set_new(json, "duplicates", copies_json(&c));
@@ -190,29 +179,26 @@ static void add_duplicates(Report *r, json_t *json, int s) {
 static void add_leak(Report *r, json_t *leaks, int a, int b) {
     const BertReportSplit *to = &r->splits[b];
     Copies c = find_copies(r, a, b);
-    char *key = xformat("%s in %s", to->name, r->splits[a].name), *first = beginning(to->texts[c.first]),
-         *conflicts = conflicts_of(&c, to);
+    OWNED char *key = xformat("%s in %s", to->name, r->splits[a].name);
+    OWNED char *first = beginning(to->texts[c.first]);
+    OWNED char *conflicts = conflicts_of(&c, to);
     json_object_set_new(leaks, key, copies_json(&c));
     if (c.texts)
         printf("[Data] warning: %lld of %lld %s texts (%.1f %%) also occur in %s%s; the first is %s\n",
                (long long)c.texts, (long long)to->n, to->name, percent(c.texts, to->n), r->splits[a].name, conflicts,
                first);
     r->warnings += c.texts > 0;
-    free(key);
-    free(conflicts);
-    free(first);
 }
 
 /* Groups the texts of all splits. */
 static void group_texts(Report *r) {
     r->begin = xcalloc((size_t)r->n + 1, sizeof *r->begin);
     for (int s = 0; s < r->n; s++) r->begin[s + 1] = r->begin[s] + r->splits[s].n;
-    const char **texts = xmalloc((size_t)r->begin[r->n] * sizeof *texts);
+    OWNED const char **texts = xmalloc((size_t)r->begin[r->n] * sizeof *texts);
     for (int s = 0; s < r->n; s++)
         memcpy(texts + r->begin[s], r->splits[s].texts, (size_t)r->splits[s].n * sizeof *texts);
     r->groups = xmalloc((size_t)r->begin[r->n] * sizeof *r->groups);
     texts_groups(texts, r->begin[r->n], r->groups);
-    free(texts);
 }
 
 int bert_data_report(json_t *report, const BertReportSplit *splits, int n, const Classes *classes, int batch_size,
@@ -234,7 +220,6 @@ int bert_data_report(json_t *report, const BertReportSplit *splits, int n, const
     for (int b = 1; b < n; b++)
         for (int a = 0; a < b; a++) add_leak(&r, leaks, a, b);
     json_object_set_new(report, "leaks", leaks);
-    free(r.begin);
-    free(r.groups);
+    FREE(r.begin, r.groups);
     return r.warnings;
 }

@@ -146,29 +146,23 @@ static bool bert_fill(const Dataset *dataset, Batch *batch, const int32_t *sampl
 
 static void bert_close(Dataset *dataset) {
     BertDataset *d = dataset->state;
-    free(d->text_of);
-    free(d->labels);
-    free(d->weights);
-    free(d->chosen);
-    free(d);
-    free(dataset);
+    FREE(d->text_of, d->labels, d->weights, d->chosen, d, dataset);
 }
 
 static Dataset *dataset_of(BertDataset *d, int64_t n_samples) {
     static const char *const field_names[BERT_FIELDS] = {
         [BERT_OFFSETS] = "offsets", [BERT_IDS] = "ids",       [BERT_POSITIONS] = "positions",
         [BERT_ROWS] = "rows",       [BERT_LABELS] = "labels", [BERT_TARGETS] = "targets"};
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
-    *dataset = (Dataset){.n_samples = n_samples,
-                         .field_names = field_names,
-                         .tokens = bert_tokens,
-                         .counts = bert_counts,
-                         .sample_id = bert_sample_id,
-                         .content = bert_content,
-                         .fill = bert_fill,
-                         .batch_bytes = bert_batch_bytes,
-                         .close = bert_close,
-                         .state = d};
+    Dataset *dataset = dataset_new((Dataset){.n_samples = n_samples,
+                                             .field_names = field_names,
+                                             .tokens = bert_tokens,
+                                             .counts = bert_counts,
+                                             .sample_id = bert_sample_id,
+                                             .content = bert_content,
+                                             .fill = bert_fill,
+                                             .batch_bytes = bert_batch_bytes,
+                                             .close = bert_close,
+                                             .state = d});
     for (int64_t i = 0; i < n_samples; i++) {
         int64_t length = bert_tokens(dataset, i);
         if (length > d->longest) d->longest = length;
@@ -199,8 +193,7 @@ Dataset *bert_masked_open(const TokenizedTexts *texts, const BertMasking *maskin
         n += chosen[n] > 0;
     }
     if (!n) {
-        free(text_of);
-        free(chosen);
+        FREE(text_of, chosen);
         error_set(error, "none of the %lld texts has a token that can be predicted", (long long)texts->n);
         return NULL;
     }

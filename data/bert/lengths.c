@@ -18,7 +18,8 @@ double bert_length_quantile(double share) {
     return points[i - 1].length * pow(points[i].length / points[i - 1].length, part);
 }
 
-int bert_synthetic_length(int64_t sample, int max_len) {
+/* Returns the length of a synthetic text, cut to max_len: the quantile of a random share. */
+static int random_length(int64_t sample, int max_len) {
     double length = bert_length_quantile((double)philox_uniform(0, PURPOSE_SYNTHETIC | 1 << 8, 0, (uint64_t)sample));
     return length < max_len ? (int)lround(length) : max_len;
 }
@@ -33,7 +34,7 @@ TokenizedTexts bert_synthetic_texts(int64_t n, int vocabulary, int length, int m
     enum { DIFFERENT = BERT_SYNTHETIC_IDS - 2 /* begin, end */ };
     TokenizedTexts t = {.n = n, .first = xcalloc((size_t)n + 1, sizeof *t.first)};
     const int ordinary = vocabulary - 1 - ORDINARY, different = ordinary < DIFFERENT ? ordinary : DIFFERENT;
-    for (int64_t i = 0; i < n; i++) t.first[i + 1] = t.first[i] + (length ? length : bert_synthetic_length(i, max_len));
+    for (int64_t i = 0; i < n; i++) t.first[i + 1] = t.first[i] + (length ? length : random_length(i, max_len));
     t.ids = xmalloc((size_t)t.first[n] * sizeof *t.ids);
     for (int64_t i = 0; i < t.first[n]; i++) t.ids[i] = ORDINARY + (int32_t)(i % different);
     for (int64_t i = 0; i < n; i++) {

@@ -10,8 +10,6 @@ enum { BERT_SYNTHETIC_IDS = 10416 }; /* different ids of the data set below, wit
  * set of 24,048 Vietnamese comments, with 12 at 0.5, 30 at 0.9, 42 at 0.95, 76 at 0.99, 134 at 0.999. Cut to 192, the
  * mean is 16.2. */
 double bert_length_quantile(double share);
-/* Returns the length of a synthetic text, cut to max_len: the quantile of a random share. */
-int bert_synthetic_length(int64_t sample, int max_len);
 /* Returns n synthetic texts for texts_free: of `length` tokens each, or, at 0, of lengths as above. They have as many
  * different ids as that data set, or fewer if the vocabulary is smaller; its last id is the mask token, which no text
  * has. `vocabulary` is at least 6. */

@@ -50,8 +50,7 @@ BertMasking bert_masking_synthetic(double share, int vocabulary) {
 }
 
 void bert_masking_close(BertMasking *masking) {
-    free(masking->ordinary);
-    free(masking->continues);
+    FREE(masking->ordinary, masking->continues);
     *masking = (BertMasking){0};
 }
 

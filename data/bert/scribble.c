@@ -64,7 +64,7 @@ static void *checked(void *text) {
 /* Writes a text; bare: without marks above and below its letters, and with d for đ. */
 static void write_part(FILE *out, const char *text, size_t size, bool bare) {
     size_t n = size;
-    uint8_t *apart = bare ? checked(u8_normalize(UNINORM_NFD, (const uint8_t *)text, size, NULL, &n)) : NULL;
+    OWNED uint8_t *apart = bare ? checked(u8_normalize(UNINORM_NFD, (const uint8_t *)text, size, NULL, &n)) : NULL;
     if (!bare) fwrite(text, 1, size, out);
     for (size_t at = 0; bare && at < n;) {
         ucs4_t c;
@@ -75,7 +75,6 @@ static void write_part(FILE *out, const char *text, size_t size, bool bare) {
             fwrite(apart + at, 1, bytes, out);
         at += bytes;
     }
-    free(apart);
 }
 
 static void write_word(FILE *out, const char *word, size_t size, const Hand *hand, bool stretched, Dice *dice) {
@@ -118,9 +117,8 @@ static void write_end(FILE *out, bool rude, double noise, Dice *dice) {
 /* Returns the text with a capital letter at its beginning, or in capitals; frees it. */
 static char *capitalize(char *text, bool all) {
     size_t size = strlen(text), first = all ? size : (size_t)u8_strmblen((const uint8_t *)text), n;
-    uint8_t *capitals = checked(u8_toupper((const uint8_t *)text, first, NULL, NULL, NULL, &n));
+    OWNED uint8_t *capitals = checked(u8_toupper((const uint8_t *)text, first, NULL, NULL, NULL, &n));
     char *out = xformat("%.*s%s", (int)n, (const char *)capitals, text + first);
-    free(capitals);
     free(text);
     return out;
 }

@@ -28,7 +28,7 @@ static int by_class_and_size(const void *a, const void *b) {
 static Group *ordered_groups(const SplitRows *rows, uint64_t seed, uint32_t purpose, int64_t *n) {
     size_t count = (size_t)rows->n;
     Group *groups = xcalloc(count, sizeof *groups);
-    int32_t *order = xmalloc(count * sizeof *order);
+    OWNED int32_t *order = xmalloc(count * sizeof *order);
     *n = 0;
     for (int64_t i = 0; i < rows->n; i++) order[i] = (int32_t)i;
     philox_shuffle(seed, purpose, 0, order, rows->n);
@@ -44,7 +44,6 @@ static Group *ordered_groups(const SplitRows *rows, uint64_t seed, uint32_t purp
     for (int64_t i = 0; i < rows->n; i++)
         if (groups[i].size) groups[(*n)++] = groups[i];
     qsort(groups, (size_t)*n, sizeof *groups, by_class_and_size);
-    free(order);
     return groups;
 }
 
@@ -75,11 +74,10 @@ static bool refuse(const SplitRows *rows, const Parts *parts, int32_t class, int
     for (int p = 0; p < parts->n; p++) filled += parts->shares[p] > 0;
     snprintf(number, sizeof number, "%d", class);
     snprintf(part, sizeof part, "fold %d", empty + 1);
-    char *whose = rows->labels ? xformat("class \"%s\" has", rows->names ? rows->names[class] : number)
-                               : xstrdup("the data have");
+    OWNED char *whose = rows->labels ? xformat("class \"%s\" has", rows->names ? rows->names[class] : number)
+                                     : xstrdup("the data have");
     error_set(error, "%s %lld different text%s for %d parts; none is left for %s", whose, (long long)n,
               format_plural(n), filled, parts->names ? parts->names[empty] : part);
-    free(whose);
     return false;
 }
 
@@ -107,21 +105,16 @@ static bool assign_class(const SplitRows *rows, const Group *groups, int64_t n, 
 
 static bool divide(const SplitRows *rows, Parts parts, uint64_t seed, uint32_t purpose, int32_t *out, Error *error) {
     int64_t n;
-    Group *groups = ordered_groups(rows, seed, purpose, &n);
-    parts.class = xcalloc((size_t)parts.n, sizeof(double));
-    parts.all = xcalloc((size_t)parts.n, sizeof(double));
-    parts.groups = xcalloc((size_t)parts.n, sizeof(int64_t));
-    bool ok = true;
-    for (int64_t begin = 0, end; ok && begin < n; begin = end) {
+    OWNED Group *groups = ordered_groups(rows, seed, purpose, &n);
+    OWNED double *lacking = xcalloc(2 * (size_t)parts.n, sizeof *lacking);
+    OWNED int64_t *counts = xcalloc((size_t)parts.n, sizeof *counts);
+    parts.class = lacking, parts.all = lacking + parts.n, parts.groups = counts;
+    for (int64_t begin = 0, end; begin < n; begin = end) {
         for (end = begin + 1; end < n && groups[end].class == groups[begin].class;) end++;
-        ok = assign_class(rows, groups + begin, end - begin, &parts, out, error);
+        if (!assign_class(rows, groups + begin, end - begin, &parts, out, error)) return false;
     }
-    for (int64_t i = 0; ok && rows->groups && i < rows->n; i++) out[i] = out[rows->groups[i]];
-    free(parts.class);
-    free(parts.all);
-    free(parts.groups);
-    free(groups);
-    return ok;
+    for (int64_t i = 0; rows->groups && i < rows->n; i++) out[i] = out[rows->groups[i]];
+    return true;
 }
 
 bool splits_divide(const SplitRows *rows, const double *shares, uint64_t seed, int32_t *split, Error *error) {
@@ -130,11 +123,9 @@ bool splits_divide(const SplitRows *rows, const double *shares, uint64_t seed, i
 }
 
 bool splits_fold(const SplitRows *rows, int k, uint64_t seed, int32_t *fold, Error *error) {
-    double *shares = xmalloc((size_t)k * sizeof *shares);
+    OWNED double *shares = xmalloc((size_t)k * sizeof *shares);
     for (int i = 0; i < k; i++) shares[i] = 1.0 / k;
-    bool ok = divide(rows, (Parts){.n = k, .shares = shares}, seed, PURPOSE_FOLDS, fold, error);
-    free(shares);
-    return ok;
+    return divide(rows, (Parts){.n = k, .shares = shares}, seed, PURPOSE_FOLDS, fold, error);
 }
 
 int64_t splits_list(const int32_t *split, int64_t n, int32_t which, int32_t **list) {

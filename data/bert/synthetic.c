@@ -95,30 +95,27 @@ static bool write_rows(FILE *out, int file, const BertSynthetic *o, Strings *see
 static bool write_file(const char *path, int file, const BertSynthetic *o, Strings *seen, Error *error) {
     TextFile text;
     text_file_begin(&text);
-    bool ok = write_rows(text.out, file, o, seen, error);
+    if (write_rows(text.out, file, o, seen, error)) return text_file_end(&text, path, error);
     fclose(text.out);
-    ok = ok && file_write_atomic(path, text.text, text.size, error);
     free(text.text);
-    return ok;
+    return false;
 }
 
 /* Marks the folder, in which none of the files may be, unless it was begun before. */
 static bool begin(const char *directory, char *const *paths, const BertSynthetic *o, Error *error) {
-    bool again, ok;
-    char *what = xformat("synthetic comments: %lld %lld %lld %lld, noise %.17g, seed %llu", (long long)o->rows[0],
-                         (long long)o->rows[1], (long long)o->rows[2], (long long)o->rows[3], o->noise,
-                         (unsigned long long)o->seed);
-    ok = unfinished_find(directory, what, &again, error);
-    for (int f = 0; ok && !again && f < SYNTHETIC_FILES; f++)
-        if (!access(paths[f], F_OK)) ok = error_set(error, "%s is there already; choose a new folder", paths[f]);
-    ok = ok && unfinished_begin(directory, what, error);
-    free(what);
-    return ok;
+    bool again;
+    OWNED char *what = xformat("synthetic comments: %lld %lld %lld %lld, noise %.17g, seed %llu", (long long)o->rows[0],
+                               (long long)o->rows[1], (long long)o->rows[2], (long long)o->rows[3], o->noise,
+                               (unsigned long long)o->seed);
+    if (!unfinished_find(directory, what, &again, error)) return false;
+    for (int f = 0; !again && f < SYNTHETIC_FILES; f++)
+        if (!access(paths[f], F_OK)) return error_set(error, "%s is there already; choose a new folder", paths[f]);
+    return unfinished_begin(directory, what, error);
 }
 
 bool bert_synthetic_write(const char *directory, const BertSynthetic *o, Error *error) {
     char *paths[SYNTHETIC_FILES];
-    Strings seen = {0};
+    OWNED_BY(strings_free) Strings seen = {0};
     FileLock lock;
     for (int f = 0; f < SYNTHETIC_FILES; f++) paths[f] = path_join(directory, file_names[f]);
     bool locked = unfinished_lock(&lock, directory, error), ok = locked && begin(directory, paths, o, error);
@@ -126,7 +123,6 @@ bool bert_synthetic_write(const char *directory, const BertSynthetic *o, Error *
     ok = ok && unfinished_end(directory, error);
     if (ok) directory_remove_leftovers(directory);
     if (locked) file_unlock(&lock);
-    strings_free(&seen);
     for (int f = 0; f < SYNTHETIC_FILES; f++) free(paths[f]);
     return ok;
 }

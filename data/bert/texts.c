@@ -70,18 +70,15 @@ char *texts_normal(const char *text, size_t *size) {
 }
 
 void texts_groups(const char *const *texts, int64_t n, int32_t *groups) {
-    Strings known = {0};
-    int32_t *first = xmalloc((size_t)n * sizeof *first); /* of a string's number */
+    OWNED_BY(strings_free) Strings known = {0};
+    OWNED int32_t *first = xmalloc((size_t)n * sizeof *first); /* of a string's number */
     for (int64_t i = 0; i < n; i++) {
         size_t size;
-        char *normal = texts_normal(texts[i], &size);
+        OWNED char *normal = texts_normal(texts[i], &size);
         uint32_t before = known.n, number = strings_add(&known, normal, size);
         if (number == before) first[number] = (int32_t)i;
         groups[i] = first[number];
-        free(normal);
     }
-    free(first);
-    strings_free(&known);
 }
 
 char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
@@ -100,7 +97,7 @@ char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
 /* The result of CHUNK texts. */
 typedef struct {
     TokenIds ids;
-    int64_t n, capacity;
+    int64_t n;
     int32_t *lengths; /* [n] */
     int64_t divided, truncated, cut, unknown, empty, dropped;
 } Chunk;
@@ -117,9 +114,7 @@ static int64_t fitting(const TextRules *rules, const int32_t *pieces, int64_t n)
 
 static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pieces, int64_t n) {
     TokenIds *ids = &chunk->ids;
-    if (chunk->n == chunk->capacity)
-        chunk->lengths =
-            xrealloc(chunk->lengths, (size_t)(chunk->capacity = 2 * chunk->n + CHUNK) * sizeof *chunk->lengths);
+    chunk->lengths = xgrow(chunk->lengths, (size_t)chunk->n, sizeof *chunk->lengths);
     token_ids_add(ids, specials->begin);
     for (int64_t i = 0; i < n; i++) {
         token_ids_add(ids, pieces[i]);
@@ -132,14 +127,13 @@ static void add_text(Chunk *chunk, const SpecialIds *specials, const int32_t *pi
 static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, TokenIds *pieces,
                           Unknown *missing, Chunk *chunk) {
     size_t size;
-    char *prepared = texts_prepare(rules, text, &size);
+    OWNED char *prepared = texts_prepare(rules, text, &size);
     int64_t at = 0, n;
     pieces->n = 0;
     token_ids_reserve(pieces, 1); /* an empty text has a list, too */
     TokenIds before = *pieces;
     tokenizer_encode(rules->tokenizer, prepared, size, rules->compat, pieces);
     unknown_add(missing, prepared, size, &before, pieces);
-    free(prepared);
     do {
         n = fitting(rules, pieces->ids + at, pieces->n - at);
         add_text(chunk, specials, pieces->ids + at, n);
@@ -192,11 +186,11 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
     if (!texts_specials(rules->tokenizer, &specials, error)) return false;
     if (rules->max_len < 3) return error_set(error, "a text needs 3 tokens or more, not %d", rules->max_len);
     int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
-    Chunk *chunks = xcalloc((size_t)n_chunks, sizeof *chunks);
+    OWNED Chunk *chunks = xcalloc((size_t)n_chunks, sizeof *chunks);
     Unknown all = {.encode = tokenizer_encode_plain, .tokenizer = rules->tokenizer};
 #pragma omp parallel num_threads(rules->n_threads)
     {
-        TokenIds pieces = {0}; /* of a text */
+        OWNED_BY(token_ids_free) TokenIds pieces = {0}; /* of a text */
         Unknown missing = {.encode = tokenizer_encode_plain, .tokenizer = rules->tokenizer};
 #pragma omp for schedule(dynamic)
         for (int64_t c = 0; c < n_chunks; c++) {
@@ -204,7 +198,6 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
             tokenize_chunk(rules, &specials, texts + c * CHUNK, (int)(left < CHUNK ? left : CHUNK), &pieces, &missing,
                            &chunks[c]);
         }
-        token_ids_free(&pieces);
 #pragma omp critical
         unknown_move(&all, &missing);
     }
@@ -212,7 +205,6 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
     out->padding = rules->padding;
     out->missing = all;
     for (int64_t c = 0; c < n_chunks; c++) chunk_free(&chunks[c]);
-    free(chunks);
     if (out->n <= INT32_MAX) return true;
     texts_free(out);
     return error_set(error, "more than 2^31 - 1 texts and parts of texts");
@@ -233,8 +225,7 @@ TokenizedTexts texts_select(const TokenizedTexts *texts, const int32_t *list, in
 }
 
 void texts_free(TokenizedTexts *texts) {
-    free(texts->first);
-    free(texts->ids);
+    FREE(texts->first, texts->ids);
     unknown_free(&texts->missing);
     *texts = (TokenizedTexts){0};
 }

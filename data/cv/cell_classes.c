@@ -45,7 +45,9 @@ static void find_field(const char *name, const char *word, CvCellName *parsed) {
     parsed->prefix = n - parsed->field;
 }
 
-bool cell_classes_of_name(const CellClasses *c, const char *name, CvCellName *parsed, Error *error) {
+/* Reads the class and the field of view of a file's name. An error says that it has two classes: the label is then
+ * CV_QUIESCENT, as the reference takes it. */
+static bool take_name(const CellClasses *c, const char *name, CvCellName *parsed, Error *error) {
     const char *in = find_word(c, CV_QUIESCENT, name), *act = find_word(c, CV_ACTIVE, name);
     /* The reference takes "_in" for quiescent wherever it is, in "_insulin", too. */
     const char *hidden = !c->own && act && !in ? strcasestr(name, "_in") : NULL;
@@ -64,7 +66,7 @@ bool cell_classes_of_name(const CellClasses *c, const char *name, CvCellName *pa
 CvCellName cv_cells_parse_name(const char *name) {
     const CellClasses plain = {.words = {usual[0], usual[1]}};
     CvCellName parsed;
-    cell_classes_of_name(&plain, name, &parsed, NULL);
+    take_name(&plain, name, &parsed, NULL);
     return parsed;
 }
 
@@ -84,10 +86,9 @@ static bool take_words(CellClasses *c, const char *words, Error *error) {
                          "ones, as in rest,act; further words behind a '/': rest/ctrl,act",
                          words);
     for (const char *at = c->words[0]; *at; at += strcspn(at, "/"), at += *at == '/') {
-        char *word = xformat("%.*s", (int)strcspn(at, "/"), at);
-        bool twice = match(c->words[1], word, true);
-        free(word);
-        if (twice) return error_set(error, "--class-words %s: a word is named for both classes", words);
+        OWNED char *word = xformat("%.*s", (int)strcspn(at, "/"), at);
+        if (match(c->words[1], word, true))
+            return error_set(error, "--class-words %s: a word is named for both classes", words);
     }
     return true;
 }
@@ -120,7 +121,7 @@ static bool take_row(CellClasses *c, const Csv *row, int file, int class, Error 
 
 static bool parse_table(CellClasses *c, char *text, size_t size, Error *error) {
     static const char advice[] = "; a table of classes has the columns file and class";
-    Csv csv;
+    OWNED_BY(csv_close) Csv csv = {0};
     int file = -1, class = -1;
     if (!csv_open(&csv, text, size, ',', error)) return false;
     bool ok = csv_next(&csv, error);
@@ -129,23 +130,17 @@ static bool parse_table(CellClasses *c, char *text, size_t size, Error *error) {
          (class >= 0 || csv_column(&csv, "label", NULL, &class, error)) &&
          (class >= 0 || csv_column(&csv, "class", advice, &class, error));
     while (ok && (ok = csv_next(&csv, error))) ok = take_row(c, &csv, file, class, error);
-    csv_close(&csv);
     return !error->text[0] &&
            (json_object_size(c->labels) || error_set(error, "has no row behind the names of columns"));
 }
 
 static bool take_table(CellClasses *c, Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
-    Error why = {.text = ""};
     c->labels = json_object();
-    bool ok = text_read(c->table, &text, &size, &why);
-    if (ok) {
-        c->hash = hash_bytes(c->hash, text, size);
-        ok = parse_table(c, text, size, &why);
-        free(text);
-    }
-    return ok || error_set(error, "--class-table %s: %s", c->table, why.text);
+    if (!text_read(c->table, &text, &size, error)) return error_before(error, "--class-table %s: ", c->table);
+    c->hash = hash_bytes(c->hash, text, size);
+    return parse_table(c, text, size, error) || error_before(error, "--class-table %s: ", c->table);
 }
 
 bool cell_classes_open(CellClasses *c, const char *words, const char *table, Error *error) {
@@ -178,9 +173,8 @@ static bool take_label(CellClasses *c, const char *path, const char *name, int *
 }
 
 bool cell_classes_of_file(CellClasses *c, const char *path, CvCellName *parsed, Error *error) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    Error why;
-    bool one = cell_classes_of_name(c, name, parsed, &why);
+    const char *slash = strrchr(path, '/'), *name = path_name(path);
+    bool one = take_name(c, name, parsed, error);
     if (!parsed->field) find_field(name, NULL, parsed);
     if (c->table) {
         parsed->label = -1;
@@ -188,17 +182,16 @@ bool cell_classes_of_file(CellClasses *c, const char *path, CvCellName *parsed, 
         return take_label(c, path, name, &parsed->label, error);
     }
     const char *first = strchr(path, '/');
-    char *folder = xformat("%.*s", slash > first ? (int)(slash - first - 1) : 0, first ? first + 1 : "");
+    OWNED char *folder = xformat("%.*s", slash > first ? (int)(slash - first - 1) : 0, first ? first + 1 : "");
     int by_folder = *folder ? cell_classes_of_folder(c, folder) : -1;
     if (one && by_folder >= 0 && parsed->label == !by_folder) {
-        one = error_set(&why, "two classes: its name says %s, and its folder %s says %s; %s",
+        one = error_set(error, "two classes: its name says %s, and its folder %s says %s; %s",
                         CV_CLASS_NAMES[parsed->label], folder, CV_CLASS_NAMES[by_folder], ADVICE);
         parsed->both = true;
     }
-    free(folder);
     if (!one) {
         parsed->label = -1;
-        return error_set(error, "%s", why.text);
+        return false;
     }
     if (by_folder >= 0) parsed->label = by_folder;
     return true;

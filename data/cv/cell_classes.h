@@ -31,9 +31,6 @@ typedef struct {
 bool cell_classes_open(CellClasses *classes, const char *words, const char *table, Error *error);
 void cell_classes_close(CellClasses *classes);
 
-/* Reads the class and the field of view of a file's name. An error says that it has two classes: the label is then
- * CV_QUIESCENT, as the reference takes it. */
-bool cell_classes_of_name(const CellClasses *classes, const char *name, CvCellName *parsed, Error *error);
 /* Returns the class whose word is the whole name of a folder; -1: none. */
 int cell_classes_of_folder(const CellClasses *classes, const char *folder);
 /* Sets parsed->label of the file with this path below the folder of cells and parsed->field of its name: by the table

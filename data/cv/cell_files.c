@@ -74,9 +74,8 @@ static const CellFile *twin_of_newest(const CellFiles *k) {
 
 /* Sets the label and the field of a file. In a folder to predict two classes are as good as none. */
 static bool judge(CellFiles *k, CellFile *f, Error *error) {
-    Error why;
-    if (!cell_classes_of_file(&k->classes, f->path, &f->parsed, &why) && !(k->unlabelled && f->parsed.both))
-        return error_set(error, "%s/%s: %s", k->root, f->path, why.text);
+    if (!cell_classes_of_file(&k->classes, f->path, &f->parsed, error) && !(k->unlabelled && f->parsed.both))
+        return error_before(error, "%s/%s: ", k->root, f->path);
     bool lost = f->parsed.label < 0 && !k->unlabelled;
     if (lost && !k->nameless) k->nameless = xstrdup(f->path);
     k->found[CELL_BOTH] += f->parsed.both;
@@ -86,8 +85,7 @@ static bool judge(CellFiles *k, CellFile *f, Error *error) {
 
 static bool keep_file(CellFiles *k, CellFile f, Error *error) {
     k->found[cell_kind(f.name)]++;
-    if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
-        k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
+    k->files = xgrow(k->files, (size_t)k->n, sizeof *k->files);
     k->files[k->n++] = f;
     const CellFile *twin = twin_of_newest(k);
     if (twin)
@@ -157,7 +155,7 @@ static bool visit(CellFiles *k, FTS *tree, FTSENT *entry, Error *error) {
 
 /* Says why no cell was found. */
 static bool refuse_folder(const CellFiles *k, Error *error) {
-    char *foreign = foreign_text(k->foreign);
+    OWNED char *foreign = foreign_text(k->foreign);
     const char *row = cell_classes_first(&k->classes);
     if (!k->nameless)
         error_set(error, "%s: no cell found; expected %s, a file %s for each%s", k->root,
@@ -173,20 +171,18 @@ static bool refuse_folder(const CellFiles *k, Error *error) {
                   "DONOR/NAME_act_2.npy; others with --class-words), folders (DONOR/quiescent/NAME, "
                   "DONOR/active/NAME), or a table (--class-table)",
                   k->root, (long long)k->found[CELL_UNLABELLED], k->nameless);
-    free(foreign);
     return false;
 }
 
 bool cell_files_find(CellFiles *k, Error *error) {
     if (!unfinished_check(k->root, error)) return false;
-    char *root = xstrdup(k->root);
+    OWNED char *root = xstrdup(k->root);
     for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
     FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!tree) die("cannot list %s", k->root);
     bool ok = true;
     for (FTSENT *entry; ok && (entry = fts_read(tree));) ok = visit(k, tree, entry, error);
     fts_close(tree);
-    free(root);
     k->found[CELL_ROWS] = cell_classes_unused(&k->classes);
     return ok && (k->n || refuse_folder(k, error)) &&
            (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
@@ -194,8 +190,7 @@ bool cell_files_find(CellFiles *k, Error *error) {
 
 void cell_files_close(CellFiles *k) {
     for (int64_t i = 0; i < k->n; i++) free(k->files[i].path);
-    free(k->files);
-    free(k->nameless);
+    FREE(k->files, k->nameless);
     cell_classes_close(&k->classes);
 }
 

@@ -57,11 +57,8 @@ CellKind cell_kind(const char *name) {
 }
 
 bool cell_image_read(const char *path, CellImage *image, Error *error) {
-    char *bytes = NULL;
+    OWNED char *bytes = NULL;
     size_t size;
-    Error why;
-    bool ok = read_file(path, &bytes, &size, &why) && formats[format_of(path)].read(bytes, size, image, &why);
-    if (!ok) error_set(error, "%s: %s", path, why.text);
-    free(bytes);
-    return ok;
+    return (read_file(path, &bytes, &size, error) && formats[format_of(path)].read(bytes, size, image, error)) ||
+           error_before(error, "%s: ", path);
 }

@@ -27,22 +27,18 @@ typedef struct {
 /* ---- donors and fields ---- */
 
 static int donor_number(const StoreMaker *k, const CellFile *f) {
-    char *name = xformat("%.*s", f->donor_length, f->donor), *normal = label_normal(name);
-    int found = -1;
-    for (size_t d = 0; found < 0 && d < json_array_size(k->donor_names); d++) {
-        char *other = label_normal(json_string_value(json_array_get(k->donor_names, d)));
-        if (!strcmp(normal, other)) found = (int)d;
-        free(other);
+    OWNED char *name = xformat("%.*s", f->donor_length, f->donor);
+    OWNED char *normal = label_normal(name);
+    for (size_t d = 0; d < json_array_size(k->donor_names); d++) {
+        OWNED char *other = label_normal(json_string_value(json_array_get(k->donor_names, d)));
+        if (!strcmp(normal, other)) return (int)d;
     }
-    free(normal);
-    free(name);
-    return found;
+    return -1;
 }
 
 /* Numbers the donor of a file. Two folders of one donor are an error, unless donors decide nothing. */
 static bool number_donor(StoreMaker *k, int64_t i, Error *error) {
     const CellFile *f = &k->files->files[i], *last = i ? f - 1 : NULL;
-    Error why;
     int n = f->donor_length, donor = last && f->donor_length == last->donor_length && f->folder == last->folder &&
                                              !strncmp(f->path, last->path, (size_t)f->folder + (f->folder > 0))
                                          ? k->donors[i - 1]
@@ -50,8 +46,8 @@ static bool number_donor(StoreMaker *k, int64_t i, Error *error) {
     if (donor < 0 && (donor = donor_number(k, f)) >= 0 && !k->files->unlabelled)
         return error_set(error, "%s: two folders belong to donor %.*s; rename one or merge them", k->files->root, n,
                          f->donor);
-    if (donor < 0 && !k->files->unlabelled && !cell_files_check_donor(f->donor, n, &why))
-        return error_set(error, "%s: %s", k->files->root, why.text);
+    if (donor < 0 && !k->files->unlabelled && !cell_files_check_donor(f->donor, n, error))
+        return error_before(error, "%s: ", k->files->root);
     if (donor < 0) {
         donor = (int)json_array_size(k->donor_names);
         json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));
@@ -65,7 +61,8 @@ static bool number_donors(StoreMaker *k, Error *error) {
     for (int64_t i = 0; i < k->n; i++) {
         const CellFile *f = &k->files->files[i];
         if (!number_donor(k, i, error)) return false;
-        char *field = xformat("%.*s %.*s", f->donor_length, f->donor, f->parsed.field, f->name + f->parsed.prefix);
+        OWNED char *field =
+            xformat("%.*s %.*s", f->donor_length, f->donor, f->parsed.field, f->name + f->parsed.prefix);
         json_t *number = json_object_get(k->field_numbers, field);
         if (!number) {
             json_object_set_new(k->field_numbers, field,
@@ -74,7 +71,6 @@ static bool number_donors(StoreMaker *k, Error *error) {
         }
         k->fields[i] = (int32_t)json_integer_value(number);
         k->labels[i] = f->parsed.label;
-        free(field);
     }
     return true;
 }
@@ -157,10 +153,8 @@ static bool is_sum(const uint16_t *counts, AugmentShape s, int bin) {
 }
 
 static bool read_image(const StoreMaker *k, int64_t i, CellImage *image, Error *error) {
-    char *path = path_join(k->files->root, k->files->files[i].path);
-    bool ok = cell_image_read(path, image, error);
-    free(path);
-    return ok;
+    OWNED char *path = path_join(k->files->root, k->files->files[i].path);
+    return cell_image_read(path, image, error);
 }
 
 static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
@@ -232,14 +226,13 @@ static int compare_contents(const void *a, const void *b) {
 }
 
 static void find_copies(StoreMaker *k) {
-    Content *sorted = xmalloc((size_t)k->n * sizeof *sorted);
+    OWNED Content *sorted = xmalloc((size_t)k->n * sizeof *sorted);
     for (int64_t i = 0; i < k->n; i++) sorted[i] = (Content){k->hashes[i], (int32_t)i};
     qsort(sorted, (size_t)k->n, sizeof *sorted, compare_contents);
     for (int64_t i = 0; i < k->n; i++)
         k->same_as[sorted[i].cell] = i && sorted[i].hash == sorted[i - 1].hash && k->photons[sorted[i].cell] > 0
                                          ? k->same_as[sorted[i - 1].cell]
                                          : sorted[i].cell;
-    free(sorted);
 }
 
 /* ---- the store ---- */
@@ -266,26 +259,23 @@ static bool write_store(StoreMaker *k, const char *path, const char *source, Err
                                      {"same_as", "I32", 1, {k->n}, k->same_as},
                                      {"photons", "F64", 1, {k->n}, k->photons},
                                      {"entropy", "F64", 1, {k->n}, k->entropy}};
-    json_t *files = json_array(), *counted = json_object();
+    json_auto_t *files = json_array();
+    json_auto_t *counted = json_object();
     for (int64_t i = 0; i < k->n; i++) json_array_append_new(files, json_string(k->files->files[i].path));
     for (int i = 0; i < CELL_FINDINGS; i++)
         json_object_set_new(counted, cell_findings[i].key, json_integer((json_int_t)k->files->found[i]));
-    char *lists[] = {json_text("the names of cells", k->donor_names, 0),
-                     json_text("the names of cells", k->field_names, 0), json_text("the names of cells", files, 0),
-                     json_text("the names of cells", counted, 0)};
+    OWNED char *donors = json_text("the names of cells", k->donor_names, 0);
+    OWNED char *fields = json_text("the names of cells", k->field_names, 0);
+    OWNED char *names = json_text("the names of cells", files, 0);
+    OWNED char *findings = json_text("the names of cells", counted, 0);
     const char *const keys[] = {"donors", "fields", "files", "findings", "source"};
-    const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
-    bool ok = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
-    for (int i = 0; i < 4; i++) free(lists[i]);
-    json_decref(files);
-    json_decref(counted);
-    return ok;
+    const char *const values[] = {donors, fields, names, findings, source};
+    return safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
 }
 
 static void free_making(StoreMaker *k) {
-    void *const all[] = {k->counts, k->footprints, k->labels,  k->donors,  k->fields, k->sizes,
-                         k->peaks,  k->same_as,    k->photons, k->entropy, k->hashes};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    FREE(k->counts, k->footprints, k->labels, k->donors, k->fields, k->sizes, k->peaks, k->same_as, k->photons,
+         k->entropy, k->hashes);
     json_decref(k->donor_names);
     json_decref(k->field_names);
     json_decref(k->field_numbers);
@@ -310,10 +300,8 @@ bool cell_store_make(CellFiles *files, bool compat, const char *path, const char
     if (!find_shape(&k, error)) return false;
     allocate(&k);
     bool ok = number_donors(&k, error) && read_cells(&k, n_threads);
-    if (ok) {
-        find_copies(&k);
-        ok = write_store(&k, path, source, error);
-    }
+    if (ok) find_copies(&k);
+    ok = ok && write_store(&k, path, source, error);
     free_making(&k);
     return ok;
 }

@@ -103,18 +103,14 @@ static bool take_tensors(CvCells *c, bool unlabelled, Error *error) {
 }
 
 static bool open_store(CvCells *c, const char *path, bool unlabelled, Error *error) {
-    Error why;
     *c = (CvCells){0};
-    if (tensor_file_open(path, &c->file, &why) && take_tensors(c, unlabelled, &why)) return true;
+    if (tensor_file_open(path, &c->file, error) && take_tensors(c, unlabelled, error)) return true;
     cv_cells_close(c);
-    return error_set(error, "%s: %s", path, why.text);
+    return error_before(error, "%s: ", path);
 }
 
 void cv_cells_close(CvCells *c) {
-    free(c->donor_names);
-    free(c->field_names);
-    free(c->file_names);
-    free(c->memory);
+    FREE(c->donor_names, c->field_names, c->file_names, c->memory);
     for (int i = 0; i < 3; i++) json_decref(c->lists[i]);
     tensor_file_close(&c->file);
     *c = (CvCells){0};
@@ -123,7 +119,7 @@ void cv_cells_close(CvCells *c) {
 /* Prints what a store holds. k: with what was counted in the folder; NULL: take it from the store, which alone knows
  * what is odd in the files. */
 static void print_store(const CvCells *c, const char *store, const char *how, const CellFiles *k) {
-    json_t *stored = json_loads(metadata(c, "findings") ? metadata(c, "findings") : "{}", 0, NULL);
+    json_auto_t *stored = json_loads(metadata(c, "findings") ? metadata(c, "findings") : "{}", 0, NULL);
     int64_t copies = 0, dark = 0;
     for (int64_t i = 0; i < c->n; i++) {
         copies += c->same_as[i] != i;
@@ -141,7 +137,6 @@ static void print_store(const CvCells *c, const char *store, const char *how, co
     }
     if (dark) printf("[Store] %lld cells have no photon: they tell nothing of their class\n", (long long)dark);
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
-    json_decref(stored);
 }
 
 /* The store of a folder, and what it is to be made from. */
@@ -213,8 +208,7 @@ bool cv_cells_open_with(CvCells *c, const char *path, const CvCellsOptions *o, E
         ok = open_or_make(c, &w, error);
     }
     cell_files_close(&w.files);
-    free(w.source);
-    free(w.path);
+    FREE(w.source, w.path);
     return ok;
 }
 
@@ -256,9 +250,7 @@ void cv_cells_counts(const CvCells *c, int64_t cell, float *out) {
 
 uint64_t cv_cells_checksum(const CvCells *c, int64_t cell) {
     size_t bytes = (size_t)c->shape.T * (size_t)c->shape.H * (size_t)c->shape.W * sizeof(float);
-    float *counts = xmalloc(bytes);
+    OWNED float *counts = xmalloc(bytes);
     cv_cells_counts(c, cell, counts);
-    uint64_t sum = checksum(0, counts, bytes);
-    free(counts);
-    return sum;
+    return checksum(0, counts, bytes);
 }

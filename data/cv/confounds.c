@@ -26,7 +26,8 @@ static Groups open_groups(const CvCells *c) {
     g.own = fields ? NULL : xmalloc((size_t)c->n * sizeof *g.own);
     for (int32_t i = 0; i < c->n && !fields; i++) g.own[i] = i;
     g.group_of = fields ? c->fields : g.own;
-    int32_t *donor = xcalloc((size_t)g.n, sizeof *donor), *at = xmalloc((size_t)c->n_donors * sizeof *at);
+    OWNED int32_t *donor = xcalloc((size_t)g.n, sizeof *donor);
+    OWNED int32_t *at = xmalloc((size_t)c->n_donors * sizeof *at);
     g.groups = xcalloc((size_t)g.n, sizeof *g.groups);
     g.first = xcalloc((size_t)c->n_donors + 1, sizeof *g.first);
     for (int64_t i = 0; i < c->n; i++) donor[g.group_of[i]] = c->donors[i];
@@ -34,16 +35,10 @@ static Groups open_groups(const CvCells *c) {
     for (int d = 0; d < c->n_donors; d++) g.first[d + 1] += g.first[d];
     memcpy(at, g.first, (size_t)c->n_donors * sizeof *at);
     for (int32_t i = 0; i < g.n; i++) g.groups[at[donor[i]]++] = i;
-    free(donor);
-    free(at);
     return g;
 }
 
-static void free_groups(Groups *g) {
-    free(g->own);
-    free(g->groups);
-    free(g->first);
-}
+static void free_groups(Groups *g) { FREE(g->own, g->groups, g->first); }
 
 /* Draws, for each donor, as many of its groups as it has, with replacement; times[group]: how often it was drawn. */
 static void resample(const Groups *g, int n_donors, uint64_t seed, uint32_t number, int32_t *times) {
@@ -121,9 +116,10 @@ static void count_pairs(const CvCells *c, const Ranked *order, const int32_t *gr
 CvEffect cv_confounds_effect(const CvCells *c, const double *values, uint64_t seed) {
     CvEffect e;
     Groups g = open_groups(c);
-    Ranked *order = xmalloc((size_t)c->n * sizeof *order);
-    double *work = xmalloc((size_t)(3 * c->n_donors) * sizeof *work), within[RESAMPLES], between[RESAMPLES];
-    int32_t *times = xmalloc((size_t)g.n * sizeof *times);
+    OWNED Ranked *order = xmalloc((size_t)c->n * sizeof *order);
+    OWNED double *work = xmalloc((size_t)(3 * c->n_donors) * sizeof *work);
+    double within[RESAMPLES], between[RESAMPLES];
+    OWNED int32_t *times = xmalloc((size_t)g.n * sizeof *times);
     for (int32_t i = 0; i < c->n; i++) order[i] = (Ranked){values[i], i};
     qsort(order, (size_t)c->n, sizeof *order, compare_ranked);
     for (int32_t i = 0; i < g.n; i++) times[i] = 1;
@@ -134,9 +130,6 @@ CvEffect cv_confounds_effect(const CvCells *c, const double *values, uint64_t se
     }
     interval(within, RESAMPLES, &e.low[0], &e.high[0]);
     interval(between, RESAMPLES, &e.low[1], &e.high[1]);
-    free(times);
-    free(work);
-    free(order);
     free_groups(&g);
     return e;
 }
@@ -168,8 +161,9 @@ static double association(const CvCells *c, const int32_t *group_of, const int32
 CvAssociation cv_confounds_donor(const CvCells *c, uint64_t seed) {
     CvAssociation a;
     Groups g = open_groups(c);
-    double *work = xmalloc((size_t)(2 * c->n_donors) * sizeof *work), values[RESAMPLES];
-    int32_t *times = xmalloc((size_t)g.n * sizeof *times);
+    OWNED double *work = xmalloc((size_t)(2 * c->n_donors) * sizeof *work);
+    double values[RESAMPLES];
+    OWNED int32_t *times = xmalloc((size_t)g.n * sizeof *times);
     for (int32_t i = 0; i < g.n; i++) times[i] = 1;
     double square = association(c, g.group_of, times, work), sum = 0, n = 0;
     for (uint32_t r = 0; r < RESAMPLES; r++) {
@@ -182,15 +176,13 @@ CvAssociation cv_confounds_donor(const CvCells *c, uint64_t seed) {
         if (!isnan(values[r])) values[r] = sqrt(fmax(0, values[r] - (sum / n - square)));
     a.v = isnan(square) ? square : sqrt(fmax(0, square));
     interval(values, RESAMPLES, &a.low, &a.high);
-    free(times);
-    free(work);
     free_groups(&g);
     return a;
 }
 
 double cv_confounds_correlation(const CvCells *c, const double *values) {
     double sums[3] = {0}, products[3] = {0}, n = 0;
-    double *own = xcalloc((size_t)(3 * c->n_donors), sizeof *own); /* cells, values, actives of each donor */
+    OWNED double *own = xcalloc((size_t)(3 * c->n_donors), sizeof *own); /* cells, values, actives of each donor */
     for (int64_t i = 0; i < c->n; i++) {
         own[3 * c->donors[i]]++;
         own[3 * c->donors[i] + 1] += values[i];
@@ -207,6 +199,5 @@ double cv_confounds_correlation(const CvCells *c, const double *values) {
             products[1] += pass ? (y - sums[1] / n) * (y - sums[1] / n) : 0;
             products[2] += pass ? (x - sums[0] / n) * (y - sums[1] / n) : 0;
         }
-    free(own);
     return products[2] / sqrt(products[0] * products[1]);
 }

@@ -34,7 +34,8 @@ static void mean_and_deviation(const CvCells *c, int donor, int label, const dou
 
 /* Returns the median peak bin of a donor's cells; label -1: of both classes. -1 if there is no cell. */
 static int median_peak(const CvCells *c, int donor, int label) {
-    int64_t *counts = xcalloc((size_t)c->shape.T, sizeof *counts), n = 0, below = 0;
+    OWNED int64_t *counts = xcalloc((size_t)c->shape.T, sizeof *counts);
+    int64_t n = 0, below = 0;
     int median = -1;
     for (int64_t i = 0; i < c->n; i++)
         if (c->donors[i] == donor && (label < 0 || c->labels[i] == label)) {
@@ -42,7 +43,6 @@ static int median_peak(const CvCells *c, int donor, int label) {
             n++;
         }
     while (n && 2 * below < n) below += counts[++median];
-    free(counts);
     return median;
 }
 
@@ -179,7 +179,7 @@ static void report_copies(json_t *report, const CvCells *c) {
 }
 
 int cv_data_report(json_t *report, const CvCells *c, uint64_t seed) {
-    double *sizes = xmalloc((size_t)c->n * sizeof *sizes);
+    OWNED double *sizes = xmalloc((size_t)c->n * sizeof *sizes);
     json_t *confounds = json_object();
     for (int64_t i = 0; i < c->n; i++) sizes[i] = c->sizes[i];
     print_table(report, c, sizes);
@@ -188,7 +188,6 @@ int cv_data_report(json_t *report, const CvCells *c, uint64_t seed) {
                    report_donors(confounds, c, seed) + report_peaks(c);
     json_object_set_new(report, "confounds", confounds);
     report_copies(report, c);
-    free(sizes);
     return warnings;
 }
 

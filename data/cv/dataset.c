@@ -15,19 +15,6 @@ static const CvDataset *cv_dataset(const Dataset *dataset) { return dataset->sta
 
 /* ---- what a sample is ---- */
 
-/* Returns the index of a cell in the data set. */
-static int32_t cell_index(const CvDataset *d, int32_t id) {
-    int64_t low = 0, high = d->n - 1;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (d->ids[middle] < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (int32_t)low;
-}
-
 static AugmentDraws view_draws(int view) {
     return (AugmentDraws){.scale = 1,
                           .turns = view == 1,
@@ -85,7 +72,7 @@ static void fill(const CvDataset *d, Batch *batch, const int32_t *samples, int n
         cells[i] = sample_cell(d, samples[i], batch->epoch, &drawn);
         memcpy(draws + (ptrdiff_t)i * AUGMENT_DRAW_WORDS, &drawn, sizeof drawn);
         labels[i] = (float)d->cells->labels[cells[i]];
-        if (o->sampler) batch->samples[i] = cell_index(d, cells[i]);
+        if (o->sampler) batch->samples[i] = (int32_t)first_at_least(d->ids, d->n, cells[i]);
     }
     for (int i = 0; i < n; i++) targets[i] = sample_target(d, batch, cells, i, mixed);
     batch->counts[CV_COUNT_CELLS] += n;
@@ -126,22 +113,19 @@ static size_t cv_batch_bytes(const Dataset *dataset, const int32_t *samples, int
 
 static void cv_close(Dataset *dataset) {
     CvDataset *d = dataset->state;
-    free(d->ids);
-    free(d);
-    free(dataset);
+    FREE(d->ids, d, dataset);
 }
 
 Dataset *cv_dataset_open(const CvCells *cells, const CvIds *ids, const CvDatasetOptions *options) {
     static const char *const field_names[CV_FIELDS] = {"offsets", "cells",   "draws", "partners",
                                                        "share",   "targets", "labels"};
     CvDataset *d = xcalloc(1, sizeof *d);
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
     AugmentShape s = cells->shape;
     assert(options->views == 1 || (options->views == CV_VIEWS && !options->train));
     *d = (CvDataset){.cells = cells, .options = *options, .n = ids->n};
     d->ids = xmalloc((size_t)(ids->n + 1) * sizeof *d->ids);
     memcpy(d->ids, ids->at, (size_t)ids->n * sizeof *d->ids);
-    *dataset =
+    return dataset_new(
         (Dataset){.n_samples = ids->n * options->views,
                   .field_names = field_names,
                   .device_data = tensor_2d((void *)(uintptr_t)cells->counts, cells->bits == 8 ? DTYPE_U8 : DTYPE_U16,
@@ -153,16 +137,14 @@ Dataset *cv_dataset_open(const CvCells *cells, const CvIds *ids, const CvDataset
                   .fill = cv_fill,
                   .batch_bytes = cv_batch_bytes,
                   .close = cv_close,
-                  .state = d};
-    return dataset;
+                  .state = d});
 }
 
 Batch cv_dataset_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
     (void)token_budget; /* the program has no such option */
     int n = (int)(batch_size < dataset->n_samples ? batch_size : dataset->n_samples);
-    int32_t *samples = xcalloc((size_t)n + 1, sizeof *samples);
+    OWNED int32_t *samples = xcalloc((size_t)n + 1, sizeof *samples);
     Batch batch = batch_open(cv_batch_bytes(dataset, samples, n), n);
     fill(cv_dataset(dataset), &batch, samples, n, true);
-    free(samples);
     return batch;
 }

@@ -46,10 +46,9 @@ static void take_description(const unsigned char *d, uint32_t length, Block *blo
 static bool find_block(Part file, Block *block, Error *error) {
     const unsigned char *h = part(file, 0, FILE_HEADER, "header", error), *b, *d;
     if (!h || u16(h + 32) != 0x5555) {
-        char *other = foreign_of_bytes(file.bytes, file.size);
+        OWNED char *other = foreign_of_bytes(file.bytes, file.size);
         if (!h && *other) error_set(error, "is no .sdt file%s", other);
         if (h) error_set(error, "is no .sdt file: bytes 32 and 33 are 0x%04x; expected 0x5555%s", u16(h + 32), other);
-        free(other);
         return false;
     }
     uint32_t blocks = u16(h + 18), n = u16(h + 28), length = u16(h + 30);
@@ -137,7 +136,7 @@ bool sdt_read(const void *bytes, size_t size, int64_t dims[3], double **values, 
     bool zipped = block.type & 0x1000;
     image.data = part(file, block.start, zipped ? 0 : block.length, "block", error);
     if (!image.data) return false;
-    unsigned char *unzipped = zipped ? xmalloc(block.length) : NULL;
+    OWNED unsigned char *unzipped = zipped ? xmalloc(block.length) : NULL;
     bool ok = !zipped || unzip((Part){image.data, block.end - block.start}, unzipped, block.length, error);
     if (zipped) image.data = unzipped;
     if (ok) {
@@ -145,6 +144,5 @@ bool sdt_read(const void *bytes, size_t size, int64_t dims[3], double **values, 
         npy_to_f64(&image, 0, image.count, *values);
         memcpy(dims, image.dims, 3 * sizeof *dims);
     }
-    free(unzipped);
     return ok;
 }

@@ -84,10 +84,9 @@ bool cv_folds_nested(const CvColumns *c, const CvFilter *filter, CvFolds *folds,
                          "there are %d donors; at least 3 are needed: one to test on, one to validate on, one to train "
                          "on",
                          n);
-    bool *has = xcalloc((size_t)n * CV_CLASSES, sizeof *has);
+    OWNED bool *has = xcalloc((size_t)n * CV_CLASSES, sizeof *has);
     find_classes(c, filter, has);
     for (int d = 0; d < n; d++) add_nested(c, has, d, folds);
-    free(has);
     return folds->n || error_set(error, "no fold has cells of both classes to train on and to validate on; give donors "
                                         "that do (--protocol split)");
 }
@@ -98,25 +97,23 @@ static int parse_donors(const CvColumns *c, const char *text, int *donors, Error
     int n = 0;
     for (const char *at = text, *end; *at; at = *end ? end + 1 : end) {
         end = at + strcspn(at, ",");
-        char *name = xformat("%.*s", (int)(end - at), at);
+        OWNED char *name = xformat("%.*s", (int)(end - at), at);
         int d = 0;
         while (d < c->n_donors && strcmp(c->donor_names[d], name)) d++;
-        bool twice = false;
-        for (int i = 0; i < n; i++) twice |= donors[i] == d;
         if (d == c->n_donors)
-            error_set(error, "there is no donor '%s'%s%s", name, c->n_donors ? "; the first is " : "",
-                      c->n_donors ? c->donor_names[0] : "");
-        else if (twice)
-            error_set(error, "donor %s is named twice in '%s'", name, text);
-        free(name);
-        if (twice || d == c->n_donors) return -1;
+            return error_set(error, "there is no donor '%s'%s%s", name, c->n_donors ? "; the first is " : "",
+                             c->n_donors ? c->donor_names[0] : "") -
+                   1;
+        for (int i = 0; i < n; i++)
+            if (donors[i] == d) return error_set(error, "donor %s is named twice in '%s'", name, text) - 1;
         donors[n++] = d;
     }
     return n;
 }
 
 bool cv_folds_reference(const CvColumns *c, const char *names, CvFolds *folds, Error *error) {
-    int *donors = xmalloc((size_t)c->n_donors * sizeof *donors + 1), n = parse_donors(c, names, donors, error);
+    OWNED int *donors = xmalloc((size_t)c->n_donors * sizeof *donors + 1);
+    int n = parse_donors(c, names, donors, error);
     *folds = (CvFolds){0};
     for (int test = 0; test < n && n >= 3; test++) {
         CvDonors *fold = add_fold(folds, c->donor_names[donors[test]], c->n_donors);
@@ -124,7 +121,6 @@ bool cv_folds_reference(const CvColumns *c, const char *names, CvFolds *folds, E
         fold->splits[donors[test ? 0 : 1]] = CV_SPLIT_VAL;
         fold->splits[donors[test]] = CV_SPLIT_TEST;
     }
-    free(donors);
     if (n >= 0 && n < 3) error_set(error, "'%s' names %d donors; expected 3 or more", names, n);
     return n >= 3;
 }
@@ -132,7 +128,7 @@ bool cv_folds_reference(const CvColumns *c, const char *names, CvFolds *folds, E
 bool cv_folds_named(const CvColumns *c, const char *train, const char *val, const char *test, CvFolds *folds,
                     Error *error) {
     const char *const names[CV_SPLITS] = {train, val, test};
-    int *donors = xmalloc((size_t)c->n_donors * sizeof *donors + 1);
+    OWNED int *donors = xmalloc((size_t)c->n_donors * sizeof *donors + 1);
     *folds = (CvFolds){0};
     CvDonors *fold = add_fold(folds, "final", c->n_donors);
     bool ok = true;
@@ -149,7 +145,6 @@ bool cv_folds_named(const CvColumns *c, const char *train, const char *val, cons
             *now = split;
         }
     }
-    free(donors);
     if (!ok) cv_folds_free(folds);
     return ok;
 }
@@ -217,36 +212,31 @@ bool cv_splits_open(const CvColumns *c, const CvDonors *fold, const CvFilter *fi
 static bool check_groups(const CvColumns *c, const CvSplits *splits, const int32_t *groups, bool donors, Error *error) {
     int32_t most = 0;
     for (int64_t i = 0; i < c->n; i++) most = groups[i] > most ? groups[i] : most;
-    int *split_of = xmalloc(((size_t)most + 1) * sizeof *split_of);
+    OWNED int *split_of = xmalloc(((size_t)most + 1) * sizeof *split_of);
     for (int32_t g = 0; g <= most; g++) split_of[g] = NO_SPLIT;
-    bool ok = true;
     for (int split = 0; split < CV_SPLITS; split++)
-        for (int64_t i = 0; i < splits->ids[split].n && ok; i++) {
+        for (int64_t i = 0; i < splits->ids[split].n; i++) {
             int32_t cell = splits->ids[split].at[i], g = groups[cell];
             if (split_of[g] != NO_SPLIT && split_of[g] != split)
-                ok = error_set(error, "%s %s has cells in %s and in %s (cell %d)",
-                               donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
-                               CV_SPLIT_NAMES[split_of[g]], CV_SPLIT_NAMES[split], (int)cell);
+                return error_set(error, "%s %s has cells in %s and in %s (cell %d)",
+                                 donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
+                                 CV_SPLIT_NAMES[split_of[g]], CV_SPLIT_NAMES[split], (int)cell);
             split_of[g] = split;
         }
-    free(split_of);
-    return ok;
+    return true;
 }
 
 bool cv_splits_check(const CvColumns *c, const CvSplits *splits, Error *error) {
-    char *seen = xcalloc((size_t)c->n + 1, 1);
-    bool ok = true;
+    OWNED char *seen = xcalloc((size_t)c->n + 1, 1);
     for (int split = 0; split < CV_SPLITS; split++)
-        for (int64_t i = 0; i < splits->ids[split].n && ok; i++) {
+        for (int64_t i = 0; i < splits->ids[split].n; i++) {
             int32_t id = splits->ids[split].at[i];
             if (id < 0 || id >= c->n)
-                ok =
-                    error_set(error, "%s has cell %d; there are %lld", CV_SPLIT_NAMES[split], (int)id, (long long)c->n);
-            else if (seen[id]++)
-                ok = error_set(error, "%s has cell %d twice", CV_SPLIT_NAMES[split], (int)id);
+                return error_set(error, "%s has cell %d; there are %lld", CV_SPLIT_NAMES[split], (int)id,
+                                 (long long)c->n);
+            if (seen[id]++) return error_set(error, "%s has cell %d twice", CV_SPLIT_NAMES[split], (int)id);
         }
-    free(seen);
-    return ok && check_groups(c, splits, c->fields, false, error) && check_groups(c, splits, c->donors, true, error);
+    return check_groups(c, splits, c->fields, false, error) && check_groups(c, splits, c->donors, true, error);
 }
 
 /* ---- the sampler ---- */
@@ -258,7 +248,7 @@ static int stratum_of(const CvColumns *c, int32_t cell, bool strata) {
 
 CvSampler cv_sampler_new(const CvColumns *c, const CvIds *train, bool strata) {
     int most = c->n_donors * CV_CLASSES, n_strata = 0;
-    int64_t *counts = xcalloc((size_t)most, sizeof *counts);
+    OWNED int64_t *counts = xcalloc((size_t)most, sizeof *counts);
     CvSampler s = {*train, xmalloc((size_t)train->n * sizeof *s.cumulative)};
     assert(train->n > 0);
     for (int64_t i = 0; i < train->n; i++) n_strata += !counts[stratum_of(c, train->at[i], strata)]++;
@@ -266,7 +256,6 @@ CvSampler cv_sampler_new(const CvColumns *c, const CvIds *train, bool strata) {
     for (int64_t i = 0; i < train->n; i++)
         s.cumulative[i] = sum += 1.0 / ((double)n_strata * (double)counts[stratum_of(c, train->at[i], strata)]);
     s.cumulative[train->n - 1] = 1; /* the sum may be off by rounding */
-    free(counts);
     return s;
 }
 
@@ -299,7 +288,7 @@ double cv_prior_effective(const CvColumns *c, const CvSampler *s) {
 }
 
 void cv_sampler_print(const CvColumns *c, const CvSampler *s, int64_t batch) {
-    double *share = xcalloc((size_t)(c->n_donors * CV_CLASSES), sizeof *share);
+    OWNED double *share = xcalloc((size_t)(c->n_donors * CV_CLASSES), sizeof *share);
     for (int64_t i = 0; i < s->ids.n; i++)
         share[stratum_of(c, s->ids.at[i], true)] += s->cumulative[i] - (i ? s->cumulative[i - 1] : 0);
     const char *comma = "";
@@ -312,5 +301,4 @@ void cv_sampler_print(const CvColumns *c, const CvSampler *s, int64_t batch) {
     }
     printf(" (quiescent + active); active are %.2f %% of the cells, %.2f %% of those drawn\n",
            100 * cv_prior_natural(c, &s->ids), 100 * cv_prior_effective(c, s));
-    free(share);
 }

@@ -137,9 +137,10 @@ static void draw_image(Cell *cell) {
 static bool write_cell(const char *directory, Cell *cell, Error *error) {
     AugmentShape s = cell->o->shape;
     int n = s.H * s.W;
-    char *path = xformat("%s/isolated_cells_D%d/d%02dm%d_%s_cell_%lld.npy", directory, cell->donor_number + 1,
-                         1 + cell->field / 2, cell->field + 1, cell->label ? "act" : "in", (long long)cell->place + 1);
-    uint16_t *counts = xmalloc((size_t)(n * s.T) * sizeof *counts);
+    OWNED char *path =
+        xformat("%s/isolated_cells_D%d/d%02dm%d_%s_cell_%lld.npy", directory, cell->donor_number + 1,
+                1 + cell->field / 2, cell->field + 1, cell->label ? "act" : "in", (long long)cell->place + 1);
+    OWNED uint16_t *counts = xmalloc((size_t)(n * s.T) * sizeof *counts);
     cell->share = xmalloc((size_t)s.T * sizeof *cell->share);
     cell->bright = xcalloc((size_t)n, sizeof *cell->bright);
     draw_decay(cell);
@@ -150,10 +151,7 @@ static bool write_cell(const char *directory, Cell *cell, Error *error) {
         counts[i] = (uint16_t)(k < UINT16_MAX ? k : UINT16_MAX); /* a full counter stays full */
     }
     bool ok = npy_write(path, "<u2", counts, 3, (const int64_t[]){s.H, s.W, s.T}, error);
-    free(cell->share);
-    free(cell->bright);
-    free(counts);
-    free(path);
+    FREE(cell->share, cell->bright);
     return ok;
 }
 
@@ -164,27 +162,26 @@ static char *donor_folder(const char *directory, int donor) {
 /* Makes the donors' folders. Refuses folders that exist, unless they are an unfinished run with the same options. */
 static bool make_folders(const char *directory, const CvSynthetic *o, Error *error) {
     AugmentShape s = o->shape;
-    char *what =
+    OWNED char *what =
         xformat("%lld cells, %d donors, %d x %d x %d, photons %.17g, separation %.17g, confound %.17g and %.17g, "
                 "seed %llu",
                 (long long)o->cells, o->donors, s.T, s.H, s.W, o->photons, o->separation, o->confound_size,
                 o->confound_brightness, (unsigned long long)o->seed);
-    bool again, ok = unfinished_find(directory, what, &again, error);
-    for (int d = 0; d < o->donors && ok && !again; d++) {
-        char *path = donor_folder(directory, d);
-        if (!access(path, F_OK)) ok = error_set(error, "%s is there already; remove it or choose another folder", path);
-        free(path);
+    bool again;
+    if (!unfinished_find(directory, what, &again, error)) return false;
+    for (int d = 0; d < o->donors && !again; d++) {
+        OWNED char *path = donor_folder(directory, d);
+        if (!access(path, F_OK))
+            return error_set(error, "%s is there already; remove it or choose another folder", path);
     }
-    ok = ok && unfinished_begin(directory, what, error);
-    for (int d = 0; d < o->donors && ok; d++) {
-        char *path = donor_folder(directory, d);
+    if (!unfinished_begin(directory, what, error)) return false;
+    for (int d = 0; d < o->donors; d++) {
+        OWNED char *path = donor_folder(directory, d);
         make_directories(path);
         directory_remove_leftovers(path);
-        free(path);
     }
-    if (ok) directory_remove_leftovers(directory);
-    free(what);
-    return ok;
+    directory_remove_leftovers(directory);
+    return true;
 }
 
 /* Returns the number of cells of a donor and class, at least one for each field of view. */
@@ -216,7 +213,7 @@ bool cv_synthetic_write(const char *directory, const CvSynthetic *o, int n_threa
     FileLock lock;
     if (!unfinished_lock(&lock, directory, error)) return false;
     for (int i = 0; i < o->donors * CLASSES; i++) n += count_cells(o, i / CLASSES, i % CLASSES);
-    Cell *cells = xmalloc((size_t)n * sizeof *cells);
+    OWNED Cell *cells = xmalloc((size_t)n * sizeof *cells);
     *n_files = n;
     n = 0;
     for (int i = 0; i < o->donors * CLASSES; i++)
@@ -231,6 +228,5 @@ bool cv_synthetic_write(const char *directory, const CvSynthetic *o, int n_threa
     bool ok = make_folders(directory, o, error) && write_cells(directory, cells, n, n_threads, error) &&
               unfinished_end(directory, error);
     file_unlock(&lock);
-    free(cells);
     return ok;
 }

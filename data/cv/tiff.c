@@ -120,14 +120,14 @@ static bool directory_is_whole(const Stack *s) {
 /* Returns how many pages the series has that begins with a page of this description, {"shape": [256, 21, 21]} by
  * tifffile; 0: it is none of tifffile's. */
 static int64_t pages_of_series(const char *text, const Page *p) {
-    json_t *root = text[0] == '{' ? json_loads(text, 0, NULL) : NULL, *shape = json_object_get(root, "shape"), *size;
+    json_auto_t *root = text[0] == '{' ? json_loads(text, 0, NULL) : NULL;
+    json_t *shape = json_object_get(root, "shape"), *size;
     int64_t values = json_is_array(shape), page = (int64_t)p->width * p->height * p->samples;
     size_t i;
     json_array_foreach(shape, i, size) {
         json_int_t n = json_integer_value(size);
         if (n < 1 || __builtin_mul_overflow(values, n, &values)) values = 0;
     }
-    json_decref(root);
     return page && values % page == 0 ? values / page : 0;
 }
 
@@ -193,12 +193,12 @@ static int64_t number_after(const char *text, const char *key) {
 
 /* tifffile: {"shape": [256, 21, 21]}. */
 static void describe_shape(const char *text, Description *d) {
-    json_t *root = json_loads(text, 0, NULL), *shape = json_object_get(root, "shape"), *size;
+    json_auto_t *root = json_loads(text, 0, NULL);
+    json_t *shape = json_object_get(root, "shape"), *size;
     size_t i;
     int longer = 0;
     json_array_foreach(shape, i, size) longer += json_integer_value(size) != 1;
     if (longer > 3) snprintf(d->axes, sizeof d->axes, "tifffile says, %d axes longer than 1", longer);
-    json_decref(root);
 }
 
 static Description describe(const char *text) {
@@ -276,21 +276,19 @@ static bool read_tiles(const Stack *s, unsigned char *out) {
     TIFFGetField(s->tiff, TIFFTAG_TILELENGTH, &height);
     uint64_t bytes = (uint64_t)width * height * item;
     if (!bytes || bytes > MAX_PIXELS * item || (uint64_t)TIFFTileSize(s->tiff) != bytes) return false;
-    unsigned char *tile = xmalloc(bytes);
-    bool ok = true;
-    for (uint32_t y = 0; ok && y < p->height; y += height)
-        for (uint32_t x = 0; ok && x < p->width; x += width) {
+    OWNED unsigned char *tile = xmalloc(bytes);
+    for (uint32_t y = 0; y < p->height; y += height)
+        for (uint32_t x = 0; x < p->width; x += width) {
             uint32_t rows = p->height - y < height ? p->height - y : height;
             uint32_t columns = p->width - x < width ? p->width - x : width;
-            ok = TIFFReadEncodedTile(s->tiff, TIFFComputeTile(s->tiff, x, y, 0, 0), tile, (tmsize_t)bytes) ==
-                     (tmsize_t)bytes &&
-                 !message[0];
-            for (uint32_t r = 0; ok && r < rows; r++)
+            uint32_t number = TIFFComputeTile(s->tiff, x, y, 0, 0);
+            if (TIFFReadEncodedTile(s->tiff, number, tile, (tmsize_t)bytes) != (tmsize_t)bytes || message[0])
+                return false;
+            for (uint32_t r = 0; r < rows; r++)
                 memcpy(out + ((uint64_t)(y + r) * p->width + x) * item, tile + (uint64_t)r * width * item,
                        columns * item);
         }
-    free(tile);
-    return ok;
+    return true;
 }
 
 static Npy numbers(const Page *p, const void *bytes, bool big_endian) {
@@ -313,8 +311,7 @@ static void put_bin(const Npy *page, int64_t t, int64_t bins, double *bin, doubl
 /* Converts the current page. A message of libtiff, even a warning, means that the numbers are in doubt. */
 static bool read_page(const Stack *s, int64_t t, unsigned char *bytes, double *bin, double *values, Error *error) {
     size_t size = (size_t)s->page.width * s->page.height * (s->page.bits / 8u);
-    Error why;
-    if (!check_compression(s->tiff, &why)) return error_set(error, "page %lld %s", (long long)t + 1, why.text);
+    if (!check_compression(s->tiff, error)) return error_before(error, "page %lld ", (long long)t + 1);
     message[0] = 0;
     if (!(TIFFIsTiled(s->tiff) ? read_tiles(s, bytes) : read_strips(s, bytes, size)) || message[0])
         return error_set(error, "page %lld cannot be read: %s", (long long)t + 1,
@@ -325,16 +322,14 @@ static bool read_page(const Stack *s, int64_t t, unsigned char *bytes, double *b
 }
 
 static bool read_pages(const Stack *s, double *bin, double *values, Error *error) {
-    unsigned char *bytes = xmalloc((size_t)s->page.width * s->page.height * (s->page.bits / 8u));
-    bool ok = true;
-    for (int64_t t = 0; ok && t < s->pages; t++) {
+    OWNED unsigned char *bytes = xmalloc((size_t)s->page.width * s->page.height * (s->page.bits / 8u));
+    for (int64_t t = 0; t < s->pages; t++) {
         message[0] = 0;
-        ok = ((t ? TIFFReadDirectory(s->tiff) : TIFFSetDirectory(s->tiff, 0)) ||
-              error_set(error, "page %lld cannot be read: %s", (long long)t + 1, message)) &&
-             read_page(s, t, bytes, bin, values, error);
+        if (!(t ? TIFFReadDirectory(s->tiff) : TIFFSetDirectory(s->tiff, 0)))
+            return error_set(error, "page %lld cannot be read: %s", (long long)t + 1, message);
+        if (!read_page(s, t, bytes, bin, values, error)) return false;
     }
-    free(bytes);
-    return ok;
+    return true;
 }
 
 /* Reads images that lie one after the other from the numbers of the only page on. */
@@ -364,10 +359,9 @@ static bool read_stack(Stack *s, int64_t dims[3], double **values, Error *error)
     if (!count_pages(s, error) || !check_description(s, &d, &follow, error) || !check_pages(s, error)) return false;
     const Page *p = &s->page;
     size_t pixels = (size_t)p->width * p->height;
-    double *bin = xmalloc(pixels * sizeof *bin);
+    OWNED double *bin = xmalloc(pixels * sizeof *bin);
     *values = xmalloc(pixels * (size_t)s->pages * sizeof **values);
     bool ok = follow ? read_following(s, bin, *values, error) : read_pages(s, bin, *values, error);
-    free(bin);
     memcpy(dims, (int64_t[]){p->height, p->width, s->pages}, 3 * sizeof *dims);
     return ok;
 }
@@ -382,10 +376,8 @@ bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values,
                .tiff = TIFFClientOpen("TIFF", "rm", &file, memory_read, memory_write, memory_seek, memory_close,
                                       memory_size, NULL, NULL)};
     if (!s.tiff) {
-        char *other = foreign_of_bytes(bytes, size);
-        error_set(error, "cannot be read as TIFF: %s%s", message[0] ? message : "it has no page", other);
-        free(other);
-        return false;
+        OWNED char *other = foreign_of_bytes(bytes, size);
+        return error_set(error, "cannot be read as TIFF: %s%s", message[0] ? message : "it has no page", other);
     }
     bool ok = read_stack(&s, dims, values, error);
     TIFFClose(s.tiff);

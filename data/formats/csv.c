@@ -139,10 +139,9 @@ bool csv_column(const Csv *csv, const char *name, const char *advice, int *place
         *place = i;
     }
     if (*place >= 0 || !advice) return true;
-    char *names = join_fields(csv);
+    OWNED char *names = join_fields(csv);
     error_set(error, "%lld: there is no column \"%s\"; the columns are: %s%s", (long long)csv->line, name, names,
               advice);
-    free(names);
     return false;
 }
 

@@ -63,10 +63,8 @@ static bool take_value(Scan *s, const char **value, size_t *size) {
 /* Returns a name as text; free(). NULL if it is none that anybody could ask for. */
 static char *name_of(const char *quoted, size_t size) {
     if (!memchr(quoted, '\\', size)) return xformat("%.*s", (int)(size - 2), quoted + 1);
-    json_t *value = json_loadb(quoted, size, JSON_DECODE_ANY, NULL);
-    char *name = value ? xstrdup(json_string_value(value)) : NULL;
-    json_decref(value);
-    return name;
+    json_auto_t *value = json_loadb(quoted, size, JSON_DECODE_ANY, NULL);
+    return value ? xstrdup(json_string_value(value)) : NULL;
 }
 
 static bool is_among(const char *const *names, const char *name) {
@@ -106,12 +104,10 @@ static void blank_large(char *text) {
 
 /* Parses a value that has such a number, or is one: then it becomes an object that json_large_number knows. */
 static json_t *load_large(const char *text, size_t size, size_t flags) {
-    char *copy = xformat("%.*s", (int)size, text);
+    OWNED char *copy = xformat("%.*s", (int)size, text);
     bool number = number_length(copy) == size;
     if (!number) blank_large(copy);
-    json_t *value = number ? json_build("a number", "{s:s}", LARGE, copy) : json_loadb(copy, strlen(copy), flags, NULL);
-    free(copy);
-    return value;
+    return number ? json_build("a number", "{s:s}", LARGE, copy) : json_loadb(copy, strlen(copy), flags, NULL);
 }
 
 /* ---- fields ---- */
@@ -145,10 +141,9 @@ static bool read_field(Scan *s, json_t *object, const char *const *names, size_t
     s->at++;
     if (!take_value(s, &value, &size))
         return error_set(error, size ? "a value does not end in this record" : "expected a value");
-    char *name = name_of(key, key_size);
+    OWNED char *name = name_of(key, key_size);
     bool ok = !name || add_field(object, name, value, size, is_among(names, name), flags, error);
     if (!ok) s->at = (size_t)(value - s->text);
-    free(name);
     return ok;
 }
 
@@ -169,19 +164,12 @@ json_t *json_record(const char *text, size_t size, const char *const *names, siz
     while (size && is_white(text[size - 1])) size--; /* an error is in the last line that has text */
     Scan s = {text, size, 0};
     json_error_t problem;
-    json_t *record;
-    bool ok;
-    if (next_character(&s) == '{') {
-        record = json_object();
-        ok = read_object(&s, record, names, flags, error);
-    } else {
-        record = json_loadb(text, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | flags, &problem);
-        ok = record || error_set(error, "%s", problem.text);
-    }
+    bool object = next_character(&s) == '{';
+    json_auto_t *record =
+        object ? json_object() : json_loadb(text, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | flags, &problem);
+    bool ok = object ? read_object(&s, record, names, flags, error) : record || error_set(error, "%s", problem.text);
     *at = s.at;
-    if (ok) return record;
-    json_decref(record);
-    return NULL;
+    return ok ? json_incref(record) : NULL;
 }
 
 int json_column(const char *text, size_t at, int column, int64_t *line) {
@@ -265,9 +253,8 @@ static bool next_element(JsonRecords *r, Error *error) {
     size_t taken;
     while (piece == JSON_BETWEEN && r->at < r->end) {
         if (!json_array_take(&r->array, r->at, (size_t)(r->end - r->at), &taken, &piece, error)) {
-            Error why = *error;
             go_on(r, taken);
-            return error_set(error, "%lld: %s", (long long)r->next_line, why.text);
+            return error_before(error, "%lld: ", (long long)r->next_line);
         }
         r->text = r->at;
         r->size = taken;
@@ -299,11 +286,10 @@ bool json_records_next(JsonRecords *r, Error *error) {
 
 json_t *json_records_parse(const JsonRecords *r, const char *const *names, size_t flags, Error *error) {
     size_t at;
-    Error why;
-    json_t *record = json_record(r->text, r->size, names, flags, &at, &why);
+    json_t *record = json_record(r->text, r->size, names, flags, &at, error);
     int64_t line = r->line;
     if (record) return record;
     int column = json_column(r->text, at, r->column, &line);
-    error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
+    error_before(error, "%lld:%d: ", (long long)line, column);
     return NULL;
 }

@@ -141,10 +141,8 @@ bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
     const unsigned char *b = bytes;
     *out = (Npy){0};
     if (size < 6 || memcmp(b, "\x93NUMPY", 6)) {
-        char *other = foreign_of_bytes(bytes, size);
-        error_set(error, "is not an npy file%s", other);
-        free(other);
-        return false;
+        OWNED char *other = foreign_of_bytes(bytes, size);
+        return error_set(error, "is not an npy file%s", other);
     }
     if (size < 10) return error_set(error, "is cut off in its header");
     if (b[6] < 1 || b[6] > 3 || b[7])
@@ -276,7 +274,7 @@ bool npy_write(const char *path, const char *dtype, const void *data, int rank, 
     uint64_t sum = checksum(checksum(0, header, (size_t)n), data, count * (size_t)(dtype[2] - '0'));
     n += snprintf(header + n, sizeof header - (size_t)n, " %s%016llx", SUM_MARK, (unsigned long long)sum);
     size_t total = (10 + (size_t)n + 1 + 63) / 64 * 64, bytes = count * (size_t)(dtype[2] - '0');
-    unsigned char *file = xcalloc(1, total + bytes);
+    OWNED unsigned char *file = xcalloc(1, total + bytes);
     memcpy(file, "\x93NUMPY\x01\x00", 8);
     file[8] = (unsigned char)((total - 10) & 255);
     file[9] = (unsigned char)((total - 10) >> 8);
@@ -284,7 +282,5 @@ bool npy_write(const char *path, const char *dtype, const void *data, int rank, 
     memcpy(file + 10, header, (size_t)n);
     file[total - 1] = '\n';
     if (bytes) memcpy(file + total, data, bytes);
-    bool ok = file_write_atomic(path, file, total + bytes, error);
-    free(file);
-    return ok;
+    return file_write_atomic(path, file, total + bytes, error);
 }

@@ -50,7 +50,7 @@ typedef struct {
     size_t size, at, opcode_at;
     Pickle *pickle;
     int *stack; /* node indices, or MARK */
-    int depth, stack_capacity;
+    int depth;
     int *memo; /* node indices, or -1 */
     size_t memo_count, memo_capacity;
     Error *error;
@@ -100,10 +100,7 @@ static bool take_line(Machine *m, const uint8_t **line, size_t *length) {
 static PickleNode *node_at(const Machine *m, int index) { return &m->pickle->nodes[index]; }
 
 static bool push(Machine *m, int index) {
-    if (m->depth == m->stack_capacity) {
-        m->stack_capacity = 2 * m->stack_capacity + 64;
-        m->stack = xrealloc(m->stack, (size_t)m->stack_capacity * sizeof *m->stack);
-    }
+    m->stack = xgrow(m->stack, (size_t)m->depth, sizeof *m->stack);
     m->stack[m->depth++] = index;
     return true;
 }
@@ -111,10 +108,7 @@ static bool push(Machine *m, int index) {
 static bool push_node(Machine *m, PickleNode node) {
     Pickle *pickle = m->pickle;
     if (pickle->count == NODE_LIMIT) return fail(m, "more values than a state dict has");
-    if (pickle->count == pickle->capacity) {
-        pickle->capacity = 2 * pickle->capacity + 64;
-        pickle->nodes = xrealloc(pickle->nodes, (size_t)pickle->capacity * sizeof *pickle->nodes);
-    }
+    pickle->nodes = xgrow(pickle->nodes, (size_t)pickle->count, sizeof *pickle->nodes);
     pickle->nodes[pickle->count] = node;
     return push(m, pickle->count++);
 }
@@ -412,8 +406,7 @@ bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error) 
     Machine machine = {.bytes = bytes, .size = size, .pickle = pickle, .error = error};
     bool ok = machine_run(&machine);
     pickle->size = machine.at;
-    free(machine.stack);
-    free(machine.memo);
+    FREE(machine.stack, machine.memo);
     if (!ok) pickle_free(pickle);
     return ok;
 }

@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
     PickleNode *nodes;
-    int count, capacity, root;
+    int count, root;
     size_t size; /* bytes, up to its end */
 } Pickle;
 

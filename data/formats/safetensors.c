@@ -169,11 +169,10 @@ bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *
         return error_set(error, "neither a safetensors nor a torch file, or cut off: no header of %llu bytes in %zu",
                          (unsigned long long)n, size);
     json_error_t where;
-    json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    json_auto_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!header) return error_set(error, "safetensors header, byte %d: %s", where.position, where.text);
     bool ok = json_is_object(header) ? parse_header(header, text, n, size - 8 - n, file, error)
                                      : error_set(error, "the safetensors header is no object");
-    json_decref(header);
     if (!ok) tensor_file_close(file);
     return ok;
 }

@@ -9,15 +9,8 @@
 
 void tensor_file_close(TensorFile *file) {
     for (int i = 0; i < file->n_tensors; i++) free(file->tensors[i].name);
-    for (int i = 0; i < file->n_metadata; i++) {
-        free(file->metadata_keys[i]);
-        free(file->metadata_values[i]);
-    }
-    free(file->tensors);
-    free(file->by_name);
-    free(file->metadata_keys);
-    free(file->metadata_values);
-    free(file->path);
+    for (int i = 0; i < file->n_metadata; i++) FREE(file->metadata_keys[i], file->metadata_values[i]);
+    FREE(file->tensors, file->by_name, file->metadata_keys, file->metadata_values, file->path);
     for (int i = 0; i < file->n_shards; i++) tensor_file_close(&file->shards[i]);
     free(file->shards);
     file_unmap(file->owner, file->owner_bytes);

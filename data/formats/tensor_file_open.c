@@ -1,9 +1,9 @@
 #include "data/formats/tensor_file_open.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mapping.h"
 #include "data/formats/safetensors.h"
 #include "data/formats/torch_pth.h"
@@ -40,21 +40,19 @@ static bool is_index(const void *bytes, size_t size) {
 /* Opens a shard, unless it is open, and returns it; NULL with an error. */
 static TensorFile *open_shard(const char *index, const char *name, TensorFile *file, Error *error) {
     const char *slash = strrchr(index, '/');
-    char *path = xformat("%.*s%s", slash ? (int)(slash + 1 - index) : 0, index, name);
+    OWNED char *path = xformat("%.*s%s", slash ? (int)(slash + 1 - index) : 0, index, name);
     int i = 0;
     void *bytes;
     size_t size;
-    Error why;
     while (i < file->n_shards && strcmp(file->shards[i].path, path) != 0) i++;
     if (i == file->n_shards) {
         file->shards = xrealloc(file->shards, ((size_t)i + 1) * sizeof *file->shards);
         file->shards[i] = (TensorFile){0};
-        if (file_map(path, &bytes, &size, &why) && read_mapped(path, bytes, size, &file->shards[i], &why))
+        if (file_map(path, &bytes, &size, error) && read_mapped(path, bytes, size, &file->shards[i], error))
             file->n_shards++;
         else
-            error_set(error, "its shard %s: %s", name, why.text);
+            error_before(error, "its shard %s: ", name);
     }
-    free(path);
     return i < file->n_shards ? &file->shards[i] : NULL;
 }
 
@@ -90,11 +88,9 @@ static void join_shards(TensorFile *file) {
 }
 
 static bool read_index(const char *path, const char *bytes, size_t size, TensorFile *file, Error *error) {
-    json_error_t where;
-    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where);
-    if (!root) return error_set(error, "line %d, column %d: %s", where.line, where.column, where.text);
+    json_auto_t *root = json_parse(bytes, size, JSON_REJECT_DUPLICATES, error);
+    if (!root) return false;
     bool ok = open_shards(path, json_object_get(root, "weight_map"), file, error);
-    json_decref(root);
     if (ok) join_shards(file);
     ok = ok && tensor_file_index(file, error);
     if (ok)

@@ -11,9 +11,8 @@
 enum { BLOCK = 1 << 20 };
 
 const char *text_ending(const char *path, const char *ending) {
-    char *compressed = xformat("%s.gz", ending);
+    OWNED char *compressed = xformat("%s.gz", ending);
     const char *plain = path_ending(path, ending), *at = plain ? plain : path_ending(path, compressed);
-    free(compressed);
     return at;
 }
 
@@ -136,7 +135,7 @@ static char *decompress(const char *bytes, size_t size, size_t *out, Error *erro
 /* Returns UTF-16 without its mark as UTF-8, with a zero byte behind it; free(). NULL with the reason. */
 static char *of_utf16(const char *bytes, size_t size, bool big_endian, size_t *out, Error *error) {
     size_t n = size / 2;
-    uint16_t *units = xmalloc(size);
+    OWNED uint16_t *units = xmalloc(size);
     uint8_t *text = NULL;
     for (size_t i = 0; i < n; i++) {
         unsigned char first = (unsigned char)bytes[2 * i], second = (unsigned char)bytes[2 * i + 1];
@@ -146,7 +145,6 @@ static char *of_utf16(const char *bytes, size_t size, bool big_endian, size_t *o
         error_set(error, "begins as UTF-16, and has half a character at its end: it is cut off");
     else if (!(text = u16_to_u8(units, n, NULL, out)))
         error_set(error, "begins as UTF-16, and has half of a pair of code units in it; save it as UTF-8");
-    free(units);
     if (!text) return NULL;
     text = xrealloc(text, *out + 1);
     text[*out] = 0;

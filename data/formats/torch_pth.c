@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
     const Pickle *pickle;
     View *views;
-    int count, capacity, visits, ignored;
+    int count, visits, ignored;
     char name[NAME_LIMIT]; /* of the node being visited */
     TensorFile *file;      /* for the numbers that lie beside tensors */
     Error *error;
@@ -53,8 +53,7 @@ static const PickleNode *item_of(const Walk *walk, const PickleNode *tuple, int 
 }
 
 static bool fail(const Walk *walk, const char *what) {
-    error_set(walk->error, "pickle: tensor '%s': %s", walk->name, what);
-    return false;
+    return error_set(walk->error, "pickle: tensor '%s': %s", walk->name, what);
 }
 
 /* ("storage", class, key, location, number of elements); before 1.6 also None, or the place of a view. */
@@ -123,10 +122,7 @@ static bool visit_tensor(Walk *walk, const PickleNode *node) {
     if (walk->count == TENSOR_LIMIT) return fail(walk, "more tensors than a state dict has");
     View view = {.offset = offset->as.integer};
     if (!read_storage_node(walk, storage, &view) || !read_layout(walk, size, stride, &view)) return false;
-    if (walk->count == walk->capacity) {
-        walk->capacity = 2 * walk->capacity + 64;
-        walk->views = xrealloc(walk->views, (size_t)walk->capacity * sizeof *walk->views);
-    }
+    walk->views = xgrow(walk->views, (size_t)walk->count, sizeof *walk->views);
     view.tensor.name = xstrdup(walk->name);
     walk->views[walk->count++] = view;
     return true;
@@ -271,22 +267,15 @@ static void take_tensors(const Walk *walk, TensorFile *file) {
 
 /* limit: the most bytes that all storages may have together. */
 static bool load_views(Walk *walk, size_t limit, ReadStorage *read, void *context, TensorFile *file) {
-    View **by_key = xcalloc((size_t)walk->count, sizeof *by_key);
+    OWNED View **by_key = xcalloc((size_t)walk->count, sizeof *by_key);
     size_t total = 0;
-    bool ok = plan_places(walk, by_key, limit, &total, walk->error);
-    if (ok) {
-        total += BLOCK; /* never empty */
-        void *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) {
-            ok = error_set(walk->error, "not enough memory for its %zu bytes", total);
-        } else {
-            file->owner = memory;
-            file->owner_bytes = total;
-        }
-    }
-    ok = ok && fill(by_key, walk->count, file->owner, read, context, walk->error);
-    free(by_key);
-    return ok;
+    if (!plan_places(walk, by_key, limit, &total, walk->error)) return false;
+    total += BLOCK; /* never empty */
+    void *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return error_set(walk->error, "not enough memory for its %zu bytes", total);
+    file->owner = memory;
+    file->owner_bytes = total;
+    return fill(by_key, walk->count, memory, read, context, walk->error);
 }
 
 static bool load_tree(const Pickle *pickle, size_t limit, ReadStorage *read, void *context, TensorFile *file,
@@ -305,11 +294,8 @@ static bool load_tree(const Pickle *pickle, size_t limit, ReadStorage *read, voi
 
 static bool load_pickle(const void *bytes, size_t size, size_t limit, ReadStorage *read, void *context,
                         TensorFile *file, Error *error) {
-    Pickle pickle;
-    if (!pickle_parse(bytes, size, &pickle, error)) return false;
-    bool ok = load_tree(&pickle, limit, read, context, file, error);
-    pickle_free(&pickle);
-    return ok;
+    OWNED_BY(pickle_free) Pickle pickle = {0};
+    return pickle_parse(bytes, size, &pickle, error) && load_tree(&pickle, limit, read, context, file, error);
 }
 
 /* ---- the zip ---- */
@@ -339,10 +325,9 @@ static bool read_entry(const Archive *archive, zip_int64_t index, const char *na
 /* Finds the entry STEM/name. It must be stored without compression, so that it is not larger than the file. */
 static bool find_entry(const Archive *archive, const char *name, zip_int64_t *index, size_t *bytes, Error *error) {
     zip_stat_t status;
-    char *path = xformat("%s%s", archive->stem, name);
+    OWNED char *path = xformat("%s%s", archive->stem, name);
     *index = zip_name_locate(archive->zip, path, 0);
     bool there = *index >= 0 && !zip_stat_index(archive->zip, (zip_uint64_t)*index, 0, &status);
-    free(path);
     if (!there) return error_set(error, "the zip has no %s%s; is the file complete?", archive->stem, name);
     if (status.comp_method != ZIP_CM_STORE || status.encryption_method != ZIP_EM_NONE)
         return error_set(error, "%s is compressed or encrypted; torch.save stores it as it is", name);
@@ -378,10 +363,9 @@ static bool load_archive(Archive *archive, size_t file_size, TensorFile *file, E
     char order[8] = "";
     if (!find_entry(archive, "data.pkl", &index, &bytes, error)) return false;
     if (bytes > file_size) return error_set(error, "data.pkl is larger than the file");
-    char *pickle = xmalloc(bytes);
+    OWNED char *pickle = xmalloc(bytes);
     bool ok = read_entry(archive, index, "data.pkl", pickle, bytes, error) &&
               load_pickle(pickle, bytes, file_size, read_zip_storage, archive, file, error);
-    free(pickle);
     if (!ok || !find_entry(archive, "byteorder", &index, &bytes, NULL) || bytes >= sizeof order) return ok;
     ok = read_entry(archive, index, "byteorder", order, bytes, error) &&
          (!strcmp(order, "little") || error_set(error, "its numbers are %s-endian; only little is read", order));
@@ -440,15 +424,13 @@ static bool next_pickle(Legacy *l, Pickle *pickle, Error *error) {
 }
 
 static bool check_version(Legacy *l, Error *error) {
-    Pickle version, machine;
+    OWNED_BY(pickle_free) Pickle version = {0};
+    OWNED_BY(pickle_free) Pickle machine = {0};
     if (!next_pickle(l, &version, error)) return false;
-    const PickleNode root = version.nodes[version.root];
-    pickle_free(&version);
-    if (root.kind != PICKLE_INTEGER || root.as.integer != LEGACY_VERSION)
+    const PickleNode *root = &version.nodes[version.root];
+    if (root->kind != PICKLE_INTEGER || root->as.integer != LEGACY_VERSION)
         return error_set(error, "a file of torch.save in an unknown version; expected %d", LEGACY_VERSION);
-    if (!next_pickle(l, &machine, error)) return false;
-    pickle_free(&machine);
-    return true;
+    return next_pickle(l, &machine, error);
 }
 
 static int compare_views(const void *a, const void *b) {
@@ -500,20 +482,19 @@ static bool find_storage(Legacy *l, const char *key, Error *error) {
 }
 
 static bool find_storages(Legacy *l, Error *error) {
-    Pickle keys;
+    OWNED_BY(pickle_free) Pickle keys = {0};
     if (!next_pickle(l, &keys, error)) return false;
     const PickleNode *list = &keys.nodes[keys.root];
-    bool ok = list->kind == PICKLE_LIST || error_set(error, "the keys of its storages are no list");
-    for (int i = 0; ok && i < list->count; i++) {
+    if (list->kind != PICKLE_LIST) return error_set(error, "the keys of its storages are no list");
+    for (int i = 0; i < list->count; i++) {
         const PickleNode *key = &keys.nodes[list->as.items[i]];
         char text[KEY_BYTES];
-        ok = (key->kind == PICKLE_TEXT && key->count < KEY_BYTES) ||
-             error_set(error, "the key of a storage is no short text");
-        if (ok) snprintf(text, sizeof text, "%.*s", key->count, key->as.text);
-        ok = ok && find_storage(l, text, error);
+        if (key->kind != PICKLE_TEXT || key->count >= KEY_BYTES)
+            return error_set(error, "the key of a storage is no short text");
+        snprintf(text, sizeof text, "%.*s", key->count, key->as.text);
+        if (!find_storage(l, text, error)) return false;
     }
-    pickle_free(&keys);
-    return ok;
+    return true;
 }
 
 static bool read_legacy_storage(void *context, const char *key, char *out, size_t bytes, Error *error) {
@@ -527,12 +508,11 @@ static bool read_legacy_storage(void *context, const char *key, char *out, size_
 
 bool torch_legacy_parse(const void *bytes, size_t size, TensorFile *file, Error *error) {
     Legacy l = {.bytes = bytes, .size = size, .at = LEGACY_MAGIC_BYTES};
-    Pickle tree;
+    OWNED_BY(pickle_free) Pickle tree = {0};
     *file = (TensorFile){0};
     if (!check_version(&l, error) || !next_pickle(&l, &tree, error)) return false;
     bool ok = list_storages(&l, &tree, error) && find_storages(&l, error) &&
               load_tree(&tree, size, read_legacy_storage, &l, file, error);
-    pickle_free(&tree);
     free(l.storages);
     return ok;
 }

@@ -12,11 +12,6 @@
 
 enum { DEEPEST = 16 };
 
-typedef struct {
-    char *bytes;
-    size_t size, capacity;
-} Buffer;
-
 /* The numbers of a tensor. */
 typedef struct {
     const void *bytes;
@@ -25,7 +20,7 @@ typedef struct {
 } Storage;
 
 struct PthWriter {
-    Buffer pickle;
+    Bytes pickle;
     char closing[DEEPEST]; /* opcodes that end the open containers */
     int depth;
     Storage *storages;
@@ -34,16 +29,7 @@ struct PthWriter {
 
 /* ---- opcodes ---- */
 
-static void append(Buffer *buffer, const void *bytes, size_t size) {
-    if (buffer->size + size > buffer->capacity) {
-        buffer->capacity = 2 * buffer->capacity + size;
-        buffer->bytes = xrealloc(buffer->bytes, buffer->capacity);
-    }
-    if (size) memcpy(buffer->bytes + buffer->size, bytes, size);
-    buffer->size += size;
-}
-
-static void opcode(PthWriter *w, char code) { append(&w->pickle, &code, 1); }
+static void opcode(PthWriter *w, char code) { bytes_add(&w->pickle, &code, 1); }
 
 static void little_endian(PthWriter *w, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; i++) opcode(w, (char)(value >> 8 * i & 255));
@@ -51,9 +37,9 @@ static void little_endian(PthWriter *w, uint64_t value, int bytes) {
 
 static void global(PthWriter *w, const char *module, const char *name) {
     opcode(w, 'c');
-    append(&w->pickle, module, strlen(module));
+    bytes_add(&w->pickle, module, strlen(module));
     opcode(w, '\n');
-    append(&w->pickle, name, strlen(name));
+    bytes_add(&w->pickle, name, strlen(name));
     opcode(w, '\n');
 }
 
@@ -88,7 +74,7 @@ void pth_text(PthWriter *w, const char *text) {
     size_t length = strlen(text);
     opcode(w, 'X');
     little_endian(w, length, 4);
-    append(&w->pickle, text, length);
+    bytes_add(&w->pickle, text, length);
 }
 
 void pth_integer(PthWriter *w, int64_t value) {
@@ -171,17 +157,16 @@ void pth_tensor_in_place(PthWriter *w, TensorToWrite tensor) { put_tensor(w, ten
 
 /* Writes the entries under the name of the file without its ending, as torch names the folder in the zip. */
 static bool write_zip(const PthWriter *w, const char *path, Error *error) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    const char *name = path_name(path), *dot = strrchr(name, '.');
     int stem = (int)(dot && dot > name ? (size_t)(dot - name) : strlen(name)), n = 0;
-    ZipEntry *entries = xcalloc((size_t)w->n_storages + 3, sizeof *entries);
-    entries[n++] = (ZipEntry){xformat("%.*s/data.pkl", stem, name), w->pickle.bytes, w->pickle.size};
+    OWNED ZipEntry *entries = xcalloc((size_t)w->n_storages + 3, sizeof *entries);
+    entries[n++] = (ZipEntry){xformat("%.*s/data.pkl", stem, name), w->pickle.at, w->pickle.n};
     entries[n++] = (ZipEntry){xformat("%.*s/byteorder", stem, name), "little", 6};
     for (int i = 0; i < w->n_storages; i++)
         entries[n++] = (ZipEntry){xformat("%.*s/data/%d", stem, name, i), w->storages[i].bytes, w->storages[i].size};
     entries[n++] = (ZipEntry){xformat("%.*s/version", stem, name), "3\n", 2};
     bool ok = zip_store(path, entries, n, error);
     for (int i = 0; i < n; i++) free(entries[i].name);
-    free(entries);
     return ok;
 }
 
@@ -190,8 +175,6 @@ bool pth_write(PthWriter *w, const char *path, Error *error) {
     opcode(w, '.'); /* STOP */
     bool ok = write_zip(w, path, error);
     for (int i = 0; i < w->n_storages; i++) free(w->storages[i].copy);
-    free(w->storages);
-    free(w->pickle.bytes);
-    free(w);
+    FREE(w->storages, w->pickle.at, w);
     return ok;
 }

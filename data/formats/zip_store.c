@@ -54,8 +54,7 @@ static void put_32(Zip *zip, uint64_t value) { put(zip, is_large(value) ? NOT_HE
 static void put_common(Zip *zip, const ZipEntry *entry, const Place *place, size_t extra) {
     put(zip, VERSION, 2);
     put(zip, NAMES_ARE_UTF8, 2);
-    put(zip, 0, 2); /* stored */
-    put(zip, 0, 2);
+    put(zip, 0, 4); /* stored, at midnight */
     put(zip, FIRST_DAY, 2);
     put(zip, place->crc, 4);
     put_32(zip, entry->size); /* compressed */
@@ -136,19 +135,14 @@ static void put_end(Zip *zip, uint64_t begin, uint64_t n) {
 }
 
 bool zip_store(const char *path, const ZipEntry *entries, int n, Error *error) {
-    Zip *zip = xcalloc(1, sizeof *zip);
-    Place *places = xcalloc((size_t)n + 1, sizeof *places);
+    OWNED Zip *zip = xcalloc(1, sizeof *zip);
+    OWNED Place *places = xcalloc((size_t)n + 1, sizeof *places);
     uint64_t total = 0;
     for (int i = 0; i < n; i++) total += entries[i].size;
-    bool ok = file_begin(&zip->file, path, total, error);
-    if (ok) {
-        for (int i = 0; i < n; i++) put_entry(zip, &entries[i], &places[i]);
-        uint64_t begin = zip->size;
-        for (int i = 0; i < n; i++) put_central(zip, &entries[i], &places[i]);
-        put_end(zip, begin, (uint64_t)n);
-        ok = file_end(&zip->file, error);
-    }
-    free(places);
-    free(zip);
-    return ok;
+    if (!file_begin(&zip->file, path, total, error)) return false;
+    for (int i = 0; i < n; i++) put_entry(zip, &entries[i], &places[i]);
+    uint64_t begin = zip->size;
+    for (int i = 0; i < n; i++) put_central(zip, &entries[i], &places[i]);
+    put_end(zip, begin, (uint64_t)n);
+    return file_end(&zip->file, error);
 }

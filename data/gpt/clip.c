@@ -37,31 +37,24 @@ static char *clip_path(const ClipWork *work, PrepareOutput folder, const Clip *c
 
 static bool write_array(const ClipWork *work, PrepareOutput folder, const Clip *clip, const char *dtype,
                         const void *data, int rank, const int64_t *dims, Error *error) {
-    char *path = clip_path(work, folder, clip);
-    bool ok = npy_write(path, dtype, data, rank, dims, error);
-    free(path);
-    return ok;
+    OWNED char *path = clip_path(work, folder, clip);
+    return npy_write(path, dtype, data, rank, dims, error);
 }
 
-/* Reads an array that write_array wrote: [rows], or [rows, columns] if columns > 0; int32 or float32. Returns false if
- * it is missing, damaged (by its checksum) or of another shape. free() *out. */
-static bool read_array(const ClipWork *work, PrepareOutput folder, const Clip *clip, bool integers, int64_t rows,
-                       int64_t columns, void **out) {
-    char *path = clip_path(work, folder, clip), *bytes = NULL;
+/* Reads an array that write_array wrote: [rows], or [rows, columns] if columns > 0; int32 or float32. Returns NULL if
+ * it is missing, damaged (by its checksum) or of another shape; free(). */
+static void *read_array(const ClipWork *work, PrepareOutput folder, const Clip *clip, bool integers, int64_t rows,
+                        int64_t columns) {
+    OWNED char *path = clip_path(work, folder, clip), *bytes = NULL;
     size_t size;
     Npy npy;
-    bool ok = read_file(path, &bytes, &size, NULL) && npy_parse(bytes, size, &npy, NULL);
-    ok = ok && npy.has_checksum && npy.rank == (columns ? 2 : 1) && npy.dims[0] == rows &&
-         (!columns || npy.dims[1] == columns);
-    *out = ok ? xmalloc((size_t)npy.count * 4) : NULL;
-    ok = ok && (integers ? npy_to_i32(&npy, *out, NULL) : npy_to_f32(&npy, *out, NULL));
-    if (!ok) {
-        free(*out);
-        *out = NULL;
-    }
-    free(bytes);
-    free(path);
-    return ok;
+    if (!read_file(path, &bytes, &size, NULL) || !npy_parse(bytes, size, &npy, NULL) || !npy.has_checksum ||
+        npy.rank != (columns ? 2 : 1) || npy.dims[0] != rows || (columns && npy.dims[1] != columns))
+        return NULL;
+    void *values = xmalloc((size_t)npy.count * 4);
+    if (integers ? npy_to_i32(&npy, values, NULL) : npy_to_f32(&npy, values, NULL)) return values;
+    free(values);
+    return NULL;
 }
 
 /* Notes in the ledger, before files are replaced, that they are not done. Else a kill in between would leave new files
@@ -76,13 +69,13 @@ static bool mark_unfinished(const ClipWork *work, const char *kind, const Clip *
 /* Returns the share of the hops whose power is 40 dB or more below that of the loudest. */
 static double silent_share(const float *samples, int64_t n) {
     int64_t hops = mel_frame_count(n), quiet = 0;
-    double loudest = 0, *power = xcalloc((size_t)hops, sizeof *power);
+    double loudest = 0;
+    OWNED double *power = xcalloc((size_t)hops, sizeof *power);
     for (int64_t t = 0; t < hops; t++) {
         for (int64_t i = t * MEL_HOP; i < (t + 1) * MEL_HOP; i++) power[t] += (double)samples[i] * (double)samples[i];
         loudest = fmax(loudest, power[t]);
     }
     for (int64_t t = 0; t < hops; t++) quiet += power[t] <= 1e-4 * loudest;
-    free(power);
     return (double)quiet / (double)hops;
 }
 
@@ -152,7 +145,7 @@ static bool reuse_measures(const ClipWork *work, Clip *clip) {
 }
 
 static bool measure(const ClipWork *work, Clip *clip) {
-    float *frames;
+    OWNED float *frames = NULL;
     int64_t n;
     char sound[17];
     if (!analyse(work, clip, clip, &frames, &n, &clip->error)) return false;
@@ -166,7 +159,6 @@ static bool measure(const ClipWork *work, Clip *clip) {
                               "loudest", clip->facts.loudest, "declared", (json_int_t)clip->facts.declared, "behind",
                               (json_int_t)clip->facts.behind, "sound", sound, "cut", clip->is_cut),
                    &clip->error);
-    free(frames);
     if (!ok) {
 #pragma omp critical(fatal)
         die("%s", clip->error.text); /* the disk is at fault, not the recording */
@@ -193,14 +185,9 @@ bool clip_measure(const ClipWork *work, Clip *clip) {
 
 bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *error) {
     int64_t n;
-    void *kept;
-    if (read_array(work, OUTPUT_MEL, clip, false, clip->n_codes, MEL_BANDS, &kept)) {
-        *frames = kept;
-        return true;
-    }
-    Error why;
-    *frames = NULL;
-    if (!analyse(work, clip, NULL, frames, &n, &why)) return error_set(error, "%s: %s", clip->audio_path, why.text);
+    *frames = read_array(work, OUTPUT_MEL, clip, false, clip->n_codes, MEL_BANDS);
+    if (*frames) return true;
+    if (!analyse(work, clip, NULL, frames, &n, error)) return error_before(error, "%s: ", clip->audio_path);
     if (n != clip->n_codes) {
         free(*frames);
         *frames = NULL;
@@ -213,10 +200,8 @@ bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *
 
 /* Returns the clip's codes as they were written; NULL if they are missing, damaged or not below `entries`; free(). */
 static int32_t *read_codes(const ClipWork *work, const Clip *clip, int64_t entries) {
-    void *read;
-    if (!read_array(work, OUTPUT_CODES, clip, true, clip->n_codes, 0, &read)) return NULL;
-    int32_t *codes = read;
-    for (int64_t t = 0; t < clip->n_codes; t++)
+    int32_t *codes = read_array(work, OUTPUT_CODES, clip, true, clip->n_codes, 0);
+    for (int64_t t = 0; codes && t < clip->n_codes; t++)
         if (codes[t] < 0 || codes[t] >= entries) {
             free(codes);
             return NULL;
@@ -226,18 +211,13 @@ static int32_t *read_codes(const ClipWork *work, const Clip *clip, int64_t entri
 
 /* Returns whether the array is there as it was written. */
 static bool is_whole(const ClipWork *work, PrepareOutput folder, const Clip *clip, int64_t rows, int64_t columns) {
-    void *values;
-    bool whole = read_array(work, folder, clip, false, rows, columns, &values);
-    free(values);
-    return whole;
+    OWNED void *values = read_array(work, folder, clip, false, rows, columns);
+    return values;
 }
 
 static bool has_text_ids(const ClipWork *work, const Clip *clip) {
-    void *ids;
-    bool same = read_array(work, OUTPUT_TEXT_IDS, clip, true, clip->n_ids, 0, &ids) &&
-                !memcmp(ids, clip->ids, (size_t)clip->n_ids * sizeof *clip->ids);
-    free(ids);
-    return same;
+    OWNED void *ids = read_array(work, OUTPUT_TEXT_IDS, clip, true, clip->n_ids, 0);
+    return ids && !memcmp(ids, clip->ids, (size_t)clip->n_ids * sizeof *clip->ids);
 }
 
 bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries, int64_t d_model) {
@@ -257,35 +237,28 @@ bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t 
 static bool write_coded(const ClipWork *work, const Clip *clip, const float *frames, const PromptMap *map,
                         Error *error) {
     int64_t d = map->d_model;
-    float *condition = xmalloc((size_t)(CONDITIONING_ROWS * d) * sizeof *condition);
-    float *emotion = xmalloc((size_t)d * sizeof *emotion);
+    OWNED float *condition = xmalloc((size_t)(CONDITIONING_ROWS * d) * sizeof *condition);
+    OWNED float *emotion = xmalloc((size_t)d * sizeof *emotion);
     prompt_map_apply(map, frames, clip->n_codes, condition, emotion);
-    bool ok =
-        write_array(work, OUTPUT_TEXT_IDS, clip, "<i4", clip->ids, 1, (int64_t[]){clip->n_ids}, error) &&
-        write_array(work, OUTPUT_CODES, clip, "<i4", clip->codes, 1, (int64_t[]){clip->n_codes}, error) &&
-        write_array(work, OUTPUT_CONDITION, clip, "<f4", condition, 2, (int64_t[]){CONDITIONING_ROWS, d}, error) &&
-        write_array(work, OUTPUT_EMO_VEC, clip, "<f4", emotion, 1, (int64_t[]){d}, error);
-    free(condition);
-    free(emotion);
-    return ok;
+    return write_array(work, OUTPUT_TEXT_IDS, clip, "<i4", clip->ids, 1, (int64_t[]){clip->n_ids}, error) &&
+           write_array(work, OUTPUT_CODES, clip, "<i4", clip->codes, 1, (int64_t[]){clip->n_codes}, error) &&
+           write_array(work, OUTPUT_CONDITION, clip, "<f4", condition, 2, (int64_t[]){CONDITIONING_ROWS, d}, error) &&
+           write_array(work, OUTPUT_EMO_VEC, clip, "<f4", emotion, 1, (int64_t[]){d}, error);
 }
 
 bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error) {
-    float *frames = NULL, *squared = xmalloc((size_t)clip->n_codes * sizeof *squared);
-    bool ok = clip_frames(work, clip, &frames, error);
+    OWNED float *frames = NULL, *squared = xmalloc((size_t)clip->n_codes * sizeof *squared);
+    if (!clip_frames(work, clip, &frames, error)) return false;
     clip->codes = xmalloc((size_t)clip->n_codes * sizeof *clip->codes);
     clip->squared_error = 0;
-    if (ok) codebook_assign(&map->coder->codebook, frames, clip->n_codes, clip->codes, squared);
-    for (int64_t t = 0; ok && t < clip->n_codes; t++) clip->squared_error += (double)squared[t];
-    ok = ok && mark_unfinished(work, "codes", clip, error) && write_coded(work, clip, frames, map, error) &&
-         ledger_add(work->ledger, "codes", clip->recording->id,
-                    json_build("the ledger", "{s:s, s:s, s:s, s:f}", "audio", clip->audio_key, "text",
-                               fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
-                               clip->squared_error),
-                    error);
-    free(frames);
-    free(squared);
-    return ok;
+    codebook_assign(&map->coder->codebook, frames, clip->n_codes, clip->codes, squared);
+    for (int64_t t = 0; t < clip->n_codes; t++) clip->squared_error += (double)squared[t];
+    return mark_unfinished(work, "codes", clip, error) && write_coded(work, clip, frames, map, error) &&
+           ledger_add(work->ledger, "codes", clip->recording->id,
+                      json_build("the ledger", "{s:s, s:s, s:s, s:f}", "audio", clip->audio_key, "text",
+                                 fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
+                                 clip->squared_error),
+                      error);
 }
 
 void clip_close(Clip *clip) {

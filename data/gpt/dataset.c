@@ -67,10 +67,9 @@ static bool read_vectors(const char *path, int64_t rows, int64_t d_model, const 
                          Error *error) {
     size_t size;
     Npy npy;
-    Error why;
-    bool ok = read_file_into(path, scratch->file, scratch->size, &size, &why) &&
-              npy_parse(scratch->file, size, &npy, &why) && gpt_vectors_parse(&npy, rows, d_model, out, &why);
-    return ok || error_set(error, "%s: %s", path, why.text);
+    bool ok = read_file_into(path, scratch->file, scratch->size, &size, error) &&
+              npy_parse(scratch->file, size, &npy, error) && gpt_vectors_parse(&npy, rows, d_model, out, error);
+    return ok || error_before(error, "%s: ", path);
 }
 
 /* Writes the conditioning latents, with the emotion vector added to each. */
@@ -88,53 +87,44 @@ static bool fill_conditioning(const GptLayout *l, const GptSample *s, int64_t sa
     return true;
 }
 
-/* The next element of each field of a batch, moving on as samples are added. */
+/* The next element of each field of whole numbers, moving on as samples are added. */
 typedef struct {
-    int32_t *offsets, *conditioning_rows, *speed_ids, *speed_rows, *text_ids, *text_positions, *text_rows, *mel_ids;
-    int32_t *mel_positions, *mel_rows, *text_targets, *text_target_rows, *mel_targets;
-    float *conditioning;
+    int32_t *at[GPT_FIELDS];
 } Cursor;
 
 static Cursor push_fields(Batch *b, const GptLayout *l, int64_t n, int64_t nt, int64_t nm) {
-    Cursor c;
-    int64_t latents = n * l->n_conditioning;
-    c.offsets = batch_push_1d(b, GPT_OFFSETS, DTYPE_I32, n + 1).data;
-    c.conditioning = batch_push_2d(b, GPT_CONDITIONING, DTYPE_F32, latents, l->d_model).data;
-    c.conditioning_rows = batch_push_1d(b, GPT_CONDITIONING_ROWS, DTYPE_I32, latents).data;
-    c.speed_ids = batch_push_1d(b, GPT_SPEED_IDS, DTYPE_I32, SPEED_ROWS * n).data;
-    c.speed_rows = batch_push_1d(b, GPT_SPEED_ROWS, DTYPE_I32, SPEED_ROWS * n).data;
-    c.text_ids = batch_push_1d(b, GPT_TEXT_IDS, DTYPE_I32, nt).data;
-    c.text_positions = batch_push_1d(b, GPT_TEXT_POSITIONS, DTYPE_I32, nt).data;
-    c.text_rows = batch_push_1d(b, GPT_TEXT_ROWS, DTYPE_I32, nt).data;
-    c.mel_ids = batch_push_1d(b, GPT_MEL_IDS, DTYPE_I32, nm).data;
-    c.mel_positions = batch_push_1d(b, GPT_MEL_POSITIONS, DTYPE_I32, nm).data;
-    c.mel_rows = batch_push_1d(b, GPT_MEL_ROWS, DTYPE_I32, nm).data;
-    c.text_targets = batch_push_1d(b, GPT_TEXT_TARGETS, DTYPE_I32, nt - n).data;
-    c.text_target_rows = batch_push_1d(b, GPT_TEXT_TARGET_ROWS, DTYPE_I32, nt - n).data;
-    c.mel_targets = batch_push_1d(b, GPT_MEL_TARGETS, DTYPE_I32, nm).data;
+    const int64_t latents = n * l->n_conditioning, speeds = SPEED_ROWS * n;
+    const int64_t sizes[GPT_FIELDS] = {n + 1, latents, latents, speeds, speeds, nt,     nt,
+                                       nt,    nm,      nm,      nm,     nt - n, nt - n, nm};
+    Cursor c = {.at = {NULL}};
+    for (int field = 0; field < GPT_FIELDS; field++)
+        if (field == GPT_CONDITIONING)
+            batch_push_2d(b, field, DTYPE_F32, latents, l->d_model);
+        else
+            c.at[field] = batch_push_1d(b, field, DTYPE_I32, sizes[field]).data;
     return c;
 }
 
 /* Writes the rows of one sample from row `row` on. Returns the row behind them. */
 static int32_t fill_sample(Cursor *c, const GptLayout *l, const GptSample *s, int32_t row) {
-    for (int i = 0; i < l->n_conditioning; i++) *c->conditioning_rows++ = row++;
+    for (int i = 0; i < l->n_conditioning; i++) *c->at[GPT_CONDITIONING_ROWS]++ = row++;
     for (int i = 0; i < SPEED_ROWS; i++) {
-        *c->speed_ids++ = SPEED_ROWS - 1 - i; /* row 1 of the table, then row 0 */
-        *c->speed_rows++ = row++;
+        *c->at[GPT_SPEED_IDS]++ = SPEED_ROWS - 1 - i; /* row 1 of the table, then row 0 */
+        *c->at[GPT_SPEED_ROWS]++ = row++;
     }
     for (int32_t i = 0; i < s->text_len + 2; i++, row++) {
-        *c->text_ids++ = i == 0 ? l->start_text : i <= s->text_len ? s->text[i - 1] : l->stop_text;
-        *c->text_positions++ = i;
-        *c->text_rows++ = row;
+        *c->at[GPT_TEXT_IDS]++ = i == 0 ? l->start_text : i <= s->text_len ? s->text[i - 1] : l->stop_text;
+        *c->at[GPT_TEXT_POSITIONS]++ = i;
+        *c->at[GPT_TEXT_ROWS]++ = row;
         if (i > s->text_len) continue;
-        *c->text_targets++ = i < s->text_len ? s->text[i] : l->stop_text;
-        *c->text_target_rows++ = row;
+        *c->at[GPT_TEXT_TARGETS]++ = i < s->text_len ? s->text[i] : l->stop_text;
+        *c->at[GPT_TEXT_TARGET_ROWS]++ = row;
     }
     for (int32_t i = 0; i < s->code_len + 1; i++, row++) {
-        *c->mel_ids++ = i == 0 ? l->start_mel : s->codes[i - 1];
-        *c->mel_positions++ = i;
-        *c->mel_rows++ = row;
-        *c->mel_targets++ = i < s->code_len ? s->codes[i] : l->stop_mel;
+        *c->at[GPT_MEL_IDS]++ = i == 0 ? l->start_mel : s->codes[i - 1];
+        *c->at[GPT_MEL_POSITIONS]++ = i;
+        *c->at[GPT_MEL_ROWS]++ = row;
+        *c->at[GPT_MEL_TARGETS]++ = i < s->code_len ? s->codes[i] : l->stop_mel;
     }
     return row;
 }
@@ -148,6 +138,7 @@ static bool gpt_fill(const Dataset *dataset, Batch *batch, const int32_t *sample
         nm += d->samples.items[samples[i]].code_len + 1;
     }
     Cursor c = push_fields(batch, l, n, nt, nm);
+    float *conditioning = batch->fields[GPT_CONDITIONING].data;
     Scratch scratch = {.emotion = (float *)(void *)(batch->buffer + batch->size)};
     scratch.file = (char *)(scratch.emotion + l->d_model);
     scratch.size = (size_t)(batch->buffer + batch->capacity - scratch.file);
@@ -155,16 +146,16 @@ static bool gpt_fill(const Dataset *dataset, Batch *batch, const int32_t *sample
     int32_t row = 0;
     for (int i = 0; i < n && ok; i++) {
         const GptSample *s = &d->samples.items[samples[i]];
-        *c.offsets++ = row;
+        *c.at[GPT_OFFSETS]++ = row;
         if (d->lengths_only) {
             row += (int32_t)sample_tokens(l, s);
         } else {
-            ok = fill_conditioning(l, s, samples[i], c.conditioning + i * latents, &scratch, error);
+            ok = fill_conditioning(l, s, samples[i], conditioning + i * latents, &scratch, error);
             row = fill_sample(&c, l, s, row);
         }
         batch->samples[i] = samples[i];
     }
-    *c.offsets = row;
+    *c.at[GPT_OFFSETS] = row;
     batch->n_sequences = n;
     batch->n_tokens = row;
     batch->counts[GPT_COUNT_TEXT] = (double)(nt - n);
@@ -182,34 +173,20 @@ static void close_dataset(Dataset *dataset) {
 }
 
 static Dataset *dataset_of(GptDataset *d) {
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
     static const char *const field_names[GPT_FIELDS] = {
-        [GPT_OFFSETS] = "offsets",
-        [GPT_CONDITIONING] = "conditioning",
-        [GPT_CONDITIONING_ROWS] = "conditioning_rows",
-        [GPT_SPEED_IDS] = "speed_ids",
-        [GPT_SPEED_ROWS] = "speed_rows",
-        [GPT_TEXT_IDS] = "text_ids",
-        [GPT_TEXT_POSITIONS] = "text_positions",
-        [GPT_TEXT_ROWS] = "text_rows",
-        [GPT_MEL_IDS] = "mel_ids",
-        [GPT_MEL_POSITIONS] = "mel_positions",
-        [GPT_MEL_ROWS] = "mel_rows",
-        [GPT_TEXT_TARGETS] = "text_targets",
-        [GPT_TEXT_TARGET_ROWS] = "text_target_rows",
-        [GPT_MEL_TARGETS] = "mel_targets",
-    };
-    *dataset = (Dataset){.n_samples = d->samples.n,
-                         .field_names = field_names,
-                         .tokens = gpt_tokens,
-                         .counts = gpt_counts,
-                         .sample_id = gpt_sample_id,
-                         .content = gpt_content,
-                         .fill = gpt_fill,
-                         .batch_bytes = gpt_batch_bytes,
-                         .close = close_dataset,
-                         .state = d};
-    return dataset;
+        "offsets",  "conditioning",   "conditioning_rows", "speed_ids",  "speed_rows",
+        "text_ids", "text_positions", "text_rows",         "mel_ids",    "mel_positions",
+        "mel_rows", "text_targets",   "text_target_rows",  "mel_targets"};
+    return dataset_new((Dataset){.n_samples = d->samples.n,
+                                 .field_names = field_names,
+                                 .tokens = gpt_tokens,
+                                 .counts = gpt_counts,
+                                 .sample_id = gpt_sample_id,
+                                 .content = gpt_content,
+                                 .fill = gpt_fill,
+                                 .batch_bytes = gpt_batch_bytes,
+                                 .close = close_dataset,
+                                 .state = d});
 }
 
 Dataset *gpt_dataset_open(const char *const *specs, int n_specs, const GptDatasetOptions *options,
@@ -279,7 +256,7 @@ Batch gpt_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
     GptDataset *d = dataset->state;
     int64_t n = d->samples.n, most = batch_size > 0 && batch_size < n ? batch_size : n;
     if (!d->texts) sort_lengths(d);
-    int32_t *text = xmalloc((size_t)most * sizeof *text), *codes = xmalloc((size_t)most * sizeof *codes);
+    OWNED int32_t *text = xmalloc((size_t)most * sizeof *text), *codes = xmalloc((size_t)most * sizeof *codes);
     memcpy(text, d->texts, (size_t)most * sizeof *text);
     memcpy(codes, d->codes, (size_t)most * sizeof *codes);
     if (token_budget > 0) {
@@ -291,26 +268,21 @@ Batch gpt_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
         for (int64_t i = mels; i < most; i++) codes[i] = 1;
     }
     Dataset *synthetic = gpt_dataset_lengths(&d->layout, text, codes, most);
-    int32_t *samples = xmalloc((size_t)(most + 1) * sizeof *samples);
-    Error error;
+    OWNED int32_t *samples = xmalloc((size_t)(most + 1) * sizeof *samples);
     for (int64_t i = 0; i < most; i++) samples[i] = (int32_t)i;
     Batch batch = batch_open(gpt_batch_bytes(synthetic, samples, (int)most), (int)most);
-    if (!gpt_fill(synthetic, &batch, samples, (int)most, &error)) die("%s", error.text);
-    free(samples);
-    free(text);
-    free(codes);
+    MUST(gpt_fill(synthetic, &batch, samples, (int)most, &error));
     synthetic->close(synthetic);
     return batch;
 }
 
 double gpt_code_entropy(const Dataset *dataset) {
     const GptDataset *d = dataset->state;
-    int64_t classes = d->layout.stop_mel + 1, *counts = xcalloc((size_t)classes, sizeof *counts);
+    int64_t classes = d->layout.stop_mel + 1;
+    OWNED int64_t *counts = xcalloc((size_t)classes, sizeof *counts);
     for (int64_t i = 0; i < d->samples.n; i++) {
         for (int32_t t = 0; t < d->samples.items[i].code_len; t++) counts[d->samples.items[i].codes[t]]++;
         counts[d->layout.stop_mel]++;
     }
-    double entropy = codebook_entropy(counts, classes);
-    free(counts);
-    return entropy;
+    return codebook_entropy(counts, classes);
 }

@@ -47,79 +47,74 @@ static bool take_duration(const ManifestRecord *r, const char *key, double *out,
     return error_set(error, "%s is %g, expected seconds", key, *out);
 }
 
-static bool parse_paired(ManifestRecord *r, Error *error) {
-    const char *target;
-    r->text_ids_key = "target_text_ids_path";
-    r->codes_key = "target_codes_path";
-    r->condition_key = "prompt_condition_path";
-    r->emo_vec_key = "prompt_emo_vec_path";
-    if (!take_string(r, "target_id", false, &target, error) ||
-        !take_string(r, r->text_ids_key, true, &r->text_ids_path, error) ||
-        !take_string(r, r->codes_key, true, &r->codes_path, error) ||
-        !take_string(r, r->condition_key, true, &r->condition_path, error) ||
-        !take_string(r, r->emo_vec_key, false, &r->emo_vec_path, error) ||
-        !take_count(r, "target_text_len", -1, &r->text_len, error) ||
-        !take_count(r, "target_code_len", -1, &r->code_len, error) ||
-        !take_count(r, "prompt_condition_len", 32, &r->condition_len, error) ||
-        !take_duration(r, "target_duration", &r->duration, error) ||
-        !take_string(r, "prompt_id", false, &r->prompt_id, error) ||
-        !take_duration(r, "prompt_duration", &r->prompt_duration, error))
-        return false;
-    r->target_id = target && *target ? target : r->id;
-    if (r->emo_vec_path && *r->emo_vec_path) return true;
-    r->emo_vec_key = "target_emo_vec_path";
-    if (!take_string(r, r->emo_vec_key, false, &r->emo_vec_path, error)) return false;
-    if (r->emo_vec_path && *r->emo_vec_path) return true;
-    return error_set(error, "neither prompt_emo_vec_path nor target_emo_vec_path is given");
+/* A member of a line and its place in the record. FILE_PATH: with its key, for messages; it must be there.
+ * MAYBE_FILE_PATH: it need not. COUNT: `usual` if it is not there; -1: it must be. */
+typedef struct {
+    const char *key;
+    enum { TEXT, FILE_PATH, MAYBE_FILE_PATH, COUNT, SECONDS } kind;
+    size_t at, key_at;
+    int64_t usual;
+} Member;
+
+#define AT(member)            offsetof(ManifestRecord, member)
+#define FILE_AT(file)         AT(file##_path), AT(file##_key), 0
+#define VALUE(member)         AT(member), 0, 0
+#define NUMBER(member, usual) AT(member), 0, usual
+
+static const Member paired[] = {{"target_id", TEXT, VALUE(target_id)},
+                                {"target_text_ids_path", FILE_PATH, FILE_AT(text_ids)},
+                                {"target_codes_path", FILE_PATH, FILE_AT(codes)},
+                                {"prompt_condition_path", FILE_PATH, FILE_AT(condition)},
+                                {"prompt_emo_vec_path", MAYBE_FILE_PATH, FILE_AT(emo_vec)},
+                                {"target_text_len", COUNT, NUMBER(text_len, -1)},
+                                {"target_code_len", COUNT, NUMBER(code_len, -1)},
+                                {"prompt_condition_len", COUNT, NUMBER(condition_len, 32)},
+                                {"target_duration", SECONDS, VALUE(duration)},
+                                {"prompt_id", TEXT, VALUE(prompt_id)},
+                                {"prompt_duration", SECONDS, VALUE(prompt_duration)},
+                                {NULL, TEXT, 0, 0, 0}},
+                    target_emotion = {"target_emo_vec_path", MAYBE_FILE_PATH, FILE_AT(emo_vec)},
+                    single[] = {{"text_ids_path", FILE_PATH, FILE_AT(text_ids)},
+                                {"codes_path", FILE_PATH, FILE_AT(codes)},
+                                {"condition_path", FILE_PATH, FILE_AT(condition)},
+                                {"emo_vec_path", FILE_PATH, FILE_AT(emo_vec)},
+                                {"text_len", COUNT, NUMBER(text_len, -1)},
+                                {"code_len", COUNT, NUMBER(code_len, -1)},
+                                {"condition_len", COUNT, NUMBER(condition_len, 32)},
+                                {"duration", SECONDS, VALUE(duration)},
+                                {NULL, TEXT, 0, 0, 0}};
+
+static bool take_member(ManifestRecord *r, const Member *m, Error *error) {
+    void *at = (char *)r + m->at, *key = (char *)r + m->key_at;
+    if (m->kind == COUNT) return take_count(r, m->key, m->usual, at, error);
+    if (m->kind == SECONDS) return take_duration(r, m->key, at, error);
+    if (m->kind != TEXT) *(const char **)key = m->key;
+    return take_string(r, m->key, m->kind == FILE_PATH, at, error);
 }
 
-static bool parse_single(ManifestRecord *r, Error *error) {
-    r->text_ids_key = "text_ids_path";
-    r->codes_key = "codes_path";
-    r->condition_key = "condition_path";
-    r->emo_vec_key = "emo_vec_path";
-    r->target_id = r->id;
-    return take_string(r, r->text_ids_key, true, &r->text_ids_path, error) &&
-           take_string(r, r->codes_key, true, &r->codes_path, error) &&
-           take_string(r, r->condition_key, true, &r->condition_path, error) &&
-           take_string(r, r->emo_vec_key, true, &r->emo_vec_path, error) &&
-           take_count(r, "text_len", -1, &r->text_len, error) && take_count(r, "code_len", -1, &r->code_len, error) &&
-           take_count(r, "condition_len", 32, &r->condition_len, error) &&
-           take_duration(r, "duration", &r->duration, error);
+static bool take_members(ManifestRecord *r, Error *error) {
+    for (const Member *m = r->paired ? paired : single; m->key; m++)
+        if (!take_member(r, m, error)) return false;
+    if (!r->target_id || !*r->target_id) r->target_id = r->id;
+    if (r->emo_vec_path && *r->emo_vec_path) return true;
+    if (!take_member(r, &target_emotion, error)) return false;
+    return (r->emo_vec_path && *r->emo_vec_path) ||
+           error_set(error, "neither prompt_emo_vec_path nor target_emo_vec_path is given");
 }
 
 bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int64_t *number, int *column,
                          Error *error) {
-    static const char *const names[] = {"id",
-                                        "target_id",
-                                        "prompt_id",
-                                        "target_text_ids_path",
-                                        "target_codes_path",
-                                        "prompt_condition_path",
-                                        "prompt_emo_vec_path",
-                                        "target_emo_vec_path",
-                                        "target_text_len",
-                                        "target_code_len",
-                                        "prompt_condition_len",
-                                        "target_duration",
-                                        "prompt_duration",
-                                        "text_ids_path",
-                                        "codes_path",
-                                        "condition_path",
-                                        "emo_vec_path",
-                                        "text_len",
-                                        "code_len",
-                                        "condition_len",
-                                        "duration",
-                                        NULL};
+    const char *names[3 + sizeof paired / sizeof *paired + sizeof single / sizeof *single] = {"id", target_emotion.key};
+    int n_names = 2;
+    for (const Member *m = paired; m->key; m++) names[n_names++] = m->key;
+    for (const Member *m = single; m->key; m++) names[n_names++] = m->key;
     size_t at;
-    Error why;
     *record = (ManifestRecord){0};
-    record->json = json_record(line, n, names, 0, &at, &why);
+    record->json = json_record(line, n, names, 0, &at, error);
     if (!record->json && !encoding_check_line(line, n, error)) return false;
     if (!record->json) {
         *column = json_column(line, at, *column ? *column : 1, number);
-        return error_set(error, "invalid JSON: %s", why.text);
+        return error_before(error, "invalid JSON: ");
     }
     bool ok =
         json_is_object(record->json) || error_set(error, "the line is %s, expected an object", kind_name(record->json));
@@ -130,7 +125,7 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
         ok = error_set(error, "%s is missing: a pair has both prompt_condition_path and target_codes_path",
                        prompt ? "target_codes_path" : "prompt_condition_path");
     record->paired = prompt && target;
-    ok = ok && (record->paired ? parse_paired(record, error) : parse_single(record, error));
+    ok = ok && take_members(record, error);
     if (!ok) manifest_record_close(record);
     return ok;
 }

@@ -9,103 +9,62 @@
 #include "data/split.h"
 #include "kernels/philox.h"
 
-typedef struct {
-    char *bytes;
-    size_t size, capacity;
-} Text;
+static const char LINE[] = "a line of the manifest";
 
-static void text_add_line(Text *text, json_t *line) {
-    char *dumped = json_text("a line of the manifest", line, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    size_t n = strlen(dumped);
-    if (text->size + n + 1 > text->capacity)
-        text->bytes = xrealloc(text->bytes, text->capacity = 2 * (text->size + n + 1));
-    memcpy(text->bytes + text->size, dumped, n);
-    text->bytes[text->size + n] = '\n';
-    text->size += n + 1;
-    free(dumped);
+static void add_line(Bytes *text, json_t *line) {
+    OWNED char *dumped = json_text(LINE, line, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    bytes_add(text, dumped, strlen(dumped));
+    bytes_add(text, "\n", 1);
     json_decref(line);
 }
 
-static bool text_write(Text *text, const char *directory, PrepareOutput output, Error *error) {
-    char *path = prepare_output_path(directory, output);
-    bool ok = file_write_atomic(path, text->bytes ? text->bytes : "", text->size, error);
-    free(path);
-    free(text->bytes);
-    return ok;
+static bool text_write(Bytes *text, const char *directory, PrepareOutput output, Error *error) {
+    OWNED char *path = prepare_output_path(directory, output), *bytes = text->at;
+    return file_write_atomic(path, bytes ? bytes : "", text->n, error);
 }
 
-static void set_text(json_t *line, const char *key, const char *value) {
-    json_object_set_new(line, key, json_string(value));
+static json_t *seconds_of(const Clip *clip) { return json_real((double)clip->samples / MEL_RATE); }
+
+static json_t *file_of(PrepareOutput folder, const Clip *clip) {
+    return json_sprintf("%s/%s.npy", prepare_output_name(folder), clip->recording->id);
 }
 
-static void set_count(json_t *line, const char *key, int64_t value) {
-    json_object_set_new(line, key, json_integer((json_int_t)value));
+static json_t *audio_of(const ManifestOptions *o, const Clip *clip) {
+    OWNED char *path = path_relative(o->directory, clip->audio_path);
+    return json_string(path);
 }
 
-static void set_seconds(json_t *line, const char *key, const Clip *clip) {
-    json_object_set_new(line, key, json_real((double)clip->samples / MEL_RATE));
-}
-
-static void set_file(json_t *line, const char *key, PrepareOutput folder, const Clip *clip) {
-    char *path = xformat("%s/%s.npy", prepare_output_name(folder), clip->recording->id);
-    set_text(line, key, path);
-    free(path);
-}
-
-static void set_audio(json_t *line, const char *key, const char *directory, const Clip *clip) {
-    char *path = path_relative(directory, clip->audio_path);
-    set_text(line, key, path);
-    free(path);
-}
-
-/* Sets where a part of a file begins; its duration says where it ends. */
-static void set_offset(json_t *line, const char *key, const Clip *clip) {
-    if (recording_is_part(clip->recording) && !clip->is_cut)
-        json_object_set_new(line, key, json_real(clip->recording->from));
+/* Returns where a part of a file begins; its duration says where it ends. */
+static json_t *offset_of(const Clip *clip) {
+    return recording_is_part(clip->recording) && !clip->is_cut ? json_real(clip->recording->from) : NULL;
 }
 
 static json_t *single_line(const ManifestOptions *o, const Clip *clip) {
-    json_t *line = json_object();
-    set_text(line, "id", clip->recording->id);
-    set_audio(line, "audio_path", o->directory, clip);
-    set_text(line, "text", clip->text);
-    set_text(line, "speaker", clip->recording->speaker);
-    set_text(line, "language", clip->recording->language ? clip->recording->language : o->language);
-    set_offset(line, "offset", clip);
-    set_seconds(line, "duration", clip);
-    set_file(line, "text_ids_path", OUTPUT_TEXT_IDS, clip);
-    set_count(line, "text_len", clip->n_ids);
-    set_file(line, "codes_path", OUTPUT_CODES, clip);
-    set_count(line, "code_len", clip->n_codes);
-    set_file(line, "condition_path", OUTPUT_CONDITION, clip);
-    set_count(line, "condition_len", CONDITIONING_ROWS);
-    set_file(line, "emo_vec_path", OUTPUT_EMO_VEC, clip);
-    return line;
+    const Recording *r = clip->recording;
+    return json_build(LINE, "{s:s, s:o*, s:s, s:s, s:s, s:o*, s:o, s:o, s:i, s:o, s:I, s:o, s:i, s:o}", "id", r->id,
+                      "audio_path", audio_of(o, clip), "text", clip->text, "speaker", r->speaker, "language",
+                      r->language ? r->language : o->language, "offset", offset_of(clip), "duration", seconds_of(clip),
+                      "text_ids_path", file_of(OUTPUT_TEXT_IDS, clip), "text_len", clip->n_ids, "codes_path",
+                      file_of(OUTPUT_CODES, clip), "code_len", (json_int_t)clip->n_codes, "condition_path",
+                      file_of(OUTPUT_CONDITION, clip), "condition_len", CONDITIONING_ROWS, "emo_vec_path",
+                      file_of(OUTPUT_EMO_VEC, clip));
 }
 
 static json_t *pair_line(const ManifestOptions *o, const Clip *prompt, const Clip *target) {
-    char *id = xformat("%s__%s", target->recording->id, prompt->recording->id);
-    json_t *line = json_object();
-    set_text(line, "id", id);
-    set_text(line, "speaker", target->recording->speaker);
-    set_text(line, "prompt_id", prompt->recording->id);
-    set_audio(line, "prompt_audio_path", o->directory, prompt);
-    set_file(line, "prompt_condition_path", OUTPUT_CONDITION, prompt);
-    set_count(line, "prompt_condition_len", CONDITIONING_ROWS);
-    set_file(line, "prompt_emo_vec_path", OUTPUT_EMO_VEC, prompt);
-    set_offset(line, "prompt_offset", prompt);
-    set_seconds(line, "prompt_duration", prompt);
-    set_text(line, "target_id", target->recording->id);
-    set_audio(line, "target_audio_path", o->directory, target);
-    set_text(line, "target_text", target->text);
-    set_file(line, "target_text_ids_path", OUTPUT_TEXT_IDS, target);
-    set_count(line, "target_text_len", target->n_ids);
-    set_file(line, "target_codes_path", OUTPUT_CODES, target);
-    set_count(line, "target_code_len", target->n_codes);
-    set_file(line, "target_emo_vec_path", OUTPUT_EMO_VEC, target);
-    set_offset(line, "target_offset", target);
-    set_seconds(line, "target_duration", target);
-    free(id);
+    const Recording *from = prompt->recording, *to = target->recording;
+    json_t *line =
+        json_build(LINE, "{s:o, s:s, s:s, s:o*, s:o, s:i, s:o, s:o*, s:o}", "id",
+                   json_sprintf("%s__%s", to->id, from->id), "speaker", to->speaker, "prompt_id", from->id,
+                   "prompt_audio_path", audio_of(o, prompt), "prompt_condition_path", file_of(OUTPUT_CONDITION, prompt),
+                   "prompt_condition_len", CONDITIONING_ROWS, "prompt_emo_vec_path", file_of(OUTPUT_EMO_VEC, prompt),
+                   "prompt_offset", offset_of(prompt), "prompt_duration", seconds_of(prompt));
+    json_object_update_new(
+        line, json_build(LINE, "{s:s, s:o*, s:s, s:o, s:i, s:o, s:I, s:o, s:o*, s:o}", "target_id", to->id,
+                         "target_audio_path", audio_of(o, target), "target_text", target->text, "target_text_ids_path",
+                         file_of(OUTPUT_TEXT_IDS, target), "target_text_len", target->n_ids, "target_codes_path",
+                         file_of(OUTPUT_CODES, target), "target_code_len", (json_int_t)target->n_codes,
+                         "target_emo_vec_path", file_of(OUTPUT_EMO_VEC, target), "target_offset", offset_of(target),
+                         "target_duration", seconds_of(target)));
     return line;
 }
 
@@ -154,24 +113,23 @@ static void group_by_speaker(Member *members, int64_t n) {
 }
 
 static int64_t write_pairs_of(const ManifestOptions *o, const Clip *clips, const Member *members, const Member *target,
-                              Text *text) {
+                              Bytes *text) {
     int64_t others = target->size - 1, count = others < o->pairs_per_target ? others : o->pairs_per_target;
-    int64_t *drawn = xmalloc((size_t)(count + 1) * sizeof *drawn);
+    OWNED int64_t *drawn = xmalloc((size_t)(count + 1) * sizeof *drawn);
     draw_others(o->seed, (uint32_t)(target->clip - clips), others, count, drawn);
     for (int64_t i = 0; i < count; i++) {
         const Member *prompt = members + target->begin + drawn[i];
         if (prompt >= target) prompt++;
-        text_add_line(text, pair_line(o, prompt->clip, target->clip));
+        add_line(text, pair_line(o, prompt->clip, target->clip));
     }
-    free(drawn);
     return count;
 }
 
 /* Writes the pairs of members[n], one split, in the order of their clips. */
 static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *members, int64_t n, PrepareOutput output,
                         int64_t *pairs, int64_t *lone, bool *own_prompts, Error *error) {
-    Text text = {0};
-    const Member **targets = xmalloc((size_t)n * sizeof *targets);
+    Bytes text = {0};
+    OWNED const Member **targets = xmalloc((size_t)n * sizeof *targets);
     group_by_speaker(members, n);
     for (int64_t i = 0; i < n; i++) targets[i] = &members[i];
     qsort(targets, (size_t)n, sizeof *targets, by_clip);
@@ -181,15 +139,14 @@ static bool write_pairs(const ManifestOptions *o, const Clip *clips, Member *mem
         *lone += targets[i]->size == 1;
     }
     if (n && !*pairs) {
-        for (int64_t i = 0; i < n; i++) text_add_line(&text, pair_line(o, targets[i]->clip, targets[i]->clip));
+        for (int64_t i = 0; i < n; i++) add_line(&text, pair_line(o, targets[i]->clip, targets[i]->clip));
         *pairs = n, *lone = 0, *own_prompts = true;
     }
-    free(targets);
     return text_write(&text, o->directory, output, error);
 }
 
 bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *o, ManifestReport *report, Error *error) {
-    Text all = {0}, side[2] = {{0}, {0}};
+    Bytes all = {0}, side[2] = {{0}, {0}};
     Member *members[2] = {xmalloc((size_t)n * sizeof(Member)), xmalloc((size_t)n * sizeof(Member))};
     int64_t counts[2] = {0, 0};
     *report = (ManifestReport){0};
@@ -197,8 +154,8 @@ bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *o, Man
         if (clips[i].reject != CLIP_KEPT) continue;
         int which = split_is_validation(clips[i].recording->id, o->val_ratio);
         json_t *line = single_line(o, &clips[i]);
-        text_add_line(&all, json_incref(line));
-        text_add_line(&side[which], line);
+        add_line(&all, json_incref(line));
+        add_line(&side[which], line);
         members[which][counts[which]++] = (Member){.clip = &clips[i]};
     }
     report->train = counts[0];

@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/program.h"
-#include "data/gpt/bad_audio.h"
 #include "data/gpt/prepare_outputs.h"
 #include "data/gpt/sounds_report.h"
 #include "data/text/normalize.h"
@@ -143,13 +142,6 @@ static ClipReject filter_clip(const PrepareOptions *o, Clip *clip) {
     return rate > o->max_chars ? CLIP_FAST : CLIP_KEPT;
 }
 
-static void check_bad_audio(const Prepare *p) {
-    int64_t bad = bad_audio_report(&p->recordings, p->clips, p->n);
-    if (bad && !p->options->skip_bad)
-        die("the audio of %lld of %lld recordings is bad; repair or remove them, or skip them with --skip-bad",
-            (long long)bad, (long long)p->n);
-}
-
 static void check_some_left(const Prepare *p) {
     int64_t counts[CLIP_REASONS] = {0};
     int most = CLIP_KEPT + 1;
@@ -168,7 +160,7 @@ static int by_audio(const void *a, const void *b) {
 /* Sets audio_sum of the kept clips, and reads each file once, as several clips may be parts of one recording. A file
  * that cannot be read has no sum; whoever measures it says why. */
 static void sum_audio(const Prepare *p) {
-    Clip **clips = xmalloc((size_t)(p->n + 1) * sizeof *clips);
+    OWNED Clip **clips = xmalloc((size_t)(p->n + 1) * sizeof *clips);
     int64_t n = 0;
     for (int64_t i = 0; i < p->n; i++)
         if (p->clips[i].reject == CLIP_KEPT) clips[n++] = &p->clips[i];
@@ -183,7 +175,6 @@ static void sum_audio(const Prepare *p) {
     }
     for (int64_t i = 1; i < n; i++)
         if (!by_audio(&clips[i - 1], &clips[i])) clips[i]->audio_sum = clips[i - 1]->audio_sum;
-    free(clips);
 }
 
 void prepare_frames(Prepare *p) {
@@ -203,8 +194,11 @@ void prepare_frames(Prepare *p) {
     }
     p->read_now = now;
     p->read_reused = reused;
-    check_bad_audio(p);
-    doubtful_audio_report(&p->recordings, p->clips, p->n);
+    int64_t bad = sounds_report_bad(&p->recordings, p->clips, p->n);
+    if (bad && !p->options->skip_bad)
+        die("the audio of %lld of %lld recordings is bad; repair or remove them, or skip them with --skip-bad",
+            (long long)bad, (long long)p->n);
+    sounds_report_doubtful(&p->recordings, p->clips, p->n);
     check_some_left(p);
     sounds_report(&p->recordings, p->clips, p->n);
     p->sizes = p->options->sizes;
@@ -220,25 +214,20 @@ static bool is_made(const Prepare *p, const char *kind, Fingerprint key, Fingerp
 }
 
 static void note_made(const Prepare *p, const char *kind, Fingerprint key, Fingerprint files) {
-    Error error;
     json_t *facts = json_build("the ledger", "{s:s, s:s}", "key", key.text, "files", files.text);
-    if (!ledger_add(p->work.ledger, kind, "", facts, &error)) die("%s", error.text);
+    MUST(ledger_add(p->work.ledger, kind, "", facts, &error));
 }
 
 /* Returns the texts of the kept clips, one per line; free(). */
 static char *corpus_text(const Prepare *p) {
-    size_t size = 1, used = 0;
-    for (int64_t i = 0; i < p->n; i++) size += strlen(p->clips[i].normalized) + 1;
-    char *text = xmalloc(size);
+    Bytes text = {0};
     for (int64_t i = 0; i < p->n; i++) {
-        size_t n = strlen(p->clips[i].normalized);
         if (p->clips[i].reject != CLIP_KEPT) continue;
-        memcpy(text + used, p->clips[i].normalized, n);
-        text[used + n] = '\n';
-        used += n + 1;
+        bytes_add(&text, p->clips[i].normalized, strlen(p->clips[i].normalized));
+        bytes_add(&text, "\n", 1);
     }
-    text[used] = 0;
-    return text;
+    bytes_add(&text, "", 1);
+    return text.at;
 }
 
 /* Checks here what SentencePiece would refuse, because it would name a line of the corpus, not of the list. */
@@ -249,52 +238,35 @@ static void check_characters(const Prepare *p) {
 }
 
 static void train_tokenizer(Prepare *p) {
-    Error error;
-    char *corpus = corpus_text(p);
+    OWNED char *corpus = corpus_text(p);
     Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->sizes.vocabulary, corpus);
     p->tokenizer_reused = is_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
-    if (!p->tokenizer_reused) {
-        check_characters(p);
-        prepare_outputs_remove_manifests(p->options->output);
-        if (!sentencepiece_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->sizes.vocabulary, &error))
-            die("the tokenizer: %s", error.text);
-        note_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
-    }
-    free(corpus);
+    if (p->tokenizer_reused) return;
+    check_characters(p);
+    prepare_outputs_remove_manifests(p->options->output);
+    MUST_OR(sentencepiece_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->sizes.vocabulary, &error),
+            "the tokenizer: %s", error.text);
+    note_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
 }
 
 /* Copies the given model to where train_gpt looks for it. */
 static void copy_tokenizer(Prepare *p) {
     const char *from = p->options->tokenizer;
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
-    Error error;
-    if (!read_file(from, &bytes, &size, &error)) die("%s: %s", from, error.text);
+    MUST_OR(read_file(from, &bytes, &size, &error), "%s: %s", from, error.text);
     p->tokenizer_reused = !strcmp(fingerprint_file(from).text, fingerprint_file(p->tokenizer_path).text);
-    if (!p->tokenizer_reused) {
-        prepare_outputs_remove_manifests(p->options->output);
-        if (!file_write_atomic(p->tokenizer_path, bytes, size, &error)) die("%s", error.text);
-    }
-    free(bytes);
+    if (p->tokenizer_reused) return;
+    prepare_outputs_remove_manifests(p->options->output);
+    MUST(file_write_atomic(p->tokenizer_path, bytes, size, &error));
 }
 
 void prepare_tokenizer(Prepare *p) {
     const char *path = p->options->tokenizer ? p->options->tokenizer : p->tokenizer_path;
-    Error error;
     if (!p->options->tokenizer) train_tokenizer(p);
-    p->tokenizer = sentencepiece_open(path, &error);
-    if (!p->tokenizer)
-        die("%s: %s%s", path, error.text, p->options->tokenizer ? "; without --tokenizer one is trained" : "");
+    MUST_OR(p->tokenizer = sentencepiece_open(path, &error), "%s: %s%s", path, error.text,
+            p->options->tokenizer ? "; without --tokenizer one is trained" : "");
     if (p->options->tokenizer) copy_tokenizer(p);
-}
-
-/* Ends the program if the tokenizer knows too little of the texts. */
-static void check_unknown(const Prepare *p, const Unknown *missing) {
-    char *characters = unknown_characters(missing);
-    Error error;
-    if (!unknown_check("the texts", missing->unknown, missing->pieces, characters, p->options->max_unknown, &error))
-        die("%s", error.text);
-    free(characters);
 }
 
 void prepare_texts(Prepare *p) {
@@ -309,7 +281,8 @@ void prepare_texts(Prepare *p) {
         clip->ids = ids.ids, clip->n_ids = (int)ids.n;
         clip->reject = !clip->n_ids ? CLIP_EMPTY_TEXT : clip->n_ids > MAX_TEXT_TOKENS ? CLIP_LONG_TEXT : CLIP_KEPT;
     }
-    check_unknown(p, &missing);
+    OWNED char *characters = unknown_characters(&missing);
+    MUST(unknown_check("the texts", missing.unknown, missing.pieces, characters, p->options->max_unknown, &error));
     unknown_free(&missing);
     check_some_left(p);
 }
@@ -343,35 +316,31 @@ static void fill_sample(const Prepare *p, const unsigned char *chosen, const int
     for (int64_t i = 0; i < p->n; i++) {
         const Clip *clip = &p->clips[i];
         int64_t to = place[i];
-        float *from;
+        OWNED float *from = NULL;
         Error error;
         if (place[i + 1] > to) {
             if (!clip_frames(&p->work, clip, &from, &error)) fail(&error);
             for (int64_t t = 0; t < clip->n_codes; t++)
                 if (chosen[first[i] + t])
                     memcpy(frames + MEL_BANDS * to++, from + MEL_BANDS * t, MEL_BANDS * sizeof *frames);
-            free(from);
         }
         progress_step(&progress);
     }
 }
 
 static Sample sample_frames(const Prepare *p) {
-    int64_t *first = xcalloc((size_t)p->n + 1, sizeof *first), *place = xcalloc((size_t)p->n + 1, sizeof *place);
+    OWNED int64_t *first = xcalloc((size_t)p->n + 1, sizeof *first), *place = xcalloc((size_t)p->n + 1, sizeof *place);
     for (int64_t i = 0; i < p->n; i++)
         first[i + 1] = first[i] + (p->clips[i].reject == CLIP_KEPT ? p->clips[i].n_codes : 0);
     Sample sample = {.n = p->sizes.codebook_size * p->options->frames_per_entry};
     if (sample.n > first[p->n]) sample.n = first[p->n];
-    unsigned char *chosen = choose_frames((uint64_t)p->options->seed, first[p->n], sample.n);
+    OWNED unsigned char *chosen = choose_frames((uint64_t)p->options->seed, first[p->n], sample.n);
     for (int64_t i = 0; i < p->n; i++) {
         place[i + 1] = place[i];
         for (int64_t t = first[i]; t < first[i + 1]; t++) place[i + 1] += chosen[t];
     }
     sample.frames = xmalloc((size_t)sample.n * MEL_BANDS * sizeof *sample.frames);
     fill_sample(p, chosen, first, place, sample.frames);
-    free(chosen);
-    free(first);
-    free(place);
     return sample;
 }
 
@@ -392,15 +361,14 @@ static void train_codebook(Prepare *p) {
                              .progress = show_iteration,
                              .context = &sample};
     KmeansReport report;
-    Error error;
     terminal_progress("[Codebook] choosing the initial entries");
     speech_coder_statistics(sample.frames, sample.n, coder.mean, coder.deviation);
-    if (!kmeans_train(sample.frames, sample.n, MEL_BANDS, &options, &coder.codebook, &report, &error))
-        die("the codebook: %s; give more recordings, or a smaller --codebook-size", error.text);
+    MUST_OR(kmeans_train(sample.frames, sample.n, MEL_BANDS, &options, &coder.codebook, &report, &error),
+            "the codebook: %s; give more recordings, or a smaller --codebook-size", error.text);
     terminal_progress_end();
     coder.squared_error = report.inertia / (double)sample.n;
     coder.iterations = report.iterations;
-    if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);
+    MUST(speech_coder_write(p->codebook_path, &coder, &error));
     speech_coder_close(&coder);
     free(sample.frames);
 }
@@ -408,37 +376,28 @@ static void train_codebook(Prepare *p) {
 /* Returns the fingerprint of both files of a codebook, because a kill between writing them leaves two that do not
  * belong together. */
 static Fingerprint codebook_files(const char *path) {
-    char *facts_path = speech_coder_facts_path(path);
-    Fingerprint files = fingerprint_of("%s %s", fingerprint_file(path).text, fingerprint_file(facts_path).text);
-    free(facts_path);
-    return files;
+    OWNED char *facts_path = speech_coder_facts_path(path);
+    return fingerprint_of("%s %s", fingerprint_file(path).text, fingerprint_file(facts_path).text);
 }
 
 /* Returns the fingerprint of what a codebook is made from: options and the audio of the kept clips. */
 static Fingerprint codebook_key(const Prepare *p) {
     const PrepareOptions *o = p->options;
-    char *clips = xmalloc((size_t)p->n * sizeof p->clips->audio_key + 1);
-    size_t used = 0;
+    Bytes clips = {0};
     for (int64_t i = 0; i < p->n; i++)
-        if (p->clips[i].reject == CLIP_KEPT) {
-            memcpy(clips + used, p->clips[i].audio_key, 40);
-            used += 40;
-        }
-    clips[used] = 0;
-    Fingerprint key =
-        fingerprint_of("%lld %lld %lld %lld\n%s", (long long)p->sizes.codebook_size, (long long)o->kmeans_iterations,
-                       (long long)o->frames_per_entry, (long long)o->seed, clips);
-    free(clips);
-    return key;
+        if (p->clips[i].reject == CLIP_KEPT) bytes_add(&clips, p->clips[i].audio_key, 40);
+    bytes_add(&clips, "", 1);
+    OWNED char *keys = clips.at;
+    return fingerprint_of("%lld %lld %lld %lld\n%s", (long long)p->sizes.codebook_size, (long long)o->kmeans_iterations,
+                          (long long)o->frames_per_entry, (long long)o->seed, keys);
 }
 
 static void copy_codebook(Prepare *p) {
     SpeechCoder coder;
-    Error error;
-    if (!speech_coder_read(p->options->codebook, &coder, &error)) die("%s", error.text);
+    MUST(speech_coder_read(p->options->codebook, &coder, &error));
     if (strcmp(codebook_files(p->options->codebook).text, codebook_files(p->codebook_path).text) != 0) {
         prepare_outputs_remove_manifests(p->options->output);
-        if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);
+        MUST(speech_coder_write(p->codebook_path, &coder, &error));
     }
     speech_coder_close(&coder);
 }
@@ -449,17 +408,15 @@ static void warn_of_few_frames(const Prepare *p) {
     int64_t frames = prepare_count_frames(p->clips, p->n), entries = p->sizes.codebook_size, fitting = 2;
     while (2 * fitting * FEW <= frames) fitting *= 2;
     bool wide = p->sizes.d_model > PREPARE_SMALL_WIDTH;
-    char *width =
+    OWNED char *width =
         wide ? xformat(", and with so little speech a smaller model: --d-model %d", PREPARE_SMALL_WIDTH) : NULL;
     if (frames < FEW * entries && !p->options->fit.codebook_size)
         warn("the clips have only %.1f frames for each of the %lld entries of the codebook; at least %d are advisable: "
              "choose --codebook-size %lld%s",
              (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting, width ? width : "");
-    free(width);
 }
 
 void prepare_codebook(Prepare *p) {
-    Error error;
     if (p->options->codebook) {
         copy_codebook(p);
     } else {
@@ -472,7 +429,7 @@ void prepare_codebook(Prepare *p) {
             note_made(p, "codebook", key, codebook_files(p->codebook_path));
         }
     }
-    if (!speech_coder_read(p->codebook_path, &p->coder, &error)) die("%s", error.text);
+    MUST(speech_coder_read(p->codebook_path, &p->coder, &error));
 }
 
 /* ---- codes and vectors ---- */
@@ -501,7 +458,7 @@ void prepare_codes(Prepare *p) {
     PromptMap map = prompt_map_open(&p->coder, p->sizes.d_model);
     Fingerprint setup = fingerprint_of("%s %s %lld", fingerprint_file(p->tokenizer_path).text,
                                        codebook_files(p->codebook_path).text, (long long)p->sizes.d_model);
-    bool *todo = find_clips_to_code(p, setup.text);
+    OWNED bool *todo = find_clips_to_code(p, setup.text);
     Progress progress = {.what = "[Codes]", .total = p->n, .start = seconds_now()};
     int64_t now = 0;
     if (p->recoded) prepare_outputs_remove_manifests(p->options->output);
@@ -513,6 +470,5 @@ void prepare_codes(Prepare *p) {
         progress_step(&progress);
     }
     p->coded_now = now;
-    free(todo);
     prompt_map_close(&map);
 }

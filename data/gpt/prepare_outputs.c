@@ -40,21 +40,17 @@ static void make_folder(const char *path) {
 }
 
 Ledger *prepare_outputs_open(const char *directory) {
-    Error error;
+    OWNED char *path = path_join(directory, ".prepare_ledger.jsonl");
+    Ledger *ledger;
     make_folder(directory);
-    char *path = path_join(directory, ".prepare_ledger.jsonl");
-    Ledger *ledger = ledger_open(path, &error);
-    if (!ledger) die("%s", error.text);
-    free(path);
+    MUST(ledger = ledger_open(path, &error));
     return ledger;
 }
 
 static bool is_given(const PrepareGiven *given, const char *path) {
-    char *facts = given->codebook ? speech_coder_facts_path(given->codebook) : NULL;
-    bool found = (given->tokenizer && file_is_same(path, given->tokenizer)) ||
-                 (given->codebook && (file_is_same(path, given->codebook) || file_is_same(path, facts)));
-    free(facts);
-    return found;
+    OWNED char *facts = given->codebook ? speech_coder_facts_path(given->codebook) : NULL;
+    return (given->tokenizer && file_is_same(path, given->tokenizer)) ||
+           (given->codebook && (file_is_same(path, given->codebook) || file_is_same(path, facts)));
 }
 
 /* Returns whether there is nothing, or an empty folder. */
@@ -80,33 +76,26 @@ static _Noreturn void die_not_ours(const char *directory, const char *path, Prep
 void prepare_outputs_claim(const char *directory, const PrepareGiven *given, Ledger *ledger) {
     const json_t *before = ledger_find(ledger, "outputs", "");
     bool all = !before && !ledger_is_empty(ledger); /* a ledger without this entry: all outputs are from its runs */
-    json_t *ours = json_object();
-    Error error;
+    json_auto_t *ours = json_object();
     for (PrepareOutput output = 0; output < OUTPUTS; output++) {
         const char *name = prepare_output_name(output);
-        char *path = path_join(directory, name);
+        OWNED char *path = path_join(directory, name);
         bool keep = is_given(given, path), known = json_object_get(before, name) != NULL;
         bool is_free = is_absent_or_empty(path);
-        if (!keep && !is_folder(output) && !file_is_replaceable(path, &error)) die("%s", error.text);
+        if (!keep && !is_folder(output)) MUST(file_is_replaceable(path, &error));
         if (!keep && !is_free && !all && !known) die_not_ours(directory, path, output);
         if (!keep || known) json_object_set_new(ours, name, json_true());
-        free(path);
     }
-    if (json_equal(before, ours))
-        json_decref(ours);
-    else if (!ledger_add(ledger, "outputs", "", ours, &error))
-        die("%s", error.text);
+    if (!json_equal(before, ours)) MUST(ledger_add(ledger, "outputs", "", json_incref(ours), &error));
     for (PrepareOutput output = 0; is_folder(output); output++) {
-        char *path = prepare_output_path(directory, output);
+        OWNED char *path = prepare_output_path(directory, output);
         make_folder(path);
-        free(path);
     }
 }
 
 void prepare_outputs_remove_manifests(const char *directory) {
     for (PrepareOutput output = OUTPUT_MANIFEST; output < OUTPUTS; output++) {
-        char *path = prepare_output_path(directory, output);
+        OWNED char *path = prepare_output_path(directory, output);
         if (unlink(path) && errno != ENOENT) die("cannot remove %s: %s", path, strerror(errno));
-        free(path);
     }
 }

@@ -29,7 +29,7 @@ static int64_t fit_codebook(int64_t frames) {
 /* Returns the pieces for all characters and for merges that are seen often. */
 static int64_t fit_vocabulary(const Clip *clips, int64_t n) {
     enum { CONTROLS = 3, POINTS = 0x110000 };
-    unsigned char *seen = xcalloc(POINTS, 1);
+    OWNED unsigned char *seen = xcalloc(POINTS, 1);
     int64_t pieces = CONTROLS + 1, characters = 0; /* 1: SentencePiece's space */
     for (int64_t i = 0; i < n; i++) {
         if (clips[i].reject != CLIP_KEPT) continue;
@@ -39,7 +39,6 @@ static int64_t fit_vocabulary(const Clip *clips, int64_t n) {
             seen[c] = 1;
         }
     }
-    free(seen);
     return pieces + characters / CHARACTERS_PER_MERGE;
 }
 
@@ -62,7 +61,7 @@ static bool is_good_share(const Clip *const *kept, int64_t n, double ratio, int6
 }
 
 static double fit_share(const Clip *clips, int64_t n, double full) {
-    const Clip **kept = xmalloc((size_t)(n + 1) * sizeof *kept);
+    OWNED const Clip **kept = xmalloc((size_t)(n + 1) * sizeof *kept);
     int64_t count = 0;
     double ratio = full;
     for (int64_t i = 0; i < n; i++)
@@ -73,7 +72,6 @@ static double fit_share(const Clip *clips, int64_t n, double full) {
     for (int pairs = 1; pairs >= 0 && !found; pairs--) /* without pairs if nobody has enough clips */
         for (int percent = 1; percent <= LARGEST_PERCENT && !found; percent++)
             if ((found = is_good_share(kept, count, percent / 100.0, want, pairs))) ratio = percent / 100.0;
-    free(kept);
     return ratio;
 }
 

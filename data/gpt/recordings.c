@@ -79,7 +79,7 @@ static bool check_id(const char *id, Error *error) {
 char *recording_id_of(const char *audio) {
     if (*audio == '/') audio = strrchr(audio, '/') + 1;
     audio += strspn(audio, "./");
-    const char *slash = strrchr(audio, '/'), *dot = strrchr(slash ? slash : audio, '.');
+    const char *dot = path_extension(audio);
     char *id = dot ? xformat("%.*s", (int)(dot - audio), audio) : xstrdup(audio);
     for (char *c = id; *c; c++)
         if (*c == '/') *c = '_';
@@ -130,13 +130,11 @@ static bool read_times(Recording *r, Error *error) {
 
 /* Returns the id of a recording that has none: of a part of a file with its times in milliseconds; free(). */
 static char *id_of(const Recording *r) {
-    char *file = recording_id_of(r->audio), *id = file;
-    if (!recording_is_part(r)) return file;
+    char *id = recording_id_of(r->audio);
     if (isfinite(r->to))
-        id = xformat("%s_%07lld-%07lld", file, llround(1000 * r->from), llround(1000 * r->to));
-    else
-        id = xformat("%s_%07lld-end", file, llround(1000 * r->from));
-    free(file);
+        xappend(&id, "_%07lld-%07lld", llround(1000 * r->from), llround(1000 * r->to));
+    else if (recording_is_part(r))
+        xappend(&id, "_%07lld-end", llround(1000 * r->from));
     return id;
 }
 
@@ -156,8 +154,7 @@ bool recording_finish(Recording *r, Error *error) {
 }
 
 Recording *recordings_add(Recordings *out) {
-    if (!(out->count & (out->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        out->items = xrealloc(out->items, (size_t)(out->count ? 2 * out->count : 1) * sizeof *out->items);
+    out->items = xgrow(out->items, (size_t)out->count, sizeof *out->items);
     Recording *r = &out->items[out->count++];
     *r = (Recording){.line = out->count, .to = INFINITY};
     return r;
@@ -191,7 +188,8 @@ static bool set_duplicate(const Recordings *all, const Recording *first, const R
 }
 
 bool recordings_check_unique(const Recordings *all, Error *error) {
-    const Recording **sorted = xmalloc((size_t)all->count * sizeof *sorted), *duplicate = NULL, *first = NULL;
+    OWNED const Recording **sorted = xmalloc((size_t)all->count * sizeof *sorted);
+    const Recording *duplicate = NULL, *first = NULL;
     for (int64_t i = 0; i < all->count; i++) sorted[i] = &all->items[i];
     qsort(sorted, (size_t)all->count, sizeof *sorted, by_id);
     for (int64_t i = 1; i < all->count; i++)
@@ -199,7 +197,6 @@ bool recordings_check_unique(const Recordings *all, Error *error) {
             first = sorted[i - 1];
             duplicate = sorted[i];
         }
-    free(sorted);
     return !duplicate || set_duplicate(all, first, duplicate, error);
 }
 
@@ -208,7 +205,8 @@ char *recording_place(const Recordings *recordings, const Recording *recording) 
                             : path_join(recordings->directory, recording->audio);
 }
 
-void recordings_cut(Recordings *out, int64_t count) {
+/* Removes the recordings from number `count` on. */
+static void cut(Recordings *out, int64_t count) {
     while (out->count > count) {
         Recording *last = &out->items[--out->count];
         for (int k = 0; k < RECORDING_FIELDS; k++) free(*recording_field(last, k));
@@ -219,21 +217,22 @@ void recordings_cut(Recordings *out, int64_t count) {
 bool recordings_leave_out(Recordings *out, bool may, int64_t before, Error *error) {
     Error why = *error;
     if (!may) return error_set(error, "%s; --skip-bad leaves such lines out, and counts them", why.text);
-    recordings_cut(out, before);
+    cut(out, before);
     if (!out->bad++) out->first_bad = xstrdup(why.text);
     return true;
 }
 
 void recordings_close(Recordings *recordings) {
-    recordings_cut(recordings, 0);
-    free(recordings->items);
-    free(recordings->list);
-    free(recordings->directory);
-    free(recordings->first_lone_text);
-    free(recordings->first_other_file);
-    free(recordings->first_subtitles);
-    free(recordings->first_bad);
-    free(recordings->moved_to);
-    free(recordings->doubt);
+    cut(recordings, 0);
+    void *const owned[] = {recordings->items,
+                           recordings->list,
+                           recordings->directory,
+                           recordings->first_lone_text,
+                           recordings->first_other_file,
+                           recordings->first_subtitles,
+                           recordings->first_bad,
+                           recordings->moved_to,
+                           recordings->doubt};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     *recordings = (Recordings){0};
 }

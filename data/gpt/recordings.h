@@ -88,8 +88,6 @@ const char *const *recording_field_names(int field);
 char **recording_field(Recording *r, int field);
 /* Appends an empty recording. It moves when the next one is added. */
 Recording *recordings_add(Recordings *out);
-/* Removes the recordings from number `count` on. */
-void recordings_cut(Recordings *out, int64_t count);
 /* Counts a line that cannot be used, because of the error, if it may be left out, and removes the recordings from
  * number `before` on. Returns whether it may. */
 bool recordings_leave_out(Recordings *out, bool may, int64_t before, Error *error);

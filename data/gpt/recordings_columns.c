@@ -1,4 +1,4 @@
-#include "data/gpt/recordings_columns.h"
+#include "data/gpt/list_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,14 +101,12 @@ static char *doubt_of(const ListReader *reader, int column) {
     const Recordings *all = reader->out;
     const bool is_json = all->format == RECORDINGS_JSONL;
     int longer = is_json || all->format == RECORDINGS_COMMON_VOICE ? -1 : find_longer(reader, column);
-    char *name = is_json || reader->has_header ? xformat("field %s", reader->names[FIELD_TEXT])
-                                               : xformat("field %d", column + 1);
-    char *doubt = is_same_everywhere(all) ? xformat("the text, %s, is the same in all %lld lines: \"%.60s\"", name,
-                                                    (long long)all->count, all->items[0].text)
-                  : longer >= 0 ? xformat("the text, %s, is less than a tenth as long as field %d", name, longer + 1)
-                                : NULL;
-    free(name);
-    return doubt;
+    OWNED char *name = is_json || reader->has_header ? xformat("field %s", reader->names[FIELD_TEXT])
+                                                     : xformat("field %d", column + 1);
+    return is_same_everywhere(all) ? xformat("the text, %s, is the same in all %lld lines: \"%.60s\"", name,
+                                             (long long)all->count, all->items[0].text)
+           : longer >= 0           ? xformat("the text, %s, is less than a tenth as long as field %d", name, longer + 1)
+                                   : NULL;
 }
 
 static int64_t count_quoted(const Recordings *all) {
@@ -127,15 +125,10 @@ bool recordings_settle_columns(ListReader *reader, Error *error) {
     if (!all->count) return true;
     if (reader->open_roles && !settle_roles(reader, &column, error)) return false;
     all->quoted = count_quoted(all);
-    char *doubt = doubt_of(reader, column);
-    if (!doubt || !reader->open_roles) {
-        all->doubt = doubt;
-        return true;
-    }
-    error_set(error,
-              "%lld: %s; if it is right, name it: --text-field %d; else give the numbers of the columns, such as "
-              "--text-field 2 --speaker-field 3",
-              (long long)all->items[0].line, doubt, column + 1);
-    free(doubt);
-    return false;
+    all->doubt = doubt_of(reader, column);
+    return !all->doubt || !reader->open_roles ||
+           error_set(error,
+                     "%lld: %s; if it is right, name it: --text-field %d; else give the numbers of the columns, such "
+                     "as --text-field 2 --speaker-field 3",
+                     (long long)all->items[0].line, all->doubt, column + 1);
 }

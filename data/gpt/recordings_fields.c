@@ -1,4 +1,4 @@
-#include "data/gpt/recordings_fields.h"
+#include "data/gpt/list_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,13 +71,10 @@ bool recordings_look_like_header(const char *line, size_t n, char separator) {
 bool recordings_look_like_fleurs(const char *line, size_t n) {
     const char *fields[MAX_COLUMNS + 1];
     if (split(line, n, '\t', fields) != 7) return false;
-    char *audio = copy_field(fields, 1), *samples = copy_field(fields, 5);
-    bool found = recordings_name_sound(audio) && csv_integer(samples, &(int64_t){0}) &&
-                 (field_is(fields, 6, "MALE", true) || field_is(fields, 6, "FEMALE", true) ||
-                  field_is(fields, 6, "OTHER", true));
-    free(audio);
-    free(samples);
-    return found;
+    OWNED char *audio = copy_field(fields, 1), *samples = copy_field(fields, 5);
+    return recordings_name_sound(audio) && csv_integer(samples, &(int64_t){0}) &&
+           (field_is(fields, 6, "MALE", true) || field_is(fields, 6, "FEMALE", true) ||
+            field_is(fields, 6, "OTHER", true));
 }
 
 bool recordings_begin_with_path(const char *line, size_t n) {
@@ -188,9 +185,8 @@ static char *numbers_of(const ListReader *reader, const char *const *fields, int
     int audio = 0, text = -1;
     if (count < 2 || count > MAX_COLUMNS || reader->out->count > 1) return xstrdup("");
     for (int i = count - 1; i >= 0; i--) {
-        char *field = copy_field(fields, i);
+        OWNED char *field = copy_field(fields, i);
         if (recordings_name_sound(field)) audio = i;
-        free(field);
     }
     for (int i = 0; i < count; i++)
         if (i != audio && (text < 0 || field_size(fields, i) > field_size(fields, text))) text = i;
@@ -207,19 +203,14 @@ static bool check_count(const ListReader *reader, const char *const *fields, int
     if (format == RECORDINGS_BARS && (count < 2 || reader->n_columns > 4))
         expected = "%d field%s between bars, expected 4: audio file|speaker|language|text";
     if (expected) {
-        char *has = xformat(expected, count, format_plural(count)), *numbers = numbers_of(reader, fields, count);
-        error_set(error, "has %s%s", has, numbers);
-        free(has);
-        free(numbers);
-        return false;
+        OWNED char *has = xformat(expected, count, format_plural(count)), *numbers = numbers_of(reader, fields, count);
+        return error_set(error, "has %s%s", has, numbers);
     }
     if (format == RECORDINGS_LIST || format == RECORDINGS_LJSPEECH) return true;
     const char *kind = reader->separator == '|' ? "field%s between bars" : "tab-separated field%s";
-    char *what = xformat(kind, format_plural(count));
-    bool ok = count == reader->n_columns || error_set(error, "has %d %s, but the %s has %d", count, what,
-                                                      reader->has_header ? "header" : "first line", reader->n_columns);
-    free(what);
-    return ok;
+    OWNED char *what = xformat(kind, format_plural(count));
+    return count == reader->n_columns || error_set(error, "has %d %s, but the %s has %d", count, what,
+                                                   reader->has_header ? "header" : "first line", reader->n_columns);
 }
 
 /* Sets the audio file of a line of LJSpeech. */
@@ -230,11 +221,10 @@ static void set_ljspeech(Recording *r) {
 /* Sets id and audio of a line of Common Voice, which names files in clips/; a path with a folder stands as it is. The
  * names of its first releases have no extension. */
 static void set_common_voice(Recording *r) {
-    char *name = r->audio;
-    if (!*name || strchr(name, '/')) return;
+    if (!*r->audio || strchr(r->audio, '/')) return;
+    OWNED char *name = r->audio;
     if (!r->id) r->id = recording_id_of(name);
     r->audio = xformat("clips/%s%s", name, strchr(name, '.') ? "" : ".mp3");
-    free(name);
 }
 
 bool recordings_read_fields(ListReader *reader, const char *line, size_t n, Recording *r, Error *error) {

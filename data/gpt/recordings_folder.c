@@ -46,42 +46,32 @@ static Kind kind_of(const char *extension) {
     return KIND_OTHER;
 }
 
-/* Returns the extension with its dot, or NULL. */
-static const char *extension_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return strrchr(slash ? slash : path, '.');
-}
-
 bool recordings_name_sound(const char *path) {
-    const char *dot = extension_of(path);
+    const char *dot = path_extension(path);
     return dot && kind_of(dot) == KIND_READ;
 }
 
-/* Counts subtitles, and keeps the first name. */
-static void count_subtitles(Recordings *out, const char *path) {
-    if (!recordings_name_subtitles(path) || (out->subtitles++ && strcmp(out->first_subtitles, path) <= 0)) return;
-    free(out->first_subtitles);
-    out->first_subtitles = xstrdup(path);
+/* Counts a path, and keeps the first in order. */
+static void count_path(int64_t *n, char **first, const char *path) {
+    if ((*n)++ && strcmp(*first, path) <= 0) return;
+    free(*first);
+    *first = xstrdup(path);
 }
 
-/* Counts a file that is left out, and keeps the first name. */
 static void leave_out(Recordings *out, const char *path) {
-    count_subtitles(out, path);
-    if (out->other_files++ && strcmp(out->first_other_file, path) <= 0) return;
-    free(out->first_other_file);
-    out->first_other_file = xstrdup(path);
+    if (recordings_name_subtitles(path)) count_path(&out->subtitles, &out->first_subtitles, path);
+    count_path(&out->other_files, &out->first_other_file, path);
 }
 
 static bool add_file(Files *files, Recordings *out, const char *path, Error *error) {
-    const char *dot = extension_of(path);
+    const char *dot = path_extension(path);
     Kind kind = dot ? kind_of(dot) : KIND_OTHER;
     if (kind == KIND_OTHER) {
         leave_out(out, path);
         return true;
     }
     if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
-    if (!(files->count & (files->count - 1))) /* at 0, 1, 2, 4, 8 ... */
-        files->items = xrealloc(files->items, (size_t)(files->count ? 2 * files->count : 1) * sizeof *files->items);
+    files->items = xgrow(files->items, (size_t)files->count, sizeof *files->items);
     files->items[files->count++] = (File){xstrdup(path), (size_t)(dot - path), kind};
     return true;
 }
@@ -92,7 +82,7 @@ static bool find_files(const char *folder, Files *files, Recordings *out, Error 
     bool ok = true;
     for (FTSENT *entry; ok && (entry = fts_read(tree));) {
         int kind = entry->fts_info;
-        const char *below = entry->fts_path + strlen(folder), *dot = extension_of(entry->fts_name);
+        const char *below = entry->fts_path + strlen(folder), *dot = path_extension(entry->fts_name);
         below += strspn(below, "/");
         bool hidden = entry->fts_level > 0 && *entry->fts_name == '.';
         if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
@@ -143,32 +133,22 @@ static bool begins_with_times(const char *text) {
 }
 
 /* Reads a text as one line; free(). The error begins with the path. */
-static char *read_text(const char *folder, const char *name, Error *error) {
-    char *path = path_join(folder, name), *bytes = xmalloc(MAX_TEXT_BYTES + 1), *text = NULL;
+static bool read_text(const char *folder, const char *name, char **text, Error *error) {
+    OWNED char *path = path_join(folder, name), *bytes = xmalloc(MAX_TEXT_BYTES + 1);
     size_t size;
-    Error why;
-    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, &why) || !text_decode(&bytes, &size, &why)) {
-        error_set(error, "%s: %s", path, why.text);
-    } else if (u8_check((const uint8_t *)bytes, size)) {
-        error_set(error, "%s: is not UTF-8; %s", path, encoding_advice(bytes, size));
-    } else if (memchr(bytes, 0, size)) {
-        error_set(error, "%s: has a zero byte; %s", path, encoding_advice(bytes, size));
-    } else {
-        bytes[size] = 0;
-        for (char *c = bytes; *c; c++)
-            if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
-        text = xstrdup(bytes + utf8_mark(bytes, size));
-    }
-    if (text && path_ending(name, ".lab") && begins_with_times(text)) {
-        error_set(error,
-                  "%s: holds times and phones of HTK, not the text: move it away, or write the text to a .txt file",
-                  path);
-        free(text);
-        text = NULL;
-    }
-    free(bytes);
-    free(path);
-    return text;
+    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, error) || !text_decode(&bytes, &size, error))
+        return error_before(error, "%s: ", path);
+    if (u8_check((const uint8_t *)bytes, size))
+        return error_set(error, "%s: is not UTF-8; %s", path, encoding_advice(bytes, size));
+    if (memchr(bytes, 0, size)) return error_set(error, "%s: has a zero byte; %s", path, encoding_advice(bytes, size));
+    bytes[size] = 0;
+    for (char *c = bytes; *c; c++)
+        if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
+    *text = xstrdup(bytes + utf8_mark(bytes, size));
+    return !path_ending(name, ".lab") || !begins_with_times(*text) ||
+           error_set(error,
+                     "%s: holds times and phones of HTK, not the text: move it away, or write the text to a .txt file",
+                     path);
 }
 
 /* Returns the folder of a path that the name of the file begins with, before '_' or '-', else its first folder; NULL:
@@ -201,12 +181,11 @@ static bool add_recording(const char *folder, const File *files, int64_t n, Reco
         if (file != sound) leave_out(out, file->path);
     Recording *r = recordings_add(out);
     r->audio = xstrdup(sound->path);
-    r->text = texts ? read_text(folder, files[0].path, error) : xstrdup("");
-    if (!r->text) return false;
+    if (texts && !read_text(folder, files[0].path, &r->text, error)) return false;
+    if (!texts) r->text = xstrdup("");
     r->speaker = speaker_of(r->audio);
     out->has_speakers |= r->speaker != NULL;
-    Error why;
-    return recording_finish(r, &why) || error_set(error, "%s/%s: %s", folder, sound->path, why.text);
+    return recording_finish(r, error) || error_before(error, "%s/%s: ", folder, sound->path);
 }
 
 char *recordings_subtitles(const Recordings *recordings) {
@@ -241,9 +220,7 @@ bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
                          "%s: %s has the texts of several sounds, as in LibriSpeech: make a list of them "
                          "(docs/train_gpt.md, \"What prepare reads\", has the line of the shell), and give that",
                          path, out->first_lone_text);
-    char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");
-    error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav%s%s", path,
-              (long long)out->count, *words ? "; " : "", words);
-    free(words);
-    return false;
+    OWNED char *words = out->subtitles ? recordings_subtitles(out) : xstrdup("");
+    return error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav%s%s", path,
+                     (long long)out->count, *words ? "; " : "", words);
 }

@@ -1,4 +1,4 @@
-#include "data/gpt/recordings_json.h"
+#include "data/gpt/list_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +28,7 @@ static char *names_of(const json_t *object) {
     char *names = xstrdup("");
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)object, name, value) {
-        char *longer = xformat("%s%s%s", names, *names ? ", " : "", name);
-        free(names);
-        names = longer;
-    }
+    json_object_foreach((json_t *)object, name, value) { xappend(&names, "%s%s", *names ? ", " : "", name); }
     return names;
 }
 
@@ -41,19 +37,15 @@ bool recordings_are_one_object(const char *text, size_t size, Error *words) {
     for (; size && strchr(" \t\r\n", *text) && *text; size--) text++;
     const char *end = memchr(text, '\n', size);
     size_t at;
-    json_t *line = json_record(text, end ? (size_t)(end - text) : size, none, 0, &at, words),
-           *object = line ? NULL : json_record(text, size, none, 0, &at, words);
-    bool found = json_is_object(object);
-    char *names = found ? names_of(object) : NULL;
-    if (found)
-        (void)error_set(words,
-                        "the file is one JSON object, with the fields %.200s; expected an object per line, or an array "
-                        "of objects: jq -c '.FIELD[]' FILE >NEW.jsonl makes lines of an array in a field",
-                        names);
-    free(names);
-    json_decref(line);
-    json_decref(object);
-    return found;
+    json_auto_t *line = json_record(text, end ? (size_t)(end - text) : size, none, 0, &at, words),
+                *object = line ? NULL : json_record(text, size, none, 0, &at, words);
+    if (!json_is_object(object)) return false;
+    OWNED char *names = names_of(object);
+    (void)error_set(words,
+                    "the file is one JSON object, with the fields %.200s; expected an object per line, or an array of "
+                    "objects: jq -c '.FIELD[]' FILE >NEW.jsonl makes lines of an array in a field",
+                    names);
+    return true;
 }
 
 /* Says that a field has another type or is missing, and then which are there. Returns false. */
@@ -63,11 +55,9 @@ static bool set_missing(const json_t *object, const char *key, int field, Error 
                          is_time(field)         ? "neither a string nor a number"
                          : may_be_number(field) ? "neither a string nor an integer"
                                                 : "not a string");
-    char *names = names_of(object);
-    error_set(error, "%s is missing (--%s-field); the fields of the line are %s", key, recording_field_name(field),
-              *names ? names : "none");
-    free(names);
-    return false;
+    OWNED char *names = names_of(object);
+    return error_set(error, "%s is missing (--%s-field); the fields of the line are %s", key,
+                     recording_field_name(field), *names ? names : "none");
 }
 
 /* The first line decides whether there are ids and speakers: all lines have them, or none. */
@@ -93,7 +83,7 @@ static bool check_fields(ListReader *reader, const json_t *object, Recording *r,
  * option names: of all but the times by the first line, as these may be left out there. */
 static void choose_names(ListReader *reader, const char *line, size_t n) {
     size_t at;
-    json_t *object = json_record(line, n, (const char *const[]){NULL}, 0, &at, NULL);
+    json_auto_t *object = json_record(line, n, (const char *const[]){NULL}, 0, &at, NULL);
     for (int i = 0; i < RECORDING_FIELDS; i++) {
         bool is_open = reader->columns[i] < 0 && !reader->given[i] && (!reader->started || i >= FIELD_LANGUAGE);
         for (const char *const *name = recording_field_names(i); is_open && *name; name++)
@@ -103,7 +93,6 @@ static void choose_names(ListReader *reader, const char *line, size_t n) {
                 break;
             }
     }
-    json_decref(object);
 }
 
 /* Refuses a time that is neither text nor number, and, if an option names it, is not missing. */
@@ -121,21 +110,18 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
     const char *names[RECORDING_FIELDS + 1];
     int count = 0;
     size_t at;
-    Error why;
     choose_names(reader, line, n);
     for (int i = 0; i < RECORDING_FIELDS; i++)
         if (reader->names[i]) names[count++] = reader->names[i];
     names[count] = NULL;
-    json_t *object = json_record(line, n, names, 0, &at, &why);
+    json_auto_t *object = json_record(line, n, names, 0, &at, error);
     if (!object && !encoding_check_line(line, n, error)) return false;
     if (!object) {
         *column = json_column(line, at, *column ? *column : 1, number);
-        return error_set(error, "invalid JSON: %s", why.text);
+        return error_before(error, "invalid JSON: ");
     }
-    bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
-    for (int i = 0; ok && i < RECORDING_FIELDS; i++)
+    if (!json_is_object(object)) return error_set(error, "expected a JSON object");
+    for (int i = 0; i < RECORDING_FIELDS; i++)
         *recording_field(r, i) = take(json_object_get(object, reader->names[i]), i);
-    ok = ok && check_fields(reader, object, r, error) && check_times(reader, object, r, error);
-    json_decref(object);
-    return ok;
+    return check_fields(reader, object, r, error) && check_times(reader, object, r, error);
 }

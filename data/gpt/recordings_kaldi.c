@@ -33,10 +33,8 @@ static char *find(const Map *map, const char *key) {
 }
 
 static bool add_line(Map *map, char *line, size_t n, int64_t number, Error *error) {
-    Error why;
     if (n && line[n - 1] == '\r') n--;
-    if (!encoding_check_line(line, n, &why))
-        return error_set(error, "%s:%lld: %s", map->path, (long long)number, why.text);
+    if (!encoding_check_line(line, n, error)) return error_before(error, "%s:%lld: ", map->path, (long long)number);
     line[n] = 0;
     line += strspn(line, " \t");
     size_t key = strcspn(line, " \t"), gap = strspn(line + key, " \t");
@@ -44,11 +42,8 @@ static bool add_line(Map *map, char *line, size_t n, int64_t number, Error *erro
     if (!key) return true;
     if (strings_add(&map->keys, line, key) < before)
         return error_set(error, "%s:%lld: %.*s is there twice", map->path, (long long)number, (int)key, line);
-    if (!(before & (before - 1))) { /* at 0, 1, 2, 4, 8 ... */
-        size_t room = before ? 2 * (size_t)before : 1;
-        map->values = xrealloc(map->values, room * sizeof *map->values);
-        map->lines = xrealloc(map->lines, room * sizeof *map->lines);
-    }
+    map->values = xgrow(map->values, before, sizeof *map->values);
+    map->lines = xgrow(map->lines, before, sizeof *map->lines);
     map->values[before] = line + key + gap;
     map->lines[before] = number;
     return true;
@@ -57,10 +52,9 @@ static bool add_line(Map *map, char *line, size_t n, int64_t number, Error *erro
 /* Reads a file of the folder. One that is not there has no lines, unless it must be. */
 static bool map_open(Map *map, const char *folder, const char *name, bool must, Error *error) {
     size_t size;
-    Error why;
     *map = (Map){.path = path_join(folder, name)};
     if (!must && !path_holds(folder, name)) return true;
-    if (!text_read(map->path, &map->bytes, &size, &why)) return error_set(error, "%s: %s", map->path, why.text);
+    if (!text_read(map->path, &map->bytes, &size, error)) return error_before(error, "%s: ", map->path);
     char *at = map->bytes + utf8_mark(map->bytes, size), *end = map->bytes + size;
     for (int64_t number = 1; at < end; number++) {
         char *stop = memchr(at, '\n', (size_t)(end - at));
@@ -101,31 +95,29 @@ static bool set_segment(Recording *r, const char *value, char **recording, Error
 }
 
 static bool set_utterance(const Folder *f, Recording *r, const char *id, const char *segment, Error *error) {
-    char *recording = NULL;
-    bool ok = !segment || set_segment(r, segment, &recording, error);
-    const char *file = ok ? find(&f->files, recording ? recording : id) : NULL, *text = find(&f->texts, id),
+    OWNED char *recording = NULL;
+    if (segment && !set_segment(r, segment, &recording, error)) return false;
+    const char *file = find(&f->files, recording ? recording : id), *text = find(&f->texts, id),
                *speaker = find(&f->speakers, id);
-    ok =
-        ok && (file || error_set(error, "%s is not in wav.scp", recording ? recording : id)) && check_file(file, error);
+    if (!file) return error_set(error, "%s is not in wav.scp", recording ? recording : id);
+    if (!check_file(file, error)) return false;
     r->id = xstrdup(id);
-    r->audio = xstrdup(ok ? file : "");
+    r->audio = xstrdup(file);
     r->text = xstrdup(text ? text : "");
     r->speaker = f->speakers.keys.n ? xstrdup(speaker ? speaker : "") : NULL;
-    free(recording);
-    return ok && recording_finish(r, error);
+    return recording_finish(r, error);
 }
 
 static bool read_utterances(const Folder *f, bool skip_bad, Recordings *out, Error *error) {
     const Map *list = f->segments.keys.n ? &f->segments : &f->files;
-    Error why;
     out->has_ids = true;
     out->has_speakers = f->speakers.keys.n > 0;
     for (uint32_t i = 0; i < list->keys.n; i++) {
         Recording *r = recordings_add(out);
         const char *id = strings_text(&list->keys, i);
         r->line = list->lines[i];
-        if (set_utterance(f, r, id, list == &f->segments ? list->values[i] : NULL, &why)) continue;
-        error_set(error, "%s:%lld: %s", list->path, (long long)r->line, why.text);
+        if (set_utterance(f, r, id, list == &f->segments ? list->values[i] : NULL, error)) continue;
+        error_before(error, "%s:%lld: ", list->path, (long long)r->line);
         if (!recordings_leave_out(out, skip_bad, out->count - 1, error)) return false;
     }
     for (uint32_t i = 0; i < f->texts.keys.n; i++) {
@@ -142,13 +134,11 @@ bool recordings_is_kaldi(const char *folder) { return path_holds(folder, "wav.sc
 
 bool recordings_is_in_kaldi(const char *path) {
     static const char *const names[] = {"wav.scp", "text", "segments", "utt2spk"};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *folder = path_directory(path);
+    const char *name = path_name(path);
+    OWNED char *folder = path_directory(path);
     bool found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) found |= !strcmp(name, names[i]);
-    found = found && recordings_is_kaldi(folder);
-    free(folder);
-    return found;
+    return found && recordings_is_kaldi(folder);
 }
 
 bool recordings_read_kaldi(const char *folder, bool skip_bad, Recordings *out, Error *error) {

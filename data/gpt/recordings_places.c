@@ -25,17 +25,13 @@ static char *path_at(const Recordings *all, const Place *place, const char *name
 }
 
 static bool exists(const Recordings *all, const char *audio) {
-    char *path = path_join(all->directory, audio);
-    bool found = !access(path, F_OK);
-    free(path);
-    return found;
+    OWNED char *path = path_join(all->directory, audio);
+    return !access(path, F_OK);
 }
 
 static bool is_at(const Recordings *all, const Place *place, const char *name) {
-    char *path = path_at(all, place, name);
-    bool found = exists(all, path);
-    free(path);
-    return found;
+    OWNED char *path = path_at(all, place, name);
+    return exists(all, path);
 }
 
 static bool find_place(const Recordings *all, const char *stem, const char *name, Place *place) {
@@ -58,19 +54,17 @@ static void move_to(Recordings *all, const Place *place) {
     for (int64_t i = 0; i < all->count; i++) {
         Recording *r = &all->items[i];
         if (*r->audio == '/' || exists(all, r->audio) || !is_at(all, place, r->audio)) continue;
-        char *path = path_at(all, place, r->audio);
-        free(r->audio);
-        r->audio = path;
+        OWNED char *before = r->audio;
+        r->audio = path_at(all, place, before);
         all->moved++;
     }
-    char *path = path_at(all, place, *place->extension ? "NAME" : "FILE");
+    OWNED char *path = path_at(all, place, *place->extension ? "NAME" : "FILE");
     all->moved_to = xformat("%s%s", path, place->slashes ? ", with / for \\" : "");
-    free(path);
 }
 
 void recordings_find_audio(Recordings *all) {
-    const char *list = all->list ? all->list : "", *slash = strrchr(list, '/'), *name = slash ? slash + 1 : list;
-    char *stem = xformat("%.*s", (int)strcspn(name, "."), name);
+    const char *list = all->list ? all->list : "", *name = path_name(list);
+    OWNED char *stem = xformat("%.*s", (int)strcspn(name, "."), name);
     int searched = 0;
     bool found = false;
     Place place;
@@ -81,5 +75,4 @@ void recordings_find_audio(Recordings *all) {
         found = find_place(all, stem, audio, &place);
     }
     if (found) move_to(all, &place);
-    free(stem);
 }

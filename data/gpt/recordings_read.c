@@ -10,11 +10,9 @@
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
-#include "data/gpt/recordings_columns.h"
-#include "data/gpt/recordings_fields.h"
+#include "data/gpt/list_reader.h"
 #include "data/gpt/recordings_folder.h"
 #include "data/gpt/recordings_foreign.h"
-#include "data/gpt/recordings_json.h"
 #include "data/gpt/recordings_kaldi.h"
 #include "data/gpt/recordings_places.h"
 #include "data/text/encoding.h"
@@ -149,15 +147,6 @@ static bool parse_json_line(ListReader *reader, const char *line, size_t n, int6
     return recordings_read_json(reader, line, n, r, number, column, error) && recording_finish(r, error);
 }
 
-/* Puts "LINE: " or "LINE:COLUMN: " before an error. */
-static void add_place(int64_t line, int column, Error *error) {
-    Error why = *error;
-    if (column)
-        error_set(error, "%lld:%d: %s", (long long)line, column, why.text);
-    else
-        error_set(error, "%lld: %s", (long long)line, why.text);
-}
-
 /* Refuses JSON in which no line has the field that an option names for the language. */
 static bool check_language(const ListReader *reader, int64_t lines, Error *error) {
     if (reader->out->format != RECORDINGS_JSONL || !reader->given[FIELD_LANGUAGE] || reader->has_language) return true;
@@ -172,14 +161,11 @@ static bool read_line(ListReader *reader, const RecordingsSource *source, const 
     Recordings *out = reader->out;
     int64_t before = out->count;
     bool first = !out->format;
-    if (first && !begin_list(reader, source, line, n, error)) {
-        add_place(number, 0, error);
-        return false;
-    }
+    if (first && !begin_list(reader, source, line, n, error)) return error_before(error, "%lld: ", (long long)number);
     bool json = out->format == RECORDINGS_JSONL;
     if (json ? parse_json_line(reader, line, n, &number, &column, error) : parse_line(reader, line, n, number, error))
         return true;
-    add_place(number, column, error);
+    error_before(error, column ? "%lld:%d: " : "%lld: ", (long long)number, column);
     return (!first || json) && recordings_leave_out(out, source->skip_bad, before, error);
 }
 
@@ -190,9 +176,7 @@ static char *tabbed(const Csv *csv) {
     for (int i = 0; i < csv->n; i++) {
         for (char *c = csv->fields[i]; *c; c++)
             if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
-        char *longer = xformat("%s%s%s", line, i ? "\t" : "", csv->fields[i]);
-        free(line);
-        line = longer;
+        xappend(&line, "%s%s", i ? "\t" : "", csv->fields[i]);
     }
     return line;
 }
@@ -206,38 +190,33 @@ static bool is_csv(const RecordingsSource *source, const char *text, size_t size
     for (; size && (*text == '\n' || *text == '\r'); size--) text++; /* empty lines, which the reader skips */
     const char *end = memchr(text, '\n', size);
     if (!text_ending(source->path, ".csv") || (format && !has_header(format))) return false;
-    char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
+    OWNED char *head = xformat("%.*s", (int)(end ? end - text + 1 : (int64_t)size), text);
     bool found = csv_statement(head, strlen(head), &(char){0}) > 0;
     if (!found && csv_open(&csv, head, strlen(head), ',', &error)) {
-        char *line = csv_next(&csv, &error) && csv.n > 1 ? tabbed(&csv) : xstrdup("");
+        OWNED char *line = csv_next(&csv, &error) && csv.n > 1 ? tabbed(&csv) : xstrdup("");
         found = *line && !strchr(head, '|') && csv.separator != '\t' &&
                 (has_header(recognise(source, line, strlen(line))) || has_numbers(source, line, strlen(line), '\t'));
-        free(line);
         csv_close(&csv);
     }
-    free(head);
     return found;
 }
 
 static bool parse_csv(ListReader *reader, const RecordingsSource *source, const char *text, size_t size, Error *error) {
-    char *copy = xmalloc(size + 1);
+    OWNED char *copy = memcpy(xmalloc(size + 1), text, size);
     Csv csv;
-    memcpy(copy, text, size);
     copy[size] = 0;
     bool ok = csv_open(&csv, copy, size, ',', error), more = ok;
     while (ok && more) {
         more = csv_next(&csv, error);
-        char *line = more ? tabbed(&csv) : NULL;
+        OWNED char *line = more ? tabbed(&csv) : NULL;
         if (more)
             ok = read_line(reader, source, line, strlen(line), csv.line, 0, error);
         else if (error->text[0])
             ok = more =
                 csv_skip(&csv) && recordings_leave_out(reader->out, source->skip_bad, reader->out->count, error);
-        free(line);
     }
     reader->out->separator = ',';
     csv_close(&csv);
-    free(copy);
     return ok;
 }
 
@@ -273,7 +252,6 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
                 source->format == RECORDINGS_JSONL,
          array = json && json_begins_array(text + mark, size - mark), ok;
     const char *binary = encoding_of_binary(text, size);
-    Error why;
     *out = (Recordings){0};
     if (size >= 5 && !memcmp(text, "PAR1\x15", 5)) /* other tables have no sound */
         return error_set(error, "1: the file is a Parquet table, which may hold the sound as well: docs/train_gpt.md, "
@@ -281,9 +259,9 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
     if (binary) return error_set(error, "1: the file %s", binary);
     text += mark;
     size -= mark;
-    if ((!source->format && !names_a_field(source) && recordings_are_foreign(source->path, text, size, &why)) ||
-        (json && !array && recordings_are_one_object(text, size, &why)))
-        return error_set(error, "1: %s", why.text);
+    if ((!source->format && !names_a_field(source) && recordings_are_foreign(source->path, text, size, error)) ||
+        (json && !array && recordings_are_one_object(text, size, error)))
+        return error_before(error, "1: ");
     if (array && !source->format) as_it_is.format = RECORDINGS_JSONL;
     ok = array                        ? parse_array(&reader, &as_it_is, text, size, &lines, error)
          : is_csv(source, text, size) ? parse_csv(&reader, source, text, size, error)
@@ -323,9 +301,8 @@ static bool find_list(const RecordingsSource *source, char **list, Error *error)
     for (int i = 0; i < 2 && !*list && (!format || format == (i ? RECORDINGS_JSONL : RECORDINGS_LJSPEECH)); i++)
         if (path_holds(path, names[i])) *list = path_join(path, names[i]);
     if (*list) return true;
-    char *clips = path_join(path, "clips");
+    OWNED char *clips = path_join(path, "clips");
     bool has_clips = path_is_folder(clips) && has_tables(path);
-    free(clips);
     if ((has_clips && !format) || format == RECORDINGS_COMMON_VOICE)
         return error_set(error,
                          "%s: a folder of Common Voice has several lists: name one, such as %s/validated.tsv; for the "
@@ -337,16 +314,13 @@ static bool find_list(const RecordingsSource *source, char **list, Error *error)
 
 static bool read_list(const char *path, const RecordingsSource *source, Recordings *out, Error *error) {
     RecordingsSource list = *source;
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
-    Error why;
     list.path = path;
     if (!list.format && !names_a_field(&list) && recordings_is_in_kaldi(path))
         return error_set(error, "%s: is one of the files of a folder of Kaldi: give the folder", path);
-    if (!text_read(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = recordings_parse(bytes, size, &list, out, &why);
-    free(bytes);
-    if (!ok) return error_set(error, "%s:%s", path, why.text);
+    if (!text_read(path, &bytes, &size, error)) return error_before(error, "%s: ", path);
+    if (!recordings_parse(bytes, size, &list, out, error)) return error_before(error, "%s:", path);
     out->list = xstrdup(path);
     out->directory = path_directory(path);
     if (out->format != RECORDINGS_COMMON_VOICE) recordings_find_audio(out);
@@ -358,7 +332,6 @@ static bool read_list(const char *path, const RecordingsSource *source, Recordin
 
 static bool read_folder(const RecordingsSource *source, Recordings *out, Error *error) {
     const char *path = source->path;
-    Error why;
     if (names_a_field(source)) return error_set(error, "%s: fields were named by options, but a folder has none", path);
     bool is_kaldi = !source->format ? recordings_is_kaldi(path) : source->format == RECORDINGS_KALDI;
     out->format = is_kaldi ? RECORDINGS_KALDI : RECORDINGS_FOLDER;
@@ -366,19 +339,17 @@ static bool read_folder(const RecordingsSource *source, Recordings *out, Error *
     if (is_kaldi && !recordings_read_kaldi(path, source->skip_bad, out, error)) return false;
     if (is_kaldi) recordings_find_audio(out);
     return (is_kaldi || recordings_read_folder(path, out, error)) &&
-           (recordings_check_unique(out, &why) || error_set(error, "%s: %s", path, why.text));
+           (recordings_check_unique(out, error) || error_before(error, "%s: ", path));
 }
 
 /* Gives a speaker one spelling, so that his recordings are pairs of each other. */
 static void unify_speakers(Recordings *out) {
-    char ***speakers = xmalloc((size_t)out->count * sizeof *speakers);
+    OWNED char ***speakers = xmalloc((size_t)out->count * sizeof *speakers);
     for (int64_t i = 0; i < out->count; i++) speakers[i] = &out->items[i].speaker;
     out->speakers_changed = labels_unify(speakers, out->count);
-    const char **names = xmalloc((size_t)out->count * sizeof *names);
+    OWNED const char **names = xmalloc((size_t)out->count * sizeof *names);
     for (int64_t i = 0; i < out->count; i++) names[i] = out->items[i].speaker;
     labels_warn_alike(out->list ? out->list : out->directory, "speakers", names, out->count);
-    free(names);
-    free(speakers);
 }
 
 static void warn_of_texts(const Recordings *all) {
@@ -412,14 +383,15 @@ static void warn_of_parts(const Recordings *all) {
 }
 
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error) {
-    char *list;
+    OWNED char *list = NULL;
     *out = (Recordings){0};
     if (!find_list(source, &list, error)) return false;
-    bool ok = list ? read_list(list, source, out, error) : read_folder(source, out, error);
-    if (ok) unify_speakers(out);
-    if (ok) warn_of_texts(out);
-    if (ok) warn_of_parts(out);
-    free(list);
-    if (!ok) recordings_close(out);
-    return ok;
+    if (!(list ? read_list(list, source, out, error) : read_folder(source, out, error))) {
+        recordings_close(out);
+        return false;
+    }
+    unify_speakers(out);
+    warn_of_texts(out);
+    warn_of_parts(out);
+    return true;
 }

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "data/formats/json_records.h"
+#include "data/formats/tensor_file.h"
 #include "data/formats/text_source.h"
 #include "data/gpt/manifest.h"
 #include "data/text/utf8.h"
@@ -39,65 +40,46 @@ typedef struct {
     _Atomic int64_t next;
 } Check;
 
-/* Reads an npy file that a line names. Errors name key and path. free() *bytes and *resolved. */
-static bool load_npy(Line *line, const char *key, const char *path, char **resolved, char **bytes, Npy *npy,
-                     Error *error) {
+/* Reads an npy file that a line names; free() *bytes and *resolved. */
+static bool load_npy(Line *line, const char *path, char **resolved, char **bytes, Npy *npy, Error *error) {
     size_t size;
-    Error why;
     *resolved = path_join(line->directory, path);
-    if (!read_file(*resolved, bytes, &size, &why)) {
-        *bytes = NULL;
-        return error_set(error, "%s %s: %s", key, path, why.text);
-    }
+    *bytes = NULL;
+    if (!read_file(*resolved, bytes, &size, error)) return false;
     if (size > line->largest_file) line->largest_file = size;
-    if (!npy_parse(*bytes, size, npy, &why)) return error_set(error, "%s %s: %s", key, path, why.text);
-    return true;
-}
-
-/* Writes "[2, 3]". */
-static const char *dims_text(const Npy *npy, char text[192]) {
-    int n = snprintf(text, 192, "[");
-    for (int i = 0; i < npy->rank; i++)
-        n += snprintf(text + n, 192 - (size_t)n, "%s%lld", i ? ", " : "", (long long)npy->dims[i]);
-    snprintf(text + n, 192 - (size_t)n, "]");
-    return text;
+    return npy_parse(*bytes, size, npy, error);
 }
 
 /* Reads a row of `length` ids below `limit`; free() *out. */
 static bool load_ids(Line *line, const char *key, const char *path, int64_t length, int64_t limit, int32_t **out,
                      Error *error) {
-    char *resolved, *bytes, shape[192];
+    OWNED char *resolved = NULL, *bytes = NULL;
+    char shape[128]; /* " [2, 3]" */
     Npy npy;
-    Error why;
-    bool ok = load_npy(line, key, path, &resolved, &bytes, &npy, error);
+    bool ok = load_npy(line, path, &resolved, &bytes, &npy, error);
     if (ok && npy.rank != 1)
-        ok = error_set(error, "%s %s: has shape %s, expected [%lld]", key, path, dims_text(&npy, shape),
+        ok = error_set(error, "has shape%s, expected [%lld]", shape_text("", npy.rank, npy.dims, shape),
                        (long long)length);
     if (ok && npy.count != length)
-        ok = error_set(error, "%s %s: has %lld elements, the manifest says %lld", key, path, (long long)npy.count,
-                       (long long)length);
-    if (ok) {
-        *out = xmalloc((size_t)npy.count * sizeof **out);
-        if (!npy_to_i32(&npy, *out, &why)) ok = error_set(error, "%s %s: %s", key, path, why.text);
-    }
+        ok = error_set(error, "has %lld elements, the manifest says %lld", (long long)npy.count, (long long)length);
+    if (ok) *out = xmalloc((size_t)npy.count * sizeof **out);
+    ok = ok && npy_to_i32(&npy, *out, error);
     for (int64_t i = 0; ok && i < length; i++)
         if ((*out)[i] < 0 || (*out)[i] >= limit)
-            ok = error_set(error, "%s %s: element %lld is %d, expected 0 to %lld", key, path, (long long)i, (*out)[i],
+            ok = error_set(error, "element %lld is %d, expected 0 to %lld", (long long)i, (*out)[i],
                            (long long)limit - 1);
-    free(bytes);
-    free(resolved);
-    return ok;
+    return ok || error_before(error, "%s %s: ", key, path);
 }
 
 bool gpt_vectors_parse(const Npy *npy, int64_t rows, int64_t d_model, float *out, Error *error) {
     bool shape = (npy->rank == 2 && npy->dims[0] == rows && npy->dims[1] == d_model) ||
                  (rows == 1 && npy->rank == 1 && npy->dims[0] == d_model);
     if (!shape) {
-        char found[192];
-        dims_text(npy, found);
+        char found[128]; /* " [2, 3]" */
+        shape_text("", npy->rank, npy->dims, found);
         const char *advice = "the model's width is --model-dim, that of prepared vectors train_gpt prepare --d-model";
-        if (rows == 1) return error_set(error, "has shape %s, expected [%lld]; %s", found, (long long)d_model, advice);
-        return error_set(error, "has shape %s, expected [%lld, %lld]; %s", found, (long long)rows, (long long)d_model,
+        if (rows == 1) return error_set(error, "has shape%s, expected [%lld]; %s", found, (long long)d_model, advice);
+        return error_set(error, "has shape%s, expected [%lld, %lld]; %s", found, (long long)rows, (long long)d_model,
                          advice);
     }
     if (!npy_to_f32(npy, out, error)) return false;
@@ -108,15 +90,12 @@ bool gpt_vectors_parse(const Npy *npy, int64_t rows, int64_t d_model, float *out
 
 static bool check_vectors(Line *line, const char *key, const char *path, int64_t rows, int64_t d_model, float *scratch,
                           char **resolved, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     Npy npy;
-    Error why;
-    bool ok = load_npy(line, key, path, resolved, &bytes, &npy, error);
-    if (ok && !gpt_vectors_parse(&npy, rows, d_model, scratch, &why))
-        ok = error_set(error, "%s %s: %s", key, path, why.text);
+    bool ok =
+        load_npy(line, path, resolved, &bytes, &npy, error) && gpt_vectors_parse(&npy, rows, d_model, scratch, error);
     if (ok) line->sample.vectors = checksum(line->sample.vectors, scratch, (size_t)(rows * d_model) * sizeof *scratch);
-    free(bytes);
-    return ok;
+    return ok || error_before(error, "%s %s: ", key, path);
 }
 
 /* Returns how many codes a clip should have: frames of 25 ms every 10 ms at 16 kHz, two per code. */
@@ -190,10 +169,9 @@ static void sample_close(GptSample *s) {
 
 /* Frees what a bad line has got so far, and puts its place before the error. */
 static void make_bad(Line *line, const Error *why) {
-    if (line->column)
-        error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, line->column, why->text);
-    else
-        error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why->text);
+    line->error = *why;
+    error_before(&line->error, line->column ? "%s:%lld:%d: " : "%s:%lld: ", line->manifest, (long long)line->number,
+                 line->column);
     sample_close(&line->sample);
     free(line->target_id);
     free(line->prompt_id);
@@ -205,7 +183,7 @@ static void make_bad(Line *line, const Error *why) {
 static void *check_worker(void *argument) {
     Check *check = argument;
     const GptLayout *l = &check->options->layout;
-    float *scratch = xmalloc((size_t)l->n_conditioning * (size_t)l->d_model * sizeof *scratch);
+    OWNED float *scratch = xmalloc((size_t)l->n_conditioning * (size_t)l->d_model * sizeof *scratch);
     for (int64_t i; (i = atomic_fetch_add(&check->next, 1)) < check->n_lines;) {
         Line *line = &check->lines[i];
         ManifestRecord record;
@@ -217,16 +195,14 @@ static void *check_worker(void *argument) {
         if (!check_record(check, line, &record, scratch, &why)) make_bad(line, &why);
         manifest_record_close(&record);
     }
-    free(scratch);
     return NULL;
 }
 
 static void check_lines(Check *check) {
     int n = check->options->n_threads > 1 ? check->options->n_threads : 1;
-    pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
+    OWNED pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
     for (int i = 0; i < n; i++) thread_start(&threads[i], check_worker, check, "that reads the files of the manifest");
     for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
-    free(threads);
 }
 
 /* Prints the first ten bad lines. They end the program, unless they may be left out. */
@@ -259,25 +235,21 @@ static char *clip_name(const Line *line, const char *id) { return xformat("%s/%s
 /* Finds missing durations of targets. The pairs of the original preprocessing give the duration of the prompt only, but
  * a target may be the prompt of another line. */
 static void find_durations(const Check *check) {
-    json_t *known = json_object();
+    json_auto_t *known = json_object();
     for (int64_t i = 0; i < check->n_lines; i++) {
         const Line *line = &check->lines[i];
         if (!line->prompt_id) continue;
-        char *name = clip_name(line, line->prompt_id);
-        json_object_set_new_nocheck(known, name,
-                                    json_real(line->prompt_seconds)); /* names of folders may have any bytes */
-        free(name);
+        OWNED char *name = clip_name(line, line->prompt_id); /* names of folders may have any bytes */
+        json_object_set_new_nocheck(known, name, json_real(line->prompt_seconds));
     }
     for (int64_t i = 0; i < check->n_lines; i++) {
         Line *line = &check->lines[i];
         if (!line->included) continue;
-        char *name = clip_name(line, line->target_id);
+        OWNED char *name = clip_name(line, line->target_id);
         const json_t *seconds = json_object_get(known, name);
         if (isnan(line->duration) && seconds) line->duration = json_real_value(seconds);
-        free(name);
         check_padding(line, check->options->repair_codes);
     }
-    json_decref(known);
 }
 
 static void check_kinds(const Check *check) {
@@ -290,17 +262,12 @@ static void check_kinds(const Check *check) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void quantiles(const GptSamples *all, bool of_text, int64_t *out) {
-    int64_t n = all->n, *lengths = xmalloc((size_t)(n + 1) * sizeof *lengths);
+    int64_t n = all->n;
+    OWNED int64_t *lengths = xmalloc((size_t)(n + 1) * sizeof *lengths);
     for (int64_t i = 0; i < n; i++) lengths[i] = of_text ? all->items[i].text_len : all->items[i].code_len;
-    qsort(lengths, (size_t)n, sizeof *lengths, ascending);
+    qsort(lengths, (size_t)n, sizeof *lengths, compare_integers);
     for (int q = 0; q < 5; q++) out[q] = n ? lengths[q * (n - 1) / 4] : 0;
-    free(lengths);
 }
 
 static void fill_report(const Check *check, const GptSamples *all, GptDatasetReport *r) {
@@ -336,13 +303,12 @@ typedef struct {
 } Manifest;
 
 /* Adds the records of a manifest: its lines, or the elements of its array. */
-static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t size) {
+static void add_lines(Check *check, const Manifest *m, size_t size) {
     size_t mark = utf8_mark(m->text, size);
     JsonRecords records = json_records_open(m->text + mark, size - mark, 1, true);
     Error error;
     while (json_records_next(&records, &error)) {
-        if (check->n_lines == *capacity)
-            check->lines = xrealloc(check->lines, (size_t)(*capacity = 2 * *capacity + 1024) * sizeof *check->lines);
+        check->lines = xgrow(check->lines, (size_t)check->n_lines, sizeof *check->lines);
         check->lines[check->n_lines++] = (Line){.manifest = m->path,
                                                 .directory = m->directory,
                                                 .text = records.text,
@@ -353,17 +319,15 @@ static void add_lines(Check *check, int64_t *capacity, const Manifest *m, size_t
     if (error.text[0]) die("manifest %s:%s", m->path, error.text);
 }
 
-static Manifest read_manifest(const char *spec, Check *check, int64_t *capacity) {
+static Manifest read_manifest(const char *spec, Check *check) {
     Manifest m;
-    char *language;
+    OWNED char *language = NULL; /* a hint for text front ends; the model does not see it */
     size_t size;
-    Error error;
     int64_t before = check->n_lines;
     file_split_label(spec, &m.path, &language);
-    free(language); /* a hint for text front ends; the model does not see it */
-    if (!text_read(m.path, &m.text, &size, &error)) die("manifest %s: %s", m.path, error.text);
+    MUST_OR(text_read(m.path, &m.text, &size, &error), "manifest %s: %s", m.path, error.text);
     m.directory = path_directory(m.path);
-    add_lines(check, capacity, &m, size);
+    add_lines(check, &m, size);
     if (check->n_lines == before)
         die("manifest %s: has no lines (train_gpt prepare --val-ratio X holds out more)", m.path);
     return m;
@@ -384,9 +348,8 @@ static GptSamples collect_samples(Check *check) {
 GptSamples gpt_samples_read(const char *const *specs, int n_specs, const GptDatasetOptions *options,
                             GptDatasetReport *report) {
     Check check = {.options = options};
-    int64_t capacity = 0;
-    Manifest *manifests = xcalloc((size_t)n_specs, sizeof *manifests);
-    for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check, &capacity);
+    OWNED Manifest *manifests = xcalloc((size_t)n_specs, sizeof *manifests);
+    for (int i = 0; i < n_specs; i++) manifests[i] = read_manifest(specs[i], &check);
     check_lines(&check);
     report_bad_lines(&check);
     drop_bad_lines(&check);
@@ -403,7 +366,6 @@ GptSamples gpt_samples_read(const char *const *specs, int n_specs, const GptData
         free(manifests[i].text);
         free(manifests[i].directory);
     }
-    free(manifests);
     free(check.lines);
     return all;
 }

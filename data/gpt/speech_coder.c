@@ -33,24 +33,21 @@ char *speech_coder_facts_path(const char *path) {
 }
 
 static bool read_entries(const char *path, Codebook *codebook, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
+    OWNED float *entries = NULL;
     size_t size;
     Npy npy;
-    Error why;
-    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = npy_parse(bytes, size, &npy, &why);
+    bool ok = read_file(path, &bytes, &size, error) && npy_parse(bytes, size, &npy, error);
     if (ok && (npy.kind != 'f' || npy.rank != 2 || npy.dims[1] != MEL_BANDS || npy.dims[0] < 1))
-        ok = error_set(&why, "a codebook is a matrix of floats with %d columns, one per band", MEL_BANDS);
-    float *entries = ok ? xmalloc((size_t)npy.count * sizeof *entries) : NULL;
-    ok = ok && npy_to_f32(&npy, entries, &why);
+        ok = error_set(error, "a codebook is a matrix of floats with %d columns, one per band", MEL_BANDS);
+    if (ok) entries = xmalloc((size_t)npy.count * sizeof *entries);
+    ok = ok && npy_to_f32(&npy, entries, error);
     for (int64_t i = 0; ok && i < npy.count; i++)
-        if (!isfinite(entries[i])) ok = error_set(&why, "element %lld is not finite", (long long)i);
-    if (ok)
-        *codebook = codebook_of(entries, npy.dims[0], MEL_BANDS);
-    else
-        free(entries);
-    free(bytes);
-    return ok || error_set(error, "%s: %s", path, why.text);
+        if (!isfinite(entries[i])) ok = error_set(error, "element %lld is not finite", (long long)i);
+    if (!ok) return error_before(error, "%s: ", path);
+    *codebook = codebook_of(entries, npy.dims[0], MEL_BANDS);
+    entries = NULL;
+    return true;
 }
 
 static bool take_bands(const json_t *object, const char *key, float least, float out[MEL_BANDS], Error *error) {
@@ -89,22 +86,15 @@ static bool parse_facts(const json_t *object, SpeechCoder *coder, Error *error) 
 }
 
 static bool read_facts(const char *path, SpeechCoder *coder, Error *error) {
-    char *bytes, *facts = speech_coder_facts_path(path);
+    OWNED char *facts = speech_coder_facts_path(path), *bytes = NULL;
     size_t size;
-    Error why;
     json_error_t problem;
-    bool ok = read_file(facts, &bytes, &size, &why);
-    if (ok) {
-        json_t *object = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &problem);
-        ok = object
-                 ? parse_facts(object, coder, &why)
-                 : error_set(&why, "line %d, column %d: invalid JSON: %s", problem.line, problem.column, problem.text);
-        json_decref(object);
-        free(bytes);
-    }
-    if (!ok) error_set(error, "%s, which belongs to the codebook: %s", facts, why.text);
-    free(facts);
-    return ok;
+    bool ok = read_file(facts, &bytes, &size, error);
+    json_auto_t *object = ok ? json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &problem) : NULL;
+    if (ok && !object)
+        ok = error_set(error, "line %d, column %d: invalid JSON: %s", problem.line, problem.column, problem.text);
+    return (ok && parse_facts(object, coder, error)) ||
+           error_before(error, "%s, which belongs to the codebook: ", facts);
 }
 
 bool speech_coder_read(const char *path, SpeechCoder *coder, Error *error) {
@@ -123,21 +113,15 @@ static json_t *list_of(const float *values) {
 bool speech_coder_write(const char *path, const SpeechCoder *coder, Error *error) {
     const Codebook *c = &coder->codebook;
     if (!file_is_replaceable(path, error)) return false; /* before the facts are written */
-    char *facts_path = speech_coder_facts_path(path);
-    json_t *facts =
+    OWNED char *facts_path = speech_coder_facts_path(path);
+    json_auto_t *facts =
         json_build("codebook.json", "{s:s, s:I, s:I, s:I, s:I, s:i, s:f, s:o, s:o}", "features", MEL_DESCRIPTION,
                    "entries", (json_int_t)c->entries, "bands", (json_int_t)c->width, "seed", (json_int_t)coder->seed,
                    "frames", (json_int_t)coder->frames, "iterations", coder->iterations, "squared_error",
                    coder->squared_error, "mean", list_of(coder->mean), "deviation", list_of(coder->deviation));
     json_sum_set(facts, DIGITS, sum_of_entries(c));
-    char *text = json_text(facts_path, facts, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
-    Error why;
-    bool ok = file_write_atomic(facts_path, text, strlen(text), &why) &&
-              npy_write(path, "<f4", c->centroids, 2, (int64_t[]){c->entries, c->width}, &why);
-    free(text);
-    free(facts_path);
-    json_decref(facts);
-    return ok || error_set(error, "%s", why.text);
+    return json_write_file(facts_path, facts, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS), error) &&
+           npy_write(path, "<f4", c->centroids, 2, (int64_t[]){c->entries, c->width}, error);
 }
 
 void speech_coder_close(SpeechCoder *coder) { codebook_close(&coder->codebook); }

@@ -53,20 +53,16 @@ void prepare_check_spelling(const Prepare *p, const char *language) {
         with += has;
         if (has && !first) first = clip->recording;
     }
-    char *list = xstrdup("");
+    OWNED char *list = xstrdup("");
     for (int kind = 0; kind < KINDS; kind++) {
         if (!found[kind].characters) continue;
-        char *characters = unknown_characters(&found[kind]), *before = list;
-        list = xformat("%s%s%s (%s)", before, *before ? ", " : "", names[kind], characters);
-        free(before);
-        free(characters);
+        OWNED char *characters = unknown_characters(&found[kind]);
+        xappend(&list, "%s%s (%s)", *list ? ", " : "", names[kind], characters);
         unknown_free(&found[kind]);
     }
-    char *place = first ? recording_place(&p->recordings, first) : NULL;
-    if (first)
-        warn("%lld of %lld Amharic texts have %s; the first: %s. Nothing says how they are spoken: write them out in "
-             "Amharic words, or give the --language of the texts if it is another",
-             (long long)with, (long long)texts, list, place);
-    free(place);
-    free(list);
+    if (!first) return;
+    OWNED char *place = recording_place(&p->recordings, first);
+    warn("%lld of %lld Amharic texts have %s; the first: %s. Nothing says how they are spoken: write them out in "
+         "Amharic words, or give the --language of the texts if it is another",
+         (long long)with, (long long)texts, list, place);
 }

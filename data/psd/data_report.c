@@ -142,9 +142,10 @@ static void print_table(const PsdManifest *m, const int64_t *counts) {
 }
 
 void psd_data_report_rows(json_t *report, const PsdManifest *m) {
-    int64_t *counts = xcalloc((size_t)m->n_sensors * PSD_LABELS, sizeof *counts), rows[PSD_LABELS] = {0};
+    OWNED int64_t *counts = xcalloc((size_t)m->n_sensors * PSD_LABELS, sizeof *counts);
+    int64_t rows[PSD_LABELS] = {0};
     int lacking = 0, files[PSD_LABELS] = {0};
-    char *seen = xcalloc((size_t)m->n_files * PSD_LABELS, 1);
+    OWNED char *seen = xcalloc((size_t)m->n_files * PSD_LABELS, 1);
     for (int64_t i = 0; i < m->n; i++) {
         counts[m->sensors[i] * PSD_LABELS + m->labels[i]]++;
         rows[m->labels[i]]++;
@@ -169,15 +170,13 @@ void psd_data_report_rows(json_t *report, const PsdManifest *m) {
     set_count(report, "files", m->n_files);
     json_object_set_new(report, "classes", classes);
     json_object_set_new(report, "sensors", sensors);
-    free(counts);
-    free(seen);
 }
 
 /* ---- splits ---- */
 
 PsdGroups psd_data_report_groups(const PsdManifest *m, const PsdScan *scan) {
     PsdGroups g = {.rows = psd_manifest_rows(m)};
-    int32_t *of_file = xmalloc((size_t)m->n_files * sizeof *of_file);
+    OWNED int32_t *of_file = xmalloc((size_t)m->n_files * sizeof *of_file);
     int f = 0;
     for (int64_t i = 0; i < scan->n && f < m->n_files; i++) { /* the manifest's files are a subset, in this order */
         const PsdFile *file = &scan->files[i];
@@ -185,7 +184,6 @@ PsdGroups psd_data_report_groups(const PsdManifest *m, const PsdScan *scan) {
     }
     g.contents = xmalloc((size_t)m->n * sizeof *g.contents);
     for (int64_t i = 0; i < m->n; i++) g.contents[i] = of_file[m->files[i]];
-    free(of_file);
     return g;
 }
 
@@ -197,13 +195,11 @@ void psd_data_report_groups_free(PsdGroups *groups) {
 /* Returns how many groups have rows in the test and in another split. */
 static int64_t leaks(const PsdPartition *partition, const int32_t *groups, int64_t n) {
     const PsdIds *p = partition->splits;
-    PsdIds rest = {xmalloc((size_t)(p[PSD_TRAIN].n + p[PSD_VAL].n) * sizeof *rest.at), 0};
+    OWNED int64_t *at = xmalloc((size_t)(p[PSD_TRAIN].n + p[PSD_VAL].n) * sizeof *at);
+    PsdIds rest = {at, 0};
     for (int split = PSD_TRAIN; split <= PSD_VAL; split++)
-        for (int64_t i = 0; i < p[split].n; i++) rest.at[rest.n++] = p[split].at[i];
-    PsdPartition both = {{[PSD_TRAIN] = rest, [PSD_TEST] = p[PSD_TEST]}};
-    int64_t shared = psd_partition_shared_groups(&both, groups, n);
-    free(rest.at);
-    return shared;
+        for (int64_t i = 0; i < p[split].n; i++) at[rest.n++] = p[split].at[i];
+    return psd_partition_shared_groups(&(PsdPartition){{[PSD_TRAIN] = rest, [PSD_TEST] = p[PSD_TEST]}}, groups, n);
 }
 
 bool psd_data_report_splits(json_t *report, const char *name, const PsdPartition *partitions, int64_t n,

@@ -142,28 +142,22 @@ static int32_t *add_pieces(int32_t *out, int32_t sample, int32_t k) {
     return out;
 }
 
-/* The fields of the encoder's rows: bare rows first, then full sequences of 13. */
+/* The fields of the encoder's rows, bare rows first, then full sequences of 13: where the next numbers go, and the rows
+ * of CLS. next_output: NULL without full sequences. */
 typedef struct {
-    int32_t *offsets, *pieces, *rows, *positions, *cls, *outputs, *next_offset, *next_piece, *next_row, *next_position,
-        *next_output;
+    int32_t *next_offset, *next_piece, *next_row, *next_position, *cls, *next_output;
 } Rows;
 
 static Rows push_rows(Batch *batch, int64_t bare_sequences, int64_t bare, int64_t full) {
     int64_t patches = bare + PSD_PATCHES * full;
-    Rows r = {.offsets = push(batch, PSD_OFFSETS, bare_sequences + full + 1)};
-    r.pieces = push(batch, PSD_PIECES, 2 * patches);
-    r.rows = push(batch, PSD_PATCH_ROWS, patches);
-    r.positions = push(batch, PSD_PATCH_POSITIONS, patches);
-    if (full) {
-        r.cls = push(batch, PSD_CLS_ROWS, full);
-        push_zeros(batch, PSD_CLS_ZEROS, full);
-        r.outputs = push(batch, PSD_OUTPUT_ROWS, bare + full);
-    }
-    r.next_offset = r.offsets;
-    r.next_piece = r.pieces;
-    r.next_row = r.rows;
-    r.next_position = r.positions;
-    r.next_output = r.outputs;
+    Rows r = {.next_offset = push(batch, PSD_OFFSETS, bare_sequences + full + 1)};
+    r.next_piece = push(batch, PSD_PIECES, 2 * patches);
+    r.next_row = push(batch, PSD_PATCH_ROWS, patches);
+    r.next_position = push(batch, PSD_PATCH_POSITIONS, patches);
+    if (!full) return r;
+    r.cls = push(batch, PSD_CLS_ROWS, full);
+    push_zeros(batch, PSD_CLS_ZEROS, full);
+    r.next_output = push(batch, PSD_OUTPUT_ROWS, bare + full);
     return r;
 }
 
@@ -187,7 +181,7 @@ static void add_bare(Rows *r, int32_t b, int32_t sample, const int32_t *visible,
         r->next_piece = add_pieces(r->next_piece, sample, visible[k]);
         *r->next_row++ = b * n_visible + k;
         *r->next_position++ = 1 + visible[k];
-        if (r->outputs) *r->next_output++ = b * n_visible + k;
+        if (r->next_output) *r->next_output++ = b * n_visible + k;
     }
 }
 
@@ -325,26 +319,7 @@ static uint64_t psd_content(const Dataset *dataset, int64_t sample) {
 
 static void psd_close(Dataset *dataset) {
     PsdDataset *d = dataset->state;
-    free(d->samples);
-    free(d->names);
-    free(d->sorted);
-    free(d->cells);
-    free(d);
-    free(dataset);
-}
-
-/* Returns the index of the first sample of a manifest row: a row's samples are adjacent in the store, and rows ascend.
- */
-static int64_t first_of_row(const PsdStore *s, int64_t row) {
-    int64_t low = 0, high = s->n;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (s->rows[middle] < row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    FREE(d->samples, d->names, d->sorted, d->cells, d, dataset);
 }
 
 static void take_rows(PsdDataset *d, const PsdIds *rows) {
@@ -352,7 +327,7 @@ static void take_rows(PsdDataset *d, const PsdIds *rows) {
     int64_t missing = 0;
     d->samples = xmalloc((size_t)(s->n + 1) * sizeof *d->samples);
     for (int64_t i = 0; i < rows->n; i++) {
-        int64_t at = first_of_row(s, rows->at[i]);
+        int64_t at = first_at_least(s->rows, s->n, rows->at[i]); /* a row's samples are adjacent */
         if (at == s->n || s->rows[at] != rows->at[i]) {
             missing++; /* a row without a sample: it has no bins, or with --hop fewer than 200 */
             continue;
@@ -385,30 +360,27 @@ Dataset *psd_dataset_open(const PsdStore *store, const PsdIds *rows, const PsdDa
     make_cells(d);
     d->names = xcalloc((size_t)d->n + 1, sizeof *d->names);
     for (int64_t i = 0; i < d->n; i++) snprintf(d->names[i], NAME, "row_%d", store->rows[d->samples[i]]);
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
-    *dataset = (Dataset){.n_samples = d->n,
-                         .field_names = field_names,
-                         .device_data = tensor_2d(store->psd, DTYPE_F32, store->n, PSD_BINS),
-                         .tokens = psd_tokens,
-                         .counts = psd_counts,
-                         .sample_id = psd_sample_id,
-                         .content = psd_content,
-                         .fill = psd_fill,
-                         .batch_bytes = psd_batch_bytes,
-                         .close = psd_close,
-                         .state = d};
-    return dataset;
+    return dataset_new((Dataset){.n_samples = d->n,
+                                 .field_names = field_names,
+                                 .device_data = tensor_2d(store->psd, DTYPE_F32, store->n, PSD_BINS),
+                                 .tokens = psd_tokens,
+                                 .counts = psd_counts,
+                                 .sample_id = psd_sample_id,
+                                 .content = psd_content,
+                                 .fill = psd_fill,
+                                 .batch_bytes = psd_batch_bytes,
+                                 .close = psd_close,
+                                 .state = d});
 }
 
 Batch psd_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
     int64_t n = dataset->n_samples, fit = token_budget ? token_budget / psd_tokens(dataset, 0) : n;
     if (batch_size && batch_size < n) n = batch_size;
     if (token_budget && fit < n) n = fit > 1 ? fit : 1;
-    int32_t *samples = xmalloc((size_t)(n + 1) * sizeof *samples);
+    OWNED int32_t *samples = xmalloc((size_t)(n + 1) * sizeof *samples);
     for (int64_t i = 0; i < n; i++) samples[i] = (int32_t)i;
     Batch batch = batch_open(psd_batch_bytes(dataset, samples, (int)n), (int)n);
     psd_fill(dataset, &batch, samples, (int)n, NULL);
-    free(samples);
     return batch;
 }
 

@@ -40,7 +40,7 @@ json_t *psd_levels_doubtful(const PsdLevel *levels, const char *const *sensors, 
     json_t *list = json_array();
     for (int i = 0, other = 0; i < n; i++) {
         const PsdLevel *l = &levels[i];
-        char *text = NULL;
+        OWNED char *text = NULL;
         if (is_linear(l))
             text =
                 xformat("sensor %s is no dB: its bins are from %.3g to %.3g, as linear power is; 10 log10 of it is dB",
@@ -51,7 +51,6 @@ json_t *psd_levels_doubtful(const PsdLevel *levels, const char *const *sensors, 
                         "%.3g",
                         sensors[i], l->least, l->most, sensors[other], levels[other].least, levels[other].most);
         if (text) json_array_append_new(list, json_string_nocheck(text));
-        free(text);
     }
     return list;
 }

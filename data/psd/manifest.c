@@ -53,9 +53,8 @@ PsdManifest psd_manifest_new(int64_t n, int n_files, int n_sensors) {
 void psd_manifest_close(PsdManifest *m) {
     for (int i = 0; i < m->n_files; i++) free(m->file_paths[i]);
     for (int i = 0; i < m->n_sensors; i++) free(m->sensor_names[i]);
-    void *const all[] = {m->file_paths, m->sensor_names, m->files, m->sensors, m->labels, m->row_index,
-                         m->num_bins,   m->center,       m->begin, m->end,     m->snr,    m->lines};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    FREE(m->file_paths, m->sensor_names, m->files, m->sensors, m->labels, m->row_index, m->num_bins, m->center,
+         m->begin, m->end, m->snr, m->lines);
     *m = (PsdManifest){0};
 }
 
@@ -65,8 +64,8 @@ PsdRows psd_manifest_rows(const PsdManifest *m) {
 
 char *psd_manifest_file(const char *manifest_path, const char *file_path) {
     if (*file_path == '/') return xstrdup(file_path);
-    char *directory = path_directory(manifest_path), *beside = path_join(directory, file_path);
-    free(directory);
+    OWNED char *directory = path_directory(manifest_path);
+    char *beside = path_join(directory, file_path);
     if (!access(beside, F_OK)) return beside;
     free(beside);
     return xstrdup(file_path);
@@ -78,16 +77,14 @@ char *psd_manifest_file(const char *manifest_path, const char *file_path) {
 typedef struct {
     json_t *places;
     char ***texts;
-    int *count, capacity;
+    int *count;
 } Names;
 
 /* Returns the index of the text with this key, which is added if there is none. */
 static int32_t name_place(Names *names, const char *text, const char *key) {
     json_t *known = json_object_get(names->places, key);
     if (known) return (int32_t)json_integer_value(known);
-    if (*names->count == names->capacity)
-        *names->texts =
-            xrealloc(*names->texts, (size_t)(names->capacity = 2 * names->capacity + 64) * sizeof **names->texts);
+    *names->texts = xgrow(*names->texts, (size_t)*names->count, sizeof **names->texts);
     (*names->texts)[*names->count] = xstrdup(text);
     if (json_object_set_new(names->places, key, json_integer(*names->count))) die("out of memory for names");
     return (*names->count)++;
@@ -97,7 +94,6 @@ static int32_t name_place(Names *names, const char *text, const char *key) {
 typedef struct {
     Csv csv;
     PsdManifest *manifest;
-    int64_t capacity;
     int places[COLUMNS];
     Names files, sensors;
 } Reader;
@@ -111,16 +107,14 @@ static bool read_head(Reader *r, Error *error) {
 }
 
 /* Makes room for one more row. */
-static void reserve(Reader *r) {
-    PsdManifest *m = r->manifest;
-    if (m->n < r->capacity) return;
-    size_t n = (size_t)(r->capacity = 2 * r->capacity + 1024);
+static void reserve(PsdManifest *m) {
+    size_t n = (size_t)m->n;
     int32_t **const small[] = {&m->files, &m->sensors, &m->labels};
     int64_t **const large[] = {&m->row_index, &m->num_bins, &m->lines};
     double **const reals[] = {&m->center, &m->begin, &m->end, &m->snr};
-    for (int i = 0; i < 3; i++) *small[i] = xrealloc(*small[i], n * sizeof(int32_t));
-    for (int i = 0; i < 3; i++) *large[i] = xrealloc(*large[i], n * sizeof(int64_t));
-    for (int i = 0; i < 4; i++) *reals[i] = xrealloc(*reals[i], n * sizeof(double));
+    for (int i = 0; i < 3; i++) *small[i] = xgrow(*small[i], n, sizeof(int32_t));
+    for (int i = 0; i < 3; i++) *large[i] = xgrow(*large[i], n, sizeof(int64_t));
+    for (int i = 0; i < 4; i++) *reals[i] = xgrow(*reals[i], n, sizeof(double));
 }
 
 static const char *field(const Reader *r, int column) {
@@ -145,10 +139,9 @@ static bool take_number(const Reader *r, int column, double *out, Error *error) 
 
 static bool take_label(Reader *r, int32_t *out, Error *error) {
     int64_t index;
-    char *normal = label_normal(field(r, LABEL));
+    OWNED char *normal = label_normal(field(r, LABEL));
     *out = label_of(normal);
     r->manifest->respelled += *out >= 0 && strcmp(normal, field(r, LABEL)) != 0;
-    free(normal);
     if (*out < 0) return refuse(r, LABEL, "dab, dvbt, fm, gsm, lte, tetra or unkn", error);
     if (r->places[LABEL_IDX] < 0) return true;
     if (csv_integer(field(r, LABEL_IDX), &index) && index == *out) return true;
@@ -158,25 +151,23 @@ static bool take_label(Reader *r, int32_t *out, Error *error) {
 
 /* A sensor has one spelling: otherwise the other one would not be left out with it. */
 static int32_t sensor_place(Reader *r, const char *name) {
-    char *normal = label_normal(name);
+    OWNED char *normal = label_normal(name);
     int32_t place = name_place(&r->sensors, name, normal);
-    free(normal);
     r->manifest->respelled += strcmp(r->manifest->sensor_names[place], name) != 0;
     return place;
 }
 
 static bool read_row(Reader *r, int n_columns, Error *error) {
     PsdManifest *m = r->manifest;
-    Error why;
-    reserve(r);
+    reserve(m);
     int64_t i = m->n;
     if (r->csv.n != n_columns)
         return error_set(error, "%lld: has %d fields; the first line has %d", (long long)r->csv.line, r->csv.n,
                          n_columns);
     if (!*field(r, NPY_PATH)) return refuse(r, NPY_PATH, "a path", error);
     if (!*field(r, SENSOR_ID)) return refuse(r, SENSOR_ID, "a name", error);
-    if (!label_check(field(r, SENSOR_ID), &why))
-        return error_set(error, "%lld: sensor_id: %s", (long long)r->csv.line, why.text);
+    if (!label_check(field(r, SENSOR_ID), error))
+        return error_before(error, "%lld: sensor_id: ", (long long)r->csv.line);
     if (i == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 rows", (long long)r->csv.line);
     m->lines[i] = r->csv.line;
     m->files[i] = name_place(&r->files, field(r, NPY_PATH), field(r, NPY_PATH));
@@ -199,7 +190,8 @@ static int compare_recorded(const void *a, const void *b, void *manifest) {
 /* Refuses a manifest that has a row twice: a split could put one copy into training and the other into the test. */
 static bool check_rows_once(const PsdManifest *m, Error *error) {
     size_t n = (size_t)m->n;
-    int32_t *order = xmalloc(n * sizeof *order), first = INT32_MAX, of = 0;
+    OWNED int32_t *order = xmalloc(n * sizeof *order);
+    int32_t first = INT32_MAX, of = 0;
     int64_t copies = 0;
     for (int32_t i = 0; i < m->n; i++) order[i] = i;
     qsort_r(order, n, sizeof *order, compare_recorded, (void *)(uintptr_t)m);
@@ -210,7 +202,6 @@ static bool check_rows_once(const PsdManifest *m, Error *error) {
         if (at < first) of = before;
         if (at < first) first = at;
     }
-    free(order);
     return !copies ||
            error_set(
                error,
@@ -223,8 +214,8 @@ static bool check_rows_once(const PsdManifest *m, Error *error) {
 bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
     *m = (PsdManifest){0};
     Reader r = {.manifest = m,
-                .files = {json_object(), &m->file_paths, &m->n_files, 0},
-                .sensors = {json_object(), &m->sensor_names, &m->n_sensors, 0}};
+                .files = {json_object(), &m->file_paths, &m->n_files},
+                .sensors = {json_object(), &m->sensor_names, &m->n_sensors}};
     bool ok = csv_open(&r.csv, text, size, ',', error) && read_head(&r, error);
     int n_columns = r.csv.n;
     while (ok && csv_next(&r.csv, error)) ok = read_row(&r, n_columns, error);
@@ -238,14 +229,11 @@ bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
 }
 
 bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
-    Error why;
     *manifest = (PsdManifest){0};
-    if (!text_read(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = psd_manifest_parse(text, size, manifest, &why);
-    free(text);
-    return ok || error_set(error, "%s:%s", path, why.text);
+    if (!text_read(path, &text, &size, error)) return error_before(error, "%s: ", path);
+    return psd_manifest_parse(text, size, manifest, error) || error_before(error, "%s:", path);
 }
 
 void psd_manifest_print_sensors(const char *path, const PsdManifest *m) {
@@ -262,12 +250,10 @@ uint64_t psd_manifest_hash_text(const char *text, size_t size) {
 }
 
 bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
-    Error why;
-    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    if (!read_file(path, &bytes, &size, error)) return error_before(error, "%s: ", path);
     *hash = psd_manifest_hash_text(bytes, size);
-    free(bytes);
     return true;
 }
 
@@ -300,12 +286,10 @@ bool psd_manifest_write(const char *path, const PsdManifest *m, Error *error) {
 }
 
 uint64_t psd_manifest_hash_of(const PsdManifest *m) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
     FILE *file = open_memstream(&text, &size);
     if (file) write_all(file, m);
     if (!file || fclose(file)) die("out of memory for a manifest");
-    uint64_t hash = psd_manifest_hash_text(text, size);
-    free(text);
-    return hash;
+    return psd_manifest_hash_text(text, size);
 }

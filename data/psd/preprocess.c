@@ -36,10 +36,7 @@ static void reserve(PsdScratch *s, int64_t n) {
 }
 
 void psd_scratch_free(PsdScratch *s) {
-    free(s->keys);
-    free(s->spare);
-    free(s->sorted);
-    free(s->row);
+    FREE(s->keys, s->spare, s->sorted, s->row);
     *s = (PsdScratch){0};
 }
 

@@ -43,8 +43,7 @@ json_t *psd_recordings_list(int64_t n, const char *const *names, const PsdRecord
 
 static void recordings_close(Recordings *r) {
     json_decref(r->list);
-    free(r->names);
-    free(r->all);
+    FREE(r->names, r->all);
     *r = (Recordings){0};
 }
 
@@ -73,46 +72,35 @@ static char *times_path(const char *store) {
 
 /* Reads the kept times; none if there is no such file, or if it is for other recordings. */
 static Recordings times_read(const char *store, const Recordings *made) {
-    char *path = times_path(store);
-    json_t *file = json_read(path, 0, NULL);
+    OWNED char *path = times_path(store);
+    json_auto_t *file = json_read(path, 0, NULL);
     Recordings kept = {0};
     if (file && json_sum_check(file, 0, 0, NULL))
         recordings_parse(json_incref(json_object_get(file, "recordings")), &kept);
     if (kept.n != made->n) recordings_close(&kept);
-    json_decref(file);
-    free(path);
     return kept;
 }
 
 static void times_write(const char *store, const Recordings *made, const PsdRecording *now) {
-    char *path = times_path(store);
-    json_t *file = json_build(path, "{s:o}", "recordings", psd_recordings_list(made->n, made->names, now));
+    OWNED char *path = times_path(store);
+    json_auto_t *file = json_build(path, "{s:o}", "recordings", psd_recordings_list(made->n, made->names, now));
     json_sum_set(file, 0, 0);
-    char *text = json_text(path, file, JSON_COMPACT);
     Error why;
-    if (!file_write_atomic(path, text, strlen(text), &why))
+    if (!json_write_file(path, file, JSON_COMPACT, &why))
         warn("%s; every start reads the recordings until their times can be kept there", why.text);
-    free(text);
-    json_decref(file);
-    free(path);
 }
 
 /* Returns whether a file's bytes have changed. A file that cannot be read counts as absent, which is no change. */
 static bool has_changed(const char *manifest, const char *name, PsdRecording *now, const PsdRecording *made) {
-    char *path = psd_manifest_file(manifest, name), *bytes;
+    OWNED char *path = psd_manifest_file(manifest, name);
+    OWNED char *bytes = NULL;
     size_t n;
     Error why;
-    bool other = false;
-    if (read_file(path, &bytes, &n, &why)) {
-        other = checksum(0, bytes, n) != made->sum;
-        free(bytes);
-    } else {
-        *now = *made;
+    if (read_file(path, &bytes, &n, &why)) return checksum(0, bytes, n) != made->sum;
+    *now = *made;
 #pragma omp critical
-        warn("%s: %s; the store goes on without it", path, why.text);
-    }
-    free(path);
-    return other;
+    warn("%s: %s; the store goes on without it", path, why.text);
+    return false;
 }
 
 /* Compares sizes and times. An absent file has not changed, because a store may be copied without its recordings.
@@ -122,10 +110,9 @@ static int64_t compare_times(const char *manifest, const Recordings *made, const
                              bool *must_read, int64_t *n_read) {
     *n_read = 0;
     for (int64_t i = 0; i < made->n; i++) {
-        char *path = psd_manifest_file(manifest, made->names[i]);
+        OWNED char *path = psd_manifest_file(manifest, made->names[i]);
         now[i] = made->all[i];
         bool there = psd_recording_measure(path, &now[i]);
-        free(path);
         if (there && now[i].size != made->all[i].size) return i;
         must_read[i] = there && !same_times(&now[i], &made->all[i]) && !(kept->n && same_times(&now[i], &kept->all[i]));
         *n_read += must_read[i];
@@ -136,9 +123,9 @@ static int64_t compare_times(const char *manifest, const Recordings *made, const
 /* Returns the first recording that has changed; n: none. Reads those with other times, because copying changes times.
  */
 static int64_t find_changed(const char *manifest, const char *store, const Recordings *made, int n_threads) {
-    Recordings kept = times_read(store, made);
-    PsdRecording *now = xcalloc((size_t)made->n, sizeof *now);
-    bool *must_read = xcalloc((size_t)made->n, sizeof *must_read);
+    OWNED_BY(recordings_close) Recordings kept = times_read(store, made);
+    OWNED PsdRecording *now = xcalloc((size_t)made->n, sizeof *now);
+    OWNED bool *must_read = xcalloc((size_t)made->n, sizeof *must_read);
     int64_t n_read, first = compare_times(manifest, made, &kept, now, must_read, &n_read);
     if (first == made->n && n_read) {
         printf(
@@ -150,19 +137,14 @@ static int64_t find_changed(const char *manifest, const char *store, const Recor
             if (must_read[i] && has_changed(manifest, made->names[i], &now[i], &made->all[i]) && i < first) first = i;
         if (first == made->n) times_write(store, made, now);
     }
-    recordings_close(&kept);
-    free(now);
-    free(must_read);
     return first;
 }
 
 bool psd_recordings_check(const char *text, const char *manifest, const char *store, int n_threads, Error *error) {
-    Recordings made;
+    OWNED_BY(recordings_close) Recordings made = {0};
     if (!text) return error_set(error, "%s does not say which recordings it was made from", store);
     if (!recordings_parse(json_loads(text, 0, NULL), &made))
         return error_set(error, "%s: its \"recordings\" are no list of files", store);
     int64_t changed = find_changed(manifest, store, &made, n_threads);
-    bool same = changed == made.n || error_set(error, "%s: %s has changed", store, made.names[changed]);
-    recordings_close(&made);
-    return same;
+    return changed == made.n || error_set(error, "%s: %s has changed", store, made.names[changed]);
 }

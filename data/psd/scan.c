@@ -42,8 +42,7 @@ static bool add_file(PsdScan *scan, const char *path, Error *error) {
     if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
     char *sensor = file_sensor(path);
     if (!sensor) return error_set(error, "%s: no folder that could be its sensor; expected SENSOR/DAY/NAME.npy", path);
-    if (!(scan->n & (scan->n - 1))) /* at 0, 1, 2, 4, 8 ... */
-        scan->files = xrealloc(scan->files, (size_t)(scan->n ? 2 * scan->n : 1) * sizeof *scan->files);
+    scan->files = xgrow(scan->files, (size_t)scan->n, sizeof *scan->files);
     scan->files[scan->n++] = (PsdFile){.path = xstrdup(path), .sensor = sensor};
     return true;
 }
@@ -56,7 +55,7 @@ static void count_other(PsdScan *scan, const char *name) {
 }
 
 static bool find_files(const char *directory, PsdScan *scan, Error *error) {
-    char *root = xstrdup(directory);
+    OWNED char *root = xstrdup(directory);
     for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
     FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, NULL);
     if (!tree) die("cannot list %s", directory);
@@ -75,13 +74,10 @@ static bool find_files(const char *directory, PsdScan *scan, Error *error) {
             scan->not_regular += (kind == FTS_DEFAULT || kind == FTS_SLNONE) && path_ending(entry->fts_name, ".npy");
     }
     fts_close(tree);
-    free(root);
     if (!ok || scan->n) return ok;
-    char *foreign = foreign_text(scan->foreign);
-    error_set(error, "%s: there are no .npy files in it%s%s", directory,
-              scan->not_regular ? ", but FIFOs, devices or broken links of such names" : "", foreign);
-    free(foreign);
-    return false;
+    OWNED char *foreign = foreign_text(scan->foreign);
+    return error_set(error, "%s: there are no .npy files in it%s%s", directory,
+                     scan->not_regular ? ", but FIFOs, devices or broken links of such names" : "", foreign);
 }
 
 /* Orders by sensor, then by path, component by component: a slash comes before all other characters. */
@@ -122,13 +118,12 @@ static int token_at(const char *at, const char *delimiters) {
 static int name_token(const char *stem, bool compat) {
     static const int rank[PSD_LABELS] = {
         [FM] = 0, [DAB] = 1, [TETRA] = 2, [DVBT] = 3, [LTE] = 4, [GSM] = 5, [PSD_UNKNOWN] = 6};
-    char *between = xformat("_%s_", stem);
+    OWNED char *between = xformat("_%s_", stem);
     int best = PSD_UNKNOWN;
     for (const char *at = between; *at && (compat || best == PSD_UNKNOWN); at++) {
         int label = token_at(at, compat ? "_-" : "_-.");
         if (rank[label] < rank[best]) best = label;
     }
-    free(between);
     return best;
 }
 
@@ -175,7 +170,8 @@ static char *complaint(const Csv *head) {
 }
 
 static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) {
-    Csv csv, head;
+    OWNED_BY(csv_close) Csv csv = {0};
+    OWNED_BY(csv_close) Csv head = {0};
     double other;
     if (!csv_open(&csv, text, size, ',', error)) return false;
     bool ok = csv_next(&csv, error);
@@ -187,8 +183,6 @@ static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) 
          take(&head, &csv, "snr", &file->sidecar_snr, error);
     if (ok && isnan(file->sidecar_snr)) file->sidecar_snr = other;
     if (ok) file->side = complaint(&head);
-    csv_close(&head);
-    csv_close(&csv);
     return ok || !error->text[0]; /* a table without rows is no error */
 }
 
@@ -201,25 +195,20 @@ static double frequency_unit(double center, bool compat) {
 
 /* Returns the path of NAME.csv, or NAME.CSV; NULL: there is none. free() */
 static char *find_sidecar(const char *path) {
-    char *small = xformat("%.*s.csv", (int)(strlen(path) - 4), path),
-         *large = xformat("%.*s.CSV", (int)(strlen(path) - 4), path);
-    char *found = !access(small, F_OK) ? small : !access(large, F_OK) ? large : NULL;
-    if (found != small) free(small);
-    if (found != large) free(large);
-    return found;
+    for (int i = 0; i < 2; i++) {
+        char *found = xformat("%.*s.%s", (int)(strlen(path) - 4), path, i ? "CSV" : "csv");
+        if (!access(found, F_OK)) return found;
+        free(found);
+    }
+    return NULL;
 }
 
 /* Reads NAME.csv. Its frequencies may be in Hz, kHz or MHz. */
 static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
-    Error why;
-    bool ok = text_read(path, &text, &size, &why);
-    if (ok) {
-        ok = parse_sidecar(text, size, file, &why);
-        free(text);
-    }
-    if (!ok) return error_set(error, "%s: %s", path, why.text);
+    if (!text_read(path, &text, &size, error) || !parse_sidecar(text, size, file, error))
+        return error_before(error, "%s: ", path);
     double center = (file->begin + file->end) / 2, unit = frequency_unit(center, compat);
     file->center = center / unit;
     if (compat) return true;
@@ -229,9 +218,9 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
 }
 
 static bool describe(PsdFile *file, bool compat, Error *error) {
-    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
-    char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
-    char *sidecar = find_sidecar(file->path);
+    const char *name = path_name(file->path);
+    OWNED char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
+    OWNED char *sidecar = find_sidecar(file->path);
     file->begin = file->end = file->center = file->sidecar_snr = (double)NAN;
     bool ok = !sidecar || read_sidecar(sidecar, compat, file, error);
     double begin = file->begin, end = file->end;
@@ -244,8 +233,6 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
     file->band = band_label(file->center);
     int first = compat ? file->band : file->token, second = compat ? file->token : file->band;
     file->label = first == PSD_UNKNOWN ? second : first;
-    free(stem);
-    free(sidecar);
     return ok;
 }
 
@@ -253,11 +240,10 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
 
 static bool inspect_rows(PsdFile *file, const Npy *npy, bool compat, Error *error) {
     const PsdPreprocessing options = {false, compat ? 0 : PSD_LIMIT};
-    PsdScratch scratch = {0};
-    bool ok = true;
+    OWNED_BY(psd_scratch_free) PsdScratch scratch = {0};
     file->snr = xmalloc((size_t)file->rows * sizeof *file->snr);
-    double *row = xmalloc((size_t)file->width * sizeof *row);
-    for (int64_t i = 0; i < file->rows && ok; i++) {
+    OWNED double *row = xmalloc((size_t)file->width * sizeof *row);
+    for (int64_t i = 0; i < file->rows; i++) {
         float out[PSD_BINS];
         PsdRow found;
         Error why;
@@ -269,37 +255,29 @@ static bool inspect_rows(PsdFile *file, const Npy *npy, bool compat, Error *erro
         if (!usable && (half || found.not_finite == file->width))
             file->lost++;
         else if (!usable)
-            ok = error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
+            return error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
         else
             file->not_finite += found.not_finite;
         file->constant += usable && found.constant;
     }
-    psd_scratch_free(&scratch);
-    free(row);
-    return ok;
+    return true;
 }
 
 static bool read_array(PsdFile *file, bool compat, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     Npy npy;
-    Error why;
-    if (!read_file(file->path, &bytes, &size, &why)) return error_set(error, "%s: %s", file->path, why.text);
-    bool ok = npy_parse(bytes, size, &npy, &why);
-    if (!ok) error_set(error, "%s: %s", file->path, why.text);
-    if (ok && npy.rank > 2) ok = error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
-    if (ok) {
-        file->hash = hash_bytes(HASH_START, bytes, size);
-        file->rows = npy.rank == 2 ? npy.dims[0] : npy.rank;
-        file->width = npy.rank ? npy.dims[npy.rank - 1] : 0;
-        file->reject_reason = !npy.rank      ? PSD_REJECT_SCALAR
-                              : !file->rows  ? PSD_REJECT_NO_ROWS
-                              : !file->width ? PSD_REJECT_ZERO_WIDTH
-                                             : PSD_ACCEPTED;
-        if (file->reject_reason == PSD_ACCEPTED) ok = inspect_rows(file, &npy, compat, error);
-    }
-    free(bytes);
-    return ok;
+    if (!read_file(file->path, &bytes, &size, error) || !npy_parse(bytes, size, &npy, error))
+        return error_before(error, "%s: ", file->path);
+    if (npy.rank > 2) return error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
+    file->hash = hash_bytes(HASH_START, bytes, size);
+    file->rows = npy.rank == 2 ? npy.dims[0] : npy.rank;
+    file->width = npy.rank ? npy.dims[npy.rank - 1] : 0;
+    file->reject_reason = !npy.rank      ? PSD_REJECT_SCALAR
+                          : !file->rows  ? PSD_REJECT_NO_ROWS
+                          : !file->width ? PSD_REJECT_ZERO_WIDTH
+                                         : PSD_ACCEPTED;
+    return file->reject_reason != PSD_ACCEPTED || inspect_rows(file, &npy, compat, error);
 }
 
 static int compare_hashes(const void *a, const void *b) {
@@ -309,13 +287,12 @@ static int compare_hashes(const void *a, const void *b) {
 }
 
 static void find_duplicates(PsdScan *scan) {
-    PsdFile **sorted = xmalloc((size_t)scan->n * sizeof *sorted);
+    OWNED PsdFile **sorted = xmalloc((size_t)scan->n * sizeof *sorted);
     for (int64_t i = 0; i < scan->n; i++) sorted[i] = &scan->files[i];
     qsort(sorted, (size_t)scan->n, sizeof(PsdFile *), compare_hashes);
     for (int64_t i = 0; i < scan->n; i++)
         sorted[i]->same_as =
             i && sorted[i]->hash == sorted[i - 1]->hash ? sorted[i - 1]->same_as : sorted[i] - scan->files;
-    free(sorted);
 }
 
 static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) {
@@ -335,18 +312,16 @@ static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) 
 
 /* Gives a sensor one spelling: otherwise its recordings in a second folder would not be left out with it. */
 static void unify_sensors(PsdScan *scan) {
-    char ***sensors = xmalloc((size_t)scan->n * sizeof *sensors);
+    OWNED char ***sensors = xmalloc((size_t)scan->n * sizeof *sensors);
     for (int64_t i = 0; i < scan->n; i++) sensors[i] = &scan->files[i].sensor;
     scan->respelled = labels_unify(sensors, scan->n);
-    free(sensors);
 }
 
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
     *scan = (PsdScan){.compat = compat};
-    char *above = path_join(directory, ".."); /* DIRECTORY may be .../spectrum_bands */
+    OWNED char *above = path_join(directory, ".."); /* DIRECTORY may be .../spectrum_bands */
     bool ok =
         unfinished_check(directory, error) && unfinished_check(above, error) && find_files(directory, scan, error);
-    free(above);
     if (ok) {
         unify_sensors(scan);
         qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
@@ -365,29 +340,22 @@ int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_t
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(+ : lost)
     for (int64_t i = 0; i < scan->n; i++) {
         PsdFile *file = &scan->files[i];
-        char *path = psd_manifest_file(manifest_path, m->file_paths[i]), *bytes;
+        OWNED char *path = psd_manifest_file(manifest_path, m->file_paths[i]);
+        OWNED char *bytes = NULL;
         size_t size;
         file->path = xstrdup(m->file_paths[i]);
-        file->hash = (uint64_t)i; /* a different one for each */
-        if (read_file(path, &bytes, &size, NULL)) {
-            file->hash = hash_bytes(HASH_START, bytes, size);
-            free(bytes);
-        } else
-            lost++;
-        free(path);
+        bool there = read_file(path, &bytes, &size, NULL);
+        file->hash = there ? hash_bytes(HASH_START, bytes, size) : (uint64_t)i; /* a different one for each */
+        lost += !there;
     }
     find_duplicates(scan);
     return lost;
 }
 
 void psd_scan_close(PsdScan *scan) {
-    for (int64_t i = 0; i < scan->n; i++) {
-        free(scan->files[i].path);
-        free(scan->files[i].listed);
-        free(scan->files[i].side);
-        free(scan->files[i].sensor);
-        free(scan->files[i].snr);
-    }
+    for (int64_t i = 0; i < scan->n; i++)
+        FREE(scan->files[i].path, scan->files[i].listed, scan->files[i].side, scan->files[i].sensor,
+             scan->files[i].snr);
     free(scan->files);
     *scan = (PsdScan){0};
 }

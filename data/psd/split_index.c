@@ -10,27 +10,20 @@
 #include "base/json.h"
 #include "data/formats/safetensors.h"
 
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static char *index_path(const char *split_path) {
-    char *directory = path_directory(split_path), *path = path_join(directory, "index.json");
-    free(directory);
-    return path;
+    OWNED char *directory = path_directory(split_path);
+    return path_join(directory, "index.json");
 }
 
 /* Returns an empty object if there is no such file; NULL with an error. */
 static json_t *index_read(const char *path, Error *error) {
     if (access(path, F_OK)) return json_object();
-    json_t *index = json_read(path, JSON_REJECT_DUPLICATES, NULL), *value;
+    json_auto_t *index = json_read(path, JSON_REJECT_DUPLICATES, NULL);
+    json_t *value;
     const char *key;
     bool ok = json_is_object(index);
     json_object_foreach(index, key, value) ok = ok && json_is_string(value);
-    ok = ok && json_sum_check(index, 0, 0, NULL);
-    if (ok) return index;
-    json_decref(index);
+    if (ok && json_sum_check(index, 0, 0, NULL)) return json_incref(index);
     error_set(error,
               "%s: is no list of splits and their manifests; remove it and the splits beside it, and make them again",
               path);
@@ -39,10 +32,7 @@ static json_t *index_read(const char *path, Error *error) {
 
 static bool index_write(const char *path, json_t *index, Error *error) {
     json_sum_set(index, 0, 0);
-    char *text = json_text(path, index, JSON_INDENT(1));
-    bool ok = file_write_atomic(path, text, strlen(text), error);
-    free(text);
-    return ok;
+    return json_write_file(path, index, JSON_INDENT(1), error);
 }
 
 static const char *hash_text(uint64_t hash, char text[17]) {
@@ -51,17 +41,15 @@ static const char *hash_text(uint64_t hash, char text[17]) {
 }
 
 static bool file_sum(const char *split_path, char text[17], Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
-    Error why;
-    if (!read_file(split_path, &bytes, &size, &why)) return error_set(error, "%s: %s", split_path, why.text);
+    if (!read_file(split_path, &bytes, &size, error)) return error_before(error, "%s: ", split_path);
     hash_text(checksum(0, bytes, size), text);
-    free(bytes);
     return true;
 }
 
 static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_hash, Error *error) {
-    const char *name = file_name(split_path);
+    const char *name = path_name(split_path);
     char hash[17], sum[17], both[36];
     if (!manifest_hash) {
         json_object_del(index, name);
@@ -76,34 +64,28 @@ static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_h
 /* Sets the entry of a file that will be written. If the file exists, its present entry must exist and contain `held`.
  */
 static bool claim(const char *directory, const char *file, const char *entry, const char *held, Error *error) {
-    char *path = path_join(directory, "index.json");
+    OWNED char *path = path_join(directory, "index.json");
     FileLock lock;
-    bool ok = file_lock(&lock, path, error);
-    if (ok) {
-        json_t *index = index_read(path, error);
-        const char *before = json_string_value(json_object_get(index, file_name(file)));
-        ok = index &&
-             (access(file, F_OK) || (before && strstr(before, held)) ||
-              error_set(error,
-                        "%s would be replaced, and %s does not say that train_psd prepare has made it%s: move it "
-                        "away",
-                        file, path, *held ? " as it is" : ""));
-        if (ok && (!before || *held)) {
-            json_object_set_new(index, file_name(file), json_string(entry));
-            ok = index_write(path, index, error);
-        }
-        json_decref(index);
-        file_unlock(&lock);
+    if (!file_lock(&lock, path, error)) return false;
+    json_auto_t *index = index_read(path, error);
+    const char *before = json_string_value(json_object_get(index, path_name(file)));
+    bool ok = index &&
+              (access(file, F_OK) || (before && strstr(before, held)) ||
+               error_set(error,
+                         "%s would be replaced, and %s does not say that train_psd prepare has made it%s: move it away",
+                         file, path, *held ? " as it is" : ""));
+    if (ok && (!before || *held)) {
+        json_object_set_new(index, path_name(file), json_string(entry));
+        ok = index_write(path, index, error);
     }
-    free(path);
+    file_unlock(&lock);
     return ok;
 }
 
 bool psd_split_index_claim(const char *split_path, uint64_t manifest_hash, Error *error) {
-    char *directory = path_directory(split_path), hash[17];
-    bool ok = claim(directory, split_path, hash_text(manifest_hash, hash), "", error);
-    free(directory);
-    return ok;
+    OWNED char *directory = path_directory(split_path);
+    char hash[17];
+    return claim(directory, split_path, hash_text(manifest_hash, hash), "", error);
 }
 
 bool psd_split_index_claim_manifest(const char *directory, const char *manifest, uint64_t now, uint64_t before,
@@ -114,18 +96,14 @@ bool psd_split_index_claim_manifest(const char *directory, const char *manifest,
 }
 
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
-    char *path = index_path(split_path);
+    OWNED char *path = index_path(split_path);
     FileLock lock;
-    bool ok = file_lock(&lock, path, error);
-    if (ok) {
-        json_t *index = index_read(path, error), *before = json_deep_copy(index);
-        ok = index && set_entry(index, split_path, manifest_hash, error) &&
-             (json_equal(index, before) || index_write(path, index, error));
-        json_decref(before);
-        json_decref(index);
-        file_unlock(&lock);
-    }
-    free(path);
+    if (!file_lock(&lock, path, error)) return false;
+    json_auto_t *index = index_read(path, error);
+    json_auto_t *before = json_deep_copy(index);
+    bool ok = index && set_entry(index, split_path, manifest_hash, error) &&
+              (json_equal(index, before) || index_write(path, index, error));
+    file_unlock(&lock);
     return ok;
 }
 
@@ -134,60 +112,54 @@ static bool names_manifest(const char *entry, const char hash[17]) { return !str
 
 static bool purge(const char *directory, const char *path, uint64_t manifest_hash, Error *error) {
     char hash[17];
-    json_t *index = index_read(path, error), *value;
+    json_auto_t *index = index_read(path, error);
+    json_t *value;
     const char *name;
     void *next;
     int removed = 0;
-    bool ok = index != NULL;
+    if (!index) return false;
     hash_text(manifest_hash, hash);
     json_object_foreach_safe(index, next, name, value) {
-        if (!ok || !names_manifest(json_string_value(value), hash)) continue;
-        char *split = path_join(directory, file_name(name));
+        if (!names_manifest(json_string_value(value), hash)) continue;
+        OWNED char *split = path_join(directory, path_name(name));
         printf("[Split] %s is removed: it was made from another manifest\n", split);
-        if (unlink(split) && errno != ENOENT) ok = error_set(error, "cannot remove %s: %s", split, strerror(errno));
-        free(split);
+        if (unlink(split) && errno != ENOENT) return error_set(error, "cannot remove %s: %s", split, strerror(errno));
         json_object_del(index, name);
         removed++;
     }
-    ok = ok && (!removed || index_write(path, index, error));
-    json_decref(index);
-    return ok;
+    return !removed || index_write(path, index, error);
 }
 
 bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
-    char *path = path_join(directory, "index.json");
+    OWNED char *path = path_join(directory, "index.json");
     FileLock lock;
-    bool there = !access(path, F_OK), ok = !there || file_lock(&lock, path, error);
-    if (there && ok) {
-        ok = purge(directory, path, manifest_hash, error);
-        file_unlock(&lock);
-    }
-    free(path);
+    if (access(path, F_OK)) return true;
+    if (!file_lock(&lock, path, error)) return false;
+    bool ok = purge(directory, path, manifest_hash, error);
+    file_unlock(&lock);
     return ok;
 }
 
 bool psd_split_index_check(const char *split_path, uint64_t manifest_hash, Error *error) {
-    char *path = index_path(split_path), hash[17], sum[17];
-    json_t *index = index_read(path, error);
-    const char *made_of = json_string_value(json_object_get(index, file_name(split_path)));
-    bool ok = index != NULL;
-    error->text[0] = ok ? 0 : error->text[0];
-    if (ok && (!made_of || !manifest_hash))
-        error_set(error, "%s: nothing says which manifest its rows are of; it is taken for one of this data",
-                  split_path);
-    else if (ok && !names_manifest(made_of, hash_text(manifest_hash, hash)))
-        ok = error_set(error,
-                       "%s: was made from another manifest (%.16s, not %s): its rows are not those of this data; "
-                       "make it anew with train_psd prepare",
-                       split_path, made_of, hash);
-    else if (ok && strlen(made_of) > 16)
-        ok = file_sum(split_path, sum, error) &&
-             (!strcmp(made_of + 17, sum) ||
-              error_set(error,
-                        "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
-                        "make it anew with train_psd prepare; if it was changed on purpose, give it another name",
-                        split_path, sum, made_of + 17));
-    json_decref(index);
-    free(path);
-    return ok;
+    OWNED char *path = index_path(split_path);
+    char hash[17], sum[17];
+    json_auto_t *index = index_read(path, error);
+    const char *made_of = json_string_value(json_object_get(index, path_name(split_path)));
+    if (!index) return false;
+    error->text[0] = 0;
+    if (!made_of || !manifest_hash)
+        return !error_set(error, "%s: nothing says which manifest its rows are of; it is taken for one of this data",
+                          split_path);
+    if (!names_manifest(made_of, hash_text(manifest_hash, hash)))
+        return error_set(error,
+                         "%s: was made from another manifest (%.16s, not %s): its rows are not those of this data; "
+                         "make it anew with train_psd prepare",
+                         split_path, made_of, hash);
+    return strlen(made_of) <= 16 ||
+           (file_sum(split_path, sum, error) &&
+            (!strcmp(made_of + 17, sum) ||
+             error_set(error,
+                       "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
+                       "make it anew with train_psd prepare; if it was changed on purpose, give it another name",
+                       split_path, sum, made_of + 17)));
 }

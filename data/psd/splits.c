@@ -68,16 +68,13 @@ static void shuffle(Twister *t, int64_t *ids, int64_t n) {
 
 /* ---- lists of ids ---- */
 
+static void ids_free(PsdIds *ids) { free(ids->at); }
+
 static PsdIds ids_new(int64_t capacity) { return (PsdIds){xmalloc((size_t)capacity * sizeof(int64_t)), 0}; }
 
 static void add(PsdIds *to, const int64_t *ids, int64_t n) {
     if (n) memcpy(to->at + to->n, ids, (size_t)n * sizeof *ids);
     to->n += n;
-}
-
-static int compare_ids(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
 }
 
 static bool has_class(const PsdRows *rows, int64_t id) {
@@ -104,8 +101,10 @@ static void keep_fraction(Twister *t, PsdIds *ids, double fraction) {
 /* Divides n draws among classes of these sizes: drawn[] in proportion, rounded down; the missing ones go one by one to
  * the largest remainders, equal remainders in random order. */
 static void apportion(Twister *t, const int64_t *sizes, int classes, int64_t n, int64_t *drawn) {
-    double *remainders = xmalloc((size_t)classes * sizeof *remainders), total = 0, least = INFINITY;
-    int64_t *equal = xmalloc((size_t)classes * sizeof *equal), missing = n;
+    OWNED double *remainders = xmalloc((size_t)classes * sizeof *remainders);
+    double total = 0, least = INFINITY;
+    OWNED int64_t *equal = xmalloc((size_t)classes * sizeof *equal);
+    int64_t missing = n;
     for (int c = 0; c < classes; c++) total += (double)sizes[c];
     for (int c = 0; c < classes; c++) {
         double share = (double)sizes[c] / total * (double)n;
@@ -125,8 +124,6 @@ static void apportion(Twister *t, const int64_t *sizes, int classes, int64_t n, 
         for (int64_t i = 0; i < count && missing > 0; i++, missing--) drawn[equal[i]]++;
         least = next;
     }
-    free(remainders);
-    free(equal);
 }
 
 /* The classes in a list, ascending, and their members in the list's order. */
@@ -138,7 +135,7 @@ typedef struct {
 } Strata;
 
 static Strata strata_of(const PsdRows *rows, const PsdIds *ids) {
-    int64_t *starts = xcalloc((size_t)rows->classes + 1, sizeof *starts);
+    OWNED int64_t *starts = xcalloc((size_t)rows->classes + 1, sizeof *starts);
     Strata s = {0, xmalloc((size_t)rows->classes * sizeof *s.labels), xmalloc((size_t)rows->classes * sizeof *s.sizes),
                 xmalloc((size_t)ids->n * sizeof *s.members)};
     for (int64_t i = 0; i < ids->n; i++) starts[rows->labels[ids->at[i]] + 1]++;
@@ -150,15 +147,10 @@ static Strata strata_of(const PsdRows *rows, const PsdIds *ids) {
         starts[c + 1] += starts[c];
     }
     for (int64_t i = 0; i < ids->n; i++) s.members[starts[rows->labels[ids->at[i]]]++] = ids->at[i];
-    free(starts);
     return s;
 }
 
-static void strata_free(Strata *s) {
-    free(s->labels);
-    free(s->sizes);
-    free(s->members);
-}
+static void strata_free(Strata *s) { FREE(s->labels, s->sizes, s->members); }
 
 /* Checks that n ids can be divided so that n_second of them, the smaller part, have every class. */
 static bool can_be_stratified(const Strata *s, int64_t n, int64_t n_second, Error *error) {
@@ -176,31 +168,25 @@ static bool can_be_stratified(const Strata *s, int64_t n, int64_t n_second, Erro
 static bool stratify(const PsdRows *rows, const PsdIds *ids, double share, uint32_t seed, PsdIds *first, PsdIds *second,
                      Error *error) {
     Twister t = twister(seed);
-    Strata s = strata_of(rows, ids);
+    OWNED_BY(strata_free) Strata s = strata_of(rows, ids);
     int64_t n_second = (int64_t)ceil(share * (double)ids->n), n_first = ids->n - n_second, *at = s.members;
-    bool ok = can_be_stratified(&s, ids->n, n_second, error);
-    if (ok) {
-        int64_t *to_first = xmalloc((size_t)s.count * sizeof *to_first),
-                *left = xmalloc((size_t)s.count * sizeof *left);
-        int64_t *to_second = xmalloc((size_t)s.count * sizeof *to_second);
-        apportion(&t, s.sizes, s.count, n_first, to_first);
-        for (int i = 0; i < s.count; i++) left[i] = s.sizes[i] - to_first[i];
-        apportion(&t, left, s.count, n_second, to_second);
-        *first = ids_new(n_first);
-        *second = ids_new(n_second);
-        for (int i = 0; i < s.count; at += s.sizes[i++]) {
-            shuffle(&t, at, s.sizes[i]);
-            add(first, at, to_first[i]);
-            add(second, at + to_first[i], to_second[i]);
-        }
-        shuffle(&t, first->at, first->n);
-        shuffle(&t, second->at, second->n);
-        free(to_first);
-        free(to_second);
-        free(left);
+    if (!can_be_stratified(&s, ids->n, n_second, error)) return false;
+    OWNED int64_t *to_first = xmalloc((size_t)s.count * sizeof *to_first);
+    OWNED int64_t *left = xmalloc((size_t)s.count * sizeof *left);
+    OWNED int64_t *to_second = xmalloc((size_t)s.count * sizeof *to_second);
+    apportion(&t, s.sizes, s.count, n_first, to_first);
+    for (int i = 0; i < s.count; i++) left[i] = s.sizes[i] - to_first[i];
+    apportion(&t, left, s.count, n_second, to_second);
+    *first = ids_new(n_first);
+    *second = ids_new(n_second);
+    for (int i = 0; i < s.count; at += s.sizes[i++]) {
+        shuffle(&t, at, s.sizes[i]);
+        add(first, at, to_first[i]);
+        add(second, at + to_first[i], to_second[i]);
     }
-    strata_free(&s);
-    return ok;
+    shuffle(&t, first->at, first->n);
+    shuffle(&t, second->at, second->n);
+    return true;
 }
 
 /* ---- pooled ---- */
@@ -214,7 +200,7 @@ static bool check_fraction(double fraction, Error *error) {
 static PsdIds kept_ids(const PsdRows *rows, Twister *t, double fraction) {
     PsdIds ids = classified_ids(rows);
     keep_fraction(t, &ids, fraction);
-    qsort(ids.at, (size_t)ids.n, sizeof *ids.at, compare_ids);
+    qsort(ids.at, (size_t)ids.n, sizeof *ids.at, compare_integers);
     return ids;
 }
 
@@ -225,11 +211,11 @@ bool psd_partition_pooled(const PsdRows *rows, uint32_t seed, double fraction, P
     *partition = (PsdPartition){0};
     if (!check_fraction(fraction, error)) return false;
     Twister t = twister(seed);
-    PsdIds ids = kept_ids(rows, &t, fraction), rest = {0}, *splits = partition->splits;
+    OWNED_BY(ids_free) PsdIds ids = kept_ids(rows, &t, fraction);
+    OWNED_BY(ids_free) PsdIds rest = {0};
+    PsdIds *splits = partition->splits;
     bool ok = stratify(rows, &ids, test, seed, &rest, &splits[PSD_TEST], error) &&
               stratify(rows, &rest, val, seed, &splits[PSD_TRAIN], &splits[PSD_VAL], error);
-    free(ids.at);
-    free(rest.at);
     if (!ok) psd_partition_free(partition);
     return ok;
 }
@@ -287,14 +273,14 @@ bool psd_partition_grouped(const PsdRows *rows, const int32_t *groups, uint32_t 
     *partition = (PsdPartition){0};
     if (!check_fraction(fraction, error)) return false;
     Twister t = twister(seed);
-    PsdIds ids = kept_ids(rows, &t, fraction);
+    OWNED_BY(ids_free) PsdIds ids = kept_ids(rows, &t, fraction);
     size_t most = (size_t)group_count(groups, rows->n), classes = (size_t)rows->classes;
-    Grouping g = {.order = xmalloc(most * sizeof *g.order),
-                  .rows = xcalloc(most * classes, sizeof *g.rows),
-                  .want = xcalloc(classes, sizeof *g.want),
-                  .split = xcalloc(most, sizeof *g.split),
-                  .classes = rows->classes};
-    for (int split = 0; split < PSD_SPLITS; split++) g.have[split] = xcalloc(classes, sizeof **g.have);
+    OWNED int64_t *order = xmalloc(most * sizeof *order);
+    OWNED int64_t *counts = xcalloc(most * classes, sizeof *counts);
+    OWNED double *sums = xcalloc(classes * (PSD_SPLITS + 1), sizeof *sums);
+    OWNED int *placed = xcalloc(most, sizeof *placed);
+    Grouping g = {.order = order, .rows = counts, .want = sums, .split = placed, .classes = rows->classes};
+    for (int split = 0; split < PSD_SPLITS; split++) g.have[split] = sums + classes * (size_t)(split + 1);
     for (int64_t i = 0; i < ids.n; i++) {
         int64_t id = ids.at[i], group = groups[id];
         g.rows[group * rows->classes + rows->labels[id]]++;
@@ -302,22 +288,13 @@ bool psd_partition_grouped(const PsdRows *rows, const int32_t *groups, uint32_t 
         if (!g.split[group]++) /* counts its rows, until it is placed */
             g.order[g.count++] = group;
     }
-    bool ok = g.count >= PSD_SPLITS;
-    if (ok) {
-        shuffle(&t, g.order, g.count);
-        place_groups(&g);
-        for (int split = 0; split < PSD_SPLITS; split++) partition->splits[split] = ids_new(ids.n);
-        for (int64_t i = 0; i < ids.n; i++) add(&partition->splits[g.split[groups[ids.at[i]]]], &ids.at[i], 1);
-    } else {
-        error_set(error, "%lld groups cannot be divided into %d splits", (long long)g.count, (int)PSD_SPLITS);
-    }
-    for (int split = 0; split < PSD_SPLITS; split++) free(g.have[split]);
-    free(g.order);
-    free(g.rows);
-    free(g.want);
-    free(g.split);
-    free(ids.at);
-    return ok;
+    if (g.count < PSD_SPLITS)
+        return error_set(error, "%lld groups cannot be divided into %d splits", (long long)g.count, (int)PSD_SPLITS);
+    shuffle(&t, g.order, g.count);
+    place_groups(&g);
+    for (int split = 0; split < PSD_SPLITS; split++) partition->splits[split] = ids_new(ids.n);
+    for (int64_t i = 0; i < ids.n; i++) add(&partition->splits[g.split[groups[ids.at[i]]]], &ids.at[i], 1);
+    return true;
 }
 
 /* ---- by sensor ---- */
@@ -331,8 +308,8 @@ static int compare_sensors(const void *a, const void *b, void *names) {
  * or for all (0). */
 static PsdPartitions partitions_of_sensors(const PsdRows *rows, Twister *t, int64_t sensors, int64_t shots) {
     int64_t most = group_count(rows->sensors, rows->n);
-    bool *seen = xcalloc((size_t)most, sizeof *seen);
-    PsdIds list = ids_new(most);
+    OWNED bool *seen = xcalloc((size_t)most, sizeof *seen);
+    OWNED_BY(ids_free) PsdIds list = ids_new(most);
     for (int64_t i = 0; i < rows->n; i++) {
         if (!has_class(rows, i) || seen[rows->sensors[i]]) continue;
         seen[rows->sensors[i]] = true;
@@ -348,8 +325,6 @@ static PsdPartitions partitions_of_sensors(const PsdRows *rows, Twister *t, int6
     PsdPartitions s = {list.n, shots, xmalloc((size_t)list.n * sizeof *s.sensor),
                        xcalloc((size_t)(list.n * shots), sizeof *s.partitions)};
     for (int64_t i = 0; i < list.n; i++) s.sensor[i] = (int32_t)list.at[i];
-    free(seen);
-    free(list.at);
     return s;
 }
 
@@ -373,7 +348,8 @@ bool psd_partition_sensors(const PsdRows *rows, uint32_t seed, double fraction, 
     *partitions = (PsdPartitions){0};
     if (!check_fraction(fraction, error)) return false;
     Twister t = twister(seed);
-    PsdIds ids = classified_ids(rows), others = ids_new(ids.n);
+    OWNED_BY(ids_free) PsdIds ids = classified_ids(rows);
+    OWNED_BY(ids_free) PsdIds others = ids_new(ids.n);
     *partitions = partitions_of_sensors(rows, &t, sensors, 1);
     int64_t all = 0;
     for (int64_t i = 0; i < partitions->sensors; i++) {
@@ -387,8 +363,6 @@ bool psd_partition_sensors(const PsdRows *rows, uint32_t seed, double fraction, 
         keep_fraction(&t, &others, fraction);
         split_others(rows, &t, seed, &others, &splits[PSD_TRAIN], &splits[PSD_VAL]);
     }
-    free(ids.at);
-    free(others.at);
     if (all) return true;
     psd_partitions_free(partitions);
     return error_set(error, "leaving a sensor out needs at least two sensors");
@@ -397,7 +371,8 @@ bool psd_partition_sensors(const PsdRows *rows, uint32_t seed, double fraction, 
 bool psd_partition_few_shot(const PsdRows *rows, uint32_t seed, const int *shots, int64_t n_shots, int64_t sensors,
                             PsdPartitions *partitions, Error *error) {
     Twister t = twister(seed);
-    PsdIds ids = classified_ids(rows), own = ids_new(ids.n);
+    OWNED_BY(ids_free) PsdIds ids = classified_ids(rows);
+    OWNED_BY(ids_free) PsdIds own = ids_new(ids.n);
     *partitions = partitions_of_sensors(rows, &t, sensors, n_shots);
     for (int64_t i = 0; i < partitions->sensors; i++) {
         own.n = 0;
@@ -405,7 +380,7 @@ bool psd_partition_few_shot(const PsdRows *rows, uint32_t seed, const int *shots
             if (rows->sensors[ids.at[j]] == partitions->sensor[i]) add(&own, &ids.at[j], 1);
         for (int64_t k = 0; k < n_shots; k++) { /* each starts from the manifest's order */
             PsdIds *splits = partitions->partitions[i * n_shots + k].splits;
-            Strata s = strata_of(rows, &own);
+            OWNED_BY(strata_free) Strata s = strata_of(rows, &own);
             int64_t *at = s.members;
             splits[PSD_TRAIN] = ids_new(own.n);
             splits[PSD_TEST] = ids_new(own.n);
@@ -415,11 +390,8 @@ bool psd_partition_few_shot(const PsdRows *rows, uint32_t seed, const int *shots
                 add(&splits[PSD_TRAIN], at, taken);
                 add(&splits[PSD_TEST], at + taken, s.sizes[c] - taken);
             }
-            strata_free(&s);
         }
     }
-    free(ids.at);
-    free(own.at);
     if (partitions->sensors) return true;
     psd_partitions_free(partitions);
     return error_set(error, "no row has a class");
@@ -433,8 +405,7 @@ void psd_partition_free(PsdPartition *partition) {
 void psd_partitions_free(PsdPartitions *partitions) {
     for (int64_t i = 0; i < partitions->sensors * partitions->shots; i++)
         psd_partition_free(&partitions->partitions[i]);
-    free(partitions->sensor);
-    free(partitions->partitions);
+    FREE(partitions->sensor, partitions->partitions);
     *partitions = (PsdPartitions){0};
 }
 
@@ -443,37 +414,33 @@ void psd_partitions_free(PsdPartitions *partitions) {
 static const char *const SPLIT_NAMES[PSD_SPLITS] = {"train", "val", "test"};
 
 bool psd_partition_check(const PsdPartition *partition, int64_t n, Error *error) {
-    char *owner = xcalloc((size_t)n, 1); /* 1 + split */
-    bool ok = true;
-    for (int split = 0; split < PSD_SPLITS && ok; split++)
-        for (int64_t i = 0; i < partition->splits[split].n && ok; i++) {
+    OWNED char *owner = xcalloc((size_t)n, 1); /* 1 + split */
+    for (int split = 0; split < PSD_SPLITS; split++)
+        for (int64_t i = 0; i < partition->splits[split].n; i++) {
             int64_t id = partition->splits[split].at[i];
             if (id < 0 || id >= n)
-                ok = error_set(error, "row %lld of split '%s' is none of the %lld there are", (long long)id,
-                               SPLIT_NAMES[split], (long long)n);
-            else if (owner[id])
-                ok = error_set(error, "row %lld is in split '%s' and again in '%s'", (long long)id,
-                               SPLIT_NAMES[owner[id] - 1], SPLIT_NAMES[split]);
-            else
-                owner[id] = (char)(1 + split);
+                return error_set(error, "row %lld of split '%s' is none of the %lld there are", (long long)id,
+                                 SPLIT_NAMES[split], (long long)n);
+            if (owner[id])
+                return error_set(error, "row %lld is in split '%s' and again in '%s'", (long long)id,
+                                 SPLIT_NAMES[owner[id] - 1], SPLIT_NAMES[split]);
+            owner[id] = (char)(1 + split);
         }
-    free(owner);
-    return ok;
+    return true;
 }
 
 int64_t psd_partition_shared_groups(const PsdPartition *partition, const int32_t *groups, int64_t n) {
     int64_t count = group_count(groups, n), shared = 0;
-    unsigned char *parts = xcalloc((size_t)count, 1); /* a bit each */
+    OWNED unsigned char *parts = xcalloc((size_t)count, 1); /* a bit each */
     for (int split = 0; split < PSD_SPLITS; split++)
         for (int64_t i = 0; i < partition->splits[split].n; i++)
             parts[groups[partition->splits[split].at[i]]] |= (unsigned char)(1 << split);
     for (int64_t i = 0; i < count; i++) shared += (parts[i] & (parts[i] - 1)) != 0;
-    free(parts);
     return shared;
 }
 
 int64_t psd_partition_drop_shared(PsdPartition *partition, const int32_t *groups, int64_t n) {
-    bool *tested = xcalloc((size_t)group_count(groups, n), sizeof *tested);
+    OWNED bool *tested = xcalloc((size_t)group_count(groups, n), sizeof *tested);
     int64_t dropped = 0;
     for (int64_t i = 0; i < partition->splits[PSD_TEST].n; i++)
         tested[groups[partition->splits[PSD_TEST].at[i]]] = true;
@@ -485,7 +452,6 @@ int64_t psd_partition_drop_shared(PsdPartition *partition, const int32_t *groups
         dropped += ids->n - kept;
         ids->n = kept;
     }
-    free(tested);
     return dropped;
 }
 

@@ -8,15 +8,13 @@
 
 static json_t *parse(const char *text, size_t size, Error *error) {
     json_error_t problem;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
-    if (!root) {
-        error_set(error, "line %d, column %d: invalid JSON: %s", problem.line, problem.column, problem.text);
-    } else if (!json_is_object(root)) {
+    json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
+    if (json_is_object(root)) return json_incref(root);
+    if (root)
         error_set(error, "expected a JSON object: train, val and test, or sensors");
-        json_decref(root);
-        root = NULL;
-    }
-    return root;
+    else
+        error_set(error, "line %d, column %d: invalid JSON: %s", problem.line, problem.column, problem.text);
+    return NULL;
 }
 
 static bool take_ids(const json_t *list, const char *name, PsdIds *ids, Error *error) {
@@ -93,56 +91,44 @@ static const json_t *find_split(const json_t *root, const char *sensor, int shot
 
 bool psd_partition_parse(const char *text, size_t size, const char *sensor, int shots, int64_t rows,
                          PsdPartition *partition, Error *error) {
-    Error why;
     *partition = (PsdPartition){0};
-    json_t *root = parse(text, size, error);
+    json_auto_t *root = parse(text, size, error);
     if (!root) return false;
     const json_t *found = find_split(root, sensor, shots, error);
-    bool ok = found && take_splits(found, shots > 0, partition, &why) && psd_partition_check(partition, rows, &why);
+    bool ok = found && take_splits(found, shots > 0, partition, error) && psd_partition_check(partition, rows, error);
     if (found && !ok)
-        error_set(error, "%s%.100s%s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "", why.text);
-    json_decref(root);
+        error_before(error, "%s%.100s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "");
     if (!ok) psd_partition_free(partition);
     return ok;
 }
 
 bool psd_partition_sensors_parse(const char *text, size_t size, char ***names, int *n, Error *error) {
-    json_t *root = parse(text, size, error);
+    json_auto_t *root = parse(text, size, error);
     *names = NULL;
     *n = 0;
     if (!root) return false;
-    bool ok = !json_is_array(json_object_get(root, "test")) && json_object_size(root) > 0;
-    if (json_object_get(root, "")) {
-        json_decref(root);
-        return error_set(error, "one of its sensors has an empty name");
-    }
-    if (ok) {
-        *names = xmalloc(json_object_size(root) * sizeof **names);
-        for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
-            (*names)[(*n)++] = xstrdup(json_object_iter_key(at));
-    }
-    json_decref(root);
-    return ok || error_set(error, "holds one split for all sensors, none for each");
+    if (json_object_get(root, "")) return error_set(error, "one of its sensors has an empty name");
+    if (json_is_array(json_object_get(root, "test")) || !json_object_size(root))
+        return error_set(error, "holds one split for all sensors, none for each");
+    *names = xmalloc(json_object_size(root) * sizeof **names);
+    for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
+        (*names)[(*n)++] = xstrdup(json_object_iter_key(at));
+    return true;
 }
 
 bool psd_partition_read(const char *path, const char *sensor, int shots, int64_t rows, PsdPartition *partition,
                         Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
-    Error why;
     *partition = (PsdPartition){0};
-    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = psd_partition_parse(text, size, sensor, shots, rows, partition, &why);
-    free(text);
-    return ok || error_set(error, "%s: %s", path, why.text);
+    return (read_file(path, &text, &size, error) &&
+            psd_partition_parse(text, size, sensor, shots, rows, partition, error)) ||
+           error_before(error, "%s: ", path);
 }
 
 bool psd_partition_sensors_read(const char *path, char ***names, int *n, Error *error) {
-    char *text;
+    OWNED char *text = NULL;
     size_t size;
-    Error why;
-    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = psd_partition_sensors_parse(text, size, names, n, &why);
-    free(text);
-    return ok || error_set(error, "%s: %s", path, why.text);
+    return (read_file(path, &text, &size, error) && psd_partition_sensors_parse(text, size, names, n, error)) ||
+           error_before(error, "%s: ", path);
 }

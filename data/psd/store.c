@@ -208,21 +208,18 @@ typedef struct {
 /* Returns whether a file, which may be damaged, begins like a store that was made from a manifest. */
 static bool looks_made(int fd) {
     enum { LENGTH = 8, HEAD = 1 << 20 }; /* the text follows its length */
-    char *head = xcalloc(HEAD + 1, 1);
-    bool made = pread(fd, head, HEAD, LENGTH) > 0 &&
-                (strstr(head, "\"__metadata__\":{\"sensors\":\"") || strstr(head, "\"manifest\":\""));
-    free(head);
-    return made;
+    OWNED char *head = xcalloc(HEAD + 1, 1);
+    return pread(fd, head, HEAD, LENGTH) > 0 &&
+           (strstr(head, "\"__metadata__\":{\"sensors\":\"") || strstr(head, "\"manifest\":\""));
 }
 
 /* Checks that the present file, if any, may be replaced: it is a store that was made from a manifest, and the options
  * for the new one are known. s: the store, NULL if it could not be opened. */
 static bool check_replaceable(const StoreRequest *w, const PsdStore *s, const Error *why, Error *error) {
     size_t size;
-    Error reason;
     if (access(w->path, F_OK) && errno == ENOENT) return true;
-    int fd = file_open(w->path, &size, &reason);
-    if (fd < 0) return error_set(error, "%s: %s", w->path, reason.text);
+    int fd = file_open(w->path, &size, error);
+    if (fd < 0) return error_before(error, "%s: ", w->path);
     bool made = s ? metadata(s, "manifest") != NULL : looks_made(fd);
     close(fd);
     if (!made)
@@ -266,20 +263,17 @@ static bool print_opened(const PsdStore *s, const StoreRequest *w) {
 /* Opens or makes the store while holding its lock. Reads the manifest again, because it may have been replaced during
  * the wait, and parses the same bytes that it hashes. */
 static bool open_or_make(PsdStore *s, StoreRequest *w, Error *error) {
-    char *text, asked[64];
+    OWNED char *text = NULL;
+    char asked[64];
     size_t size;
     Error why;
     if (!read_file(w->manifest, &text, &size, &why)) return error_set(error, "%s: %s", w->manifest, why.text);
     w->hash = psd_manifest_hash_text(text, size);
     StoreState state = open_made(s, w, &why, error);
-    bool ok = state == STORE_USABLE && print_opened(s, w);
-    if (state == STORE_TO_MAKE) {
-        if (why.text[0]) printf("[Store] %s; it is made again, %s\n", why.text, options_text(w->options, asked));
-        ok = psd_store_make(w->manifest, &text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
-             open_store(s, w->path, w->n_threads, error);
-    }
-    free(text);
-    return ok;
+    if (state != STORE_TO_MAKE) return state == STORE_USABLE && print_opened(s, w);
+    if (why.text[0]) printf("[Store] %s; it is made again, %s\n", why.text, options_text(w->options, asked));
+    return psd_store_make(w->manifest, &text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
+           open_store(s, w->path, w->n_threads, error);
 }
 
 /* Opens the store of a manifest. One program at a time makes it; a program that has waited for the lock checks again.
@@ -307,10 +301,10 @@ json_t *psd_store_doubts(const PsdStore *s) {
 
 /* Warns of sensors whose recordings seem to be in another unit. */
 static bool print_doubts(const PsdStore *s) {
-    json_t *list = psd_store_doubts(s), *text;
+    json_auto_t *list = psd_store_doubts(s);
+    json_t *text;
     size_t i;
     json_array_foreach(list, i, text) if (json_is_string(text)) warn_once("%s", json_string_value(text));
-    json_decref(list);
     return true;
 }
 
@@ -322,9 +316,7 @@ bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double
     if (!path_ending(path, ".csv"))
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)%s%s", path,
                          foreign < 0 ? "" : ", not ", foreign < 0 ? "" : foreign_formats[foreign].what);
-    char *store = psd_store_path(path);
+    OWNED char *store = psd_store_path(path);
     StoreRequest request = {.manifest = path, .path = store, .hop = hop, .limit = limit, .n_threads = n_threads};
-    bool ok = open_of_manifest(s, &request, error) && print_doubts(s);
-    free(store);
-    return ok;
+    return open_of_manifest(s, &request, error) && print_doubts(s);
 }

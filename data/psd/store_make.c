@@ -35,10 +35,9 @@ static int64_t *sort_by_file(const PsdManifest *m, int64_t *by_file) {
     int64_t *ends = xcalloc((size_t)m->n_files + 1, sizeof *ends);
     for (int64_t i = 0; i < m->n; i++) ends[m->files[i] + 1]++;
     for (int f = 0; f < m->n_files; f++) ends[f + 1] += ends[f];
-    int64_t *at = xmalloc((size_t)m->n_files * sizeof *at);
+    OWNED int64_t *at = xmalloc((size_t)m->n_files * sizeof *at);
     memcpy(at, ends, (size_t)m->n_files * sizeof *at);
     for (int64_t i = 0; i < m->n; i++) by_file[at[m->files[i]]++] = i;
-    free(at);
     return ends;
 }
 
@@ -101,7 +100,8 @@ static void join_level(StoreMaker *k, int32_t sensor, PsdLevel *level) {
 /* Makes the samples of all rows of a file. */
 static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
     const char *name = k->manifest->file_paths[k->manifest->files[ids[0]]];
-    char *path = psd_manifest_file(k->path, name), *bytes = NULL;
+    OWNED char *path = psd_manifest_file(k->path, name);
+    OWNED char *bytes = NULL;
     size_t size;
     Npy npy;
     Error why;
@@ -117,8 +117,8 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
         refuse(k, ids[0], "%s: has %d dimensions; expected rows of bins", name, npy.rank);
     } else {
         recording->sum = checksum(0, bytes, size);
-        PsdScratch scratch = {0};
-        double *row = xmalloc((size_t)npy.dims[npy.rank - 1] * sizeof *row);
+        OWNED_BY(psd_scratch_free) PsdScratch scratch = {0};
+        OWNED double *row = xmalloc((size_t)npy.dims[npy.rank - 1] * sizeof *row);
         PsdRow found;
         for (int64_t i = 0; i < n && make_row(k, ids[i], &npy, row, &scratch, &found); i++) {
             fill_columns(k, ids[i], &found);
@@ -131,8 +131,6 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
             not_finite += found.not_finite;
             dropped += k->starts[ids[i]] == k->starts[ids[i] + 1];
         }
-        psd_scratch_free(&scratch);
-        free(row);
     }
 #pragma omp critical
     {
@@ -142,8 +140,6 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
         k->not_finite += not_finite;
         k->dropped += dropped;
     }
-    free(bytes);
-    free(path);
 }
 
 static bool write_store(const StoreMaker *k, const char *path, uint64_t hash, Error *error) {
@@ -151,29 +147,23 @@ static bool write_store(const StoreMaker *k, const char *path, uint64_t hash, Er
         {"psd", "F32", 2, {k->n, PSD_BINS}, k->psd}, {"label", "I32", 1, {k->n}, k->labels},
         {"sensor", "I32", 1, {k->n}, k->sensors},    {"file", "I32", 1, {k->n}, k->files},
         {"row", "I32", 1, {k->n}, k->rows},          {"snr", "F32", 1, {k->n}, k->snr}};
-    json_t *names = json_array(), *list, *doubts;
+    json_auto_t *names = json_array();
     for (int i = 0; i < k->manifest->n_sensors; i++)
         json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
-    char *sensors = json_text("the names of sensors", names, 0), *limit = xformat("%.17g", k->options->limit);
-    char *rows = xformat("%lld", (long long)k->manifest->n), *manifest = xformat("%016llx", (unsigned long long)hash);
-    list = psd_recordings_list(k->manifest->n_files, (const char *const *)k->manifest->file_paths, k->recordings);
-    doubts = psd_levels_doubtful(k->levels, (const char *const *)k->manifest->sensor_names, k->manifest->n_sensors);
-    char *recordings = json_text("the names of recordings", list, JSON_COMPACT);
-    char *doubtful = json_text("the names of sensors", doubts, 0);
+    OWNED char *sensors = json_text("the names of sensors", names, 0);
+    OWNED char *limit = xformat("%.17g", k->options->limit);
+    OWNED char *rows = xformat("%lld", (long long)k->manifest->n);
+    OWNED char *manifest = xformat("%016llx", (unsigned long long)hash);
+    json_auto_t *list =
+        psd_recordings_list(k->manifest->n_files, (const char *const *)k->manifest->file_paths, k->recordings);
+    json_auto_t *doubts =
+        psd_levels_doubtful(k->levels, (const char *const *)k->manifest->sensor_names, k->manifest->n_sensors);
+    OWNED char *recordings = json_text("the names of recordings", list, JSON_COMPACT);
+    OWNED char *doubtful = json_text("the names of sensors", doubts, 0);
     const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form", "recordings", "doubtful"};
     const char *const values[] = {sensors, rows,           manifest,   k->options->hop ? "true" : "false",
                                   limit,   PSD_STORE_FORM, recordings, doubtful};
-    bool ok = safetensors_write(path, tensors, 6, keys, values, 8, error);
-    json_decref(names);
-    json_decref(list);
-    json_decref(doubts);
-    free(sensors);
-    free(rows);
-    free(manifest);
-    free(recordings);
-    free(doubtful);
-    free(limit);
-    return ok;
+    return safetensors_write(path, tensors, 6, keys, values, 8, error);
 }
 
 static bool make_samples(StoreMaker *k, int n_threads) {
@@ -186,10 +176,9 @@ static bool make_samples(StoreMaker *k, int n_threads) {
     k->levels = xcalloc((size_t)m->n_sensors, sizeof *k->levels);
     int32_t **const columns[] = {&k->labels, &k->sensors, &k->files, &k->rows};
     for (int i = 0; i < 4; i++) *columns[i] = xmalloc(n * sizeof(int32_t));
-    int64_t *starts = sort_by_file(m, k->by_file);
+    OWNED int64_t *starts = sort_by_file(m, k->by_file);
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int f = 0; f < m->n_files; f++) make_file(k, k->by_file + starts[f], starts[f + 1] - starts[f]);
-    free(starts);
     return k->bad == m->n;
 }
 
@@ -223,9 +212,7 @@ bool psd_store_make(const char *manifest_path, char **text, size_t size, uint64_
                "narrow; %lld values limited, %lld bins not finite\n",
                path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.padded, (long long)k.constant,
                (long long)k.dropped, (long long)k.limited, (long long)k.not_finite);
-    void *const all[] = {k.starts, k.by_file, k.recordings, k.levels, k.psd,
-                         k.snr,    k.labels,  k.sensors,    k.files,  k.rows};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    FREE(k.starts, k.by_file, k.recordings, k.levels, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows);
     psd_manifest_close(&m);
     return ok;
 }

@@ -175,32 +175,27 @@ static void make_row(const Recording *r, int64_t row, double *out) {
 }
 
 static bool write_recording(const char *root, Recording *r, int64_t day, Error *error) {
-    char *directory = xformat("%s/sensor_%02u/Feb_%lld", root, r->sensor + 1, (long long)day + 1);
-    char *path = xformat("%s/SpectrumBands_%d_%d_%s_site_%d_%d.npy", directory, r->low, r->high, r->signal->name,
-                         r->low, r->high);
-    double *rows = xmalloc((size_t)(r->rows * r->width) * sizeof *rows);
+    OWNED char *directory = xformat("%s/sensor_%02u/Feb_%lld", root, r->sensor + 1, (long long)day + 1);
+    OWNED char *path = xformat("%s/SpectrumBands_%d_%d_%s_site_%d_%d.npy", directory, r->low, r->high, r->signal->name,
+                               r->low, r->high);
+    OWNED double *rows = xmalloc((size_t)(r->rows * r->width) * sizeof *rows);
     for (int64_t i = 0; i < r->rows; i++) make_row(r, i, rows + i * r->width);
     make_directories(directory);
     directory_remove_leftovers(directory);
     bool ok = npy_write(path, "<f8", rows, 2, (const int64_t[]){r->rows, r->width}, error);
-    free(rows);
-    free(path);
-    free(directory);
-    free(r->response);
-    free(r->spurs);
+    FREE(r->response, r->spurs);
     return ok;
 }
 
 /* Refuses a folder that exists, unless it is unfinished and of the same kind. */
 static bool begin(const char *directory, const char *root, const PsdSynthetic *o, Error *error) {
-    char *what = xformat("%lld sensors, %lld rows, seed %llu", (long long)o->sensors, (long long)o->rows,
-                         (unsigned long long)o->seed);
+    OWNED char *what = xformat("%lld sensors, %lld rows, seed %llu", (long long)o->sensors, (long long)o->rows,
+                               (unsigned long long)o->seed);
     bool again, ok = unfinished_find(directory, what, &again, error);
     if (ok && !again && !access(root, F_OK))
         ok = error_set(error, "%s is there already; remove it, or choose another folder", root);
     ok = ok && unfinished_begin(directory, what, error);
     if (ok) directory_remove_leftovers(directory);
-    free(what);
     return ok;
 }
 
@@ -224,14 +219,13 @@ static bool write_recordings(const char *root, const PsdSynthetic *o, int64_t da
 }
 
 bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
-    char *root = path_join(directory, "spectrum_bands");
+    OWNED char *root = path_join(directory, "spectrum_bands");
     int64_t days = (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE, n = o->sensors * PSD_UNKNOWN * days;
     FileLock lock;
     *n_files = n;
-    bool locked = unfinished_lock(&lock, directory, error);
-    bool ok = locked && begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
+    if (!unfinished_lock(&lock, directory, error)) return false;
+    bool ok = begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
               unfinished_end(directory, error);
-    if (locked) file_unlock(&lock);
-    free(root);
+    file_unlock(&lock);
     return ok;
 }

@@ -8,11 +8,7 @@
 
 void rules_free(Rules *rules) {
     if (!rules) return;
-    free(rules->rules);
-    free(rules->order);
-    free(rules->children);
-    free(rules->keys);
-    free(rules);
+    FREE(rules->rules, rules->order, rules->children, rules->keys, rules);
 }
 
 int rules_count(const Rules *rules) { return rules->n - 1; }

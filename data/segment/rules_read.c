@@ -140,25 +140,17 @@ static bool read_line(Rules *r, const char *at, const char *end, int32_t *last, 
 
 /* Reads all lines. */
 static bool read_lines(Rules *r, const char *bytes, size_t size, Lexicon *lexicon, Error *error) {
-    int32_t *last = xcalloc((size_t)r->capacity, sizeof *last);
+    OWNED int32_t *last = xcalloc((size_t)r->capacity, sizeof *last);
     int depth = 0;
-    bool ok = true;
-    Error found;
-    for (const char *at = bytes, *end = bytes + size, *stop; ok && at < end; at = stop + 1) {
+    for (const char *at = bytes, *end = bytes + size, *stop; at < end; at = stop + 1) {
         stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop)
-            ok = error_set(&found, "the file ends in the middle of this line");
-        else if (u8_check((const uint8_t *)at, (size_t)(stop - at)))
-            ok = error_set(&found, "it is not UTF-8");
-        else
-            ok = read_line(r, at, stop, last, &depth, lexicon, &found);
-        if (!ok) {
-            error_set(error, "line %d: %s", r->n + 1, found.text);
-            break;
-        }
+        bool ok = !stop ? error_set(error, "the file ends in the middle of this line")
+                  : u8_check((const uint8_t *)at, (size_t)(stop - at))
+                      ? error_set(error, "it is not UTF-8")
+                      : read_line(r, at, stop, last, &depth, lexicon, error);
+        if (!ok) return error_before(error, "line %d: ", r->n + 1);
     }
-    free(last);
-    return ok;
+    return true;
 }
 
 Rules *rules_read(const char *bytes, size_t size, Lexicon *lexicon, Error *error) {

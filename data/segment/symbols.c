@@ -7,24 +7,22 @@
 #include "data/segment/class_ranges.h"
 #include "data/text/characters.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 static uint8_t classes[CHARACTER_END];
 
-static void mark_ranges(const uint32_t (*ranges)[2], size_t n, uint8_t class) {
-    for (size_t i = 0; i < n; i++)
-        for (uint32_t c = ranges[i][0]; c <= ranges[i][1]; c++) classes[c] |= class;
-}
-
 static void make_classes(void) {
-    mark_ranges(letter, COUNT(letter), SYMBOL_LETTER);
-    mark_ranges(digit, COUNT(digit), UNIT_DIGIT);
-    mark_ranges(upper, COUNT(upper), UNIT_UPPER);
-    mark_ranges(lower, COUNT(lower), UNIT_LOWER);
-    mark_ranges(alphabetic, COUNT(alphabetic), UNIT_ALPHABETIC);
-    mark_ranges(currency, COUNT(currency), SYMBOL_CURRENCY);
-    for (uint32_t c = 0; c <= 0xFFFF; c++)
-        if (classes[c] & SYMBOL_LETTER) classes[c] |= UNIT_LETTER;
+    const uint8_t *newest = character_classes();
+    CHARACTERS_MARK(classes, later_letters, 1, SYMBOL_LETTER);
+    for (uint32_t c = 0; c < CHARACTER_NONE; c++) {
+        const bool letter = newest[c] & CHARACTER_LETTER && !classes[c];
+        classes[c] = !letter ? 0 : c <= 0xFFFF ? SYMBOL_LETTER | UNIT_LETTER | UNIT_ALPHABETIC : SYMBOL_LETTER;
+    }
+    CHARACTERS_MARK(classes, other_alphabetic, 1, UNIT_ALPHABETIC);
+    CHARACTERS_MARK(classes, digit, 1, UNIT_DIGIT);
+    CHARACTERS_MARK(classes, upper, 1, UNIT_UPPER);
+    CHARACTERS_MARK(classes, alternating_upper, 2, UNIT_UPPER);
+    CHARACTERS_MARK(classes, lower, 1, UNIT_LOWER);
+    CHARACTERS_MARK(classes, alternating_lower, 2, UNIT_LOWER);
+    CHARACTERS_MARK(classes, currency, 1, SYMBOL_CURRENCY);
 }
 
 SymbolText symbol_text(const char *bytes, size_t size) {
@@ -42,29 +40,28 @@ SymbolText symbol_text(const char *bytes, size_t size) {
 }
 
 void symbol_text_free(SymbolText *text) {
-    free(text->symbols);
-    free(text->offsets);
+    FREE(text->symbols, text->offsets);
     *text = (SymbolText){0};
 }
 
-static int compare_letters(const void *key, const void *row) {
-    const uint16_t *a = key, *b = row;
-    return *a - *b;
+/* Returns the lower case of an upper case that words have, or the character itself. */
+static uint32_t lower_of(Symbol symbol) {
+    const uint32_t c = symbol_character(symbol);
+    for (size_t i = 0; symbol_is(symbol, UNIT_UPPER) && i < sizeof lower_case / sizeof *lower_case; i++)
+        if (c >= lower_case[i].first && c <= lower_case[i].last) return c + (uint32_t)lower_case[i].distance;
+    return c;
 }
 
 char *symbols_to_lower(const SymbolText *text, SymbolSpan span, char *out) {
     for (const Symbol *at = span.begin; at < span.end; at++) {
         const size_t i = (size_t)(at - text->symbols), size = text->offsets[i + 1] - text->offsets[i];
-        const uint16_t key = (uint16_t)symbol_character(*at); /* upper: at most U+FFFF */
-        const uint16_t(*row)[2] = symbol_is(*at, UNIT_UPPER) ? bsearch(&key, lower_case, COUNT(lower_case),
-                                                                       sizeof *lower_case, compare_letters)
-                                                             : NULL;
-        if (!row) {
+        const uint32_t small = lower_of(*at);
+        if (small != symbol_character(*at)) {
+            out += u8_uctomb((uint8_t *)out, small, 3);
+        } else {
             memcpy(out, text->bytes + text->offsets[i], size);
             out += size;
-            continue;
         }
-        out += u8_uctomb((uint8_t *)out, row[0][1], 3);
     }
     return out;
 }

@@ -102,10 +102,7 @@ static void push(Work *work, Piece piece) {
 }
 
 static void append(SegmentTokens *tokens, SymbolSpan span) {
-    if (tokens->n == tokens->capacity) {
-        tokens->capacity = tokens->capacity ? 2 * tokens->capacity : 32;
-        tokens->spans = xrealloc(tokens->spans, tokens->capacity * sizeof *tokens->spans);
-    }
+    tokens->spans = xgrow(tokens->spans, tokens->n, sizeof *tokens->spans);
     tokens->spans[tokens->n++] = span;
 }
 
@@ -196,17 +193,15 @@ static void divide(Work *work, Piece piece) {
     const ptrdiff_t n = t.end - t.begin;
     const uint32_t last = symbol_character(t.end[-1]);
     bool is_token = (n == 1 && symbol_character(*t.begin) <= 0xFFFF) || !is_inside(piece.sign, t);
-    if (!is_token && last == ',') {
-        cut_last(work, piece, last);
-        return;
-    }
-    is_token = is_token || is_entry(t, piece.from, n_abbreviations);
+    bool cuts_last = !is_token && last == ',';
+    is_token = is_token || (!cuts_last && is_entry(t, piece.from, n_abbreviations));
     if (!is_token && last == '.' && n > 1 && symbol_is(t.end[-2], UNIT_ALPHABETIC)) {
         is_token = keeps_dot(t);
-        if (!is_token) {
-            cut_last(work, piece, last);
-            return;
-        }
+        cuts_last = !is_token;
+    }
+    if (cuts_last) {
+        cut_last(work, piece, last);
+        return;
     }
     SymbolSpan match = {NULL, NULL};
     if (!is_token && !is_entry(t, n_abbreviations, n_entries)) match = find_cut(&piece);

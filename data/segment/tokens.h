@@ -6,7 +6,7 @@
 
 typedef struct {
     SymbolSpan *spans; /* [n] of the text that was cut, in order */
-    size_t n, capacity;
+    size_t n;
 } SegmentTokens;
 
 /* Returns the tokens of a line; free() the spans. */

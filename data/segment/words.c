@@ -99,8 +99,5 @@ Sentence sentence_tag(const Lexicon *lexicon, const char *text, size_t size) {
 
 void sentence_free(Sentence *s) {
     symbol_text_free(&s->text);
-    free(s->words);
-    free(s->lower);
-    free(s->numbers - RULE_REACH);
-    free(s->tags - RULE_REACH);
+    FREE(s->words, s->lower, s->numbers - RULE_REACH, s->tags - RULE_REACH);
 }

@@ -56,16 +56,14 @@ static bool take_record(const char *raw, size_t size, const char *field, const C
     const char *const names[] = {field, NULL};
     size_t at;
     Error why;
-    json_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
+    json_auto_t *record = json_record(raw, size, names, JSON_ALLOW_NUL, &at, &why);
     if (!record) {
         int64_t line = place->line;
         int column = json_column(raw, at, place->column, &line);
         return error_set(error, "line %lld, column %d: %s; expected a JSON object per line, or an array of them",
                          (long long)line, column, why.text);
     }
-    bool ok = take_field(record, field, place, out, error);
-    json_decref(record);
-    return ok;
+    return take_field(record, field, place, out, error);
 }
 
 /* ---- line ends ---- */

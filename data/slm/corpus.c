@@ -28,11 +28,10 @@ typedef struct {
 } Item;
 
 typedef struct {
-    char *bytes;
-    size_t used, capacity;
+    Bytes bytes;
     Item *items;
-    int64_t n, item_capacity;
-    char *results; /* [item_capacity, result_bytes] */
+    int64_t n;
+    char *results; /* [n, result_bytes] */
 } Batch;
 
 typedef struct {
@@ -110,15 +109,6 @@ static bool next_piece(Reader *r, bool lines, const char **piece, size_t *n, Err
     return true;
 }
 
-static void append(Batch *b, const char *bytes, size_t size) {
-    if (b->used + size > b->capacity) {
-        b->capacity = 2 * (b->used + size);
-        b->bytes = xrealloc(b->bytes, b->capacity);
-    }
-    memcpy(b->bytes + b->used, bytes, size);
-    b->used += size;
-}
-
 static bool check_size(size_t size, int64_t line, bool record, Error *error) {
     return size <= CORPUS_MAX_DOCUMENT ||
            error_set(error,
@@ -129,12 +119,9 @@ static bool check_size(size_t size, int64_t line, bool record, Error *error) {
 }
 
 static void add_item(Reader *r, Batch *b, size_t begin, const CleanPlace *place) {
-    if (b->n == b->item_capacity) {
-        b->item_capacity = 2 * b->item_capacity + 64;
-        b->items = xrealloc(b->items, (size_t)b->item_capacity * sizeof *b->items);
-    }
+    b->items = xgrow(b->items, (size_t)b->n, sizeof *b->items);
     b->items[b->n++] = (Item){.begin = begin,
-                              .size = b->used - begin,
+                              .size = b->bytes.n - begin,
                               .place = *place,
                               .table = r->table,
                               .document = {.number = r->documents++, .file = file_of(r), .line = place->line}};
@@ -142,9 +129,8 @@ static void add_item(Reader *r, Batch *b, size_t begin, const CleanPlace *place)
 
 /* Reads the next element of an array of JSON, if it has one more; otherwise closes the file. */
 static bool read_element(Reader *r, Batch *b, Error *error) {
-    size_t begin = b->used, n;
+    size_t begin = b->bytes.n, n;
     CleanPlace place = r->place;
-    Error why;
     for (JsonPiece piece = JSON_BETWEEN; piece != JSON_LAST_PART;) {
         if (!fill(r, error)) return false;
         if (r->at == r->end)
@@ -153,11 +139,11 @@ static bool read_element(Reader *r, Batch *b, Error *error) {
                        : error_set(error, "line %lld: the array is not closed: the file is cut off",
                                    (long long)r->place.line);
         const char *bytes = r->buffer + r->at;
-        bool ok = json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, &why);
+        bool ok = json_array_take(&r->array, bytes, r->end - r->at, &n, &piece, error);
         r->place.column = json_column(bytes, n, r->place.column, &r->place.line);
-        if (!ok) return error_set(error, "line %lld: %s", (long long)r->place.line, why.text);
-        if (piece != JSON_BETWEEN) append(b, bytes, n);
-        if (!check_size(b->used - begin, place.line, true, error)) return false;
+        if (!ok) return error_before(error, "line %lld: ", (long long)r->place.line);
+        if (piece != JSON_BETWEEN) bytes_add(&b->bytes, bytes, n);
+        if (!check_size(b->bytes.n - begin, place.line, true, error)) return false;
         r->at += n;
         r->place.offset += (int64_t)n;
         if (piece == JSON_BETWEEN) place = r->place;
@@ -177,9 +163,9 @@ static bool take_record(Reader *r, Batch *b, size_t begin, const CleanPlace *pla
         add_item(r, b, begin, place);
         return true;
     }
-    size_t size = b->used - begin;
-    b->used = begin;
-    return corpus_table_head(b->bytes + begin, size, place->line, format_of(r) == CORPUS_CSV ? ',' : '\t',
+    size_t size = b->bytes.n - begin;
+    b->bytes.n = begin;
+    return corpus_table_head(b->bytes.at + begin, size, place->line, format_of(r) == CORPUS_CSV ? ',' : '\t',
                              r->corpus->text_field, &r->table, error);
 }
 
@@ -188,27 +174,27 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
     const bool table = is_table(format_of(r)), record = format_of(r) != CORPUS_TEXT;
     SplitAt split = record ? SPLIT_AT_LINE : r->corpus->split_at;
     if (r->is_array) return read_element(r, b, error);
-    size_t begin = b->used, line_begin = begin, n;
+    size_t begin = b->bytes.n, line_begin = begin, n;
     CleanPlace place = r->place;
     const char *piece;
     bool quoted = false;
     for (int quotes = 0;;) {
         if (!next_piece(r, split != SPLIT_AT_FILE, &piece, &n, error)) return false;
-        if (!check_size(b->used + n - begin, place.line, record, error)) return false;
-        append(b, piece, n);
+        if (!check_size(b->bytes.n + n - begin, place.line, record, error)) return false;
+        bytes_add(&b->bytes, piece, n);
         if (table) quoted = corpus_table_in_quotes(&quotes, r->table.separator, piece, n);
         if (n && (split == SPLIT_AT_FILE || piece[n - 1] != '\n')) continue; /* not yet at the end of a line */
-        if (n && (quoted || (table && is_statement(r, b->bytes + begin, b->used - begin)))) continue;
-        bool blank = split != SPLIT_AT_FILE && is_blank(b->bytes + line_begin, b->used - line_begin, table);
-        if (blank) b->used = line_begin;
-        if (n && b->used == begin) { /* blank lines before a document */
+        if (n && (quoted || (table && is_statement(r, b->bytes.at + begin, b->bytes.n - begin)))) continue;
+        bool blank = split != SPLIT_AT_FILE && is_blank(b->bytes.at + line_begin, b->bytes.n - line_begin, table);
+        if (blank) b->bytes.n = line_begin;
+        if (n && b->bytes.n == begin) { /* blank lines before a document */
             place = r->place;
             continue;
         }
         if (!n || blank || split == SPLIT_AT_LINE) break;
-        line_begin = b->used;
+        line_begin = b->bytes.n;
     }
-    if ((b->used > begin || split == SPLIT_AT_FILE) && !take_record(r, b, begin, &place, error)) return false;
+    if ((b->bytes.n > begin || split == SPLIT_AT_FILE) && !take_record(r, b, begin, &place, error)) return false;
     if (!n && table && !r->table.n)
         return error_set(error, "line 1: the file is empty; expected a line of column names");
     return n || close_file(r, error);
@@ -217,13 +203,11 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
 /* Fills a batch; it stays empty when all files are read. The error begins with the file. */
 static bool read_batch(Reader *r, Batch *b, Error *error) {
     size_t wanted = (size_t)r->corpus->n_threads * BATCH_PER_THREAD;
-    Error why = {.text = ""};
-    b->used = 0;
+    b->bytes.n = 0;
     b->n = 0;
-    while (r->file < r->corpus->files->n && b->used < wanted && b->n < MAX_BATCH_DOCUMENTS) {
+    while (r->file < r->corpus->files->n && b->bytes.n < wanted && b->n < MAX_BATCH_DOCUMENTS) {
         const char *path = r->corpus->files->files[r->file].path;
-        if ((!r->open && !open_next(r, &why)) || !read_document(r, b, &why))
-            return error_set(error, "%s: %s", path, why.text);
+        if ((!r->open && !open_next(r, error)) || !read_document(r, b, error)) return error_before(error, "%s: ", path);
     }
     return true;
 }
@@ -238,7 +222,7 @@ static void work_on(const Corpus *corpus, const CorpusPass *pass, const Batch *b
                                   .nfc = corpus->nfc,
                                   .keep_last_end = corpus->split_at == SPLIT_AT_FILE};
     Error why;
-    if (!clean_text(b->bytes + item->begin, item->size, &options, &item->place, &item->clean, &why)) {
+    if (!clean_text(b->bytes.at + item->begin, item->size, &options, &item->place, &item->clean, &why)) {
         item->error = memcpy(xmalloc(sizeof why), &why, sizeof why);
         item->document.bad = true;
         return;
@@ -262,14 +246,12 @@ static bool leave_out(const Corpus *corpus, const Item *item, Error *error) {
 /* Takes the results of a batch until one is an error; frees the texts. */
 static bool take_batch(const Corpus *corpus, const CorpusPass *pass, const Batch *b, Error *error) {
     bool ok = true;
-    Error why;
     for (int64_t i = 0; i < b->n; i++) {
         Item *item = &b->items[i];
         ok = ok && (!item->error || leave_out(corpus, item, error));
         if (ok && pass->take &&
-            !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, &why))
-            ok =
-                error_set(error, "%s, line %lld: %s", item->document.file->path, (long long)item->place.line, why.text);
+            !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, error))
+            ok = error_before(error, "%s, line %lld: ", item->document.file->path, (long long)item->place.line);
         free(item->clean.owned);
         free(item->error);
     }
@@ -314,8 +296,9 @@ static bool run_batches(Reader *r, const CorpusPass *pass, Batch batches[2], Err
 }
 
 bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error) {
-    Reader r = {.corpus = corpus, .buffer = xmalloc(BUFFER)};
-    Batch batches[2] = {{.bytes = xmalloc(BUFFER), .capacity = BUFFER}, {.bytes = xmalloc(BUFFER), .capacity = BUFFER}};
+    OWNED char *buffer = xmalloc(BUFFER);
+    Reader r = {.corpus = corpus, .buffer = buffer};
+    Batch batches[2] = {{.bytes = {xmalloc(BUFFER), 0, BUFFER}}, {.bytes = {xmalloc(BUFFER), 0, BUFFER}}};
     if (corpus->bad) {
         free(corpus->bad->first);
         *corpus->bad = (BadRecords){0};
@@ -324,10 +307,9 @@ bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error) {
     terminal_progress_end();
     if (r.open) text_source_close(&r.source);
     for (int i = 0; i < 2; i++) {
-        free(batches[i].bytes);
+        free(batches[i].bytes.at);
         free(batches[i].items);
         free(batches[i].results);
     }
-    free(r.buffer);
     return ok;
 }

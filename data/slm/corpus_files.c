@@ -52,9 +52,7 @@ static char *endings_of(const CorpusFiles *files) {
     for (int k = 0; k < KINDS; k++) left += is_taken(files, &kinds[k]);
     for (int k = 0; k < KINDS; k++) {
         if (!is_taken(files, &kinds[k])) continue;
-        char *before = list;
-        list = xformat("%s%s%s", before, !*before ? "" : left == 1 ? " or " : ", ", kinds[k].ending);
-        free(before);
+        xappend(&list, "%s%s", !*list ? "" : left == 1 ? " or " : ", ", kinds[k].ending);
         left--;
     }
     return list;
@@ -62,10 +60,7 @@ static char *endings_of(const CorpusFiles *files) {
 
 static bool add_file(CorpusFiles *files, const char *path, const char *name, bool held_out, Error *error) {
     if (u8_check((const uint8_t *)name, strlen(name))) return error_set(error, "%s: its name is not UTF-8", path);
-    if (files->n == files->capacity) {
-        files->capacity = 2 * files->capacity + 16;
-        files->files = xrealloc(files->files, (size_t)files->capacity * sizeof *files->files);
-    }
+    files->files = xgrow(files->files, (size_t)files->n, sizeof *files->files);
     const Kind *kind = kind_of(path);
     files->files[files->n++] = (CorpusFile){.path = xstrdup(path),
                                             .name = xstrdup(name),
@@ -128,22 +123,20 @@ static bool add_folder(CorpusFiles *files, const char *folder, bool held_out, Er
         ok = take_entry(files, tree, entry, strlen(folder), held_out, error);
     fts_close(tree);
     if (ok && files->n == before) {
-        char *endings = endings_of(files);
-        error_set(error,
-                  "%s: holds no text files; expected names that end in %s, or in one of these and .gz (--input-format "
-                  "json, csv or tsv takes others; name a file itself to have it read whatever its name)",
-                  folder, endings);
-        free(endings);
-        return false;
+        OWNED char *endings = endings_of(files);
+        return error_set(
+            error,
+            "%s: holds no text files; expected names that end in %s, or in one of these and .gz (--input-format "
+            "json, csv or tsv takes others; name a file itself to have it read whatever its name)",
+            folder, endings);
     }
     if (ok) qsort(files->files + before, (size_t)(files->n - before), sizeof *files->files, compare_files);
     return ok;
 }
 
 bool corpus_files_add(CorpusFiles *files, const char *path, bool held_out, Error *error) {
-    const char *slash = strrchr(path, '/');
     return path_is_folder(path) ? add_folder(files, path, held_out, error)
-                                : add_file(files, path, slash ? slash + 1 : path, held_out, error);
+                                : add_file(files, path, path_name(path), held_out, error);
 }
 
 /* ---- what a file is whose name does not say it ---- */
@@ -190,12 +183,11 @@ static bool begins_with(const char *text, const char *end, char first, const cha
 static bool decide(CorpusFile *file, Error *error) {
     enum { BEGINNING = 1 << 16 };
     TextSource source;
-    Error why;
     size_t n = 0;
-    char *bytes = xmalloc(BEGINNING + 1);
-    bool ok = text_source_open(&source, file->path, &why);
-    ok = ok && text_source_read(&source, bytes, BEGINNING, &n, &why);
-    if (!ok) error_set(error, "%s: %s", file->path, why.text);
+    OWNED char *bytes = xmalloc(BEGINNING + 1);
+    bool ok = text_source_open(&source, file->path, error);
+    ok = ok && text_source_read(&source, bytes, BEGINNING, &n, error);
+    if (!ok) error_before(error, "%s: ", file->path);
     text_source_close(&source);
     bytes[n] = 0;
     const char *text = bytes + utf8_mark(bytes, n), *end = bytes + n;
@@ -211,7 +203,6 @@ static bool decide(CorpusFile *file, Error *error) {
                        : separator == '\t' ? "tsv"
                                            : "csv");
     file->format = CORPUS_TEXT;
-    free(bytes);
     return ok;
 }
 

@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     CorpusFormat format; /* of all files */
     CorpusFile *files;
-    int64_t n, capacity;
+    int64_t n;
     int64_t left_out;
     char *first_left_out; /* NULL: none */
 } CorpusFiles;

@@ -21,7 +21,7 @@ bool corpus_table_in_quotes(int *state, char separator, const char *bytes, size_
 
 bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual, const char *text_field,
                        CorpusTable *table, Error *error) {
-    char *copy = xformat("%.*s", (int)size, lines);
+    OWNED char *copy = xformat("%.*s", (int)size, lines);
     Csv csv;
     Error why = {.text = ""};
     bool ok = csv_open(&csv, copy, strlen(copy), usual, &why);
@@ -32,19 +32,17 @@ bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual,
     table->n = csv.n;
     if (!ok) error_set(error, "line %s", why.text);
     csv_close(&csv);
-    free(copy);
     return ok;
 }
 
 char *corpus_table_text(const CorpusTable *table, const char *record, int64_t line, size_t *size, Error *error) {
-    char *copy = memcpy(xmalloc(*size + 1), record, *size);
+    OWNED char *copy = memcpy(xmalloc(*size + 1), record, *size);
     copy[*size] = 0;
     Csv csv = {.at = copy, .next_line = line, .separator = table->separator};
-    Error why = {.text = ""};
-    bool ok = strlen(copy) == *size || error_set(&why, "%lld: has a zero byte; take it out", (long long)line);
-    ok = ok && csv_next(&csv, &why) &&
+    bool ok = strlen(copy) == *size || error_set(error, "%lld: has a zero byte; take it out", (long long)line);
+    ok = ok && csv_next(&csv, error) &&
          (csv.n == table->n ||
-          error_set(&why,
+          error_set(error,
                     "%lld: has %d fields; the line of column names has %d; a field with separators in it needs quotes",
                     (long long)csv.line, csv.n, table->n));
     char *text = NULL;
@@ -52,9 +50,8 @@ char *corpus_table_text(const CorpusTable *table, const char *record, int64_t li
         *size = strlen(csv.fields[table->column]);
         text = memcpy(xmalloc(*size + 1), csv.fields[table->column], *size);
     } else {
-        error_set(error, "line %s", why.text);
+        error_before(error, "line ");
     }
     csv_close(&csv);
-    free(copy);
     return text;
 }

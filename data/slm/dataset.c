@@ -329,18 +329,16 @@ static void slm_close(Dataset *dataset) {
 static Dataset *dataset_of(SlmDataset *d) {
     static const char *const field_names[SLM_FIELDS] = {
         [SLM_OFFSETS] = "offsets", [SLM_IDS] = "ids", [SLM_POSITIONS] = "positions", [SLM_TARGETS] = "targets"};
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
-    *dataset = (Dataset){.n_samples = d->n_samples,
-                         .field_names = field_names,
-                         .tokens = slm_tokens,
-                         .counts = slm_counts,
-                         .sample_id = slm_sample_id,
-                         .content = slm_content,
-                         .fill = slm_fill,
-                         .batch_bytes = slm_batch_bytes,
-                         .close = slm_close,
-                         .state = d};
-    return dataset;
+    return dataset_new((Dataset){.n_samples = d->n_samples,
+                                 .field_names = field_names,
+                                 .tokens = slm_tokens,
+                                 .counts = slm_counts,
+                                 .sample_id = slm_sample_id,
+                                 .content = slm_content,
+                                 .fill = slm_fill,
+                                 .batch_bytes = slm_batch_bytes,
+                                 .close = slm_close,
+                                 .state = d});
 }
 
 static int64_t count_pieces(const SlmStream *stream, int64_t context) {
@@ -371,24 +369,20 @@ Dataset *slm_dataset_open(const SlmStream *stream, const SlmDatasetOptions *opti
     bool random = options->sampling == SLM_RANDOM, of_pieces = options->separate && !random;
     int64_t context = options->context, rows = stream->n_tokens - 1, n_pieces = count_pieces(stream, context);
     int64_t n_samples = of_pieces ? n_pieces : random ? rows / context : (rows + context - 1) / context;
-    if (random && n_samples < 1) {
-        error_set(
+    bool ok = true;
+    if (random && n_samples < 1)
+        ok = error_set(
             error,
             "there are %lld tokens, and random places for a context of %lld need at least %lld: lower the context, "
             "give more text, or sample by epochs",
             (long long)stream->n_tokens, (long long)context, (long long)context + 1);
-        return NULL;
-    }
-    if (n_samples < 1) {
-        error_set(error, "there are %lld tokens, and at least 2 are needed, one to predict the other",
-                  (long long)stream->n_tokens);
-        return NULL;
-    }
-    if (n_samples > INT32_MAX || n_pieces > INT32_MAX) {
-        error_set(error, "a context of %lld divides %lld tokens into %lld pieces, more than %d: raise the context",
-                  (long long)context, (long long)stream->n_tokens, (long long)n_pieces, INT32_MAX);
-        return NULL;
-    }
+    else if (n_samples < 1)
+        ok = error_set(error, "there are %lld tokens, and at least 2 are needed, one to predict the other",
+                       (long long)stream->n_tokens);
+    else if (n_samples > INT32_MAX || n_pieces > INT32_MAX)
+        ok = error_set(error, "a context of %lld divides %lld tokens into %lld pieces, more than %d: raise the context",
+                       (long long)context, (long long)stream->n_tokens, (long long)n_pieces, INT32_MAX);
+    if (!ok) return NULL;
     assert(stream->first[0] == 0 && stream->first[stream->n_documents] == rows);
     SlmDataset *d = xcalloc(1, sizeof *d);
     *d = (SlmDataset){.stream = stream,
@@ -408,10 +402,9 @@ Dataset *slm_dataset_open(const SlmStream *stream, const SlmDatasetOptions *opti
 
 Dataset *slm_dataset_synthetic(int context, int64_t n_samples, int vocabulary) {
     int64_t n = n_samples * context + 1;
-    int32_t *ids = xmalloc((size_t)n * sizeof *ids);
+    OWNED int32_t *ids = xmalloc((size_t)n * sizeof *ids);
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)philox_below(0, PURPOSE_SYNTHETIC, 0, (uint64_t)i, vocabulary);
     SlmStream *stream = slm_stream_of(ids, n, (const int64_t[]){0, n - 1}, NULL, 1, vocabulary, -1);
-    free(ids);
     Dataset *dataset = slm_dataset_open(stream, &(SlmDatasetOptions){context, SLM_ORDER, false, 0}, NULL);
     assert(dataset);
     ((SlmDataset *)dataset->state)->own = stream;

@@ -94,7 +94,7 @@ struct SeenDocuments {
     Hashes hashes;
     Bands bands;
     uint32_t (*minima)[SIGNATURE_MINIMA];
-    size_t n, capacity; /* documents with minima */
+    size_t n; /* documents with minima */
 };
 
 SeenDocuments *seen_open(Duplicates duplicates) {
@@ -194,10 +194,7 @@ Seen seen_add(SeenDocuments *seen, const Signature *s) {
     if (seen->duplicates == DUPLICATES_EXACT) return SEEN_NEW;
     bands_grow(seen);
     if (find_alike(seen, s->minima)) return SEEN_NEAR;
-    if (seen->n == seen->capacity) {
-        seen->capacity = seen->capacity ? 2 * seen->capacity : 256;
-        seen->minima = xrealloc(seen->minima, seen->capacity * sizeof *seen->minima);
-    }
+    seen->minima = xgrow(seen->minima, (size_t)seen->n, sizeof *seen->minima);
     if (seen->n == UINT32_MAX)
         die("more than %u documents: near-identical ones cannot be found among so many", UINT32_MAX);
     memcpy(seen->minima[seen->n], s->minima, sizeof s->minima);

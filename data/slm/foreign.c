@@ -114,7 +114,7 @@ static bool take_headerless(SlmShard *s, const SlmForeign *foreign, Error *error
 
 /* Reads "vocab_size" of a pickled dictionary. */
 static bool read_meta(const char *path, int64_t *vocabulary, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     Pickle pickle;
     if (!read_file(path, &bytes, &size, error)) return false;
@@ -123,24 +123,19 @@ static bool read_meta(const char *path, int64_t *vocabulary, Error *error) {
     if (value && value->kind == PICKLE_INTEGER) *vocabulary = value->as.integer;
     if (ok && *vocabulary < 1) ok = error_set(error, "has no number \"vocab_size\" above 0");
     if (pickle.nodes) pickle_free(&pickle);
-    free(bytes);
     return ok;
 }
 
 /* Takes the vocabulary of a headerless file from meta.pkl, unless it is known. */
 static bool take_meta(const char *path, SlmShard *s, Error *error) {
-    char *directory = path_directory(path), *meta = path_join(directory, "meta.pkl");
-    Error why;
-    bool ok = s->vocabulary ||
-              (access(meta, F_OK)
-                   ? error_set(error,
-                               "%s: its vocabulary is unknown: the file does not tell it, and there is no %s; give its "
-                               "tokenizer, or prepare it with train_slm prepare if it is text",
-                               path, meta)
-                   : read_meta(meta, &s->vocabulary, &why) || error_set(error, "%s: %s", meta, why.text));
-    free(directory);
-    free(meta);
-    return ok;
+    OWNED char *directory = path_directory(path), *meta = path_join(directory, "meta.pkl");
+    if (s->vocabulary) return true;
+    if (access(meta, F_OK))
+        return error_set(error,
+                         "%s: its vocabulary is unknown: the file does not tell it, and there is no %s; give its "
+                         "tokenizer, or prepare it with train_slm prepare if it is text",
+                         path, meta);
+    return read_meta(meta, &s->vocabulary, error) || error_before(error, "%s: ", meta);
 }
 
 /* Checks the ids. certain: their width cannot be wrong, and nothing was cut off. */
@@ -164,17 +159,16 @@ static bool check(const SlmShard *s, bool certain, Error *error) {
 }
 
 bool slm_foreign_open(const char *path, const SlmForeign *foreign, SlmShard *s, Error *error) {
-    Error why = {.text = ""};
     *s = (SlmShard){.end_of_text = -1};
-    bool ok = file_map(path, &s->file.owner, &s->file.owner_bytes, &why) && take_llm_c(s, &why);
+    bool ok = file_map(path, &s->file.owner, &s->file.owner_bytes, error) && take_llm_c(s, error);
     bool certain = s->vocabulary > 0 || (foreign && foreign->width);
-    ok = ok && (s->ids || take_npy(s, &why)) && (s->ids || take_headerless(s, foreign, &why));
+    ok = ok && (s->ids || take_npy(s, error)) && (s->ids || take_headerless(s, foreign, error));
     if (foreign && foreign->vocabulary) s->vocabulary = foreign->vocabulary;
     if (foreign && foreign->end_of_text >= 0) s->end_of_text = foreign->end_of_text;
     if (!ok)
-        error_set(error, "%s: %s", path, why.text);
+        error_before(error, "%s: ", path);
     else
-        ok = take_meta(path, s, error) && (check(s, certain, &why) || error_set(error, "%s: %s", path, why.text));
+        ok = take_meta(path, s, error) && (check(s, certain, error) || error_before(error, "%s: ", path));
     if (!ok) slm_shard_close(s);
     return ok;
 }

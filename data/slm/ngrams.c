@@ -75,7 +75,7 @@ static void history_push(History *history, int32_t id) {
 static void for_targets(const SlmStream *stream, int64_t max_tokens,
                         void (*f)(void *context, const History *history, int32_t target), void *context) {
     int64_t n = stream->n_tokens < max_tokens ? stream->n_tokens : max_tokens;
-    int32_t *ids = xmalloc(READ * sizeof *ids);
+    OWNED int32_t *ids = xmalloc(READ * sizeof *ids);
     History history = {.length = 0};
     for (int64_t at = 0; at < n; at += READ) {
         int64_t count = n - at < READ ? n - at : READ;
@@ -85,7 +85,6 @@ static void for_targets(const SlmStream *stream, int64_t max_tokens,
             history_push(&history, ids[i]);
         }
     }
-    free(ids);
 }
 
 /* Counts the target behind each of its histories, the empty one included. */

@@ -49,27 +49,21 @@ static int place_of(const char *name, const char *const names[3]) {
 
 /* ---- what is prepared from what ---- */
 
-static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Dies if a file is there twice: named twice, or in two of the folders. */
 static void check_twice(const CorpusFiles *files) {
-    char **paths = xcalloc((size_t)files->n, sizeof *paths);
+    OWNED char **paths = xcalloc((size_t)files->n, sizeof *paths);
     for (int64_t i = 0; i < files->n; i++) paths[i] = files->files[i].path;
-    qsort(paths, (size_t)files->n, sizeof *paths, compare_names);
+    qsort(paths, (size_t)files->n, sizeof *paths, compare_texts);
     for (int64_t i = 1; i < files->n; i++)
         if (!strcmp(paths[i - 1], paths[i])) die("%s is given twice, by --input or --val-file", paths[i]);
-    free(paths);
 }
 
 static void list_files(Prepare *p) {
     const SlmPrepareOptions *o = p->options;
-    Error error;
-    for (int i = 0; i < o->val_file.count; i++)
-        if (!corpus_files_add(&p->files, o->val_file.text[i], true, &error)) die("%s", error.text);
-    for (int i = 0; i < o->input.count; i++)
-        if (!corpus_files_add(&p->files, o->input.text[i], false, &error)) die("%s", error.text);
+    for (int i = 0; i < o->val_file.count; i++) MUST(corpus_files_add(&p->files, o->val_file.text[i], true, &error));
+    for (int i = 0; i < o->input.count; i++) MUST(corpus_files_add(&p->files, o->input.text[i], false, &error));
     check_twice(&p->files);
-    if (!corpus_files_measure(&p->files, (int)o->threads, &error)) die("%s", error.text);
+    MUST(corpus_files_measure(&p->files, (int)o->threads, &error));
 }
 
 static json_t *list_of(const OptionList *list) {
@@ -133,44 +127,38 @@ static json_t *find_record(const Prepare *p) {
                 o->output);
         return NULL;
     }
-    json_t *record = prepared_read(o->output, &error);
+    json_auto_t *record = prepared_read(o->output, &error);
     if (!record && (o->overwrite || unfinished)) return NULL;
     if (!record) die("%s", error.text);
     const json_t *before = json_object_get(record, "inputs");
-    if (json_equal(before, p->inputs) && prepared_check_tokenizer(o->output, record, NULL)) return record;
-    char *what = difference(before, p->inputs);
+    if (json_equal(before, p->inputs) && prepared_check_tokenizer(o->output, record, NULL)) return json_incref(record);
+    OWNED char *what = difference(before, p->inputs);
     if (!o->overwrite)
         die("%s has been prepared before, and %s has changed since: choose another --output, or prepare it again with "
             "--overwrite",
             o->output, json_equal(before, p->inputs) ? "its tokenizer" : what);
-    free(what);
-    json_decref(record);
     return NULL;
 }
 
 /* Removes a file of an earlier run, unless it is the tokenizer that was given. */
 static void remove_file(const Prepare *p, const char *name) {
-    char *path = path_join(p->options->output, name);
+    OWNED char *path = path_join(p->options->output, name);
     if (!file_is_same(path, tokenizer_file(p->tokenizer)) && unlink(path) && errno != ENOENT)
         die("cannot remove %s: %s", path, strerror(errno));
-    free(path);
 }
 
 /* Marks the folder as unfinished and removes what an earlier run has left. */
 static void begin_folder(const Prepare *p) {
     const SlmPrepareOptions *o = p->options;
     static const char *const names[] = {PREPARED_NAME, "tokenizer.json", "tokenizer.model"};
-    Error error;
     bool found;
-    char *text = json_text("the inputs", p->inputs, JSON_COMPACT | JSON_SORT_KEYS),
-         *what = xformat("inputs %.16s", fingerprint_of("%s", text).text);
-    if (!o->overwrite && !unfinished_find(o->output, what, &found, &error)) die("%s", error.text);
-    if (!unfinished_begin(o->output, what, &error)) die("%s", error.text);
+    OWNED char *text = json_text("the inputs", p->inputs, JSON_COMPACT | JSON_SORT_KEYS),
+               *what = xformat("inputs %.16s", fingerprint_of("%s", text).text);
+    if (!o->overwrite) MUST(unfinished_find(o->output, what, &found, &error));
+    MUST(unfinished_begin(o->output, what, &error));
     for (int i = 0; i < 3; i++) remove_file(p, names[i]);
     prepared_remove_shards(o->output);
     directory_remove_leftovers(o->output);
-    free(text);
-    free(what);
 }
 
 /* ---- documents ---- */
@@ -181,8 +169,7 @@ static void scan(Prepare *p) {
     const ScanOptions options = {.duplicates = (Duplicates)place_of(o->duplicates, names),
                                  .min_characters = o->min_characters,
                                  .val_ratio = o->val_file.count ? 0 : o->val_ratio};
-    Error error;
-    if (!scan_documents(&p->corpus, &options, &p->scan, &error)) die("%s", error.text);
+    MUST(scan_documents(&p->corpus, &options, &p->scan, &error));
     int64_t train = p->scan.counts[FATE_TRAIN], val = p->scan.counts[FATE_VAL];
     if (!train)
         die("the corpus has no text to train on: of %lld document%s in %lld file%s, %lld %s shorter than "
@@ -224,27 +211,25 @@ static char *train_tokenizer(Prepare *p) {
         BpeTrainer *trainer;
     } context = {&p->scan, bpe_trainer_open(&training)};
     const CorpusPass pass = {.purpose = "Counting", .context = &context, .work = add_to_trainer};
-    Error error;
-    const char *folder = directory_temporary("train_slm", &error);
-    if (!folder || !corpus_pass(&p->corpus, &pass, &error)) die("%s", error.text);
+    const char *folder;
+    MUST(folder = directory_temporary("train_slm", &error));
+    MUST(corpus_pass(&p->corpus, &pass, &error));
     char *path = path_join(folder, "tokenizer.json");
-    if (!bpe_trainer_write(context.trainer, path, &vocabulary, &error))
-        die("the tokenizer: %s (--vocabulary %lld)", error.text, (long long)o->vocabulary);
+    MUST_OR(bpe_trainer_write(context.trainer, path, &vocabulary, &error), "the tokenizer: %s (--vocabulary %lld)",
+            error.text, (long long)o->vocabulary);
     bpe_trainer_close(context.trainer);
     return path;
 }
 
 /* Opens the tokenizer and keeps the bytes of its file. */
 static void open_tokenizer(Prepare *p, const char *path) {
-    Error error;
-    p->tokenizer = tokenizer_open(path, &error);
-    if (!p->tokenizer) die("%s: %s", path, error.text);
+    MUST_OR(p->tokenizer = tokenizer_open(path, &error), "%s: %s", path, error.text);
     const char *file = tokenizer_file(p->tokenizer), *end = p->options->end_of_text, *files[3];
     if (tokenizer_files(p->tokenizer, files) > 1)
         die("%s: the two files of fastBPE are a tokenizer for train_bert; give a tokenizer.json or a SentencePiece "
             "model",
             path);
-    if (!read_file(file, &p->tokenizer_bytes, &p->tokenizer_size, &error)) die("%s: %s", file, error.text);
+    MUST_OR(read_file(file, &p->tokenizer_bytes, &p->tokenizer_size, &error), "%s: %s", file, error.text);
     p->tokenizer_sha1 = fingerprint_file(file);
     p->tokenizer_name = tokenizer_name(p->tokenizer);
     p->end_of_text = end ? tokenizer_id(p->tokenizer, end) : tokenizer_end_of_text(p->tokenizer);
@@ -284,15 +269,13 @@ static bool write_document(void *context, const Document *d, void *result, Error
     if (fate > FATE_VAL) return true;
     p->unknown[fate] += e->unknown;
     p->dropped[fate] += e->dropped;
-    bool ok = shard_writer_add(&p->writers[fate], e->ids, e->n, (int64_t)d->size, error);
-    free(e->ids);
-    return ok;
+    OWNED void *ids = e->ids;
+    return shard_writer_add(&p->writers[fate], ids, e->n, (int64_t)d->size, error);
 }
 
 static void write_shards(Prepare *p) {
     const SlmPrepareOptions *o = p->options;
     int64_t vocabulary = tokenizer_vocabulary(p->tokenizer);
-    Error error;
     p->ids = xcalloc((size_t)o->threads, sizeof *p->ids);
     p->missing = xcalloc((size_t)o->threads, sizeof *p->missing);
     for (int64_t i = 0; i < o->threads; i++)
@@ -307,9 +290,8 @@ static void write_shards(Prepare *p) {
                                                 .tokenizer_hash = tokenizer_hash(p->tokenizer)}};
     const CorpusPass pass = {
         .purpose = "Tokenizing", .context = p, .result_bytes = sizeof(Encoded), .work = encode, .take = write_document};
-    bool ok = corpus_pass(&p->corpus, &pass, &error);
-    for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++) ok = ok && shard_writer_end(&p->writers[f], &error);
-    if (!ok) die("%s", error.text);
+    MUST(corpus_pass(&p->corpus, &pass, &error));
+    for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++) MUST(shard_writer_end(&p->writers[f], &error));
     for (Fate f = FATE_TRAIN; f <= FATE_VAL; f++) shard_writer_close(&p->writers[f]);
     for (int64_t i = 0; i < o->threads; i++) token_ids_free(&p->ids[i]);
     for (int64_t i = 1; i < o->threads; i++) unknown_move(&p->missing[0], &p->missing[i]);
@@ -333,11 +315,10 @@ static json_t *record_of(const Prepare *p) {
     }
     int64_t size = 0;
     for (int64_t i = 0; i < p->files.n; i++) size += p->files.files[i].size;
-    char *characters = unknown_characters(&p->missing[0]);
+    OWNED char *characters = unknown_characters(&p->missing[0]);
     json_object_set_new(splits, "unknown_characters", json_string(characters));
     json_object_set_new(splits, "unknown_white_space", json_integer((json_int_t)p->missing[0].white));
-    free(characters);
-    char *first_bad = p->bad.first ? utf8_of_bytes(p->bad.first, strlen(p->bad.first)) : NULL;
+    OWNED char *first_bad = p->bad.first ? utf8_of_bytes(p->bad.first, strlen(p->bad.first)) : NULL;
     json_t *record = json_build(
         "the record", "{s:i, s:O, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}, s:{s:s, s:s, s:s, s:i, s:i}, s:o}", "format",
         FORMAT, "inputs", p->inputs, "corpus", "files", (json_int_t)p->files.n, "file_bytes", (json_int_t)size,
@@ -349,7 +330,6 @@ static json_t *record_of(const Prepare *p) {
         json_object_update_new(
             json_object_get(record, "corpus"),
             json_build("the record", "{s:I, s:s}", "bad_records", (json_int_t)p->bad.n, "first_bad", first_bad));
-    free(first_bad);
     return record;
 }
 
@@ -368,21 +348,19 @@ static json_t *prepare(Prepare *p) {
     Error error;
     scan(p);
     if (!o->tokenizer) {
-        char *path = train_tokenizer(p);
+        OWNED char *path = train_tokenizer(p);
         open_tokenizer(p, path);
-        free(path);
         directory_remove_temporary();
     }
     begin_folder(p);
-    char *path = path_join(o->output, p->tokenizer_name);
-    if (!file_is_same(path, tokenizer_file(p->tokenizer)) &&
-        !file_write_atomic(path, p->tokenizer_bytes, p->tokenizer_size, &error))
-        die("%s", error.text);
-    free(path);
+    OWNED char *path = path_join(o->output, p->tokenizer_name);
+    if (!file_is_same(path, tokenizer_file(p->tokenizer)))
+        MUST(file_write_atomic(path, p->tokenizer_bytes, p->tokenizer_size, &error));
     write_shards(p);
     json_t *record = record_of(p);
     if (!prepared_check_unknown(record, o->max_unknown, &error)) refuse(p, &error);
-    if (!prepared_write(o->output, record, &error) || !unfinished_end(o->output, &error)) die("%s", error.text);
+    MUST(prepared_write(o->output, record, &error));
+    MUST(unfinished_end(o->output, &error));
     return record;
 }
 
@@ -393,18 +371,19 @@ json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
                             .text_field = o->text_field,
                             .nfc = !strcmp(o->normalize, "nfc"),
                             .n_threads = (int)o->threads}};
-    Error error;
     p.files.format = corpus_format(o->input_format);
     list_files(&p);
     p.corpus.files = &p.files;
     p.corpus.bad = o->skip_bad ? &p.bad : NULL;
     if (o->tokenizer) open_tokenizer(&p, o->tokenizer);
     p.inputs = inputs_of(&p);
-    if (!unfinished_lock(&p.lock, o->output, &error)) die("%s", error.text);
+    MUST(unfinished_lock(&p.lock, o->output, &error));
     json_t *record = find_record(&p);
     *already = record != NULL;
-    if (record && !prepared_check_unknown(record, o->max_unknown, &error)) die("%s", error.text);
-    if (!record) record = prepare(&p);
+    if (record)
+        MUST(prepared_check_unknown(record, o->max_unknown, &error));
+    else
+        record = prepare(&p);
     file_unlock(&p.lock);
     tokenizer_close(p.tokenizer);
     free(p.tokenizer_bytes);

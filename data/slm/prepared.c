@@ -14,33 +14,24 @@
 const char *const PREPARED_SPLIT_NAMES[PREPARED_SPLITS] = {"train", "val"};
 
 char *prepared_shard_path(const char *directory, const char *split, int64_t number) {
-    char *name = xformat("%s_%05lld" SHARD_ENDING, split, (long long)number), *path = path_join(directory, name);
-    free(name);
-    return path;
+    OWNED char *name = xformat("%s_%05lld" SHARD_ENDING, split, (long long)number);
+    return path_join(directory, name);
 }
 
 json_t *prepared_read(const char *directory, Error *error) {
     if (!unfinished_check(directory, error)) return NULL;
-    char *path = path_join(directory, PREPARED_NAME);
+    OWNED char *path = path_join(directory, PREPARED_NAME);
     Error why = {.text = ""};
-    json_t *record = json_read(path, 0, &why);
-    if (record && !json_sum_check(record, PREPARED_DIGITS, 0, &why)) {
-        json_decref(record);
-        record = NULL;
-    }
-    if (!record) error_set(error, "%s: %s; run train_slm prepare again, with --overwrite", path, why.text);
-    free(path);
-    return record;
+    json_auto_t *record = json_read(path, 0, &why);
+    if (record && json_sum_check(record, PREPARED_DIGITS, 0, &why)) return json_incref(record);
+    error_set(error, "%s: %s; run train_slm prepare again, with --overwrite", path, why.text);
+    return NULL;
 }
 
 bool prepared_write(const char *directory, json_t *record, Error *error) {
-    char *path = path_join(directory, PREPARED_NAME);
+    OWNED char *path = path_join(directory, PREPARED_NAME);
     json_sum_set(record, PREPARED_DIGITS, 0);
-    char *text = json_text(path, record, JSON_INDENT(1) | JSON_REAL_PRECISION(PREPARED_DIGITS));
-    bool ok = file_write_atomic(path, text, strlen(text), error);
-    free(text);
-    free(path);
-    return ok;
+    return json_write_file(path, record, JSON_INDENT(1) | JSON_REAL_PRECISION(PREPARED_DIGITS), error);
 }
 
 bool prepared_check_tokenizer(const char *directory, const json_t *record, Error *error) {
@@ -48,15 +39,13 @@ bool prepared_check_tokenizer(const char *directory, const json_t *record, Error
     const char *name = json_string_value(json_object_get(tokenizer, "file"));
     if (!name || strchr(name, '/'))
         return error_set(error, "%s/" PREPARED_NAME " names no file of a tokenizer", directory);
-    char *path = path_join(directory, name);
+    OWNED char *path = path_join(directory, name);
     Fingerprint found = fingerprint_file(path);
-    bool ok = fact_is(tokenizer, "sha1", found.text) ||
-              error_set(error,
-                        "%s is %s: the shards were made with another tokenizer; put that one back, or run train_slm "
-                        "prepare again, with --overwrite",
-                        path, *found.text ? "not the tokenizer that prepare put there" : "missing");
-    free(path);
-    return ok;
+    return fact_is(tokenizer, "sha1", found.text) ||
+           error_set(error,
+                     "%s is %s: the shards were made with another tokenizer; put that one back, or run train_slm "
+                     "prepare again, with --overwrite",
+                     path, *found.text ? "not the tokenizer that prepare put there" : "missing");
 }
 
 /* Adds a count times a sign, if it is there. Fails if sums of such counts could overflow. */

@@ -9,7 +9,6 @@ typedef struct {
     const ScanOptions *options;
     Scan *scan;
     SeenDocuments *seen;
-    int64_t capacity;
     /* The documents with the least and the greatest hash of those that are kept. */
     int64_t least, greatest;
     int64_t least_bytes, greatest_bytes;
@@ -63,10 +62,7 @@ static bool decide(void *context, const Document *d, void *result, Error *error)
     Fate fate = d->bad ? FATE_BAD : r->is_short ? FATE_SHORT : of_seen[seen_add(s->seen, &r->signature)];
     if (fate == FATE_TRAIN && r->held_out) fate = FATE_VAL;
     if (fate <= FATE_VAL) keep_extremes(s, d, r->signature.hash);
-    if (scan->n == s->capacity) {
-        s->capacity = 2 * s->capacity + 1024;
-        scan->fates = xrealloc(scan->fates, (size_t)s->capacity);
-    }
+    scan->fates = xgrow(scan->fates, (size_t)scan->n, sizeof *scan->fates);
     scan->fates[scan->n++] = (unsigned char)fate;
     scan->counts[fate]++;
     scan->bytes[fate] += (int64_t)d->size;

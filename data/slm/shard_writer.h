@@ -8,9 +8,8 @@ typedef struct {
     const char *directory, *split;
     int64_t shard_ids; /* a shard has at most so many, unless a document alone has more */
     SlmShard shard;    /* vocabulary, end_of_text and tokenizer_hash are given; the others begin as zeros */
-    char *ids;
+    Bytes ids;
     int64_t *first, *bytes;
-    int64_t id_capacity, document_capacity;
     int64_t n_shards, n_ids, n_documents, n_bytes; /* of the whole split */
 } ShardWriter;
 

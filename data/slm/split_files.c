@@ -5,10 +5,7 @@
 #include <string.h>
 
 void split_files_add(SplitFiles *files, const char *path) {
-    if (files->n == files->capacity) {
-        files->capacity = 2 * files->capacity + 4;
-        files->paths = xrealloc(files->paths, (size_t)files->capacity * sizeof *files->paths);
-    }
+    files->paths = xgrow(files->paths, (size_t)files->n, sizeof *files->paths);
     files->paths[files->n++] = xstrdup(path);
 }
 
@@ -17,8 +14,6 @@ void split_files_free(SplitFiles *files) {
     free(files->paths);
     *files = (SplitFiles){0};
 }
-
-static int compare_paths(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Returns the length of a name before _123 and the ending. */
 static size_t stem_length(const char *name, const char *ending) {
@@ -47,12 +42,11 @@ SplitFiles split_files_list(const char *directory, const char *split, const char
     DIR *folder = opendir(directory);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (!is_of_split(entry->d_name, split, ending)) continue;
-        char *path = path_join(directory, entry->d_name);
+        OWNED char *path = path_join(directory, entry->d_name);
         split_files_add(&files, path);
-        free(path);
     }
     if (folder) closedir(folder);
-    if (files.n) qsort(files.paths, (size_t)files.n, sizeof *files.paths, compare_paths);
+    if (files.n) qsort(files.paths, (size_t)files.n, sizeof *files.paths, compare_texts);
     return files;
 }
 

@@ -8,7 +8,7 @@
 
 typedef struct {
     char **paths; /* [n] sorted */
-    int n, capacity;
+    int n;
 } SplitFiles;
 
 /* Lists the shards of prepare, SPLIT_NUMBER.safetensors (SHARD_ENDING), or with another ending the files of other

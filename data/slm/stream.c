@@ -23,10 +23,9 @@ typedef struct {
 static SplitFiles find_files(const char *directory, const char *split, bool *shards) {
     static const char *const endings[] = {".bin", ".npy"};
     SplitFiles paths = split_files_list(directory, split, SHARD_ENDING);
-    char *below = path_join(directory, "tokenized_data"); /* as helloLondon has them */
+    OWNED char *below = path_join(directory, "tokenized_data"); /* as helloLondon has them */
     *shards = paths.n > 0;
     for (int i = 0; i < 4 && !paths.n; i++) paths = split_files_list(i % 2 ? below : directory, split, endings[i / 2]);
-    free(below);
     return paths;
 }
 
@@ -40,28 +39,26 @@ bool slm_stream_exists(const char *path, const char *split) {
 
 /* Fails unless the folder is whole and these are all its shards. */
 static bool check_prepared(const char *directory, const char *split, int n, Error *error) {
-    json_t *record = prepared_read(directory, error);
+    json_auto_t *record = prepared_read(directory, error);
     if (!record) return false;
     const json_t *facts = json_object_get(json_object_get(record, "splits"), split);
     long long want = json_integer_value(json_object_get(facts, "shards"));
-    bool ok = want == n || error_set(error,
-                                     "%s has %d shards of '%s', and its " PREPARED_NAME " says %lld: files are missing "
-                                     "or do not belong there; run train_slm prepare again, with --overwrite",
-                                     directory, n, split, want);
-    ok = ok && prepared_check_tokenizer(directory, record, error);
-    json_decref(record);
-    return ok;
+    if (want != n)
+        return error_set(error,
+                         "%s has %d shards of '%s', and its " PREPARED_NAME " says %lld: files are missing or do not "
+                         "belong there; run train_slm prepare again, with --overwrite",
+                         directory, n, split, want);
+    return prepared_check_tokenizer(directory, record, error);
 }
 
 /* Opens file i, which must be of the same kind as the first. */
 static bool open_shard(State *s, int i, const char *path, const SlmForeign *foreign, Error *error) {
     SlmShard *shard = &s->shards[i];
     const SlmShard *one = s->shards;
-    Error why;
     if (!ends_with(path, SHARD_ENDING)) {
         if (!slm_foreign_open(path, foreign, shard, error)) return false;
-    } else if (!slm_shard_open(path, shard, &why)) {
-        return error_set(error, "%s: %s", path, why.text);
+    } else if (!slm_shard_open(path, shard, error)) {
+        return error_before(error, "%s: ", path);
     }
     if (foreign && foreign->width && shard->width != foreign->width)
         return error_set(error, "%s says that its ids have %d bytes, and --token-bytes says %d: leave that option out",
@@ -83,17 +80,15 @@ static bool open_shard(State *s, int i, const char *path, const SlmForeign *fore
 
 /* Lists where documents begin in files without a list: at position 0 and at every end-of-text id. */
 static void find_documents(SlmStream *stream, State *s) {
-    int64_t n = 0, capacity = 0;
+    int64_t n = 0;
+    s->first = xgrow(NULL, 0, sizeof *s->first);
     for (int i = 0; i < s->n; i++)
         for (int64_t at = 0; at < s->shards[i].n_ids; at++) {
             int64_t position = s->begin[i] + at;
             bool begins = !position || slm_shard_id(&s->shards[i], at) == stream->end_of_text;
             if (!begins || position == stream->n_tokens - 1) continue;
-            if (n + 1 >= capacity) {
-                capacity = 2 * capacity + 16;
-                s->first = xrealloc(s->first, (size_t)capacity * sizeof *s->first);
-            }
             s->first[n++] = position;
+            s->first = xgrow(s->first, (size_t)n, sizeof *s->first); /* with room for the end */
         }
     stream->n_documents = n;
 }
@@ -149,7 +144,7 @@ static SlmStream *open_paths(const SplitFiles *paths, const SlmForeign *foreign,
     return stream;
 }
 
-SlmStream *slm_stream_open_foreign(const char *path, const char *split, const SlmForeign *foreign, Error *error) {
+SlmStream *slm_stream_open(const char *path, const char *split, const SlmForeign *foreign, Error *error) {
     SplitFiles paths = {0};
     bool shards = false, ok = true;
     if (split)
@@ -167,10 +162,6 @@ SlmStream *slm_stream_open_foreign(const char *path, const char *split, const Sl
     SlmStream *stream = ok ? open_paths(&paths, foreign, error) : NULL;
     split_files_free(&paths);
     return stream;
-}
-
-SlmStream *slm_stream_open(const char *path, const char *split, Error *error) {
-    return slm_stream_open_foreign(path, split, NULL, error);
 }
 
 SlmStream *slm_stream_of(const int32_t *ids, int64_t n_tokens, const int64_t *first, const int64_t *bytes,
@@ -195,13 +186,8 @@ void slm_stream_close(SlmStream *stream) {
     if (!stream) return;
     State *s = stream->state;
     for (int i = 0; i < s->n; i++) slm_shard_close(&s->shards[i]);
-    free(s->shards);
-    free(s->begin);
-    free(s->own_ids);
-    free(s->first);
-    free(s->bytes);
-    free(s);
-    free(stream);
+    void *const owned[] = {s->shards, s->begin, s->own_ids, s->first, s->bytes, s, stream};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
 }
 
 /* ---- reading ---- */

@@ -25,10 +25,9 @@ typedef struct {
 /* Opens a split of a folder: the shards SPLIT_00000.safetensors ... that prepare wrote, or the files of another
  * program: SPLIT.bin, SPLIT_NUMBER.bin, NAME_SPLIT.bin or NAME_SPLIT_NUMBER.bin, sorted by name, in the folder or in
  * its tokenized_data/, or else the same with .npy. split NULL: `path` is one file, a whole stream. Reads everything
- * once: checksums, counts, whether every id is below the vocabulary. Returns NULL with an error that names the file. */
-SlmStream *slm_stream_open(const char *path, const char *split, Error *error);
-/* Does the same; foreign: what the caller knows, NULL: nothing. */
-SlmStream *slm_stream_open_foreign(const char *path, const char *split, const SlmForeign *foreign, Error *error);
+ * once: checksums, counts, whether every id is below the vocabulary. foreign: what the caller knows, NULL: nothing.
+ * Returns NULL with an error that names the file. */
+SlmStream *slm_stream_open(const char *path, const char *split, const SlmForeign *foreign, Error *error);
 /* Returns whether the folder has files of this split. Opens none. */
 bool slm_stream_exists(const char *path, const char *split);
 /* Copies the ids of n positions. Safe from several threads. */

@@ -13,10 +13,7 @@ typedef struct {
 } Windows;
 
 void slm_windows_add(SlmWindows *list, SlmWindow window) {
-    if (list->n == list->capacity) {
-        list->capacity = 2 * list->capacity + 64;
-        list->windows = xrealloc(list->windows, (size_t)list->capacity * sizeof *list->windows);
-    }
+    list->windows = xgrow(list->windows, (size_t)list->n, sizeof *list->windows);
     list->windows[list->n++] = window;
 }
 
@@ -105,20 +102,18 @@ static void windows_close(Dataset *dataset) {
 
 Dataset *slm_windows_open(const SlmWindows *list, const int32_t *ids) {
     static const char *const names[SLM_FIELDS] = {"offsets", "ids", "positions", "targets"};
-    Dataset *dataset = xcalloc(1, sizeof *dataset);
     Windows *w = xcalloc(1, sizeof *w);
     *w = (Windows){list, ids};
-    *dataset = (Dataset){.n_samples = list->n,
-                         .field_names = names,
-                         .tokens = windows_tokens,
-                         .counts = windows_counts,
-                         .sample_id = windows_sample_id,
-                         .content = windows_content,
-                         .fill = windows_fill,
-                         .batch_bytes = windows_bytes,
-                         .close = windows_close,
-                         .state = w};
-    return dataset;
+    return dataset_new((Dataset){.n_samples = list->n,
+                                 .field_names = names,
+                                 .tokens = windows_tokens,
+                                 .counts = windows_counts,
+                                 .sample_id = windows_sample_id,
+                                 .content = windows_content,
+                                 .fill = windows_fill,
+                                 .batch_bytes = windows_bytes,
+                                 .close = windows_close,
+                                 .state = w});
 }
 
 Batch slm_windows_largest(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {

@@ -15,7 +15,7 @@ typedef struct {
 /* A growing list; begins as {0}, free(windows). */
 typedef struct {
     SlmWindow *windows;
-    int64_t n, capacity;
+    int64_t n;
 } SlmWindows;
 
 void slm_windows_add(SlmWindows *list, SlmWindow window);

@@ -30,12 +30,10 @@ static bool take_tokens(const json_t *root, AddedTokens *tokens, Error *error) {
 }
 
 bool added_tokens_read(const char *path, AddedTokens *tokens, Error *error) {
-    Error why;
-    json_t *root = json_read(path, JSON_REJECT_DUPLICATES, &why);
+    json_auto_t *root = json_read(path, JSON_REJECT_DUPLICATES, error);
     *tokens = (AddedTokens){.n = 0};
-    if (!root) return error_set(error, "added_tokens.json: %s", why.text);
+    if (!root) return error_before(error, "added_tokens.json: ");
     bool ok = take_tokens(root, tokens, error);
-    json_decref(root);
     if (!ok) added_tokens_free(tokens);
     return ok;
 }

@@ -85,7 +85,8 @@ static void encode_words(const Bpe *bpe, const char *begin, const char *end, Tok
 /* ---- a text ---- */
 
 static void encode_plain(const Bpe *bpe, const char *text, size_t size, TokenIds *ids) {
-    char *normal = bpe_normalize(bpe, text, &size), *spaced = NULL;
+    OWNED char *normal = bpe_normalize(bpe, text, &size);
+    char *spaced = NULL;
     if (normal) text = normal;
     if (bpe->settings.prefix_space && size && *text != ' ') {
         spaced = xmalloc(size + 1);
@@ -94,7 +95,6 @@ static void encode_plain(const Bpe *bpe, const char *text, size_t size, TokenIds
         text = spaced;
     }
     encode_words(bpe, text, text + size, ids);
-    free(normal);
     free(spaced);
 }
 

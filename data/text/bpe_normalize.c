@@ -7,34 +7,20 @@
 #include "data/text/bpe_normalize.h"
 #include "data/text/characters.h"
 
-typedef struct {
-    char *bytes;
-    size_t n, capacity;
-} Buffer;
-
-static void put(Buffer *buffer, const char *bytes, size_t size) {
-    if (buffer->n + size > buffer->capacity) {
-        buffer->capacity = 2 * buffer->capacity + size;
-        buffer->bytes = xrealloc(buffer->bytes, buffer->capacity);
-    }
-    memcpy(buffer->bytes + buffer->n, bytes, size);
-    buffer->n += size;
-}
-
 static const char *ascii_end(const char *at, const char *end) {
     while (at < end && (unsigned char)*at < 0x80) at++;
     return at;
 }
 
-static void put_without_marks(Buffer *buffer, const char *at, const char *end) {
+static void put_without_marks(Bytes *buffer, const char *at, const char *end) {
     const uint8_t *classes = character_classes();
     uint32_t c;
     for (size_t size; (size = character_at(at, end, &c)); at += size)
-        if (!(classes[c] & CHARACTER_MARK)) put(buffer, at, size);
+        if (!(classes[c] & CHARACTER_MARK)) bytes_add(buffer, at, size);
 }
 
 /* Puts a run without ASCII but its first character. Bytes that are not UTF-8 leave the run as it is. */
-static void put_run(Buffer *buffer, const BpeSettings *settings, const char *at, const char *end) {
+static void put_run(Bytes *buffer, const BpeSettings *settings, const char *at, const char *end) {
     uint8_t small[512], *normal = NULL;
     size_t n = sizeof small;
     const size_t size = (size_t)(end - at);
@@ -47,7 +33,7 @@ static void put_run(Buffer *buffer, const BpeSettings *settings, const char *at,
     if (settings->strip_marks)
         put_without_marks(buffer, at, end);
     else
-        put(buffer, at, (size_t)(end - at));
+        bytes_add(buffer, at, (size_t)(end - at));
     if (normal != small) free(normal);
 }
 
@@ -55,14 +41,14 @@ char *bpe_normalize(const Bpe *bpe, const char *text, size_t *size) {
     const char *end = text + *size, *at = text;
     if (bpe->settings.form == NORMAL_NONE && !bpe->settings.strip_marks) return NULL;
     if (ascii_end(text, end) == end) return NULL;
-    Buffer buffer = {xmalloc(*size), 0, *size};
+    Bytes buffer = {xmalloc(*size), 0, *size};
     for (const char *begin = text; begin < end; begin = at) {
         at = ascii_end(begin, end);
         const char *run = at > begin && at < end ? at - 1 : at;
-        put(&buffer, begin, (size_t)(run - begin));
+        bytes_add(&buffer, begin, (size_t)(run - begin));
         while (at < end && (unsigned char)*at >= 0x80) at++;
         if (run < at) put_run(&buffer, &bpe->settings, run, at);
     }
     *size = buffer.n;
-    return buffer.bytes;
+    return buffer.at;
 }

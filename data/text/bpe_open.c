@@ -150,7 +150,8 @@ static bool take_size(Bpe *bpe, json_t *vocab, const json_t *added, Error *error
 
 /* Takes the pieces by id, so that their order in the file does not count. */
 static bool take_vocab(Bpe *bpe, json_t *vocab, Error *error) {
-    const char **texts = xcalloc((size_t)bpe->vocabulary, sizeof *texts), *text;
+    OWNED const char **texts = xcalloc((size_t)bpe->vocabulary, sizeof *texts);
+    const char *text;
     json_t *value;
     bool ok = true;
     json_object_foreach(vocab, text, value) {
@@ -161,7 +162,6 @@ static bool take_vocab(Bpe *bpe, json_t *vocab, Error *error) {
     for (int id = 0; id < bpe->vocabulary && ok; id++)
         if (texts[id]) ok = add_piece(bpe, texts[id], id, error);
     bpe->n_model = bpe->pieces.n;
-    free(texts);
     return ok;
 }
 
@@ -195,13 +195,12 @@ static bool take_merge(Bpe *bpe, const json_t *merge, size_t rank, Error *error)
     if (left < 0 || right < 0 || sizes[1] < prefix)
         return error_set(error, "model: merge %zu: \"%.*s\" is not a piece that can be merged", rank + 1,
                          (int)sizes[left >= 0], parts[left >= 0]);
-    char *both = xformat("%.*s%.*s", (int)sizes[0], parts[0], (int)(sizes[1] - prefix), parts[1] + prefix);
+    OWNED char *both = xformat("%.*s%.*s", (int)sizes[0], parts[0], (int)(sizes[1] - prefix), parts[1] + prefix);
     const int32_t id = model_id(bpe, both, strlen(both));
     if (id >= 0)
         bpe_merge_add(bpe, left, right, (uint32_t)rank, id);
     else
         error_set(error, "model: merge %zu makes \"%.100s\", which is not a piece", rank + 1, both);
-    free(both);
     return id >= 0;
 }
 
@@ -265,11 +264,9 @@ static bool take_model_settings(Bpe *bpe, const json_t *model, Error *error) {
 /* Returns whether a piece of a byte-level vocabulary is written as the bytes that it stands for. */
 static bool means_itself(const char *text) {
     const size_t size = strlen(text);
-    char *bytes = xmalloc(size + 1);
+    OWNED char *bytes = xmalloc(size + 1);
     const int64_t n = byte_alphabet_decode(text, size, bytes);
-    const bool same = n < 0 || ((size_t)n == size && !memcmp(bytes, text, size));
-    free(bytes);
-    return same;
+    return n < 0 || ((size_t)n == size && !memcmp(bytes, text, size));
 }
 
 static bool take_added_token(Bpe *bpe, const json_t *token, Error *error) {
@@ -319,7 +316,7 @@ static bool take_added(Bpe *bpe, const json_t *tokens, Error *error) {
 
 /* Makes the bytes of all ids. Added tokens, and pieces with other characters than those of bytes, are their text. */
 static void make_bytes(Bpe *bpe) {
-    bool *added = xcalloc((size_t)bpe->vocabulary, sizeof *added);
+    OWNED bool *added = xcalloc((size_t)bpe->vocabulary, sizeof *added);
     size_t n = 0;
     for (size_t i = 0; i < bpe->n_added; i++) added[bpe->added[i].id] = true;
     bpe->bytes = xmalloc(bpe->pieces.n_bytes);
@@ -333,7 +330,6 @@ static void make_bytes(Bpe *bpe) {
         if (decoded < 0) memcpy(bpe->bytes + n, text, size);
         n += decoded < 0 ? size : (size_t)decoded;
     }
-    free(added);
     for (int byte = 0; byte < 256; byte++) {
         const char *text = byte_alphabet((unsigned char)byte);
         bpe->byte_ids[byte] = model_id(bpe, text, strlen(text));
@@ -375,16 +371,10 @@ static bool take_file(Bpe *bpe, const json_t *root, Error *error) {
 }
 
 Bpe *bpe_open(const char *bytes, size_t size, Error *error) {
-    json_error_t problem;
-    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &problem);
-    if (!root) {
-        error_set(error, "line %d, column %d: %s", problem.line, problem.column, problem.text);
-        return NULL;
-    }
+    json_auto_t *root = json_parse(bytes, size, JSON_REJECT_DUPLICATES, error);
+    if (!root) return NULL;
     Bpe *bpe = xcalloc(1, sizeof *bpe);
-    const bool ok = take_file(bpe, root, error);
-    json_decref(root);
-    if (ok) return bpe;
+    if (take_file(bpe, root, error)) return bpe;
     bpe_close(bpe);
     return NULL;
 }
@@ -393,7 +383,5 @@ void bpe_close(Bpe *bpe) {
     if (!bpe) return;
     strings_free(&bpe->pieces);
     strings_free(&bpe->symbols);
-    void *owned[] = {bpe->ids, bpe->piece_of, bpe->merges, bpe->added, bpe->bytes, bpe->bytes_at, bpe->symbol_ids};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
-    free(bpe);
+    FREE(bpe->ids, bpe->piece_of, bpe->merges, bpe->added, bpe->bytes, bpe->bytes_at, bpe->symbol_ids, bpe);
 }

@@ -41,8 +41,7 @@ static bool first_pieces(BpeTrainer *trainer, Error *error) {
     unsigned char bytes[256];
     for (int i = 0; i < options->n_specials; i++) {
         const char *special = options->specials[i];
-        json_t *text = json_string(special);
-        json_decref(text);
+        json_auto_t *text = json_string(special);
         if (!text || !*special) return error_set(error, "special token %d is empty or not UTF-8", i + 1);
         if (strings_add(&trainer->pieces, special, strlen(special)) != (uint32_t)i)
             return error_set(error, "the special token %s is there twice", special);
@@ -66,15 +65,13 @@ static bool first_pieces(BpeTrainer *trainer, Error *error) {
 static void merge(BpeTrainer *trainer, Pairs *pairs, const Pair *pair) {
     const char *left = strings_text(&trainer->pieces, (uint32_t)pair->left);
     const char *right = strings_text(&trainer->pieces, (uint32_t)pair->right);
-    char *text = xformat("%s%s", left, right);
-    json_t *line = json_sprintf("%s %s", left, right);
+    OWNED char *text = xformat("%s%s", left, right);
+    json_auto_t *line = json_sprintf("%s %s", left, right);
     const uint32_t id = strings_add(&trainer->pieces, text, strlen(text));
-    free(text);
     if (id >= (uint32_t)trainer->options.n_specials) { /* special tokens are never made of pieces */
         if (!pair->merged) json_array_append(trainer->merges, line);
         pairs_merge(pairs, (int32_t)id);
     }
-    json_decref(line);
 }
 
 /* FirstPieces: the bytes. */
@@ -109,21 +106,17 @@ static json_t *describe(const BpeTrainer *trainer) {
                                "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab, "merges", trainer->merges);
     json_t *bytes = json_build("a component", "{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
                                "trim_offsets", 1, "use_regex", 1);
-    json_t *root = json_build("a tokenizer", "{s:s, s:n, s:n, s:o, s:n, s:O, s:n, s:o, s:o}", "version", "1.0",
-                              "truncation", "padding", "added_tokens", added, "normalizer", "pre_tokenizer", bytes,
-                              "post_processor", "decoder", bytes, "model", model);
-    return root;
+    return json_build("a tokenizer", "{s:s, s:n, s:n, s:o, s:n, s:O, s:n, s:o, s:o}", "version", "1.0", "truncation",
+                      "padding", "added_tokens", added, "normalizer", "pre_tokenizer", bytes, "post_processor",
+                      "decoder", bytes, "model", model);
 }
 
 bool bpe_trainer_write(BpeTrainer *trainer, const char *path, int *vocabulary, Error *error) {
     if (!first_pieces(trainer, error)) return false;
     merge_pairs(trainer);
-    json_t *root = describe(trainer);
-    char *text = json_text("a tokenizer", root, JSON_INDENT(1));
-    const bool ok = file_write_atomic(path, text, strlen(text), error);
+    json_auto_t *root = describe(trainer);
+    const bool ok = json_write_file(path, root, JSON_INDENT(1), error);
     *vocabulary = (int)trainer->pieces.n;
-    free(text);
-    json_decref(root);
     return ok;
 }
 

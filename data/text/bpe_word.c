@@ -236,8 +236,5 @@ void bpe_encode_word(const Bpe *bpe, const char *text, size_t size, TokenIds *id
             tell_symbol(ids, text, size, at, word.symbols[at].next);
         ids->ids[ids->n++] = id;
     }
-    if (word.symbols != symbols) {
-        free(word.symbols);
-        free(word.heap);
-    }
+    if (word.symbols != symbols) FREE(word.symbols, word.heap);
 }

@@ -82,12 +82,10 @@ static bool take_table(Bpe *bpe, const Pickle *pickle, Error *error) {
 }
 
 Bpe *character_table_open(const char *bytes, size_t size, Error *error) {
-    Pickle pickle;
+    OWNED_BY(pickle_free) Pickle pickle = {0};
     if (!pickle_parse(bytes, size, &pickle, error)) return NULL;
     Bpe *bpe = xcalloc(1, sizeof *bpe);
-    const bool ok = take_table(bpe, &pickle, error);
-    pickle_free(&pickle);
-    if (ok) return bpe;
+    if (take_table(bpe, &pickle, error)) return bpe;
     bpe_close(bpe);
     return NULL;
 }

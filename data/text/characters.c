@@ -5,19 +5,19 @@
 
 static uint8_t classes[CHARACTER_END];
 
-static void mark_ranges(const uint32_t (*ranges)[2], size_t n, uint8_t class) {
+void characters_mark(uint8_t *of, const uint32_t (*ranges)[2], size_t n, uint32_t step, uint8_t class) {
     for (size_t i = 0; i < n; i++)
-        for (uint32_t c = ranges[i][0]; c <= ranges[i][1]; c++) classes[c] |= class;
+        for (uint32_t c = ranges[i][0]; c <= ranges[i][1]; c += step) of[c] |= class;
 }
 
 static void make_classes(void) {
     static const uint32_t separators[][2] = {{0x1C, 0x1F}};
-    mark_ranges(letters, sizeof letters / sizeof *letters, CHARACTER_LETTER);
-    mark_ranges(numbers, sizeof numbers / sizeof *numbers, CHARACTER_NUMBER);
-    mark_ranges(spaces, sizeof spaces / sizeof *spaces, CHARACTER_SPACE | CHARACTER_BLANK);
-    mark_ranges(separators, sizeof separators / sizeof *separators, CHARACTER_BLANK);
-    mark_ranges(punctuation, sizeof punctuation / sizeof *punctuation, CHARACTER_PUNCTUATION);
-    mark_ranges(marks, sizeof marks / sizeof *marks, CHARACTER_MARK);
+    CHARACTERS_MARK(classes, letters, 1, CHARACTER_LETTER);
+    CHARACTERS_MARK(classes, numbers, 1, CHARACTER_NUMBER);
+    CHARACTERS_MARK(classes, spaces, 1, CHARACTER_SPACE | CHARACTER_BLANK);
+    CHARACTERS_MARK(classes, separators, 1, CHARACTER_BLANK);
+    CHARACTERS_MARK(classes, punctuation, 1, CHARACTER_PUNCTUATION);
+    CHARACTERS_MARK(classes, marks, 1, CHARACTER_MARK);
 }
 
 const uint8_t *character_classes(void) {

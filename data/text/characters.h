@@ -19,6 +19,11 @@ enum { CHARACTER_NONE = 0x110000, CHARACTER_END };
 /* Returns the classes by code point, [CHARACTER_END]. */
 const uint8_t *character_classes(void);
 
+/* Adds `class` to the classes of every `step`-th character of the ranges, first and last, from their first on. */
+void characters_mark(uint8_t *classes, const uint32_t (*ranges)[2], size_t n, uint32_t step, uint8_t class);
+#define CHARACTERS_MARK(classes, ranges, step, class)                                                                  \
+    characters_mark(classes, ranges, sizeof(ranges) / sizeof *(ranges), step, class)
+
 /* Decodes the character at `at`, or one byte that begins none, as CHARACTER_NONE. Returns its bytes; 0 at the end. */
 static inline size_t character_at(const char *at, const char *end, uint32_t *c) {
     const unsigned char *b = (const unsigned char *)at;

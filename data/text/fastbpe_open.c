@@ -41,8 +41,7 @@ typedef struct {
 
 static bool lines_open(Lines *lines, const char *path, Error *error) {
     size_t size;
-    Error why;
-    if (!read_file(path, &lines->bytes, &size, &why)) return error_set(error, "%s: %s", lines->name, why.text);
+    if (!read_file(path, &lines->bytes, &size, error)) return error_before(error, "%s: ", lines->name);
     lines->at = lines->bytes;
     lines->end = lines->bytes + size;
     for (size_t i = 0; i < size; i++) lines->count += lines->bytes[i] == '\n';
@@ -152,16 +151,15 @@ static bool take_added_token(Bpe *bpe, const AddedToken *token, Error *error) {
 }
 
 static bool take_added(Bpe *bpe, const char *path, Error *error) {
-    AddedTokens tokens;
+    OWNED_BY(added_tokens_free) AddedTokens tokens = {0};
     if (!path) return true;
     if (!added_tokens_read(path, &tokens, error)) return false;
     const size_t before = bpe->n_added;
-    bool ok = true;
     bpe->added = xrealloc(bpe->added, (before + (size_t)tokens.n) * sizeof *bpe->added);
-    for (int i = 0; i < tokens.n && ok; i++) ok = take_added_token(bpe, &tokens.items[i], error);
+    for (int i = 0; i < tokens.n; i++)
+        if (!take_added_token(bpe, &tokens.items[i], error)) return false;
     if (bpe->n_added > before) bpe_sort_added(bpe); /* otherwise all is as without the file, the hash, too */
-    added_tokens_free(&tokens);
-    return ok;
+    return true;
 }
 
 /* ---- bpe.codes ---- */
@@ -195,9 +193,8 @@ static bool take_merge(Bpe *bpe, const Lines *lines, const char *line, size_t si
     if (n != 2) return true;
     for (int i = 0; i < 2; i++)
         if (!take_part(bpe, lines, parts[i], sizes[i], &symbols[i], error)) return false;
-    char *both = xformat("%.*s%.*s", (int)sizes[0], parts[0], (int)sizes[1], parts[1]);
+    OWNED char *both = xformat("%.*s%.*s", (int)sizes[0], parts[0], (int)sizes[1], parts[1]);
     const uint32_t made = strings_add(&bpe->symbols, both, sizes[0] + sizes[1]);
-    free(both);
     bpe_merge_add(bpe, symbols[0], symbols[1], (uint32_t)lines->number - 1, (int32_t)made);
     return true;
 }
@@ -219,12 +216,9 @@ static int64_t symbol_of(Bpe *bpe, uint32_t piece, bool inside) {
     const size_t size = bpe->pieces.entries[piece].size, mark = strlen(FASTBPE_CONTINUES);
     const char *text = strings_text(&bpe->pieces, piece);
     if (inside && (size <= mark || !ends_with(text, FASTBPE_CONTINUES))) return -1;
-    char *symbol = inside ? xformat("%.*s", (int)(size - mark), text) : xformat("%s" FASTBPE_END, text);
+    OWNED char *symbol = inside ? xformat("%.*s", (int)(size - mark), text) : xformat("%s" FASTBPE_END, text);
     const size_t n = strlen(symbol);
-    const int64_t number =
-        is_character(symbol, n) ? strings_add(&bpe->symbols, symbol, n) : strings_find(&bpe->symbols, symbol, n);
-    free(symbol);
-    return number;
+    return is_character(symbol, n) ? strings_add(&bpe->symbols, symbol, n) : strings_find(&bpe->symbols, symbol, n);
 }
 
 /* Makes symbols of the characters among the pieces; all other pieces must have one. */
@@ -250,18 +244,17 @@ static void find_ids(Bpe *bpe) {
     for (uint32_t i = 0; i < bpe->symbols.n; i++) {
         const char *symbol = strings_text(&bpe->symbols, i);
         const size_t size = bpe->symbols.entries[i].size;
-        char *inside = xformat("%s" FASTBPE_CONTINUES, symbol);
+        OWNED char *inside = xformat("%s" FASTBPE_CONTINUES, symbol);
         bpe->symbol_ids[i][0] = piece_id(bpe, inside, strlen(inside));
         bpe->symbol_ids[i][1] =
             fastbpe_ends_word(symbol, size) ? piece_id(bpe, symbol, size - strlen(FASTBPE_END)) : UNKNOWN;
-        free(inside);
     }
 }
 
 /* Checks that what a merge makes is a piece, or a part of another merge. A special token that is written out in the
  * texts may have been learned; there is no piece for it. */
 static bool check_merges(const Bpe *bpe, Error *error) {
-    bool *used = xcalloc(bpe->symbols.n + (size_t)1, sizeof *used);
+    OWNED bool *used = xcalloc(bpe->symbols.n + (size_t)1, sizeof *used);
     const BpeMerge *first = NULL;
     for (const BpeMerge *merge = bpe->merges; merge < bpe->merges + bpe->n_slots; merge++)
         if (merge->rank) used[merge->pair >> 32] = used[(uint32_t)merge->pair] = true;
@@ -272,7 +265,6 @@ static bool check_merges(const Bpe *bpe, Error *error) {
         if (bpe->symbol_ids[merge->id][fastbpe_ends_word(made, size)] == UNKNOWN && !fastbpe_makes_special(made, size))
             first = merge;
     }
-    free(used);
     if (!first) return true;
     return error_set(error,
                      "bpe.codes, line %u: makes \"%.100s\", which is no piece of vocab.txt and no part of another "
@@ -291,12 +283,9 @@ Bpe *fastbpe_open(const char *vocab_path, const char *codes_path, const char *ad
               take_merges(bpe, &codes, error) && check_pieces(bpe, error);
     if (ok) find_ids(bpe);
     ok = ok && check_merges(bpe, error);
-    free(vocab.bytes);
-    free(codes.bytes);
-    if (ok) {
-        bpe_make_hash(bpe);
-        return bpe;
-    }
+    FREE(vocab.bytes, codes.bytes);
+    if (ok) bpe_make_hash(bpe);
+    if (ok) return bpe;
     bpe_close(bpe);
     return NULL;
 }

@@ -37,32 +37,26 @@ void fastbpe_trainer_add(FastBpeTrainer *trainer, int thread, const char *text, 
 
 /* ---- merges ---- */
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Makes symbols of the characters of all words, in order. */
 static bool take_characters(FastBpeTrainer *trainer, Error *error) {
     const Strings *words = &trainer->counts[0].words;
-    Strings characters = {0};
+    OWNED_BY(strings_free) Strings characters = {0};
     char symbol[FASTBPE_CHARACTER];
     for (uint32_t w = 0; w < words->n; w++) {
         size_t size = words->entries[w].size;
         const char *at = strings_text(words, w), *end = at + size;
-        if (u8_check((const uint8_t *)at, size) || memchr(at, 0, size)) {
-            strings_free(&characters);
+        if (u8_check((const uint8_t *)at, size) || memchr(at, 0, size))
             return error_set(error, "a word holds a zero byte or is not UTF-8: \"%.100s\"", at);
-        }
         while (at < end) {
             at += fastbpe_symbol_at(at, end, symbol, &size);
             strings_add(&characters, symbol, size);
         }
     }
-    const char **texts = xmalloc((characters.n + (size_t)1) * sizeof *texts);
+    OWNED const char **texts = xmalloc((characters.n + (size_t)1) * sizeof *texts);
     for (uint32_t i = 0; i < characters.n; i++) texts[i] = strings_text(&characters, i);
-    qsort(texts, characters.n, sizeof *texts, by_text);
+    qsort(texts, characters.n, sizeof *texts, compare_texts);
     for (uint32_t i = 0; i < characters.n; i++) strings_add(&trainer->bpe->symbols, texts[i], strlen(texts[i]));
     trainer->n_characters = characters.n;
-    free(texts);
-    strings_free(&characters);
     return true;
 }
 
@@ -84,15 +78,14 @@ static void merge(FastBpeTrainer *trainer, Pairs *pairs, const Pair *pair) {
     Bpe *bpe = trainer->bpe;
     const char *left = strings_text(&bpe->symbols, (uint32_t)pair->left);
     const char *right = strings_text(&bpe->symbols, (uint32_t)pair->right);
-    char *line = xformat("%s %s %lld\n", left, right, (long long)pair->count), *made = xformat("%s%s", left, right);
+    OWNED char *line = xformat("%s %s %lld\n", left, right, (long long)pair->count);
+    OWNED char *made = xformat("%s%s", left, right);
     if (!fastbpe_makes_special(made, strlen(made))) {
         const int32_t id = (int32_t)strings_add(&bpe->symbols, made, strlen(made));
         if (!pair->merged)
             bpe_merge_add(bpe, pair->left, pair->right, strings_add(&trainer->codes, line, strlen(line)), id);
         pairs_merge(pairs, id);
     }
-    free(line);
-    free(made);
 }
 
 /* Merges as often as asked for, or until no pair is frequent enough. */
@@ -113,16 +106,15 @@ static bool merge_pairs(FastBpeTrainer *trainer, Error *error) {
 static void count_piece(FastBpeTrainer *trainer, uint32_t symbol, bool marked, bool last, int64_t times) {
     const Strings *symbols = &trainer->bpe->symbols;
     const size_t size = symbols->entries[symbol].size - (marked ? strlen(FASTBPE_END) : 0);
-    char *piece = xformat("%.*s%s", (int)size, strings_text(symbols, symbol), last ? "" : FASTBPE_CONTINUES);
+    OWNED char *piece = xformat("%.*s%s", (int)size, strings_text(symbols, symbol), last ? "" : FASTBPE_CONTINUES);
     word_counts_add(&trainer->pieces, piece, strlen(piece), times);
-    free(piece);
 }
 
 /* Counts the pieces of the words. The ids of the symbols are chosen so that they say which one it is, and where. */
 static void count_words(FastBpeTrainer *trainer, FastBpeLearned *learned) {
     Bpe *bpe = trainer->bpe;
     const WordCounts *words = &trainer->counts[0];
-    TokenIds ids = {0};
+    OWNED_BY(token_ids_free) TokenIds ids = {0};
     bpe->symbol_ids = xcalloc(bpe->symbols.n + (size_t)1, sizeof *bpe->symbol_ids);
     bpe->settings.unknown = -1;
     for (uint32_t i = 0; i < bpe->symbols.n; i++)
@@ -137,7 +129,6 @@ static void count_words(FastBpeTrainer *trainer, FastBpeLearned *learned) {
         learned->words += words->counts[w];
         learned->tokens += ids.n * words->counts[w];
     }
-    token_ids_free(&ids);
 }
 
 /* Adds the pieces that other texts may need: characters inside a word and at its end, and what merges make. */
@@ -174,16 +165,14 @@ static bool write_pieces(const FastBpeTrainer *trainer, const char *path, Error 
     const Strings *pieces = &trainer->pieces.words;
     FileWriter writer;
     if (!file_begin(&writer, path, 0, error)) return false;
-    CountedPiece *sorted = xmalloc((pieces->n + (size_t)1) * sizeof *sorted);
+    OWNED CountedPiece *sorted = xmalloc((pieces->n + (size_t)1) * sizeof *sorted);
     for (uint32_t i = 0; i < pieces->n; i++)
         sorted[i] = (CountedPiece){strings_text(pieces, i), trainer->pieces.counts[i]};
     qsort(sorted, pieces->n, sizeof *sorted, by_count);
     for (uint32_t i = 0; i < pieces->n; i++) {
-        char *line = xformat("%s %lld\n", sorted[i].piece, (long long)sorted[i].count);
+        OWNED char *line = xformat("%s %lld\n", sorted[i].piece, (long long)sorted[i].count);
         file_put(&writer, line, strlen(line));
-        free(line);
     }
-    free(sorted);
     return file_end(&writer, error);
 }
 
@@ -199,11 +188,9 @@ bool fastbpe_trainer_learn(FastBpeTrainer *trainer, FastBpeLearned *learned, Err
 }
 
 bool fastbpe_trainer_write(const FastBpeTrainer *trainer, const char *directory, Error *error) {
-    char *vocab = path_join(directory, "vocab.txt"), *codes = path_join(directory, "bpe.codes");
-    const bool ok = write_codes(trainer, codes, error) && write_pieces(trainer, vocab, error);
-    free(vocab);
-    free(codes);
-    return ok;
+    OWNED char *vocab = path_join(directory, "vocab.txt");
+    OWNED char *codes = path_join(directory, "bpe.codes");
+    return write_codes(trainer, codes, error) && write_pieces(trainer, vocab, error);
 }
 
 void fastbpe_trainer_close(FastBpeTrainer *trainer) {

@@ -95,16 +95,14 @@ static int64_t first_with(Strings *keys, int64_t *first, int64_t i, char *key) {
 }
 
 bool labels_find_alike(const char *const *names, int64_t n, int64_t *earlier, int64_t *later) {
-    Strings keys = {0};
-    int64_t *first = xmalloc((size_t)n * sizeof *first);
+    OWNED_BY(strings_free) Strings keys = {0};
+    OWNED int64_t *first = xmalloc((size_t)n * sizeof *first);
     bool found = false;
     for (int64_t i = 0; i < n && !found; i++) {
         *earlier = first_with(&keys, first, i, label_key(names[i]));
         *later = i;
         found = strcmp(names[*earlier], names[i]) != 0;
     }
-    free(first);
-    strings_free(&keys);
     return found;
 }
 
@@ -116,8 +114,9 @@ void labels_warn_alike(const char *where, const char *what, const char *const *n
 }
 
 int64_t labels_unify(char **const *names, int64_t n) {
-    Strings normals = {0};
-    int64_t *first = xmalloc((size_t)n * sizeof *first), replaced = 0;
+    OWNED_BY(strings_free) Strings normals = {0};
+    OWNED int64_t *first = xmalloc((size_t)n * sizeof *first);
+    int64_t replaced = 0;
     for (int64_t i = 0; i < n; i++) {
         const char *spelling = *names[first_with(&normals, first, i, label_normal(*names[i]))];
         if (!strcmp(*names[i], spelling)) continue;
@@ -125,7 +124,5 @@ int64_t labels_unify(char **const *names, int64_t n) {
         *names[i] = xstrdup(spelling);
         replaced++;
     }
-    free(first);
-    strings_free(&normals);
     return replaced;
 }

@@ -44,6 +44,8 @@ static const char *const replacements[][2] = {
     {"‘", "'"},  {"’", "'"},   {"（", "'"},  {"）", "'"}, {"(", "'"},  {")", "'"},  {"《", "'"},
     {"》", "'"}, {"【", "'"},  {"】", "'"},  {"[", "'"},  {"]", "'"},  {"「", "'"}, {"」", "'"}};
 
+static void points_free(Points *p) { free(p->at); }
+
 static Points points_trim(Points p) {
     while (p.n && is_space(p.at[0])) p.at++, p.n--;
     while (p.n && is_space(p.at[p.n - 1])) p.n--;
@@ -148,11 +150,8 @@ static Points points_clean(Points p) {
 }
 
 char *text_clean(const char *text, Error *error) {
-    Points all = {NULL, 0};
-    if (!points_of(text, &all, error)) return NULL;
-    char *clean = points_text(points_clean(all));
-    free(all.at);
-    return clean;
+    OWNED_BY(points_free) Points all = {NULL, 0};
+    return points_of(text, &all, error) ? points_text(points_clean(all)) : NULL;
 }
 
 /* Applies all steps after text_clean, for two characters or more. */
@@ -161,21 +160,15 @@ static char *points_normalize(Points p) {
     p = points_drop_speaker(points_trim(p), words, 3);
     if (!p.n) return xstrdup("");
     size_t n;
-    Points composed = points_checked(u32_normalize(UNINORM_NFC, p.at, p.n, NULL, &n), &n);
-    Points split = points_split(points_trim(points_replace(composed)));
-    Points upper = points_checked(u32_toupper(split.at, split.n, NULL, NULL, NULL, &n), &n);
-    char *text = points_text(upper);
-    free(composed.at);
-    free(split.at);
-    free(upper.at);
-    return text;
+    OWNED_BY(points_free) Points composed = points_checked(u32_normalize(UNINORM_NFC, p.at, p.n, NULL, &n), &n);
+    OWNED_BY(points_free) Points split = points_split(points_trim(points_replace(composed)));
+    OWNED_BY(points_free) Points upper = points_checked(u32_toupper(split.at, split.n, NULL, NULL, NULL, &n), &n);
+    return points_text(upper);
 }
 
 char *text_normalize_amharic(const char *text, Error *error) {
-    Points all = {NULL, 0};
+    OWNED_BY(points_free) Points all = {NULL, 0};
     if (!points_of(text, &all, error)) return NULL;
     Points clean = points_clean(all);
-    char *normal = clean.n > 1 ? points_normalize(clean) : points_text(clean);
-    free(all.at);
-    return normal;
+    return clean.n > 1 ? points_normalize(clean) : points_text(clean);
 }

@@ -11,7 +11,7 @@ typedef struct {
     Pair pair;
     bool touched;    /* by the present merge */
     uint32_t *words; /* [n_words] a word may be there twice, or have lost the pair */
-    uint32_t n_words, capacity;
+    uint32_t n_words;
 } PairPlace;
 
 typedef struct {
@@ -25,11 +25,11 @@ struct Pairs {
     size_t *begins;    /* [words] first symbol of a word */
     uint32_t *sizes;   /* [words] its symbols */
     PairPlace *places; /* [n] */
-    uint32_t n, capacity;
+    uint32_t n;
     uint32_t *slots; /* [n_slots] hash table by pair: number of the place + 1, half full */
     size_t n_slots;
     Candidate *heap;
-    size_t n_heap, heap_capacity;
+    size_t n_heap;
     uint32_t *touched; /* [n_touched] places of pairs that the present merge makes */
     size_t n_touched, touched_capacity;
     uint32_t taken; /* place of the pair that was taken out last */
@@ -59,10 +59,7 @@ static uint32_t place_of(Pairs *pairs, int32_t left, int32_t right) {
     if (2 * (size_t)pairs->n >= pairs->n_slots) grow_slots(pairs);
     const size_t slot = slot_of(pairs, left, right);
     if (pairs->slots[slot]) return pairs->slots[slot] - 1;
-    if (pairs->n == pairs->capacity) {
-        pairs->capacity = 2 * pairs->capacity + 1024;
-        pairs->places = xrealloc(pairs->places, pairs->capacity * sizeof *pairs->places);
-    }
+    pairs->places = xgrow(pairs->places, (size_t)pairs->n, sizeof *pairs->places);
     pairs->places[pairs->n] = (PairPlace){.pair = {.left = left, .right = right}};
     pairs->slots[slot] = ++pairs->n;
     return pairs->n - 1;
@@ -74,10 +71,7 @@ static uint32_t add_pair(Pairs *pairs, int32_t left, int32_t right, uint32_t wor
     PairPlace *place = &pairs->places[number];
     place->pair.count += pairs->counts->counts[word];
     if (place->n_words && place->words[place->n_words - 1] == word) return number;
-    if (place->n_words == place->capacity) {
-        place->capacity = 2 * place->capacity + 2;
-        place->words = xrealloc(place->words, place->capacity * sizeof *place->words);
-    }
+    place->words = xgrow(place->words, (size_t)place->n_words, sizeof *place->words);
     place->words[place->n_words++] = word;
     return number;
 }
@@ -96,10 +90,7 @@ static void push(Pairs *pairs, uint32_t place) {
     const Candidate new = {pairs->places[place].pair.count, place};
     size_t at = pairs->n_heap;
     if (!new.count) return;
-    if (pairs->n_heap++ == pairs->heap_capacity) {
-        pairs->heap_capacity = 2 * pairs->heap_capacity + 1024;
-        pairs->heap = xrealloc(pairs->heap, pairs->heap_capacity * sizeof *pairs->heap);
-    }
+    pairs->heap = xgrow(pairs->heap, pairs->n_heap++, sizeof *pairs->heap);
     for (size_t up; at && is_before(pairs, new, pairs->heap[up = (at - 1) / 2]); at = up)
         pairs->heap[at] = pairs->heap[up];
     pairs->heap[at] = new;
@@ -201,7 +192,5 @@ void pairs_merge(Pairs *pairs, int32_t id) {
 
 void pairs_close(Pairs *pairs) {
     for (uint32_t i = 0; i < pairs->n; i++) free(pairs->places[i].words);
-    void *owned[] = {pairs->symbols, pairs->begins, pairs->sizes,   pairs->places,
-                     pairs->slots,   pairs->heap,   pairs->touched, pairs};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    FREE(pairs->symbols, pairs->begins, pairs->sizes, pairs->places, pairs->slots, pairs->heap, pairs->touched, pairs);
 }

@@ -29,10 +29,7 @@ static void grow_slots(Strings *strings) {
 }
 
 static void append(Strings *strings, const char *bytes, size_t size, uint32_t hash) {
-    if (strings->n == strings->capacity) {
-        strings->capacity = strings->capacity ? 2 * strings->capacity : 32;
-        strings->entries = xrealloc(strings->entries, strings->capacity * sizeof *strings->entries);
-    }
+    strings->entries = xgrow(strings->entries, (size_t)strings->n, sizeof *strings->entries);
     if (strings->n_bytes + size + 1 > strings->bytes_capacity) {
         strings->bytes_capacity = 2 * strings->bytes_capacity + size + 1;
         strings->bytes = xrealloc(strings->bytes, strings->bytes_capacity);
@@ -60,8 +57,6 @@ int64_t strings_find(const Strings *strings, const char *bytes, size_t size) {
 }
 
 void strings_free(Strings *strings) {
-    free(strings->entries);
-    free(strings->bytes);
-    free(strings->slots);
+    FREE(strings->entries, strings->bytes, strings->slots);
     *strings = (Strings){0};
 }

@@ -12,7 +12,7 @@ typedef struct {
 /* Begin with {0}. */
 typedef struct {
     StringEntry *entries; /* [n] */
-    uint32_t n, capacity;
+    uint32_t n;
     char *bytes; /* of all strings, each with a zero byte behind it */
     size_t n_bytes, bytes_capacity;
     uint32_t *slots; /* [n_slots] number of a string + 1; 0: free */

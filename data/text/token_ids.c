@@ -9,7 +9,6 @@ void token_ids_grow(TokenIds *ids, int64_t more) {
 }
 
 void token_ids_free(TokenIds *ids) {
-    free(ids->ids);
-    free(ids->cache);
+    FREE(ids->ids, ids->cache);
     *ids = (TokenIds){0};
 }

@@ -27,34 +27,26 @@ struct Tokenizer {
 
 char *tokenizer_in(const char *folder) {
     static const char *const names[] = {"bpe.codes", "tokenizer.json", "tokenizer.model"};
-    for (int i = 0; i < 3; i++) {
-        char *file = path_join(folder, names[i]);
-        if (!access(file, F_OK)) return file;
-        free(file);
-    }
+    for (int i = 0; i < 3; i++)
+        if (path_holds(folder, names[i])) return path_join(folder, names[i]);
     return tokenizer_characters_in(folder);
 }
 
 /* Sets the paths of the files that `path` means. */
 static bool find_files(Tokenizer *tokenizer, const char *path, Error *error) {
-    char *file = path_is_folder(path) ? tokenizer_in(path) : xstrdup(path);
+    OWNED char *file = path_is_folder(path) ? tokenizer_in(path) : xstrdup(path);
     if (!file) return error_set(error, "the folder holds none of " TOKENIZER_FILES);
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
-    char *folder = path_directory(file), *added = path_join(folder, "added_tokens.json");
-    if (!access(added, F_OK)) tokenizer->added = xstrdup(added);
-    tokenizer->file = file;
-    if (!strcmp(name, "bpe.codes") || !strcmp(name, "vocab.txt")) {
-        tokenizer->file = path_join(folder, "vocab.txt");
-        tokenizer->codes = path_join(folder, "bpe.codes");
-        free(file);
-    }
-    free(added);
-    free(folder);
+    const char *name = path_name(file);
+    OWNED char *folder = path_directory(file);
+    bool pair = !strcmp(name, "bpe.codes") || !strcmp(name, "vocab.txt");
+    if (path_holds(folder, "added_tokens.json")) tokenizer->added = path_join(folder, "added_tokens.json");
+    tokenizer->file = pair ? path_join(folder, "vocab.txt") : xstrdup(file);
+    if (pair) tokenizer->codes = path_join(folder, "bpe.codes");
     return true;
 }
 
 static bool open_one(Tokenizer *tokenizer, Error *error) {
-    char *bytes;
+    OWNED char *bytes = NULL;
     size_t size;
     if (!read_file(tokenizer->file, &bytes, &size, error)) return false;
     if (tokenizer_is_vocab_json(bytes, size)) {
@@ -70,24 +62,22 @@ static bool open_one(Tokenizer *tokenizer, Error *error) {
         tokenizer->pieces = sentencepiece_open(tokenizer->file, error);
     }
     tokenizer->hash = checksum(0, bytes, size);
-    free(bytes);
     return tokenizer->bpe || tokenizer->pieces;
 }
 
 /* Checks that all tokens of added_tokens.json are in the tokenizer's own file, which is all that is read of this kind.
  */
 static bool check_added(const Tokenizer *tokenizer, Error *error) {
-    AddedTokens tokens;
-    bool ok = true;
+    OWNED_BY(added_tokens_free) AddedTokens tokens = {0};
     if (!added_tokens_read(tokenizer->added, &tokens, error)) return false;
-    for (int i = 0; i < tokens.n && ok; i++)
-        ok = tokenizer_id(tokenizer, tokens.items[i].text) == tokens.items[i].id ||
-             error_set(error,
-                       "added_tokens.json gives \"%.100s\" the id %d, and the tokenizer does not: save it as "
-                       "tokenizer.json, which has all its tokens, or remove added_tokens.json if no text has them",
-                       tokens.items[i].text, (int)tokens.items[i].id);
-    added_tokens_free(&tokens);
-    return ok;
+    for (int i = 0; i < tokens.n; i++)
+        if (tokenizer_id(tokenizer, tokens.items[i].text) != tokens.items[i].id)
+            return error_set(
+                error,
+                "added_tokens.json gives \"%.100s\" the id %d, and the tokenizer does not: save it as "
+                "tokenizer.json, which has all its tokens, or remove added_tokens.json if no text has them",
+                tokens.items[i].text, (int)tokens.items[i].id);
+    return true;
 }
 
 static bool open_files(Tokenizer *tokenizer, Error *error) {
@@ -108,24 +98,19 @@ Tokenizer *tokenizer_open(const char *path, Error *error) {
 }
 
 char *tokenizer_characters_in(const char *folder) {
-    char *file = path_join(folder, CHARACTERS_NAME);
+    OWNED char *file = path_join(folder, CHARACTERS_NAME);
     Error error;
     Tokenizer *tokenizer = access(file, F_OK) ? NULL : tokenizer_open(file, &error);
     bool there = tokenizer && tokenizer->name == CHARACTERS_NAME;
     tokenizer_close(tokenizer);
-    if (there) return file;
-    free(file);
-    return NULL;
+    return there ? xstrdup(file) : NULL;
 }
 
 void tokenizer_close(Tokenizer *tokenizer) {
     if (!tokenizer) return;
     sentencepiece_close(tokenizer->pieces);
     bpe_close(tokenizer->bpe);
-    free(tokenizer->file);
-    free(tokenizer->codes);
-    free(tokenizer->added);
-    free(tokenizer);
+    FREE(tokenizer->file, tokenizer->codes, tokenizer->added, tokenizer);
 }
 
 int tokenizer_vocabulary(const Tokenizer *tokenizer) {

@@ -30,11 +30,11 @@ static json_t *object_of(const char *bytes, size_t size) {
 }
 
 bool tokenizer_is_vocab_json(const char *bytes, size_t size) {
-    json_t *object = object_of(bytes, size), *id;
+    json_auto_t *object = object_of(bytes, size);
+    json_t *id;
     const char *piece;
     bool all = json_object_size(object) > 0;
     json_object_foreach(object, piece, id) all = all && json_is_integer(id);
-    json_decref(object);
     return all;
 }
 

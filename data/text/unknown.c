@@ -105,19 +105,18 @@ bool unknown_check(const char *what, int64_t unknown, int64_t pieces, const char
     double share = unknown > 0 ? (double)unknown / (double)pieces : 0;
     bool ok = !unknown || share < most || most >= 1;
     if (ok && !unknown_is_many(unknown, pieces)) return true;
-    char *text = xformat("%s: the tokenizer does not know %lld of %lld pieces (%.3g %%)%s%s", what, (long long)unknown,
-                         (long long)pieces, 100 * share, *characters ? ", because of the characters " : "", characters);
+    OWNED char *text =
+        xformat("%s: the tokenizer does not know %lld of %lld pieces (%.3g %%)%s%s", what, (long long)unknown,
+                (long long)pieces, 100 * share, *characters ? ", because of the characters " : "", characters);
     if (ok)
         warn("%s", text);
     else
         error_set(error, "%s: it was made of other texts; give one that knows these, or raise --max-unknown %g", text,
                   most);
-    free(text);
     return ok;
 }
 
 void unknown_warn(const char *what, const Unknown *u) {
-    char *characters = unknown_characters(u);
+    OWNED char *characters = unknown_characters(u);
     unknown_check(what, u->unknown, u->pieces, characters, 1, NULL);
-    free(characters);
 }

@@ -5,11 +5,10 @@
 
 void word_counts_add(WordCounts *counts, const char *word, size_t size, int64_t times) {
     const uint32_t known = counts->words.n, number = strings_add(&counts->words, word, size);
-    if (number == counts->capacity) {
-        counts->capacity = 2 * counts->capacity + 64;
-        counts->counts = xrealloc(counts->counts, counts->capacity * sizeof *counts->counts);
+    if (number == known) {
+        counts->counts = xgrow(counts->counts, number, sizeof *counts->counts);
+        counts->counts[number] = 0;
     }
-    if (number == known) counts->counts[number] = 0;
     counts->counts[number] += times;
 }
 

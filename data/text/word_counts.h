@@ -8,7 +8,6 @@
 typedef struct {
     Strings words;
     int64_t *counts; /* [words.n] by the number of the word */
-    uint32_t capacity;
 } WordCounts;
 
 void word_counts_add(WordCounts *counts, const char *word, size_t size, int64_t times);

@@ -77,11 +77,6 @@ static void cpu_stage(Device *device, int slot, void *to, const void *from, size
     memcpy(to, from, bytes);
 }
 
-static void cpu_set(Device *device, void *to, const void *numbers, size_t bytes) {
-    (void)device;
-    memcpy(to, numbers, bytes);
-}
-
 static void cpu_clear(Device *device, void *memory, size_t bytes) {
     char *at = memory;
     size_t piece = (size_t)1 << 20, pieces = (bytes + piece - 1) / piece;
@@ -147,7 +142,7 @@ Device *cpu_device_open(int n_threads) {
                        .upload = cpu_upload,
                        .stage = cpu_stage,
                        .download = cpu_upload,
-                       .set = cpu_set,
+                       .set = cpu_upload,
                        .clear = cpu_clear,
                        .synchronize = cpu_synchronize,
                        .reserve = cpu_reserve,

@@ -76,7 +76,7 @@ typedef struct {
     float clip, decay, keep, rate, root, old1, new1, old2, new2, epsilon;
 } Update;
 
-/* With g the clipped gradient, t the step, and lr times the segment's rate:
+/* With g the clipped gradient, t the step, and lr the segment's learning rate:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
  *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps);
  * coupled, g is the clipped gradient plus wd p, and p is not multiplied. */
@@ -109,7 +109,7 @@ static void cpu_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tenso
         .epsilon = o.epsilon};
     for (int s = 0; s < n_segments; s++) {
         int64_t begin = segments[s].begin, end = segments[s].end;
-        double lr = (double)o.learning_rate * (double)segments[s].rate;
+        double lr = (double)segments[s].learning_rate;
         u.decay = o.coupled ? segments[s].weight_decay : 0;
         u.rate = (float)(lr / correction);
         u.keep = o.coupled ? 1 : (float)(1 - lr * (double)segments[s].weight_decay);

@@ -15,7 +15,7 @@ struct SegmentList {
     int64_t begin[SEGMENTS], end[SEGMENTS];
     int32_t first_block[SEGMENTS + 1];
     float decay[SEGMENTS]; /* what weight decay multiplies parameters by; coupled, what their gradients get of them */
-    float rate[SEGMENTS];  /* what the learning rate is multiplied by */
+    float rate[SEGMENTS];  /* learning rates */
     int32_t count;
     int32_t masked;      /* the one segment of which only some rows take part, if `used` is not null */
     const uint8_t *used; /* see Segment */
@@ -26,7 +26,6 @@ struct SegmentList {
 template <class Function>
 void for_lists(const char *op, const Segment *segments, int n_segments, const AdamW &o, Function f) {
     int64_t before = 0;
-    double rate = (double)o.learning_rate;
     for (int s = 0; s < n_segments;) {
         SegmentList list = {};
         int64_t blocks = 0;
@@ -41,8 +40,8 @@ void for_lists(const char *op, const Segment *segments, int n_segments, const Ad
             }
             list.begin[list.count] = begin;
             list.end[list.count] = end;
-            list.rate[list.count] = segments[s].rate;
-            double kept = 1 - rate * (double)segments[s].rate * (double)segments[s].weight_decay;
+            list.rate[list.count] = segments[s].learning_rate;
+            double kept = 1 - (double)segments[s].learning_rate * (double)segments[s].weight_decay;
             list.decay[list.count] = o.coupled ? segments[s].weight_decay : (float)kept;
             blocks += ceil_div(end, PIECE) - begin / PIECE;
             list.first_block[++list.count] = (int32_t)grid_of(op, blocks);
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(1024)
 
 /* The numbers of an update that are the same for all elements. */
 struct Step {
-    float clip, rate, root; /* of gradients; lr / (1 - b1^t); 1 / sqrt(1 - b2^t) */
+    float clip, rate, root; /* of gradients; 1 / (1 - b1^t), which a segment multiplies by its lr; 1 / sqrt(1 - b2^t) */
     int32_t wanted;         /* whether there is an update */
 };
 
@@ -160,7 +159,7 @@ __global__ void prepare_step(Step *step, const float *norm, const float *loss_sc
     }
     double clip = o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1.0;
     step->clip = (float)(clip / factor);
-    step->rate = (float)((double)o.learning_rate / (1 - pow((double)o.beta1, t)));
+    step->rate = (float)(1 / (1 - pow((double)o.beta1, t)));
     step->root = (float)(1 / sqrt(1 - pow((double)o.beta2, t)));
     step->wanted = isfinite(*norm) ? 1 : 0;
 }
@@ -177,7 +176,7 @@ struct Decay {
 /* With g the clipped gradient, coupled plus wd p, and t the step:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
  *   p = p (1 - lr wd, coupled 1) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps),
- * lr times the segment's rate, elements at .. at + W - 1. copy, in type T, may be null. */
+ * lr of the segment, elements at .. at + W - 1. copy, in type T, may be null. */
 template <int W, class T>
 GPU_INLINE void update(float *params, T *copy, float *m, float *v, const float *grads, int64_t at, const Decay &decay,
                        const Step &step, const Moments &o) {

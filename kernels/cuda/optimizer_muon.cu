@@ -148,7 +148,7 @@ void update(Device *device, DType type, const Matrix &w, T *copy, int64_t rows, 
 
 void cuda_muon_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, MuonMatrix w, Muon o) {
     int64_t tall = w.rows > w.columns ? w.rows : w.columns;
-    double lr = (double)o.learning_rate * (double)w.rate;
+    double lr = (double)w.learning_rate;
     if (w.rows * w.columns > INT32_MAX - PIECE)
         die("muon_update: a matrix [%lld, %lld] is too large", (long long)w.rows, (long long)w.columns);
     Matrix matrix = {};

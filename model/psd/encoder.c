@@ -102,8 +102,9 @@ static Tensor in_type(const Context *context, Tensor x) {
 
 static Tensor after(Tensor t, int64_t begin) { return tensor_rows(t, begin, t.dims[0] - begin); }
 
-static Dropout embedding_dropout(const PsdEncoder *e, const Context *context) {
-    return pass_dropout(context->pass, e->config.dropout, e->blocks.config.first_site - 1);
+/* Applies the dropout of the embedding to full sequences, or to their gradient. */
+static void drop_embedded(const PsdEncoder *e, const Context *context, Tensor x) {
+    context_drop(context, x, e->config.dropout, e->blocks.config.first_site - 1);
 }
 
 /* Writes the rows of the patches [begin, begin + count), with their positions, to their places in x. */
@@ -125,15 +126,13 @@ static void embed_full(const PsdEncoder *e, const Context *context, const Tensor
     int64_t n = x.dims[0];
     Tensor zeros = fields[PSD_CLS_ZEROS];
     kept->embedded = context_push(context, n, x.dims[1]);
-    kept->mean = arena_1d(context->arena, DTYPE_F32, n);
-    kept->rstd = arena_1d(context->arena, DTYPE_F32, n);
+    kept->norm = (LayerNormOutput){x, arena_1d(context->arena, DTYPE_F32, n), arena_1d(context->arena, DTYPE_F32, n)};
     place(e, context, fields, kept->embedded, y, kept->bare, y.dims[0] - kept->bare);
     embedding_forward(context->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, context_weight(context, e->cls),
                       zeros, context_weight(context, e->position_table));
-    layernorm_forward(context->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd},
-                      kept->embedded, context_weight(context, e->norm), context_weight(context, e->norm + 1));
-    Dropout drop = embedding_dropout(e, context);
-    if (drop.p > 0) dropout(context->device, x, x, drop);
+    layernorm_forward(context->device, kept->norm, kept->embedded, context_weight(context, e->norm),
+                      context_weight(context, e->norm + 1));
+    drop_embedded(e, context, x);
 }
 
 /* The bare rows are in the order of their patches, so dx is the gradient of the projection without a gather. */
@@ -148,10 +147,8 @@ static void embed_full_backward(const PsdEncoder *e, const Tensor *fields, const
     Tensor none = tensor_none(), patches = after(kept->patches, kept->bare);
     Tensor dembedded = context_push(context, dx.dims[0], dx.dims[1]);
     Tensor dy = context_push(context, patches.dims[0], dx.dims[1]);
-    Dropout drop = embedding_dropout(e, context);
-    if (drop.p > 0) dropout(context->device, dx, dx, drop);
-    layernorm_backward(context->device, context_norm_gradients(context, e->norm, e->norm + 1, dembedded), none, dx,
-                       kept->embedded, kept->mean, kept->rstd, context_weight(context, e->norm));
+    drop_embedded(e, context, dx);
+    context_norm_backward(context, e->norm, e->norm + 1, dembedded, dx, kept->embedded, kept->norm);
     embedding_backward(context->device, context_gradient(context, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
                        fields[PSD_CLS_ZEROS], none);
     gather_rows(context->device, dy, dembedded, after(fields[PSD_PATCH_ROWS], kept->bare));
@@ -200,12 +197,8 @@ Tensor psd_encoder_forward(PsdEncoder *e, const Context *context, const Batch *b
     embed_full(e, context, fields, kept, after(x, kept->bare), y);
     pass_dump(context->pass, x, "embedded");
     kept->x = blocks_forward(&e->blocks, context, &kept->rows, x);
-    Tensor out = context_push(context, kept->x.dims[0], kept->x.dims[1]);
-    kept->last_mean = arena_1d(context->arena, DTYPE_F32, out.dims[0]);
-    kept->last_rstd = arena_1d(context->arena, DTYPE_F32, out.dims[0]);
-    layernorm_forward(context->device, (LayerNormOutput){.y = out, .mean = kept->last_mean, .rstd = kept->last_rstd},
-                      kept->x, context_weight(context, e->final_norm), context_weight(context, e->final_norm + 1));
-    return out;
+    kept->last = context_norm(context, e->final_norm, e->final_norm + 1, kept->x);
+    return kept->last.y;
 }
 
 void psd_encoder_backward(PsdEncoder *e, const Tensor *fields, const PsdEncoded *kept, Tensor dy) {
@@ -215,9 +208,7 @@ void psd_encoder_backward(PsdEncoder *e, const Tensor *fields, const PsdEncoded 
         return;
     }
     Tensor dx = context_push(context, dy.dims[0], dy.dims[1]);
-    layernorm_backward(context->device, context_norm_gradients(context, e->final_norm, e->final_norm + 1, dx),
-                       tensor_none(), dy, kept->x, kept->last_mean, kept->last_rstd,
-                       context_weight(context, e->final_norm));
+    context_norm_backward(context, e->final_norm, e->final_norm + 1, dx, dy, kept->x, kept->last);
     dx = blocks_backward(&e->blocks, context, &kept->rows, dx);
     embed_bare_backward(e, kept, dx);
     embed_full_backward(e, fields, kept, after(dx, kept->bare));

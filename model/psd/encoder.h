@@ -24,11 +24,12 @@ enum { PSD_VIEWS = 2 };
 
 /* The tensors that the backward reads. */
 typedef struct {
-    int64_t bare;                /* number of bare rows */
-    Tensor patches;              /* [n, 16] */
-    Tensor embedded, mean, rstd; /* full sequences before their norm [13 S, d]; its statistics */
-    Tensor x;                    /* the last block's output: the output rows */
-    Tensor last_mean, last_rstd; /* statistics of final_norm */
+    int64_t bare;         /* number of bare rows */
+    Tensor patches;       /* [n, 16] */
+    Tensor embedded;      /* full sequences before their norm [13 S, d] */
+    LayerNormOutput norm; /* of these */
+    Tensor x;             /* the last block's output: the output rows */
+    LayerNormOutput last; /* of final_norm */
     Context context;
     BlockRows rows;
     CnnActivations of[PSD_VIEWS]; /* the CNN's, for each view */

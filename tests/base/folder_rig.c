@@ -22,11 +22,7 @@ const char *listing(void) {
     return names;
 }
 
-void expect_text(const char *path, const char *want) {
-    char *text = read_text(path);
-    assert_string_equal(text, want);
-    free(text);
-}
+void expect_text(const char *path, const char *want) { assert_string_equal(kept_text(path), want); }
 
 void must_write(const char *path, const char *text) {
     Error error;

@@ -2,7 +2,7 @@
 #ifndef TESTS_BASE_FOLDER_RIG_H
 #define TESTS_BASE_FOLDER_RIG_H
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 extern const char *root; /* the folder */
 

@@ -1,10 +1,9 @@
 /* Hashes, JSON, words for a shell, error messages. */
 #include "base/json.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* Compares with the test vectors that the authors of FNV publish. */
-static void hashes_are_fnv1a(void **state) {
-    (void)state;
+TEST(hashes_are_fnv1a) {
     assert_true(hash_bytes(HASH_START, "", 0) == 0xcbf29ce484222325u);
     assert_true(hash_bytes(HASH_START, "a", 1) == 0xaf63dc4c8601ec8cu);
     assert_true(hash_bytes(HASH_START, "foobar", 6) == 0x85944171f73967e8u);
@@ -26,8 +25,7 @@ static void text_of_nothing(void *unused) {
     json_text("note.json", NULL, 0);
 }
 
-static void json_that_cannot_be_written_ends_the_program_and_is_named(void **state) {
-    (void)state;
+TEST(json_that_cannot_be_written_ends_the_program_and_is_named) {
     char said[400];
     assert_int_equal(run_function(said, sizeof said, build_infinity, NULL), 1);
     assert_contains(said, "the note cannot be written as JSON: ");
@@ -41,41 +39,32 @@ static void json_that_cannot_be_written_ends_the_program_and_is_named(void **sta
     json_decref(some);
 }
 
-static void json_errors_name_line_and_column(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "a.json");
+TEST(json_errors_name_line_and_column) {
+    char *directory = kept_folder(), *path = kept_path(directory, "a.json");
     Error error;
     write_text(path, "{\n \"a\": 1,\n \"b\" 2}");
     assert_null(json_read(path, 0, &error));
     assert_contains(error.text, "line 3, column ");
     assert_null(json_read("/nowhere/a.json", 0, &error));
     assert_contains(error.text, "cannot open: No such file");
-    free(path);
-    free(directory);
 }
 
-static void a_shell_reads_quoted_words_unchanged(void **state) {
-    (void)state;
+TEST(a_shell_reads_quoted_words_unchanged) {
     static const char *const words[] = {"plain", "two words", "it's",        "a\\b \"$HOME\" `x`; #&*?[~",
                                         "",      "-x",        "\xe1\x88\xb0"};
     char got[256];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        char *word = shell_word(words[i]);
-        assert_int_equal(run_command(got, sizeof got, "printf %%s %s", word), 0);
+        assert_int_equal(run_command(got, sizeof got, "printf %%s %s", keep(shell_word(words[i]))), 0);
         assert_string_equal(got, words[i]);
-        free(word);
     }
-    char *nasty = shell_word("a\n\x1b[31m'\\"), *option = shell_path("-rf it"), *plain = shell_word("a/b-c_1.jsonl");
+    char *nasty = keep(shell_word("a\n\x1b[31m'\\")), *option = keep(shell_path("-rf it")),
+         *plain = keep(shell_word("a/b-c_1.jsonl"));
     assert_string_equal(nasty, "$'a\\x0a\\x1b[31m\\'\\\\'");
     assert_string_equal(option, "'./-rf it'");
     assert_string_equal(plain, "a/b-c_1.jsonl");
-    free(nasty);
-    free(option);
-    free(plain);
 }
 
-static void a_long_path_does_not_cut_off_the_reason(void **state) {
-    (void)state;
+TEST(a_long_path_does_not_cut_off_the_reason) {
     char path[4096];
     Error error;
     for (size_t i = 0; i + 3 < sizeof path; i += 3) memcpy(path + i, "\xe1\x88\xb0", 4);
@@ -87,8 +76,7 @@ static void a_long_path_does_not_cut_off_the_reason(void **state) {
     assert_true(strlen(error.text) > sizeof error.text - 10);
 }
 
-static void the_last_number_at_most_a_value_is_found(void **state) {
-    (void)state;
+TEST(the_last_number_at_most_a_value_is_found) {
     const int64_t sorted[] = {0, 3, 3, 7, 7, 12};
     for (int64_t value = 0; value < 15; value++) {
         int64_t want = 5;
@@ -104,22 +92,8 @@ static void warn_in_child(void *unused) {
     exit(0);
 }
 
-static void a_warning_may_be_told_once(void **state) {
-    (void)state;
+TEST(a_warning_may_be_told_once) {
     char output[1024];
     assert_int_equal(run_function(output, sizeof output, warn_in_child, NULL), 0);
     assert_string_equal(output, "test_base: warning: sensor 0 is odd\ntest_base: warning: sensor 1 is odd\n");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_warning_may_be_told_once),
-        cmocka_unit_test(the_last_number_at_most_a_value_is_found),
-        cmocka_unit_test(a_shell_reads_quoted_words_unchanged),
-        cmocka_unit_test(a_long_path_does_not_cut_off_the_reason),
-        cmocka_unit_test(hashes_are_fnv1a),
-        cmocka_unit_test(json_that_cannot_be_written_ends_the_program_and_is_named),
-        cmocka_unit_test(json_errors_name_line_and_column),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,8 +43,7 @@ static void make_odd_files(void) {
 
 /* ---- reading ---- */
 
-static void only_regular_files_are_read_without_blocking(void **state) {
-    (void)state;
+TEST_WITH(only_regular_files_are_read_without_blocking, fresh, NULL) {
     static const char *const refused[] = {"folder", "fifo", "to_null", "to_fifo", "/dev/null", "/dev/zero"};
     static const char *const kinds[] = {"a folder", "a FIFO", "a device", "a FIFO", "a device", "a device"};
     char *bytes, buffer[8];
@@ -66,8 +65,7 @@ static void only_regular_files_are_read_without_blocking(void **state) {
     expect_text(in("to_file"), "mine"); /* links to regular files are followed */
 }
 
-static void links_to_folders_are_folders(void **state) {
-    (void)state;
+TEST_WITH(links_to_folders_are_folders, fresh, NULL) {
     make_odd_files();
     assert_int_equal(symlink("folder", in("to_folder")), 0);
     assert_true(path_is_folder(in("folder")));
@@ -77,8 +75,7 @@ static void links_to_folders_are_folders(void **state) {
     assert_false(path_is_folder(in("nowhere")));
 }
 
-static void a_file_is_read_whole_and_zero_terminated(void **state) {
-    (void)state;
+TEST_WITH(a_file_is_read_whole_and_zero_terminated, fresh, NULL) {
     char *bytes, buffer[4];
     size_t size;
     Error error;
@@ -95,8 +92,7 @@ static void a_file_is_read_whole_and_zero_terminated(void **state) {
     free(bytes);
 }
 
-static void lines_are_appended_to_regular_files_only(void **state) {
-    (void)state;
+TEST_WITH(lines_are_appended_to_regular_files_only, fresh, NULL) {
     Error error;
     make_odd_files();
     for (int i = 0; i < ODD; i++) {
@@ -115,12 +111,11 @@ static void lines_are_appended_to_regular_files_only(void **state) {
 
 /* ---- writing ---- */
 
-static void only_regular_files_are_replaced(void **state) {
-    (void)state;
+TEST_WITH(only_regular_files_are_replaced, fresh, NULL) {
     FileWriter writer;
     Error error;
     make_odd_files();
-    char *before = xstrdup(listing());
+    char *before = keep(xstrdup(listing()));
     for (int i = 0; i < ODD; i++) {
         assert_false(file_is_replaceable(in(odd[i].name), &error));
         assert_contains(error.text, odd[i].kind);
@@ -136,12 +131,10 @@ static void only_regular_files_are_replaced(void **state) {
     assert_contains(error.text, "empty");
     assert_false(file_begin(&writer, in("no/such"), 0, &error));
     assert_contains(error.text, "No such file");
-    free(before);
 }
 
 /* Refuses an input under all its names, and a new file under its name, but not the old file after it was renamed. */
-static void inputs_are_not_replaced(void **state) {
-    (void)state;
+TEST_WITH(inputs_are_not_replaced, fresh, NULL) {
     Error error;
     must_write(in("list"), "mine");
     assert_int_equal(link(in("list"), in("other")), 0);
@@ -160,8 +153,7 @@ static void inputs_are_not_replaced(void **state) {
     assert_false(file_is_replaceable(in("list"), &error));
 }
 
-static void two_writers_do_not_mix(void **state) {
-    (void)state;
+TEST_WITH(two_writers_do_not_mix, fresh, NULL) {
     enum { SIZE = 300000 };
     char *a = memset(xmalloc(SIZE), 'a', SIZE), *b = memset(xmalloc(SIZE), 'b', SIZE), *bytes;
     FileWriter first, second;
@@ -190,8 +182,7 @@ static void two_writers_do_not_mix(void **state) {
 
 /* Leaves alone what is no file of a killed writer, though a user, or an attacker, has put it under a name that writers
  * use. */
-static void names_that_are_taken_are_left_alone(void **state) {
-    (void)state;
+TEST_WITH(names_that_are_taken_are_left_alone, fresh, NULL) {
     need_links();
     write_text(in("x.partial"), "mine");
     must_write(in("x"), "1");
@@ -231,8 +222,7 @@ static void fill_a_disk(void *directory) {
     printf("there: %s\n", listing());
 }
 
-static void a_full_disk_leaves_the_old_file(void **state) {
-    (void)state;
+TEST_WITH(a_full_disk_leaves_the_old_file, fresh, NULL) {
     must_write(in("x"), "old");
     assert_int_equal(run_function(output, sizeof output, write_too_much, (void *)(uintptr_t)in("x")), 0);
     assert_contains(output, in("x"));
@@ -260,14 +250,12 @@ static void begin_and_end_by(void *signal_number) {
         die("an error");
 }
 
-static void what_is_not_written_to_its_end_leaves_nothing(void **state) {
-    (void)state;
+TEST_WITH(what_is_not_written_to_its_end_leaves_nothing, fresh, NULL) {
     for (int i = 0; i < 2; i++) {
-        char *before = xstrdup(listing());
+        char *before = keep(xstrdup(listing()));
         int number = i ? SIGINT : 0;
         assert_int_equal(run_function(output, sizeof output, begin_and_end_by, &number), i ? 128 + SIGINT : 1);
         assert_string_equal(listing(), before);
-        free(before);
     }
 }
 
@@ -280,8 +268,7 @@ static void write_without_rights_to_read(void *directory) {
 }
 
 /* Writes into a folder of mode -wx, into which users may only drop files. */
-static void a_folder_that_cannot_be_read_is_written_to(void **state) {
-    (void)state;
+TEST_WITH(a_folder_that_cannot_be_read_is_written_to, fresh, NULL) {
     assert_int_equal(chmod(root, 0333), 0);
     int status = run_function(output, sizeof output, write_without_rights_to_read, (void *)(uintptr_t)root);
     assert_int_equal(chmod(root, 0700), 0);
@@ -302,8 +289,7 @@ static void refuse_with_folders(void *directory) {
 }
 
 /* Expects folders to stay that were there before, or hold a file. */
-static void a_refused_command_leaves_no_empty_folder(void **state) {
-    (void)state;
+TEST_WITH(a_refused_command_leaves_no_empty_folder, fresh, NULL) {
     assert_int_equal(mkdir(in("there"), 0777), 0);
     assert_int_equal(run_function(output, sizeof output, refuse_with_folders, (void *)(uintptr_t)root), 1);
     assert_contains(output, "refused");
@@ -317,8 +303,7 @@ static void a_refused_command_leaves_no_empty_folder(void **state) {
 
 /* ---- names ---- */
 
-static void file_names_are_safe_and_distinct(void **state) {
-    (void)state;
+TEST_WITH(file_names_are_safe_and_distinct, fresh, NULL) {
     enum { LONG = 300 };
     char long_a[LONG + 1], long_b[LONG + 1], wide[LONG + 1] = "", forged[LONG + 1];
     memset(long_a, 'x', LONG);
@@ -326,7 +311,7 @@ static void file_names_are_safe_and_distinct(void **state) {
     strcpy(long_b, long_a);
     long_b[LONG - 1] = 'y';
     while (strlen(wide) + 3 <= LONG) strcat(wide, "ሰ");
-    char *cut = file_name_of(long_a);
+    char *cut = keep(file_name_of(long_a));
     snprintf(forged, sizeof forged, "%s", cut); /* a text that equals the name of another text */
     const char *const texts[] = {"",       ".",     "..",      "../evil", "/abs",     "a/b",   "a%2Fb", "a%2fb", "-rf",
                                  "--help", ".x",    "%2Ex",    "%",       "%%",       "%25",   "\n",    "\x7f",  "a\tb",
@@ -347,16 +332,13 @@ static void file_names_are_safe_and_distinct(void **state) {
         expect_text(in(names[i]), texts[i]);
         free(names[i]);
     }
-    free(cut);
-    char *same = file_name_of("a b.npy");
+    char *same = keep(file_name_of("a b.npy"));
     assert_string_equal(same, "a b.npy"); /* a harmless name is not changed */
-    free(same);
 }
 
 /* The name of a long text is cut and ends in a hash. Some hashes begin like an escaped character (%25); no short text
  * with that character may get the same name. */
-static void no_short_text_has_the_name_of_a_long_one(void **state) {
-    (void)state;
+TEST_WITH(no_short_text_has_the_name_of_a_long_one, fresh, NULL) {
     for (int i = 0; i < 3000; i++) {
         char text[201], guess[201];
         memset(text, 'x', 200);
@@ -364,22 +346,18 @@ static void no_short_text_has_the_name_of_a_long_one(void **state) {
         text[199] = (char)('a' + i % 26);
         text[198] = (char)('a' + i / 26 % 26);
         text[197] = (char)('a' + i / 676);
-        char *name = file_name_of(text), *percent = strchr(name, '%');
+        char *name = keep(file_name_of(text)), *percent = strchr(name, '%');
         assert_non_null(percent);
         int code;
         if (sscanf(percent, "%%%2d", &code) == 1) { /* as if it were an escaped character */
             snprintf(guess, sizeof guess, "%.*s%c%s", (int)(percent - name), name, (char)strtol(percent + 1, NULL, 16),
                      percent + 3);
-            char *other = file_name_of(guess);
-            assert_string_not_equal(name, other);
-            free(other);
+            assert_string_not_equal(name, keep(file_name_of(guess)));
         }
-        free(name);
     }
 }
 
-static void a_checksum_detects_one_flipped_bit(void **state) {
-    (void)state;
+TEST_WITH(a_checksum_detects_one_flipped_bit, fresh, NULL) {
     assert_true(checksum(0, "abc", 3) == 0x78af5f94892f3950); /* as published for XXH3 */
     unsigned char bytes[1000];
     for (int i = 0; i < 1000; i++) bytes[i] = (unsigned char)(i * 7);
@@ -411,8 +389,7 @@ static void map_and_cut(void *path) {
     printf("read %d\n", sum);
 }
 
-static void a_file_cut_off_while_it_is_read_ends_the_program(void **state) {
-    (void)state;
+TEST_WITH(a_file_cut_off_while_it_is_read_ends_the_program, fresh, NULL) {
     char *bytes = xcalloc(PAGES, 4096);
     write_bytes(in("store"), bytes, (size_t)PAGES * 4096);
     assert_int_equal(run_function(output, sizeof output, map_and_cut, (void *)(uintptr_t)in("store")), 1);
@@ -435,8 +412,7 @@ static void fail_elsewhere(void *path) {
     printf("%d\n", truncate(path, 0) + own[4096]);
 }
 
-static void other_bus_errors_still_kill_the_program(void **state) {
-    (void)state;
+TEST_WITH(other_bus_errors_still_kill_the_program, fresh, NULL) {
     char bytes[8192] = "";
     write_bytes(in("other"), bytes, sizeof bytes);
     int status = run_function(output, sizeof output, fail_elsewhere, (void *)(uintptr_t)in("other"));
@@ -456,52 +432,22 @@ static void expect_label(const char *text, const char *path, const char *label) 
     free(found_label);
 }
 
-static void a_label_is_split_from_a_path(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *plain = path_join(directory, "m.jsonl");
-    char *odd = path_join(directory, "a=b@c::d.jsonl"), *prefix = path_join(directory, "a");
+TEST_WITH(a_label_is_split_from_a_path, fresh, NULL) {
+    char *directory = kept_folder(), *plain = kept_path(directory, "m.jsonl");
+    char *odd = kept_path(directory, "a=b@c::d.jsonl"), *prefix = kept_path(directory, "a");
     write_text(plain, "\n");
     write_text(odd, "\n");
     write_text(prefix, "\n");
     static const char *const separators[] = {"::", "@", "="};
     for (int i = 0; i < 3; i++) {
-        char *text = xformat("%s%sam", plain, separators[i]);
+        char *text = kept_format("%s%sam", plain, separators[i]);
         expect_label(text, plain, "am");
-        free(text);
-        text = xformat("%s%sam", odd, separators[i]);
+        text = kept_format("%s%sam", odd, separators[i]);
         expect_label(text, odd, "am");
-        free(text);
     }
     expect_label(plain, plain, NULL);
     expect_label(odd, odd, NULL); /* an existing name is taken whole, whatever its characters */
     expect_label("nowhere.jsonl::am", "nowhere.jsonl::am", NULL);
-    free(prefix);
-    free(odd);
-    free(plain);
-    free(directory);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup(name, fresh)
-    const struct CMUnitTest tests[] = {
-        TEST(only_regular_files_are_read_without_blocking),
-        TEST(links_to_folders_are_folders),
-        TEST(a_file_is_read_whole_and_zero_terminated),
-        TEST(a_label_is_split_from_a_path),
-        TEST(lines_are_appended_to_regular_files_only),
-        TEST(only_regular_files_are_replaced),
-        TEST(inputs_are_not_replaced),
-        TEST(two_writers_do_not_mix),
-        TEST(names_that_are_taken_are_left_alone),
-        TEST(a_full_disk_leaves_the_old_file),
-        TEST(what_is_not_written_to_its_end_leaves_nothing),
-        TEST(a_folder_that_cannot_be_read_is_written_to),
-        TEST(a_refused_command_leaves_no_empty_folder),
-        TEST(file_names_are_safe_and_distinct),
-        TEST(no_short_text_has_the_name_of_a_long_one),
-        TEST(a_checksum_detects_one_flipped_bit),
-        TEST(a_file_cut_off_while_it_is_read_ends_the_program),
-        TEST(other_bus_errors_still_kill_the_program),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

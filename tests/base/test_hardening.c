@@ -50,8 +50,7 @@ static bool takes(const Binary *b, const char *function) {
     return at <= b->size && size <= b->size - at && memmem(b->bytes + at, size, name, n);
 }
 
-static void programs_are_position_independent(void **state) {
-    (void)state;
+TEST(programs_are_position_independent) {
     for (int i = 0; i < n_programs; i++) {
         Binary b = open_binary(programs[i]);
         if (b.header->e_type != ET_DYN || !(dynamic(&b, DT_FLAGS_1) & DF_1_PIE))
@@ -60,8 +59,7 @@ static void programs_are_position_independent(void **state) {
     }
 }
 
-static void relocations_are_read_only(void **state) {
-    (void)state;
+TEST(relocations_are_read_only) {
     for (int i = 0; i < n_programs; i++) {
         Binary b = open_binary(programs[i]);
         if (!part(&b, PT_GNU_RELRO)) fail_msg("%s: no RELRO", programs[i]);
@@ -70,8 +68,7 @@ static void relocations_are_read_only(void **state) {
     }
 }
 
-static void stacks_are_not_executable(void **state) {
-    (void)state;
+TEST(stacks_are_not_executable) {
     for (int i = 0; i < n_programs; i++) {
         Binary b = open_binary(programs[i]);
         const Elf64_Phdr *stack = part(&b, PT_GNU_STACK);
@@ -80,8 +77,7 @@ static void stacks_are_not_executable(void **state) {
     }
 }
 
-static void stacks_and_buffers_are_checked(void **state) {
-    (void)state;
+TEST(stacks_and_buffers_are_checked) {
 #ifdef __SANITIZE_ADDRESS__
     print_message("SKIPPED: stack protector and FORTIFY: the sanitizer replaces them\n");
     skip();
@@ -96,8 +92,7 @@ static void stacks_and_buffers_are_checked(void **state) {
 }
 
 /* The check runs before main, because the frame of main may not fit. */
-static void a_small_stack_is_refused(void **state) {
-    (void)state;
+TEST(a_small_stack_is_refused) {
 #ifdef __SANITIZE_ADDRESS__
     print_message("SKIPPED: a small stack: the sanitizer starts before the program and needs more\n");
     skip();
@@ -114,9 +109,5 @@ static void a_small_stack_is_refused(void **state) {
 
 int main(void) {
     programs = program_names(&n_programs);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_are_position_independent), cmocka_unit_test(relocations_are_read_only),
-        cmocka_unit_test(stacks_are_not_executable), cmocka_unit_test(stacks_and_buffers_are_checked),
-        cmocka_unit_test(a_small_stack_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

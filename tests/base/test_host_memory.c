@@ -9,16 +9,13 @@ static const char *root; /* of the system files */
 
 static void system_file(const char *path, const char *format, ...) PRINTF_LIKE(2, 3);
 static void system_file(const char *path, const char *format, ...) {
-    char *full = xformat("%s%s", root, path), *directory = path_directory(full);
+    char *full = kept_format("%s%s", root, path), *directory = keep(path_directory(full));
     va_list arguments;
     va_start(arguments, format);
-    char *text = vxformat(format, arguments);
+    char *text = keep(vxformat(format, arguments));
     va_end(arguments);
     make_directories(directory);
     write_text(full, "%s", text);
-    free(directory);
-    free(full);
-    free(text);
 }
 
 /* Forgets the groups of the test before; the machine has 8 GB. */
@@ -36,16 +33,13 @@ static const char one[] = "31 22 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw
 
 /* The limits of a group in version 2. */
 static void group(const char *path, const char *limit, int64_t used, int64_t files) {
-    char *at = xformat("/sys/fs/cgroup%s/memory.max", path);
+    char *at = kept_format("/sys/fs/cgroup%s/memory.max", path);
     system_file(at, "%s\n", limit);
-    free(at);
-    at = xformat("/sys/fs/cgroup%s/memory.current", path);
+    at = kept_format("/sys/fs/cgroup%s/memory.current", path);
     system_file(at, "%lld\n", (long long)used);
-    free(at);
-    at = xformat("/sys/fs/cgroup%s/memory.stat", path);
+    at = kept_format("/sys/fs/cgroup%s/memory.stat", path);
     system_file(at, "anon 5\nfile %lld\nshmem 7\ninactive_file %lld\nactive_file 1000000\nslab_reclaimable 2000000\n",
                 (long long)files, (long long)files);
-    free(at);
 }
 
 static void expect(int64_t bytes, const char *limit) {
@@ -54,8 +48,7 @@ static void expect(int64_t bytes, const char *limit) {
     assert_int_equal(memory.bytes, bytes);
 }
 
-static void without_groups_the_machine_decides(void **state) {
-    (void)state;
+TEST(without_groups_the_machine_decides) {
     begin("", "");
     expect(8000 * MB, "");
     begin(two, "0::/\n"); /* the root of all groups has no limit */
@@ -68,8 +61,7 @@ static void without_groups_the_machine_decides(void **state) {
 }
 
 /* 300 MB are in use, of which the kernel drops 200 + 1 + 2 of files before it kills. */
-static void pages_of_files_are_not_lost_to_a_limit(void **state) {
-    (void)state;
+TEST(pages_of_files_are_not_lost_to_a_limit) {
     begin(two, "0::/app\n");
     group("/app", "1000000000", 300 * MB, 200 * MB);
     expect(903 * MB, "the limit of 1.00 GB in /sys/fs/cgroup/app/memory.max");
@@ -78,8 +70,7 @@ static void pages_of_files_are_not_lost_to_a_limit(void **state) {
 }
 
 /* A slice around the container has less left than the container. */
-static void the_least_of_all_groups_on_the_way_up_decides(void **state) {
-    (void)state;
+TEST(the_least_of_all_groups_on_the_way_up_decides) {
     begin(two, "0::/slice/pod/app\n");
     group("/slice/pod/app", "2000000000", 3 * MB, 0);
     group("/slice/pod", "max", 0, 0);
@@ -89,8 +80,7 @@ static void the_least_of_all_groups_on_the_way_up_decides(void **state) {
     expect(303 * MB, "the limit of 303 MB in /sys/fs/cgroup/slice/pod/memory.max");
 }
 
-static void a_limit_that_slows_down_counts_too(void **state) {
-    (void)state;
+TEST(a_limit_that_slows_down_counts_too) {
     begin(two, "0::/app\n");
     group("/app", "1000000000", 3 * MB, 0);
     system_file("/sys/fs/cgroup/app/memory.high", "700000000\n");
@@ -99,16 +89,13 @@ static void a_limit_that_slows_down_counts_too(void **state) {
 
 /* With a namespace the container's group is "/"; without one the mount shows the tree from the group on. Where the
  * mount shows another part of the tree, its top is what is known. */
-static void a_container_that_sees_only_its_group_is_limited(void **state) {
-    (void)state;
+TEST(a_container_that_sees_only_its_group_is_limited) {
     static const char *const mounts[] = {"/", "/docker/1234", "/../.."}, *const groups[] = {
                                                                              "0::/\n", "0::/docker/1234\n", "0::/\n"};
     for (int i = 0; i < 3; i++) {
-        char *mount = xformat("30 22 0:26 %s /sys/fs/cgroup ro - cgroup2 cgroup rw\n", mounts[i]);
-        begin(mount, groups[i]);
+        begin(kept_format("30 22 0:26 %s /sys/fs/cgroup ro - cgroup2 cgroup rw\n", mounts[i]), groups[i]);
         group("", "1000000000", 3 * MB, 0);
         expect(1000 * MB, "the limit of 1.00 GB in /sys/fs/cgroup/memory.max");
-        free(mount);
     }
     begin("30 22 0:26 /docker/1234 /sys/fs/cgroup ro - cgroup2 cgroup rw\n", "0::/docker/1234/inner\n");
     group("", "1000000000", 3 * MB, 0);
@@ -119,8 +106,7 @@ static void a_container_that_sees_only_its_group_is_limited(void **state) {
     expect(500 * MB, "the limit of 500 MB in /sys/fs/cgroup/memory.max");
 }
 
-static void groups_of_version_1_limit_too(void **state) {
-    (void)state;
+TEST(groups_of_version_1_limit_too) {
     static const char file[] = "/sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes";
     begin(one, "9:name=systemd:/docker/1\n4:cpuacct,memory:/docker/1\n0::/\n");
     system_file(file, "9223372036854771712\n"); /* none */
@@ -134,8 +120,7 @@ static void groups_of_version_1_limit_too(void **state) {
     expect(450 * MB, "the limit of 450 MB in /sys/fs/cgroup/memory/docker/memory.limit_in_bytes");
 }
 
-static void damaged_files_limit_nothing(void **state) {
-    (void)state;
+TEST(damaged_files_limit_nothing) {
     begin("30 22\n31 - \n30 22 0:26 / /sys/fs/cgroup rw - cgroup2\n", "0\n0:\n\n:\n");
     expect(8000 * MB, "");
     begin(two, "0::/app\n");
@@ -153,14 +138,12 @@ static bool is_there(const char *program) {
 }
 
 static void plan(const char *program, const char *options, const char *folder) {
-    char *path = realpath(program_at(program), NULL);
+    char *path = keep(realpath(program_at(program), NULL));
     must_run("cd %s && exec %s %s --dry-run --device cpu --threads 1 -b 2", folder, path, options);
-    free(path);
 }
 
 /* All five programs: the plan and -b auto go by the container's limit, the refusal names it. */
-static void every_program_plans_with_the_memory_of_its_container(void **state) {
-    (void)state;
+TEST(every_program_plans_with_the_memory_of_its_container) {
     static const char *const trainings[][2] = {
         {"train_gpt", "--lengths 20,0,20 --model-dim 64 --layers 2 --heads 4"},
         {"train_slm", "--size tiny"},
@@ -189,8 +172,7 @@ static void every_program_plans_with_the_memory_of_its_container(void **state) {
     }
 }
 
-static void batches_are_chosen_for_the_memory_of_the_container(void **state) {
-    (void)state;
+TEST(batches_are_chosen_for_the_memory_of_the_container) {
     if (!is_there("train_slm")) skip();
     long long chosen[2];
     for (int i = 0; i < 2; i++) {
@@ -206,8 +188,7 @@ static void batches_are_chosen_for_the_memory_of_the_container(void **state) {
 }
 
 /* Expects the memory that a run has, not that of the whole machine on the day of the calibration. */
-static void an_estimate_for_this_machine_has_the_memory_of_the_container(void **state) {
-    (void)state;
+TEST(an_estimate_for_this_machine_has_the_memory_of_the_container) {
     if (!is_there("train_slm")) skip();
     const char *rates = run_directory();
     begin(two, "0::/app\n");
@@ -244,17 +225,5 @@ int main(int argc, char **argv) {
 #endif
     root = run_directory();
     setenv("SYSTEM_ROOT", root, 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_groups_the_machine_decides),
-        cmocka_unit_test(pages_of_files_are_not_lost_to_a_limit),
-        cmocka_unit_test(the_least_of_all_groups_on_the_way_up_decides),
-        cmocka_unit_test(a_limit_that_slows_down_counts_too),
-        cmocka_unit_test(a_container_that_sees_only_its_group_is_limited),
-        cmocka_unit_test(groups_of_version_1_limit_too),
-        cmocka_unit_test(damaged_files_limit_nothing),
-        cmocka_unit_test(every_program_plans_with_the_memory_of_its_container),
-        cmocka_unit_test(batches_are_chosen_for_the_memory_of_the_container),
-        cmocka_unit_test(an_estimate_for_this_machine_has_the_memory_of_the_container),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -37,8 +37,7 @@ static void be_killed_while_writing(void *path) {
 }
 
 /* Removes the files of writers that were killed, and no others. */
-static void leftovers_of_killed_writers_are_removed(void **state) {
-    (void)state;
+TEST_WITH(leftovers_of_killed_writers_are_removed, setup, NULL) {
     FileWriter alive;
     Error error;
     static const char *const killed[] = {"k", "l", "m"};
@@ -101,8 +100,7 @@ static void end(pid_t child) {
     waitpid(child, NULL, 0);
 }
 
-static void the_next_program_removes_temporary_folders_of_killed_ones(void **state) {
-    (void)state;
+TEST_WITH(the_next_program_removes_temporary_folders_of_killed_ones, setup, NULL) {
     const char *mine = "test.abcdef test.abcdefg ", *one = "test.XXXXXX ";
     char *before = getenv("TMPDIR") ? xstrdup(getenv("TMPDIR")) : NULL;
     setenv("TMPDIR", root, 1);
@@ -128,8 +126,7 @@ static bool begin_file(const char *path) {
 }
 
 /* Also of several writers that were killed at the same time, and not of those that still write. */
-static void the_next_writer_removes_what_killed_ones_left(void **state) {
-    (void)state;
+TEST_WITH(the_next_writer_removes_what_killed_ones_left, setup, NULL) {
     pid_t writers[3];
     Error error;
     for (int i = 0; i < 3; i++) writers[i] = begin(begin_file, in("x"));
@@ -150,8 +147,7 @@ static void *write_often(void *path) {
     return NULL;
 }
 
-static void writers_of_one_file_at_the_same_time_do_not_remove_each_other(void **state) {
-    (void)state;
+TEST_WITH(writers_of_one_file_at_the_same_time_do_not_remove_each_other, setup, NULL) {
     enum { WRITERS = 8 };
     pthread_t threads[WRITERS];
     for (int i = 0; i < WRITERS; i++) thread_start(&threads[i], write_often, (void *)(uintptr_t)in("x"), "that writes");
@@ -164,8 +160,7 @@ static void writers_of_one_file_at_the_same_time_do_not_remove_each_other(void *
 }
 
 /* One process removes leftovers as fast as it can while another one writes: every file is written. */
-static void files_of_running_writers_are_not_removed(void **state) {
-    (void)state;
+TEST_WITH(files_of_running_writers_are_not_removed, setup, NULL) {
     enum { TIMES = 100 };
     pid_t child = fork();
     assert_true(child >= 0);
@@ -189,8 +184,7 @@ static void lock_without_rights(void *path) {
     printf("%s\n", error.text);
 }
 
-static void a_lock_in_a_read_only_folder_names_the_remedy(void **state) {
-    (void)state;
+TEST_WITH(a_lock_in_a_read_only_folder_names_the_remedy, setup, NULL) {
     char want[2 * PATH_MAX];
     snprintf(want, sizeof want, "%s is written in that folder: make it writable, or work in a copy of it", in("x"));
     assert_int_equal(chmod(root, 0555), 0);
@@ -211,8 +205,7 @@ static void find_it_made(void *path) {
     printf("found\n");
 }
 
-static void the_second_program_waits_and_finds_the_file(void **state) {
-    (void)state;
+TEST_WITH(the_second_program_waits_and_finds_the_file, setup, NULL) {
     FileLock lock;
     Error error;
     int ends[2];
@@ -242,8 +235,7 @@ static void the_second_program_waits_and_finds_the_file(void **state) {
 }
 
 /* Processes that add one to a number in a file lose no addition. */
-static void concurrent_programs_take_turns(void **state) {
-    (void)state;
+TEST_WITH(concurrent_programs_take_turns, setup, NULL) {
     enum { PROCESSES = 4, TIMES = 12 };
     int n = 0, status;
     Error error;
@@ -286,8 +278,7 @@ static void lock_and_die(void *path) {
     if (file_lock(&lock, path, NULL)) die("at once");
 }
 
-static void locks_end_with_their_program(void **state) {
-    (void)state;
+TEST_WITH(locks_end_with_their_program, setup, NULL) {
     FileLock lock;
     Error error;
     assert_int_equal(run_function(output, sizeof output, lock_and_be_killed, (void *)(uintptr_t)in("x")),
@@ -311,7 +302,7 @@ static _Atomic int at_work;
 static void *lock_and_unlock(void *directory) {
     for (int i = 0; i < 500; i++) {
         Error error;
-        char *path = xformat("%s/%lx_%d", (char *)directory, (unsigned long)pthread_self(), i);
+        char *path = kept_format("%s/%lx_%d", (char *)directory, (unsigned long)pthread_self(), i);
         FileLock *lock = mmap(NULL, sizeof *lock, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (lock == MAP_FAILED || !file_lock(lock, path, &error)) {
             at_work--;
@@ -319,14 +310,12 @@ static void *lock_and_unlock(void *directory) {
         }
         file_unlock(lock);
         munmap(lock, sizeof *lock);
-        free(path);
     }
     at_work--;
     return NULL;
 }
 
-static void all_locks_are_released_while_threads_lock_and_unlock(void **state) {
-    (void)state;
+TEST_WITH(all_locks_are_released_while_threads_lock_and_unlock, setup, NULL) {
     enum { THREADS = 3 };
     pthread_t threads[THREADS];
     at_work = THREADS;
@@ -341,8 +330,7 @@ static void all_locks_are_released_while_threads_lock_and_unlock(void **state) {
     assert_string_equal(listing(), "");
 }
 
-static void leftovers_of_a_killed_writer_are_removed_with_its_lock(void **state) {
-    (void)state;
+TEST_WITH(leftovers_of_a_killed_writer_are_removed_with_its_lock, setup, NULL) {
     FileLock lock;
     Error error;
     const char *others = "other.0123456789abcdef.partial";
@@ -370,8 +358,7 @@ static void lock_twice_without_locks(void *path) {
     if (!file_write_atomic(path, "made", 4, &error)) _exit(2);
 }
 
-static void a_file_system_without_locks_gives_a_warning(void **state) {
-    (void)state;
+TEST_WITH(a_file_system_without_locks_gives_a_warning, setup, NULL) {
     int fd = open(root, O_RDONLY | O_DIRECTORY), other = open(root, O_RDONLY | O_DIRECTORY);
     assert_int_equal(lock_descriptor(fd, false), LOCK_TAKEN);
     assert_int_equal(lock_descriptor(other, false), LOCK_BUSY);
@@ -386,8 +373,7 @@ static void a_file_system_without_locks_gives_a_warning(void **state) {
     assert_string_equal(listing(), "x ");
 }
 
-static void a_users_own_lock_file_stays(void **state) {
-    (void)state;
+TEST_WITH(a_users_own_lock_file_stays, setup, NULL) {
     FileLock lock;
     Error error;
     write_text(in("x.lock"), "mine");
@@ -396,8 +382,7 @@ static void a_users_own_lock_file_stays(void **state) {
     expect_text(in("x.lock"), "mine");
 }
 
-static void a_lock_that_is_a_link_is_refused(void **state) {
-    (void)state;
+TEST_WITH(a_lock_that_is_a_link_is_refused, setup, NULL) {
     FileLock lock;
     Error error;
     need_links();
@@ -407,23 +392,4 @@ static void a_lock_that_is_a_link_is_refused(void **state) {
     assert_int_equal(access(in("victim"), F_OK), -1);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(a_lock_in_a_read_only_folder_names_the_remedy),
-        TEST(leftovers_of_killed_writers_are_removed),
-        TEST(the_next_writer_removes_what_killed_ones_left),
-        TEST(the_next_program_removes_temporary_folders_of_killed_ones),
-        TEST(writers_of_one_file_at_the_same_time_do_not_remove_each_other),
-        TEST(files_of_running_writers_are_not_removed),
-        TEST(the_second_program_waits_and_finds_the_file),
-        TEST(concurrent_programs_take_turns),
-        TEST(all_locks_are_released_while_threads_lock_and_unlock),
-        TEST(leftovers_of_a_killed_writer_are_removed_with_its_lock),
-        TEST(locks_end_with_their_program),
-        TEST(a_file_system_without_locks_gives_a_warning),
-        TEST(a_users_own_lock_file_stays),
-        TEST(a_lock_that_is_a_link_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

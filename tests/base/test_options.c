@@ -1,5 +1,5 @@
 /* The option table: every source of values, their order, and every message. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <unistd.h>
 
@@ -99,11 +99,10 @@ static void yaml_refused_bytes(const char *text, size_t size, const char *messag
     static Table t;
     t = (Table){0};
     table_rows(&t);
-    char *problems = options_apply_yaml(&t.set, text, size), *line = xformat("%s\n", message);
+    char *problems = options_apply_yaml(&t.set, text, size), *line = kept_format("%s\n", message);
     assert_non_null(problems);
     assert_string_equal(problems, line);
     free(problems);
-    free(line);
     while (t.manifest.count) free((char *)t.manifest.text[--t.manifest.count]);
     if (t.output) free((char *)t.output);
     if (t.norm) free((char *)t.norm);
@@ -112,24 +111,20 @@ static void yaml_refused_bytes(const char *text, size_t size, const char *messag
 static void yaml_refused(const char *text, const char *message) { yaml_refused_bytes(text, strlen(text), message); }
 
 static char *yaml_file(const char *text) {
-    char *directory = scratch_directory(), *path = path_join(directory, "config.yaml");
+    char *directory = kept_folder(), *path = kept_path(directory, "config.yaml");
     write_text(path, "%s", text);
-    free(directory);
     return path;
 }
 
 /* Parses a configuration file with this text, and more arguments, into t. t must be static, as it keeps texts of the
  * file. */
 static void parse_with_yaml(Table *t, const char *text, const char *arguments) {
-    char *path = yaml_file(text), *line = xformat("--config %s %s", path, arguments);
+    char *path = yaml_file(text), *line = kept_format("--config %s %s", path, arguments);
     parse(t, line);
-    free(line);
-    free(path);
 }
 
 /* Helps where a command divides an option into several, as --epochs into --pretrain-epochs and --finetune-epochs. */
-static void an_unknown_option_names_those_that_end_alike(void **state) {
-    (void)state;
+TEST(an_unknown_option_names_those_that_end_alike) {
     refused("--rate 1", "unknown option --rate; did you mean --learning-rate?");
     refused("--size 1", "unknown option --size; did you mean --batch-size?");
     refused("--rows 1", "unknown option --rows; did you mean --frozen-rows?");
@@ -137,12 +132,11 @@ static void an_unknown_option_names_those_that_end_alike(void **state) {
     refused("--manifest-of-all 1", "unknown option --manifest-of-all");
 }
 
-static void a_later_file_wins(void **state) {
-    (void)state;
+TEST(a_later_file_wins) {
     static Table t;
     char *first = yaml_file("epochs: 3\noutput-dir: first\nmanifest: [x, y]\nbase: b\n"),
          *second = yaml_file("output_dir: second\ntrain-manifest: z\n"),
-         *line = xformat("--config %s -s 1 --config %s --base mine", first, second);
+         *line = kept_format("--config %s -s 1 --config %s --base mine", first, second);
     t = table_new();
     parse(&t, line);
     assert_int_equal(t.epochs, 3);
@@ -150,9 +144,6 @@ static void a_later_file_wins(void **state) {
     assert_int_equal(t.manifest.count, 1);
     assert_string_equal(t.manifest.text[0], "z");
     assert_string_equal(t.base, "mine");
-    free(first);
-    free(second);
-    free(line);
 }
 
 /* ---- keys of other programs ---- */
@@ -183,8 +174,7 @@ static void parse_with_aliases(void *yaml) {
            (int)t.layers, t.norm, t.manifest.count);
 }
 
-static void keys_of_other_programs_are_mapped_and_named(void **state) {
-    (void)state;
+TEST(keys_of_other_programs_are_mapped_and_named) {
     static const char *const refusals[][2] = {
         {"precision: 8", ":1: precision: expected bf16-mixed, 32, found '8'; it sets amp\n"},
         {"learning-rate: 1\ntraining: {lr: 2}", ":2: learning-rate is given twice, by this key and one before it\n"},
@@ -220,8 +210,7 @@ static void keys_of_other_programs_are_mapped_and_named(void **state) {
     }
 }
 
-static void defaults_are_set(void **state) {
-    (void)state;
+TEST(defaults_are_set) {
     Table t = table_new();
     t.layers = t.seed = 77;
     t.manifest.count = 5;
@@ -240,8 +229,7 @@ static void defaults_are_set(void **state) {
     assert_false(t.amp);
 }
 
-static void every_spelling_of_an_option_is_accepted(void **state) {
-    (void)state;
+TEST(every_spelling_of_an_option_is_accepted) {
     Table t = table_new();
     parse(&t, "-m a -mb --manifest c --train-manifest=d -e8 --layers=6 -L 7 -s -3 --learning_rate 1e-5 --grad-clip -.5 "
               "--loss-norm batch --amp --output-dir=-odd=name --base -");
@@ -265,8 +253,7 @@ static void every_spelling_of_an_option_is_accepted(void **state) {
 }
 
 /* Words without a name are values of the option that takes them, wherever they stand; without one they are refused. */
-static void words_may_be_values_of_one_option(void **state) {
-    (void)state;
+TEST(words_may_be_values_of_one_option) {
     static const OptionRow words[] = {{.name = "data",
                                        .letter = 'd',
                                        .type = OPTION_LIST,
@@ -292,16 +279,13 @@ static void read_two_files(void *path) {
     options_parse_table(&header, config, 1, &t, 5, argv);
 }
 
-static void a_command_of_one_file_refuses_a_second(void **state) {
-    (void)state;
+TEST(a_command_of_one_file_refuses_a_second) {
     char *path = yaml_file(""), output[256];
     assert_int_equal(run_function(output, sizeof output, read_two_files, path), 2);
     assert_contains(output, "--config: this command reads one file");
-    free(path);
 }
 
-static void options_know_whether_they_were_given(void **state) {
-    (void)state;
+TEST(options_know_whether_they_were_given) {
     static Table t;
     parse_with_yaml(&t, "gpt: {layers: 8}\n", "-s 1 -e 10");
     for (int i = 0; i < N; i++) {
@@ -312,8 +296,7 @@ static void options_know_whether_they_were_given(void **state) {
     }
 }
 
-static void wrong_command_lines_are_refused(void **state) {
-    (void)state;
+TEST(wrong_command_lines_are_refused) {
     refused("-s 1 --epoch 5", "unknown option --epoch; did you mean --epochs?");
     refused("-s 1 --x 5", "unknown option --x"); /* no name of one letter is near */
     refused("-s 1 --zzzzzzzzzzzz 5", "unknown option --zzzzzzzzzzzz");
@@ -358,8 +341,7 @@ const BuiltInConfig built_in_configs[] = {
     {"other", "# Another's: ./prog other --config other\nepochs: 4\n"},
     {0}};
 
-static void settings_in_the_program_have_names(void **state) {
-    (void)state;
+TEST(settings_in_the_program_have_names) {
     static Table t;
     t = table_new();
     parse(&t, "--config small -s 1");
@@ -379,18 +361,16 @@ static void settings_in_the_program_have_names(void **state) {
     refused("--config smal.yaml -s 1", "--config smal.yaml: cannot open: No such file or directory");
 }
 
-static void settings_in_the_program_are_listed(void **state) {
-    (void)state;
+TEST(settings_in_the_program_are_listed) {
     char output[1000];
     assert_int_equal(run_function(output, sizeof output, parse_in_child, "--config list"), 0);
     assert_string_equal(output, "small                  A small run, with \"quotes\" and 1.5 \\ of everything\n"
                                 "wrong                  What no program accepts\n");
 }
 
-static void a_file_comes_before_settings_of_its_name(void **state) {
-    (void)state;
+TEST(a_file_comes_before_settings_of_its_name) {
     static Table t;
-    char *directory = scratch_directory(), here[4096];
+    char *directory = kept_folder(), here[4096];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(directory), 0);
     write_text("small", "epochs: 7\n");
@@ -398,17 +378,13 @@ static void a_file_comes_before_settings_of_its_name(void **state) {
     parse(&t, "--config small -s 1");
     assert_int_equal(t.epochs, 7);
     assert_int_equal(chdir(here), 0);
-    free(directory);
 }
 
-static void a_number_may_be_auto(void **state) {
-    (void)state;
+TEST(a_number_may_be_auto) {
     static Table t;
     parse(&t, "-s 1 -b auto");
     assert_int_equal(t.batch, OPTION_AUTO);
-    char *text = options_to_json(&t.set);
-    assert_contains(text, "\"batch-size\": \"auto\"");
-    free(text);
+    assert_contains(keep(options_to_json(&t.set)), "\"batch-size\": \"auto\"");
     parse(&t, "-s 1 -b auto --batch-size=4");
     assert_int_equal(t.batch, 4);
     parse_with_yaml(&t, "batch-size: auto", "-s 1");
@@ -423,8 +399,7 @@ static void a_number_may_be_auto(void **state) {
     assert_contains(output, "\n| `-b`, `--batch-size N\\|auto` | 8 | 1 to 64 | sequences |\n");
 }
 
-static void a_list_has_at_most_64_entries(void **state) {
-    (void)state;
+TEST(a_list_has_at_most_64_entries) {
     char arguments[1024] = "-s 1";
     for (int i = 0; i < 65; i++) strcat(arguments, " -m x");
     refused(arguments, "--manifest: more than 64 entries");
@@ -438,8 +413,7 @@ static void a_list_has_at_most_64_entries(void **state) {
     yaml_refused(yaml, "line 1: manifest: more than 64 entries");
 }
 
-static void the_command_line_wins_over_the_file_over_the_default(void **state) {
-    (void)state;
+TEST(the_command_line_wins_over_the_file_over_the_default) {
     static Table t;
     parse_with_yaml(&t,
                     "# a comment\nepochs: 3\nlearning_rate: 5e-5\namp: true\nloss-norm: batch\noutput_dir: from file\n"
@@ -457,8 +431,7 @@ static void the_command_line_wins_over_the_file_over_the_default(void **state) {
     assert_int_equal(t.seed, -12);
 }
 
-static void a_list_on_the_command_line_replaces_that_of_the_file(void **state) {
-    (void)state;
+TEST(a_list_on_the_command_line_replaces_that_of_the_file) {
     static Table t;
     parse_with_yaml(&t, "manifest: [one, two]\nseed: 1", "-m a --train-manifest b");
     assert_int_equal(t.manifest.count, 2);
@@ -469,8 +442,7 @@ static void a_list_on_the_command_line_replaces_that_of_the_file(void **state) {
     assert_string_equal(t.manifest.text[0], "b");
 }
 
-static void an_empty_file_and_null_keep_the_defaults(void **state) {
-    (void)state;
+TEST(an_empty_file_and_null_keep_the_defaults) {
     static Table t;
     static const char *const files[] = {"", "\n# nothing\n", "---\n", "~",
                                         "epochs:\ngpt:\noutput-dir: null\nbase: ~\n"};
@@ -484,8 +456,7 @@ static void an_empty_file_and_null_keep_the_defaults(void **state) {
     assert_string_equal(t.base, "null");
 }
 
-static void a_yaml_alias_stands_for_its_node(void **state) {
-    (void)state;
+TEST(a_yaml_alias_stands_for_its_node) {
     static Table t;
     parse_with_yaml(&t, "seed: &n 7\nepochs: *n\nmanifest: [&p x, *p]\n", "");
     assert_int_equal(t.epochs, 7);
@@ -534,27 +505,21 @@ static void read_inputs(void *words) {
 }
 
 /* All of them, so that a missing file is the first thing that is said. */
-static void files_that_are_read_must_be_there(void **state) {
-    (void)state;
-    char *here = path_join(run_directory(), "here.jsonl"), output[1024];
+TEST(files_that_are_read_must_be_there) {
+    char *here = kept_path(run_directory(), "here.jsonl"), output[1024];
     write_text(here, "x");
-    char *good = xformat("%s %s::am %s - --weights none --resume auto --norm none", here, here, run_directory());
+    char *good = kept_format("%s %s::am %s - --weights none --resume auto --norm none", here, here, run_directory());
     assert_int_equal(run_function(output, sizeof output, read_inputs, good), 0);
     assert_string_equal(output, "accepted");
-    char *bad = xformat("%s --data %s.gone::am %s", here, here, here);
+    char *bad = kept_format("%s --data %s.gone::am %s", here, here, here);
     assert_int_equal(run_function(output, sizeof output, read_inputs, bad), 1);
-    free(bad);
-    bad = xformat("test_options: --data %s.gone::am: No such file or directory\n", here);
+    bad = kept_format("test_options: --data %s.gone::am: No such file or directory\n", here);
     assert_string_equal(output, bad);
-    free(bad);
-    free(good);
-    free(here);
 }
 
 /* Inputs are the options of type PATH, on the command line and in the file, with or without a label; not those of type
  * DIR. */
-static void files_given_as_inputs_are_not_replaced(void **state) {
-    (void)state;
+TEST(files_given_as_inputs_are_not_replaced) {
     const char *root = run_directory(), *const names[] = {"list.jsonl", "weights", "table.yaml", "out"};
     char *paths[4], *arguments, *yaml;
     Error error;
@@ -563,9 +528,9 @@ static void files_given_as_inputs_are_not_replaced(void **state) {
         write_text(paths[i], "seed: 1\n");
         assert_true(file_is_replaceable(paths[i], &error));
     }
-    yaml = xformat("base: %s\n", paths[1]);
+    yaml = kept_format("base: %s\n", paths[1]);
     write_text(paths[2], "%s", yaml);
-    arguments = xformat("-s 1 -o %s -m %s::am --config %s", paths[3], paths[0], paths[2]);
+    arguments = kept_format("-s 1 -o %s -m %s::am --config %s", paths[3], paths[0], paths[2]);
     Table t = table_new();
     parse(&t, arguments);
     const char *const options[] = {"--manifest", "--base", "--config"};
@@ -576,12 +541,9 @@ static void files_given_as_inputs_are_not_replaced(void **state) {
     assert_true(file_is_replaceable(paths[3], &error));
     free((char *)t.base);
     for (int i = 0; i < 4; i++) free(paths[i]);
-    free(arguments);
-    free(yaml);
 }
 
-static void wrong_yaml_files_are_refused(void **state) {
-    (void)state;
+TEST(wrong_yaml_files_are_refused) {
     yaml_refused("amp: true\nepochs: ten\n", "line 2: epochs: expected an integer, found 'ten'");
     yaml_refused("\n\nlearning_rate: 11", "line 3: learning-rate: expected 0 to 10, found 11");
     yaml_refused("amp: yes", "line 1: amp: expected true or false, found 'yes'");
@@ -611,8 +573,7 @@ static void wrong_yaml_files_are_refused(void **state) {
 }
 
 /* The wording is that of the YAML library; only the line number is ours. */
-static void invalid_yaml_is_refused_with_its_line(void **state) {
-    (void)state;
+TEST(invalid_yaml_is_refused_with_its_line) {
     static const char *const texts[] = {"epochs: 1\n\tamp: true", "seed: 1\nepochs: *x", "seed: 1\nbase: \xff"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Table t = table_new();
@@ -627,31 +588,22 @@ static void invalid_yaml_is_refused_with_its_line(void **state) {
     free(problems);
 }
 
-static void all_bad_keys_of_a_file_are_named(void **state) {
-    (void)state;
+TEST(all_bad_keys_of_a_file_are_named) {
     yaml_refused("zzzzzzzz: 1\nepochs: 3\ngpt: {layers: x, qqqqqqqq: 2}\namp: maybe\n\"xxxxxxxx\\nyyyy\": 1",
                  "line 1: unknown key 'zzzzzzzz'\n"
                  "line 3: layers: expected an integer, found 'x'\n"
                  "line 3: unknown key 'qqqqqqqq' in section gpt\n"
                  "line 4: amp: expected true or false, found 'maybe'\n"
                  "line 5: unknown key 'xxxxxxxx yyyy'");
-    char *path = yaml_file("zzzzzzzz: 1\n\nepochs: ten\n"), *arguments = xformat("--config %s", path);
-    char *message = xformat(
+    char *path = yaml_file("zzzzzzzz: 1\n\nepochs: ten\n"), *arguments = kept_format("--config %s", path);
+    char *message = kept_format(
         "%s:1: unknown key 'zzzzzzzz'\ntest_options: %s:3: epochs: expected an integer, found 'ten'", path, path);
     refused(arguments, message);
-    free(path);
-    free(arguments);
-    free(message);
 }
 
-static void a_file_error_names_file_and_line(void **state) {
-    (void)state;
-    char *path = yaml_file("amp: true\n\nepochs: ten\n"), *arguments = xformat("--config %s", path);
-    char *message = xformat("%s:3: epochs: expected an integer, found 'ten'", path);
-    refused(arguments, message);
-    free(path);
-    free(arguments);
-    free(message);
+TEST(a_file_error_names_file_and_line) {
+    char *path = yaml_file("amp: true\n\nepochs: ten\n"), *arguments = kept_format("--config %s", path);
+    refused(arguments, kept_format("%s:3: epochs: expected an integer, found 'ten'", path));
 }
 
 /* Parses in a child under these COLUMNS. */
@@ -661,8 +613,7 @@ static void help_at(const char *columns, const char *arguments, char output[8192
     unsetenv("COLUMNS");
 }
 
-static void help_is_aligned_and_complete(void **state) {
-    (void)state;
+TEST(help_is_aligned_and_complete) {
     char output[8192], *line, *rest = output;
     help_at("100", "--epochs --bogus --help", output);
     assert_contains(output, "prog: Does something.\n\nusage:   ");
@@ -680,8 +631,7 @@ static void help_is_aligned_and_complete(void **state) {
 }
 
 /* A range is a whole word, so that no line ends within it; lines end where the terminal does, 80 columns if unknown. */
-static void help_fits_the_terminal(void **state) {
-    (void)state;
+TEST(help_fits_the_terminal) {
     static const char *const columns[] = {"60", "80", "120", "not a number", "400"};
     static const size_t widest[] = {60, 80, 120, 80, 120};
     for (int i = 0; i < 5; i++) {
@@ -715,8 +665,7 @@ static void parse_headings(void *arguments) {
     options_parse(&header, &set, 2, argv);
 }
 
-static void options_stand_under_their_headings(void **state) {
-    (void)state;
+TEST(options_stand_under_their_headings) {
     char output[8192];
     assert_int_equal(run_function(output, sizeof output, parse_headings, "--help"), 0);
     assert_contains(output, "\nData\n      --first N             one\n      --second N            two\n"
@@ -730,8 +679,7 @@ static void options_stand_under_their_headings(void **state) {
     assert_contains(output, "test_options --help\n");
 }
 
-static void help_markdown_is_a_table(void **state) {
-    (void)state;
+TEST(help_markdown_is_a_table) {
     char output[8192];
     assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
     assert_contains(output, "| option | default | range | meaning |\n|---|---|---|---|\n"
@@ -741,17 +689,15 @@ static void help_markdown_is_a_table(void **state) {
     assert_contains(output, "\n| `-L`, `--layers N` | 24 | 1 to 1,000 | blocks (in YAML under `gpt:`) |\n");
 }
 
-static void the_record_is_json(void **state) {
-    (void)state;
+TEST(the_record_is_json) {
     Table t = table_new();
     parse(&t, "-m a -m b\"\\ --epochs 5 --learning-rate 0.1 -s 9000000000000001");
-    char *text = options_to_json(&t.set);
+    char *text = keep(options_to_json(&t.set));
     assert_string_equal(text, "{\n \"manifest\": [\n  \"a\",\n  \"b\\\"\\\\\"\n ],\n \"train-manifest\": [\n  \"a\",\n"
                               "  \"b\\\"\\\\\"\n ],\n \"config\": [],\n \"output-dir\": \"out\",\n \"base\": null,\n"
                               " \"epochs\": 5,\n \"frozen-rows\": -1,\n \"seed\": 9000000000000001,\n"
                               " \"learning-rate\": 0.10000000000000001,\n \"grad-clip\": 1.0,\n"
                               " \"loss-norm\": \"micro\",\n \"amp\": false,\n \"batch-size\": 8,\n \"layers\": 24\n}");
-    free(text);
 }
 
 static void record_in_child(void *arguments) {
@@ -761,8 +707,7 @@ static void record_in_child(void *arguments) {
 }
 
 /* Memory does not grow when a program parses many command lines. */
-static void texts_of_a_file_are_freed(void **state) {
-    (void)state;
+TEST(texts_of_a_file_are_freed) {
     Table t = table_new();
     char *path = yaml_file("output-dir: there\nloss-norm: batch\nmanifest: [a, b]\nseed: 1\n");
     char *argv[] = {"prog", "--config", path, "--base", "mine", "--loss-norm=micro", "-oh"};
@@ -778,12 +723,10 @@ static void texts_of_a_file_are_freed(void **state) {
     options_parse(&header, &t.set, 7, argv); /* frees no default */
     options_free(&t.set, 7, argv);
     assert_string_equal(t.output, "h");
-    free(path);
 }
 
 /* A program changes rows in its own set only. */
-static void a_program_overrides_and_removes_rows(void **state) {
-    (void)state;
+TEST(a_program_overrides_and_removes_rows) {
     static const OptionOverride overrides[] = {
         {.name = "epochs", .default_value = "80", .min = 5},
         {.name = "output-dir", .help = "where it all goes"},
@@ -809,8 +752,7 @@ static void a_program_overrides_and_removes_rows(void **state) {
     assert_int_equal(run_function(output, sizeof output, parse_in_child, "-s 1 -a"), 0); /* unchanged in the table */
 }
 
-static void an_option_is_found_by_its_value(void **state) {
-    (void)state;
+TEST(an_option_is_found_by_its_value) {
     Table t = table_new();
     table_rows(&t);
     assert_string_equal(options_holding(&t.set, &t.manifest)->row.name, "manifest"); /* the first of its names */
@@ -818,50 +760,10 @@ static void an_option_is_found_by_its_value(void **state) {
     assert_null(options_holding(&t.set, &t.set));
 }
 
-static void a_text_that_is_not_utf8_is_refused(void **state) {
-    (void)state;
+TEST(a_text_that_is_not_utf8_is_refused) {
     char output[1024];
     assert_int_equal(run_function(output, sizeof output, record_in_child, "-s 1 -o \xe9t\xe9"), 2);
     assert_contains(output, "--output-dir: the value is not valid UTF-8");
     assert_int_equal(run_function(output, sizeof output, record_in_child, "-s 1 -m \xe9t\xe9"), 2);
     assert_contains(output, "--manifest: the value is not valid UTF-8");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_unknown_option_names_those_that_end_alike),
-        cmocka_unit_test(a_later_file_wins),
-        cmocka_unit_test(keys_of_other_programs_are_mapped_and_named),
-        cmocka_unit_test(all_bad_keys_of_a_file_are_named),
-        cmocka_unit_test(defaults_are_set),
-        cmocka_unit_test(every_spelling_of_an_option_is_accepted),
-        cmocka_unit_test(a_command_of_one_file_refuses_a_second),
-        cmocka_unit_test(words_may_be_values_of_one_option),
-        cmocka_unit_test(options_know_whether_they_were_given),
-        cmocka_unit_test(wrong_command_lines_are_refused),
-        cmocka_unit_test(a_number_may_be_auto),
-        cmocka_unit_test(a_list_has_at_most_64_entries),
-        cmocka_unit_test(the_command_line_wins_over_the_file_over_the_default),
-        cmocka_unit_test(a_list_on_the_command_line_replaces_that_of_the_file),
-        cmocka_unit_test(an_empty_file_and_null_keep_the_defaults),
-        cmocka_unit_test(a_yaml_alias_stands_for_its_node),
-        cmocka_unit_test(files_that_are_read_must_be_there),
-        cmocka_unit_test(files_given_as_inputs_are_not_replaced),
-        cmocka_unit_test(wrong_yaml_files_are_refused),
-        cmocka_unit_test(invalid_yaml_is_refused_with_its_line),
-        cmocka_unit_test(a_file_error_names_file_and_line),
-        cmocka_unit_test(help_is_aligned_and_complete),
-        cmocka_unit_test(help_fits_the_terminal),
-        cmocka_unit_test(options_stand_under_their_headings),
-        cmocka_unit_test(help_markdown_is_a_table),
-        cmocka_unit_test(the_record_is_json),
-        cmocka_unit_test(texts_of_a_file_are_freed),
-        cmocka_unit_test(a_program_overrides_and_removes_rows),
-        cmocka_unit_test(an_option_is_found_by_its_value),
-        cmocka_unit_test(a_text_that_is_not_utf8_is_refused),
-        cmocka_unit_test(settings_in_the_program_have_names),
-        cmocka_unit_test(settings_in_the_program_are_listed),
-        cmocka_unit_test(a_file_comes_before_settings_of_its_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,8 +9,7 @@
 
 /* ---- streams ---- */
 
-static void help_that_cannot_be_written_is_an_error(void **state) {
-    (void)state;
+TEST(help_that_cannot_be_written_is_an_error) {
     int n;
     const char *const *names = program_names(&n);
     for (int i = 0; i < n; i++) {
@@ -46,8 +45,7 @@ static void print_to_nobody(void *how) {
     exit(0);
 }
 
-static void only_work_that_goes_on_tells_of_a_reader_that_ended(void **state) {
-    (void)state;
+TEST(only_work_that_goes_on_tells_of_a_reader_that_ended) {
     for (Printing how = PRINTS; how <= FLUSHES_RESULTS; how++) {
         assert_int_equal(run_function(fixture.output, sizeof fixture.output, print_to_nobody, &how), 128 + SIGPIPE);
         assert_string_equal(fixture.output, "");
@@ -72,8 +70,7 @@ static void print_nasty(void *how) {
 }
 
 /* Only control characters and bytes that are not UTF-8 are escaped. */
-static void control_characters_are_shown_and_letters_stay(void **state) {
-    (void)state;
+TEST(control_characters_are_shown_and_letters_stay) {
     const char *shown =
         "\\x1b[31m \t\\x7f \\xc2\\x9b \\xff \xe1\x88\xb0\xe1\x88\x8b\xe1\x88\x9d \xf0\x9f\x98\x80 caf\xc3\xa9\n";
     for (int warned = 0; warned < 2; warned++) {
@@ -92,8 +89,7 @@ static void wait_stopped(void *number) {
     for (;;) pause();
 }
 
-static void one_signal_ends_a_program_without_unsaved_work(void **state) {
-    (void)state;
+TEST(one_signal_ends_a_program_without_unsaved_work) {
     static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (int i = 0; i < 3; i++)
         assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_stopped, &numbers[i]),
@@ -111,8 +107,7 @@ static void wait_stopped_twice(void *number) {
     for (;;) pause();
 }
 
-static void the_first_signal_is_answered_and_the_second_ends_the_program(void **state) {
-    (void)state;
+TEST(the_first_signal_is_answered_and_the_second_ends_the_program) {
     static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_stopped_twice, &numbers[i]),
@@ -136,8 +131,7 @@ static void wait_with_a_full_stderr(void *unused) {
     for (;;) pause();
 }
 
-static void a_reader_that_does_not_read_hides_no_signal(void **state) {
-    (void)state;
+TEST(a_reader_that_does_not_read_hides_no_signal) {
     assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_with_a_full_stderr, NULL), 128 + SIGTERM);
 }
 
@@ -154,8 +148,7 @@ static void wait_for_a_hanging_disk(void *unused) {
     for (;;) pause();
 }
 
-static void a_signal_ends_a_program_that_hangs_in_its_last_calls(void **state) {
-    (void)state;
+TEST(a_signal_ends_a_program_that_hangs_in_its_last_calls) {
     assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_for_a_hanging_disk, NULL), 128 + SIGTERM);
 }
 
@@ -168,8 +161,7 @@ static void return_after_a_signal(void *number) {
     exit(0); /* like return 0 in main */
 }
 
-static void a_stopped_program_does_not_exit_with_zero(void **state) {
-    (void)state;
+TEST(a_stopped_program_does_not_exit_with_zero) {
     static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (int i = 0; i < 3; i++)
         assert_int_equal(run_function(fixture.output, sizeof fixture.output, return_after_a_signal, &numbers[i]),
@@ -186,8 +178,7 @@ static void throw_for_want_of_memory(void *unused) {
     free(cpp_new((size_t)1 << 60));
 }
 
-static void an_exception_of_a_library_is_reported(void **state) {
-    (void)state;
+TEST(an_exception_of_a_library_is_reported) {
     skip_under_sanitizer("out of memory in a library"); /* operator new of the sanitizer ends the program */
     assert_int_equal(run_function(fixture.output, sizeof fixture.output, throw_for_want_of_memory, NULL), 1);
     assert_contains(fixture.output, ": out of memory: a library asked for more than there is");
@@ -210,8 +201,7 @@ static void die_while_threads_compute(void *delay) {
     die("the end");
 }
 
-static void a_program_that_dies_while_threads_compute_exits_with_one(void **state) {
-    (void)state;
+TEST(a_program_that_dies_while_threads_compute_exits_with_one) {
     for (int i = 0; i < 5; i++) {
         useconds_t delay = 1000 + 2000 * (useconds_t)i;
         assert_int_equal(run_function(fixture.output, sizeof fixture.output, die_while_threads_compute, &delay), 1);
@@ -231,8 +221,7 @@ static void die_in_many_threads(void *unused) {
     for (int i = 0; i < 16; i++) pthread_join(threads[i], NULL);
 }
 
-static void threads_that_die_together_print_one_message(void **state) {
-    (void)state;
+TEST(threads_that_die_together_print_one_message) {
     for (int i = 0; i < 20; i++) {
         assert_int_equal(run_function(fixture.output, sizeof fixture.output, die_in_many_threads, NULL), 1);
         assert_ptr_equal(strchr(fixture.output, '\n'), fixture.output + strlen(fixture.output) - 1);
@@ -241,18 +230,5 @@ static void threads_that_die_together_print_one_message(void **state) {
 
 int main(void) {
     heed_signals();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(help_that_cannot_be_written_is_an_error),
-        cmocka_unit_test(only_work_that_goes_on_tells_of_a_reader_that_ended),
-        cmocka_unit_test(control_characters_are_shown_and_letters_stay),
-        cmocka_unit_test(the_first_signal_is_answered_and_the_second_ends_the_program),
-        cmocka_unit_test(a_reader_that_does_not_read_hides_no_signal),
-        cmocka_unit_test(a_signal_ends_a_program_that_hangs_in_its_last_calls),
-        cmocka_unit_test(one_signal_ends_a_program_without_unsaved_work),
-        cmocka_unit_test(a_stopped_program_does_not_exit_with_zero),
-        cmocka_unit_test(an_exception_of_a_library_is_reported),
-        cmocka_unit_test(a_program_that_dies_while_threads_compute_exits_with_one),
-        cmocka_unit_test(threads_that_die_together_print_one_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The line of progress at the bottom of a terminal, and what is printed above it. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,8 +33,7 @@ static void talk_to_a_pipe(void *unused) {
     talk();
 }
 
-static void without_a_terminal_only_lines_are_shown(void **state) {
-    (void)state;
+TEST(without_a_terminal_only_lines_are_shown) {
     char output[1024];
     assert_int_equal(run_function(output, sizeof output, talk_to_a_pipe, NULL), 0);
     assert_contains(output, "before 1\na line\nhalf a line\n");
@@ -125,8 +124,7 @@ static int watch(void (*function)(void *), char shown[4096]) {
     return status;
 }
 
-static void progress_stays_below_everything_that_is_printed(void **state) {
-    (void)state;
+TEST(progress_stays_below_everything_that_is_printed) {
     char shown[4096];
     assert_int_equal(watch(talk_to_a_terminal, shown), 0);
 #define ERASE "\r\033[K"
@@ -137,8 +135,7 @@ static void progress_stays_below_everything_that_is_printed(void **state) {
                                "after\nleft over" ERASE);
 }
 
-static void colours_are_for_terminals_that_want_them(void **state) {
-    (void)state;
+TEST(colours_are_for_terminals_that_want_them) {
     char shown[4096], text[128];
     assert_int_equal(watch(draw_bars, shown), 0);
 #define FIVE "━━━━━"
@@ -148,8 +145,7 @@ static void colours_are_for_terminals_that_want_them(void **state) {
     assert_string_equal(terminal_bar(0.26, text), "[#####---------------]"); /* not a terminal */
 }
 
-static void parts_without_room_are_left_out(void **state) {
-    (void)state;
+TEST(parts_without_room_are_left_out) {
     char shown[4096];
     assert_int_equal(watch(draw_parts, shown), 0);
     assert_string_equal(shown, "one  two  three" ERASE "0123456789  short" ERASE "0123456789  a part of 19 bytes." ERASE
@@ -173,8 +169,7 @@ static void end_by_a_signal(void *name) {
     for (;;) pause();
 }
 
-static void progress_goes_before_the_end(void **state) {
-    (void)state;
+TEST(progress_goes_before_the_end) {
     static const struct {
         void (*end)(void *);
         int status;
@@ -186,15 +181,4 @@ static void progress_goes_before_the_end(void **state) {
         assert_int_equal(watch(ends[i].end, shown), ends[i].status);
         assert_string_equal(shown, ends[i].shown);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_terminal_only_lines_are_shown),
-        cmocka_unit_test(progress_stays_below_everything_that_is_printed),
-        cmocka_unit_test(parts_without_room_are_left_out),
-        cmocka_unit_test(progress_goes_before_the_end),
-        cmocka_unit_test(colours_are_for_terminals_that_want_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* The number of threads: OpenMP variables are overruled or refused, and the number changes no bit of the results of the
  * cpu device. */
 #include "kernels/device_open.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include "kernels/ops.h"
 #include "kernels/philox.h"
@@ -61,8 +61,7 @@ static void linear(Device *device, const Given *g, Tensor *out) {
 }
 
 /* Few rows with long sums, many rows with short sums, and sizes that are not multiples of a tile. */
-static void linear_layers_of_any_shape_have_the_same_bits(void **state) {
-    (void)state;
+TEST(linear_layers_of_any_shape_have_the_same_bits) {
     static const int64_t sizes[][3] = {{20, 256, 2048}, {20, 2048, 256}, {7, 1024, 256},  {64, 256, 1024},
                                        {1, 512, 300},   {4100, 24, 50},  {530, 128, 384}, {300, 130, 257}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -73,9 +72,8 @@ static void linear_layers_of_any_shape_have_the_same_bits(void **state) {
             Given given = {{normal(1, n, in), normal(2, rows, columns), normal(3, out, 0), normal(4, n, out)},
                            {layout}};
             const int64_t shapes[][2] = {{n, out}, {n, in}, {rows, columns}, {out, 0}};
-            char *what = xformat("linear %d x %d x %d, layout %d", (int)n, (int)in, (int)out, layout);
+            char *what = kept_format("linear %d x %d x %d, layout %d", (int)n, (int)in, (int)out, layout);
             expect_same_bytes(what, linear, &given, shapes, 4);
-            free(what);
         }
 }
 
@@ -88,8 +86,7 @@ static void convolution(Device *device, const Given *g, Tensor *out) {
 
 /* Convolutions of 3 x 3 x 3 and of shortcuts, with few samples and many, and frames that are not multiples of a slab.
  */
-static void convolutions_of_any_shape_have_the_same_bits(void **state) {
-    (void)state;
+TEST(convolutions_of_any_shape_have_the_same_bits) {
     static const int sizes[][6] = {/* samples, frames, in, out, taps, stride */
                                    {4, 32, 32, 64, 3, 1}, {4, 32, 32, 64, 1, 1}, {1, 64, 16, 16, 3, 1},
                                    {40, 9, 8, 8, 3, 1},   {3, 17, 8, 24, 3, 2},  {2, 1, 8, 8, 3, 1}};
@@ -100,9 +97,8 @@ static void convolutions_of_any_shape_have_the_same_bits(void **state) {
         Given given = {{normal(1, rows, s[2]), normal(2, s[3], s[2] * taps), normal(3, halved, s[3])},
                        {s[1], s[4], s[5]}};
         const int64_t shapes[][2] = {{halved, s[3]}, {rows, s[2]}, {s[3], s[2] * taps}};
-        char *what = xformat("convolution %d of %d x %d, %d to %d channels", s[4], s[0], s[1], s[2], s[3]);
+        char *what = kept_format("convolution %d of %d x %d, %d to %d channels", s[4], s[0], s[1], s[2], s[3]);
         expect_same_bytes(what, convolution, &given, shapes, 3);
-        free(what);
     }
 }
 
@@ -116,8 +112,7 @@ static void attend(Device *device, const Given *g, Tensor *out) {
                        sequences, attention, (Dropout){0});
 }
 
-static void attention_of_few_heads_has_the_same_bits(void **state) {
-    (void)state;
+TEST(attention_of_few_heads_has_the_same_bits) {
     for (int heads = 1; heads <= 4; heads += 3) {
         int n = 400, c = 64 * heads;
         Given given = {{normal(1, n, 3 * c), normal(2, n, c)}, {n, heads}};
@@ -154,8 +149,7 @@ static int run_itself(const char *before, int n) {
     return run_command(output, sizeof output, "%s %s %d", before, itself, n);
 }
 
-static void openmp_variables_are_overruled(void **state) {
-    (void)state;
+TEST(openmp_variables_are_overruled) {
     char one_core[32];
     snprintf(one_core, sizeof one_core, "taskset -c %d", first_cpu());
     const char *const asked[] = {"env",
@@ -175,8 +169,7 @@ static void openmp_variables_are_overruled(void **state) {
     free(usual);
 }
 
-static void a_limit_below_the_requested_threads_is_refused(void **state) {
-    (void)state;
+TEST(a_limit_below_the_requested_threads_is_refused) {
     assert_int_equal(run_itself("OMP_THREAD_LIMIT=2", 3), 2);
     assert_contains(output, "--threads: OMP_THREAD_LIMIT=2 allows only 2 of 3 threads: unset it, or give --threads 2");
     assert_int_equal(run_itself("OMP_THREAD_LIMIT=2", 2), 0);
@@ -184,16 +177,14 @@ static void a_limit_below_the_requested_threads_is_refused(void **state) {
     assert_contains(output, "--threads: threads have a stack of 32 kB and need 256 kB");
 }
 
-static void too_many_threads_for_the_memory_are_refused(void **state) {
-    (void)state;
+TEST(too_many_threads_for_the_memory_are_refused) {
     skip_under_sanitizer("a limit of the address space"); /* the sanitizer alone needs more */
     assert_int_equal(run_itself("ulimit -s 8192; ulimit -v 1500000;", 500), 1);
     assert_contains(output, "of 500 threads (Resource temporarily unavailable): raise the limit (ulimit -u");
 }
 
 /* oneDNN does not check that it got memory for its compiled code, and would crash. */
-static void too_little_memory_for_compiled_code_is_refused(void **state) {
-    (void)state;
+TEST(too_little_memory_for_compiled_code_is_refused) {
     skip_under_sanitizer("a limit of the address space"); /* the sanitizer alone needs more */
     char before[32];
     int refused = 0, status = 1;
@@ -211,8 +202,7 @@ static void too_little_memory_for_compiled_code_is_refused(void **state) {
 
 /* A parallel region without num_threads would ignore --threads: it has OMP_NUM_THREADS threads, or one after the first
  * product. */
-static void every_parallel_region_sets_its_number_of_threads(void **state) {
-    (void)state;
+TEST(every_parallel_region_sets_its_number_of_threads) {
     static const char teams[] = "cat *.c $(find base data kernels model train -name '*.c*' -o -name '*.h') | "
                                 "grep 'pragma omp parallel'";
     assert_int_equal(run_command(output, sizeof output, "%s | grep -c num_threads", teams), 0);
@@ -223,13 +213,5 @@ static void every_parallel_region_sets_its_number_of_threads(void **state) {
 int main(int argc, char **argv) {
     if (argc > 1) return print_threads(atoi(argv[1]));
     itself = argv[0];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(linear_layers_of_any_shape_have_the_same_bits),
-                                       cmocka_unit_test(convolutions_of_any_shape_have_the_same_bits),
-                                       cmocka_unit_test(attention_of_few_heads_has_the_same_bits),
-                                       cmocka_unit_test(openmp_variables_are_overruled),
-                                       cmocka_unit_test(a_limit_below_the_requested_threads_is_refused),
-                                       cmocka_unit_test(too_many_threads_for_the_memory_are_refused),
-                                       cmocka_unit_test(too_little_memory_for_compiled_code_is_refused),
-                                       cmocka_unit_test(every_parallel_region_sets_its_number_of_threads)};
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return tests_run(open_devices, close_devices);
 }

@@ -99,8 +99,9 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     global_norm(b->device, b->norm, model->gradients, model->loss_scale, b->segments, b->n_segments);
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = b->m, .v = b->v, .grads = model->gradients};
+    for (int i = 0; i < b->n_segments; i++) b->segments[i].learning_rate = 1e-4f;
     adamw_update(b->device, buffers, b->norm, model->loss_scale, b->segments, b->n_segments,
-                 (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1, false});
+                 (AdamW){0.9f, 0.999f, 1e-8f, 1.0f, step + 1, false});
     if (tensor_given(model->loss_scale)) loss_scale_update(b->device, model->loss_scale, b->norm, tensor_none());
     b->device->synchronize(b->device);
     return seconds_now() - start;

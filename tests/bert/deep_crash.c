@@ -9,18 +9,15 @@
 
 /* Writes texts and their tokenizer beside the run. */
 static void write_data(const char *root) {
-    char *tokenizer = bert_make_tokenizer(), *data = path_join(root, "data");
+    char *tokenizer = bert_make_tokenizer(), *data = kept_path(root, "data");
     crash_make(root, "mkdir data");
     bert_write_comments(data, "train.csv", 0, 24);
     bert_write_comments(data, "valid.csv", 24, 12);
     bert_write_comments(data, "test.csv", 36, 12);
     must_run("cp -r %s %s/tokenizer", tokenizer, root);
-    free(data);
-    free(tokenizer);
 }
 
-static void train_bert(void **state) {
-    (void)state;
+TEST(train_bert) {
     char *root = crash_root();
     write_data(root);
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_bert --data ../data " MODEL
@@ -28,45 +25,30 @@ static void train_bert(void **state) {
                                      .log = "run/log.jsonl",
                                      .lowest = "-val/f1",
                                      .alike = "@(run|*.@(csv|svg|md).*)"});
-    free(root);
 }
 
-static void pretrain(void **state) {
-    (void)state;
+TEST(pretrain) {
     char *root = crash_root();
     write_data(root);
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_bert pretrain --data ../data " MODEL
                                                 " --epochs 100 --max-steps 6 --learning-rate 0.1 --seed 2 -o run",
                                      .log = "run/log.jsonl",
                                      .lowest = "val/loss"});
-    free(root);
 }
 
-static void synthesize(void **state) {
-    (void)state;
+TEST(synthesize) {
     char *root = crash_root();
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_bert synthesize -o made --train 3 --valid 3 "
                                                 "--test 3 --unlabelled 3",
                                      .done = "is there already"});
-    free(root);
 }
 
-static void learn_a_tokenizer(void **state) {
-    (void)state;
+TEST(learn_a_tokenizer) {
     char *root = crash_root();
     write_data(root);
     crash_at_every(root,
                    &(CrashRun){.command = "exec $PROGRAMS/train_bert tokenizer --learn 5 --data ../data/train.csv "
                                           "--threads 1 --overwrite -o made"});
-    free(root);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(train_bert),
-        cmocka_unit_test(pretrain),
-        cmocka_unit_test(synthesize),
-        cmocka_unit_test(learn_a_tokenizer),
-    };
-    return crash_tests(tests, sizeof tests / sizeof *tests);
-}
+int main(void) { return crash_tests(); }

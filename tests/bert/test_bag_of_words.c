@@ -1,6 +1,6 @@
 /* Words of texts as columns: what a word is, pairs, and words that were not learned. */
 #include "data/bert/bag_of_words.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* Fails unless a row has these words, in this order, separated by '|'. */
 static void assert_row(const SparseRows *rows, int64_t row, const Strings *words, const char *want) {
@@ -13,8 +13,7 @@ static void assert_row(const SparseRows *rows, int64_t row, const Strings *words
     assert_string_equal(got, want);
 }
 
-static void words_are_lower_case_and_signs_stand_alone(void **state) {
-    (void)state;
+TEST(words_are_lower_case_and_signs_stand_alone) {
     static const char *const texts[] = {"BẠN ơi!! bạn", "", "k0 biết...\n=))", "ba\u0323n 👍"};
     Strings words = {0};
     SparseRows rows = bag_of_words(&words, texts, 4, 1, true);
@@ -28,8 +27,7 @@ static void words_are_lower_case_and_signs_stand_alone(void **state) {
     strings_free(&words);
 }
 
-static void pairs_are_neighbours(void **state) {
-    (void)state;
+TEST(pairs_are_neighbours) {
     static const char *const texts[] = {"không ngu đâu", "ngu"};
     Strings words = {0};
     SparseRows rows = bag_of_words(&words, texts, 2, 2, true);
@@ -39,8 +37,7 @@ static void pairs_are_neighbours(void **state) {
     strings_free(&words);
 }
 
-static void words_that_were_not_learned_are_left_out(void **state) {
-    (void)state;
+TEST(words_that_were_not_learned_are_left_out) {
     static const char *const texts[] = {"bạn giỏi", "bạn ngu giỏi", "xa lạ"};
     Strings words = {0};
     SparseRows learned = bag_of_words(&words, texts, 1, 2, true), rows = bag_of_words(&words, texts + 1, 2, 2, false);
@@ -50,13 +47,4 @@ static void words_that_were_not_learned_are_left_out(void **state) {
     sparse_rows_free(&learned);
     sparse_rows_free(&rows);
     strings_free(&words);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_lower_case_and_signs_stand_alone),
-        cmocka_unit_test(pairs_are_neighbours),
-        cmocka_unit_test(words_that_were_not_learned_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,8 @@
 
 #include "tests/bert/texts_rig.h"
 
+static Error error;
+
 static const CommentColumns usual = {0};
 
 static Comments read_checked(const char *path, const CommentColumns *columns, CommentLabels labels) {
@@ -22,8 +24,7 @@ static void check_record(const Comments *c, int64_t i, int64_t line, const char 
     assert_string_equal(c->labels[i], label);
 }
 
-static void a_table_gives_its_texts_as_they_are_written(void **state) {
-    (void)state;
+TEST(a_table_gives_its_texts_as_they_are_written) {
     const char *path = text_file("a.csv", "\xEF\xBB\xBFid,text,label\r\n"
                                           "1,\"two\nlines, \"\"quoted\"\"\",0\r\n"
                                           "2,null,1\r\n"
@@ -46,8 +47,7 @@ static void a_table_gives_its_texts_as_they_are_written(void **state) {
     comments_free(&c);
 }
 
-static void tabs_and_objects_give_the_same(void **state) {
-    (void)state;
+TEST(tabs_and_objects_give_the_same) {
     static const char *const files[][2] = {
         {"a.tsv", "what\tcomment\tnumber\n\n7\t\"a \"\"b\"\", c\"\t-3\nx\t\"d\n\te\"\t9\n"},
         {"a.jsonl", "\n\n{\"number\": -3, \"comment\": \"a \\\"b\\\", c\", \"what\": 7, \"more\": [1.5]}\r\n"
@@ -64,8 +64,7 @@ static void tabs_and_objects_give_the_same(void **state) {
     }
 }
 
-static void every_line_of_a_text_file_is_a_text(void **state) {
-    (void)state;
+TEST(every_line_of_a_text_file_is_a_text) {
     Comments c =
         read_checked(text_file("a.txt", "\xEF\xBB\xBFone, \"two\"\n\n{\"text\": 1}\r\nlast"), &usual, LABELS_UNUSED);
     static const char *const want[] = {"one, \"two\"", "", "{\"text\": 1}", "last"};
@@ -79,8 +78,7 @@ static void every_line_of_a_text_file_is_a_text(void **state) {
     comments_free(&c);
 }
 
-static void predictions_need_no_labels_and_no_words(void **state) {
-    (void)state;
+TEST(predictions_need_no_labels_and_no_words) {
     Comments c = read_checked(text_file("a.csv", "text,label\n\"\",\n\" \",0\nx,1\n"), &usual, LABELS_UNUSED);
     assert_int_equal(c.n, 3);
     assert_null(c.labels);
@@ -102,8 +100,7 @@ static void predictions_need_no_labels_and_no_words(void **state) {
 
 /* ---- what people's files hold ---- */
 
-static void the_same_records_are_read_from_every_kind_of_file(void **state) {
-    (void)state;
+TEST(the_same_records_are_read_from_every_kind_of_file) {
     static const char *const files[][2] = {
         {"a.csv", "text;label\n\"a; b\";1\nc,d;true\n"},
         {"a.CSV", "sep=;\r\ntext;label\r\n\"a; b\";1\r\nc,d;true\r\n"},
@@ -131,19 +128,16 @@ static void the_same_records_are_read_from_every_kind_of_file(void **state) {
     char output[256];
     path = text_file("b.csv", "text,label\na,0\n");
     assert_int_equal(run_command(output, sizeof output, "gzip -f %s", path), 0);
-    char *compressed = xformat("%s.gz", path);
-    c = read_checked(compressed, &usual, LABELS_NEEDED);
+    c = read_checked(kept_format("%s.gz", path), &usual, LABELS_NEEDED);
     check_record(&c, 0, 2, "a", "0");
     comments_free(&c);
     assert_int_equal(comments_stem("a.csv.gz"), 1);
     assert_int_equal(comments_stem("dev.NDJSON"), 3);
     assert_int_equal(comments_stem(".csv"), 0);
     assert_int_equal(comments_stem("csv"), 0);
-    free(compressed);
 }
 
-static void labels_of_objects_may_be_numbers_and_truth(void **state) {
-    (void)state;
+TEST(labels_of_objects_may_be_numbers_and_truth) {
     Comments c = read_checked(text_file("a.jsonl", "{\"text\":\"a\",\"label\":1.0,\"id\":0.1}\n"
                                                    "{\"text\":\"b\",\"label\":false,\"id\":1e300}\n"
                                                    "{\"text\":\"c\",\"label\":-7,\"id\":true}\n"),
@@ -157,8 +151,7 @@ static void labels_of_objects_may_be_numbers_and_truth(void **state) {
     comments_free(&c);
 }
 
-static void labels_are_normal_and_counted(void **state) {
-    (void)state;
+TEST(labels_are_normal_and_counted) {
     Comments c = read_checked(text_file("a.csv", "text,label\na,ha\u0300i lo\u0300ng\nb,h\u00e0i l\u00f2ng\n"
                                                  "c,\u00a0x\u00a0y \nd,x y\ne,\u0958\n"),
                               &usual, LABELS_NEEDED);
@@ -171,8 +164,7 @@ static void labels_are_normal_and_counted(void **state) {
     comments_free(&c);
 }
 
-static void empty_texts_are_left_out_and_counted(void **state) {
-    (void)state;
+TEST(empty_texts_are_left_out_and_counted) {
     static const char *const files[][2] = {
         {"a.csv", "text,label\na,0\n,1\nb,1\n\" \u00a0\n\",\n"},
         {"a.jsonl", "\n{\"text\":\"a\",\"label\":0}\n{\"text\":\"\",\"label\":1}\n{\"text\":\"b\",\"label\":1}\n"
@@ -214,8 +206,7 @@ static const struct {
     {"a.json", "[{\"text\":\"a\",\"label\":0},\n7,{\"text\":\"b\",\"label\":0}]", "2: is not an object"},
 };
 
-static void numbers_of_more_than_64_bits_are_labels_and_ids(void **state) {
-    (void)state;
+TEST(numbers_of_more_than_64_bits_are_labels_and_ids) {
     const char *path =
         text_file("a.jsonl", "{\"text\":\"a\",\"label\":99999999999999999999,\"id\":1e999,\"x\":1e999}\n");
     Comments c = read_checked(path, &(CommentColumns){.id = "id"}, LABELS_NEEDED);
@@ -225,13 +216,11 @@ static void numbers_of_more_than_64_bits_are_labels_and_ids(void **state) {
 }
 
 /* Such a label would be printed at every turn. */
-static void labels_that_no_report_can_show_are_refused_by_line(void **state) {
-    (void)state;
+TEST(labels_that_no_report_can_show_are_refused_by_line) {
     enum { LARGE = 10000000 };
     char *large = xmalloc(LARGE + 1), *table = NULL;
     const char *path = NULL;
     Comments c;
-    Error error;
     memset(large, 'x', LARGE);
     large[LARGE] = 0;
     const struct {
@@ -240,14 +229,13 @@ static void labels_that_no_report_can_show_are_refused_by_line(void **state) {
                  {large, "has 10000000 bytes; expected at most 256"},
                  {"\x1b[31mred", ":3: label: the name \"\x1b[31mred\" has the control character U+001B"}};
     for (int i = 0; i < 3; i++) {
-        table = xformat("text,label\na,1\nb,%s\nc,1\n", cases[i].label);
+        table = kept_format("text,label\na,1\nb,%s\nc,1\n", cases[i].label);
         path = text_file("labels.csv", table);
         assert_false(comments_read(path, &(CommentColumns){0}, LABELS_NEEDED, &c, &error));
         assert_contains(error.text, cases[i].message);
         assert_true(comments_read(path, &(CommentColumns){.skip_bad = true}, LABELS_NEEDED, &c, &error));
         assert_int_equal(c.n, 2);
         comments_free(&c);
-        free(table);
     }
     free(large);
     Classes classes;
@@ -255,8 +243,7 @@ static void labels_that_no_report_can_show_are_refused_by_line(void **state) {
     assert_contains(error.text, "name 2: the name \"b\ad\" has the control character U+0007");
 }
 
-static void a_bad_record_is_an_error_that_names_skip_bad(void **state) {
-    (void)state;
+TEST(a_bad_record_is_an_error_that_names_skip_bad) {
     for (size_t i = 0; i < sizeof one_bad / sizeof *one_bad; i++) {
         const char *path = text_file(one_bad[i].name, one_bad[i].text);
         Comments c;
@@ -316,21 +303,18 @@ static const struct {
     {"a.xls", "{}", "must end in .csv, .tsv, .jsonl, .ndjson, .json or .txt"},
 };
 
-static void help_names_the_endings_that_are_read(void **state) {
-    (void)state;
+TEST(help_names_the_endings_that_are_read) {
     int n = 0;
     for (const char *at = COMMENTS_ANY; (at = strchr(at, '.')); at++) {
         size_t size = 1 + strspn(at + 1, "abcdefghijklmnopqrstuvwxyz");
-        char *name = xformat("a%.*s%s", (int)size, at, size == 3 ? "" : ".gz"); /* .gz is behind another */
+        char *name = kept_format("a%.*s%s", (int)size, at, size == 3 ? "" : ".gz"); /* .gz is behind another */
         assert_int_equal(comments_stem(name), size == 3 ? 0 : 1);
-        free(name);
         n++;
     }
     assert_int_equal(n, 7);
 }
 
-static void bad_files_are_refused_by_name_line_and_column(void **state) {
-    (void)state;
+TEST(bad_files_are_refused_by_name_line_and_column) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Comments c;
         Error error = {""};
@@ -386,16 +370,14 @@ static void print_left_out(void *path) {
     comments_input_close(&input);
 }
 
-static void bad_objects_of_standard_input_are_left_out_and_counted(void **state) {
-    (void)state;
+TEST(bad_objects_of_standard_input_are_left_out_and_counted) {
     char output[512];
     const char *path = text_file("in", "{\"text\":\"a\"}\n{\n{\"text\":\"b\"}\n{\"text\":1}\n");
     assert_int_equal(run_function(output, sizeof output, print_left_out, (void *)(uintptr_t)path), 0);
     assert_contains(output, "1:a;3:b;2 bad, 2:2: expected a name in double quotes");
 }
 
-static void standard_input_is_lines_or_objects(void **state) {
-    (void)state;
+TEST(standard_input_is_lines_or_objects) {
     static const char *const inputs[][2] = {
         {"a\n[b]\n", "standard input:1:a;standard input:2:[b];|"},
         {"{\"text\":\"a\\nb\"}\n\n{\"text\":\"c\"}\n", "standard input:1:a\nb;standard input:3:c;|"},
@@ -413,11 +395,9 @@ static void standard_input_is_lines_or_objects(void **state) {
 }
 
 /* A line that comes in two parts is one text; lines are taken when no more are ready. */
-static void lines_are_taken_as_they_come(void **state) {
-    (void)state;
+TEST(lines_are_taken_as_they_come) {
     int ends[2];
     Comments c;
-    Error error;
     CommentInput input = {0};
     FILE *old = stdin;
     assert_int_equal(pipe(ends), 0);
@@ -449,13 +429,11 @@ static void lines_are_taken_as_they_come(void **state) {
     stdin = old;
 }
 
-static void a_long_input_is_taken_in_parts(void **state) {
-    (void)state;
+TEST(a_long_input_is_taken_in_parts) {
     enum { LINES = 200000 };
     char *text = xmalloc(LINES * 14 + 1), *at = text;
     for (int i = 0; i < LINES; i++) at += sprintf(at, "line %d\n", i);
     Comments c;
-    Error error;
     CommentInput input = {0};
     FILE *old = stdin;
     int64_t n = 0, parts = 0;
@@ -473,27 +451,4 @@ static void a_long_input_is_taken_in_parts(void **state) {
     fclose(stdin);
     stdin = old;
     free(text);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_table_gives_its_texts_as_they_are_written),
-        cmocka_unit_test(tabs_and_objects_give_the_same),
-        cmocka_unit_test(every_line_of_a_text_file_is_a_text),
-        cmocka_unit_test(predictions_need_no_labels_and_no_words),
-        cmocka_unit_test(the_same_records_are_read_from_every_kind_of_file),
-        cmocka_unit_test(labels_of_objects_may_be_numbers_and_truth),
-        cmocka_unit_test(labels_are_normal_and_counted),
-        cmocka_unit_test(empty_texts_are_left_out_and_counted),
-        cmocka_unit_test(numbers_of_more_than_64_bits_are_labels_and_ids),
-        cmocka_unit_test(labels_that_no_report_can_show_are_refused_by_line),
-        cmocka_unit_test(a_bad_record_is_an_error_that_names_skip_bad),
-        cmocka_unit_test(help_names_the_endings_that_are_read),
-        cmocka_unit_test(bad_files_are_refused_by_name_line_and_column),
-        cmocka_unit_test(standard_input_is_lines_or_objects),
-        cmocka_unit_test(bad_objects_of_standard_input_are_left_out_and_counted),
-        cmocka_unit_test(lines_are_taken_as_they_come),
-        cmocka_unit_test(a_long_input_is_taken_in_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

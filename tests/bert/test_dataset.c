@@ -16,8 +16,7 @@ static Batch filled(const Dataset *dataset, const int32_t *samples, int n) {
     return batch;
 }
 
-static void a_batch_has_no_padding(void **state) {
-    (void)state;
+TEST(a_batch_has_no_padding) {
     TokenizedTexts t = texts_of_lengths((const int[]){4, 2, 7, 3}, 4);
     const int32_t labels[] = {0, 1, 1, 2}, samples[] = {2, 0, 3};
     const float weights[] = {0.5f, 2, 1};
@@ -72,8 +71,7 @@ static double loss_of(const BertLoss *loss) {
     return sum / weights;
 }
 
-static void weights_and_smoothing_are_those_of_pytorch(void **state) {
-    (void)state;
+TEST(weights_and_smoothing_are_those_of_pytorch) {
     const float weights[] = {0.6046464850f, 2.8889956752f};
     assert_near(loss_of(&(BertLoss){2, weights, 0}), 0.484524122, 1e-7);
     assert_near(loss_of(&(BertLoss){2, NULL, 0}), 0.700200120, 1e-7);
@@ -109,8 +107,7 @@ static void check_largest(const Dataset *dataset, int batch_size, int64_t budget
     batch_close(&largest);
 }
 
-static void the_largest_batch_dominates_all(void **state) {
-    (void)state;
+TEST(the_largest_batch_dominates_all) {
     static const int batch_sizes[] = {1, 2, 5, 32, 100, 1000};
     static const int64_t budgets[] = {1, 50, 192, 500, 4096};
     enum { N = 300, VOCABULARY = 500 };
@@ -134,8 +131,7 @@ static void the_largest_batch_dominates_all(void **state) {
 
 /* ---- synthetic texts ---- */
 
-static void synthetic_texts_are_as_long_as_real_ones(void **state) {
-    (void)state;
+TEST(synthetic_texts_are_as_long_as_real_ones) {
     enum { N = 24048, VOCABULARY = 64001, MAX_LEN = 192 };
     static const double points[][2] = {{0.5, 12}, {0.9, 30}, {0.95, 42}, {0.99, 76}, {0.999, 134}};
     for (size_t i = 0; i < sizeof points / sizeof *points; i++)
@@ -164,14 +160,4 @@ static void synthetic_texts_are_as_long_as_real_ones(void **state) {
     for (int i = 0; i < 3; i++) assert_int_equal(t.first[i + 1], 5 * (i + 1));
     for (int i = 0; i < 15; i++) assert_int_equal(t.ids[i], i % 5 == 0 ? 0 : i % 5 == 4 ? 2 : 4);
     texts_free(&t);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_has_no_padding),
-        cmocka_unit_test(weights_and_smoothing_are_those_of_pytorch),
-        cmocka_unit_test(the_largest_batch_dominates_all),
-        cmocka_unit_test(synthetic_texts_are_as_long_as_real_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

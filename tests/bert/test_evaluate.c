@@ -33,8 +33,7 @@ static void fill(float logits[2 * N], int32_t labels[N]) {
     }
 }
 
-static void temperature_and_threshold_are_the_best(void **state) {
-    (void)state;
+TEST(temperature_and_threshold_are_the_best) {
     float logits[2 * N];
     int32_t labels[N];
     fill(logits, labels);
@@ -52,8 +51,7 @@ static void temperature_and_threshold_are_the_best(void **state) {
     assert_near(d.threshold, 0.5, 0);
 }
 
-static void three_classes_have_no_threshold(void **state) {
-    (void)state;
+TEST(three_classes_have_no_threshold) {
     static char *three_names[] = {"a", "b", "c"};
     static const Classes three = {.n = 3, .names = three_names};
     float logits[] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 0.5f, 0.6f, 0};
@@ -70,8 +68,7 @@ static void three_classes_have_no_threshold(void **state) {
 /* ---- three classes ---- */
 
 /* The golden texts with labels, of which the model has five of seven right. */
-static void scores_are_those_of_scikit_learn(void **state) {
-    (void)state;
+TEST(scores_are_those_of_scikit_learn) {
     static const int labels[] = {1, 1, 0, 1, 2, 0, 2, 2};
     static const char *const class_names[] = {"clean", "rude", "hate, \"loud\""};
     json_t *golden = json_load_file(GOLDEN "bert_predictions.json", 0, NULL);
@@ -107,8 +104,7 @@ static void scores_are_those_of_scikit_learn(void **state) {
 /* ---- two classes ---- */
 
 /* evaluate gives what the training gave of the same texts, also from an export. */
-static void the_files_are_those_of_the_training(void **state) {
-    (void)state;
+TEST(the_files_are_those_of_the_training) {
     static const char *const files[] = {"report_test.json",     "threshold_test.json", "evaluation_test.csv",
                                         "predictions_test.csv", "wrong_test.csv",      "histogram_test.csv"};
     const char *run = bert_trained(), *to = bert_path("evaluation"), *export = bert_path("export");
@@ -122,13 +118,12 @@ static void the_files_are_those_of_the_training(void **state) {
     }
 }
 
-static void reports_agree_with_the_predictions(void **state) {
-    (void)state;
-    const char *run = bert_trained(), *data = keep_text(xformat("%s/test.csv", bert_path("noisy")));
+TEST(reports_agree_with_the_predictions) {
+    const char *run = bert_trained(), *data = kept_format("%s/test.csv", bert_path("noisy"));
     bert_must_use("evaluate --checkpoint %s --data %s -o %s", run, data, bert_path("two"));
     bert_must_use("predict --checkpoint %s %s -o %s", run, data, bert_path("two.jsonl"));
     must_run("cut -d, -f2 %s | tail -n +2 | tr -d '\\n'", data);
-    char *truth = keep_text(xstrdup(fixture.output));
+    char *truth = keep(xstrdup(fixture.output));
     json_t *rows = bert_read_lines(bert_path("two.jsonl")), *report = json_of("two/report_test.json");
     int64_t counts[2][2] = {{0}};
     double worst = 0;
@@ -157,8 +152,7 @@ static void reports_agree_with_the_predictions(void **state) {
 }
 
 /* Texts stand in the CSV as they are, and on one line, shortened, in the page. */
-static void wrong_predictions_are_shown_with_their_texts(void **state) {
-    (void)state;
+TEST(wrong_predictions_are_shown_with_their_texts) {
     float logits[2 * 3] = {0, 3, 0, 1, 2, 0};
     int32_t labels[] = {0, 0, 0};
     char text[600];
@@ -170,24 +164,21 @@ static void wrong_predictions_are_shown_with_their_texts(void **state) {
     const BertTested tested = {
         .name = "shown", .classes = &two, .n = 3, .texts = texts, .lines = lines, .labels = labels, .logits = logits};
     const ThresholdDecision d = {.threshold = 0.5, .temperature = NAN};
-    const char *directory = keep_text(scratch_directory());
+    const char *directory = kept_folder();
     logits[1] = 1, logits[3] = 3;
     if (!bert_report(&tested, &d, directory, NULL, &error)) fail_msg("%s", error.text);
-    char *csv = read_text(keep_text(path_join(directory, "wrong_shown.csv"))),
-         *markdown = read_text(keep_text(path_join(directory, "wrong_shown.md")));
+    char *csv = kept_text(kept_path(directory, "wrong_shown.csv")),
+         *markdown = kept_text(kept_path(directory, "wrong_shown.md"));
     assert_contains(csv, "line,truth,prediction,p,p_truth,text\n3,clean,rude,0.95257412682243");
     assert_contains(csv, "\"a | b\n<script>");
     assert_contains(csv, "\n2,clean,rude,0.731058578630004");
     assert_contains(markdown, "2 of 3 texts, the most confident first.");
     assert_contains(markdown, "| a \\| b \\<script> dài");
     assert_contains(markdown, " ... |\n| 2 | clean | rude | 0.7311 | 0.2689 | mild |\n");
-    free(csv);
-    free(markdown);
 }
 
 /* A name that no file can have is written in all names of files alike. */
-static void names_are_escaped_once(void **state) {
-    (void)state;
+TEST(names_are_escaped_once) {
     bert_must_use("evaluate --checkpoint %s --data %s/test.csv --name a/b%%c -o %s", bert_trained(), bert_path("noisy"),
                   bert_path("escaped"));
     assert_contains(fixture.output, "[Report] a/b%c: 1 if p > ");
@@ -198,8 +189,7 @@ static void names_are_escaped_once(void **state) {
 }
 
 /* Only the end of a file's name is left out of the names of reports. */
-static void reports_have_the_name_of_the_file(void **state) {
-    (void)state;
+TEST(reports_have_the_name_of_the_file) {
     must_run("cp %s/test.csv %s/test.v2.csv", bert_path("noisy"), bert_path("noisy"));
     bert_must_use("evaluate --checkpoint %s --data %s/test.v2.csv -o %s", bert_trained(), bert_path("noisy"),
                   bert_path("named"));
@@ -207,8 +197,7 @@ static void reports_have_the_name_of_the_file(void **state) {
     assert_contains(fixture.output, "/report_test.v2.json\n");
 }
 
-static void evaluations_that_would_be_wrong_are_refused(void **state) {
-    (void)state;
+TEST(evaluations_that_would_be_wrong_are_refused) {
     static const char *const hf = "--checkpoint " GOLDEN "bert_hf";
     write_text(bert_path("labels.csv"), "%s", "text,label\nxin,clean\ntôi,unknown\n");
     write_text(bert_path("none.csv"), "%s", "text\nxin\n");
@@ -228,18 +217,4 @@ static void evaluations_that_would_be_wrong_are_refused(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(temperature_and_threshold_are_the_best),
-        cmocka_unit_test(three_classes_have_no_threshold),
-        cmocka_unit_test(scores_are_those_of_scikit_learn),
-        cmocka_unit_test(the_files_are_those_of_the_training),
-        cmocka_unit_test(reports_agree_with_the_predictions),
-        cmocka_unit_test(wrong_predictions_are_shown_with_their_texts),
-        cmocka_unit_test(names_are_escaped_once),
-        cmocka_unit_test(reports_have_the_name_of_the_file),
-        cmocka_unit_test(evaluations_that_would_be_wrong_are_refused),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, bert_fixture_open, NULL);
-}
+int main(void) { return tests_run(bert_fixture_open, NULL); }

@@ -3,11 +3,7 @@
 #include "data/text/sentencepiece.h"
 #include "tests/bert/use_rig.h"
 
-static void assert_text(const char *name, const char *want) {
-    char *text = read_text(bert_path(name));
-    assert_string_equal(text, want);
-    free(text);
-}
+static void assert_text(const char *name, const char *want) { assert_string_equal(kept_text(bert_path(name)), want); }
 
 /* Fails unless every tensor of a file is in another one, bit by bit. */
 static void assert_has_tensors(const char *all, const char *some) {
@@ -23,8 +19,7 @@ static void assert_has_tensors(const char *all, const char *some) {
     tensor_file_close(&y);
 }
 
-static void a_folder_is_as_transformers_saves_it(void **state) {
-    (void)state;
+TEST(a_folder_is_as_transformers_saves_it) {
     bert_must_use("export --checkpoint " GOLDEN "bert_hf -o %s", bert_path("hf"));
     assert_contains(fixture.output, "5443 parameters in 41 tensors");
     must_run("ls -A %s | tr '\\n' ' '", bert_path("hf"));
@@ -46,8 +41,7 @@ static void a_folder_is_as_transformers_saves_it(void **state) {
 }
 
 /* Every field that transformers wrote and the model depends on has its value. */
-static void the_configuration_is_that_of_transformers(void **state) {
-    (void)state;
+TEST(the_configuration_is_that_of_transformers) {
     static const char *const names[] = {"architectures",
                                         "attention_probs_dropout_prob",
                                         "bos_token_id",
@@ -79,12 +73,11 @@ static void the_configuration_is_that_of_transformers(void **state) {
     json_decref(theirs);
 }
 
-static void an_export_of_an_export_is_the_same(void **state) {
-    (void)state;
+TEST(an_export_of_an_export_is_the_same) {
     static const char *const models[][2] = {{"bert_hf", ""}, {"bert_masked", "--tokenizer " GOLDEN "bert_hf"}};
     for (int k = 0; k < 2; k++) {
-        const char *first = bert_path(keep_text(xformat("%s1", models[k][0]))),
-                   *second = bert_path(keep_text(xformat("%s2", models[k][0])));
+        const char *first = bert_path(kept_format("%s1", models[k][0])),
+                   *second = bert_path(kept_format("%s2", models[k][0]));
         bert_must_use("export --checkpoint " GOLDEN "%s %s -o %s", models[k][0], models[k][1], first);
         bert_must_use("export --checkpoint %s -o %s", first, second);
         must_run("diff -r %s %s", first, second);
@@ -99,10 +92,8 @@ static void an_export_of_an_export_is_the_same(void **state) {
 }
 
 /* The folder is all that predictions need: rules of texts, names of classes, threshold and temperature. */
-static void a_run_is_exported_with_its_decision(void **state) {
-    (void)state;
-    const char *run = bert_trained(), *out = bert_path("exported"),
-               *texts = keep_text(path_join(fixture.data, "test.csv"));
+TEST(a_run_is_exported_with_its_decision) {
+    const char *run = bert_trained(), *out = bert_path("exported"), *texts = kept_path(fixture.data, "test.csv");
     bert_must_use("export --checkpoint %s -o %s", run, out);
     assert_contains(fixture.output, "the best weights of the run");
     bert_must_use("predict --checkpoint %s %s -o %s", run, texts, bert_path("run.csv"));
@@ -117,9 +108,8 @@ static void a_run_is_exported_with_its_decision(void **state) {
 }
 
 /* AutoTokenizer does not read a SentencePiece model, which no line of the export may promise. */
-static void a_sentencepiece_model_is_exported_with_a_warning(void **state) {
-    (void)state;
-    char *path = path_join(fixture.data, "train.csv"), *texts = read_text(path);
+TEST(a_sentencepiece_model_is_exported_with_a_warning) {
+    char *path = kept_path(fixture.data, "train.csv"), *texts = kept_text(path);
     const char *model = bert_path("pieces.model"), *run = bert_path("pieces"), *out = bert_path("with_pieces");
     Error error;
     if (!sentencepiece_train_bpe(texts, strlen(texts), model, 60, &error)) fail_msg("%s", error.text);
@@ -129,19 +119,16 @@ static void a_sentencepiece_model_is_exported_with_a_warning(void **state) {
     assert_contains(fixture.output, "AutoTokenizer.from_pretrained does not read tokenizer.model");
     assert_contains(fixture.output, "AutoModelForSequenceClassification.from_pretrained reads it");
     must_run("cmp %s %s/tokenizer.model", model, out);
-    free(texts);
-    free(path);
 }
 
-static void exports_that_would_be_wrong_are_refused(void **state) {
-    (void)state;
+TEST(exports_that_would_be_wrong_are_refused) {
     must_run("mkdir %s && echo 1 >%s/theirs && cp -r " GOLDEN "bert_hf %s && rm %s/*.json", bert_path("taken"),
              bert_path("taken"), bert_path("bare"), bert_path("bare"));
     const Refusal refusals[] = {
         {1, "--checkpoint nowhere", "--checkpoint nowhere: No such file"},
-        {1, keep_text(xformat("--checkpoint %s", bert_path("taken"))), "it holds neither a run nor a checkpoint"},
+        {1, kept_format("--checkpoint %s", bert_path("taken")), "it holds neither a run nor a checkpoint"},
         {1, "--checkpoint " GOLDEN "weights.safetensors", "it is no model that this program reads"},
-        {2, keep_text(xformat("--checkpoint %s", bert_path("bare"))), "does not follow from its tensors: give --heads"},
+        {2, kept_format("--checkpoint %s", bert_path("bare")), "does not follow from its tensors: give --heads"},
         {2, "--checkpoint " GOLDEN "bert_hf --heads 4", "--heads 4 contradicts "},
         {2, "--checkpoint " GOLDEN "bert_masked", "which tokenizer it was trained with: give --tokenizer"},
         {1, "--checkpoint " GOLDEN "bert_old --heads 2 --tokenizer " GOLDEN "bert_hf",
@@ -154,15 +141,4 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
     assert_refused(bert_use("export --checkpoint " GOLDEN "bert_hf -o %s", bert_path("taken")), &taken);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folder_is_as_transformers_saves_it),
-        cmocka_unit_test(the_configuration_is_that_of_transformers),
-        cmocka_unit_test(an_export_of_an_export_is_the_same),
-        cmocka_unit_test(a_run_is_exported_with_its_decision),
-        cmocka_unit_test(a_sentencepiece_model_is_exported_with_a_warning),
-        cmocka_unit_test(exports_that_would_be_wrong_are_refused),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, bert_fixture_open, NULL);
-}
+int main(void) { return tests_run(bert_fixture_open, NULL); }

@@ -20,10 +20,8 @@ static const int32_t *ints(const char *name) { return find(&golden_file, "", nam
 /* ---- data and weights ---- */
 
 static FILE *create(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(folder, name), "w");
     assert_non_null(file);
-    free(path);
     return file;
 }
 
@@ -56,9 +54,9 @@ static void write_data(const char *folder) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Trains from the golden weights. Returns the folder of data, weights, dump and run; free(). */
+/* Trains from the golden weights. Returns the folder of data, weights, dump and run. */
 static char *train(const char *more) {
-    char *root = scratch_directory();
+    char *root = kept_folder();
     write_tokenizer(root);
     write_data(root);
     write_golden_base(&golden_file, root, "lm_head"); /* the classifier */
@@ -94,52 +92,43 @@ static void check_first_step(const char *root) {
 
 /* Rounding of weights limits how well small moves are known (test_golden.c). */
 static void check_golden(const char *prefix, const char *more, double tolerance) {
-    char *root = train(more), *run = path_join(root, "run");
+    char *root = train(more), *run = kept_path(root, "run");
     check_first_step(root);
     check_golden_log(&golden_file, run, "train/loss", prefix, "losses");
     check_golden_log(&golden_file, run, "train/grad_norm", prefix, "norms");
     check_golden_log(&golden_file, run, "train/lr", prefix, "rates");
     check_golden_moves(&golden_file, root, "run", prefix, tolerance);
-    free(root);
-    free(run);
 }
 
-static void five_steps_are_the_golden_ones(void **state) {
-    (void)state;
+TEST(five_steps_are_the_golden_ones) {
     check_golden("classes.small.", "-b 6 --learning-rate 2e-5 --compact-vocabulary=false", 2e-3);
     check_golden("classes.large.", "-b 6 --learning-rate 1e-3 --compact-vocabulary=false", 2e-4);
 }
 
 /* The weights of a step's classes divide its loss, not those of a micro-batch. */
-static void micro_batches_add_up_to_the_golden_steps(void **state) {
-    (void)state;
+TEST(micro_batches_add_up_to_the_golden_steps) {
     check_golden("classes.large.",
                  "-b 2 -g 3 --loss-norm batch --grad-checkpointing --learning-rate 1e-3 --compact-vocabulary=false",
                  2e-4);
 }
 
-static void a_resumed_run_takes_the_golden_steps(void **state) {
-    (void)state;
+TEST(a_resumed_run_takes_the_golden_steps) {
     static const char *const more = "-b 6 --learning-rate 1e-3 --compact-vocabulary=false";
     char *root = train(more);
     must_run("%s --data %s/train.csv --tokenizer %s --base-checkpoint %s/base.safetensors --resume "
              "%s/run/step_00000003 -o %s/resumed %s %s",
              program_at("train_bert"), root, root, root, root, root, options, more);
     check_golden_moves(&golden_file, root, "resumed", "classes.large.", 2e-4);
-    free(root);
 }
 
 /* Rows of tokens that no text has stay as they are; all else moves, bit for bit, as if weight decay had moved them. */
-static void unused_rows_stay_and_all_else_has_the_same_bits(void **state) {
-    (void)state;
+TEST(unused_rows_stay_and_all_else_has_the_same_bits) {
     static const char table[] = "roberta.embeddings.word_embeddings.weight";
     char *roots[] = {train("-b 6 --learning-rate 1e-3 --compact-vocabulary=false"),
                      train("-b 6 --learning-rate 1e-3 --compact-vocabulary")};
     TensorFile base = open_in(roots[0], "base.safetensors"), files[2];
     for (int i = 0; i < 2; i++) {
-        char *checkpoint = path_join(roots[i], "run/step_00000005");
-        files[i] = open_in(checkpoint, "model.safetensors");
-        free(checkpoint);
+        files[i] = open_in(kept_path(roots[i], "run/step_00000005"), "model.safetensors");
     }
     bool used[VOCABULARY] = {false};
     for (int64_t i = 0; i < find(&golden_file, "", "ids")->count; i++) used[ints("ids")[i]] = true;
@@ -169,18 +158,17 @@ static bool row_stays(const TensorFile *before, const TensorFile *after, const c
 }
 
 /* Hugging Face's tokenizer and model together make of "a <pad> b" <s> a <pad> b </s> at the positions 2 3 1 4 5. */
-static void a_pad_that_a_text_writes_out_is_not_trained(void **state) {
-    (void)state;
+TEST(a_pad_that_a_text_writes_out_is_not_trained) {
     static const char places[] = "roberta.embeddings.position_embeddings.weight",
                       tokens[] = "roberta.embeddings.word_embeddings.weight";
-    char *root = scratch_directory(), *data = path_join(root, "train.csv");
+    char *root = kept_folder(), *data = kept_path(root, "train.csv");
     write_tokenizer(root);
     write_text(data, "text,label\na <pad> b,0\nb <pad> <pad> a,1\nc <pad>,2\n");
     write_golden_base(&golden_file, root, "lm_head");
     must_run("%s --data %s --tokenizer %s --base-checkpoint %s/base.safetensors -o %s/run %s --weight-decay 0 --compat "
              "--max-steps 1",
              program_at("train_bert"), data, root, root, root, options);
-    char *checkpoint = path_join(root, "run/step_00000001");
+    char *checkpoint = kept_path(root, "run/step_00000001");
     TensorFile before = open_in(root, "base.safetensors"), after = open_in(checkpoint, "model.safetensors");
     assert_true(row_stays(&before, &after, places, BERT_PAD) && row_stays(&before, &after, tokens, BERT_PAD));
     for (int64_t row = 2; row <= 5; row++) assert_false(row_stays(&before, &after, places, row));
@@ -188,9 +176,6 @@ static void a_pad_that_a_text_writes_out_is_not_trained(void **state) {
     assert_false(row_stays(&before, &after, tokens, FIRST_WORD));
     tensor_file_close(&before);
     tensor_file_close(&after);
-    free(checkpoint);
-    free(data);
-    free(root);
 }
 
 static int open_file_of_goldens(void **state) {
@@ -205,13 +190,4 @@ static int close_file_of_goldens(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_steps_are_the_golden_ones),
-        cmocka_unit_test(micro_batches_add_up_to_the_golden_steps),
-        cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
-        cmocka_unit_test(a_pad_that_a_text_writes_out_is_not_trained),
-        cmocka_unit_test(unused_rows_stay_and_all_else_has_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, open_file_of_goldens, close_file_of_goldens);
-}
+int main(void) { return tests_run(open_file_of_goldens, close_file_of_goldens); }

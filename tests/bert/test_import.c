@@ -88,8 +88,7 @@ static void copy_logits(void *into, const char *name, Tensor tensor) {
 }
 
 /* Packed texts have the logits that transformers computes of each text alone. */
-static void logits_are_those_of_transformers(void **state) {
-    (void)state;
+TEST(logits_are_those_of_transformers) {
     json_t *rows = json_load_file(GOLDEN "bert_predictions.json", 0, NULL);
     int n = (int)json_array_size(rows);
     int32_t ids[256], offsets[32] = {0};
@@ -121,8 +120,7 @@ static void logits_are_those_of_transformers(void **state) {
 }
 
 /* Without roberta., with gamma and beta, position_ids and a pooler; without a classifier, which keeps its values. */
-static void an_old_encoder_gives_the_same_weights(void **state) {
-    (void)state;
+TEST(an_old_encoder_gives_the_same_weights) {
     Imported now = must_import(GOLDEN "bert_hf", plain), old = must_import(GOLDEN "bert_old", plain);
     assert_int_equal(now.report.missing, 0);
     assert_int_equal(now.report.loaded, now.model->params.count);
@@ -147,8 +145,7 @@ static void an_old_encoder_gives_the_same_weights(void **state) {
 }
 
 /* The head over masked words is left out for a classifier, and taken for masked words, with the decoder tied. */
-static void a_masked_language_model_is_a_base_of_both(void **state) {
-    (void)state;
+TEST(a_masked_language_model_is_a_base_of_both) {
     BertConfig words = plain;
     words.classes = 0;
     Imported now = must_import(GOLDEN "bert_hf", plain), base = must_import(GOLDEN "bert_masked", plain),
@@ -190,8 +187,7 @@ static void two_classes(TensorList *t) {
     tensor_list_at(t, "classifier.out_proj.bias")->dims[0] = 2;
 }
 
-static void tensors_that_do_not_fit_are_named(void **state) {
-    (void)state;
+TEST(tensors_that_do_not_fit_are_named) {
     static const struct {
         void (*edit)(TensorList *list);
         const char *message;
@@ -221,8 +217,7 @@ static void tensors_that_do_not_fit_are_named(void **state) {
 static void other_decoder(TensorList *t) { tensor_list_at(t, "lm_head.decoder.weight")->data = numbers; }
 static void other_bias(TensorList *t) { tensor_list_at(t, "lm_head.decoder.bias")->data = numbers; }
 
-static void a_decoder_of_its_own_is_refused_for_masked_words_only(void **state) {
-    (void)state;
+TEST(a_decoder_of_its_own_is_refused_for_masked_words_only) {
     void (*const edits[])(TensorList * list) = {other_decoder, other_bias};
     static const char *const messages[] = {
         "lm_head.decoder.weight differs from roberta.embeddings.word_embeddings.weight",
@@ -281,12 +276,11 @@ static Options adopt(const char *const *words, BertBase *base) {
     *base = bert_base_adopt(&(TrainOptions){.base_checkpoint = words[0]}, &set);
     BertTextOptions given = {.max_len = values.max_len, .normalize = values.normalize};
     values.max_len = bert_base_texts(base, &set, &given).max_len;
-    if (options_find(&set, "normalize")->adopted) keep_text((char *)(uintptr_t)values.normalize);
+    if (options_find(&set, "normalize")->adopted) keep((char *)(uintptr_t)values.normalize);
     return values;
 }
 
-static void files_tell_sizes_and_classes(void **state) {
-    (void)state;
+TEST(files_tell_sizes_and_classes) {
     static const char *const folder[] = {GOLDEN "bert_hf", NULL},
                              *const old[] = {GOLDEN "bert_old", "--heads", "4", NULL},
                              *const masked[] = {GOLDEN "bert_masked", "--max-len", "7", NULL};
@@ -316,7 +310,7 @@ static void files_tell_sizes_and_classes(void **state) {
 static const char *write_base_sizes(void) {
     const BertConfig sizes = {
         .vocabulary = 2, .positions = 258, .d_model = 768, .n_layers = 12, .n_heads = 12, .d_ff = 1, .classes = 2};
-    const char *path = keep_text(path_join(keep_text(scratch_directory()), "model.safetensors"));
+    const char *path = kept_path(kept_folder(), "model.safetensors");
     Model *model = bert_open(&sizes);
     json_t *header = json_object();
     int64_t at = 0;
@@ -329,20 +323,18 @@ static const char *write_base_sizes(void) {
                                       (json_int_t)at, (json_int_t)(at + 4 * p->count)));
         at += 4 * p->count;
     }
-    char *text = json_dumps(header, JSON_COMPACT);
+    char *text = keep(json_dumps(header, JSON_COMPACT));
     const uint64_t size = strlen(text);
     FILE *file = fopen(path, "wb");
     assert_true(file && fwrite(&size, sizeof size, 1, file) == 1 && fwrite(text, size, 1, file) == 1);
     assert_true(!fflush(file) && !ftruncate(fileno(file), (off_t)(8 + size) + at) && !fclose(file));
     json_decref(header);
-    free(text);
     model->close(model);
     return path;
 }
 
 /* The number of heads is that of config.json, else that of --heads, else the usual one of these sizes. */
-static void a_usual_size_does_not_decide_the_heads(void **state) {
-    (void)state;
+TEST(a_usual_size_does_not_decide_the_heads) {
     const char *path = write_base_sizes(), *const plain_words[] = {path, NULL},
                *const with_heads[] = {path, "--heads", "6", NULL},
                *const told[] = {"--vocabulary", "2", "--positions", "258", "--d-model", "768", "--layers", "12",
@@ -357,14 +349,13 @@ static void a_usual_size_does_not_decide_the_heads(void **state) {
     OptionSet set = {0};
     parse(told, &values, &set);
     Model *model = bert_open(&plain);
-    char *text = description_text(&(Description){.options = BERT_OPTIONS}, model, &set), *folder = path_directory(path);
-    write_text(keep_text(path_join(folder, "config.json")), "%s", text);
+    char *text = keep(description_text(&(Description){.options = BERT_OPTIONS}, model, &set)),
+         *folder = keep(path_directory(path));
+    write_text(kept_path(folder, "config.json"), "%s", text);
     assert_int_equal(adopt(plain_words, &base).heads, 8);
     assert_int_equal(bert_base_config(&base).n_heads, 8);
     bert_base_close(&base);
     model->close(model);
-    free(text);
-    free(folder);
 }
 
 static void adopt_words(void *words) {
@@ -372,8 +363,7 @@ static void adopt_words(void *words) {
     adopt(words, &base);
 }
 
-static void what_contradicts_a_file_is_refused(void **state) {
-    (void)state;
+TEST(what_contradicts_a_file_is_refused) {
     static const struct {
         int status;
         const char *words[6], *message;
@@ -401,7 +391,7 @@ static void what_contradicts_a_file_is_refused(void **state) {
 /* Copies bert_hf and edits its config.json by sed. Returns the folder. */
 static const char *edited_config(const char *edit) {
     char output[2048];
-    const char *folder = keep_text(scratch_directory());
+    const char *folder = kept_folder();
     if (run_command(output, sizeof output, "cp " GOLDEN "bert_hf/* %s && sed -i '%s' %s/config.json", folder, edit,
                     folder))
         fail_msg("%s", output);
@@ -419,8 +409,7 @@ static void check_tokenizer(void *folder) {
 }
 
 /* PhoBERT's <s>, <pad>, </s> and <unk> are 0 to 3; another tokenizer's texts would be others. */
-static void ids_of_special_tokens_are_those_of_the_configuration(void **state) {
-    (void)state;
+TEST(ids_of_special_tokens_are_those_of_the_configuration) {
     static const struct {
         const char *edit, *message;
     } cases[] = {
@@ -457,8 +446,7 @@ static void check_classes(void *names) { check_classes_of(GOLDEN "bert_hf", name
 static void check_multi_label(void *folder) { check_classes_of(folder, "0,1,2"); }
 
 /* Texts have one class here, and no weights say how much of each. */
-static void a_classifier_of_several_labels_is_no_base(void **state) {
-    (void)state;
+TEST(a_classifier_of_several_labels_is_no_base) {
     const char *folder = edited_config("s/\"vocab_size\"/\"problem_type\": \"multi_label_classification\", &/");
     char output[2048];
     assert_int_equal(run_function(output, sizeof output, check_multi_label, (void *)(uintptr_t)folder), 1);
@@ -469,8 +457,7 @@ static void a_classifier_of_several_labels_is_no_base(void **state) {
     assert_int_equal(run_function(output, sizeof output, check_multi_label, (void *)(uintptr_t)folder), 0);
 }
 
-static void classes_of_the_same_names_take_the_order_of_the_base(void **state) {
-    (void)state;
+TEST(classes_of_the_same_names_take_the_order_of_the_base) {
     static const char *const words[] = {GOLDEN "bert_hf", NULL}, *const texts[] = {"hate, \"loud\"", "clean", "rude"},
                              *const others[] = {"clean", "rude", "other"};
     BertBase base;
@@ -491,8 +478,7 @@ static void classes_of_the_same_names_take_the_order_of_the_base(void **state) {
     bert_base_close(&base);
 }
 
-static void classes_of_a_base_that_are_others_are_told(void **state) {
-    (void)state;
+TEST(classes_of_a_base_that_are_others_are_told) {
     static const struct {
         int status;
         const char *names, *message;
@@ -515,8 +501,7 @@ static void classes_of_a_base_that_are_others_are_told(void **state) {
     }
 }
 
-static void the_configuration_is_read_critically(void **state) {
-    (void)state;
+TEST(the_configuration_is_read_critically) {
     static const struct {
         const char *edit, *message;
     } cases[] = {
@@ -544,30 +529,11 @@ static void the_configuration_is_read_critically(void **state) {
     };
     char output[2048];
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        const char *folder = keep_text(scratch_directory()), *words[] = {folder, NULL};
+        const char *folder = kept_folder(), *words[] = {folder, NULL};
         if (run_command(output, sizeof output, "cp " GOLDEN "bert_hf/* %s && sed -i %s %s/config.json", folder,
                         cases[k].edit, folder))
             fail_msg("%s", output);
         assert_true(run_function(output, sizeof output, adopt_words, (void *)words) != 0);
         assert_contains(output, cases[k].message);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_are_those_of_transformers),
-        cmocka_unit_test(an_old_encoder_gives_the_same_weights),
-        cmocka_unit_test(a_masked_language_model_is_a_base_of_both),
-        cmocka_unit_test(tensors_that_do_not_fit_are_named),
-        cmocka_unit_test(a_decoder_of_its_own_is_refused_for_masked_words_only),
-        cmocka_unit_test(files_tell_sizes_and_classes),
-        cmocka_unit_test(a_usual_size_does_not_decide_the_heads),
-        cmocka_unit_test(what_contradicts_a_file_is_refused),
-        cmocka_unit_test(ids_of_special_tokens_are_those_of_the_configuration),
-        cmocka_unit_test(a_classifier_of_several_labels_is_no_base),
-        cmocka_unit_test(classes_of_the_same_names_take_the_order_of_the_base),
-        cmocka_unit_test(classes_of_a_base_that_are_others_are_told),
-        cmocka_unit_test(the_configuration_is_read_critically),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 #include "data/loader.h"
 #include "tests/bert/texts_rig.h"
 
+static Error error;
+
 enum { VOCABULARY = 1000, FIRST = 5, MASK = VOCABULARY - 1 };
 
 /* Returns rules for a vocabulary in which ids with a remainder of 1 or 2 by 4 are continued by the next piece. */
@@ -21,8 +23,7 @@ static BertMasking masking_of(double share, bool whole_words) {
     return m;
 }
 
-static void the_number_is_the_rounded_share_of_the_pieces(void **state) {
-    (void)state;
+TEST(the_number_is_the_rounded_share_of_the_pieces) {
     BertMasking m = masking_of(0.15, false);
     int32_t ids[300];
     static const int want[][2] = {{0, 0}, {1, 1}, {3, 1}, {9, 1}, {10, 2}, {16, 2}, {17, 3}, {100, 15}, {254, 38}};
@@ -71,8 +72,7 @@ static void assert_share(int count, int n, double share) {
     assert_near(count, n * share, 5 * sqrt(n * share * (1 - share)));
 }
 
-static void a_tenth_is_random_and_a_tenth_stays(void **state) {
-    (void)state;
+TEST(a_tenth_is_random_and_a_tenth_stays) {
     enum { TIMES = 4000 };
     for (int whole = 0; whole < 2; whole++) {
         BertMasking m = masking_of(0.15, whole);
@@ -88,8 +88,7 @@ static void a_tenth_is_random_and_a_tenth_stays(void **state) {
     }
 }
 
-static void every_piece_is_chosen_equally_often(void **state) {
-    (void)state;
+TEST(every_piece_is_chosen_equally_often) {
     enum { N = 12, TIMES = 20000 };
     BertMasking m = masking_of(0.25, false);
     int times[N] = {0}, together = 0;
@@ -105,8 +104,7 @@ static void every_piece_is_chosen_equally_often(void **state) {
     bert_masking_close(&m);
 }
 
-static void words_stay_together_but_for_one(void **state) {
-    (void)state;
+TEST(words_stay_together_but_for_one) {
     enum { N = 33, TIMES = 500 };
     BertMasking m = masking_of(0.3, true);
     int parted = 0;
@@ -168,11 +166,9 @@ static uint64_t hash_of_epochs(const Dataset *dataset, int n_workers, bool check
     return hash;
 }
 
-static void masks_do_not_depend_on_the_workers(void **state) {
-    (void)state;
+TEST(masks_do_not_depend_on_the_workers) {
     TokenizedTexts t = some_texts();
     BertMasking m = masking_of(0.15, true);
-    Error error;
     Dataset *dataset = bert_masked_open(&t, &m, false, &error);
     assert_int_equal(dataset->n_samples, 11);
     static const int left_out[] = {1, 3, 5};
@@ -192,11 +188,9 @@ static void masks_do_not_depend_on_the_workers(void **state) {
     texts_free(&t);
 }
 
-static void validation_masks_the_same_in_every_epoch(void **state) {
-    (void)state;
+TEST(validation_masks_the_same_in_every_epoch) {
     TokenizedTexts t = some_texts();
     BertMasking m = masking_of(0.15, false);
-    Error error;
     for (int fixed = 0; fixed < 2; fixed++) {
         Dataset *dataset = bert_masked_open(&t, &m, fixed, &error);
         const int32_t samples[] = {1, 4, 7};
@@ -215,11 +209,9 @@ static void validation_masks_the_same_in_every_epoch(void **state) {
     texts_free(&t);
 }
 
-static void a_tokenizer_says_what_may_be_masked(void **state) {
-    (void)state;
+TEST(a_tokenizer_says_what_may_be_masked) {
     Tokenizer *tokenizer = letters_open();
     BertMasking m;
-    Error error;
     assert_false(bert_masking_open(tokenizer, 0.15, true, 1, &m, &error));
     assert_contains(error.text, "do not say which belong to one word");
     assert_true(bert_masking_open(tokenizer, 0.15, false, 1, &m, &error));
@@ -228,17 +220,4 @@ static void a_tokenizer_says_what_may_be_masked(void **state) {
     for (int i = 0; i < m.n_ordinary; i++) assert_int_equal(m.ordinary[i], ID_A + i);
     bert_masking_close(&m);
     tokenizer_close(tokenizer);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_number_is_the_rounded_share_of_the_pieces),
-        cmocka_unit_test(a_tenth_is_random_and_a_tenth_stays),
-        cmocka_unit_test(every_piece_is_chosen_equally_often),
-        cmocka_unit_test(words_stay_together_but_for_one),
-        cmocka_unit_test(masks_do_not_depend_on_the_workers),
-        cmocka_unit_test(validation_masks_the_same_in_every_epoch),
-        cmocka_unit_test(a_tokenizer_says_what_may_be_masked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,7 @@ static const BertConfig base = {.vocabulary = 64001,
                                 .head_dropout = 0.1f,
                                 .classes = 2};
 
-static void models_have_the_reference_sizes(void **state) {
-    (void)state;
+TEST(models_have_the_reference_sizes) {
     const struct {
         int classes;
         int64_t all, undecayed;
@@ -67,7 +66,7 @@ typedef struct {
 
 /* Checks a tensor, whose name has the number of a layer where the format has %d, and takes it off the rest. */
 static void expect_tensor(const ParamTable *table, const Shape *want, int layer, int group, int *rest) {
-    char *name = xformat(want->name, layer);
+    char *name = kept_format(want->name, layer);
     int index = params_find(table, name);
     if (index < 0) fail_msg("no tensor %s", name);
     const Param *param = &table->items[index];
@@ -75,12 +74,10 @@ static void expect_tensor(const ParamTable *table, const Shape *want, int layer,
     for (int k = 0; k < param->rank; k++) assert_int_equal(param->dims[k], want->dims[k]);
     assert_int_equal(param->group, group);
     --*rest;
-    free(name);
 }
 
 /* The names and shapes that Hugging Face's class gives them; a group of parameters for each layer. */
-static void tensors_have_the_reference_names_and_shapes(void **state) {
-    (void)state;
+TEST(tensors_have_the_reference_names_and_shapes) {
     enum { C = 768, F = 3072 };
 #define LAYER "roberta.encoder.layer.%d."
     static const Shape embeddings[] = {{"roberta.embeddings.word_embeddings.weight", {64001, C}},
@@ -123,8 +120,7 @@ static void tensors_have_the_reference_names_and_shapes(void **state) {
 }
 
 /* Every matrix is N(0, 0.02^2), whose deviation over n numbers varies by 0.02 / sqrt(2 n). */
-static void matrices_start_with_the_reference_deviation(void **state) {
-    (void)state;
+TEST(matrices_start_with_the_reference_deviation) {
     for (int t = 0; t < TASKS; t++) {
         ModelRig rig = open_small(classes_of[t], 0);
         for (int p = 0; p < rig.model->params.count; p++) {
@@ -141,8 +137,7 @@ static void matrices_start_with_the_reference_deviation(void **state) {
 
 static void open_model(void *config) { bert_open(config); }
 
-static void bad_configurations_are_refused_by_name(void **state) {
-    (void)state;
+TEST(bad_configurations_are_refused_by_name) {
     char output[512];
     const char *const want[] = {"multiple of the number of heads, 5",
                                 "0 layers",
@@ -179,8 +174,7 @@ static void bad_configurations_are_refused_by_name(void **state) {
 /* Masked words: a norm gives rows of length sqrt(C), so that the logits at the start are N(0, C 0.02^2), nearly
  * independent of the labels: the expected loss is ln(V) + C 0.02^2 / 2, and the mean over n rows lies within 5 standard
  * errors. Classes: the logits are some hundredths, and the loss is ln(classes) nearly. */
-static void the_loss_starts_at_its_expected_value(void **state) {
-    (void)state;
+TEST(the_loss_starts_at_its_expected_value) {
     enum { N = 600, WIDTH = 256, IDS = 4096 };
     for (int t = 0; t < TASKS; t++) {
         BertConfig config = base;
@@ -219,8 +213,7 @@ static Seen see_logits(ModelRig *rig, const Batch *batch) {
 }
 
 /* Another id changes the logits of every row of its text, before and behind it, and not a bit of any other text's. */
-static void a_token_is_seen_by_its_text_only(void **state) {
-    (void)state;
+TEST(a_token_is_seen_by_its_text_only) {
     enum { CHANGED = 19 + 4, BEGIN = 19, END = 35 };
     for (int t = 0; t < TASKS; t++) {
         ModelRig rig = open_small(classes_of[t], 0);
@@ -244,8 +237,7 @@ static void a_token_is_seen_by_its_text_only(void **state) {
 }
 
 /* Every third row is predicted, counted from the first row of a batch: texts of whole thirds are cut alike alone. */
-static void packed_texts_equal_each_alone(void **state) {
-    (void)state;
+TEST(packed_texts_equal_each_alone) {
     static const int32_t thirds[] = {12, 6, 3, 15, 9};
     for (int t = 0; t < TASKS; t++) {
         ModelRig rig = open_small(classes_of[t], 0);
@@ -269,8 +261,7 @@ static void packed_texts_equal_each_alone(void **state) {
 }
 
 /* The outputs are the logits, with labels and without; without, the sums are 0. */
-static void texts_without_labels_have_logits(void **state) {
-    (void)state;
+TEST(texts_without_labels_have_logits) {
     ModelRig rig = open_small(CLASSES, 0);
     assert_int_equal(rig.model->n_outputs, CLASSES);
     float outputs[2][TEXTS * CLASSES];
@@ -314,8 +305,7 @@ static double slope(ModelRig *rig, const Batch *batch, const Param *param, const
 
 /* The gradient of a parameter, along itself, is the slope of the loss there: by central differences with the step h,
  * whose error is h^2 in the loss's third derivative and 2e-7 / h in rounding. */
-static void gradients_are_slopes(void **state) {
-    (void)state;
+TEST(gradients_are_slopes) {
     for (int t = 0; t < TASKS; t++) {
         ModelRig rig = open_small(classes_of[t], 0);
         Batch batch = small_batch(classes_of[t]);
@@ -366,8 +356,7 @@ static int64_t check_frozen(const ModelRig *rig, const float *want) {
     return frozen;
 }
 
-static void frozen_parts_have_no_gradient_and_change_no_other(void **state) {
-    (void)state;
+TEST(frozen_parts_have_no_gradient_and_change_no_other) {
     enum { EMBEDDINGS = (VOCABULARY + 18 + 1 + 2) * 32, LAYER = 4 * (32 * 32 + 32) + 2 * 32 * 64 + 64 + 32 + 4 * 32 };
     const struct {
         int layers;
@@ -400,8 +389,7 @@ static void frozen_parts_have_no_gradient_and_change_no_other(void **state) {
     model_rig_close(&all);
 }
 
-static void muon_updates_the_matrices_of_layers_that_are_trained(void **state) {
-    (void)state;
+TEST(muon_updates_the_matrices_of_layers_that_are_trained) {
     for (int frozen = 0; frozen < 2; frozen++) {
         BertConfig config = bert_config_small(CLASSES, 0);
         config.frozen_layers = frozen;
@@ -422,8 +410,7 @@ static Model *open_wide(int classes, float dropout) {
 static Model *open_wide_classes(float dropout) { return open_wide(CLASSES, dropout); }
 static Model *open_wide_masked(float dropout) { return open_wide(0, dropout); }
 
-static void any_number_of_threads_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(any_number_of_threads_gives_the_same_bits) {
     for (int t = 0; t < TASKS; t++) {
         Batch batch = bert_batch_random(997, classes_of[t], 0, (const int32_t[]){70, 1, 90, 39}, 4);
         model_rig_check_threads(classes_of[t] ? open_wide_classes : open_wide_masked, &batch);
@@ -437,8 +424,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
  * training: 67.05 GFLOP for 128 tokens. The projection and the MLP of the last layer are computed for one row only: 2
  * (T - 1) (C^2 + 2 C F) less. Norms, GELU and the like, and the extra product in attention's backward are what the 2 %
  * is for. */
-static void full_model_runs_dry_and_its_work_is_known(void **state) {
-    (void)state;
+TEST(full_model_runs_dry_and_its_work_is_known) {
     enum { B = 32, T = 128 };
     const double C = 768, F = 3072,
                  whole = 3 * (12 * (2 * T * (4 * C * C + 2 * C * F) + 4.0 * T * T * C) + 2 * C * C + 4 * C),
@@ -484,23 +470,8 @@ static ModelCase classes = {open_classes, batch_of_classes,
                  dropping_head = {open_dropping_head, batch_of_classes, NULL};
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_have_the_reference_sizes),
-        cmocka_unit_test(tensors_have_the_reference_names_and_shapes),
-        cmocka_unit_test(matrices_start_with_the_reference_deviation),
-        cmocka_unit_test(bad_configurations_are_refused_by_name),
-        cmocka_unit_test(the_loss_starts_at_its_expected_value),
-        cmocka_unit_test(a_token_is_seen_by_its_text_only),
-        cmocka_unit_test(packed_texts_equal_each_alone),
-        cmocka_unit_test(texts_without_labels_have_logits),
-        cmocka_unit_test(gradients_are_slopes),
-        cmocka_unit_test(frozen_parts_have_no_gradient_and_change_no_other),
-        cmocka_unit_test(muon_updates_the_matrices_of_layers_that_are_trained),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        MODEL_TESTS(&classes),
-        MODEL_TESTS(&masked),
-        cmocka_unit_test_prestate(dropout_is_drawn_from_seed_and_step, &dropping_head),
-        cmocka_unit_test(full_model_runs_dry_and_its_work_is_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest shared[] = {MODEL_TESTS(&classes), MODEL_TESTS(&masked),
+                                        cmocka_unit_test_prestate(dropout_is_drawn_from_seed_and_step, &dropping_head)};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(NULL, NULL);
 }

@@ -5,32 +5,26 @@
 
 /* Runs the printed command with other options. */
 static void follow(const char *program, const char *options) {
-    char *next = next_command(program), *command = xformat("%s%s", next, options);
+    char *next = next_command(program), *command = kept_format("%s%s", next, options);
     next_must_run(next, command);
-    free(command);
-    free(next);
 }
 
 /* From texts to an encoder, and from the encoder to a classifier, in folders whose names a shell would take apart. */
-static void each_training_names_the_next_command(void **state) {
-    (void)state;
+TEST(each_training_names_the_next_command) {
     next_must_run("tokenizer", "./train_bert tokenizer --learn 100 comments/unlabelled.txt -o \"it's a tokenizer\"");
     follow("./train_bert pretrain", TINY " --max-steps 2 --warmup-steps 1");
     char *next = next_command("./train_bert --data"), *train = next_with(next, "LABELLED.csv", "comments"),
-         *quick = xformat("%s --max-len 32 --epochs 1", train);
+         *quick = kept_format("%s --max-len 32 --epochs 1", train);
     assert_contains(next, " --base-checkpoint pretrained/");
     next_must_run("fine-tune", quick);
     char *predict = next_command("./train_bert predict"),
          *command = next_with(predict, "TEXTS.csv", "comments/test.csv");
     next_must_run("predict", command);
     assert_contains(fixture.output, "40 rows written to predictions.csv");
-    char *owned[] = {next, train, quick, predict, command};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
 /* Other names of columns need not be typed again: the state of the checkpoint has them. */
-static void predict_and_evaluate_know_the_columns_of_the_training(void **state) {
-    (void)state;
+TEST(predict_and_evaluate_know_the_columns_of_the_training) {
     next_must_run("rename", "mkdir named && for f in train valid test; do "
                             "sed '1s/text/said/;1s/label/verdict/' comments/$f.csv >named/$f.csv; done");
     next_must_run("train",
@@ -53,11 +47,11 @@ static void predict_and_evaluate_know_the_columns_of_the_training(void **state) 
                     "there is no column \"said\"; the columns are: text, label, kind (--text-column names another)");
 }
 
-int main(void) {
-    next_open();
+static int synthesize(void **state) {
+    next_open(state);
     next_must_run("synthesize",
                   "./train_bert synthesize --output comments --train 80 --valid 40 --test 40 --unlabelled 200");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_training_names_the_next_command),
-                                       cmocka_unit_test(predict_and_evaluate_know_the_columns_of_the_training)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+int main(void) { return tests_run(synthesize, NULL); }

@@ -2,8 +2,7 @@
 #include "tests/next_rig.h"
 #include "tests/options_rig.h"
 
-static void options_reach_what_they_are_for(void **state) {
-    (void)state;
+TEST(options_reach_what_they_are_for) {
     static const OptionUse uses[] = {
         {"--noise 0", "rm -rf made && ./train_bert synthesize -o made --train 20 --valid 5 --test 5 --unlabelled 20 "
                       "$OPTION >log && cat made/* | cksum"},
@@ -11,8 +10,4 @@ static void options_reach_what_they_are_for(void **state) {
     options_check_uses(uses, sizeof uses / sizeof *uses);
 }
 
-int main(void) {
-    next_open();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options_reach_what_they_are_for)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(next_open, NULL); }

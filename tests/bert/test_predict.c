@@ -22,10 +22,9 @@ static json_t *write_golden_texts(void) {
     return golden;
 }
 
-static const char *test_texts(void) { return keep_text(path_join(fixture.data, "test.csv")); }
+static const char *test_texts(void) { return kept_path(fixture.data, "test.csv"); }
 
-static void probabilities_are_those_of_transformers(void **state) {
-    (void)state;
+TEST(probabilities_are_those_of_transformers) {
     json_t *golden = write_golden_texts();
     bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s -o %s --id-column number --threads 2",
                   bert_path("texts.jsonl"), bert_path("p.jsonl"));
@@ -79,8 +78,7 @@ static void assert_labels(const json_t *golden, const char *options, double thre
 }
 
 /* problem_type says that a text may have several classes, or none. */
-static void classes_of_several_labels_are_predicted_each_by_itself(void **state) {
-    (void)state;
+TEST(classes_of_several_labels_are_predicted_each_by_itself) {
     json_t *golden = write_golden_texts();
     const char *labels = bert_path("labels"), *exported = bert_path("exported");
     must_run("cp -r " GOLDEN "bert_hf %s && sed -i 's/\"vocab_size\"/\"problem_type\": "
@@ -113,8 +111,7 @@ static size_t assert_predictions(const char *path, const json_t *want) {
     return n;
 }
 
-static void every_way_to_read_texts_gives_the_same(void **state) {
-    (void)state;
+TEST(every_way_to_read_texts_gives_the_same) {
     static const char *const sources[] = {"predict --checkpoint %s %s -b 1 --threads 1 -o %s",
                                           "predict --checkpoint %s - -o %s <%s",
                                           "predict --checkpoint %s %s --num-workers 2 -b 3 --threads 2 -o %s"};
@@ -139,8 +136,7 @@ static void every_way_to_read_texts_gives_the_same(void **state) {
 }
 
 /* CSV, also with line ends in texts, and all rows at standard output, which has nothing else. */
-static void tables_have_a_row_per_text(void **state) {
-    (void)state;
+TEST(tables_have_a_row_per_text) {
     write_text(bert_path("in.csv"), "%s", "label,text\n0,xin\n1,\"a\nb \"\"c\"\"\"\n");
     bert_must_use("predict --checkpoint " GOLDEN "bert_hf %s -o - 2>/dev/null", bert_path("in.csv"));
     static const char head[] = "line,predicted,p_clean,p_rude,\"p_hate, \"\"loud\"\"\",text\n2,";
@@ -156,7 +152,7 @@ static void tables_have_a_row_per_text(void **state) {
 /* ---- two classes ---- */
 
 static double decision_of(const char *run, const char *key) {
-    json_t *decision = json_load_file(keep_text(path_through(run, "best/decision.json")), 0, NULL);
+    json_t *decision = json_load_file(keep(path_through(run, "best/decision.json")), 0, NULL);
     double number = json_real_value(json_object_get(decision, key));
     json_decref(decision);
     return number;
@@ -168,11 +164,10 @@ static json_t *predict(const char *checkpoints, const char *name) {
     return bert_read_lines(bert_path(name));
 }
 
-static void decisions_follow_from_the_threshold(void **state) {
-    (void)state;
+TEST(decisions_follow_from_the_threshold) {
     const char *run = bert_trained();
     double threshold = decision_of(run, "threshold"), temperature = decision_of(run, "temperature");
-    json_t *rows = predict(keep_text(xformat("--checkpoint %s", run)), "q.jsonl");
+    json_t *rows = predict(kept_format("--checkpoint %s", run), "q.jsonl");
     assert_int_equal(json_array_size(rows), BERT_TEST_TEST);
     int right = 0;
     for (size_t i = 0; i < BERT_TEST_TEST; i++) {
@@ -188,21 +183,20 @@ static void decisions_follow_from_the_threshold(void **state) {
     }
     assert_true(right > BERT_TEST_TEST * 2 / 3);
     json_decref(rows);
-    rows = predict(keep_text(xformat("--checkpoint %s --threshold 1", run)), "q.jsonl");
+    rows = predict(kept_format("--checkpoint %s --threshold 1", run), "q.jsonl");
     for (size_t i = 0; i < BERT_TEST_TEST; i++)
         assert_string_equal(json_string_value(json_object_get(json_array_get(rows, i), "predicted")), "0");
     json_decref(rows);
 }
 
 /* The best and the last weights, which have no decision of their own and so decide at 0.5. */
-static void several_models_give_their_mean(void **state) {
-    (void)state;
-    const char *run = bert_trained(), *a = keep_text(path_join(run, "best")), *b = bert_path("last");
+TEST(several_models_give_their_mean) {
+    const char *run = bert_trained(), *a = kept_path(run, "best"), *b = bert_path("last");
     must_run("cp -rL %s/last/. %s && rm -f %s/decision.json && cp %s/vocab.txt %s/bpe.codes %s", run, b, b, run, run,
              b);
-    json_t *first = predict(keep_text(xformat("--checkpoint %s", a)), "a.jsonl"),
-           *second = predict(keep_text(xformat("--checkpoint %s", b)), "b.jsonl"),
-           *both = predict(keep_text(xformat("--checkpoint %s --checkpoint %s", a, b)), "ab.jsonl");
+    json_t *first = predict(kept_format("--checkpoint %s", a), "a.jsonl"),
+           *second = predict(kept_format("--checkpoint %s", b), "b.jsonl"),
+           *both = predict(kept_format("--checkpoint %s --checkpoint %s", a, b), "ab.jsonl");
     double own[2] = {decision_of(run, "threshold"), 0.5}, threshold = (own[0] + own[1]) / 2;
     assert_contains(fixture.output, "1 of 2 models have a temperature: no calibrated probabilities are written");
     for (size_t i = 0; i < BERT_TEST_TEST; i++) {
@@ -220,8 +214,7 @@ static void several_models_give_their_mean(void **state) {
 }
 
 /* Lines of a pipe are answered before the next ones come. */
-static void standard_input_is_answered_as_it_comes(void **state) {
-    (void)state;
+TEST(standard_input_is_answered_as_it_comes) {
     const char *fifo = bert_path("fifo"), *out = bert_path("answers");
     must_run("mkfifo %s && (%s predict --checkpoint " GOLDEN "bert_hf - -o - --format jsonl <%s >%s 2>/dev/null & "
              "exec 9>%s; echo xin >&9; for i in $(seq 600); do [ -s %s ] && break; sleep 0.1; done; wc -l <%s; "
@@ -232,8 +225,7 @@ static void standard_input_is_answered_as_it_comes(void **state) {
 
 /* ---- what is refused ---- */
 
-static void predictions_that_would_be_wrong_are_refused(void **state) {
-    (void)state;
+TEST(predictions_that_would_be_wrong_are_refused) {
     const char *run = bert_trained();
     write_text(bert_path("bad.jsonl"), "%s", "{\"text\":\"a\"}\n{\"txt\":\"b\"}\n");
     write_text(bert_path("good.txt"), "%s", "xin\n");
@@ -245,107 +237,70 @@ static void predictions_that_would_be_wrong_are_refused(void **state) {
              bert_path("decided"), run, bert_path("decided"));
     const char *good = bert_path("good.txt"), *hf = GOLDEN "bert_hf";
     const Refusal refusals[] = {
-        {2, keep_text(xformat("--checkpoint %s", hf)), "which texts? give files, or - for standard input"},
+        {2, kept_format("--checkpoint %s", hf), "which texts? give files, or - for standard input"},
         {2, good, "which model? give --checkpoint"},
-        {1, keep_text(xformat("--checkpoint %s %s", hf, bert_path("bad.jsonl"))), "bad.jsonl:2: there is no \"text\""},
-        {1, keep_text(xformat("--checkpoint %s nowhere.csv", hf)), "nowhere.csv: "},
-        {1, keep_text(xformat("--checkpoint %s --checkpoint %s %s", hf, run, good)),
+        {1, kept_format("--checkpoint %s %s", hf, bert_path("bad.jsonl")), "bad.jsonl:2: there is no \"text\""},
+        {1, kept_format("--checkpoint %s nowhere.csv", hf), "nowhere.csv: "},
+        {1, kept_format("--checkpoint %s --checkpoint %s %s", hf, run, good),
          "have other classes, or in another order: they cannot predict together"},
-        {1, keep_text(xformat("--checkpoint " GOLDEN "bert_masked --tokenizer %s %s", hf, good)),
+        {1, kept_format("--checkpoint " GOLDEN "bert_masked --tokenizer %s %s", hf, good),
          "bert_masked: it has no classifier (classifier.out_proj.weight)"},
-        {2, keep_text(xformat("--checkpoint %s --threshold 0.5 %s", hf, good)),
+        {2, kept_format("--checkpoint %s --threshold 0.5 %s", hf, good),
          "--threshold is for two classes, and " GOLDEN "bert_hf has 3"},
-        {2, keep_text(xformat("--checkpoint %s --normalize none %s", run, good)), "--normalize \"none\" contradicts "},
-        {2, keep_text(xformat("--checkpoint %s --max-len 99 %s", hf, good)), "has positions for 12 tokens"},
-        {1, keep_text(xformat("--checkpoint %s --tokenizer %s %s", hf, keep_text(path_join(run, "vocab.txt")), good)),
+        {2, kept_format("--checkpoint %s --normalize none %s", run, good), "--normalize \"none\" contradicts "},
+        {2, kept_format("--checkpoint %s --max-len 99 %s", hf, good), "has positions for 12 tokens"},
+        {1, kept_format("--checkpoint %s --tokenizer %s %s", hf, kept_path(run, "vocab.txt"), good),
          "vocab.txt has 29 tokens, and " GOLDEN "bert_hf was trained with a vocabulary of 25"},
-        {1, keep_text(xformat("--checkpoint %s %s", bert_path("other"), good)),
-         "other/vocab.txt is not the tokenizer that "},
-        {1, keep_text(xformat("--checkpoint %s %s", bert_path("renamed"), good)), "is not the tokenizer that "},
-        {1, keep_text(xformat("--checkpoint %s %s", bert_path("decided"), good)), "it was made for other weights ("},
+        {1, kept_format("--checkpoint %s %s", bert_path("other"), good), "other/vocab.txt is not the tokenizer that "},
+        {1, kept_format("--checkpoint %s %s", bert_path("renamed"), good), "is not the tokenizer that "},
+        {1, kept_format("--checkpoint %s %s", bert_path("decided"), good), "it was made for other weights ("},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         assert_refused(bert_use("predict %s -o %s", refusals[i].options, bert_path("none.csv")), &refusals[i]);
     assert_int_equal(access(bert_path("none.csv"), F_OK), -1);
 }
 
-/* Each of the commands that read a checkpoint names the field. */
-static void fields_of_other_types_and_ranges_are_refused(void **state) {
-    (void)state;
-    static const JsonEdit edits[] = {
-        {"config.json", NULL, "all", "[]", "config.json: expected an object {...}"},
-        {"config.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
-        {"config.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
-        {"config.json", "", "format", "2", "\"format\": expected 1, found 2"},
-        {"config.json", "", "version", "2", "\"version\": expected a text, found 2"},
-        {"config.json", "", "parameters", "\"many\"",
-         "\"parameters\": expected a whole number from 1 to 9223372036854775807, found \"many\""},
-        {"config.json", "", "parameters", "0", "\"parameters\": expected a whole number from 1 to "},
-        {"config.json", "", "model", "7",
-         "\"model\": expected bert (another name is a checkpoint of another model), found 7"},
-        {"config.json", "", "model", "\"\"",
-         "\"model\": expected bert (another name is a checkpoint of another model), found \"\""},
-        {"config.json", "", "model", "\"bertx\"", "\"model\": expected bert (another name "},
-        {"config.json", "", "model", NULL, "\"model\": expected bert "},
-        {"config.json", "", "options", "[]", "\"options\": expected an object, found []"},
-        {"config.json", "options", "normalize", "3", "normalize: expected a text, found 3"},
-        {"config.json", "options", "normalize", "null", "normalize: expected a text, found null"},
-        {"config.json", "options", "normalize", "\"NFC\"", "normalize: expected nfc|none, found 'NFC'"},
-        {"config.json", "options", "compat", "\"yes\"", "compat: expected true or false, found \"yes\""},
-        {"config.json", "options", "compat", "1", "compat: expected true or false, found 1"},
-        {"config.json", "options", "max-len", "\"24\"", "max-len: expected a whole number, found \"24\""},
-        {"config.json", "options", "max-len", "1099511627776", "max-len: expected 3 to 1000000, found 1099511627776"},
-        {"config.json", "options", "heads", "-1", "heads: expected 1 to 1000, found -1"},
-        {"config.json", "options", "heads", "4.5", "heads: expected a whole number, found 4.5"},
-        {"config.json", "options", "d-model", "-1", "d-model is -1, and in the tensors beside it 32"},
-        {"config.json", "", "labels", "\"0\"", "\"labels\": expected an array of names, found \"0\""},
-        {"config.json", "", "labels", "[\"0\", 1]", "entry 1 of \"labels\" is no name"},
-        {"config.json", "", "tokenizer_hash", "12", "\"tokenizer_hash\": expected a text, found 12"},
-        {"config.json", "", "segmenter_hash", "[1]", "\"segmenter_hash\": expected a text, found ["},
-        {"decision.json", NULL, "all", "[]", "decision.json: expected an object {...}"},
-        {"decision.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
-        {"decision.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
-        {"decision.json", "", "format", "\"1\"", "\"format\": expected 1, found \"1\""},
-        {"decision.json", "", "version", "[]", "\"version\": expected a text, found []"},
-        {"decision.json", "", "weights", "7", "it was made for other weights (?)"},
-        {"decision.json", "", "threshold", "\"0.5\"", "\"threshold\": expected a number, found \"0.5\""},
-        {"decision.json", "", "threshold", "null", "\"threshold\": expected a number, found null"},
-        {"decision.json", "", "threshold", "7", "\"threshold\": expected 0 to 1, found 7"},
-        {"decision.json", "", "decision", "false", "\"decision\": expected a text, found false"},
-        {"decision.json", "", "temperature", "\"hot\"", "\"temperature\": expected a number or null, found \"hot\""},
-        {"decision.json", "", "temperature", NULL, "\"temperature\": expected a number or null, found nothing"},
-        {"decision.json", "", "threshold", "1.5", "\"threshold\": expected 0 to 1, found 1.5"},
-        {"decision.json", "", "temperature", "0", "\"temperature\": expected a number above 0, found 0"},
-        {"decision.json", "", "rule", "\"best\"", "\"rule\": expected a rule of this program, found \"best\""},
-        {"decision.json", "", "rule", "2", "\"rule\": expected a rule of this program, found 2"},
-    };
-    char *best = path_join(bert_trained(), "best");
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        char *edited = edited_checkpoint(best, &edits[i]);
-        must_run("cp %s/vocab.txt %s/bpe.codes %s", bert_trained(), bert_trained(), edited);
-        int status = bert_use("predict --checkpoint %s %s -o %s", edited, test_texts(), bert_path("none.csv"));
-        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
-        assert_contains(fixture.output, edits[i].message);
-        assert_int_equal(bert_use("export --checkpoint %s --output %s", edited, bert_path("not_exported")), 1);
-        assert_contains(fixture.output, edits[i].message);
-        assert_int_equal(access(bert_path("not_exported"), F_OK), -1);
-        free(edited);
-    }
-    free(best);
+static void use_edited(const char *edited, const JsonEdit *edit) {
+    must_run("cp %s/vocab.txt %s/bpe.codes %s", bert_trained(), bert_trained(), edited);
+    assert_edit_refused(bert_use("predict --checkpoint %s %s -o %s", edited, test_texts(), bert_path("none.csv")),
+                        edit);
+    assert_edit_refused(bert_use("export --checkpoint %s --output %s", edited, bert_path("not_exported")), edit);
+    assert_int_equal(access(bert_path("not_exported"), F_OK), -1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(probabilities_are_those_of_transformers),
-        cmocka_unit_test(classes_of_several_labels_are_predicted_each_by_itself),
-        cmocka_unit_test(every_way_to_read_texts_gives_the_same),
-        cmocka_unit_test(tables_have_a_row_per_text),
-        cmocka_unit_test(decisions_follow_from_the_threshold),
-        cmocka_unit_test(several_models_give_their_mean),
-        cmocka_unit_test(standard_input_is_answered_as_it_comes),
-        cmocka_unit_test(predictions_that_would_be_wrong_are_refused),
-        cmocka_unit_test(fields_of_other_types_and_ranges_are_refused),
+/* Each of the commands that read a checkpoint names the field. */
+TEST(fields_of_other_types_and_ranges_are_refused) {
+    static const JsonEdit configs[] = {
+        {"options", "normalize", "3", "normalize: expected a text, found 3"},
+        {"options", "normalize", "null", "normalize: expected a text, found null"},
+        {"options", "normalize", "\"NFC\"", "normalize: expected nfc|none, found 'NFC'"},
+        {"options", "compat", "\"yes\"", "compat: expected true or false, found \"yes\""},
+        {"options", "compat", "1", "compat: expected true or false, found 1"},
+        {"options", "max-len", "\"24\"", "max-len: expected a whole number, found \"24\""},
+        {"options", "max-len", "1099511627776", "max-len: expected 3 to 1000000, found 1099511627776"},
+        {"options", "heads", "-1", "heads: expected 1 to 1000, found -1"},
+        {"options", "heads", "4.5", "heads: expected a whole number, found 4.5"},
+        {"options", "d-model", "-1", "d-model is -1, and in the tensors beside it 32"},
+        {"", "labels", "\"0\"", "\"labels\": expected an array of names, found \"0\""},
+        {"", "labels", "[\"0\", 1]", "entry 1 of \"labels\" is no name"},
+        {"", "tokenizer_hash", "12", "\"tokenizer_hash\": expected a text, found 12"},
+        {"", "segmenter_hash", "[1]", "\"segmenter_hash\": expected a text, found ["},
     };
-    choose_tests();
-    return cmocka_run_group_tests(tests, bert_fixture_open, NULL);
+    static const JsonEdit decisions[] = {
+        {"", "threshold", "\"0.5\"", "\"threshold\": expected a number, found \"0.5\""},
+        {"", "threshold", "null", "\"threshold\": expected a number, found null"},
+        {"", "threshold", "7", "\"threshold\": expected 0 to 1, found 7"},
+        {"", "decision", "false", "\"decision\": expected a text, found false"},
+        {"", "temperature", "\"hot\"", "\"temperature\": expected a number or null, found \"hot\""},
+        {"", "temperature", NULL, "\"temperature\": expected a number or null, found nothing"},
+        {"", "threshold", "1.5", "\"threshold\": expected 0 to 1, found 1.5"},
+        {"", "temperature", "0", "\"temperature\": expected a number above 0, found 0"},
+        {"", "rule", "\"best\"", "\"rule\": expected a rule of this program, found \"best\""},
+        {"", "rule", "2", "\"rule\": expected a rule of this program, found 2"},
+    };
+    char *best = kept_path(bert_trained(), "best");
+    refuse_config_edits(best, "bert", configs, sizeof configs / sizeof *configs, use_edited);
+    refuse_decision_edits(best, decisions, sizeof decisions / sizeof *decisions, use_edited);
 }
+
+int main(void) { return tests_run(bert_fixture_open, NULL); }

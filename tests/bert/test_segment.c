@@ -1,11 +1,11 @@
 /* train_bert segment: a filter for lines. Runs in child processes, because errors end the program. */
-#include "commands/bert/segment.h"
+#include "commands/bert/commands.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/helpers.h"
 #include "tests/segmenter_files.h"
+#include "tests/test.h"
 
 static const char *folder;
 static char output[1 << 14];
@@ -22,20 +22,13 @@ static void run(void *words) {
     _exit(status);
 }
 
-static int segment(const char *words) {
-    char *copy = xstrdup(words);
-    int status = run_function(output, sizeof output, run, copy);
-    free(copy);
-    return status;
-}
+static int segment(const char *words) { return run_function(output, sizeof output, run, keep(xstrdup(words))); }
 
-static char *in(const char *name) { return keep_text(path_join(folder, name)); }
+static char *in(const char *name) { return kept_path(folder, name); }
 
 static void assert_segments(const char *words, const char *file, const char *want) {
     if (segment(words)) fail_msg("%s:\n%s", words, output);
-    char *got = read_text(in(file));
-    assert_string_equal(got, want);
-    free(got);
+    assert_string_equal(kept_text(in(file)), want);
 }
 
 static void assert_fails(const char *words, const char *reason) {
@@ -46,18 +39,16 @@ static void assert_fails(const char *words, const char *reason) {
 static int make_model(void **state) {
     (void)state;
     size_t size;
-    char *words = segmenter_vocabulary((const char *[]){"học sinh", "hoà bình"}, 2, &size);
+    char *words = keep(segmenter_vocabulary((const char *[]){"học sinh", "hoà bình"}, 2, &size));
     folder = run_directory();
     assert_int_equal(mkdir(in("model"), 0777), 0);
     write_bytes(in("model/VnVocab"), words, size);
     write_text(in("model/Model.RDR"), "True : object.conclusion = \"NN\"\n"
                                       "\tobject.tag == \"B\" : object.conclusion = \"B\"\n");
-    free(words);
     return 0;
 }
 
-static void lines_end_at_lf_cr_and_both(void **state) {
-    (void)state;
+TEST(lines_end_at_lf_cr_and_both) {
     write_text(in("ends"), "Học sinh.\r\nhoà bình\r\r\n\n học\xC2\x85 \rhọc sinh");
     assert_segments("-m model ends -o out", "out", "Học_sinh .\nhoà_bình\n\n\nhọc\xC2\x85\nhọc_sinh\n");
     assert_contains(output, "model: 1 rule, 2 words");
@@ -65,8 +56,7 @@ static void lines_end_at_lf_cr_and_both(void **state) {
     assert_contains(output, "6 lines to 6 lines with 5 words");
 }
 
-static void modes_differ(void **state) {
-    (void)state;
+TEST(modes_differ) {
     write_text(in("modes"), "Học sinh? Có.\n\nHọc sinh.\n");
     assert_segments("-m model modes -o out --mode line", "out", "Học_sinh ? Có .\n\nHọc_sinh .\n");
     assert_segments("-m model modes -o out --mode sentences", "out", "Học_sinh ?\nCó .\nHọc_sinh .\n");
@@ -75,24 +65,21 @@ static void modes_differ(void **state) {
     assert_segments("-m model modes -o out --mode tokens", "out", "Học sinh ? Có .\n\nHọc sinh .\n");
 }
 
-static void standard_streams_are_the_default(void **state) {
-    (void)state;
+TEST(standard_streams_are_the_default) {
     write_text(in("standard_input"), "Hòa bình\n");
     assert_int_equal(segment("-m model"), 0);
     assert_contains(output, "Hoà_bình\n");
     assert_int_equal(unlink(in("standard_input")), 0);
 }
 
-static void an_empty_file_has_no_lines(void **state) {
-    (void)state;
+TEST(an_empty_file_has_no_lines) {
     write_text(in("empty"), "%s", "");
     assert_segments("-m model empty -o out", "out", "");
     assert_contains(output, "0 lines to 0 lines");
 }
 
 /* Blocks of lines, and a line that is longer than a block. */
-static void the_output_is_the_same_with_any_number_of_threads(void **state) {
-    (void)state;
+TEST(the_output_is_the_same_with_any_number_of_threads) {
     enum { LINES = 40000, LONG = 500000 };
     FILE *file = fopen(in("long"), "w");
     assert_non_null(file);
@@ -101,7 +88,7 @@ static void the_output_is_the_same_with_any_number_of_threads(void **state) {
     fclose(file);
     assert_int_equal(segment("-m model long -o one --threads 1"), 0);
     assert_int_equal(segment("-m model long -o four --threads 4"), 0);
-    char *one = read_text(in("one")), *four = read_text(in("four"));
+    char *one = kept_text(in("one")), *four = kept_text(in("four"));
     assert_true(!strcmp(one, four));
     const char *at = one;
     for (int i = 0; i < LINES; i++) {
@@ -111,12 +98,9 @@ static void the_output_is_the_same_with_any_number_of_threads(void **state) {
         at += n;
     }
     assert_int_equal(strlen(at), LONG * strlen("học_sinh "));
-    free(one);
-    free(four);
 }
 
-static void what_is_wrong_is_named(void **state) {
-    (void)state;
+TEST(what_is_wrong_is_named) {
     write_text(in("bad"), "học sinh\r\nhoà \xE1\xBB z\n");
     assert_fails("-m model bad -o none", "bad:2: byte 0xe1 at offset 5 of the line is not UTF-8");
     assert_true(access(in("none"), F_OK));
@@ -127,14 +111,4 @@ static void what_is_wrong_is_named(void **state) {
     assert_fails("bad", "--model");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_end_at_lf_cr_and_both),
-        cmocka_unit_test(modes_differ),
-        cmocka_unit_test(standard_streams_are_the_default),
-        cmocka_unit_test(an_empty_file_has_no_lines),
-        cmocka_unit_test(the_output_is_the_same_with_any_number_of_threads),
-        cmocka_unit_test(what_is_wrong_is_named),
-    };
-    return cmocka_run_group_tests(tests, make_model, NULL);
-}
+int main(void) { return tests_run(make_model, NULL); }

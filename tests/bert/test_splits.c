@@ -37,15 +37,13 @@ static void check_names(const char *labels, const char *want) {
     comments_free(&c);
 }
 
-static void whole_numbers_are_sorted_as_numbers(void **state) {
-    (void)state;
+TEST(whole_numbers_are_sorted_as_numbers) {
     check_names("10 9 -1 9 2 10", "-1 2 9 10 ");
     check_names("10 9 clean -1", "-1 10 9 clean ");
     check_names("thô sạch tục thô", "sạch thô tục ");
 }
 
-static void a_label_outside_the_classes_is_named(void **state) {
-    (void)state;
+TEST(a_label_outside_the_classes_is_named) {
     Comments c = labelled("0 1 0 2 1");
     Classes classes;
     Error error = {""};
@@ -81,8 +79,7 @@ static void a_label_outside_the_classes_is_named(void **state) {
     comments_free(&c);
 }
 
-static void labels_that_are_alike_are_refused_by_name(void **state) {
-    (void)state;
+TEST(labels_that_are_alike_are_refused_by_name) {
     static const char *const cases[][2] = {
         {"0 1 0.0 1.0 0", "the labels \"0\" and \"0.0\" are the same number; write them alike, or join them with "
                           "--merge-labels, or name all classes in --labels if they are two (texts: 2 and 1)"},
@@ -102,8 +99,7 @@ static void labels_that_are_alike_are_refused_by_name(void **state) {
     check_names("0.5 0.25", "0.25 0.5 ");
 }
 
-static void merged_labels_have_the_name_of_most_texts(void **state) {
-    (void)state;
+TEST(merged_labels_have_the_name_of_most_texts) {
     Comments c = labelled("True 0.0 TRUE 0 TRUE False 0 true 0.0");
     Classes classes;
     Error error = {""};
@@ -123,8 +119,7 @@ static void merged_labels_have_the_name_of_most_texts(void **state) {
     comments_free(&c);
 }
 
-static void names_that_are_given_may_be_alike(void **state) {
-    (void)state;
+TEST(names_that_are_given_may_be_alike) {
     Comments c = labelled("a A a");
     Classes classes;
     Error error = {""};
@@ -146,8 +141,7 @@ static void names_that_are_given_may_be_alike(void **state) {
     classes_free(&classes);
 }
 
-static void a_column_of_free_text_is_not_taken_for_labels(void **state) {
-    (void)state;
+TEST(a_column_of_free_text_is_not_taken_for_labels) {
     char *text = xmalloc(20000), *at = text;
     for (int i = 0; i <= BERT_MAX_CLASSES; i++) at += sprintf(at, "%sx%d", i ? " " : "", i);
     Comments c = labelled(text);
@@ -160,8 +154,7 @@ static void a_column_of_free_text_is_not_taken_for_labels(void **state) {
 }
 
 /* scikit-learn's compute_class_weight("balanced") of 19,886 and 4,162 labels. */
-static void balanced_weights_are_those_of_scikit_learn(void **state) {
-    (void)state;
+TEST(balanced_weights_are_those_of_scikit_learn) {
     enum { N = 24048, ONES = 4162 };
     int32_t *labels = xcalloc(N, sizeof *labels);
     float weights[2];
@@ -187,8 +180,7 @@ static int count(const int32_t *split, const int32_t *labels, int which, int cla
     return n;
 }
 
-static void every_class_is_divided_by_the_shares(void **state) {
-    (void)state;
+TEST(every_class_is_divided_by_the_shares) {
     static const double all_shares[][BERT_SPLITS] = {{0.8, 0.1, 0.1}, {0.7, 0.3, 0}, {0.34, 0.33, 0.33}};
     int32_t labels[TEXTS], split[TEXTS], again[TEXTS], other[TEXTS];
     make_labels(labels);
@@ -215,8 +207,7 @@ static void every_class_is_divided_by_the_shares(void **state) {
     free(list);
 }
 
-static void folds_of_a_class_differ_by_one_text(void **state) {
-    (void)state;
+TEST(folds_of_a_class_differ_by_one_text) {
     int32_t labels[TEXTS], fold[TEXTS];
     make_labels(labels);
     SplitRows rows = {.n = TEXTS, .labels = labels, .classes = CLASSES};
@@ -245,8 +236,7 @@ static void folds_of_a_class_differ_by_one_text(void **state) {
     assert_string_equal(error.text, "the data have 1 different text for 2 parts; none is left for validation");
 }
 
-static void equal_texts_stay_together(void **state) {
-    (void)state;
+TEST(equal_texts_stay_together) {
     enum { KINDS = 300 };
     const char *texts[TEXTS];
     char names[TEXTS][16];
@@ -276,20 +266,4 @@ static void equal_texts_stay_together(void **state) {
     for (int c = 0; c < 2; c++)
         for (int s = 0; s < BERT_SPLITS; s++)
             assert_true(fabs(count(split, labels, s, c) - (s ? 0.2 : 0.6) * count(labels, labels, c, -1)) < largest);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_are_sorted_as_numbers),
-        cmocka_unit_test(a_label_outside_the_classes_is_named),
-        cmocka_unit_test(labels_that_are_alike_are_refused_by_name),
-        cmocka_unit_test(merged_labels_have_the_name_of_most_texts),
-        cmocka_unit_test(names_that_are_given_may_be_alike),
-        cmocka_unit_test(a_column_of_free_text_is_not_taken_for_labels),
-        cmocka_unit_test(balanced_weights_are_those_of_scikit_learn),
-        cmocka_unit_test(every_class_is_divided_by_the_shares),
-        cmocka_unit_test(folds_of_a_class_differ_by_one_text),
-        cmocka_unit_test(equal_texts_stay_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,30 +7,28 @@
 #include "data/text/strings.h"
 #include "tests/bert/use_rig.h"
 
+static Error error;
+
 static const char *const names[SYNTHETIC_FILES] = {"train.csv", "valid.csv", "test.csv", "unlabelled.txt"};
 static const BertSynthetic small = {.rows = {400, 100, 200, 900}, .noise = 1, .seed = 5},
                            plain = {.rows = {1500, 300, 600, 1500}, .noise = 0, .seed = 5};
 
 static char *synthesize(const BertSynthetic *o) {
-    char *folder = scratch_directory();
-    Error error;
+    char *folder = kept_folder();
     if (!bert_synthetic_write(folder, o, &error)) fail_msg("%s", error.text);
     return folder;
 }
 
 static Comments read_comments(const char *folder, int file, const char *id) {
-    char *path = path_join(folder, names[file]);
+    char *path = kept_path(folder, names[file]);
     Comments comments;
-    Error error;
     if (!comments_read(path, &(CommentColumns){.id = id}, file != SYNTHETIC_UNLABELLED ? LABELS_NEEDED : LABELS_UNUSED,
                        &comments, &error))
         fail_msg("%s", error.text);
-    free(path);
     return comments;
 }
 
-static void a_seed_decides_every_byte(void **state) {
-    (void)state;
+TEST(a_seed_decides_every_byte) {
     BertSynthetic other = small;
     other.seed = 6;
     char *a = synthesize(&small), *b = synthesize(&small), *c = synthesize(&other);
@@ -43,8 +41,7 @@ static void a_seed_decides_every_byte(void **state) {
     for (int i = 0; i < 3; i++) free(folders[i]);
 }
 
-static void no_comment_occurs_twice(void **state) {
-    (void)state;
+TEST(no_comment_occurs_twice) {
     char *folder = synthesize(&small);
     Strings seen = {0};
     int64_t all = 0;
@@ -57,7 +54,6 @@ static void no_comment_occurs_twice(void **state) {
     }
     assert_int_equal(seen.n, all);
     strings_free(&seen);
-    free(folder);
 }
 
 static bool has_one_of(const char *text, const char *const *words, int n) {
@@ -67,8 +63,7 @@ static bool has_one_of(const char *text, const char *const *words, int n) {
 }
 
 /* Words of the grammar that labelled training comments must not have, and others that they have. */
-static void words_are_held_out(void **state) {
-    (void)state;
+TEST(words_are_held_out) {
     static const char *const held_out[] = {"câm miệng", "tấm gương", "trẻ trâu", "nhiệt tình"};
     static const char *const known[] = {"cút", "thiên tài", "dốt", "lịch sự"};
     char *folder = synthesize(&plain);
@@ -86,13 +81,11 @@ static void words_are_held_out(void **state) {
             assert_true(with_held_out > comments.n / 50);
         comments_free(&comments);
     }
-    free(folder);
 }
 
 /* A statement that begins with "ai cũng thấy" is in several frames, and each frame has it in one file only, the
  * unlabelled comments aside. */
-static void patterns_are_held_out(void **state) {
-    (void)state;
+TEST(patterns_are_held_out) {
     static const char *const frames[] = {"đâu phải ai cũng thấy", "không có chuyện ai cũng thấy", "ngờ ai cũng thấy",
                                          "làm gì có chuyện ai cũng thấy", "đọc là biết ai cũng thấy"};
     char *folder = synthesize(&plain);
@@ -113,12 +106,10 @@ static void patterns_are_held_out(void **state) {
         if (counts[SYNTHETIC_TEST][k]) assert_int_equal(counts[SYNTHETIC_UNLABELLED][k], 0);
     }
     assert_true(labelled[SYNTHETIC_TRAIN] > 0 && labelled[SYNTHETIC_TEST] > 0);
-    free(folder);
 }
 
 /* Comments of one sentence with these words, by an independent rule: what is denied turns round. */
-static void the_meaning_decides_the_class(void **state) {
-    (void)state;
+TEST(the_meaning_decides_the_class) {
     static const char *const blame[] = {"ngu", "dốt", "đần", "khùng"}, *const praise[] = {"giỏi", "thông minh", "tử tế",
                                                                                           "chăm chỉ"};
     static const struct {
@@ -143,12 +134,10 @@ static void the_meaning_decides_the_class(void **state) {
     assert_true(checked[0] >= 10 && checked[1] >= 5);
     assert_near((double)rude / (double)comments.n, 0.4, 5 * sqrt(0.24 / (double)comments.n));
     comments_free(&comments);
-    free(folder);
 }
 
 /* Without noise every comment with a letter of Vietnamese keeps it; with noise some lose all of them. */
-static void noise_is_as_much_as_is_asked_for(void **state) {
-    (void)state;
+TEST(noise_is_as_much_as_is_asked_for) {
     BertSynthetic o = {.seed = 1};
     int bare[3] = {0}, emoji[3] = {0};
     for (int level = 0; level < 3; level++) {
@@ -169,20 +158,16 @@ static void noise_is_as_much_as_is_asked_for(void **state) {
     assert_true(bare[1] > bare[0] + 10 && bare[2] > bare[1]);
 }
 
-static void a_folder_with_comments_is_refused(void **state) {
-    (void)state;
-    Error error;
+TEST(a_folder_with_comments_is_refused) {
     char *folder = synthesize(&(BertSynthetic){.rows = {5, 5, 5, 5}});
     assert_false(bert_synthetic_write(folder, &small, &error));
     assert_contains(error.text, "train.csv is there already; choose a new folder");
-    free(folder);
 }
 
 /* CountVectorizer(token_pattern=r"(?u)[^\W_]+|[^\w\s]|_"), LogisticRegression(C, tol=1e-10) and
  * f1_score(average="macro") of scikit-learn on the same files, C chosen on valid.csv. */
-static void baselines_are_those_of_scikit_learn(void **state) {
-    (void)state;
-    char *folder = scratch_directory();
+TEST(baselines_are_those_of_scikit_learn) {
+    char *folder = kept_folder();
     bert_must_use("synthesize -o %s/made --train 600 --valid 200 --test 300 --unlabelled 1 --seed 3", folder);
     bert_must_use("baselines %s/made", folder);
     assert_contains(fixture.output, "600 texts to train on, 200 to validate, 300 to test; 2 classes");
@@ -192,12 +177,10 @@ static void baselines_are_those_of_scikit_learn(void **state) {
     assert_contains(fixture.output,
                     "words and pairs    0.6900    0.6504  logistic regression on 3671 features, C = 0.3; "
                     "validation macro F1 0.5925");
-    free(folder);
 }
 
-static void what_has_no_baseline_is_named(void **state) {
-    (void)state;
-    char *folder = scratch_directory();
+TEST(what_has_no_baseline_is_named) {
+    char *folder = kept_folder();
     bert_must_use("synthesize -o %s/made --train 40 --valid 20 --test 20 --unlabelled 1", folder);
     must_run("cd %s && cp -r made less && rm less/valid.csv && cp -r made more && echo 'a,odd,b' >>more/test.csv",
              folder);
@@ -212,20 +195,4 @@ static void what_has_no_baseline_is_named(void **state) {
         assert_refused(bert_use("baselines %s%s%s", *refusals[i].options ? folder : "", *refusals[i].options ? "/" : "",
                                 refusals[i].options),
                        &refusals[i]);
-    free(folder);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_seed_decides_every_byte),
-        cmocka_unit_test(no_comment_occurs_twice),
-        cmocka_unit_test(words_are_held_out),
-        cmocka_unit_test(patterns_are_held_out),
-        cmocka_unit_test(the_meaning_decides_the_class),
-        cmocka_unit_test(noise_is_as_much_as_is_asked_for),
-        cmocka_unit_test(a_folder_with_comments_is_refused),
-        cmocka_unit_test(baselines_are_those_of_scikit_learn),
-        cmocka_unit_test(what_has_no_baseline_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,7 @@ static void check_ids(const TokenizedTexts *t, int64_t i, const int32_t *want, i
 #define CHECK_IDS(t, i, ...)                                                                                           \
     check_ids(t, i, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
-static void texts_are_cut_and_what_was_lost_is_counted(void **state) {
-    (void)state;
+TEST(texts_are_cut_and_what_was_lost_is_counted) {
     Tokenizer *tokenizer = letters_open();
     TextRules rules = rules_of(tokenizer);
     const char *texts[] = {"abc", "a b\nc d", "abcde!f", "", " \n", "!?\xE1\xBB\x87", "zzzzzzz"};
@@ -63,21 +62,16 @@ static void texts_are_cut_and_what_was_lost_is_counted(void **state) {
 
 /* Opens a tokenizer of the fastBPE kind, whose only syllable is "ba". */
 static Tokenizer *syllables_open(void) {
-    char *folder = scratch_directory(), *vocabulary = path_join(folder, "vocab.txt"),
-         *codes = path_join(folder, "bpe.codes");
+    char *folder = kept_folder(), *vocabulary = kept_path(folder, "vocab.txt"), *codes = kept_path(folder, "bpe.codes");
     write_text(vocabulary, "ba 9\nba@@ 8\n");
     write_text(codes, "b a</w> 9\nb a 8\n");
     Error error = {""};
     Tokenizer *tokenizer = tokenizer_open(folder, &error);
     if (!tokenizer) fail_msg("%s", error.text);
-    free(vocabulary);
-    free(codes);
-    free(folder);
     return tokenizer;
 }
 
-static void long_texts_are_divided_between_words(void **state) {
-    (void)state;
+TEST(long_texts_are_divided_between_words) {
     enum { WORD = 4, PART };
     Tokenizer *tokenizer = syllables_open();
     TextRules rules = {.tokenizer = tokenizer, .nfc = true, .max_len = 5, .divide = true, .n_threads = 1};
@@ -109,8 +103,7 @@ static void long_texts_are_divided_between_words(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void normal_form_and_special_tokens_follow_the_rules(void **state) {
-    (void)state;
+TEST(normal_form_and_special_tokens_follow_the_rules) {
     Tokenizer *tokenizer = letters_open();
     const char *texts[] = {"e\xCC\xA3\xCC\x82", "a<mask>"};
     TextRules rules = rules_of(tokenizer);
@@ -132,8 +125,7 @@ static void normal_form_and_special_tokens_follow_the_rules(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void words_are_segmented_sentence_by_sentence(void **state) {
-    (void)state;
+TEST(words_are_segmented_sentence_by_sentence) {
     Error error = {""};
     char *folder = segmenter_folder("ab cd");
     Segmenter *segmenter = segmenter_open(folder, &error);
@@ -144,13 +136,11 @@ static void words_are_segmented_sentence_by_sentence(void **state) {
         for (int i = 0; i < 3; i++) {
             size_t size;
             rules.compat = compat;
-            char *prepared = texts_prepare(&rules, texts[i][0], &size);
+            char *prepared = keep(texts_prepare(&rules, texts[i][0], &size));
             assert_string_equal(prepared, texts[i][1]);
             assert_int_equal(size, strlen(prepared));
-            free(prepared);
         }
     segmenter_close(segmenter);
-    free(folder);
 }
 
 /* Tokenizes with one thread and with more. */
@@ -173,8 +163,7 @@ static void check_threads(const char *const *texts, int64_t n, TextRules *rules)
     texts_free(&one);
 }
 
-static void threads_do_not_change_the_ids(void **state) {
-    (void)state;
+TEST(threads_do_not_change_the_ids) {
     enum { N = 1500 };
     Tokenizer *tokenizer = letters_open();
     TextRules rules = rules_of(tokenizer);
@@ -190,8 +179,7 @@ static void threads_do_not_change_the_ids(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void white_space_is_that_of_python(void **state) {
-    (void)state;
+TEST(white_space_is_that_of_python) {
     static const char *const pairs[][2] = {{" a  b\t\nc\x1c", "a b c"},
                                            {"\xC2\xA0\xE3\x80\x80x\xE2\x80\x89y", "x y"},
                                            {"a\xE2\x80\x8B z", "a\xE2\x80\x8B z"}, /* U+200B is none */
@@ -200,10 +188,9 @@ static void white_space_is_that_of_python(void **state) {
                                            {"", ""}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         size_t size;
-        char *normal = texts_normal(pairs[i][0], &size);
+        char *normal = keep(texts_normal(pairs[i][0], &size));
         assert_string_equal(normal, pairs[i][1]);
         assert_int_equal(size, strlen(normal));
-        free(normal);
     }
     const char *texts[] = {"a b", "x", "a\n b ", "\xC3\x85", "A\xCC\x8A", "X"};
     int32_t groups[6];
@@ -216,18 +203,14 @@ static const char *write_segmenter(void) {
     static const char vocabulary[] =
         "\xAC\xED\0\5\x73\x72\0\x11java.util.HashSet\xBA\x44\x85\x95\x96\xB8\xB7\x34\3\0\0\x78\x70\x77\x0C"
         "\0\0\0\x10\x3F\x40\0\0\0\0\0\2\x74\0\4xa b\x74\0\3c d\x78";
-    char *folder = keep_text(scratch_directory()), *words = path_join(folder, "VnVocab"),
-         *rules = path_join(folder, "Model.RDR");
+    char *folder = kept_folder(), *words = kept_path(folder, "VnVocab"), *rules = kept_path(folder, "Model.RDR");
     write_bytes(words, vocabulary, sizeof vocabulary - 1);
     write_text(rules, "True : object.conclusion = \"NN\"\n\tobject.tag == \"I\" : object.conclusion = \"I\"\n"
                       "\tobject.tag == \"B\" : object.conclusion = \"B\"\n");
-    free(words);
-    free(rules);
     return folder;
 }
 
-static void words_are_joined_before_they_are_tokenized(void **state) {
-    (void)state;
+TEST(words_are_joined_before_they_are_tokenized) {
     Error error = {""};
     Tokenizer *tokenizer = letters_open();
     Segmenter *segmenter = segmenter_open(write_segmenter(), &error);
@@ -251,17 +234,15 @@ static void words_are_joined_before_they_are_tokenized(void **state) {
 /* ---- the report ---- */
 
 static int64_t number(const json_t *json, const char *path) {
-    char *parts = xstrdup(path);
+    char *parts = keep(xstrdup(path));
     for (char *key = strtok(parts, "/"); key; key = strtok(NULL, "/")) {
         json = json_is_array(json) ? json_array_get(json, (size_t)atoi(key)) : json_object_get(json, key);
         if (!json) fail_msg("%s: no %s", path, key);
     }
-    free(parts);
     return json_integer_value(json);
 }
 
-static void the_report_counts_copies_leaks_and_padding(void **state) {
-    (void)state;
+TEST(the_report_counts_copies_leaks_and_padding) {
     Tokenizer *tokenizer = letters_open();
     TextRules rules = rules_of(tokenizer);
     rules.max_len = 20;
@@ -307,18 +288,4 @@ static void the_report_counts_copies_leaks_and_padding(void **state) {
     texts_free(&a);
     texts_free(&b);
     tokenizer_close(tokenizer);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_cut_and_what_was_lost_is_counted),
-        cmocka_unit_test(long_texts_are_divided_between_words),
-        cmocka_unit_test(normal_form_and_special_tokens_follow_the_rules),
-        cmocka_unit_test(words_are_segmented_sentence_by_sentence),
-        cmocka_unit_test(threads_do_not_change_the_ids),
-        cmocka_unit_test(white_space_is_that_of_python),
-        cmocka_unit_test(words_are_joined_before_they_are_tokenized),
-        cmocka_unit_test(the_report_counts_copies_leaks_and_padding),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* train_bert tokenizer: from files of texts to codes that a tokenizer opens. Runs in child processes, because errors
  * end the program. */
-#include "commands/bert/tokenizer.h"
+#include "commands/bert/commands.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -23,9 +23,7 @@ static void run(void *words) {
 }
 
 static int learn(const char *arguments) {
-    char *words = xstrdup(arguments);
-    const int status = run_function(output, sizeof output, run, words);
-    free(words);
+    const int status = run_function(output, sizeof output, run, keep(xstrdup(arguments)));
     return status;
 }
 
@@ -38,7 +36,7 @@ static void assert_fails(const char *arguments, const char *reason) {
     assert_contains(output, reason);
 }
 
-static char *in(const char *name) { return keep_text(path_join(folder, name)); }
+static char *in(const char *name) { return kept_path(folder, name); }
 
 static bool same_files(const char *a, const char *b) {
     char text[4096];
@@ -54,8 +52,7 @@ static int make_folder(void **state) {
     return 0;
 }
 
-static void what_is_learned_opens_as_a_tokenizer(void **state) {
-    (void)state;
+TEST(what_is_learned_opens_as_a_tokenizer) {
     assert_learns("--learn 7 --data texts.txt --output a");
     assert_contains(output, "[Data] 3 texts from 1 file\n");
     assert_contains(output, "[Words] 9, 5 different; ");
@@ -72,8 +69,7 @@ static void what_is_learned_opens_as_a_tokenizer(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void threads_and_the_kind_of_file_do_not_count(void **state) {
-    (void)state;
+TEST(threads_and_the_kind_of_file_do_not_count) {
     assert_learns("--learn 7 -d texts.txt -o one --threads 1");
     assert_learns("--learn 7 -d texts.txt -o three --threads 3");
     assert_learns("--learn 7 rows.csv --text-column body -o table");
@@ -85,8 +81,7 @@ static void threads_and_the_kind_of_file_do_not_count(void **state) {
     assert_false(same_files("one", "both"));
 }
 
-static void letters_are_composed_unless_they_are_to_stay(void **state) {
-    (void)state;
+TEST(letters_are_composed_unless_they_are_to_stay) {
     assert_learns("--learn 7 texts.txt -o composed");
     assert_learns("--learn 7 apart.txt -o again");
     assert_learns("--learn 7 apart.txt -o apart --normalize none");
@@ -95,22 +90,17 @@ static void letters_are_composed_unless_they_are_to_stay(void **state) {
     assert_false(same_files("composed", "apart"));
 }
 
-static void words_are_segmented_before(void **state) {
-    (void)state;
+TEST(words_are_segmented_before) {
     char *segmenter = segmenter_folder("xin chào"),
-         *arguments = xformat("--learn 7 texts.txt -o segmented --segment %s", segmenter);
+         *arguments = kept_format("--learn 7 texts.txt -o segmented --segment %s", segmenter);
     assert_learns(arguments);
     assert_contains(output, "[Data] 3 texts from 1 file, segmented\n");
-    char *codes = read_text(in("segmented/bpe.codes"));
+    char *codes = kept_text(in("segmented/bpe.codes"));
     assert_contains(codes, "_");
-    free(codes);
-    free(arguments);
     assert_fails("--learn 7 texts.txt -o none --segment nowhere", "--segment nowhere/Model.RDR: ");
-    free(segmenter);
 }
 
-static void errors_name_what_is_wrong(void **state) {
-    (void)state;
+TEST(errors_name_what_is_wrong) {
     assert_fails("--data texts.txt -o x", "--learn");
     assert_fails("--learn 0 --data texts.txt -o x", "--learn");
     assert_fails("--learn 7 -o x", "--data");
@@ -176,8 +166,7 @@ static int kill_and_repeat(const char *arguments, const char *before, const char
     }
 }
 
-static void a_killed_command_leaves_no_half_tokenizer_and_can_be_repeated(void **state) {
-    (void)state;
+TEST(a_killed_command_leaves_no_half_tokenizer_and_can_be_repeated) {
     assert_learns("--learn 4 --data texts.txt -o want");
     assert_learns("--learn 7 --data texts.txt -o old");
     write_text(in("old/added_tokens.json"), "{}");
@@ -185,14 +174,4 @@ static void a_killed_command_leaves_no_half_tokenizer_and_can_be_repeated(void *
     assert_true(kill_and_repeat("--learn 4 --data texts.txt -o made --overwrite", "old", "want") > 5);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_command_leaves_no_half_tokenizer_and_can_be_repeated),
-        cmocka_unit_test(what_is_learned_opens_as_a_tokenizer),
-        cmocka_unit_test(threads_and_the_kind_of_file_do_not_count),
-        cmocka_unit_test(letters_are_composed_unless_they_are_to_stay),
-        cmocka_unit_test(words_are_segmented_before),
-        cmocka_unit_test(errors_name_what_is_wrong),
-    };
-    return cmocka_run_group_tests(tests, make_folder, NULL);
-}
+int main(void) { return tests_run(make_folder, NULL); }

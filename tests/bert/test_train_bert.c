@@ -10,20 +10,18 @@
 
 /* Returns a number at a path of keys in a JSON file of a run; NaN: null. */
 static double number_in(const char *run, const char *name, const char *key) {
-    char *path = path_through(run, name);
+    char *path = keep(path_through(run, name));
     json_t *root = json_load_file(path, 0, NULL);
     const json_t *value = json_object_get(root, key);
     if (!value) fail_msg("%s: there is no %s", path, key);
     double number = json_is_number(value) ? json_number_value(value) : NAN;
     json_decref(root);
-    free(path);
     return number;
 }
 
 /* ---- the model and its rates ---- */
 
-static void the_model_is_phobert(void **state) {
-    (void)state;
+TEST(the_model_is_phobert) {
     must_run("%s --dry-run --device cpu -b 1 --compact-vocabulary=false", fixture.program);
     assert_contains(fixture.output, "134999810 parameters in 201 tensors");
     must_run("%s pretrain --dry-run --device cpu -b 1", fixture.program);
@@ -32,21 +30,18 @@ static void the_model_is_phobert(void **state) {
 
 /* Returns the FLOPs of a step without data. */
 static double flops_of(const char *options) {
-    char *folder = scratch_directory(), *path = path_join(folder, "estimate.json");
+    char *folder = kept_folder(), *path = kept_path(folder, "estimate.json");
     must_run("%s %s --estimate --json --calibration none --gpu t4 >%s", fixture.program, options, path);
     json_t *root = json_load_file(path, 0, NULL);
     double flops = json_number_value(json_object_get(json_object_get(root, "step"), "flops"));
     assert_true(flops > 0);
     json_decref(root);
-    free(path);
-    free(folder);
     return flops;
 }
 
 /* The head computes a row for each masked piece: 2 C (C + V) FLOPs forward, twice as many backward. A step has 32 texts
  * of 523 tokens in all, begin and end included; the number of masked pieces of a text is rounded. */
-static void an_estimate_of_pretraining_heeds_the_share(void **state) {
-    (void)state;
+TEST(an_estimate_of_pretraining_heeds_the_share) {
     double few = flops_of("pretrain --layers 1 --mask-share 0.15"),
            many = flops_of("pretrain --layers 1 --mask-share 0.3");
     double tokens = 523 - 64, head = 6 * 768.0 * (768 + 64001);
@@ -54,24 +49,21 @@ static void an_estimate_of_pretraining_heeds_the_share(void **state) {
 }
 
 /* Update k of S has lr (S - k) / S; the values of the specification have 11 digits, of which the log keeps 9. */
-static void learning_rates_are_the_reference_s(void **state) {
-    (void)state;
+TEST(learning_rates_are_the_reference_s) {
     static const struct {
         int steps;
         double second;
     } runs[] = {{2256, 1.9991134752e-05}, {502, 1.9960159363e-05}};
     for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory();
-        char *options = xformat("--learning-rate 2e-5 --epochs 1000 --max-steps %d --log-interval 1 --val-interval 900",
-                                runs[i].steps);
+        char *run = kept_folder();
+        char *options = kept_format(
+            "--learning-rate 2e-5 --epochs 1000 --max-steps %d --log-interval 1 --val-interval 900", runs[i].steps);
         double rates[64];
         int status = fixture_train_and_signal(run, options, 2, SIGTERM);
         assert_int_equal(status, 128 + SIGTERM);
         assert_true(logged(run, "train", "train/lr", rates, 64) >= 2);
         assert_near(rates[0], 2e-5, 1e-14);
         assert_near(rates[1], runs[i].second, 5e-14);
-        free(options);
-        free(run);
     }
 }
 
@@ -86,12 +78,11 @@ static Step one_step(const char *options) {
     const char *const rates[] = {"0", "1e-3"};
     TensorFile files[2];
     for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory();
+        char *run = kept_folder();
         assert_int_equal(
             fixture_train(run, "--max-steps 1 --weight-decay 0 --grad-clip 0 --learning-rate %s %s", rates[i], options),
             0);
         files[i] = open_in(run, "last/model.safetensors");
-        free(run);
     }
     return (Step){files[0], files[1]};
 }
@@ -117,15 +108,13 @@ static const char *const by_depth[] = {WORDS, "roberta.encoder.layer.0.output.de
                                        "roberta.encoder.layer.1.output.dense.weight", "classifier.dense.weight"};
 
 /* AdamW's first step changes a number by the rate, whatever its gradient, if that is far above epsilon. */
-static void layer_decay_divides_the_rate(void **state) {
-    (void)state;
+TEST(layer_decay_divides_the_rate) {
     Step step = one_step("--layer-decay 0.5");
     for (int i = 0; i < 4; i++) assert_near(largest_change(&step, by_depth[i]), 1e-3 / (double)(8 >> i), 2e-6);
     step_close(&step);
 }
 
-static void what_is_frozen_stays(void **state) {
-    (void)state;
+TEST(what_is_frozen_stays) {
     static const struct {
         const char *options;
         int frozen; /* of by_depth */
@@ -141,21 +130,18 @@ static void what_is_frozen_stays(void **state) {
 
 /* Without weight decay, rows that occur nowhere do not change either way, and all others get the same bits; with it,
  * the optimizer of a compact vocabulary leaves them alone. */
-static void a_compact_vocabulary_changes_no_other_bit(void **state) {
-    (void)state;
+TEST(a_compact_vocabulary_changes_no_other_bit) {
     static const char *const ways[] = {"--weight-decay 0", "--weight-decay 0 --compact-vocabulary=false",
                                        "--weight-decay 0.5", "--weight-decay 0.5 --compact-vocabulary=false"};
     float *words[4], *dense[4];
     enum { WIDTH = 32, MASK = BERT_TEST_TOKENS - 1 };
     for (int i = 0; i < 4; i++) {
-        char *run = scratch_directory(), *options = xformat("%s %s", bert_short_run, ways[i]);
+        char *run = kept_folder(), *options = kept_format("%s %s", bert_short_run, ways[i]);
         fixture_must_train(run, options);
         TensorFile file = open_in(run, "last/model.safetensors");
         words[i] = floats(&file, "", WORDS);
         dense[i] = floats(&file, "", "classifier.dense.weight");
         tensor_file_close(&file);
-        free(options);
-        free(run);
     }
     assert_memory_equal(words[0], words[1], sizeof(float) * BERT_TEST_TOKENS * WIDTH);
     assert_memory_equal(dense[0], dense[1], sizeof(float) * WIDTH * WIDTH);
@@ -171,39 +157,33 @@ static void a_compact_vocabulary_changes_no_other_bit(void **state) {
 
 /* ---- a whole run ---- */
 
-static void a_rule_is_learned(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_rule_is_learned) {
+    char *run = kept_folder();
     fixture_must_train(run, "--epochs 30 --dropout 0 --head-dropout 0 --log-interval 10 --patience 0");
     assert_near(logged_last(run, "train", "train/accuracy"), 1, 1e-9);
     double f1 = number_in(run, "report_test.json", "f1_inv");
     if (!(f1 > 0.9)) fail_msg("F1 %g", f1);
     assert_true(number_in(run, "best/decision.json", "threshold") > 0);
-    free(run);
 }
 
 /* scikit-learn's weights: rows / (classes * rows of the class). */
-static void class_weights_are_balanced(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(class_weights_are_balanced) {
+    char *run = kept_folder();
     fixture_must_train(run, "--max-steps 1");
     assert_contains(fixture.output, "[Data] class weights: 0 0.7500, 1 1.5000"); /* 64 and 32 of 96 */
-    free(run);
-    run = scratch_directory();
+    run = kept_folder();
     fixture_must_train(run, "--max-steps 1 --class-weights 1,3.5");
     assert_contains(fixture.output, "[Data] class weights: 0 1.0000, 1 3.5000");
-    free(run);
 }
 
 /* The scores of the only validation, which is the best one, follow from its predictions; its loss has the class
  * weights, 0.75 and 1.5, and no label smoothing. */
-static void validation_scores_are_those_of_the_predictions(void **state) {
-    (void)state;
+TEST(validation_scores_are_those_of_the_predictions) {
     static const double weights[] = {0.75, 1.5};
-    char *run = scratch_directory(), *path = path_join(run, "predictions_validation.csv");
+    char *run = kept_folder(), *path = kept_path(run, "predictions_validation.csv");
     fixture_must_train(run, "--max-steps 30 --epochs 3 --val-interval 30 --learning-rate 1e-3 --label-smoothing 0.2 "
                             "--metric accuracy --class-weights balanced");
-    char *text = read_text(path);
+    char *text = kept_text(path);
     double loss = 0, weight = 0, counts[2][2] = {{0}}, p[2];
     int truth, prediction, rows = 0;
     for (const char *at = text; (at = strchr(at, '\n')) && *++at; rows++) {
@@ -222,14 +202,9 @@ static void validation_scores_are_those_of_the_predictions(void **state) {
     assert_near(logged_last(run, "val", "val/f1"), 2 * hits / (predicted + positive), 1e-6);
     char *page = read_page(run);
     assert_page_has(page, (const char *[]){"Best val/accuracy ", NULL});
-    free(page);
-    free(text);
-    free(path);
-    free(run);
 }
 
-static void a_run_is_all_that_others_need(void **state) {
-    (void)state;
+TEST(a_run_is_all_that_others_need) {
     const char *run = fixture_reference_run();
     static const char *const files[] = {"vocab.txt",
                                         "bpe.codes",
@@ -240,20 +215,17 @@ static void a_run_is_all_that_others_need(void **state) {
                                         "evaluation_test.json",
                                         "threshold_test.json"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *path = path_through(run, files[i]);
+        char *path = keep(path_through(run, files[i]));
         if (access(path, R_OK)) fail_msg("%s is missing", path);
-        free(path);
     }
     char *page = read_page(run);
     assert_page_has(page, (const char *[]){"Finished after all 12 steps. Best val/f1 ", "/train_bert --data ",
                                            "<title>macro_f1</title>", "<title>learning rate</title>", NULL});
-    free(page);
 }
 
-static void what_is_written_is_documented(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *dump = path_join(run, "dump.safetensors"), *best = path_join(run, "best"),
-         *log = path_join(run, "log.jsonl");
+TEST(what_is_written_is_documented) {
+    char *run = kept_folder(), *dump = kept_path(run, "dump.safetensors"), *best = kept_path(run, "best"),
+         *log = kept_path(run, "log.jsonl");
     static const char *const metrics[] = {"loss",      "accuracy", "macro_f1", "balanced_accuracy", "mcc", "f1",
                                           "precision", "recall",   NULL};
     assert_int_equal(fixture_train(run, "--max-steps 2 --log-interval 1 --val-interval 1 --debug-dump %s", dump), 0);
@@ -262,31 +234,24 @@ static void what_is_written_is_documented(void **state) {
     assert_checkpoint_documented(best);
     assert_log_documented(log, metrics);
     tensor_file_close(&file);
-    free(best);
-    free(log);
-    free(dump);
-    free(run);
 }
 
 /* ---- the same bits ---- */
 
-static void workers_threads_and_recomputing_change_no_bit(void **state) {
-    (void)state;
+TEST(workers_threads_and_recomputing_change_no_bit) {
     fixture_check_same("--num-workers 1");
     fixture_check_same("--num-workers 8");
     fixture_check_same("--threads 1");
     fixture_check_same("--grad-checkpointing");
 }
 
-static void kills_and_resuming_change_no_bit(void **state) {
-    (void)state;
+TEST(kills_and_resuming_change_no_bit) {
     static const char *const ways[] = {"", "--token-budget 60 -g 2", "--frozen-layers 1 --layer-decay 0.8"};
     for (int i = 0; i < 3; i++) fixture_check_restarts(ways[i]);
 }
 
-static void a_disk_without_links_and_locks_changes_no_bit(void **state) {
-    (void)state;
-    fixture_check_poor_disk(keep_text(xformat("predict %s/test.csv -o - --checkpoint", fixture.data)));
+TEST(a_disk_without_links_and_locks_changes_no_bit) {
+    fixture_check_poor_disk(kept_format("predict %s/test.csv -o - --checkpoint", fixture.data));
 }
 
 /* ---- folds and seeds ---- */
@@ -304,23 +269,18 @@ static double column(const char *path, const char *row, const char *name) {
 }
 
 static int rows_of_csv(const char *run, const char *name) {
-    char *path = path_join(run, name), *text = read_text(path);
+    char *path = kept_path(run, name), *text = kept_text(path);
     int rows = -1;
     for (const char *at = text; *at; at++) rows += *at == '\n';
-    free(text);
-    free(path);
     return rows;
 }
 
 /* Returns how many rows of a fold's table name FOLDER/NAME as their file. */
 static int rows_from(const char *fold, const char *name) {
-    char *path = path_join(fold, "predictions_test.csv"), *text = read_text(path),
-         *begin = xformat("\n%s/%s,", fixture.data, name);
+    char *path = kept_path(fold, "predictions_test.csv"), *text = kept_text(path),
+         *begin = kept_format("\n%s/%s,", fixture.data, name);
     int rows = 0;
     for (const char *at = text; (at = strstr(at, begin)); at++) rows++;
-    free(begin);
-    free(text);
-    free(path);
     return rows;
 }
 
@@ -335,19 +295,16 @@ static void assert_lines_are_found(const char *fold) {
 static void assert_scores_are_of(const char *fold, const char *table, const char *name) {
     static const char *const keys[][2] = {
         {"threshold", "threshold"}, {"accuracy", "accuracy"}, {"f1_inv", "f1_1"}, {"recall_inv", "recall_1"}};
-    char *path = path_join(fold, "report_test.json");
-    json_t *report = json_load_file(path, 0, NULL);
+    json_t *report = json_load_file(kept_path(fold, "report_test.json"), 0, NULL);
     assert_non_null(report);
     for (int k = 0; k < 4; k++)
         assert_near(column(table, name, keys[k][1]), json_number_value(json_object_get(report, keys[k][0])), 1e-12);
     json_decref(report);
-    free(path);
 }
 
 /* Each training or validation text is tested on in one fold; the test file is not used. */
-static void folds_test_every_text_once(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *table = path_join(run, "folds_results.json");
+TEST(folds_test_every_text_once) {
+    char *run = kept_folder(), *table = kept_path(run, "folds_results.json");
     static const char *const names[] = {"fold_1", "fold_2", "fold_3"};
     double mean = 0, squares = 0;
     int rows = 0, of_train = 0, of_valid = 0;
@@ -355,14 +312,13 @@ static void folds_test_every_text_once(void **state) {
     assert_contains(fixture.output, "test.csv is not used: with --folds each fold is tested in turn");
     assert_contains(fixture.output, "training 3 of 3");
     for (int k = 0; k < 3; k++) {
-        char *fold = path_join(run, names[k]);
+        char *fold = kept_path(run, names[k]);
         rows += rows_of_csv(fold, "predictions_test.csv");
         of_train += rows_from(fold, "train.csv");
         of_valid += rows_from(fold, "valid.csv");
         assert_true(rows_of_csv(fold, "wrong_test.csv") > 0);
         assert_lines_are_found(fold);
         assert_scores_are_of(fold, table, names[k]);
-        free(fold);
         double accuracy = column(table, names[k], "accuracy");
         mean += accuracy / 3;
         squares += accuracy * accuracy;
@@ -372,15 +328,12 @@ static void folds_test_every_text_once(void **state) {
     assert_int_equal(of_valid, BERT_TEST_VALID);
     assert_near(column(table, "MEAN", "accuracy"), mean, 1e-9);
     assert_near(column(table, "STD", "accuracy"), sqrt(fmax(squares - 3 * mean * mean, 0) / 2), 1e-6);
-    free(table);
-    free(run);
 }
 
 /* Another seed is another training on the same splits; each is the one that the seed alone gives. */
-static void seeds_are_trainings_of_their_own(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *alone = scratch_directory(), *second = path_join(run, "seed_43"),
-         *first = path_join(run, "seed_42"), *table = path_join(run, "seeds_results.json");
+TEST(seeds_are_trainings_of_their_own) {
+    char *run = kept_folder(), *alone = kept_folder(), *second = kept_path(run, "seed_43"),
+         *first = kept_path(run, "seed_42"), *table = kept_path(run, "seeds_results.json");
     fixture_must_train(run, "--seeds 2 --epochs 2");
     assert_true(!isnan(column(table, "seed_42", "macro_f1")) && !isnan(column(table, "seed_43", "macro_f1")));
     fixture_must_train(alone, "--seed 43 --epochs 2");
@@ -390,17 +343,11 @@ static void seeds_are_trainings_of_their_own(void **state) {
                                      "%s/last/model.safetensors",
                                      first, second),
                          0);
-    free(table);
-    free(first);
-    free(second);
-    free(alone);
-    free(run);
 }
 
 /* A stopped run of several trainings goes on with the one that was stopped. */
-static void several_trainings_resume(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *whole = scratch_directory(), *fold = path_join(run, "fold_2");
+TEST(several_trainings_resume) {
+    char *run = kept_folder(), *whole = kept_folder(), *fold = kept_path(run, "fold_2");
     const char *options = "--folds 3 --epochs 2 --log-interval 1 --resume auto";
     fixture_must_train(whole, options);
     make_directories(fold);
@@ -412,25 +359,21 @@ static void several_trainings_resume(void **state) {
     assert_int_equal(
         run_command(fixture.output, sizeof fixture.output, "cmp %s/folds_results.csv %s/folds_results.csv", run, whole),
         0);
-    free(fold);
-    free(whole);
-    free(run);
 }
 
 /* ---- masked words ---- */
 
-static void masked_words_are_learned(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *next = scratch_directory(), *data = fixture.data;
+TEST(masked_words_are_learned) {
+    char *run = kept_folder(), *next = kept_folder(), *data = fixture.data;
     const char *program = fixture.program;
-    fixture.program = keep_text(xformat("%s pretrain", program));
+    fixture.program = kept_format("%s pretrain", program);
     fixture_must_train(run, "--epochs 40 --split-shares 80,20,0 --log-interval 1 --save-interval 20");
     double losses[1024] = {0}, held[64] = {0};
     int n = logged(run, "train", "train/loss", losses, 1024);
     assert_near(losses[0], log(BERT_TEST_TOKENS), 0.2); /* small logits: all tokens alike */
     assert_true(n > 100 && losses[n - 1] < losses[0] - 0.5);
     /* The same pieces are masked in every validation: at rate 0 nothing changes. Long texts are not cut. */
-    char *still = scratch_directory();
+    char *still = kept_folder();
     fixture_must_train(still, "--epochs 3 --learning-rate 0 --whole-words --max-len 5");
     assert_contains(fixture.output, "longer than the maximum length: ");
     assert_null(strstr(fixture.output, "cut to the maximum length: "));
@@ -441,18 +384,14 @@ static void masked_words_are_learned(void **state) {
     assert_int_equal(fixture_train(next, "--max-steps 1 --base-checkpoint %s/best", run), 0);
     assert_contains(fixture.output, "tensors loaded");
     fixture.data = data;
-    free(still);
-    free(next);
-    free(run);
 }
 
 /* ---- a base of other programs ---- */
 
 /* The base has clean, rude and hate in this order, and the texts alone would have them in the order of their bytes. */
-static void a_base_of_the_same_classes_gives_their_order(void **state) {
-    (void)state;
+TEST(a_base_of_the_same_classes_gives_their_order) {
     static const char *const labels[] = {"clean", "rude", "rude", "hate", "hate", "hate"};
-    char *folder = scratch_directory(), *path = path_join(folder, "texts.csv");
+    char *folder = kept_folder(), *path = kept_path(folder, "texts.csv");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fprintf(file, "text,label\n");
@@ -460,9 +399,9 @@ static void a_base_of_the_same_classes_gives_their_order(void **state) {
     assert_int_equal(fclose(file), 0);
     must_run("cp -r tests/reference/golden/bert_hf %s/base && sed -i 's/\"hate.*\"/\"hate\"/' %s/base/config.json",
              folder, folder);
-    char *command = xformat("%s --data %s --base-checkpoint %s/base --max-len 12 --max-steps 1 --threads 1 -b 8 "
-                            "--max-unknown 1",
-                            program_at("train_bert"), path, folder);
+    char *command = kept_format("%s --data %s --base-checkpoint %s/base --max-len 12 --max-steps 1 --threads 1 -b 8 "
+                                "--max-unknown 1",
+                                program_at("train_bert"), path, folder);
     must_run("%s -o %s/run", command, folder);
     assert_contains(fixture.output, "the classes are in the order that they have in ");
     assert_contains(fixture.output, "/base: clean, rude, hate\n");
@@ -471,15 +410,11 @@ static void a_base_of_the_same_classes_gives_their_order(void **state) {
     must_run("%s -o %s/given --labels rude,clean,hate", command, folder);
     assert_contains(fixture.output, "rude: 16 (33.3 %)  clean: 8 (16.7 %)  hate: 24 (50.0 %)\n");
     assert_contains(fixture.output, "each begins with the weights of the one in its place");
-    free(command);
-    free(path);
-    free(folder);
 }
 
-static void added_tokens_go_with_the_run(void **state) {
-    (void)state;
-    char *tokenizer = bert_make_tokenizer(), *added = path_join(tokenizer, "added_tokens.json"),
-         *run = scratch_directory(), *options = xformat("--max-steps 1 --tokenizer %s", tokenizer);
+TEST(added_tokens_go_with_the_run) {
+    char *tokenizer = bert_make_tokenizer(), *added = kept_path(tokenizer, "added_tokens.json"), *run = kept_folder(),
+         *options = kept_format("--max-steps 1 --tokenizer %s", tokenizer);
     write_text(added, "{\"<emoji>\": %d}", BERT_TEST_TOKENS);
     fixture_must_train(run, options);
     must_run("cmp %s %s/added_tokens.json", added, run);
@@ -490,16 +425,11 @@ static void added_tokens_go_with_the_run(void **state) {
                                  fixture.data, run),
                      1);
     assert_contains(fixture.output, "is not the tokenizer that ");
-    free(options);
-    free(run);
-    free(added);
-    free(tokenizer);
 }
 
 /* ---- what is refused ---- */
 
-static void options_that_contradict_each_other_are_refused(void **state) {
-    (void)state;
+TEST(options_that_contradict_each_other_are_refused) {
     static const Refusal bad[] = {
         {2, "--d-model 40", "--d-model 40 is no multiple of 16"},
         {2, "--heads 5", "--d-model 32 is no multiple of --heads 5"},
@@ -520,7 +450,7 @@ static void options_that_contradict_each_other_are_refused(void **state) {
         {1, "--text-column comment", "train.csv:1: there is no column \"comment\"; the columns are: text, label"},
         {1, "--valid /nowhere.csv", "/nowhere.csv"},
     };
-    char *run = scratch_directory(), *single = path_join(fixture.data, "train.csv");
+    char *run = kept_folder(), *single = kept_path(fixture.data, "train.csv");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(fixture_train(run, "%s", bad[i].options), &bad[i]);
     assert_int_equal(fixture_train_on(single, run, "--seeds 2 --split-shares 100,0,0"), 2);
@@ -533,12 +463,9 @@ static void options_that_contradict_each_other_are_refused(void **state) {
         run_command(fixture.output, sizeof fixture.output, "%s --data %s -o %s", fixture.program, fixture.data, run),
         2);
     assert_contains(fixture.output, "no tokenizer: give --tokenizer");
-    free(single);
-    free(run);
 }
 
-static void another_run_is_refused_on_resume(void **state) {
-    (void)state;
+TEST(another_run_is_refused_on_resume) {
     static const char *const changed[] = {"--max-len 20",
                                           "--class-weights none",
                                           "--label-smoothing 0.1",
@@ -548,41 +475,33 @@ static void another_run_is_refused_on_resume(void **state) {
                                           "--heads 2",
                                           "--seed 9",
                                           "--compat"};
-    char *run = scratch_directory(), *other = bert_make_tokenizer(), *vocabulary = path_join(other, "vocab.txt");
+    char *run = kept_folder(), *other = bert_make_tokenizer(), *vocabulary = kept_path(other, "vocab.txt");
     fixture_must_train(run, "--max-steps 2 --save-interval 2");
     for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
         assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto %s", changed[i]), 2);
         assert_contains(fixture.output, "so it would be another run");
     }
-    char *text = read_text(vocabulary), *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;
+    char *text = kept_text(vocabulary), *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;
     write_text(vocabulary, "%.*s%.*s%s", (int)(third - second), second, (int)(second - text), text, third);
     assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto --tokenizer %s", other), 1);
     assert_contains(fixture.output, "tokenizer_hash was ");
     assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto"), 0);
-    free(text);
-    free(vocabulary);
-    free(other);
-    free(run);
 }
 
 /* ---- configurations ---- */
 
-static void the_guide_s_names_are_understood(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *config = path_join(run, "config.yaml");
+TEST(the_guide_s_names_are_understood) {
+    char *run = kept_folder(), *config = kept_path(run, "config.yaml");
     write_text(config, "BATCH_TRAIN: 4\nBATCH_EVAL: 32\nGRAD_ACCUM: 2\nMAX_LENGTH: 20\nEPOCHS: 2\nLR: 1.0e-3\nSEED: 7\n"
                        "USE_GRADIENT_CHECKPOINTING: True\nUSE_TORCH_COMPILE: False\nmetric_for_best_model: f1_inv\n"
                        "optim: adamw_torch_fused\n");
     must_run("%s --data %s %s -o %s/out --config %s -b 4 --max-len 20 --learning-rate 1e-3", fixture.program,
              fixture.data, fixture.options, run, config);
     assert_contains(fixture.output, "effective batch 4 x 2 = 8; 96 samples, 24 micro-batches an epoch, 24 steps");
-    free(config);
-    free(run);
 }
 
-static void arguments_of_a_trainer_are_mapped_true_or_refused(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *config = path_join(run, "trainer.yaml");
+TEST(arguments_of_a_trainer_are_mapped_true_or_refused) {
+    char *run = kept_folder(), *config = kept_path(run, "trainer.yaml");
     write_text(config, "%s",
                "num_train_epochs: 2.0\nmax_steps: -1\nper_device_train_batch_size: 16\neval_strategy: epoch\n"
                "save_strategy: epoch\nload_best_model_at_end: true\nmetric_for_best_model: eval_f1\nfp16: false\n"
@@ -602,16 +521,13 @@ static void arguments_of_a_trainer_are_mapped_true_or_refused(void **state) {
     assert_contains(fixture.output, ":2: deepspeed: is not supported: one GPU computes, which needs none of this\n");
     assert_contains(fixture.output, ":3: eval_strategy: expected epoch, steps, found 'never'; it sets val-interval\n");
     assert_contains(fixture.output, ":4: unknown key 'num_epochs'");
-    free(config);
-    free(run);
 }
 
 /* The guide's 24,048 comments of 16 tokens, 3 epochs: with validations and checkpoints under 2 minutes on a T4. */
-static void the_presets_fit_and_take_less_than_two_minutes(void **state) {
-    (void)state;
+TEST(the_presets_fit_and_take_less_than_two_minutes) {
     static const char *const cards[] = {"t4", "l4"};
     for (int i = 0; i < 2; i++) {
-        char *text = scratch_directory(), *path = path_join(text, "estimate.json");
+        char *text = kept_folder(), *path = kept_path(text, "estimate.json");
         must_run("%s --estimate --json --calibration none --config configs/phobert_%s.yaml --gpu %s >%s",
                  fixture.program, cards[i], cards[i], path);
         json_t *root = json_load_file(path, 0, NULL), *card = json_array_get(json_object_get(root, "gpus"), 0);
@@ -620,38 +536,7 @@ static void the_presets_fit_and_take_less_than_two_minutes(void **state) {
         double seconds = json_number_value(json_object_get(card, "seconds"));
         if (!(seconds > 0 && seconds < 120)) fail_msg("%s: %g s", cards[i], seconds);
         json_decref(root);
-        free(path);
-        free(text);
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_model_is_phobert),
-        cmocka_unit_test(an_estimate_of_pretraining_heeds_the_share),
-        cmocka_unit_test(learning_rates_are_the_reference_s),
-        cmocka_unit_test(layer_decay_divides_the_rate),
-        cmocka_unit_test(what_is_frozen_stays),
-        cmocka_unit_test(a_compact_vocabulary_changes_no_other_bit),
-        cmocka_unit_test(a_rule_is_learned),
-        cmocka_unit_test(class_weights_are_balanced),
-        cmocka_unit_test(validation_scores_are_those_of_the_predictions),
-        cmocka_unit_test(a_run_is_all_that_others_need),
-        cmocka_unit_test(what_is_written_is_documented),
-        cmocka_unit_test(workers_threads_and_recomputing_change_no_bit),
-        cmocka_unit_test(kills_and_resuming_change_no_bit),
-        cmocka_unit_test(a_disk_without_links_and_locks_changes_no_bit),
-        cmocka_unit_test(folds_test_every_text_once),
-        cmocka_unit_test(seeds_are_trainings_of_their_own),
-        cmocka_unit_test(several_trainings_resume),
-        cmocka_unit_test(masked_words_are_learned),
-        cmocka_unit_test(a_base_of_the_same_classes_gives_their_order),
-        cmocka_unit_test(added_tokens_go_with_the_run),
-        cmocka_unit_test(options_that_contradict_each_other_are_refused),
-        cmocka_unit_test(another_run_is_refused_on_resume),
-        cmocka_unit_test(the_guide_s_names_are_understood),
-        cmocka_unit_test(arguments_of_a_trainer_are_mapped_true_or_refused),
-        cmocka_unit_test(the_presets_fit_and_take_less_than_two_minutes),
-    };
-    return cmocka_run_group_tests(tests, bert_fixture_open, NULL);
-}
+int main(void) { return tests_run(bert_fixture_open, NULL); }

@@ -12,29 +12,25 @@ static char *joined_tokenizer(void) {
     static const char *const files[][2] = {{"vocab.txt", "ba_ba 2\nba_de 1\n"},
                                            {"bpe.codes", "ba _ 3\nba_ ba</w> 2\nba_ de</w> 1\n"}};
     for (int i = 0; i < 2; i++) {
-        char *path = path_join(folder, files[i][0]), *text = read_text(path);
+        char *path = kept_path(folder, files[i][0]), *text = kept_text(path);
         write_text(path, "%s%s", text, files[i][1]);
-        free(text);
-        free(path);
     }
     return folder;
 }
 
-static void unsegmented_texts_are_told_once(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *joined = scratch_directory(), *data = scratch_directory(),
-         *path = path_join(data, "train.csv");
+TEST(unsegmented_texts_are_told_once) {
+    char *run = kept_folder(), *joined = kept_folder(), *data = kept_folder(), *path = kept_path(data, "train.csv");
     fixture_must_train(run, "--max-steps 1");
     assert_null(strstr(fixture.output, "whose words are joined")); /* nor are the pieces */
     char *tokenizer = joined_tokenizer(),
-         *options = xformat("--max-steps 1 --tokenizer %s --max-unknown 1 ", tokenizer);
+         *options = kept_format("--max-steps 1 --tokenizer %s --max-unknown 1 ", tokenizer);
     fixture_must_train(joined, options);
     assert_contains(fixture.output, "2 of its 31 pieces are such words, and 0.0 % of the words here");
     const char *told = strstr(fixture.output, "whose words are joined");
     assert_null(strstr(told + 1, "whose words are joined"));
     write_text(path, "text,label\nba_de fi,0\nba,1\nfi_fi ne,0\nne,1\nso,0\ntu ba,1\nri,0\nmax,1\nfi,0\nlu,1\n"
                      "ma de,0\nne so,1\nde,0\nfi ba,1\nri ri,0\nde de,1\nmu,0\nba ba,1\nzu,0\nxo,1\n");
-    char *again = scratch_directory();
+    char *again = kept_folder();
     assert_int_equal(fixture_train_on(data, again, options), 0);
     assert_null(strstr(fixture.output, "whose words are joined"));
     *strstr(options, "--max-unknown 1 ") = 0; /* letters that the tokenizer does not have */
@@ -43,19 +39,11 @@ static void unsegmented_texts_are_told_once(void **state) {
     assert_contains(fixture.output,
                     ", because of the characters _ 1, x 1: it was made of other texts; give one that knows "
                     "these, or raise --max-unknown 0.05\n");
-    free(again);
-    free(options);
-    free(tokenizer);
-    free(joined);
-    free(path);
-    free(data);
-    free(run);
 }
 
 /* ---- what is refused ---- */
 
-static void bad_data_are_named(void **state) {
-    (void)state;
+TEST(bad_data_are_named) {
     static const struct {
         const char *train, *valid, *message;
     } bad[] = {
@@ -74,8 +62,8 @@ static void bad_data_are_named(void **state) {
          "--merge-labels"},
         {"text,class\nba,0\n", "text,label\nba,0\nde,1\n", "train.csv:1: there is no column \"label\""},
     };
-    char *data = scratch_directory(), *run = scratch_directory(), *train = path_join(data, "train.csv"),
-         *valid = path_join(data, "valid.csv");
+    char *data = kept_folder(), *run = kept_folder(), *train = kept_path(data, "train.csv"),
+         *valid = kept_path(data, "valid.csv");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_text(train, "%s", bad[i].train);
         if (bad[i].valid) write_text(valid, "%s", bad[i].valid);
@@ -86,31 +74,24 @@ static void bad_data_are_named(void **state) {
     assert_int_equal(fixture_train_on(data, run, "--max-steps 1"), 1);
     assert_contains(fixture.output, ": there is no file train in it (.csv, .tsv, .jsonl, .ndjson or .json, also with "
                                     ".gz)\n"); /* not .txt, which has no labels */
-    free(train);
-    free(valid);
-    free(data);
-    free(run);
 }
 
 /* ---- folders as people have them ---- */
 
-static void a_folder_s_dev_file_is_the_validation_file(void **state) {
-    (void)state;
+TEST(a_folder_s_dev_file_is_the_validation_file) {
     static const char *const names[] = {"dev", "val", "valid", "validation", "Dev"};
-    char *data = scratch_directory(), *run = path_join(data, "run");
+    char *data = kept_folder(), *run = kept_path(data, "run");
     bert_write_comments(data, "train.csv", 0, BERT_TEST_TRAIN);
     bert_write_comments(data, "test.csv", 0, BERT_TEST_TEST);
     bert_write_comments(data, "more.csv", 0, BERT_TEST_TEST);
     for (int i = 0; i < 5; i++) {
-        char *name = xformat("%s.csv", names[i]), *path = path_join(data, name);
+        char *name = kept_format("%s.csv", names[i]), *path = kept_path(data, name);
         bert_write_comments(data, name, BERT_TEST_TRAIN, BERT_TEST_VALID);
         fixture_must_train_on(data, run, "--dry-run --device cpu");
         assert_contains(fixture.output, "[Data] validation: 24 texts");
         assert_contains(fixture.output, "[Data] files of texts that are not used: ");
         assert_contains(fixture.output, "/more.csv\n");
         assert_int_equal(unlink(path), 0);
-        free(path);
-        free(name);
     }
     must_run("printf '[{\"text\": \"xo\", \"label\": 1},\\n{\"text\": \"ba\", \"label\": 0}]' | gzip >%s/dev.json.gz",
              data);
@@ -120,18 +101,15 @@ static void a_folder_s_dev_file_is_the_validation_file(void **state) {
     assert_int_equal(fixture_train_on(data, run, "--dry-run --device cpu"), 1);
     assert_contains(fixture.output, "/dev.json.gz and ");
     assert_contains(fixture.output, "/val.csv: two files for one split; remove one of them");
-    free(run);
-    free(data);
 }
 
 /* Then no text of the training is kept for a test either. */
-static void a_test_file_without_labels_is_said_and_left_out(void **state) {
-    (void)state;
+TEST(a_test_file_without_labels_is_said_and_left_out) {
     static const char *const files[] = {"id,text\n1,ba\n2,xo\n", "text,label\nba,\nxo, \n"};
-    char *data = scratch_directory(), *path = path_join(data, "test.csv");
+    char *data = kept_folder(), *path = kept_path(data, "test.csv");
     bert_write_comments(data, "train.csv", 0, BERT_TEST_TRAIN);
     for (int i = 0; i < 2; i++) {
-        char *run = path_join(data, i ? "second" : "first"), *report = path_join(run, "report_test.json");
+        char *run = kept_path(data, i ? "second" : "first"), *report = kept_path(run, "report_test.json");
         write_text(path, "%s", files[i]);
         fixture_must_train_on(data, run, "--max-steps 1");
         assert_contains(fixture.output, "/test.csv has no labels in a column \"label\" (--label-column names another): "
@@ -142,22 +120,16 @@ static void a_test_file_without_labels_is_said_and_left_out(void **state) {
         assert_int_equal(access(report, F_OK), -1);
         assert_int_equal(fixture_train_on(data, run, "--test /nowhere.csv"), 1);
         assert_contains(fixture.output, "--test /nowhere.csv: No such file or directory");
-        char *given = xformat("--max-steps 1 --test %s", path); /* who names it wants a test */
+        char *given = kept_format("--max-steps 1 --test %s", path); /* who names it wants a test */
         assert_int_equal(fixture_train_on(data, run, given), 1);
         assert_contains(fixture.output, i ? "test.csv:2: label is empty" : "test.csv:1: there is no column \"label\"");
-        free(given);
-        free(report);
-        free(run);
     }
-    free(path);
-    free(data);
 }
 
 /* Empty texts, bad records and labels that look the same: said, counted, and in data_report.json. */
-static void what_is_left_out_is_reported(void **state) {
-    (void)state;
-    char *data = scratch_directory(), *run = path_join(data, "run"), *valid = path_join(data, "dev.csv"),
-         *train = path_join(data, "train.jsonl"), *report = path_join(run, "data_report.json");
+TEST(what_is_left_out_is_reported) {
+    char *data = kept_folder(), *run = kept_path(data, "run"), *valid = kept_path(data, "dev.csv"),
+         *train = kept_path(data, "train.jsonl"), *report = kept_path(run, "data_report.json");
     write_text(train, "{\"text\": \"ba\", \"label\": false}\n{\"text\": \"xo\", \"label\": \"true\"}\n"
                       "{\"text\": \" \", \"label\": true}\n{\"text\": \"zu \\ud83d\", \"label\": true}\n"
                       "{\"text\": \"de\", \"label\": \"False\"}\n{\"text\": \"zu\", \"label\": \"true\\u00a0\"}\n");
@@ -183,17 +155,10 @@ static void what_is_left_out_is_reported(void **state) {
     json_decref(root);
     assert_int_equal(fixture_train_on(data, run, "--max-steps 1 --skip-bad --merge-labels --empty error"), 1);
     assert_contains(fixture.output, "train.jsonl:3: text is empty");
-    free(report);
-    free(train);
-    free(valid);
-    free(run);
-    free(data);
 }
 
-static void weights_that_are_not_there_are_said_first(void **state) {
-    (void)state;
-    char *empty = scratch_directory(), *run = path_join(empty, "run"),
-         *options = xformat("--base-checkpoint %s", empty);
+TEST(weights_that_are_not_there_are_said_first) {
+    char *empty = kept_folder(), *run = kept_path(empty, "run"), *options = kept_format("--base-checkpoint %s", empty);
     assert_int_equal(fixture_train_on("/nowhere", run, "--base-checkpoint phobert-large/"), 1);
     assert_contains(fixture.output, "--data /nowhere: No such file or directory");
     assert_int_equal(fixture_train_on(fixture.data, run, "--base-checkpoint phobert-large/"), 1);
@@ -206,19 +171,6 @@ static void weights_that_are_not_there_are_said_first(void **state) {
     assert_int_equal(fixture_train_on(fixture.data, run, options), 1);
     assert_contains(fixture.output, "; expected a folder with config.json, ");
     assert_int_equal(access(run, F_OK), -1);
-    free(options);
-    free(run);
-    free(empty);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unsegmented_texts_are_told_once),
-        cmocka_unit_test(bad_data_are_named),
-        cmocka_unit_test(a_folder_s_dev_file_is_the_validation_file),
-        cmocka_unit_test(a_test_file_without_labels_is_said_and_left_out),
-        cmocka_unit_test(what_is_left_out_is_reported),
-        cmocka_unit_test(weights_that_are_not_there_are_said_first),
-    };
-    return cmocka_run_group_tests(tests, bert_fixture_open, NULL);
-}
+int main(void) { return tests_run(bert_fixture_open, NULL); }

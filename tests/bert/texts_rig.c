@@ -45,8 +45,8 @@ char *segmenter_folder(const char *word) {
     static const char head[52] =
         "\xAC\xED\0\5\x73\x72\0\x11java.util.HashSet\xBA\x44\x85\x95\x96\xB8\xB7\x34\3\0\0\x78\x70\x77\x0C"
         "\0\0\0\x10\x3F\x40\0\0\0\0\0\1";
-    char bytes[256], *folder = scratch_directory(), *vocabulary = path_join(folder, "VnVocab"),
-                     *rules = path_join(folder, "Model.RDR");
+    char bytes[256], *folder = kept_folder(), *vocabulary = kept_path(folder, "VnVocab"),
+                     *rules = kept_path(folder, "Model.RDR");
     const size_t size = strlen(word);
     memcpy(bytes, head, sizeof head);
     memcpy(bytes + 52, (const char[]){0x74, 0, (char)size}, 3);
@@ -54,14 +54,11 @@ char *segmenter_folder(const char *word) {
     bytes[55 + size] = 0x78;
     write_bytes(vocabulary, bytes, 56 + size);
     write_text(rules, "True : object.conclusion = \"NN\"\n\tobject.tag == \"I\" : object.conclusion = \"I\"\n");
-    free(vocabulary);
-    free(rules);
     return folder;
 }
 
 const char *text_file(const char *name, const char *text) {
-    char *folder = scratch_directory(), *path = keep_text(path_join(folder, name));
+    char *folder = kept_folder(), *path = kept_path(folder, name);
     write_bytes(path, text, strlen(text));
-    free(folder);
     return path;
 }

@@ -13,8 +13,7 @@ static const char *const syllables[BERT_TEST_SYLLABLES] = {"ba", "de", "fi", "go
 enum { NEUTRAL = 8, PER_CLASS = 2 };
 
 char *bert_make_tokenizer(void) {
-    char *folder = scratch_directory(), *vocabulary = path_join(folder, "vocab.txt"),
-         *codes = path_join(folder, "bpe.codes");
+    char *folder = kept_folder(), *vocabulary = kept_path(folder, "vocab.txt"), *codes = kept_path(folder, "bpe.codes");
     FILE *to[] = {fopen(vocabulary, "w"), fopen(codes, "w")};
     assert_true(to[0] && to[1]);
     for (int s = 0; s < BERT_TEST_SYLLABLES; s++) {
@@ -23,8 +22,6 @@ char *bert_make_tokenizer(void) {
                 syllables[s][1], 99 - 2 * s);
     }
     for (int i = 0; i < 2; i++) assert_int_equal(fclose(to[i]), 0);
-    free(vocabulary);
-    free(codes);
     return folder;
 }
 
@@ -45,7 +42,7 @@ int bert_make_comment(int row, char text[96]) {
 }
 
 void bert_write_comments(const char *folder, const char *name, int first, int n) {
-    char *path = path_join(folder, name), text[96];
+    char *path = kept_path(folder, name), text[96];
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fprintf(file, "text,label\n");
@@ -54,7 +51,6 @@ void bert_write_comments(const char *folder, const char *name, int first, int n)
         fprintf(file, "%s,%d\n", text, class);
     }
     assert_int_equal(fclose(file), 0);
-    free(path);
 }
 
 int bert_fixture_open(void **state) {
@@ -69,6 +65,5 @@ int bert_fixture_open(void **state) {
     bert_write_comments(fixture.data, "train.csv", 0, BERT_TEST_TRAIN);
     bert_write_comments(fixture.data, "valid.csv", BERT_TEST_TRAIN, BERT_TEST_VALID);
     bert_write_comments(fixture.data, "test.csv", BERT_TEST_TRAIN + BERT_TEST_VALID, BERT_TEST_TEST);
-    free(tokenizer);
     return 0;
 }

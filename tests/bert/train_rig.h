@@ -17,7 +17,7 @@ extern const char *const bert_short_run;     /* 12 steps with logs, validations 
  * valid.csv and test.csv, and fixture.options with the tokenizer. */
 int bert_fixture_open(void **state);
 
-/* Writes vocab.txt and bpe.codes into a new folder; free() its name. */
+/* Writes vocab.txt and bpe.codes into a new folder. */
 char *bert_make_tokenizer(void);
 /* Writes comment number `row` into text; returns its class. */
 int bert_make_comment(int row, char text[96]);

@@ -19,7 +19,7 @@ void bert_must_use(const char *format, ...) {
 const char *bert_path(const char *name) {
     static const char *root;
     if (!root) root = run_directory();
-    return keep_text(path_join(root, name));
+    return kept_path(root, name);
 }
 
 const char *bert_trained(void) {
@@ -34,14 +34,13 @@ const char *bert_trained(void) {
 }
 
 json_t *bert_read_lines(const char *path) {
-    char *text = read_text(path);
+    char *text = kept_text(path);
     json_t *rows = json_array();
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *row = json_loads(line, 0, NULL);
         if (!row) fail_msg("%s: %s", path, line);
         json_array_append_new(rows, row);
     }
-    free(text);
     return rows;
 }
 

@@ -5,15 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-char *rig_keep(char *text) {
-    static char *all[512];
-    static int n;
-    assert_true(n < 512);
-    return all[n++] = text;
-}
-
-char *rig_directory(void) { return rig_keep(scratch_directory()); }
-char *rig_path(const char *directory, const char *name) { return rig_keep(path_join(directory, name)); }
+static Error error;
 
 ParamTable rig_table;
 float *rig_weights, *rig_m, *rig_v;
@@ -101,7 +93,6 @@ Checkpointer *rig_checkpointer(const char *directory, int keep) {
 }
 
 void rig_save_good(Checkpointer *c, int64_t step, uint64_t seed, bool best) {
-    Error error;
     rig_save(c, step, seed, best);
     if (!checkpointer_wait(c, &error)) fail_msg("step %lld: %s", (long long)step, error.text);
 }
@@ -144,14 +135,12 @@ static void assert_part(const float *got, int part, int64_t step, uint64_t seed)
 int64_t rig_check_whole(const char *path, uint64_t *seed) {
     CarriedTensors others;
     TrainState state;
-    Error error;
-    char *followed = checkpoint_follow(path);
+    char *followed = keep(checkpoint_follow(path));
     for (float *parts[] = {rig_weights, rig_m, rig_v}, **part = parts; part < parts + 3; part++)
         memset(*part, 0xff, (size_t)rig_table.flat_count * 4);
     if (!checkpoint_load(followed, &(CheckpointBuffers){&rig_table, rig_weights, rig_m, rig_v}, &state, &others,
                          &error))
         fail_msg("%s: %s", path, error.text);
-    free(followed);
     *seed = UINT64_MAX - state.seed;
     TrainState want = state_of(state.step, *seed);
     want.best_step = state.best_step;
@@ -174,16 +163,15 @@ int64_t rig_check_whole(const char *path, uint64_t *seed) {
 }
 
 int64_t rig_step_to_resume(const char *directory, uint64_t *seed) {
-    char *path = checkpoint_resolve(directory, "auto");
+    char *path = keep(checkpoint_resolve(directory, "auto"));
     if (!path) return 0;
     int64_t step = rig_check_whole(path, seed);
     checkpoint_release();
-    free(path);
     return step;
 }
 
 char *rig_resolve(const char *directory, const char *resume) {
-    char *path = rig_keep(checkpoint_resolve(directory, resume));
+    char *path = keep(checkpoint_resolve(directory, resume));
     checkpoint_release();
     return path;
 }
@@ -204,10 +192,8 @@ int64_t rig_linked(const char *directory, const char *link) {
 
 TrainState rig_read_state(const char *path) {
     TrainState state = {0};
-    Error error;
-    char *followed = checkpoint_follow(path);
+    char *followed = keep(checkpoint_follow(path));
     if (!state_read(followed, &state, &error)) fail_msg("%s: %s", path, error.text);
-    free(followed);
     free(state.options_json);
     return state;
 }

@@ -4,7 +4,7 @@
 #define TESTS_CHECKPOINT_RIG_H
 
 #include "checkpoint/load.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* The model, its weights and the moments of its optimizer; rig_set_up allocates them. */
 extern ParamTable rig_table;
@@ -14,16 +14,10 @@ extern const int64_t rig_counter[3];
 /* The step of the best weights, as rig_save notes it; 0: none. */
 extern int64_t rig_best_step;
 
-/* Sets the model up, for cmocka_run_group_tests. */
+/* Sets the model up, for tests_run. */
 int rig_set_up(void **unused);
 /* Adds the model's parameters; rows: of its embedding, which has 3 in rig_table. */
 void rig_make_table(ParamTable *table, int64_t rows);
-
-/* Keeps a text until the program ends, and returns it. */
-char *rig_keep(char *text);
-/* Returns a new scratch directory, or a path in a directory; both are kept. */
-char *rig_directory(void);
-char *rig_path(const char *directory, const char *name);
 
 /* Opens a checkpointer that carries two tensors along. keep: how many checkpoints stay. */
 Checkpointer *rig_checkpointer(const char *directory, int keep);

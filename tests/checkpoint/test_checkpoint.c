@@ -23,6 +23,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static Error error;
+
 /* ---- faults ---- */
 
 typedef enum { FAULT_NONE, FAULT_KILL, FAULT_ONCE, FAULT_FROM, FAULT_ORDER, FAULT_MOVE } Fault;
@@ -64,9 +66,7 @@ static void dirty_add(const char *path) {
 
 static void dirty_add_parent(const char *path) {
     if (fault.kind != FAULT_ORDER) return;
-    char *parent = path_directory(path);
-    dirty_add(parent);
-    free(parent);
+    dirty_add(keep(path_directory(path)));
 }
 
 static void dirty_remove(const char *path) {
@@ -131,14 +131,13 @@ int fsync(int fd) {
 
 static void note_rename(const char *from, const char *to) {
     if (fault.kind != FAULT_ORDER) return;
-    char name[PATH_MAX + 32], *parent = path_directory(from);
+    char name[PATH_MAX + 32], *parent = keep(path_directory(from));
     bool removed =
         ends_with(to, ".partial") && !ends_with(from, ".partial"); /* an old checkpoint: it may be lost now */
     if (ends_with(to, "/last")) must_be_flushed(parent, "the link is moved");
     snprintf(name, sizeof name, "the rename of %s", from);
     must_be_flushed(removed ? parent : from, name);
     if (!removed) dirty_add_parent(to);
-    free(parent);
 }
 
 int rename(const char *from, const char *to) {
@@ -167,9 +166,7 @@ int symlink(const char *target, const char *path) {
     if (fault.no_links) errno = EPERM;
     if (fault.no_links || fault_is_due()) return -1;
     if (fault.kind == FAULT_ORDER && strstr(path, "last")) {
-        char *parent = path_directory(path);
-        must_be_flushed(parent, "the link is moved");
-        free(parent);
+        must_be_flushed(keep(path_directory(path)), "the link is moved");
     }
     return (int)syscall(SYS_symlinkat, target, AT_FDCWD, path);
 }
@@ -184,9 +181,8 @@ int rmdir(const char *path) { return remove_entry(path, AT_REMOVEDIR); }
 
 /* ---- writing ---- */
 
-static void a_checkpoint_is_loaded_to_the_bit(void **unused) {
-    (void)unused;
-    char *directory = rig_directory();
+TEST(a_checkpoint_is_loaded_to_the_bit) {
+    char *directory = kept_folder();
     Checkpointer *c = rig_checkpointer(directory, 3);
     uint64_t seed;
     assert_null(rig_resolve(directory, "auto"));
@@ -199,18 +195,17 @@ static void a_checkpoint_is_loaded_to_the_bit(void **unused) {
     rig_assert_listing(directory, "last step_00000001 step_00000002 step_00000003 ");
 }
 
-static void the_newest_the_last_and_the_best_are_kept(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), output[64];
+TEST(the_newest_the_last_and_the_best_are_kept) {
+    char *directory = kept_folder(), output[64];
     Checkpointer *c = rig_checkpointer(directory, 2);
-    write_text(rig_path(directory, "step_00000000"), "a file");
-    write_text(rig_path(directory, "log.jsonl"), "the log");
-    make_directories(rig_path(directory, "step_00000003.mine"));
-    make_directories(rig_path(directory, "step_00000002"));
+    write_text(kept_path(directory, "step_00000000"), "a file");
+    write_text(kept_path(directory, "log.jsonl"), "the log");
+    make_directories(kept_path(directory, "step_00000003.mine"));
+    make_directories(kept_path(directory, "step_00000002"));
     for (int64_t step = 3; step <= 8; step++) rig_save_good(c, step, 1, step == 4);
     rig_assert_listing(directory, "best last log.jsonl step_00000000 step_00000002 step_00000003.mine step_00000004 "
                                   "step_00000007 step_00000008 ");
-    write_text(rig_path(directory, "step_00000007/notes.txt"), "mine");
+    write_text(kept_path(directory, "step_00000007/notes.txt"), "mine");
     rig_save_good(c, 9, 1, true); /* 4 is no longer the best */
     rig_save_good(c, 10, 1, false);
     rig_assert_listing(directory, "best last log.jsonl step_00000000 step_00000002 step_00000003.mine step_00000007 "
@@ -224,10 +219,10 @@ static void the_newest_the_last_and_the_best_are_kept(void **unused) {
 static void open_again(void *directory) { checkpointer_close(checkpointer_open(directory, 1)); }
 
 /* The names, what is kept and what is resumed are as with links; the file system is told of once. */
-static void small_files_stand_for_links(void **unused) {
-    char *directory = rig_directory(), output[1024];
+TEST(small_files_stand_for_links) {
+    char *directory = kept_folder(), output[1024];
     fault.no_links = true;
-    the_newest_the_last_and_the_best_are_kept(unused);
+    the_newest_the_last_and_the_best_are_kept();
     assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
     assert_contains(output, "[Disk] ");
     assert_contains(output, ": this file system has no symbolic links; last and best are small files that name a "
@@ -245,22 +240,21 @@ static void small_files_stand_for_links(void **unused) {
 
 static void assert_kind(const char *directory, mode_t kind) {
     struct stat status;
-    assert_int_equal(lstat(rig_path(directory, "last"), &status), 0);
+    assert_int_equal(lstat(kept_path(directory, "last"), &status), 0);
     assert_int_equal(status.st_mode & S_IFMT, kind);
-    assert_int_equal(lstat(rig_path(directory, "best"), &status), 0);
+    assert_int_equal(lstat(kept_path(directory, "best"), &status), 0);
     assert_int_equal(status.st_mode & S_IFMT, kind);
 }
 
-static void a_run_moves_between_disks_with_links_and_without(void **unused) {
-    (void)unused;
-    char *directory = rig_directory();
+TEST(a_run_moves_between_disks_with_links_and_without) {
+    char *directory = kept_folder();
     uint64_t seed;
     rig_best_step = 0;
     for (int step = 1; step <= 4; step++) {
         fault.no_links = step % 2 == 0;
         Checkpointer *c = rig_checkpointer(directory, 1);
         if (step > 1) {
-            TrainState state = rig_read_state(rig_path(directory, "last"));
+            TrainState state = rig_read_state(kept_path(directory, "last"));
             assert_true(checkpointer_resume(c, &state));
             assert_kind(directory, fault.no_links ? S_IFREG : S_IFLNK); /* before anything is saved */
             assert_int_equal(rig_linked(directory, "last"), step - 1);
@@ -269,7 +263,7 @@ static void a_run_moves_between_disks_with_links_and_without(void **unused) {
         checkpointer_close(c);
         assert_kind(directory, fault.no_links ? S_IFREG : S_IFLNK);
         assert_int_equal(rig_linked(directory, "last"), step);
-        assert_int_equal(rig_check_whole(rig_path(directory, "best"), &seed), 1);
+        assert_int_equal(rig_check_whole(kept_path(directory, "best"), &seed), 1);
         assert_int_equal(rig_step_to_resume(directory, &seed), step);
     }
     rig_assert_listing(directory, "best last step_00000001 step_00000004 ");
@@ -277,9 +271,8 @@ static void a_run_moves_between_disks_with_links_and_without(void **unused) {
 }
 
 /* Expects that what checkpoints need is tried before anything is trained. */
-static void a_disk_that_renames_no_folders_is_refused(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), output[1024];
+TEST(a_disk_that_renames_no_folders_is_refused) {
+    char *directory = kept_folder(), output[1024];
     fault.no_renames = true;
     assert_int_equal(run_function(output, sizeof output, open_again, directory), 1);
     assert_contains(output, ": a folder could not be made, renamed and removed there, as every checkpoint is: Function "
@@ -289,17 +282,16 @@ static void a_disk_that_renames_no_folders_is_refused(void **unused) {
     rig_assert_listing(directory, "");
 }
 
-static void a_step_written_again_is_replaced(void **unused) {
-    (void)unused;
-    char *directory = rig_directory();
+TEST(a_step_written_again_is_replaced) {
+    rig_best_step = 0;
+    char *directory = kept_folder();
     Checkpointer *c = rig_checkpointer(directory, 2);
     uint64_t seed;
     rig_save_good(c, 1, 1, false);
     rig_save_good(c, 1, 2, false);
     assert_int_equal(rig_step_to_resume(directory, &seed), 1);
     assert_int_equal(seed, 2);
-    make_directories(rig_path(directory, "step_00000002/mine"));
-    Error error;
+    make_directories(kept_path(directory, "step_00000002/mine"));
     rig_save(c, 2, 1, false);
     assert_false(checkpointer_wait(c, &error));
     assert_contains(error.text, "step_00000002 is in the way and no checkpoint of this program");
@@ -308,9 +300,8 @@ static void a_step_written_again_is_replaced(void **unused) {
     checkpointer_close(c);
 }
 
-static void a_save_allocates_nothing(void **unused) {
-    (void)unused;
-    Checkpointer *c = rig_checkpointer(rig_directory(), 1);
+TEST(a_save_allocates_nothing) {
+    Checkpointer *c = rig_checkpointer(kept_folder(), 1);
     int64_t before = allocation_count();
     rig_save_good(c, 1, 1, true);
     rig_save_good(c, 2, 1, true);
@@ -318,9 +309,8 @@ static void a_save_allocates_nothing(void **unused) {
     checkpointer_close(c);
 }
 
-static void two_runs_cannot_share_a_directory(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), output[1024];
+TEST(two_runs_cannot_share_a_directory) {
+    char *directory = kept_folder(), output[1024];
     Checkpointer *c = rig_checkpointer(directory, 1);
     assert_int_equal(run_function(output, sizeof output, open_again, directory), 1);
     assert_contains(output, "another program is writing checkpoints into");
@@ -329,19 +319,17 @@ static void two_runs_cannot_share_a_directory(void **unused) {
 }
 
 /* A decision belongs to its weights, and goes when they go. */
-static void a_decision_stays_with_its_weights(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), *first = rig_path(directory, "step_00000001"),
-         *second = rig_path(directory, "step_00000002"), output[256];
+TEST(a_decision_stays_with_its_weights) {
+    char *directory = kept_folder(), *first = kept_path(directory, "step_00000001"),
+         *second = kept_path(directory, "step_00000002"), output[256];
     Checkpointer *c = rig_checkpointer(directory, 1);
-    Error error;
     rig_best_step = 0;
     rig_save_good(c, 1, 1, true);
     json_t *none = decision_read(first, &error);
     assert_null(none);
     assert_string_equal(error.text, "");
     if (!decision_write(first, json_build("a test", "{s:f}", "threshold", 0.25), &error)) fail_msg("%s", error.text);
-    json_t *read = decision_read(rig_path(directory, "best"), &error);
+    json_t *read = decision_read(kept_path(directory, "best"), &error);
     assert_near(json_number_value(json_object_get(read, "threshold")), 0.25, 0);
     json_decref(read);
     checkpoint_release();
@@ -362,7 +350,7 @@ static void assert_run(const char *directory, uint64_t seed, const char *want) {
     char output[64];
     rig_assert_listing(directory, want);
     for (int step = 1; step <= 3; step++) {
-        char *path = rig_keep(xformat("%s/step_%08d", directory, step));
+        char *path = kept_format("%s/step_%08d", directory, step);
         uint64_t found = seed;
         if (!access(path, F_OK)) rig_check_whole(path, &found);
         assert_int_equal(found, seed);
@@ -372,11 +360,10 @@ static void assert_run(const char *directory, uint64_t seed, const char *want) {
 }
 
 /* Between two saves or in the middle of one; another run, which keeps more, has the same steps under the old path. */
-static void a_run_goes_on_in_the_folder_that_it_began(void **unused) {
-    (void)unused;
+TEST(a_run_goes_on_in_the_folder_that_it_began) {
     for (int in_a_save = 0; in_a_save < 2; in_a_save++) {
-        char *top = rig_directory(), *path = rig_path(top, "run"), *moved = rig_path(top, "moved"),
-             *other = rig_path(top, "other");
+        char *top = kept_folder(), *path = kept_path(top, "run"), *moved = kept_path(top, "moved"),
+             *other = kept_path(top, "other");
         Checkpointer *c = rig_checkpointer(path, 1), *others = rig_checkpointer(other, 3);
         rig_best_step = 0;
         for (int step = 1; step <= 3; step++) rig_save_good(others, step, 2, true);
@@ -409,9 +396,8 @@ static void remove_and_save(void *directory) {
     rig_save_good(c, 2, 1, false);
 }
 
-static void a_run_whose_folder_is_removed_ends(void **unused) {
-    (void)unused;
-    char *directory = rig_path(rig_directory(), "run"), output[1024];
+TEST(a_run_whose_folder_is_removed_ends) {
+    char *directory = kept_path(kept_folder(), "run"), output[1024];
     assert_int_equal(run_function(output, sizeof output, remove_and_save, directory), 1);
     assert_contains(output, "was removed while it was in use: nothing can be written into it any more");
     rig_assert_listing(directory, "");
@@ -430,7 +416,6 @@ typedef struct {
 /* Writes one more checkpoint in a child, with a fault, and prints the result. */
 static void attempt_save(void *argument) {
     const Attempt *a = argument;
-    Error error;
     Checkpointer *c = rig_checkpointer(a->directory, 1);
     fault.kind = a->kind;
     fault.at = a->at;
@@ -453,7 +438,7 @@ static void reset(const Attempt *a) {
 }
 
 static void prepare(Attempt *a) {
-    a->directory = rig_path(rig_directory(), "run");
+    a->directory = kept_path(kept_folder(), "run");
     reset(a);
 }
 
@@ -472,7 +457,7 @@ static void assert_all_whole(const char *directory) {
 
 /* The best weights are those that the newest checkpoint means, they stay, and the next runs keep them. */
 static void assert_best(const char *directory, Checkpointer *c) {
-    char *newest = checkpoint_resolve(directory, "auto"), best[PATH_MAX];
+    char *newest = keep(checkpoint_resolve(directory, "auto")), best[PATH_MAX];
     uint64_t seed;
     TrainState state = newest ? rig_read_state(newest) : (TrainState){.best = INFINITY};
     rig_best_step = state.best_step;
@@ -484,7 +469,6 @@ static void assert_best(const char *directory, Checkpointer *c) {
     assert_int_equal(rig_linked(directory, "best"), rig_best_step);
     snprintf(best, sizeof best, "%s/best", directory);
     if (rig_best_step) assert_int_equal(rig_check_whole(best, &seed), rig_best_step);
-    free(newest);
 }
 
 /* Checks the promise after any fault: resume finds the old or the new checkpoint whole, best is whole and belongs to
@@ -546,8 +530,7 @@ static void try_every_situation(Fault kind) {
 }
 
 /* A kill, an error or a full disk at each call since small files take the place of links; before, all is the same. */
-static void no_links_and_any_fault_leave_a_whole_checkpoint(void **unused) {
-    (void)unused;
+TEST(no_links_and_any_fault_leave_a_whole_checkpoint) {
     char output[4096];
     int first = 0;
     Attempt a = situations[1];
@@ -564,24 +547,14 @@ static void no_links_and_any_fault_leave_a_whole_checkpoint(void **unused) {
     fault.no_links = false;
 }
 
-static void a_kill_at_any_call_leaves_a_whole_checkpoint(void **unused) {
-    (void)unused;
-    try_every_situation(FAULT_KILL);
-}
+TEST(a_kill_at_any_call_leaves_a_whole_checkpoint) { try_every_situation(FAULT_KILL); }
 
-static void an_error_of_any_call_leaves_a_whole_checkpoint(void **unused) {
-    (void)unused;
-    try_every_situation(FAULT_ONCE);
-}
+TEST(an_error_of_any_call_leaves_a_whole_checkpoint) { try_every_situation(FAULT_ONCE); }
 
-static void a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint(void **unused) {
-    (void)unused;
-    try_every_situation(FAULT_FROM);
-}
+TEST(a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint) { try_every_situation(FAULT_FROM); }
 
 /* Neither does a file system that has no exchange of two names lose the checkpoint that is replaced. */
-static void a_replacement_without_exchange_leaves_a_whole_checkpoint(void **unused) {
-    (void)unused;
+TEST(a_replacement_without_exchange_leaves_a_whole_checkpoint) {
     fault.no_exchange = true;
     for (Fault kind = FAULT_KILL; kind <= FAULT_FROM; kind++) {
         Attempt a = situations[2];
@@ -591,9 +564,8 @@ static void a_replacement_without_exchange_leaves_a_whole_checkpoint(void **unus
     fault.no_exchange = false;
 }
 
-static void a_new_folder_is_flushed_in_its_parent(void **unused) {
-    (void)unused;
-    char *directory = rig_path(rig_directory(), "runs/new");
+TEST(a_new_folder_is_flushed_in_its_parent) {
+    char *directory = kept_path(kept_folder(), "runs/new");
     fault.kind = FAULT_ORDER;
     checkpointer_close(checkpointer_open(directory, 1));
     fault.kind = FAULT_NONE;
@@ -601,9 +573,8 @@ static void a_new_folder_is_flushed_in_its_parent(void **unused) {
     if (fault.n_dirty) fail_msg("not flushed: %s", fault.dirty[0]);
 }
 
-static void no_locks_are_not_another_program(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), output[1024];
+TEST(no_locks_are_not_another_program) {
+    char *directory = kept_folder(), output[1024];
     fault.no_locks = true;
     assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
     assert_contains(output, "this file system has no locks; let one program at a time write into it");
@@ -612,8 +583,7 @@ static void no_locks_are_not_another_program(void **unused) {
 
 /* A power cut does no harm if nothing is renamed, linked to or deleted before the files it depends on are on the disk.
  */
-static void everything_is_flushed_before_it_counts(void **unused) {
-    (void)unused;
+TEST(everything_is_flushed_before_it_counts) {
     char output[8192];
     for (int i = 0; i < 6; i++) {
         Attempt a = situations[i % 3];
@@ -634,8 +604,7 @@ static void save_with_small_limit(void *argument) {
     attempt_save(argument);
 }
 
-static void a_file_too_large_is_reported(void **unused) {
-    (void)unused;
+TEST(a_file_too_large_is_reported) {
     char output[4096];
     uint64_t seed;
     Attempt a = {.steps_before = 2, .step = 3, .seed = 1};
@@ -649,16 +618,14 @@ static void a_file_too_large_is_reported(void **unused) {
 }
 
 /* On a file system of 64 KiB, mounted for this process alone: steps until it is full. */
-static void a_full_disk_leaves_a_whole_checkpoint(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), output[4096];
+TEST(a_full_disk_leaves_a_whole_checkpoint) {
+    char *directory = kept_folder(), output[4096];
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
         mount("tmpfs", directory, "tmpfs", 0, "size=64k")) {
         printf("SKIPPED: a full disk on a small tmpfs: %s\n", strerror(errno));
         skip();
     }
     Checkpointer *c = rig_checkpointer(directory, 100);
-    Error error;
     uint64_t seed;
     int64_t step = 1;
     for (; rig_save(c, step, 1, false), checkpointer_wait(c, &error); step++) assert_true(step < 50);
@@ -676,29 +643,4 @@ static void a_full_disk_leaves_a_whole_checkpoint(void **unused) {
     assert_int_equal(umount(directory), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_is_loaded_to_the_bit),
-        cmocka_unit_test(the_newest_the_last_and_the_best_are_kept),
-        cmocka_unit_test(a_step_written_again_is_replaced),
-        cmocka_unit_test(a_save_allocates_nothing),
-        cmocka_unit_test(two_runs_cannot_share_a_directory),
-        cmocka_unit_test(a_run_goes_on_in_the_folder_that_it_began),
-        cmocka_unit_test(a_decision_stays_with_its_weights),
-        cmocka_unit_test(a_run_whose_folder_is_removed_ends),
-        cmocka_unit_test(small_files_stand_for_links),
-        cmocka_unit_test(a_run_moves_between_disks_with_links_and_without),
-        cmocka_unit_test(a_disk_that_renames_no_folders_is_refused),
-        cmocka_unit_test(no_links_and_any_fault_leave_a_whole_checkpoint),
-        cmocka_unit_test(a_kill_at_any_call_leaves_a_whole_checkpoint),
-        cmocka_unit_test(an_error_of_any_call_leaves_a_whole_checkpoint),
-        cmocka_unit_test(a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint),
-        cmocka_unit_test(a_replacement_without_exchange_leaves_a_whole_checkpoint),
-        cmocka_unit_test(everything_is_flushed_before_it_counts),
-        cmocka_unit_test(a_new_folder_is_flushed_in_its_parent),
-        cmocka_unit_test(no_locks_are_not_another_program),
-        cmocka_unit_test(a_file_too_large_is_reported),
-        cmocka_unit_test(a_full_disk_leaves_a_whole_checkpoint),
-    };
-    return cmocka_run_group_tests(tests, rig_set_up, NULL);
-}
+int main(void) { return tests_run(rig_set_up, NULL); }

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <unistd.h>
 
+static Error error;
+
 /* ---- a base checkpoint ---- */
 
 static const float embedding_data[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
@@ -17,8 +19,8 @@ static const char *const any[] = {""};
 
 typedef struct {
     bool ok;
-    Error error;
     ImportReport report;
+    Error error;
     CarriedTensors others;
     ParamTable table;
     float *weights;
@@ -53,10 +55,9 @@ static void forget(Imported *i) {
 }
 
 static char *write_base(const TensorToWrite *tensors, int count) {
-    char *path = rig_path(rig_directory(), "base.safetensors");
-    Error error;
+    char *path = kept_path(kept_folder(), "base.safetensors");
     if (!safetensors_write(path, tensors, count, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
-    return path;
+    return keep(path);
 }
 
 #define EMBEDDING(name_)                                                                                               \
@@ -68,8 +69,7 @@ static char *write_base(const TensorToWrite *tensors, int count) {
 #define LONGS(name_)                                                                                                   \
     { .name = name_, .dtype = "I64", .rank = 1, .dims = {3}, .data = rig_counter }
 
-static void a_vocabulary_may_grow_and_shrink(void **unused) {
-    (void)unused;
+TEST(a_vocabulary_may_grow_and_shrink) {
     const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION, LONGS("pe")};
     char *path = write_base(base, 4);
     for (int64_t rows = 3; rows <= 6; rows++) {
@@ -92,8 +92,7 @@ static void a_vocabulary_may_grow_and_shrink(void **unused) {
     }
 }
 
-static void names_are_the_references_own(void **unused) {
-    (void)unused;
+TEST(names_are_the_references_own) {
     const TensorToWrite base[] = {EMBEDDING("model.text_embedding.weight"),
                                   NORM("model.gpt.base_layer.ln_f.weight"),
                                   ATTENTION,
@@ -121,8 +120,7 @@ static void assert_import_fails(const TensorToWrite *base, int count, const char
     forget(&i);
 }
 
-static void a_base_of_another_model_is_refused(void **unused) {
-    (void)unused;
+TEST(a_base_of_another_model_is_refused) {
     const TensorToWrite shapes[] = {EMBEDDING("gpt.ln_f.weight"), NORM("text_embedding.weight"),
                                     EMBEDDING("gpt.h.0.attn.c_attn.weight")};
     assert_import_fails(
@@ -146,8 +144,7 @@ static void a_base_of_another_model_is_refused(void **unused) {
 }
 
 /* A row that is not there would begin with random numbers, and a module that is not known would be lost. */
-static void every_row_must_be_there_and_no_other_tensor(void **unused) {
-    (void)unused;
+TEST(every_row_must_be_there_and_no_other_tensor) {
     TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION, LONGS("pe"),
                             LONGS("lang.weight")};
     assert_import_fails(base, 2,
@@ -167,13 +164,11 @@ static void every_row_must_be_there_and_no_other_tensor(void **unused) {
 }
 
 /* The numbers are not read: the file that is refused may be large. */
-static void names_and_shapes_can_be_checked_alone(void **unused) {
-    (void)unused;
+TEST(names_and_shapes_can_be_checked_alone) {
     TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION, LONGS("pe")};
     static const float infinite[7] = {INFINITY};
     const ImportRules rules = {.resizable = resizable, .n_resizable = 1, .extra = modules, .n_extra = 3};
     ParamTable table = {0};
-    Error error;
     base[1].data = infinite;
     rig_make_table(&table, 9);
     if (!checkpoint_check_base(write_base(base, 4), &table, &rules, &error)) fail_msg("%s", error.text);
@@ -185,50 +180,44 @@ static void names_and_shapes_can_be_checked_alone(void **unused) {
 }
 
 /* The matrices of an adapter change the weights of another file, which are not those of the model alone. */
-static void an_adapter_is_refused_with_the_remedy(void **unused) {
-    (void)unused;
+TEST(an_adapter_is_refused_with_the_remedy) {
     static const char merge[] = "model.merge_and_unload()";
     const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.base_layer.ln_f.weight"), ATTENTION,
                                   LONGS("gpt.ln_f.lora_A.default.weight")};
     assert_import_fails(base, 4, "gpt.ln_f.lora_A.default.weight is a tensor of a LoRA adapter, which is not applied");
     assert_import_fails(base, 4, merge);
-    char *folder = rig_directory();
-    Error error;
+    char *folder = kept_folder();
     TensorFile file;
-    if (!safetensors_write(rig_path(folder, "adapter_model.safetensors"), base + 3, 1, NULL, NULL, 0, &error))
+    if (!safetensors_write(kept_path(folder, "adapter_model.safetensors"), base + 3, 1, NULL, NULL, 0, &error))
         fail_msg("%s", error.text);
     assert_false(checkpoint_open_base(folder, &file, &error));
     assert_contains(error.text, merge);
-    if (!safetensors_write(rig_path(folder, "model.safetensors"), base, 3, NULL, NULL, 0, &error))
+    if (!safetensors_write(kept_path(folder, "model.safetensors"), base, 3, NULL, NULL, 0, &error))
         fail_msg("%s", error.text);
     if (!checkpoint_open_base(folder, &file, &error)) fail_msg("%s", error.text);
     tensor_file_close(&file);
-    write_text(rig_path(folder, "adapter_config.json"), "{\"peft_type\": \"LORA\"}");
+    write_text(kept_path(folder, "adapter_config.json"), "{\"peft_type\": \"LORA\"}");
     assert_false(checkpoint_open_base(folder, &file, &error));
     assert_contains(error.text, "it holds adapter_config.json, of a LoRA adapter that is not applied here: ");
     assert_contains(error.text, "if these weights have it in them, give their file itself");
-    if (!checkpoint_open_base(rig_path(folder, "model.safetensors"), &file, &error)) fail_msg("%s", error.text);
+    if (!checkpoint_open_base(kept_path(folder, "model.safetensors"), &file, &error)) fail_msg("%s", error.text);
     tensor_file_close(&file);
 }
 
-static void damaged_weights_in_a_folder_are_named(void **unused) {
-    (void)unused;
+TEST(damaged_weights_in_a_folder_are_named) {
     static const char *const names[] = {"pytorch_model.bin", "model.safetensors", "model.safetensors.index.json"};
     for (int i = 0; i < 3; i++) {
-        char *folder = rig_directory(), *expected = xformat("its %s: ", names[i]);
+        char *folder = kept_folder(), *expected = kept_format("its %s: ", names[i]);
         TensorFile file;
-        Error error;
-        write_text(rig_path(folder, names[i]), "no tensors");
+        write_text(kept_path(folder, names[i]), "no tensors");
         assert_false(checkpoint_open_base(folder, &file, &error));
         assert_int_equal(strncmp(error.text, expected, strlen(expected)), 0);
-        assert_false(checkpoint_open_base(rig_path(folder, names[i]), &file, &error));
+        assert_false(checkpoint_open_base(kept_path(folder, names[i]), &file, &error));
         assert_null(strstr(error.text, expected)); /* it has been named by who gave it */
-        free(expected);
     }
 }
 
-static void a_base_that_is_not_finite_is_refused_by_name(void **unused) {
-    (void)unused;
+TEST(a_base_that_is_not_finite_is_refused_by_name) {
     static float values[20], infinite[7] = {-1, -2, -3, -4, -5, -6, -7};
     values[6] = NAN;
     infinite[2] = -INFINITY;
@@ -244,8 +233,7 @@ static void a_base_that_is_not_finite_is_refused_by_name(void **unused) {
     forget(&i);
 }
 
-static void a_pth_is_imported_from_under_model(void **unused) {
-    (void)unused;
+TEST(a_pth_is_imported_from_under_model) {
     ParamTable t = {0};
     param_add(&t, INIT_ZERO, 0, true, 4, 3, "0.weight");
     param_add(&t, INIT_ZERO, 0, true, 6, 4, "transposed");
@@ -253,7 +241,6 @@ static void a_pth_is_imported_from_under_model(void **unused) {
     TensorFile want;
     CarriedTensors others;
     ImportReport report;
-    Error error;
     if (!checkpoint_import("tests/reference/golden/torch_protocol2.pth",
                            &(CheckpointBuffers){.table = &t, .weights = flat},
                            &(ImportRules){.extra = any, .n_extra = 1}, &others, &report, &error))
@@ -296,11 +283,9 @@ static void assert_imported(const Imported *i, const TensorFile *want, int param
     assert_memory_equal(i->weights + i->table.items[param].offset, tensor->data, tensor->bytes);
 }
 
-static void a_lightning_checkpoint_is_imported(void **unused) {
-    (void)unused;
+TEST(a_lightning_checkpoint_is_imported) {
     Imported i = import_into(lightning_table(), lightning, &(ImportRules){.extra = any, .n_extra = 1});
     TensorFile want;
-    Error error;
     if (!i.ok) fail_msg("%s", i.error.text);
     assert_true(tensor_file_open("tests/reference/golden/torch_lightning.safetensors", &want, &error));
     assert_imported(&i, &want, 0, "encoder.embed.weight");
@@ -316,8 +301,7 @@ static void a_lightning_checkpoint_is_imported(void **unused) {
 }
 
 /* The prefixes of wrapped modules are removed from names in one pass, however often they occur. */
-static void long_names_are_read_at_once(void **unused) {
-    (void)unused;
+TEST(long_names_are_read_at_once) {
     static const char *const parts[] = {"_orig_mod.", "module.", "x.base_layer."};
     static const float matrix[8] = {0};
     enum { MOST = 10000000 };
@@ -347,8 +331,7 @@ static void long_names_are_read_at_once(void **unused) {
     free(name);
 }
 
-static void an_import_takes_only_what_it_is_told_to(void **unused) {
-    (void)unused;
+TEST(an_import_takes_only_what_it_is_told_to) {
     static const char *const encoder[] = {"encoder."};
     const ImportRules rules = {.only = encoder, .n_only = 1, .extra = any, .n_extra = 1};
     Imported i = import_into(lightning_table(), lightning, &rules);
@@ -378,7 +361,8 @@ static ParamTable norm_table(void) {
     ParamTable t = {0};
     param_add(&t, INIT_ZERO, 0, true, 2, 3, "conv.weight");
     param_add_norm(&t, 2, "norm");
-    t.items[param_add_buffer(&t, NULL, 2, 0, "norm.running_mean")].moves = true;
+    param_add_buffer(&t, NULL, 2, 0, "norm.running_mean");
+    t.items[t.count - 1].moves = true;
     return t;
 }
 
@@ -390,8 +374,7 @@ static const double biases[] = {0.125, -4};
 #define VECTOR(name_, dtype_, data_)                                                                                   \
     { .name = name_, .dtype = dtype_, .rank = 1, .dims = {2}, .data = data_ }
 
-static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
-    (void)unused;
+TEST(a_bias_before_a_norm_goes_into_its_running_mean) {
     const TensorToWrite base[] = {
         {.name = LAYER "conv.weight", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = embedding_data},
         VECTOR(LAYER "conv.bias", "F64", biases),
@@ -428,8 +411,7 @@ static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
     forget(&i);
 }
 
-static void a_bias_that_no_norm_can_take_is_refused(void **unused) {
-    (void)unused;
+TEST(a_bias_that_no_norm_can_take_is_refused) {
     TensorToWrite base[] = {VECTOR("norm.running_mean", "F32", norm_data),
                             VECTOR("norm.weight", "F32", norm_data),
                             VECTOR("norm.bias", "F32", norm_data),
@@ -449,47 +431,43 @@ static void a_bias_that_no_norm_can_take_is_refused(void **unused) {
     forget(&i);
 }
 
-static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
-    (void)unused;
-    char *directory = rig_directory();
+TEST(a_checkpoint_directory_stands_for_its_weights) {
+    char *directory = kept_folder();
     Checkpointer *c = rig_checkpointer(directory, 3);
     rig_save_good(c, 1, 1, false);
     checkpointer_close(c);
-    Imported i = import(rig_path(directory, "last"), 3);
+    Imported i = import(kept_path(directory, "last"), 3);
     if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, i.table.count);
     TensorFile want;
-    Error error;
-    assert_true(tensor_file_open(rig_keep(path_through(directory, "last/model.safetensors")), &want, &error));
+    assert_true(tensor_file_open(keep(path_through(directory, "last/model.safetensors")), &want, &error));
     for (int p = 0; p < i.table.count; p++) assert_imported(&i, &want, p, i.table.items[p].name);
     tensor_file_close(&want);
     forget(&i);
 }
 
 /* In the order of transformers: safetensors before torch, and a whole file before shards. */
-static void a_folder_of_shards_stands_for_its_weights(void **unused) {
-    (void)unused;
+TEST(a_folder_of_shards_stands_for_its_weights) {
     static const char index[] =
         "{\"weight_map\": {\"text_embedding.weight\": \"1.st\", \"gpt.ln_f.weight\": \"2.st\"}}";
     const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), ATTENTION};
-    char *folder = rig_directory();
-    Error error;
-    if (!safetensors_write(rig_path(folder, "1.st"), base, 1, NULL, NULL, 0, &error) ||
-        !safetensors_write(rig_path(folder, "2.st"), base + 1, 2, NULL, NULL, 0, &error))
+    char *folder = kept_folder();
+    if (!safetensors_write(kept_path(folder, "1.st"), base, 1, NULL, NULL, 0, &error) ||
+        !safetensors_write(kept_path(folder, "2.st"), base + 1, 2, NULL, NULL, 0, &error))
         fail_msg("%s", error.text);
     static const char *const names[] = {"pytorch_model.bin.index.json", "model.safetensors.index.json"};
     for (int i = 0; i < 2; i++) {
-        char *path = rig_path(folder, names[i]);
+        char *path = kept_path(folder, names[i]);
         write_text(path, "%s", index);
-        assert_string_equal(rig_keep(checkpoint_weights(folder)), path);
+        assert_string_equal(keep(checkpoint_weights(folder)), path);
         Imported from = import(folder, 4);
         if (!from.ok) fail_msg("%s", from.error.text);
         assert_int_equal(from.report.loaded, 3);
         assert_memory_equal(from.weights + from.table.items[2].offset, attention_data, sizeof attention_data);
         forget(&from);
-        write_text(rig_path(folder, i ? "model.safetensors" : "pytorch_model.bin"), "a whole file");
-        assert_string_equal(rig_keep(checkpoint_weights(folder)),
-                            rig_path(folder, i ? "model.safetensors" : "pytorch_model.bin"));
+        write_text(kept_path(folder, i ? "model.safetensors" : "pytorch_model.bin"), "a whole file");
+        assert_string_equal(keep(checkpoint_weights(folder)),
+                            kept_path(folder, i ? "model.safetensors" : "pytorch_model.bin"));
     }
 }
 
@@ -521,8 +499,7 @@ static ParamTable convention_table(void) {
     { .name = name_, .dtype = "F32", .rank = 2, .dims = {rows_, columns_}, .data = data_ }
 
 /* The square matrix follows the one that is not square, even if that one comes later. */
-static void a_file_is_transposed_as_its_first_matrix_that_is_not_square(void **unused) {
-    (void)unused;
+TEST(a_file_is_transposed_as_its_first_matrix_that_is_not_square) {
     static const float zeros[3] = {0, -0.0f, 0};
     const TensorToWrite base[] = {EMBEDDING("table.weight"),
                                   MATRIX("mix.weight", 2, 2, embedding_data),
@@ -557,8 +534,7 @@ static void a_file_is_transposed_as_its_first_matrix_that_is_not_square(void **u
     }
 }
 
-static void what_no_convention_explains_is_refused_by_name(void **unused) {
-    (void)unused;
+TEST(what_no_convention_explains_is_refused_by_name) {
     static const struct {
         TensorToWrite odd;
         const char *message;
@@ -582,8 +558,7 @@ static void what_no_convention_explains_is_refused_by_name(void **unused) {
 }
 
 /* A classifier on top of a net, read from files of the net with the heads of other tasks. */
-static void a_file_may_lack_a_whole_head_and_have_others(void **unused) {
-    (void)unused;
+TEST(a_file_may_lack_a_whole_head_and_have_others) {
     static const char *const roots[] = {"net.", "top."};
     const ImportRules rules = {
         .only = roots, .n_only = 2, .optional = roots + 1, .n_optional = 1, .conventions = &conventions};
@@ -614,27 +589,4 @@ static void a_file_may_lack_a_whole_head_and_have_others(void **unused) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_vocabulary_may_grow_and_shrink),
-        cmocka_unit_test(names_are_the_references_own),
-        cmocka_unit_test(a_base_of_another_model_is_refused),
-        cmocka_unit_test(every_row_must_be_there_and_no_other_tensor),
-        cmocka_unit_test(names_and_shapes_can_be_checked_alone),
-        cmocka_unit_test(an_adapter_is_refused_with_the_remedy),
-        cmocka_unit_test(damaged_weights_in_a_folder_are_named),
-        cmocka_unit_test(a_base_that_is_not_finite_is_refused_by_name),
-        cmocka_unit_test(a_pth_is_imported_from_under_model),
-        cmocka_unit_test(a_lightning_checkpoint_is_imported),
-        cmocka_unit_test(long_names_are_read_at_once),
-        cmocka_unit_test(an_import_takes_only_what_it_is_told_to),
-        cmocka_unit_test(a_bias_before_a_norm_goes_into_its_running_mean),
-        cmocka_unit_test(a_bias_that_no_norm_can_take_is_refused),
-        cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
-        cmocka_unit_test(a_folder_of_shards_stands_for_its_weights),
-        cmocka_unit_test(a_file_is_transposed_as_its_first_matrix_that_is_not_square),
-        cmocka_unit_test(what_no_convention_explains_is_refused_by_name),
-        cmocka_unit_test(a_file_may_lack_a_whole_head_and_have_others),
-    };
-    return cmocka_run_group_tests(tests, rig_set_up, NULL);
-}
+int main(void) { return tests_run(rig_set_up, NULL); }

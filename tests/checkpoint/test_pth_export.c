@@ -6,14 +6,18 @@
 #include "checkpoint/load.h"
 #include "checkpoint/pth_export.h"
 
+static Error error;
+
 /* A convolution [2, 1, 3] before a norm, then a linear layer: the reference has a bias and a counter besides. */
 static ParamTable small_table(void) {
     ParamTable t = {0};
     param_add(&t, INIT_ZERO, 0, true, 2, 3, "stem.0.weight");
     param_file_shape(&t, 3, (const int64_t[]){2, 1, 3});
     param_add_norm(&t, 2, "stem.1");
-    t.items[param_add_buffer(&t, NULL, 2, 0, "stem.1.running_mean")].moves = true;
-    t.items[param_add_buffer(&t, NULL, 2, 0, "stem.1.running_var")].moves = true;
+    param_add_buffer(&t, NULL, 2, 0, "stem.1.running_mean");
+    t.items[t.count - 1].moves = true;
+    param_add_buffer(&t, NULL, 2, 0, "stem.1.running_var");
+    t.items[t.count - 1].moves = true;
     param_add_linear(&t, 2, 1, "head");
     return t;
 }
@@ -35,25 +39,21 @@ static void export_small(Exported *e, bool with_moments) {
         e->flat[part] = xaligned((size_t)e->table.flat_count * sizeof(float));
         for (int64_t i = 0; i < e->table.flat_count; i++) e->flat[part][i] = (float)(100 * part + i) / 7;
     }
-    char *directory = scratch_directory();
-    Error error;
-    e->path = path_join(directory, "best.pth");
-    e->what = (PthExport){
-        .table = &e->table,
-        .weights = e->flat[0],
-        .m = with_moments ? e->flat[1] : NULL,
-        .v = with_moments ? e->flat[2] : NULL,
-        .adamw =
-            {.learning_rate = 5e-5f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 31, .coupled = true},
-        .initial_rate = 1e-4,
-        .weight_decay = 1e-3,
-        .batches = 62,
-        .absorbed = absorbed,
-        .n_absorbed = 1,
-        .values = values,
-        .n_values = 3};
+    e->path = path_join(kept_folder(), "best.pth");
+    e->what = (PthExport){.table = &e->table,
+                          .weights = e->flat[0],
+                          .m = with_moments ? e->flat[1] : NULL,
+                          .v = with_moments ? e->flat[2] : NULL,
+                          .learning_rate = 5e-5f,
+                          .adamw = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 31, .coupled = true},
+                          .initial_rate = 1e-4,
+                          .weight_decay = 1e-3,
+                          .batches = 62,
+                          .absorbed = absorbed,
+                          .n_absorbed = 1,
+                          .values = values,
+                          .n_values = 3};
     if (!pth_export(e->path, &e->what, &error)) fail_msg("%s", error.text);
-    free(directory);
 }
 
 static void forget(Exported *e) {
@@ -77,8 +77,7 @@ static void assert_zeros(const TensorFile *file, const char *prefix, const char 
     assert_memory_equal(tensor->data, ((float[]){0, 0}), 2 * sizeof(float));
 }
 
-static void the_model_has_the_references_tensors_in_its_order(void **unused) {
-    (void)unused;
+TEST(the_model_has_the_references_tensors_in_its_order) {
     static const char *const names[] = {"stem.0.weight",
                                         "stem.0.bias",
                                         "stem.1.weight",
@@ -106,8 +105,7 @@ static void the_model_has_the_references_tensors_in_its_order(void **unused) {
     forget(&e);
 }
 
-static void the_optimizer_counts_parameters_as_torch_does(void **unused) {
-    (void)unused;
+TEST(the_optimizer_counts_parameters_as_torch_does) {
     static const int rows[] = {0, -1, 1, 2, 5, 6}; /* of the parameters; -1: the bias that ours has not */
     Exported e;
     export_small(&e, true);
@@ -141,8 +139,7 @@ static bool holds(const char *path, const char *bytes, size_t size) {
 
 #define HOLDS(literal) assert_true(holds(e.path, literal, sizeof(literal) - 1))
 
-static void values_and_groups_are_written(void **unused) {
-    (void)unused;
+TEST(values_and_groups_are_written) {
     Exported e;
     export_small(&e, true);
     HOLDS("X\5\0\0\0epochK\x0cX\6\0\0\0val_f1G\x3f\xe8\0\0\0\0\0\0X\4\0\0\0foldX\2\0\0\0D1u.");
@@ -152,7 +149,6 @@ static void values_and_groups_are_written(void **unused) {
     forget(&e);
     export_small(&e, true);
     e.table.items[1].decay = e.table.items[2].decay = false; /* the norm */
-    Error error;
     if (!pth_export(e.path, &e.what, &error)) fail_msg("%s", error.text);
     HOLDS("X\6\0\0\0params](K\0K\1K\4K\5eu}(");
     HOLDS("weight_decayG\0\0\0\0\0\0\0\0X");
@@ -160,15 +156,13 @@ static void values_and_groups_are_written(void **unused) {
     forget(&e);
 }
 
-static void exports_are_imported_to_the_bit(void **unused) {
-    (void)unused;
+TEST(exports_are_imported_to_the_bit) {
     static const char *const all[] = {""};
     Exported e;
     export_small(&e, true);
     float *weights = xaligned((size_t)e.table.flat_count * sizeof(float));
     CarriedTensors carried;
     ImportReport report;
-    Error error;
     const ImportRules rules = {.only = all, .n_only = 1, .absorbed = absorbed, .n_absorbed = 1};
     if (!checkpoint_import(e.path, &(CheckpointBuffers){.table = &e.table, .weights = weights}, &rules, &carried,
                            &report, &error))
@@ -188,18 +182,16 @@ static void exports_are_imported_to_the_bit(void **unused) {
     forget(&e);
 }
 
-static void a_checkpoint_is_exported_as_it_is(void **unused) {
-    (void)unused;
+TEST(a_checkpoint_is_exported_as_it_is) {
     Exported e;
     export_small(&e, true);
-    char *run = scratch_directory(), *path = path_join(run, "best.pth");
+    char *run = kept_folder(), *path = kept_path(run, "best.pth");
     const TrainState state = {.step = 33, .best_step = 33, .skipped_steps = 2, .micro_step = 62};
     Checkpointer *checkpointer = checkpointer_open(run, 1);
-    Error error;
     checkpointer_save(checkpointer, &(CheckpointBuffers){&e.table, e.flat[0], e.flat[1], e.flat[2]}, &state);
     if (!checkpointer_wait(checkpointer, &error)) fail_msg("%s", error.text);
     checkpointer_close(checkpointer);
-    char *best = path_through(run, "best");
+    char *best = keep(path_through(run, "best"));
     PthExport what = e.what; /* of which nothing is given that the checkpoint has */
     what.weights = what.m = what.v = NULL;
     what.batches = what.adamw.step = 0;
@@ -213,32 +205,14 @@ static void a_checkpoint_is_exported_as_it_is(void **unused) {
     assert_contains(error.text, run);
     assert_contains(error.text, "state.json");
     for (int i = 0; i < 2; i++) free(texts[i]);
-    free(path);
-    free(best);
-    free(run);
     forget(&e);
 }
 
-static void a_file_that_cannot_be_written_is_named(void **unused) {
-    (void)unused;
+TEST(a_file_that_cannot_be_written_is_named) {
     Exported e;
     export_small(&e, false);
-    Error error;
-    char *inside = path_join(e.path, "x.pth");
+    char *inside = kept_path(e.path, "x.pth");
     assert_false(pth_export(inside, &e.what, &error));
     assert_contains(error.text, inside);
-    free(inside);
     forget(&e);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_model_has_the_references_tensors_in_its_order),
-        cmocka_unit_test(the_optimizer_counts_parameters_as_torch_does),
-        cmocka_unit_test(values_and_groups_are_written),
-        cmocka_unit_test(exports_are_imported_to_the_bit),
-        cmocka_unit_test(a_checkpoint_is_exported_as_it_is),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@
 #include "checkpoint/description.h"
 #include "checkpoint/folder.h"
 
+static Error error;
+
 /* Writes checkpoints of which only one is kept, until it is killed; every third is the best. */
 static pid_t begin_run(const char *directory) {
     pid_t child = fork();
@@ -31,8 +33,7 @@ static int64_t read_all(const char *path) {
     TrainState state = {0};
     TensorFile file;
     uint64_t seed;
-    char *folder = checkpoint_folder(path), step[24];
-    Error error;
+    char *folder = keep(checkpoint_folder(path)), step[24];
     assert_true(checkpoint_exists(path));
     if (!state_read(folder, &state, &error)) fail_msg("%s: %s", folder, error.text);
     json_t *description = description_read(path, &(DescriptionRules){.model = "test"}, &error);
@@ -45,20 +46,17 @@ static int64_t read_all(const char *path) {
     tensor_file_close(&file);
     json_decref(description);
     free(state.options_json);
-    free(folder);
     return state.step;
 }
 
-static void a_run_that_goes_on_can_be_read_at_any_moment(void **unused) {
-    (void)unused;
+TEST(a_run_that_goes_on_can_be_read_at_any_moment) {
     enum { STARTS = 250, CHANGES = 25 };
-    char *directory = rig_directory(), *links[] = {rig_path(directory, LAST_LINK), rig_path(directory, BEST_LINK)};
+    char *directory = kept_folder(), *links[] = {kept_path(directory, LAST_LINK), kept_path(directory, BEST_LINK)};
     pid_t run = begin_run(directory);
     int64_t steps = 0, before = 0;
     while (access(links[1], F_OK)) usleep(1000);
     for (int i = 0; i < STARTS || steps < CHANGES; i++) { /* until the run has gone on so often */
         char *best, *newest;
-        Error error;
         for (int k = 0; k < 2; k++) {
             int64_t step = read_all(links[k]);
             assert_int_equal(read_all(links[k]), step); /* the link leads there until the end of the program */
@@ -66,25 +64,22 @@ static void a_run_that_goes_on_can_be_read_at_any_moment(void **unused) {
         }
         if (!checkpoint_best(directory, &best, &error)) fail_msg("%s", error.text);
         int64_t step = read_all(best);
-        newest = checkpoint_resolve(directory, "auto");
+        newest = keep(checkpoint_resolve(directory, "auto"));
         assert_true(read_all(newest) >= step);
         steps += step != before;
         before = step;
         checkpoint_release();
         free(best);
-        free(newest);
     }
     end_run(run);
 }
 
-static void a_file_behind_a_link_is_there_at_any_moment(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), *last = rig_path(directory, LAST_LINK), *path = rig_path(last, "state.json");
+TEST(a_file_behind_a_link_is_there_at_any_moment) {
+    char *directory = kept_folder(), *last = kept_path(directory, LAST_LINK), *path = kept_path(last, "state.json");
     pid_t run = begin_run(directory);
     while (access(last, F_OK)) usleep(1000);
     for (int i = 0; i < 5000; i++) {
         size_t size;
-        Error error;
         int fd = checkpoint_file_open(path, &size, &error);
         if (fd < 0) fail_msg("%s", error.text);
         close(fd);
@@ -92,9 +87,8 @@ static void a_file_behind_a_link_is_there_at_any_moment(void **unused) {
     end_run(run);
 }
 
-static void a_checkpoint_that_is_read_is_removed_later(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), *path = rig_path(directory, "step_00000001");
+TEST(a_checkpoint_that_is_read_is_removed_later) {
+    char *directory = kept_folder(), *path = kept_path(directory, "step_00000001");
     Checkpointer *c = rig_checkpointer(directory, 1);
     rig_save_good(c, 1, 1, false);
     free(checkpoint_hold(path));
@@ -115,9 +109,8 @@ int flock(int fd, int operation) {
 }
 
 /* On such a disk nobody knows who reads a checkpoint. */
-static void without_locks_a_checkpoint_outlives_its_need_by_one(void **unused) {
-    (void)unused;
-    char *directory = rig_directory();
+TEST(without_locks_a_checkpoint_outlives_its_need_by_one) {
+    char *directory = kept_folder();
     without_locks = true;
     Checkpointer *c = rig_checkpointer(directory, 1);
     rig_best_step = 0;
@@ -127,23 +120,12 @@ static void without_locks_a_checkpoint_outlives_its_need_by_one(void **unused) {
     without_locks = false;
 }
 
-static void a_link_to_nothing_is_not_waited_for(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), *last = rig_path(directory, LAST_LINK);
+TEST(a_link_to_nothing_is_not_waited_for) {
+    char *directory = kept_folder(), *last = kept_path(directory, LAST_LINK);
     make_link("step_00000001", last);
     char *found = checkpoint_hold(last);
-    assert_string_equal(found, rig_path(directory, "step_00000001"));
+    assert_string_equal(found, kept_path(directory, "step_00000001"));
     free(found);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_that_goes_on_can_be_read_at_any_moment),
-        cmocka_unit_test(a_file_behind_a_link_is_there_at_any_moment),
-        cmocka_unit_test(a_checkpoint_that_is_read_is_removed_later),
-        cmocka_unit_test(without_locks_a_checkpoint_outlives_its_need_by_one),
-        cmocka_unit_test(a_link_to_nothing_is_not_waited_for),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, rig_set_up, NULL);
-}
+int main(void) { return tests_run(rig_set_up, NULL); }

@@ -17,9 +17,8 @@ static void save_to_a_slow_disk(void *directory) {
     checkpointer_close(c);
 }
 
-static void a_disk_that_is_slow_is_told_and_not_waited_for_for_ever(void **unused) {
-    (void)unused;
-    char *directory = rig_directory(), *output = xmalloc(1 << 16);
+TEST(a_disk_that_is_slow_is_told_and_not_waited_for_for_ever) {
+    char *directory = kept_folder(), *output = xmalloc(1 << 16);
     joins_in_vain = 2;
     assert_int_equal(run_function(output, 1 << 16, save_to_a_slow_disk, directory), 0);
     assert_contains(output, ": the checkpoint of step 3 is not written after 10 s: the disk is slow, or hangs; ");
@@ -32,8 +31,4 @@ static void a_disk_that_is_slow_is_told_and_not_waited_for_for_ever(void **unuse
     free(output);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_disk_that_is_slow_is_told_and_not_waited_for_for_ever)};
-    choose_tests();
-    return cmocka_run_group_tests(tests, rig_set_up, NULL);
-}
+int main(void) { return tests_run(rig_set_up, NULL); }

@@ -1,6 +1,6 @@
 /* Options that a checkpoint decides. */
 #include "commands/adopt.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 typedef struct {
     int64_t layers, width;
@@ -37,9 +37,7 @@ static void adopt_and_record(void *options) {
     options_parse(&header, &set, 3, argv);
     checkpoint_options_adopt(&from, &set, NULL);
     json_t *record = options_record(&set);
-    char *text = json_dumps(record, JSON_COMPACT | JSON_SORT_KEYS);
-    puts(text);
-    free(text);
+    puts(keep(json_dumps(record, JSON_COMPACT | JSON_SORT_KEYS)));
     json_decref(record);
     json_decref(from.options);
     json_decref(description);
@@ -47,34 +45,22 @@ static void adopt_and_record(void *options) {
 
 static char output[1024];
 
-static void what_is_adopted_is_printed_on_a_line(void **state) {
-    (void)state;
+TEST(what_is_adopted_is_printed_on_a_line) {
     assert_int_equal(run_function(output, sizeof output, adopt, "{\"layers\": 3, \"width\": 64}"), 0);
     assert_string_equal(output, "[Model] from its checkpoint: layers 3, width 64\n3 64\n");
     assert_int_equal(run_function(output, sizeof output, adopt, "{\"width\": 16}"), 0);
     assert_contains(output, "[Model] from its checkpoint: width 16\n");
 }
 
-static void what_is_adopted_does_not_count_as_given(void **state) {
-    (void)state;
+TEST(what_is_adopted_does_not_count_as_given) {
     assert_int_equal(run_function(output, sizeof output, adopt_and_record, "{\"layers\": 3, \"width\": 64}"), 0);
     assert_contains(output, "{\"adopted\":[\"width\"],\"defaults\":{\"layers\":1,\"width\":8},\"given\":[\"layers\"],");
 }
 
 /* A value that cannot be adopted ends the program with its message alone. */
-static void a_damaged_value_leaves_no_line_behind(void **state) {
-    (void)state;
+TEST(a_damaged_value_leaves_no_line_behind) {
     assert_int_equal(run_function(output, sizeof output, adopt, "{\"layers\": 3, \"width\": 100}"), 1);
     assert_contains(output, "the options in the config.json of run: ");
     assert_contains(output, "width");
     assert_null(strstr(output, "[Model]"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_adopted_is_printed_on_a_line),
-        cmocka_unit_test(what_is_adopted_does_not_count_as_given),
-        cmocka_unit_test(a_damaged_value_leaves_no_line_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "base/version.h"
 #include "commands/commands.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static int tell(int argc, char **argv) {
     printf("ran");
@@ -46,16 +46,14 @@ static int run(const Program *program, const char *line) {
     return run_function(output, sizeof output, start, &(Start){program, line});
 }
 
-static void a_command_gets_its_arguments_and_its_name(void **state) {
-    (void)state;
+TEST(a_command_gets_its_arguments_and_its_name) {
     assert_int_equal(run(&trainer, "decode -b 8"), 7);
     assert_string_equal(output, "ran 'train_toy decode' '-b' '8'\n");
     assert_int_equal(run(&stages, "pretrain"), 7);
     assert_string_equal(output, "ran 'train_stages pretrain'\n");
 }
 
-static void without_a_command_the_unnamed_one_runs(void **state) {
-    (void)state;
+TEST(without_a_command_the_unnamed_one_runs) {
     assert_int_equal(run(&trainer, "-m x"), 7);
     assert_string_equal(output, "ran 'prog' '-m' 'x'\n");
     assert_int_equal(run(&trainer, ""), 7);
@@ -64,14 +62,12 @@ static void without_a_command_the_unnamed_one_runs(void **state) {
     assert_string_equal(output, "ran 'prog' 'x'\n");
 }
 
-static void messages_name_the_command(void **state) {
-    (void)state;
+TEST(messages_name_the_command) {
     assert_int_equal(run(&stages, "finetune --wrong"), 2);
     assert_contains(output, "\ntrain_stages finetune: unknown option --wrong\ntrain_stages finetune: see --help\n");
 }
 
-static void an_unknown_command_names_the_nearest(void **state) {
-    (void)state;
+TEST(an_unknown_command_names_the_nearest) {
     assert_int_equal(run(&stages, "pretrian -b 8"), 2);
     assert_contains(output,
                     "unknown command 'pretrian'; did you mean 'pretrain'?; expected pretrain, finetune or run\n");
@@ -81,16 +77,14 @@ static void an_unknown_command_names_the_nearest(void **state) {
     assert_contains(output, "unknown command 'zzzzzzzz'; expected pretrain, finetune or run\n");
 }
 
-static void a_missing_command_is_an_error_with_the_list(void **state) {
-    (void)state;
+TEST(a_missing_command_is_an_error_with_the_list) {
     assert_int_equal(run(&stages, ""), 2);
     assert_contains(output, "which command? pretrain, finetune or run\n");
     assert_int_equal(run(&stages, "-b 8"), 2);
     assert_contains(output, "which command? pretrain, finetune or run\n");
 }
 
-static void help_lists_the_commands(void **state) {
-    (void)state;
+TEST(help_lists_the_commands) {
     assert_int_equal(run(&stages, "--help"), 0);
     assert_contains(output, "train_stages: Trains in stages.\n\nusage: ");
     assert_contains(output, "test_commands COMMAND [options]\n\n" /* as it was called */
@@ -106,8 +100,7 @@ static void help_lists_the_commands(void **state) {
     assert_string_equal(output, "ran 'train_stages run' '--help'\n");
 }
 
-static void help_is_a_word_too(void **state) {
-    (void)state;
+TEST(help_is_a_word_too) {
     static char want[4096];
     assert_int_equal(run(&stages, "--help"), 0);
     strcpy(want, output);
@@ -127,8 +120,7 @@ static void help_is_a_word_too(void **state) {
     assert_contains(output, "unknown command 'runn'; did you mean 'run'?");
 }
 
-static void version_names_revision_device_and_libraries(void **state) {
-    (void)state;
+TEST(version_names_revision_device_and_libraries) {
     char first[128];
     snprintf(first, sizeof first, "train_toy %s, revision %s\nbuilt for: cpu\nlinked with:\n", version_number,
              version_revision);
@@ -143,8 +135,7 @@ static void version_names_revision_device_and_libraries(void **state) {
     assert_contains(output, "\n  SentencePiece            ");
 }
 
-static void licences_of_shared_libraries_are_on_the_system(void **state) {
-    (void)state;
+TEST(licences_of_shared_libraries_are_on_the_system) {
     assert_int_equal(run(&trainer, "--licenses"), 0);
     assert_contains(output, "\n  oneDNN                   ");
     assert_contains(output, "/usr/share/doc/PACKAGE/copyright");
@@ -152,16 +143,5 @@ static void licences_of_shared_libraries_are_on_the_system(void **state) {
 
 int main(void) {
     setenv("GOMP_SPINCOUNT", "1000", 1); /* or program_run would start this program anew */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_command_gets_its_arguments_and_its_name),
-        cmocka_unit_test(without_a_command_the_unnamed_one_runs),
-        cmocka_unit_test(messages_name_the_command),
-        cmocka_unit_test(an_unknown_command_names_the_nearest),
-        cmocka_unit_test(a_missing_command_is_an_error_with_the_list),
-        cmocka_unit_test(help_lists_the_commands),
-        cmocka_unit_test(help_is_a_word_too),
-        cmocka_unit_test(version_names_revision_device_and_libraries),
-        cmocka_unit_test(licences_of_shared_libraries_are_on_the_system),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -10,17 +10,15 @@ static void for_each_command(void (*check)(const char *program, const char *comm
     int n, commands = 0;
     const char *const *names = program_names(&n);
     for (int i = 0; i < n; i++) {
-        char *start = xformat("\n  %s ", names[i]);
+        char *start = kept_format("\n  %s ", names[i]);
         must_run("COLUMNS=1000 %s --help", program_at(names[i]));
-        char *list = xstrdup(fixture.output);
+        char *list = keep(xstrdup(fixture.output));
         for (char *at = list; (at = strstr(at, start)); commands++) {
             at += strlen(start);
             char *command = xformat("%.*s", (int)strcspn(at, " "), at);
             check(names[i], command);
             free(command);
         }
-        free(list);
-        free(start);
     }
     assert_true(commands > 4 * n);
 }
@@ -52,26 +50,17 @@ static void check_width(const char *program, const char *command) {
     must_fit(program, command, 80);
 }
 
-static void help_fits_80_and_120_columns(void **state) {
-    (void)state;
-    for_each_command(check_width);
-}
+TEST(help_fits_80_and_120_columns) { for_each_command(check_width); }
 
 static void check_example(const char *program, const char *command) {
-    char *call = xformat("%s%s%s ", program_at(program), *command ? " " : "", command),
-         *usage = xformat("\nusage:   %s", call), *example = xformat("\nexample: %s", call);
+    char *call = kept_format("%s%s%s ", program_at(program), *command ? " " : "", command),
+         *usage = kept_format("\nusage:   %s", call), *example = kept_format("\nexample: %s", call);
     must_run("COLUMNS=120 %s %s --help", program_at(program), command);
     assert_contains(fixture.output, usage); /* as it was called */
     assert_contains(fixture.output, example);
-    free(example);
-    free(usage);
-    free(call);
 }
 
-static void help_has_the_usage_and_an_example(void **state) {
-    (void)state;
-    for_each_command(check_example);
-}
+TEST(help_has_the_usage_and_an_example) { for_each_command(check_example); }
 
 /* A heading that is in one command only may be a slip of the pen. */
 static void check_headings(const char *program, const char *command) {
@@ -99,14 +88,10 @@ static void check_headings(const char *program, const char *command) {
     assert_true(found > 0);
 }
 
-static void options_stand_under_known_headings(void **state) {
-    (void)state;
-    for_each_command(check_headings);
-}
+TEST(options_stand_under_known_headings) { for_each_command(check_headings); }
 
 /* Ends help, lists and estimates as `head` does: they end in silence, as SIGPIPE ends other programs. */
-static void a_reader_that_ends_gets_no_message(void **state) {
-    (void)state;
+TEST(a_reader_that_ends_gets_no_message) {
     int n;
     const char *const *names = program_names(&n);
     static const char *const words[] = {"--help", "help", "-V", "--licenses", "help report", "report --help"};
@@ -118,14 +103,4 @@ static void a_reader_that_ends_gets_no_message(void **state) {
             assert_int_equal(status, 128 + 13);
             assert_string_equal(fixture.output, "");
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(help_fits_80_and_120_columns),
-        cmocka_unit_test(help_has_the_usage_and_an_example),
-        cmocka_unit_test(options_stand_under_known_headings),
-        cmocka_unit_test(a_reader_that_ends_gets_no_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,8 +34,7 @@ static void expect_op(DType half, bool tf32, int op, CallWork calls, double comp
     assert_int_equal(t.bound, bound);
 }
 
-static void an_operation_takes_the_larger_of_compute_and_memory(void **state) {
-    (void)state;
+TEST(an_operation_takes_the_larger_of_compute_and_memory) {
     /* 1e12 FLOPs at 100 TFLOP/s, 1e9 bytes at 500 GB/s, 2 calls of a kernel each. */
     expect_op(DTYPE_BF16, true, OP_linear_forward, (CallWork){2, 1e12, 1e9}, 10e-3, 2e-3, 20e-6, BY_COMPUTE);
     expect_op(DTYPE_BF16, true, OP_linear_forward, (CallWork){2, 1e11, 1e9}, 1e-3, 2e-3, 20e-6, BY_MEMORY);
@@ -52,8 +51,7 @@ static void an_operation_takes_the_larger_of_compute_and_memory(void **state) {
     expect_op(DTYPE_BF16, true, OP_layernorm_forward, (CallWork){2, 1e10, 5e9}, 2e-3, 10e-3, 20e-6, BY_MEMORY);
 }
 
-static void voltas_attention_is_not_on_tensor_cores(void **state) {
-    (void)state;
+TEST(voltas_attention_is_not_on_tensor_cores) {
     Card volta = made_up;
     Machine machine = {.card = &volta, .half = DTYPE_F16, .tf32 = true, .workers = 1};
     OpWork work = {0};
@@ -64,8 +62,7 @@ static void voltas_attention_is_not_on_tensor_cores(void **state) {
     assert_near(cost_of_op(&machine, OP_attention_forward, &work).compute, 400e-3, 1e-12);
 }
 
-static void a_step_takes_as_long_as_its_operations_or_its_loader(void **state) {
-    (void)state;
+TEST(a_step_takes_as_long_as_its_operations_or_its_loader) {
     Machine machine = {.card = &made_up, .half = DTYPE_BF16, .tf32 = true, .workers = 2};
     Work work = {.batch_bytes = 8e6}; /* 1 ms at 80 % of 10 GB/s; by two workers 6.67 ms at 1.2 GB/s */
     work_add_calls(&work.ops[OP_linear_forward], (CallWork){2, 1e12, 1e9});
@@ -89,11 +86,4 @@ static void a_step_takes_as_long_as_its_operations_or_its_loader(void **state) {
     t = cost_of_work(&machine, &work);
     estimate_expect_near("the copy bounds", t.seconds, 50e-3, 1e-12);
     assert_int_equal(t.bound, BY_COPY);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_operation_takes_the_larger_of_compute_and_memory),
-                                       cmocka_unit_test(voltas_attention_is_not_on_tensor_cores),
-                                       cmocka_unit_test(a_step_takes_as_long_as_its_operations_or_its_loader)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 /* The price of an hour, as people write it. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include "cost/price_list.h"
 
-static void a_price_has_an_amount_and_perhaps_a_currency(void **state) {
-    (void)state;
+static Error error;
+
+TEST(a_price_has_an_amount_and_perhaps_a_currency) {
     static const struct {
         const char *text;
         double per_hour;
@@ -18,7 +19,6 @@ static void a_price_has_an_amount_and_perhaps_a_currency(void **state) {
                  {"3 per hour", 3, "USD"},   {"4CHF an hour", 4, "CHF"},
                  {"5 EUR/hour", 5, "EUR"}};
     Price price;
-    Error error;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         assert_true(price_parse(known[i].text, &price, &error));
         assert_true(price.per_hour == known[i].per_hour);
@@ -28,8 +28,7 @@ static void a_price_has_an_amount_and_perhaps_a_currency(void **state) {
     assert_true(price.per_hour == 0);
 }
 
-static void other_texts_are_refused_with_an_example(void **state) {
-    (void)state;
+TEST(other_texts_are_refused_with_an_example) {
     static const char *const wrong[] = {"",
                                         "EUR",
                                         "-1",
@@ -53,7 +52,6 @@ static void other_texts_are_refused_with_an_example(void **state) {
                                         "1 EUR ",
                                         "1 abcdefghijklmnop"};
     Price price;
-    Error error;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_false(price_parse(wrong[i], &price, &error));
         assert_contains(error.text, "(0.80 or '0.80 EUR')");
@@ -61,8 +59,7 @@ static void other_texts_are_refused_with_an_example(void **state) {
     }
 }
 
-static void money_is_shown_with_its_currency(void **state) {
-    (void)state;
+TEST(money_is_shown_with_its_currency) {
     Price price = {.per_hour = 0.9, .currency = "EUR"};
     char text[64];
     assert_near(price_cost(&price, 2 * 3600 + 1200), 2.1, 1e-12);
@@ -73,10 +70,8 @@ static double price_of(const PriceList *list, const char *key) {
     return price_list_find(list, key ? card_of_key(key) : NULL)->price.per_hour;
 }
 
-static void a_list_has_a_price_for_each_card(void **state) {
-    (void)state;
+TEST(a_list_has_a_price_for_each_card) {
     PriceList list;
-    Error error;
     assert_true(price_list_parse("l4=0.80 EUR, RTX 4090=0.5EUR/h,cpu=0.1EUR", &list, &error));
     assert_true(price_of(&list, "l4") == 0.8 && price_of(&list, "rtx4090") == 0.5 && price_of(&list, NULL) == 0.1);
     assert_true(price_of(&list, "h200") == 0);
@@ -86,8 +81,7 @@ static void a_list_has_a_price_for_each_card(void **state) {
     assert_true(price_list_parse(NULL, &list, &error) && price_of(&list, "l4") == 0);
 }
 
-static void a_wrong_list_is_refused(void **state) {
-    (void)state;
+TEST(a_wrong_list_is_refused) {
     static const char *const wrong[][2] = {
         {"l4=0.80,", "expected CARD=PRICE, as in l4=0.80,h200=3.50, found ''"},
         {"l4=1,80", "expected CARD=PRICE, as in l4=0.80,h200=3.50, found '80'"},
@@ -99,18 +93,15 @@ static void a_wrong_list_is_refused(void **state) {
         {"l4=1,h200=2EUR", "h200: the currency is EUR, and that of an earlier price USD"},
     };
     PriceList list;
-    Error error;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_false(price_list_parse(wrong[i][0], &list, &error));
         assert_contains(error.text, wrong[i][1]);
     }
 }
 
-static void a_table_of_prices_is_read(void **state) {
-    (void)state;
-    char *path = path_join(run_directory(), "prices.csv");
+TEST(a_table_of_prices_is_read) {
+    char *path = kept_path(run_directory(), "prices.csv");
     PriceList list;
-    Error error;
     write_text(path, "provider,card,price,date\nA,l4,0.9,\nB,l4,0.8,2026-11-01\nC,l4,1,\n,CPUs,0.05,\n");
     assert_false(price_list_read(path, &list, &error));
     assert_contains(error.text, "prices.csv: 5: 'CPUs' is no card of --gpu, nor cpu");
@@ -139,17 +130,4 @@ static void a_table_of_prices_is_read(void **state) {
     }
     assert_false(price_list_read("/nowhere/prices.csv", &list, &error));
     assert_contains(error.text, "/nowhere/prices.csv: ");
-    free(path);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_price_has_an_amount_and_perhaps_a_currency),
-        cmocka_unit_test(other_texts_are_refused_with_an_example),
-        cmocka_unit_test(money_is_shown_with_its_currency),
-        cmocka_unit_test(a_list_has_a_price_for_each_card),
-        cmocka_unit_test(a_wrong_list_is_refused),
-        cmocka_unit_test(a_table_of_prices_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #ifndef TESTS_CRASH_CRASH_H
 #define TESTS_CRASH_CRASH_H
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 typedef struct {
     const char *command; /* continues in its folder, a copy of start/; $PROGRAMS/ is the folder of the programs */
@@ -17,7 +17,7 @@ typedef struct {
     const char *alike;   /* extended regular expression of reports, which get fewer fault points; NULL for none */
 } CrashRun;
 
-/* Makes a new folder, in memory if possible, with an empty start/ in it; free() the name. Skips the calling test if
+/* Makes a new folder, in memory if possible, with an empty start/ in it. Skips the calling test if
  * programs cannot be traced here. */
 char *crash_root(void);
 /* Runs a command in the folder, which must succeed. */
@@ -33,6 +33,6 @@ void crash_at_every(const char *root, const CrashRun *run);
 bool crash_same_tree(const char *want, const char *got, bool allow_more, Error *error);
 
 /* Runs the tests of a program. Returns the exit status. */
-int crash_tests(const struct CMUnitTest *tests, size_t n);
+int crash_tests(void);
 
 #endif

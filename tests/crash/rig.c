@@ -28,9 +28,8 @@ static void need_tracer(void) {
 char *crash_root(void) {
     need_tracer();
     if (!getenv("TMPDIR") && !access("/dev/shm", W_OK)) setenv("TMPDIR", "/dev/shm", 1);
-    char *root = scratch_directory(), *start = path_join(root, "start");
+    char *root = kept_folder(), *start = kept_path(root, "start");
     make_directories(start);
-    free(start);
     return root;
 }
 
@@ -40,11 +39,10 @@ void crash_make(const char *root, const char *command) {
     if (status) fail_msg("%s: exit status %d:\n%s", command, status, said);
 }
 
-int crash_tests(const struct CMUnitTest *tests, size_t n) {
+int crash_tests(void) {
     const char *build = getenv("BUILD");
-    char *programs = realpath(build ? build : "build/release", NULL);
+    char *programs = keep(realpath(build ? build : "build/release", NULL));
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* leaks cannot be detected in a traced program */
     setenv("PROGRAMS", programs ? programs : "", 1);
-    free(programs);
-    return _cmocka_run_group_tests("tests", tests, n, try_tracer, NULL);
+    return tests_run(try_tracer, NULL);
 }

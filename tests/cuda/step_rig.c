@@ -120,7 +120,8 @@ void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
         side_pass(side, batch, (Pass){.train = true, .recompute = recompute});
     }
     global_norm(device, side->norm, model->gradients, model->loss_scale, side->segments, side->n_segments);
-    AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates, false};
+    for (int i = 0; i < side->n_segments; i++) side->segments[i].learning_rate = 1e-3f;
+    AdamW adamw = {0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates, false};
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = side->m, .v = side->v, .grads = model->gradients};
     adamw_update(device, buffers, side->norm, model->loss_scale, side->segments, side->n_segments, adamw);

@@ -77,12 +77,12 @@ static void counts_of_layernorm(void **state) {
 static void counts_of_adamw(void **state) {
     (void)state;
     enum { N = 1 << 16, UPDATES = N / 128, WARPS = N / (16 * 32) };
-    const Segment segment = {.begin = 0, .end = N, .rate = 1};
+    const Segment segment = {.begin = 0, .end = N, .learning_rate = 1e-3f};
     AdamWBuffers b = {of(DTYPE_F32, N, 0), of(DTYPE_BF16, N, 0), of(DTYPE_F32, N, 0), of(DTYPE_F32, N, 0),
                       of(DTYPE_F32, N, 0)};
     Tensor norm = of(DTYPE_F32, 1, 0);
     begin();
-    adamw_update(rig.cuda, b, norm, tensor_none(), &segment, 1, (AdamW){1e-3f, 0.9f, 0.999f, 1e-8f, 1, 2, false});
+    adamw_update(rig.cuda, b, norm, tensor_none(), &segment, 1, (AdamW){0.9f, 0.999f, 1e-8f, 1, 2, false});
     EmulateKernelCounts k = counts_of("adamw<");
     expect("launches", k.launches, 1);
     expect("blocks", k.blocks, N / 4096);

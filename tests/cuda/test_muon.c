@@ -62,7 +62,7 @@ static void check_matrix(DType type, MuonMatrix w, float norm, float factor, Muo
     int64_t side = w.rows < w.columns ? w.rows : w.columns, n = tensor_numel(b.p.cpu);
     float *before = pair_download(&rig, b.p);
     for (int time = 0; time < 2; time++) {
-        w.weight_decay = time ? 0.25f : 1 / (o.learning_rate * w.rate);
+        w.weight_decay = time ? 0.25f : 1 / w.learning_rate;
         update(&b, w, o);
         check_output("muon_update m", b.m, 16 * U);
         check_output("muon_update params", b.p, update_error(type, side));
@@ -76,29 +76,29 @@ static void check_matrix(DType type, MuonMatrix w, float norm, float factor, Muo
 }
 
 static void check_matrices(DType type) {
-    const Muon plain = {0.5f, 0.95f, 0}, clipped = {2, 0.9f, 1};
-    check_matrix(type, (MuonMatrix){16, 64, 48, 64, 0, 1, 0}, 3, 0, plain);
-    check_matrix(type, (MuonMatrix){5, 24, 67, 24, 0, 0.5f, 0}, 3, 0, clipped); /* tall, of no multiple of 16 bytes */
-    check_matrix(type, (MuonMatrix){16, 70, 23, 70, 0, 1, 0}, 0.5f, 1024, clipped);
-    check_matrix(type, (MuonMatrix){0, 96, 32, 32, 0, 1, 0}, 3, 1024, clipped); /* the first of three side by side */
-    check_matrix(type, (MuonMatrix){64, 96, 32, 32, 0, 1, 0}, 3, 0, plain);     /* the last */
-    check_matrix(type, (MuonMatrix){3, 9, 1, 9, 0, 1, 0}, 3, 0, plain);
-    check_matrix(type, (MuonMatrix){3, 1, 9, 1, 0, 1, 0}, 3, 0, plain);
+    const Muon plain = {0.95f, 0}, clipped = {0.9f, 1};
+    check_matrix(type, (MuonMatrix){16, 64, 48, 64, 0, 0.5f, 0}, 3, 0, plain);
+    check_matrix(type, (MuonMatrix){5, 24, 67, 24, 0, 1, 0}, 3, 0, clipped); /* tall, of no multiple of 16 bytes */
+    check_matrix(type, (MuonMatrix){16, 70, 23, 70, 0, 2, 0}, 0.5f, 1024, clipped);
+    check_matrix(type, (MuonMatrix){0, 96, 32, 32, 0, 2, 0}, 3, 1024, clipped); /* the first of three side by side */
+    check_matrix(type, (MuonMatrix){64, 96, 32, 32, 0, 0.5f, 0}, 3, 0, plain);  /* the last */
+    check_matrix(type, (MuonMatrix){3, 9, 1, 9, 0, 0.5f, 0}, 3, 0, plain);
+    check_matrix(type, (MuonMatrix){3, 1, 9, 1, 0, 0.5f, 0}, 3, 0, plain);
 }
 
 /* Sums of several blocks, and products whose sums are divided among blocks, in scratch beside X and A. */
 static void check_large_matrix(DType type) {
-    check_matrix(type, (MuonMatrix){0, 600, 40, 600, 0, 1, 0}, 3, 0, (Muon){0.5f, 0.95f, 0});
+    check_matrix(type, (MuonMatrix){0, 600, 40, 600, 0, 0.5f, 0}, 3, 0, (Muon){0.95f, 0});
 }
 
 static void check_overflows(DType type) {
     const float norms[] = {INFINITY, NAN};
     for (int i = 0; i < 2; i++) {
-        const MuonMatrix w = {16, 20, 12, 20, 0.1f, 1, 0};
+        const MuonMatrix w = {16, 20, 12, 20, 0.1f, 0.5f, 0};
         Buffers b = open_buffers(type, 300, norms[i], i ? 1024 : 0);
         floats(b.g)[20] = norms[i];
         pair_upload(&rig, b.g);
-        update(&b, w, (Muon){0.5f, 0.95f, 1});
+        update(&b, w, (Muon){0.95f, 1});
         check_output("muon_update params", b.p, 0);
         check_output("muon_update m", b.m, 0);
         if (type != DTYPE_F32) check_copy(&b, type, w, false);
@@ -106,12 +106,12 @@ static void check_overflows(DType type) {
 }
 
 static void check_zeros(DType type) {
-    const MuonMatrix w = {0, 20, 12, 20, 0.5f, 1, 0};
+    const MuonMatrix w = {0, 20, 12, 20, 0.5f, 0.5f, 0};
     Buffers b = open_buffers(type, 240, 0, 0);
     for (int64_t i = 0; i < 240; i++) floats(b.g)[i] = floats(b.m)[i] = 0;
     pair_upload(&rig, b.g);
     pair_upload(&rig, b.m);
-    update(&b, w, (Muon){0.5f, 0.95f, 1});
+    update(&b, w, (Muon){0.95f, 1});
     check_output("muon_update params without a gradient", b.p, 0);
 }
 
@@ -122,7 +122,7 @@ static void update_at_nowhere(void *argument) {
     static float nothing __attribute__((aligned(256)));
     Tensor flat = tensor_1d(&nothing, DTYPE_F32, w->rows * w->columns), one = tensor_1d(&nothing, DTYPE_F32, 1);
     muon_update(rig.cuda, (AdamWBuffers){.params = flat, .m = flat, .grads = flat}, one, tensor_none(), *w,
-                (Muon){1, 0.95f, 1});
+                (Muon){0.95f, 1});
 }
 
 /* X, the next X, A and A A must be there beside what a product needs; and an update that was planned allocates nothing.
@@ -139,7 +139,7 @@ static void scratch_is_planned(void **state) {
     if (device->reserve) device->reserve(device, planned, 0);
     Buffers b = open_buffers(DTYPE_F32, 60 * 600, 1, 0);
     int64_t calls = device->allocation_calls;
-    update(&b, w, (Muon){1, 0.95f, 1});
+    update(&b, w, (Muon){0.95f, 1});
     assert_int_equal(device->allocation_calls, calls);
     assert_int_equal(cuda->kept, 0);
     rig_clear(&rig);

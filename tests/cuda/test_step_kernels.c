@@ -135,16 +135,17 @@ static void check_nt_xents(DType type) {
 static void check_sums(DType type) { ops_on_both(type, "sum_forward", "n=0|n=1|n=17|n=1003|n=4096|n=20011", ""); }
 
 enum { PARAMS = 9011, MANY = 150 };
-static const Segment few[] = {{0, 5, 0.1f, 1, .group = 0},
-                              {16, 5000, 0, 0.25f, .group = 0},
-                              {5001, 5001, 0, 1, .group = 0},
-                              {5010, PARAMS - 3, 0.5f, 1.5f, .group = 1}};
+static const Segment few[] = {{0, 5, 0.1f, 0.05f, .group = 0},
+                              {16, 5000, 0, 0.0125f, .group = 0},
+                              {5001, 5001, 0, 0.05f, .group = 0},
+                              {5010, PARAMS - 3, 0.5f, 0.075f, .group = 1}};
 
 /* 150 segments of 1 to 59 elements with gaps between them: more than one launch takes. */
 static const Segment *many_segments(void) {
     static Segment many[MANY];
     for (int i = 0; i < MANY; i++)
-        many[i] = (Segment){60 * i, 60 * i + 1 + 7 * i % 59, 0.01f * (float)(i % 3), 1 + (float)(i % 5), .group = 0};
+        many[i] = (Segment){60 * i, 60 * i + 1 + 7 * i % 59, 0.01f * (float)(i % 3), 0.05f * (1 + (float)(i % 5)),
+                            .group = 0};
     return many;
 }
 
@@ -243,14 +244,13 @@ static void check_updates(DType type, const Segment *segments, int n, AdamW o, f
 }
 
 static void check_adamw(DType type) {
-    const AdamW plain = {0.05f, 0.9f, 0.999f, 1e-3f, 0, 1, false},
-                clipped = {0.05f, 0.8f, 0.95f, 1e-8f, 1.0f, 7, false};
+    const AdamW plain = {0.9f, 0.999f, 1e-3f, 0, 1, false}, clipped = {0.8f, 0.95f, 1e-8f, 1.0f, 7, false};
     AdamW coupled = clipped;
     coupled.coupled = true;
     check_updates(type, few, 4, plain, 0, false, 3);
     check_updates(type, few, 4, clipped, 0, false, 3);
     check_updates(type, few, 4, clipped, 1024, false, 0.5f); /* the step is the scale's, not the options' */
-    check_updates(type, (Segment[]){{3, 4500, 0.1f, 1, .group = 0}}, 1, clipped, 0, true, 3);
+    check_updates(type, (Segment[]){{3, 4500, 0.1f, 0.05f, .group = 0}}, 1, clipped, 0, true, 3);
     check_updates(type, many_segments(), MANY, plain, 0, false, 3);
     check_updates(type, few, 4, coupled, 0, false, 3);
     check_updates(type, few, 4, coupled, 1024, false, 0.5f);
@@ -326,8 +326,11 @@ static Masked masked_segments(void) {
     Masked s;
     for (int i = 0; i < MASKED; i++) {
         int64_t begin = ranges[i][0], end = ranges[i][1], width = ranges[i][2];
-        s.plain[i] = s.cpu[i] = s.cuda[i] = (Segment){
-            .begin = begin, .end = end, .weight_decay = 0.1f * (float)(i % 2), .rate = 0.5f + (float)i, .group = i};
+        s.plain[i] = s.cpu[i] = s.cuda[i] = (Segment){.begin = begin,
+                                                      .end = end,
+                                                      .weight_decay = 0.1f * (float)(i % 2),
+                                                      .learning_rate = 0.05f * (0.5f + (float)i),
+                                                      .group = i};
         if (!width) continue;
         int64_t n = (end - begin + width - 1) / width, count = 0;
         Pair mask = poisoned(DTYPE_F32, n / 4 + 1, 0);
@@ -364,7 +367,7 @@ static void expect_masked(const char *what, const Masked *s, Pair got, Pair want
 
 /* An update with masks, where gradients that are left out are NaN, and one without, where they are 0. */
 static void check_masked_updates(DType type, const Masked *s) {
-    const AdamW o = {0.05f, 0.8f, 0.95f, 1e-8f, 1.0f, 7, false};
+    const AdamW o = {0.8f, 0.95f, 1e-8f, 1.0f, 7, false};
     const AdamWBuffers nothing = {.copy = tensor_none()};
     AdamWBuffers with[2] = {nothing, nothing}; /* on the cuda device, masked and plain */
     Pair all[2][5], before = normal(DTYPE_F32, PARAMS, 0), norm[2], zeros = poisoned(DTYPE_F32, PARAMS, 0);

@@ -1,8 +1,7 @@
 /* The training and the commands of train_cv, killed or with file operations that fail. */
 #include "tests/crash/crash.h"
 
-static void train_cv(void **state) {
-    (void)state;
+TEST(train_cv) {
     char *root = crash_root();
     crash_make(root,
                "$PROGRAMS/train_cv synthesize --output cells --cells 24 --donors 3 --bins 32 --side 7 --num-workers 1");
@@ -15,22 +14,18 @@ static void train_cv(void **state) {
                           .log = "run/fold_D1/log.jsonl",
                           .lowest = "-val/auroc",
                           .alike = "@(run|*.@(csv|svg|md).*)"});
-    free(root);
 }
 
-static void doctor(void **state) {
-    (void)state;
+TEST(doctor) {
     char *root = crash_root();
     /* Every run gets a link to the same files: the times of copies are in the store, and differ. */
     crash_make(root,
                "$PROGRAMS/train_cv synthesize --output cells --cells 24 --donors 3 --bins 32 --side 7 --num-workers 1 "
                "&& mkdir -p start && ln -s ../cells start/cells");
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_cv doctor --data cells --num-workers 1"});
-    free(root);
 }
 
-static void synthesize(void **state) {
-    (void)state;
+TEST(synthesize) {
     char *root = crash_root();
     crash_at_every(
         root,
@@ -38,14 +33,6 @@ static void synthesize(void **state) {
                         "exec $PROGRAMS/train_cv synthesize --output cells --cells 4 --donors 2 --bins 32 --side 7 "
                         "--num-workers 1",
                     .done = "is there already"});
-    free(root);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(train_cv),
-        cmocka_unit_test(doctor),
-        cmocka_unit_test(synthesize),
-    };
-    return crash_tests(tests, sizeof tests / sizeof *tests);
-}
+int main(void) { return crash_tests(); }

@@ -60,11 +60,9 @@ static double gradient_norm(const CvDouble *net) {
 
 static void check_running(const TensorFile *file, const char *prefix, const CvDouble *net) {
     for (const Unit *u = net->units; u < net->units + LOGIT; u++) {
-        char *mean = xformat("%s.running_mean", u->norm), *var = xformat("%s.running_var", u->norm);
+        char *mean = kept_format("%s.running_mean", u->norm), *var = kept_format("%s.running_var", u->norm);
         check(file, prefix, mean, u->running_mean, u->outputs);
         check(file, prefix, var, u->running_var, u->outputs);
-        free(mean);
-        free(var);
     }
 }
 
@@ -72,12 +70,11 @@ static void check_running(const TensorFile *file, const char *prefix, const CvDo
 static int check_gradients(const TensorFile *file, const char *prefix, const CvDouble *net) {
     int n = 0;
     for (const DoubleParam *p = net->params; p < net->params + net->n_params; p++) {
-        char *name = xformat("%s%s", prefix, p->name);
+        char *name = kept_format("%s%s", prefix, p->name);
         if (tensor_file_find(file, name)) {
             check(file, "", name, p->gradient, p->count);
             n++;
         }
-        free(name);
     }
     return n;
 }
@@ -134,8 +131,7 @@ static void check_full_gradients(const TensorFile *file, const CvDouble *net) {
     free(norms);
 }
 
-static void whole_network_is_the_specified_one(void **state) {
-    (void)state;
+TEST(whole_network_is_the_specified_one) {
     static const double targets[] = {0.025, 0.975, 0.025, 0.975};
     TensorFile file = open_golden("flim_full");
     CvDouble *net = cv_double_new((const int[]){32, 64, 128}, 256, 21, false);
@@ -241,19 +237,6 @@ static void train_small(const char *prefix, bool linear) {
     tensor_file_close(&file);
 }
 
-static void small_network_trains_as_torch_does(void **state) {
-    (void)state;
-    train_small("", false);
-}
+TEST(small_network_trains_as_torch_does) { train_small("", false); }
 
-static void linear_network_trains_as_torch_does(void **state) {
-    (void)state;
-    train_small("linear.", true);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(small_network_trains_as_torch_does),
-                                       cmocka_unit_test(linear_network_trains_as_torch_does),
-                                       cmocka_unit_test(whole_network_is_the_specified_one)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST(linear_network_trains_as_torch_does) { train_small("linear.", true); }

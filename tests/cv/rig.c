@@ -48,10 +48,9 @@ float *cv_channels_last(const float *from, int64_t cells, int64_t positions) {
 }
 
 void cv_absorb_bias(const ParamTable *table, float *flat, int layer, const float *bias) {
-    char *name = xformat("%s.running_mean", cv_network_dead_biases()[layer].norm);
+    char *name = kept_format("%s.running_mean", cv_network_dead_biases()[layer].norm);
     const Param *mean = &table->items[params_find(table, name)];
     for (int64_t c = 0; c < mean->count; c++) flat[mean->offset + c] -= bias[c];
-    free(name);
 }
 
 void cv_fill_parameters(const ParamTable *table, float *flat) {

@@ -8,7 +8,7 @@
 #include "kernels/poisson.h"
 #include "tests/cv/golden.h"
 #include "tests/files.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { T = 256, N = 21, PIXELS = N * N, VOXELS = T * PIXELS };
 static const AugmentShape SHAPE = {T, N, N};
@@ -90,8 +90,7 @@ static void check_augmented(const char *what, AugmentDraws d, double sum, double
 
 /* ---- the reference's: the footprint is where counts are ---- */
 
-static void hash_is_the_specified_one(void **state) {
-    (void)state;
+TEST_WITH(hash_is_the_specified_one, new_cell, NULL) {
     assert_near(cv_golden_uniform(0, 0), 0.76662161642728521, 1e-16);
     assert_near(cv_golden_uniform(0, 1), 0.13312315034456179, 1e-16);
     assert_near(cv_golden_uniform(4, 3071), 0.21008521523685975, 1e-16);
@@ -99,8 +98,7 @@ static void hash_is_the_specified_one(void **state) {
     check_augmented("raw", NOTHING, 901318, 10179805, 9622001, 90163019, 265);
 }
 
-static void shifts_fill_with_zeros(void **state) {
-    (void)state;
+TEST_WITH(shifts_fill_with_zeros, new_cell, NULL) {
     AugmentDraws d = NOTHING;
     d.shift = 5;
     check_augmented("+5", d, 901053, 10176812, 9619172, 94601240, 265);
@@ -112,8 +110,7 @@ static void shifts_fill_with_zeros(void **state) {
     }
 }
 
-static void turns_and_flips_move_whole_pixels(void **state) {
-    (void)state;
+TEST_WITH(turns_and_flips_move_whole_pixels, new_cell, NULL) {
     static const double by[4][2] = {{0, 0}, {8404359, 10179805}, {7846555, 8404359}, {9622001, 7846555}};
     AugmentDraws d = NOTHING;
     for (d.turns = 1; d.turns <= 3; d.turns++) {
@@ -129,8 +126,7 @@ static void turns_and_flips_move_whole_pixels(void **state) {
 }
 
 /* First the turns, one at a time, then the flips. */
-static void flips_come_after_turns(void **state) {
-    (void)state;
+TEST_WITH(flips_come_after_turns, new_cell, NULL) {
     for (int turns = 0; turns < 4; turns++)
         for (int flips = 0; flips < 4; flips++) {
             AugmentDraws d = {.scale = 1, .turns = turns, .flips = flips};
@@ -151,8 +147,7 @@ static void flips_come_after_turns(void **state) {
         }
 }
 
-static void zoom_is_bilinear(void **state) {
-    (void)state;
+TEST_WITH(zoom_is_bilinear, new_cell, NULL) {
     AugmentDraws d = {.scale = 1, .side = 18};
     check_augmented("18", d, 645640.041522, 6833482.9792, 6500337.3529, 64586373.8235, 217);
     d.side = 20;
@@ -164,8 +159,7 @@ static void zoom_is_bilinear(void **state) {
 }
 
 /* Resizes a ramp, 1 + the column, to each size that is drawn: crops to the middle n pixels, or pads with zeros. */
-static void zoom_keeps_the_middle(void **state) {
-    (void)state;
+TEST_WITH(zoom_keeps_the_middle, new_cell, NULL) {
     for (int i = 0; i < VOXELS; i++) raw[i] = (uint8_t)(1 + i % N);
     for (int n = 18; n <= 24; n++) {
         augment(x, raw, SHAPE, (AugmentDraws){.scale = 1, .side = n}, true);
@@ -179,8 +173,7 @@ static void zoom_keeps_the_middle(void **state) {
     }
 }
 
-static void elastic_follows_its_fields(void **state) {
-    (void)state;
+TEST_WITH(elastic_follows_its_fields, new_cell, NULL) {
     assert_near(dx[10 * N + 10], 0.127972381, 1e-6); /* floats: sums of 289 terms below 0.2 */
     assert_near(dy[10 * N + 10], 0.347369554, 1e-6);
     assert_near(dx[0], 0.022204962, 1e-6);
@@ -190,8 +183,7 @@ static void elastic_follows_its_fields(void **state) {
     check("elastic", 930142.038055, 10443676.6269, 9690536.0699, 93046448.4089, 307);
 }
 
-static void blur_is_a_gaussian(void **state) {
-    (void)state;
+TEST_WITH(blur_is_a_gaussian, new_cell, NULL) {
     static const double want[3][4] = {{0.99232748, 0.00383626},
                                       {0.72166743, 0.13819585, 0.00097044},
                                       {0.498676452, 0.228310716, 0.021910314, 0.000440743}};
@@ -212,8 +204,7 @@ static void blur_is_a_gaussian(void **state) {
     check_augmented("0.8", d, 901318, 10178071.0113, 9621757.9388, 90163019, 416);
 }
 
-static void a_chain_is_packed(void **state) {
-    (void)state;
+TEST_WITH(a_chain_is_packed, new_cell, NULL) {
     AugmentDraws d = {.shift = 5, .scale = 0.8f, .turns = 1, .flips = AUGMENT_FLIP_Y, .side = 20, .blur = 0.55f};
     double sums[2] = {0};
     augment_along(x, raw, SHAPE, d, true, dx, dy);
@@ -248,8 +239,7 @@ static void golden(const TensorFile *file, const char *name, int index, const Au
     free(want);
 }
 
-static void values_are_those_of_numpy(void **state) {
-    (void)state;
+TEST_WITH(values_are_those_of_numpy, new_cell, NULL) {
     static const int steps[] = {5, -3, 0}, sides[] = {7, 8, 9, 10, 12};
     static const float factors[] = {0.6f, 1.3f}, sigmas[] = {0.3f, 0.55f, 0.8f};
     TensorFile file = open_golden("flim_augment");
@@ -277,8 +267,7 @@ static void values_are_those_of_numpy(void **state) {
 
 /* ---- the footprint by itself ---- */
 
-static void footprint_moves_with_the_counts_but_is_not_dilated(void **state) {
-    (void)state;
+TEST_WITH(footprint_moves_with_the_counts_but_is_not_dilated, new_cell, NULL) {
     for (int dilated = 0; dilated < 2; dilated++) {
         int inside = 0;
         augment(x, raw, SHAPE, (AugmentDraws){.scale = 1, .blur = 0.8f}, dilated);
@@ -308,8 +297,7 @@ static void footprint_moves_with_the_counts_but_is_not_dilated(void **state) {
 }
 
 /* From 21 to 19 pixels a source is i * 20 / 18: rounded, and the outer ring is zero. */
-static void nearest_pixels_make_the_footprint(void **state) {
-    (void)state;
+TEST_WITH(nearest_pixels_make_the_footprint, new_cell, NULL) {
     memset(raw, 1, N); /* the corner that pixels beyond the image must not be taken from */
     memset(was_lit, 1, N);
     augment(x, raw, SHAPE, (AugmentDraws){.scale = 1, .side = 19}, false);
@@ -323,8 +311,7 @@ static void nearest_pixels_make_the_footprint(void **state) {
 }
 
 /* Photons that a shift moves out of sight are of the cell as it is stored, but make no pixel bright. */
-static void shifts_do_not_move_the_footprint(void **state) {
-    (void)state;
+TEST_WITH(shifts_do_not_move_the_footprint, new_cell, NULL) {
     memset(raw, 0, sizeof raw);
     raw[0] = 1;
     for (int dilated = 0; dilated < 2; dilated++) {
@@ -335,8 +322,7 @@ static void shifts_do_not_move_the_footprint(void **state) {
 
 /* ---- the operations ---- */
 
-static void any_number_of_threads_and_either_type_gives_the_same_bits(void **state) {
-    (void)state;
+TEST_WITH(any_number_of_threads_and_either_type_gives_the_same_bits, new_cell, NULL) {
     enum { SIDE = 5, LENGTH = 23, ALL = SIDE * SIDE * LENGTH, CELLS = 3, SAMPLES = 9 };
     const AugmentShape small = {LENGTH, SIDE, SIDE};
     uint8_t narrow[CELLS * ALL];
@@ -364,8 +350,7 @@ static void any_number_of_threads_and_either_type_gives_the_same_bits(void **sta
     }
 }
 
-static void draws_out_of_range_die(void **state) {
-    (void)state;
+TEST_WITH(draws_out_of_range_die, new_cell, NULL) {
     const AugmentDraws wrong[] = {{.scale = 0},
                                   {.scale = 17},
                                   {.scale = NAN},
@@ -380,8 +365,7 @@ static void draws_out_of_range_die(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(augment_draws_fit(&wrong[i], SHAPE));
 }
 
-static void mixing_is_linear(void **state) {
-    (void)state;
+TEST_WITH(mixing_is_linear, new_cell, NULL) {
     float from[] = {1, 2, 3, 4, 5, 6, 70, 80, 90, 100, 110, 120}, to[12], share = 0.25f;
     int32_t partners[] = {2, 1, 0};
     mixup(device, tensor_2d(to, DTYPE_F32, 6, 2), tensor_2d(from, DTYPE_F32, 6, 2), tensor_1d(partners, DTYPE_I32, 3),
@@ -397,8 +381,7 @@ static void mixing_is_linear(void **state) {
 /* ---- what is drawn ---- */
 
 /* Compares how often each gate opens, and the means of uniform values, within five standard deviations. */
-static void gates_open_as_often_as_they_should(void **state) {
-    (void)state;
+TEST_WITH(gates_open_as_often_as_they_should, new_cell, NULL) {
     enum { DRAWS = 20000 };
     static const double share[] = {0.8 * 10 / 11, 0.8, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5};
     int64_t open[9] = {0}, shifts[11] = {0}, turns[4] = {0};
@@ -428,8 +411,7 @@ static void gates_open_as_often_as_they_should(void **state) {
     assert_near(means[2], 0, 5 * 0.5 / sqrt(12) * sqrt(DRAWS));
 }
 
-static void draws_depend_on_seed_epoch_and_position_only(void **state) {
-    (void)state;
+TEST_WITH(draws_depend_on_seed_epoch_and_position_only, new_cell, NULL) {
     static float first[2 * VOXELS];
     for (int which = 0; which < 2; which++) {
         AugmentDraws d = {.scale = 1, .poisson = !which, .elastic = which, .seed = {7}, .epoch = 2, .position = {11}};
@@ -452,8 +434,7 @@ static void draws_depend_on_seed_epoch_and_position_only(void **state) {
 }
 
 /* The two fields take their numbers from these places. */
-static void fields_have_numbers_of_their_own(void **state) {
-    (void)state;
+TEST_WITH(fields_have_numbers_of_their_own, new_cell, NULL) {
     AugmentDraws d = {.scale = 1, .elastic = 1, .seed = {7}, .epoch = 2, .position = {11}};
     static float want[2 * VOXELS];
     float *fields[2] = {dx, dy}, room[PIXELS];
@@ -473,8 +454,7 @@ static void fields_have_numbers_of_their_own(void **state) {
 
 /* 30 % of batches; Beta(a, a) has mean 1/2, variance 1 / (4 (2 a + 1)) and kurtosis 3 (2 a + 1) / (2 a + 3). Within
  * five standard deviations. */
-static void batches_are_mixed(void **state) {
-    (void)state;
+TEST_WITH(batches_are_mixed, new_cell, NULL) {
     enum { BATCHES = 20000, B = 7 };
     int64_t mixed = 0, places[B][B] = {{0}};
     double sum = 0, squares = 0;
@@ -502,8 +482,7 @@ static void batches_are_mixed(void **state) {
 
 /* The noise of 56,448 voxels of 3 has mean 3 and sd sqrt(3 / 1000), and neither the four numbers of a block nor
  * neighbours are correlated. */
-static void poisson_noise_is_that_of_a_thousandfold_exposure(void **state) {
-    (void)state;
+TEST_WITH(poisson_noise_is_that_of_a_thousandfold_exposure, new_cell, NULL) {
     static double noise[VOXELS];
     double sum = 0, squares = 0, n = VOXELS / 2, variance = 3.0 / 1000;
     for (int i = 0; i < VOXELS; i++) raw[i] = i % 2 ? 3 : 0;
@@ -528,8 +507,7 @@ static void poisson_noise_is_that_of_a_thousandfold_exposure(void **state) {
 
 /* The normal numbers are those of the formula, and so are the logarithms: within the roundings of a polynomial of the
  * eighth degree, of which three count. */
-static void normal_numbers_are_those_of_the_formula(void **state) {
-    (void)state;
+TEST_WITH(normal_numbers_are_those_of_the_formula, new_cell, NULL) {
     for (uint64_t i = 0; i < 100000; i++) {
         Philox r = philox(9, PURPOSE_TEST, 3, i);
         if (i < 64) r.x[0] = (uint32_t)1 << i % 32; /* the ends, too */
@@ -560,8 +538,7 @@ static double from_block(int which, uint32_t m, uint64_t i, double mean) {
 /* The distribution function from that of the normal numbers: above 64 it is within 2e-5, below it is exact but for the
  * 32 bits of the uniform number. Here by drawing: the greatest distance of 10^6 draws is below 2 / 1000 with all but
  * exp(-8) of the probability (Kolmogorov). */
-static void poisson_numbers_are_distributed_so(void **state) {
-    (void)state;
+TEST_WITH(poisson_numbers_are_distributed_so, new_cell, NULL) {
     static const double means[] = {0.01, 0.7, 5, 63.9, 64, 700};
     enum { DRAWS = 1000000, MOST = 1200 };
     for (int m = 0; m < 8; m++) {
@@ -585,8 +562,7 @@ static void poisson_numbers_are_distributed_so(void **state) {
 
 /* Below 64 a number is the first whose distribution function is as large as the uniform one; at the 32 bits' ends the
  * rounding of the sum of terms might count. */
-static void small_poisson_numbers_are_inverted(void **state) {
-    (void)state;
+TEST_WITH(small_poisson_numbers_are_inverted, new_cell, NULL) {
     for (uint64_t i = 0; i < 20000; i++) {
         double mean = 0.003 * (double)(i + 1), below = 0, exact = 0;
         double u = ((double)philox(9, PURPOSE_TEST, 7, i).x[0] + 0.5) * 0x1p-32;
@@ -611,31 +587,4 @@ static int close_device(void **state) {
     return 0;
 }
 
-#define CELL(test) cmocka_unit_test_setup(test, new_cell)
-int main(void) {
-    const struct CMUnitTest tests[] = {CELL(hash_is_the_specified_one),
-                                       CELL(shifts_fill_with_zeros),
-                                       CELL(turns_and_flips_move_whole_pixels),
-                                       CELL(flips_come_after_turns),
-                                       CELL(zoom_is_bilinear),
-                                       CELL(zoom_keeps_the_middle),
-                                       CELL(elastic_follows_its_fields),
-                                       CELL(blur_is_a_gaussian),
-                                       CELL(a_chain_is_packed),
-                                       CELL(values_are_those_of_numpy),
-                                       CELL(footprint_moves_with_the_counts_but_is_not_dilated),
-                                       CELL(nearest_pixels_make_the_footprint),
-                                       CELL(shifts_do_not_move_the_footprint),
-                                       CELL(any_number_of_threads_and_either_type_gives_the_same_bits),
-                                       CELL(draws_out_of_range_die),
-                                       CELL(mixing_is_linear),
-                                       CELL(gates_open_as_often_as_they_should),
-                                       CELL(draws_depend_on_seed_epoch_and_position_only),
-                                       CELL(fields_have_numbers_of_their_own),
-                                       CELL(batches_are_mixed),
-                                       CELL(poisson_noise_is_that_of_a_thousandfold_exposure),
-                                       CELL(normal_numbers_are_those_of_the_formula),
-                                       CELL(poisson_numbers_are_distributed_so),
-                                       CELL(small_poisson_numbers_are_inverted)};
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+int main(void) { return tests_run(open_device, close_device); }

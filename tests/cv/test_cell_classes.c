@@ -6,7 +6,9 @@
 #include "base/file.h"
 #include "data/formats/npy.h"
 #include "tests/files.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 static char *root, *cells;
 
@@ -20,9 +22,8 @@ static int new_root(void **state) {
 }
 
 static char *place(const char *name) {
-    char *path = path_join(cells, name), *folder = path_directory(path);
+    char *path = kept_path(cells, name), *folder = keep(path_directory(path));
     make_directories(folder);
-    free(folder);
     return path;
 }
 
@@ -31,21 +32,17 @@ static void add_cell(const char *name, uint16_t first) {
     const int64_t dims[3] = {3, 3, 4};
     int32_t counts[36] = {first};
     char *path = place(name);
-    Error error;
     if (!npy_write(path, "<i4", counts, 3, dims, &error)) fail_msg("%s", error.text);
-    free(path);
 }
 
 static void add_text(const char *name, const char *text) {
     char *path = place(name);
     write_text(path, "%s", text);
-    free(path);
 }
 
 /* Asserts that these files, and no others, are cells of these labels, in this order. */
 static void assert_labels(const CvCellsOptions *options, int n, const char *const *files, const int *labels) {
     CvCells c;
-    Error error;
     if (!cv_cells_open_with(&c, cells, options, &error)) fail_msg("%s", error.text);
     assert_int_equal(c.n, n);
     for (int i = 0; i < n; i++) {
@@ -65,8 +62,7 @@ static void assert_refused(const CvCellsOptions *options, const char *part) {
 
 static const CvCellsOptions PLAIN = {.n_threads = 1};
 
-static void a_class_is_a_whole_word(void **state) {
-    (void)state;
+TEST_WITH(a_class_is_a_whole_word, new_root, NULL) {
     static const struct {
         const char *name;
         int label;
@@ -87,8 +83,7 @@ static void a_class_is_a_whole_word(void **state) {
     }
 }
 
-static void two_classes_in_a_name_are_refused(void **state) {
-    (void)state;
+TEST_WITH(two_classes_in_a_name_are_refused, new_root, NULL) {
     add_cell("D1/m1_act_3.npy", 1);
     add_cell("D1/m1_act_insulin_4.npy", 2);
     assert_refused(&PLAIN,
@@ -102,8 +97,7 @@ static void two_classes_in_a_name_are_refused(void **state) {
     assert_labels(&predict, 3, files, (const int[]){1, -1, -1});
 }
 
-static void own_words_tell_classes(void **state) {
-    (void)state;
+TEST_WITH(own_words_tell_classes, new_root, NULL) {
     static const char *const files[] = {"D1/ctrl_insulin_1.npy", "D1/m1_act_insulin_4.npy", "D2/m2_no_stim_2.npy"};
     add_cell(files[0], 1);
     add_cell(files[1], 2);
@@ -121,8 +115,7 @@ static void own_words_tell_classes(void **state) {
     assert_refused(&(CvCellsOptions){.class_words = "rest/act,ACT"}, "a word is named for both classes");
 }
 
-static void folders_tell_classes(void **state) {
-    (void)state;
+TEST_WITH(folders_tell_classes, new_root, NULL) {
     static const char *const files[] = {"isolated_cells_D1/Active/d01m2_cell_7.npy", "isolated_cells_D1/m3_in_1.npy",
                                         "isolated_cells_D1/quiescent/cell_1.npy"};
     for (int i = 0; i < 3; i++) add_cell(files[i], (uint16_t)(i + 1));
@@ -137,20 +130,19 @@ static void folders_tell_classes(void **state) {
     cv_cells_close(&c);
     add_cell("isolated_cells_D1/active/m1_in_9.npy", 4);
     assert_refused(&PLAIN, "two classes: its name says quiescent, and its folder active says active");
-    new_root(state);
+    new_root(NULL);
     add_cell("active/cell_1.npy", 1);
     assert_refused(&PLAIN, "the folder active is a class's, and does not say whose cells these are; expected ");
-    new_root(state);
+    new_root(NULL);
     add_cell("active/D1/cell_1.npy", 1);
     assert_refused(&PLAIN, "the folder active is a class's, and this seems to be a donor's");
 }
 
-static void a_table_tells_classes(void **state) {
-    (void)state;
+TEST_WITH(a_table_tells_classes, new_root, NULL) {
     static const char *const files[] = {"D1/a.npy", "D1/m1_act_2.npy", "D2/a.npy"};
     for (int i = 0; i < 3; i++) add_cell(files[i], (uint16_t)(i + 1));
     add_cell("D2/left_act_out.npy", 4);
-    char *table = path_join(root, "classes.csv");
+    char *table = kept_path(root, "classes.csv");
     const CvCellsOptions options = {.class_table = table, .n_threads = 1};
     write_text(table, "%s", "class,file,note\nActive,D1/a.npy,\n0,m1_act_2.npy,\nquiescent,D2/a.npy,\n1,gone.npy,\n");
     assert_labels(&options, 3, files, (const int[]){1, 0, 0});
@@ -176,11 +168,9 @@ static void a_table_tells_classes(void **state) {
     write_text(table, "%s", "file,class\na.npy,1\n");
     assert_refused(&(CvCellsOptions){.class_table = table, .unlabelled = true, .n_threads = 1},
                    "the name a.npy has one row, and D1/a.npy has it, too");
-    free(table);
 }
 
-static void files_without_a_class_are_named(void **state) {
-    (void)state;
+TEST_WITH(files_without_a_class_are_named, new_root, NULL) {
     add_cell("D1/m1-act-1.npy", 1);
     add_cell("D1/m1-in-2.npy", 2);
     assert_refused(&PLAIN, "none of its 2 files has a class, as D1/m1-act-1.npy; expected a word in each name "
@@ -193,22 +183,18 @@ static void add_bins(const char *name, const int32_t bins[4]) {
     int32_t counts[36];
     for (int i = 0; i < 36; i++) counts[i] = bins[i % 4] + (i < 4 && bins[i % 4] == 1);
     char *path = place(name);
-    Error error;
     if (!npy_write(path, "<i4", counts, 3, dims, &error)) fail_msg("%s", error.text);
-    free(path);
 }
 
 static void print_cells(void *options) {
     CvCells c;
-    Error error;
     if (!cv_cells_open_with(&c, cells, options, &error)) die("%s", error.text);
     cv_cells_close(&c);
     exit(0);
 }
 
-static void what_is_odd_is_counted(void **state) {
-    (void)state;
-    char output[4096], *table = path_join(root, "classes.csv");
+TEST_WITH(what_is_odd_is_counted, new_root, NULL) {
+    char output[4096], *table = kept_path(root, "classes.csv");
     CvCellsOptions options = PLAIN;
     add_cell("D1/m1_in_1.npy", 0);
     add_cell("D1/m1_act_1.npy", 0);
@@ -230,11 +216,9 @@ static void what_is_odd_is_counted(void **state) {
     options.class_table = table;
     assert_int_equal(run_function(output, sizeof output, print_cells, &options), 0);
     assert_contains(output, "[Store] 1 rows of the table of classes name no file that is here");
-    free(table);
 }
 
-static void foreign_formats_are_called_what_they_are(void **state) {
-    (void)state;
+TEST_WITH(foreign_formats_are_called_what_they_are, new_root, NULL) {
     add_text("D1/m1_act.ptu", "PQTTTR");
     assert_refused(&PLAIN, "no cell found; expected ");
     assert_refused(&PLAIN, "; 1 files are PicoQuant's lists of photons, no images (.ptu): Python's ptufile");
@@ -244,13 +228,4 @@ static void foreign_formats_are_called_what_they_are(void **state) {
     cells = file;
     assert_refused(&PLAIN,
                    "cells.parquet: is a file, of tables of Parquet; expected a folder of cells, DIR/DONOR/NAME");
-}
-
-#define FRESH(test) cmocka_unit_test_setup(test, new_root)
-int main(void) {
-    const struct CMUnitTest tests[] = {FRESH(a_class_is_a_whole_word), FRESH(two_classes_in_a_name_are_refused),
-                                       FRESH(own_words_tell_classes),  FRESH(folders_tell_classes),
-                                       FRESH(a_table_tells_classes),   FRESH(files_without_a_class_are_named),
-                                       FRESH(what_is_odd_is_counted),  FRESH(foreign_formats_are_called_what_they_are)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

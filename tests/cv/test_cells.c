@@ -13,6 +13,8 @@
 #include "tests/documented.h"
 #include "tests/files.h"
 
+static Error error;
+
 static char *root, *cells;
 
 static int new_root(void **state) {
@@ -26,12 +28,9 @@ static int new_root(void **state) {
 
 /* cells/NAME of H x W x T, values[i]; `dtype` as npy_write has it. */
 static void add_array(const char *name, const char *dtype, const void *values, int rank, const int64_t *dims) {
-    char *path = path_join(cells, name), *folder = path_directory(path);
-    Error error;
+    char *path = kept_path(cells, name), *folder = keep(path_directory(path));
     make_directories(folder);
     if (!npy_write(path, dtype, values, rank, dims, &error)) fail_msg("%s", error.text);
-    free(folder);
-    free(path);
 }
 
 enum { H = 3, T = 4, VOXELS = H * H * T };
@@ -46,7 +45,6 @@ static void add_cell(const char *name, double factor, double last) {
 
 static CvCells open_cells(bool compat, int n_threads) {
     CvCells c;
-    Error error;
     if (!cv_cells_open(&c, cells, compat, n_threads, &error)) fail_msg("%s", error.text);
     return c;
 }
@@ -61,8 +59,7 @@ static void assert_refused(const char *part) {
     }
 }
 
-static void file_names_hold_class_field_and_prefix(void **state) {
-    (void)state;
+TEST_WITH(file_names_hold_class_field_and_prefix, new_root, NULL) {
     static const struct {
         const char *name, *prefix, *field;
         int label;
@@ -85,8 +82,7 @@ static void file_names_hold_class_field_and_prefix(void **state) {
 
 /* ---- what is read ---- */
 
-static void cells_are_sorted_and_described(void **state) {
-    (void)state;
+TEST_WITH(cells_are_sorted_and_described, new_root, NULL) {
     add_cell("isolated_cells_D10/d01m2_in_cell_1.npy", 1, 3);
     add_cell("isolated_cells_D2/d01m10_act_cell_1.npy", 2, 200);
     add_cell("isolated_cells_D2/d01m2_in_cell_10.npy", 1, 3);
@@ -94,9 +90,8 @@ static void cells_are_sorted_and_described(void **state) {
     add_cell("isolated_cells_D2/d01m2_cell_9.npy", 0, 0);
     add_cell("isolated_cells_D2/.hidden_in.npy", 0, -1);
     add_cell("isolated_cells_D2/deeper/d01m2_in_cell_9.npy", 0, -1);
-    char *notes = path_join(cells, "notes.txt");
+    char *notes = kept_path(cells, "notes.txt");
     write_text(notes, "text");
-    free(notes);
     CvCells c = open_cells(false, 2);
     assert_contains(tensor_file_metadata(&c.file, "findings"), "\"deeper\": 1");
     assert_store_documented(&c.file, "## The store of cells");
@@ -126,18 +121,15 @@ static void cells_are_sorted_and_described(void **state) {
     assert_true(c.photons[1] == 2 * 35 * 36 / 2 - 70 + 200 && c.peaks[1] == 3 && c.sizes[1] == 9);
     assert_true(c.photons[2] == 0 && c.peaks[2] == 0 && c.sizes[2] == 0 && c.entropy[2] == 0);
     cv_cells_close(&c);
-    Error error;
-    char *alone = path_join(cells, "isolated_cells_D10");
+    char *alone = kept_path(cells, "isolated_cells_D10");
     const CvCellsOptions options = {.n_threads = 1, .unlabelled = true};
     if (!cv_cells_open_with(&c, alone, &options, &error)) fail_msg("%s", error.text);
     assert_string_equal(c.donor_names[0], "D10"); /* as where its folder is one of several */
     cv_cells_close(&c);
-    free(alone);
 }
 
 /* The specification's four cells: photons, footprints, entropies at bin 50; and T < H only under compat. */
-static void golden_cells_have_their_numbers(void **state) {
-    (void)state;
+TEST_WITH(golden_cells_have_their_numbers, new_root, NULL) {
     static const int64_t dims[3] = {21, 21, 256};
     static const double photons[4] = {65424, 228507, 533517, 1078182};
     static const double entropy[4] = {5.614447066, 6.820060001, 7.621978637, 8.308292562};
@@ -170,8 +162,7 @@ static void golden_cells_have_their_numbers(void **state) {
 }
 
 /* Two times, three rows: the reference takes rows for times. Row 1 has the most photons, four of them alike. */
-static void compat_repairs_axes(void **state) {
-    (void)state;
+TEST_WITH(compat_repairs_axes, new_root, NULL) {
     const uint16_t counts[2 * 9] = {1, 0, 0, 3, 3, 0, 0, 0, 0, /* the second time: */ 1, 0, 0, 3, 3, 0, 0, 0, 0};
     const AugmentShape shape = {2, 3, 3};
     assert_near(cell_store_entropy(counts, shape, true), 2, 1e-15);
@@ -183,7 +174,7 @@ static void compat_repairs_axes(void **state) {
 /* Written by hand, for the types and orders that npy_write does not have. */
 static void write_array(const char *name, const char *descr, bool fortran, const void *values, size_t bytes) {
     unsigned char file[128 + VOXELS * 8] = "\x93NUMPY\x01\x00\x76\x00";
-    char *path = path_join(cells, name);
+    char *path = kept_path(cells, name);
     memset(file + 10, ' ', 118);
     int n = snprintf((char *)file + 10, 118, "{'descr': '%s', 'fortran_order': %s, 'shape': (3, 3, 4), }", descr,
                      fortran ? "True" : "False");
@@ -191,11 +182,9 @@ static void write_array(const char *name, const char *descr, bool fortran, const
     file[127] = '\n';
     memcpy(file + 128, values, bytes);
     write_bytes(path, file, 128 + bytes);
-    free(path);
 }
 
-static void every_type_and_order_is_the_same_cell(void **state) {
-    (void)state;
+TEST_WITH(every_type_and_order_is_the_same_cell, new_root, NULL) {
     unsigned char u1[VOXELS], u2_big[2 * VOXELS], fortran[VOXELS];
     int64_t i8[VOXELS];
     float f4[VOXELS];
@@ -225,9 +214,8 @@ static void every_type_and_order_is_the_same_cell(void **state) {
 
 /* Writes the cell of add_cell(name, 1, 35) as a TIFF stack of one byte a pixel. */
 static void add_tiff(const char *name) {
-    char *path = path_join(cells, name), *folder = path_directory(path);
+    char *path = kept_path(cells, name), *folder = keep(path_directory(path));
     make_directories(folder);
-    free(folder);
     TIFF *tiff = TIFFOpen(path, "wb");
     assert_non_null(tiff);
     for (int t = 0; t < T; t++) {
@@ -242,7 +230,6 @@ static void add_tiff(const char *name) {
         assert_true(TIFFWriteEncodedStrip(tiff, 0, page, sizeof page) == sizeof page && TIFFWriteDirectory(tiff));
     }
     TIFFClose(tiff);
-    free(path);
 }
 
 /* Writes the same cell as an .sdt file: one block of 16-bit numbers. */
@@ -265,21 +252,16 @@ static void add_sdt(const char *name) {
                              {BLOCK + 18, 2 * VOXELS}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) file[fields[i][0]] = (unsigned char)fields[i][1];
     for (int i = 0; i < VOXELS; i++) file[DATA + 2 * i] = (unsigned char)i;
-    char *path = path_join(cells, name);
-    write_bytes(path, file, sizeof file);
-    free(path);
+    write_bytes(kept_path(cells, name), file, sizeof file);
 }
 
 /* A folder may mix kinds, and endings may be in capitals. The store, and so the training, has the same bits. */
-static void every_kind_of_file_is_the_same_cell(void **state) {
-    (void)state;
+TEST_WITH(every_kind_of_file_is_the_same_cell, new_root, NULL) {
     add_cell("A/m1_in_1.npy", 1, 35);
     add_tiff("A/m1_in_2.tif");
     add_tiff("A/m1_in_3.TIFF");
     add_sdt("A/m1_in_4.sdt");
-    char *other = path_join(cells, "A/m1_in_5.ptu");
-    write_text(other, "another format");
-    free(other);
+    write_text(kept_path(cells, "A/m1_in_5.ptu"), "another format");
     CvCells c = open_cells(false, 2);
     assert_true(c.n == 4);
     float counts[2][VOXELS];
@@ -303,8 +285,7 @@ static void print_cells(void *unused) {
     exit(0);
 }
 
-static void kinds_are_counted_if_they_are_mixed(void **state) {
-    (void)state;
+TEST_WITH(kinds_are_counted_if_they_are_mixed, new_root, NULL) {
     char output[2048];
     add_tiff("A/m1_in_1.tif");
     assert_int_equal(run_function(output, sizeof output, print_cells, NULL), 0);
@@ -319,36 +300,30 @@ static void kinds_are_counted_if_they_are_mixed(void **state) {
     }
 }
 
-static void bad_stacks_are_named(void **state) {
-    (void)state;
+TEST_WITH(bad_stacks_are_named, new_root, NULL) {
     static const unsigned char zeros[3] = {0};
     add_tiff("A/m1_in_1.tif");
     add_cell("A/m1_in_1.npy", 1, 3);
     assert_refused("A/m1_in_1.npy and m1_in_1.tif have one name, and would count as two cells: keep one of them");
     add_cell("A/m1_in_1.part.npy", 1, 3); /* comes between them */
     assert_refused("A/m1_in_1.npy and m1_in_1.tif have one name");
-    char *twin = path_join(cells, "A/m1_in_1.npy");
+    char *twin = kept_path(cells, "A/m1_in_1.npy");
     assert_int_equal(unlink(twin), 0);
-    free(twin);
-    twin = path_join(cells, "A/m1_in_1.part.npy");
+    twin = kept_path(cells, "A/m1_in_1.part.npy");
     assert_int_equal(unlink(twin), 0);
-    free(twin);
-    char *path = path_join(cells, "A/m1_in_2.tif"), *sdt = path_join(cells, "A/m1_in_2.sdt");
+    char *path = kept_path(cells, "A/m1_in_2.tif"), *sdt = kept_path(cells, "A/m1_in_2.sdt");
     write_bytes(path, zeros, sizeof zeros);
     assert_refused("A/m1_in_2.tif: cannot be read as TIFF");
     assert_int_equal(unlink(path), 0);
     write_bytes(sdt, zeros, sizeof zeros);
     assert_refused("A/m1_in_2.sdt: is cut off");
-    free(sdt);
-    free(path);
 }
 
-static void the_greatest_count_chooses_the_type(void **state) {
-    (void)state;
+TEST_WITH(the_greatest_count_chooses_the_type, new_root, NULL) {
     static const double most[] = {255, 256, 65535};
     uint64_t sums[3][2];
     for (int i = 0; i < 3; i++) {
-        new_root(state);
+        new_root(NULL);
         add_cell("A/m1_in.npy", 1, 3);
         add_cell("B/m1_act.npy", 1, most[i]);
         CvCells c = open_cells(false, 1);
@@ -367,28 +342,24 @@ static void the_greatest_count_chooses_the_type(void **state) {
 /* ---- when the store is made ---- */
 
 static uint64_t inode(void) {
-    char *path = cv_cells_path(cells, CV_CELLS_ENDING);
+    char *path = keep(cv_cells_path(cells, CV_CELLS_ENDING));
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
-    free(path);
     return status.st_ino;
 }
 
 /* The file's inode: it is renamed into place, so that a new file has another; held by a link meanwhile. */
 static bool is_remade(bool compat) {
-    char *path = cv_cells_path(cells, CV_CELLS_ENDING), *held = path_join(root, "held");
+    char *path = keep(cv_cells_path(cells, CV_CELLS_ENDING)), *held = kept_path(root, "held");
     uint64_t before = inode();
     assert_int_equal(link(path, held), 0);
     CvCells c = open_cells(compat, 2);
     cv_cells_close(&c);
     assert_int_equal(unlink(held), 0);
-    free(path);
-    free(held);
     return inode() != before;
 }
 
-static void store_is_made_anew_when_files_change(void **state) {
-    (void)state;
+TEST_WITH(store_is_made_anew_when_files_change, new_root, NULL) {
     add_cell("A/m1_in.npy", 1, 3);
     add_cell("B/m1_act.npy", 1, 4);
     CvCells c = open_cells(false, 2);
@@ -399,7 +370,7 @@ static void store_is_made_anew_when_files_change(void **state) {
     add_cell("B/m2_act.npy", 1, 4);
     assert_true(is_remade(false));
     assert_false(is_remade(false));
-    char *path = path_join(cells, "B/m2_act.npy"), *other = path_join(cells, "B/m3_act.npy");
+    char *path = kept_path(cells, "B/m2_act.npy"), *other = kept_path(cells, "B/m3_act.npy");
     assert_int_equal(rename(path, other), 0);
     assert_true(is_remade(false));
     for (int i = 0; i < 3; i++) { /* changed at other seconds, other nanoseconds, at the same time as before */
@@ -407,7 +378,7 @@ static void store_is_made_anew_when_files_change(void **state) {
         assert_true(is_remade(false));
         assert_false(is_remade(false));
     }
-    char *store = cv_cells_path(cells, CV_CELLS_ENDING);
+    char *store = keep(cv_cells_path(cells, CV_CELLS_ENDING));
     write_text(store, "damaged");
     assert_true(is_remade(false));
     char *bytes; /* one bit of a count, or of a name */
@@ -424,21 +395,15 @@ static void store_is_made_anew_when_files_change(void **state) {
     assert_true(cv_cells_open(&c, store, false, 1, NULL)); /* by itself */
     assert_int_equal(c.n, 3);
     cv_cells_close(&c);
-    free(store);
-    free(other);
-    free(path);
 }
 
-static void paths_lose_their_slashes(void **state) {
-    (void)state;
-    char *path = cv_cells_path("a/b//", CV_CELLS_ENDING);
-    assert_string_equal(path, "a/b.flim.safetensors");
-    free(path);
+TEST_WITH(paths_lose_their_slashes, new_root, NULL) {
+    assert_string_equal(keep(cv_cells_path("a/b//", CV_CELLS_ENDING)), "a/b.flim.safetensors");
 }
 
 /* ---- what is wrong ---- */
 
-static void wrong_values_are_refused(void **state) {
+TEST_WITH(wrong_values_are_refused, new_root, NULL) {
     static const struct {
         double value;
         const char *text;
@@ -448,7 +413,7 @@ static void wrong_values_are_refused(void **state) {
                  {65536, "has 65536 photons in bin 3; expected a whole number, 0 to 65535"},
                  {3.4, "has 3.4 photons in bin 3; expected a whole number"}};
     for (int i = 0; i < 5; i++) {
-        new_root(state);
+        new_root(NULL);
         add_cell("A/m1_in.npy", 1, 3);
         add_cell("A/m2_in.npy", 1, wrong[i].value);
         add_cell("A/m3_in.npy", 1, wrong[i].value);
@@ -457,40 +422,37 @@ static void wrong_values_are_refused(void **state) {
     }
 }
 
-static void mixed_shapes_are_refused(void **state) {
+TEST_WITH(mixed_shapes_are_refused, new_root, NULL) {
     static const int64_t others[][3] = {{H, H, 2}, {4, 4, T}, {H, 4, T}};
     static const uint16_t zeros[64];
     for (int i = 0; i < 3; i++) {
-        new_root(state);
+        new_root(NULL);
         add_cell("A/m1_in.npy", 1, 3);
         add_array("A/m2_in.npy", "<u2", zeros, 3, others[i]);
         add_array("A/m3_in.npy", "<u2", zeros, 2, others[i]);
         assert_refused("A/m2_in.npy: has shape");
         assert_refused("A/m1_in.npy has [3, 3, 4]");
     }
-    new_root(state);
+    new_root(NULL);
     add_array("A/m1_in.npy", "<u2", zeros, 3, others[2]);
     assert_refused("has shape [3, 4, 4]; expected [H, W, T] with H = W");
-    new_root(state);
+    new_root(NULL);
     add_array("A/m1_in.npy", "<u2", zeros, 2, others[2]);
     assert_refused("has shape [3, 4]; expected");
 }
 
-static void only_regular_files_are_read(void **state) {
-    (void)state;
+TEST_WITH(only_regular_files_are_read, new_root, NULL) {
     add_cell("A/m1_in.npy", 1, 3);
-    char *fifo = path_join(cells, "A/m2_in.npy"), *broken = path_join(cells, "A/m3_in.npy");
+    char *fifo = kept_path(cells, "A/m2_in.npy"), *broken = kept_path(cells, "A/m3_in.npy");
     assert_int_equal(mkfifo(fifo, 0666), 0);
     assert_int_equal(has_links() ? symlink("nothing", broken) : mkfifo(broken, 0666), 0);
     CvCells c = open_cells(false, 2);
     assert_int_equal(c.n, 1);
     assert_contains(tensor_file_metadata(&c.file, "findings"), "\"not_regular\": 2");
     cv_cells_close(&c);
-    free(fifo);
-    free(broken);
 }
 
-static void wrong_folders_are_refused(void **state) {
+TEST_WITH(wrong_folders_are_refused, new_root, NULL) {
     assert_refused("No such file");
     make_directories(cells);
     assert_refused("no cell found");
@@ -498,30 +460,27 @@ static void wrong_folders_are_refused(void **state) {
     assert_refused("none of its 1 files has a class, as A/m1.npy");
     add_cell("m1_in.npy", 1, 3);
     assert_refused("lies in no donor's folder");
-    new_root(state);
+    new_root(NULL);
     add_cell("D1/m1_in.npy", 1, 3);
     add_cell("isolated_cells_D1/m1_in.npy", 1, 3);
     assert_refused("two folders belong to donor D1");
-    new_root(state);
+    new_root(NULL);
     add_cell("Lo\u0300/m1_in.npy", 1, 3);
     add_cell("L\u00f2/m1_in.npy", 1, 3);
     assert_refused("two folders belong to donor L"); /* one name, composed and not */
-    new_root(state);
+    new_root(NULL);
     add_cell("isolated_cells_a,b/m1_in.npy", 1, 3);
     assert_refused("the donor a,b has a comma in its name, which separates donors in options: rename its folder");
-    new_root(state);
+    new_root(NULL);
     make_directories(cells);
-    char *folder = path_join(cells, "D1"), *path = path_join(folder, "m1_in.npy");
+    char *folder = kept_path(cells, "D1"), *path = kept_path(folder, "m1_in.npy");
     make_directories(folder);
     write_text(path, "not an array");
     assert_refused("D1/m1_in.npy: is not an npy file");
-    free(path);
-    free(folder);
 }
 
-static void wrong_stores_are_refused(void **state) {
-    (void)state;
-    char *path = path_join(root, "x.safetensors");
+TEST_WITH(wrong_stores_are_refused, new_root, NULL) {
+    char *path = kept_path(root, "x.safetensors");
     static const int32_t ids[4] = {0, 0, 0, 7};
     static const double numbers[2];
     static const unsigned char bytes[2 * 16];
@@ -538,7 +497,6 @@ static void wrong_stores_are_refused(void **state) {
     const char *const keys[] = {"donors", "fields", "files"}, *const values[] = {"[\"A\"]", "[\"A m\"]",
                                                                                  "[\"a\",\"b\"]"};
     CvCells c;
-    Error error;
     assert_true(safetensors_write(path, good, 10, keys, values, 3, &error));
     assert_true(cv_cells_open(&c, path, false, 1, &error));
     cv_cells_close(&c);
@@ -573,26 +531,4 @@ static void wrong_stores_are_refused(void **state) {
         assert_false(cv_cells_open(&c, path, false, 1, &error));
         assert_contains(error.text, keys[wrong]);
     }
-    free(path);
-}
-
-#define FRESH(test) cmocka_unit_test_setup(test, new_root)
-int main(void) {
-    const struct CMUnitTest tests[] = {FRESH(file_names_hold_class_field_and_prefix),
-                                       FRESH(cells_are_sorted_and_described),
-                                       FRESH(golden_cells_have_their_numbers),
-                                       FRESH(compat_repairs_axes),
-                                       FRESH(every_type_and_order_is_the_same_cell),
-                                       FRESH(every_kind_of_file_is_the_same_cell),
-                                       FRESH(kinds_are_counted_if_they_are_mixed),
-                                       FRESH(bad_stacks_are_named),
-                                       FRESH(the_greatest_count_chooses_the_type),
-                                       FRESH(store_is_made_anew_when_files_change),
-                                       FRESH(paths_lose_their_slashes),
-                                       FRESH(wrong_values_are_refused),
-                                       FRESH(mixed_shapes_are_refused),
-                                       FRESH(only_regular_files_are_read),
-                                       FRESH(wrong_folders_are_refused),
-                                       FRESH(wrong_stores_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,8 @@
 #include "commands/cv/report/epoch_curves.h"
 #include "commands/cv/report/tested_fold.h"
 
+static Error error;
+
 static const double EXACT = 1e-13, ROUNDED = 5.0001e-5;
 
 /* ---- a data set with the counts, photons and footprints of the six donors that the reference was trained on ---- */
@@ -86,7 +88,6 @@ static CellPredictions predictions(const Set *s, int donor) {
 
 static void report(const TestedFold *fold, const char *directory, BinaryScores *scores) {
     FoldResult result;
-    Error error;
     if (!tested_fold_report(fold, directory, &result, &error)) fail_msg("%s", error.text);
     if (scores) *scores = result.scores;
 }
@@ -112,14 +113,13 @@ static char *report_of_donor_5(BinaryScores *scores) {
     predict(s, 5, (int64_t[]){3000, 210, 100, 857}, REFERENCE_P);
     TestedFold fold = {"D5", &s->cells, s->ids, s->first[4], predictions(s, 5), predictions(s, 4), .balanced = true};
     fold.best_epoch = 17, fold.epochs = 2, fold.val_losses = (double[]){0.5, 0.25};
-    char *directory = scratch_directory();
+    char *directory = kept_folder();
     report(&fold, directory, scores);
     free(s);
     return directory;
 }
 
-static void the_outcome_of_the_reference_is_reported(void **state) {
-    (void)state;
+TEST(the_outcome_of_the_reference_is_reported) {
     BinaryScores scores;
     char *directory = report_of_donor_5(&scores);
     assert_near(scores.accuracy, 0.8523, ROUNDED);
@@ -142,20 +142,16 @@ static void the_outcome_of_the_reference_is_reported(void **state) {
         assert_near(number_at(row, "above_0.7"), o % 2, 0); /* .852 and .933 */
     }
     json_decref(json);
-    char *path = path_join(directory, "test_results_D5.md"), *markdown = read_text(path);
+    char *path = kept_path(directory, "test_results_D5.md"), *markdown = kept_text(path);
     assert_contains(markdown, "tested on 1916 of D5");
     assert_contains(markdown, "trained on 10158 cells of D1 D2 D3 D4 (30.7 % active)");
     assert_contains(markdown, "false positives have a median p of 0.8520: the network is sure of them");
     assert_contains(markdown, "false negatives have a median p of 0.1940: the network takes them for the other class");
     assert_contains(markdown, "are 0.8480 apart: far");
     assert_contains(markdown, "| quiescent | 415 | 210 |");
-    free(markdown);
-    free(path);
-    free(directory);
 }
 
-static void baselines_and_counts_are_reported_beside_it(void **state) {
-    (void)state;
+TEST(baselines_and_counts_are_reported_beside_it) {
     char *directory = report_of_donor_5(NULL);
     json_t *json = json_in(directory, "test_results_D5.json"), *baselines = json_at(json, "baselines");
     assert_near(number_at(json_at(baselines, "always active"), "accuracy"), 0.6738, ROUNDED);
@@ -175,25 +171,24 @@ static void baselines_and_counts_are_reported_beside_it(void **state) {
     assert_null(json_object_get(json, "train_losses"));
     assert_int_equal(json_array_size(json_at(json, "training_donors")), 4);
     json_decref(json);
-    free(directory);
 }
 
 /* ---- six folds, of which number d has 100 (d + 1) quiescent cells taken for active, and all others right ---- */
 
-typedef struct {
+static struct {
     Set *cells;
     TestedFold folds[DONORS];
     int32_t *train;
     double accuracy[DONORS], mean, deviation; /* over folds, divisor n */
-    char *directory;                          /* has the report */
-} SixFolds;
+    const char *directory;                    /* has the report */
+} six;
 
 /* Trained on the donors that are neither tested nor validated on. */
-static TestedFold one_of_six(const SixFolds *six, int d) {
+static TestedFold one_of_six(int d) {
     static const double losses[] = {0.5, 0.4, 0.45};
-    const Set *s = six->cells;
+    const Set *s = six.cells;
     int v = (d + 1) % DONORS;
-    int32_t *ids = six->train + (int64_t)d * MOST;
+    int32_t *ids = six.train + (int64_t)d * MOST;
     TestedFold fold = {DONOR_NAMES[d], &s->cells, ids, 0, predictions(s, v), predictions(s, d), .balanced = true};
     for (int32_t i = 0; i < MOST; i++)
         if (s->donors[i] != d && s->donors[i] != v) ids[fold.n_train++] = i;
@@ -202,75 +197,68 @@ static TestedFold one_of_six(const SixFolds *six, int d) {
 }
 
 static int open_six_folds(void **state) {
-    SixFolds *six = *state = xcalloc(1, sizeof *six);
+    (void)state;
     double squares = 0;
-    Error error;
-    six->cells = six_donors();
-    six->train = xmalloc(DONORS * MOST * sizeof *six->train);
+    six.cells = six_donors();
+    six.train = xmalloc(DONORS * MOST * sizeof *six.train);
     for (int d = 0; d < DONORS; d++) {
         int64_t wrong = d == 3 ? 300 : 100 * (d + 1), cells = DONOR[d].quiescent + DONOR[d].active;
-        predict(six->cells, d, (int64_t[]){DONOR[d].quiescent - wrong, wrong, 0, DONOR[d].active},
+        predict(six.cells, d, (int64_t[]){DONOR[d].quiescent - wrong, wrong, 0, DONOR[d].active},
                 (double[]){0.2, 0.7, 0.3, 0.9});
-        six->accuracy[d] = 1 - (double)wrong / (double)cells;
-        six->mean += six->accuracy[d] / DONORS;
+        six.accuracy[d] = 1 - (double)wrong / (double)cells;
+        six.mean += six.accuracy[d] / DONORS;
     }
-    for (int d = 0; d < DONORS; d++) squares += pow(six->accuracy[d] - six->mean, 2);
-    six->deviation = sqrt(squares / DONORS);
-    for (int d = 0; d < DONORS; d++) six->folds[d] = one_of_six(six, d);
-    six->directory = scratch_directory();
-    if (!tested_folds_report(six->folds, DONORS, six->directory, &error)) fail_msg("%s", error.text);
+    for (int d = 0; d < DONORS; d++) squares += pow(six.accuracy[d] - six.mean, 2);
+    six.deviation = sqrt(squares / DONORS);
+    for (int d = 0; d < DONORS; d++) six.folds[d] = one_of_six(d);
+    six.directory = run_directory();
+    if (!tested_folds_report(six.folds, DONORS, six.directory, &error)) fail_msg("%s", error.text);
     return 0;
 }
 
 static int close_six_folds(void **state) {
-    SixFolds *six = *state;
-    free(six->cells);
-    free(six->train);
-    free(six->directory);
-    free(six);
+    (void)state;
+    free(six.cells);
+    free(six.train);
     return 0;
 }
 
-static void folds_have_a_row_each_and_means(void **state) {
-    const SixFolds *six = *state;
-    Grid csv = grid_read(six->directory, "cross_validation_results.csv");
+TEST(folds_have_a_row_each_and_means) {
+    Grid csv = grid_read(six.directory, "cross_validation_results.csv");
     assert_int_equal(csv.rows, 1 + DONORS + 5);
     for (int d = 0; d < DONORS; d++) {
-        assert_near(grid_number(&csv, DONOR_NAMES[d], "accuracy"), six->accuracy[d], EXACT);
+        assert_near(grid_number(&csv, DONOR_NAMES[d], "accuracy"), six.accuracy[d], EXACT);
         assert_near(grid_number(&csv, DONOR_NAMES[d], "recall"), 1, 0);
         assert_near(grid_number(&csv, DONOR_NAMES[d], "best_epoch"), d + 1, 0);
     }
-    assert_near(grid_number(&csv, "MEAN", "accuracy"), six->mean, EXACT);
+    assert_near(grid_number(&csv, "MEAN", "accuracy"), six.mean, EXACT);
     double low = grid_number(&csv, "95 % interval of the mean, low", "accuracy"),
            high = grid_number(&csv, "95 % interval of the mean, high", "accuracy"), smallest = 1, largest = 0;
     for (int d = 0; d < DONORS; d++) {
-        smallest = fmin(smallest, six->accuracy[d]);
-        largest = fmax(largest, six->accuracy[d]);
+        smallest = fmin(smallest, six.accuracy[d]);
+        largest = fmax(largest, six.accuracy[d]);
     }
-    assert_true(smallest <= low && low < six->mean && six->mean < high && high <= largest);
+    assert_true(smallest <= low && low < six.mean && six.mean < high && high <= largest);
     /* the mean of six draws has the deviation of one over sqrt(6); 1.96 of them, but for the few distinct draws */
-    assert_near((high - low) / (2 * 1.96 * six->deviation / sqrt(6)), 1, 0.2);
-    assert_near(grid_number(&csv, "STD (divisor n)", "accuracy"), six->deviation, EXACT);
-    assert_near(grid_number(&csv, "STD (divisor n - 1)", "accuracy"), six->deviation * sqrt(6.0 / 5), EXACT);
+    assert_near((high - low) / (2 * 1.96 * six.deviation / sqrt(6)), 1, 0.2);
+    assert_near(grid_number(&csv, "STD (divisor n)", "accuracy"), six.deviation, EXACT);
+    assert_near(grid_number(&csv, "STD (divisor n - 1)", "accuracy"), six.deviation * sqrt(6.0 / 5), EXACT);
     free(csv.text);
-    csv = grid_read(six->directory, "means.csv");
-    assert_near(grid_number(&csv, "network", "accuracy"), six->mean, EXACT);
+    csv = grid_read(six.directory, "means.csv");
+    assert_near(grid_number(&csv, "network", "accuracy"), six.mean, EXACT);
     assert_near(grid_number(&csv, "always quiescent", "specificity"), 1, 0);
     free(csv.text);
-    char *path = path_join(six->directory, "cross_validation_results.md"), *markdown = read_text(path);
+    char *path = kept_path(six.directory, "cross_validation_results.md"), *markdown = kept_text(path);
     assert_contains(markdown, "| 1 | 2899 | 2010 | 100 | 0 | 789 |"); /* D1's best epoch and counts */
-    free(markdown);
-    free(path);
-    json_t *json = json_in(six->directory, "cross_validation_results.json");
-    assert_near(number_at(json, "mean_test_accuracy"), six->mean, EXACT);
-    assert_near(number_at(json, "std_test_accuracy"), six->deviation, EXACT);
+    json_t *json = json_in(six.directory, "cross_validation_results.json");
+    assert_near(number_at(json, "mean_test_accuracy"), six.mean, EXACT);
+    assert_near(number_at(json, "std_test_accuracy"), six.deviation, EXACT);
     assert_int_equal(json_array_size(json_at(json, "folds")), DONORS);
     json_decref(json);
 }
 
-static void cells_of_all_folds_are_reported_together(void **state) {
-    const SixFolds *six = *state;
-    json_t *json = json_in(six->directory, "cross_validation_results.json");
+TEST(cells_of_all_folds_are_reported_together) {
+    json_t *json = json_in(six.directory, "cross_validation_results.json");
     json_t *matrix = json_at(json, "confusion_matrix");
     assert_near(json_integer_value(json_array_get(json_array_get(matrix, 0), 1)), 100 + 200 + 300 + 300 + 500 + 600, 0);
     assert_near(json_integer_value(json_array_get(json_array_get(matrix, 1), 1)), 5362, 0);
@@ -288,7 +276,7 @@ static void cells_of_all_folds_are_reported_together(void **state) {
     assert_true(number_at(interval, "high") > number_at(interval, "value"));
     assert_near(number_at(json_at(json, "intervals"), "drawn"), DONORS * FIELDS, 0);
     json_decref(json);
-    Grid csv = grid_read(six->directory, "scores.csv");
+    Grid csv = grid_read(six.directory, "scores.csv");
     assert_near(grid_number(&csv, "network", "accuracy"), 1 - 2000.0 / MOST, EXACT);
     assert_near(grid_number(&csv, "always active", "accuracy"), 5362.0 / MOST, EXACT);
     assert_near(grid_number(&csv, "size", "cells"), MOST, 0);
@@ -304,10 +292,9 @@ static double second_number(const Grid *csv, const char *key, int column) {
 }
 
 /* The four counts of a fold make a curve of two corners: p is .9 for active cells, .7 for the wrong ones, else .2. */
-static void folds_have_curves_of_their_own(void **state) {
-    const SixFolds *six = *state;
+TEST(folds_have_curves_of_their_own) {
     static const char pooled[] = "all folds' cells, pooled";
-    Grid csv = grid_read(six->directory, "roc.csv");
+    Grid csv = grid_read(six.directory, "roc.csv");
     assert_near(second_number(&csv, pooled, 1), 0.7, EXACT);
     assert_near(second_number(&csv, pooled, 2), 2000.0 / 10879, EXACT);
     assert_near(second_number(&csv, pooled, 3), 1, 0);
@@ -315,73 +302,36 @@ static void folds_have_curves_of_their_own(void **state) {
     assert_string_equal(csv.cells[1][0], "mean over folds");
     assert_near(grid_number(&csv, "mean over folds", "true_positive_rate"), 1, EXACT);
     free(csv.text);
-    csv = grid_read(six->directory, "precision_recall.csv");
+    csv = grid_read(six.directory, "precision_recall.csv");
     assert_near(grid_number(&csv, pooled, "threshold"), 0.9, EXACT);
     assert_near(grid_number(&csv, pooled, "precision"), 1, 0);
     assert_near(grid_number(&csv, "D6", "recall"), 1, 0);
     free(csv.text);
 }
 
-/* The figure's mean and interval are those of the table, also for folds that differ: here half of them are surer of
- * their wrong cells than of their right ones. */
-static void the_curve_of_the_folds_is_their_mean(void **state) {
-    const SixFolds *six = *state;
-    char *directory = scratch_directory();
-    Error error;
-    for (int d = 0; d < DONORS; d += 2)
-        predict(six->cells, d, (int64_t[]){DONOR[d].quiescent - 100 * d, 100 * d, 0, DONOR[d].active},
-                (double[]){0.2, 0.95, 0.3, 0.9});
-    if (!tested_folds_report(six->folds, DONORS, directory, &error)) fail_msg("%s", error.text);
-    Grid csv = grid_read(directory, "cross_validation_results.csv");
-    assert_true(grid_number(&csv, "MEAN", "auroc") < 0.99 && grid_number(&csv, "MEAN", "auroc") > 0.6);
-    char *roc = svg_in(directory, "roc.svg"), *recall = svg_in(directory, "precision_recall.svg");
-    static const struct { const char *score, *area; } figures[] = {{"auroc", "AUROC"}, {"auprc", "AP"}};
-    for (int i = 0; i < 2; i++) {
-        char *mean =
-            xformat(">mean of 6 folds: %s %.3f<", figures[i].area, grid_number(&csv, "MEAN", figures[i].score));
-        char *band = xformat(">95 %% interval of the mean: %.3f to %.3f<",
-                             grid_number(&csv, "95 % interval of the mean, low", figures[i].score),
-                             grid_number(&csv, "95 % interval of the mean, high", figures[i].score));
-        assert_contains(i ? recall : roc, mean);
-        assert_contains(i ? recall : roc, band);
-        free(mean);
-        free(band);
-    }
-    assert_null(strstr(roc, "pooled"));
-    free(csv.text);
-    free(directory);
-    free(roc);
-    free(recall);
-}
-
-static void pictures_of_all_folds_are_written(void **state) {
-    const SixFolds *six = *state;
-    char *curves = svg_in(six->directory, "validation_loss.svg");
+TEST(pictures_of_all_folds_are_written) {
+    char *curves = svg_in(six.directory, "validation_loss.svg");
     assert_contains(curves, ">D4</text>");
     assert_int_equal(occurrences(curves, "plot-best"), 3); /* of folds whose best epoch is one of the three drawn */
-    free(curves);
     static const char *const others[] = {"roc.svg", "precision_recall.svg", "error_analysis.svg",
                                          "confusion_matrix.svg", "reliability.svg"};
-    for (int i = 0; i < 5; i++) free(svg_in(six->directory, others[i]));
+    for (int i = 0; i < 5; i++) svg_in(six.directory, others[i]);
 }
 
-static void folds_with_the_same_name_are_refused(void **state) {
-    const SixFolds *six = *state;
+TEST(folds_with_the_same_name_are_refused) {
     TestedFold folds[DONORS];
-    Error error;
-    memcpy(folds, six->folds, sizeof folds);
+    memcpy(folds, six.folds, sizeof folds);
     folds[1].name = "D1";
-    assert_false(tested_folds_report(folds, DONORS, six->directory, &error));
+    assert_false(tested_folds_report(folds, DONORS, six.directory, &error));
     assert_contains(error.text, "two folds are called D1");
-    assert_false(tested_folds_report(folds, 0, six->directory, &error));
+    assert_false(tested_folds_report(folds, 0, six.directory, &error));
     assert_contains(error.text, "no folds");
 }
 
 /* ---- curves ---- */
 
-static void curves_leave_out_records_without_an_epoch(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+TEST(curves_leave_out_records_without_an_epoch) {
+    char *directory = kept_folder(), *path = kept_path(directory, "log.jsonl");
     static const char *const epochs[] = {"1", "0", "1e9", "1.5", "\"1\"", "3"};
     char text[1024] = "";
     for (int i = 0; i < 6; i++)
@@ -395,21 +345,32 @@ static void curves_leave_out_records_without_an_epoch(void **state) {
     assert_true(c.values[CURVE_VAL_LOSS][0] == 10 && isnan(c.values[CURVE_VAL_LOSS][1]));
     assert_true(c.values[CURVE_VAL_LOSS][2] == 15 && c.values[CURVE_TRAIN_LOSS][2] == 5);
     epoch_curves_free(&c);
-    free(path);
-    free(directory);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_outcome_of_the_reference_is_reported),
-        cmocka_unit_test(baselines_and_counts_are_reported_beside_it),
-        cmocka_unit_test(folds_have_a_row_each_and_means),
-        cmocka_unit_test(cells_of_all_folds_are_reported_together),
-        cmocka_unit_test(folds_have_curves_of_their_own),
-        cmocka_unit_test(pictures_of_all_folds_are_written),
-        cmocka_unit_test(folds_with_the_same_name_are_refused),
-        cmocka_unit_test(curves_leave_out_records_without_an_epoch),
-        cmocka_unit_test(the_curve_of_the_folds_is_their_mean), /* changes the predictions */
-    };
-    return cmocka_run_group_tests(tests, open_six_folds, close_six_folds);
+/* Last, since it changes the predictions. The figure's mean and interval are those of the table, also for folds that
+ * differ: here half of them are surer of their wrong cells than of their right ones. */
+TEST(the_curve_of_the_folds_is_their_mean) {
+    char *directory = kept_folder();
+    for (int d = 0; d < DONORS; d += 2)
+        predict(six.cells, d, (int64_t[]){DONOR[d].quiescent - 100 * d, 100 * d, 0, DONOR[d].active},
+                (double[]){0.2, 0.95, 0.3, 0.9});
+    if (!tested_folds_report(six.folds, DONORS, directory, &error)) fail_msg("%s", error.text);
+    Grid csv = grid_read(directory, "cross_validation_results.csv");
+    assert_true(grid_number(&csv, "MEAN", "auroc") < 0.99 && grid_number(&csv, "MEAN", "auroc") > 0.6);
+    char *roc = svg_in(directory, "roc.svg"), *recall = svg_in(directory, "precision_recall.svg");
+    static const struct { const char *score, *area; } figures[] = {{"auroc", "AUROC"}, {"auprc", "AP"}};
+    for (int i = 0; i < 2; i++) {
+        char *mean =
+            xformat(">mean of 6 folds: %s %.3f<", figures[i].area, grid_number(&csv, "MEAN", figures[i].score));
+        char *band = kept_format(">95 %% interval of the mean: %.3f to %.3f<",
+                                 grid_number(&csv, "95 % interval of the mean, low", figures[i].score),
+                                 grid_number(&csv, "95 % interval of the mean, high", figures[i].score));
+        assert_contains(i ? recall : roc, mean);
+        assert_contains(i ? recall : roc, band);
+        free(mean);
+    }
+    assert_null(strstr(roc, "pooled"));
+    free(csv.text);
 }
+
+int main(void) { return tests_run(open_six_folds, close_six_folds); }

@@ -12,6 +12,8 @@
 #include "tests/files.h"
 #include "tests/folder_writers.h"
 
+static Error error;
+
 static const CvSynthetic SMALL = {600, 6, {64, 13, 13}, 1, 1, 0, 0, 3};
 
 /* ---- effects ---- */
@@ -40,8 +42,17 @@ static CvCells eight_cells(void) {
                      .file_names = files};
 }
 
-static void effects_are_shares_of_pairs(void **state) {
-    (void)state;
+/* Writes the cells of one donor. */
+static bool write_donor(const char *folder, int seed, Error *error) {
+    const CvSynthetic how = {12, 1, {16, 5, 5}, 1, 1, 0, 0, (uint64_t)seed};
+    int64_t n;
+    return cv_synthetic_write(folder, &how, 1, &n, error);
+}
+
+/* First: it forks before there are OpenMP's threads. */
+TEST(writers_at_once_do_not_mix) { expect_writers_not_to_mix(write_donor, "isolated_cells_D1\n"); }
+
+TEST(effects_are_shares_of_pairs) {
     CvCells c = eight_cells();
     /* A: actives 2, 7 against 1, 3: 3 of 4 pairs. B: 4, 4 against 4, 9: two ties: 1 of 4. Between: 2 against 4, 9: 0;
      * 7: 1; 4 against 1, 3: 2, twice: 5 of 8. */
@@ -64,8 +75,7 @@ static void effects_are_shares_of_pairs(void **state) {
 
 /* Intervals: of n cells of each class, independent, in fields of one each: AUROC's standard deviation is close to
  * sqrt((2 n + 1) / (12 n^2)) when there is no effect. */
-static void intervals_are_as_wide_as_they_should(void **state) {
-    (void)state;
+TEST(intervals_are_as_wide_as_they_should) {
     enum { N = 400 };
     static int32_t own[N], one[N], label[N];
     static double values[N];
@@ -104,8 +114,7 @@ static CvCells real_cells(int32_t *memory, double *photons, double *sizes) {
         .n = n, .labels = memory, .donors = memory + N, .fields = memory + 2 * N, .n_donors = 6, .n_fields = 60};
 }
 
-static void real_donors_have_their_correlations(void **state) {
-    (void)state;
+TEST(real_donors_have_their_correlations) {
     int32_t *memory = xmalloc(3 * 16241 * sizeof *memory);
     double *photons = xmalloc(16241 * sizeof *photons), *sizes = xmalloc(16241 * sizeof *sizes);
     CvCells c = real_cells(memory, photons, sizes);
@@ -141,9 +150,8 @@ static void write_report(void *argument) {
     json_decref(report);
 }
 
-static void the_report_is_printed_and_written(void **state) {
-    (void)state;
-    char text[8192], *root = scratch_directory();
+TEST(the_report_is_printed_and_written) {
+    char text[8192], *root = kept_folder();
     CvCells c = eight_cells();
     Report target = {&c, path_join(root, "data_report.json")};
     assert_int_equal(run_function(text, sizeof text, write_report, &target), 0);
@@ -167,14 +175,12 @@ static void the_report_is_printed_and_written(void **state) {
     assert_int_equal(json_integer_value(json_object_get(b, "kept")), 4);
     json_decref(report);
     free((void *)(uintptr_t)target.path);
-    free(root);
 }
 
 /* Cramer's V, which is not defined then, is not printed as a number. */
-static void cells_of_one_class_are_warned_of(void **state) {
-    (void)state;
+TEST(cells_of_one_class_are_warned_of) {
     static const int32_t active[] = {1, 1, 1, 1, 1, 1, 1, 1};
-    char text[8192], *root = scratch_directory();
+    char text[8192], *root = kept_folder();
     CvCells c = eight_cells();
     Report target = {&c, path_join(root, "data_report.json")};
     c.labels = active;
@@ -182,16 +188,14 @@ static void cells_of_one_class_are_warned_of(void **state) {
     assert_contains(text, "[Data] warning: all cells are active: a classifier needs both classes");
     assert_null(strstr(text, "nan"));
     free((void *)(uintptr_t)target.path);
-    free(root);
 }
 
 /* Uniform in -1 .. 1, and 0.1 more for active cells: 1 - 0.95^2 / 2 = 55 % of pairs, surely not 50 but not much. */
-static void weak_effects_are_no_warnings(void **state) {
-    (void)state;
+TEST(weak_effects_are_no_warnings) {
     enum { N = 4000 };
     static int32_t label[N], zeros[N], field[N], size[N], itself[N];
     static double photons[N], entropy[N];
-    char text[8192], *root = scratch_directory();
+    char text[8192], *root = kept_folder();
     for (int i = 0; i < N; i++) {
         label[i] = i % 2;
         field[i] = i / 40;
@@ -219,26 +223,21 @@ static void weak_effects_are_no_warnings(void **state) {
     assert_int_equal(run_function(text, sizeof text, write_report, &target), 0);
     assert_null(strstr(text, "warning"));
     free((void *)(uintptr_t)target.path);
-    free(root);
 }
 
 /* ---- made-up cells ---- */
 
 static CvCells make_cells(const CvSynthetic *how, int n_threads) {
-    char *root = scratch_directory(), *cells = path_join(root, "cells");
+    char *root = kept_folder(), *cells = kept_path(root, "cells");
     CvCells c;
-    Error error;
     int64_t n;
     if (!cv_synthetic_write(cells, how, n_threads, &n, &error)) fail_msg("%s", error.text);
     if (!cv_cells_open(&c, cells, false, n_threads, &error)) fail_msg("%s", error.text);
     assert_int_equal(c.n, n);
-    free(cells);
-    free(root);
     return c;
 }
 
-static void cells_are_the_same_whatever_the_threads(void **state) {
-    (void)state;
+TEST(cells_are_the_same_whatever_the_threads) {
     CvSynthetic how = SMALL, other;
     how.cells = 80;
     other = how;
@@ -254,8 +253,7 @@ static void cells_are_the_same_whatever_the_threads(void **state) {
 }
 
 /* Donors' peaks, class ratios and gates are those of the table; footprints are of all sizes. */
-static void donors_differ_as_they_should(void **state) {
-    (void)state;
+TEST(donors_differ_as_they_should) {
     static const int peaks[] = {63, 61, 60, 51, 53, 43}, first[] = {10, 10, 10, 12, 12, 12};
     static const int last[] = {242, 241, 243, 241, 242, 243};
     static const double active[] = {0.2722, 0.2104, 0.2044, 0.7406, 0.6738, 0.2297};
@@ -288,8 +286,7 @@ static void donors_differ_as_they_should(void **state) {
 
 /* Shares of photons that come late, half the time range behind the peak, tell classes apart; without separation they do
  * not. */
-static void decays_tell_classes_apart(void **state) {
-    (void)state;
+TEST(decays_tell_classes_apart) {
     for (int separated = 0; separated < 2; separated++) {
         CvSynthetic how = SMALL;
         how.separation = separated;
@@ -312,15 +309,14 @@ static void decays_tell_classes_apart(void **state) {
 }
 
 /* Cells without confounds have no strong effect within donors; each confound is found, and not the other. */
-static void the_report_finds_confounds(void **state) {
-    (void)state;
+TEST(the_report_finds_confounds) {
     static const char *const warnings[2] = {"warning: size alone tells classes apart within donors",
                                             "warning: brightness alone tells classes apart within donors"};
     for (int confound = 0; confound < 3; confound++) {
         CvSynthetic how = SMALL;
         how.confound_size = confound == 1;
         how.confound_brightness = confound == 2;
-        char text[8192], *root = scratch_directory();
+        char text[8192], *root = kept_folder();
         CvCells c = make_cells(&how, 2);
         Report target = {&c, path_join(root, "data_report.json")};
         assert_int_equal(run_function(text, sizeof text, write_report, &target), 0);
@@ -331,14 +327,12 @@ static void the_report_finds_confounds(void **state) {
         assert_contains(text, "warning: the donor tells the class");
         cv_cells_close(&c);
         free((void *)(uintptr_t)target.path);
-        free(root);
     }
 }
 
 /* Labels by a coin, whatever the donor: four donors with 36 cells each, in three fields of view. V of a plain
  * chi-squared is 0.06 to 0.3 in all of these; without its part of chance it is near 0. */
-static void chance_is_no_association(void **state) {
-    (void)state;
+TEST(chance_is_no_association) {
     enum { CELLS = 144, SETS = 20 };
     int32_t labels[CELLS], donors[CELLS], fields[CELLS];
     int zeros = 0;
@@ -361,8 +355,7 @@ static void chance_is_no_association(void **state) {
 
 /* Fields that are all alike leave nothing to chance: the interval is the value. Three donors of 16, 16 and 8 cells,
  * half of which are active but in the last donor, where all are: chi^2 = 20/3 by hand. */
-static void intervals_lie_around_their_value(void **state) {
-    (void)state;
+TEST(intervals_lie_around_their_value) {
     enum { CELLS = 40 };
     int32_t labels[CELLS], donors[CELLS], fields[CELLS];
     for (int i = 0; i < CELLS; i++) {
@@ -377,27 +370,22 @@ static void intervals_lie_around_their_value(void **state) {
     assert_near(a.high, a.v, 1e-12);
 }
 
-static void folders_that_are_there_are_refused(void **state) {
-    (void)state;
-    char *root = scratch_directory();
+TEST(folders_that_are_there_are_refused) {
+    char *root = kept_folder();
     CvSynthetic how = {12, 1, {16, 5, 5}, 1, 1, 0, 0, 1};
-    Error error;
     int64_t n;
     assert_true(cv_synthetic_write(root, &how, 1, &n, &error));
     assert_int_equal(n, 12 + 3);
     assert_false(cv_synthetic_write(root, &how, 1, &n, &error));
     assert_contains(error.text, "isolated_cells_D1 is there already");
-    free(root);
 }
 
 /* A kill leaves an unfinished folder: only the same options continue it, and no reader takes it for whole. */
-static void unfinished_folders_are_finished(void **state) {
-    (void)state;
-    char *root = scratch_directory(), *cells = path_join(root, "cells"), *mark = path_join(cells, ".unfinished");
+TEST(unfinished_folders_are_finished) {
+    char *root = kept_folder(), *cells = kept_path(root, "cells"), *mark = kept_path(cells, ".unfinished");
     char said[256];
     CvSynthetic how = {12, 2, {16, 5, 5}, 1, 1, 0, 0, 1}, other = how;
     CvCells c;
-    Error error;
     int64_t n;
     other.seed = 2;
     assert_true(cv_synthetic_write(cells, &how, 1, &n, &error) && access(mark, F_OK));
@@ -412,39 +400,4 @@ static void unfinished_folders_are_finished(void **state) {
     if (!cv_synthetic_write(cells, &how, 1, &n, &error)) fail_msg("%s", error.text);
     run_command(said, sizeof said, "cd %s && diff -r -x .unfinished cells whole; ls -A cells", root);
     assert_string_equal(said, "isolated_cells_D1\nisolated_cells_D2\n");
-    free(mark);
-    free(cells);
-    free(root);
-}
-
-/* Writes the cells of one donor. */
-static bool write_donor(const char *folder, int seed, Error *error) {
-    const CvSynthetic how = {12, 1, {16, 5, 5}, 1, 1, 0, 0, (uint64_t)seed};
-    int64_t n;
-    return cv_synthetic_write(folder, &how, 1, &n, error);
-}
-
-static void writers_at_once_do_not_mix(void **state) {
-    (void)state;
-    expect_writers_not_to_mix(write_donor, "isolated_cells_D1\n");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writers_at_once_do_not_mix), /* forks before there are OpenMP's threads */
-        cmocka_unit_test(effects_are_shares_of_pairs),
-        cmocka_unit_test(intervals_are_as_wide_as_they_should),
-        cmocka_unit_test(real_donors_have_their_correlations),
-        cmocka_unit_test(the_report_is_printed_and_written),
-        cmocka_unit_test(cells_of_one_class_are_warned_of),
-        cmocka_unit_test(weak_effects_are_no_warnings),
-        cmocka_unit_test(cells_are_the_same_whatever_the_threads),
-        cmocka_unit_test(donors_differ_as_they_should),
-        cmocka_unit_test(decays_tell_classes_apart),
-        cmocka_unit_test(the_report_finds_confounds),
-        cmocka_unit_test(chance_is_no_association),
-        cmocka_unit_test(intervals_lie_around_their_value),
-        cmocka_unit_test(folders_that_are_there_are_refused),
-        cmocka_unit_test(unfinished_folders_are_finished)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "data/cv/dataset.h"
 
 #include "data/loader.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { CELLS = 40, DONORS = 3 };
 static const uint64_t SEED = 7;
@@ -70,8 +70,7 @@ static AugmentDraws draws_of(const Batch *batch, int i) {
     return draws;
 }
 
-static void validation_sees_every_cell_once_as_it_is(void **state) {
-    (void)state;
+TEST(validation_sees_every_cell_once_as_it_is) {
     CvDatasetOptions options = {.seed = SEED, .augment = true, .mixup = true, .smoothing = 0.5, .views = 1};
     Dataset *dataset = cv_dataset_open(&cells, &TRAIN, &options);
     int32_t samples[31];
@@ -95,8 +94,7 @@ static void validation_sees_every_cell_once_as_it_is(void **state) {
     dataset->close(dataset);
 }
 
-static void views_of_a_cell_lie_side_by_side(void **state) {
-    (void)state;
+TEST(views_of_a_cell_lie_side_by_side) {
     static const int turns[CV_VIEWS] = {0, 1, 0, 0}, flips[CV_VIEWS] = {0, 0, AUGMENT_FLIP_X, AUGMENT_FLIP_Y};
     Dataset *dataset = cv_dataset_open(&cells, &TRAIN, &(CvDatasetOptions){.views = CV_VIEWS});
     int32_t samples[] = {8, 9, 10, 11};
@@ -112,8 +110,7 @@ static void views_of_a_cell_lie_side_by_side(void **state) {
     dataset->close(dataset);
 }
 
-static void training_uses_the_sampled_cells(void **state) {
-    (void)state;
+TEST(training_uses_the_sampled_cells) {
     CvSampler sampler = open_sampler();
     CvDatasetOptions options = {.seed = SEED,
                                 .train = true,
@@ -153,8 +150,7 @@ static void training_uses_the_sampled_cells(void **state) {
 }
 
 /* Without a sampler every training cell is there once, augmented. */
-static void cells_need_not_be_drawn(void **state) {
-    (void)state;
+TEST(cells_need_not_be_drawn) {
     CvDatasetOptions options = {.seed = SEED, .train = true, .augment = true, .max_shift = 1, .views = 1};
     Dataset *dataset = cv_dataset_open(&cells, &TRAIN, &options);
     int32_t samples[] = {30, 0, 17, 5};
@@ -168,8 +164,7 @@ static void cells_need_not_be_drawn(void **state) {
     dataset->close(dataset);
 }
 
-static void mixed_targets_are_those_of_mixed_cells(void **state) {
-    (void)state;
+TEST(mixed_targets_are_those_of_mixed_cells) {
     CvSampler sampler = open_sampler();
     CvDatasetOptions options = {
         .seed = SEED, .train = true, .sampler = &sampler, .mixup = true, .smoothing = 0.05, .views = 1};
@@ -199,8 +194,7 @@ static void mixed_targets_are_those_of_mixed_cells(void **state) {
 }
 
 /* The memory is planned for what the largest batch has: all fields. */
-static void the_largest_batch_is_mixed(void **state) {
-    (void)state;
+TEST(the_largest_batch_is_mixed) {
     CvSampler sampler = open_sampler();
     CvDatasetOptions options = {.seed = SEED, .train = true, .sampler = &sampler, .mixup = true, .views = 1};
     Dataset *dataset = cv_dataset_open(&cells, &TRAIN, &options);
@@ -215,11 +209,4 @@ static void the_largest_batch_is_mixed(void **state) {
     cv_sampler_free(&sampler);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(validation_sees_every_cell_once_as_it_is), cmocka_unit_test(views_of_a_cell_lie_side_by_side),
-        cmocka_unit_test(training_uses_the_sampled_cells),          cmocka_unit_test(cells_need_not_be_drawn),
-        cmocka_unit_test(mixed_targets_are_those_of_mixed_cells),   cmocka_unit_test(the_largest_batch_is_mixed),
-    };
-    return cmocka_run_group_tests(tests, make_cells, free_cells);
-}
+int main(void) { return tests_run(make_cells, free_cells); }

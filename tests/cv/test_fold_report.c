@@ -8,6 +8,8 @@
 #include "commands/cv/report/baselines.h"
 #include "commands/cv/report/tested_fold.h"
 
+static Error error;
+
 static const double EXACT = 1e-13;
 
 /* ---- logistic regression ---- */
@@ -26,14 +28,12 @@ static int64_t sixty(double (*x)[3], int32_t *labels) {
 
 /* The numbers are PyTorch's: torch.optim.LBFGS in float64 on the same objective, x standardised with the divisor n, to
  * a gradient below 3e-10; curvature here is above 1e-2, so that they are good to 1e-7. */
-static void regressions_are_those_of_torch(void **state) {
-    (void)state;
+TEST(regressions_are_those_of_torch) {
     const double good = 1e-7, balanced[] = {1.877857585413, -0.932272756123, -0.084018437797};
     const double natural[] = {1.906946518020, -1.009388523581, -0.202017807652};
     double x[SIXTY][3], first[SIXTY];
     int32_t labels[SIXTY];
     Logistic l;
-    Error error;
     assert_int_equal(sixty(x, labels), 17);
     assert_true(logistic_fit(&l, x[0], 3, labels, SIXTY, true, &error));
     for (int k = 0; k < 3; k++) assert_near(l.weight[k], balanced[k], good);
@@ -51,12 +51,10 @@ static void regressions_are_those_of_torch(void **state) {
     assert_near(l.bias, -0.414360042659, good);
 }
 
-static void regressions_converge(void **state) {
-    (void)state;
+TEST(regressions_converge) {
     double x[SIXTY], p;
     int32_t labels[SIXTY];
     Logistic l;
-    Error error;
     for (int i = 0; i < SIXTY; i++) labels[i] = (x[i] = i) >= 30; /* a threshold parts the classes */
     assert_true(logistic_fit(&l, x, 1, labels, SIXTY, false, &error));
     assert_true(isfinite(l.weight[0]) && logistic_logit(&l, &x[29]) < 0 && logistic_logit(&l, &x[30]) > 0);
@@ -77,7 +75,6 @@ static void regressions_converge(void **state) {
 
 static void report(const TestedFold *fold, const char *directory, BinaryScores *scores) {
     FoldResult result;
-    Error error;
     if (!tested_fold_report(fold, directory, &result, &error)) fail_msg("%s", error.text);
     if (scores) *scores = result.scores;
 }
@@ -137,8 +134,7 @@ static json_t *reported(const Small *s) {
     return json_in(directory, "test_results_one.json");
 }
 
-static void a_fold_without_errors_is_reported(void **state) {
-    (void)state;
+TEST(a_fold_without_errors_is_reported) {
     Small *s = small_fold();
     const char *directory = run_directory();
     BinaryScores scores;
@@ -159,7 +155,7 @@ static void a_fold_without_errors_is_reported(void **state) {
     for (int i = TRAIN + HELD; i < SMALL; i++) s->logits[i] = 3;
     report(&s->fold, directory, &scores);
     assert_near(scores.recall, 1, 0);
-    free(svg_in(directory, "error_analysis_one.svg"));
+    svg_in(directory, "error_analysis_one.svg");
     free(s);
 }
 
@@ -184,8 +180,7 @@ static Small *fold_with_views(void) {
 }
 
 /* Cells have the probability of each view; the errors come by descending certainty. */
-static void predictions_and_errors_are_listed_cell_by_cell(void **state) {
-    (void)state;
+TEST(predictions_and_errors_are_listed_cell_by_cell) {
     Small *s = fold_with_views();
     const char *directory = run_directory();
     BinaryScores scores;
@@ -223,8 +218,7 @@ static void predictions_and_errors_are_listed_cell_by_cell(void **state) {
     free(s);
 }
 
-static void tables_and_curves_have_the_counts_of_the_fold(void **state) {
-    (void)state;
+TEST(tables_and_curves_have_the_counts_of_the_fold) {
     Small *s = fold_with_views();
     const char *directory = run_directory();
     report(&s->fold, directory, NULL);
@@ -255,14 +249,12 @@ static void tables_and_curves_have_the_counts_of_the_fold(void **state) {
     assert_int_equal(occurrences(errors, "class=\"plot-TP\""),
                      1 + 1 + 1); /* one bin, the legend, the bar of its count */
     assert_int_equal(occurrences(errors, "class=\"plot-FN\""), 2 + 1 + 1); /* .02 and .5 */
-    free(errors);
     free(s);
 }
 
 /* Three of four cells with logit +-2 ln 3 have the predicted class: the claim is 9 to 1, the truth 3 to 1, so T is 2.
  */
-static void a_planted_temperature_is_found(void **state) {
-    (void)state;
+TEST(a_planted_temperature_is_found) {
     Small *s = small_fold();
     for (int i = TRAIN; i < SMALL; i++) {
         int place = (i - TRAIN) % HELD;
@@ -280,8 +272,7 @@ static void a_planted_temperature_is_found(void **state) {
 }
 
 /* Active cells are twice as bright in all donors: brightness alone is as good as the network. */
-static void a_confound_gives_a_warning(void **state) {
-    (void)state;
+TEST(a_confound_gives_a_warning) {
     Small *s = small_fold();
     for (int i = 0; i < SMALL; i++) s->photons[i] *= 1 + s->labels[i];
     s->logits[SMALL - 1] = -1;
@@ -294,22 +285,19 @@ static void a_confound_gives_a_warning(void **state) {
     assert_true(number_at(json_at(json_at(json, "baselines"), "size"), "auroc") == 0.5);
     json_decref(json);
     BinaryScores network = {.balanced_accuracy = 0.80, .auroc = 0.9}, near = {.balanced_accuracy = 0.7, .auroc = 0.86};
-    char *warning = baseline_warning(BASELINE_SIZE, &near, &network);
+    char *warning = keep(baseline_warning(BASELINE_SIZE, &near, &network));
     assert_contains(warning, "the network may have learnt little else");
-    free(warning);
     near.auroc = 0.8;
     assert_null(baseline_warning(BASELINE_SIZE, &near, &network));
-    warning = baseline_warning(BASELINE_ACTIVE, &(BinaryScores){.balanced_accuracy = 0.5, .auroc = 0.5},
-                               &(BinaryScores){.balanced_accuracy = 0.52, .auroc = 0.6});
+    warning = keep(baseline_warning(BASELINE_ACTIVE, &(BinaryScores){.balanced_accuracy = 0.5, .auroc = 0.5},
+                                    &(BinaryScores){.balanced_accuracy = 0.52, .auroc = 0.6}));
     assert_contains(warning, "'always active'");
     assert_contains(warning, "the network has learnt little");
-    free(warning);
     free(s);
 }
 
 /* One sentence takes the place of a warning for each of the baselines that look at nothing. */
-static void a_network_at_chance_is_called_so_once(void **state) {
-    (void)state;
+TEST(a_network_at_chance_is_called_so_once) {
     Small *s = small_fold();
     for (int i = 0; i < SMALL; i++) s->logits[i] = i % 4 < 2 ? 1 : -1; /* of each class the half of either */
     s->fold.cause = "few steps";
@@ -332,8 +320,7 @@ static void a_network_at_chance_is_called_so_once(void **state) {
 
 /* The regressions' thresholds follow the fold's rule: cells of the other donors are larger by more than what parts the
  * classes. */
-static void baselines_choose_their_threshold_as_the_network_does(void **state) {
-    (void)state;
+TEST(baselines_choose_their_threshold_as_the_network_does) {
     Small *s = small_fold();
     for (int i = 0; i < SMALL; i++) {
         int spread = i / 2 % 5;
@@ -352,8 +339,7 @@ static void baselines_choose_their_threshold_as_the_network_does(void **state) {
 }
 
 /* Cells of one size, of which a quarter is active in training: balanced weights know nothing of that. */
-static void baselines_weigh_classes_as_configured(void **state) {
-    (void)state;
+TEST(baselines_weigh_classes_as_configured) {
     Small *s = small_fold();
     for (int i = 0; i < SMALL; i++) {
         s->sizes[i] = 100;
@@ -374,13 +360,11 @@ static void baselines_weigh_classes_as_configured(void **state) {
 /* ---- errors ---- */
 
 static void assert_refused(const Small *s, const char *directory, const char *why) {
-    Error error;
     assert_false(tested_fold_report(&s->fold, directory, NULL, &error));
     assert_contains(error.text, why);
 }
 
-static void invalid_cells_and_predictions_are_refused(void **state) {
-    (void)state;
+TEST(invalid_cells_and_predictions_are_refused) {
     Small *s = small_fold();
     assert_refused(s, "/nowhere/there", "/nowhere/there/scores_one.csv");
     s->fold.name = "a/../../b";
@@ -413,21 +397,4 @@ static void invalid_cells_and_predictions_are_refused(void **state) {
     s->fold.n_train = 0;
     assert_refused(s, "/tmp", "no training cells");
     free(s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regressions_are_those_of_torch),
-        cmocka_unit_test(regressions_converge),
-        cmocka_unit_test(a_fold_without_errors_is_reported),
-        cmocka_unit_test(predictions_and_errors_are_listed_cell_by_cell),
-        cmocka_unit_test(tables_and_curves_have_the_counts_of_the_fold),
-        cmocka_unit_test(a_planted_temperature_is_found),
-        cmocka_unit_test(a_confound_gives_a_warning),
-        cmocka_unit_test(baselines_choose_their_threshold_as_the_network_does),
-        cmocka_unit_test(baselines_weigh_classes_as_configured),
-        cmocka_unit_test(a_network_at_chance_is_called_so_once),
-        cmocka_unit_test(invalid_cells_and_predictions_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,13 +7,12 @@
 
 static void write_golden_cell(const char *directory, const char *name, int n) {
     static float counts[21 * 21 * 256];
-    char *path = path_join(directory, name);
+    char *path = kept_path(directory, name);
     const int64_t dims[] = {21, 21, 256};
     Error error;
     for (int i = 0; i < 21 * 21 * 256; i++) counts[i] = (float)cv_golden_count(n, i % 256, i / 256 / 21, i / 256 % 21);
     make_directories(directory);
     if (!npy_write(path, "<f4", counts, 3, dims, &error)) fail_msg("%s", error.text);
-    free(path);
 }
 
 /* The four cells are D1's; another two each D2's and D3's. */
@@ -21,23 +20,20 @@ static void write_golden_cells(const char *root) {
     static const char *const names[] = {"d01m1_in_cell_1.npy", "d01m1_act_cell_2.npy", "d01m1_in_cell_3.npy",
                                         "d01m1_act_cell_4.npy"};
     for (int donor = 1; donor <= 3; donor++) {
-        char *directory = xformat("%s/isolated_cells_D%d", root, donor);
+        char *directory = kept_format("%s/isolated_cells_D%d", root, donor);
         for (int n = 0; n < (donor == 1 ? 4 : 2); n++) write_golden_cell(directory, names[n], n + 4 * (donor > 1));
-        free(directory);
     }
 }
 
-static void copies_in_several_folds_are_one_warning(void **state) {
-    (void)state;
+TEST(copies_in_several_folds_are_one_warning) {
     const char *directory = run_directory();
-    char *cells = path_join(directory, "cells");
+    char *cells = kept_path(directory, "cells");
     write_golden_cells(cells); /* those of D2 and D3 are the same */
     must("--data %s -o %s/run --protocol reference --cv-donors D1,D2,D3 --filter off -b 2 --channels 8,8,8 --dry-run",
          cells, directory);
     assert_contains(fixture.output, "the scores of their split are too good: fold D1: 2 val cells, fold D2: 2 test "
                                     "cells, fold D3: 2 test cells\n");
     assert_null(strstr(strstr(fixture.output, "the same counts as") + 1, "the same counts as"));
-    free(cells);
 }
 
 /* The formula's weights as the reference has them, with the biases that ours does without. */
@@ -69,7 +65,7 @@ static char *write_golden_weights(const char *directory) {
         layer++, j++;
     }
     assert_true(n <= MOST && layer == CV_DEAD_BIASES && j == 46);
-    char *path = path_join(directory, "golden.safetensors");
+    char *path = kept_path(directory, "golden.safetensors");
     if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     free(flat);
     model->close(model);
@@ -77,11 +73,10 @@ static char *write_golden_weights(const char *directory) {
 }
 
 /* Section 2.6: what a correct float32 network's gradients may be off. */
-static void the_golden_step_comes_out_of_the_program(void **state) {
-    (void)state;
+TEST(the_golden_step_comes_out_of_the_program) {
     const char *directory = run_directory();
-    char *cells = path_join(directory, "cells"), *weights = write_golden_weights(directory);
-    char *dump = path_join(directory, "dump.safetensors");
+    char *cells = kept_path(directory, "cells"), *weights = write_golden_weights(directory);
+    char *dump = kept_path(directory, "dump.safetensors");
     write_golden_cells(cells);
     must("--data %s -o %s/run --protocol split --train-donors D1 --val-donors D2 --test-donors D3 --base-checkpoint %s "
          "--sampler none --augment=false --mixup=false --dropout 0 --head-dropout 0 --filter off --tta=false -b 4 "
@@ -108,14 +103,8 @@ static void the_golden_step_comes_out_of_the_program(void **state) {
         compared++;
     }
     assert_int_equal(compared, 46 - CV_DEAD_BIASES);
-    void *owned[] = {cells, weights, dump, loss, norm, want_loss, want_norm};
+    void *owned[] = {weights, loss, norm, want_loss, want_norm};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     tensor_file_close(&got);
     tensor_file_close(&golden);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_in_several_folds_are_one_warning),
-                                       cmocka_unit_test(the_golden_step_comes_out_of_the_program)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,8 +112,7 @@ static void unabsorb(const CvRig *r, float *flat) {
 
 /* float32 is off by 2e-6 in logits, and in gradients by up to 3e-3, for the kinks of the leaky ReLU and the ties of the
  * pools lie on a constant background: some fall to the other side. */
-static void whole_network_is_the_references(void **state) {
-    (void)state;
+TEST(whole_network_is_the_references) {
     static const float targets[CELLS] = {0.025f, 0.975f, 0.025f, 0.975f}, labels[CELLS] = {0, 1, 0, 1};
     CvRig r = cv_rig_open("flim_full", &cv_full_config, cv_golden_cells(), targets, labels);
     Model *model = r.rig.model;
@@ -191,8 +190,8 @@ static CvRig small_rig(bool linear) {
 static void check_first_step(CvRig *r, const char *prefix, double tolerance) {
     Model *model = r->rig.model;
     float logits[CELLS], *once = xmalloc(tensor_bytes(model->gradients));
-    char *name = xformat("%slogits", prefix), *grad = xformat("%sgrad.", prefix),
-         *running = xformat("%srunning.", prefix);
+    char *name = kept_format("%slogits", prefix), *grad = kept_format("%sgrad.", prefix),
+         *running = kept_format("%srunning.", prefix);
     step(r, logits, false);
     assert_logits(r, name, logits, 1e-5);
     memcpy(once, model->gradients.data, tensor_bytes(model->gradients));
@@ -202,9 +201,6 @@ static void check_first_step(CvRig *r, const char *prefix, double tolerance) {
     absorb_biases(r, "", once, -1);
     assert_int_equal(compare_within(1e-4, running, &r->file, running, &model->params, once, NULL), 22);
     free(once);
-    free(name);
-    free(grad);
-    free(running);
 }
 
 /* ---- three steps of Adam ---- */
@@ -255,18 +251,19 @@ static void check_steps(CvRig *r, const char *prefix, double tolerance) {
     float logits[CELLS], last[1] = {0};
     Segment *segments;
     int n = params_segments(&model->params, (float)weight_decay, &segments);
+    for (int i = 0; i < n; i++) segments[i].learning_rate = (float)learning_rate;
     for (int k = 0; k < STEPS; k++) {
         step(r, logits, false);
         global_norm(device, norm, model->gradients, tensor_none(), segments, n);
         last[0] = *(float *)norm.data;
         assert_near(mean_loss(r), number(r, prefix, "losses", k), 1e-4 * (double)number(r, prefix, "losses", k));
         assert_near(last[0], number(r, prefix, "norms", k), 1e-4 * (double)number(r, prefix, "norms", k));
-        AdamW adam = {(float)learning_rate, 0.9f, 0.999f, 1e-8f, (float)norm_of_clip, k + 1, .coupled = true};
+        AdamW adam = {0.9f, 0.999f, 1e-8f, (float)norm_of_clip, k + 1, .coupled = true};
         adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
                      tensor_none(), segments, n, adam);
         model_rig_copy_moving(&r->rig, true, norm);
     }
-    char *after = xformat("%safter.", prefix), *logits_name = xformat("%seval_logits", after);
+    char *after = kept_format("%safter.", prefix), *logits_name = kept_format("%seval_logits", after);
     take_walks(r, after);
     evaluate(r, logits);
     assert_logits(r, logits_name, logits, 1e-3);
@@ -274,12 +271,9 @@ static void check_steps(CvRig *r, const char *prefix, double tolerance) {
     assert_int_equal(compare_within(tolerance, after, &r->file, after, &model->params, model->weights.data, NULL), 57);
     model_rig_release_moments(&r->rig, m, v, norm);
     free(segments);
-    free(after);
-    free(logits_name);
 }
 
-static void small_network_is_the_references(void **state) {
-    (void)state;
+TEST(small_network_is_the_references) {
     CvRig r = small_rig(false);
     check_first_step(&r, "", 1e-4);
     check_steps(&r, "", 2e-3);
@@ -288,8 +282,7 @@ static void small_network_is_the_references(void **state) {
 
 /* All tensors but one are within 1e-4. What the second block's last bias adds, the norms behind it take away again but
  * at the edges: its gradient is what sums thirty times as large leave, and is as much less exact. */
-static void linear_network_is_the_references(void **state) {
-    (void)state;
+TEST(linear_network_is_the_references) {
     CvRig r = small_rig(true);
     check_first_step(&r, "linear.", 4e-4);
     check_steps(&r, "linear.", 2e-2);
@@ -321,8 +314,7 @@ static void look_for_dropout(void *context, const char *name, Tensor t) {
     }
 }
 
-static void whole_channels_are_dropped_in_training_alone(void **state) {
-    (void)state;
+TEST(whole_channels_are_dropped_in_training_alone) {
     CvRig r = small_rig(false), with;
     CvConfig config = cv_small_config;
     float plain[CELLS], got[CELLS], again[CELLS];
@@ -353,8 +345,7 @@ static void whole_channels_are_dropped_in_training_alone(void **state) {
 
 enum { DEVICE_CELLS = 6 };
 
-static void cells_are_augmented_and_mixed(void **state) {
-    (void)state;
+TEST(cells_are_augmented_and_mixed) {
     static const int32_t which[CELLS] = {5, 0, 3, 0}, partners[CELLS] = {2, 0, 3, 1};
     static const float share = 0.25f;
     const CvConfig *config = &cv_small_config;
@@ -391,20 +382,17 @@ static void cells_are_augmented_and_mixed(void **state) {
 
 /* ---- sizes, starts, work ---- */
 
-static void parameters_are_as_many_as_the_reference_has(void **state) {
-    (void)state;
+TEST(parameters_are_as_many_as_the_reference_has) {
     Model *model = cv_open(&cv_full_config);
     const ParamTable *table = &model->params;
     int64_t dead = 0;
     int moving = 0;
     for (int i = 0; i < CV_DEAD_BIASES; i++) {
-        char *mean = xformat("%s.running_mean", cv_network_dead_biases()[i].norm);
-        char *bias = xformat("%s.bias", cv_network_dead_biases()[i].layer);
+        char *mean = kept_format("%s.running_mean", cv_network_dead_biases()[i].norm);
+        char *bias = kept_format("%s.bias", cv_network_dead_biases()[i].layer);
         assert_int_equal(params_find(table, bias), -1);
         assert_true(params_find(table, mean) >= 0);
         dead += table->items[params_find(table, mean)].count;
-        free(bias);
-        free(mean);
     }
     for (int i = 0; i < table->count; i++) {
         assert_int_equal(table->items[i].decay, !table->items[i].buffer);
@@ -423,8 +411,7 @@ static void assert_start(const Model *model, const char *name, InitKind kind, do
     assert_near(p->init_scale, scale, 5e-6); /* the digits that the specification prints */
 }
 
-static void weights_begin_as_the_configurations_say(void **state) {
-    (void)state;
+TEST(weights_begin_as_the_configurations_say) {
     static const struct {
         const char *name;
         double uniform, normal;
@@ -472,8 +459,7 @@ static double work_of(int in, int out, int bins, int taps_t, int stride_t, int s
 
 /* Convolutions without the products with padding: the specification's 6,635.7 million multiply-adds of a cell forward,
  * twice as many backward but for the gradient of the input. */
-static void work_is_that_of_the_layers(void **state) {
-    (void)state;
+TEST(work_is_that_of_the_layers) {
     enum { BATCH = 64 };
     static float x[1], targets[BATCH], labels[BATCH];
     double stem = work_of(2, 32, 256, 7, 1, 21, 1, 1), halving = work_of(32, 32, 256, 3, 2, 21, 1, 1),
@@ -508,18 +494,4 @@ static void work_is_that_of_the_layers(void **state) {
     assert_near((double)rig.arena.peak / (BATCH * sizeof(float) * 1e6), kept - 2.95, 0.05);
     batch_close(&batch);
     model_rig_close(&rig);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_network_is_the_references),
-        cmocka_unit_test(small_network_is_the_references),
-        cmocka_unit_test(linear_network_is_the_references),
-        cmocka_unit_test(whole_channels_are_dropped_in_training_alone),
-        cmocka_unit_test(cells_are_augmented_and_mixed),
-        cmocka_unit_test(parameters_are_as_many_as_the_reference_has),
-        cmocka_unit_test(weights_begin_as_the_configurations_say),
-        cmocka_unit_test(work_is_that_of_the_layers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,44 +2,38 @@
 #include "tests/next_rig.h"
 
 /* With a -b that the few cells of a fold can fill. */
-static void the_next_commands_read_any_folder(void **state) {
-    (void)state;
+TEST(the_next_commands_read_any_folder) {
     for (int i = 0; i < NEXT_NAMES; i++) {
-        char *name = xformat("%s flim", next_names[i]);
+        char *name = kept_format("%s flim", next_names[i]);
         char *quoted = shell_word(name),
-             *make = xformat("./train_cv synthesize --output=%s --cells 24 --donors 3 --bins 32 --side 7", quoted);
+             *make = kept_format("./train_cv synthesize --output=%s --cells 24 --donors 3 --bins 32 --side 7", quoted);
         next_must_run(name, make);
         char *doctor = next_command("./train_cv doctor");
         next_must_run(name, doctor);
         char *train = next_command("./train_cv");
-        char *command = xformat("%s --dry-run --channels 8,8,8 --shift 2", train);
+        char *command = kept_format("%s --dry-run --channels 8,8,8 --shift 2", train);
         next_must_run(name, command);
-        char *owned[] = {name, quoted, make, doctor, train, command};
-        for (int k = 0; k < 6; k++) free(owned[k]);
+        free(quoted);
     }
 }
 
-static void the_next_command_has_the_classes(void **state) {
-    (void)state;
+TEST(the_next_command_has_the_classes) {
     next_must_run("classes", "./train_cv synthesize --output=classes --cells 24 --donors 3 --bins 32 --side 7 && "
                              "(echo file,class; cd classes; ls -d */*_in_* | sed 's/$/,0/'; ls -d */*_act_* | sed "
                              "'s/$/,1/') >'a table.csv'");
     static const char *const options[] = {"--class-words in/rest,act", "--class-table 'a table.csv'",
                                           "--class-words in/rest,act --class-table 'a table.csv'"};
     for (int i = 0; i < 3; i++) {
-        char *make = xformat("./train_cv doctor --data classes %s", options[i]);
+        char *make = kept_format("./train_cv doctor --data classes %s", options[i]);
         next_must_run("classes", make);
         char *train = next_command("./train_cv"),
-             *want = xformat("./train_cv --data classes %s -o run -b 4", options[i]);
+             *want = kept_format("./train_cv --data classes %s -o run -b 4", options[i]);
         assert_string_equal(train, want);
-        char *owned[] = {make, train, want};
-        for (int k = 0; k < 3; k++) free(owned[k]);
     }
 }
 
 /* Two donors make no fold. */
-static void no_next_command_is_named_where_none_works(void **state) {
-    (void)state;
+TEST(no_next_command_is_named_where_none_works) {
     next_must_run("two", "./train_cv synthesize --output two --cells 24 --donors 2 --bins 32 --side 7 >made && "
                          "./train_cv doctor --data two");
     assert_contains(fixture.output, "[Data] no cross-validation: there are 2 donors; at least 3 are needed");
@@ -47,23 +41,13 @@ static void no_next_command_is_named_where_none_works(void **state) {
 }
 
 /* From the cells to predictions by nothing but the printed commands, with options that make them quick. */
-static void the_training_names_the_command_that_predicts(void **state) {
-    (void)state;
+TEST(the_training_names_the_command_that_predicts) {
     next_must_run("cells", "./train_cv synthesize --output cells --cells 24 --donors 3 --bins 32 --side 7");
     next_must_run("train",
                   "./train_cv --data cells -o \"it's run\" --epochs 1 -b 4 --channels 8,8,8 --shift 2 --filter off");
     char *predict = next_command("./train_cv predict"), *command = next_with(predict, "NEW_CELLS", "cells");
     next_must_run("predict", command);
     assert_contains(fixture.output, " rows written to predictions.csv");
-    free(command);
-    free(predict);
 }
 
-int main(void) {
-    next_open();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_next_commands_read_any_folder),
-                                       cmocka_unit_test(the_next_command_has_the_classes),
-                                       cmocka_unit_test(no_next_command_is_named_where_none_works),
-                                       cmocka_unit_test(the_training_names_the_command_that_predicts)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(next_open, NULL); }

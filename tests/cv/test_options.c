@@ -9,13 +9,13 @@
     "rm -rf run && ./train_cv --data cells --channels 8,8,8 -b 4 --max-steps 3 --folds D1 --threads 1 "                \
     "--output-dir run $OPTION >log && find run -name model.safetensors | sort | xargs cat | cksum"
 
-static void open_data(void) {
-    next_open();
+static int open_data(void **state) {
+    next_open(state);
     next_must_run("data", "./train_cv synthesize --output cells --cells 48 --donors 3 --bins 32 --side 7");
+    return 0;
 }
 
-static void options_reach_what_they_are_for(void **state) {
-    (void)state;
+TEST(options_reach_what_they_are_for) {
     static const OptionUse uses[] = {
         {"--separation 0", SYNTHESIZE},
         {"--confound-size 2", SYNTHESIZE},
@@ -26,8 +26,4 @@ static void options_reach_what_they_are_for(void **state) {
     options_check_uses(uses, sizeof uses / sizeof *uses);
 }
 
-int main(void) {
-    open_data();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options_reach_what_they_are_for)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(open_data, NULL); }

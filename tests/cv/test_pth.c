@@ -7,16 +7,18 @@
 #include "checkpoint/load.h"
 #include "checkpoint/pth_export.h"
 
+static Error error;
+
 enum { CELLS = 3 };
 static const CvConfig config = {.channels = {8, 2, 3}, .bins = 16, .side = 5};
 
-typedef struct {
+static struct {
     ModelRig rig;
     Batch batch;
     float *x;
     TensorFile golden;
     char *path; /* of the export */
-} Fixture;
+} f;
 
 /* Rows of logarithms and footprints, from counts u8 [CELLS, bins, side, side]. */
 static float *rows_of(const uint8_t *counts) {
@@ -32,50 +34,46 @@ static float *rows_of(const uint8_t *counts) {
 }
 
 static int set_up(void **state) {
+    (void)state;
     static const float no_targets[CELLS] = {0};
-    Fixture *f = xcalloc(1, sizeof *f);
-    char *directory = scratch_directory();
-    f->golden = open_golden("torch_flim");
-    f->x = rows_of(find(&f->golden, "", "counts")->data);
-    f->rig = model_rig_open(cv_open_for_inputs(&config), cpu_device_open(0), (size_t)1 << 24);
-    f->batch = cv_batch(&config, f->x, no_targets, no_targets, CELLS);
-    f->path = path_join(directory, "again.pth");
-    free(directory);
-    *state = f;
+    char *directory = kept_folder();
+    f.golden = open_golden("torch_flim");
+    f.x = rows_of(find(&f.golden, "", "counts")->data);
+    f.rig = model_rig_open(cv_open_for_inputs(&config), cpu_device_open(0), (size_t)1 << 24);
+    f.batch = cv_batch(&config, f.x, no_targets, no_targets, CELLS);
+    f.path = path_join(directory, "again.pth");
     return 0;
 }
 
 static int tear_down(void **state) {
-    Fixture *f = *state;
-    batch_close(&f->batch);
-    tensor_file_close(&f->golden);
-    model_rig_close(&f->rig);
-    free(f->x);
-    free(f->path);
-    free(f);
+    (void)state;
+    batch_close(&f.batch);
+    tensor_file_close(&f.golden);
+    model_rig_close(&f.rig);
+    free(f.x);
+    free(f.path);
     return 0;
 }
 
 /* Other tensors are carried along. absorbed: how many of the reference's biases are known as such. */
-static ImportReport import(Fixture *f, const char *path, int absorbed) {
+static ImportReport import(const char *path, int absorbed) {
     static const char *const all[] = {""};
     const ImportRules rules = {
         .extra = all, .n_extra = 1, .absorbed = cv_network_dead_biases(), .n_absorbed = absorbed};
-    const CheckpointBuffers into = {.table = &f->rig.model->params, .weights = f->rig.model->weights.data};
+    const CheckpointBuffers into = {.table = &f.rig.model->params, .weights = f.rig.model->weights.data};
     ImportReport report;
     CarriedTensors carried;
-    Error error;
     if (!checkpoint_import(path, &into, &rules, &carried, &report, &error)) fail_msg("%s: %s", path, error.text);
     carried_close(&carried);
     free(report.missing_names);
     return report;
 }
 
-static void evaluate(Fixture *f, float logits[CELLS]) {
-    Pass pass = model_rig_pass(&f->rig, f->batch.counts, 1);
+static void evaluate(float logits[CELLS]) {
+    Pass pass = model_rig_pass(&f.rig, f.batch.counts, 1);
     pass.train = false;
     pass.outputs = tensor_2d(logits, DTYPE_F32, CELLS, 1);
-    model_rig_run(&f->rig, &f->batch, &pass);
+    model_rig_run(&f.rig, &f.batch, &pass);
 }
 
 static const char reference[] = "tests/reference/golden/torch_flim.pth";
@@ -83,65 +81,60 @@ static const char reference[] = "tests/reference/golden/torch_flim.pth";
 /* PyTorch's float32 and ours are each within 2e-6 of float64 (measured of the reference's whole network). */
 static const double tolerance = 4e-6;
 
-static void the_references_weights_give_the_same_outputs(void **state) {
-    Fixture *f = *state;
-    float logits[CELLS], *want = floats(&f->golden, "", "logits");
-    ImportReport report = import(f, reference, CV_DEAD_BIASES);
-    assert_int_equal(report.loaded, f->rig.model->params.count);
+TEST_WITH(the_references_weights_give_the_same_outputs, set_up, tear_down) {
+    float logits[CELLS], *want = floats(&f.golden, "", "logits");
+    ImportReport report = import(reference, CV_DEAD_BIASES);
+    assert_int_equal(report.loaded, f.rig.model->params.count);
     assert_int_equal(report.absorbed, 11);
     assert_int_equal(report.counters, 11);
     assert_int_equal(report.carried, 0);
     assert_int_equal(report.moments, 6);
-    evaluate(f, logits);
+    evaluate(logits);
     for (int i = 0; i < CELLS; i++) assert_near(logits[i], want[i], tolerance);
 
-    report = import(f, reference, CV_DEAD_BIASES - 1); /* as if the classifier's bias were not known */
+    report = import(reference, CV_DEAD_BIASES - 1); /* as if the classifier's bias were not known */
     assert_int_equal(report.carried, 1);
-    evaluate(f, logits);
+    evaluate(logits);
     for (int i = 0; i < CELLS; i++) assert_true(fabsf(logits[i] - want[i]) > 1000 * (float)tolerance);
     free(want);
 }
 
-static void an_export_is_imported_to_the_bit(void **state) {
-    Fixture *f = *state;
-    Model *model = f->rig.model;
+TEST_WITH(an_export_is_imported_to_the_bit, set_up, tear_down) {
+    Model *model = f.rig.model;
     size_t bytes = tensor_bytes(model->weights);
     float before[CELLS], after[CELLS], *weights = xmalloc(bytes);
-    Error error;
-    import(f, reference, CV_DEAD_BIASES);
-    evaluate(f, before);
+    import(reference, CV_DEAD_BIASES);
+    evaluate(before);
     memcpy(weights, model->weights.data, bytes);
     const PthExport what = {.table = &model->params,
                             .weights = weights,
                             .absorbed = cv_network_dead_biases(),
                             .n_absorbed = CV_DEAD_BIASES};
-    if (!pth_export(f->path, &what, &error)) fail_msg("%s", error.text);
-    TensorFile file = open_file(f->path);
+    if (!pth_export(f.path, &what, &error)) fail_msg("%s", error.text);
+    TensorFile file = open_file(f.path);
     assert_int_equal(file.n_tensors, 79);
     tensor_file_close(&file);
     memset(model->weights.data, 0xff, bytes);
-    assert_int_equal(import(f, f->path, CV_DEAD_BIASES).absorbed, 11);
+    assert_int_equal(import(f.path, CV_DEAD_BIASES).absorbed, 11);
     for (int i = 0; i < model->params.count; i++) {
         const Param *param = &model->params.items[i];
         assert_memory_equal((float *)model->weights.data + param->offset, weights + param->offset,
                             (size_t)param->count * sizeof(float));
     }
-    evaluate(f, after);
+    evaluate(after);
     assert_memory_equal(after, before, sizeof after);
     free(weights);
 }
 
 /* The reference's own names in its own order: the tensors of its file, in file order, are those of ours. */
-static void an_export_has_the_references_tensors_in_its_order(void **state) {
-    Fixture *f = *state;
-    import(f, reference, CV_DEAD_BIASES);
-    const PthExport what = {.table = &f->rig.model->params,
-                            .weights = f->rig.model->weights.data,
+TEST_WITH(an_export_has_the_references_tensors_in_its_order, set_up, tear_down) {
+    import(reference, CV_DEAD_BIASES);
+    const PthExport what = {.table = &f.rig.model->params,
+                            .weights = f.rig.model->weights.data,
                             .absorbed = cv_network_dead_biases(),
                             .n_absorbed = CV_DEAD_BIASES};
-    Error error;
-    if (!pth_export(f->path, &what, &error)) fail_msg("%s", error.text);
-    TensorFile ours = open_file(f->path), theirs = open_file(reference);
+    if (!pth_export(f.path, &what, &error)) fail_msg("%s", error.text);
+    TensorFile ours = open_file(f.path), theirs = open_file(reference);
     int first = 0; /* of the model's, behind what comes before it in their file */
     while (strncmp(theirs.tensors[first].name, "model_state_dict.", 17)) first++;
     for (int i = 0; i < ours.n_tensors; i++) {
@@ -153,13 +146,4 @@ static void an_export_has_the_references_tensors_in_its_order(void **state) {
     }
     tensor_file_close(&ours);
     tensor_file_close(&theirs);
-}
-
-#define WITH_MODEL(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {WITH_MODEL(the_references_weights_give_the_same_outputs),
-                                       WITH_MODEL(an_export_is_imported_to_the_bit),
-                                       WITH_MODEL(an_export_has_the_references_tensors_in_its_order)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

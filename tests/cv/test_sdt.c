@@ -4,7 +4,7 @@
 
 #include <zip.h>
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { H = 3, W = 5, T = 4, VALUES = H * W * T, INFO = 10, AT_DESCRIPTION = 42 + INFO, DESCRIPTION = 512, GAP = 6 };
 enum { AT_BLOCK = AT_DESCRIPTION + DESCRIPTION, AT_DATA = AT_BLOCK + 22 + GAP, MOST = AT_DATA + VALUES * 8 + 256 };
@@ -104,8 +104,7 @@ static const unsigned types[] = {
     U16 | PAGE | ZIPPED, DOUBLE | FIFO_IMAGE, DOUBLE | PAGE | ZIPPED, U16 | 0x01,       U32 | FIFO_IMAGE | ZIPPED};
 enum { TYPES = sizeof types / sizeof *types };
 
-static void every_type_gives_the_same_numbers(void **state) {
-    (void)state;
+TEST(every_type_gives_the_same_numbers) {
     for (int i = 0; i < TYPES; i++)
         for (unsigned revision = 12; revision <= 15; revision++) {
             File f = make(types[i], revision);
@@ -118,8 +117,7 @@ static void every_type_gives_the_same_numbers(void **state) {
         }
 }
 
-static void cut_files_are_refused(void **state) {
-    (void)state;
+TEST(cut_files_are_refused) {
     for (int i = 0; i < TYPES; i++) {
         File f = make(types[i], 15);
         for (size_t n = 0; n < f.size; n++)
@@ -127,8 +125,7 @@ static void cut_files_are_refused(void **state) {
     }
 }
 
-static void wrong_fields_are_refused(void **state) {
-    (void)state;
+TEST(wrong_fields_are_refused) {
     static const struct {
         size_t at;
         int bytes;
@@ -163,8 +160,7 @@ static void wrong_fields_are_refused(void **state) {
     }
 }
 
-static void other_files_are_called_what_they_are(void **state) {
-    (void)state;
+TEST(other_files_are_called_what_they_are) {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789\nsize 1234\n";
     File f = make(U16 | PAGE, 15);
     memcpy(f.bytes, pointer, sizeof pointer);
@@ -173,8 +169,7 @@ static void other_files_are_called_what_they_are(void **state) {
     assert_refused(&f, 7, "is no .sdt file; it begins as .ptu files do (PicoQuant's lists of photons, no images): ");
 }
 
-static void wrong_archives_are_refused(void **state) {
-    (void)state;
+TEST(wrong_archives_are_refused) {
     for (int i = 0; i < 2; i++) { /* fewer and more bytes than the image needs */
         unsigned char bytes[VALUES * 2 + 1] = {0};
         size_t size;
@@ -188,12 +183,4 @@ static void wrong_archives_are_refused(void **state) {
     File f = make(U16 | PAGE | ZIPPED, 15);
     f.bytes[AT_DATA + 60] ^= 4; /* in the compressed numbers */
     assert_refused(&f, f.size, "its zipped block cannot be read: ");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_gives_the_same_numbers), cmocka_unit_test(cut_files_are_refused),
-        cmocka_unit_test(wrong_fields_are_refused), cmocka_unit_test(other_files_are_called_what_they_are),
-        cmocka_unit_test(wrong_archives_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,9 @@
  * every split that is refused. */
 #include "data/cv/splits.h"
 
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 enum { DONORS = 6, INACTIVE = 0, ACTIVE = 1 };
 static const char *const NAMES[] = {"D1", "D2", "D3", "D4", "D5", "D6"};
@@ -48,7 +50,6 @@ static int free_cells(void **state) {
 
 static CvSplits split_of(const CvDonors *fold, const CvFilter *filter) {
     CvSplits splits;
-    Error error;
     if (!cv_splits_open(&k.c, fold, filter, &splits, &error)) fail_msg("%s", error.text);
     if (!cv_splits_check(&k.c, &splits, &error)) fail_msg("%s", error.text);
     return splits;
@@ -73,10 +74,8 @@ static void check_row(const CvDonors *fold, const char *name, const char *splits
     cv_splits_free(&s);
 }
 
-static void reference_splits_have_the_tables_sizes(void **state) {
-    (void)state;
+TEST(reference_splits_have_the_tables_sizes) {
     CvFolds f;
-    Error error;
     assert_true(cv_folds_reference(&k.c, "D1,D2,D3,D4", &f, &error));
     assert_int_equal(f.n, 4);
     check_row(&f.folds[0], "D1", "2100..", 4493, 2766, 2899, 2750, 1.5777);
@@ -93,10 +92,8 @@ static void reference_splits_have_the_tables_sizes(void **state) {
     cv_folds_free(&f);
 }
 
-static void nested_folds_test_and_validate_each_donor_once(void **state) {
-    (void)state;
+TEST(nested_folds_test_and_validate_each_donor_once) {
     CvFolds f;
-    Error error;
     int tested[DONORS] = {0}, validated[DONORS] = {0};
     assert_true(cv_folds_nested(&k.c, NULL, &f, &error));
     assert_int_equal(f.n, DONORS);
@@ -120,8 +117,7 @@ static void nested_folds_test_and_validate_each_donor_once(void **state) {
 }
 
 /* Four donors of two cells each. */
-static void the_next_donor_with_both_classes_validates(void **state) {
-    (void)state;
+TEST(the_next_donor_with_both_classes_validates) {
     static const int32_t donors[] = {0, 0, 1, 1, 2, 2, 3, 3}, fields[8];
     static const double entropy[] = {5, 5, 5, 5, 5, 9, 5, 5};
     static const struct {
@@ -137,7 +133,6 @@ static void the_next_donor_with_both_classes_validates(void **state) {
     for (int k = 0; k < 4; k++) {
         CvColumns c = {8, cases[k].labels, donors, fields, entropy, 4, names};
         CvFolds f;
-        Error error;
         char text[64] = "";
         int n = 0;
         bool ok = cv_folds_nested(&c, cases[k].filtered ? &filter : NULL, &f, &error);
@@ -152,8 +147,7 @@ static void the_next_donor_with_both_classes_validates(void **state) {
 
 /* ---- what is refused ---- */
 
-static void wrong_donors_are_refused(void **state) {
-    (void)state;
+TEST(wrong_donors_are_refused) {
     static const char *const wrong[][4] = {{"D1,D2", "D3", "D1", "donor D1 is named for train and for test"},
                                            {"D1,D2", "D2", "D5", "donor D2 is named for train and for val"},
                                            {"D1,D2", "D3", "D3", "donor D3 is named for val and for test"},
@@ -168,7 +162,6 @@ static void wrong_donors_are_refused(void **state) {
         assert_contains(error.text, wrong[i][3]);
         assert_true(!f.folds);
     }
-    Error error;
     assert_false(cv_folds_reference(&k.c, "D1,D2", &f, &error));
     assert_contains(error.text, "names 2 donors; expected 3");
     assert_false(cv_folds_reference(&k.c, "D1,D2,X", &f, &error));
@@ -179,11 +172,9 @@ static void wrong_donors_are_refused(void **state) {
     assert_contains(error.text, "there are 2 donors");
 }
 
-static void splits_that_share_donors_or_fields_are_refused(void **state) {
-    (void)state;
+TEST(splits_that_share_donors_or_fields_are_refused) {
     int32_t ids[3][2] = {{0, 1}, {3000, 3001}, {15000, 15001}};
     CvSplits s = {{{ids[0], 2}, {ids[1], 2}, {ids[2], 2}}};
-    Error error;
     assert_true(cv_splits_check(&k.c, &s, &error));
     ids[2][1] = 12; /* of D1, and of a field that is in no other split */
     assert_false(cv_splits_check(&k.c, &s, &error));
@@ -199,8 +190,7 @@ static void splits_that_share_donors_or_fields_are_refused(void **state) {
     assert_contains(error.text, "test has cell 16241; there are 16241");
 }
 
-static void empty_splits_and_single_classes_are_refused(void **state) {
-    (void)state;
+TEST(empty_splits_and_single_classes_are_refused) {
     static const char *const names[] = {"D1", "D2", "D3", "none"};
     static const int32_t labels[] = {0, 0, 1, 1}, donors[] = {0, 0, 1, 2}, fields[4] = {0};
     static const double entropy[] = {7, 1, 7, 7};
@@ -208,7 +198,6 @@ static void empty_splits_and_single_classes_are_refused(void **state) {
     const CvFilter filter = {6, 8, true};
     CvFolds f;
     CvSplits s;
-    Error error;
     assert_true(cv_folds_named(&c, "D1", "D2", "D3", &f, &error));
     assert_false(cv_splits_open(&c, &f.folds[0], NULL, &s, &error));
     assert_contains(error.text, "fold final: all 2 training cells are quiescent");
@@ -221,10 +210,8 @@ static void empty_splits_and_single_classes_are_refused(void **state) {
 
 /* ---- the filter ---- */
 
-static void filter_is_of_the_training_donors(void **state) {
-    (void)state;
+TEST(filter_is_of_the_training_donors) {
     CvFolds f;
-    Error error;
     assert_true(cv_folds_named(&k.c, "D1,D4", "D6", "D5", &f, &error));
     double sum = 0, squares = 0, n = 2899 + 1538;
     for (int64_t i = 0; i < k.c.n; i++)
@@ -247,8 +234,7 @@ static void filter_is_of_the_training_donors(void **state) {
     cv_folds_free(&f);
 }
 
-static void compat_filter_has_the_references_bounds(void **state) {
-    (void)state;
+TEST(compat_filter_has_the_references_bounds) {
     CvFilter filter = cv_filter_compat(2);
     assert_near(filter.low, 5.519, 1e-12);
     assert_near(filter.high, 9.051, 1e-12);
@@ -261,7 +247,6 @@ static void compat_filter_has_the_references_bounds(void **state) {
 
 static CvSplits guide_splits(void) {
     CvFolds f;
-    Error error;
     assert_true(cv_folds_named(&k.c, "D1,D2,D3,D4", "D6", "D5", &f, &error));
     CvSplits s = split_of(&f.folds[0], NULL);
     cv_folds_free(&f);
@@ -269,8 +254,7 @@ static CvSplits guide_splits(void) {
 }
 
 /* Shares of 10^5 draws are within five standard deviations of what is expected, as are those of donors. */
-static void sampler_balances_classes_or_strata(void **state) {
-    (void)state;
+TEST(sampler_balances_classes_or_strata) {
     enum { DRAWS = 100000 };
     CvSplits splits = guide_splits();
     for (int strata = 0; strata < 2; strata++) {
@@ -293,8 +277,7 @@ static void sampler_balances_classes_or_strata(void **state) {
 
 /* All cells are drawn sooner or later, the first and the last too; in an epoch of n draws a quiescent one with
  * 1 - exp(-n / (2 n_quiescent)) = 51 %, an active one with 80 %. */
-static void an_epoch_sees_as_many_cells_as_it_should(void **state) {
-    (void)state;
+TEST(an_epoch_sees_as_many_cells_as_it_should) {
     CvSplits splits = guide_splits();
     CvSampler s = cv_sampler_new(&k.c, &splits.ids[CV_SPLIT_TRAIN], false);
     char *seen = xcalloc((size_t)k.c.n, 1);
@@ -311,8 +294,7 @@ static void an_epoch_sees_as_many_cells_as_it_should(void **state) {
     cv_splits_free(&splits);
 }
 
-static void draws_depend_on_seed_and_epoch(void **state) {
-    (void)state;
+TEST(draws_depend_on_seed_and_epoch) {
     CvSplits splits = guide_splits();
     CvSampler s = cv_sampler_new(&k.c, &splits.ids[CV_SPLIT_TRAIN], false);
     int same[3] = {0};
@@ -329,8 +311,7 @@ static void draws_depend_on_seed_and_epoch(void **state) {
 
 static void print_sampler(void *argument) { cv_sampler_print(&k.c, argument, 64); }
 
-static void expected_batch_is_printed(void **state) {
-    (void)state;
+TEST(expected_batch_is_printed) {
     char text[1024];
     CvSplits splits = guide_splits();
     CvSampler s = cv_sampler_new(&k.c, &splits.ids[CV_SPLIT_TRAIN], true);
@@ -346,18 +327,4 @@ static void expected_batch_is_printed(void **state) {
     cv_splits_free(&splits);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reference_splits_have_the_tables_sizes),
-                                       cmocka_unit_test(the_next_donor_with_both_classes_validates),
-                                       cmocka_unit_test(nested_folds_test_and_validate_each_donor_once),
-                                       cmocka_unit_test(wrong_donors_are_refused),
-                                       cmocka_unit_test(splits_that_share_donors_or_fields_are_refused),
-                                       cmocka_unit_test(empty_splits_and_single_classes_are_refused),
-                                       cmocka_unit_test(filter_is_of_the_training_donors),
-                                       cmocka_unit_test(compat_filter_has_the_references_bounds),
-                                       cmocka_unit_test(sampler_balances_classes_or_strata),
-                                       cmocka_unit_test(an_epoch_sees_as_many_cells_as_it_should),
-                                       cmocka_unit_test(draws_depend_on_seed_and_epoch),
-                                       cmocka_unit_test(expected_batch_is_printed)};
-    return cmocka_run_group_tests(tests, make_cells, free_cells);
-}
+int main(void) { return tests_run(make_cells, free_cells); }

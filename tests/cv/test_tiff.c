@@ -5,7 +5,7 @@
 
 #include <tiffio.h>
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { H = 18, W = 21, T = 3, VALUES = H * W * T };
 
@@ -111,9 +111,8 @@ static void assert_counts(const void *bytes, size_t size, int bins) {
 static void assert_read(Written w) {
     size_t size;
     write_stack(w, T);
-    char *bytes = stack_bytes(&size);
+    char *bytes = keep(stack_bytes(&size));
     assert_counts(bytes, size, T);
-    free(bytes);
 }
 
 static void assert_bytes_refused(const void *bytes, size_t size, const char *part) {
@@ -129,15 +128,13 @@ static void assert_bytes_refused(const void *bytes, size_t size, const char *par
 static void assert_refused(Written w, int pages, const char *part) {
     size_t size;
     write_stack(w, pages);
-    char *bytes = stack_bytes(&size);
+    char *bytes = keep(stack_bytes(&size));
     assert_bytes_refused(bytes, size, part);
-    free(bytes);
 }
 
 /* ---- what is read ---- */
 
-static void every_type_order_and_layout_gives_the_same_numbers(void **state) {
-    (void)state;
+TEST(every_type_order_and_layout_gives_the_same_numbers) {
     static const struct {
         uint16_t kind, bits;
     } types[] = {{SAMPLEFORMAT_UINT, 8},    {SAMPLEFORMAT_UINT, 16},   {SAMPLEFORMAT_UINT, 32},
@@ -155,8 +152,7 @@ static void every_type_order_and_layout_gives_the_same_numbers(void **state) {
                                       .tile = layout == 2 ? 16 : 0});
 }
 
-static void every_lossless_compression_gives_the_same_numbers(void **state) {
-    (void)state;
+TEST(every_lossless_compression_gives_the_same_numbers) {
     static const uint16_t codecs[] = {COMPRESSION_LZW,      COMPRESSION_ADOBE_DEFLATE, COMPRESSION_DEFLATE,
                                       COMPRESSION_PACKBITS, COMPRESSION_ZSTD,          COMPRESSION_LZMA};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
@@ -180,8 +176,7 @@ static void every_lossless_compression_gives_the_same_numbers(void **state) {
     }
 }
 
-static void one_axis_may_have_any_name(void **state) {
-    (void)state;
+TEST(one_axis_may_have_any_name) {
     static const char *const texts[] = {
         "ImageJ=1.53t\nimages=3\nslices=3\nloop=false\n",
         "ImageJ=1.53t\nimages=3\nchannels=3\nhyperstack=true\n",
@@ -228,17 +223,15 @@ static char *following(const char *mode, uint32_t rows, const char *text, size_t
     assert_non_null(entry);
     memcpy(entry + 8, new, 4);
     *size += T * image;
-    return bytes;
+    return keep(bytes);
 }
 
-static void images_may_follow_the_only_page(void **state) {
-    (void)state;
+TEST(images_may_follow_the_only_page) {
     size_t size;
     for (int big = 0; big < 2; big++) {
         char *bytes = following(big ? "wb" : "wl", 0, "ImageJ=1.53t\nimages=3\nframes=3\n", &size);
         assert_counts(bytes, size, T);
         assert_bytes_refused(bytes, size - 1, "is cut off: 2 of 3 images are there");
-        free(bytes);
     }
     assert_refused((Written){.rows = 4, .describes = "ImageJ=1.53t\nimages=3\n"}, 1,
                    "has one page for 3 images; expected one strip without compression, or a page each");
@@ -248,8 +241,7 @@ static void images_may_follow_the_only_page(void **state) {
 
 /* ---- what is refused ---- */
 
-static void several_axes_are_refused(void **state) {
-    (void)state;
+TEST(several_axes_are_refused) {
     assert_refused(
         (Written){.describes = "ImageJ=1.53t\nimages=6\nchannels=2\nframes=3\n"}, 6,
         "has, as ImageJ says, 2 channels, 1 slices and 3 frames in 6 images (6 pages of height 18, width 21, 1 "
@@ -270,8 +262,7 @@ static void several_axes_are_refused(void **state) {
 }
 
 /* tifffile says at the first page of a series how many there are. */
-static void several_series_are_refused(void **state) {
-    (void)state;
+TEST(several_series_are_refused) {
     size_t size;
     const char *stack = "{\"shape\": [4, 18, 21]}", *image = "{\"shape\": [18, 21]}";
     assert_refused((Written){.describes = stack}, 5,
@@ -287,15 +278,13 @@ static void several_series_are_refused(void **state) {
                              {.describes = "{\"note\": [4]}"}};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         write_stack(right[i], 4);
-        char *bytes = stack_bytes(&size);
+        char *bytes = keep(stack_bytes(&size));
         assert_counts(bytes, size, 4);
-        free(bytes);
     }
 }
 
 /* The numbers are taken as they are, and the reader is told. */
-static void palettes_and_inverted_images_are_told(void **state) {
-    (void)state;
+TEST(palettes_and_inverted_images_are_told) {
     static const int photometric[] = {PHOTOMETRIC_MINISBLACK, PHOTOMETRIC_PALETTE, PHOTOMETRIC_MINISWHITE};
     for (int i = 0; i < 3; i++) {
         size_t size;
@@ -303,17 +292,15 @@ static void palettes_and_inverted_images_are_told(void **state) {
         double *values;
         TiffKind kind;
         write_stack((Written){.bits = 8, .photometric = photometric[i] + 1}, 3);
-        char *bytes = stack_bytes(&size);
+        char *bytes = keep(stack_bytes(&size));
         assert_counts(bytes, size, 3);
         assert_true(tiff_read(bytes, size, dims, &values, &kind, NULL));
         assert_true(kind.palette == (i == 1) && kind.inverted == (i == 2));
         free(values);
-        free(bytes);
     }
 }
 
-static void other_pages_are_refused(void **state) {
-    (void)state;
+TEST(other_pages_are_refused) {
     size_t size;
     assert_refused((Written){0}, 1,
                    "has 1 pages of height 18, width 21, 1 samples per pixel, 16 bits unsigned; expected a "
@@ -321,11 +308,10 @@ static void other_pages_are_refused(void **state) {
     TIFF *t = TIFFOpen(path, "w");
     for (uint32_t bin = 0; bin < 3; bin++) write_page(t, &(Written){0}, (int)bin, H + bin / 2);
     TIFFClose(t);
-    char *bytes = stack_bytes(&size);
+    char *bytes = keep(stack_bytes(&size));
     assert_bytes_refused(bytes, size,
                          "page 3 (height 19, width 21, 1 samples per pixel, 16 bits unsigned) differs from "
                          "page 1 (height 18, width 21,");
-    free(bytes);
     t = TIFFOpen(path, "w");
     unsigned char rows[3 * W * 2] = {0};
     for (int bin = 0; bin < 6; bin++) { /* RGB, then 4 bits */
@@ -339,11 +325,10 @@ static void other_pages_are_refused(void **state) {
         assert_int_equal(TIFFWriteDirectory(t), 1);
         if (bin % 3 < 2) continue;
         TIFFClose(t);
-        bytes = stack_bytes(&size);
+        bytes = keep(stack_bytes(&size));
         assert_bytes_refused(bytes, size,
                              bin < 3 ? "has 3 pages of height 1, width 21, 3 samples per pixel, 8 bits"
                                      : "1 samples per pixel, 4 bits unsigned; expected");
-        free(bytes);
         if (bin < 3) t = TIFFOpen(path, "w");
     }
     assert_refused((Written){.compression = COMPRESSION_JPEG, .kind = SAMPLEFORMAT_UINT, .bits = 8}, 2,
@@ -351,20 +336,18 @@ static void other_pages_are_refused(void **state) {
 }
 
 /* Cuts after every byte: the last directory lies at the end, so that none of them is whole. */
-static void cut_files_are_refused(void **state) {
-    (void)state;
+TEST(cut_files_are_refused) {
     static const Written files[] = {{.mode = "wl"}, {.mode = "w8b", .compression = COMPRESSION_LZW, .tile = 16}};
     for (int i = 0; i < 2; i++) {
         size_t size;
         write_stack(files[i], T);
-        char *bytes = stack_bytes(&size);
+        char *bytes = keep(stack_bytes(&size));
         for (size_t n = 0; n < size; n++) {
             char *exact = xmalloc(n + 1); /* the sanitizer notices reads behind its end */
             memcpy(exact, bytes, n);
             assert_bytes_refused(exact, n, "");
             free(exact);
         }
-        free(bytes);
     }
 }
 
@@ -398,8 +381,7 @@ static void small_file(unsigned char file[SIZE], const Entry *entries, uint32_t 
     }
 }
 
-static void hostile_files_are_refused(void **state) {
-    (void)state;
+TEST(hostile_files_are_refused) {
     static const Entry good[ENTRIES] = {{256, 4, 1, 8}, {257, 4, 1, 4},    {258, 3, 1, 8},
                                         {259, 3, 1, 1}, {273, 4, 1, DATA}, {279, 4, 1, 32}};
     static const struct {
@@ -457,29 +439,13 @@ static void read_damaged(void *unused) {
     exit(0);
 }
 
-static void libtiff_prints_nothing(void **state) {
-    (void)state;
+TEST(libtiff_prints_nothing) {
     char output[256];
     assert_int_equal(run_function(output, sizeof output, read_damaged, NULL), 0);
     assert_string_equal(output, "");
 }
 
 int main(void) {
-    char *root = scratch_directory();
-    path = path_join(root, "stack.tif");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_type_order_and_layout_gives_the_same_numbers),
-                                       cmocka_unit_test(every_lossless_compression_gives_the_same_numbers),
-                                       cmocka_unit_test(one_axis_may_have_any_name),
-                                       cmocka_unit_test(images_may_follow_the_only_page),
-                                       cmocka_unit_test(several_axes_are_refused),
-                                       cmocka_unit_test(several_series_are_refused),
-                                       cmocka_unit_test(palettes_and_inverted_images_are_told),
-                                       cmocka_unit_test(other_pages_are_refused),
-                                       cmocka_unit_test(cut_files_are_refused),
-                                       cmocka_unit_test(hostile_files_are_refused),
-                                       cmocka_unit_test(libtiff_prints_nothing)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(path);
-    free(root);
-    return failed;
+    path = kept_path(run_directory(), "stack.tif");
+    return tests_run(NULL, NULL);
 }

@@ -10,6 +10,8 @@
 #include "tests/page_rig.h"
 #include "tests/tensor_list.h"
 
+static Error error;
+
 static char *const output = fixture.output;
 static char *data; /* the directory of the toy cells */
 static int64_t toy_cells;
@@ -24,27 +26,20 @@ static int64_t toy_cells;
 static const char *const toy = "--threads 2 --channels 8,8,8 -b 8 --epochs 2 --extension-epochs 1 --extensions 1 "
                                "--learning-rate 1e-3 --shift 2";
 
-/* Writes small cells of three donors, and their number to written. Returns their folder; free() it. */
+/* Writes small cells of three donors, and their number to written. Returns their folder. */
 static char *make_cells(int cells, int64_t *written) {
     CvSynthetic wanted = {.cells = cells, .donors = 3, .shape = {32, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
-    Error error;
-    char *directory = path_join(run_directory(), "cells");
+    char *directory = kept_path(run_directory(), "cells");
     if (!cv_synthetic_write(directory, &wanted, 2, written, &error)) fail_msg("%s", error.text);
     return directory;
 }
 
 static char *text_in(const char *directory, const char *name) {
-    char *path = path_join(directory, name), *text = read_text(path);
-    free(path);
+    char *path = kept_path(directory, name), *text = kept_text(path);
     return text;
 }
 
-static bool is_in(const char *directory, const char *name) {
-    char *path = path_join(directory, name);
-    bool there = checkpoint_exists(path);
-    free(path);
-    return there;
-}
+static bool is_in(const char *directory, const char *name) { return checkpoint_exists(kept_path(directory, name)); }
 
 static int lines_of(const char *text) {
     int n = 0;
@@ -58,22 +53,18 @@ static const char *whole_run(void) {
     static const char *run;
     if (!run) {
         run = run_directory();
-        char *page = path_join(run, "fold_D1/report.html"), *stray = path_join(run, "stray");
+        char *page = kept_path(run, "fold_D1/report.html"), *stray = kept_path(run, "stray");
         make_directories(page); /* neither a page that cannot be written nor a damaged log stops the folds */
         make_directories(stray);
-        char *log = path_join(stray, "log.jsonl");
+        char *log = kept_path(stray, "log.jsonl");
         write_text(log, "damaged\n");
         must("--data %s %s -o %s", data, toy, run);
         assert_contains(output, "report.html could not be written: ");
-        free(log);
-        free(stray);
-        free(page);
     }
     return run;
 }
 
-static void every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor(void **state) {
-    (void)state;
+TEST(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor) {
     const char *run = whole_run();
     static const char *const files[] = {"cross_validation_results.json",
                                         "cross_validation_results.md",
@@ -100,31 +91,24 @@ static void every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor(v
         assert_int_equal(sscanf(line + 1, "%255[^,]", file), 1);
         assert_int_equal(sscanf(at + 1, "%15[^,]", fold), 1);
         assert_contains(file, fold); /* isolated_cells_D1/..., D1 */
-        char *once = xformat("\n%s,", file);
+        char *once = kept_format("\n%s,", file);
         const char *first = strstr(predictions, once);
         assert_non_null(first);
         assert_null(strstr(first + 1, once));
-        free(once);
     }
     assert_int_equal(n, toy_cells);
     assert_int_equal(lines_of(evaluations), 3);
-    char *page = read_page(run), *fold = path_join(run, "fold_D2"), *own = read_page(fold);
+    char *page = read_page(run), *fold = kept_path(run, "fold_D2"), *own = read_page(fold);
     assert_page_has(page, (const char *[]){"3 trainings: 3 finished. The best val/auroc of each is from ",
                                            "Result: means over folds: accuracy ", "Cross-validation, 3 folds",
                                            "false positive rate", ">precision</text>", "<h3>By donor</h3>", "AUROC 0.",
                                            "fold_D3 validation", "<li>stray: log.jsonl:1: ", NULL});
     assert_page_has(own, (const char *[]){"Best val/auroc ", "<title>auroc</title>", "/train_cv --data ", NULL});
-    free(own);
-    free(fold);
-    free(page);
-    free(predictions);
-    free(evaluations);
 }
 
 /* Every batch has as many cells of one class as of the other: what is said without a look at them costs ln 2 at least.
  * The labels' smoothing by 0.05 leaves their entropy at the best; half of the way there must be made. */
-static void training_lowers_the_loss(void **state) {
-    (void)state;
+TEST(training_lowers_the_loss) {
     const char *run = run_directory();
     const double smoothed = 0.025, best = -smoothed * log(smoothed) - (1 - smoothed) * log(1 - smoothed);
     double losses[64];
@@ -132,22 +116,19 @@ static void training_lowers_the_loss(void **state) {
          "--augment=false --mixup=false "
          "--dropout 0 --head-dropout 0",
          data, toy, run);
-    char *fold = path_join(run, "fold_D1");
-    int n = logged(fold, "train", "train/loss", losses, 64);
+    int n = logged(kept_path(run, "fold_D1"), "train", "train/loss", losses, 64);
     assert_int_equal(n, 24);
     print_message("the loss is %.3f, was %.3f, and can be %.3f\n", losses[n - 1], losses[0], best);
     assert_true(losses[n - 1] < (log(2) + best) / 2);
-    free(fold);
 }
 
 /* F1 is the harmonic mean of precision and recall, and each name stands in a record once: the last one would win. */
-static void logged_scores_match_their_names(void **state) {
-    (void)state;
+TEST(logged_scores_match_their_names) {
     enum { MOST = 8, NAMES = 6 };
     static const char *const names[NAMES] = {"val/precision",         "val/recall",  "val/f1", "val/auroc",
                                              "val/balanced_accuracy", "val/accuracy"};
     double values[NAMES][MOST];
-    char *fold = path_join(whole_run(), "fold_D1"), *log = text_in(fold, "log.jsonl"), key[64];
+    char *fold = kept_path(whole_run(), "fold_D1"), *log = text_in(fold, "log.jsonl"), key[64];
     int n = 0;
     for (int k = 0; k < NAMES; k++) {
         n = logged(fold, "val", names[k], values[k], MOST);
@@ -165,8 +146,6 @@ static void logged_scores_match_their_names(void **state) {
     }
     assert_true(largest > 0);
     assert_contains(log, "\"step_label\": \"it\", \"token_label\": \"cells\"");
-    free(fold);
-    free(log);
 }
 
 /* The earlier part had no price: the money is that of this part, at 1 a second, and the time is that of both. */
@@ -179,10 +158,10 @@ static void assert_total_of_parts(void) {
     assert_true(cost >= 0 && seconds > cost);
 }
 
-static void folds_that_are_done_are_not_done_again(void **state) {
-    (void)state;
+TEST(folds_that_are_done_are_not_done_again) {
     const char *run = whole_run();
-    char *before = text_in(run, "predictions.csv"), *results = text_in(run, "cross_validation_results.json");
+    char *before = text_in(run, "predictions.csv");
+    text_in(run, "cross_validation_results.json");
     must("--data %s %s -o %s --resume auto --price 3600", data, toy, run);
     assert_contains(output, "[Done] cost of fold 3 of 3: ");
     assert_total_of_parts();
@@ -192,19 +171,17 @@ static void folds_that_are_done_are_not_done_again(void **state) {
     assert_contains(output, "train_cv predict --checkpoint ");
     assert_contains(output, "[Fold D3] done before");
     assert_null(strstr(output, "[Eval]"));
-    char *after = text_in(run, "predictions.csv"), *again = text_in(run, "cross_validation_results.json");
+    char *after = text_in(run, "predictions.csv");
+    text_in(run, "cross_validation_results.json");
     char *evaluations = text_in(run, "test_evaluations.jsonl");
     assert_string_equal(before, after);
     assert_int_equal(lines_of(evaluations), 3);
     must_refuse(1, "already holds a run", "--data %s %s -o %s", data, toy, run);
     must_refuse(1, "and the folders of several trainings go there", "--data %s %s -o %s/fold_D1", data, toy, run);
-    char *owned[] = {before, results, after, again, evaluations};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
-static void best_weights_that_are_no_file_are_named(void **state) {
-    (void)state;
-    char *run = xstrdup(run_directory());
+TEST(best_weights_that_are_no_file_are_named) {
+    char *run = keep(xstrdup(run_directory()));
     const char *command =
         "cp -r %s/. %s && cd %s && for f in fold_*; do "
         "b=$(readlink $f/best || cat $f/best) l=$(readlink $f/last || cat $f/last); [ $b = $l ] || break; "
@@ -212,19 +189,17 @@ static void best_weights_that_are_no_file_are_named(void **state) {
     assert_int_equal(run_command(output, sizeof fixture.output, command, whole_run(), run, run), 0);
     must_refuse(1, "/model.safetensors: is a folder, not a regular file; remove the folder of the fold",
                 "--data %s %s -o %s --resume auto", data, toy, run);
-    free(run);
 }
 
 /* The training has ended, so that no later weights could become the best. */
-static void a_fold_whose_best_weights_are_gone_is_tested_with_its_last(void **state) {
-    (void)state;
-    char *run = xstrdup(run_directory());
+TEST(a_fold_whose_best_weights_are_gone_is_tested_with_its_last) {
+    char *run = keep(xstrdup(run_directory()));
     const char *command =
         "cp -r %s/. %s && cd %s && for f in fold_*; do "
         "b=$(readlink $f/best || cat $f/best) l=$(readlink $f/last || cat $f/last); [ $b = $l ] || break; "
         "done && [ $b != $l ] && rm -r $f/$b && printf %%s $f/$l";
     assert_int_equal(run_command(output, sizeof fixture.output, command, whole_run(), run, run), 0);
-    char *last = xstrdup(output), *decision = xformat("%s/%s/decision.json", run, last);
+    char *last = keep(xstrdup(output)), *decision = kept_format("%s/%s/decision.json", run, last);
     assert_int_equal(access(decision, F_OK), -1);
     for (int again = 0; again < 2; again++) {
         must("--data %s %s -o %s --resume auto", data, toy, run);
@@ -233,33 +208,26 @@ static void a_fold_whose_best_weights_are_gone_is_tested_with_its_last(void **st
         assert_int_equal(strstr(output, "[Eval]") == NULL, again);
         assert_int_equal(access(decision, F_OK), 0);
     }
-    free(decision);
-    free(last);
-    free(run);
 }
 
 /* A line that a kill cut off, and the whole one before it, stay as they are. */
-static void a_torn_record_of_a_test_swallows_no_other(void **state) {
-    (void)state;
+TEST(a_torn_record_of_a_test_swallows_no_other) {
     const char *run = run_directory();
-    char *path = path_join(run, "test_evaluations.jsonl");
+    char *path = kept_path(run, "test_evaluations.jsonl");
     write_text(path, "{\"fold\": \"D1\"}\n{\"fold\": \"D");
     must("--data %s %s -o %s --folds D1 --max-steps 1", data, toy, run);
     assert_contains(output, "fold D1 has been tested 1 times before");
-    char *evaluations = read_text(path);
+    char *evaluations = kept_text(path);
     assert_contains(evaluations, "{\"fold\": \"D1\"}\n{\"fold\": \"D\n{\"time\": ");
     assert_int_equal(lines_of(evaluations), 3);
-    free(evaluations);
-    free(path);
 }
 
 /* A run stopped in the second fold, on a disk without links and locks, goes on there on one that has them, and ends
  * with the same results. */
-static void a_run_that_is_stopped_goes_on(void **state) {
-    (void)state;
+TEST(a_run_that_is_stopped_goes_on) {
     const char *run = run_directory(), *whole = whole_run();
-    char *fold = path_join(run, "fold_D2"), *command;
-    command = xformat("%s --data %s %s -o %s --log-interval 1", program_at("train_cv"), data, toy, run);
+    char *fold = kept_path(run, "fold_D2"), *command;
+    command = kept_format("%s --data %s %s -o %s --log-interval 1", program_at("train_cv"), data, toy, run);
     bool poor = poor_disk(true);
     pid_t child = start_command(run, command);
     if (poor) poor_disk(false);
@@ -272,18 +240,13 @@ static void a_run_that_is_stopped_goes_on(void **state) {
     assert_contains(output, "[Fold D1] done before");
     char *got = text_in(run, "predictions.csv"), *want = text_in(whole, "predictions.csv");
     assert_string_equal(got, want);
-    char *owned[] = {fold, command, said, got, want};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
-static void the_same_command_gives_the_same_bits_whatever_the_workers(void **state) {
-    (void)state;
+TEST(the_same_command_gives_the_same_bits_whatever_the_workers) {
     const char *run = run_directory(), *whole = whole_run();
     must("--data %s %s -o %s --num-workers 3 --folds D2", data, toy, run);
     char *got = text_in(run, "predictions_D2.csv"), *want = text_in(whole, "predictions_D2.csv");
     assert_string_equal(got, want);
-    free(got);
-    free(want);
 }
 
 /* Exchanges the contents of two cells of a donor. */
@@ -297,15 +260,13 @@ static void exchange_cells(const char *cells, const char *donor) {
 
 /* The contents count, not only the names: a changed test donor is evaluated again, changed training donors are refused,
  * changed validation donors are reported. */
-static void replaced_cells_are_not_taken_for_the_old_ones(void **state) {
-    (void)state;
+TEST(replaced_cells_are_not_taken_for_the_old_ones) {
     CvSynthetic wanted = {.cells = 24, .donors = 3, .shape = {16, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
     const char *run = run_directory(), *fresh = run_directory();
-    char *cells = path_join(run, "cells"), *to = path_join(run, "run"), *options;
+    char *cells = kept_path(run, "cells"), *to = kept_path(run, "run"), *options;
     int64_t n;
-    Error error;
     if (!cv_synthetic_write(cells, &wanted, 2, &n, &error)) fail_msg("%s", error.text);
-    options = xformat("--data %s --threads 2 --channels 8,8,8 -b 4 --epochs 1 --max-steps 1 --filter off", cells);
+    options = kept_format("--data %s --threads 2 --channels 8,8,8 -b 4 --epochs 1 --max-steps 1 --filter off", cells);
     must("%s -o %s", options, to);
     assert_int_equal(run_command(output, sizeof fixture.output, "find %s -name '*.npy' | xargs touch", cells), 0);
     must("%s -o %s --resume auto", options, to); /* a copy has other times */
@@ -326,32 +287,26 @@ static void replaced_cells_are_not_taken_for_the_old_ones(void **state) {
     assert_contains(output, "put the old data back, or start a new run in another --output-dir");
     must("%s -o %s --resume auto --folds D3", options, to);
     assert_contains(output, "fold_D3/step_00000001: the data to validate on have other contents than before");
-    char *owned[] = {cells, to, options, got, want};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
 /* The weights' export is made again if it is gone; views that were not wanted at first are there all the same; a score
  * that decides cannot be exchanged under way. */
-static void a_missing_export_is_made_again_and_the_metric_stays(void **state) {
-    (void)state;
+TEST(a_missing_export_is_made_again_and_the_metric_stays) {
     const char *run = run_directory();
     must("--data %s %s -o %s --folds D1 --tta=false --epochs 1", data, toy, run);
-    char *path = path_join(run, "best_model_fold_D1.pth");
-    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(kept_path(run, "best_model_fold_D1.pth")), 0);
     must("--data %s %s -o %s/. --folds D1 --epochs 1 --resume auto", data, toy, run);
     assert_contains(output, "[Fold D1] done before");
     assert_null(strstr(output, "[Eval]"));
     assert_true(is_in(run, "best_model_fold_D1.pth"));
     must_refuse(2, "--monitor was \"auroc\" and is now \"f1\"",
                 "--data %s %s -o %s --folds D1 --epochs 1 --resume auto --monitor f1", data, toy, run);
-    free(path);
 }
 
 /* ---- the learning rate ---- */
 
 /* Section 3 of the specification; an epoch is one step. */
-static void the_rate_follows_the_cosine_over_epochs(void **state) {
-    (void)state;
+TEST(the_rate_follows_the_cosine_over_epochs) {
     static const struct {
         int epoch;
         double rate;
@@ -366,24 +321,20 @@ static void the_rate_follows_the_cosine_over_epochs(void **state) {
         must("--data %s --threads 1 --channels 8,8,8 -b 8 -o %s --folds D1 --epochs 95 --cosine-epochs 75 %s "
              "--early-stopping-patience 0 --filter off --threshold 0.5 --extensions 0 --tta=false",
              cells, run, compat ? "--compat --max-steps 190" : "");
-        char *fold = path_join(run, "fold_D1");
-        int n = logged(fold, "train", "train/lr", rates, 128);
+        int n = logged(kept_path(run, "fold_D1"), "train", "train/lr", rates, 128);
         assert_true(n >= 95);
         for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
             double rate = want[i].epoch > 75 && !compat ? 1e-6 : want[i].rate;
             assert_near(rates[want[i].epoch], rate, 1e-4 * rate); /* of the printed digits the fewest */
         }
-        free(fold);
     }
-    free(cells);
 }
 
 /* ---- weights for PyTorch, and from it ---- */
 
-static void exported_weights_are_the_best(void **state) {
-    (void)state;
+TEST(exported_weights_are_the_best) {
     const char *run = whole_run();
-    char *path = path_join(run, "best_model_fold_D1.pth"), *best = path_join(run, "fold_D1/best/model.safetensors");
+    char *path = kept_path(run, "best_model_fold_D1.pth"), *best = kept_path(run, "fold_D1/best/model.safetensors");
     TensorFile pth = open_file(path), ours = open_file(best);
     int compared = 0;
     for (int i = 0; i < ours.n_tensors; i++) {
@@ -411,17 +362,14 @@ static void exported_weights_are_the_best(void **state) {
     free((void *)(uintptr_t)from[1]);
     tensor_file_close(&pth);
     tensor_file_close(&ours);
-    free(path);
-    free(best);
 }
 
 /* The cells are not read: the folder that stands for them is none. */
-static void weights_that_are_not_whole_are_refused_before_the_cells(void **state) {
-    (void)state;
+TEST(weights_that_are_not_whole_are_refused_before_the_cells) {
     static const char *const messages[] = {
         "1 tensor does not fit: res_block2.bn1.running_var, F32 [8] in the model, is not there",
         "1 tensor does not fit: attention.weight is not one of the model's tensors"};
-    char *best = path_join(whole_run(), "fold_D1/best/model.safetensors"), *file = path_join(run_directory(), "file");
+    char *best = kept_path(whole_run(), "fold_D1/best/model.safetensors"), *file = kept_path(run_directory(), "file");
     write_text(file, "senseless");
     for (int k = 0; k < 2; k++) {
         TensorList list = tensor_list_read(best);
@@ -432,14 +380,11 @@ static void weights_that_are_not_whole_are_refused_before_the_cells(void **state
         must_refuse(1, messages[k], "--data %s -o %s --base-checkpoint %s", file, run_directory(),
                     tensor_list_write(&list));
     }
-    free(best);
-    free(file);
 }
 
 /* ---- the reference's ways ---- */
 
-static void compat_has_the_references_rules(void **state) {
-    (void)state;
+TEST(compat_has_the_references_rules) {
     const char *run = run_directory();
     must("--data %s %s -o %s --compat --protocol reference --cv-donors D1,D2,D3 --folds D2 --epochs 1 --filter off",
          data, toy, run);
@@ -456,12 +401,11 @@ static void compat_has_the_references_rules(void **state) {
 /* The toy's store with other names of its donors, as a JSON list. */
 static char *store_with_donors(const char *names) {
     enum { MOST = 16 };
-    char *from = cv_cells_path(data, CV_CELLS_ENDING), *to = path_join(run_directory(), "x.safetensors");
+    char *from = keep(cv_cells_path(data, CV_CELLS_ENDING)), *to = kept_path(run_directory(), "x.safetensors");
     TensorFile file = open_file(from);
     TensorToWrite tensors[MOST];
     const char *keys[MOST], *values[MOST];
     int n = 0;
-    Error error;
     assert_true(file.n_tensors <= MOST && file.n_metadata <= MOST);
     for (int i = 0; i < file.n_tensors; i++) {
         const StoredTensor *t = &file.tensors[i];
@@ -476,16 +420,14 @@ static char *store_with_donors(const char *names) {
     }
     if (!safetensors_write(to, tensors, file.n_tensors, keys, values, n, &error)) fail_msg("%s", error.text);
     tensor_file_close(&file);
-    free(from);
     return to;
 }
 
 /* Nor do they stop a run where the file system refuses a character. */
-static void names_of_donors_lead_to_no_other_folder(void **state) {
-    (void)state;
+TEST(names_of_donors_lead_to_no_other_folder) {
     whole_run(); /* makes the store */
     char *store = store_with_donors("[\"x/../../../evil\", \"--help\", \"D:3\"]");
-    char *run = scratch_directory(), *results = path_join(run, "results");
+    char *run = kept_folder(), *results = kept_path(run, "results");
     bool poor = poor_disk(true);
     const char *const made[] = {"fold_x%2F..%2F..%2F..%2Fevil/best/model.safetensors",
                                 "best_model_fold_x%2F..%2F..%2F..%2Fevil.pth", "best_model_fold_%2D-help.pth",
@@ -497,13 +439,9 @@ static void names_of_donors_lead_to_no_other_folder(void **state) {
         if (!is_in(results, made[i])) fail_msg("%s", made[i]);
     assert_int_equal(run_command(output, sizeof fixture.output, "ls %s", run), 0);
     assert_string_equal(output, "results\n");
-    free(store);
-    free(results);
-    free(run);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     const char *run = run_directory();
     must_refuse(2, "no data", "-o %s", run);
     must_refuse(2, "--channels 8,8", "--data %s --channels 8,8", data);
@@ -522,8 +460,7 @@ static void mistakes_are_named(void **state) {
     must_refuse(1, "training cells are fewer than -b 512", "--data %s -b 512 -o %s", data, run);
 }
 
-static void estimates_need_neither_gpu_nor_data(void **state) {
-    (void)state;
+TEST(estimates_need_neither_gpu_nor_data) {
     must("--estimate --gpu l4 --amp --price 0.8");
     assert_contains(output, "[Estimate] l4 (L4)");
     assert_contains(output, "conv3d_backward");
@@ -544,40 +481,16 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
     assert_contains(output, "parameters in 35 tensors");
 }
 
-static void the_guide_s_constants_are_understood(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *config = path_join(run, "constants.yaml");
+TEST(the_guide_s_constants_are_understood) {
+    char *run = kept_folder(), *config = kept_path(run, "constants.yaml");
     write_text(config, "BATCH_SIZE: 32\nNUM_WORKERS: 8\nLR: 1.0e-4\nQUICK_TEST: True\n");
     must("--estimate --calibration none --gpu l4 --config %s", config);
     assert_contains(output, "BATCH_SIZE sets --batch-size to 32, NUM_WORKERS sets --num-workers to 8, LR sets "
                             "--learning-rate to 1.0e-4, QUICK_TEST sets --protocol to split");
     assert_contains(output, "micro-batches of 32 sequences");
-    free(config);
-    free(run);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
-        cmocka_unit_test(logged_scores_match_their_names),
-        cmocka_unit_test(folds_that_are_done_are_not_done_again),
-        cmocka_unit_test(a_torn_record_of_a_test_swallows_no_other),
-        cmocka_unit_test(a_run_that_is_stopped_goes_on),
-        cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
-        cmocka_unit_test(a_missing_export_is_made_again_and_the_metric_stays),
-        cmocka_unit_test(replaced_cells_are_not_taken_for_the_old_ones),
-        cmocka_unit_test(the_rate_follows_the_cosine_over_epochs),
-        cmocka_unit_test(best_weights_that_are_no_file_are_named),
-        cmocka_unit_test(a_fold_whose_best_weights_are_gone_is_tested_with_its_last),
-        cmocka_unit_test(exported_weights_are_the_best),
-        cmocka_unit_test(weights_that_are_not_whole_are_refused_before_the_cells),
-        cmocka_unit_test(training_lowers_the_loss),
-        cmocka_unit_test(compat_has_the_references_rules),
-        cmocka_unit_test(names_of_donors_lead_to_no_other_folder),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(estimates_need_neither_gpu_nor_data),
-        cmocka_unit_test(the_guide_s_constants_are_understood),
-    };
     data = make_cells(96, &toy_cells);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

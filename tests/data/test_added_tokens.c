@@ -5,7 +5,7 @@
 
 #include "data/text/sentencepiece.h"
 #include "data/text/tokenizer.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static const json_t *golden(const char *key) {
     static json_t *file;
@@ -14,15 +14,13 @@ static const json_t *golden(const char *key) {
     return json_object_get(file, key);
 }
 
-static char *in(const char *folder, const char *name) { return keep_text(path_join(folder, name)); }
-
 /* Writes the golden vocab.txt and bpe.codes, and this added_tokens.json; NULL: none. Returns their folder. */
 static const char *write_files(const char *added) {
     static const char *const names[] = {"vocab.txt", "bpe.codes"};
-    const char *folder = keep_text(scratch_directory());
+    const char *folder = kept_folder();
     for (int i = 0; i < 2; i++)
-        write_text(in(folder, names[i]), "%s", json_string_value(json_object_get(golden("files"), names[i])));
-    if (added) write_text(in(folder, "added_tokens.json"), "%s", added);
+        write_text(kept_path(folder, names[i]), "%s", json_string_value(json_object_get(golden("files"), names[i])));
+    if (added) write_text(kept_path(folder, "added_tokens.json"), "%s", added);
     return folder;
 }
 
@@ -45,8 +43,7 @@ static void assert_refused(const char *path, const char *message) {
     assert_contains(error.text, message);
 }
 
-static void ids_are_those_of_transformers(void **state) {
-    (void)state;
+TEST(ids_are_those_of_transformers) {
     Tokenizer *tokenizer = open_checked(write_files(golden_added()));
     const json_t *texts = golden("texts"), *ids = golden("ids");
     TokenIds got = {0};
@@ -66,8 +63,7 @@ static void ids_are_those_of_transformers(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void a_file_without_new_tokens_changes_nothing(void **state) {
-    (void)state;
+TEST(a_file_without_new_tokens_changes_nothing) {
     static const char *const files[] = {NULL, "{}", "{\"<mask>\": 24, \"<s>\": 0}"};
     Tokenizer *full = open_checked(write_files(golden_added()));
     const char *paths[3];
@@ -83,8 +79,7 @@ static void a_file_without_new_tokens_changes_nothing(void **state) {
     tokenizer_close(full);
 }
 
-static void tokens_that_do_not_fit_are_named(void **state) {
-    (void)state;
+TEST(tokens_that_do_not_fit_are_named) {
     static const struct {
         const char *added, *message;
     } cases[] = {
@@ -107,11 +102,10 @@ static void tokens_that_do_not_fit_are_named(void **state) {
 }
 
 /* Other tokenizers have their added tokens in their own file. */
-static void other_tokenizers_must_have_the_tokens_themselves(void **state) {
-    (void)state;
+TEST(other_tokenizers_must_have_the_tokens_themselves) {
     static const char text[] = "the cat sat\non the mat\n";
-    const char *folder = keep_text(scratch_directory()), *model = in(folder, "tokenizer.model"),
-               *added = in(folder, "added_tokens.json");
+    const char *folder = kept_folder(), *model = kept_path(folder, "tokenizer.model"),
+               *added = kept_path(folder, "added_tokens.json");
     Error error;
     if (!sentencepiece_train_bpe(text, strlen(text), model, 24, &error)) fail_msg("%s", error.text);
     write_text(added, "{\"</s>\": 1}");
@@ -125,14 +119,4 @@ static void other_tokenizers_must_have_the_tokens_themselves(void **state) {
     assert_refused(folder, "added_tokens.json gives \"</s>\" the id 1");
     write_text(added, "{\"<|endoftext|>\": 0}");
     tokenizer_close(open_checked(folder));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_those_of_transformers),
-        cmocka_unit_test(a_file_without_new_tokens_changes_nothing),
-        cmocka_unit_test(tokens_that_do_not_fit_are_named),
-        cmocka_unit_test(other_tokenizers_must_have_the_tokens_themselves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 enum { RATE = 24000 };
 
-static char *directory;
+static const char *directory;
 
 static const char *in(const char *name) {
     static char path[4][512];
@@ -58,8 +58,7 @@ static void check_tone(const char *name, int format, int rate, int channels, dou
 
 /* The converter has a signal-to-noise ratio of 121 dB, 1e-6; float files add no error. For 16 bits libsndfile
  * multiplies by 32767 when it writes, divides by 32768 when it reads, and rounds: 2^-15 and 2^-16. */
-static void resampling_keeps_frequency_amplitude_and_duration(void **state) {
-    (void)state;
+TEST(resampling_keeps_frequency_amplitude_and_duration) {
     static const int rates[] = {8000, 16000, 22050, 24000, 44100, 48000, 96000};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         check_tone("float.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, rates[i], 1 + (int)(i % 2), 1e-5);
@@ -67,14 +66,12 @@ static void resampling_keeps_frequency_amplitude_and_duration(void **state) {
     }
 }
 
-static void flac_and_ogg_are_read(void **state) {
-    (void)state;
+TEST(flac_and_ogg_are_read) {
     check_tone("x.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 44100, 2, 0x1p-14);
     check_tone("x.ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS, 22050, 1, 0.05);
 }
 
-static void channels_are_averaged(void **state) {
-    (void)state;
+TEST(channels_are_averaged) {
     float stereo[2 * 4800];
     Audio audio;
     Error error;
@@ -89,8 +86,7 @@ static void channels_are_averaged(void **state) {
     audio_close(&audio);
 }
 
-static void clipping_is_counted_before_mixing(void **state) {
-    (void)state;
+TEST(clipping_is_counted_before_mixing) {
     float stereo[2 * 1000] = {0};
     Audio audio;
     Error error;
@@ -102,8 +98,7 @@ static void clipping_is_counted_before_mixing(void **state) {
     audio_close(&audio);
 }
 
-static void reading_stops_at_the_limit(void **state) {
-    (void)state;
+TEST(reading_stops_at_the_limit) {
     float *sine = make_sine(440, 0.5, 8000, 1, 80000);
     Audio audio;
     Error error;
@@ -122,8 +117,7 @@ static void check_refused(const char *name, const char *message) {
     assert_null(audio.samples);
 }
 
-static void bad_audio_is_refused_with_its_reason(void **state) {
-    (void)state;
+TEST(bad_audio_is_refused_with_its_reason) {
     float samples[1000] = {0};
     check_refused("nowhere.wav", "cannot open: No such file");
     write_text(in("text.wav"), "this is no sound");
@@ -144,8 +138,7 @@ static void bad_audio_is_refused_with_its_reason(void **state) {
 }
 
 /* First bytes of files that ffmpeg 7 has written, and what they are. libsndfile 1.2 reads none of them. */
-static void sound_that_libsndfile_does_not_read_is_recognised(void **state) {
-    (void)state;
+TEST(sound_that_libsndfile_does_not_read_is_recognised) {
     static const struct {
         const char *head, *kind;
     } cases[] = {
@@ -191,8 +184,7 @@ static void check_command(char *command, const char *expected) {
     free(command);
 }
 
-static void conversions_are_commands_of_a_shell(void **state) {
-    (void)state;
+TEST(conversions_are_commands_of_a_shell) {
     check_command(conversion_command("a/x.m4a", RATE), "ffmpeg -i a/x.m4a -ac 1 -ar 24000 a/x.wav");
     check_command(conversion_command("a.b/it's $1.WAV", RATE),
                   "ffmpeg -i 'a.b/it'\\''s $1.WAV' -ac 1 -ar 24000 'a.b/it'\\''s $1.flac'");
@@ -232,8 +224,7 @@ static void check_read(const char *bytes, size_t size, int64_t count) {
 }
 
 /* Refuses half of a file of each format. A chunk behind the sound may be cut off. */
-static void half_a_file_is_refused(void **state) {
-    (void)state;
+TEST(half_a_file_is_refused) {
     static const struct {
         int format;
         const char *message;
@@ -261,8 +252,7 @@ static void half_a_file_is_refused(void **state) {
 }
 
 /* Damaged files of a format that libsndfile reads are called damaged, and no conversion is proposed. */
-static void damaged_sound_is_told_from_a_foreign_format(void **state) {
-    (void)state;
+TEST(damaged_sound_is_told_from_a_foreign_format) {
     static const struct {
         int format;
         const char *message;
@@ -289,8 +279,7 @@ static void damaged_sound_is_told_from_a_foreign_format(void **state) {
 }
 
 /* libsndfile keeps one reason for all threads. */
-static void each_thread_gets_the_reason_of_its_own_file(void **state) {
-    (void)state;
+TEST(each_thread_gets_the_reason_of_its_own_file) {
     static const char *const heads[] = {"this is no sound", "fLaC"};
     Error alone[2];
     Audio audio;
@@ -315,8 +304,7 @@ static void each_thread_gets_the_reason_of_its_own_file(void **state) {
 }
 
 /* libsndfile reads a FLAC that was cut between two frames without an error. */
-static void a_flac_cut_between_frames_is_refused(void **state) {
-    (void)state;
+TEST(a_flac_cut_between_frames_is_refused) {
     char *bytes, *frame;
     size_t size;
     assert_true(make_noise(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, &bytes, &size));
@@ -329,8 +317,7 @@ static void a_flac_cut_between_frames_is_refused(void **state) {
 
 /* Less than one code, 20 ms or 960 bytes here, may be missing. A program that writes to a stream does not know the
  * length when it writes the header. */
-static void a_complete_file_with_a_wrong_length_in_its_header_is_read(void **state) {
-    (void)state;
+TEST(a_complete_file_with_a_wrong_length_in_its_header_is_read) {
     static const uint32_t unknown[] = {0xffffffff, 0x7ffff000, 0x80000000};
     char *bytes;
     size_t size;
@@ -354,8 +341,7 @@ static void a_complete_file_with_a_wrong_length_in_its_header_is_read(void **sta
     free(bytes);
 }
 
-static void written_audio_is_read_back(void **state) {
-    (void)state;
+TEST(written_audio_is_read_back) {
     float *sine = make_sine(300, 1.5, RATE, 1, 4800);
     Audio audio;
     Error error;
@@ -408,8 +394,7 @@ static void naive_frame(const float *samples, int64_t n, int64_t t, double out[M
 }
 
 /* Float32 has an error of 1e-7 of the loudest bin (here 0.1); the quietest band above the floor is 1e-4. */
-static void frames_match_a_naive_transform(void **state) {
-    (void)state;
+TEST(frames_match_a_naive_transform) {
     enum { N = 20 * MEL_HOP };
     static const int64_t some[] = {0, 1, 9, 19};
     Mel *mel = mel_open();
@@ -437,8 +422,7 @@ static int band_at(double hertz) {
     return (int)lround(2595 * log10(1 + hertz / 700) / step) - 1;
 }
 
-static void a_tone_peaks_in_its_band(void **state) {
-    (void)state;
+TEST(a_tone_peaks_in_its_band) {
     Mel *mel = mel_open();
     for (double hertz = 300; hertz < 11500; hertz *= 1.09) {
         float *sine = make_sine(hertz, 0.5, MEL_RATE, 1, 24000), *frames = frames_of(mel, sine, 24000);
@@ -455,8 +439,7 @@ static void a_tone_peaks_in_its_band(void **state) {
 }
 
 /* Twice the amplitude adds ln 2 to every band above the floor. */
-static void frames_are_logarithms(void **state) {
-    (void)state;
+TEST(frames_are_logarithms) {
     Mel *mel = mel_open();
     float *quiet = make_babble(1, MEL_RATE, 24000), *loud = xmalloc(24000 * sizeof *loud);
     for (int i = 0; i < 24000; i++) loud[i] = 2 * quiet[i];
@@ -471,8 +454,7 @@ static void frames_are_logarithms(void **state) {
 }
 
 /* A click changes only the frames whose window, samples 480 t - 480 to 480 t + 959, contains the click. */
-static void a_frame_depends_only_on_its_window(void **state) {
-    (void)state;
+TEST(a_frame_depends_only_on_its_window) {
     Mel *mel = mel_open();
     float *click = xcalloc(10 * MEL_HOP + 479, sizeof *click);
     click[5 * MEL_HOP + 100] = 1;
@@ -488,8 +470,7 @@ static void a_frame_depends_only_on_its_window(void **state) {
     mel_close(mel);
 }
 
-static void griffin_lim_restores_a_tone(void **state) {
-    (void)state;
+TEST(griffin_lim_restores_a_tone) {
     Mel *mel = mel_open();
     double best = 0, at = 0, rest;
     float *sine = make_sine(1000, 0.5, MEL_RATE, 1, 24000), *frames = frames_of(mel, sine, 24000);
@@ -518,8 +499,7 @@ static double distance(const float *a, const float *b, int64_t n) {
     return sqrt(sum / (double)(n * MEL_BANDS));
 }
 
-static void iterations_bring_the_sound_closer(void **state) {
-    (void)state;
+TEST(iterations_bring_the_sound_closer) {
     enum { FRAMES = 100 };
     Mel *mel = mel_open();
     float *voice = make_babble(2, MEL_RATE, FRAMES * MEL_HOP), *other = make_babble(3, MEL_RATE, FRAMES * MEL_HOP);
@@ -546,8 +526,7 @@ static void iterations_bring_the_sound_closer(void **state) {
     mel_close(mel);
 }
 
-static void damaged_sound_is_not_called_a_sound(void **state) {
-    (void)state;
+TEST(damaged_sound_is_not_called_a_sound) {
     static const char *const heads[] = {"fLaC\0\0\0\042garbage of it", "OggS\0\002xxxxxxxxxxxxxxx",
                                         "RIFF\044\0\0\0WAVEjunkgarb"};
     for (int i = 0; i < 3; i++) {
@@ -561,8 +540,7 @@ static void damaged_sound_is_not_called_a_sound(void **state) {
 }
 
 /* A part has the very samples of the whole, also where several sounds were joined in one file. */
-static void a_part_is_a_part_of_the_whole(void **state) {
-    (void)state;
+TEST(a_part_is_a_part_of_the_whole) {
     enum { FRAMES = 3 * RATE };
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
                                   SF_FORMAT_OGG | SF_FORMAT_VORBIS, SF_FORMAT_AIFF | SF_FORMAT_PCM_24};
@@ -595,32 +573,6 @@ static void a_part_is_a_part_of_the_whole(void **state) {
 }
 
 int main(void) {
-    directory = scratch_directory();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resampling_keeps_frequency_amplitude_and_duration),
-        cmocka_unit_test(flac_and_ogg_are_read),
-        cmocka_unit_test(channels_are_averaged),
-        cmocka_unit_test(clipping_is_counted_before_mixing),
-        cmocka_unit_test(reading_stops_at_the_limit),
-        cmocka_unit_test(bad_audio_is_refused_with_its_reason),
-        cmocka_unit_test(sound_that_libsndfile_does_not_read_is_recognised),
-        cmocka_unit_test(conversions_are_commands_of_a_shell),
-        cmocka_unit_test(half_a_file_is_refused),
-        cmocka_unit_test(damaged_sound_is_told_from_a_foreign_format),
-        cmocka_unit_test(each_thread_gets_the_reason_of_its_own_file),
-        cmocka_unit_test(a_flac_cut_between_frames_is_refused),
-        cmocka_unit_test(a_complete_file_with_a_wrong_length_in_its_header_is_read),
-        cmocka_unit_test(written_audio_is_read_back),
-        cmocka_unit_test(frames_match_a_naive_transform),
-        cmocka_unit_test(a_tone_peaks_in_its_band),
-        cmocka_unit_test(frames_are_logarithms),
-        cmocka_unit_test(a_frame_depends_only_on_its_window),
-        cmocka_unit_test(griffin_lim_restores_a_tone),
-        cmocka_unit_test(iterations_bring_the_sound_closer),
-        cmocka_unit_test(a_part_is_a_part_of_the_whole),
-        cmocka_unit_test(damaged_sound_is_not_called_a_sound),
-    };
-    int failures = cmocka_run_group_tests(tests, NULL, NULL);
-    free(directory);
-    return failures;
+    directory = run_directory();
+    return tests_run(NULL, NULL);
 }

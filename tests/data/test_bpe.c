@@ -2,7 +2,7 @@
 #include <jansson.h>
 
 #include "data/text/tokenizer.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* ---- the tokenizers of tests/reference/make_tokenizers.py ---- */
 
@@ -24,12 +24,9 @@ static json_t *describe(const char *base, json_t *change) {
 
 /* Opens a description, written with the flags of json_dumps; NULL with an error. Takes the description. */
 static Tokenizer *open_json(json_t *root, size_t flags, Error *error) {
-    char *folder = scratch_directory(), *path = path_join(folder, "tokenizer.json"), *text = json_dumps(root, flags);
+    char *folder = kept_folder(), *path = kept_path(folder, "tokenizer.json"), *text = keep(json_dumps(root, flags));
     write_text(path, "%s", text);
     Tokenizer *tokenizer = tokenizer_open(folder, error);
-    free(text);
-    free(path);
-    free(folder);
     json_decref(root);
     return tokenizer;
 }
@@ -64,15 +61,13 @@ static void check_ids(const char *name, const char *text, const TokenIds *got, c
 
 static void check_text(const Tokenizer *tokenizer, const TokenIds *ids, const char *want, size_t want_size) {
     size_t size;
-    char *text = tokenizer_decode(tokenizer, ids->ids, ids->n, &size);
+    char *text = keep(tokenizer_decode(tokenizer, ids->ids, ids->n, &size));
     assert_int_equal(size, want_size);
     assert_memory_equal(text, want, size + 1);
-    free(text);
 }
 
 /* Every text is encoded twice, the second time with words that are known. */
-static void ids_are_those_of_the_package_tokenizers(void **state) {
-    (void)state;
+TEST(ids_are_those_of_the_package_tokenizers) {
     json_t *variant, *text;
     size_t i, k;
     json_array_foreach(json_object_get(golden(), "variants"), i, variant) {
@@ -97,8 +92,7 @@ static void ids_are_those_of_the_package_tokenizers(void **state) {
 
 /* ---- byte-level ---- */
 
-static void byte_level_gives_any_bytes_back(void **state) {
-    (void)state;
+TEST(byte_level_gives_any_bytes_back) {
     static const char *const pieces[] = {"a",  " ",    "\xc3", "\xa9",     "\xf0\x9f", "\x98\x80", "\n",
                                          "'s", "\xff", "1",    "\xe2\x80", "\0",       "the"};
     Tokenizer *tokenizer = open_checked(describe("byte_level", NULL));
@@ -125,8 +119,7 @@ static void byte_level_gives_any_bytes_back(void **state) {
 }
 
 /* A quadratic algorithm would need minutes. */
-static void a_very_long_word_is_encoded(void **state) {
-    (void)state;
+TEST(a_very_long_word_is_encoded) {
     const size_t size = 1000000;
     char *text = xmalloc(size + 1);
     for (size_t i = 0; i < size; i++) text[i] = "the"[i % 3];
@@ -141,8 +134,7 @@ static void a_very_long_word_is_encoded(void **state) {
     free(text);
 }
 
-static void special_tokens_are_text_unless_asked_for(void **state) {
-    (void)state;
+TEST(special_tokens_are_text_unless_asked_for) {
     static const char more[] = "{\"added_tokens\": [{\"id\": 0, \"content\": \"<|endoftext|>\", \"special\": true},"
                                "{\"id\": 500, \"content\": \"<|always|>\", \"special\": false}]}";
     Tokenizer *tokenizer = open_changed("byte_level", more);
@@ -165,8 +157,7 @@ static void special_tokens_are_text_unless_asked_for(void **state) {
 }
 
 /* Describes the token as RoBERTa describes <mask>. */
-static void a_token_that_swallows_blanks_is_text_like_others_unless_it_is_parsed(void **state) {
-    (void)state;
+TEST(a_token_that_swallows_blanks_is_text_like_others_unless_it_is_parsed) {
     static const char change[] = "{\"added_tokens\": [{\"id\": 0, \"content\": \"<|endoftext|>\", \"special\": true, "
                                  "\"lstrip\": true}]}";
     static const char text[] = "a  <|endoftext|> a";
@@ -186,8 +177,7 @@ static void a_token_that_swallows_blanks_is_text_like_others_unless_it_is_parsed
 
 /* ---- character-level ---- */
 
-static void continuations_are_joined_and_words_are_not(void **state) {
-    (void)state;
+TEST(continuations_are_joined_and_words_are_not) {
     Tokenizer *tokenizer = open_checked(describe("character_level", NULL));
     TokenIds ids = {0};
     encode(tokenizer, "the  thing's \xc3\xa9nd,\nthey<|endoftext|> see", true, &ids);
@@ -202,8 +192,7 @@ static void note(void *context, const char *text, size_t size) {
 }
 
 /* U+2603 has no piece; the bytes behind it belong to no character. */
-static void characters_without_a_piece_are_counted(void **state) {
-    (void)state;
+TEST(characters_without_a_piece_are_counted) {
     static const char text[] = "a\xe2\x98\x83z \xe2\x98\x83\xff\xfe c";
     static const struct {
         const char *change;
@@ -235,8 +224,7 @@ static void characters_without_a_piece_are_counted(void **state) {
 
 /* ---- both ---- */
 
-static void bytes_without_a_piece_are_told_as_characters(void **state) {
-    (void)state;
+TEST(bytes_without_a_piece_are_told_as_characters) {
     json_t *root = describe("byte_level", NULL), *vocab = json_object_get(json_object_get(root, "model"), "vocab");
     json_object_del(vocab, "\u013a"); /* the last two bytes of U+2603 */
     json_object_del(vocab, "\u0125");
@@ -250,8 +238,7 @@ static void bytes_without_a_piece_are_told_as_characters(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void known_words_belong_to_one_tokenizer(void **state) {
-    (void)state;
+TEST(known_words_belong_to_one_tokenizer) {
     Tokenizer *tokenizers[] = {open_checked(describe("byte_level", NULL)),
                                open_checked(describe("character_level", NULL))};
     TokenIds shared = {0}, own = {0};
@@ -275,8 +262,7 @@ static uint64_t hash_of(json_t *root, size_t flags) {
     return hash;
 }
 
-static void the_hash_is_of_what_decides_the_ids(void **state) {
-    (void)state;
+TEST(the_hash_is_of_what_decides_the_ids) {
     const uint64_t hash = hash_of(describe("byte_level", NULL), 0);
     assert_true(hash_of(describe("byte_level", NULL), JSON_INDENT(2) | JSON_SORT_KEYS) == hash);
     json_t *other = describe("byte_level", NULL), *merges = json_object_get(json_object_get(other, "model"), "merges");
@@ -302,8 +288,7 @@ static void the_hash_is_of_what_decides_the_ids(void **state) {
     }
 }
 
-static void what_is_not_supported_is_named(void **state) {
-    (void)state;
+TEST(what_is_not_supported_is_named) {
     static const struct {
         const char *base, *change, *message;
     } cases[] = {
@@ -346,8 +331,7 @@ static void what_is_not_supported_is_named(void **state) {
 }
 
 /* The id of such a token would be two texts. */
-static void an_added_token_that_is_written_like_other_bytes_is_refused(void **state) {
-    (void)state;
+TEST(an_added_token_that_is_written_like_other_bytes_is_refused) {
     json_t *root = describe("byte_level", NULL);
     const json_t *id = json_object_get(json_object_get(json_object_get(root, "model"), "vocab"), "\u00e9");
     json_array_append_new(json_object_get(root, "added_tokens"),
@@ -357,8 +341,7 @@ static void an_added_token_that_is_written_like_other_bytes_is_refused(void **st
     assert_contains(error.text, "is also the piece of other bytes");
 }
 
-static void other_splits_are_refused(void **state) {
-    (void)state;
+TEST(other_splits_are_refused) {
     static const char *const patterns[] = {"\\s+", "\\p{N}{1,3}"};
     for (int i = 0; i < 2; i++) {
         json_t *root = describe("byte_level", NULL);
@@ -374,9 +357,8 @@ static void other_splits_are_refused(void **state) {
     }
 }
 
-static void damaged_files_say_where(void **state) {
-    (void)state;
-    char *folder = scratch_directory(), *path = path_join(folder, "tokenizer.json");
+TEST(damaged_files_say_where) {
+    char *folder = kept_folder(), *path = kept_path(folder, "tokenizer.json");
     static const struct {
         const char *text, *message;
     } cases[] = {{"", "line 1"},
@@ -389,38 +371,14 @@ static void damaged_files_say_where(void **state) {
         assert_null(tokenizer_open(path, &error));
         assert_contains(error.text, cases[i].message);
     }
-    free(path);
-    free(folder);
 }
 
 static void decode_outside(void *argument) { free(tokenizer_decode(argument, &(int32_t){420}, 1, &(size_t){0})); }
 
-static void an_id_outside_the_vocabulary_is_named(void **state) {
-    (void)state;
+TEST(an_id_outside_the_vocabulary_is_named) {
     char output[512];
     Tokenizer *tokenizer = open_checked(describe("byte_level", NULL));
     assert_int_equal(run_function(output, sizeof output, decode_outside, tokenizer), 1);
     assert_contains(output, "text id 420 is not in 0 .. 419");
     tokenizer_close(tokenizer);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_those_of_the_package_tokenizers),
-        cmocka_unit_test(byte_level_gives_any_bytes_back),
-        cmocka_unit_test(a_very_long_word_is_encoded),
-        cmocka_unit_test(special_tokens_are_text_unless_asked_for),
-        cmocka_unit_test(a_token_that_swallows_blanks_is_text_like_others_unless_it_is_parsed),
-        cmocka_unit_test(continuations_are_joined_and_words_are_not),
-        cmocka_unit_test(characters_without_a_piece_are_counted),
-        cmocka_unit_test(bytes_without_a_piece_are_told_as_characters),
-        cmocka_unit_test(known_words_belong_to_one_tokenizer),
-        cmocka_unit_test(the_hash_is_of_what_decides_the_ids),
-        cmocka_unit_test(what_is_not_supported_is_named),
-        cmocka_unit_test(an_added_token_that_is_written_like_other_bytes_is_refused),
-        cmocka_unit_test(other_splits_are_refused),
-        cmocka_unit_test(damaged_files_say_where),
-        cmocka_unit_test(an_id_outside_the_vocabulary_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

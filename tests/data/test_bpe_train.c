@@ -5,7 +5,9 @@
 
 #include "data/text/bpe_train.h"
 #include "data/text/tokenizer.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 static const char *const end_of_text[] = {"<|endoftext|>"};
 
@@ -30,13 +32,12 @@ static bool train(const char *const *texts, int n, const BpeTraining *options, b
 
 static const char *output(void) {
     static char *path;
-    if (!path) path = keep_text(path_join(run_directory(), "tokenizer.json"));
+    if (!path) path = kept_path(run_directory(), "tokenizer.json");
     return path;
 }
 
 /* The training of tests/reference/make_tokenizers.py. */
-static void merges_are_those_of_the_package_tokenizers(void **state) {
-    (void)state;
+TEST(merges_are_those_of_the_package_tokenizers) {
     json_t *golden = json_load_file("tests/reference/golden/tokenizers.json", 0, NULL),
            *texts = json_object_get(golden, "texts");
     const json_t *want = json_object_get(json_object_get(golden, "byte_level"), "model");
@@ -46,7 +47,6 @@ static void merges_are_those_of_the_package_tokenizers(void **state) {
         for (int k = 0; k < 2; k++) all[n++] = json_string_value(json_array_get(texts, i));
     for (int k = 0; k < 9; k++) all[n++] = json_string_value(json_object_get(golden, "sentence"));
     const BpeTraining options = {420, 0, end_of_text, 1, 3};
-    Error error;
     if (!train(all, n, &options, false, output(), &error)) fail_msg("%s", error.text);
     json_t *got = json_load_file(output(), 0, NULL), *model = json_object_get(got, "model");
     assert_true(json_equal(json_object_get(model, "vocab"), json_object_get(want, "vocab")));
@@ -63,22 +63,18 @@ static void merges_are_those_of_the_package_tokenizers(void **state) {
     json_decref(got);
 }
 
-static void threads_and_order_do_not_count(void **state) {
-    (void)state;
-    char *sentences = read_text("demo/sentences.txt"), *readme = read_text("README.md"), *want = NULL;
+TEST(threads_and_order_do_not_count) {
+    char *sentences = kept_text("demo/sentences.txt"), *readme = kept_text("README.md"), *want = NULL;
     const char *texts[] = {sentences, readme, "a text of its own"};
     for (int i = 0; i < 4; i++) {
         const BpeTraining options = {700, 2, end_of_text, 1, 1 + i};
-        Error error;
         if (!train(texts, 3, &options, i % 2, output(), &error)) fail_msg("%s", error.text);
-        char *got = read_text(output());
+        char *got = kept_text(output());
         if (want)
             assert_string_equal(got, want);
         else
             want = xstrdup(got);
-        free(got);
     }
-    Error error;
     Tokenizer *tokenizer = tokenizer_open(output(), &error);
     assert_non_null(tokenizer);
     assert_int_equal(tokenizer_vocabulary(tokenizer), 700);
@@ -86,19 +82,16 @@ static void threads_and_order_do_not_count(void **state) {
     TokenIds ids = {0};
     size_t size;
     tokenizer_encode(tokenizer, sentences, strlen(sentences), true, &ids);
-    char *back = tokenizer_decode(tokenizer, ids.ids, ids.n, &size);
-    assert_string_equal(back, sentences);
+    assert_string_equal(keep(tokenizer_decode(tokenizer, ids.ids, ids.n, &size)), sentences);
     assert_true((size_t)ids.n < size / 2);
     tokenizer_close(tokenizer);
     token_ids_free(&ids);
-    char *owned[] = {sentences, readme, want, back};
-    for (int i = 0; i < 4; i++) free(owned[i]);
+    free(want);
 }
 
 static const char *const few[] = {"abab abab", "aaaa"}; /* ab, abab, aa, " abab", aaaa */
 
-static void a_vocabulary_is_at_most_what_was_asked_for(void **state) {
-    (void)state;
+TEST(a_vocabulary_is_at_most_what_was_asked_for) {
     static const struct {
         int n; /* texts */
         BpeTraining options;
@@ -117,8 +110,7 @@ static void a_vocabulary_is_at_most_what_was_asked_for(void **state) {
     }
 }
 
-static void a_vocabulary_that_does_not_fit_is_refused(void **state) {
-    (void)state;
+TEST(a_vocabulary_that_does_not_fit_is_refused) {
     static const char *const twice[] = {"<x>", "<x>"}, *const byte[] = {"\u0120"}, *const bad[] = {"\xff"},
                              *const empty[] = {""};
     static const struct {
@@ -138,17 +130,6 @@ static void a_vocabulary_that_does_not_fit_is_refused(void **state) {
         assert_contains(error.text, cases[i].message);
         assert_false(read_file(output(), &(char *){NULL}, &(size_t){0}, &error)); /* nothing was written */
     }
-    Error error;
     assert_false(train(few, 2, &(BpeTraining){262, 0, end_of_text, 1, 1}, false, "/nowhere/tokenizer.json", &error));
     assert_contains(error.text, "/nowhere/tokenizer.json");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_are_those_of_the_package_tokenizers),
-        cmocka_unit_test(threads_and_order_do_not_count),
-        cmocka_unit_test(a_vocabulary_is_at_most_what_was_asked_for),
-        cmocka_unit_test(a_vocabulary_that_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

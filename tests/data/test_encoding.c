@@ -2,7 +2,7 @@
 #include "data/text/encoding.h"
 
 #include "data/text/utf8.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 typedef struct {
     const char *bytes;
@@ -12,8 +12,7 @@ typedef struct {
 
 #define BYTES(text) (text), sizeof(text) - 1
 
-static void files_are_known_by_their_first_bytes(void **state) {
-    (void)state;
+TEST(files_are_known_by_their_first_bytes) {
     static const Case cases[] = {
         {BYTES("\xff\xfeh\0i\0"), "is UTF-16: convert it with iconv -f UTF-16 -t UTF-8 FILE >NEW"},
         {BYTES("\xfe\xff\0h\0i"), "is UTF-16: convert it with iconv -f UTF-16 "},
@@ -51,8 +50,7 @@ static void files_are_known_by_their_first_bytes(void **state) {
     }
 }
 
-static void texts_are_no_files_of_other_programs(void **state) {
-    (void)state;
+TEST(texts_are_no_files_of_other_programs) {
     static const Case cases[] = {
         {BYTES(""), NULL},
         {BYTES("a"), NULL},
@@ -71,8 +69,7 @@ static void texts_are_no_files_of_other_programs(void **state) {
 }
 
 /* The same sentences, as programs of Windows write them. */
-static void encodings_of_windows_are_told_apart(void **state) {
-    (void)state;
+TEST(encodings_of_windows_are_told_apart) {
     static const char vietnamese[] = "-f CP1258 -t UTF-8", western[] = "-f WINDOWS-1252 -t UTF-8",
                       other[] = "which encoding it has is not known: file -i";
     static const Case cases[] = {
@@ -99,8 +96,7 @@ static void encodings_of_windows_are_told_apart(void **state) {
         assert_contains(encoding_advice(cases[i].bytes, cases[i].size), cases[i].says);
 }
 
-static void the_letters_around_the_first_bad_byte_decide(void **state) {
-    (void)state;
+TEST(the_letters_around_the_first_bad_byte_decide) {
     enum { SIZE = 300000 };
     char *text = xmalloc(SIZE);
     memset(text, 'a', SIZE);
@@ -113,8 +109,7 @@ static void the_letters_around_the_first_bad_byte_decide(void **state) {
     free(text);
 }
 
-static void a_line_is_checked_with_the_place_of_the_byte(void **state) {
-    (void)state;
+TEST(a_line_is_checked_with_the_place_of_the_byte) {
     Error error;
     assert_true(encoding_check_line(BYTES("ph\xe1\xbb\x9f"), &error));
     assert_false(encoding_check_line(BYTES("caf\xe9 cr\xe8me"), &error));
@@ -125,15 +120,4 @@ static void a_line_is_checked_with_the_place_of_the_byte(void **state) {
     assert_contains(error.text, "1: the file is UTF-16: convert it with iconv -f UTF-16LE");
     assert_false(utf8_check(BYTES("a\nb\0c"), &error));
     assert_string_equal(error.text, "2: has a zero byte; take it out");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_known_by_their_first_bytes),
-        cmocka_unit_test(texts_are_no_files_of_other_programs),
-        cmocka_unit_test(encodings_of_windows_are_told_apart),
-        cmocka_unit_test(the_letters_around_the_first_bad_byte_decide),
-        cmocka_unit_test(a_line_is_checked_with_the_place_of_the_byte),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

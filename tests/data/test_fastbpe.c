@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "data/text/tokenizer.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* The files and ids of tests/reference/make_fastbpe.py. */
 static const json_t *golden(const char *key) {
@@ -24,10 +24,9 @@ static const char *write_files(const char *vocab, const char *codes) {
     const char *const names[] = {"vocab.txt", "bpe.codes"}, *const texts[] = {vocab, codes};
     if (!folder) folder = run_directory();
     for (int i = 0; i < 2; i++) {
-        char *path = path_join(folder, names[i]);
+        char *path = kept_path(folder, names[i]);
         unlink(path);
         if (texts[i]) write_text(path, "%s", texts[i]);
-        free(path);
     }
     return folder;
 }
@@ -59,8 +58,7 @@ static bool ids_are(const TokenIds *got, const json_t *want) {
 }
 
 /* Every text is encoded twice, the second time with words that are known. */
-static void ids_and_texts_are_those_of_transformers(void **state) {
-    (void)state;
+TEST(ids_and_texts_are_those_of_transformers) {
     const json_t *entry, *text;
     size_t i, k, size;
     json_array_foreach(golden("entries"), i, entry) {
@@ -70,10 +68,9 @@ static void ids_and_texts_are_those_of_transformers(void **state) {
                 encode(tokenizer, json_string_value(text), true, &ids);
                 if (!ids_are(&ids, json_array_get(json_object_get(entry, "ids"), k)))
                     fail_msg("files %zu: other ids for \"%s\"", i, json_string_value(text));
-                char *back = tokenizer_decode(tokenizer, ids.ids, ids.n, &size);
+                char *back = keep(tokenizer_decode(tokenizer, ids.ids, ids.n, &size));
                 assert_string_equal(back, json_string_value(json_array_get(json_object_get(entry, "decoded"), k)));
                 assert_int_equal(size, strlen(back));
-                free(back);
             }
         token_ids_free(&ids);
         tokenizer_close(tokenizer);
@@ -83,8 +80,7 @@ static void ids_and_texts_are_those_of_transformers(void **state) {
 
 /* "abc" can be made of "ab" and "c", and of "a" and "bc". The last merge allows the one before it; first it is done
  * everywhere in the word. */
-static void a_merge_is_done_everywhere_before_the_next(void **state) {
-    (void)state;
+TEST(a_merge_is_done_everywhere_before_the_next) {
     Tokenizer *tokenizer =
         open_checked(write_files("abca@@ 1\nabc@@ 1\nx 1\n", "b c 1\na b 1\nab c 1\nabc a 1\na bc 1\n"));
     TokenIds ids = {0};
@@ -98,8 +94,7 @@ static void a_merge_is_done_everywhere_before_the_next(void **state) {
 
 static const char good_vocab[] = ", 9\na@@ 8\nab 7\nb 6\n", good_codes[] = "a b</w> 7\n";
 
-static void special_tokens_have_the_first_ids_and_the_last(void **state) {
-    (void)state;
+TEST(special_tokens_have_the_first_ids_and_the_last) {
     static const char *const pieces[] = {"<s>", "<pad>", "</s>", "<unk>", ",", "a@@", "ab", "b", "<mask>"};
     Tokenizer *tokenizer = open_checked(write_files(good_vocab, good_codes));
     assert_int_equal(tokenizer_vocabulary(tokenizer), 9);
@@ -120,8 +115,7 @@ static void note(void *context, const char *text, size_t size) {
 }
 
 /* Codes that were learned from a text with "<s>" make it a piece; that is no special token either. */
-static void special_tokens_are_text_unless_asked_for(void **state) {
-    (void)state;
+TEST(special_tokens_are_text_unless_asked_for) {
     Tokenizer *tokenizer = open_checked(write_files(good_vocab, "a b</w> 7\n< s 2\n<s ></w> 2\n"));
     TokenIds ids = {0};
     encode(tokenizer, "b<s> <s>\nab", true, &ids);
@@ -142,8 +136,7 @@ static void special_tokens_are_text_unless_asked_for(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void a_newline_belongs_to_the_word_before_it(void **state) {
-    (void)state;
+TEST(a_newline_belongs_to_the_word_before_it) {
     Tokenizer *tokenizer = open_checked(write_files(good_vocab, good_codes));
     static const struct {
         const char *text;
@@ -162,8 +155,7 @@ static void a_newline_belongs_to_the_word_before_it(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void threads_share_an_open_tokenizer(void **state) {
-    (void)state;
+TEST(threads_share_an_open_tokenizer) {
     enum { THREADS = 4 };
     const json_t *entry = learned(), *texts = json_object_get(entry, "texts");
     Tokenizer *tokenizer = open_entry(entry);
@@ -183,8 +175,7 @@ static void threads_share_an_open_tokenizer(void **state) {
 }
 
 /* A quadratic algorithm would need minutes. */
-static void a_very_long_word_is_encoded(void **state) {
-    (void)state;
+TEST(a_very_long_word_is_encoded) {
     enum { PAIRS = 300000 };
     Tokenizer *tokenizer = open_checked(write_files("ab@@ 2\nab 1\n", "a b 2\na b</w> 1\n"));
     char *text = xmalloc(2 * PAIRS + 1);
@@ -199,11 +190,10 @@ static void a_very_long_word_is_encoded(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void both_files_are_found_by_either_and_by_their_folder(void **state) {
-    (void)state;
+TEST(both_files_are_found_by_either_and_by_their_folder) {
     const char *folder = write_files(good_vocab, good_codes);
-    char *vocab = path_join(folder, "vocab.txt"), *codes = path_join(folder, "bpe.codes"),
-         *other = path_join(folder, "tokenizer.json");
+    char *vocab = kept_path(folder, "vocab.txt"), *codes = kept_path(folder, "bpe.codes"),
+         *other = kept_path(folder, "tokenizer.json");
     const char *const paths[] = {folder, vocab, codes}, *files[3];
     write_text(other, "of another library");
     uint64_t hash = 0;
@@ -223,12 +213,9 @@ static void both_files_are_found_by_either_and_by_their_folder(void **state) {
     write_files(good_vocab, NULL);
     assert_null(tokenizer_open(vocab, &error));
     assert_contains(error.text, "bpe.codes: ");
-    char *owned[] = {vocab, codes, other};
-    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
-static void the_hash_is_of_what_decides_the_ids(void **state) {
-    (void)state;
+TEST(the_hash_is_of_what_decides_the_ids) {
     static const char *const files[][2] = {{good_vocab, good_codes},
                                            {", 5\na@@ 8\nab 7\nb 1\n", "a b</w> 4\n"}, /* other counts: the same ids */
                                            {"a@@ 9\n, 8\nab 7\nb 6\n", good_codes},
@@ -244,8 +231,7 @@ static void the_hash_is_of_what_decides_the_ids(void **state) {
     }
 }
 
-static void wrong_lines_are_named(void **state) {
-    (void)state;
+TEST(wrong_lines_are_named) {
     static const struct {
         const char *vocab, *codes, *message;
     } cases[] = {
@@ -280,8 +266,7 @@ static void wrong_lines_are_named(void **state) {
     }
 }
 
-static void files_that_do_not_belong_together_are_refused(void **state) {
-    (void)state;
+TEST(files_that_do_not_belong_together_are_refused) {
     static const struct {
         const char *vocab, *codes, *message;
     } cases[] = {
@@ -298,49 +283,27 @@ static void files_that_do_not_belong_together_are_refused(void **state) {
 }
 
 /* Learned files, cut at the end of any line, are refused, but for lines that nothing depends on. */
-static void files_that_are_cut_short_are_refused(void **state) {
-    (void)state;
+TEST(files_that_are_cut_short_are_refused) {
     const char *const texts[2] = {text_of(learned(), "vocab"), text_of(learned(), "codes")};
     for (int file = 0; file < 2; file++) {
         int opened = 0, cuts = 0;
         for (const char *at = texts[file]; at[1]; at++) {
             if (*at != '\n') continue;
-            char *cut = xformat("%.*s", (int)(at - texts[file]) + 1, texts[file]);
+            char *cut = kept_format("%.*s", (int)(at - texts[file]) + 1, texts[file]);
             Tokenizer *tokenizer = tokenizer_open(write_files(file ? texts[0] : cut, file ? cut : texts[1]), NULL);
             opened += tokenizer != NULL;
             cuts++;
             tokenizer_close(tokenizer);
-            free(cut);
         }
         assert_true(cuts > 50);
         assert_true(opened * 10 < cuts);
     }
 }
 
-static void lines_may_end_as_on_windows(void **state) {
-    (void)state;
+TEST(lines_may_end_as_on_windows) {
     Tokenizer *a = open_checked(write_files(good_vocab, good_codes)),
               *b = open_checked(write_files(", 9\r\na@@ 8\r\nab 7\r\nb 6\r\n", "a b</w> 7\r\n"));
     assert_true(tokenizer_hash(a) == tokenizer_hash(b));
     tokenizer_close(a);
     tokenizer_close(b);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_and_texts_are_those_of_transformers),
-        cmocka_unit_test(a_merge_is_done_everywhere_before_the_next),
-        cmocka_unit_test(special_tokens_have_the_first_ids_and_the_last),
-        cmocka_unit_test(special_tokens_are_text_unless_asked_for),
-        cmocka_unit_test(a_newline_belongs_to_the_word_before_it),
-        cmocka_unit_test(threads_share_an_open_tokenizer),
-        cmocka_unit_test(a_very_long_word_is_encoded),
-        cmocka_unit_test(both_files_are_found_by_either_and_by_their_folder),
-        cmocka_unit_test(the_hash_is_of_what_decides_the_ids),
-        cmocka_unit_test(wrong_lines_are_named),
-        cmocka_unit_test(files_that_do_not_belong_together_are_refused),
-        cmocka_unit_test(files_that_are_cut_short_are_refused),
-        cmocka_unit_test(lines_may_end_as_on_windows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

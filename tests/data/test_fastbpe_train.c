@@ -4,7 +4,9 @@
 
 #include "data/text/fastbpe_train.h"
 #include "data/text/tokenizer.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 static const char *folder(void) {
     static const char *path;
@@ -26,8 +28,7 @@ static bool learn(const char *const *texts, size_t n, const FastBpeTraining *opt
 }
 
 static char *file_text(const char *name) {
-    char *path = path_join(folder(), name), *text = read_text(path);
-    free(path);
+    char *path = kept_path(folder(), name), *text = kept_text(path);
     return text;
 }
 
@@ -43,11 +44,9 @@ static void assert_lines(const char *name, const json_t *want) {
         at = end + 1;
     }
     assert_string_equal(at, "");
-    free(text);
 }
 
-static void merges_and_pieces_are_those_of_the_definition(void **state) {
-    (void)state;
+TEST(merges_and_pieces_are_those_of_the_definition) {
     json_t *golden = json_load_file("tests/reference/golden/fastbpe.json", 0, NULL), *text;
     const json_t *learned = json_object_get(golden, "learned");
     const char *texts[100];
@@ -55,7 +54,6 @@ static void merges_and_pieces_are_those_of_the_definition(void **state) {
     json_array_foreach(json_object_get(golden, "corpus"), n, text) texts[n] = json_string_value(text);
     for (int threads = 1; threads <= 4; threads++) {
         FastBpeLearned facts;
-        Error error;
         const FastBpeTraining options = {(int)json_integer_value(json_object_get(golden, "merges")), 2, threads};
         if (!learn(texts, n, &options, threads % 2, &facts, &error)) fail_msg("%s", error.text);
         assert_lines("bpe.codes", json_object_get(learned, "codes"));
@@ -72,12 +70,10 @@ static Tokenizer *open_learned(void) {
     return tokenizer;
 }
 
-static void texts_of_known_characters_have_no_unknown_token(void **state) {
-    (void)state;
-    char *text = read_text("README.md");
+TEST(texts_of_known_characters_have_no_unknown_token) {
+    char *text = kept_text("README.md");
     const char *texts[] = {text, "<s> <mask> @@ a@@ \u00e9\u1ed1"};
     FastBpeLearned learned;
-    Error error;
     if (!learn(texts, 2, &(FastBpeTraining){400, 0, 2}, false, &learned, &error)) fail_msg("%s", error.text);
     assert_true(learned.unseen > 0 && learned.unseen < learned.pieces);
     assert_true(learned.distinct < learned.words && learned.words < learned.tokens);
@@ -99,30 +95,24 @@ static void texts_of_known_characters_have_no_unknown_token(void **state) {
     assert_int_equal(ids.unknown, 0);
     token_ids_free(&ids);
     tokenizer_close(tokenizer);
-    free(text);
 }
 
 static const char *const few[] = {"abab abab", "ab\xffzz"}; /* ab, ab</w>, abab</w> */
 
-static void merges_are_at_most_what_was_asked_for(void **state) {
-    (void)state;
+TEST(merges_are_at_most_what_was_asked_for) {
     static const int asked[] = {2, 3, 4, 400};
     for (int i = 0; i < 4; i++) {
         FastBpeLearned learned;
-        Error error;
         if (!learn(few, 1, &(FastBpeTraining){asked[i], 2, 1}, false, &learned, &error)) fail_msg("%s", error.text);
         assert_int_equal(learned.merges, i ? 3 : 2);
         char *codes = file_text("bpe.codes"), *vocab = file_text("vocab.txt");
         assert_string_equal(codes, i ? "a b 2\na b</w> 2\nab ab</w> 2\n" : "a b 2\na b</w> 2\n");
         if (i) assert_string_equal(vocab, "abab 2\na 0\na@@ 0\nab 0\nab@@ 0\nb 0\nb@@ 0\n");
-        free(codes);
-        free(vocab);
         tokenizer_close(open_learned());
     }
 }
 
-static void what_is_impossible_is_refused(void **state) {
-    (void)state;
+TEST(what_is_impossible_is_refused) {
     static const struct {
         FastBpeTraining options;
         int n;
@@ -134,21 +124,10 @@ static void what_is_impossible_is_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Error error = {""};
-        char *path = path_join(folder(), "bpe.codes");
+        char *path = kept_path(folder(), "bpe.codes");
         unlink(path);
         assert_false(learn(few, (size_t)cases[i].n, &cases[i].options, false, &(FastBpeLearned){0}, &error));
         assert_contains(error.text, cases[i].message);
         assert_int_equal(access(path, F_OK), -1); /* nothing was written */
-        free(path);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_and_pieces_are_those_of_the_definition),
-        cmocka_unit_test(texts_of_known_characters_have_no_unknown_token),
-        cmocka_unit_test(merges_are_at_most_what_was_asked_for),
-        cmocka_unit_test(what_is_impossible_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* The transform of real signals: against the sum that defines it, in double precision, and back. */
 #include "data/audio/fft.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* Each of the 11 halvings rounds its results once more. */
 static const double BOUND = 11 * 0x1p-24;
@@ -15,8 +15,7 @@ static void make_noise(float *wave) {
     for (int t = 0; t < FFT_POINTS; t++) wave[t] = (float)noise(&state);
 }
 
-static void bins_are_sums_of_turns(void **state) {
-    (void)state;
+TEST(bins_are_sums_of_turns) {
     float wave[FFT_POINTS];
     float complex spectrum[FFT_BINS];
     double cosines[FFT_POINTS], sines[FFT_POINTS], errors = 0, squares = 0;
@@ -41,8 +40,7 @@ static void bins_are_sums_of_turns(void **state) {
     if (!(sqrt(errors / squares) < BOUND)) fail_msg("relative error %g", sqrt(errors / squares));
 }
 
-static void there_and_back_is_the_signal(void **state) {
-    (void)state;
+TEST(there_and_back_is_the_signal) {
     float wave[FFT_POINTS], back[FFT_POINTS];
     float complex spectrum[FFT_BINS];
     double errors = 0, squares = 0;
@@ -58,12 +56,4 @@ static void there_and_back_is_the_signal(void **state) {
         squares += (double)wave[t] * (double)wave[t];
     }
     if (!(sqrt(errors / squares) < 2 * BOUND)) fail_msg("relative error %g", sqrt(errors / squares));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bins_are_sums_of_turns),
-        cmocka_unit_test(there_and_back_is_the_signal),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,9 @@
 #include "base/limits.h"
 #include "data/kmeans.h"
 #include "kernels/philox.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 enum { WIDTH = 20, CLUSTERS = 7, EACH = 300 };
 
@@ -45,15 +47,13 @@ static Codebook train(float *frames, int64_t n, int64_t width, int64_t entries, 
                       Course *course, KmeansReport *report) {
     KmeansOptions options = {entries, iterations, 11, threads, course ? follow : NULL, course};
     Codebook codebook;
-    Error error;
     if (!kmeans_train(frames, n, width, &options, &codebook, report, &error)) fail_msg("%s", error.text);
     return codebook;
 }
 
 /* Frames have the same code if and only if they are of the same cluster. The inertia is that of the clusters: spread^2
  * in each of WIDTH directions, times 1 - 1/EACH because the mean is estimated. */
-static void separated_clusters_are_found(void **state) {
-    (void)state;
+TEST(separated_clusters_are_found) {
     float *frames = make_clusters(0.1f), *shuffled = make_clusters(0.1f);
     int32_t codes[CLUSTERS * EACH];
     KmeansReport report;
@@ -70,8 +70,7 @@ static void separated_clusters_are_found(void **state) {
     free(shuffled);
 }
 
-static void inertia_never_rises(void **state) {
-    (void)state;
+TEST(inertia_never_rises) {
     float *frames = make_noise(5000, WIDTH);
     Course course = {.count = 0};
     KmeansReport report;
@@ -84,8 +83,7 @@ static void inertia_never_rises(void **state) {
     free(frames);
 }
 
-static void threads_do_not_change_a_bit(void **state) {
-    (void)state;
+TEST(threads_do_not_change_a_bit) {
     KmeansReport reports[3];
     Codebook books[3];
     int threads[3] = {1, 2, 5};
@@ -101,12 +99,10 @@ static void threads_do_not_change_a_bit(void **state) {
     for (int i = 0; i < 3; i++) codebook_close(&books[i]);
 }
 
-static void the_seed_changes_the_codebook(void **state) {
-    (void)state;
+TEST(the_seed_changes_the_codebook) {
     float *frames[2] = {make_noise(1000, WIDTH), make_noise(1000, WIDTH)};
     Codebook books[2];
     KmeansReport report;
-    Error error;
     for (int i = 0; i < 2; i++) {
         KmeansOptions options = {50, 3, (uint64_t)i, 1, NULL, NULL};
         assert_true(kmeans_train(frames[i], 1000, WIDTH, &options, &books[i], &report, &error));
@@ -120,8 +116,7 @@ static void the_seed_changes_the_codebook(void **state) {
 
 /* Sizes are near multiples of the lanes and blocks of the search. The found entry may be farther than the nearest one
  * only by the error of float32: products of WIDTH terms, each rounded to 2^-24 of |x| |c|. */
-static void codes_are_the_nearest_entries(void **state) {
-    (void)state;
+TEST(codes_are_the_nearest_entries) {
     static const int sizes[] = {1, 2, 15, 16, 17, 31, 33, 100, 1000};
     float *frames = make_noise(300, WIDTH);
     int32_t codes[300];
@@ -152,8 +147,7 @@ static void codes_are_the_nearest_entries(void **state) {
 
 /* Entries are permutations of one, and all numbers of a frame are equal: exact products would be equal, and rounding
  * chooses the code. */
-static void a_code_does_not_depend_on_the_other_frames(void **state) {
-    (void)state;
+TEST(a_code_does_not_depend_on_the_other_frames) {
     enum { N = 200, ENTRIES = 37, WIDE = 300 };
     float *entries = xmalloc(ENTRIES * WIDE * sizeof *entries), *frames = xmalloc(N * WIDE * sizeof *frames);
     for (int i = 0; i < ENTRIES * WIDE; i++) entries[i] = normal(4, (uint64_t)((i + i / WIDE * 7) % WIDE));
@@ -169,8 +163,7 @@ static void a_code_does_not_depend_on_the_other_frames(void **state) {
     free(frames);
 }
 
-static void equal_entries_give_the_lowest_code(void **state) {
-    (void)state;
+TEST(equal_entries_give_the_lowest_code) {
     float *entries = xcalloc(50, sizeof *entries), frames[3] = {0, 1, 2};
     for (int i = 0; i < 50; i++) entries[i] = (float)(i % 3);
     Codebook c = codebook_of(entries, 50, 1);
@@ -182,8 +175,7 @@ static void equal_entries_give_the_lowest_code(void **state) {
 
 /* There are thirty distinct frames, one as common as digital silence, and thirty entries: each frame gets its own
  * entry, exactly. */
-static void every_kind_of_frame_gets_an_entry(void **state) {
-    (void)state;
+TEST(every_kind_of_frame_gets_an_entry) {
     enum { KINDS = 30, FRAMES = 3000 };
     float *kinds = make_noise(KINDS, WIDTH), *frames = xmalloc(FRAMES * WIDTH * sizeof *frames);
     for (int i = 0; i < FRAMES; i++)
@@ -197,14 +189,12 @@ static void every_kind_of_frame_gets_an_entry(void **state) {
     free(frames);
 }
 
-static void too_few_kinds_of_frames_are_an_error(void **state) {
-    (void)state;
+TEST(too_few_kinds_of_frames_are_an_error) {
     float *frames = xcalloc(100 * WIDTH, sizeof *frames);
     for (int i = 0; i < 100; i++) frames[i * WIDTH] = (float)(i % 9);
     KmeansOptions options = {10, 10, 1, 2, NULL, NULL};
     Codebook codebook;
     KmeansReport report;
-    Error error;
     assert_false(kmeans_train(frames, 100, WIDTH, &options, &codebook, &report, &error));
     assert_string_equal(error.text, "9 different frames cannot fill a codebook of 10 entries");
     free(frames);
@@ -226,8 +216,7 @@ static void assign_without_room(void *unused) {
 }
 
 /* Must be the first test, because oneDNN compiles its code only once. */
-static void missing_room_for_compiled_code_is_reported(void **state) {
-    (void)state;
+TEST(missing_room_for_compiled_code_is_reported) {
 #ifdef __SANITIZE_ADDRESS__
     print_message("SKIPPED: a limit of addresses, under the sanitizer\n");
     skip(); /* the sanitizer alone needs more */
@@ -236,20 +225,4 @@ static void missing_room_for_compiled_code_is_reported(void **state) {
     int status = run_function(output, sizeof output, assign_without_room, NULL);
     if (status != 1) fail_msg("status %d: %s", status, output);
     assert_contains(output, "ulimit -v leaves ");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_room_for_compiled_code_is_reported),
-        cmocka_unit_test(separated_clusters_are_found),
-        cmocka_unit_test(inertia_never_rises),
-        cmocka_unit_test(threads_do_not_change_a_bit),
-        cmocka_unit_test(the_seed_changes_the_codebook),
-        cmocka_unit_test(codes_are_the_nearest_entries),
-        cmocka_unit_test(a_code_does_not_depend_on_the_other_frames),
-        cmocka_unit_test(equal_entries_give_the_lowest_code),
-        cmocka_unit_test(every_kind_of_frame_gets_an_entry),
-        cmocka_unit_test(too_few_kinds_of_frames_are_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Names that look the same: one normal form, one key, one spelling. */
 #include "data/text/label.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static void check(char *(*function)(const char *), const char *name, const char *want) {
     char *got = function(name);
@@ -8,8 +8,7 @@ static void check(char *(*function)(const char *), const char *name, const char 
     free(got);
 }
 
-static void what_looks_the_same_has_one_normal_form(void **state) {
-    (void)state;
+TEST(what_looks_the_same_has_one_normal_form) {
     check(label_normal, "ha\u0300i lo\u0300ng", "h\u00e0i l\u00f2ng");
     check(label_normal, " \t\u00a0a\u00a0b \u3000\n", "a b");
     check(label_normal, "a  b", "a  b");
@@ -20,8 +19,7 @@ static void what_looks_the_same_has_one_normal_form(void **state) {
     check(label_normal, " \xff ", "\xff"); /* the name of a folder may be no UTF-8 */
 }
 
-static void numbers_and_case_have_one_key(void **state) {
-    (void)state;
+TEST(numbers_and_case_have_one_key) {
     static const char *const same[][2] = {{"0", "0.0"},     {"1", "1.000"},         {"1", "01"},
                                           {"-1", "-1.0"},   {"0", "-0.0"},          {"10", "10."},
                                           {"True", "TRUE"}, {"A\u0110", "a\u0111"}, {"x y", "X Y"}};
@@ -29,23 +27,18 @@ static void numbers_and_case_have_one_key(void **state) {
                                             {"Ma\u00df", "Mass"}, {"1", "1a"},  {"a", "\u00e1"}, {"-", "0"},
                                             {"1e2", "100"},       {"x y", "xy"}};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        char *a = label_key(same[i][0]), *b = label_key(same[i][1]);
+        char *a = keep(label_key(same[i][0])), *b = keep(label_key(same[i][1]));
         assert_string_equal(a, b);
-        free(a);
-        free(b);
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        char *a = label_key(others[i][0]), *b = label_key(others[i][1]);
+        char *a = keep(label_key(others[i][0])), *b = keep(label_key(others[i][1]));
         if (!strcmp(a, b)) fail_msg("%s and %s have the key %s", others[i][0], others[i][1], a);
-        free(a);
-        free(b);
     }
     assert_string_equal(label_difference("0", "0.0"), "are the same number");
     assert_string_equal(label_difference("True", "TRUE"), "differ in case only");
 }
 
-static void names_that_are_alike_are_found(void **state) {
-    (void)state;
+TEST(names_that_are_alike_are_found) {
     static const char *const names[] = {"b", "a", "b", "A", "c"};
     int64_t earlier, later;
     assert_true(labels_find_alike(names, 5, &earlier, &later));
@@ -55,8 +48,7 @@ static void names_that_are_alike_are_found(void **state) {
     assert_false(labels_find_alike(names, 0, &earlier, &later));
 }
 
-static void the_first_spelling_counts(void **state) {
-    (void)state;
+TEST(the_first_spelling_counts) {
     static const char *const given[] = {"lo\u0300ng ", "x", "l\u00f2ng", "lo\u0300ng ", "X"};
     static const char *const want[] = {"lo\u0300ng ", "x", "lo\u0300ng ", "lo\u0300ng ", "X"};
     char *names[5], **places[5];
@@ -71,8 +63,7 @@ static void the_first_spelling_counts(void **state) {
     }
 }
 
-static void names_that_no_report_can_show_are_refused(void **state) {
-    (void)state;
+TEST(names_that_no_report_can_show_are_refused) {
     Error error;
     char *longest = xmalloc(258);
     memset(longest, 'x', 257);
@@ -94,15 +85,4 @@ static void names_that_no_report_can_show_are_refused(void **state) {
         assert_false(label_check(refused[i].name, &error));
         assert_contains(error.text, refused[i].character);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_looks_the_same_has_one_normal_form),
-        cmocka_unit_test(numbers_and_case_have_one_key),
-        cmocka_unit_test(names_that_are_alike_are_found),
-        cmocka_unit_test(names_that_no_report_can_show_are_refused),
-        cmocka_unit_test(the_first_spelling_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/philox.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { SAMPLES = 37 };
 
@@ -165,8 +165,7 @@ static void assert_same(const Seen *a, const Seen *b) {
     assert_memory_equal(a->bytes, b->bytes, a->size);
 }
 
-static void any_number_of_workers_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(any_number_of_workers_gives_the_same_bits) {
     enum { N = 45 };
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     Slow slow = slow_open(dataset);
@@ -187,8 +186,7 @@ static void any_number_of_workers_gives_the_same_bits(void **state) {
     dataset->close(dataset);
 }
 
-static void a_start_anywhere_gives_the_rest_of_the_stream(void **state) {
-    (void)state;
+TEST(a_start_anywhere_gives_the_rest_of_the_stream) {
     enum { N = 34 };
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     LoaderOptions options = usual(); /* ten micro-batches an epoch, three to a group */
@@ -210,8 +208,7 @@ static void a_start_anywhere_gives_the_rest_of_the_stream(void **state) {
     dataset->close(dataset);
 }
 
-static void a_start_after_the_last_batch_begins_the_next_epoch(void **state) {
-    (void)state;
+TEST(a_start_after_the_last_batch_begins_the_next_epoch) {
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     LoaderOptions options = usual();
     Seen seen;
@@ -224,8 +221,7 @@ static void a_start_after_the_last_batch_begins_the_next_epoch(void **state) {
 }
 
 /* With every setting, each epoch visits each sample once, in as many micro-batches as loader_epoch_batches returns. */
-static void an_epoch_visits_every_sample_once(void **state) {
-    (void)state;
+TEST(an_epoch_visits_every_sample_once) {
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     for (int setting = 0; setting < 16; setting++) {
         LoaderOptions options = usual();
@@ -262,8 +258,7 @@ static int epoch_order(const Dataset *dataset, LoaderOptions options, int64_t ep
     return n;
 }
 
-static void orders_depend_on_seed_and_epoch(void **state) {
-    (void)state;
+TEST(orders_depend_on_seed_and_epoch) {
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     for (int bucket = 0; bucket < 2; bucket++) {
         int32_t order[3][SAMPLES];
@@ -291,8 +286,7 @@ static void orders_depend_on_seed_and_epoch(void **state) {
 
 /* Over many epochs each sample is first about equally often: chi-square with 9 degrees of freedom, with a 99.99 %
  * quantile of 33.7. The seed is fixed, so that the test cannot fail by chance. */
-static void the_shuffle_is_fair(void **state) {
-    (void)state;
+TEST(the_shuffle_is_fair) {
     enum { N = 10, EPOCHS = 2000 };
     Dataset *dataset = open_samples(N, 30, 80);
     int first[N] = {0};
@@ -309,8 +303,7 @@ static void the_shuffle_is_fair(void **state) {
 }
 
 /* All samples are in one pool here, so that micro-batches are pieces of one sorted list. */
-static void a_bucketed_batch_holds_similar_lengths(void **state) {
-    (void)state;
+TEST(a_bucketed_batch_holds_similar_lengths) {
     enum { BATCHES = 10 };
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     LoaderOptions options = usual();
@@ -331,8 +324,7 @@ static void a_bucketed_batch_holds_similar_lengths(void **state) {
     dataset->close(dataset);
 }
 
-static void a_token_budget_is_kept_and_used(void **state) {
-    (void)state;
+TEST(a_token_budget_is_kept_and_used) {
     enum { N = 40 };
     Dataset *dataset = open_samples(200, 30, 80); /* of up to 117 rows */
     LoaderOptions options = usual();
@@ -356,8 +348,7 @@ static void a_token_budget_is_kept_and_used(void **state) {
 }
 
 /* Groups of three and of eight, over epochs of ten, and of one, micro-batches. */
-static void group_counts_add_up_over_the_group(void **state) {
-    (void)state;
+TEST(group_counts_add_up_over_the_group) {
     enum { N = 48 };
     for (int samples = 3; samples <= SAMPLES; samples += SAMPLES - 3) {
         Dataset *dataset = open_samples(samples, 30, 80);
@@ -379,8 +370,7 @@ static void group_counts_add_up_over_the_group(void **state) {
     }
 }
 
-static void the_stream_ends_where_it_should(void **state) {
-    (void)state;
+TEST(the_stream_ends_where_it_should) {
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     Seen seen[40];
     for (int workers = 0; workers < 3; workers++) {
@@ -409,8 +399,7 @@ static void the_stream_ends_where_it_should(void **state) {
     dataset->close(dataset);
 }
 
-static void nothing_is_allocated_after_the_first_batch(void **state) {
-    (void)state;
+TEST(nothing_is_allocated_after_the_first_batch) {
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     for (int workers = 0; workers < 5; workers += 4) {
         LoaderOptions options = usual();
@@ -438,8 +427,7 @@ static void run_into_bad_sample(void *options) {
     }
 }
 
-static void a_failure_is_reported_at_its_batch(void **state) {
-    (void)state;
+TEST(a_failure_is_reported_at_its_batch) {
     char output[256], expected[256]; /* seven times four samples before it */
     snprintf(expected, sizeof expected, ".......%s: sample 30 is bad\n", program_invocation_short_name);
     for (int workers = 0; workers < 9; workers += 4) {
@@ -457,8 +445,7 @@ static void open_nothing(void *unused) {
     loader_open(open_samples(0, 1, 1), &options);
 }
 
-static void an_empty_data_set_is_refused(void **state) {
-    (void)state;
+TEST(an_empty_data_set_is_refused) {
     char output[256];
     assert_int_equal(run_function(output, sizeof output, open_nothing, NULL), 1);
     assert_contains(output, "the data set has no samples");
@@ -472,8 +459,7 @@ static bool placed_fill(const Dataset *face, Batch *batch, const int32_t *sample
     return true;
 }
 
-static void a_batch_knows_its_place_before_it_is_filled(void **state) {
-    (void)state;
+TEST(a_batch_knows_its_place_before_it_is_filled) {
     enum { N = 24 };
     Dataset *dataset = open_samples(SAMPLES, 30, 80); /* ten micro-batches an epoch */
     Slow placed = slow_open(dataset);
@@ -497,8 +483,7 @@ static void a_batch_knows_its_place_before_it_is_filled(void **state) {
 }
 
 /* Every micro-batch is full, no sample occurs twice in an epoch, and different samples are left out in each epoch. */
-static void drop_last_gives_only_full_batches(void **state) {
-    (void)state;
+TEST(drop_last_gives_only_full_batches) {
     Dataset *dataset = open_samples(SAMPLES, 30, 80);
     for (int setting = 0; setting < 8; setting++) {
         LoaderOptions options = usual();
@@ -533,8 +518,7 @@ static void open_too_few(void *unused) {
     loader_open(open_samples(3, 1, 1), &options);
 }
 
-static void an_epoch_without_a_full_batch_is_refused(void **state) {
-    (void)state;
+TEST(an_epoch_without_a_full_batch_is_refused) {
     char output[512];
     Dataset *dataset = open_samples(3, 1, 1);
     LoaderOptions options = usual();
@@ -551,8 +535,7 @@ static int descending_sizes(const void *a, const void *b) {
 }
 
 /* For every batch size, the bytes are a constant plus those of the largest samples. */
-static void the_bytes_of_a_batch_are_those_of_its_largest_samples(void **state) {
-    (void)state;
+TEST(the_bytes_of_a_batch_are_those_of_its_largest_samples) {
     for (int ties = 0; ties < 2; ties++) {
         Dataset *dataset = open_samples(SAMPLES, ties ? 2 : 60, ties ? 3 : 200);
         size_t each[SAMPLES], constant = dataset->batch_bytes(dataset, NULL, 0), want = constant;
@@ -569,8 +552,7 @@ static void the_bytes_of_a_batch_are_those_of_its_largest_samples(void **state) 
 }
 
 /* Counts the shortest samples that fit together, within the batch size; at least one. */
-static void a_token_budget_allows_the_most_sequences_of_the_shortest(void **state) {
-    (void)state;
+TEST(a_token_budget_allows_the_most_sequences_of_the_shortest) {
     for (int ties = 0; ties < 2; ties++) {
         Dataset *dataset = open_samples(SAMPLES, ties ? 2 : 60, ties ? 3 : 200);
         size_t tokens[SAMPLES];
@@ -591,28 +573,4 @@ static void a_token_budget_allows_the_most_sequences_of_the_shortest(void **stat
         }
         dataset->close(dataset);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_number_of_workers_gives_the_same_bits),
-        cmocka_unit_test(a_start_anywhere_gives_the_rest_of_the_stream),
-        cmocka_unit_test(a_start_after_the_last_batch_begins_the_next_epoch),
-        cmocka_unit_test(an_epoch_visits_every_sample_once),
-        cmocka_unit_test(orders_depend_on_seed_and_epoch),
-        cmocka_unit_test(the_shuffle_is_fair),
-        cmocka_unit_test(a_bucketed_batch_holds_similar_lengths),
-        cmocka_unit_test(a_token_budget_is_kept_and_used),
-        cmocka_unit_test(group_counts_add_up_over_the_group),
-        cmocka_unit_test(the_stream_ends_where_it_should),
-        cmocka_unit_test(nothing_is_allocated_after_the_first_batch),
-        cmocka_unit_test(a_failure_is_reported_at_its_batch),
-        cmocka_unit_test(an_empty_data_set_is_refused),
-        cmocka_unit_test(the_bytes_of_a_batch_are_those_of_its_largest_samples),
-        cmocka_unit_test(a_token_budget_allows_the_most_sequences_of_the_shortest),
-        cmocka_unit_test(a_batch_knows_its_place_before_it_is_filled),
-        cmocka_unit_test(drop_last_gives_only_full_batches),
-        cmocka_unit_test(an_epoch_without_a_full_batch_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

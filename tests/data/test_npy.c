@@ -6,7 +6,9 @@
 #include <limits.h>
 #include <math.h>
 
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 typedef struct {
     unsigned char bytes[2048];
@@ -36,7 +38,6 @@ static File make_array(const char *descr, const char *shape, const void *data, s
 
 static Npy parse(const File *file) {
     Npy npy;
-    Error error;
     if (!npy_parse(file->bytes, file->size, &npy, &error)) fail_msg("%s", error.text);
     return npy;
 }
@@ -72,7 +73,6 @@ static void expect_values(const char *type, const void *low, int item, const dou
         float reals[3];
         double doubles[3], part[2] = {0};
         int32_t integers[3];
-        Error error;
         assert_true(npy_to_f32(&npy, reals, &error));
         npy_to_f64(&npy, 0, 3, doubles);
         npy_to_f64(&npy, 2, 1, part);
@@ -83,8 +83,7 @@ static void expect_values(const char *type, const void *low, int item, const dou
     }
 }
 
-static void every_dtype_is_read_in_both_byte_orders(void **state) {
-    (void)state;
+TEST(every_dtype_is_read_in_both_byte_orders) {
     expect_values("b1", (const uint8_t[]){0, 1, 2}, 1, (const double[]){0, 1, 1}, true);
     expect_values("i1", (const int8_t[]){-128, 7, 127}, 1, (const double[]){-128, 7, 127}, true);
     expect_values("u1", (const uint8_t[]){0, 128, 255}, 1, (const double[]){0, 128, 255}, true);
@@ -107,8 +106,7 @@ static void every_dtype_is_read_in_both_byte_orders(void **state) {
     expect_values("f2", (const uint16_t[]){0x0001, 0x8000, 0x3555}, 2, (const double[]){0x1p-24, 0, 0x555p-12}, false);
 }
 
-static void infinities_and_nan_are_read(void **state) {
-    (void)state;
+TEST(infinities_and_nan_are_read) {
     const uint16_t halves[3] = {0x7C00, 0xFC00, 0x7E01};
     const double doubles[3] = {INFINITY, -INFINITY, NAN};
     File files[2] = {make_array("<f2", "(3,)", halves, sizeof halves),
@@ -117,7 +115,6 @@ static void infinities_and_nan_are_read(void **state) {
         Npy npy = parse(&files[i]);
         float got[3];
         int32_t integers[3];
-        Error error;
         assert_true(npy_to_f32(&npy, got, &error));
         assert_true(got[0] == INFINITY && got[1] == -INFINITY && isnan(got[2]));
         double wide[3];
@@ -128,14 +125,12 @@ static void infinities_and_nan_are_read(void **state) {
     }
 }
 
-static void values_that_do_not_fit_are_named(void **state) {
-    (void)state;
+TEST(values_that_do_not_fit_are_named) {
     const int64_t integers[3] = {0, 5, (int64_t)INT_MAX + 1};
     const double doubles[3] = {1, 2.5, 2 * (double)FLT_MAX};
     File files[2] = {make_array("<i8", "(3,)", integers, 24), make_array("<f8", "(3,)", doubles, 24)};
     int32_t whole[3];
     float reals[3];
-    Error error;
     Npy npy = parse(&files[0]);
     assert_false(npy_to_i32(&npy, whole, &error));
     assert_contains(error.text, "element 2 is beyond a 32-bit integer");
@@ -146,8 +141,7 @@ static void values_that_do_not_fit_are_named(void **state) {
     assert_contains(error.text, "element 2 is 6.80565e+38, beyond a 32-bit float");
 }
 
-static void versions_1_to_3_are_read(void **state) {
-    (void)state;
+TEST(versions_1_to_3_are_read) {
     const int16_t data[2] = {3, -4};
     for (int version = 1; version <= 3; version++) {
         File file = make_file(version, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", data, sizeof data);
@@ -166,8 +160,7 @@ static void versions_1_to_3_are_read(void **state) {
 }
 
 /* numbers[i] = i + 1 in C order of [2, 3, 4]; in Fortran order the first index runs fastest. */
-static void fortran_order_is_transposed(void **state) {
-    (void)state;
+TEST(fortran_order_is_transposed) {
     int32_t stored[24], whole[24];
     float reals[24];
     double doubles[24], rows[8];
@@ -186,8 +179,7 @@ static void fortran_order_is_transposed(void **state) {
     for (int i = 0; i < 8; i++) assert_true(rows[i] == i + 10);
 }
 
-static void scalars_and_empty_arrays_are_read(void **state) {
-    (void)state;
+TEST(scalars_and_empty_arrays_are_read) {
     const int32_t one = 42;
     int32_t got = 0;
     File file = make_array("<i4", "()", &one, 4); /* a scalar */
@@ -207,8 +199,7 @@ static void scalars_and_empty_arrays_are_read(void **state) {
 }
 
 /* numpy.load reads all of these headers too. */
-static void every_valid_python_header_is_read(void **state) {
-    (void)state;
+TEST(every_valid_python_header_is_read) {
     const int32_t data[2] = {1, 2};
     static const char *const headers[] = {
         "{'shape': (2,), 'fortran_order': False, 'descr': '<i4'}",
@@ -227,8 +218,7 @@ static void every_valid_python_header_is_read(void **state) {
     }
 }
 
-static void wrong_headers_are_refused(void **state) {
-    (void)state;
+TEST(wrong_headers_are_refused) {
     expect_header_refused("", "the header is not a dictionary");
     expect_header_refused("['descr', '<i4']", "the header is not a dictionary");
     expect_header_refused("{'descr': '<i4', 'fortran_order': False, }", "of descr, fortran_order and shape");
@@ -252,8 +242,7 @@ static void wrong_headers_are_refused(void **state) {
                           "a shape that is too large"); /* its bytes, not its count */
 }
 
-static void other_dtypes_are_refused(void **state) {
-    (void)state;
+TEST(other_dtypes_are_refused) {
     File file = make_array("|O", "(2,)", "pickled!", 8);
     expect_refused(&file, "holds Python objects (dtype |O): a pickle, which is not read");
     expect_header_refused("{'descr': [('a', '<i4'), ('b', '<f4')], 'fortran_order': False, 'shape': (2,)}",
@@ -268,8 +257,7 @@ static void other_dtypes_are_refused(void **state) {
     }
 }
 
-static void wrong_sizes_are_refused(void **state) {
-    (void)state;
+TEST(wrong_sizes_are_refused) {
     const int32_t data[10] = {0};
     File file = make_array("<i4", "(10,)", data, sizeof data);
     size_t size = file.size;
@@ -319,11 +307,9 @@ static void expect_as_numpy_writes(const char *bytes, size_t size, const File *w
     assert_memory_equal(brace + 1 + comment, wanted + 1 + comment, size - same - comment);
 }
 
-static void arrays_are_written_as_numpy_writes_them(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "a.npy"), *bytes;
+TEST(arrays_are_written_as_numpy_writes_them) {
+    char *directory = kept_folder(), *path = kept_path(directory, "a.npy"), *bytes;
     size_t size;
-    Error error;
     const int32_t integers[3] = {0, 1, 2};
     const float reals[2] = {0, 0};
     const double doubles[2] = {-60.25, 0.1};
@@ -343,21 +329,16 @@ static void arrays_are_written_as_numpy_writes_them(void **state) {
     Npy npy;
     assert_true(npy_parse(bytes, size, &npy, &error) && npy.count == 0);
     free(bytes);
-    free(path);
-    path = path_join(directory, "no/such/a.npy");
+    path = kept_path(directory, "no/such/a.npy");
     assert_false(npy_write(path, "<i4", integers, 1, (const int64_t[]){3}, &error));
     assert_contains(error.text, "No such file or directory");
-    free(path);
-    free(directory);
 }
 
 /* A file is refused if any bit of its dictionary, checksum or numbers is flipped. */
-static void damage_is_detected(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "a.npy"), *bytes;
+TEST(damage_is_detected) {
+    char *directory = kept_folder(), *path = kept_path(directory, "a.npy"), *bytes;
     const float values[4] = {1, 2, 3, 4};
     size_t size;
-    Error error;
     Npy npy;
     assert_true(npy_write(path, "<f4", values, 2, (const int64_t[]){2, 2}, &error));
     assert_true(read_file(path, &bytes, &size, &error));
@@ -374,24 +355,4 @@ static void damage_is_detected(void **state) {
     assert_false(npy_parse(bytes, size, &npy, &error));
     assert_contains(error.text, "is damaged: its checksum is ");
     free(bytes);
-    free(path);
-    free(directory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_dtype_is_read_in_both_byte_orders),
-        cmocka_unit_test(infinities_and_nan_are_read),
-        cmocka_unit_test(values_that_do_not_fit_are_named),
-        cmocka_unit_test(versions_1_to_3_are_read),
-        cmocka_unit_test(fortran_order_is_transposed),
-        cmocka_unit_test(scalars_and_empty_arrays_are_read),
-        cmocka_unit_test(every_valid_python_header_is_read),
-        cmocka_unit_test(wrong_headers_are_refused),
-        cmocka_unit_test(other_dtypes_are_refused),
-        cmocka_unit_test(wrong_sizes_are_refused),
-        cmocka_unit_test(arrays_are_written_as_numpy_writes_them),
-        cmocka_unit_test(damage_is_detected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,13 +5,13 @@
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"
 #include "data/formats/text_source.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* Returns the path of a file in one folder of these tests. */
 static const char *path_of(const char *name) {
     static const char *folder;
     if (!folder) folder = run_directory();
-    return keep_text(path_join(folder, name));
+    return kept_path(folder, name);
 }
 
 /* ---- whole texts ---- */
@@ -38,8 +38,7 @@ static void refuse_text(const void *bytes, size_t size, const char *message) {
     assert_contains(error.text, message);
 }
 
-static void an_ending_is_known_in_capitals_and_compressed(void **state) {
-    (void)state;
+TEST(an_ending_is_known_in_capitals_and_compressed) {
     static const char *const names[] = {"a/b.csv", "a/b.CSV", "a/b.csv.gz", "a/b.Csv.GZ"};
     for (int i = 0; i < 4; i++) {
         assert_ptr_equal(text_ending(names[i], ".csv"), names[i] + 3);
@@ -50,8 +49,7 @@ static void an_ending_is_known_in_capitals_and_compressed(void **state) {
     assert_null(text_ending(".gz", ".csv"));
 }
 
-static void utf_16_with_a_mark_is_text(void **state) {
-    (void)state;
+TEST(utf_16_with_a_mark_is_text) {
     static const char little[] = "\xFF\xFE\x61\x00\xDF\x1E\x3D\xD8\x00\xDE", big[] = "\xFE\xFF\x00\x61\x1E\xDF";
     check_text(little, sizeof little - 1, "a\u1edf\U0001F600");
     check_text(big, sizeof big - 1, "a\u1edf");
@@ -63,8 +61,7 @@ static void utf_16_with_a_mark_is_text(void **state) {
 }
 
 /* Members one behind the other are one text, as gzip and cat make them. */
-static void compressed_text_is_read_whatever_its_name(void **state) {
-    (void)state;
+TEST(compressed_text_is_read_whatever_its_name) {
     enum { N = 3 << 20 };
     const char *path = path_of("x");
     char *want = xcalloc(N + 2, 1), *text;
@@ -91,8 +88,7 @@ static void compressed_text_is_read_whatever_its_name(void **state) {
     free(bytes);
 }
 
-static void utf_16_may_be_compressed(void **state) {
-    (void)state;
+TEST(utf_16_may_be_compressed) {
     gzFile file = gzopen(path_of("y"), "w");
     assert_int_equal(gzwrite(file, "\xFF\xFE\x61\x00", 4), 4);
     gzclose(file);
@@ -110,9 +106,9 @@ static void utf_16_may_be_compressed(void **state) {
 
 /* ---- tables ---- */
 
-/* Returns the records of a table as "a|b;c|d;", or the error; free(). */
+/* Returns the records of a table as "a|b;c|d;", or the error. */
 static char *records_of(const char *table, char usual, bool skips) {
-    char *text = xstrdup(table), *out = xstrdup("");
+    char *text = keep(xstrdup(table)), *out = xstrdup("");
     Csv csv;
     Error error = {""};
     bool more = csv_open(&csv, text, strlen(text), usual, &error);
@@ -131,18 +127,15 @@ static char *records_of(const char *table, char usual, bool skips) {
         }
     }
     csv_close(&csv);
-    free(text);
-    return out;
+    return keep(out);
 }
 
 static void check_records(const char *table, char usual, const char *want) {
     char *got = records_of(table, usual, false);
     assert_string_equal(got, want);
-    free(got);
 }
 
-static void the_first_line_tells_the_separator(void **state) {
-    (void)state;
+TEST(the_first_line_tells_the_separator) {
     check_records("text;label\na,b;1\n", ',', "text|label;a,b|1;");
     check_records("text\tlabel\na,b\t1\n", ',', "text|label;a,b|1;");
     check_records("text,label\na;b,1\n", ',', "text|label;a;b|1;");
@@ -154,8 +147,7 @@ static void the_first_line_tells_the_separator(void **state) {
     check_records("\n\r\na;b\n", ',', "a|b;");
 }
 
-static void excel_s_line_of_the_separator_is_no_record(void **state) {
-    (void)state;
+TEST(excel_s_line_of_the_separator_is_no_record) {
     check_records("sep=;\r\na,b;c\r\n", ',', "a,b|c;");
     check_records("\xEF\xBB\xBFSEP=|\na,b|c;d\n", ',', "a,b|c;d;");
     check_records("\"sep=\t\"\na;b\tc\n", ',', "a;b|c;");
@@ -170,8 +162,7 @@ static void excel_s_line_of_the_separator_is_no_record(void **state) {
     csv_close(&csv);
 }
 
-static void a_decimal_comma_is_one_where_semicolons_separate(void **state) {
-    (void)state;
+TEST(a_decimal_comma_is_one_where_semicolons_separate) {
     double value = 0;
     const Csv commas = {.separator = ','}, tabs = {.separator = '\t'}, semicolons = {.separator = ';'};
     assert_true(csv_decimal(&semicolons, "-2,5", &value) && value == -2.5);
@@ -183,8 +174,7 @@ static void a_decimal_comma_is_one_where_semicolons_separate(void **state) {
     for (int i = 0; i < 6; i++) assert_false(csv_decimal(&semicolons, wrong[i], &value));
 }
 
-static void a_quote_in_the_wrong_place_costs_its_line(void **state) {
-    (void)state;
+TEST(a_quote_in_the_wrong_place_costs_its_line) {
     static const struct {
         const char *table, *want;
     } cases[] = {{"a,b\nc \"d\" e,f\ng,h\n", "a|b;<2:3>g|h;"},
@@ -195,7 +185,6 @@ static void a_quote_in_the_wrong_place_costs_its_line(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *got = records_of(cases[i].table, ',', true);
         assert_string_equal(got, cases[i].want);
-        free(got);
     }
 }
 
@@ -211,8 +200,7 @@ static json_t *record(const char *text) {
     return object;
 }
 
-static void fields_that_nobody_asked_for_are_not_judged(void **state) {
-    (void)state;
+TEST(fields_that_nobody_asked_for_are_not_judged) {
     static const char *const others[] = {"NaN",
                                          "-Infinity",
                                          "123456789012345678901234567890",
@@ -237,29 +225,25 @@ static void fields_that_nobody_asked_for_are_not_judged(void **state) {
     }
 }
 
-static void nan_is_a_missing_value(void **state) {
-    (void)state;
+TEST(nan_is_a_missing_value) {
     json_t *object = record("{\"text\":NaN,\"n\":[]}");
     assert_true(json_is_null(json_object_get(object, "text")));
     assert_true(json_is_array(json_object_get(object, "n")));
     json_decref(object);
 }
 
-static void a_number_of_more_than_64_bits_keeps_its_digits(void **state) {
-    (void)state;
+TEST(a_number_of_more_than_64_bits_keeps_its_digits) {
     static const char *const large[] = {"18446744073709551615", "-9223372036854775809", "1e999", "-1.5E+400"};
     for (int i = 0; i < 4; i++) {
-        char *text = xformat("{\"n\": %s, \"text\": {\"a\": [%s,%s ,1], \"b \\\" %s\": \"%s\"}}", large[i], large[i],
-                             large[i], large[i], large[i]);
+        char *text = kept_format("{\"n\": %s, \"text\": {\"a\": [%s,%s ,1], \"b \\\" %s\": \"%s\"}}", large[i],
+                                 large[i], large[i], large[i], large[i]);
         json_t *object = record(text), *inside = json_object_get(object, "text"), *array = json_object_get(inside, "a");
-        char *name = xformat("b \" %s", large[i]);
+        char *name = kept_format("b \" %s", large[i]);
         assert_string_equal(json_large_number(json_object_get(object, "n")), large[i]);
         assert_true(json_is_null(json_array_get(array, 0)) && json_is_null(json_array_get(array, 1)));
         assert_int_equal(json_integer_value(json_array_get(array, 2)), 1);
         assert_string_equal(json_string_value(json_object_get(inside, name)), large[i]);
         json_decref(object);
-        free(name);
-        free(text);
     }
     json_t *object = record("{\"n\": 9223372036854775807, \"text\": {\"a\": 1}}");
     assert_null(json_large_number(json_object_get(object, "n")));
@@ -268,8 +252,7 @@ static void a_number_of_more_than_64_bits_keeps_its_digits(void **state) {
     json_decref(object);
 }
 
-static void what_is_no_object_is_returned_as_it_is(void **state) {
-    (void)state;
+TEST(what_is_no_object_is_returned_as_it_is) {
     json_t *value = record("null");
     assert_true(json_is_null(value));
     value = record(" [\"text\"]");
@@ -280,8 +263,7 @@ static void what_is_no_object_is_returned_as_it_is(void **state) {
     json_decref(value);
 }
 
-static void wrong_records_are_refused_where_they_are_wrong(void **state) {
-    (void)state;
+TEST(wrong_records_are_refused_where_they_are_wrong) {
     static const struct {
         const char *text;
         size_t at;
@@ -312,8 +294,7 @@ static void wrong_records_are_refused_where_they_are_wrong(void **state) {
     }
 }
 
-static void a_zero_byte_in_a_text_is_allowed_if_the_caller_allows_it(void **state) {
-    (void)state;
+TEST(a_zero_byte_in_a_text_is_allowed_if_the_caller_allows_it) {
     static const char text[] = "{\"text\":\"a\\u0000b\"}";
     size_t at;
     Error error;
@@ -325,7 +306,7 @@ static void a_zero_byte_in_a_text_is_allowed_if_the_caller_allows_it(void **stat
 
 /* ---- texts of records ---- */
 
-/* Returns the records as "LINE:RECORD|", then the error; free(). */
+/* Returns the records as "LINE:RECORD|", then the error. */
 static char *found_in(const char *text) {
     JsonRecords records = json_records_open(text, strlen(text), 1, true);
     char *out = xstrdup("");
@@ -335,12 +316,12 @@ static char *found_in(const char *text) {
         free(out);
         out = longer;
     }
-    char *whole = xformat("%s%s", out, error.text);
+    char *whole = kept_format("%s%s", out, error.text);
     free(out);
     return whole;
 }
 
-/* Returns the elements of an array whose bytes come n at a time, as "ELEMENT|", then the error; free(). */
+/* Returns the elements of an array whose bytes come n at a time, as "ELEMENT|", then the error. */
 static char *taken_from(const char *text, size_t n) {
     JsonArray array = {0};
     char *out = xstrdup("");
@@ -357,7 +338,7 @@ static char *taken_from(const char *text, size_t n) {
         out = longer;
         text += taken;
     }
-    char *whole = xformat("%s%s%s", out, error.text, json_array_is_closed(&array) || error.text[0] ? "" : "open");
+    char *whole = kept_format("%s%s%s", out, error.text, json_array_is_closed(&array) || error.text[0] ? "" : "open");
     free(out);
     return whole;
 }
@@ -386,22 +367,18 @@ static const struct {
     {"[}", "1: found '}', expected a record or \"]\"", "found '}', expected a record or \"]\""},
 };
 
-static void records_are_lines_or_elements(void **state) {
-    (void)state;
+TEST(records_are_lines_or_elements) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char *got = found_in(texts[i].text);
         assert_string_equal(got, texts[i].lines);
-        free(got);
         for (size_t n = 1; texts[i].pieces && n < 9; n++) {
             got = taken_from(texts[i].text, n);
             assert_string_equal(got, texts[i].pieces);
-            free(got);
         }
     }
 }
 
-static void a_record_s_error_has_line_and_column(void **state) {
-    (void)state;
+TEST(a_record_s_error_has_line_and_column) {
     static const char text[] = "[{\"text\": \"a\"},\n{\n  \"text\": \"\\ud83d\"}]";
     JsonRecords records = json_records_open(text, strlen(text), 1, true);
     Error error = {""};
@@ -419,26 +396,4 @@ static void a_record_s_error_has_line_and_column(void **state) {
     assert_contains(error.text, "7:26: \"text\": ");
     assert_false(json_records_next(&records, &error));
     assert_string_equal(error.text, "");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_ending_is_known_in_capitals_and_compressed),
-        cmocka_unit_test(utf_16_with_a_mark_is_text),
-        cmocka_unit_test(compressed_text_is_read_whatever_its_name),
-        cmocka_unit_test(utf_16_may_be_compressed),
-        cmocka_unit_test(the_first_line_tells_the_separator),
-        cmocka_unit_test(excel_s_line_of_the_separator_is_no_record),
-        cmocka_unit_test(a_decimal_comma_is_one_where_semicolons_separate),
-        cmocka_unit_test(a_quote_in_the_wrong_place_costs_its_line),
-        cmocka_unit_test(fields_that_nobody_asked_for_are_not_judged),
-        cmocka_unit_test(nan_is_a_missing_value),
-        cmocka_unit_test(a_number_of_more_than_64_bits_keeps_its_digits),
-        cmocka_unit_test(what_is_no_object_is_returned_as_it_is),
-        cmocka_unit_test(wrong_records_are_refused_where_they_are_wrong),
-        cmocka_unit_test(a_zero_byte_in_a_text_is_allowed_if_the_caller_allows_it),
-        cmocka_unit_test(records_are_lines_or_elements),
-        cmocka_unit_test(a_record_s_error_has_line_and_column),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* The safetensors reader and writer. test_torch_pth.c reads a file that the Python library has written. */
 #include "base/file.h"
 #include "data/formats/tensor_file_open.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "data/formats/safetensors.h"
+
+static Error error;
 
 /* Tensors of every element size, in an order that would leave most unaligned, with names that JSON must escape. */
 static const uint8_t bytes_data[3] = {1, 2, 255};
@@ -30,19 +32,13 @@ static const TensorToWrite mixed[] = {
 enum { N_MIXED = sizeof mixed / sizeof *mixed };
 static const char *const keys[] = {"format", "note"}, *const values[] = {"pt", "a\nb\t\"c\""};
 
-static char *scratch(void) { return keep_text(scratch_directory()); }
-static char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
-
 static void write_mixed(const char *path) {
-    Error error;
     if (!safetensors_write(path, mixed, N_MIXED, keys, values, 2, &error)) fail_msg("%s", error.text);
 }
 
-static void everything_written_is_read_back(void **unused) {
-    (void)unused;
-    char *path = in(scratch(), "mixed.safetensors");
+TEST(everything_written_is_read_back) {
+    char *path = kept_path(kept_folder(), "mixed.safetensors");
     TensorFile file;
-    Error error;
     write_mixed(path);
     if (!tensor_file_open(path, &file, &error)) fail_msg("%s", error.text);
     assert_int_equal(file.n_tensors, N_MIXED);
@@ -72,19 +68,19 @@ static void everything_written_is_read_back(void **unused) {
     tensor_file_close(&file);
 }
 
-static void the_same_tensors_give_the_same_bytes(void **unused) {
-    (void)unused;
-    char *directory = scratch(), *a, *b;
+TEST(the_same_tensors_give_the_same_bytes) {
+    char *directory = kept_folder(), *a, *b;
     size_t a_size, b_size;
     int64_t before = 0;
     for (int i = 0; i < 2; i++) {
-        char *path = in(directory, i ? "b" : "a");
+        char *path = kept_path(directory, i ? "b" : "a");
         before = allocation_count();
         write_mixed(path);
         assert_int_equal(allocation_count(),
                          before); /* writing a checkpoint does not count as an allocation of the training loop */
     }
-    assert_true(read_file(in(directory, "a"), &a, &a_size, NULL) && read_file(in(directory, "b"), &b, &b_size, NULL));
+    assert_true(read_file(kept_path(directory, "a"), &a, &a_size, NULL) &&
+                read_file(kept_path(directory, "b"), &b, &b_size, NULL));
     assert_int_equal(a_size, b_size);
     assert_memory_equal(a, b, a_size);
     free(a);
@@ -93,8 +89,7 @@ static void the_same_tensors_give_the_same_bytes(void **unused) {
 
 /* ---- conversion ---- */
 
-static void every_half_converts_exactly(void **unused) {
-    (void)unused;
+TEST(every_half_converts_exactly) {
     for (int bits = 0; bits < 65536; bits++) {
         uint16_t half = (uint16_t)bits;
         float got;
@@ -109,13 +104,11 @@ static void every_half_converts_exactly(void **unused) {
     }
 }
 
-static void other_numbers_convert(void **unused) {
-    (void)unused;
+TEST(other_numbers_convert) {
     char memory[17];
     const double doubles[2] = {1.1, -1e-3};
     const uint16_t brains[2] = {0x3f80, 0xc2f7};
     float out[2];
-    Error error;
     memcpy(memory + 1, doubles, sizeof doubles); /* at an odd address, as in a file */
     StoredTensor tensor = {.name = "x", .dtype = "F64", .count = 2, .data = memory + 1};
     assert_true(stored_to_f32(&tensor, out, &error));
@@ -145,8 +138,7 @@ static bool parse_text(const char *header, size_t data, Error *error) {
 
 #define T(shape, begin, end) "{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
-static void bad_headers_are_refused_by_name(void **unused) {
-    (void)unused;
+TEST(bad_headers_are_refused_by_name) {
     static const struct {
         const char *header;
         size_t data;
@@ -188,9 +180,8 @@ static void bad_headers_are_refused_by_name(void **unused) {
     }
 }
 
-static void a_file_cut_anywhere_is_refused(void **unused) {
-    (void)unused;
-    char *directory = scratch(), *path = in(directory, "whole"), *bytes;
+TEST(a_file_cut_anywhere_is_refused) {
+    char *directory = kept_folder(), *path = kept_path(directory, "whole"), *bytes;
     size_t size;
     write_mixed(path);
     assert_true(read_file(path, &bytes, &size, NULL));
@@ -204,12 +195,10 @@ static void a_file_cut_anywhere_is_refused(void **unused) {
     free(bytes);
 }
 
-static void a_flipped_bit_of_the_data_is_detected(void **unused) {
-    (void)unused;
-    char *directory = scratch(), *path = in(directory, "whole"), *bytes;
+TEST(a_flipped_bit_of_the_data_is_detected) {
+    char *directory = kept_folder(), *path = kept_path(directory, "whole"), *bytes;
     size_t size;
     TensorFile file;
-    Error error;
     write_mixed(path);
     assert_true(read_file(path, &bytes, &size, NULL));
     assert_true(safetensors_parse(bytes, size, &file, &error));
@@ -224,31 +213,29 @@ static void a_flipped_bit_of_the_data_is_detected(void **unused) {
     free(bytes);
 }
 
-static void other_files_are_refused(void **unused) {
-    (void)unused;
-    char *directory = scratch();
+TEST(other_files_are_refused) {
+    char *directory = kept_folder();
     TensorFile file;
-    Error error;
-    assert_false(tensor_file_open(in(directory, "none"), &file, &error));
+    assert_false(tensor_file_open(kept_path(directory, "none"), &file, &error));
     assert_contains(error.text, "cannot open: No such file");
     assert_false(tensor_file_open(directory, &file, &error));
     assert_contains(error.text, "not a regular file");
-    write_bytes(in(directory, "empty"), "", 0);
-    assert_false(tensor_file_open(in(directory, "empty"), &file, &error));
+    write_bytes(kept_path(directory, "empty"), "", 0);
+    assert_false(tensor_file_open(kept_path(directory, "empty"), &file, &error));
     assert_contains(error.text, "empty");
-    write_text(in(directory, "text"), "this is some text, and not a file of tensors");
-    assert_false(tensor_file_open(in(directory, "text"), &file, &error));
+    write_text(kept_path(directory, "text"), "this is some text, and not a file of tensors");
+    assert_false(tensor_file_open(kept_path(directory, "text"), &file, &error));
     assert_contains(error.text, "neither a safetensors nor a torch file");
-    write_bytes(in(directory, "huge"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10); /* a header of 2^64 - 1 bytes */
-    assert_false(tensor_file_open(in(directory, "huge"), &file, &error));
+    write_bytes(kept_path(directory, "huge"), "\xff\xff\xff\xff\xff\xff\xff\xff{}",
+                10); /* a header of 2^64 - 1 bytes */
+    assert_false(tensor_file_open(kept_path(directory, "huge"), &file, &error));
     assert_contains(error.text, "no header of 18446744073709551615 bytes");
 }
 
 /* The file has 5 GiB, but is sparse. */
-static void offsets_beyond_4_GiB_are_right(void **unused) {
-    (void)unused;
+TEST(offsets_beyond_4_GiB_are_right) {
     const int64_t large = 5LL << 30;
-    char *path = in(scratch(), "large"), header[512];
+    char *path = kept_path(kept_folder(), "large"), header[512];
     int n = snprintf(header + 8, sizeof header - 8,
                      "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,%lld]},"
                      "\"behind\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[%lld,%lld]}}",
@@ -263,7 +250,6 @@ static void offsets_beyond_4_GiB_are_right(void **unused) {
     }
     close(fd);
     TensorFile file;
-    Error error;
     float got[2];
     if (!tensor_file_open(path, &file, &error)) fail_msg("%s", error.text);
     assert_true(tensor_file_find(&file, "large")->count == large);
@@ -282,56 +268,35 @@ static void write_with_small_limit(void *path) {
     struct rlimit limit = {1000, 1000};
     static float many[4096];
     TensorToWrite tensor = {.name = "many", .dtype = "F32", .rank = 1, .dims = {4096}, .data = many};
-    Error error;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
     if (safetensors_write(path, &tensor, 1, NULL, NULL, 0, &error)) die("it was written");
     puts(error.text);
 }
 
-static void a_full_disk_leaves_the_old_file(void **unused) {
-    (void)unused;
-    char *directory = scratch(), *path = in(directory, "x.safetensors"), output[1024];
+TEST(a_full_disk_leaves_the_old_file) {
+    char *directory = kept_folder(), *path = kept_path(directory, "x.safetensors"), output[1024];
     write_text(path, "what was there");
     assert_int_equal(run_function(output, sizeof output, write_with_small_limit, path), 0);
     assert_contains(output, path);
     assert_contains(output, "1000 of 16512 bytes were written, then: File too large"); /* 128 of header */
-    assert_string_equal(keep_text(read_text(path)), "what was there");
+    assert_string_equal(kept_text(path), "what was there");
     assert_int_equal(run_command(output, sizeof output, "ls '%s'", directory), 0);
     assert_string_equal(output, "x.safetensors\n"); /* no temporary file */
 }
 
-static void tensors_that_cannot_be_written_are_refused(void **unused) {
-    (void)unused;
-    char *directory = scratch();
-    Error error;
+TEST(tensors_that_cannot_be_written_are_refused) {
+    char *directory = kept_folder();
     TensorToWrite twice[] = {mixed[0], mixed[0]}, strange = mixed[0];
-    assert_false(safetensors_write(in(directory, "x"), twice, 2, NULL, NULL, 0, &error));
+    assert_false(safetensors_write(kept_path(directory, "x"), twice, 2, NULL, NULL, 0, &error));
     assert_contains(error.text, "two tensors are named 'bytes'");
     strange.dtype = "f32";
-    assert_false(safetensors_write(in(directory, "x"), &strange, 1, NULL, NULL, 0, &error));
+    assert_false(safetensors_write(kept_path(directory, "x"), &strange, 1, NULL, NULL, 0, &error));
     assert_contains(error.text, "unknown dtype 'f32'");
-    assert_false(safetensors_write(in(directory, "no/x"), mixed, 1, NULL, NULL, 0, &error));
+    assert_false(safetensors_write(kept_path(directory, "no/x"), mixed, 1, NULL, NULL, 0, &error));
     assert_contains(error.text, "cannot create");
-    assert_false(file_write_atomic(in(directory, "no/x"), "", 0, &error));
-    char *path = in(directory, "small");
+    assert_false(file_write_atomic(kept_path(directory, "no/x"), "", 0, &error));
+    char *path = kept_path(directory, "small");
     assert_true(file_write_atomic(path, "{}\n", 3, &error) && file_write_atomic(path, "{1}\n", 4, &error));
-    assert_string_equal(keep_text(read_text(path)), "{1}\n");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_written_is_read_back),
-        cmocka_unit_test(the_same_tensors_give_the_same_bytes),
-        cmocka_unit_test(every_half_converts_exactly),
-        cmocka_unit_test(other_numbers_convert),
-        cmocka_unit_test(bad_headers_are_refused_by_name),
-        cmocka_unit_test(a_file_cut_anywhere_is_refused),
-        cmocka_unit_test(a_flipped_bit_of_the_data_is_detected),
-        cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(offsets_beyond_4_GiB_are_right),
-        cmocka_unit_test(a_full_disk_leaves_the_old_file),
-        cmocka_unit_test(tensors_that_cannot_be_written_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_string_equal(kept_text(path), "{1}\n");
 }

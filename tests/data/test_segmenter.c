@@ -3,8 +3,8 @@
 #include <jansson.h>
 
 #include "data/segment/segmenter.h"
-#include "tests/helpers.h"
 #include "tests/segmenter_files.h"
+#include "tests/test.h"
 
 /* ---- the model of tests/reference/make_segmenter.py ---- */
 
@@ -16,12 +16,10 @@ static Segmenter *segmenter;
 
 static Segmenter *open_files(const char *rules_text, size_t rules_size, const char *words, size_t words_size,
                              Error *error) {
-    char *path = path_join(folder, "Model.RDR");
+    char *path = kept_path(folder, "Model.RDR");
     write_bytes(path, rules_text, rules_size);
-    free(path);
-    path = path_join(folder, "VnVocab");
+    path = kept_path(folder, "VnVocab");
     write_bytes(path, words, words_size);
-    free(path);
     return segmenter_open(folder, error);
 }
 
@@ -60,8 +58,7 @@ static void check(const json_t *text, const char *mode, char *got, size_t size, 
     free(got);
 }
 
-static void every_mode_gives_what_the_program_in_java_gives(void **state) {
-    (void)state;
+TEST(every_mode_gives_what_the_program_in_java_gives) {
     static const char *const modes[] = {"line", "sentences", "tokenized"};
     size_t i, size;
     json_t *one;
@@ -81,27 +78,20 @@ static void every_mode_gives_what_the_program_in_java_gives(void **state) {
 
 static void assert_segments(const char *line, const char *want) {
     size_t size;
-    char *got = segmenter_run(segmenter, SEGMENT_LINE, line, strlen(line), &size);
-    assert_string_equal(got, want);
+    assert_string_equal(keep(segmenter_run(segmenter, SEGMENT_LINE, line, strlen(line), &size)), want);
     assert_int_equal(size, strlen(want));
-    free(got);
 }
 
-static void a_url_that_was_found_is_not_cut_again(void **state) {
-    (void)state;
+TEST(a_url_that_was_found_is_not_cut_again) {
     assert_segments("(34.org.)", "( 34.org. )"); /* the program in Java that made the golden lines is newer in this */
 }
 
-static void bytes_that_are_no_characters_stay(void **state) {
-    (void)state;
+TEST(bytes_that_are_no_characters_stay) {
     assert_segments("h\xE1\xBB \xFF học sinh", "h\xE1\xBB \xFF học_sinh");
     assert_segments("\xED\xA0\x80,", "\xED\xA0\x80 ,");
 }
 
-static void spaces_of_a_line_end_separate_tokens(void **state) {
-    (void)state;
-    assert_segments("học\r\nsinh\n", "học_sinh");
-}
+TEST(spaces_of_a_line_end_separate_tokens) { assert_segments("học\r\nsinh\n", "học_sinh"); }
 
 /* Returns how many bytes are no blank. */
 static size_t count_signs(const char *text, size_t size) {
@@ -111,8 +101,7 @@ static size_t count_signs(const char *text, size_t size) {
 }
 
 /* A backtracking engine overflows its stack on some of these tokens, and needs minutes for others. */
-static void tokens_without_end_are_cut(void **state) {
-    (void)state;
+TEST(tokens_without_end_are_cut) {
     enum { TIMES = 20000 };
     static const struct {
         const char *begin, *again, *end;
@@ -127,9 +116,8 @@ static void tokens_without_end_are_cut(void **state) {
         char *text = xmalloc(n + 1), *at = stpcpy(text, cases[i].begin);
         for (int k = 0; k < TIMES; k++, at += again) memcpy(at, cases[i].again, again);
         memcpy(at, cases[i].end, end + 1);
-        char *got = segmenter_tokens(segmenter, text, n, &size);
+        char *got = keep(segmenter_tokens(segmenter, text, n, &size));
         if (count_signs(got, size) != n) fail_msg("%s%s...%s", cases[i].begin, cases[i].again, cases[i].end);
-        free(got);
         free(text);
     }
 }
@@ -153,8 +141,7 @@ static void assert_rules_refused(const char *text, const char *reason) {
     assert_refused(text, strlen(text), vocabulary, vocabulary_size, "/Model.RDR: ", reason);
 }
 
-static void a_vocabulary_cut_short_anywhere_is_refused(void **state) {
-    (void)state;
+TEST(a_vocabulary_cut_short_anywhere_is_refused) {
     for (size_t size = 0; size < vocabulary_size; size++)
         assert_vocabulary_refused(vocabulary, size, size < SEGMENTER_WORDS_AT ? "cut short in its head" : "offset ");
     assert_vocabulary_refused(vocabulary, vocabulary_size - 1, "cut short behind its last string");
@@ -168,8 +155,7 @@ static void assert_change_refused(size_t at, const char *bytes, size_t n, const 
     free(changed);
 }
 
-static void a_vocabulary_of_another_kind_is_refused(void **state) {
-    (void)state;
+TEST(a_vocabulary_of_another_kind_is_refused) {
     char reason[32];
     for (size_t i = 0; i < 40; i++) {
         snprintf(reason, sizeof reason, "offset %zu: byte", i);
@@ -189,12 +175,10 @@ static void a_vocabulary_of_another_kind_is_refused(void **state) {
     assert_change_refused(56, "\xED\xA0\x80", 3, "offset 56: byte 0xed in string 1");
 }
 
-static void a_vocabulary_with_a_word_twice_or_more_behind_it_is_refused(void **state) {
-    (void)state;
+TEST(a_vocabulary_with_a_word_twice_or_more_behind_it_is_refused) {
     size_t size;
-    char *twice = segmenter_vocabulary((const char *[]){"a b", "c d", "a b"}, 3, &size);
+    char *twice = keep(segmenter_vocabulary((const char *[]){"a b", "c d", "a b"}, 3, &size));
     assert_vocabulary_refused(twice, size, "offset 64: \"a b\" is there twice");
-    free(twice);
     char *longer = memcpy(xmalloc(vocabulary_size + 2), vocabulary, vocabulary_size);
     longer[vocabulary_size] = longer[vocabulary_size + 1] = 'x';
     assert_vocabulary_refused(longer, vocabulary_size + 2, "2 more bytes behind the end");
@@ -202,8 +186,7 @@ static void a_vocabulary_with_a_word_twice_or_more_behind_it_is_refused(void **s
 }
 
 /* Where a line ends, the rest of the rules is missing, which their format does not show. */
-static void rules_cut_short_anywhere_but_at_a_line_end_are_refused(void **state) {
-    (void)state;
+TEST(rules_cut_short_anywhere_but_at_a_line_end_are_refused) {
     int words;
     for (size_t size = 0, lines = 0; size < strlen(rules); size++) {
         lines += size && rules[size - 1] == '\n';
@@ -223,8 +206,7 @@ static void rules_cut_short_anywhere_but_at_a_line_end_are_refused(void **state)
 
 #define ROOT "True : object.conclusion = \"NN\"\n"
 
-static void rules_of_another_form_are_refused(void **state) {
-    (void)state;
+TEST(rules_of_another_form_are_refused) {
     static const char *const cases[][2] = {
         {"\tobject.tag == \"B\" : object.conclusion = \"B\"\n", "line 1: expected the root"},
         {ROOT "object.tag == \"B\" : object.conclusion = \"B\"\n", "line 2: 0 tabs; expected 1 to 1"},
@@ -252,28 +234,23 @@ static void rules_of_another_form_are_refused(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_rules_refused(cases[i][0], cases[i][1]);
 }
 
-static void a_missing_file_is_named(void **state) {
-    (void)state;
+TEST(a_missing_file_is_named) {
     Error error = {""};
-    char *empty = scratch_directory();
+    char *empty = kept_folder();
     assert_null(segmenter_open(empty, &error));
     assert_contains(error.text, "/Model.RDR: cannot open");
-    char *path = path_join(empty, "Model.RDR");
-    write_text(path, "%s", rules);
+    write_text(kept_path(empty, "Model.RDR"), "%s", rules);
     assert_null(segmenter_open(empty, &error));
     assert_contains(error.text, "/VnVocab: cannot open");
-    free(path);
-    free(empty);
 }
 
-static void the_hash_is_of_both_files(void **state) {
-    (void)state;
+TEST(the_hash_is_of_both_files) {
     Error error;
     size_t size;
     Segmenter *same = open_files(rules, strlen(rules), vocabulary, vocabulary_size, &error);
     assert_int_equal(segmenter_hash(same), segmenter_hash(segmenter));
     assert_false(segmenter_is_published(same));
-    char *other = segmenter_vocabulary((const char *[]){"a b"}, 1, &size);
+    char *other = keep(segmenter_vocabulary((const char *[]){"a b"}, 1, &size));
     const char *last = memrchr(rules, '\n', strlen(rules) - 1);
     Segmenter *words = open_files(rules, strlen(rules), other, size, &error),
               *fewer = open_files(rules, (size_t)(last + 1 - rules), vocabulary, vocabulary_size, &error);
@@ -283,23 +260,6 @@ static void the_hash_is_of_both_files(void **state) {
     segmenter_close(same);
     segmenter_close(words);
     segmenter_close(fewer);
-    free(other);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mode_gives_what_the_program_in_java_gives),
-        cmocka_unit_test(a_url_that_was_found_is_not_cut_again),
-        cmocka_unit_test(bytes_that_are_no_characters_stay),
-        cmocka_unit_test(spaces_of_a_line_end_separate_tokens),
-        cmocka_unit_test(tokens_without_end_are_cut),
-        cmocka_unit_test(a_vocabulary_cut_short_anywhere_is_refused),
-        cmocka_unit_test(a_vocabulary_of_another_kind_is_refused),
-        cmocka_unit_test(a_vocabulary_with_a_word_twice_or_more_behind_it_is_refused),
-        cmocka_unit_test(rules_cut_short_anywhere_but_at_a_line_end_are_refused),
-        cmocka_unit_test(rules_of_another_form_are_refused),
-        cmocka_unit_test(a_missing_file_is_named),
-        cmocka_unit_test(the_hash_is_of_both_files),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+int main(void) { return tests_run(open_model, close_model); }

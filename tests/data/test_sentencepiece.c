@@ -1,10 +1,12 @@
 /* SentencePiece models: training (characters, sizes, bytes) and refusal of bad models. */
 #include "base/file.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <unistr.h>
 
 #include "data/text/sentencepiece.h"
+
+static Error error;
 
 static const char corpus[] = "ዛሬ ጠዋት ወደ ገበያ ሄድን.\n"
                              "እናቴ ለእራት ዶሮ ወጥ ሠራች.\n"
@@ -19,10 +21,9 @@ typedef struct {
 } Files;
 
 static Files files_with(const char *text, size_t size) {
-    char *directory = scratch_directory();
+    char *directory = kept_folder();
     Files files = {path_join(directory, "corpus,1.txt"), path_join(directory, "tokenizer.model")};
     write_bytes(files.corpus, text, size);
-    free(directory);
     return files;
 }
 
@@ -34,7 +35,6 @@ static void files_free(Files *files) {
 /* Trains and opens a model of at most `vocabulary` pieces on `text`. *pieces is what training returned. */
 static SentencePiece *train(const char *text, int vocabulary, int *pieces) {
     Files files = files_with(text, strlen(text));
-    Error error;
     *pieces = sentencepiece_train_bpe(text, strlen(text), files.model, vocabulary, &error);
     if (!*pieces) fail_msg("%s", error.text);
     SentencePiece *tokenizer = sentencepiece_open(files.model, &error);
@@ -65,8 +65,7 @@ static int count_characters(const char *text) {
 
 static bool is_one_character(const char *piece) { return (size_t)u8_mblen((const uint8_t *)piece, 4) == strlen(piece); }
 
-static void control_pieces_then_characters_then_merges(void **state) {
-    (void)state;
+TEST(control_pieces_then_characters_then_merges) {
     int pieces, characters = count_characters(corpus) + 1; /* plus the one that stands for a space */
     SentencePiece *tokenizer = train(corpus, 120, &pieces);
     assert_int_equal(pieces, 120);
@@ -82,8 +81,7 @@ static void control_pieces_then_characters_then_merges(void **state) {
     sentencepiece_close(tokenizer);
 }
 
-static void no_text_of_the_corpus_has_an_unknown_token(void **state) {
-    (void)state;
+TEST(no_text_of_the_corpus_has_an_unknown_token) {
     int least = count_characters(corpus) + 1 + 3, sizes[] = {least, least + 1, 120, 12000};
     for (int s = 0; s < 4; s++) {
         int pieces;
@@ -91,15 +89,13 @@ static void no_text_of_the_corpus_has_an_unknown_token(void **state) {
         size_t size;
         SentencePiece *tokenizer = train(corpus, sizes[s], &pieces);
         for (const char *line = corpus; *line; line += strcspn(line, "\n") + 1) {
-            char *text = xformat("%.*s", (int)strcspn(line, "\n"), line);
+            char *text = kept_format("%.*s", (int)strcspn(line, "\n"), line);
             ids.n = 0;
             sentencepiece_encode(tokenizer, text, strlen(text), false, &ids);
             for (int i = 0; i < ids.n; i++) assert_true(ids.ids[i] > 2 && ids.ids[i] < pieces);
-            char *back = sentencepiece_decode(tokenizer, ids.ids, ids.n, &size);
+            char *back = keep(sentencepiece_decode(tokenizer, ids.ids, ids.n, &size));
             assert_int_equal(size, strlen(back));
             assert_string_equal(back, *text == ' ' ? "ABC, ABC ABCD!" : text); /* runs of spaces count as one */
-            free(back);
-            free(text);
         }
         assert_int_equal(ids.unknown, 0);
         sentencepiece_close(tokenizer);
@@ -115,8 +111,7 @@ static int64_t count_ids(const SentencePiece *tokenizer, const char *text, bool 
     return ids->n - before;
 }
 
-static void merges_shorten_and_ids_grow_as_needed(void **state) {
-    (void)state;
+TEST(merges_shorten_and_ids_grow_as_needed) {
     int pieces;
     int64_t lengths[2];
     TokenIds ids = {0};
@@ -132,8 +127,7 @@ static void merges_shorten_and_ids_grow_as_needed(void **state) {
     token_ids_free(&ids);
 }
 
-static void unknown_characters_become_the_unknown_token(void **state) {
-    (void)state;
+TEST(unknown_characters_become_the_unknown_token) {
     int pieces;
     TokenIds ids = {0};
     SentencePiece *tokenizer = train(corpus, 120, &pieces);
@@ -144,8 +138,7 @@ static void unknown_characters_become_the_unknown_token(void **state) {
     sentencepiece_close(tokenizer);
 }
 
-static void control_pieces_in_a_text_are_text_unless_asked_for(void **state) {
-    (void)state;
+TEST(control_pieces_in_a_text_are_text_unless_asked_for) {
     int pieces;
     TokenIds ids = {0};
     SentencePiece *tokenizer = train(corpus, 120, &pieces);
@@ -164,8 +157,7 @@ static void control_pieces_in_a_text_are_text_unless_asked_for(void **state) {
 }
 
 /* A search of the rest of the text behind each of them would need minutes. */
-static void many_control_pieces_are_found(void **state) {
-    (void)state;
+TEST(many_control_pieces_are_found) {
     enum { N = 300000 };
     int pieces;
     TokenIds ids = {0};
@@ -179,8 +171,7 @@ static void many_control_pieces_are_found(void **state) {
     sentencepiece_close(tokenizer);
 }
 
-static void a_piece_is_found_by_its_text(void **state) {
-    (void)state;
+TEST(a_piece_is_found_by_its_text) {
     int pieces;
     SentencePiece *tokenizer = train(corpus, 120, &pieces);
     for (int id = 0; id < pieces; id++)
@@ -189,8 +180,7 @@ static void a_piece_is_found_by_its_text(void **state) {
     sentencepiece_close(tokenizer);
 }
 
-static void a_vocabulary_too_large_for_the_corpus_is_lowered(void **state) {
-    (void)state;
+TEST(a_vocabulary_too_large_for_the_corpus_is_lowered) {
     int pieces, again;
     SentencePiece *tokenizer = train("ሀ ለ\nሀ ለ\n", 12000, &pieces);
     assert_int_equal(pieces, 3 + 3 + 2); /* <s> </s> <unk>, ▁ ሀ ለ, ▁ሀ ▁ለ */
@@ -199,13 +189,11 @@ static void a_vocabulary_too_large_for_the_corpus_is_lowered(void **state) {
     assert_int_equal(again, 8);
 }
 
-static void training_twice_gives_the_same_bytes(void **state) {
-    (void)state;
-    char *demo = read_text("demo/sentences.txt"), *models[2];
+TEST(training_twice_gives_the_same_bytes) {
+    char *demo = kept_text("demo/sentences.txt"), *models[2];
     size_t sizes[2];
     for (int i = 0; i < 2; i++) {
         Files files = files_with(demo, strlen(demo));
-        Error error;
         if (!sentencepiece_train_bpe(demo, strlen(demo), files.model, 500, &error)) fail_msg("%s", error.text);
         assert_true(read_file(files.model, &models[i], &sizes[i], &error));
         files_free(&files);
@@ -214,11 +202,9 @@ static void training_twice_gives_the_same_bytes(void **state) {
     assert_memory_equal(models[0], models[1], sizes[0]);
     free(models[0]);
     free(models[1]);
-    free(demo);
 }
 
-static void long_lines_and_rare_characters_count(void **state) {
-    (void)state;
+TEST(long_lines_and_rare_characters_count) {
     size_t n = 30000; /* SentencePiece's own limit is 4192 bytes */
     char *text = xmalloc(n + 8);
     for (size_t i = 0; i < n; i++) text[i] = i % 5 == 4 ? ' ' : 'A' + (char)(i % 5);
@@ -232,8 +218,7 @@ static void long_lines_and_rare_characters_count(void **state) {
     free(text);
 }
 
-static void training_refuses_bad_texts(void **state) {
-    (void)state;
+TEST(training_refuses_bad_texts) {
     char message[128];
     snprintf(message, sizeof message, "vocabulary of 40 is too small: its %d distinct characters need %d",
              count_characters(corpus) + 1, count_characters(corpus) + 4);
@@ -247,17 +232,14 @@ static void training_refuses_bad_texts(void **state) {
     check_refused("ሀ\u2585\n", 7, 100, "line 1 holds U+2585");
 }
 
-static void training_reports_that_it_cannot_write(void **state) {
-    (void)state;
+TEST(training_reports_that_it_cannot_write) {
     Files files = files_with(corpus, strlen(corpus));
-    Error error;
     assert_int_equal(sentencepiece_train_bpe(corpus, strlen(corpus), "/nowhere/tokenizer.model", 100, &error), 0);
     assert_contains(error.text, "/nowhere/tokenizer.model");
     files_free(&files);
 }
 
-static void opening_refuses_bad_models(void **state) {
-    (void)state;
+TEST(opening_refuses_bad_models) {
     static const struct {
         const char *bytes, *message;
         size_t size;
@@ -282,32 +264,11 @@ static void opening_refuses_bad_models(void **state) {
 
 static void decode_outside(void *argument) { free(sentencepiece_decode(argument, &(int32_t){120}, 1, &(size_t){0})); }
 
-static void an_id_outside_the_vocabulary_is_named(void **state) {
-    (void)state;
+TEST(an_id_outside_the_vocabulary_is_named) {
     int pieces;
     char output[512];
     SentencePiece *tokenizer = train(corpus, 120, &pieces);
     assert_int_equal(run_function(output, sizeof output, decode_outside, tokenizer), 1);
     assert_contains(output, "text id 120 is not in 0 .. 119");
     sentencepiece_close(tokenizer);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(control_pieces_then_characters_then_merges),
-        cmocka_unit_test(no_text_of_the_corpus_has_an_unknown_token),
-        cmocka_unit_test(merges_shorten_and_ids_grow_as_needed),
-        cmocka_unit_test(unknown_characters_become_the_unknown_token),
-        cmocka_unit_test(control_pieces_in_a_text_are_text_unless_asked_for),
-        cmocka_unit_test(many_control_pieces_are_found),
-        cmocka_unit_test(a_piece_is_found_by_its_text),
-        cmocka_unit_test(a_vocabulary_too_large_for_the_corpus_is_lowered),
-        cmocka_unit_test(training_twice_gives_the_same_bytes),
-        cmocka_unit_test(long_lines_and_rare_characters_count),
-        cmocka_unit_test(training_refuses_bad_texts),
-        cmocka_unit_test(training_reports_that_it_cannot_write),
-        cmocka_unit_test(opening_refuses_bad_models),
-        cmocka_unit_test(an_id_outside_the_vocabulary_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

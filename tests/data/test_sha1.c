@@ -1,6 +1,6 @@
 /* SHA-1: the published examples, and sizes around the ends of blocks. */
 #include "data/sha1.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static void assert_digest(const void *bytes, size_t size, const char *want) {
     char text[SHA1_DIGITS + 1];
@@ -9,8 +9,7 @@ static void assert_digest(const void *bytes, size_t size, const char *want) {
 }
 
 /* FIPS 180-4, and RFC 3174. */
-static void published_examples(void **state) {
-    (void)state;
+TEST(published_examples) {
     static const char two_blocks[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
     char *million = xmalloc(1000000);
     assert_digest(NULL, 0, "da39a3ee5e6b4b0d3255bfef95601890afd80709");
@@ -22,18 +21,9 @@ static void published_examples(void **state) {
 }
 
 /* Python's hashlib: bytes 0, 1, 2, ... of each size from 0 to 199 digested, then the digests. */
-static void every_size(void **state) {
-    (void)state;
+TEST(every_size) {
     unsigned char bytes[200], digests[200 * SHA1_SIZE];
     for (int i = 0; i < 200; i++) bytes[i] = (unsigned char)i;
     for (size_t n = 0; n < 200; n++) sha1(bytes, n, digests + n * SHA1_SIZE);
     assert_digest(digests, sizeof digests, "ab05664693b2d32b84dd4616c5284c285cc0684a");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_examples),
-        cmocka_unit_test(every_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

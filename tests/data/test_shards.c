@@ -2,7 +2,9 @@
 #include "data/formats/safetensors.h"
 #include "data/formats/tensor_file_open.h"
 #include "data/formats/torch_pth.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 static const float numbers[6] = {1, 2, 3, 4, 5, 6};
 
@@ -12,14 +14,11 @@ static const TensorToWrite first[] = {VECTOR("a", 2, numbers), VECTOR("b", 1, nu
                            second[] = {VECTOR("c", 3, numbers + 3)},
                            again[] = {VECTOR("c", 3, numbers), VECTOR("b", 1, numbers)};
 
-static char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
-
 /* Writes two shards. Returns their folder. */
 static char *write_shards(void) {
-    char *folder = keep_text(scratch_directory());
-    Error error;
-    if (!safetensors_write(in(folder, "model-1.safetensors"), first, 2, NULL, NULL, 0, &error) ||
-        !safetensors_write(in(folder, "model-2.safetensors"), second, 1, NULL, NULL, 0, &error))
+    char *folder = kept_folder();
+    if (!safetensors_write(kept_path(folder, "model-1.safetensors"), first, 2, NULL, NULL, 0, &error) ||
+        !safetensors_write(kept_path(folder, "model-2.safetensors"), second, 1, NULL, NULL, 0, &error))
         fail_msg("%s", error.text);
     return folder;
 }
@@ -28,7 +27,7 @@ static const char good_map[] =
     "\"a\": \"model-1.safetensors\", \"b\": \"model-1.safetensors\", \"c\": \"model-2.safetensors\"";
 
 static char *write_index(const char *folder, const char *map) {
-    char *path = in(folder, "model.safetensors.index.json");
+    char *path = kept_path(folder, "model.safetensors.index.json");
     write_text(path, "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {%s}}\n", map);
     return path;
 }
@@ -42,7 +41,6 @@ static void assert_numbers(const TensorFile *file, const char *name, int64_t n, 
 
 static void assert_all(const char *path) {
     TensorFile file;
-    Error error;
     if (!tensor_file_open(path, &file, &error)) fail_msg("%s: %s", path, error.text);
     assert_int_equal(file.n_tensors, 3);
     assert_string_equal(file.path, path);
@@ -52,17 +50,12 @@ static void assert_all(const char *path) {
     tensor_file_close(&file);
 }
 
-static void an_index_is_all_its_shards(void **unused) {
-    (void)unused;
-    assert_all(write_index(write_shards(), good_map));
-}
+TEST(an_index_is_all_its_shards) { assert_all(write_index(write_shards(), good_map)); }
 
 /* Reads shards as transformers wrote them before safetensors. */
-static void shards_may_be_of_torch(void **unused) {
-    (void)unused;
-    char *folder = write_shards(), *path = in(folder, "pytorch_model-00002-of-00002.bin");
+TEST(shards_may_be_of_torch) {
+    char *folder = write_shards(), *path = kept_path(folder, "pytorch_model-00002-of-00002.bin");
     PthWriter *w = pth_begin();
-    Error error;
     pth_open(w, PTH_ORDERED_DICT);
     pth_text(w, "c"), pth_tensor(w, second[0]);
     pth_close(w);
@@ -72,32 +65,28 @@ static void shards_may_be_of_torch(void **unused) {
 
 static void assert_refused(const char *path, const char *message) {
     TensorFile file;
-    Error error;
     if (tensor_file_open(path, &file, &error)) fail_msg("opened, not refused with: %s", message);
     assert_contains(error.text, message);
 }
 
-static void what_is_missing_or_there_twice_is_named(void **unused) {
-    (void)unused;
+TEST(what_is_missing_or_there_twice_is_named) {
     char *folder = write_shards();
-    Error error;
     assert_refused(write_index(folder, "\"a\": \"model-1.safetensors\", \"c\": \"model-3.safetensors\""),
                    "its shard model-3.safetensors: cannot open: No such file");
     assert_refused(write_index(folder, "\"a\": \"model-1.safetensors\", \"d\": \"model-2.safetensors\""),
                    "it says that 'd' is in model-2.safetensors, which has no such tensor");
     assert_refused(write_index(folder, "\"c\": \"model-1.safetensors\", \"a\": \"model-2.safetensors\""),
                    "it says that 'c' is in model-1.safetensors, which has no such tensor");
-    if (!safetensors_write(in(folder, "model-2.safetensors"), again, 2, NULL, NULL, 0, &error))
+    if (!safetensors_write(kept_path(folder, "model-2.safetensors"), again, 2, NULL, NULL, 0, &error))
         fail_msg("%s", error.text);
     assert_refused(write_index(folder, good_map), "two tensors are named 'b'");
-    write_text(in(folder, "model-2.safetensors"), "cut off, or of another kind");
+    write_text(kept_path(folder, "model-2.safetensors"), "cut off, or of another kind");
     assert_refused(write_index(folder, good_map),
                    "its shard model-2.safetensors: neither a safetensors nor a torch file");
 }
 
-static void a_senseless_index_is_refused(void **unused) {
-    (void)unused;
-    char *folder = write_shards(), *path = in(folder, "model.safetensors.index.json");
+TEST(a_senseless_index_is_refused) {
+    char *folder = write_shards(), *path = kept_path(folder, "model.safetensors.index.json");
     assert_refused(write_index(folder, "\"a\": 1"), "\"weight_map\" names no file of this folder for 'a'");
     assert_refused(write_index(folder, "\"a\": \"../model-1.safetensors\""), "names no file of this folder for 'a'");
     assert_refused(write_index(folder, "\"a\": \"\""), "names no file of this folder for 'a'");
@@ -109,14 +98,4 @@ static void a_senseless_index_is_refused(void **unused) {
     assert_refused(path, "it is JSON without a \"weight_map\", so no index of files of tensors");
     write_text(path, "{\"weight_map\": {\"a\"");
     assert_refused(path, "line 1, column ");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_index_is_all_its_shards),
-        cmocka_unit_test(shards_may_be_of_torch),
-        cmocka_unit_test(what_is_missing_or_there_twice_is_named),
-        cmocka_unit_test(a_senseless_index_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

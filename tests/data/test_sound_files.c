@@ -4,9 +4,11 @@
 #include "data/audio/compress.h"
 #include "tests/sounds.h"
 
+static Error error;
+
 enum { RATE = 24000, FRAMES = RATE, MP3 = 0x230082 /* SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III */ };
 
-static char *directory;
+static const char *directory;
 
 static char *in(const char *name) { return path_join(directory, name); }
 
@@ -15,30 +17,30 @@ static char *in(const char *name) { return path_join(directory, name); }
 typedef struct {
     unsigned char bytes[1 << 19];
     size_t n;
-} Bytes;
+} FileBytes;
 
-static void put(Bytes *out, const void *bytes, size_t n) {
+static void put(FileBytes *out, const void *bytes, size_t n) {
     assert_true(out->n + n <= sizeof out->bytes);
     memcpy(out->bytes + out->n, bytes, n);
     out->n += n;
 }
 
-static void put_number(Bytes *out, uint64_t number, int n) {
+static void put_number(FileBytes *out, uint64_t number, int n) {
     for (int i = 0; i < n; i++) put(out, &(unsigned char){(unsigned char)(number >> 8 * i)}, 1);
 }
 
 /* Puts the header of a chunk. */
-static void chunk(Bytes *out, const char *tag, uint32_t size) {
+static void chunk(FileBytes *out, const char *tag, uint32_t size) {
     put(out, tag, 4);
     put_number(out, size, 4);
 }
 
-static void begin_wav(Bytes *out, const char *tag, uint32_t size) {
+static void begin_wav(FileBytes *out, const char *tag, uint32_t size) {
     chunk(out, tag, size);
     put(out, "WAVE", 4);
 }
 
-static void put_format(Bytes *out, int codec, int channels, int bits) {
+static void put_format(FileBytes *out, int codec, int channels, int bits) {
     chunk(out, "fmt ", 16);
     put_number(out, (uint64_t)codec, 2);
     put_number(out, (uint64_t)channels, 2);
@@ -51,22 +53,19 @@ static void put_format(Bytes *out, int codec, int channels, int bits) {
 /* Returns sample i of the sound in all files of 16 bits. */
 static int16_t sample(int i) { return (int16_t)lrint(9000 * sin(i * 0.05)); }
 
-static void put_sound(Bytes *out, int from, int to) {
+static void put_sound(FileBytes *out, int from, int to) {
     for (int i = from; i < to; i++) put_number(out, (uint16_t)sample(i), 2);
 }
 
-static bool read_bytes(const Bytes *file, Audio *audio, Error *error) {
-    char *path = in("file.wav");
+static bool read_bytes(const FileBytes *file, Audio *audio, Error *error) {
+    char *path = keep(in("file.wav"));
     write_bytes(path, file->bytes, file->n);
-    bool ok = audio_read(path, RATE, 10, audio, error);
-    free(path);
-    return ok;
+    return audio_read(path, RATE, 10, audio, error);
 }
 
 /* The file must be read as samples 0 to n - 1, `times` times. */
-static void must_hold(const char *what, const Bytes *file, int n, int times) {
+static void must_hold(const char *what, const FileBytes *file, int n, int times) {
     Audio audio;
-    Error error;
     if (!read_bytes(file, &audio, &error)) fail_msg("%s: %s", what, error.text);
     if (audio.count != n * times) fail_msg("%s: %lld samples", what, (long long)audio.count);
     for (int i = 0; i < n * times; i++)
@@ -77,7 +76,7 @@ static void must_hold(const char *what, const Bytes *file, int n, int times) {
     audio_close(&audio);
 }
 
-static void must_refuse(const Bytes *file, const char *message) {
+static void must_refuse(const FileBytes *file, const char *message) {
     Audio audio;
     Error error = {""};
     assert_false(read_bytes(file, &audio, &error));
@@ -87,18 +86,17 @@ static void must_refuse(const Bytes *file, const char *message) {
 
 /* ---- WAV ---- */
 
-static void a_header_of_an_interrupted_recorder_is_read_to_the_end(void **state) {
-    (void)state;
+TEST(a_header_of_an_interrupted_recorder_is_read_to_the_end) {
     static const uint32_t riff[] = {0, 8, 36, 36 + 2 * FRAMES};
     for (size_t i = 0; i < sizeof riff / sizeof *riff; i++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         begin_wav(&file, "RIFF", riff[i]);
         put_format(&file, 1, 1, 16);
         chunk(&file, "data", 0);
         put_sound(&file, 0, FRAMES);
         must_hold("size 0", &file, FRAMES, 1);
     }
-    Bytes empty = {.n = 0};
+    FileBytes empty = {.n = 0};
     begin_wav(&empty, "RIFF", 60);
     put_format(&empty, 1, 1, 16);
     chunk(&empty, "data", 0);
@@ -107,10 +105,9 @@ static void a_header_of_an_interrupted_recorder_is_read_to_the_end(void **state)
     must_refuse(&empty, "has no samples"); /* another chunk follows */
 }
 
-static void all_chunks_with_sound_are_read(void **state) {
-    (void)state;
+TEST(all_chunks_with_sound_are_read) {
     for (int between = 0; between < 2; between++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         begin_wav(&file, "RIFF", 36 + 2 * FRAMES + 8 + 16 * between);
         put_format(&file, 1, 1, 16);
         chunk(&file, "data", FRAMES);
@@ -125,11 +122,10 @@ static void all_chunks_with_sound_are_read(void **state) {
 }
 
 /* Before the format and before the sound, with a pad byte and without. */
-static void odd_chunks_need_no_pad_byte(void **state) {
-    (void)state;
+TEST(odd_chunks_need_no_pad_byte) {
     for (int place = 0; place < 2; place++)
         for (int pad = 0; pad < 2; pad++) {
-            Bytes file = {.n = 0};
+            FileBytes file = {.n = 0};
             begin_wav(&file, "RIFF", (uint32_t)(36 + 2 * FRAMES + 11 + pad));
             if (place) put_format(&file, 1, 1, 16);
             chunk(&file, "bext", 3);
@@ -141,11 +137,10 @@ static void odd_chunks_need_no_pad_byte(void **state) {
         }
 }
 
-static void bw64_is_read_as_rf64_is(void **state) {
-    (void)state;
+TEST(bw64_is_read_as_rf64_is) {
     static const char *const tags[] = {"RF64", "BW64"};
     for (int i = 0; i < 2; i++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         begin_wav(&file, tags[i], UINT32_MAX);
         chunk(&file, "ds64", 28);
         put_number(&file, 72 + 2 * FRAMES, 8);
@@ -161,7 +156,7 @@ static void bw64_is_read_as_rf64_is(void **state) {
     }
 }
 
-static void put_whole(Bytes *file) {
+static void put_whole(FileBytes *file) {
     begin_wav(file, "RIFF", 36 + 2 * FRAMES);
     put_format(file, 1, 1, 16);
     chunk(file, "data", 2 * FRAMES);
@@ -169,10 +164,9 @@ static void put_whole(Bytes *file) {
 }
 
 /* Expects no doubt about what a tag, a filled sector or another chunk adds, but one about what looks like sound. */
-static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
-    (void)state;
+TEST(a_header_that_declares_half_of_the_bytes_is_told) {
     static const char tag[] = "TAG and a title that somebody has given to the sound";
-    Bytes whole = {.n = 0}, file;
+    FileBytes whole = {.n = 0}, file;
     put_whole(&whole);
     file = whole;
     put(&file, tag, sizeof tag);
@@ -184,7 +178,6 @@ static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
     file = whole;
     for (int i = 0; i < 4; i++) file.bytes[40 + i] = (unsigned char)(FRAMES >> 8 * i);
     Audio audio;
-    Error error;
     assert_true(read_bytes(&file, &audio, &error));
     assert_int_equal(audio.count, FRAMES / 2); /* as declared */
     assert_true(audio_doubt(&audio.facts, AUDIO_UNDECLARED, &error));
@@ -195,10 +188,9 @@ static void a_header_that_declares_half_of_the_bytes_is_told(void **state) {
 
 /* ---- samples ---- */
 
-static void channels_that_cancel_each_other_are_named(void **state) {
-    (void)state;
+TEST(channels_that_cancel_each_other_are_named) {
     for (int rest = 0; rest < 2; rest++) { /* exactly, and but for the last bit */
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         begin_wav(&file, "RIFF", 36 + 4 * FRAMES);
         put_format(&file, 1, 2, 16);
         chunk(&file, "data", 4 * FRAMES);
@@ -211,7 +203,7 @@ static void channels_that_cancel_each_other_are_named(void **state) {
 }
 
 /* Puts a file of floats, sample i times `scale`. */
-static void put_floats(Bytes *file, double scale) {
+static void put_floats(FileBytes *file, double scale) {
     begin_wav(file, "RIFF", 36 + 4 * FRAMES);
     put_format(file, 3, 1, 32);
     chunk(file, "data", 4 * FRAMES);
@@ -221,8 +213,7 @@ static void put_floats(Bytes *file, double scale) {
     }
 }
 
-static void floats_in_the_range_of_integers_are_named(void **state) {
-    (void)state;
+TEST(floats_in_the_range_of_integers_are_named) {
     static const struct {
         double scale;
         const char *message;
@@ -230,25 +221,22 @@ static void floats_in_the_range_of_integers_are_named(void **state) {
                  {256, "floats in the range of 24-bit integers, which no program has divided by 2^23"},
                  {65536, "floats in the range of 32-bit integers, which no program has divided by 2^31"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         put_floats(&file, cases[i].scale);
         must_refuse(&file, cases[i].message);
     }
-    Bytes loud = {.n = 0}; /* four times full scale is clipped, and read */
+    FileBytes loud = {.n = 0}; /* four times full scale is clipped, and read */
     Audio audio;
-    Error error;
     put_floats(&loud, 4 / 9000.0);
     assert_true(read_bytes(&loud, &audio, &error));
     assert_true(audio.clipped > 0.5);
     audio_close(&audio);
 }
 
-static void sound_at_the_noise_floor_is_told(void **state) {
-    (void)state;
+TEST(sound_at_the_noise_floor_is_told) {
     Audio audio;
-    Error error;
     for (int faint = 0; faint < 2; faint++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         put_floats(&file, (faint ? 0.0001 : 0.002) / 9000);
         assert_true(read_bytes(&file, &audio, &error));
         assert_int_equal(audio_doubt(&audio.facts, AUDIO_FAINT, &error), faint);
@@ -259,8 +247,7 @@ static void sound_at_the_noise_floor_is_told(void **state) {
 
 /* ---- no sound ---- */
 
-static void what_is_no_sound_is_named(void **state) {
-    (void)state;
+TEST(what_is_no_sound_is_named) {
     static const char *const cases[][2] = {
         {"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 72862\n",
          "it is a pointer of Git LFS, which stands for a file that was not fetched: fetch it with git lfs pull"},
@@ -271,7 +258,7 @@ static void what_is_no_sound_is_named(void **state) {
         {"ሰላም ለዓለም\r\n", "it is a text, which begins \"ሰላም ለዓለም\""},
         {"PK\3\4 and more than forty bytes of an archive of files", "it is a zip archive"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         put(&file, cases[i][0], strlen(cases[i][0]));
         must_refuse(&file, "is not a sound file that can be read: ");
         must_refuse(&file, cases[i][1]);
@@ -279,30 +266,27 @@ static void what_is_no_sound_is_named(void **state) {
 }
 
 /* Makes a file as the corpora of the LDC are compressed. ffmpeg may read it. */
-static void sphere_that_libsndfile_does_not_read_is_named(void **state) {
-    (void)state;
+TEST(sphere_that_libsndfile_does_not_read_is_named) {
     static const char head[] = "NIST_1A\n   1024\nsample_count -i 1000\nsample_n_bytes -i 2\nchannel_count -i 1\n"
                                "sample_byte_format -s2 01\nsample_rate -i 16000\n"
                                "sample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n";
-    Bytes file = {.n = 0};
+    FileBytes file = {.n = 0};
     put(&file, head, sizeof head - 1);
     file.n = 1024 + 2000;
-    char *path = in("file.wav");
+    char *path = keep(in("file.wav"));
     Audio audio;
-    Error error;
     write_bytes(path, file.bytes, file.n);
     assert_false(audio_read(path, RATE, 10, &audio, &error));
     assert_contains(error.text, "is SPHERE (NIST), which libsndfile does not read");
     assert_true(audio.convertible);
-    free(path);
 }
 
 /* ---- joined files ---- */
 
 /* Writes a second of the sound with libsndfile, and appends the file. Returns false if it does not write the format. */
-static bool append(Bytes *out, int format, double compression) {
+static bool append(FileBytes *out, int format, double compression) {
     SF_INFO info = {.samplerate = RATE, .channels = 1, .format = format};
-    char *path = in("part"), *bytes;
+    char *path = keep(in("part")), *bytes;
     float samples[FRAMES];
     size_t n;
     bool known = sf_format_check(&info);
@@ -318,26 +302,23 @@ static bool append(Bytes *out, int format, double compression) {
     } else {
         printf("SKIPPED: format %x, which this libsndfile does not write\n", (unsigned)format);
     }
-    free(path);
     return file != NULL;
 }
 
-static void joined_files_are_read_to_the_end(void **state) {
-    (void)state;
+TEST(joined_files_are_read_to_the_end) {
     static const int formats[] = {SF_FORMAT_WAV | SF_FORMAT_PCM_16,  SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG,
                                   SF_FORMAT_RF64 | SF_FORMAT_PCM_16, SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
                                   SF_FORMAT_AU | SF_FORMAT_PCM_16,   SF_FORMAT_CAF | SF_FORMAT_PCM_16,
                                   SF_FORMAT_W64 | SF_FORMAT_PCM_16,  SF_FORMAT_AIFF | SF_FORMAT_PCM_16,
                                   SF_FORMAT_AIFF | SF_FORMAT_FLOAT};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         append(&file, formats[i], 0.5);
         int n = 1;
         for (; n < 3; n++) append(&file, formats[i], 0.5);
         char what[16];
         snprintf(what, sizeof what, "%x", (unsigned)formats[i]);
         Audio audio;
-        Error error;
         if (!read_bytes(&file, &audio, &error)) fail_msg("%s: %s", what, error.text);
         assert_int_equal(audio.count, n * FRAMES);
         for (int k = 0; k < n * FRAMES; k++)
@@ -346,9 +327,8 @@ static void joined_files_are_read_to_the_end(void **state) {
     }
 }
 
-static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
-    (void)state;
-    Bytes file = {.n = 0};
+TEST(joined_aiff_of_which_one_is_cut_off_is_refused) {
+    FileBytes file = {.n = 0};
     append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
     append(&file, SF_FORMAT_AIFF | SF_FORMAT_PCM_16, 0);
     file.n -= FRAMES;
@@ -356,8 +336,7 @@ static void joined_aiff_of_which_one_is_cut_off_is_refused(void **state) {
 }
 
 /* Joins files as programs write them into pipes: where the next file begins, the sound ends. */
-static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
-    (void)state;
+TEST(joined_files_of_unknown_length_are_read_to_the_end) {
     static const struct {
         int format;
         uint32_t size;
@@ -368,7 +347,7 @@ static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
                  {SF_FORMAT_AIFF, 0x7f000008}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int n = 1; n <= 3; n++) {
-            Bytes file = {.n = 0};
+            FileBytes file = {.n = 0};
             for (int k = 0; k < n; k++) {
                 unsigned char *begin = file.bytes + file.n;
                 append(&file, cases[i].format | SF_FORMAT_PCM_16, 0);
@@ -383,9 +362,8 @@ static void joined_files_of_unknown_length_are_read_to_the_end(void **state) {
         }
 }
 
-static void a_caf_of_unknown_length_is_named_with_what_reads_it(void **state) {
-    (void)state;
-    Bytes file = {.n = 0};
+TEST(a_caf_of_unknown_length_is_named_with_what_reads_it) {
+    FileBytes file = {.n = 0};
     append(&file, SF_FORMAT_CAF | SF_FORMAT_PCM_16, 0);
     unsigned char *sound = memmem(file.bytes, file.n, "data", 4);
     assert_non_null(sound);
@@ -394,9 +372,8 @@ static void a_caf_of_unknown_length_is_named_with_what_reads_it(void **state) {
 }
 
 /* The loudness of each second must be that of the sound, which tells that no second is silent or missing. */
-static void check_seconds(const Bytes *file, int seconds, int slack) {
+static void check_seconds(const FileBytes *file, int seconds, int slack) {
     Audio audio;
-    Error error;
     if (!read_bytes(file, &audio, &error)) fail_msg("%s", error.text);
     assert_in_range(audio.count, seconds * FRAMES, seconds * FRAMES + slack);
     for (int s = 0; s < seconds; s++) {
@@ -408,11 +385,10 @@ static void check_seconds(const Bytes *file, int seconds, int slack) {
     audio_close(&audio);
 }
 
-static void joined_files_of_lossy_formats_are_read_to_the_end(void **state) {
-    (void)state;
+TEST(joined_files_of_lossy_formats_are_read_to_the_end) {
     static const int formats[] = {SF_FORMAT_OGG | SF_FORMAT_VORBIS, SF_FORMAT_OGG | 0x64 /* SF_FORMAT_OPUS */, MP3};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        Bytes file = {.n = 0};
+        FileBytes file = {.n = 0};
         bool written = append(&file, formats[i], 0.2);
         if (written && append(&file, formats[i], 0.8) && append(&file, formats[i], 0.2)) check_seconds(&file, 3, 0);
     }
@@ -421,9 +397,9 @@ static void joined_files_of_lossy_formats_are_read_to_the_end(void **state) {
 /* ---- MP3 ---- */
 
 /* Appends an MP3 without the frame that describes the others. */
-static bool append_plain(Bytes *out, double compression) {
+static bool append_plain(FileBytes *out, double compression) {
     float samples[FRAMES];
-    char *path = in("plain.mp3"), *bytes;
+    char *path = keep(in("plain.mp3")), *bytes;
     size_t n;
     for (int i = 0; i < FRAMES; i++) samples[i] = (float)sample(i) / 32768;
     bool written = append_bare_mp3(path, RATE, samples, FRAMES, compression);
@@ -433,20 +409,18 @@ static bool append_plain(Bytes *out, double compression) {
         free(bytes);
     }
     remove(path);
-    free(path);
     return written;
 }
 
 /* Large frames come first, so that an estimate by the first is too low. Each encoder adds two frames of its own. */
-static void an_mp3_that_does_not_describe_itself_is_read_to_the_end(void **state) {
-    (void)state;
-    Bytes file = {.n = 0};
+TEST(an_mp3_that_does_not_describe_itself_is_read_to_the_end) {
+    FileBytes file = {.n = 0};
     if (!append_plain(&file, 0)) return;
     size_t large = file.n;
     append_plain(&file, 0.9);
     assert_true(2 * (file.n - large) < large);
     check_seconds(&file, 2, 4 * 1152);
-    Bytes tagged = {.n = 0}; /* with tags before, between and behind */
+    FileBytes tagged = {.n = 0}; /* with tags before, between and behind */
     put(&tagged, "ID3\4\0\0\0\0\0\5hello", 15);
     put(&tagged, file.bytes, large);
     put(&tagged, "TAG", 3);
@@ -456,23 +430,20 @@ static void an_mp3_that_does_not_describe_itself_is_read_to_the_end(void **state
     check_seconds(&tagged, 2, 4 * 1152);
 }
 
-static void an_mp3_that_describes_a_part_of_itself_is_read_to_the_end(void **state) {
-    (void)state;
-    Bytes file = {.n = 0};
+TEST(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end) {
+    FileBytes file = {.n = 0};
     if (!append(&file, MP3, 0.5)) return;
     append_plain(&file, 0.5);
     check_seconds(&file, 2, 4 * 1152);
 }
 
-static void an_mp3_with_changed_rate_is_refused(void **state) {
-    (void)state;
-    Bytes file = {.n = 0};
+TEST(an_mp3_with_changed_rate_is_refused) {
+    FileBytes file = {.n = 0};
     if (!append(&file, MP3, 0.5)) return;
-    char *path = in("other.mp3"), *bytes;
+    char *path = keep(in("other.mp3")), *bytes;
     float *sine = make_sine(440, 0.5, 44100, 1, 44100);
     size_t n;
     Audio audio;
-    Error error;
     write_sound(path, MP3, 44100, 1, sine, 44100);
     assert_true(read_file(path, &bytes, &n, &error));
     put(&file, bytes, n);
@@ -481,75 +452,44 @@ static void an_mp3_with_changed_rate_is_refused(void **state) {
     assert_true(audio.convertible);
     free(sine);
     free(bytes);
-    free(path);
 }
 
 /* ffmpeg would convert the first of them alone. */
-static void wav_with_changed_rate_is_not_to_be_converted(void **state) {
-    (void)state;
-    Bytes file = {.n = 0};
+TEST(wav_with_changed_rate_is_not_to_be_converted) {
+    FileBytes file = {.n = 0};
     put_whole(&file);
     size_t first = file.n;
     put_whole(&file);
     file.bytes[first + 24] ^= 1; /* of the rate */
-    char *path = in("file.wav");
+    char *path = keep(in("file.wav"));
     Audio audio;
-    Error error;
     write_bytes(path, file.bytes, file.n);
     assert_false(audio_read(path, RATE, 10, &audio, &error));
     assert_contains(error.text, "joins sounds of 24000 Hz and of 24001 Hz: resample them before they are joined");
     assert_false(audio.convertible);
-    free(path);
 }
 
 /* ---- copies for pages ---- */
 
 /* Joined files, and an MP3 that does not describe itself: libsndfile alone reads a part of each. */
-static void a_copy_for_a_page_has_all_sound(void **state) {
-    (void)state;
+TEST(a_copy_for_a_page_has_all_sound) {
     for (int mp3 = 0; mp3 < 2; mp3++) {
-        Bytes file = {.n = 0}, copy = {.n = 0};
+        FileBytes file = {.n = 0}, copy = {.n = 0};
         if (mp3 && !append_plain(&file, 0)) return;
         if (mp3) append_plain(&file, 0.6);
         for (int i = 0; i < 2 && !mp3; i++) append(&file, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 0);
-        char *path = in("page.wav"), *bytes;
+        char *path = keep(in("page.wav")), *bytes;
         const char *type;
         size_t size;
-        Error error;
         write_bytes(path, file.bytes, file.n);
         if (!sound_compress(path, &bytes, &size, &type, &error)) fail_msg("%s", error.text);
         put(&copy, bytes, size);
         check_seconds(&copy, 2, 4 * 1152);
         free(bytes);
-        free(path);
     }
 }
 
 int main(void) {
-    directory = scratch_directory();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_header_of_an_interrupted_recorder_is_read_to_the_end),
-        cmocka_unit_test(all_chunks_with_sound_are_read),
-        cmocka_unit_test(odd_chunks_need_no_pad_byte),
-        cmocka_unit_test(bw64_is_read_as_rf64_is),
-        cmocka_unit_test(a_header_that_declares_half_of_the_bytes_is_told),
-        cmocka_unit_test(channels_that_cancel_each_other_are_named),
-        cmocka_unit_test(floats_in_the_range_of_integers_are_named),
-        cmocka_unit_test(sound_at_the_noise_floor_is_told),
-        cmocka_unit_test(what_is_no_sound_is_named),
-        cmocka_unit_test(sphere_that_libsndfile_does_not_read_is_named),
-        cmocka_unit_test(joined_files_are_read_to_the_end),
-        cmocka_unit_test(joined_files_of_unknown_length_are_read_to_the_end),
-        cmocka_unit_test(a_caf_of_unknown_length_is_named_with_what_reads_it),
-        cmocka_unit_test(joined_aiff_of_which_one_is_cut_off_is_refused),
-        cmocka_unit_test(joined_files_of_lossy_formats_are_read_to_the_end),
-        cmocka_unit_test(an_mp3_that_does_not_describe_itself_is_read_to_the_end),
-        cmocka_unit_test(an_mp3_that_describes_a_part_of_itself_is_read_to_the_end),
-        cmocka_unit_test(an_mp3_with_changed_rate_is_refused),
-        cmocka_unit_test(wav_with_changed_rate_is_not_to_be_converted),
-        cmocka_unit_test(a_copy_for_a_page_has_all_sound),
-    };
-    int failures = cmocka_run_group_tests(tests, NULL, NULL);
-    free(directory);
-    return failures;
+    directory = run_directory();
+    return tests_run(NULL, NULL);
 }

@@ -1,10 +1,9 @@
 /* Tests the rule that splits samples by the hash of their ids. */
 #include "data/split.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* Expected numbers are int(hashlib.sha1(id.encode()).hexdigest(), 16) % 1000000 in Python. */
-static void the_split_is_the_hash_rule(void **state) {
-    (void)state;
+TEST(the_split_is_the_hash_rule) {
     static const struct {
         const char *id;
         int remainder;
@@ -24,18 +23,11 @@ static void the_split_is_the_hash_rule(void **state) {
     assert_int_equal(chosen, 37); /* computed with Python */
 }
 
-static void a_sample_is_in_one_split_and_in_all(void **state) {
-    (void)state;
+TEST(a_sample_is_in_one_split_and_in_all) {
     const char *const ids[] = {"spk003_000917", "spk003_000144"}; /* 0.858 and 0.045 */
     for (int i = 0; i < 2; i++) {
         assert_true(split_includes(SPLIT_ALL, ids[i], 0.1));
         assert_true(split_includes(SPLIT_TRAIN, ids[i], 0.1) == (i == 0));
         assert_true(split_includes(SPLIT_VALIDATION, ids[i], 0.1) == (i == 1));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_split_is_the_hash_rule),
-                                       cmocka_unit_test(a_sample_is_in_one_split_and_in_all)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The Amharic front end: pairs of an input and the output of the Python code of IndexTTS2, including its quirks. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include "data/text/normalize.h"
 
@@ -13,8 +13,7 @@ static void check(char *(*function)(const char *, Error *), const char *in, cons
 
 static void normal(const char *in, const char *want) { check(text_normalize_amharic, in, want); }
 
-static void clean_trims_and_removes_the_speaker(void **state) {
-    (void)state;
+TEST(clean_trims_and_removes_the_speaker) {
     check(text_clean, " \t\n ሰላም ነው\u2003\x1f", "ሰላም ነው");
     check(text_clean, "ሀ\u3000ለ\u00a0ሐ", "ሀ ለ ሐ");
     check(text_clean, "Speaker 12: ሰላም", "ሰላም");
@@ -28,15 +27,13 @@ static void clean_trims_and_removes_the_speaker(void **state) {
     check(text_clean, "", "");
 }
 
-static void ethiopic_punctuation_becomes_ascii(void **state) {
-    (void)state;
+TEST(ethiopic_punctuation_becomes_ascii) {
     normal("ሰላም፣ እንዴት ነህ፧ ደህና።", "ሰላም, እንዴት ነህ? ደህና.");
     normal("አንድ፡ሁለት፨", "አንድ ሁለት!");
     normal("«ና» አለ", "«ና» አለ"); /* guillemets stay */
 }
 
-static void the_table_is_applied_once(void **state) {
-    (void)state;
+TEST(the_table_is_applied_once) {
     normal("ሀ፤ ለ፥ ሐ፦", "ሀ; ለ: ሐ:"); /* : and ; from Ethiopic marks stay */
     normal("ሀ; ለ: ሐ：", "ሀ, ለ, ሐ,");
     normal("ሀ፡፡ለ", "ሀ  ለ"); /* whitespace is collapsed before this step */
@@ -48,28 +45,24 @@ static void the_table_is_applied_once(void **state) {
     normal("ሀ,,,,,ለ", "ሀ…,,ለ");
 }
 
-static void quotes_and_brackets_become_apostrophes(void **state) {
-    (void)state;
+TEST(quotes_and_brackets_become_apostrophes) {
     normal("“ሀ” \"ለ\" ‘ሐ’ （መ）(ሠ)《ረ》【ሰ】[ሸ]「ቀ」", "'ሀ' 'ለ' 'ሐ' 'መ''ሠ''ረ''ሰ''ሸ''ቀ'");
 }
 
-static void both_speaker_tags_are_removed(void **state) {
-    (void)state;
+TEST(both_speaker_tags_are_removed) {
     normal("speaker 1: ተናጋሪ 2： ሰላም ነው", "ሰላም ነው"); /* one in clean_text, one in the normaliser */
     normal("speaker 1: speaker 2: speaker 3: ሰላም", "SPEAKER 3, ሰላም");
     normal("ተናጋሪ 1:", "");
 }
 
-static void unicode_is_composed_then_made_upper_case(void **state) {
-    (void)state;
+TEST(unicode_is_composed_then_made_upper_case) {
     normal("e\u0301a \u00df \ufb01 \u0149 \u0390", "\u00c9A SS FI \u02bcN \u0399\u0308\u0301"); /* full case mappings */
     normal("ab\u212b", "ABÅ");
     normal("ab\u037e\u0387", "AB,-"); /* their composed forms are in the table */
     normal("ሰላም world", "ሰላም WORLD");
 }
 
-static void east_asian_characters_are_words(void **state) {
-    (void)state;
+TEST(east_asian_characters_are_words) {
     normal("ሰላም你好ab", "ሰላም 你 好 AB");
     normal("\u1112\u1161\u11ab글", "한 글");       /* composed first */
     normal("ሀ\uAB01\uAB02ለ", "ሀ \uAB01 \uAB02 ለ"); /* Ethiopic Extended-A lies in one of the ranges */
@@ -77,8 +70,7 @@ static void east_asian_characters_are_words(void **state) {
     normal("a\U00020001b\U0001F600", "A \U00020001 B\U0001F600");
 }
 
-static void one_character_is_not_changed(void **state) {
-    (void)state;
+TEST(one_character_is_not_changed) {
     normal(" a ", "a");
     normal("።", "።");
     normal("speaker 1: ß", "ß");
@@ -86,8 +78,7 @@ static void one_character_is_not_changed(void **state) {
     normal("a\u0301", "Á"); /* two code points: the front end changes the text */
 }
 
-static void invalid_utf8_is_refused(void **state) {
-    (void)state;
+TEST(invalid_utf8_is_refused) {
     static const struct {
         const char *text, *message;
     } cases[] = {{"ab\xff", "byte 0xff at offset 2"},
@@ -101,19 +92,4 @@ static void invalid_utf8_is_refused(void **state) {
         assert_contains(error.text, cases[i].message);
         assert_null(text_clean(cases[i].text, &error));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clean_trims_and_removes_the_speaker),
-        cmocka_unit_test(ethiopic_punctuation_becomes_ascii),
-        cmocka_unit_test(the_table_is_applied_once),
-        cmocka_unit_test(quotes_and_brackets_become_apostrophes),
-        cmocka_unit_test(both_speaker_tags_are_removed),
-        cmocka_unit_test(unicode_is_composed_then_made_upper_case),
-        cmocka_unit_test(east_asian_characters_are_words),
-        cmocka_unit_test(one_character_is_not_changed),
-        cmocka_unit_test(invalid_utf8_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "data/text/sentencepiece.h"
 #include "data/text/tokenizer.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static Tokenizer *open_checked(const char *path) {
     Error error = {""};
@@ -12,10 +12,9 @@ static Tokenizer *open_checked(const char *path) {
     return tokenizer;
 }
 
-static void a_sentencepiece_model_is_found_in_its_folder(void **state) {
-    (void)state;
+TEST(a_sentencepiece_model_is_found_in_its_folder) {
     static const char text[] = "the cat sat\non the mat\n";
-    char *folder = scratch_directory(), *model = path_join(folder, "tokenizer.model");
+    char *folder = kept_folder(), *model = kept_path(folder, "tokenizer.model");
     Error error;
     assert_null(tokenizer_open(folder, &error));
     assert_contains(error.text, "the folder holds none of tokenizer.json, tokenizer.model, vocab.txt with bpe.codes");
@@ -35,10 +34,8 @@ static void a_sentencepiece_model_is_found_in_its_folder(void **state) {
     size_t size;
     tokenizer_encode(a, "the mat</s>", 11, true, &ids);
     assert_int_equal(ids.ids[ids.n - 1], 1);
-    char *back = tokenizer_decode(b, ids.ids, ids.n - 1, &size);
-    assert_string_equal(back, "the mat");
+    assert_string_equal(keep(tokenizer_decode(b, ids.ids, ids.n - 1, &size)), "the mat");
     assert_int_equal(size, 7);
-    free(back);
     token_ids_free(&ids);
     tokenizer_close(a);
     assert_int_equal(sentencepiece_train_bpe(text, strlen(text), model, 23, &error), 23);
@@ -46,8 +43,6 @@ static void a_sentencepiece_model_is_found_in_its_folder(void **state) {
     assert_true(tokenizer_hash(a) != tokenizer_hash(b));
     tokenizer_close(a);
     tokenizer_close(b);
-    free(model);
-    free(folder);
 }
 
 /* ---- the characters of nanoGPT ---- */
@@ -67,16 +62,14 @@ static const char META_4[] =
     "\214\002\304\203\224u\214\004stoi\224}\224(h\004K\000h\005K\001h\006K\002h\007K\003h\010K\004h\011K\005h\012K"
     "\006uu.";
 
-static void the_characters_of_nanogpt_are_a_tokenizer(void **state) {
-    (void)state;
+TEST(the_characters_of_nanogpt_are_a_tokenizer) {
     static const char text[] = "Ng\303\240y y\n\304\203";
     static const int32_t want[] = {2, 3, 5, 4, 1, 4, 0, 6};
     uint64_t hash = 0;
     for (int protocol = 2; protocol <= 4; protocol += 2) {
-        char *folder = scratch_directory(), *meta = path_join(folder, "meta.pkl");
+        char *folder = kept_folder(), *meta = kept_path(folder, "meta.pkl");
         write_bytes(meta, protocol == 2 ? META_2 : META_4, protocol == 2 ? sizeof META_2 - 1 : sizeof META_4 - 1);
-        char *found = tokenizer_in(folder);
-        assert_string_equal(found, meta);
+        assert_string_equal(keep(tokenizer_in(folder)), meta);
         Tokenizer *t = open_checked(folder);
         assert_true(tokenizer_is_of_characters(t));
         assert_string_equal(tokenizer_name(t), "meta.pkl");
@@ -94,7 +87,7 @@ static void the_characters_of_nanogpt_are_a_tokenizer(void **state) {
             assert_memory_equal(ids.ids, want, sizeof want);
         }
         assert_int_equal(ids.dropped, 0);
-        char *back = tokenizer_decode(t, ids.ids, ids.n, &size);
+        char *back = keep(tokenizer_decode(t, ids.ids, ids.n, &size));
         assert_int_equal(size, sizeof text - 1);
         assert_string_equal(back, text);
         ids.n = 0;
@@ -102,17 +95,12 @@ static void the_characters_of_nanogpt_are_a_tokenizer(void **state) {
         assert_true(ids.n == 2 && ids.dropped == 2);
         if (hash) assert_true(tokenizer_hash(t) == hash);
         hash = tokenizer_hash(t);
-        free(back);
-        free(found);
         token_ids_free(&ids);
         tokenizer_close(t);
-        free(meta);
-        free(folder);
     }
 }
 
-static void other_pickles_are_no_tables_of_characters(void **state) {
-    (void)state;
+TEST(other_pickles_are_no_tables_of_characters) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -143,27 +131,15 @@ static void other_pickles_are_no_tables_of_characters(void **state) {
         {BYTES("\200\004"), "the pickle ends in the middle of a value"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *folder = scratch_directory(), *meta = path_join(folder, "meta.pkl");
+        char *folder = kept_folder(), *meta = kept_path(folder, "meta.pkl");
         Error error = {""};
         write_bytes(meta, cases[i].bytes, cases[i].size);
         Tokenizer *t = tokenizer_open(meta, &error);
-        char *found = tokenizer_in(folder);
+        char *found = keep(tokenizer_in(folder));
         if (!t != !!cases[i].reason || !t != !found) fail_msg("case %zu: %s", i, error.text);
         if (cases[i].reason) assert_contains(error.text, cases[i].reason);
         if (i == 1) assert_int_equal(tokenizer_vocabulary(t), 6);
         if (i == 1) assert_string_equal(tokenizer_piece(t, 3), "");
         tokenizer_close(t);
-        free(found);
-        free(meta);
-        free(folder);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sentencepiece_model_is_found_in_its_folder),
-        cmocka_unit_test(the_characters_of_nanogpt_are_a_tokenizer),
-        cmocka_unit_test(other_pickles_are_no_tables_of_characters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

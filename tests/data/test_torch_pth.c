@@ -3,26 +3,23 @@
  * torch reads what a training exports. */
 #include "base/file.h"
 #include "data/formats/tensor_file_open.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <zip.h>
 
 #include "data/formats/torch_pth.h"
 
-static char *scratch(void) { return keep_text(scratch_directory()); }
-static char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
+static Error error;
 
 static const char golden[] = "tests/reference/golden";
 
-static char *golden_path(const char *name) { return in(golden, name); }
+static char *golden_path(const char *name) { return kept_path(golden, name); }
 
 static void open_good(const char *path, TensorFile *file) {
-    Error error;
     if (!tensor_file_open(path, file, &error)) fail_msg("%s: %s", path, error.text);
 }
 
-static void torch_files_have_the_tensors_that_torch_saved(void **unused) {
-    (void)unused;
+TEST(torch_files_have_the_tensors_that_torch_saved) {
     TensorFile want;
     open_good(golden_path("torch_expected.safetensors"), &want);
     static const char *const names[] = {"torch_protocol2.pth", "torch_protocol4.pth", "torch_legacy.pth"};
@@ -49,8 +46,7 @@ static void torch_files_have_the_tensors_that_torch_saved(void **unused) {
 
 /* The checkpoint has 79 tensors of the model, the moments of two parameters, numbers of NumPy and int64 counters, all
  * saved from a GPU. */
-static void a_training_checkpoint_of_the_reference_is_read(void **unused) {
-    (void)unused;
+TEST(a_training_checkpoint_of_the_reference_is_read) {
     TensorFile file;
     int in_model = 0, counters = 0;
     open_good(golden_path("torch_flim.pth"), &file);
@@ -75,9 +71,9 @@ static void a_training_checkpoint_of_the_reference_is_read(void **unused) {
 typedef struct {
     char bytes[4096];
     size_t size;
-} Bytes;
+} FileBytes;
 
-static void add(Bytes *b, const char *bytes, size_t size) {
+static void add(FileBytes *b, const char *bytes, size_t size) {
     assert_true(b->size + size <= sizeof b->bytes);
     memcpy(b->bytes + b->size, bytes, size);
     b->size += size;
@@ -85,21 +81,21 @@ static void add(Bytes *b, const char *bytes, size_t size) {
 
 #define ADD(b, literal) add(b, literal, sizeof(literal) - 1)
 
-static void add_integer(Bytes *b, int64_t value) {
+static void add_integer(FileBytes *b, int64_t value) {
     ADD(b, "\x8a\x08");
     for (int i = 0; i < 8; i++) add(b, (char[]){(char)((uint64_t)value >> 8 * i)}, 1);
 }
 
-static void add_pair(Bytes *b, int64_t x, int64_t y) {
+static void add_pair(FileBytes *b, int64_t x, int64_t y) {
     add_integer(b, x);
     add_integer(b, y);
     ADD(b, "\x86");
 }
 
 /* {"w": f32 view [rows, columns] of a storage "0" of `count` elements} */
-static Bytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t columns, int64_t row_stride,
-                           int64_t column_stride) {
-    Bytes b = {.size = 0};
+static FileBytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t columns, int64_t row_stride,
+                               int64_t column_stride) {
+    FileBytes b = {.size = 0};
     ADD(&b, "\x80\x02}X\1\0\0\0w"
             "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
             "0X\3\0\0\0cpu");
@@ -112,7 +108,7 @@ static Bytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t 
     return b;
 }
 
-static void assert_pickle(const Bytes *pickle, const char *message) {
+static void assert_pickle(const FileBytes *pickle, const char *message) {
     TensorFile file;
     Error error = {"nothing"};
     bool ok = torch_pickle_parse(pickle->bytes, pickle->size, &file, &error);
@@ -122,15 +118,14 @@ static void assert_pickle(const Bytes *pickle, const char *message) {
 }
 
 static void assert_literal(const char *bytes, size_t size, const char *message) {
-    Bytes pickle = {.size = 0};
+    FileBytes pickle = {.size = 0};
     add(&pickle, bytes, size);
     assert_pickle(&pickle, message);
 }
 
 #define PICKLE(literal, message) assert_literal(literal, sizeof(literal) - 1, message)
 
-static void no_function_of_a_pickle_is_called(void **unused) {
-    (void)unused;
+TEST(no_function_of_a_pickle_is_called) {
     PICKLE("\x80\2cos\nsystem\nX\4\0\0\0true\x85R.", "byte 2: refuses to call os.system");
     PICKLE("\x80\4\x8c\5posix\x8c\6system\x93\x8c\4true\x85R.", "refuses to call posix.system");
     PICKLE("\x80\2}X\1\0\0\0acbuiltins\neval\nX\1\0\0\0001\x85Rs.", "refuses to call builtins.eval");
@@ -145,8 +140,7 @@ static void no_function_of_a_pickle_is_called(void **unused) {
     PICKLE("\x80\2ccollections\nOrderedDict\n)\x81.", "opcode 0x81 at byte 28 is not one");
 }
 
-static void broken_pickles_are_refused(void **unused) {
-    (void)unused;
+TEST(broken_pickles_are_refused) {
     PICKLE("\x80\2}.", NULL);
     PICKLE("", "ends in the middle");
     PICKLE(".", "nothing is on the stack");
@@ -171,9 +165,8 @@ static void broken_pickles_are_refused(void **unused) {
 }
 
 /* Writes sizes and strides with every opcode for integers: BININT1, BININT2 above 255, BININT, LONG1. */
-static void integers_of_every_width_are_read(void **unused) {
-    (void)unused;
-    Bytes b = {.size = 0};
+TEST(integers_of_every_width_are_read) {
+    FileBytes b = {.size = 0};
     ADD(&b, "\x80\2}X\1\0\0\0w"
             "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
             "0X\3\0\0\0cpu"
@@ -183,7 +176,6 @@ static void integers_of_every_width_are_read(void **unused) {
             "(M\xfe\1M\xff\0K\1t"      /* strides 510, 255, 1 */
             "\x89NtRs.");
     TensorFile file;
-    Error error;
     if (!torch_pickle_parse(b.bytes, b.size, &file, &error)) fail_msg("%s", error.text);
     const StoredTensor *w = tensor_file_find(&file, "w");
     assert_non_null(w);
@@ -191,8 +183,7 @@ static void integers_of_every_width_are_read(void **unused) {
     tensor_file_close(&file);
 }
 
-static void impossible_tensors_are_refused(void **unused) {
-    (void)unused;
+TEST(impossible_tensors_are_refused) {
     static const struct {
         int64_t count, offset, rows, columns, row_stride, column_stride;
         const char *message;
@@ -215,15 +206,14 @@ static void impossible_tensors_are_refused(void **unused) {
         {1LL << 40, 0, 2, 3, 3, 1, "need more bytes than the file has"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Bytes pickle = tensor_pickle(cases[i].count, cases[i].offset, cases[i].rows, cases[i].columns,
-                                     cases[i].row_stride, cases[i].column_stride);
+        FileBytes pickle = tensor_pickle(cases[i].count, cases[i].offset, cases[i].rows, cases[i].columns,
+                                         cases[i].row_stride, cases[i].column_stride);
         assert_pickle(&pickle, cases[i].message);
     }
 }
 
-static void a_pickle_cut_anywhere_is_refused(void **unused) {
-    (void)unused;
-    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+TEST(a_pickle_cut_anywhere_is_refused) {
+    FileBytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
     for (size_t length = 0; length < pickle.size; length++) {
         char *exact = xmalloc(length);
         TensorFile file;
@@ -243,8 +233,8 @@ static void add_entry(zip_t *zip, const char *name, const void *bytes, size_t si
 }
 
 /* Makes a .pth file of this pickle and this storage "0"; NULL for none. */
-static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
-    char *path = in(scratch(), "hand.pth");
+static char *make_pth(const FileBytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
+    char *path = kept_path(kept_folder(), "hand.pth");
     int code;
     zip_t *zip = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
     assert_non_null(zip);
@@ -258,15 +248,13 @@ static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, c
 
 static void assert_refused(const char *path, const char *message) {
     TensorFile file;
-    Error error;
     if (tensor_file_open(path, &file, &error)) fail_msg("accepted, not refused with: %s", message);
     assert_contains(error.text, message);
 }
 
-static void broken_archives_are_refused(void **unused) {
-    (void)unused;
+TEST(broken_archives_are_refused) {
     const float numbers[6] = {0, 1, 2, 3, 4, 5};
-    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+    FileBytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
     TensorFile file;
     char *path = make_pth(&pickle, numbers, sizeof numbers, "little", ZIP_CM_STORE), *bytes;
     open_good(path, &file);
@@ -289,7 +277,7 @@ static void broken_archives_are_refused(void **unused) {
     assert_refused(make_pth(NULL, numbers, 24, NULL, ZIP_CM_STORE), "a zip without data.pkl");
     assert_refused(make_pth(&pickle, numbers, 24, "big", ZIP_CM_STORE), "its numbers are big-endian");
     static const float many[6000]; /* zeros, which compress well */
-    Bytes large = tensor_pickle(6000, 0, 3, 2, 1, 3);
+    FileBytes large = tensor_pickle(6000, 0, 3, 2, 1, 3);
     assert_refused(make_pth(&large, many, sizeof many, NULL, ZIP_CM_DEFLATE),
                    "the tensors need more bytes than the file");
     pickle = tensor_pickle(64, 0, 3, 2, 1, 3);
@@ -299,8 +287,8 @@ static void broken_archives_are_refused(void **unused) {
 /* ---- files of a torch before 1.6 by hand ---- */
 
 /* Appends the pickles of such a file up to the tree, a pickle of its own. */
-static Bytes legacy_file(const Bytes *tree) {
-    Bytes b = {.size = 0};
+static FileBytes legacy_file(const FileBytes *tree) {
+    FileBytes b = {.size = 0};
     ADD(&b, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.");
     ADD(&b, "\x80\2M\xe9\3.");
     ADD(&b, "\x80\2}q\0(X\x10\0\0\0protocol_versionM\xe9\3X\r\0\0\0little_endian\x88u.");
@@ -309,7 +297,8 @@ static Bytes legacy_file(const Bytes *tree) {
 }
 
 /* Appends the list of storages, and the numbers behind their count. */
-static void add_storages(Bytes *b, const char *list, size_t list_size, int64_t count, const float *numbers, size_t n) {
+static void add_storages(FileBytes *b, const char *list, size_t list_size, int64_t count, const float *numbers,
+                         size_t n) {
     add(b, list, list_size);
     add(b, (const char *)&count, sizeof count);
     add(b, (const char *)numbers, n * sizeof *numbers);
@@ -322,16 +311,15 @@ static void add_storages(Bytes *b, const char *list, size_t list_size, int64_t c
 
 static const float numbers[6] = {0, 1, 2, 3, 4, 5};
 
-static char *write_legacy(const Bytes *b) {
-    char *path = in(scratch(), "old.pth");
+static char *write_legacy(const FileBytes *b) {
+    char *path = kept_path(kept_folder(), "old.pth");
     write_bytes(path, b->bytes, b->size);
     return path;
 }
 
-static void broken_files_of_an_old_torch_are_refused(void **unused) {
-    (void)unused;
-    const Bytes tree = tensor_pickle(6, 0, 3, 2, 1, 3);
-    Bytes good = legacy_file(&tree), b = good;
+TEST(broken_files_of_an_old_torch_are_refused) {
+    const FileBytes tree = tensor_pickle(6, 0, 3, 2, 1, 3);
+    FileBytes good = legacy_file(&tree), b = good;
     TensorFile file;
     STORAGES(&good, ONE_STORAGE, 6, 6);
     open_good(write_legacy(&good), &file);
@@ -374,12 +362,10 @@ static void broken_files_of_an_old_torch_are_refused(void **unused) {
 }
 
 /* The sixth item of a storage tells which part of another one it is; None: it is no part. */
-static void a_storage_that_is_part_of_another_is_refused(void **unused) {
-    (void)unused;
+TEST(a_storage_that_is_part_of_another_is_refused) {
     for (int part = 0; part < 2; part++) {
-        Bytes tree = {.size = 0};
+        FileBytes tree = {.size = 0};
         TensorFile file;
-        Error error;
         ADD(&tree, "\x80\x02}X\1\0\0\0w"
                    "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
                    "0X\3\0\0\0cpuK\6");
@@ -388,7 +374,7 @@ static void a_storage_that_is_part_of_another_is_refused(void **unused) {
         else
             ADD(&tree, "N");
         ADD(&tree, "tQK\0K\6\x85K\1\x85\x89NtRs.");
-        Bytes b = legacy_file(&tree);
+        FileBytes b = legacy_file(&tree);
         STORAGES(&b, ONE_STORAGE, 6, 6);
         bool ok = tensor_file_open(write_legacy(&b), &file, &error);
         assert_int_equal(ok, !part);
@@ -405,7 +391,6 @@ static void write_tree(const char *path) {
     const double reals[2] = {1e300, -0.0};
     const int64_t count = 1LL << 40;
     PthWriter *w = pth_begin();
-    Error error;
     pth_open(w, PTH_DICT);
     pth_text(w, "epoch"), pth_integer(w, 12);
     pth_text(w, "f1"), pth_real(w, 0.75);
@@ -431,9 +416,8 @@ static void assert_tensor(const TensorFile *file, const char *name, const char *
     if (tensor->bytes) assert_memory_equal(tensor->data, data, tensor->bytes);
 }
 
-static void written_tensors_are_read_back(void **unused) {
-    (void)unused;
-    char *path = in(scratch(), "tree.pth");
+TEST(written_tensors_are_read_back) {
+    char *path = kept_path(kept_folder(), "tree.pth");
     write_tree(path);
     TensorFile file;
     open_good(path, &file);
@@ -449,14 +433,12 @@ static void written_tensors_are_read_back(void **unused) {
     tensor_file_close(&file);
 }
 
-static void tensors_of_the_same_data_share_a_storage(void **unused) {
-    (void)unused;
+TEST(tensors_of_the_same_data_share_a_storage) {
     static const float numbers[4] = {1, 2, 3, 4};
     const TensorToWrite whole = {.dtype = "F32", .rank = 2, .dims = {2, 2}, .data = numbers},
                         half = {.dtype = "F32", .rank = 1, .dims = {2}, .data = numbers};
-    char *path = in(scratch(), "tied.pth");
+    char *path = kept_path(kept_folder(), "tied.pth");
     TensorFile file;
-    Error error;
     PthWriter *w = pth_begin();
     pth_open(w, PTH_DICT);
     pth_text(w, "table"), pth_tensor_in_place(w, whole);
@@ -477,9 +459,8 @@ static void tensors_of_the_same_data_share_a_storage(void **unused) {
 }
 
 /* Compares the bytes of values that the reader ignores with those that pickle writes. */
-static void other_values_are_written_as_pickle_writes_them(void **unused) {
-    (void)unused;
-    char *path = in(scratch(), "tree.pth"), *bytes;
+TEST(other_values_are_written_as_pickle_writes_them) {
+    char *path = kept_path(kept_folder(), "tree.pth"), *bytes;
     size_t size;
     write_tree(path);
     assert_true(read_file(path, &bytes, &size, NULL));
@@ -495,12 +476,12 @@ static void other_values_are_written_as_pickle_writes_them(void **unused) {
 }
 
 /* torch.save puts the entries into a folder named after the file, uncompressed, each at a multiple of 64 bytes. */
-static void the_zip_has_the_layout_of_torch_save(void **unused) {
-    (void)unused;
+TEST(the_zip_has_the_layout_of_torch_save) {
     static const char *const names[] = {"best.fold/data.pkl", "best.fold/byteorder", "best.fold/data/0",
                                         "best.fold/data/1",   "best.fold/data/2",    "best.fold/data/3",
                                         "best.fold/version"};
-    char *path = in(scratch(), "best.fold.pth"), *again = in(scratch(), "best.fold.pth"), *bytes, *others;
+    char *path = kept_path(kept_folder(), "best.fold.pth"), *again = kept_path(kept_folder(), "best.fold.pth"), *bytes,
+         *others;
     int code;
     size_t size, other_size;
     write_tree(path);
@@ -529,35 +510,12 @@ static void the_zip_has_the_layout_of_torch_save(void **unused) {
     free(others);
 }
 
-static void a_file_that_cannot_be_written_is_named(void **unused) {
-    (void)unused;
+TEST(a_file_that_cannot_be_written_is_named) {
     PthWriter *w = pth_begin();
-    Error error;
-    char *folder = scratch(), *path = in(folder, "taken/x.pth");
+    char *folder = kept_folder(), *path = kept_path(folder, "taken/x.pth");
     pth_open(w, PTH_DICT);
     pth_close(w);
-    write_text(in(folder, "taken"), "a file");
+    write_text(kept_path(folder, "taken"), "a file");
     assert_false(pth_write(w, path, &error));
     assert_contains(error.text, path);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(torch_files_have_the_tensors_that_torch_saved),
-        cmocka_unit_test(no_function_of_a_pickle_is_called),
-        cmocka_unit_test(broken_pickles_are_refused),
-        cmocka_unit_test(impossible_tensors_are_refused),
-        cmocka_unit_test(integers_of_every_width_are_read),
-        cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
-        cmocka_unit_test(broken_archives_are_refused),
-        cmocka_unit_test(broken_files_of_an_old_torch_are_refused),
-        cmocka_unit_test(a_storage_that_is_part_of_another_is_refused),
-        cmocka_unit_test(written_tensors_are_read_back),
-        cmocka_unit_test(tensors_of_the_same_data_share_a_storage),
-        cmocka_unit_test(other_values_are_written_as_pickle_writes_them),
-        cmocka_unit_test(the_zip_has_the_layout_of_torch_save),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
-        cmocka_unit_test(a_training_checkpoint_of_the_reference_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,12 @@
 #include "data/text/unknown.h"
 
 #include "data/text/sentencepiece.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 /* A tokenizer that knows the letters of a sentence. */
 static SentencePiece *open_model(void) {
     static const char text[] = "the cat sat on the mat\n";
-    const char *path = keep_text(path_join(run_directory(), "tokenizer.model"));
+    const char *path = kept_path(run_directory(), "tokenizer.model");
     Error error;
     if (!sentencepiece_train_bpe(text, strlen(text), path, 24, &error)) fail_msg("%s", error.text);
     SentencePiece *model = sentencepiece_open(path, &error);
@@ -24,13 +24,10 @@ static void add(Unknown *u, const char *text) {
 }
 
 static void assert_characters(const Unknown *u, const char *want) {
-    char *text = unknown_characters(u);
-    assert_string_equal(text, want);
-    free(text);
+    assert_string_equal(keep(unknown_characters(u)), want);
 }
 
-static void the_characters_without_a_piece_are_counted(void **state) {
-    (void)state;
+TEST(the_characters_without_a_piece_are_counted) {
     SentencePiece *model = open_model();
     Unknown all = {.encode = sentencepiece_encode_plain, .tokenizer = model}, part = all;
     add(&all, "the cat");
@@ -66,8 +63,7 @@ static void check(void *context) {
     if (!unknown_check("the texts", s->unknown, s->pieces, "ư 7", s->most, &error)) die("%s", error.text);
 }
 
-static void much_that_is_unknown_is_warned_of_and_more_is_refused(void **state) {
-    (void)state;
+TEST(much_that_is_unknown_is_warned_of_and_more_is_refused) {
     static const struct {
         Share share;
         int status;
@@ -97,12 +93,4 @@ static void much_that_is_unknown_is_warned_of_and_more_is_refused(void **state) 
         else
             assert_string_equal(output, "");
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_characters_without_a_piece_are_counted),
-        cmocka_unit_test(much_that_is_unknown_is_warned_of_and_more_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

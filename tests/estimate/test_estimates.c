@@ -2,7 +2,7 @@
  * reference; and the floor of a step. */
 
 #include "kernels/ops_table.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 #include "tools/claims/text.h"
 
 static const TextModel slm = {"slm", 30000, 1024, 12, 768, 12, false};
@@ -28,8 +28,7 @@ static double product_flops(const TextModel *m, TextBatch b) {
     return 3 * sequences * (blocks + head);
 }
 
-static void parameters_are_the_references(void **state) {
-    (void)state;
+TEST(parameters_are_the_references) {
     TextModel regular = {"regular", 30000, 1024, 24, 1024, 16, false}, shorter = slm;
     shorter.positions = 512;
     expect_exactly(text_step(&slm, batch_of(1, 8)).parameters, 108780288);
@@ -37,8 +36,7 @@ static void parameters_are_the_references(void **state) {
     expect_exactly(text_step(&regular, batch_of(1, 8)).parameters, 333808640);
 }
 
-static void flops_of_the_text_gpt(void **state) {
-    (void)state;
+TEST(flops_of_the_text_gpt) {
     static const struct {
         int length;
         double per_token; /* 10^6 FLOPs */
@@ -57,8 +55,7 @@ static void flops_of_the_text_gpt(void **state) {
 /* Expects the dry device to have counted the products above, and what operations count besides: GELU 9 and 18, dropout
  * 1 a number; of a pair and head softmax and its dropout 7 and 9, and attention's backward has five products instead of
  * four, and the dots of its output. */
-static void counted_work_is_the_closed_form(void **state) {
-    (void)state;
+TEST(counted_work_is_the_closed_form) {
     TextBatch b = batch_of(4, 64);
     TextStep step = text_step(&slm, b);
     const OpWork *ops = step.step.ops;
@@ -74,8 +71,7 @@ static void counted_work_is_the_closed_form(void **state) {
 
 /* The floor of one call is the larger of its FLOPs at the stated rate and its bytes at the stated bandwidth, for
  * attention, too. */
-static void a_floor_is_the_stated_rates(void **state) {
-    (void)state;
+TEST(a_floor_is_the_stated_rates) {
     static const int ops[] = {OP_linear_forward, OP_attention_forward, OP_attention_backward, OP_layernorm_forward};
     const Card *card = card_of_key("v100");
     Machine machine = {.card = card, .half = DTYPE_F16, .workers = 1};
@@ -89,14 +85,4 @@ static void a_floor_is_the_stated_rates(void **state) {
             assert_true(estimate > 1.05 * floor);
         }
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters_are_the_references),
-        cmocka_unit_test(flops_of_the_text_gpt),
-        cmocka_unit_test(counted_work_is_the_closed_form),
-        cmocka_unit_test(a_floor_is_the_stated_rates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,9 @@
 #include "kernels/device_open.h"
 #include "kernels/ops_table.h"
 #include "tests/estimate/rates_rig.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 static char output[1 << 16];
 
@@ -17,8 +19,7 @@ static void expect_near(const char *what, double got, double want) {
 
 /* ---- curves ---- */
 
-static void a_curve_is_straight_between_its_points_in_logarithms(void **state) {
-    (void)state;
+TEST(a_curve_is_straight_between_its_points_in_logarithms) {
     const RateCurve curve = {.n = 3, .size = {1e3, 1e5, 1e6}, .rate = {1e9, 4e9, 2e9}};
     expect_near("a point", rate_curve_at(&curve, 1e5), 4e9);
     expect_near("half way", rate_curve_at(&curve, 1e4), 2e9);
@@ -30,8 +31,7 @@ static void a_curve_is_straight_between_its_points_in_logarithms(void **state) {
 }
 
 /* 1e6 FLOPs are 2e9 on one curve and 8e9 on the other; at 1, 4, 16 and 100 FLOPs a byte. */
-static void curves_are_between_each_other_by_density(void **state) {
-    (void)state;
+TEST(curves_are_between_each_other_by_density) {
     const RateCurve curves[CURVES] = {{.n = 1, .density = 4, .size = {1e3}, .rate = {2e9}},
                                       {.n = 2, .density = 64, .size = {1e3, 1e9}, .rate = {4e9, 16e9}}};
     const RateCurve none[CURVES] = {{0}};
@@ -47,8 +47,7 @@ static void curves_are_between_each_other_by_density(void **state) {
 
 /* Two sizes of call, each at its own rate: 3 of 1e6 FLOPs at 1e9, 2 of 1e8 at 1e10, their bytes at 1e12 and 1e11 and so
  * less; and 5 launches. */
-static void calls_of_each_size_take_their_own_rate(void **state) {
-    (void)state;
+TEST(calls_of_each_size_take_their_own_rate) {
     const Rates rates = rates_synthetic("x");
     const Card card = {
         .capability = 80, .f32 = 1e15, .of_f32 = 1, .tf32 = 1e15, .half = 1e15, .bandwidth = 1, .launch = 1};
@@ -87,7 +86,6 @@ static void expect_curve(const RateCurve *got, const RateCurve *want) {
 
 static void expect_rates(const char *path, const Rates *want) {
     Rates got;
-    Error error;
     if (!rates_read(path, want->device, &got, &error)) fail_msg("%s: %s", want->device, error.text);
     assert_string_equal(got.device, want->device);
     assert_string_equal(got.date, want->date);
@@ -104,11 +102,9 @@ static void expect_rates(const char *path, const Rates *want) {
             }
 }
 
-static void the_file_keeps_every_device(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "new/folder/rates.json");
+TEST(the_file_keeps_every_device) {
+    char *directory = kept_folder(), *path = kept_path(directory, "new/folder/rates.json");
     Rates one = rates_synthetic("NVIDIA One"), other = rates_synthetic("A \"CPU\", 2 threads"), none;
-    Error error;
     char names[4][128];
     assert_false(rates_read(path, one.device, &none, &error));
     assert_string_equal(error.text, "");
@@ -133,31 +129,25 @@ static void the_file_keeps_every_device(void **state) {
     assert_string_equal(error.text, "");
     run_command(output, sizeof output, "ls -A %s/new/folder", directory);
     assert_string_equal(output, "rates.json\n"); /* nothing temporary is left */
-    free(path);
-    free(directory);
 }
 
 /* The file with `from` replaced by `to` is refused with these words, and is not written over. */
 static void expect_refused(const char *whole, const char *from, const char *to, const char *part) {
-    char *path = path_join(run_directory(), "damaged.json"), *at = strstr(whole, from);
+    char *path = kept_path(run_directory(), "damaged.json"), *at = strstr(whole, from);
     Rates rates;
-    Error error;
     if (!at) fail_msg("'%s' is not in %s", from, whole);
     write_text(path, "%.*s%s%s", (int)(at - whole), whole, to, at + strlen(from));
     assert_false(rates_read(path, "x", &rates, &error));
     assert_contains(error.text, "damaged.json");
     assert_contains(error.text, part);
-    free(path);
 }
 
-static void damage_is_reported_with_its_place(void **state) {
-    (void)state;
-    char *path = path_join(run_directory(), "rates.json");
+TEST(damage_is_reported_with_its_place) {
+    char *path = kept_path(run_directory(), "rates.json");
     Rates rates = rates_synthetic("x");
-    Error error;
     rates.flops[WORK_PRODUCT][NUMBERS_F32][1] = (RateCurve){.n = 1, .density = 99, .size = {7}, .rate = {8}};
     assert_true(rates_write(path, &rates, &error));
-    char *whole = read_text(path), *sum = strstr(whole, ",\n \"xxh3_64\"");
+    char *whole = kept_text(path), *sum = strstr(whole, ",\n \"xxh3_64\"");
     expect_refused(whole, "\"launch\"", "\"launcH\"", "is not as it was written: its checksum is");
     expect_refused(whole, "7.0", "7.5", "is not as it was written");
     assert_non_null(sum);
@@ -180,20 +170,14 @@ static void damage_is_reported_with_its_place(void **state) {
     write_text(path, "%s", "{\"version\": 3}");
     assert_false(rates_write(path, &rates, &error));
     assert_contains(error.text, "version");
-    char *left = read_text(path);
-    assert_string_equal(left, "{\"version\": 3}");
-    free(left);
-    free(whole);
-    free(path);
+    assert_string_equal(kept_text(path), "{\"version\": 3}");
 }
 
 /* No writer loses what others write at the same time, and a name that JSON cannot hold is reported. */
-static void writers_at_once_keep_all_devices(void **state) {
-    (void)state;
+TEST(writers_at_once_keep_all_devices) {
     enum { WRITERS = 6, TIMES = 20 };
-    char *path = path_join(run_directory(), "at_once.json"), names[WRITERS + 1][128];
+    char *path = kept_path(run_directory(), "at_once.json"), names[WRITERS + 1][128];
     Rates rates = rates_synthetic("CPU \xff, 2 threads");
-    Error error;
     assert_false(rates_write(path, &rates, &error));
     assert_contains(error.text, "at_once.json cannot hold a device of the name 'CPU ");
     for (int i = 0; i < WRITERS; i++) {
@@ -202,10 +186,9 @@ static void writers_at_once_keep_all_devices(void **state) {
         if (child) continue;
         bool ok = true;
         for (int k = 0; k < TIMES && ok; k++) {
-            char *name = xformat("device %d", i);
+            char *name = kept_format("device %d", i);
             Rates own = rates_synthetic(name);
             ok = rates_write(path, &own, &error);
-            free(name);
         }
         _exit(ok ? 0 : 1);
     }
@@ -214,18 +197,9 @@ static void writers_at_once_keep_all_devices(void **state) {
         assert_int_equal(status, 0);
     }
     assert_int_equal(rates_devices(path, names, WRITERS + 1, &error), WRITERS);
-    free(path);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_curve_is_straight_between_its_points_in_logarithms),
-        cmocka_unit_test(curves_are_between_each_other_by_density),
-        cmocka_unit_test(calls_of_each_size_take_their_own_rate),
-        cmocka_unit_test(the_file_keeps_every_device),
-        cmocka_unit_test(damage_is_reported_with_its_place),
-        cmocka_unit_test(writers_at_once_keep_all_devices),
-    };
     setenv("XDG_CACHE_HOME", run_directory(), 1); /* not this user's own rates */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

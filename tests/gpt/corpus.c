@@ -15,9 +15,9 @@ double corpus_seconds(int i) { return i == CORPUS_KEPT - 1 ? 3 : 1 + 0.12 * i; }
 char *corpus_root;
 const char *corpus_options;
 
-char *corpus_folder(const char *name) { return path_join(corpus_root, name); }
+char *corpus_folder(const char *name) { return kept_path(corpus_root, name); }
 
-char *corpus_path(const char *output, const char *name) { return xformat("%s/%s/%s", corpus_root, output, name); }
+char *corpus_path(const char *output, const char *name) { return kept_format("%s/%s/%s", corpus_root, output, name); }
 
 static void add_recording(FILE *list, int number, const char *id, double seconds, const char *text) {
     static const struct {
@@ -31,16 +31,14 @@ static void add_recording(FILE *list, int number, const char *id, double seconds
     int64_t n = llround(seconds * rate);
     float *voice = make_babble((uint64_t)number, rate, n), *samples = xmalloc((size_t)(n * channels) * sizeof *samples);
     for (int64_t i = 0; i < n * channels; i++) samples[i] = voice[i / channels];
-    char *name = xformat("audio/%s.%s", id, kinds[kind].name), *path = path_join(corpus_root, name);
+    char *name = kept_format("audio/%s.%s", id, kinds[kind].name), *path = kept_path(corpus_root, name);
     write_sound(path, kinds[kind].format, rate, channels, samples, n);
     fprintf(list, "%s\t%.6s\t%s\t%s\n", id, id, name, text);
     free(voice);
     free(samples);
-    free(name);
-    free(path);
 }
 
-/* Two words a second, eight to ten characters. free() */
+/* Two words a second, eight to ten characters. */
 static char *make_words(int number, double seconds) {
     static const char *const words[] = {"ሰላም", "ለዓለም",  "ዛሬ", "ጥሩ", "ቀን",   "ነው",
                                         "ልጆች", "ትምህርት", "ቤት", "ውሃ", "ይሄዳሉ", "ጠጡ"};
@@ -51,24 +49,24 @@ static char *make_words(int number, double seconds) {
         free(text);
         text = longer;
     }
-    char *sentence = xformat("%s።", text);
+    char *sentence = kept_format("%s።", text);
     free(text);
     return sentence;
 }
 
-void corpus_open(void) {
+int corpus_open(void **state) {
+    (void)state;
     corpus_root = scratch_directory();
     corpus_options = xformat("--vocabulary 60 --codebook-size %d --kmeans-iterations 10 --d-model %d --val-ratio 0.3 "
                              "--max-duration 3 --min-words 2",
                              CORPUS_ENTRIES, CORPUS_WIDTH);
-    char *audio = path_join(corpus_root, "audio"), *path = path_join(corpus_root, "list.tsv");
+    char *audio = kept_path(corpus_root, "audio"), *path = kept_path(corpus_root, "list.tsv");
     make_directories(audio);
     FILE *list = fopen(path, "w");
     assert_non_null(list);
     for (int i = 0; i < CORPUS_KEPT; i++) {
         char *text = make_words(i, corpus_seconds(i));
         add_recording(list, i, corpus_ids[i], corpus_seconds(i), text);
-        free(text);
     }
     add_recording(list, 16, "short", 0.96, "ዛሬ ጥሩ");
     add_recording(list, 17, "long", 3.04, "ዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው");
@@ -77,8 +75,7 @@ void corpus_open(void) {
     add_recording(list, 20, "word", 1, "ትምህርት");
     add_recording(list, 21, "empty", 1, " \u3000 ");
     assert_int_equal(fclose(list), 0);
-    free(audio);
-    free(path);
+    return 0;
 }
 
 int corpus_try_prepare(const char *output, const char *list, const char *more) {
@@ -122,24 +119,20 @@ void corpus_must_train(const char *data, const char *run, const char *more) {
 }
 
 json_t *corpus_read_json(const char *output, const char *name) {
-    char *path = corpus_path(output, name), *text = read_text(path);
+    char *path = corpus_path(output, name), *text = kept_text(path);
     json_t *json = json_loads(text, 0, NULL);
     if (!json) fail_msg("%s is no JSON", path);
-    free(path);
-    free(text);
     return json;
 }
 
 json_t *corpus_read_lines(const char *output, const char *name) {
-    char *path = corpus_path(output, name), *text = read_text(path), *rest;
+    char *path = corpus_path(output, name), *text = kept_text(path), *rest;
     json_t *lines = json_array();
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         json_t *object = json_loads(line, 0, NULL);
         if (!object) fail_msg("%s: no JSON: %s", path, line);
         json_array_append_new(lines, object);
     }
-    free(path);
-    free(text);
     return lines;
 }
 
@@ -155,7 +148,7 @@ int64_t corpus_number(const json_t *object, const char *key) {
 }
 
 void *corpus_read_array(const char *output, const char *folder, const char *id, char kind, int64_t *dims) {
-    char *path = xformat("%s/%s/%s/%s.npy", corpus_root, output, folder, id), *bytes;
+    char *path = kept_format("%s/%s/%s/%s.npy", corpus_root, output, folder, id), *bytes;
     size_t size;
     Npy npy;
     Error error;
@@ -167,7 +160,6 @@ void *corpus_read_array(const char *output, const char *folder, const char *id, 
     dims[0] = npy.dims[0];
     dims[1] = npy.rank > 1 ? npy.dims[1] : 0;
     free(bytes);
-    free(path);
     return data;
 }
 
@@ -200,7 +192,6 @@ GptDatasetReport corpus_open_manifest(const char *output, const char *name, Spli
     assert_int_equal(dataset->n_samples, report.samples);
     dataset->close(dataset);
     json_decref(stats);
-    free(path);
     return report;
 }
 

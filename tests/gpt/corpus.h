@@ -18,10 +18,10 @@ extern char *corpus_root;          /* has list.tsv and audio/ */
 extern const char *corpus_options; /* of every run */
 
 /* Makes the corpus. */
-void corpus_open(void);
-/* Returns the path of a file or folder below corpus_root; free(). */
+int corpus_open(void **state);
+/* Returns the path of a file or folder below corpus_root. */
 char *corpus_folder(const char *name);
-/* Returns the path of a file in an output; free(). */
+/* Returns the path of a file in an output. */
 char *corpus_path(const char *output, const char *name);
 
 /* Prepares a list into an output with more options. Returns the exit status. */

@@ -4,9 +4,8 @@
 #include "tests/crash/crash.h"
 #include "tests/gpt/train_rig.h"
 
-static void train_gpt(void **state) {
-    (void)state;
-    char *root = crash_root(), *manifest = path_join(root, "manifest.jsonl");
+TEST(train_gpt) {
+    char *root = crash_root(), *manifest = kept_path(root, "manifest.jsonl");
     FILE *file = fopen(manifest, "w");
     assert_non_null(file);
     for (int i = 0; i < GPT_SAMPLES; i++) gpt_write_sample(file, root, i, 0);
@@ -20,18 +19,16 @@ static void train_gpt(void **state) {
                                "--keep-checkpoints 1 -o run --resume auto",
                     .log = "run/log.jsonl",
                     .lowest = "val/objective"});
-    free(manifest);
-    free(root);
 }
 
-/* Writes four recordings and their list; returns the list's path; free(). */
+/* Writes four recordings and their list; returns the list's path. */
 static char *write_recordings(const char *root) {
     static const char *const words[] = {"ሰላም", "ለዓለም", "ዛሬ", "ጥሩ", "ቀን", "ነው"};
-    char *list = path_join(root, "list.tsv");
+    char *list = kept_path(root, "list.tsv");
     FILE *file = fopen(list, "w");
     assert_non_null(file);
     for (int i = 0; i < 4; i++) {
-        char *name = xformat("%s/c%d.wav", root, i);
+        char *name = kept_format("%s/c%d.wav", root, i);
         float samples[24000];
         for (int k = 0; k < 24000; k++)
             samples[k] = 0.2f * sinf((float)k * 0.02f * (float)(i + 1 + k / 4000)) +
@@ -40,41 +37,29 @@ static char *write_recordings(const char *root) {
         if (!audio_write(name, samples, 24000, 24000, &error)) fail_msg("%s", error.text);
         fprintf(file, "c%d\ts%d\tc%d.wav\t%s %s %s %s።\n", i, i % 2, i, words[i % 6], words[(i + 1) % 6],
                 words[(i + 3) % 6], words[(5 * i + 2) % 6]);
-        free(name);
     }
     assert_int_equal(fclose(file), 0);
     return list;
 }
 
-static void prepare(void **state) {
-    (void)state;
-    char *root = crash_root(), *list = write_recordings(root);
+TEST(prepare) {
+    char *root = crash_root();
+    write_recordings(root);
     crash_at_every(
         root, &(CrashRun){
                   .command = "exec $PROGRAMS/train_gpt prepare -i ../list.tsv -o out --vocabulary 40 --codebook-size 8 "
                              "--d-model 16 --val-ratio 0.3 --num-workers 1"});
-    free(list);
-    free(root);
 }
 
-static void export(void **state) {
-    (void)state;
-    char *root = crash_root(), *list = write_recordings(root);
+TEST(export) {
+    char *root = crash_root();
+    write_recordings(root);
     crash_make(root, "$PROGRAMS/train_gpt prepare -i list.tsv -o data --vocabulary 40 --codebook-size 8 --d-model 16");
     crash_make(root, "$PROGRAMS/train_gpt -m data/manifest.jsonl --model-dim 16 --layers 1 --heads 2 --threads 1 -b 2 "
                      "-g 1 --number-mel-codes 10 --warmup-steps 1 --max-steps 2 -o run");
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_gpt export --checkpoint ../run "
                                                 "--tokenizer ../data/bpe.model -o out",
                                      .done = "already; choose a new folder"});
-    free(list);
-    free(root);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(train_gpt),
-        cmocka_unit_test(prepare),
-        cmocka_unit_test(export),
-    };
-    return crash_tests(tests, sizeof tests / sizeof *tests);
-}
+int main(void) { return crash_tests(); }

@@ -12,14 +12,14 @@
 #include "tests/gpt/corpus.h"
 #include "tests/sounds.h"
 
-static void one_and_four_workers_write_the_same_bytes(void **state) {
-    (void)state;
+static Error error;
+
+TEST(one_and_four_workers_write_the_same_bytes) {
     corpus_prepare("four", "--num-workers 4");
     corpus_assert_same("four", corpus_reference(NULL));
 }
 
-static void a_list_in_json_lines_is_the_same(void **state) {
-    (void)state;
+TEST(a_list_in_json_lines_is_the_same) {
     int status = run_command(fixture.output, sizeof fixture.output,
                              "sed 's/\\([^\\t]*\\)\\t\\([^\\t]*\\)\\t\\([^\\t]*\\)\\t\\(.*\\)/"
                              "{\"text\":\"\\4\",\"audio\":\"\\3\",\"speaker\":\"\\2\",\"id\":\"\\1\",\"x\":1}/' "
@@ -32,8 +32,7 @@ static void a_list_in_json_lines_is_the_same(void **state) {
 }
 
 /* The list as saved by an editor on Windows. */
-static void byte_order_marks_and_carriage_returns_leave_no_trace(void **state) {
-    (void)state;
+TEST(byte_order_marks_and_carriage_returns_leave_no_trace) {
     int status =
         run_command(fixture.output, sizeof fixture.output,
                     "cd %s && { printf '\\357\\273\\277'; sed 's/$/\\r/' list.tsv; } >windows.tsv", corpus_root);
@@ -46,7 +45,6 @@ static void byte_order_marks_and_carriage_returns_leave_no_trace(void **state) {
                                "a\ts\tx\ty\r\n\r\n";
     for (int i = 0; i < 2; i++) {
         Recordings list;
-        Error error;
         RecordingsSource source = {.path = i ? "list.jsonl" : "list.tsv"};
         assert_true(recordings_parse(i ? json : tabs, strlen(i ? json : tabs), &source, &list, &error));
         assert_int_equal(list.count, 1);
@@ -65,14 +63,13 @@ static int64_t ledger_lines(const char *output) {
         for (size_t i = 0; i < size; i++) n += bytes[i] == '\n';
         free(bytes);
     }
-    free(path);
     return n;
 }
 
 /* Starts the program and kills it once its ledger has so many lines; false if it ended before. */
 static bool kill_at(const char *output, int64_t lines) {
-    char *command = xformat("exec %s -i %s/list.tsv -o %s/%s %s --num-workers 2 >/dev/null",
-                            program_at("train_gpt prepare"), corpus_root, corpus_root, output, corpus_options);
+    char *command = kept_format("exec %s -i %s/list.tsv -o %s/%s %s --num-workers 2 >/dev/null",
+                                program_at("train_gpt prepare"), corpus_root, corpus_root, output, corpus_options);
     int status;
     bool ended = false;
     pid_t child = fork();
@@ -86,14 +83,12 @@ static bool kill_at(const char *output, int64_t lines) {
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
     }
-    free(command);
     return WIFSIGNALED(status);
 }
 
 /* A whole run leaves 39 lines: of the outputs, of 20 clips measured, the tokenizer, the codebook, 16 clips coded.
  * Killed again and again on the way, at its very start, in each step and between them. */
-static void kills_leave_no_trace(void **state) {
-    (void)state;
+TEST(kills_leave_no_trace) {
     static const int moments[] = {0, 1, 2, 10, 20, 21, 22, 23, 24, 31, 38};
     int killed = 0;
     char *manifest = corpus_path("killed", "manifest.jsonl");
@@ -105,11 +100,9 @@ static void kills_leave_no_trace(void **state) {
     assert_true(killed >= 5);
     corpus_prepare("killed", "--num-workers 2");
     corpus_assert_same("killed", corpus_reference(NULL));
-    free(manifest);
 }
 
-static void a_second_run_does_nothing_again(void **state) {
-    (void)state;
+TEST(a_second_run_does_nothing_again) {
     corpus_prepare("again", "--num-workers 2");
     char *path = corpus_path("again", "codes/spk001_000001.npy");
     struct stat before, after;
@@ -122,14 +115,12 @@ static void a_second_run_does_nothing_again(void **state) {
     assert_int_equal(stat(path, &after), 0);
     assert_true(before.st_ino == after.st_ino && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
     corpus_assert_same("again", corpus_reference(NULL));
-    free(path);
 }
 
 /* Prepares into a folder whose name a shell would take apart. */
-static void the_next_command_trains(void **state) {
-    (void)state;
+TEST(the_next_command_trains) {
     const char *name = "it's \"the $HOME\"";
-    char *folder = xformat("%s/%s", corpus_root, name), *word = shell_word(folder);
+    char *folder = kept_format("%s/%s", corpus_root, name), *word = keep(shell_word(folder));
     int status =
         run_command(fixture.output, sizeof fixture.output, "cp -r %s/%s %s && %s -i %s/list.tsv -o %s %s", corpus_root,
                     corpus_reference(NULL), word, program_at("train_gpt prepare"), corpus_root, word, corpus_options);
@@ -137,21 +128,17 @@ static void the_next_command_trains(void **state) {
     assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused\n");
     const char *next = strstr(fixture.output, "Next: ");
     assert_non_null(next);
-    char *command = xformat("%.*s --dry-run", (int)strcspn(next, "\n"), next);
+    char *command = kept_format("%.*s --dry-run", (int)strcspn(next, "\n"), next);
     status = run_command(fixture.output, sizeof fixture.output, "%s", command + strlen("Next: "));
     if (status) fail_msg("%s: exit status %d:\n%s", command, status, fixture.output);
     assert_contains(fixture.output, "[Data] train: 14 samples");
     /* 14 pairs are one step an epoch: the defaults, a warm-up of 1,000 steps and 24 layers, would train nothing. */
     assert_contains(command, " --epochs 50 --warmup-steps 5 --val-interval 0 --log-interval 1 ");
     assert_null(strstr(fixture.output, "is never reached"));
-    free(command);
-    free(word);
-    free(folder);
 }
 
 /* The same settings give the same files, whatever was run in between; other settings give those of a fresh folder. */
-static void changed_settings_are_seen(void **state) {
-    (void)state;
+TEST(changed_settings_are_seen) {
     corpus_reference(NULL);
     corpus_prepare("changed", "--num-workers 2 --max-duration 1.5");
     assert_contains(fixture.output, "[Data] 5 of 22 clips");
@@ -168,8 +155,7 @@ static void changed_settings_are_seen(void **state) {
 }
 
 /* Another sound under the old name, and a file that has gone. */
-static void changed_audio_is_seen(void **state) {
-    (void)state;
+TEST(changed_audio_is_seen) {
     int status =
         run_command(fixture.output, sizeof fixture.output, "cp -rp %s/audio %s/kept_audio", corpus_root, corpus_root);
     assert_int_equal(status, 0);
@@ -190,24 +176,20 @@ static void changed_audio_is_seen(void **state) {
 }
 
 /* Any of the four files of a clip. */
-static void missing_files_are_made_again(void **state) {
-    (void)state;
+TEST(missing_files_are_made_again) {
     static const char *const folders[] = {"emo_vec", "condition", "text_ids", "codes"};
     corpus_prepare("missing", "--num-workers 2");
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char *name = xformat("%s/%s.npy", folders[i], corpus_ids[5]), *path = corpus_path("missing", name);
+        char *name = kept_format("%s/%s.npy", folders[i], corpus_ids[5]), *path = corpus_path("missing", name);
         assert_int_equal(unlink(path), 0);
         corpus_prepare("missing", "--num-workers 2");
         assert_contains(fixture.output, "[Codes] 1 clips coded, 15 reused; 1 of them were coded before");
         corpus_assert_same("missing", corpus_reference(NULL));
-        free(name);
-        free(path);
     }
 }
 
 /* One bit of any file that is kept for the next run, or of the ledger's lines. */
-static void damaged_files_are_made_again(void **state) {
-    (void)state;
+TEST(damaged_files_are_made_again) {
     static const char *const kept[] = {"emo_vec/%s.npy", "condition/%s.npy", "text_ids/%s.npy", "codes/%s.npy",
                                        "codebook.npy",   "codebook.json",    "bpe.model"};
     corpus_prepare("flipped", "--num-workers 2");
@@ -215,7 +197,6 @@ static void damaged_files_are_made_again(void **state) {
         char *name = i < 4 ? xformat(kept[i], corpus_ids[5]) : xstrdup(kept[i]), *path = corpus_path("flipped", name),
              *bytes;
         size_t size;
-        Error error;
         assert_true(read_file(path, &bytes, &size, &error));
         bytes[i < 5 ? size - 3 : size / 2] ^= 1;
         write_bytes(path, bytes, size);
@@ -224,7 +205,6 @@ static void damaged_files_are_made_again(void **state) {
         corpus_assert_same("flipped", corpus_reference(NULL));
         free(bytes);
         free(name);
-        free(path);
     }
     int status = run_command(fixture.output, sizeof fixture.output,
                              "cd %s/flipped && sed -i '/codes/s/squared_error\":./squared_error\":7/' "
@@ -237,8 +217,7 @@ static void damaged_files_are_made_again(void **state) {
 }
 
 /* The frames between two kills: a damaged one is read anew from the audio. */
-static void damaged_frames_are_read_anew(void **state) {
-    (void)state;
+TEST(damaged_frames_are_read_anew) {
     corpus_prepare("frames", "--num-workers 2");
     int status = run_command(fixture.output, sizeof fixture.output,
                              "cd %s/frames && for f in mel/spk*.npy; do truncate -s -4 $f && printf abcd >>$f; done && "
@@ -250,15 +229,13 @@ static void damaged_frames_are_read_anew(void **state) {
 }
 
 /* Half a second at full loudness, half a second 39.9 or 40.1 dB below it. */
-static void silence_is_40_dB_below_the_loudest(void **state) {
-    (void)state;
-    char *list = path_join(corpus_root, "silence.tsv");
+TEST(silence_is_40_dB_below_the_loudest) {
+    char *list = kept_path(corpus_root, "silence.tsv");
     for (int i = 0; i < 2; i++) {
         float *sine = make_sine(400, 0.5, MEL_RATE, 1, MEL_RATE); /* eight periods a frame */
-        char *path = xformat("%s/quiet%d.wav", corpus_root, i);
+        char *path = kept_format("%s/quiet%d.wav", corpus_root, i);
         for (int t = MEL_RATE / 2; t < MEL_RATE; t++) sine[t] *= powf(10, -(i ? 40.1f : 39.9f) / 20);
         write_sound(path, SF_FORMAT_WAV | SF_FORMAT_FLOAT, MEL_RATE, 1, sine, MEL_RATE);
-        free(path);
         free(sine);
     }
     write_text(list, "good\ts\taudio/spk004_000016.wav\tዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው\n"
@@ -272,13 +249,11 @@ static void silence_is_40_dB_below_the_loudest(void **state) {
     assert_int_equal(status, 0);
     assert_contains(fixture.output, "[Data] 3 of 3 clips");
     json_decref(lines);
-    free(list);
 }
 
 /* A run with another codebook and wider vectors that dies after the codes of a clip, before its vectors: whoever goes
  * back to the old settings must not get those codes. */
-static void a_full_disk_amid_changed_settings_leaves_no_stale_files(void **state) {
-    (void)state;
+TEST(a_full_disk_amid_changed_settings_leaves_no_stale_files) {
     corpus_prepare("other", "--num-workers 1 --seed 6");
     corpus_prepare("full", "--num-workers 1");
     int status = run_command(fixture.output, sizeof fixture.output,
@@ -293,8 +268,7 @@ static void a_full_disk_amid_changed_settings_leaves_no_stale_files(void **state
 }
 
 /* Only the vectors change here, and no manifest stands while some are new and some old. */
-static void manifests_are_removed_before_their_files_change(void **state) {
-    (void)state;
+TEST(manifests_are_removed_before_their_files_change) {
     corpus_prepare("wide", "--num-workers 2");
     int status = run_command(fixture.output, sizeof fixture.output,
                              "trap '' XFSZ; ulimit -f 100; %s -i %s/list.tsv -o %s/wide %s --d-model 1024",
@@ -303,15 +277,13 @@ static void manifests_are_removed_before_their_files_change(void **state) {
     for (int i = 0; i < 2; i++) {
         char *path = corpus_path("wide", i ? "manifest.jsonl" : "val_pairs.jsonl");
         assert_int_not_equal(access(path, F_OK), 0);
-        free(path);
     }
     corpus_prepare("wide", "--num-workers 2");
     corpus_assert_same("wide", corpus_reference(NULL));
 }
 
 /* The line is gone, and what follows it is not lost with it. */
-static void a_ledger_that_was_cut_off_is_mended(void **state) {
-    (void)state;
+TEST(a_ledger_that_was_cut_off_is_mended) {
     corpus_prepare("cut", "--num-workers 2");
     char *path = corpus_path("cut", ".prepare_ledger.jsonl");
     struct stat status;
@@ -321,12 +293,10 @@ static void a_ledger_that_was_cut_off_is_mended(void **state) {
     assert_contains(fixture.output, "[Codes] 1 clips coded, 15 reused\n");
     corpus_prepare("cut", "--num-workers 2");
     assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused\n");
-    free(path);
 }
 
 /* The two files of a codebook belong together. */
-static void half_a_codebook_is_made_anew(void **state) {
-    (void)state;
+TEST(half_a_codebook_is_made_anew) {
     corpus_prepare("other", "--num-workers 2 --seed 6");
     corpus_prepare("half", "--num-workers 2");
     int status =
@@ -339,39 +309,14 @@ static void half_a_codebook_is_made_anew(void **state) {
     corpus_assert_same("half", corpus_reference(NULL));
 }
 
-static void two_at_once_are_refused(void **state) {
-    (void)state;
+TEST(two_at_once_are_refused) {
     corpus_reference(NULL);
     char *path = corpus_path("reference", ".prepare_ledger.jsonl");
-    Error error;
     Ledger *ledger = ledger_open(path, &error);
     assert_non_null(ledger);
     assert_int_equal(corpus_try_prepare("reference", "list.tsv", ""), 1);
     assert_contains(fixture.output, "another process is at work in this directory");
     ledger_close(ledger);
-    free(path);
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_and_four_workers_write_the_same_bytes),
-        cmocka_unit_test(a_list_in_json_lines_is_the_same),
-        cmocka_unit_test(byte_order_marks_and_carriage_returns_leave_no_trace),
-        cmocka_unit_test(kills_leave_no_trace),
-        cmocka_unit_test(a_second_run_does_nothing_again),
-        cmocka_unit_test(the_next_command_trains),
-        cmocka_unit_test(changed_settings_are_seen),
-        cmocka_unit_test(changed_audio_is_seen),
-        cmocka_unit_test(missing_files_are_made_again),
-        cmocka_unit_test(damaged_files_are_made_again),
-        cmocka_unit_test(damaged_frames_are_read_anew),
-        cmocka_unit_test(silence_is_40_dB_below_the_loudest),
-        cmocka_unit_test(a_full_disk_amid_changed_settings_leaves_no_stale_files),
-        cmocka_unit_test(manifests_are_removed_before_their_files_change),
-        cmocka_unit_test(a_ledger_that_was_cut_off_is_mended),
-        cmocka_unit_test(half_a_codebook_is_made_anew),
-        cmocka_unit_test(two_at_once_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

@@ -8,15 +8,14 @@
 
 /* Starts train_gpt as fixture_start does, after `before` in the new process. */
 static pid_t start_with(void (*before)(void), const char *run, const char *options) {
-    char *command = xformat("exec %s -m %s %s --output-dir %s -b 3 -g 2 %s", fixture.program, fixture.manifest,
-                            gpt_model_options, run, options);
+    char *command = kept_format("exec %s -m %s %s --output-dir %s -b 3 -g 2 %s", fixture.program, fixture.manifest,
+                                gpt_model_options, run, options);
     pid_t child = fork();
     if (!child) {
         before();
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
-    free(command);
     return child;
 }
 
@@ -31,17 +30,13 @@ static void close_streams(void) {
     for (int i = 0; i < 3; i++) close(i);
 }
 
-static void closed_streams_are_not_taken_by_files(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *path = path_join(run, "log.jsonl");
+TEST(closed_streams_are_not_taken_by_files) {
+    char *run = kept_folder(), *path = kept_path(run, "log.jsonl");
     assert_int_equal(end_of(start_with(close_streams, run, gpt_short_run)), 0);
     assert_same_result(run, fixture_reference_run());
-    char *log = read_text(path);
+    char *log = kept_text(path);
     for (char *line = log, *end; (end = strchr(line, '\n')); line = end + 1)
         if (*line != '{') fail_msg("%.*s", (int)(end - line), line);
-    free(log);
-    free(path);
-    free(run);
 }
 
 static char *complaints; /* a file */
@@ -61,18 +56,15 @@ static void break_stdout(void) {
     write_to_file(STDERR_FILENO);
 }
 
-static void a_reader_that_goes_away_does_not_end_the_training(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_reader_that_goes_away_does_not_end_the_training) {
+    char *run = kept_folder();
     complaints = path_join(run, "complaints");
     assert_int_equal(end_of(start_with(break_stdout, run, gpt_short_run)), 1);
     assert_same_result(run, fixture_reference_run());
-    char *said = read_text(complaints);
+    char *said = kept_text(complaints);
     assert_contains(said, "train_gpt: standard output cannot be written (Broken pipe): no more is printed");
     assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1); /* once */
-    free(said);
     free(complaints);
-    free(run);
 }
 
 /* Its output, its log and its checkpoints go to files that may not grow. */
@@ -83,16 +75,12 @@ static void limit_files(void) {
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-static void a_limit_on_file_sizes_is_an_error_and_no_end(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_limit_on_file_sizes_is_an_error_and_no_end) {
+    char *run = kept_folder();
     complaints = path_join(run, "complaints");
     assert_int_equal(end_of(start_with(limit_files, run, gpt_short_run)), 1);
-    char *said = read_text(complaints);
-    assert_int_equal(strlen(said), 512);
-    free(said);
+    assert_int_equal(strlen(kept_text(complaints)), 512);
     free(complaints);
-    free(run);
 }
 
 static void ignore_hangup(void) {
@@ -101,9 +89,8 @@ static void ignore_hangup(void) {
 }
 
 /* Starts the run as nohup does. */
-static void an_ignored_hangup_stays_ignored(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(an_ignored_hangup_stays_ignored) {
+    char *run = kept_folder();
     complaints = path_join(run, "output");
     pid_t child = start_with(ignore_hangup, run, gpt_short_run);
     wait_for_step(run, child, 2);
@@ -111,7 +98,6 @@ static void an_ignored_hangup_stays_ignored(void **state) {
     assert_int_equal(end_of(child), 0);
     assert_same_result(run, fixture_reference_run());
     free(complaints);
-    free(run);
 }
 
 static void forget_spinning(void) {
@@ -119,23 +105,19 @@ static void forget_spinning(void) {
     write_to_file(STDOUT_FILENO);
 }
 
-static void a_program_that_starts_itself_anew_keeps_its_name(void **state) {
-    (void)state;
-    char *run = scratch_directory(), name[32] = "";
+TEST(a_program_that_starts_itself_anew_keeps_its_name) {
+    char *run = kept_folder(), name[32] = "";
     complaints = path_join(run, "output");
     pid_t child = start_with(forget_spinning, run, gpt_short_run);
     wait_for_step(run, child, 1);
-    char *path = xformat("/proc/%d/comm", (int)child);
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(kept_format("/proc/%d/comm", (int)child), "r");
     assert_non_null(file);
     assert_non_null(fgets(name, sizeof name, file));
     fclose(file);
     kill(child, SIGKILL);
     end_of(child);
     assert_string_equal(name, "train_gpt\n");
-    free(path);
     free(complaints);
-    free(run);
 }
 
 static int paused; /* what the program prints to */
@@ -158,7 +140,7 @@ static void read_until_it_trains(int reader) {
 
 /* Starts a long run without checkpoints, which pauses as soon as it has trained; then a signal comes. */
 static void expect_end_with_a_checkpoint(int reader, void (*pause_reader)(void)) {
-    char *run = scratch_directory();
+    char *run = kept_folder();
     pid_t child = start_with(print_to_paused, run, "--max-steps 4000 --log-interval 1 --save-interval 0");
     int status = 0;
     read_until_it_trains(reader);
@@ -168,27 +150,22 @@ static void expect_end_with_a_checkpoint(int reader, void (*pause_reader)(void))
         usleep(10000);
         if (i + 1 == 3000) kill(child, SIGKILL); /* it would wait for ever */
     }
-    char *last = path_through(run, "last/model.safetensors");
+    char *last = keep(path_through(run, "last/model.safetensors"));
     assert_int_equal(access(last, R_OK), 0);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGTERM);
-    free(last);
-    free(run);
 }
 
 static void fill_pipe(void) {
     static const char bytes[PIPE_BUF];
-    char *path = xformat("/proc/self/fd/%d", paused);
-    int own = open(path, O_WRONLY | O_NONBLOCK);
+    int own = open(kept_format("/proc/self/fd/%d", paused), O_WRONLY | O_NONBLOCK);
     assert_true(own >= 0);
     while (write(own, bytes, sizeof bytes) > 0) {
     }
     close(own);
-    free(path);
 }
 
-static void a_signal_is_answered_while_a_pipe_is_full(void **state) {
-    (void)state;
+TEST(a_signal_is_answered_while_a_pipe_is_full) {
     int ends[2];
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     paused = ends[1];
@@ -199,8 +176,7 @@ static void a_signal_is_answered_while_a_pipe_is_full(void **state) {
 
 static void stop_output(void) { assert_int_equal(tcflow(paused, TCOOFF), 0); } /* Ctrl-S */
 
-static void a_signal_is_answered_while_a_terminal_is_stopped(void **state) {
-    (void)state;
+TEST(a_signal_is_answered_while_a_terminal_is_stopped) {
     int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     struct termios mode;
     if (ours < 0 || grantpt(ours) || unlockpt(ours)) {
@@ -217,15 +193,4 @@ static void a_signal_is_answered_while_a_terminal_is_stopped(void **state) {
     close(ours);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_streams_are_not_taken_by_files),
-        cmocka_unit_test(a_reader_that_goes_away_does_not_end_the_training),
-        cmocka_unit_test(a_limit_on_file_sizes_is_an_error_and_no_end),
-        cmocka_unit_test(an_ignored_hangup_stays_ignored),
-        cmocka_unit_test(a_program_that_starts_itself_anew_keeps_its_name),
-        cmocka_unit_test(a_signal_is_answered_while_a_pipe_is_full),
-        cmocka_unit_test(a_signal_is_answered_while_a_terminal_is_stopped),
-    };
-    return cmocka_run_group_tests(tests, gpt_fixture_open, NULL);
-}
+int main(void) { return tests_run(gpt_fixture_open, NULL); }

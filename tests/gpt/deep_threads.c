@@ -6,7 +6,7 @@ static const char *root;
 /* Four clips for a model of width 256, whose products have few rows and sums of 1,024. */
 static void make_clips(void) {
     enum { CLIPS = 4, WIDTH = 256, LATENTS = 32, TEXT = 9, CODES = 30 };
-    char *path = path_join(root, "clips.jsonl"), name[32];
+    char *path = kept_path(root, "clips.jsonl"), name[32];
     FILE *manifest = fopen(path, "w");
     assert_non_null(manifest);
     for (int i = 0; i < CLIPS; i++) {
@@ -30,23 +30,20 @@ static void make_clips(void) {
                 i, i, TEXT, i, CODES, i, i);
     }
     assert_int_equal(fclose(manifest), 0);
-    free(path);
 }
 
-static void threads_change_no_bit_of_train_gpt(void **state) {
-    (void)state;
+TEST(threads_change_no_bit_of_train_gpt) {
     make_clips();
-    char *what = xformat("%s -m %s/clips.jsonl --model-dim 256 --layers 2 --heads 4 --number-text-tokens 50 "
-                         "--number-mel-codes 42 --max-text-tokens 20 --max-mel-tokens 40 -b 1 --max-steps 4 "
-                         "--save-interval 2 --keep-checkpoints 9 --learning-rate 1e-3 --warmup-steps 0 --val-ratio 0",
-                         program_at("train_gpt"), root);
+    char *what =
+        kept_format("%s -m %s/clips.jsonl --model-dim 256 --layers 2 --heads 4 --number-text-tokens 50 "
+                    "--number-mel-codes 42 --max-text-tokens 20 --max-mel-tokens 40 -b 1 --max-steps 4 "
+                    "--save-interval 2 --keep-checkpoints 9 --learning-rate 1e-3 --warmup-steps 0 --val-ratio 0",
+                    program_at("train_gpt"), root);
     threads_expect_same_weights(root, what, "last/model.safetensors");
     threads_expect_same_resumed(root, what, ".");
-    free(what);
 }
 
 int main(void) {
     root = run_directory();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_change_no_bit_of_train_gpt)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

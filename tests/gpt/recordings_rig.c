@@ -20,13 +20,11 @@ void check_recording(const Recordings *all, int64_t i, const char *id, const cha
 }
 
 char *make_recordings_folder(const char *name, const char *const (*files)[2], int n) {
-    char *folder = path_join(corpus_root, name);
+    char *folder = kept_path(corpus_root, name);
     for (int i = 0; i < n; i++) {
-        char *path = path_join(folder, files[i][0]), *parent = path_directory(path);
+        char *path = kept_path(folder, files[i][0]), *parent = keep(path_directory(path));
         make_directories(parent);
         write_text(path, "%s", files[i][1] ? files[i][1] : "");
-        free(path);
-        free(parent);
     }
     return folder;
 }

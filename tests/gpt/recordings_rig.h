@@ -10,7 +10,7 @@ Recordings parse_recordings(RecordingsSource source, const char *text);
 /* Recording i must be this. */
 void check_recording(const Recordings *all, int64_t i, const char *id, const char *speaker, const char *audio,
                      const char *text);
-/* Makes folder NAME below corpus_root with these files; a text of NULL stands for an empty file. free() */
+/* Makes folder NAME below corpus_root with these files; a text of NULL stands for an empty file. */
 char *make_recordings_folder(const char *name, const char *const (*files)[2], int n);
 
 #endif

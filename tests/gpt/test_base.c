@@ -69,10 +69,9 @@ static void add_conformer(Weights *w, const char *module, int blocks) {
     add_both(w, module, "after_norm");
     add(w, xformat("%s.embed.pos_enc.pe", module));
     for (int b = 0; b < blocks; b++) {
-        char *block = xformat("%s.encoders.%d", module, b);
+        char *block = kept_format("%s.encoders.%d", module, b);
         for (int i = 0; i < 3; i++) add(w, xformat("%s.%s", block, plain[i]));
         for (int i = 0; i < 14; i++) add_both(w, block, layers[i]);
-        free(block);
     }
 }
 
@@ -96,7 +95,7 @@ static void remove_tensor(Weights *w, const char *name) {
 }
 
 static const char *write_weights(Weights *w) {
-    const char *path = keep_text(path_join(run_directory(), "gpt.safetensors"));
+    const char *path = kept_path(run_directory(), "gpt.safetensors");
     Error error;
     if (!safetensors_write(path, w->tensors, w->n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     for (int i = 0; i < w->n; i++) /* those of the model belong to its table */
@@ -136,8 +135,7 @@ static ImportReport import(const char *path) {
     return report;
 }
 
-static void all_tensors_of_indextts2_are_taken(void **state) {
-    (void)state;
+TEST(all_tensors_of_indextts2_are_taken) {
     Weights w = indextts2();
     int n = w.model->params.count;
     assert_int_equal(w.n - n, 364); /* 362 that are not trained, and 2 buffers */
@@ -150,8 +148,7 @@ static void all_tensors_of_indextts2_are_taken(void **state) {
 }
 
 /* The masks of an old transformers, the copy of the GPT that generates, and its table of tokens. */
-static void what_inference_adds_is_left_out(void **state) {
-    (void)state;
+TEST(what_inference_adds_is_left_out) {
     static const char *const names[] = {"gpt.h.0.attn.bias", "gpt.h.0.attn.masked_bias",
                                         "inference_model.transformer.h.0.ln_1.weight", "gpt.wte.weight"};
     Weights w = indextts2();
@@ -167,7 +164,7 @@ static void what_inference_adds_is_left_out(void **state) {
 
 /* Fails unless a training refuses the file, and before it reads its data: the manifest is none. */
 static void assert_training_refuses(Weights *w, const char *message) {
-    const char *path = write_weights(w), *manifest = keep_text(path_join(run_directory(), "senseless.jsonl"));
+    const char *path = write_weights(w), *manifest = kept_path(run_directory(), "senseless.jsonl");
     write_text(manifest, "senseless\n");
     int status = run_command(fixture.output, sizeof fixture.output,
                              "%s -m %s --base-checkpoint %s --heads 2 --device cpu -o %s/out", program_at("train_gpt"),
@@ -177,8 +174,7 @@ static void assert_training_refuses(Weights *w, const char *message) {
     assert_null(strstr(fixture.output, "senseless.jsonl"));
 }
 
-static void indextts_2_5_is_refused_by_name(void **state) {
-    (void)state;
+TEST(indextts_2_5_is_refused_by_name) {
     Weights w = trained();
     add_conformer(&w, "emo_conditioning_encoder", 4);
     add_perceiver(&w, "emo_perceiver_encoder");
@@ -192,8 +188,7 @@ static void indextts_2_5_is_refused_by_name(void **state) {
     assert_contains(fixture.output, "speed_emb.weight, F32 [2, 16] in the model, is not there");
 }
 
-static void indextts_1_5_is_refused_by_name(void **state) {
-    (void)state;
+TEST(indextts_1_5_is_refused_by_name) {
     Weights w = trained();
     add_conformer(&w, "conditioning_encoder", 6);
     add_perceiver(&w, "perceiver_encoder");
@@ -203,8 +198,7 @@ static void indextts_1_5_is_refused_by_name(void **state) {
                             "fit: speed_emb.weight, F32 [2, 16] in the model, is not there");
 }
 
-static void other_weights_are_refused_by_their_tensors(void **state) {
-    (void)state;
+TEST(other_weights_are_refused_by_their_tensors) {
     Weights w = indextts2();
     add(&w, xstrdup("duration_predictor.weight"));
     assert_training_refuses(&w,
@@ -215,16 +209,4 @@ static void other_weights_are_refused_by_their_tensors(void **state) {
     w = indextts2();
     remove_tensor(&w, "gpt.h.0.ln_2.bias");
     assert_training_refuses(&w, "1 tensor does not fit: gpt.h.0.ln_2.bias, F32 [16] in the model, is not there");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_tensors_of_indextts2_are_taken),
-        cmocka_unit_test(what_inference_adds_is_left_out),
-        cmocka_unit_test(indextts_2_5_is_refused_by_name),
-        cmocka_unit_test(indextts_1_5_is_refused_by_name),
-        cmocka_unit_test(other_weights_are_refused_by_their_tensors),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

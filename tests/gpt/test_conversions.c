@@ -5,15 +5,13 @@
 
 /* A file that begins as one of MPEG-4 does. */
 static void write_m4a(const char *folder, const char *name) {
-    char *path = path_join(folder, name), bytes[100] = "\0\0\0\x1c"
+    char *path = kept_path(folder, name), bytes[100] = "\0\0\0\x1c"
                                                        "ftypM4A ";
     write_bytes(path, bytes, sizeof bytes);
-    free(path);
 }
 
 /* The commands are run with an ffmpeg that copies a WAV file. */
-static void sound_to_convert_is_reported_with_the_command(void **state) {
-    (void)state;
+TEST(sound_to_convert_is_reported_with_the_command) {
     static const char *const files[][2] = {
         {"phone/one 1.txt", "ዛሬ ጥሩ ቀን ነው"}, {"phone/it's.txt", "ዛሬ ጥሩ ቀን ነው"}, {"other.txt", "ዛሬ ጥሩ ቀን ነው"}};
     char *folder = make_recordings_folder("convert", files, 3);
@@ -31,9 +29,9 @@ static void sound_to_convert_is_reported_with_the_command(void **state) {
     for (int i = 0; i < 3; i++) assert_contains(fixture.output, lines[i]);
     assert_null(strstr(fixture.output, "files .3gp"));
     assert_contains(fixture.output, "the audio of 3 of 3 recordings is bad");
-    char *commands[] = {keep_text(xstrdup(strstr(fixture.output, "find "))),
-                        keep_text(xstrdup(strstr(fixture.output, "ffmpeg -i ")))};
-    char *tools = path_join(corpus_root, "tools"), *ffmpeg = path_join(tools, "ffmpeg");
+    char *commands[] = {keep(xstrdup(strstr(fixture.output, "find "))),
+                        keep(xstrdup(strstr(fixture.output, "ffmpeg -i ")))};
+    char *tools = kept_path(corpus_root, "tools"), *ffmpeg = kept_path(tools, "ffmpeg");
     make_directories(tools);
     write_text(ffmpeg,
                "#!/bin/sh\n[ $# = 7 ] && [ \"$1$3$4$5$6\" = -i-ac1-ar24000 ] && [ -f \"$2\" ] || exit 1\n"
@@ -50,14 +48,10 @@ static void sound_to_convert_is_reported_with_the_command(void **state) {
     assert_contains(fixture.output, "[Data] 3 of 3 clips");
     assert_contains(fixture.output, "0 without text, 3 other files (the first: other.3gp); ids are");
     for (int i = 0; i < 3; i++) free(lines[i]);
-    free(tools);
-    free(ffmpeg);
-    free(folder);
 }
 
 /* In a list the files are named by the list; where others of the extension are read, there is no command for all. */
-static void conversions_in_a_list_leave_good_files_alone(void **state) {
-    (void)state;
+TEST(conversions_in_a_list_leave_good_files_alone) {
     write_m4a(corpus_root, "x.wav");
     write_m4a(corpus_root, "y.wav");
     int status = run_command(fixture.output, sizeof fixture.output,
@@ -74,10 +68,9 @@ static void conversions_in_a_list_leave_good_files_alone(void **state) {
 }
 
 /* Expects the list to ignore what else lies below the folder that two folders share. */
-static void conversions_in_a_list_are_folder_by_folder(void **state) {
-    (void)state;
+TEST(conversions_in_a_list_are_folder_by_folder) {
     static const char *const folders[][2] = {{"far/a/note"}, {"far/b/c/note"}};
-    char *far = make_recordings_folder("", folders, 2);
+    make_recordings_folder("", folders, 2);
     const char *names[] = {"far/a/1.m4a", "far/a/2.m4a", "far/b/c/1.m4a", "far/b/c/2.m4a", "far/b/3.m4a"};
     for (int i = 0; i < 5; i++) write_m4a(corpus_root, names[i]);
     int status = run_command(fixture.output, sizeof fixture.output,
@@ -88,25 +81,20 @@ static void conversions_in_a_list_are_folder_by_folder(void **state) {
     assert_int_equal(corpus_try_prepare("far_out", "far.tsv", ""), 1);
     const char *inside[] = {"far/a", "far/b/c"};
     for (int i = 0; i < 2; i++) {
-        char *loop = xformat("2 files .m4a can be converted: find -L %s/%s -maxdepth 1 -name '*.m4a' -exec ",
-                             corpus_root, inside[i]);
+        char *loop = kept_format("2 files .m4a can be converted: find -L %s/%s -maxdepth 1 -name '*.m4a' -exec ",
+                                 corpus_root, inside[i]);
         assert_contains(fixture.output, loop);
-        free(loop);
     }
     assert_null(strstr(strstr(strstr(fixture.output, "find ") + 1, "find ") + 1, "find "));
-    free(far);
 }
 
 /* Where no command converts all, none of the commands of single files is left out. */
-static void every_file_without_a_common_command_has_its_own(void **state) {
-    (void)state;
+TEST(every_file_without_a_common_command_has_its_own) {
     char *name = NULL;
     for (int i = 0; i < 23; i++) {
-        free(name);
-        name = xformat("z%d.wav", i);
+        name = kept_format("z%d.wav", i);
         write_m4a(corpus_root, name);
     }
-    free(name);
     int status =
         run_command(fixture.output, sizeof fixture.output,
                     "cd %s && cp audio/spk001_000001.wav w.wav && { printf 'w\\ts\\tw.wav\\tone two\\n'; for i in "
@@ -122,13 +110,4 @@ static void every_file_without_a_common_command_has_its_own(void **state) {
     assert_contains(fixture.output, "... and 2 more\n");
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_to_convert_is_reported_with_the_command),
-        cmocka_unit_test(conversions_in_a_list_leave_good_files_alone),
-        cmocka_unit_test(conversions_in_a_list_are_folder_by_folder),
-        cmocka_unit_test(every_file_without_a_common_command_has_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

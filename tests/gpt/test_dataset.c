@@ -7,7 +7,9 @@
 
 #include "data/formats/npy.h"
 #include "data/gpt/manifest.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 enum { D_MODEL = 4, LATENTS = 32, MAX_TEXT = 20, MAX_CODES = 300, TEXT_VOCABULARY = 50, CODES = 8192 };
 
@@ -37,10 +39,8 @@ typedef struct {
 
 static void put_array(const Corpus *corpus, char kind, int i, const char *dtype, const void *data, int64_t rows,
                       int64_t columns) {
-    char *path = xformat("%s/%c%d.npy", corpus->directory, kind, i);
-    Error error;
+    char *path = kept_format("%s/%c%d.npy", corpus->directory, kind, i);
     if (!npy_write(path, dtype, data, columns ? 2 : 1, (int64_t[]){rows, columns}, &error)) fail_msg("%s", error.text);
-    free(path);
 }
 
 static Corpus corpus_open(void) {
@@ -125,7 +125,6 @@ static void expect_i32(const Batch *batch, int field, int64_t n, const int32_t *
 
 static Batch fill(const Dataset *dataset, const int32_t *samples, int n) {
     Batch batch = batch_open(dataset->batch_bytes(dataset, samples, n), n);
-    Error error;
     if (!dataset->fill(dataset, &batch, samples, n, &error)) fail_msg("%s", error.text);
     return batch;
 }
@@ -136,8 +135,7 @@ static void close_all(Batch *batch, Dataset *dataset, Corpus *corpus) {
     corpus_close(corpus);
 }
 
-static void the_worked_example(void **state) {
-    (void)state;
+TEST(the_worked_example) {
     Corpus corpus = example_corpus();
     GptDatasetReport report;
     Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &report);
@@ -172,8 +170,7 @@ static void the_worked_example(void **state) {
     close_all(&b, dataset, &corpus);
 }
 
-static void a_batch_is_in_the_order_asked_for(void **state) {
-    (void)state;
+TEST(a_batch_is_in_the_order_asked_for) {
     Corpus corpus = example_corpus();
     GptDatasetReport report;
     Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &report);
@@ -184,8 +181,7 @@ static void a_batch_is_in_the_order_asked_for(void **state) {
     close_all(&b, dataset, &corpus);
 }
 
-static void pairs_take_text_and_codes_from_the_target(void **state) {
-    (void)state;
+TEST(pairs_take_text_and_codes_from_the_target) {
     Corpus corpus = example_corpus();
     GptDatasetReport report;
     free(corpus.lines[0]);
@@ -201,8 +197,7 @@ static void pairs_take_text_and_codes_from_the_target(void **state) {
     close_all(&b, dataset, &corpus);
 }
 
-static void the_report_counts_what_was_read(void **state) {
-    (void)state;
+TEST(the_report_counts_what_was_read) {
     Corpus corpus = corpus_open();
     GptDatasetReport r;
     corpus_add(&corpus, 3, (const int32_t[]){2, 5, 2}, 2, (const int32_t[]){9, 9}, 0); /* two unknown tokens */
@@ -228,8 +223,7 @@ static void the_report_counts_what_was_read(void **state) {
 }
 
 /* 2.62 s have 130 codes: n = 41920 samples, 1 + floor(41520 / 160) = 260 frames. */
-static void codes_of_padding_are_found_and_cut(void **state) {
-    (void)state;
+TEST(codes_of_padding_are_found_and_cut) {
     Corpus corpus = corpus_open();
     GptDatasetReport r;
     corpus_add_lengths(&corpus, 3, 133, 2.62); /* within 3 of what is expected */
@@ -252,8 +246,7 @@ static void codes_of_padding_are_found_and_cut(void **state) {
 }
 
 /* Four or more equal lengths count as one run. */
-static void runs_of_equal_lengths_are_counted(void **state) {
-    (void)state;
+TEST(runs_of_equal_lengths_are_counted) {
     static const int lengths[][2] = {{3, 0}, {4, 1}, {5, 1}, {9, 1}, {0, 0}};
     for (int i = 0; lengths[i][0]; i++) {
         Corpus corpus = corpus_open();
@@ -279,8 +272,7 @@ static void corpus_pair(Corpus *corpus, int i, int prompt, int n_codes, const ch
 }
 
 /* Clip 1 is nobody's prompt; of clip 3 the duration is null where it is one. */
-static void the_durations_of_targets_are_found_where_they_are_prompts(void **state) {
-    (void)state;
+TEST(the_durations_of_targets_are_found_where_they_are_prompts) {
     Corpus corpus = corpus_open();
     GptDatasetReport r;
     for (int i = 0; i < 4; i++) corpus_add_lengths(&corpus, 3, i ? 129 + i : 200, 0);
@@ -304,8 +296,7 @@ static void the_durations_of_targets_are_found_where_they_are_prompts(void **sta
 }
 
 /* Clips of one id in two folders, one with a name that is no UTF-8, are two clips. */
-static void durations_are_of_one_folder(void **state) {
-    (void)state;
+TEST(durations_are_of_one_folder) {
     Corpus corpora[2] = {corpus_open(), corpus_open()};
     const char *manifests[2];
     GptDatasetReport r;
@@ -327,8 +318,7 @@ static void durations_are_of_one_folder(void **state) {
     for (int k = 0; k < 2; k++) corpus_close(&corpora[k]);
 }
 
-static void pairs_of_one_target_are_no_run_of_equal_lengths(void **state) {
-    (void)state;
+TEST(pairs_of_one_target_are_no_run_of_equal_lengths) {
     Corpus corpus = corpus_open();
     GptDatasetReport r;
     for (int i = 0; i < 8; i++) {
@@ -345,8 +335,7 @@ static void pairs_of_one_target_are_no_run_of_equal_lengths(void **state) {
     corpus_close(&corpus);
 }
 
-static void the_two_halves_of_a_split_are_disjoint_and_whole(void **state) {
-    (void)state;
+TEST(the_two_halves_of_a_split_are_disjoint_and_whole) {
     Corpus corpus = corpus_open();
     GptDatasetReport r[2];
     for (int i = 0; i < 30; i++) corpus_add_lengths(&corpus, 2, 3, 0);
@@ -366,8 +355,7 @@ static void the_two_halves_of_a_split_are_disjoint_and_whole(void **state) {
 }
 
 /* One of single utterances, one of pairs: each is of one kind. */
-static void several_manifests_with_hints_and_blank_lines(void **state) {
-    (void)state;
+TEST(several_manifests_with_hints_and_blank_lines) {
     Corpus first = example_corpus(), second = example_corpus();
     GptDatasetReport r;
     for (int i = 0; i < 2; i++) {
@@ -376,30 +364,26 @@ static void several_manifests_with_hints_and_blank_lines(void **state) {
     }
     corpus_write(&first, true);
     corpus_write(&second, true);
-    char *hinted = xformat("%s::am", first.manifest);
+    char *hinted = kept_format("%s::am", first.manifest);
     const char *const specs[] = {hinted, second.manifest};
     Dataset *dataset = gpt_dataset_open(specs, 2, &(GptDatasetOptions){.layout = layout}, &r);
     assert_true(r.lines == 4 && r.single == 2 && r.paired == 2 && dataset->n_samples == 4);
     assert_string_equal(dataset->sample_id(dataset, 2), "clip_0__clip_1");
     dataset->close(dataset);
-    free(hinted);
     corpus_close(&first);
     corpus_close(&second);
 }
 
-static void a_byte_order_mark_is_skipped(void **state) {
-    (void)state;
+TEST(a_byte_order_mark_is_skipped) {
     Corpus corpus = example_corpus();
     GptDatasetReport r;
     corpus_write(&corpus, false);
-    char *text = read_text(corpus.manifest);
-    write_text(corpus.manifest, "\xEF\xBB\xBF%s", text);
+    write_text(corpus.manifest, "\xEF\xBB\xBF%s", kept_text(corpus.manifest));
     Dataset *dataset =
         gpt_dataset_open((const char *const *)&corpus.manifest, 1, &(GptDatasetOptions){.layout = layout}, &r);
     assert_true(r.lines == 2 && r.samples == 2);
     assert_string_equal(dataset->sample_id(dataset, 0), "clip_0");
     dataset->close(dataset);
-    free(text);
     corpus_close(&corpus);
 }
 
@@ -434,7 +418,7 @@ static void expect_bad_line(const char *from, const char *to, const char *messag
     put_array(&corpus, 'x', 5, "<f4", latents, LATENTS, D_MODEL);
     emotion[2] = INFINITY;
     put_array(&corpus, 'x', 6, "<f4", emotion, D_MODEL, 0);
-    char *path = path_join(corpus.directory, "x7.npy"), *object = path_join(corpus.directory, "x8.npy");
+    char *path = kept_path(corpus.directory, "x7.npy"), *object = kept_path(corpus.directory, "x8.npy");
     char header[128] = "\x93NUMPY\x01\x00\x76\x00{'descr': '|O', 'fortran_order': False, 'shape': (3,), }";
     memset(header + strlen(header + 10) + 10, ' ', 127 - strlen(header + 10) - 10);
     header[127] = '\n';
@@ -442,16 +426,11 @@ static void expect_bad_line(const char *from, const char *to, const char *messag
     put_array(&corpus, 'x', 7, "<i4", large, 3, 0);
     assert_int_equal(truncate(path, 128 + 7), 0);
     corpus_change(&corpus, 6, from, to);
-    char *expected = xformat("%s:7%s", corpus.manifest, message);
-    expect_die(&corpus, expected);
-    free(expected);
-    free(object);
-    free(path);
+    expect_die(&corpus, kept_format("%s:7%s", corpus.manifest, message));
     corpus_close(&corpus);
 }
 
-static void bad_lines_are_reported(void **state) {
-    (void)state;
+TEST(bad_lines_are_reported) {
     expect_bad_line("c6.npy", "gone.npy", ": codes_path gone.npy: cannot open: No such file or directory");
     expect_bad_line("c6.npy", "", ": codes_path is empty");
     expect_bad_line("c6.npy", ".", ": codes_path .: is a folder, not a regular file");
@@ -481,8 +460,7 @@ static void bad_lines_are_reported(void **state) {
     expect_bad_line("\"id\"", "\"Id\"", ": id is missing");
 }
 
-static void bad_lines_are_counted_in_order(void **state) {
-    (void)state;
+TEST(bad_lines_are_counted_in_order) {
     Corpus corpus = corpus_open();
     char output[8192];
     for (int i = 0; i < 20; i++) corpus_add_lengths(&corpus, 2, 3, 0);
@@ -491,10 +469,9 @@ static void bad_lines_are_counted_in_order(void **state) {
     assert_int_equal(run_function(output, sizeof output, open_and_close, &corpus), 1);
     const char *at = output;
     for (int i = 4; i < 14; i++) { /* the first ten, in the order of the file whatever the threads did */
-        char *line = xformat("%s:%d: text_len is 0: the text is empty\n", corpus.manifest, i);
+        char *line = kept_format("%s:%d: text_len is 0: the text is empty\n", corpus.manifest, i);
         assert_memory_equal(at, line, strlen(line));
         at += strlen(line);
-        free(line);
     }
     assert_contains(at, "... and 5 more\n");
     assert_contains(at, "15 of 20 manifest lines cannot be used");
@@ -503,8 +480,7 @@ static void bad_lines_are_counted_in_order(void **state) {
 }
 
 /* An array of JSON, compressed. */
-static void a_manifest_may_be_an_array(void **state) {
-    (void)state;
+TEST(a_manifest_may_be_an_array) {
     Corpus corpus = example_corpus();
     GptDatasetReport report;
     char output[256];
@@ -521,28 +497,24 @@ static void a_manifest_may_be_an_array(void **state) {
     corpus_close(&corpus);
 }
 
-static void records_of_an_array_in_one_line_are_told_apart(void **state) {
-    (void)state;
+TEST(records_of_an_array_in_one_line_are_told_apart) {
     Corpus corpus = example_corpus();
     char output[8192];
     corpus_change(&corpus, 1, "e1.npy", "gone.npy");
     corpus_write(&corpus, false);
-    char *lines = read_text(corpus.manifest), *end = strchr(lines, '\n');
+    char *lines = kept_text(corpus.manifest), *end = strchr(lines, '\n');
     assert_non_null(end);
     end[1 + strcspn(end + 1, "\n")] = *end = 0;
     write_text(corpus.manifest, "[%s, %s]", lines, end + 1);
-    char *message = xformat(":1:%d: ", (int)(2 + strlen(lines) + 2));
+    char *message = kept_format(":1:%d: ", (int)(2 + strlen(lines) + 2));
     assert_int_equal(run_function(output, sizeof output, open_and_close, &corpus), 1);
     assert_contains(output, message);
     assert_contains(strstr(output, message), "gone.npy: ");
-    free(message);
-    free(lines);
     corpus_close(&corpus);
 }
 
 /* A line that is no JSON, and one whose file is missing, between good ones. */
-static void bad_lines_are_left_out_if_they_may(void **state) {
-    (void)state;
+TEST(bad_lines_are_left_out_if_they_may) {
     Corpus corpus = corpus_open();
     for (int i = 0; i < 4; i++) corpus_add_lengths(&corpus, 3, 4 + i, 0);
     corpus_change(&corpus, 1, "{", "");
@@ -559,8 +531,7 @@ static void bad_lines_are_left_out_if_they_may(void **state) {
     corpus_close(&corpus);
 }
 
-static void a_manifest_of_both_kinds_is_refused(void **state) {
-    (void)state;
+TEST(a_manifest_of_both_kinds_is_refused) {
     Corpus corpus = example_corpus();
     corpus_add(&corpus, 3, (const int32_t[]){11, 12, 13}, 4, (const int32_t[]){100, 101, 102, 103}, 0);
     free(corpus.lines[2]);
@@ -575,8 +546,7 @@ static void a_manifest_of_both_kinds_is_refused(void **state) {
     corpus_close(&corpus);
 }
 
-static void a_manifest_without_lines_is_refused(void **state) {
-    (void)state;
+TEST(a_manifest_without_lines_is_refused) {
     Corpus corpus = corpus_open();
     expect_die(&corpus, "has no lines");
     free(corpus.manifest);
@@ -587,15 +557,13 @@ static void a_manifest_without_lines_is_refused(void **state) {
     corpus_close(&corpus);
 }
 
-static void a_file_that_vanished_is_named_by_fill(void **state) {
-    (void)state;
+TEST(a_file_that_vanished_is_named_by_fill) {
     Corpus corpus = example_corpus();
     GptDatasetReport report;
     Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &report);
-    char *path = path_join(corpus.directory, "e1.npy");
+    char *path = kept_path(corpus.directory, "e1.npy");
     const int32_t samples[2] = {0, 1};
     Batch batch = batch_open(dataset->batch_bytes(dataset, samples, 2), 2);
-    Error error;
     assert_int_equal(unlink(path), 0);
     assert_false(dataset->fill(dataset, &batch, samples, 2, &error));
     assert_contains(error.text, "e1.npy: cannot open: No such file or directory");
@@ -605,14 +573,12 @@ static void a_file_that_vanished_is_named_by_fill(void **state) {
     assert_false(dataset->fill(dataset, &batch, samples, 2, &error));
     assert_contains(error.text, "e1.npy: has 4096 bytes, more than the");
     free(longer);
-    free(path);
     batch_close(&batch);
     dataset->close(dataset);
     corpus_close(&corpus);
 }
 
-static void a_synthetic_data_set_has_the_lengths_given(void **state) {
-    (void)state;
+TEST(a_synthetic_data_set_has_the_lengths_given) {
     const int32_t text[3] = {5, 20, 1}, codes[3] = {300, 1, 7}, samples[3] = {2, 0, 1};
     Dataset *a = gpt_dataset_synthetic(&layout, text, codes, 3), *b = gpt_dataset_synthetic(&layout, text, codes, 3);
     Batch first = fill(a, samples, 3), second = fill(b, samples, 3);
@@ -627,31 +593,4 @@ static void a_synthetic_data_set_has_the_lengths_given(void **state) {
     batch_close(&second);
     a->close(a);
     b->close(b);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_worked_example),
-        cmocka_unit_test(a_batch_is_in_the_order_asked_for),
-        cmocka_unit_test(pairs_take_text_and_codes_from_the_target),
-        cmocka_unit_test(the_report_counts_what_was_read),
-        cmocka_unit_test(codes_of_padding_are_found_and_cut),
-        cmocka_unit_test(runs_of_equal_lengths_are_counted),
-        cmocka_unit_test(the_durations_of_targets_are_found_where_they_are_prompts),
-        cmocka_unit_test(durations_are_of_one_folder),
-        cmocka_unit_test(pairs_of_one_target_are_no_run_of_equal_lengths),
-        cmocka_unit_test(the_two_halves_of_a_split_are_disjoint_and_whole),
-        cmocka_unit_test(several_manifests_with_hints_and_blank_lines),
-        cmocka_unit_test(a_byte_order_mark_is_skipped),
-        cmocka_unit_test(bad_lines_are_reported),
-        cmocka_unit_test(bad_lines_are_counted_in_order),
-        cmocka_unit_test(a_manifest_may_be_an_array),
-        cmocka_unit_test(records_of_an_array_in_one_line_are_told_apart),
-        cmocka_unit_test(bad_lines_are_left_out_if_they_may),
-        cmocka_unit_test(a_manifest_of_both_kinds_is_refused),
-        cmocka_unit_test(a_manifest_without_lines_is_refused),
-        cmocka_unit_test(a_file_that_vanished_is_named_by_fill),
-        cmocka_unit_test(a_synthetic_data_set_has_the_lengths_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

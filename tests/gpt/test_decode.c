@@ -30,13 +30,12 @@ static float *frames_of_file(const char *path, int64_t *n) {
  * back from frames to sound adds, by the triangle inequality at most their sum. The latter is 0.15 nepers for frames
  * that some sound has; the sequence of entries is none that a sound has, its frames overlap and yet jump from entry to
  * entry, so twice that (2.6 dB) is allowed. */
-static void decoded_codes_sound_like_their_clip(void **state) {
-    (void)state;
+TEST(decoded_codes_sound_like_their_clip) {
     const char *output = corpus_reference(NULL);
     int64_t dims[2], n, n_other;
     float *entries = corpus_read_array(output, ".", "codebook", 'f', dims);
     for (int i = 3; i < CORPUS_KEPT; i += 6) {
-        char *wav = xformat("%s/heard.wav", corpus_root);
+        char *wav = kept_format("%s/heard.wav", corpus_root);
         int status = run_command(fixture.output, sizeof fixture.output, "%s --codes %s/%s/codes/%s.npy --output %s",
                                  program_at("train_gpt decode"), corpus_root, output, corpus_ids[i], wav);
         if (status) fail_msg("%s", fixture.output);
@@ -60,7 +59,6 @@ static void decoded_codes_sound_like_their_clip(void **state) {
                corpus_ids[i], near, lost, rms_distance(heard, coded, n), far);
         assert_true(near <= lost + 0.3);
         assert_true(near < 0.75 * far);
-        free(wav);
         free(heard);
         free(own);
         free(codes);
@@ -70,17 +68,15 @@ static void decoded_codes_sound_like_their_clip(void **state) {
 }
 
 /* Without codes in between only the way back is left, and the sound is as long as its frames. */
-static void a_recording_itself_comes_back_closer(void **state) {
-    (void)state;
-    char *from = corpus_path("audio", "spk001_000013.wav"), *wav = path_join(corpus_root, "itself.wav");
-    char *leftover = xformat("%s.0123456789abcdef.partial", wav); /* of a program that was killed */
+TEST(a_recording_itself_comes_back_closer) {
+    char *from = corpus_path("audio", "spk001_000013.wav"), *wav = kept_path(corpus_root, "itself.wav");
+    char *leftover = kept_format("%s.0123456789abcdef.partial", wav); /* of a program that was killed */
     int64_t n, n_own;
     write_text(leftover, "half");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s --mel-from %s -o %s",
                                  program_at("train_gpt decode"), from, wav),
                      0);
     assert_int_not_equal(access(leftover, F_OK), 0);
-    free(leftover);
     assert_contains(fixture.output, "s of sound from 122 frames");
     float *heard = frames_of_file(wav, &n), *own = frames_of_file(from, &n_own);
     assert_int_equal(n, 122);
@@ -88,22 +84,18 @@ static void a_recording_itself_comes_back_closer(void **state) {
     assert_true(rms_distance(heard, own, n) < 0.25);
     free(heard);
     free(own);
-    free(from);
-    free(wav);
 }
 
 static void expect_decode_refusal(const char *arguments, int status, const char *message) {
-    char *decode = realpath(program_at("train_gpt"), NULL);
+    char *decode = keep(realpath(program_at("train_gpt"), NULL));
     assert_non_null(decode);
     int got = run_command(fixture.output, sizeof fixture.output, "cd %s && %s decode -o x.wav %s", corpus_root, decode,
                           arguments);
-    free(decode);
     assert_contains(fixture.output, message);
     assert_int_equal(got, status);
 }
 
-static void no_sound_replaces_its_input(void **state) {
-    (void)state;
+TEST(no_sound_replaces_its_input) {
     static const char *const commands[][2] = {
         {"sound.wav", "--mel-from sound.wav -o sound.wav"},
         {"sound.wav", "--mel-from sound.wav -o ./alias.wav"},
@@ -129,11 +121,10 @@ static void no_sound_replaces_its_input(void **state) {
     }
 }
 
-static void bad_codes_are_refused(void **state) {
-    (void)state;
+TEST(bad_codes_are_refused) {
     corpus_reference(NULL);
     int32_t large[5] = {0, 1, 2, CORPUS_ENTRIES, 0};
-    char *path = path_join(corpus_root, "large.npy"), *square = path_join(corpus_root, "square.npy");
+    char *path = kept_path(corpus_root, "large.npy"), *square = kept_path(corpus_root, "square.npy");
     Error error;
     assert_true(npy_write(path, "<i4", large, 1, (int64_t[]){5}, &error));
     assert_true(npy_write(square, "<i4", large, 2, (int64_t[]){2, 2}, &error));
@@ -155,14 +146,6 @@ static void bad_codes_are_refused(void **state) {
                           "codebook.json, which belongs to the codebook: is not as it was written");
     expect_decode_refusal("-o x.mp3 --mel-from list.tsv", 2, "x.mp3: expected a name that ends in .wav");
     expect_decode_refusal("-o /dev/null --codes reference/codes/spk001_000001.npy", 2, "/dev/null is a device");
-    free(path);
-    free(square);
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoded_codes_sound_like_their_clip), cmocka_unit_test(a_recording_itself_comes_back_closer),
-        cmocka_unit_test(no_sound_replaces_its_input), cmocka_unit_test(bad_codes_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

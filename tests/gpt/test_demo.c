@@ -1,5 +1,5 @@
 /* demo/synthesise.sh with a synthesiser that writes the text it gets to a file. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static char *directory;
 static char output[4096];
@@ -19,8 +19,7 @@ static void expect_spoken(int clips, const char *words) {
     assert_contains(output, words);
 }
 
-static void edited_texts_are_spoken_again(void **state) {
-    (void)state;
+TEST(edited_texts_are_spoken_again) {
     shell("printf '%s\\n' 'ሰላም ለዓለም' 'ዛሬ ጥሩ ቀን ነው' >demo/sentences.txt");
     expect_spoken(4, "-s 145 -p 22 -w out/audio/bekele_001.wav.tmp -- ሰላም ለዓለም");
     expect_spoken(0, "-- ሰላም ለዓለም");
@@ -35,8 +34,9 @@ static void edited_texts_are_spoken_again(void **state) {
 
 int main(void) {
     directory = scratch_directory();
-    char *script = xformat("mkdir %s/demo %s/bin && cp demo/synthesise.sh %s/demo", directory, directory, directory);
-    char *stub = xformat("%s/bin/espeak-ng", directory);
+    char *script =
+        kept_format("mkdir %s/demo %s/bin && cp demo/synthesise.sh %s/demo", directory, directory, directory);
+    char *stub = kept_format("%s/bin/espeak-ng", directory);
     if (run_command(output, sizeof output, "%s", script)) die("%s", output);
     write_text(stub, "#!/bin/sh\n"
                      "[ \"$1\" = --voices=am ] && echo ' 5  am  --/M  Amharic' && exit\n"
@@ -45,8 +45,5 @@ int main(void) {
                      "echo \"$all\" >\"$2\"\n"
                      "echo spoken >>log\n");
     if (run_command(output, sizeof output, "chmod +x %s", stub)) die("%s", output);
-    free(script);
-    free(stub);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edited_texts_are_spoken_again)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -13,35 +13,26 @@ static void skip_where_there_is_a_gpu(void) {
     skip();
 }
 
-static void a_missing_gpu_is_reported_in_one_line(void **state) {
-    (void)state;
+TEST(a_missing_gpu_is_reported_in_one_line) {
     skip_where_there_is_a_gpu();
-    char *run = scratch_directory(), *line = xformat("--device cuda: %s", why_there_is_none());
+    char *run = kept_folder(), *line = kept_format("--device cuda: %s", why_there_is_none());
     assert_int_equal(fixture_train(run, "--device cuda >/dev/null"), 1);
     assert_contains(fixture.output, line);
     assert_ptr_equal(strchr(fixture.output, '\n'), fixture.output + strlen(fixture.output) - 1);
-    free(line);
-    free(run);
 }
 
-static void auto_trains_on_the_cpu_and_gives_the_reason(void **state) {
-    (void)state;
+TEST(auto_trains_on_the_cpu_and_gives_the_reason) {
     skip_where_there_is_a_gpu();
-    char *run = scratch_directory(), *other = scratch_directory(),
-         *line = xformat("; no GPU is used: %s", why_there_is_none());
+    char *run = kept_folder(), *other = kept_folder(), *line = kept_format("; no GPU is used: %s", why_there_is_none());
     fixture_must_train(run, "--device auto --max-steps 2");
     assert_contains(fixture.output, "[Device] cpu: ");
     assert_contains(fixture.output, line);
     fixture_must_train(other, "--device cpu --max-steps 2");
     assert_null(strstr(fixture.output, "no GPU"));
-    free(line);
-    free(other);
-    free(run);
 }
 
 /* The runtime is linked in, and the driver is loaded only when a GPU is used. */
-static void no_library_of_cuda_is_loaded(void **state) {
-    (void)state;
+TEST(no_library_of_cuda_is_loaded) {
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "ldd %s", fixture.program), 0);
     assert_contains(fixture.output, "libc.so");
     const char *const names[] = {"libcu", "libnv", "nvidia"};
@@ -49,14 +40,13 @@ static void no_library_of_cuda_is_loaded(void **state) {
         if (strstr(fixture.output, names[i])) fail_msg("%s in\n%s", names[i], fixture.output);
 }
 
-static void a_preset_sets_the_defaults(void **state) {
-    (void)state;
+TEST(a_preset_sets_the_defaults) {
     const char *preset = getenv("GPU_PRESET");
     if (!preset) skip(); /* then the table of the README is what is compared */
     static const char *const names[][2] = {{"GPU_BATCH = ", "`-b`, `--batch-size N\\|auto` | %ld |"},
                                            {"GPU_ACCUMULATION = ", "`-g`, `--grad-accumulation N` | %ld |"},
                                            {"GPU_WORKERS = ", "`--num-workers N` | %ld |"}};
-    char *path = xformat("configs/gpu/%s.mk", preset), *text = read_text(path);
+    char *path = kept_format("configs/gpu/%s.mk", preset), *text = kept_text(path);
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s --help-markdown", fixture.program), 0);
     for (int i = 0; i < 3; i++) {
         const char *at = strstr(text, names[i][0]);
@@ -65,11 +55,7 @@ static void a_preset_sets_the_defaults(void **state) {
         snprintf(row, sizeof row, names[i][1], strtol(at + strlen(names[i][0]), NULL, 10));
         assert_contains(fixture.output, row);
     }
-    char *card = xformat("`--gpu NAME\\|all\\|here` | %s |", preset);
-    assert_contains(fixture.output, card);
-    free(card);
-    free(text);
-    free(path);
+    assert_contains(fixture.output, kept_format("`--gpu NAME\\|all\\|here` | %s |", preset));
 }
 
 static int hide_gpus(void **state) {
@@ -77,10 +63,4 @@ static int hide_gpus(void **state) {
     return gpt_fixture_open(state);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_missing_gpu_is_reported_in_one_line),
-                                       cmocka_unit_test(auto_trains_on_the_cpu_and_gives_the_reason),
-                                       cmocka_unit_test(no_library_of_cuda_is_loaded),
-                                       cmocka_unit_test(a_preset_sets_the_defaults)};
-    return cmocka_run_group_tests(tests, hide_gpus, NULL);
-}
+int main(void) { return tests_run(hide_gpus, NULL); }

@@ -9,6 +9,8 @@
 #include "tests/edited_json.h"
 #include "tests/gpt/corpus.h"
 
+static Error error;
+
 enum {
     TRAINED_TENSORS = 25 /* with one block */,
     ENCODER_TENSORS = 364,
@@ -63,7 +65,6 @@ static char *write_weights(const char *name, Weights weights) {
     static char names[MAX_TENSORS][64];
     TensorToWrite tensors[MAX_TENSORS];
     TensorFile file = {0};
-    Error error;
     int n = 0;
     for (int i = 0; i < MAX_TENSORS; i++) numbers[i] = philox_normal(3, PURPOSE_TEST, 0, (uint64_t)i);
     char *folder = corpus_folder("base"), *path = path_join(folder, name);
@@ -81,30 +82,23 @@ static char *write_weights(const char *name, Weights weights) {
     }
     if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     tensor_file_close(&file);
-    free(folder);
     return path;
 }
 
 static char *write_base(const char *name, const char *checkpoint, int leave_out) {
-    return write_weights(name, (Weights){checkpoint, "", CORPUS_WIDTH, leave_out});
+    return keep(write_weights(name, (Weights){checkpoint, "", CORPUS_WIDTH, leave_out}));
 }
 
 static int open_fixture(void **state) {
-    (void)state;
-    corpus_open();
+    corpus_open(state);
     own = corpus_folder(corpus_reference(NULL));
     semantic = corpus_folder("semantic");
     run = corpus_folder("run");
     must_run("cp -r %s %s && rm %s/codebook.*", own, semantic, semantic);
     char *first = corpus_folder("first");
     corpus_must_train(semantic, first, "");
-    char *weights = path_through(first, "last/model.safetensors");
-    base = write_base("gpt.safetensors", weights, 0);
-    char *options = xformat("--base-checkpoint %s", base);
-    corpus_must_train(semantic, run, options);
-    free(options);
-    free(weights);
-    free(first);
+    base = write_base("gpt.safetensors", keep(path_through(first, "last/model.safetensors")), 0);
+    corpus_must_train(semantic, run, kept_format("--base-checkpoint %s", base));
     return 0;
 }
 
@@ -118,9 +112,8 @@ static void assert_same_tensor(const StoredTensor *a, const StoredTensor *b) {
 
 /* Fails unless gpt.pth of an export has the tensors of a file of weights, and `more` others. */
 static void assert_exported(const char *folder, const char *weights, int more) {
-    char *pth = xformat("%s/%s/gpt.pth", corpus_root, folder);
+    char *pth = kept_format("%s/%s/gpt.pth", corpus_root, folder);
     TensorFile exported, file;
-    Error error;
     if (!tensor_file_open(pth, &exported, &error)) fail_msg("%s: %s", pth, error.text);
     if (!tensor_file_open(weights, &file, &error)) fail_msg("%s: %s", weights, error.text);
     assert_int_equal(exported.n_tensors, file.n_tensors + more);
@@ -128,12 +121,11 @@ static void assert_exported(const char *folder, const char *weights, int more) {
         assert_same_tensor(&file.tensors[i], tensor_file_find(&exported, file.tensors[i].name));
     tensor_file_close(&exported);
     tensor_file_close(&file);
-    free(pth);
 }
 
-static void an_export_is_the_checkpoint_under_the_references_names(void **state) {
-    (void)state;
-    char *weights = path_through(run, "best/model.safetensors"), *yaml = corpus_folder("models/am/config.yaml"), *text;
+TEST(an_export_is_the_checkpoint_under_the_references_names) {
+    char *weights = keep(path_through(run, "best/model.safetensors")), *yaml = corpus_folder("models/am/config.yaml"),
+         *text;
     must_export("--checkpoint run --output models/am");
     assert_contains(fixture.output, "the best weights of the run\n");
     assert_contains(fixture.output, "25 trained tensors, 364 of the encoders\n");
@@ -145,7 +137,7 @@ static void an_export_is_the_checkpoint_under_the_references_names(void **state)
              "&& ls -A models/am | tr '\\n' ' '",
              corpus_root, corpus_root);
     assert_string_equal(fixture.output, "bpe.model config.json config.yaml gpt.pth ");
-    text = read_text(yaml);
+    text = kept_text(yaml);
     assert_contains(text, "dataset:\n    bpe_model: \"am/bpe.model\"\n"
                           "gpt:\n    model_dim: 16  # was 1280\n    layers: 1  # was 24\n    heads: 2  # was 20\n"
                           "    max_text_tokens: 90  # was 600\n    max_mel_tokens: 180  # was 1815\n"
@@ -153,15 +145,13 @@ static void an_export_is_the_checkpoint_under_the_references_names(void **state)
                           "    start_text_token: 0\n    stop_text_token: 1\n"
                           "    start_mel_token: 32  # was 8192\n    stop_mel_token: 33  # was 8193\n"
                           "gpt_checkpoint: \"am/gpt.pth\"\n");
-    char *owned[] = {weights, yaml, text};
-    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
 /* A training from scratch has no encoders: IndexTTS2 would refuse its weights, unless they are added. */
-static void missing_encoders_are_named_and_can_be_added(void **state) {
-    (void)state;
-    char *weights = path_through(corpus_root, "first/best/model.safetensors");
-    char *part = write_base("part.safetensors", NULL, 3), *rest = write_base("encoders.safetensors", NULL, 0);
+TEST(missing_encoders_are_named_and_can_be_added) {
+    char *weights = keep(path_through(corpus_root, "first/best/model.safetensors"));
+    write_base("part.safetensors", NULL, 3);
+    char *rest = write_base("encoders.safetensors", NULL, 0);
     must_export("--checkpoint first/best --output bare");
     assert_contains(fixture.output, "warning: first/");
     assert_contains(fixture.output, " has no encoders for prompts and emotions");
@@ -174,14 +164,10 @@ static void missing_encoders_are_named_and_can_be_added(void **state) {
     assert_exported("whole", rest, TRAINED_TENSORS);
     assert_int_equal(export("--checkpoint first/best --output cut --base-checkpoint base/part.safetensors"), 1);
     assert_contains(fixture.output, "part.safetensors: emo_layer.* has 0 tensors, and the reference has 2");
-    free(weights);
-    free(part);
-    free(rest);
 }
 
 /* A file beside config.json and state.json is the checkpoint whose weights it holds. */
-static void the_weights_file_of_a_checkpoint_stands_for_it(void **state) {
-    (void)state;
+TEST(the_weights_file_of_a_checkpoint_stands_for_it) {
     must_export("--checkpoint run/best --output of_folder");
     must_export("--checkpoint run/best/model.safetensors --output of_file");
     must_run("cd %s && sed s/of_file/of_folder/g of_file/config.yaml | cmp - of_folder/config.yaml && "
@@ -190,58 +176,50 @@ static void the_weights_file_of_a_checkpoint_stands_for_it(void **state) {
 }
 
 /* The best weights lie in a folder, as copying makes of the link, or a small file names them. */
-static void copied_runs_are_exported(void **state) {
-    (void)state;
+TEST(copied_runs_are_exported) {
     static const char *const ways[] = {"cp -r run/$s copied0/best",
                                        "cp -r run/step_* copied1 && echo $s >copied1/best"};
     static const char *const paths[] = {"", "/best", "/best/model.safetensors"};
     for (int i = 0; i < 2; i++) {
         must_run("cd %s && s=$(readlink run/best || cat run/best) && mkdir copied%d && %s", corpus_root, i, ways[i]);
         for (int k = 0; k < 3; k++) {
-            char *options = xformat("--checkpoint copied%d%s --output of_copy%d%d", i, paths[k], i, k);
-            must_export(options);
+            must_export(kept_format("--checkpoint copied%d%s --output of_copy%d%d", i, paths[k], i, k));
             must_run("cd %s && cmp of_folder/gpt.pth of_copy%d%d/gpt.pth && cmp of_folder/config.json "
                      "of_copy%d%d/config.json",
                      corpus_root, i, k, i, k);
-            free(options);
         }
     }
 }
 
 /* A training would start from them. */
-static void state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported(void **state) {
-    (void)state;
+TEST(state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported) {
     static const char *const keys[] = {"model.", "state_dict.module.", "model_state_dict._orig_mod.", "module."};
-    char *weights = path_through(corpus_root, "first/last/model.safetensors"), *encoders = NULL;
+    char *weights = keep(path_through(corpus_root, "first/last/model.safetensors")), *encoders = NULL;
     for (int i = 0; i < 4; i++) {
-        char *output = xformat("keyed%d", i), *added = xformat("added%d", i),
+        char *output = kept_format("keyed%d", i), *added = kept_format("added%d", i),
              *whole = write_weights("keyed.safetensors", (Weights){weights, keys[i], CORPUS_WIDTH, 0}),
-             *options = xformat("--checkpoint base/keyed.safetensors --heads 2 --tokenizer semantic/bpe.model "
-                                "--output %s",
-                                output);
+             *options = kept_format("--checkpoint base/keyed.safetensors --heads 2 --tokenizer semantic/bpe.model "
+                                    "--output %s",
+                                    output);
         must_export(options);
         assert_contains(fixture.output, "25 trained tensors, 364 of the encoders\n");
         assert_exported(output, base, 0);
         encoders = write_weights("keyed.safetensors", (Weights){NULL, keys[i], CORPUS_WIDTH, 0});
-        free(options);
-        options = xformat("--checkpoint first --base-checkpoint base/keyed.safetensors --output %s", added);
+        options = kept_format("--checkpoint first --base-checkpoint base/keyed.safetensors --output %s", added);
         must_export(options);
         assert_exported(added, weights, ENCODER_TENSORS);
-        char *owned[] = {output, added, whole, options, encoders};
-        for (int k = 0; k < 5; k++) free(owned[k]);
+        free(whole);
+        free(encoders);
     }
-    free(weights);
 }
 
 /* The shapes of 24 layers and a width of 1280 tell 20 heads, as they do to a training; here the tensors are too few. */
-static void the_heads_of_indextts2s_size_are_known(void **state) {
-    (void)state;
+TEST(the_heads_of_indextts2s_size_are_known) {
     static const float zeros[61 * 1280];
     static const char *const tables[] = {"text_embedding.weight", "mel_embedding.weight",
                                          "text_pos_embedding.emb.weight", "mel_pos_embedding.emb.weight"};
     TensorToWrite tensors[28];
     char names[24][32], *path = corpus_folder("base/full.safetensors");
-    Error error;
     for (int i = 0; i < 4; i++)
         tensors[i] = (TensorToWrite){.name = tables[i], .dtype = "F32", .rank = 2, .dims = {61, 1280}, .data = zeros};
     for (int i = 0; i < 24; i++) {
@@ -253,22 +231,18 @@ static void the_heads_of_indextts2s_size_are_known(void **state) {
     assert_contains(fixture.output, "expected the tensor ");
     assert_int_equal(export("--checkpoint base/full.safetensors --heads 16 --output x"), 2);
     assert_contains(fixture.output, "--heads 16 contradicts base/full.safetensors, which has heads 20");
-    free(path);
 }
 
 /* The codes of a codebook make no sound in IndexTTS2, whatever its file says. */
-static void an_export_of_own_codes_says_that_indextts2_cannot_speak_it(void **state) {
-    (void)state;
+TEST(an_export_of_own_codes_says_that_indextts2_cannot_speak_it) {
     char *output = corpus_folder("spoken");
     corpus_must_train(own, output, "");
     must_export("--checkpoint spoken --output mute");
     assert_contains(fixture.output, "warning: the model speaks in codes of a codebook of train_gpt prepare: ");
     assert_null(strstr(fixture.output, "Next:"));
-    free(output);
 }
 
-static void exports_that_would_be_wrong_are_refused(void **state) {
-    (void)state;
+TEST(exports_that_would_be_wrong_are_refused) {
     static const Refusal refusals[] = {
         {1, "--checkpoint run --output taken", "--output taken: it holds gpt.pth already; choose a new folder"},
         {1, "--checkpoint nowhere --output x", "--checkpoint nowhere: "},
@@ -286,8 +260,8 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
         {1, "--checkpoint run --tokenizer nowhere --output x", "nowhere: "},
         {2, "--checkpoint run --base-checkpoint base/gpt.safetensors --output x", "has all tensors of the reference"},
     };
-    char *other = write_base("other.safetensors", NULL, 0),
-         *wide = write_weights("wide.safetensors", (Weights){NULL, "", WIDE, 0});
+    write_base("other.safetensors", NULL, 0);
+    char *wide = write_weights("wide.safetensors", (Weights){NULL, "", WIDE, 0});
     /* as many pieces, and a field that SentencePiece does not know */
     must_run("cd %s && mkdir taken && echo theirs >taken/gpt.pth && cp semantic/bpe.model edited.model && "
              "printf '\\240\\006\\001' >>edited.model && cp -rL %s/first/last/. broken && echo '{}' "
@@ -296,60 +270,32 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
     corpus_prepare("small", "--vocabulary 40");
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         assert_refused(export(refusals[i].options), &refusals[i]);
-    char *left = corpus_folder("x"), *theirs = corpus_folder("taken/gpt.pth"), *text = read_text(theirs);
+    char *left = corpus_folder("x"), *theirs = corpus_folder("taken/gpt.pth"), *text = kept_text(theirs);
     assert_int_equal(access(left, F_OK), -1);
     assert_string_equal(text, "theirs\n");
-    free(text);
-    free(theirs);
-    free(left);
     free(wide);
-    free(other);
 }
 
-static void fields_of_other_types_and_ranges_are_refused(void **state) {
-    (void)state;
-    static const JsonEdit edits[] = {
-        {"config.json", NULL, "all", "[]", "config.json: expected an object {...}"},
-        {"config.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
-        {"config.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
-        {"config.json", "", "format", "2", "\"format\": expected 1, found 2"},
-        {"config.json", "", "version", "2", "\"version\": expected a text, found 2"},
-        {"config.json", "", "parameters", "\"many\"",
-         "\"parameters\": expected a whole number from 1 to 9223372036854775807, found \"many\""},
-        {"config.json", "", "parameters", "0", "\"parameters\": expected a whole number from 1 to "},
-        {"config.json", "", "model", "7",
-         "\"model\": expected tts_gpt (another name is a checkpoint of another model), found 7"},
-        {"config.json", "", "model", "\"\"",
-         "\"model\": expected tts_gpt (another name is a checkpoint of another model), found \"\""},
-        {"config.json", "", "model", "\"tts_gptx\"", "\"model\": expected tts_gpt (another name "},
-        {"config.json", "", "model", NULL, "\"model\": expected tts_gpt "},
-        {"config.json", "", "options", "[]", "\"options\": expected an object, found []"},
-        {"config.json", "options", "model-dim", "-1", "model-dim: expected 8 to 65536, found -1"},
-        {"config.json", "options", "heads", "\"2\"", "heads: expected a whole number, found \"2\""},
-        {"config.json", "options", "max-mel-tokens", "1099511627776",
-         "max-mel-tokens: expected 1 to 1000000, found 1099511627776"},
-        {"config.json", "options", "number-text-tokens", "1", "number-text-tokens: expected 2 to 1000000000, found 1"},
-        {"config.json", "", "codes", "3", "\"codes\": expected a text, found 3"},
-        {"config.json", "", "codebook_xxh3_64", "7", "\"codebook_xxh3_64\": expected a text, found 7"},
-        {"config.json", "", "tokenizer_xxh3_64", "[]", "\"tokenizer_xxh3_64\": expected a text, found []"},
+static void export_edited(const char *edited, const JsonEdit *edit) {
+    assert_edit_refused(export(kept_format("--checkpoint %s --output none", edited)), edit);
+}
+
+TEST(fields_of_other_types_and_ranges_are_refused) {
+    static const JsonEdit configs[] = {
+        {"options", "model-dim", "-1", "model-dim: expected 8 to 65536, found -1"},
+        {"options", "heads", "\"2\"", "heads: expected a whole number, found \"2\""},
+        {"options", "max-mel-tokens", "1099511627776", "max-mel-tokens: expected 1 to 1000000, found 1099511627776"},
+        {"options", "number-text-tokens", "1", "number-text-tokens: expected 2 to 1000000000, found 1"},
+        {"", "codes", "3", "\"codes\": expected a text, found 3"},
+        {"", "codebook_xxh3_64", "7", "\"codebook_xxh3_64\": expected a text, found 7"},
+        {"", "tokenizer_xxh3_64", "[]", "\"tokenizer_xxh3_64\": expected a text, found []"},
     };
-    char *best = path_join(run, "best"), *followed = follow_link(best);
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        char *edited = edited_checkpoint(followed, &edits[i]),
-             *options = xformat("--checkpoint %s --output none", edited);
-        int status = export(options);
-        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
-        assert_contains(fixture.output, edits[i].message);
-        free(options);
-        free(edited);
-    }
-    free(followed);
-    free(best);
+    char *best = kept_path(run, "best");
+    refuse_config_edits(best, "tts_gpt", configs, sizeof configs / sizeof *configs, export_edited);
 }
 
 /* Checks that config.json may say whatever train_gpt's options may be, and no more. */
-static void sizes_have_the_ranges_of_the_options(void **state) {
-    (void)state;
+TEST(sizes_have_the_ranges_of_the_options) {
     static const char *const ranges[] = {"`--model-dim N` | 1280 | 8 to 65,536 |",
                                          "`--layers N` | 24 | 1 to 1,000 |",
                                          "`--heads N` | 20 | 1 to 1,000 |",
@@ -361,19 +307,4 @@ static void sizes_have_the_ranges_of_the_options(void **state) {
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) assert_contains(fixture.output, ranges[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_export_is_the_checkpoint_under_the_references_names),
-        cmocka_unit_test(missing_encoders_are_named_and_can_be_added),
-        cmocka_unit_test(the_weights_file_of_a_checkpoint_stands_for_it),
-        cmocka_unit_test(copied_runs_are_exported),
-        cmocka_unit_test(state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported),
-        cmocka_unit_test(the_heads_of_indextts2s_size_are_known),
-        cmocka_unit_test(an_export_of_own_codes_says_that_indextts2_cannot_speak_it),
-        cmocka_unit_test(fields_of_other_types_and_ranges_are_refused),
-        cmocka_unit_test(sizes_have_the_ranges_of_the_options),
-        cmocka_unit_test(exports_that_would_be_wrong_are_refused),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, open_fixture, NULL);
-}
+int main(void) { return tests_run(open_fixture, NULL); }

@@ -14,8 +14,7 @@ enum {
 
 /* Generates greedily to the end of the positions for three prompts at once, then runs the batch that training would
  * have made of the result. */
-static void cached_codes_equal_the_full_forward(void **state) {
-    (void)state;
+TEST(cached_codes_equal_the_full_forward) {
     GptConfig config = gpt_config_small(WIDTH, 4, 0);
     ModelRig rig = gpt_rig_open(&config, cpu_device_open(2), 64 << 20);
     static float conditioning[SAMPLES][LATENTS * WIDTH];
@@ -56,9 +55,4 @@ static void cached_codes_equal_the_full_forward(void **state) {
     generated_free(out, SAMPLES);
     batch_close(&batch);
     model_rig_close(&rig);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cached_codes_equal_the_full_forward)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

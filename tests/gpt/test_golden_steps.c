@@ -55,10 +55,8 @@ static void write_samples(const char *golden, FILE *own, FILE *both) {
 }
 
 static FILE *open_manifest(const char *name) {
-    char *path = path_join(data, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(data, name), "w");
     assert_non_null(file);
-    free(path);
     return file;
 }
 
@@ -73,11 +71,11 @@ static int make_data(void **state) {
 
 /* ---- runs ---- */
 
-/* Trains from the golden weights on a manifest (equal, unequal, both); the run's directory: free(). */
+/* Trains from the golden weights on a manifest (equal, unequal, both); its directory. */
 static char *train(const char *manifest, const char *options, ...) PRINTF_LIKE(2, 3);
 static char *train(const char *manifest, const char *options, ...) {
     const char *build = getenv("BUILD");
-    char more[1024], *run = scratch_directory();
+    char more[1024], *run = kept_folder();
     va_list arguments;
     va_start(arguments, options);
     vsnprintf(more, sizeof more, options, arguments);
@@ -162,11 +160,10 @@ static void check_first_step(const char *run, const char *const *names, int n) {
     }
     golden_means(names, n, means, counts);
     for (int i = 0; i < METRICS; i++) {
-        char *key = xformat("train/%s", metrics[i]);
+        char *key = kept_format("train/%s", metrics[i]);
         float *sum = floats(&dump, "sum.", metrics[i]);
         expect(metrics[i], (double)*sum, means[i] * counts[i], 1e-5);
         expect(key, logged_once(run, "train", key), means[i], 1e-5);
-        free(key);
         free(sum);
     }
     float *loss = floats(&dump, "", "loss");
@@ -178,22 +175,18 @@ static void check_first_step(const char *run, const char *const *names, int n) {
     tensor_file_close(&weights);
 }
 
-static void a_step_has_the_golden_gradients_and_losses(void **state) {
-    (void)state;
+TEST(a_step_has_the_golden_gradients_and_losses) {
     const char *const names[] = {"equal", "unequal"};
     for (int i = 0; i < 2; i++) {
         char *run = train(names[i], "%s -b 3 -g 1", one_step);
         check_first_step(run, names + i, 1);
-        free(run);
     }
 }
 
-static void accumulated_gradients_are_the_mean_of_the_micro_batches(void **state) {
-    (void)state;
+TEST(accumulated_gradients_are_the_mean_of_the_micro_batches) {
     const char *const names[] = {"equal", "unequal"};
     char *run = train("both", "%s -b 3 -g 2 %s", one_step, split_seed);
     check_first_step(run, names, 2);
-    free(run);
 }
 
 /* ---- five steps ---- */
@@ -220,7 +213,7 @@ static void check_five_steps(const char *run, const char *golden_name, int froze
     TensorFile golden = open_golden(golden_name);
     float *want = floats(&golden, "", "norms");
     double norms[5], rates[5];
-    char *checkpoint = path_join(run, "step_00000005");
+    char *checkpoint = kept_path(run, "step_00000005");
     assert_int_equal(logged(run, "train", "train/grad_norm", norms, 5), 5);
     assert_int_equal(logged(run, "train", "train/lr", rates, 5), 5);
     for (int k = 0; k < 5; k++) {
@@ -228,59 +221,48 @@ static void check_five_steps(const char *run, const char *golden_name, int froze
         expect("lr", rates[k], 1e-3 * factors[k], 1e-6);
     }
     check_moves(checkpoint, golden_name, frozen);
-    free(checkpoint);
     free(want);
     tensor_file_close(&golden);
 }
 
 /* The rate of the first step is 0: the second step gives the same losses for the same samples, and so does a line for
  * both steps. */
-static void a_log_line_is_the_mean_of_its_own_steps(void **state) {
-    (void)state;
+TEST(a_log_line_is_the_mean_of_its_own_steps) {
     const char *const names[] = {"equal", "unequal"};
     char *each = train("both", "-b 3 -g 2 --max-steps 2 --warmup-steps 2 --val-ratio 0");
     char *both = train("both", "-b 3 -g 2 --max-steps 2 --warmup-steps 2 --val-ratio 0 --log-interval 2");
     double means[METRICS], counts[METRICS], values[3];
     golden_means(names, 2, means, counts);
     for (int i = 0; i < METRICS; i++) {
-        char *key = xformat("train/%s", metrics[i]);
+        char *key = kept_format("train/%s", metrics[i]);
         assert_int_equal(logged(each, "train", key, values, 3), 2);
         expect(key, values[0], means[i], 1e-5);
         expect(key, values[1], means[i], 1e-5);
         assert_int_equal(logged(both, "train", key, values, 3), 1);
         expect(key, values[0], means[i], 1e-5);
-        free(key);
     }
-    free(each);
-    free(both);
 }
 
-static void five_steps_are_the_golden_ones(void **state) {
-    (void)state;
+TEST(five_steps_are_the_golden_ones) {
     for (int g = 1; g <= 2; g++) { /* twice the one batch is that batch */
         char *run = train("equal", "%s -b 3 -g %d --grad-clip 1", five_of_ten, g);
         check_five_steps(run, "equal", 0);
-        free(run);
     }
 }
 
-static void five_accumulated_steps_with_frozen_rows_are_the_golden_ones(void **state) {
-    (void)state;
+TEST(five_accumulated_steps_with_frozen_rows_are_the_golden_ones) {
     char *run =
         train("both", "%s -b 3 -g 2 --grad-clip 0.25 --frozen-text-rows %d %s", five_of_ten, FROZEN_ROWS, split_seed);
     check_five_steps(run, "unequal", FROZEN_ROWS);
     free(run);
 }
 
-static void a_resumed_run_takes_the_golden_steps(void **state) {
-    (void)state;
+TEST(a_resumed_run_takes_the_golden_steps) {
     char *first =
         train("both", "%s -b 3 -g 2 --grad-clip 0.25 --frozen-text-rows %d %s", five_of_ten, FROZEN_ROWS, split_seed);
     char *run =
         train("both", "%s -b 3 -g 2 --grad-clip 0.25 %s --resume %s/step_00000003", five_of_ten, split_seed, first);
-    char *checkpoint = path_join(run, "step_00000005");
-    check_moves(checkpoint, "unequal", FROZEN_ROWS);
-    free(checkpoint);
+    check_moves(kept_path(run, "step_00000005"), "unequal", FROZEN_ROWS);
     free(first);
     free(run);
 }
@@ -298,17 +280,15 @@ static void check_same_step(const char *a, const char *b) {
     }
     expect("grad_norm", logged_once(a, "train", "train/grad_norm"), logged_once(b, "train", "train/grad_norm"), 1e-6);
     for (int i = 0; i < METRICS; i++) {
-        char *key = xformat("train/%s", metrics[i]);
+        char *key = kept_format("train/%s", metrics[i]);
         expect(key, logged_once(a, "train", key), logged_once(b, "train", key), 1e-6);
-        free(key);
     }
     tensor_file_close(&weights);
     tensor_file_close(&x);
     tensor_file_close(&y);
 }
 
-static void loss_norm_batch_makes_one_batch_of_the_micro_batches(void **state) {
-    (void)state;
+TEST(loss_norm_batch_makes_one_batch_of_the_micro_batches) {
     static const struct { int b, g; } ways[] = {{3, 2}, {2, 3}, {1, 6}};
     const char *const norms[] = {"batch", "micro"};
     for (int k = 0; k < 2; k++) { /* of one micro-batch both are the same */
@@ -316,37 +296,29 @@ static void loss_norm_batch_makes_one_batch_of_the_micro_batches(void **state) {
         for (int i = 0; i < 3; i++) {
             char *run = train("both", "%s -b %d -g %d --loss-norm batch", one_step, ways[i].b, ways[i].g);
             check_same_step(run, whole);
-            free(run);
         }
-        free(whole);
     }
     char *batch = train("both", "%s -b 1 -g 6 --loss-norm batch", one_step);
     char *micro = train("both", "%s -b 1 -g 6 --loss-norm micro", one_step);
     double x = logged_once(batch, "train", "train/grad_norm"), y = logged_once(micro, "train", "train/grad_norm");
     assert_true(fabs(x / y - 1) > 1e-3); /* or nothing was shown above */
-    free(batch);
-    free(micro);
 }
 
 static void check_validation(const char *run, const char *const *names, int n, bool as_trained) {
     double means[METRICS], counts[METRICS];
     golden_means(names, n, means, counts);
     for (int i = 0; i < METRICS; i++) {
-        char *key = xformat("val/%s", metrics[i]), *trained = xformat("train/%s", metrics[i]);
+        char *key = kept_format("val/%s", metrics[i]), *trained = kept_format("train/%s", metrics[i]);
         double value = logged_once(run, "val", key);
-        char *printed = xformat("%s=%.4f", metrics[i], value);
+        char *printed = kept_format("%s=%.4f", metrics[i], value);
         expect(key, value, means[i], 1e-5);
         if (as_trained) expect(key, value, logged_once(run, "train", trained), 1e-6);
         assert_contains(strstr(output, "[Val]"), printed);
-        free(key);
-        free(trained);
-        free(printed);
     }
     expect("val/objective", logged_once(run, "val", "val/objective"), 0.2 * means[0] + 0.8 * means[1], 1e-5);
 }
 
-static void validation_and_training_give_the_same_losses(void **state) {
-    (void)state;
+TEST(validation_and_training_give_the_same_losses) {
     const char *const names[] = {"equal", "unequal"};
     static const int sizes[] = {6, 4, 1}; /* one batch; two of different sizes; six */
     for (int i = 0; i < 3; i++) {
@@ -356,15 +328,12 @@ static void validation_and_training_give_the_same_losses(void **state) {
         check_validation(run, names, 2, true);
         assert_contains(output, "warning: --val-manifest ");
         assert_contains(output, "/both: validation is on samples that are trained on");
-        free(run);
     }
     char *run =
         train("both", "-b 3 -g 2 --max-steps 1 --val-manifest %s/both --val-batch-size 3 --max-val-batches 1", data);
     check_validation(run, names, 1, false);
-    free(run);
     run = train("equal", "-b 3 --max-steps 1 --val-manifest %s/unequal", data);
     assert_null(strstr(output, "trained on; give another"));
-    free(run);
 }
 
 /* ---- a base checkpoint with a smaller vocabulary ---- */
@@ -415,18 +384,17 @@ static void check_frozen(const char *checkpoint, const char *earlier) {
     tensor_file_close(&after);
 }
 
-static void a_resumed_run_keeps_frozen_rows_and_carried_tensors(void **state) {
-    (void)state;
+TEST(a_resumed_run_keeps_frozen_rows_and_carried_tensors) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
     const char *golden = weights_path;
-    char *small = path_join(data, "small.safetensors");
+    char *small = kept_path(data, "small.safetensors");
     write_small_base(small);
     weights_path = small;
     char *run = train("both", "%s -b 3 -g 1", five_of_ten), *resumed;
     assert_contains(output, "3 resized, 1 carried");
-    char *at = path_join(run, "step_00000005"), *end = path_join(run, "last"), *other;
+    char *at = kept_path(run, "step_00000005"), *end = kept_path(run, "last"), *other;
     resumed = train("both", "%s -b 3 -g 1 --resume %s", five_of_ten, at);
-    other = path_join(resumed, "last");
+    other = kept_path(resumed, "last");
     check_frozen(end, at);
     check_frozen(other, at);
     for (int i = 0; i < 2; i++)
@@ -434,26 +402,9 @@ static void a_resumed_run_keeps_frozen_rows_and_carried_tensors(void **state) {
             fail_msg("%s", output);
     /* without the base file, too: the checkpoint knows */
     weights_path = golden;
-    free(resumed);
-    free(other);
     resumed = train("both", "%s -b 3 -g 1 --resume %s", five_of_ten, at);
-    other = path_join(resumed, "last");
+    other = kept_path(resumed, "last");
     check_frozen(other, at);
-    char *owned[] = {small, run, resumed, at, end, other};
-    for (int i = 0; i < 6; i++) free(owned[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_has_the_golden_gradients_and_losses),
-        cmocka_unit_test(accumulated_gradients_are_the_mean_of_the_micro_batches),
-        cmocka_unit_test(five_steps_are_the_golden_ones),
-        cmocka_unit_test(five_accumulated_steps_with_frozen_rows_are_the_golden_ones),
-        cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
-        cmocka_unit_test(a_log_line_is_the_mean_of_its_own_steps),
-        cmocka_unit_test(loss_norm_batch_makes_one_batch_of_the_micro_batches),
-        cmocka_unit_test(validation_and_training_give_the_same_losses),
-        cmocka_unit_test(a_resumed_run_keeps_frozen_rows_and_carried_tensors),
-    };
-    return cmocka_run_group_tests(tests, make_data, NULL);
-}
+int main(void) { return tests_run(make_data, NULL); }

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "data/gpt/manifest.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #define SINGLE_LINE                                                                                                    \
     "{\"id\":\"spk003_000917\",\"audio_path\":\"audio/spk003_000917.wav\",\"text\":\"ዛሬ ጥሩ ቀን "            \
@@ -17,11 +17,11 @@
     "\"target_text\":\"ዛሬ ጥሩ ቀን ነው.\",\"target_text_ids_path\":\"text_ids/17.npy\",\"target_text_len\":6," \
     "\"target_codes_path\":\"codes/17.npy\",\"target_code_len\":130,\"target_emo_vec_path\":\"emo_vec/17.npy\"}"
 
-/* `line` with its first `from` replaced; free(). */
+/* `line` with its first `from` replaced. */
 static char *changed(const char *line, const char *from, const char *to) {
     const char *at = strstr(line, from);
     assert_non_null(at);
-    return xformat("%.*s%s%s", (int)(at - line), line, to, at + strlen(from));
+    return kept_format("%.*s%s%s", (int)(at - line), line, to, at + strlen(from));
 }
 
 static ManifestRecord parse(const char *line) {
@@ -45,7 +45,6 @@ static void expect_refused(const char *line, int column, const char *message) {
 static void expect_changed_refused(const char *line, const char *from, const char *to, const char *message) {
     char *text = changed(line, from, to);
     expect_refused(text, 0, message);
-    free(text);
 }
 
 /* Expects the lengths of both example lines, their text and codes, and these files of the prompt. */
@@ -57,8 +56,7 @@ static void expect_files(const ManifestRecord *r, const char *condition, const c
     assert_true(r->text_len == 6 && r->code_len == 130 && r->condition_len == 32);
 }
 
-static void fields_that_nobody_asked_for_are_not_judged(void **state) {
-    (void)state;
+TEST(fields_that_nobody_asked_for_are_not_judged) {
     char *more =
         changed(SINGLE_LINE, "{",
                 "{\"mos\": NaN, \"hash\": 18446744073709551616, \"prompt_duration\": 1e999, \"note\": \"\\ud83d\", ");
@@ -68,8 +66,7 @@ static void fields_that_nobody_asked_for_are_not_judged(void **state) {
     free(more);
 }
 
-static void a_single_utterance_is_its_own_prompt(void **state) {
-    (void)state;
+TEST(a_single_utterance_is_its_own_prompt) {
     ManifestRecord r = parse(SINGLE_LINE);
     assert_false(r.paired);
     assert_string_equal(r.id, "spk003_000917");
@@ -80,8 +77,7 @@ static void a_single_utterance_is_its_own_prompt(void **state) {
     manifest_record_close(&r);
 }
 
-static void a_pair_takes_the_voice_of_the_prompt(void **state) {
-    (void)state;
+TEST(a_pair_takes_the_voice_of_the_prompt) {
     ManifestRecord r = parse(PAIRED_LINE);
     assert_true(r.paired);
     assert_string_equal(r.id, "spk003_17__spk003_44");
@@ -95,8 +91,7 @@ static void a_pair_takes_the_voice_of_the_prompt(void **state) {
 }
 
 /* Each row: a change to the pair, and whose emotion it then takes. */
-static void an_empty_prompt_emotion_falls_back_to_the_target(void **state) {
-    (void)state;
+TEST(an_empty_prompt_emotion_falls_back_to_the_target) {
     static const char *const to[] = {"\"prompt_emo_vec_path\":\"\"", "\"prompt_emo_vec_path\":null", "\"other\":\"\""};
     for (int i = 0; i < 3; i++) {
         char *line = changed(PAIRED_LINE, "\"prompt_emo_vec_path\":\"emo_vec/44.npy\"", to[i]);
@@ -106,49 +101,37 @@ static void an_empty_prompt_emotion_falls_back_to_the_target(void **state) {
         manifest_record_close(&r);
         expect_changed_refused(line, "\"target_emo_vec_path\":\"emo_vec/17.npy\"", "\"x\":0",
                                "neither prompt_emo_vec_path nor target_emo_vec_path is given");
-        free(line);
     }
 }
 
-static void optional_fields_have_their_defaults(void **state) {
-    (void)state;
+TEST(optional_fields_have_their_defaults) {
     char *line = changed(SINGLE_LINE, "\"condition_len\":32,", ""), *less = changed(line, "\"duration\":2.62,", "");
     ManifestRecord r = parse(less);
     assert_true(r.condition_len == 32 && isnan(r.duration));
     manifest_record_close(&r);
-    free(less);
-    free(line);
     line = changed(SINGLE_LINE, "\"duration\":2.62", "\"duration\":null");
     r = parse(line);
     assert_true(isnan(r.duration));
     manifest_record_close(&r);
-    free(line);
     line = changed(PAIRED_LINE, "\"prompt_duration\":4.1,", "\"target_duration\":2,");
     less = changed(line, "\"target_id\":\"spk003_17\",", "");
     r = parse(less);
     assert_true(r.duration == 2 && isnan(r.prompt_duration));
     assert_string_equal(r.target_id, "spk003_17__spk003_44");
     manifest_record_close(&r);
-    free(less);
-    free(line);
 }
 
-static void required_fields_are_named(void **state) {
-    (void)state;
+TEST(required_fields_are_named) {
     static const char *const single[] = {"id",       "text_ids_path",  "text_len",    "codes_path",
                                          "code_len", "condition_path", "emo_vec_path"};
     static const char *const paired[] = {"id", "target_text_ids_path", "target_text_len", "target_code_len"};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
-        char *key = xformat("\"%s\":", single[i]), *message = xformat("%s is missing", single[i]);
+        char *key = kept_format("\"%s\":", single[i]), *message = kept_format("%s is missing", single[i]);
         expect_changed_refused(SINGLE_LINE, key, "\"x\":", message);
-        free(key);
-        free(message);
     }
     for (size_t i = 0; i < sizeof paired / sizeof *paired; i++) {
-        char *key = xformat("\"%s\":", paired[i]), *message = xformat("%s is missing", paired[i]);
+        char *key = kept_format("\"%s\":", paired[i]), *message = kept_format("%s is missing", paired[i]);
         expect_changed_refused(PAIRED_LINE, key, "\"x\":", message);
-        free(key);
-        free(message);
     }
     expect_changed_refused(PAIRED_LINE,
                            "\"prompt_condition_path\":", "\"x\":", "prompt_condition_path is missing: a pair has both");
@@ -156,8 +139,7 @@ static void required_fields_are_named(void **state) {
                            "\"target_codes_path\":", "\"x\":", "target_codes_path is missing: a pair has both");
 }
 
-static void wrong_values_are_named(void **state) {
-    (void)state;
+TEST(wrong_values_are_named) {
     expect_changed_refused(SINGLE_LINE, "\"spk003_000917\"", "917", "id is an integer, expected a string");
     expect_changed_refused(SINGLE_LINE, "\"spk003_000917\"", "\"\"", "id is empty");
     expect_changed_refused(SINGLE_LINE, "\"codes/17.npy\"", "[]", "codes_path is a list, expected a string");
@@ -174,8 +156,7 @@ static void wrong_values_are_named(void **state) {
 }
 
 /* The column, in characters, is where the line goes wrong. */
-static void invalid_json_is_reported_with_its_column(void **state) {
-    (void)state;
+TEST(invalid_json_is_reported_with_its_column) {
     expect_refused("{\"id\": }", 8, "invalid JSON: ");
     expect_refused("{'id': 1}", 2, "invalid JSON: ");
     expect_refused("{\"id\": 1", 9, "invalid JSON: ");
@@ -198,18 +179,4 @@ static void invalid_json_is_reported_with_its_column(void **state) {
     column = 7;
     assert_false(manifest_parse_line("{\"id\": NaN}", 11, &record, &line, &column, &error));
     assert_int_equal(column, 7); /* where the record begins */
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_that_nobody_asked_for_are_not_judged),
-        cmocka_unit_test(a_single_utterance_is_its_own_prompt),
-        cmocka_unit_test(a_pair_takes_the_voice_of_the_prompt),
-        cmocka_unit_test(an_empty_prompt_emotion_falls_back_to_the_target),
-        cmocka_unit_test(optional_fields_have_their_defaults),
-        cmocka_unit_test(required_fields_are_named),
-        cmocka_unit_test(wrong_values_are_named),
-        cmocka_unit_test(invalid_json_is_reported_with_its_column),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,26 +42,23 @@ static Batch small_batch(void) { return samples(0, 6); }
 
 /* ---- parameters ---- */
 
-static void full_model_has_the_reference_tensors(void **state) {
-    (void)state;
+TEST(full_model_has_the_reference_tensors) {
     GptConfig config = full_config(24000);
     Model *model = gpt_open(&config);
-    char *list = read_text("tests/reference/trained_names.tsv"), *rest = list, *line;
+    char *list = kept_text("tests/reference/trained_names.tsv"), *rest = list, *line;
     int n = 0;
     while ((line = strsep(&rest, "\n")) && *line) {
         assert_true(n < model->params.count);
         const Param *param = &model->params.items[n++];
-        char *want = xformat(param->rank == 2 ? "%s\t%lldx%lld" : "%s\t%lld", param->name, (long long)param->dims[0],
-                             (long long)param->dims[1]);
+        char *want = kept_format(param->rank == 2 ? "%s\t%lldx%lld" : "%s\t%lld", param->name,
+                                 (long long)param->dims[0], (long long)param->dims[1]);
         assert_string_equal(line, want);
         assert_true(param->decay);
         assert_int_equal(param->frozen_rows, 0);
-        free(want);
     }
     assert_int_equal(n, 301);
     assert_int_equal(model->params.count, 301);
     assert_int_equal(params_count(&model->params), 557815235);
-    free(list);
     model->close(model);
 
     config = full_config(12000);
@@ -82,8 +79,7 @@ static int64_t covered(Model *model, const char *const *tables, int n_tables, in
     return count;
 }
 
-static void frozen_rows_take_no_part(void **state) {
-    (void)state;
+TEST(frozen_rows_take_no_part) {
     static const char *const tables[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
     GptConfig config = full_config(24000);
     Model *model = gpt_open(&config);
@@ -95,8 +91,7 @@ static void frozen_rows_take_no_part(void **state) {
 
 static void open_model(void *config) { gpt_open(config); }
 
-static void bad_configurations_are_refused_by_name(void **state) {
-    (void)state;
+TEST(bad_configurations_are_refused_by_name) {
     GptConfig bad[6];
     for (int i = 0; i < 6; i++) bad[i] = small_config(0.1f);
     bad[0].n_heads = 5;
@@ -120,8 +115,7 @@ static void bad_configurations_are_refused_by_name(void **state) {
  * 1/sqrt(C)) make of them logits of variance s2 = 1/3 + 1/(3C), nearly normal: the expected loss is ln(classes) + s2 /
  * 2, and the mean over n rows lies within 5 standard errors sqrt(s2 / n), with 2/classes for the finite sum in the
  * softmax. */
-static void losses_start_near_those_of_a_uniform_guess(void **state) {
-    (void)state;
+TEST(losses_start_near_those_of_a_uniform_guess) {
     ModelRig rig = open_small(0);
     Batch batch = small_batch();
     Pass pass = {.sums = rig.sums};
@@ -137,8 +131,7 @@ static void losses_start_near_those_of_a_uniform_guess(void **state) {
     model_rig_close(&rig);
 }
 
-static void accumulated_micro_batches_equal_one_batch(void **state) {
-    (void)state;
+TEST(accumulated_micro_batches_equal_one_batch) {
     ModelRig rig = open_small(0);
     Batch whole = small_batch();
     Pass pass = model_rig_pass(&rig, whole.counts, 1);
@@ -196,8 +189,7 @@ static void record_attention_backward(Device *device, Tensor dqkv, Tensor dout, 
 
 /* Embedding 0; block l: attention 1 + 4l, projection 2 + 4l, MLP 4 + 4l (3 + 4l, behind the GELU, is not GPT-2's). The
  * backward draws the same ones in reverse. */
-static void every_dropout_has_its_own_site(void **state) {
-    (void)state;
+TEST(every_dropout_has_its_own_site) {
     ModelRig rig = open_small(0.1f);
     Batch batch = samples(0, 2);
     real = rig.device->ops;
@@ -227,8 +219,7 @@ static void every_dropout_has_its_own_site(void **state) {
  * causal attention 2 x 388^2 x 1280 a layer and sequence; heads over the 101 and 252 rows that have a target. The
  * backward is twice the forward. Norms, GELU and the like, and the extra product in attention's backward are what
  * the 1 % is for. */
-static void full_model_runs_dry_and_its_work_is_known(void **state) {
-    (void)state;
+TEST(full_model_runs_dry_and_its_work_is_known) {
     GptConfig config = full_config(24000);
     ModelRig rig = gpt_rig_open(&config, dry_device_open(), 0);
     int32_t text[8], codes[8];
@@ -266,15 +257,7 @@ static ModelCase small = {open_small_model, small_batch,
                           "text.final:2560 text.logits:2040 mel.final:3840 mel.logits:2520 "};
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(full_model_has_the_reference_tensors),
-        cmocka_unit_test(frozen_rows_take_no_part),
-        cmocka_unit_test(bad_configurations_are_refused_by_name),
-        cmocka_unit_test(losses_start_near_those_of_a_uniform_guess),
-        cmocka_unit_test(accumulated_micro_batches_equal_one_batch),
-        cmocka_unit_test(every_dropout_has_its_own_site),
-        MODEL_TESTS(&small),
-        cmocka_unit_test(full_model_runs_dry_and_its_work_is_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest shared[] = {MODEL_TESTS(&small)};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(NULL, NULL);
 }

@@ -11,8 +11,7 @@
 static char *own, *semantic, *base;
 
 static int open_fixture(void **state) {
-    (void)state;
-    corpus_open();
+    corpus_open(state);
     own = corpus_folder(corpus_reference(NULL));
     semantic = corpus_folder("semantic");
     base = corpus_folder("base.pth");
@@ -21,7 +20,6 @@ static int open_fixture(void **state) {
     corpus_must_train(semantic, run, "");
     must_run("%s --checkpoint %s --output %s/exported && mv %s/exported/gpt.pth %s", program_at("train_gpt export"),
              run, corpus_root, corpus_root, base);
-    free(run);
     return 0;
 }
 
@@ -34,9 +32,7 @@ static int count(const char *text, const char *part) {
 /* Fails unless a JSON file has this text under the key; text NULL: unless it has no such key. */
 static void assert_fact(const char *path, const char *key, const char *text) {
     json_error_t why;
-    char *followed = follow_link(path);
-    json_t *object = json_load_file(followed, 0, &why);
-    free(followed);
+    json_t *object = json_load_file(keep(follow_link(path)), 0, &why);
     if (!object) fail_msg("%s: %s", path, why.text);
     const char *found = json_string_value(json_object_get(object, key));
     if (!text)
@@ -48,21 +44,19 @@ static void assert_fact(const char *path, const char *key, const char *text) {
 
 /* Returns the checksum of a file below the root as 16 digits; free(). */
 static char *sum_of(const char *folder, const char *name) {
-    char *path = path_join(folder, name), *bytes;
+    char *path = kept_path(folder, name), *bytes;
     size_t size;
     Error error;
     if (!read_file(path, &bytes, &size, &error)) fail_msg("%s: %s", path, error.text);
     char *text = xformat("%016llx", (unsigned long long)checksum(0, bytes, size));
     free(bytes);
-    free(path);
     return text;
 }
 
-static void a_checkpoint_names_its_tokenizer_and_its_codes(void **state) {
-    (void)state;
-    char *trained = corpus_folder("trained"), *mine = path_join(trained, "last/config.json"),
-         *theirs = corpus_folder("run/best/config.json"), *tokenizer = sum_of(own, "bpe.model"),
-         *codebook = sum_of(own, "codebook.npy");
+TEST(a_checkpoint_names_its_tokenizer_and_its_codes) {
+    char *trained = corpus_folder("trained"), *mine = kept_path(trained, "last/config.json"),
+         *theirs = corpus_folder("run/best/config.json"), *tokenizer = keep(sum_of(own, "bpe.model")),
+         *codebook = keep(sum_of(own, "codebook.npy"));
     corpus_must_train(own, trained, "");
     assert_contains(fixture.output, "codebook.npy: codes of a codebook of train_gpt prepare: train_gpt decode makes");
     assert_int_equal(count(fixture.output, "[Codes]"), 1);
@@ -72,41 +66,33 @@ static void a_checkpoint_names_its_tokenizer_and_its_codes(void **state) {
     assert_fact(theirs, "tokenizer_xxh3_64", tokenizer);
     assert_fact(theirs, "codes", "indextts2");
     assert_fact(theirs, "codebook_xxh3_64", NULL);
-    char *owned[] = {trained, mine, theirs, tokenizer, codebook};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
-static void a_base_of_other_codes_is_warned_of_once(void **state) {
-    (void)state;
+TEST(a_base_of_other_codes_is_warned_of_once) {
     char *output = corpus_folder("mixed"), *again = corpus_folder("again"),
-         *options = xformat("--base-checkpoint %s --max-steps 2", base),
-         *same = xformat("--base-checkpoint %s/last", output);
+         *options = kept_format("--base-checkpoint %s --max-steps 2", base),
+         *same = kept_format("--base-checkpoint %s/last", output);
     corpus_must_train(own, output, options);
     assert_contains(fixture.output, "was trained on the semantic codes of IndexTTS2, and the manifests hold codes of "
                                     "the codebook ");
     assert_contains(fixture.output, "IndexTTS2 cannot make sound of what this training learns");
     assert_contains(fixture.output, "It has no config.json of train_gpt, so it is taken as IndexTTS2's.");
     assert_int_equal(count(fixture.output, "warning"), 1);
-    char *resumed = xformat("--base-checkpoint %s --resume auto", base);
-    corpus_must_train(own, output, resumed);
+    corpus_must_train(own, output, kept_format("--base-checkpoint %s --resume auto", base));
     assert_int_equal(count(fixture.output, "warning"), 0);
     corpus_must_train(own, again, same); /* the same codebook */
     assert_int_equal(count(fixture.output, "warning"), 0);
-    char *owned[] = {output, again, options, same, resumed};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
 /* Trains on `data` from a base checkpoint, which must be warned of once for its unknown codes. */
 static void assert_unknown(const char *data, const char *from, const char *known) {
-    char *output = corpus_folder("unknown"), *options = xformat("--base-checkpoint %s --max-steps 2", from);
+    char *output = corpus_folder("unknown"), *options = kept_format("--base-checkpoint %s --max-steps 2", from);
     must_run("rm -rf %s", output);
     corpus_must_train(data, output, options);
     assert_contains(fixture.output, "does not say which codes it was trained on");
     assert_contains(fixture.output, known);
     assert_null(strstr(fixture.output, "was trained on the semantic codes"));
     assert_int_equal(count(fixture.output, "warning"), 1);
-    free(options);
-    free(output);
 }
 
 /* Removes the facts from a config.json, as checkpoints had none once. */
@@ -120,53 +106,43 @@ static void forget_facts(const char *path) {
     json_decref(object);
 }
 
-static void a_base_of_ours_with_unknown_codes_is_not_taken_as_indextts2s(void **state) {
-    (void)state;
+TEST(a_base_of_ours_with_unknown_codes_is_not_taken_as_indextts2s) {
     char *trained = corpus_folder("known"), *bare = corpus_folder("bare.safetensors"), *old = corpus_folder("old"),
-         *description = path_join(old, "config.json");
+         *description = kept_path(old, "config.json");
     corpus_must_train(own, trained, "");
     must_run("cp %s/last/model.safetensors %s && cp -rL %s/last/. %s", trained, bare, trained, old);
     forget_facts(description);
     assert_unknown(own, bare, "the manifests hold codes of the codebook ");
     assert_unknown(own, old, "the manifests hold codes of the codebook ");
     assert_unknown(semantic, old, "the manifests hold the semantic codes of IndexTTS2: ");
-    char *owned[] = {trained, bare, old, description};
-    for (int i = 0; i < 4; i++) free(owned[i]);
 }
 
 /* IndexTTS2's codes and manifests without a codebook belong together; a config.json beside them may be anyone's. */
-static void a_foreign_description_is_warned_of_once(void **state) {
-    (void)state;
+TEST(a_foreign_description_is_warned_of_once) {
     char *folder = corpus_folder("foreign"), *output = corpus_folder("from_foreign"),
-         *options = xformat("--base-checkpoint %s/gpt.pth --max-steps 2", folder);
+         *options = kept_format("--base-checkpoint %s/gpt.pth --max-steps 2", folder);
     must_run("mkdir %s && cp %s %s/gpt.pth && echo '{\"model_type\": \"gpt2\"}' >%s/config.json", folder, base, folder,
              folder);
     corpus_must_train(semantic, output, options);
     assert_contains(fixture.output, "foreign/config.json is of another program, and is not read");
     assert_int_equal(count(fixture.output, "warning"), 1);
-    char *owned[] = {folder, output, options};
-    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
-static void a_base_of_another_tokenizer_is_warned_of_once(void **state) {
-    (void)state;
+TEST(a_base_of_another_tokenizer_is_warned_of_once) {
     char *fewer = corpus_folder("fewer"), *first = corpus_folder("first"), *second = corpus_folder("second"),
-         *options = xformat("--base-checkpoint %s/last", first);
+         *options = kept_format("--base-checkpoint %s/last", first);
     corpus_prepare("fewer", "--vocabulary 55");
     must_run("cp %s/codebook.npy %s", own, fewer); /* the same codes */
     corpus_must_train(fewer, first, "");
     corpus_must_train(own, second, options);
     assert_contains(fixture.output, "/last was trained with another tokenizer: xxh3_64 ");
     assert_int_equal(count(fixture.output, "warning"), 1);
-    char *owned[] = {fewer, first, second, options};
-    for (int i = 0; i < 4; i++) free(owned[i]);
 }
 
 /* prepare trains a smaller vocabulary on the same texts to the first pieces of a larger one. */
-static void ids_of_another_tokenizer_are_refused(void **state) {
-    (void)state;
+TEST(ids_of_another_tokenizer_are_refused) {
     char *few = corpus_folder("few"), *other = corpus_folder("other_texts"), *list = corpus_folder("other.tsv"),
-         *output = corpus_folder("refused"), *larger = xformat("--tokenizer %s/bpe.model --dry-run", own);
+         *output = corpus_folder("refused"), *larger = kept_format("--tokenizer %s/bpe.model --dry-run", own);
     corpus_prepare("few", "--vocabulary 50");
     corpus_must_train(few, output, larger);
     must_run("sed 's/ሰላም/ፀሐይ/g;s/ቀን/ሌሊት/g' %s/list.tsv >%s", corpus_root, list);
@@ -175,24 +151,18 @@ static void ids_of_another_tokenizer_are_refused(void **state) {
     assert_contains(fixture.output, "other_texts/bpe.model made the text ids of its folder, and the tokenizer of this "
                                     "training is ");
     assert_int_equal(access(output, F_OK), -1);
-    char *owned[] = {few, other, list, output, larger};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
-static void codes_of_two_codebooks_are_refused(void **state) {
-    (void)state;
+TEST(codes_of_two_codebooks_are_refused) {
     char *output = corpus_folder("refused"),
-         *more = xformat("-m %s/manifest.jsonl -m %s/manifest.jsonl", own, semantic);
+         *more = kept_format("-m %s/manifest.jsonl -m %s/manifest.jsonl", own, semantic);
     assert_int_equal(corpus_train(own, output, more), 1);
     assert_contains(fixture.output, "semantic/manifest.jsonl holds the semantic codes of IndexTTS2");
     assert_contains(fixture.output, "Prepare all recordings with one codebook");
-    free(output);
-    free(more);
 }
 
 /* The codes stay, but they are those of other sounds now. */
-static void a_replaced_codebook_is_refused_on_resume(void **state) {
-    (void)state;
+TEST(a_replaced_codebook_is_refused_on_resume) {
     char *data = corpus_folder("replaced"), *output = corpus_folder("stopped");
     must_run("cp -r %s %s", own, data);
     corpus_must_train(data, output, "--max-steps 2");
@@ -203,21 +173,6 @@ static void a_replaced_codebook_is_refused_on_resume(void **state) {
                                     "--base-checkpoint ");
     must_run("truncate -s -1 %s/codebook.npy", data);
     corpus_must_train(data, output, "--resume auto");
-    free(data);
-    free(output);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_names_its_tokenizer_and_its_codes),
-        cmocka_unit_test(a_base_of_other_codes_is_warned_of_once),
-        cmocka_unit_test(a_base_of_ours_with_unknown_codes_is_not_taken_as_indextts2s),
-        cmocka_unit_test(a_foreign_description_is_warned_of_once),
-        cmocka_unit_test(a_base_of_another_tokenizer_is_warned_of_once),
-        cmocka_unit_test(ids_of_another_tokenizer_are_refused),
-        cmocka_unit_test(codes_of_two_codebooks_are_refused),
-        cmocka_unit_test(a_replaced_codebook_is_refused_on_resume),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, open_fixture, NULL);
-}
+int main(void) { return tests_run(open_fixture, NULL); }

@@ -21,8 +21,7 @@ enum {
 
 /* ---- what it prints ---- */
 
-static void the_filters_and_the_split_are_reported(void **state) {
-    (void)state;
+TEST(the_filters_and_the_split_are_reported) {
     const char *told;
     corpus_reference(&told);
     assert_contains(told, "list.tsv: tab-separated list, 22 recordings, 0 without audio, 1 without text\n");
@@ -42,8 +41,7 @@ static void the_filters_and_the_split_are_reported(void **state) {
     assert_contains(told, " --number-mel-codes 34 --model-dim 16 ");
 }
 
-static void stats_are_written(void **state) {
-    (void)state;
+TEST(stats_are_written) {
     json_t *stats = corpus_read_json(corpus_reference(NULL), "stats.json");
     assert_int_equal(corpus_number(stats, "recordings"), CORPUS_KEPT + CORPUS_REJECTED);
     assert_int_equal(corpus_number(stats, "total"), CORPUS_KEPT);
@@ -68,15 +66,12 @@ static bool is_held_out(const char *id) {
 
 /* The file of a clip in this folder, which is there. */
 static void expect_file(const json_t *line, const char *key, const char *folder, const char *id) {
-    char *want = xformat("%s/%s.npy", folder, id), *path = corpus_path("reference", want);
+    char *want = kept_format("%s/%s.npy", folder, id), *path = corpus_path("reference", want);
     assert_string_equal(corpus_text(line, key), want);
     assert_int_equal(access(path, R_OK), 0);
-    free(want);
-    free(path);
 }
 
-static void single_manifests_hold_every_clip_once(void **state) {
-    (void)state;
+TEST(single_manifests_hold_every_clip_once) {
     const char *output = corpus_reference(NULL);
     json_t *all = corpus_read_lines(output, "manifest.jsonl"),
            *train = corpus_read_lines(output, "train_manifest.jsonl");
@@ -101,7 +96,6 @@ static void single_manifests_hold_every_clip_once(void **state) {
         assert_memory_equal(corpus_text(line, "speaker"), id, 6);
         char *path = corpus_path(output, corpus_text(line, "audio_path"));
         assert_int_equal(access(path, R_OK), 0);
-        free(path);
     }
     assert_int_equal(json_array_size(train), of_train);
     assert_int_equal(json_array_size(val), of_val);
@@ -145,7 +139,7 @@ static void check_pairs(const char *name, int count, bool of_val) {
     assert_keys_documented(json_array_get(pairs, 0), "## A prepared set of speech");
     json_array_foreach(pairs, i, line) {
         const char *prompt = corpus_text(line, "prompt_id"), *target = corpus_text(line, "target_id");
-        char *id = xformat("%s__%s", target, prompt);
+        char *id = kept_format("%s__%s", target, prompt);
         assert_string_equal(corpus_text(line, "id"), id);
         assert_string_not_equal(prompt, target);
         assert_memory_equal(prompt, target, 6);
@@ -153,28 +147,24 @@ static void check_pairs(const char *name, int count, bool of_val) {
         assert_null(json_object_get(seen, id));
         json_object_set_new(seen, id, json_true());
         check_clips_of_pair(line, corpus_line(clips, prompt), corpus_line(clips, target));
-        free(id);
     }
     json_decref(clips);
     json_decref(pairs);
     json_decref(seen);
 }
 
-static void pairs_are_of_one_speaker_and_one_half(void **state) {
-    (void)state;
+TEST(pairs_are_of_one_speaker_and_one_half) {
     check_pairs("train_pairs.jsonl", CORPUS_TRAIN_PAIRS, false);
     check_pairs("val_pairs.jsonl", CORPUS_VAL_PAIRS, true);
 }
 
-static void a_target_has_as_many_prompts_as_asked_for(void **state) {
-    (void)state;
+TEST(a_target_has_as_many_prompts_as_asked_for) {
     corpus_reference(NULL);
     corpus_prepare("single", "--pairs-per-target 1");
     assert_contains(fixture.output, "[Data] 7 and 6 pairs;");
 }
 
-static void every_manifest_opens_as_a_data_set(void **state) {
-    (void)state;
+TEST(every_manifest_opens_as_a_data_set) {
     static const struct {
         const char *name;
         int split, samples;
@@ -198,8 +188,7 @@ static void every_manifest_opens_as_a_data_set(void **state) {
 }
 
 /* One clip's codes, 62 of them, are padded to 66 as the original preprocessing would: found, and cut if wanted. */
-static void padded_codes_are_flagged(void **state) {
-    (void)state;
+TEST(padded_codes_are_flagged) {
     corpus_prepare("padded", "--num-workers 2");
     int64_t dims[2];
     int32_t padded[66] = {0}, *codes = corpus_read_array("padded", "codes", corpus_ids[2], 'i', dims);
@@ -226,13 +215,11 @@ static void padded_codes_are_flagged(void **state) {
         assert_true(npy_write(path, "<i4", padded, 1, (int64_t[]){62}, &error));
     }
     free(codes);
-    free(path);
 }
 
 /* ---- arrays ---- */
 
-static void text_ids_spell_the_normalised_text(void **state) {
-    (void)state;
+TEST(text_ids_spell_the_normalised_text) {
     const char *output = corpus_reference(NULL);
     json_t *lines = corpus_read_lines(output, "manifest.jsonl"), *line;
     char *path = corpus_path(output, "bpe.model");
@@ -244,22 +231,18 @@ static void text_ids_spell_the_normalised_text(void **state) {
         int64_t dims[2];
         size_t size;
         int32_t *tokens = corpus_read_array(output, "text_ids", corpus_ids[i], 'i', dims);
-        char *text = text_normalize_amharic(corpus_text(line, "text"), &error);
-        char *spelt = sentencepiece_decode(tokenizer, tokens, dims[0], &size);
+        char *text = keep(text_normalize_amharic(corpus_text(line, "text"), &error));
+        char *spelt = keep(sentencepiece_decode(tokenizer, tokens, dims[0], &size));
         assert_int_equal(dims[0], corpus_number(line, "text_len"));
         assert_string_equal(spelt, text);
         free(tokens);
-        free(text);
-        free(spelt);
     }
     sentencepiece_close(tokenizer);
     json_decref(lines);
-    free(path);
 }
 
 /* Within float32's rounding: products of 80 terms, each rounded to 2^-24 of at most |x| |c| < 80 * 10 * 10. */
-static void codes_are_the_nearest_entries_of_the_codebook(void **state) {
-    (void)state;
+TEST(codes_are_the_nearest_entries_of_the_codebook) {
     const char *output = corpus_reference(NULL);
     int64_t dims[2], n, total = 0;
     float *entries = corpus_read_array(output, ".", "codebook", 'f', dims);
@@ -293,8 +276,7 @@ static void codes_are_the_nearest_entries_of_the_codebook(void **state) {
     free(entries);
 }
 
-static void the_codebook_can_be_trained_on_a_part(void **state) {
-    (void)state;
+TEST(the_codebook_can_be_trained_on_a_part) {
     corpus_prepare("part", "--num-workers 2");
     corpus_prepare("part", "--num-workers 2 --frames-per-entry 20");
     assert_contains(fixture.output, "[Codebook] 32 entries, 640 frames");
@@ -303,8 +285,7 @@ static void the_codebook_can_be_trained_on_a_part(void **state) {
 }
 
 /* The corpus has 1530 frames: 10 for each of 153 entries. */
-static void a_codebook_too_large_for_the_recordings_gives_a_warning(void **state) {
-    (void)state;
+TEST(a_codebook_too_large_for_the_recordings_gives_a_warning) {
     const char *told;
     corpus_reference(&told);
     assert_null(strstr(told, "warning"));
@@ -372,28 +353,10 @@ static void check_vectors(const char *id, const json_t *facts) {
     free(emotion);
 }
 
-static void vectors_are_the_documented_map(void **state) {
-    (void)state;
+TEST(vectors_are_the_documented_map) {
     json_t *facts = corpus_read_json(corpus_reference(NULL), "codebook.json");
     for (int i = 0; i < CORPUS_KEPT; i += 5) check_vectors(corpus_ids[i], facts);
     json_decref(facts);
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_filters_and_the_split_are_reported),
-        cmocka_unit_test(stats_are_written),
-        cmocka_unit_test(single_manifests_hold_every_clip_once),
-        cmocka_unit_test(pairs_are_of_one_speaker_and_one_half),
-        cmocka_unit_test(a_target_has_as_many_prompts_as_asked_for),
-        cmocka_unit_test(every_manifest_opens_as_a_data_set),
-        cmocka_unit_test(padded_codes_are_flagged),
-        cmocka_unit_test(text_ids_spell_the_normalised_text),
-        cmocka_unit_test(codes_are_the_nearest_entries_of_the_codebook),
-        cmocka_unit_test(the_codebook_can_be_trained_on_a_part),
-        cmocka_unit_test(a_codebook_too_large_for_the_recordings_gives_a_warning),
-        cmocka_unit_test(vectors_are_the_documented_map),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

@@ -10,23 +10,21 @@
 /* ---- given tokenizers and codebooks ---- */
 
 /* A text with a character that the tokenizer has no piece for. */
-static void unknown_tokens_are_counted(void **state) {
-    (void)state;
+TEST(unknown_tokens_are_counted) {
     corpus_reference(NULL);
     int status = run_command(fixture.output, sizeof fixture.output,
                              "cd %s && sed '3s/$/ ፐፐ ቀን ፐ/' list.tsv >unknown.tsv", corpus_root);
     assert_int_equal(status, 0);
-    char *more = xformat("--num-workers 2 --tokenizer %s/reference/bpe.model", corpus_root);
+    char *more = kept_format("--num-workers 2 --tokenizer %s/reference/bpe.model", corpus_root);
     if (corpus_try_prepare("unknown", "unknown.tsv", more)) fail_msg("%s", fixture.output);
     GptDatasetReport r = corpus_open_manifest("unknown", "manifest.jsonl", SPLIT_ALL, false);
-    char *line = xformat("pieces (given); %lld tokens, %.3f %% unknown\n", (long long)r.text_tokens,
-                         100 * (double)r.unknown_tokens / (double)r.text_tokens);
+    char *line = kept_format("pieces (given); %lld tokens, %.3f %% unknown\n", (long long)r.text_tokens,
+                             100 * (double)r.unknown_tokens / (double)r.text_tokens);
     assert_int_equal(r.unknown_tokens, 2); /* neighbours are one */
     assert_contains(fixture.output, line);
     assert_contains(fixture.output, "warning: the texts: the tokenizer does not know 2 of ");
     assert_contains(fixture.output, "because of the characters ፐ 3\n");
-    free(more);
-    more = xformat("--num-workers 2 --tokenizer %s/reference/bpe.model --max-unknown 0.001", corpus_root);
+    more = kept_format("--num-workers 2 --tokenizer %s/reference/bpe.model --max-unknown 0.001", corpus_root);
     assert_int_equal(corpus_try_prepare("unknown", "unknown.tsv", more), 1);
     assert_contains(fixture.output,
                     "ፐ 3: it was made of other texts; give one that knows these, or raise --max-unknown 0.001");
@@ -37,22 +35,16 @@ static void unknown_tokens_are_counted(void **state) {
                                  program_at("train_gpt"), manifest, corpus_root),
                      1);
     assert_contains(fixture.output, "train: the tokenizer does not know 2 of ");
-    free(manifest);
-    free(more);
-    more = xformat("--num-workers 2 --tokenizer %s/list.tsv", corpus_root);
+    more = kept_format("--num-workers 2 --tokenizer %s/list.tsv", corpus_root);
     assert_int_equal(corpus_try_prepare("unknown", "unknown.tsv", more), 1);
     assert_contains(fixture.output, "list.tsv: ");
     char *model = corpus_path("unknown", "bpe.model");
     assert_int_equal(access(model, F_OK), 0); /* what is there stays */
     corpus_open_manifest("unknown", "manifest.jsonl", SPLIT_ALL, false);
-    free(model);
-    free(line);
-    free(more);
 }
 
-static void texts_that_cannot_be_used_are_reported(void **state) {
-    (void)state;
-    char *list = path_join(corpus_root, "texts.tsv"), *line = xformat("%s:4: the text holds U+2585", list);
+TEST(texts_that_cannot_be_used_are_reported) {
+    char *list = kept_path(corpus_root, "texts.tsv"), *line = kept_format("%s:4: the text holds U+2585", list);
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "cd %s && sed '4s/$/ \u2585/' list.tsv >texts.tsv", corpus_root),
                      0);
@@ -67,22 +59,17 @@ static void texts_that_cannot_be_used_are_reported(void **state) {
         fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "[Filter] 1 rejected: with more than 600 text tokens\n");
     assert_contains(fixture.output, "[Data] 16 of 22 clips"); /* "fast" is kept instead */
-    free(list);
-    free(line);
 }
 
-static void a_given_codebook_is_used(void **state) {
-    (void)state;
+TEST(a_given_codebook_is_used) {
     corpus_reference(NULL);
-    char *more = xformat("--num-workers 2 --seed 9 --codebook %s/reference/codebook.npy", corpus_root);
-    corpus_prepare("given", more);
+    corpus_prepare("given", kept_format("--num-workers 2 --seed 9 --codebook %s/reference/codebook.npy", corpus_root));
     assert_contains(fixture.output, "[Codebook] 32 entries (given)");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "cd %s && diff -r given/codes reference/codes && "
                                  "diff -r given/condition reference/condition",
                                  corpus_root),
                      0);
-    free(more);
 }
 
 /* ---- files of the user among the outputs ---- */
@@ -99,30 +86,25 @@ static void expect_untouched(const char *output, const char *list, const char *m
     assert_string_equal(after, before);
 }
 
-static void a_list_among_the_outputs_stays(void **state) {
-    (void)state;
+TEST(a_list_among_the_outputs_stays) {
     static const char *const names[] = {"manifest.jsonl", "train_manifest.jsonl", "val_pairs.jsonl"};
     corpus_prepare("known", "--num-workers 2");
     for (int known = 0; known < 2; known++) /* in a folder of its own, and in one that was prepared */
         for (int i = 0; i < 3; i++) {
             const char *folder = known ? "known" : "listed";
-            char *list = xformat("%s/%s", folder, names[i]), *path = path_join(corpus_root, list),
+            char *list = kept_format("%s/%s", folder, names[i]), *path = kept_path(corpus_root, list),
                  *parent = corpus_path(folder, "");
             make_directories(parent);
             write_text(path, "{\"id\": \"a\", \"speaker\": \"s\", \"audio\": \"../audio/spk001_000001.wav\", "
                              "\"text\": \"\u1230\u120b\u121d \u1240\u1295\", \"mine\": 1}\n");
             expect_untouched(folder, list, "--num-workers 2", "is read by this run (--input) and is not replaced");
             assert_int_equal(unlink(path), 0);
-            free(parent);
-            free(path);
-            free(list);
         }
 }
 
 /* Refused, whatever it is; what is given as tokenizer and codebook is used where it lies, and stays when it is given no
  * more. */
-static void files_of_the_user_among_the_outputs_stay(void **state) {
-    (void)state;
+TEST(files_of_the_user_among_the_outputs_stay) {
     static const char *const names[] = {"manifest.jsonl", "stats.json",    "bpe.model",
                                         "codebook.npy",   "codebook.json", "codes/spk001_000001.npy"};
     corpus_reference(NULL);
@@ -135,21 +117,19 @@ static void files_of_the_user_among_the_outputs_stay(void **state) {
     }
     run_command(fixture.output, sizeof fixture.output,
                 "cd %s && rm -r mine && mkdir mine && cp reference/bpe.model reference/codebook.* mine", corpus_root);
-    char *more = xformat("--num-workers 2 --tokenizer %s/mine/bpe.model --codebook %s/mine/codebook.npy", corpus_root,
-                         corpus_root);
+    char *more = kept_format("--num-workers 2 --tokenizer %s/mine/bpe.model --codebook %s/mine/codebook.npy",
+                             corpus_root, corpus_root);
     corpus_prepare("mine", more);
     corpus_prepare("mine", more);
     assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused");
     corpus_assert_same("mine", corpus_reference(NULL));
     expect_untouched("mine", "list.tsv", "--num-workers 2 --seed 6", "mine/bpe.model would be replaced");
-    free(more);
-    more = xformat("--num-workers 2 --tokenizer %s/taken/bpe.model --codebook %s/taken/codebook.npy", corpus_root,
-                   corpus_root);
+    more = kept_format("--num-workers 2 --tokenizer %s/taken/bpe.model --codebook %s/taken/codebook.npy", corpus_root,
+                       corpus_root);
     corpus_prepare("taken", "--num-workers 2");
     corpus_prepare("taken", more); /* what was made stays what was made */
     corpus_prepare("taken", "--num-workers 2");
     corpus_assert_same("taken", corpus_reference(NULL));
-    free(more);
     assert_int_equal(corpus_try_prepare("typo", "list.tsv", "--num-workers 2 --codebook nowhere/codebook.npy"), 1);
     assert_contains(fixture.output, "nowhere/codebook.npy");
 }
@@ -157,8 +137,7 @@ static void files_of_the_user_among_the_outputs_stay(void **state) {
 /* ---- bad input ---- */
 
 /* A list of one good recording and one of each bad kind, each reported with its line and file. */
-static void bad_audio_is_reported_with_its_line(void **state) {
-    (void)state;
+TEST(bad_audio_is_reported_with_its_line) {
     static const char *const reasons[] = {"cannot open: No such file or directory",
                                           "is not a sound file that can be read: ",
                                           "is empty",
@@ -170,7 +149,7 @@ static void bad_audio_is_reported_with_its_line(void **state) {
                                           "is cut off: 23978 of 48000 bytes of sound are there",
                                           "has samples of 3e+38, where full scale is 1: it is damaged, or not sound"};
     enum { BAD = sizeof reasons / sizeof *reasons };
-    char *bad = path_join(corpus_root, "bad"), *list = path_join(corpus_root, "bad.tsv"), *paths[BAD];
+    char *bad = kept_path(corpus_root, "bad"), *list = kept_path(corpus_root, "bad.tsv"), *paths[BAD];
     float loud[24000], silent[24000] = {0};
     for (int i = 0; i < 24000; i++) loud[i] = i % 2 ? 1 : -0.5f;
     make_directories(bad);
@@ -193,9 +172,7 @@ static void bad_audio_is_reported_with_its_line(void **state) {
 
     assert_int_equal(corpus_try_prepare("bad_out", "bad.tsv", "--num-workers 2"), 1);
     for (int i = 0; i < BAD; i++) {
-        char *line = xformat("%s:%d: %s: %s", list, 3 + i, paths[i], reasons[i]);
-        assert_contains(fixture.output, line);
-        free(line);
+        assert_contains(fixture.output, kept_format("%s:%d: %s: %s", list, 3 + i, paths[i], reasons[i]));
     }
     assert_contains(fixture.output, "the audio of 9 of 10 recordings is bad; repair or remove them, or skip them with "
                                     "--skip-bad");
@@ -207,20 +184,17 @@ static void bad_audio_is_reported_with_its_line(void **state) {
     assert_int_equal(status, 0);
     assert_contains(fixture.output, "[Data] 2 of 10 clips");
     for (int i = 0; i < BAD; i++) free(paths[i]);
-    free(bad);
-    free(list);
 }
 
 /* Kept, and told, also by a run that does not read the sound again. */
-static void doubtful_audio_is_counted(void **state) {
-    (void)state;
-    char *folder = path_join(corpus_root, "doubtful"), *list = path_join(corpus_root, "doubtful.tsv");
+TEST(doubtful_audio_is_counted) {
+    char *folder = kept_path(corpus_root, "doubtful"), *list = kept_path(corpus_root, "doubtful.tsv");
     make_directories(folder);
     FILE *file = fopen(list, "w");
     assert_non_null(file);
     fprintf(file, "good\ts\taudio/spk004_000016.wav\tዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው\n");
     for (int i = 0; i < 3; i++) {
-        char *path = xformat("%s/%d.wav", folder, i);
+        char *path = kept_format("%s/%d.wav", folder, i);
         float *babble = make_babble((uint64_t)i, MEL_RATE, 2 * MEL_RATE);
         for (int k = 0; k < 2 * MEL_RATE && i; k++) babble[k] *= 1e-3f;
         write_sound(path, SF_FORMAT_WAV | SF_FORMAT_FLOAT, MEL_RATE, 1, babble, 2 * MEL_RATE);
@@ -230,7 +204,6 @@ static void doubtful_audio_is_counted(void **state) {
                              0);
         fprintf(file, "doubt%d\ts\tdoubtful/%d.wav\tዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው\n", i, i);
         free(babble);
-        free(path);
     }
     assert_int_equal(fclose(file), 0);
     for (int again = 0; again < 2; again++) {
@@ -242,8 +215,6 @@ static void doubtful_audio_is_counted(void **state) {
         assert_contains(fixture.output, " or amplify it (2 of 4 recordings)");
         assert_contains(fixture.output, "doubtful/0.wav: has a header that declares only 192000 of 222000 bytes");
     }
-    free(folder);
-    free(list);
 }
 
 static void expect_bad_list(bool json_lines, const char *list, const char *message) {
@@ -256,8 +227,7 @@ static void expect_bad_list(bool json_lines, const char *list, const char *messa
     if (error.text[n]) assert_string_equal(error.text + n, "; --skip-bad leaves such lines out, and counts them");
 }
 
-static void bad_lists_are_reported_with_their_line(void **state) {
-    (void)state;
+TEST(bad_lists_are_reported_with_their_line) {
     expect_bad_list(false, "a\ts\tx.wav\tone\n\nb\ts\tx.wav\n",
                     "3: has 3 tab-separated fields, expected 4: id, speaker, audio file, text");
     expect_bad_list(false, "a\ts\tx.wav\tone\nb\ts\tx.wav\ttwo\r\na\ts\tx.wav\tthree\n",
@@ -282,8 +252,7 @@ static void bad_lists_are_reported_with_their_line(void **state) {
     assert_contains(fixture.output, "none.tsv: ");
 }
 
-static void too_few_recordings_are_refused(void **state) {
-    (void)state;
+TEST(too_few_recordings_are_refused) {
     assert_int_equal(corpus_try_prepare("little", "list.tsv", "--codebook-size 8192 --num-workers 2"), 1);
     assert_contains(fixture.output,
                     " different frames cannot fill a codebook of 8192 entries; give more recordings, or a smaller "
@@ -299,9 +268,8 @@ static void too_few_recordings_are_refused(void **state) {
 }
 
 /* Before a sound is read: there is none. */
-static void an_id_that_the_disk_refuses_is_named(void **state) {
-    (void)state;
-    char *list = path_join(corpus_root, "times.tsv");
+TEST(an_id_that_the_disk_refuses_is_named) {
+    char *list = kept_path(corpus_root, "times.tsv");
     write_text(list, "plain\ts\tnowhere.wav\tዛሬ ጥሩ ቀን ነው\nat 12:30\ts\tnowhere.wav\tዛሬ ጥሩ ቀን ነው\n");
     bool poor = poor_disk(true);
     assert_int_equal(corpus_try_prepare("times", "times.tsv", ""), 1);
@@ -310,22 +278,6 @@ static void an_id_that_the_disk_refuses_is_named(void **state) {
     if (poor) assert_null(strstr(fixture.output, "nowhere.wav"));
     assert_int_equal(corpus_try_prepare("other_times", "times.tsv", ""), 1);
     assert_contains(fixture.output, "nowhere.wav");
-    free(list);
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unknown_tokens_are_counted),
-        cmocka_unit_test(texts_that_cannot_be_used_are_reported),
-        cmocka_unit_test(a_given_codebook_is_used),
-        cmocka_unit_test(a_list_among_the_outputs_stays),
-        cmocka_unit_test(files_of_the_user_among_the_outputs_stay),
-        cmocka_unit_test(bad_audio_is_reported_with_its_line),
-        cmocka_unit_test(doubtful_audio_is_counted),
-        cmocka_unit_test(bad_lists_are_reported_with_their_line),
-        cmocka_unit_test(too_few_recordings_are_refused),
-        cmocka_unit_test(an_id_that_the_disk_refuses_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

@@ -22,8 +22,7 @@ static void prepare_plain(const char *output, const char *list, const char *more
 
 /* Expects 16 codes, since 1,632 frames have 64 for each of 16, not of 32; held out is one clip at least, with another
  * of its speaker. */
-static void sizes_fit_little_speech(void **state) {
-    (void)state;
+TEST(sizes_fit_little_speech) {
     begin_with_frames("small");
     prepare_plain("small", "list.tsv", "");
     assert_contains(fixture.output, " of speech is little (the full model needs 2h54m), ");
@@ -44,8 +43,7 @@ static void sizes_fit_little_speech(void **state) {
     assert_null(strstr(fixture.output, "layers 4")); /* what is given stays */
 }
 
-static void sizes_that_are_given_stay(void **state) {
-    (void)state;
+TEST(sizes_that_are_given_stay) {
     const char *told;
     json_t *stats = corpus_read_json(corpus_reference(&told), "stats.json");
     assert_null(strstr(told, "[Sizes]"));
@@ -59,8 +57,7 @@ static void sizes_that_are_given_stay(void **state) {
     json_decref(stats);
 }
 
-static void a_side_without_pairs_has_clips_as_their_own_prompts(void **state) {
-    (void)state;
+TEST(a_side_without_pairs_has_clips_as_their_own_prompts) {
     int status =
         run_command(fixture.output, sizeof fixture.output,
                     "cd %s && awk -F'\\t' -v OFS='\\t' '{ $2 = \"s\" NR; print }' list.tsv >lone.tsv", corpus_root);
@@ -80,8 +77,7 @@ static void a_side_without_pairs_has_clips_as_their_own_prompts(void **state) {
 }
 
 /* train_gpt would refuse a manifest without lines. */
-static void a_share_that_leaves_nothing_is_told(void **state) {
-    (void)state;
+TEST(a_share_that_leaves_nothing_is_told) {
     int status =
         run_command(fixture.output, sizeof fixture.output, "cd %s && head -n 1 list.tsv >one.tsv", corpus_root);
     assert_int_equal(status, 0);
@@ -89,18 +85,15 @@ static void a_share_that_leaves_nothing_is_told(void **state) {
     const char *const cases[][2] = {{"0.9", "[Data] no clip is left for training: lower --val-ratio\n"},
                                     {"0", "[Data] no clip is held out for validation: raise --val-ratio\n"}};
     for (int i = 0; i < 2; i++) {
-        char *more = xformat("--vocabulary 20 --val-ratio %s", cases[i][0]);
-        prepare_plain("one", "one.tsv", more);
+        prepare_plain("one", "one.tsv", kept_format("--vocabulary 20 --val-ratio %s", cases[i][0]));
         assert_contains(fixture.output, cases[i][1]);
         assert_int_equal(strstr(fixture.output, "Next: ") != NULL, i == 1);
-        free(more);
     }
 }
 
 /* The bytes decide: other ones are seen under the same size and time, the same ones under other times. */
-static void a_sound_that_changed_is_seen_under_the_same_size_and_time(void **state) {
-    (void)state;
-    char *path = path_join(corpus_root, "audio/spk001_000001.wav"), *bytes;
+TEST(a_sound_that_changed_is_seen_under_the_same_size_and_time) {
+    char *path = kept_path(corpus_root, "audio/spk001_000001.wav"), *bytes;
     size_t size;
     struct stat before;
     Error error;
@@ -123,11 +116,9 @@ static void a_sound_that_changed_is_seen_under_the_same_size_and_time(void **sta
     corpus_prepare("bytes", "--num-workers 2");
     assert_contains(fixture.output, "[Audio] 0 clips read, 20 reused\n");
     free(bytes);
-    free(path);
 }
 
-static void what_has_no_spelling_is_counted(void **state) {
-    (void)state;
+TEST(what_has_no_spelling_is_counted) {
     int status = run_command(fixture.output, sizeof fixture.output,
                              "cd %s && sed '2s/$/ 12/; 3s/$/ ok %%/; 5s/$/ ፩/' list.tsv >digits.tsv", corpus_root);
     assert_int_equal(status, 0);
@@ -141,8 +132,7 @@ static void what_has_no_spelling_is_counted(void **state) {
     assert_null(strstr(fixture.output, "Amharic texts"));
 }
 
-static void what_is_no_tokenizer_is_called_what_it_is(void **state) {
-    (void)state;
+TEST(what_is_no_tokenizer_is_called_what_it_is) {
     static const struct {
         const char *bytes, *kind;
     } files[] = {{"{\"a\": 0, \"b\": 1}", "is a vocab.json"},
@@ -159,26 +149,12 @@ static void what_is_no_tokenizer_is_called_what_it_is(void **state) {
     }
     assert_null(tokenizer_kind("\n\x0e\n\x05<unk>", 9)); /* as models begin */
     assert_null(tokenizer_kind("I\0== 0\n", 7));
-    char *path = path_join(corpus_root, "vocab.json"), *more = xformat("--tokenizer %s", path);
+    char *path = kept_path(corpus_root, "vocab.json"), *more = kept_format("--tokenizer %s", path);
     write_text(path, files[0].bytes);
     assert_int_equal(corpus_try_prepare("kinds", "list.tsv", more), 1);
     assert_contains(fixture.output,
                     "vocab.json: not a SentencePiece model (.model): it is a vocab.json, the pieces of a "
                     "tokenizer without its merges; without --tokenizer one is trained");
-    free(more);
-    free(path);
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_fit_little_speech),
-        cmocka_unit_test(sizes_that_are_given_stay),
-        cmocka_unit_test(a_side_without_pairs_has_clips_as_their_own_prompts),
-        cmocka_unit_test(a_share_that_leaves_nothing_is_told),
-        cmocka_unit_test(a_sound_that_changed_is_seen_under_the_same_size_and_time),
-        cmocka_unit_test(what_has_no_spelling_is_counted),
-        cmocka_unit_test(what_is_no_tokenizer_is_called_what_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

@@ -5,6 +5,8 @@
 #include "data/formats/text_source.h"
 #include "tests/gpt/recordings_rig.h"
 
+static Error error;
+
 /* ---- lists in memory ---- */
 
 /* Parses a list of some name. */
@@ -13,8 +15,7 @@ static Recordings parse(const char *path, const char *text) {
 }
 
 /* Reads lines as the data set has them: no header, single quotes of both kinds, texts with tabs or commas. */
-static void ljspeech_is_read_as_it_stands(void **state) {
-    (void)state;
+TEST(ljspeech_is_read_as_it_stands) {
     Recordings all =
         parse("metadata.csv", "\xEF\xBB\xBFLJ001-0001|Printing, in 1455|Printing, in fourteen fifty-five\r\n"
                               "LJ001-0002|\"This is how, he said|\"This is how, he said\r\n\r\n"
@@ -32,8 +33,7 @@ static void ljspeech_is_read_as_it_stands(void **state) {
 }
 
 /* The columns of release 17, and those of release 1, whose paths have no extension. */
-static void common_voice_is_read_as_it_stands(void **state) {
-    (void)state;
+TEST(common_voice_is_read_as_it_stands) {
     Recordings all = parse("validated.tsv",
                            "client_id\tpath\tsentence_id\tsentence\tsentence_domain\tup_votes\tdown_votes\tage\t"
                            "gender\taccents\tvariant\tlocale\tsegment\r\n"
@@ -52,8 +52,7 @@ static void common_voice_is_read_as_it_stands(void **state) {
     recordings_close(&all);
 }
 
-static void columns_are_found_by_their_names(void **state) {
-    (void)state;
+TEST(columns_are_found_by_their_names) {
     Recordings all = parse("list.tsv", "text\tseconds\taudio\nሰላም\t2.5\t../sub/a b.c.wav\n\t1\t/data/x/y.flac\n");
     assert_int_equal(all.format, RECORDINGS_TABLE);
     check_recording(&all, 0, "sub_a b.c", "speaker", "../sub/a b.c.wav", "ሰላም");
@@ -61,20 +60,17 @@ static void columns_are_found_by_their_names(void **state) {
     recordings_close(&all);
     static const char table[] = "ID\tfile\twho\tsays\tlang\n7\tx.wav\tanna\tሰላም\tti\n";
     RecordingsSource source = {.path = "list.tsv", .names = {"ID", "who", "file", "says", "lang"}};
-    Error error;
     assert_true(recordings_parse(table, strlen(table), &source, &all, &error));
     check_recording(&all, 0, "7", "anna", "x.wav", "ሰላም");
     assert_string_equal(all.items[0].language, "ti");
     recordings_close(&all);
 }
 
-static void json_fields_are_found_by_their_names(void **state) {
-    (void)state;
+TEST(json_fields_are_found_by_their_names) {
     static const char nemo[] = "{\"audio_filepath\": \"/d/a1.wav\", \"duration\": 2.5, \"text\": \"one\"}\n"
                                "{\"audio_filepath\": \"b/a2.wav\", \"text\": \"\", \"language\": \"ti\"}\n";
     RecordingsSource source = {.path = "manifest.json", .names = {[FIELD_AUDIO] = "audio_filepath"}};
     Recordings all;
-    Error error;
     assert_true(recordings_parse(nemo, strlen(nemo), &source, &all, &error));
     assert_int_equal(all.format, RECORDINGS_JSONL);
     check_recording(&all, 0, "a1", "speaker", "/d/a1.wav", "one");
@@ -86,8 +82,7 @@ static void json_fields_are_found_by_their_names(void **state) {
 
 /* Reads names as data sets on the web have them; objects and the like are no names, so they are left alone unless asked
  * for. */
-static void json_names_may_be_numbers(void **state) {
-    (void)state;
+TEST(json_names_may_be_numbers) {
     Recordings all =
         parse("a.jsonl", "{\"id\": 0, \"audio\": \"a.wav\", \"text\": \"one\", \"speaker\": 3, \"language\": {}}\n"
                          "{\"id\": -12, \"audio\": \"b.wav\", \"text\": \"two\", \"speaker\": \"s\"}\n");
@@ -103,8 +98,7 @@ static void json_names_may_be_numbers(void **state) {
 }
 
 /* --language then holds. */
-static void an_empty_language_is_none(void **state) {
-    (void)state;
+TEST(an_empty_language_is_none) {
     Recordings all = parse("l.tsv", "audio\ttext\tlanguage\na.wav\tone\t\nb.wav\ttwo\tti\n");
     assert_null(all.items[0].language);
     assert_string_equal(all.items[1].language, "ti");
@@ -112,15 +106,13 @@ static void an_empty_language_is_none(void **state) {
     static const char json[] = "{\"audio\": \"a.wav\", \"text\": \"\", \"lang\": \"\"}\n"
                                "{\"audio\": \"b.wav\", \"text\": \"\"}\n";
     RecordingsSource source = {.path = "l.jsonl", .names = {[FIELD_LANGUAGE] = "lang"}};
-    Error error;
     assert_true(recordings_parse(json, strlen(json), &source, &all, &error));
     assert_null(all.items[0].language);
     recordings_close(&all);
 }
 
 /* A table with the columns of Common Voice, but audio elsewhere. */
-static void a_table_is_common_voice_only_if_all_says_so(void **state) {
-    (void)state;
+TEST(a_table_is_common_voice_only_if_all_says_so) {
     static const char table[] = "client_id\tpath\tsentence\ns1\t/a/c0.wav\tone\ns1\tb/c1\ttwo\ns1\tc2\tthree\n";
     Recordings all = parse("l.tsv", table);
     assert_int_equal(all.format, RECORDINGS_COMMON_VOICE);
@@ -129,7 +121,6 @@ static void a_table_is_common_voice_only_if_all_says_so(void **state) {
     check_recording(&all, 2, "c2", "s1", "clips/c2.mp3", "three");
     recordings_close(&all);
     RecordingsSource source = {.path = "l.tsv", .names = {[FIELD_AUDIO] = "path", [FIELD_TEXT] = "sentence"}};
-    Error error;
     assert_true(recordings_parse(table, strlen(table), &source, &all, &error));
     assert_int_equal(all.format, RECORDINGS_TABLE);
     check_recording(&all, 2, "c2", "speaker", "c2", "three");
@@ -137,8 +128,7 @@ static void a_table_is_common_voice_only_if_all_says_so(void **state) {
 }
 
 /* Reads lists as Excel and pandas write them: the same recordings in each. */
-static void tables_of_excel_and_arrays_are_lists(void **state) {
-    (void)state;
+TEST(tables_of_excel_and_arrays_are_lists) {
     static const char *const lists[][2] = {
         {"l.csv", "audio,speaker,text\na.wav,s,\"one, two\"\nb.wav,s,\"three\nfour\"\n"},
         {"l.csv", "\r\n\n\naudio,speaker,text\na.wav,s,\"one, two\"\nb.wav,s,\"three\nfour\"\n"},
@@ -163,14 +153,12 @@ static void tables_of_excel_and_arrays_are_lists(void **state) {
     RecordingsSource source = {.path = "l.csv", .names = {[FIELD_AUDIO] = "file", [FIELD_TEXT] = "said"}};
     static const char named[] = "said,file\none,a.wav\n";
     Recordings all;
-    Error error;
     if (!recordings_parse(named, strlen(named), &source, &all, &error)) fail_msg("%s", error.text);
     check_recording(&all, 0, "a", "speaker", "a.wav", "one");
     recordings_close(&all);
 }
 
-static void numbers_of_more_than_64_bits_are_names(void **state) {
-    (void)state;
+TEST(numbers_of_more_than_64_bits_are_names) {
     Recordings all = parse("l.jsonl", "{\"id\": 18446744073709551615, \"audio\": {\"path\": \"a.wav\", \"x\": 1e999}, "
                                       "\"text\": \"one\", \"speaker\": 99999999999999999999, \"duration\": 1e999}\n");
     assert_int_equal(all.count, 1);
@@ -178,16 +166,14 @@ static void numbers_of_more_than_64_bits_are_names(void **state) {
     recordings_close(&all);
 }
 
-static void one_object_in_a_line_is_a_list(void **state) {
-    (void)state;
+TEST(one_object_in_a_line_is_a_list) {
     Recordings all = parse("l.json", "\n\n {\"audio\": \"a.wav\", \"text\": \"one\"}\n\n");
     assert_int_equal(all.count, 1);
     check_recording(&all, 0, "a", "speaker", "a.wav", "one");
     recordings_close(&all);
 }
 
-static void bad_lines_are_left_out_if_they_may(void **state) {
-    (void)state;
+TEST(bad_lines_are_left_out_if_they_may) {
     static const char *const lists[][3] = {
         {"l.jsonl",
          "{\"audio\": \"a.wav\", \"text\": \"one\"}\n{\"audio\": \"x.wav\", \"text\": \"\\ud83d\"}\n"
@@ -215,14 +201,12 @@ static void bad_lines_are_left_out_if_they_may(void **state) {
     }
 }
 
-static void a_speaker_has_one_spelling(void **state) {
-    (void)state;
-    const char *path = keep_text(path_join(run_directory(), "speakers.jsonl"));
+TEST(a_speaker_has_one_spelling) {
+    const char *path = kept_path(run_directory(), "speakers.jsonl");
     write_text(path, "{\"audio\": \"a.wav\", \"text\": \"\", \"speaker\": \"Lo\u0300\"}\n"
                      "{\"audio\": \"b.wav\", \"text\": \"\", \"speaker\": \"L\u00f2 \"}\n"
                      "{\"audio\": \"c.wav\", \"text\": \"\", \"speaker\": \"x\"}\n");
     Recordings all;
-    Error error;
     if (!recordings_read(&(RecordingsSource){.path = path}, &all, &error)) fail_msg("%s", error.text);
     assert_string_equal(all.items[0].speaker, "Lo\u0300"); /* as it is written first */
     assert_string_equal(all.items[1].speaker, "Lo\u0300");
@@ -232,8 +216,7 @@ static void a_speaker_has_one_spelling(void **state) {
 }
 
 /* By their names, and by their first lines. */
-static void lists_that_name_no_sounds_are_called_what_they_are(void **state) {
-    (void)state;
+TEST(lists_that_name_no_sounds_are_called_what_they_are) {
     static const char *const cases[][3] = {
         {"a.srt", "", "subtitles (SubRip)"},
         {"a.VTT", "", "subtitles (WebVTT)"},
@@ -249,15 +232,13 @@ static void lists_that_name_no_sounds_are_called_what_they_are(void **state) {
         {"a.txt", "File type = \"ooTextFile\"\n", "annotations of Praat (TextGrid)"},
         {"a.txt", "0.000000\t2.500000\tone\n", "labels with times, as of Audacity"}};
     Recordings all;
-    Error error;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *expected = xformat("1: the file holds %s, which name no sounds: make a list of their texts, with the "
-                                 "columns audio, start, end and text",
-                                 cases[i][2]);
+        char *expected = kept_format("1: the file holds %s, which name no sounds: make a list of their texts, with the "
+                                     "columns audio, start, end and text",
+                                     cases[i][2]);
         assert_false(
             recordings_parse(cases[i][1], strlen(cases[i][1]), &(RecordingsSource){.path = cases[i][0]}, &all, &error));
         assert_contains(error.text, expected);
-        free(expected);
     }
     assert_false(recordings_parse("<html>", 6, &(RecordingsSource){.path = "l.csv"}, &all, &error));
     assert_contains(error.text, "1: the file is a web page (HTML)");
@@ -276,8 +257,7 @@ static void lists_that_name_no_sounds_are_called_what_they_are(void **state) {
     recordings_close(&all);
 }
 
-static void bad_lists_are_refused(void **state) {
-    (void)state;
+TEST(bad_lists_are_refused) {
     static const struct {
         RecordingsSource source;
         const char *list, *message;
@@ -376,8 +356,7 @@ static void bad_lists_are_refused(void **state) {
 
 /* ---- folders ---- */
 
-static void a_folder_is_read_with_its_texts(void **state) {
-    (void)state;
+TEST(a_folder_is_read_with_its_texts) {
     static const char *const files[][2] = {{"b/x-1.wav"},
                                            {"b/x-1.txt", "\xEF\xBB\xBFone\r\ntwo\t3\r\n"},
                                            {"b/x.FLAC"},
@@ -396,7 +375,6 @@ static void a_folder_is_read_with_its_texts(void **state) {
                                            {"b/z.wave"}};
     char *folder = make_recordings_folder("read", files, sizeof files / sizeof *files);
     Recordings all;
-    Error error;
     if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
     assert_int_equal(all.format, RECORDINGS_FOLDER);
     assert_int_equal(all.count, 6);
@@ -412,47 +390,38 @@ static void a_folder_is_read_with_its_texts(void **state) {
     assert_string_equal(all.first_other_file, "a/c/x.m4a");
     assert_true(!all.has_ids && all.has_speakers);
     recordings_close(&all);
-    free(folder);
 }
 
 /* A folder named clips is not Common Voice, unless lists lie beside it. */
-static void a_folder_with_clips_is_read(void **state) {
-    (void)state;
+TEST(a_folder_with_clips_is_read) {
     static const char *const files[][2] = {{"clips/x.wav"}, {"clips/x.txt", "one"}};
     char *folder = make_recordings_folder("clipped", files, 2);
     Recordings all;
-    Error error;
     if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
     check_recording(&all, 0, "clips_x", "clips", "clips/x.wav", "one");
     recordings_close(&all);
-    free(folder);
 }
 
 static void expect_bad_folder(const char *name, const char *const (*files)[2], int n, const char *message) {
-    char *folder = make_recordings_folder(name, files, n), *expected = xformat("%s%s", folder, message);
+    char *folder = make_recordings_folder(name, files, n), *expected = kept_format("%s%s", folder, message);
     Recordings all;
     Error error = {""};
     assert_false(recordings_read(&(RecordingsSource){.path = folder}, &all, &error));
     assert_string_equal(error.text, expected);
-    free(expected);
-    free(folder);
 }
 
-static void subtitles_are_named_with_what_to_do(void **state) {
-    (void)state;
+TEST(subtitles_are_named_with_what_to_do) {
     static const char *const files[][2] = {{"x.wav"},        {"x.txt", "one"},      {"y.wav"},
                                            {"y.SRT", "1\n"}, {"a.vtt", "WEBVTT\n"}, {"y.json", "{}"}};
     static const char *const alone[][2] = {{"long.wav"}, {"long.srt", "1\n"}};
     char *folder = make_recordings_folder("subtitles", files, sizeof files / sizeof *files);
     Recordings all;
-    Error error;
     if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
     assert_int_equal(all.count, 2);
     assert_int_equal(all.other_files, 3);
     assert_int_equal(all.subtitles, 2);
     assert_string_equal(all.first_subtitles, "a.vtt");
     recordings_close(&all);
-    free(folder);
     expect_bad_folder(
         "cut", alone, 2,
         ": none of its 1 audio files has a text: expected NAME.txt beside NAME.wav; 1 file with subtitles "
@@ -460,8 +429,7 @@ static void subtitles_are_named_with_what_to_do(void **state) {
         "end and text, and give it with --input (docs/train_gpt.md, \"What prepare reads\", has the lines of Python)");
 }
 
-static void bad_folders_are_refused(void **state) {
-    (void)state;
+TEST(bad_folders_are_refused) {
     static const char *const twins[][2] = {{"x.wav"}, {"x.flac"}, {"x.txt", "one"}};
     static const char *const texts[][2] = {{"x.wav"}, {"x.TXT", "one"}, {"x.txt", "one"}};
     static const char *const ids[][2] = {{"a/b.wav"}, {"a/b.txt", "one"}, {"a_b.wav"}};
@@ -487,15 +455,13 @@ static void bad_folders_are_refused(void **state) {
         "numbers: --audio-field 1 --text-field 2; for the audio and .txt files of a folder, give it with "
         "--input-format "
         "folder");
-    char *linked = make_recordings_folder("linked", mute, 3), *gone = path_join(linked, "c5.wav");
+    char *linked = make_recordings_folder("linked", mute, 3), *gone = kept_path(linked, "c5.wav");
     if (!has_links()) print_message("SKIPPED: a link, on a disk without them\n");
     if (has_links()) {
         assert_int_equal(symlink("nowhere.wav", gone), 0);
         expect_bad_folder("linked", mute, 3, "/c5.wav: is a link to a file that does not exist");
     }
-    free(linked);
-    free(gone);
-    char *folder = path_join(corpus_root, "voices"),
+    char *folder = kept_path(corpus_root, "voices"),
          *message = xformat(": a folder of Common Voice has several lists: name one, such as %s/validated.tsv; for the "
                             "folder's audio and .txt files, --input-format folder",
                             folder);
@@ -505,30 +471,6 @@ static void bad_folders_are_refused(void **state) {
     const char *const long_text[][2] = {{"x.wav"}, {"x.txt", memset(message, 'a', 69999)}};
     expect_bad_folder("long", long_text, 2, "/x.txt: has 69999 bytes, more than the 65536 expected");
     free(message);
-    free(folder);
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ljspeech_is_read_as_it_stands),
-        cmocka_unit_test(common_voice_is_read_as_it_stands),
-        cmocka_unit_test(columns_are_found_by_their_names),
-        cmocka_unit_test(json_fields_are_found_by_their_names),
-        cmocka_unit_test(json_names_may_be_numbers),
-        cmocka_unit_test(an_empty_language_is_none),
-        cmocka_unit_test(a_table_is_common_voice_only_if_all_says_so),
-        cmocka_unit_test(tables_of_excel_and_arrays_are_lists),
-        cmocka_unit_test(numbers_of_more_than_64_bits_are_names),
-        cmocka_unit_test(one_object_in_a_line_is_a_list),
-        cmocka_unit_test(bad_lines_are_left_out_if_they_may),
-        cmocka_unit_test(a_speaker_has_one_spelling),
-        cmocka_unit_test(lists_that_name_no_sounds_are_called_what_they_are),
-        cmocka_unit_test(bad_lists_are_refused),
-        cmocka_unit_test(a_folder_is_read_with_its_texts),
-        cmocka_unit_test(a_folder_with_clips_is_read),
-        cmocka_unit_test(subtitles_are_named_with_what_to_do),
-        cmocka_unit_test(bad_folders_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

@@ -7,8 +7,9 @@
 #include "tests/gpt/recordings_rig.h"
 #include "tests/sounds.h"
 
-static void headers_that_people_have_are_found(void **state) {
-    (void)state;
+static Error error;
+
+TEST(headers_that_people_have_are_found) {
     static const struct {
         const char *path, *list, *speaker;
     } cases[] = {
@@ -36,8 +37,7 @@ static void headers_that_people_have_are_found(void **state) {
 }
 
 /* The same columns by number, with and without a header. */
-static void columns_may_be_given_by_number(void **state) {
-    (void)state;
+TEST(columns_may_be_given_by_number) {
     static const char *const lists[][2] = {
         {"l.tsv", "7\ta.wav\tno\tone\ts1\n8\tb.wav\tno\ttwo\ts2\n"},
         {"l.csv", "7,a.wav,no,one,s1\n8,b.wav,no,two,s2\n"},
@@ -58,8 +58,7 @@ static void columns_may_be_given_by_number(void **state) {
     recordings_close(&all);
 }
 
-static void three_fields_between_bars_get_their_roles(void **state) {
-    (void)state;
+TEST(three_fields_between_bars_get_their_roles) {
     static const struct {
         const char *list, *read_as, *speaker, *text;
     } cases[] = {{"a|anna|one two\nb|anna|three four\nc|bob|one two three\nd|bob|four\n", "audio|speaker|text", "anna",
@@ -84,8 +83,7 @@ static void three_fields_between_bars_get_their_roles(void **state) {
     }
 }
 
-static void parts_of_a_file_have_times_and_ids(void **state) {
-    (void)state;
+TEST(parts_of_a_file_have_times_and_ids) {
     Recordings all =
         parse_recordings((RecordingsSource){.path = "a.jsonl"},
                          "{\"audio_filepath\": \"d/x.wav\", \"duration\": 2.5, \"text\": \"one\"}\n"
@@ -109,8 +107,7 @@ static void parts_of_a_file_have_times_and_ids(void **state) {
     recordings_close(&all);
 }
 
-static void what_speaks_against_a_list_is_told(void **state) {
-    (void)state;
+TEST(what_speaks_against_a_list_is_told) {
     static const struct {
         RecordingsSource source;
         const char *list, *message;
@@ -163,23 +160,19 @@ static void what_speaks_against_a_list_is_told(void **state) {
 /* ---- folders ---- */
 
 static void write_in(const char *folder, const char *name, const char *text) {
-    char *path = path_join(folder, name), *parent = path_directory(path);
+    char *path = kept_path(folder, name), *parent = keep(path_directory(path));
     make_directories(parent);
     write_text(path, "%s", text);
-    free(path);
-    free(parent);
 }
 
 static Recordings read_folder(const char *folder) {
     Recordings all;
-    Error error;
     if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
     return all;
 }
 
-static void a_folder_of_kaldi_is_read(void **state) {
-    (void)state;
-    char *folder = path_join(corpus_root, "data/kaldi");
+TEST(a_folder_of_kaldi_is_read) {
+    char *folder = kept_path(corpus_root, "data/kaldi");
     write_in(folder, "wav.scp", "r1 wav/x.wav\nr2 wav/y.wav\n");
     write_in(folder, "text", "a ሰላም ለዓለም\nb two\nz lone\n");
     write_in(corpus_root, "wav/x.wav", "");
@@ -196,7 +189,6 @@ static void a_folder_of_kaldi_is_read(void **state) {
     assert_int_equal(all.lone_texts, 1);
     assert_string_equal(all.first_lone_text, "z");
     recordings_close(&all);
-    Error error;
     write_in(folder, "wav.scp", "r1 sph2pipe -f wav x.sph |\nr2 y.wav\n");
     assert_false(recordings_read(&(RecordingsSource){.path = folder}, &all, &error));
     assert_contains(error.text, "segments:1: wav.scp has a command (sph2pipe -f wav x.sph |)");
@@ -211,34 +203,27 @@ static void a_folder_of_kaldi_is_read(void **state) {
     write_in(folder, "wav.scp", "r1 a |\nr2 b |\n");
     assert_false(recordings_read(&(RecordingsSource){.path = folder, .skip_bad = true}, &all, &error));
     assert_contains(error.text, "segments: holds no recordings: none of its lines can be used, the first: ");
-    free(folder);
 }
 
-static void files_of_kaldi_and_librispeech_are_called_what_they_are(void **state) {
-    (void)state;
-    char *kaldi = path_join(corpus_root, "one_of_kaldi"), *libri = path_join(corpus_root, "librispeech");
+TEST(files_of_kaldi_and_librispeech_are_called_what_they_are) {
+    char *kaldi = kept_path(corpus_root, "one_of_kaldi"), *libri = kept_path(corpus_root, "librispeech");
     static const char *const files[] = {"wav.scp", "text", "segments", "utt2spk"};
     Recordings all;
-    Error error;
     for (int i = 0; i < 4; i++) write_in(kaldi, files[i], "a b\n");
     for (int i = 0; i < 4; i++) {
-        char *path = path_join(kaldi, files[i]);
+        char *path = kept_path(kaldi, files[i]);
         assert_false(recordings_read(&(RecordingsSource){.path = path}, &all, &error));
         assert_contains(error.text, ": is one of the files of a folder of Kaldi: give the folder");
-        free(path);
     }
     write_in(libri, "84/12/84-12-0000.flac", "");
     write_in(libri, "84/12/84-12.trans.txt", "84-12-0000 GO DO YOU HEAR\n");
     assert_false(recordings_read(&(RecordingsSource){.path = libri}, &all, &error));
     assert_contains(error.text,
                     ": 84/12/84-12.trans.txt has the texts of several sounds, as in LibriSpeech: make a list");
-    free(kaldi);
-    free(libri);
 }
 
-static void texts_of_libritts_and_labels_are_read(void **state) {
-    (void)state;
-    char *folder = path_join(corpus_root, "libri");
+TEST(texts_of_libritts_and_labels_are_read) {
+    char *folder = kept_path(corpus_root, "libri");
     write_in(folder, "clean/84/12/84_12_1.wav", "");
     write_in(folder, "clean/84/12/84_12_1.normalized.txt", "mister one");
     write_in(folder, "clean/84/12/84_12_1.original.txt", "Mr. One");
@@ -250,11 +235,9 @@ static void texts_of_libritts_and_labels_are_read(void **state) {
     check_recording(&all, 1, "clean_85_x", "clean", "clean/85/x.wav", "two ");
     assert_int_equal(all.lone_texts, 1); /* the original */
     recordings_close(&all);
-    Error error;
     write_in(folder, "clean/85/x.lab", "0 2050000 sil\n2050000 3000000 a\n");
     assert_false(recordings_read(&(RecordingsSource){.path = folder}, &all, &error));
     assert_contains(error.text, "x.lab: holds times and phones of HTK");
-    free(folder);
 }
 
 /* ---- the program ---- */
@@ -266,7 +249,6 @@ static void write_parts(void) {
     float *samples = make_babble(5, MEL_RATE, PARTS * PART);
     char *path = corpus_folder("long.flac");
     write_sound(path, SF_FORMAT_FLAC | SF_FORMAT_PCM_16, MEL_RATE, 1, samples, PARTS * PART);
-    free(path);
     static const char *const words[PARTS] = {"ሀ", "ለ", "መ", "ሰ"};
     char *cut = xstrdup("id\taudio\ttext\n"), *parts = xstrdup("id\taudio\ttext\toffset\tduration\n");
     for (int i = 0; i < PARTS; i++) {
@@ -274,7 +256,7 @@ static void write_parts(void) {
              *line = xformat("%sp%d\t%s\tዛሬ ጥሩ ቀን %s\n", cut, i, name, words[i]),
              *part = xformat("%sp%d\tlong.flac\tዛሬ ጥሩ ቀን %s\t%g\t1.5\n", parts, i, words[i], 1.5 * i);
         write_sound(to, SF_FORMAT_WAV | SF_FORMAT_PCM_16, MEL_RATE, 1, samples + i * PART, PART);
-        free(cut), free(parts), free(name), free(to);
+        free(cut), free(parts), free(name);
         cut = line, parts = part;
     }
     write_in(corpus_root, "cut.tsv", cut);
@@ -288,8 +270,7 @@ static void must_prepare(const char *output, const char *list) {
     if (corpus_try_prepare(output, list, few)) fail_msg("%s", fixture.output);
 }
 
-static void parts_are_the_sounds_that_were_cut_out(void **state) {
-    (void)state;
+TEST(parts_are_the_sounds_that_were_cut_out) {
     write_parts();
     must_prepare("cut", "cut.tsv");
     assert_null(strstr(fixture.output, "warning: 4"));
@@ -311,8 +292,7 @@ static void parts_are_the_sounds_that_were_cut_out(void **state) {
     assert_contains(fixture.output, "[Audio] 1 clips read, 3 reused\n");
 }
 
-static void durations_and_equal_sounds_are_told(void **state) {
-    (void)state;
+TEST(durations_and_equal_sounds_are_told) {
     write_parts();
     write_in(corpus_root, "told.jsonl",
              "{\"audio\": \"part0.wav\", \"text\": \"ዛሬ ጥሩ ቀን\", \"duration\": 1.1}\n"
@@ -334,8 +314,7 @@ static void durations_and_equal_sounds_are_told(void **state) {
     assert_contains(fixture.output, "the audio of 2 of 3 recordings is bad"); /* part1.wav is the part already */
 }
 
-static void fields_of_other_names_cut_as_well(void **state) {
-    (void)state;
+TEST(fields_of_other_names_cut_as_well) {
     write_parts();
     write_in(corpus_root, "ends.jsonl",
              "{\"audio\": \"part0.wav\", \"text\": \"ዛሬ ጥሩ ቀን\", \"from\": 0.1, \"to\": 1.3, \"stay\": 1}\n"
@@ -343,20 +322,16 @@ static void fields_of_other_names_cut_as_well(void **state) {
     static const char *const lasts[][2] = {{"--end-field to", "\"duration\":1.2"},
                                            {"--duration-field stay", "\"duration\":1.0"}};
     for (int i = 0; i < 2; i++) {
-        char *more = xformat("%s --start-field from %s", few, lasts[i][0]);
+        char *more = kept_format("%s --start-field from %s", few, lasts[i][0]);
         if (corpus_try_prepare("ends", "ends.jsonl", more)) fail_msg("%s", fixture.output);
-        char *path = corpus_path("ends", "manifest.jsonl"), *manifest = read_text(path);
+        char *path = corpus_path("ends", "manifest.jsonl"), *manifest = kept_text(path);
         assert_contains(manifest, lasts[i][1]);
-        free(manifest);
-        free(path);
-        free(more);
     }
 }
 
-static void many_parts_of_an_mp3_are_warned_of(void **state) {
-    (void)state;
+TEST(many_parts_of_an_mp3_are_warned_of) {
     for (int parts = 100; parts <= 200; parts += 100) { /* behind 4 and 22 hours */
-        FILE *out = fopen(keep_text(corpus_folder("talk.tsv")), "w");
+        FILE *out = fopen(corpus_folder("talk.tsv"), "w");
         assert_non_null(out);
         fprintf(out, "audio\ttext\tstart\tduration\n");
         for (int i = 0; i < parts; i++) fprintf(out, "talk.MP3\tone\t%d\t2\n", 3 * i + (parts > 100) * 100);
@@ -369,8 +344,7 @@ static void many_parts_of_an_mp3_are_warned_of(void **state) {
     }
 }
 
-static void sounds_in_a_folder_beside_the_list_are_found(void **state) {
-    (void)state;
+TEST(sounds_in_a_folder_beside_the_list_are_found) {
     write_parts();
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "cd %s && mkdir -p coqui/wavs && cp part*.wav coqui/wavs && "
@@ -386,8 +360,7 @@ static void sounds_in_a_folder_beside_the_list_are_found(void **state) {
 }
 
 /* Reads paths as Windows writes them. */
-static void sounds_behind_backslashes_are_found(void **state) {
-    (void)state;
+TEST(sounds_behind_backslashes_are_found) {
     write_parts();
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "cd %s && mkdir -p sub && cp part*.wav sub && "
@@ -399,23 +372,4 @@ static void sounds_behind_backslashes_are_found(void **state) {
     assert_contains(fixture.output, "0 without audio, 0 without text; 4 audio files were found as FILE, with / for \\");
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers_that_people_have_are_found),
-        cmocka_unit_test(columns_may_be_given_by_number),
-        cmocka_unit_test(three_fields_between_bars_get_their_roles),
-        cmocka_unit_test(parts_of_a_file_have_times_and_ids),
-        cmocka_unit_test(what_speaks_against_a_list_is_told),
-        cmocka_unit_test(a_folder_of_kaldi_is_read),
-        cmocka_unit_test(files_of_kaldi_and_librispeech_are_called_what_they_are),
-        cmocka_unit_test(texts_of_libritts_and_labels_are_read),
-        cmocka_unit_test(parts_are_the_sounds_that_were_cut_out),
-        cmocka_unit_test(durations_and_equal_sounds_are_told),
-        cmocka_unit_test(fields_of_other_names_cut_as_well),
-        cmocka_unit_test(many_parts_of_an_mp3_are_warned_of),
-        cmocka_unit_test(sounds_in_a_folder_beside_the_list_are_found),
-        cmocka_unit_test(sounds_behind_backslashes_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

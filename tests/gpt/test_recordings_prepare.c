@@ -44,9 +44,8 @@ static const struct {
 enum { SOURCES = sizeof sources / sizeof *sources, SAME_FILES = 3 };
 
 static void prepare_source(int i, const char *more) {
-    char *options = xformat("--num-workers 2 %s %s", sources[i].options, more);
+    char *options = kept_format("--num-workers 2 %s %s", sources[i].options, more);
     if (corpus_try_prepare(sources[i].output, sources[i].input, options)) fail_msg("%s", fixture.output);
-    free(options);
 }
 
 /* Compares all files with those of the reference, but for the paths of the audio, which lead through links here. */
@@ -60,8 +59,7 @@ static void assert_same_clips(const char *output) {
 }
 
 /* Lists with the same ids and speakers give the same bytes; with one speaker, the same codes. */
-static void every_format_gives_the_same_clips(void **state) {
-    (void)state;
+TEST(every_format_gives_the_same_clips) {
     corpus_reference(NULL);
     write_sources(22);
     for (int i = 0; i < SOURCES; i++) {
@@ -80,8 +78,7 @@ static void every_format_gives_the_same_clips(void **state) {
 }
 
 /* With a codebook and a tokenizer that stay, only new recordings are read and coded. */
-static void every_format_is_read_again_when_it_has_grown(void **state) {
-    (void)state;
+TEST(every_format_is_read_again_when_it_has_grown) {
     corpus_reference(NULL);
     char *more =
         xformat("--tokenizer %s/reference/bpe.model --codebook %s/reference/codebook.npy", corpus_root, corpus_root);
@@ -100,8 +97,7 @@ static void every_format_is_read_again_when_it_has_grown(void **state) {
     free(more);
 }
 
-static void missing_audio_and_texts_are_counted(void **state) {
-    (void)state;
+TEST(missing_audio_and_texts_are_counted) {
     write_sources(22);
     run_command(fixture.output, sizeof fixture.output,
                 "cd %s && rm lj/wavs/spk001_000004.wav files/spk001/spk001_000004.* files/spk002/spk002_000002.txt && "
@@ -119,8 +115,7 @@ static void missing_audio_and_texts_are_counted(void **state) {
     assert_contains(fixture.output, "[Data] 14 of 21 clips");
 }
 
-static void what_is_not_a_list_is_refused(void **state) {
-    (void)state;
+TEST(what_is_not_a_list_is_refused) {
     write_sources(22);
     static const struct {
         const char *input, *options, *message;
@@ -141,13 +136,4 @@ static void what_is_not_a_list_is_refused(void **state) {
     assert_contains(fixture.output, "input-format: expected auto|list|table|common-voice|ljspeech|jsonl|folder");
 }
 
-int main(void) {
-    corpus_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_gives_the_same_clips),
-        cmocka_unit_test(every_format_is_read_again_when_it_has_grown),
-        cmocka_unit_test(missing_audio_and_texts_are_counted),
-        cmocka_unit_test(what_is_not_a_list_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(corpus_open, NULL); }

@@ -14,13 +14,12 @@ static void must_speak(const char *options) {
 }
 
 static uint64_t sum_of(const char *name) {
-    char *path = path_join(corpus_root, name), *bytes;
+    char *path = kept_path(corpus_root, name), *bytes;
     size_t size;
     Error error;
     if (!read_file(path, &bytes, &size, &error)) fail_msg("%s: %s", path, error.text);
     uint64_t sum = checksum(0, bytes, size);
     free(bytes);
-    free(path);
     return sum;
 }
 
@@ -35,22 +34,19 @@ static int codes_spoken(void) {
 }
 
 /* A code is 480 samples of two bytes, behind 44 bytes of header. */
-static void a_text_becomes_sound(void **state) {
-    (void)state;
+TEST(a_text_becomes_sound) {
     must_speak(SAY FROM "spk001_000001 -o said/first.wav");
     int n = codes_spoken();
-    char *told = xformat("said/first.wav: %.2f s of sound from %d codes", n * 0.02, n), *wav;
+    char *told = kept_format("said/first.wav: %.2f s of sound from %d codes", n * 0.02, n), *wav;
     assert_contains(fixture.output, "[Voice] spk001_000001 of ");
     assert_contains(fixture.output, told);
     assert_in_range(n, 1, 20);
-    char *path = path_join(corpus_root, "said/first.wav");
+    char *path = kept_path(corpus_root, "said/first.wav");
     size_t size;
     Error error;
     assert_true(read_file(path, &wav, &size, &error));
     assert_int_equal(size, 44 + n * 480 * 2);
-    free(told);
     free(wav);
-    free(path);
     must_speak(SAY FROM "spk001_000001 -o said/again.wav");
     must_speak(SAY FROM "spk001_000001 --threads 3 -o said/threads.wav");
     must_speak(SAY FROM "spk001_000001 --seed 2 -o said/seed.wav");
@@ -64,8 +60,7 @@ static void a_text_becomes_sound(void **state) {
 }
 
 /* A recording is mapped to the vectors that prepare has stored of it. */
-static void a_recording_and_its_sample_are_one_voice(void **state) {
-    (void)state;
+TEST(a_recording_and_its_sample_are_one_voice) {
     must_speak(SAY FROM "spk001_000001 -o said/sample.wav");
     must_speak(SAY "--prompt-audio audio/spk001_000001.wav -o said/audio.wav");
     assert_true(sum_of("said/sample.wav") == sum_of("said/audio.wav"));
@@ -74,21 +69,18 @@ static void a_recording_and_its_sample_are_one_voice(void **state) {
 }
 
 /* Large frames come first, so that an estimate by the first is too low. Each encoder adds two frames of its own. */
-static void a_voice_is_all_of_an_mp3_that_does_not_describe_itself(void **state) {
-    (void)state;
-    char *path = path_join(corpus_root, "bare.mp3");
+TEST(a_voice_is_all_of_an_mp3_that_does_not_describe_itself) {
+    char *path = kept_path(corpus_root, "bare.mp3");
     float *babble = make_babble(1, 24000, 24000);
     if (append_bare_mp3(path, 24000, babble, 24000, 0) && append_bare_mp3(path, 24000, babble, 24000, 0.9)) {
         must_speak(SAY "--prompt-audio bare.mp3 -o said/bare.wav");
         assert_contains(fixture.output, "[Voice] bare.mp3, 2.");
     }
     free(babble);
-    free(path);
 }
 
 /* Greedy codes need no seed; without --max-codes the model ends the speech, or its positions do: 180 + 2 of them. */
-static void speech_ends_with_the_positions(void **state) {
-    (void)state;
+TEST(speech_ends_with_the_positions) {
     must_speak("--checkpoint run --text 'ሰላም' --temperature 0 --iterations 1 -o said/long.wav");
     int n = codes_spoken();
     if (!strstr(fixture.output, "the model ended the speech")) {
@@ -104,13 +96,11 @@ static void expect_refusal(const char *options, int status, const char *want) {
         fail_msg("exit status %d, expected %d and '%s', found:\n%s", got, status, want, fixture.output);
 }
 
-static void bad_input_is_refused(void **state) {
-    (void)state;
+TEST(bad_input_is_refused) {
     const char *const ten = "ሰላም ለ ሰላም ለ ሰላም ለ ሰላም ለ ሰላም ለ ";
-    char *long_text = xformat("--checkpoint run -o x.wav --text '%s%s%s%s%s%s%s%s%s%s'", ten, ten, ten, ten, ten, ten,
-                              ten, ten, ten, ten);
+    char *long_text = kept_format("--checkpoint run -o x.wav --text '%s%s%s%s%s%s%s%s%s%s'", ten, ten, ten, ten, ten,
+                                  ten, ten, ten, ten, ten);
     expect_refusal(long_text, 1, "tokens, and the model reads at most 90: say it in parts");
-    free(long_text);
     expect_refusal("--checkpoint run -o x.wav --text ' '", 2, "has no words");
     expect_refusal("--checkpoint run -o x.wav --text \"$(printf '\\377')\"", 1, "--text: ");
     expect_refusal("--checkpoint run -o x.mp3 --text a", 2, "x.mp3: expected a name that ends in .wav");
@@ -125,8 +115,7 @@ static void bad_input_is_refused(void **state) {
 }
 
 /* The files of the training are found by its checkpoint, and must be those. */
-static void other_files_than_the_trainings_are_refused(void **state) {
-    (void)state;
+TEST(other_files_than_the_trainings_are_refused) {
     corpus_prepare("other", "--num-workers 2 --seed 6");
     expect_refusal(SAY "-o x.wav --codebook other/codebook.npy", 1,
                    "other/codebook.npy is not the codebook that run/step_00000003 was trained with: its xxh3_64 is ");
@@ -148,8 +137,7 @@ static void other_files_than_the_trainings_are_refused(void **state) {
 }
 
 /* Data without a codebook hold IndexTTS2's codes, which only its vocoder makes sound of. */
-static void codes_of_another_program_are_refused(void **state) {
-    (void)state;
+TEST(codes_of_another_program_are_refused) {
     char *data = corpus_folder("semantic"), *run = corpus_folder("foreign");
     int status = run_command(fixture.output, sizeof fixture.output, "cp -r %s/reference %s && rm %s/codebook.*",
                              corpus_root, data, data);
@@ -157,13 +145,10 @@ static void codes_of_another_program_are_refused(void **state) {
     corpus_must_train(data, run, "");
     assert_contains(fixture.output, " export --checkpoint "); /* Next: */
     expect_refusal("--checkpoint foreign --text a -o x.wav", 1, "its vocoder makes sound of them");
-    free(data);
-    free(run);
 }
 
 /* While the model speaks, the last line of a terminal says how far it is. */
-static void a_terminal_shows_the_progress(void **state) {
-    (void)state;
+TEST(a_terminal_shows_the_progress) {
     if (run_command(fixture.output, sizeof fixture.output, "command -v script") != 0) skip();
     int status = run_command(fixture.output, sizeof fixture.output,
                              "here=$PWD && cd %s && script -qec \"$here/%s --threads 1 %s\" /dev/null </dev/null",
@@ -174,33 +159,19 @@ static void a_terminal_shows_the_progress(void **state) {
 }
 
 /* corpus_open trained on codes of its own codebook, which speak. */
-static void the_training_names_the_command_that_speaks(void **state) {
-    (void)state;
+TEST(the_training_names_the_command_that_speaks) {
     char *data = corpus_folder("reference"), *run = corpus_folder("it's new");
-    char *quoted = shell_word(run), *want = xformat(" speak --checkpoint %s --text TEXT --output said.wav\n", quoted);
-    char *folder = shell_word(run);
-    corpus_must_train(data, folder, "");
+    char *quoted = keep(shell_word(run)),
+         *want = kept_format(" speak --checkpoint %s --text TEXT --output said.wav\n", quoted);
+    corpus_must_train(data, keep(shell_word(run)), "");
     assert_contains(fixture.output, "\nNext: ");
     assert_contains(fixture.output, want);
-    char *owned[] = {data, run, quoted, want, folder};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
-int main(void) {
-    corpus_open();
-    char *data = corpus_folder(corpus_reference(NULL)), *run = corpus_folder("run");
-    corpus_must_train(data, run, "");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_text_becomes_sound),
-                                       cmocka_unit_test(a_recording_and_its_sample_are_one_voice),
-                                       cmocka_unit_test(a_voice_is_all_of_an_mp3_that_does_not_describe_itself),
-                                       cmocka_unit_test(speech_ends_with_the_positions),
-                                       cmocka_unit_test(bad_input_is_refused),
-                                       cmocka_unit_test(other_files_than_the_trainings_are_refused),
-                                       cmocka_unit_test(codes_of_another_program_are_refused),
-                                       cmocka_unit_test(a_terminal_shows_the_progress),
-                                       cmocka_unit_test(the_training_names_the_command_that_speaks)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(data);
-    free(run);
-    return failed;
+static int train(void **state) {
+    corpus_open(state);
+    corpus_must_train(corpus_folder(corpus_reference(NULL)), corpus_folder("run"), "");
+    return 0;
 }
+
+int main(void) { return tests_run(train, NULL); }

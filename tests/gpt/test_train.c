@@ -10,31 +10,22 @@
 
 #include "base/file.h"
 
-static void two_runs_give_the_same_bits(void **state) {
-    (void)state;
-    fixture_check_same("");
-}
+static Error error;
 
-static void one_and_eight_workers_give_the_same_bits(void **state) {
-    (void)state;
+TEST(two_runs_give_the_same_bits) { fixture_check_same(""); }
+
+TEST(one_and_eight_workers_give_the_same_bits) {
     fixture_check_same("--num-workers 1");
     fixture_check_same("--num-workers 8");
 }
 
-static void recomputing_gives_the_same_bits(void **state) {
-    (void)state;
-    fixture_check_same("--grad-checkpointing");
-}
+TEST(recomputing_gives_the_same_bits) { fixture_check_same("--grad-checkpointing"); }
 
-static void a_disk_without_links_and_locks_changes_no_bit(void **state) {
-    (void)state;
-    fixture_check_poor_disk(NULL);
-}
+TEST(a_disk_without_links_and_locks_changes_no_bit) { fixture_check_poor_disk(NULL); }
 
 /* A handler would overwrite the heap (base/stop.c). */
-static void no_signal_has_a_handler(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *options = xformat("%s --max-steps 100000", gpt_short_run);
+TEST(no_signal_has_a_handler) {
+    char *run = kept_folder(), *options = kept_format("%s --max-steps 100000", gpt_short_run);
     pid_t child = fixture_start(run, options);
     wait_for_step(run, child, 1);
     unsigned long long caught;
@@ -44,18 +35,15 @@ static void no_signal_has_a_handler(void **state) {
     assert_int_equal(status, 0);
     assert_int_equal(sscanf(fixture.output, "SigCgt: %llx", &caught), 1);
     assert_true(!(caught & (1 << (SIGINT - 1) | 1 << (SIGTERM - 1))));
-    free(options);
-    free(run);
 }
 
-static void signals_and_resuming_change_no_bit(void **state) {
-    (void)state;
+TEST(signals_and_resuming_change_no_bit) {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     for (int i = 0; i < 3; i++) {
-        char *run = scratch_directory(), *output = path_join(run, "output");
+        char *run = kept_folder(), *output = kept_path(run, "output");
         int status = fixture_train_and_signal(run, gpt_short_run, 1 + 4 * i, numbers[i]);
-        char *text = read_text(output);
-        char *options = xformat("%s --resume auto", gpt_short_run);
+        char *text = kept_text(output);
+        char *options = kept_format("%s --resume auto", gpt_short_run);
         if (!strstr(text, "[Done] step 12 of 12")) {
             if (status != 128 + numbers[i]) fail_msg("exit status %d:\n%s", status, text);
             assert_contains(text, "--resume auto");
@@ -63,16 +51,11 @@ static void signals_and_resuming_change_no_bit(void **state) {
         fixture_must_train(run, options);
         assert_same_result(run, fixture_reference_run());
         assert_same_losses(run, fixture_reference_run());
-        free(text);
-        free(options);
-        free(output);
-        free(run);
     }
 }
 
-static void kills_and_resuming_change_no_bit(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *options = xformat("%s --save-interval 1 --resume auto", gpt_short_run);
+TEST(kills_and_resuming_change_no_bit) {
+    char *run = kept_folder(), *options = kept_format("%s --save-interval 1 --resume auto", gpt_short_run);
     for (int step = 1; step < 12; step += 2) {
         int status = fixture_train_and_signal(run, options, step, SIGKILL);
         assert_true(status == 128 + SIGKILL || status == 0);
@@ -80,16 +63,12 @@ static void kills_and_resuming_change_no_bit(void **state) {
     fixture_must_train(run, options);
     assert_same_result(run, fixture_reference_run());
     assert_same_losses(run, fixture_reference_run());
-    free(options);
-    free(run);
 }
 
 /* The samples are the same in another order, in which the saved position in the data stands for other samples. */
-static void reordered_data_is_refused_on_resume(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *copy = path_join(fixture.data, "reordered.jsonl"),
-         *text = read_text(fixture.manifest);
-    char *second = strchr(text, '\n') + 1, *reordered = xformat("%s%.*s", second, (int)(second - text), text);
+TEST(reordered_data_is_refused_on_resume) {
+    char *run = kept_folder(), *copy = kept_path(fixture.data, "reordered.jsonl"), *text = kept_text(fixture.manifest);
+    char *second = strchr(text, '\n') + 1, *reordered = kept_format("%s%.*s", second, (int)(second - text), text);
     write_text(copy, "%s", reordered);
     fixture_must_train(run, "--max-steps 2");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
@@ -97,10 +76,6 @@ static void reordered_data_is_refused_on_resume(void **state) {
                                  copy, gpt_model_options, run),
                      1);
     assert_contains(fixture.output, "other samples, lengths or another order");
-    free(run);
-    free(copy);
-    free(text);
-    free(reordered);
 }
 
 static int train_on(const char *data, const char *run, const char *options) {
@@ -110,15 +85,13 @@ static int train_on(const char *data, const char *run, const char *options) {
 
 /* Changes one number in a text, codes or conditioning array; ids and lengths stay. The same numbers in another type are
  * accepted. */
-static void replaced_arrays_are_refused_on_resume(void **state) {
-    (void)state;
-    char *data = gpt_make_data(0), *run = scratch_directory();
+TEST(replaced_arrays_are_refused_on_resume) {
+    char *data = keep(gpt_make_data(0)), *run = kept_folder();
     assert_int_equal(train_on(data, run, "--max-steps 2"), 0);
     for (int i = 0; i < 4; i++) {
-        char name[] = {"tcke"[i], '5', '.', 'n', 'p', 'y', 0}, *path = path_join(data, name), *bytes;
+        char name[] = {"tcke"[i], '5', '.', 'n', 'p', 'y', 0}, *path = kept_path(data, name), *bytes;
         size_t size;
         Npy npy;
-        Error error;
         assert_true(read_file(path, &bytes, &size, &error) && npy_parse(bytes, size, &npy, &error));
         size_t each = (size_t)npy.item_size;
         char *numbers = xmalloc((size_t)npy.count * each);
@@ -133,30 +106,23 @@ static void replaced_arrays_are_refused_on_resume(void **state) {
                                         "contents");
         assert_contains(fixture.output, "from the weights with --base-checkpoint ");
         write_npy(data, name, "<f8", wide, npy.rank, npy.dims[0], npy.dims[1]);
-        free(path);
         free(bytes);
         free(numbers);
         free(wide);
     }
     assert_int_equal(train_on(data, run, "--max-steps 4 --resume auto"), 0);
-    free(data);
-    free(run);
 }
 
-static void the_environment_names_the_tensorboard_run(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *events = path_join(run, "logs/named");
+TEST(the_environment_names_the_tensorboard_run) {
+    char *run = kept_folder(), *events = kept_path(run, "logs/named");
     setenv("INDEXTTS_RUN_NAME", "named", 1);
     fixture_must_train(run, "-b 3 -g 1 --max-steps 1");
     unsetenv("INDEXTTS_RUN_NAME");
     assert_int_equal(access(events, F_OK), 0);
-    free(events);
-    free(run);
 }
 
-static void a_run_of_another_program_is_refused(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_run_of_another_program_is_refused) {
+    char *run = kept_folder();
     fixture_must_train(run, gpt_short_run);
     must_run("sed -i 's/\"model\": *\"tts_gpt\"/\"model\":\"slm\"/;s/\"xxh3_64\": *\"[0-9a-f]*\"/\"note\":0/' "
              "%s/step_*/config.json",
@@ -166,28 +132,24 @@ static void a_run_of_another_program_is_refused(void **state) {
         assert_contains(fixture.output, " cannot be continued by this training: ");
         assert_contains(fixture.output, "found \"slm\"; give another --output-dir");
     }
-    free(run);
 }
 
-static void a_changed_batch_is_refused_on_resume(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_changed_batch_is_refused_on_resume) {
+    char *run = kept_folder();
     fixture_must_train(run, gpt_short_run);
     assert_int_equal(fixture_train(run, "%s --resume auto -b 4", gpt_short_run), 2);
     assert_contains(fixture.output, "--batch-size was 3 and is now 4");
     assert_int_equal(fixture_train(run, "%s", gpt_short_run), 1);
     assert_contains(fixture.output, "already holds a run");
-    free(run);
 }
 
 /* -b auto comes from a YAML file, then from the command line, where -g 0 overrides the -g 2 of fixture.options. */
-static void an_automatic_batch_trains_like_the_same_batch_given(void **state) {
-    (void)state;
-    char *given = scratch_directory(), *chosen = scratch_directory(), *config = path_join(chosen, "auto.yaml");
+TEST(an_automatic_batch_trains_like_the_same_batch_given) {
+    char *given = kept_folder(), *chosen = kept_folder(), *config = kept_path(chosen, "auto.yaml");
     fixture_must_train(given, "-b 6 -g 1 --max-steps 3 --save-interval 3 --log-interval 1");
     write_text(config, "batch-size: auto\neffective_batch: 6\n");
-    char *line = xformat("%s -m %s %s --config %s --output-dir %s --max-steps 3 --save-interval 3 --log-interval 1",
-                         fixture.program, fixture.manifest, gpt_model_options, config, chosen);
+    char *line = kept_format("%s -m %s %s --config %s --output-dir %s --max-steps 3 --save-interval 3 --log-interval 1",
+                             fixture.program, fixture.manifest, gpt_model_options, config, chosen);
     for (int again = 0; again < 2; again++) {
         int status = run_command(fixture.output, sizeof fixture.output, "%s --resume auto", line);
         if (status) fail_msg("%s", fixture.output);
@@ -197,87 +159,66 @@ static void an_automatic_batch_trains_like_the_same_batch_given(void **state) {
     }
     assert_same_result(chosen, given);
     assert_same_losses(chosen, given);
-    char *path = path_join(chosen, "last/state.json"), *record = read_text(path);
+    char *path = kept_path(chosen, "last/state.json"), *record = kept_text(path);
     assert_contains(record, "\"batch-size\": 6,");
     assert_contains(record, "\"grad-accumulation\": 1,");
     fixture_must_train(given, "-b auto -g 0 --effective-batch 6 --max-steps 4 --resume auto");
     assert_contains(fixture.output, "[Batch] -b 6 -g 1, as in the run that is resumed\n");
     assert_int_equal(fixture_train(given, "-b auto --max-steps 5 --resume auto"), 2);
     assert_contains(fixture.output, "instead of -g 2 give --effective-batch");
-    free(record);
-    free(path);
-    free(line);
-    free(config);
-    free(given);
-    free(chosen);
 }
 
-static void the_loss_falls_and_best_is_kept(void **state) {
-    (void)state;
-    char *run = scratch_directory(),
-         *options = xformat("%s --max-steps 80 --log-interval 20 --dropout 0 --keep-checkpoints 1", gpt_short_run);
+TEST(the_loss_falls_and_best_is_kept) {
+    char *run = kept_folder(),
+         *options = kept_format("%s --max-steps 80 --log-interval 20 --dropout 0 --keep-checkpoints 1", gpt_short_run);
     double losses[16];
     fixture_must_train(run, options);
     int n = logged(run, "train", "train/mel_loss", losses, 16);
     assert_true(n == 4 && losses[3] < 0.7 * losses[0]);
-    char *best = path_through(run, "best/model.safetensors"), *picture = path_join(run, "loss.svg");
+    char *best = keep(path_through(run, "best/model.safetensors")), *picture = kept_path(run, "loss.svg");
     assert_int_equal(access(best, R_OK), 0);
     assert_int_equal(access(picture, R_OK), 0);
-    free(best);
-    free(picture);
-    free(options);
-    free(run);
 }
 
-static void a_run_leaves_a_page(void **state) {
-    (void)state;
+TEST(a_run_leaves_a_page) {
     char *page = read_page(fixture_reference_run());
     assert_page_has(page, (const char *[]){"Finished after all 12 steps. Best val/objective ", "unigram entropy",
                                            "/train_gpt -m ", "<title>mel_loss</title>", "<title>learning rate</title>",
                                            "<th scope=\"row\">max-steps</th><td>12</td><td>0</td><td>given</td>",
                                            "<dt>Restarts</dt><dd>0</dd>", "revision ", "no price was given", NULL});
-    free(page);
 }
 
 /* After a kill the page of the last validation is there, whole; the command tells how it ended. */
-static void a_killed_run_has_its_page(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_killed_run_has_its_page) {
+    char *run = kept_folder();
     int status = fixture_train_and_signal(run, gpt_short_run, 6, SIGKILL);
     char *page = read_page(run);
     assert_true(status == 128 + SIGKILL || status == 0);
     if (status) assert_contains(page, " of 12 when this page was written.");
-    free(page);
     must_run("%s report %s", program_at("train_gpt"), run);
     assert_contains(fixture.output, "/report.html: ");
     page = read_page(run);
     if (status) assert_contains(page, "No end is recorded after step ");
-    free(page);
     must_run("%s report %s %s -o %s/report.html", program_at("train_gpt"), run, fixture_reference_run(), run);
     assert_contains(fixture.output, ", 2 trainings, 0 results");
     page = read_page(run);
     assert_contains(page, "2 trainings: ");
-    free(page);
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s report", program_at("train_gpt")), 2);
     assert_contains(fixture.output, "train_gpt report: which runs? give their folders");
-    free(run);
 }
 
-static void nothing_is_allocated_after_the_first_step(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(nothing_is_allocated_after_the_first_step) {
+    char *run = kept_folder();
     double count;
     fixture_must_train(run, "--max-steps 30 --log-interval 1 --save-interval 0 --val-ratio 0 --num-workers 2");
     assert_int_equal(logged(run, "summary", "summary/allocations_after_first_step", &count, 1), 1);
     assert_true(count == 0);
-    free(run);
 }
 
 /* The model is so large that the memory of the program and its libraries is a few percent. */
-static void peak_memory_is_as_planned(void **state) {
-    (void)state;
+TEST(peak_memory_is_as_planned) {
     skip_under_sanitizer("peak memory"); /* its shadow and its red zones are memory too */
-    char *run = scratch_directory();
+    char *run = kept_folder();
     double planned;
     struct rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
@@ -292,7 +233,6 @@ static void peak_memory_is_as_planned(void **state) {
     assert_true(after.ru_maxrss > before.ru_maxrss);
     print_message("planned %.0f MB, peak %.0f MB\n", planned * 1e-6, peak * 1e-6);
     assert_true(fabs(peak / planned - 1) < 0.1);
-    free(run);
 }
 
 /* At most 100 KB per file: the log fits, a checkpoint does not. */
@@ -304,31 +244,24 @@ static void train_on_a_full_disk(const char *run, const char *more) {
     assert_contains(fixture.output, "the checkpoint could not be written");
 }
 
-static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *lost = xformat("what was trained after %s/step_00000003 is lost. Make room", run);
+TEST(a_full_disk_leaves_the_earlier_checkpoint) {
+    char *run = kept_folder(), *lost = kept_format("what was trained after %s/step_00000003 is lost. Make room", run);
     fixture_must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
     train_on_a_full_disk(run, "--max-steps 6 --resume auto");
     assert_contains(fixture.output, "the earlier ones are whole");
     assert_contains(fixture.output, lost);
     fixture_must_train(run, "--max-steps 6 --val-ratio 0 --resume auto");
     assert_contains(fixture.output, "step 3");
-    free(lost);
-    free(run);
 }
 
-static void a_run_that_could_write_no_checkpoint_says_that_all_is_lost(void **state) {
-    (void)state;
-    char *run = scratch_directory();
-    train_on_a_full_disk(run, "--max-steps 2");
+TEST(a_run_that_could_write_no_checkpoint_says_that_all_is_lost) {
+    train_on_a_full_disk(kept_folder(), "--max-steps 2");
     assert_contains(fixture.output,
                     "no checkpoint was written: what was trained is lost, and there are no weights in ");
-    free(run);
 }
 
-static void a_disk_without_room_is_warned_of(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_disk_without_room_is_warned_of) {
+    char *run = kept_folder();
     run_command(fixture.output, sizeof fixture.output,
                 "unshare -rm sh -c 'mount -t tmpfs -o size=40k none %s || exit; exec %s -m %s %s --output-dir %s -b 3 "
                 "--max-steps 1 --val-ratio 0'",
@@ -338,12 +271,10 @@ static void a_disk_without_room_is_warned_of(void **state) {
     else
         assert_contains(fixture.output, "(the newest, the best, the one being written), so that nothing can be kept: "
                                         "make room, or give an --output-dir on another disk");
-    free(run);
 }
 
-static void a_run_costs_what_its_own_machine_does(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *prices = path_join(run, "prices.csv"), *options[4];
+TEST(a_run_costs_what_its_own_machine_does) {
+    char *run = kept_folder(), *prices = kept_path(run, "prices.csv"), *options[4];
     write_text(prices, "card,price,currency\nh200,7200,CHF\ncpu,3600,CHF\n");
     options[0] = xstrdup("--max-steps 2 --val-ratio 0 --price 'h200=7200 EUR,cpu=3600 EUR'");
     options[1] = xformat("--max-steps 3 --val-ratio 0 --resume auto --prices %s", prices);
@@ -361,16 +292,13 @@ static void a_run_costs_what_its_own_machine_does(void **state) {
     assert_int_equal(fixture_train(run, "%s", options[0]), 2);
     assert_contains(fixture.output, "--price and --prices exclude each other: give one of them");
     free(options[0]);
-    free(prices);
-    free(run);
 }
 
-static void the_plan_respects_a_memory_limit(void **state) {
-    (void)state;
+TEST(the_plan_respects_a_memory_limit) {
     skip_under_sanitizer("a limit of addresses"); /* its shadow alone is larger */
     int status = 1, planned = 0;
     for (int megabytes = 80; status; megabytes += 20) {
-        char *run = scratch_directory();
+        char *run = kept_folder();
         assert_true(megabytes < 600);
         status = run_command(fixture.output, sizeof fixture.output,
                              "ulimit -v %d; exec %s -m %s %s --output-dir %s -b 3 --threads 2 --num-workers 1 "
@@ -379,19 +307,16 @@ static void the_plan_respects_a_memory_limit(void **state) {
         if (status > 1 && status != 127) /* 127: the dynamic linker had no memory for the libraries */
             fail_msg("%d MiB: status %d: %s", megabytes, status, fixture.output);
         planned += strstr(fixture.output, " are available under ulimit -v (134 MB more are kept free); ") != NULL;
-        free(run);
     }
     assert_true(planned > 3);
 }
 
 /* The base checkpoint has a smaller vocabulary, whose rows are frozen, and a tensor that the model lacks. */
-static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
-    (void)state;
-    char *small = scratch_directory(), *run = scratch_directory(), *base = path_join(small, "base.safetensors");
-    Error error;
+TEST(a_base_checkpoint_is_resized_frozen_and_carried_over) {
+    char *small = kept_folder(), *run = kept_folder(), *base = kept_path(small, "base.safetensors");
     TensorFile file, result;
     fixture_must_train(small, "--max-steps 2 --val-ratio 0");
-    char *path = path_through(small, "last/model.safetensors");
+    char *path = keep(path_through(small, "last/model.safetensors"));
     assert_true(tensor_file_open(path, &file, &error));
     TensorToWrite tensors[64];
     float extra[6] = {1, 2, 3, 4, 5, 6};
@@ -406,12 +331,10 @@ static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
     tensors[n++] =
         (TensorToWrite){.name = "conditioning_encoder.extra", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = extra};
     assert_true(safetensors_write(base, tensors, n, NULL, NULL, 0, &error));
-    char *options = xformat("--max-steps 4 --val-ratio 0 --base-checkpoint %s", base);
-    fixture_must_train(run, options);
+    fixture_must_train(run, kept_format("--max-steps 4 --val-ratio 0 --base-checkpoint %s", base));
     assert_contains(fixture.output, "3 resized, 1 carried");
     assert_contains(fixture.output, "rows 0..29");
-    free(path);
-    path = path_through(run, "last/model.safetensors");
+    path = keep(path_through(run, "last/model.safetensors"));
     assert_true(tensor_file_open(path, &result, &error));
     const StoredTensor *carried = tensor_file_find(&result, "conditioning_encoder.extra");
     assert_non_null(carried);
@@ -425,17 +348,11 @@ static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
     }
     tensor_file_close(&file);
     tensor_file_close(&result);
-    free(options);
-    free(path);
-    free(base);
-    free(small);
-    free(run);
 }
 
 /* From config.json, or without it from shapes, which do not tell the number of heads. */
-static void the_size_is_that_of_the_base_checkpoint(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *other = scratch_directory(), *alone = path_join(other, "alone.safetensors");
+TEST(the_size_is_that_of_the_base_checkpoint) {
+    char *run = kept_folder(), *other = kept_folder(), *alone = kept_path(other, "alone.safetensors");
     const char *base = fixture_reference_run(), *same = "--number-text-tokens 50 --epochs 1000 --threads 2 -b 4 -g 2 "
                                                         "--max-steps 1 --val-ratio 0 --val-interval 0 --device cpu";
     must_run("cp %s/last/model.safetensors %s", base, alone);
@@ -447,7 +364,7 @@ static void the_size_is_that_of_the_base_checkpoint(void **state) {
              other);
     assert_contains(fixture.output, "from the shapes of its tensors: model-dim 64, layers 2, max-text-tokens 40, "
                                     "max-mel-tokens 80, number-mel-codes 42\n");
-    char *a = path_join(run, "run"), *b = path_join(other, "run");
+    char *a = kept_path(run, "run"), *b = kept_path(other, "run");
     assert_same_result(a, b);
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "%s -m %s/manifest.jsonl %s --base-checkpoint %s -o %s/third", program, fixture.data,
@@ -457,17 +374,11 @@ static void the_size_is_that_of_the_base_checkpoint(void **state) {
     assert_int_equal(fixture_train(run, "--max-steps 2 --base-checkpoint %s --max-mel-tokens 70", alone), 2);
     assert_contains(fixture.output, "--max-mel-tokens 70 contradicts ");
     assert_contains(fixture.output, "which has max-mel-tokens 80: leave it out");
-    free(a);
-    free(b);
-    free(alone);
-    free(other);
-    free(run);
 }
 
-static void a_nan_stops_the_run_and_names_the_samples(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *base = gpt_write_overflowing_base(fixture_reference_run(), run);
-    char *stopping = path_join(run, "a"), *skipping = path_join(run, "b");
+TEST(a_nan_stops_the_run_and_names_the_samples) {
+    char *run = kept_folder(), *base = gpt_write_overflowing_base(fixture_reference_run(), run);
+    char *stopping = kept_path(run, "a"), *skipping = kept_path(run, "b");
     assert_int_equal(fixture_train(stopping, "--max-steps 3 --val-ratio 0 --base-checkpoint %s", base), 1);
     assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");
     assert_contains(fixture.output, "utterance_");
@@ -475,28 +386,20 @@ static void a_nan_stops_the_run_and_names_the_samples(void **state) {
                      1);
     assert_contains(fixture.output, "3 skipped so far");
     assert_contains(fixture.output, "all 3 steps were skipped");
-    free(stopping);
-    free(skipping);
-    free(base);
-    free(run);
 }
 
-static void a_warmup_longer_than_the_run_is_warned_of(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(a_warmup_longer_than_the_run_is_warned_of) {
+    char *run = kept_folder();
     fixture_must_train(run, "--max-steps 4 --warmup-steps 4 --learning-rate 1e-3 --val-ratio 0");
     assert_contains(fixture.output,
                     "--warmup-steps 4 with 4 steps: the learning rate of 0.001 is never reached; the last "
                     "step has 0.00075. A tenth of the steps is usual: --warmup-steps 1");
-    free(run);
-    run = scratch_directory();
+    run = kept_folder();
     fixture_must_train(run, "--max-steps 4 --warmup-steps 3 --val-ratio 0");
     assert_null(strstr(fixture.output, "is never reached"));
-    free(run);
 }
 
-static void an_empty_batch_is_refused(void **state) {
-    (void)state;
+TEST(an_empty_batch_is_refused) {
     assert_int_equal(fixture_train("nowhere", "-b 0"), 2);
     assert_contains(fixture.output, "-b 0: expected at least 1 sequence per micro-batch");
     assert_int_equal(fixture_train("nowhere", "-b 2 -g 0"), 2);
@@ -504,9 +407,8 @@ static void an_empty_batch_is_refused(void **state) {
 }
 
 /* Before the lines of the manifest are checked, and without a folder for the run. */
-static void weights_that_are_not_there_are_said_first(void **state) {
-    (void)state;
-    char *folder = scratch_directory(), *list = path_join(folder, "bad.jsonl"), *run = path_join(folder, "run");
+TEST(weights_that_are_not_there_are_said_first) {
+    char *folder = kept_folder(), *list = kept_path(folder, "bad.jsonl"), *run = kept_path(folder, "run");
     write_text(list, "{}\n");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s -m %s --base-checkpoint nofile.pth -o %s",
                                  fixture.program, list, run),
@@ -517,29 +419,21 @@ static void weights_that_are_not_there_are_said_first(void **state) {
                      1);
     assert_contains(fixture.output, "/gone.jsonl::am: No such file or directory\n");
     assert_int_equal(access(run, F_OK), -1);
-    free(run);
-    free(list);
-    free(folder);
 }
 
-static void the_debug_dump_has_every_gradient(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *path = path_join(run, "dump.safetensors"), *options;
-    Error error;
+TEST(the_debug_dump_has_every_gradient) {
+    char *run = kept_folder(), *path = kept_path(run, "dump.safetensors"), *options;
     TensorFile file;
-    char *leftover = xformat("%s.0123456789abcdef.partial", path); /* left by a killed run */
+    char *leftover = kept_format("%s.0123456789abcdef.partial", path); /* left by a killed run */
     write_text(leftover, "half");
-    options = xformat("--max-steps 1 --val-ratio 0 --debug-dump %s", path);
+    options = kept_format("--max-steps 1 --val-ratio 0 --debug-dump %s", path);
     fixture_must_train(run, options);
     assert_int_not_equal(access(leftover, F_OK), 0);
-    free(leftover);
     assert_true(tensor_file_open(path, &file, &error));
     assert_dumps_documented(&file, 1, "### Dump of train_gpt");
-    char *checkpoint = path_join(run, "last"), *log = path_join(run, "log.jsonl");
+    char *checkpoint = kept_path(run, "last"), *log = kept_path(run, "log.jsonl");
     assert_checkpoint_documented(checkpoint);
     assert_log_documented(log, (const char *const[]){"text_loss", "mel_loss", "text_top1", "mel_top1", NULL});
-    free(checkpoint);
-    free(log);
     int gradients = 0;
     for (int i = 0; i < file.n_tensors; i++) gradients += !strncmp(file.tensors[i].name, "grad.", 5);
     assert_int_equal(gradients, 2 * 12 + 13);
@@ -553,37 +447,30 @@ static void the_debug_dump_has_every_gradient(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!tensor_file_find(&file, names[i])) fail_msg("the dump has no %s", names[i]);
     tensor_file_close(&file);
-    free(options);
-    free(path);
-    free(run);
 }
 
-static void other_ways_to_form_batches_work(void **state) {
-    (void)state;
+TEST(other_ways_to_form_batches_work) {
     const char *const ways[] = {"--token-budget 300 -b 0", "--bucketing off", "--loss-norm batch", "--grad-clip 0"};
     for (int i = 0; i < 4; i++) {
-        char *run = scratch_directory(), *options = xformat("--max-steps 6 --val-ratio 0 %s", ways[i]);
+        char *run = kept_folder(), *options = kept_format("--max-steps 6 --val-ratio 0 %s", ways[i]);
         fixture_must_train(run, options);
-        free(options);
-        free(run);
     }
 }
 
 /* ---- bad input ---- */
 
 static void expect_refusal(const char *options, const char *message) {
-    char *run = scratch_directory();
+    char *run = kept_folder();
     int status = run_command(fixture.output, sizeof fixture.output, "%s %s --output-dir %s %s", fixture.program,
                              gpt_model_options, run, options);
     if (status != 1 && status != 2) fail_msg("exit status %d:\n%s", status, fixture.output);
     assert_contains(fixture.output, message);
-    free(run);
 }
 
-/* Writes a copy of the manifest with one line edited by sed. Returns the path of the copy; free() it. */
+/* Writes a copy of the manifest with one line edited by sed. Returns the path of the copy. */
 static char *spoiled_manifest(int line, const char *sed) {
     static int count;
-    char *path = xformat("%s/spoiled%d.jsonl", fixture.data, count++);
+    char *path = kept_format("%s/spoiled%d.jsonl", fixture.data, count++);
     int status =
         run_command(fixture.output, sizeof fixture.output, "sed '%d%s' %s > %s", line, sed, fixture.manifest, path);
     assert_int_equal(status, 0);
@@ -591,17 +478,13 @@ static char *spoiled_manifest(int line, const char *sed) {
 }
 
 static void expect_bad_line(int line, const char *sed, const char *message) {
-    char *manifest = spoiled_manifest(line, sed), *options = xformat("-m %s", manifest),
-         *expected = xformat("%s:%d", manifest, line);
+    char *manifest = spoiled_manifest(line, sed), *options = kept_format("-m %s", manifest),
+         *expected = kept_format("%s:%d", manifest, line);
     expect_refusal(options, message);
     assert_contains(fixture.output, expected);
-    free(manifest);
-    free(options);
-    free(expected);
 }
 
-static void bad_manifests_are_reported_with_their_line(void **state) {
-    (void)state;
+TEST(bad_manifests_are_reported_with_their_line) {
     expect_bad_line(7, "s/c6.npy/gone.npy/", "codes_path gone.npy: cannot open: No such file or directory");
     expect_bad_line(3, "s/\"id\"/id/", ":3:");
     expect_bad_line(4, "s/\"text_len\": [0-9]*/\"text_len\": 0/", "the text is empty");
@@ -611,9 +494,8 @@ static void bad_manifests_are_reported_with_their_line(void **state) {
 }
 
 /* Line 3 has more codes than its duration accounts for, and line 5 has no duration. */
-static void padded_codes_are_reported_with_the_option_that_cuts_them(void **state) {
-    (void)state;
-    char *good = fixture.manifest, *path = path_join(fixture.data, "padded.jsonl");
+TEST(padded_codes_are_reported_with_the_option_that_cuts_them) {
+    char *good = fixture.manifest, *path = kept_path(fixture.data, "padded.jsonl");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "cd %s && sed -e '3s/duration\": [0-9.]*/duration\": 0.1/' "
                                  "-e '5s/duration\": [0-9.]*/duration\": null/' manifest.jsonl >padded.jsonl",
@@ -634,18 +516,16 @@ static void padded_codes_are_reported_with_the_option_that_cuts_them(void **stat
     fixture.manifest = good;
     assert_int_equal(fixture_train("/nowhere", "--dry-run"), 0);
     assert_null(strstr(fixture.output, "no duration"));
-    free(path);
 }
 
-static void bad_arrays_are_reported(void **state) {
-    (void)state;
+TEST(bad_arrays_are_reported) {
     int32_t large[20];
     float nan[32 * GPT_D_MODEL] = {0};
     for (int i = 0; i < 20; i++) large[i] = i == 11 ? GPT_CODES : 1;
     nan[77] = (float)NAN;
     write_npy(fixture.data, "large.npy", "<i4", large, 1, 20, 0);
     write_npy(fixture.data, "nan.npy", "<f4", nan, 2, 32, GPT_D_MODEL);
-    char *object = path_join(fixture.data, "object.npy"), *cut = path_join(fixture.data, "cut.npy");
+    char *object = kept_path(fixture.data, "object.npy"), *cut = kept_path(fixture.data, "cut.npy");
     char header[128] = "\x93NUMPY\x01\x00\x46\x00{'descr': '|O', 'fortran_order': False, 'shape': (20,), }";
     memset(header + strlen(header + 10) + 10, ' ', 30);
     header[79] = '\n';
@@ -657,73 +537,26 @@ static void bad_arrays_are_reported(void **state) {
     expect_bad_line(9, "s/k8.npy/nan.npy/", "element 77 is not finite");
     expect_bad_line(10, "s/c9.npy\", \"code_len\": [0-9]*/object.npy\", \"code_len\": 20/", "Python objects");
     expect_bad_line(11, "s/c10.npy\", \"code_len\": [0-9]*/cut.npy\", \"code_len\": 20/", "is truncated");
-    free(object);
-    free(cut);
 }
 
-static void bad_options_are_reported(void **state) {
-    (void)state;
-    char *yaml = path_join(fixture.data, "bad.yaml"), *options = xformat("-m %s --config %s", fixture.manifest, yaml);
+TEST(bad_options_are_reported) {
+    char *yaml = kept_path(fixture.data, "bad.yaml"),
+         *options = kept_format("-m %s --config %s", fixture.manifest, yaml);
     write_text(yaml, "epochs: 3\ngrad-acumulation: 2\n");
     expect_refusal(options, "bad.yaml:2: unknown key 'grad-acumulation'; did you mean 'grad-accumulation'?");
     write_text(yaml, "gpt:\n  layers: many\n");
     expect_refusal(options, "bad.yaml:2: layers: expected an integer, found 'many'");
     expect_refusal("", "no data: give --manifest PATH");
     expect_refusal("-m nowhere.jsonl", "nowhere.jsonl");
-    free(options);
-    options = xformat("-m %s --heads 7", fixture.manifest);
+    options = kept_format("-m %s --heads 7", fixture.manifest);
     expect_refusal(options, "heads");
-    free(options);
-    options = xformat("-m %s --debug-dump %s/nowhere/dump", fixture.manifest, fixture.data);
+    options = kept_format("-m %s --debug-dump %s/nowhere/dump", fixture.manifest, fixture.data);
     expect_refusal(options, "nowhere: No such file or directory");
-    free(options);
-    options = xformat("-m %s::am --debug-dump %s", fixture.manifest, fixture.manifest);
+    options = kept_format("-m %s::am --debug-dump %s", fixture.manifest, fixture.manifest);
     expect_refusal(options, "is read by this run (--manifest) and is not replaced");
     write_text(yaml, "seed: 1\n");
-    free(options);
-    options = xformat("-m %s --config %s --debug-dump %s", fixture.manifest, yaml, yaml);
+    options = kept_format("-m %s --config %s --debug-dump %s", fixture.manifest, yaml, yaml);
     expect_refusal(options, "is read by this run (--config) and is not replaced");
-    free(yaml);
-    free(options);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_runs_give_the_same_bits),
-        cmocka_unit_test(one_and_eight_workers_give_the_same_bits),
-        cmocka_unit_test(a_disk_without_links_and_locks_changes_no_bit),
-        cmocka_unit_test(recomputing_gives_the_same_bits),
-        cmocka_unit_test(no_signal_has_a_handler),
-        cmocka_unit_test(signals_and_resuming_change_no_bit),
-        cmocka_unit_test(kills_and_resuming_change_no_bit),
-        cmocka_unit_test(the_environment_names_the_tensorboard_run),
-        cmocka_unit_test(a_run_of_another_program_is_refused),
-        cmocka_unit_test(a_changed_batch_is_refused_on_resume),
-        cmocka_unit_test(reordered_data_is_refused_on_resume),
-        cmocka_unit_test(replaced_arrays_are_refused_on_resume),
-        cmocka_unit_test(an_automatic_batch_trains_like_the_same_batch_given),
-        cmocka_unit_test(the_loss_falls_and_best_is_kept),
-        cmocka_unit_test(a_run_leaves_a_page),
-        cmocka_unit_test(a_killed_run_has_its_page),
-        cmocka_unit_test(nothing_is_allocated_after_the_first_step),
-        cmocka_unit_test(peak_memory_is_as_planned),
-        cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
-        cmocka_unit_test(a_disk_without_room_is_warned_of),
-        cmocka_unit_test(a_run_costs_what_its_own_machine_does),
-        cmocka_unit_test(a_run_that_could_write_no_checkpoint_says_that_all_is_lost),
-        cmocka_unit_test(the_plan_respects_a_memory_limit),
-        cmocka_unit_test(a_base_checkpoint_is_resized_frozen_and_carried_over),
-        cmocka_unit_test(the_size_is_that_of_the_base_checkpoint),
-        cmocka_unit_test(a_nan_stops_the_run_and_names_the_samples),
-        cmocka_unit_test(the_debug_dump_has_every_gradient),
-        cmocka_unit_test(a_warmup_longer_than_the_run_is_warned_of),
-        cmocka_unit_test(an_empty_batch_is_refused),
-        cmocka_unit_test(weights_that_are_not_there_are_said_first),
-        cmocka_unit_test(other_ways_to_form_batches_work),
-        cmocka_unit_test(bad_manifests_are_reported_with_their_line),
-        cmocka_unit_test(padded_codes_are_reported_with_the_option_that_cuts_them),
-        cmocka_unit_test(bad_arrays_are_reported),
-        cmocka_unit_test(bad_options_are_reported),
-    };
-    return cmocka_run_group_tests(tests, gpt_fixture_open, NULL);
-}
+int main(void) { return tests_run(gpt_fixture_open, NULL); }

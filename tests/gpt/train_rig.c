@@ -44,17 +44,16 @@ void gpt_write_sample(FILE *manifest, const char *directory, int i, int long_cod
 }
 /* A directory with manifest.jsonl and its files. */
 char *gpt_make_data(int long_codes) {
-    char *directory = scratch_directory(), *path = path_join(directory, "manifest.jsonl");
+    char *directory = scratch_directory(), *path = kept_path(directory, "manifest.jsonl");
     FILE *manifest = fopen(path, "w");
     assert_non_null(manifest);
     for (int i = 0; i < GPT_SAMPLES; i++) gpt_write_sample(manifest, directory, i, long_codes);
     assert_int_equal(fclose(manifest), 0);
-    free(path);
     return directory;
 }
 
 char *gpt_write_overflowing_base(const char *run, const char *directory) {
-    char *base = path_join(directory, "base.safetensors"), *path = path_through(run, "last/model.safetensors");
+    char *base = kept_path(directory, "base.safetensors"), *path = keep(path_through(run, "last/model.safetensors"));
     Error error;
     TensorFile file;
     assert_true(tensor_file_open(path, &file, &error));
@@ -74,7 +73,6 @@ char *gpt_write_overflowing_base(const char *run, const char *directory) {
     assert_true(safetensors_write(base, tensors, file.n_tensors, NULL, NULL, 0, &error));
     tensor_file_close(&file);
     free(bad);
-    free(path);
     return base;
 }
 

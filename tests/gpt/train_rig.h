@@ -20,7 +20,7 @@ void gpt_write_sample(FILE *manifest, const char *directory, int i, int long_cod
 char *gpt_make_data(int long_codes);
 
 /* Writes a copy of a run's last weights, in which the weights of one norm are the largest finite number, so that the
- * loss is not a number. Returns its path; free(). */
+ * loss is not a number. Returns its path. */
 char *gpt_write_overflowing_base(const char *run, const char *directory);
 
 #endif

@@ -153,8 +153,8 @@ static int64_t positions(const OpCall *call) {
 static const Segment *segments(OpCall *call) {
     static const uint8_t used[3] = {1, 1, 1};
     Segment *s = call->segments;
-    s[0] = (Segment){.end = S.whole ? S.flat : S.flat * 2 / 5, .weight_decay = 0.1f, .rate = 1};
-    s[1] = (Segment){.begin = S.flat / 2, .end = S.flat, .rate = 1};
+    s[0] = (Segment){.end = S.whole ? S.flat : S.flat * 2 / 5, .weight_decay = 0.1f, .learning_rate = 1e-3f};
+    s[1] = (Segment){.begin = S.flat / 2, .end = S.flat, .learning_rate = 1e-3f};
     if (S.masked >= 0) s[0] = (Segment){.begin = 1, .end = 7, .used = used, .width = 2, .count = S.masked};
     return s;
 }
@@ -331,11 +331,11 @@ CASE(sum_forward, ops_optimizer, "x any", "", N, 4 * N + 4, out_f32(sum, 1, 0, 0
 CASE(global_norm, ops_optimizer, "grads any", "whole=1", 2 * TAKEN, 4 * TAKEN + 4, out_f32(norm, 1, 0, 0, 4),
      f32(grads, S.flat, 0), (S.scaled ? f32_as(OP_POSITIVE, loss_scale, LOSS_SCALE_FIELDS) : tensor_none()), SEGMENTS)
 CASE(adamw_update, ops_optimizer, "grads any", "whole=1", 14 * TAKEN, 28 * TAKEN + 4, BUFFERS, number(norm, 1),
-     tensor_none(), SEGMENTS, (AdamW){1e-3f, 0.9f, 0.999f, 1e-8f, 1, 2, false})
+     tensor_none(), SEGMENTS, (AdamW){0.9f, 0.999f, 1e-8f, 1, 2, false})
 /* Steps of 5 x 5 x 12 twice, 5 x 5 x 5 once, and the sum of three; 13 for each of 60 numbers. */
 CASE(muon_update, muon, "grads any v=free", "flat=60 offset=0 pitch=5",
      5 * (2 * (2 * 5 * 5 * 12) + 2 * 5 * 5 * 5 + 3 * 5 * 5) + 13 * 60, 20 * 60 + 4, BUFFERS, number(norm, 1),
-     tensor_none(), MATRIX, (Muon){0.01f, 0.95f, 1})
+     tensor_none(), MATRIX, (Muon){0.95f, 1})
 CASE(loss_scale_update, ops_optimizer, "norm none", "", 0, 4 * (2 * LOSS_SCALE_FIELDS + 1),
      added_as(OP_POSITIVE, loss_scale, LOSS_SCALE_FIELDS, EXACT), number(norm, 1), tensor_none())
 CASE(norm_guard, ops_optimizer, "sums any stopped=none", "", 0, 4 * (4 + S.flat), added_as(OP_POSITIVE, norm, 1, EXACT),

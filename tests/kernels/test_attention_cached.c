@@ -111,8 +111,7 @@ static void check_neighbours_change_nothing(Rig *rig) {
 }
 
 /* The number of threads does not change a bit. */
-static void any_number_of_threads_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(any_number_of_threads_gives_the_same_bits) {
     static const int threads[] = {1, 2, 3, 8};
     uint64_t first = 0;
     for (int i = 0; i < 4; i++) {
@@ -148,13 +147,9 @@ static void check_nan_reaches_its_own_sequence(Rig *rig) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ops_test(cached_attention_matches_the_reference),
-        ops_test(the_last_row_of_the_ordinary_attention),
-        ops_test(neighbours_change_nothing),
-        ops_test(nan_reaches_its_own_sequence),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        ops_last_test,
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    const struct CMUnitTest shared[] = {
+        ops_test(cached_attention_matches_the_reference), ops_test(the_last_row_of_the_ordinary_attention),
+        ops_test(neighbours_change_nothing), ops_test(nan_reaches_its_own_sequence), ops_last_test};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(open_devices, close_devices);
 }

@@ -1,6 +1,6 @@
 /* The table of cards: names, rates, presets. */
 #include "kernels/cards.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static void check_found(const char *asked, const char *got, const char *want) {
     if (got && want)
@@ -14,8 +14,7 @@ static void check(const char *name, const char *want) {
     check_found(name, card ? card->name : NULL, want);
 }
 
-static void driver_names_are_found(void **state) {
-    (void)state;
+TEST(driver_names_are_found) {
     check("Tesla T4", "T4");
     check("NVIDIA L4", "L4");
     check("cuda: NVIDIA L40S, 47.7 GB, sm_89, 142 multiprocessors", "L40S");
@@ -34,8 +33,7 @@ static void driver_names_are_found(void **state) {
     check("NVIDIA H200", "H200");
 }
 
-static void unknown_names_match_no_card(void **state) {
-    (void)state;
+TEST(unknown_names_match_no_card) {
     check("NVIDIA A10G", NULL);
     check("NVIDIA GeForce RTX 3090 Ti", NULL);
     check("NVIDIA GeForce RTX 4090 Laptop GPU", NULL);
@@ -46,8 +44,7 @@ static void unknown_names_match_no_card(void **state) {
     check("", NULL);
 }
 
-static void rates_are_plausible(void **state) {
-    (void)state;
+TEST(rates_are_plausible) {
     const char *const names[] = {"T4",  "V100", "A10",      "A30",      "A40",      "A100", "L4",
                                  "L40", "L40S", "RTX 3090", "RTX 4080", "RTX 4090", "H100", "H200"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -63,8 +60,7 @@ static void check_key(const char *key, const char *want) {
     check_found(key, card ? card->key : NULL, want);
 }
 
-static void keys_are_found_in_every_spelling(void **state) {
-    (void)state;
+TEST(keys_are_found_in_every_spelling) {
     int n;
     const Card *cards = card_table(&n);
     for (int i = 0; i < n; i++) check_key(cards[i].key, cards[i].key);
@@ -86,28 +82,23 @@ static void keys_are_found_in_every_spelling(void **state) {
 }
 
 /* Every preset of configs/gpu names a card of the table, with its 16-bit type and architecture. */
-static void every_preset_is_a_card(void **state) {
-    (void)state;
+TEST(every_preset_is_a_card) {
     char files[1024];
     assert_int_equal(run_command(files, sizeof files, "ls configs/gpu"), 0);
     int n = 0;
     for (char *at = strtok(files, "\n"); at; at = strtok(NULL, "\n"), n++) {
-        char *path = path_join("configs/gpu", at), *text = read_text(path);
+        char *path = kept_path("configs/gpu", at), *text = kept_text(path);
         *strstr(at, ".mk") = 0;
         const Card *card = card_of_key(at);
         if (!card) fail_msg("configs/gpu/%s.mk is no card of the table", at);
         assert_true((strstr(text, "GPU_HALF = BF16") != NULL) == (card_half(card) == DTYPE_BF16));
-        char *capability = xformat("GPU_ARCHITECTURES = %d", card->capability);
+        char *capability = kept_format("GPU_ARCHITECTURES = %d", card->capability);
         assert_contains(text, capability);
-        free(capability);
-        free(path);
-        free(text);
     }
     assert_true(n >= 12);
 }
 
-static void every_card_has_every_figure(void **state) {
-    (void)state;
+TEST(every_card_has_every_figure) {
     int n;
     const Card *cards = card_table(&n);
     for (int i = 0; i < n; i++) {
@@ -119,13 +110,4 @@ static void every_card_has_every_figure(void **state) {
         assert_true(c->of_tensor > 0.4 && c->of_tensor <= 1 && c->of_f32 > 0.3 && c->of_f32 <= 1);
         assert_true(c->of_bandwidth > 0.6 && c->of_bandwidth < 1 && c->launch > 1e-6 && c->launch < 1e-5);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(driver_names_are_found), cmocka_unit_test(unknown_names_match_no_card),
-        cmocka_unit_test(rates_are_plausible),    cmocka_unit_test(keys_are_found_in_every_spelling),
-        cmocka_unit_test(every_preset_is_a_card), cmocka_unit_test(every_card_has_every_figure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

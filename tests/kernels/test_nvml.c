@@ -1,6 +1,6 @@
 /* Sensors of the right card, through a substitute of NVML that is loaded like the real one; and where NVIDIA's
  * libraries are looked for. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <dlfcn.h>
 
@@ -46,15 +46,13 @@ static DeviceSensors read_sensors(const char uuid[NVML_UUID]) {
     return sensors;
 }
 
-static void a_card_is_found_by_its_uuid(void **state) {
-    (void)state;
+TEST(a_card_is_found_by_its_uuid) {
     DeviceSensors a = read_sensors(first), b = read_sensors(second);
     assert_true(a.memory == 23e9 && a.temperature == 71 && a.power == 312.5 && a.utilisation == 98);
     assert_true(b.memory == 23e9 + 1 && b.temperature == 72 && b.power == 313.5 && b.utilisation == 97);
 }
 
-static void what_a_card_does_not_support_is_unknown(void **state) {
-    (void)state;
+TEST(what_a_card_does_not_support_is_unknown) {
     DeviceSensors s = read_sensors(part); /* found as MIG-... */
     assert_true(s.memory == 23e9 + 2 && isnan(s.temperature) && isnan(s.power) && isnan(s.utilisation));
     setenv("NVML_UNSUPPORTED", "PowerUsage", 1);
@@ -81,15 +79,11 @@ static const char *said(const char *named, const char uuid[NVML_UUID]) {
     return text;
 }
 
-static void a_library_that_was_named_and_does_not_work_is_told(void **state) {
-    (void)state;
-    char *folder = scratch_directory(), *damaged = xformat("%s/nvml.so", folder);
-    char *words = xformat("TRAINC_NVML=%s: no sensors: %s: file too short\n", damaged, damaged);
+TEST(a_library_that_was_named_and_does_not_work_is_told) {
+    char *folder = kept_folder(), *damaged = kept_format("%s/nvml.so", folder);
+    char *words = kept_format("TRAINC_NVML=%s: no sensors: %s: file too short\n", damaged, damaged);
     write_bytes(damaged, "", 0);
     assert_contains(said(damaged, first), words);
-    free(words);
-    free(damaged);
-    free(folder);
     assert_contains(said("/nowhere/nvml.so", first),
                     "TRAINC_NVML=/nowhere/nvml.so: no sensors: /nowhere/nvml.so is not installed\n");
     assert_contains(said("libc.so.6", first), "TRAINC_NVML=libc.so.6: no sensors: libc.so.6 has no nvmlInit_v2\n");
@@ -99,18 +93,15 @@ static void a_library_that_was_named_and_does_not_work_is_told(void **state) {
     unsetenv("NVML_INIT_FAILS");
 }
 
-static void it_is_found_without_being_started(void **state) {
-    (void)state;
-    char text[LIBRARY_DESCRIPTION], *path = realpath(substitute, NULL);
+TEST(it_is_found_without_being_started) {
+    char text[LIBRARY_DESCRIPTION], *path = keep(realpath(substitute, NULL));
     nvml_find(text);
     assert_string_equal(text, path);
     assert_int_equal(users(), 0);
-    free(path);
 }
 
 /* On a machine with the library, it does not know the card of another machine. */
-static void without_nvml_nothing_is_known_and_nothing_is_said(void **state) {
-    (void)state;
+TEST(without_nvml_nothing_is_known_and_nothing_is_said) {
     DeviceSensors s;
     assert_string_equal(said("none", first), "");
     assert_string_equal(said(NULL, foreign), "");
@@ -130,10 +121,9 @@ static const LibrarySpec planted = {"TRAINC_PLANTED", planted_files, "Planted", 
 
 /* Copies the substitute to BASE/FOLDER/lib/python3.11/site-packages/nvidia/NAME/lib/FILE. */
 static void plant(const char *base, const char *folder, const char *name, const char *file) {
-    char output[1024], *to = xformat("%s/%s/lib/python3.11/site-packages/nvidia/%s/lib", base, folder, name);
+    char output[1024], *to = kept_format("%s/%s/lib/python3.11/site-packages/nvidia/%s/lib", base, folder, name);
     if (run_command(output, sizeof output, "mkdir -p %s && cp %s %s/%s", to, substitute, to, file))
         fail_msg("%s", output);
-    free(to);
 }
 
 /* Requires the library to be found there, or with NULL, to be looked for in vain. */
@@ -146,11 +136,24 @@ static void expect_found(const LibrarySpec *spec, const char *base, const char *
     free(wanted);
 }
 
-static void libraries_are_found_in_the_folders_of_packages(void **state) {
-    (void)state;
-    char *made = scratch_directory(), *base = realpath(made, NULL), *environment = xformat("%s/env", base);
-    char *home = xformat("%s/home", base), *path = xformat("%s/python/bin", base),
-         *search = xformat("%s:/usr/bin:/bin", path), output[1024];
+TEST(a_damaged_library_in_a_package_is_told) {
+    char *made = kept_folder(), *base = keep(realpath(made, NULL)), output[1024], description[LIBRARY_DESCRIPTION];
+    void *function;
+    setenv("VIRTUAL_ENV", base, 1);
+    plant(base, "", "cu3", "libtrainc_planted.so.3");
+    assert_int_equal(
+        run_command(output, sizeof output,
+                    "echo no library >%s/lib/python3.11/site-packages/nvidia/cu3/lib/libtrainc_planted.so.3", base),
+        0);
+    assert_false(library_load(&planted, &function, description));
+    assert_contains(description, "ours: ");
+    assert_contains(description, "libtrainc_planted.so.3: ");
+}
+
+TEST(libraries_are_found_in_the_folders_of_packages) {
+    char *made = kept_folder(), *base = keep(realpath(made, NULL)), *environment = kept_format("%s/env", base);
+    char *home = kept_format("%s/home", base), *path = kept_format("%s/python/bin", base),
+         *search = kept_format("%s:/usr/bin:/bin", path), output[1024];
     LibrarySpec older = planted, driver = planted;
     older.newest = two, driver.advice = NULL;
     setenv("HOME", home, 1);
@@ -170,40 +173,6 @@ static void libraries_are_found_in_the_folders_of_packages(void **state) {
                                  substitute, path, path),
                      0);
     expect_found(&planted, base, "python/lib/python3.11/site-packages/nvidia/cu3/lib/libtrainc_planted.so.3");
-    free(search);
-    free(path);
-    free(home);
-    free(environment);
-    free(base);
-    free(made);
 }
 
-static void a_damaged_library_in_a_package_is_told(void **state) {
-    (void)state;
-    char *made = scratch_directory(), *base = realpath(made, NULL), output[1024], description[LIBRARY_DESCRIPTION];
-    void *function;
-    setenv("VIRTUAL_ENV", base, 1);
-    plant(base, "", "cu3", "libtrainc_planted.so.3");
-    assert_int_equal(
-        run_command(output, sizeof output,
-                    "echo no library >%s/lib/python3.11/site-packages/nvidia/cu3/lib/libtrainc_planted.so.3", base),
-        0);
-    assert_false(library_load(&planted, &function, description));
-    assert_contains(description, "ours: ");
-    assert_contains(description, "libtrainc_planted.so.3: ");
-    free(base);
-    free(made);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_card_is_found_by_its_uuid),
-        cmocka_unit_test(what_a_card_does_not_support_is_unknown),
-        cmocka_unit_test(a_library_that_was_named_and_does_not_work_is_told),
-        cmocka_unit_test(it_is_found_without_being_started),
-        cmocka_unit_test(without_nvml_nothing_is_known_and_nothing_is_said),
-        cmocka_unit_test(a_damaged_library_in_a_package_is_told),
-        cmocka_unit_test(libraries_are_found_in_the_folders_of_packages),
-    };
-    return cmocka_run_group_tests(tests, load_substitute, forget_substitute);
-}
+int main(void) { return tests_run(load_substitute, forget_substitute); }

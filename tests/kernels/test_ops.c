@@ -186,8 +186,7 @@ static void call_wrongly(void *argument) {
     call_in_rig(rig, refusals[i].op, refusals[i].changes);
 }
 
-static void wrong_calls_die_with_the_reason(void **state) {
-    (void)state;
+TEST(wrong_calls_die_with_the_reason) {
     char output[1024];
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         assert_int_equal(run_function(output, sizeof output, call_wrongly, &i), 1);
@@ -200,16 +199,14 @@ static void open_wrongly(void *argument) {
     cpu_device_open(1);
 }
 
-static void an_unknown_instruction_set_is_refused(void **state) {
-    (void)state;
+TEST(an_unknown_instruction_set_is_refused) {
     char output[1024], set[] = "mmx";
     assert_int_equal(run_function(output, sizeof output, open_wrongly, set), 1);
     assert_contains(output, "TRAINC_CPU_SET=mmx");
 }
 
 #define OP_IS_THERE(op) assert_non_null(devices[d]->ops->op);
-static void every_table_is_complete(void **state) {
-    (void)state;
+TEST(every_table_is_complete) {
     for (int d = 0; d < n_devices; d++) {
         FOR_EACH_OP(OP_IS_THERE)
     }
@@ -221,8 +218,7 @@ static void every_table_is_complete(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_table_is_complete), cmocka_unit_test(wrong_calls_die_with_the_reason),
-        cmocka_unit_test(an_unknown_instruction_set_is_refused), ops_test(nan_inputs_give_nan_outputs)};
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    const struct CMUnitTest shared[] = {ops_test(nan_inputs_give_nan_outputs)};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(open_devices, close_devices);
 }

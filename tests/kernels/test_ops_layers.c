@@ -201,8 +201,7 @@ static void check_residual_layernorm_matches_the_reference(Rig *rig) {
     }
 }
 
-static void leaky_relu_matches_its_definition(void **state) {
-    (void)state;
+TEST(leaky_relu_matches_its_definition) {
     float x[] = {-2, -0.0f, 0, 3, -INFINITY, NAN}, dy[] = {1, 2, 3, 4, 5, 6}, y[6], dx[6];
     const float forward[] = {-0.5f, 0, 0, 3, -INFINITY}, backward[] = {0.25f, 0.5f, 0.75f, 4, 1.25f, 1.5f};
     for (int d = 0; d < n_devices; d++) {
@@ -642,22 +641,14 @@ static void check_attention_matches_the_reference(Rig *rig) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ops_test(linear_matches_the_reference),
-        ops_test(large_linear_matches_the_reference),
-        ops_test(layernorm_matches_the_reference),
-        ops_test(residual_layernorm_matches_the_reference),
-        cmocka_unit_test(leaky_relu_matches_its_definition),
-        ops_test(mean_rows_matches_the_reference),
-        ops_test(gelu_matches_the_reference),
-        ops_test(tanh_matches_the_reference),
-        ops_test(linear_gelu_equals_its_parts),
-        ops_test(dropout_matches_the_reference),
-        ops_test(embedding_matches_the_reference),
-        ops_test(place_rows_matches_the_reference),
-        ops_test(gather_and_scatter_copy_the_rows),
-        ops_test(attention_matches_the_reference),
-        ops_last_test,
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    const struct CMUnitTest shared[] = {
+        ops_test(linear_matches_the_reference),     ops_test(large_linear_matches_the_reference),
+        ops_test(layernorm_matches_the_reference),  ops_test(residual_layernorm_matches_the_reference),
+        ops_test(mean_rows_matches_the_reference),  ops_test(gelu_matches_the_reference),
+        ops_test(tanh_matches_the_reference),       ops_test(linear_gelu_equals_its_parts),
+        ops_test(dropout_matches_the_reference),    ops_test(embedding_matches_the_reference),
+        ops_test(place_rows_matches_the_reference), ops_test(gather_and_scatter_copy_the_rows),
+        ops_test(attention_matches_the_reference),  ops_last_test};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(open_devices, close_devices);
 }

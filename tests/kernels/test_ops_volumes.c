@@ -131,8 +131,7 @@ static void check_convolutions_match_the_reference(Rig *rig) {
 }
 
 /* Pairs whose first frame is larger, whose second is, with equal frames, with a NaN; and a frame without a pair. */
-static void max_pool_takes_the_larger_frame_or_nan(void **state) {
-    (void)state;
+TEST(max_pool_takes_the_larger_frame_or_nan) {
     float x[] = {3, -2, 5, NAN, 1, 1, -1, 5, 1, NAN, 7, 7, 7, 7, 7}, dy[] = {1, 2, 3, 4, 5}, y[5], dx[15];
     const float larger[] = {3, -1, 5, NAN, NAN}, back[] = {1, 0, 3, 4, 0, 0, 2, 0, 0, 5, 0, 0, 0, 0, 0};
     for (int d = 0; d < n_devices; d++) {
@@ -149,8 +148,7 @@ static void max_pool_takes_the_larger_frame_or_nan(void **state) {
 }
 
 /* Only compares devices. The tests of augmentations test the values. */
-static void volumes_are_the_same_with_every_instruction_set(void **state) {
-    (void)state;
+TEST(volumes_are_the_same_with_every_instruction_set) {
     enum { SIDE = 7, BINS = 19, ALL = BINS * SIDE * SIDE, SAMPLES = 3 };
     const AugmentShape shape = {BINS, SIDE, SIDE};
     static float x[SAMPLES * ALL * 2], y[SAMPLES * ALL * 2], first[2][SAMPLES * ALL * 2];
@@ -496,8 +494,7 @@ static void check_norm_activate_matches_the_reference(Rig *rig) {
 }
 
 /* With the mean 0 and deviation 1, the result equals that of max_pool_forward, including NaN. */
-static void norm_activate_pools_as_max_pool_does(void **state) {
-    (void)state;
+TEST(norm_activate_pools_as_max_pool_does) {
     float x[] = {3, -2, 5, NAN, 1, 1, -1, 5, 1, NAN, 7, 7, 7, 7, 7}, y[5], want[5];
     float zero[] = {0}, one[] = {1}, variance[] = {1 - 1e-5f}, rstd[] = {0};
     for (int d = 0; d < n_devices; d++) {
@@ -540,16 +537,10 @@ static void check_batchnorm_equals_its_two_halves(Rig *rig) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ops_test(unfold_matches_the_reference),
-        ops_test(convolutions_match_the_reference),
-        cmocka_unit_test(max_pool_takes_the_larger_frame_or_nan),
-        cmocka_unit_test(volumes_are_the_same_with_every_instruction_set),
-        ops_test(batchnorm_matches_the_reference),
-        ops_test(batchnorm_equals_its_two_halves),
-        ops_test(norm_activate_matches_the_reference),
-        cmocka_unit_test(norm_activate_pools_as_max_pool_does),
-        ops_last_test,
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    const struct CMUnitTest shared[] = {
+        ops_test(unfold_matches_the_reference),        ops_test(convolutions_match_the_reference),
+        ops_test(batchnorm_matches_the_reference),     ops_test(batchnorm_equals_its_two_halves),
+        ops_test(norm_activate_matches_the_reference), ops_last_test};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(open_devices, close_devices);
 }

@@ -169,8 +169,7 @@ static double loss_of(Problem *p) {
 /* Compares the gradients of the reference with central differences in double. A loss is a sum of 320 products of size 1
  * to 10, with an error of about 1e-13; a difference has this error over 2 h. h^2 times the third derivative is smaller.
  * No kink is within h. */
-static void the_reference_has_the_gradients_of_its_loss(void **state) {
-    (void)state;
+TEST(the_reference_has_the_gradients_of_its_loss) {
     Problem p = problem_of((Sizes){2, 9, 4, 8, 8});
     Numbers *of[] = {&p.w, &p.gain, &p.bias, &p.w2}, *gradients[] = {&p.dw, &p.dgain, &p.dbias, &p.dw2};
     for (int i = 0; i < 4; i++) memset(gradients[i]->d, 0, (size_t)gradients[i]->n * sizeof(double));
@@ -283,8 +282,7 @@ static void check_all(Device *device) {
 }
 
 /* Runs twice on every device and must give the same bits. */
-static void the_stem_matches_the_reference(void **state) {
-    (void)state;
+TEST(the_stem_matches_the_reference) {
     for (int d = 0; d < n_devices; d++) {
         uint64_t first = 0;
         for (int time = 0; time < 2; time++) {
@@ -301,8 +299,7 @@ static void the_stem_matches_the_reference(void **state) {
 
 /* Compares with the separate operations on the best instruction set, which round s and its gradients to float; the stem
  * does not. */
-static void the_stem_equals_its_operations(void **state) {
-    (void)state;
+TEST(the_stem_equals_its_operations) {
     Device *device = devices[0];
     Problem p = problem_of((Sizes){2, 11, 6, 32, 32});
     Sizes z = p.size;
@@ -342,8 +339,7 @@ static void the_stem_equals_its_operations(void **state) {
 }
 
 /* Products with padding do not count; others are two FLOPs each. The rest is counted as in ops_volumes.c. */
-static void flops_are_exact(void **state) {
-    (void)state;
+TEST(flops_are_exact) {
     Device *dry = dry_device_open();
     for (int64_t frames = 1; frames < 10; frames++) {
         Problem p = problem_of((Sizes){2, frames, 3, 16, 8});
@@ -379,8 +375,7 @@ static void call_out_of_line(void *device) {
     run(device, &p);
 }
 
-static void wrong_calls_die_with_the_reason(void **state) {
-    (void)state;
+TEST(wrong_calls_die_with_the_reason) {
     char output[512];
     assert_int_equal(run_function(output, sizeof output, call_with_odd_channels, devices[0]), 1);
     assert_contains(output, "stem_statistics: 12 channels between the layers, expected a multiple of 8 from 8 to 64");
@@ -390,13 +385,4 @@ static void wrong_calls_die_with_the_reason(void **state) {
     assert_contains(output, "expected a multiple of 8 bytes");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_reference_has_the_gradients_of_its_loss),
-        cmocka_unit_test(the_stem_matches_the_reference),
-        cmocka_unit_test(the_stem_equals_its_operations),
-        cmocka_unit_test(flops_are_exact),
-        cmocka_unit_test(wrong_calls_die_with_the_reason),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+int main(void) { return tests_run(open_devices, close_devices); }

@@ -191,21 +191,16 @@ static BlockConfig gpt2_form(void) {
                          .first_site = 1};
 }
 
-static void gpt2_blocks_have_the_gradients_of_their_loss(void **state) {
-    (void)state;
-    check_block_gradients(gpt2_form(), &fused_names, tensor_none());
-}
+TEST(gpt2_blocks_have_the_gradients_of_their_loss) { check_block_gradients(gpt2_form(), &fused_names, tensor_none()); }
 
-static void blocks_without_biases_have_the_gradients_of_their_loss(void **state) {
-    (void)state;
+TEST(blocks_without_biases_have_the_gradients_of_their_loss) {
     BlockConfig config = gpt2_form();
     config.biases = false;
     config.layout = WEIGHT_OUT_IN;
     check_block_gradients(config, &fused_names, tensor_none());
 }
 
-static void post_norm_blocks_have_the_gradients_of_their_loss(void **state) {
-    (void)state;
+TEST(post_norm_blocks_have_the_gradients_of_their_loss) {
     BlockConfig config = gpt2_form();
     config.pre_norm = config.causal = false;
     config.gelu = GELU_ERF;
@@ -213,8 +208,7 @@ static void post_norm_blocks_have_the_gradients_of_their_loss(void **state) {
     check_block_gradients(config, &split_names, tensor_none());
 }
 
-static void pre_norm_bidirectional_blocks_have_the_gradients_of_their_loss(void **state) {
-    (void)state;
+TEST(pre_norm_bidirectional_blocks_have_the_gradients_of_their_loss) {
     BlockConfig config = gpt2_form();
     config.causal = false;
     config.gelu = GELU_ERF;
@@ -223,8 +217,7 @@ static void pre_norm_bidirectional_blocks_have_the_gradients_of_their_loss(void 
     check_block_gradients(config, &fused_names, tensor_none());
 }
 
-static void post_norm_causal_blocks_without_biases_have_the_gradients_of_their_loss(void **state) {
-    (void)state;
+TEST(post_norm_causal_blocks_without_biases_have_the_gradients_of_their_loss) {
     BlockConfig config = gpt2_form();
     config.pre_norm = config.biases = false;
     check_block_gradients(config, &fused_names, tensor_none());
@@ -233,8 +226,7 @@ static void post_norm_causal_blocks_without_biases_have_the_gradients_of_their_l
 /* Rows of all three sequences, not ascending. */
 static int32_t output_rows[] = {0, 5, 14, 3};
 
-static void blocks_with_few_output_rows_have_the_gradients_of_their_loss(void **state) {
-    (void)state;
+TEST(blocks_with_few_output_rows_have_the_gradients_of_their_loss) {
     BlockConfig config = gpt2_form();
     check_block_gradients(config, &fused_names, tensor_1d(output_rows, DTYPE_I32, 4));
     config.pre_norm = config.causal = false;
@@ -244,8 +236,7 @@ static void blocks_with_few_output_rows_have_the_gradients_of_their_loss(void **
 /* With a choice of output rows, only these are computed, and they are the same as without. The library may sum in
  * another order: a matrix product of length 40 has an error of at most 40 times 2^-24. Behind four products and two
  * norms the difference of two orders stays below 16 times that. */
-static void output_rows_equal_those_of_a_full_output(void **state) {
-    (void)state;
+TEST(output_rows_equal_those_of_a_full_output) {
     for (int form = 0; form < 6; form++) {
         BlockConfig config = gpt2_form();
         config.drop_projection = config.drop_hidden = config.drop_mlp =
@@ -318,8 +309,7 @@ static void check_frozen_blocks(const BlockConfig *config, const BlockNames *nam
     block_rig_close(free);
 }
 
-static void frozen_blocks_keep_nothing_and_change_no_bit(void **state) {
-    (void)state;
+TEST(frozen_blocks_keep_nothing_and_change_no_bit) {
     for (int form = 0; form < 8; form++) {
         BlockConfig config = gpt2_form();
         Tensor rows = form & 2 ? tensor_1d(output_rows, DTYPE_I32, 4) : tensor_none();
@@ -335,8 +325,7 @@ static void freeze_too_many(void *argument) {
     block_stack_freeze(&rig->stack, &rig->table, 3);
 }
 
-static void only_blocks_that_exist_are_frozen(void **state) {
-    (void)state;
+TEST(only_blocks_that_exist_are_frozen) {
     BlockConfig config = gpt2_form();
     BlockRig *rig = block_rig_open(&config, &fused_names);
     char output[512];
@@ -348,8 +337,7 @@ static void only_blocks_that_exist_are_frozen(void **state) {
 }
 
 /* All blocks start with the distributions of the modules of torch. */
-static void blocks_are_initialised_as_in_torch(void **state) {
-    (void)state;
+TEST(blocks_are_initialised_as_in_torch) {
     BlockConfig config = gpt2_form();
     config.layout = WEIGHT_OUT_IN;
     config.torch_init = config.same_init = true;
@@ -374,8 +362,7 @@ static void blocks_are_initialised_as_in_torch(void **state) {
 }
 
 /* The separate matrices q, k and v are thirds of the fused matrix, so the same flat buffer gives the same bits. */
-static void separate_query_key_value_are_thirds_of_one_matrix(void **state) {
-    (void)state;
+TEST(separate_query_key_value_are_thirds_of_one_matrix) {
     BlockConfig config = gpt2_form();
     config.layout = WEIGHT_OUT_IN;
     BlockRig *fused = block_rig_open(&config, &fused_names), *split = block_rig_open(&config, &split_names);
@@ -394,8 +381,7 @@ static void separate_query_key_value_are_thirds_of_one_matrix(void **state) {
 
 /* Muon sees q, k and v as three matrices of width C, whether they are one parameter or three, and in either layout; and
  * the other three weights of a block, but neither biases nor norms. */
-static void muon_updates_six_matrices_a_block(void **state) {
-    (void)state;
+TEST(muon_updates_six_matrices_a_block) {
     enum { EACH = 6, C = WIDTH };
     BlockConfig config = gpt2_form(), transposed = config;
     transposed.layout = WEIGHT_OUT_IN;
@@ -418,22 +404,4 @@ static void muon_updates_six_matrices_a_block(void **state) {
     }
     params_updates_free(&a), params_updates_free(&b), params_updates_free(&c);
     block_rig_close(in_out), block_rig_close(fused), block_rig_close(split);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_blocks_have_the_gradients_of_their_loss),
-        cmocka_unit_test(blocks_without_biases_have_the_gradients_of_their_loss),
-        cmocka_unit_test(post_norm_blocks_have_the_gradients_of_their_loss),
-        cmocka_unit_test(pre_norm_bidirectional_blocks_have_the_gradients_of_their_loss),
-        cmocka_unit_test(post_norm_causal_blocks_without_biases_have_the_gradients_of_their_loss),
-        cmocka_unit_test(blocks_with_few_output_rows_have_the_gradients_of_their_loss),
-        cmocka_unit_test(output_rows_equal_those_of_a_full_output),
-        cmocka_unit_test(frozen_blocks_keep_nothing_and_change_no_bit),
-        cmocka_unit_test(only_blocks_that_exist_are_frozen),
-        cmocka_unit_test(blocks_are_initialised_as_in_torch),
-        cmocka_unit_test(separate_query_key_value_are_thirds_of_one_matrix),
-        cmocka_unit_test(muon_updates_six_matrices_a_block),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,9 @@
 #include "kernels/device_open.h"
 #include "kernels/philox.h"
 #include "model/generate.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 enum { WIDTH = 32, HEADS = 2, LAYERS = 3, IDS = 50, OTHERS = 20, CONTEXT = 40, VECTORS = 3, MOST_LOGITS = 4096 };
 
@@ -103,7 +105,6 @@ static GenerationOptions options_of(float temperature, int64_t max_new) {
 
 static void generate(Small *s, const GenerationPrompt *prompts, int n, int at_once, const GenerationOptions *o,
                      Generated *out) {
-    Error error;
     GenerationSize size = generation_size(&s->generation, prompts, n, at_once, o->max_new);
     Generator *g = generator_open(&s->generation, s->device, &size, SIZE_MAX, &error);
     if (!g) fail_msg("%s", error.text);
@@ -143,8 +144,7 @@ static void full_forward(Small *s, const GenerationPrompt *p, const int32_t *ids
 
 /* Every row of logits that generation computed is that of the full forward; five prompts of different lengths at once,
  * greedily. Rounding: some hundred operations on numbers of order 1, relative to the largest logit. */
-static void cached_steps_equal_the_full_forward(void **state) {
-    (void)state;
+TEST(cached_steps_equal_the_full_forward) {
     for (int pre_norm = 0; pre_norm < 2; pre_norm++) {
         Small *s = small_open(pre_norm, 2);
         GenerationPrompt prompts[PROMPTS];
@@ -183,8 +183,7 @@ static void expect_same(const Generated *a, const Generated *b) {
 }
 
 /* All at once, two at a time while the others wait, and alone, drawn by any number of threads: the same ids. */
-static void company_changes_no_id(void **state) {
-    (void)state;
+TEST(company_changes_no_id) {
     Small *s = small_open(true, 2);
     GenerationPrompt prompts[PROMPTS];
     Generated all[PROMPTS], two[PROMPTS], one, again;
@@ -224,8 +223,7 @@ static void tell(void *context, int prompt, int32_t id) {
     told->ids[prompt][told->counts[prompt]++] = id;
 }
 
-static void sequences_end_at_stops_limits_and_the_context(void **state) {
-    (void)state;
+TEST(sequences_end_at_stops_limits_and_the_context) {
     Small *s = small_open(true, 1);
     GenerationPrompt prompts[2] = {prompt_of(0), prompt_of(2)};
     Generated free_run[2], stopped[2];
@@ -265,15 +263,12 @@ static void sequences_end_at_stops_limits_and_the_context(void **state) {
 static void expect_refused(Generator *g, GenerationPrompt prompt, const GenerationOptions *o, const char *want) {
     GenerationPrompt prompts[2] = {prompt_of(0), prompt};
     Generated out[2];
-    Error error;
     assert_false(generator_run(g, prompts, 2, o, out, &error));
     assert_contains(error.text, want);
 }
 
-static void bad_prompts_and_options_are_refused(void **state) {
-    (void)state;
+TEST(bad_prompts_and_options_are_refused) {
     Small *s = small_open(true, 1);
-    Error error;
     GenerationSize size = {.sequences = 2, .longest = 60, .prompt_rows = 50};
     Generator *g = generator_open(&s->generation, s->device, &size, SIZE_MAX, &error);
     GenerationOptions o = options_of(0, 3);
@@ -308,10 +303,8 @@ static void bad_prompts_and_options_are_refused(void **state) {
 }
 
 /* The plan is what is allocated; too little is an error that says what to reduce. */
-static void memory_is_planned(void **state) {
-    (void)state;
+TEST(memory_is_planned) {
     Small *s = small_open(true, 1);
-    Error error;
     GenerationSize size = {.sequences = 4, .longest = 50, .prompt_rows = 80};
     GenerationMemory need = generation_memory(&s->generation, DTYPE_F32, &size),
                      half = generation_memory(&s->generation, DTYPE_BF16, &size);
@@ -330,15 +323,4 @@ static void memory_is_planned(void **state) {
     assert_null(generator_open(&s->generation, s->device, &size, SIZE_MAX, &error));
     assert_contains(error.text, "generate fewer at once");
     small_close(s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cached_steps_equal_the_full_forward),
-        cmocka_unit_test(company_changes_no_id),
-        cmocka_unit_test(sequences_end_at_stops_limits_and_the_context),
-        cmocka_unit_test(bad_prompts_and_options_are_refused),
-        cmocka_unit_test(memory_is_planned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

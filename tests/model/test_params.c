@@ -1,5 +1,5 @@
 /* The parameter table: layout, names, initialisation and segments of the optimizer. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include "kernels/device_open.h"
 #include "kernels/philox.h"
@@ -20,8 +20,7 @@ static ParamTable small_table(void) {
     return table;
 }
 
-static void rows_have_names_shapes_and_aligned_offsets(void **state) {
-    (void)state;
+TEST(rows_have_names_shapes_and_aligned_offsets) {
     ParamTable table = small_table();
     assert_int_equal(table.count, 5);
     assert_string_equal(table.items[0].name, "layer.7.weight");
@@ -38,8 +37,7 @@ static void rows_have_names_shapes_and_aligned_offsets(void **state) {
 }
 
 /* Rows of zeros behind a parameter have room in the flat buffer, and belong to nobody. */
-static void padded_rows_are_zeros_of_no_parameter(void **state) {
-    (void)state;
+TEST(padded_rows_are_zeros_of_no_parameter) {
     ParamTable table = {0};
     int head = param_add_head(&table, 4, 13, "head"), next = param_add(&table, INIT_ONE, 0, false, 16, 0, "next");
     Segment *segments;
@@ -67,8 +65,7 @@ static void padded_rows_are_zeros_of_no_parameter(void **state) {
     params_free(&table);
 }
 
-static void views_lie_in_the_flat_buffer(void **state) {
-    (void)state;
+TEST(views_lie_in_the_flat_buffer) {
     ParamTable table = small_table();
     float flat[96];
     Tensor view = param_view(&table, tensor_1d(flat, DTYPE_F32, 96), 2);
@@ -80,8 +77,7 @@ static void views_lie_in_the_flat_buffer(void **state) {
     params_free(&table);
 }
 
-static void initial_numbers_depend_only_on_seed_parameter_and_element(void **state) {
-    (void)state;
+TEST(initial_numbers_depend_only_on_seed_parameter_and_element) {
     ParamTable table = small_table();
     float flat[96];
     memset(flat, 0xff, sizeof flat);
@@ -98,8 +94,7 @@ static void initial_numbers_depend_only_on_seed_parameter_and_element(void **sta
 
 /* With 100 000 draws the mean is 0 and the variance is scale^2 (uniform: scale^2 / 3), each within 5 standard errors.
  */
-static void initial_numbers_have_the_stated_moments(void **state) {
-    (void)state;
+TEST(initial_numbers_have_the_stated_moments) {
     enum { N = 100000 };
     ParamTable table = {0};
     param_add(&table, INIT_NORMAL, 0.02f, true, N, 0, "normal");
@@ -122,8 +117,7 @@ static void initial_numbers_have_the_stated_moments(void **state) {
     params_free(&table);
 }
 
-static void threads_do_not_change_the_numbers(void **state) {
-    (void)state;
+TEST(threads_do_not_change_the_numbers) {
     ParamTable table = {0};
     param_add(&table, INIT_NORMAL, 1, true, 1001, 3, "a");
     param_add(&table, INIT_UNIFORM, 1, true, 517, 0, "b");
@@ -139,8 +133,7 @@ static void threads_do_not_change_the_numbers(void **state) {
     params_free(&table);
 }
 
-static void segments_leave_out_frozen_rows_and_padding(void **state) {
-    (void)state;
+TEST(segments_leave_out_frozen_rows_and_padding) {
     ParamTable table = small_table();
     Segment *segments;
     int n = params_segments(&table, 0.01f, &segments);
@@ -153,7 +146,7 @@ static void segments_leave_out_frozen_rows_and_padding(void **state) {
         assert_int_equal(segments[i].begin, want[i].begin);
         assert_int_equal(segments[i].end, want[i].end);
         assert_true(segments[i].weight_decay == want[i].weight_decay);
-        assert_true(segments[i].rate == 1 && segments[i].group == 0);
+        assert_true(segments[i].learning_rate == 1 && segments[i].group == 0);
     }
     free(segments);
     table.items[0].frozen_rows = 3; /* all rows */
@@ -164,13 +157,12 @@ static void segments_leave_out_frozen_rows_and_padding(void **state) {
     table.items[table.count - 1].group = 3;
     assert_int_equal(params_segments(&table, 0, &segments), 3); /* groups are not joined */
     assert_true(segments[1].end == 80 && segments[1].group == 0);
-    assert_true(segments[2].begin == 80 && segments[2].group == 3 && segments[2].rate == 1);
+    assert_true(segments[2].begin == 80 && segments[2].group == 3 && segments[2].learning_rate == 1);
     free(segments);
     params_free(&table);
 }
 
-static void muon_has_matrices_and_adamw_the_rest(void **state) {
-    (void)state;
+TEST(muon_has_matrices_and_adamw_the_rest) {
     ParamTable table = small_table();
     table.items[2].matrices = 1; /* "even", 16 x 2 */
     int rows = param_add(&table, INIT_NORMAL, 0.1f, false, 12, 5, "qkv rows"),
@@ -192,7 +184,7 @@ static void muon_has_matrices_and_adamw_the_rest(void **state) {
     for (int i = 0; i < 7; i++) {
         const MuonMatrix *a = &u.matrices[i], *b = &matrices[i];
         assert_true(a->offset == b->offset && a->stride == b->stride && a->rows == b->rows && a->columns == b->columns);
-        assert_true(a->weight_decay == b->weight_decay && a->rate == b->rate && a->group == b->group);
+        assert_true(a->weight_decay == b->weight_decay && a->learning_rate == b->learning_rate && a->group == b->group);
     }
     params_updates_free(&u);
     Segment *all;
@@ -209,8 +201,7 @@ static void muon_has_matrices_and_adamw_the_rest(void **state) {
 
 static void update_frozen_rows(void *argument) { params_updates(argument, NULL, 0, true); }
 
-static void muon_knows_no_frozen_rows(void **state) {
-    (void)state;
+TEST(muon_knows_no_frozen_rows) {
     ParamTable table = small_table();
     char output[512];
     table.items[0].matrices = 1;
@@ -221,8 +212,7 @@ static void muon_knows_no_frozen_rows(void **state) {
 
 /* The four parameters are one segment: rows of 3 and 2 elements that begin at 0, 48 and 80 of it; the common divisor is
  * 1. Without the last, it is 3. */
-static void masks_cover_joined_parameters(void **state) {
-    (void)state;
+TEST(masks_cover_joined_parameters) {
     static const uint8_t tall[16] = {1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
                          wide[8] = {0, 1, 1, 1, 1, 1, 1, 0};
     ParamTable table = {0};
@@ -269,8 +259,7 @@ static void segments_alone_know_no_masks(void *argument) {
     params_segments(argument, 0, &segments);
 }
 
-static void muon_and_bare_segments_know_no_unused_rows(void **state) {
-    (void)state;
+TEST(muon_and_bare_segments_know_no_unused_rows) {
     static const uint8_t used[5] = {1, 0, 1, 1, 1};
     ParamTable table = small_table();
     char output[512];
@@ -286,8 +275,7 @@ static void muon_and_bare_segments_know_no_unused_rows(void **state) {
 
 static void add_overlong_name(void *argument) { param_add(argument, INIT_ZERO, 0, true, 1, 0, "%0100d", 1); }
 
-static void overlong_names_are_refused(void **state) {
-    (void)state;
+TEST(overlong_names_are_refused) {
     ParamTable table = {0};
     char output[512];
     assert_int_equal(run_function(output, sizeof output, add_overlong_name, &table), 1);
@@ -296,8 +284,7 @@ static void overlong_names_are_refused(void **state) {
 }
 
 /* Buffers are numbers that training does not change; files may have them in another shape. */
-static void buffers_are_not_parameters(void **state) {
-    (void)state;
+TEST(buffers_are_not_parameters) {
     static const float values[] = {1, 2, 3, 4, 5, 6};
     static const int64_t shape[] = {1, 2, 3};
     ParamTable table = {0};
@@ -331,8 +318,7 @@ static void buffers_are_not_parameters(void **state) {
     params_free(&table);
 }
 
-static void moving_buffers_have_their_own_segments(void **state) {
-    (void)state;
+TEST(moving_buffers_have_their_own_segments) {
     ParamTable table = {0};
     Segment *segments;
     param_add(&table, INIT_ONE, 0, true, 16, 0, "gain");
@@ -347,24 +333,4 @@ static void moving_buffers_have_their_own_segments(void **state) {
     assert_int_equal(segments[1].end, 69);
     free(segments);
     params_free(&table);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_have_names_shapes_and_aligned_offsets),
-        cmocka_unit_test(padded_rows_are_zeros_of_no_parameter),
-        cmocka_unit_test(views_lie_in_the_flat_buffer),
-        cmocka_unit_test(initial_numbers_depend_only_on_seed_parameter_and_element),
-        cmocka_unit_test(initial_numbers_have_the_stated_moments),
-        cmocka_unit_test(threads_do_not_change_the_numbers),
-        cmocka_unit_test(segments_leave_out_frozen_rows_and_padding),
-        cmocka_unit_test(muon_has_matrices_and_adamw_the_rest),
-        cmocka_unit_test(muon_knows_no_frozen_rows),
-        cmocka_unit_test(masks_cover_joined_parameters),
-        cmocka_unit_test(muon_and_bare_segments_know_no_unused_rows),
-        cmocka_unit_test(overlong_names_are_refused),
-        cmocka_unit_test(buffers_are_not_parameters),
-        cmocka_unit_test(moving_buffers_have_their_own_segments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

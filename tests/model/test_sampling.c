@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "model/sampling.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { N = 6, DRAWS = 20000 };
 
@@ -35,8 +35,7 @@ static void set_logits(float logits[N]) {
     for (int i = 0; i < N; i++) logits[i] = (float)log(shares[i]) + 2;
 }
 
-static void shares_are_those_of_the_softmax(void **state) {
-    (void)state;
+TEST(shares_are_those_of_the_softmax) {
     float logits[N];
     Sampling s = plain;
     double want[N], sum = 0;
@@ -53,8 +52,7 @@ static void shares_are_those_of_the_softmax(void **state) {
     expect_shares("a forbidden id among the top 6", &s, logits, NULL, without);
 }
 
-static void top_k_keeps_the_most_probable(void **state) {
-    (void)state;
+TEST(top_k_keeps_the_most_probable) {
     float logits[N];
     Sampling s = plain;
     set_logits(logits);
@@ -70,8 +68,7 @@ static void top_k_keeps_the_most_probable(void **state) {
 }
 
 /* The fewest ids whose probabilities together reach the share; the id that reaches it is one of them. */
-static void top_p_keeps_the_fewest_that_reach_it(void **state) {
-    (void)state;
+TEST(top_p_keeps_the_fewest_that_reach_it) {
     float logits[N];
     Sampling s = plain;
     set_logits(logits);
@@ -96,8 +93,7 @@ static void top_p_keeps_the_fewest_that_reach_it(void **state) {
 }
 
 /* Divides logits above 0 and multiplies those below; ids that have not occurred keep theirs. */
-static void the_penalty_moves_logits_towards_less(void **state) {
-    (void)state;
+TEST(the_penalty_moves_logits_towards_less) {
     const float logits[N] = {2, -1, 2, 0, -1, 1};
     const uint8_t seen[N] = {1, 1, 0, 1, 0, 0};
     const double moved[N] = {2 / 1.5, -1.5, 2, 0, -1, 1};
@@ -113,8 +109,7 @@ static void the_penalty_moves_logits_towards_less(void **state) {
     assert_int_equal(draw_one(&s, logits, N, seen, 0), 0); /* of equal ones the lowest */
 }
 
-static void logits_that_are_no_numbers_give_no_id(void **state) {
-    (void)state;
+TEST(logits_that_are_no_numbers_give_no_id) {
     const float bad[][3] = {{0, NAN, 1}, {INFINITY, 0, 1}, {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4; k++) {
@@ -129,8 +124,7 @@ static void logits_that_are_no_numbers_give_no_id(void **state) {
 }
 
 /* The draw depends on seed, sequence and position, on each of them. */
-static void draws_follow_seed_sequence_and_position(void **state) {
-    (void)state;
+TEST(draws_follow_seed_sequence_and_position) {
     float logits[64] = {0}, copy[64];
     int32_t room[64];
     const uint8_t seen[64] = {0};
@@ -149,8 +143,7 @@ static void draws_follow_seed_sequence_and_position(void **state) {
     for (int k = 1; k < 4; k++) assert_in_range(equal[k], 0, 12); /* 200 / 64 are expected by chance */
 }
 
-static void numbers_out_of_range_are_named(void **state) {
-    (void)state;
+TEST(numbers_out_of_range_are_named) {
     static const struct {
         Sampling s;
         const char *want;
@@ -168,17 +161,4 @@ static void numbers_out_of_range_are_named(void **state) {
         assert_contains(error.text, bad[i].want);
     }
     assert_true(sampling_is_valid(&plain, &error));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_are_those_of_the_softmax),
-        cmocka_unit_test(top_k_keeps_the_most_probable),
-        cmocka_unit_test(top_p_keeps_the_fewest_that_reach_it),
-        cmocka_unit_test(the_penalty_moves_logits_towards_less),
-        cmocka_unit_test(logits_that_are_no_numbers_give_no_id),
-        cmocka_unit_test(draws_follow_seed_sequence_and_position),
-        cmocka_unit_test(numbers_out_of_range_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

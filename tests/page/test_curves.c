@@ -38,8 +38,7 @@ static const PlotSeries *series_of(const Plot *plot, const char *name) {
 }
 
 /* Expects the unit that a model counts, such as cells; runs that count different things have tokens. */
-static void speeds_have_the_unit_of_the_runs(void **state) {
-    (void)state;
+TEST(speeds_have_the_unit_of_the_runs) {
     json_t *records = records_of(LOG);
     const RunLog runs[] = {{.name = "a", .records = records, .token = "cells"},
                            {.name = "b", .records = records, .token = "cells"},
@@ -55,8 +54,7 @@ static void speeds_have_the_unit_of_the_runs(void **state) {
     json_decref(records);
 }
 
-static void every_quantity_has_a_chart(void **state) {
-    (void)state;
+TEST(every_quantity_has_a_chart) {
     static const char *const titles[] = {"loss",     "auroc", "learning rate", "gradient norm", "tokens per second",
                                          "GPU power"};
     json_t *records = records_of(LOG);
@@ -79,8 +77,7 @@ static void every_quantity_has_a_chart(void **state) {
     run_curves_free(&curves);
 }
 
-static void the_best_validation_and_restarts_are_marked(void **state) {
-    (void)state;
+TEST(the_best_validation_and_restarts_are_marked) {
     json_t *records = records_of(LOG);
     RunCurves curves = run_curves_make(&(RunLog){.records = records}, 1);
     const PlotSeries *loss = series_of(run_curves_find(&curves, "loss"), "validation"),
@@ -97,8 +94,7 @@ static void the_best_validation_and_restarts_are_marked(void **state) {
     json_decref(records);
 }
 
-static void an_objective_that_is_no_metric_has_a_chart(void **state) {
-    (void)state;
+TEST(an_objective_that_is_no_metric_has_a_chart) {
     json_t *records =
         records_of("[{\"kind\": \"val\", \"step\": 1, \"val/a\": 1, \"val/b\": 2, \"val/objective\": 2.5},"
                    " {\"kind\": \"val\", \"step\": 2, \"val/a\": 1, \"val/b\": 1, \"val/objective\": 2}]");
@@ -110,8 +106,7 @@ static void an_objective_that_is_no_metric_has_a_chart(void **state) {
     json_decref(records);
 }
 
-static void a_baseline_is_a_level_and_does_not_choose_the_scale(void **state) {
-    (void)state;
+TEST(a_baseline_is_a_level_and_does_not_choose_the_scale) {
     json_t *records = records_of(LOG);
     RunCurves curves = run_curves_make(
         &(RunLog){.records = records, .baseline = "entropy", .baseline_metric = "loss", .baseline_value = 0.001}, 1);
@@ -124,8 +119,7 @@ static void a_baseline_is_a_level_and_does_not_choose_the_scale(void **state) {
     json_decref(records);
 }
 
-static void a_baseline_that_is_not_whole_is_not_drawn(void **state) {
-    (void)state;
+TEST(a_baseline_that_is_not_whole_is_not_drawn) {
     static const RunLog logs[] = {{.baseline = "entropy", .baseline_value = 1},
                                   {.baseline_metric = "loss", .baseline_value = 1},
                                   {.baseline = "entropy", .baseline_metric = "loss", .baseline_value = NAN}};
@@ -140,8 +134,7 @@ static void a_baseline_that_is_not_whole_is_not_drawn(void **state) {
     json_decref(records);
 }
 
-static void runs_share_charts_under_their_names(void **state) {
-    (void)state;
+TEST(runs_share_charts_under_their_names) {
     json_t *first = records_of(LOG);
     json_t *second = records_of("[{\"kind\": \"train\", \"step\": 5, \"train/loss\": 7, \"train/lr\": 0.1}]");
     const RunLog runs[] = {{.name = "a", .records = first}, {.name = "b<", .records = second}};
@@ -156,21 +149,17 @@ static void runs_share_charts_under_their_names(void **state) {
     series_of(run_curves_find(&curves, "learning rate"), "b<");
     series_of(run_curves_find(&curves, "gradient norm"), "a");
     Error error;
-    char *directory = scratch_directory(), *path = path_join(directory, "all.svg");
+    char *directory = kept_folder(), *path = kept_path(directory, "all.svg");
     if (!plot_write(path, curves.plots, curves.n, "a & b<", &error)) fail_msg("%s", error.text);
     char *svg = svg_in(directory, "all.svg");
     assert_contains(svg, ">b&lt; training</text>");
     assert_null(strstr(svg, "nan"));
-    free(svg);
-    free(path);
-    free(directory);
     run_curves_free(&curves);
     json_decref(first);
     json_decref(second);
 }
 
-static void a_log_without_values_has_no_charts(void **state) {
-    (void)state;
+TEST(a_log_without_values_has_no_charts) {
     static const char *const logs[] = {"[]", "[{\"kind\": \"train\", \"step\": 1, \"train/loss\": null}]",
                                        "[3, {\"step\": \"x\", \"train/loss\": 2}, {\"train/lr\": {}}]"};
     for (int i = 0; i < 3; i++) {
@@ -180,18 +169,4 @@ static void a_log_without_values_has_no_charts(void **state) {
         run_curves_free(&curves);
         json_decref(records);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_quantity_has_a_chart),
-        cmocka_unit_test(speeds_have_the_unit_of_the_runs),
-        cmocka_unit_test(the_best_validation_and_restarts_are_marked),
-        cmocka_unit_test(an_objective_that_is_no_metric_has_a_chart),
-        cmocka_unit_test(a_baseline_is_a_level_and_does_not_choose_the_scale),
-        cmocka_unit_test(a_baseline_that_is_not_whole_is_not_drawn),
-        cmocka_unit_test(runs_share_charts_under_their_names),
-        cmocka_unit_test(a_log_without_values_has_no_charts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

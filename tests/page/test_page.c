@@ -8,34 +8,29 @@
 #include "tests/train/story.h"
 #include "train/run/page.h"
 
+static Error error;
+
 static const double rising[] = {0.8, 0.7, 0.75, 0.8, 0.9}, high[] = {1.2, 1.1, 1.05, 1.05, 1.05};
 
 static void must_say(const Story *story, const char *const *texts) {
     char *directory = story_write(story), *page = story_page(directory);
     assert_page_has(page, texts);
-    free(page);
-    free(directory);
 }
 
 static void must_not_say(const Story *story, const char *text) {
     char *directory = story_write(story), *page = story_page(directory);
     if (strstr(page, text)) fail_msg("the page has: %s", text);
-    free(page);
-    free(directory);
 }
 
 static void append(const char *directory, const char *name, const char *text) {
-    char *path = path_join(directory, name);
-    FILE *out = fopen(path, "a");
+    FILE *out = fopen(kept_path(directory, name), "a");
     fputs(text, out);
     fclose(out);
-    free(path);
 }
 
 /* ---- one run ---- */
 
-static void every_fact_of_a_run_is_there(void **state) {
-    (void)state;
+TEST(every_fact_of_a_run_is_there) {
     must_say(&story_finished,
              (const char *[]){"Finished after all 50 steps. Best val/auroc 0.655 at step 30.",
                               "<dt>val/auroc</dt><dd>0.655</dd><dd class=\"note\">best, at step 30, epoch 3</dd>",
@@ -67,9 +62,8 @@ static void every_fact_of_a_run_is_there(void **state) {
                               NULL});
 }
 
-static void names_cannot_leave_their_place(void **state) {
-    (void)state;
-    char *parent = scratch_directory(), *hostile = path_join(parent, "<b onclick=x>"), *page;
+TEST(names_cannot_leave_their_place) {
+    char *parent = kept_folder(), *hostile = kept_path(parent, "<b onclick=x>"), *page;
     char *plain = story_write(&story_finished);
     assert_int_equal(rename(plain, hostile), 0);
     page = story_page(hostile); /* assert_page_is_sound finds a <script> and what is not closed */
@@ -77,17 +71,11 @@ static void names_cannot_leave_their_place(void **state) {
     assert_contains(page, "<td>&lt;script&gt;alert(1)&lt;/script&gt;</td>");
     put_text(hostile, "x_<i>.json", "{}");
     put_text(hostile, "x_<i>.md", "# <i>\n\n| <u> |\n|---|\n| </table><b> |\n");
-    free(page);
     page = story_page(hostile);
     assert_contains(page, "&lt;/table&gt;&lt;b&gt;</th>");
-    free(page);
-    free(plain);
-    free(hostile);
-    free(parent);
 }
 
-static void the_end_is_told_as_it_was(void **state) {
-    (void)state;
+TEST(the_end_is_told_as_it_was) {
     Story s = {5, story_falling, story_flat, .end = NULL};
     must_say(&s, (const char *[]){"No end is recorded after step 50 of 50: the run was killed, or is still running.",
                                   "Cost so far", NULL});
@@ -96,17 +84,13 @@ static void the_end_is_told_as_it_was(void **state) {
     s.end = ", \"summary/ended\": 1, \"summary/out_of_patience\": 1";
     must_say(&s, (const char *[]){"Ended early at step 50 of 50: the validation had stopped improving.", NULL});
     char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
-    Error error;
     assert_true(page_write_in(directory, 0, true, &error));
     char *page = read_page(directory);
     assert_contains(page, "Running: step 50 of 50 when this page was written.");
     assert_contains(page, "while the run went on");
-    free(page);
-    free(directory);
 }
 
-static void trends_are_told_only_when_numbers_show_them(void **state) {
-    (void)state;
+TEST(trends_are_told_only_when_numbers_show_them) {
     Story over = {5, story_falling, rising, .end = story_ended}, under = {5, story_falling, high, .end = story_ended};
     Story even = {5, story_falling, story_flat, .end = story_ended},
           on = {5, story_falling, story_falling, .end = story_ended};
@@ -130,8 +114,7 @@ static void trends_are_told_only_when_numbers_show_them(void **state) {
     must_say(&(Story){4, story_falling, high, .end = NULL}, (const char *[]){"Underfitting", NULL});
 }
 
-static void an_older_log_leaves_facts_unknown(void **state) {
-    (void)state;
+TEST(an_older_log_leaves_facts_unknown) {
     must_say(&(Story){5, story_falling, rising, .end = "", .old = true},
              (const char *[]){"Ended at step 50. Best val/objective 0.7 at step 20.",
                               "<dt>Command</dt><dd class=\"unknown\">unknown</dd>",
@@ -140,8 +123,7 @@ static void an_older_log_leaves_facts_unknown(void **state) {
                               "<dd>34.0 %</dd><dd class=\"note\">of a peak that the log does not state</dd>", NULL});
 }
 
-static void restarts_are_listed_with_what_changed(void **state) {
-    (void)state;
+TEST(restarts_are_listed_with_what_changed) {
     char *directory =
         story_write(&(Story){5, story_falling, story_flat, .end = ", \"summary/ended\": 0, \"summary/signal\": 2"});
     append(directory, "log.jsonl",
@@ -153,7 +135,6 @@ static void restarts_are_listed_with_what_changed(void **state) {
                                            "<th scope=\"row\">50</th><td>2026-11-24T10:00:00Z</td><td>fedcba</td>",
                                            "<td>learning-rate 0.001 to 0.01</td>", "All options have their defaults",
                                            "a part of the run has no price</dd>", NULL});
-    free(page);
     free(directory);
 }
 
@@ -163,8 +144,7 @@ static const char elsewhere[] =
     "\"total_steps\": 80, \"metric\": \"val/auroc\", \"token_label\": \"cells\", \"step_label\": \"it\"}\n";
 
 /* Speed and utilisation are those of the machine whose peak is named. */
-static void a_restart_on_another_machine_is_measured_by_itself(void **state) {
-    (void)state;
+TEST(a_restart_on_another_machine_is_measured_by_itself) {
     char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
     append(directory, "log.jsonl", elsewhere);
     char *page = story_page(directory);
@@ -173,28 +153,21 @@ static void a_restart_on_another_machine_is_measured_by_itself(void **state) {
     append(directory, "log.jsonl",
            "{\"kind\": \"train\", \"step\": 60, \"time\": 25200, \"train/loss\": 0.5, \"train/mfu\": 0.5, "
            "\"train/steps_per_second\": 1, \"train/tokens_per_second\": 1000}\n");
-    free(page);
     page = story_page(directory);
     assert_page_has(page, (const char *[]){"<dd>50.0 %</dd>", "of 65.0 TFLOP/s, the stated f16 peak of NVIDIA T4",
                                            "<dd>1.00 k cells/s</dd><dd class=\"note\">1 it/s, medians</dd>",
                                            "a part of the run has no price in USD; the last part: 1.00 USD", NULL});
-    free(page);
-    free(directory);
 }
 
-static void an_extension_changes_the_number_of_steps(void **state) {
-    (void)state;
+TEST(an_extension_changes_the_number_of_steps) {
     char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
     append(directory, "log.jsonl", "{\"kind\": \"extension\", \"step\": 50, \"time\": 18000, \"total_steps\": 70}\n");
     char *page = story_page(directory);
     assert_contains(page, "No end is recorded after step 50 of 70");
-    free(page);
-    free(directory);
 }
 
 /* The log has no validation at the step that the summary names. */
-static void a_best_value_is_not_taken_from_another_step(void **state) {
-    (void)state;
+TEST(a_best_value_is_not_taken_from_another_step) {
     char *directory =
         story_write(&(Story){5, story_falling, story_flat, .end = ", \"summary/ended\": 1, \"summary/best_step\": 45"});
     char *page = story_page(directory);
@@ -202,13 +175,11 @@ static void a_best_value_is_not_taken_from_another_step(void **state) {
                                            "<dt>val/auroc</dt><dd class=\"unknown\">unknown</dd>", NULL});
     assert_null(strstr(page, ">nan"));
     assert_null(strstr(page, " nan"));
-    free(page);
     free(directory);
 }
 
-static void a_baseline_without_its_metric_is_left_out(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
+TEST(a_baseline_without_its_metric_is_left_out) {
+    char *directory = kept_folder();
     append(directory, "log.jsonl",
            "{\"kind\": \"start\", \"step\": 0, \"time\": 0, \"baseline\": \"guess\", \"baseline_value\": 1}\n"
            "{\"kind\": \"train\", \"step\": 1, \"time\": 1, \"train/loss\": 3}\n"
@@ -216,34 +187,24 @@ static void a_baseline_without_its_metric_is_left_out(void **state) {
            "{\"kind\": \"summary\", \"step\": 1, \"time\": 1, \"summary/ended\": 1}\n");
     char *page = story_page(directory);
     assert_null(strstr(page, "guess"));
-    free(page);
-    free(directory);
 }
 
-static void a_half_written_line_is_told_and_a_damaged_one_named(void **state) {
-    (void)state;
+TEST(a_half_written_line_is_told_and_a_damaged_one_named) {
     char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
     append(directory, "log.jsonl", "{\"kind\": \"train\", \"st");
     char *page = story_page(directory);
     assert_contains(page, "Line 12 of log.jsonl, the last, is half-written");
     append(directory, "log.jsonl", "\n{\"kind\": \"train\", \"step\": 60}\n");
-    Error error;
     assert_false(page_write_in(directory, 0, false, &error));
-    char *want = xformat("%s/log.jsonl:12: column ", directory);
-    assert_contains(error.text, want);
+    assert_contains(error.text, kept_format("%s/log.jsonl:12: column ", directory));
     char *again = read_page(directory); /* the earlier page stays */
     assert_string_equal(again, page);
-    free(again);
-    free(want);
-    free(page);
-    free(directory);
 }
 
 /* Validations and extremes stay however long the log is. */
-static void a_long_log_makes_a_small_page(void **state) {
-    (void)state;
+TEST(a_long_log_makes_a_small_page) {
     enum { LINES = 200000, PEAK = 123457 };
-    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+    char *directory = kept_folder(), *path = kept_path(directory, "log.jsonl");
     FILE *out = fopen(path, "w");
     for (int i = 1; i <= LINES; i++)
         fprintf(out, "{\"kind\": \"train\", \"step\": %d, \"time\": %d, \"train/loss\": %g, \"train/lr\": %g}\n", i, i,
@@ -253,24 +214,19 @@ static void a_long_log_makes_a_small_page(void **state) {
     assert_true(strlen(page) > 10000);
     assert_contains(page, "drawn as their mean, within the band");
     assert_contains(page, ">1000</text>"); /* the axis reaches the one high value */
-    free(page);
-    free(path);
-    free(directory);
 }
 
 /* ---- several runs ---- */
 
-static void runs_stand_side_by_side(void **state) {
-    (void)state;
+TEST(runs_stand_side_by_side) {
     char *a = story_write(&story_finished);
     char *b = story_write(&(Story){4, story_falling, rising, .rate = "0.01", .end = NULL});
-    char *path = path_join(a, "both.html");
+    char *path = kept_path(a, "both.html");
     const char *const directories[] = {a, b};
     PageSummary summary;
-    Error error;
     if (!page_write(path, &(PageRequest){directories, 2, PAGE_DEPTH, false}, &summary, &error))
         fail_msg("%s", error.text);
-    char *page = read_text(path);
+    char *page = kept_text(path);
     assert_page_is_sound(page);
     assert_int_equal(summary.trainings, 2);
     assert_int_equal(summary.bytes, strlen(page));
@@ -281,48 +237,37 @@ static void runs_stand_side_by_side(void **state) {
                 "<td class=\"n\">5.00 k tokens/s</td><td class=\"n\">34.0 %%</td><td class=\"n\">-</td>"
                 "<td class=\"n\">3.20 EUR</td>",
                 names[1]);
-    char *legend = xformat("%s validation", names[0]);
+    char *legend = kept_format("%s validation", names[0]);
     assert_page_has(page, (const char *[]){"2 trainings: 1 finished, 1 no end recorded. The best val/auroc of each is "
                                            "from 0.65 to 0.655.",
                                            row, legend,
                                            "<th scope=\"row\">learning-rate</th><td>0.001</td><td>0.01</td>", NULL});
     assert_null(strstr(page, "<th scope=\"row\">name</th><td>&lt;script&gt;alert(1)&lt;/script&gt;</td><td>&lt;s"));
-    free(legend);
     free(row);
-    free(page);
-    free(path);
-    free(b);
-    free(a);
 }
 
-/* Returns the page of two directories; free(). */
+/* Returns the page of two directories. */
 static char *page_of_two(const char *a, const char *b, PageSummary *summary) {
-    char *directory = scratch_directory(), *path = path_join(directory, "report.html");
+    char *directory = kept_folder(), *path = kept_path(directory, "report.html");
     const char *const directories[] = {a, b};
-    Error error;
     if (!page_write(path, &(PageRequest){directories, 2, PAGE_DEPTH, false}, summary, &error))
         fail_msg("%s", error.text);
-    char *page = read_page(directory);
-    free(path);
-    free(directory);
-    return page;
+    return read_page(directory);
 }
 
-/* Tells a run with one record in a folder that is made for it; returns the folder, free(). */
+/* Tells a run with one record in a folder that is made for it; returns the folder. */
 static char *tell_below(const char *parent, const char *name, const char *fields) {
-    char *directory = path_join(parent, name);
-    char *log = xformat("{\"kind\": \"start\", \"step\": 0, \"time\": 0, \"options\": {\"o\": \"%s\"}}\n"
-                        "{\"kind\": \"train\", \"step\": 5, \"time\": 9, \"train/loss\": 3%s}\n",
-                        name, fields);
+    char *directory = kept_path(parent, name);
+    char *log = kept_format("{\"kind\": \"start\", \"step\": 0, \"time\": 0, \"options\": {\"o\": \"%s\"}}\n"
+                            "{\"kind\": \"train\", \"step\": 5, \"time\": 9, \"train/loss\": 3%s}\n",
+                            name, fields);
     make_directories(directory);
     put_text(directory, "log.jsonl", log);
-    free(log);
     return directory;
 }
 
-static void folders_of_one_name_are_told_apart(void **state) {
-    (void)state;
-    char *parent = scratch_directory();
+TEST(folders_of_one_name_are_told_apart) {
+    char *parent = kept_folder();
     char *a = tell_below(parent, "a|x/finetune", ", \"train/hfu\": 0.41"), *b = tell_below(parent, "b:/finetune", "");
     PageSummary summary;
     char *page = page_of_two(a, b, &summary);
@@ -331,49 +276,35 @@ static void folders_of_one_name_are_told_apart(void **state) {
                     (const char *[]){"<h1>a|x/finetune, b:/finetune</h1>", "<th scope=\"row\">a|x/finetune</th>",
                                      "<td class=\"n\">41.0 % HFU</td>",
                                      "<th scope=\"col\">a|x/finetune</th><th scope=\"col\">b:/finetune</th>", NULL});
-    free(page);
-    free(b);
-    free(a);
-    free(parent);
 }
 
-static void a_folder_beside_its_parent_is_told_once(void **state) {
-    (void)state;
-    char *parent = scratch_directory(), *a = tell_below(parent, "a", ""), *slash = xformat("%s/", a);
+TEST(a_folder_beside_its_parent_is_told_once) {
+    char *parent = kept_folder(), *a = tell_below(parent, "a", ""), *slash = kept_format("%s/", a);
     PageSummary summary;
-    free(page_of_two(parent, slash, &summary));
+    page_of_two(parent, slash, &summary);
     assert_int_equal(summary.trainings, 1);
-    free(page_of_two(a, parent, &summary));
+    page_of_two(a, parent, &summary);
     assert_int_equal(summary.trainings, 1);
-    free(page_of_two(a, slash, &summary));
+    page_of_two(a, slash, &summary);
     assert_int_equal(summary.trainings, 1);
-    free(slash);
-    free(a);
-    free(parent);
 }
 
-static void hundreds_of_runs_still_fit(void **state) {
-    (void)state;
-    char *parent = scratch_directory(), name[32];
+TEST(hundreds_of_runs_still_fit) {
+    char *parent = kept_folder(), name[32];
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof name, "run_%03d", i);
-        char *run = path_join(parent, name);
+        char *run = kept_path(parent, name);
         make_directories(run);
         story_write_in(run, &story_finished);
-        free(run);
     }
     char *page = story_page(parent);
     assert_page_has(page, (const char *[]){"300 trainings: 300 finished.", "The first 12 of 300 trainings are drawn.",
                                            "Not on this page", "too large for what is left of the page", NULL});
-    free(page);
-    free(parent);
 }
 
 /* Damage in one folder costs the others nothing. */
-static void folders_that_cannot_be_read_are_listed(void **state) {
-    (void)state;
-    char *parent = scratch_directory(), *a = path_join(parent, "a"), *locked = path_join(parent, "locked");
-    Error error;
+TEST(folders_that_cannot_be_read_are_listed) {
+    char *parent = kept_folder(), *a = kept_path(parent, "a"), *locked = kept_path(parent, "locked");
     make_directories(a);
     make_directories(locked);
     story_write_in(a, &story_finished);
@@ -390,68 +321,29 @@ static void folders_that_cannot_be_read_are_listed(void **state) {
                     (const char *[]){"Finished after all 50 steps.", "Not on this page", "<li>b: log.jsonl:1: column ",
                                      "<li>locked: cannot read the folder: ", NULL});
     assert_int_equal(chmod(locked, 0700), 0);
-    free(page);
-    free(locked);
-    free(a);
-    free(parent);
 }
 
 /* Between two folds, none of the trainings within is the one that writes the page. */
-static void only_the_run_that_writes_the_page_is_running(void **state) {
-    (void)state;
-    char *parent = scratch_directory(), *fold = path_join(parent, "fold_D1");
-    Error error;
+TEST(only_the_run_that_writes_the_page_is_running) {
+    char *parent = kept_folder(), *fold = kept_path(parent, "fold_D1");
     make_directories(fold);
     story_write_in(fold, &(Story){5, story_falling, story_flat, .end = NULL});
     assert_true(page_write_in(parent, 1, true, &error));
     char *page = read_page(parent);
     assert_page_has(page, (const char *[]){"No end is recorded after step 50", "while the run went on", NULL});
-    free(page);
-    free(fold);
-    free(parent);
 }
 
-static void a_warning_is_all_that_a_failed_page_costs(void **state) {
-    (void)state;
-    char *directory = story_write(&story_finished), *path = path_join(directory, "report.html");
+TEST(a_warning_is_all_that_a_failed_page_costs) {
+    char *directory = story_write(&story_finished), *path = kept_path(directory, "report.html");
     make_directories(path);
     assert_false(page_write_or_warn(directory, 0, false));
     assert_int_equal(rmdir(path), 0);
     assert_true(page_write_or_warn(directory, 0, false));
-    free(path);
-    free(directory);
 }
 
-static void pages_take_little_of_the_time(void **state) {
-    (void)state;
+TEST(pages_take_little_of_the_time) {
     assert_true(page_pause(0.4, 1000) == 0);
     assert_true(page_pause(0.6, 1000) == 0.6 / 0.02);
     assert_true(page_pause(0.4, 40 << 20) == 600);
     assert_true(page_pause(30, 40 << 20) == 30 / 0.02);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_fact_of_a_run_is_there),
-        cmocka_unit_test(names_cannot_leave_their_place),
-        cmocka_unit_test(the_end_is_told_as_it_was),
-        cmocka_unit_test(trends_are_told_only_when_numbers_show_them),
-        cmocka_unit_test(an_older_log_leaves_facts_unknown),
-        cmocka_unit_test(restarts_are_listed_with_what_changed),
-        cmocka_unit_test(a_restart_on_another_machine_is_measured_by_itself),
-        cmocka_unit_test(an_extension_changes_the_number_of_steps),
-        cmocka_unit_test(a_best_value_is_not_taken_from_another_step),
-        cmocka_unit_test(a_baseline_without_its_metric_is_left_out),
-        cmocka_unit_test(a_half_written_line_is_told_and_a_damaged_one_named),
-        cmocka_unit_test(a_long_log_makes_a_small_page),
-        cmocka_unit_test(runs_stand_side_by_side),
-        cmocka_unit_test(folders_of_one_name_are_told_apart),
-        cmocka_unit_test(a_folder_beside_its_parent_is_told_once),
-        cmocka_unit_test(hundreds_of_runs_still_fit),
-        cmocka_unit_test(folders_that_cannot_be_read_are_listed),
-        cmocka_unit_test(only_the_run_that_writes_the_page_is_running),
-        cmocka_unit_test(a_warning_is_all_that_a_failed_page_costs),
-        cmocka_unit_test(pages_take_little_of_the_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,17 +7,16 @@
 #include "page/page.h"
 #include "tests/train/story.h"
 
+static Error error;
+
 static const char picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"10\" height=\"10\">"
                               "<title>%s</title></svg>";
 
 static void put_picture(const char *directory, const char *name) {
-    char *text = xformat(picture, name);
-    put_text(directory, name, text);
-    free(text);
+    put_text(directory, name, kept_format(picture, name));
 }
 
-static void reports_come_with_their_pictures(void **state) {
-    (void)state;
+TEST(reports_come_with_their_pictures) {
     char *directory = story_write(&story_finished);
     put_text(directory, "all_results.json", "{}");
     put_text(directory, "all_results.md",
@@ -42,60 +41,45 @@ static void reports_come_with_their_pictures(void **state) {
     const char *at = page;
     for (int i = 0; i < 5; i++)
         if (!(at = strstr(at, order[i]))) fail_msg("%s is not in its place", order[i]);
-    free(page);
-    free(directory);
 }
 
 /* The result is that of all, not of a part or of a calibration. */
-static void the_result_is_that_of_the_whole(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
+TEST(the_result_is_that_of_the_whole) {
+    char *directory = kept_folder();
     put_text(directory, "s00/s00.json", "{}");
     put_text(directory, "s00/s00.md", "# s00\n\naccuracy 0.25\n");
     put_text(directory, "calibration.json", "{}");
     put_text(directory, "calibration.md", "# Calibration\n\nfitted on 5 rows\n");
     char *page = story_page(directory);
     assert_null(strstr(page, "Result: "));
-    free(page);
     put_text(directory, "loso_results.json", "{}");
     put_text(directory, "loso_results.md", "# loso\n\naccuracy 0.75\n\nMeans\n");
     page = story_page(directory);
     assert_contains(page, "Result: accuracy 0.75<");
-    free(page);
-    free(directory);
-    directory = scratch_directory(); /* the only run, in a folder within */
+    directory = kept_folder(); /* the only run, in a folder within */
     put_text(directory, "run/all.json", "{}");
     put_text(directory, "run/all.md", "# all\n\naccuracy 0.5\n");
-    char *run = path_join(directory, "run");
+    char *run = kept_path(directory, "run");
     story_write_in(run, &story_finished);
     page = story_page(directory);
     assert_contains(page, "Result: accuracy 0.5<");
-    free(page);
-    free(run);
-    free(directory);
 }
 
 /* The check of a picture ends at a zero byte; so would the page. */
-static void a_zero_byte_cuts_no_page(void **state) {
-    (void)state;
+TEST(a_zero_byte_cuts_no_page) {
     static const char evil[] = "<svg ></svg>\0<script>alert(1)</script>";
-    char *directory = story_write(&story_finished), *path = path_join(directory, "evil.svg");
-    Error error;
+    char *directory = story_write(&story_finished), *path = kept_path(directory, "evil.svg");
     put_text(directory, "all.json", "{}");
     put_text(directory, "all.md", "# all\n\naccuracy 0.5\n");
     assert_true(file_write_atomic(path, evil, sizeof evil - 1, &error));
     char *page = story_page(directory);
     assert_page_has(page, (const char *[]){"evil.svg: it is no text: byte 13 is zero", "</html>", NULL});
-    free(page);
-    free(path);
-    free(directory);
 }
 
 /* Each report is there with its text and its title, or not at all. */
-static void hundreds_of_reports_still_fit(void **state) {
-    (void)state;
+TEST(hundreds_of_reports_still_fit) {
     enum { REPORTS = 300 };
-    char *directory = scratch_directory(), name[256], text[2048], long_name[151];
+    char *directory = kept_folder(), name[256], text[2048], long_name[151];
     memset(long_name, '"', 150);
     long_name[150] = 0;
     for (int i = 0; i < REPORTS; i++) {
@@ -114,14 +98,10 @@ static void hundreds_of_reports_still_fit(void **state) {
     assert_in_range(reports, 50, REPORTS - 1);
     assert_int_equal(reports, ends);
     assert_page_has(page, (const char *[]){"too large for what is left of the page", " more</li>", NULL});
-    free(page);
-    free(directory);
 }
 
-static void results_without_a_training_have_a_page(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
-    Error error;
+TEST(results_without_a_training_have_a_page) {
+    char *directory = kept_folder();
     assert_false(page_write_in(directory, PAGE_DEPTH, false, &error));
     assert_contains(error.text, "neither log.jsonl nor results are there");
     put_text(directory, "by_file_test.json", "{}");
@@ -130,15 +110,13 @@ static void results_without_a_training_have_a_page(void **state) {
     assert_contains(page, "Results only: no training was logged here.");
     assert_false(page_write_in("/no/such/folder", 0, false, &error));
     assert_contains(error.text, "/no/such/folder");
-    free(page);
-    free(directory);
 }
 
 /* ---- sounds ---- */
 
 static void put_sound(const char *directory, const char *name, int seconds) {
     enum { RATE = 24000 };
-    char *path = path_join(directory, name);
+    char *path = kept_path(directory, name);
     SF_INFO info = {.samplerate = RATE, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
     SNDFILE *file = sf_open(path, SFM_WRITE, &info);
     assert_non_null(file);
@@ -146,11 +124,9 @@ static void put_sound(const char *directory, const char *name, int seconds) {
     for (int i = 0; i < RATE; i++) second[i] = 0.5f * sinf(0.1f * (float)i);
     for (int s = 0; s < seconds; s++) assert_int_equal(sf_writef_float(file, second, RATE), RATE);
     sf_close(file);
-    free(path);
 }
 
-static void sounds_are_embedded_and_small(void **state) {
-    (void)state;
+TEST(sounds_are_embedded_and_small) {
     char *directory = story_write(&story_finished);
     put_text(directory, "samples/no_sound.wav", "foobar");
     put_sound(directory, "samples/a.wav", 3); /* 144 kB */
@@ -164,48 +140,24 @@ static void sounds_are_embedded_and_small(void **state) {
     assert_page_has(page, (const char *[]){"aria-label=\"b.wav\"", "aria-label=\"c.wav\"",
                                            "samples/no_sound.wav: is not a sound file that can be read: ",
                                            "samples/long.wav: longer than 60 seconds", NULL});
-    free(page);
-    free(directory);
 }
 
 /* A training does not wait for the encoding, and nothing is encoded that has no place. */
-static void few_sounds_are_encoded(void **state) {
-    (void)state;
+TEST(few_sounds_are_encoded) {
     char *directory = story_write(&story_finished), name[32];
-    Error error;
     put_sound(directory, "samples_0.wav", 30); /* half a minute a piece: a few dozens fill a page */
-    char *sound = path_join(directory, "samples_0.wav"), *samples = path_join(directory, "samples");
+    char *sound = kept_path(directory, "samples_0.wav"), *samples = kept_path(directory, "samples");
     make_directories(samples);
     for (int i = 0; i < 150; i++) {
         snprintf(name, sizeof name, "s%03d.wav", i);
-        char *copy = path_join(samples, name);
-        assert_int_equal(link(sound, copy), 0);
-        free(copy);
+        assert_int_equal(link(sound, kept_path(samples, name)), 0);
     }
     assert_true(page_write_in(directory, 0, true, &error));
     char *page = read_page(directory);
     assert_null(strstr(page, "<audio"));
     assert_page_has(page, (const char *[]){"samples/s000.wav: sounds are embedded when the run has ended", NULL});
-    free(page);
     page = story_page(directory);
     assert_page_has(page,
                     (const char *[]){"aria-label=\"s000.wav\"", "samples/s006.wav: 110 kB, too large",
                                      "samples/s007.wav: no room is left for sounds", "<li>and 122 more</li>", NULL});
-    free(page);
-    free(samples);
-    free(sound);
-    free(directory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reports_come_with_their_pictures),
-        cmocka_unit_test(the_result_is_that_of_the_whole),
-        cmocka_unit_test(a_zero_byte_cuts_no_page),
-        cmocka_unit_test(hundreds_of_reports_still_fit),
-        cmocka_unit_test(results_without_a_training_have_a_page),
-        cmocka_unit_test(sounds_are_embedded_and_small),
-        cmocka_unit_test(few_sounds_are_encoded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

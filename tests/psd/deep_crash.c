@@ -1,7 +1,7 @@
 /* Trainings and preparations of train_psd that are killed, or whose file operations fail. */
 #include "tests/crash/crash.h"
 
-/* Spectra, the manifest and splits of them. free() */
+/* Spectra, the manifest and splits of them. */
 static char *open_spectra(void) {
     char *root = crash_root();
     crash_make(root, "$PROGRAMS/train_psd synthesize -o raw --sensors 2 --rows 6 --num-workers 1");
@@ -14,8 +14,7 @@ static char *open_spectra(void) {
     "--size tiny --d-model 16 --n-layers 1 --n-heads 2 --ffn-dim 16 -b 16 --log-interval 1 --save-interval 3 "         \
     "--keep-checkpoints 1 -o run --resume auto "
 
-static void train_psd_pretrain(void **state) {
-    (void)state;
+TEST(train_psd_pretrain) {
     char *root = open_spectra();
     crash_at_every(
         root,
@@ -24,24 +23,20 @@ static void train_psd_pretrain(void **state) {
                                "--max-steps 8 --val-interval 1 --learning-rate 0.5",
                     .log = "run/log.jsonl",
                     .lowest = "val/mae_loss"});
-    free(root);
 }
 
-static void train_psd_finetune(void **state) {
-    (void)state;
+TEST(train_psd_finetune) {
     char *root = open_spectra();
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_psd finetune " PSD_OPTIONS
                                                 "--epochs 4 --learning-rate 5e-2 --seed 3",
                                      .log = "run/log.jsonl",
                                      .lowest = "-val/macro_f1",
                                      .alike = "@(run|*.@(csv|svg|md).*)"});
-    free(root);
 }
 
 /* All stages, each of which takes up what the one before has left. */
-static void train_psd_run(void **state) {
-    (void)state;
-    char *root = open_spectra(), *pretrain = path_join(root, "pretrain.yaml"), *tune = path_join(root, "tune.yaml");
+TEST(train_psd_run) {
+    char *root = open_spectra(), *pretrain = kept_path(root, "pretrain.yaml"), *tune = kept_path(root, "tune.yaml");
     static const char *const both = "batch_size: 16\nlog_interval: 2\nsave_interval: 2\nkeep_checkpoints: 1\nsize: "
                                     "tiny\nnum_workers: 1\n"
                                     "encoder: {d_model: 16, n_layers: 1, n_heads: 2, ffn_dim: 16}\n";
@@ -57,33 +52,20 @@ static void train_psd_run(void **state) {
                                .log = "run/pretrain/log.jsonl",
                                .lowest = "val/mae_loss",
                                .alike = "@(run|run/calibration|*.@(csv|svg|md).*)"});
-    free(pretrain);
-    free(tune);
-    free(root);
 }
 
-static void train_psd_prepare(void **state) {
-    (void)state;
+TEST(train_psd_prepare) {
     char *root = crash_root();
     crash_make(root, "$PROGRAMS/train_psd synthesize -o raw --sensors 2 --rows 6 --num-workers 1");
     crash_at_every(
         root, &(CrashRun){.command = "exec $PROGRAMS/train_psd prepare --input ../raw --output data --num-workers 1"});
-    free(root);
 }
 
-static void train_psd_synthesize(void **state) {
-    (void)state;
+TEST(train_psd_synthesize) {
     char *root = crash_root();
     crash_at_every(
         root, &(CrashRun){.command = "exec $PROGRAMS/train_psd synthesize -o raw --sensors 1 --rows 3 --num-workers 1",
                           .done = "is there already"});
-    free(root);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(train_psd_pretrain), cmocka_unit_test(train_psd_finetune),   cmocka_unit_test(train_psd_run),
-        cmocka_unit_test(train_psd_prepare),  cmocka_unit_test(train_psd_synthesize),
-    };
-    return crash_tests(tests, sizeof tests / sizeof *tests);
-}
+int main(void) { return crash_tests(); }

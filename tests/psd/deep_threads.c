@@ -3,9 +3,8 @@
 
 static const char *root;
 
-static void threads_change_no_bit_of_train_psd(void **state) {
-    (void)state;
-    char *program = xstrdup(program_at("train_psd"));
+TEST(threads_change_no_bit_of_train_psd) {
+    char *program = keep(xstrdup(program_at("train_psd")));
     must_run("%s synthesize -o %s/raw --sensors 4 --rows 4 && %s prepare --input %s/raw --output %s/psd", program, root,
              program, root, root);
     const char *const commands[] = {"pretrain", "finetune"};
@@ -18,11 +17,9 @@ static void threads_change_no_bit_of_train_psd(void **state) {
         threads_expect_same_resumed(root, command, ".");
         free(command);
     }
-    free(program);
 }
 
 int main(void) {
     root = run_directory();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_change_no_bit_of_train_psd)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "data/psd/dataset.h"
 #include "kernels/philox.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { SPECTRA_CLASSES = 6 };
 
@@ -55,7 +55,7 @@ static inline void spectra_write(const PsdStore *s, const char *directory) {
         {"sensor", "I32", 1, {s->n}, s->sensors},    {"file", "I32", 1, {s->n}, s->files},
         {"row", "I32", 1, {s->n}, s->rows},          {"snr", "F32", 1, {s->n}, s->snr}};
     static const int part_of[5] = {PSD_TRAIN, PSD_TRAIN, PSD_VAL, PSD_TRAIN, PSD_TEST};
-    char names[1024] = "[", *path = path_join(directory, "spectra.safetensors");
+    char names[1024] = "[", *path = kept_path(directory, "spectra.safetensors");
     for (int i = 0; i < s->n_sensors; i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s\"s%02d\"", i ? ", " : "", i);
     strcat(names, "]");
@@ -68,10 +68,8 @@ static inline void spectra_write(const PsdStore *s, const char *directory) {
         part->at[part->n++] = i;
     }
     bool written = safetensors_write(path, tensors, 6, keys, values, 4, &error);
-    free(path);
-    path = path_join(directory, "split.json");
+    path = kept_path(directory, "split.json");
     if (!(written && psd_partition_write(path, &split, &error))) fail_msg("%s", error.text);
-    free(path);
     psd_partition_free(&split);
 }
 

@@ -2,7 +2,7 @@
  * how they are made. */
 #include "data/loader.h"
 #include "data/psd/dataset.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { SENSORS = 3, CLASSES = 3, EACH = 4, SAMPLES = SENSORS * CLASSES * EACH };
 
@@ -65,8 +65,7 @@ static int first_bin(const PsdStore *store, const int32_t *pieces) {
     return (int)store->psd[pieces[0] * PSD_PIECE];
 }
 
-static void whole_sequences_have_cls_and_twelve_patches(void **state) {
-    (void)state;
+TEST(whole_sequences_have_cls_and_twelve_patches) {
     PsdStore store = make_store();
     static const float weights[] = {0.5f, 2, 3};
     Dataset *d = open_all(&store, (PsdDatasetOptions){.class_weights = weights, .classes = CLASSES});
@@ -97,8 +96,7 @@ static void whole_sequences_have_cls_and_twelve_patches(void **state) {
 }
 
 /* Every patch is either visible or a target, and has its right place in both networks. */
-static void pretraining_divides_the_patches(void **state) {
-    (void)state;
+TEST(pretraining_divides_the_patches) {
     PsdStore store = make_store();
     Dataset *d = open_all(&store, pretraining);
     const int32_t samples[] = {0, 17, 35};
@@ -145,8 +143,7 @@ static void pretraining_divides_the_patches(void **state) {
 
 /* A partner has the same class, comes from another sensor if one has the class, and is not the sample itself if there
  * is another. Every such sensor and sample is drawn about equally often. */
-static void partners_come_from_other_sensors(void **state) {
-    (void)state;
+TEST(partners_come_from_other_sensors) {
     PsdStore store = make_store();
     Dataset *d = open_all(&store, pretraining);
     int drawn[SAMPLES] = {0};
@@ -183,8 +180,7 @@ static void partners_come_from_other_sensors(void **state) {
 }
 
 /* A mask is a uniform choice: a patch is visible in 5 of 12 epochs, two of them together in 5 4 / (12 11). */
-static void masks_are_uniform_and_change_with_the_epoch(void **state) {
-    (void)state;
+TEST(masks_are_uniform_and_change_with_the_epoch) {
     PsdStore store = make_store();
     Dataset *d = open_all(&store, pretraining);
     PsdDatasetOptions fixed_options = pretraining;
@@ -215,8 +211,7 @@ static void masks_are_uniform_and_change_with_the_epoch(void **state) {
 }
 
 /* A micro-batch has the same contents with any number of workers and from any start of the stream. */
-static void batches_do_not_depend_on_the_workers(void **state) {
-    (void)state;
+TEST(batches_do_not_depend_on_the_workers) {
     PsdStore store = make_store();
     Dataset *d = open_all(&store, pretraining);
     LoaderOptions one = {
@@ -246,8 +241,7 @@ static void batches_do_not_depend_on_the_workers(void **state) {
 
 /* The bound on bytes is what fill uses but for the ends of lines, and for an entry of offsets that a kind may not
  * have. */
-static void batch_bytes_are_exact(void **state) {
-    (void)state;
+TEST(batch_bytes_are_exact) {
     PsdStore store = make_store();
     for (int kind = 0; kind < 4; kind++) {
         PsdDatasetOptions options = {
@@ -290,8 +284,7 @@ static void open_missing_rows(void *argument) {
     if (d->n_samples != 1) die("wrong");
 }
 
-static void unusable_samples_are_reported(void **state) {
-    (void)state;
+TEST(unusable_samples_are_reported) {
     PsdStore store = make_store();
     char output[512];
     assert_int_equal(run_function(output, sizeof output, open_unknown_class, &store), 1);
@@ -301,17 +294,4 @@ static void unusable_samples_are_reported(void **state) {
     assert_int_equal(run_function(output, sizeof output, open_missing_rows, &store), 0);
     assert_contains(output, "1 rows of the split have no sample");
     free_store(&store);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_sequences_have_cls_and_twelve_patches),
-        cmocka_unit_test(pretraining_divides_the_patches),
-        cmocka_unit_test(partners_come_from_other_sensors),
-        cmocka_unit_test(masks_are_uniform_and_change_with_the_epoch),
-        cmocka_unit_test(batches_do_not_depend_on_the_workers),
-        cmocka_unit_test(batch_bytes_are_exact),
-        cmocka_unit_test(unusable_samples_are_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

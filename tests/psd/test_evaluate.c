@@ -4,12 +4,11 @@
 #include "tests/psd/train_rig.h"
 
 static double read_number(const char *directory, const char *file, const char *section, const char *key) {
-    char *path = path_join(directory, file);
+    char *path = kept_path(directory, file);
     json_t *root = json_load_file(path, 0, NULL), *value = json_object_get(json_object_get(root, section), key);
     if (!json_is_number(value)) fail_msg("%s: no %s.%s", path, section, key);
     double number = json_number_value(value);
     json_decref(root);
-    free(path);
     return number;
 }
 
@@ -52,10 +51,9 @@ static void check_scores(const char *directory, const PsdPredicted *said, int n)
 }
 
 /* The model is the checkpoint's: no size is given. */
-static void scores_are_those_of_the_predictions(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *best = path_join(run, "best"), *to = path_join(run, "evaluation");
-    char *on_validation = path_join(run, "validation"), *calibration = path_join(run, "calibration");
+TEST(scores_are_those_of_the_predictions) {
+    char *run = kept_folder(), *best = kept_path(run, "best"), *to = kept_path(run, "evaluation");
+    char *on_validation = kept_path(run, "validation"), *calibration = kept_path(run, "calibration");
     PsdPredicted said[64];
     psd_must("%s -o %s --d-model 24 --n-layers 2 --n-heads 2 --ffn-dim 40 --hidden-dim 20 -b 30 --epochs 15 "
              "--learning-rate 5e-3",
@@ -72,16 +70,12 @@ static void scores_are_those_of_the_predictions(void **state) {
     assert_true(lines > 0 && logged(run, "train", "train/lr_1", head, 8) == lines);
     for (int i = 0; i < lines; i++) assert_true(encoder[i] == head[i]);
     /* a report is named for the kind of its split file */
-    char *split = path_join(run, "by_file_seed3_frac1.0.json"), *named = path_join(run, "named");
+    char *split = kept_path(run, "by_file_seed3_frac1.0.json"), *named = kept_path(run, "named");
     if (run_command(fixture.output, sizeof fixture.output, "cp %s/pooled.json %s", fixture.data, split))
         fail_msg("%s", fixture.output);
     psd_must("%s --checkpoint %s -o %s --split %s", psd_toy_options("evaluate"), best, named, split);
-    char *report = path_join(named, "by_file_finetuned.md"), *text = read_text(report);
+    char *report = kept_path(named, "by_file_finetuned.md"), *text = kept_text(report);
     assert_contains(text, "# finetuned: by_file\n");
-    free(text);
-    free(report);
-    free(named);
-    free(split);
     /* on the rows to which it was fitted, a temperature can only help */
     psd_must("%s --checkpoint %s -o %s --eval-split val", psd_toy_options("evaluate"), best, on_validation);
     psd_must("%s --checkpoint %s -o %s --eval-split val", psd_toy_options("calibrate"), best, calibration);
@@ -93,16 +87,13 @@ static void scores_are_those_of_the_predictions(void **state) {
     int epochs = logged(run, "val", "val/macro_f1", f1, 16);
     for (int i = 0; i < epochs; i++) highest = f1[i] > highest ? f1[i] : highest;
     assert_near(read_number(on_validation, "pooled_finetuned.json", "scores", "macro_f1"), highest, 1e-8);
-    char *owned[] = {run, best, to, on_validation, calibration};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
 /* The module was compiled, and its hyper-parameters name a file that has moved away. */
-static void a_lightning_checkpoint_is_evaluated(void **state) {
-    (void)state;
+TEST(a_lightning_checkpoint_is_evaluated) {
     static const char *const ends[] = {"ckpt", "safetensors"};
     static const char *const shape = "--n-heads 2"; /* the tensors determine all else */
-    char *to[2], *run = scratch_directory();
+    char *to[2], *run = kept_folder();
     for (int i = 0; i < 2; i++) {
         to[i] = scratch_directory();
         assert_int_equal(psd_program("%s --checkpoint tests/reference/golden/torch_classifier.%s -o %s",
@@ -134,15 +125,14 @@ static void a_lightning_checkpoint_is_evaluated(void **state) {
     assert_contains(fixture.output, "has a head, which does not fit and is left out");
     free(to[0]);
     free(to[1]);
-    free(run);
 }
 
 /* A checkpoint without some of its tensors, under another name. */
 static char *without(const char *checkpoint, const char *part) {
-    char *folder = follow_link(checkpoint);
+    char *folder = keep(follow_link(checkpoint));
     TensorFile file = open_in(folder, "model.safetensors");
     TensorToWrite *kept = xcalloc((size_t)file.n_tensors, sizeof *kept);
-    char *path = xformat("%s/without_%s.safetensors", folder, part);
+    char *path = kept_format("%s/without_%s.safetensors", folder, part);
     int n = 0;
     Error error;
     for (int i = 0; i < file.n_tensors; i++) {
@@ -153,14 +143,12 @@ static char *without(const char *checkpoint, const char *part) {
     }
     if (!safetensors_write(path, kept, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     tensor_file_close(&file);
-    free(folder);
     free(kept);
     return path;
 }
 
 /* Inference reads no class weights, and knows its table of positions; running statistics it cannot know. */
-static void only_files_that_are_read_must_exist(void **state) {
-    (void)state;
+TEST(only_files_that_are_read_must_exist) {
     static const struct {
         const char *options, *part, *missing;
         int status;
@@ -171,8 +159,7 @@ static void only_files_that_are_read_must_exist(void **state) {
          "1 tensor does not fit: encoder.stem.1.running_mean, F32 [64] in the model, is not there", 1},
     };
     for (int i = 0; i < 3; i++) {
-        char *run = scratch_directory(), *last = path_join(run, "last"),
-             *to[] = {path_join(run, "a"), path_join(run, "b")};
+        char *run = kept_folder(), *last = kept_path(run, "last"), *to[] = {path_join(run, "a"), path_join(run, "b")};
         psd_must("%s -o %s %s -b 60 --max-steps 1", psd_toy_options("finetune"), run, all[i].options);
         char *path = without(last, all[i].part);
         psd_must("%s --checkpoint %s -o %s", psd_toy_options("evaluate"), last, to[0]);
@@ -183,15 +170,14 @@ static void only_files_that_are_read_must_exist(void **state) {
             assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                          "cmp %s/predictions_finetuned.csv %s/predictions_finetuned.csv", to[0], to[1]),
                              0);
-        char *owned[] = {run, last, to[0], to[1], path};
-        for (int k = 0; k < 5; k++) free(owned[k]);
+        char *owned[] = {to[0], to[1], path};
+        for (int k = 0; k < 3; k++) free(owned[k]);
     }
 }
 
 /* A rate of almost nothing leaves random weights. */
-static void a_classifier_at_chance_is_called_so_last(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *best = path_join(run, "best"), *to = path_join(run, "evaluation");
+TEST(a_classifier_at_chance_is_called_so_last) {
+    char *run = kept_folder(), *best = kept_path(run, "best"), *to = kept_path(run, "evaluation");
     static const char cause[] =
         "Likely cause: a learning rate of 1e-09, which is low for random weights: try 0.0005; and "
         "only ";
@@ -202,27 +188,19 @@ static void a_classifier_at_chance_is_called_so_last(void **state) {
     assert_memory_equal(strchr(said, '\n'), "\nNext: ", 7); /* which every training ends with */
     char *trained = read_page(run);
     assert_contains(trained, cause);
-    free(trained);
     psd_must("%s --checkpoint %s -o %s", psd_toy_options("evaluate"), best, to);
     const char *last = strstr(fixture.output, "[Report] the classifier is at chance: balanced accuracy ");
     assert_non_null(last);
     assert_contains(last, cause);
     assert_string_equal(strchr(last, '\n'), "\n");
-    char *report = path_join(to, "pooled_finetuned.md"), *markdown = read_text(report), *page = read_page(to);
+    char *report = kept_path(to, "pooled_finetuned.md"), *markdown = kept_text(report), *page = read_page(to);
     assert_contains(markdown, cause);
     assert_contains(page, cause);
-    free(page);
-    free(markdown);
-    free(report);
-    free(to);
-    free(best);
-    free(run);
 }
 
 /* `run` has no --epochs. */
-static void the_advice_of_a_run_names_its_own_options(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(the_advice_of_a_run_names_its_own_options) {
+    char *run = kept_folder();
     psd_must("run --manifest %s/toy.safetensors --split %s/pooled.json -o %s --size tiny -b 15 -g 2 --val-batch-size "
              "20 --scratch "
              "--finetune-epochs 1 --learning-rate 1e-9",
@@ -231,14 +209,6 @@ static void the_advice_of_a_run_names_its_own_options(void **state) {
     assert_null(strstr(fixture.output, "more --epochs"));
     assert_contains(fixture.output, "effective batch 15 x 2 = 30"); /* with what makes a batch fit that does not */
     assert_contains(fixture.output, " --val-batch-size=20 ");
-    free(run);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(scores_are_those_of_the_predictions),
-                                       cmocka_unit_test(a_lightning_checkpoint_is_evaluated),
-                                       cmocka_unit_test(a_classifier_at_chance_is_called_so_last),
-                                       cmocka_unit_test(the_advice_of_a_run_names_its_own_options),
-                                       cmocka_unit_test(only_files_that_are_read_must_exist)};
-    return cmocka_run_group_tests(tests, psd_make_toy, NULL);
-}
+int main(void) { return tests_run(psd_make_toy, NULL); }

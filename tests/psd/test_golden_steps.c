@@ -25,7 +25,7 @@ static char *copy_base(const char *directory, const char *name) {
     static const char *const modules[] = {"encoder.",         "patch_embed.", "decoder.",
                                           "projection_head.", "classifier.",  "class_weights"};
     enum { MOST = 96 };
-    char *path = path_join(directory, "base.safetensors");
+    char *path = kept_path(directory, "base.safetensors");
     TensorFile golden = open_golden(name);
     TensorToWrite tensors[MOST];
     Error error;
@@ -49,7 +49,7 @@ static char *write_base(const char *directory, const Golden *g) {
     if (!strstr(g->options, "cnn")) return copy_base(directory, g->name);
     Model *model = golden_cnn(g->columns == 3);
     const ParamTable *table = &model->params;
-    char *path = path_join(directory, "base.safetensors");
+    char *path = kept_path(directory, "base.safetensors");
     float *flat = xcalloc((size_t)table->flat_count, sizeof *flat);
     TensorToWrite *tensors = xcalloc((size_t)table->count, sizeof *tensors);
     Error error;
@@ -70,14 +70,12 @@ static char *write_base(const char *directory, const Golden *g) {
 /* The eight golden spectra to train on, and their partners behind them. */
 static void write_golden_data(const char *directory, const char *name) {
     GoldenSpectra g = golden_spectra(name);
-    char *store = path_join(directory, "store.safetensors"), *split = path_join(directory, "split.json");
+    char *store = kept_path(directory, "store.safetensors"), *split = kept_path(directory, "split.json");
     for (int64_t i = 8 * g.store.n_visible; i < g.store.n * g.store.n_visible; i++)
         g.store.visible[i] = g.store.visible[i % g.store.n_visible]; /* of the partners: any */
     psd_write_store(store, &g.store, "[\"one\"]");
     write_text(split, "{\"train\": [0, 1, 2, 3, 4, 5, 6, 7], \"val\": [], \"test\": []}");
     golden_spectra_close(&g);
-    free(store);
-    free(split);
 }
 
 /* Every tensor PREFIX + name of the golden file against the same of another; of large ones only every so many-th number
@@ -160,7 +158,7 @@ static void check_evaluation(const TensorFile *golden, const char *run) {
 
 /* Five steps of one batch; a million epochs of which five are trained have no cosine to speak of: (pi 4e-6)^2. */
 static void check_golden(const Golden *g) {
-    char *run = scratch_directory(), *base = write_base(run, g);
+    char *run = kept_folder(), *base = write_base(run, g);
     bool pretraining = g->columns == 3;
     write_golden_data(run, g->name);
     psd_must("%s -m %s/store.safetensors --split %s/split.json -o %s/run -b 8 --epochs 1000000 --max-steps 5 "
@@ -169,7 +167,7 @@ static void check_golden(const Golden *g) {
              pretraining ? "pretrain" : "finetune --head-dropout 0 --class-weights 0.5,1,1.5,2,0.8,1.2", run, run, run,
              run, pretraining ? "--base-checkpoint" : "--pretrained", base, g->options);
     if (!pretraining) assert_contains(fixture.output, "has a head, which is used");
-    char *to = path_join(run, "run"), *last = path_join(to, "last");
+    char *to = kept_path(run, "run"), *last = kept_path(to, "last");
     TensorFile golden = open_golden(g->name), dump = open_in(run, "dump"), after = open_in(last, "model.safetensors");
     assert_true(compare_files(&golden, "grad.", &dump, "grad.", false) >= g->least);
     assert_true(compare_files(&golden, "after.", &after, "", true) >= g->least);
@@ -190,12 +188,9 @@ static void check_golden(const Golden *g) {
     tensor_file_close(&golden);
     tensor_file_close(&dump);
     tensor_file_close(&after);
-    char *owned[] = {run, base, to, last};
-    for (int i = 0; i < 4; i++) free(owned[i]);
 }
 
-static void five_steps_are_the_golden_ones(void **state) {
-    (void)state;
+TEST(five_steps_are_the_golden_ones) {
     static const Golden all[] = {
         {"psd_mpae", "--size tiny --mask-ratio 0.5", 3, 41},
         {"psd_mpae2",
@@ -209,9 +204,4 @@ static void five_steps_are_the_golden_ones(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_golden(&all[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_steps_are_the_golden_ones),
-    };
-    return cmocka_run_group_tests(tests, psd_make_toy, NULL);
-}
+int main(void) { return tests_run(psd_make_toy, NULL); }

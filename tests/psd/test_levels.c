@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { MOST = 4 };
 static const char *const names[MOST] = {"s1", "s2", "s3", "s4"};
@@ -21,16 +21,14 @@ static void assert_doubts(const double (*ranges)[2], int n, size_t count, const 
     json_decref(list);
 }
 
-static void sensors_in_db_are_not_doubted(void **state) {
-    (void)state;
+TEST(sensors_in_db_are_not_doubted) {
     assert_doubts((const double[][2]){{-74, -46}, {-120, -3}, {-30, 40}}, 3, 0, "");
     assert_doubts((const double[][2]){{0, 60}, {-90, -50}}, 2, 0, "");
     assert_doubts((const double[][2]){{-90, -50}}, 1, 0, "");
     assert_doubts((const double[][2]){{0, 0}, {-90, -50}}, 2, 0, ""); /* nothing was recorded */
 }
 
-static void linear_power_is_named(void **state) {
-    (void)state;
+TEST(linear_power_is_named) {
     const char *s2 = "sensor s2 is no dB: its bins are from 4e-08 to 2e-05, as linear power is; 10 log10 of it is dB";
     assert_doubts((const double[][2]){{-74, -46}, {4e-8, 2e-5}, {-74, -45}}, 3, 1, s2);
     assert_doubts((const double[][2]){{-74, -46}, {4e-8, 2e-5}}, 2, 1, s2);
@@ -38,16 +36,8 @@ static void linear_power_is_named(void **state) {
     assert_doubts((const double[][2]){{0, 0.5}, {0, 0.9}, {-80, -20}}, 3, 2, "sensor s1 is no dB");
 }
 
-static void another_order_is_named(void **state) {
-    (void)state;
+TEST(another_order_is_named) {
     assert_doubts((const double[][2]){{-74, -46}, {-70, -40}, {2, 90000}}, 3, 1,
                   "sensor s3 seems to be no dB: its bins are from 2 to 9e+04, those of sensor s2 from -70 to -40");
     assert_doubts((const double[][2]){{-74, -46}, {-70, -40}, {-0.2, 0.3}}, 3, 1, "sensor s3 seems to be no dB");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sensors_in_db_are_not_doubted),
-                                       cmocka_unit_test(linear_power_is_named),
-                                       cmocka_unit_test(another_order_is_named)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,16 +9,16 @@
 #include "data/psd/scan.h"
 #include "tests/files.h"
 
+static Error error;
+
 /* ---- CSV ---- */
 
-static void fields_in_quotes_hold_anything(void **state) {
-    (void)state;
+TEST(fields_in_quotes_hold_anything) {
     char text[] = "\xEF\xBB\xBF"
                   "a,\"b, \"\"c\"\"\",\r\n\n\"two\nlines\",,x\nlast";
     static const char *const want[3][3] = {{"a", "b, \"c\"", ""}, {"two\nlines", "", "x"}, {"last"}};
     static const int64_t lines[3] = {1, 3, 5}, counts[3] = {3, 3, 1};
     Csv csv;
-    Error error;
     assert_true(csv_open(&csv, text, sizeof text - 1, ',', &error));
     for (int r = 0; r < 3; r++) {
         assert_true(csv_next(&csv, &error));
@@ -35,7 +35,6 @@ static void expect_csv_refused(const char *text, size_t size, const char *messag
     char *copy = xcalloc(size + 1, 1);
     memcpy(copy, text, size);
     Csv csv;
-    Error error;
     bool ok = csv_open(&csv, copy, size, ',', &error);
     while (ok && csv_next(&csv, &error)) {
     }
@@ -44,8 +43,7 @@ static void expect_csv_refused(const char *text, size_t size, const char *messag
     free(copy);
 }
 
-static void wrong_csv_is_refused(void **state) {
-    (void)state;
+TEST(wrong_csv_is_refused) {
 #define REFUSED(text, message) expect_csv_refused(text, sizeof text - 1, message)
     REFUSED("a\nb,\"c\nd", "2:3: the quote is not closed; close it behind the field");
     REFUSED("a\nb,\"c\"d",
@@ -59,8 +57,7 @@ static void wrong_csv_is_refused(void **state) {
 #undef REFUSED
 }
 
-static void numbers_are_read_strictly(void **state) {
-    (void)state;
+TEST(numbers_are_read_strictly) {
     static const char *const wrong[] = {"", "nan", "inf", "0x10", " 1", "1 ", "1e", "1,5", "1e999", "--1"};
     double value;
     int64_t whole;
@@ -74,8 +71,7 @@ static void numbers_are_read_strictly(void **state) {
 }
 
 /* Expects numbers as CPython's repr prints them. */
-static void numbers_are_written_as_python_does(void **state) {
-    (void)state;
+TEST(numbers_are_written_as_python_does) {
     static const struct {
         double value;
         const char *text;
@@ -103,18 +99,15 @@ static void numbers_are_written_as_python_does(void **state) {
 /* ---- the manifest ---- */
 
 static char *manifest_path(void) {
-    char *directory = scratch_directory(), *path = path_join(directory, "manifest.csv");
-    free(directory);
+    char *directory = kept_folder(), *path = kept_path(directory, "manifest.csv");
     return path;
 }
 
-static void columns_are_found_by_name(void **state) {
-    (void)state;
+TEST(columns_are_found_by_name) {
     char *path = manifest_path();
     write_text(path, "label,extra,num_bins,npy_path,sensor_id,row_index,snr\r\n"
                      "tetra,x,300,\"b,1.npy\",Z,7,\r\nunkn,y,74,a.npy,A,0,-1.5\r\ndab,,300,\"b,1.npy\",A,8,2\r\n");
     PsdManifest m;
-    Error error;
     if (!psd_manifest_read(path, &m, &error)) fail_msg("%s", error.text);
     assert_true(m.n == 3 && m.n_files == 2 && m.n_sensors == 2);
     assert_string_equal(m.file_paths[0], "b,1.npy");
@@ -124,14 +117,11 @@ static void columns_are_found_by_name(void **state) {
     assert_true(m.row_index[2] == 8 && m.num_bins[1] == 74 && m.lines[2] == 4);
     assert_true(isnan(m.snr[0]) && m.snr[1] == -1.5 && isnan(m.center[2]) && isnan(m.begin[0]) && isnan(m.end[0]));
     psd_manifest_close(&m);
-    free(path);
 }
 
-static void written_manifests_are_read_back(void **state) {
-    (void)state;
+TEST(written_manifests_are_read_back) {
     char *path = manifest_path();
     PsdManifest m = psd_manifest_new(2, 2, 1), back;
-    Error error;
     m.n = 2;
     m.file_paths[m.n_files++] = xstrdup("d/one.npy");
     m.file_paths[m.n_files++] = xstrdup("d/\"two\", three.npy");
@@ -146,7 +136,7 @@ static void written_manifests_are_read_back(void **state) {
     m.snr[0] = 12.0625;
     m.center[1] = m.begin[1] = m.end[1] = m.snr[1] = (double)NAN;
     assert_true(psd_manifest_write(path, &m, &error));
-    char *text = read_text(path);
+    char *text = kept_text(path);
     assert_string_equal(text, "npy_path,row_index,sensor_id,num_bins,center_freq_mhz,begin_freq,end_freq,snr,label,"
                               "label_idx\nd/one.npy,0,B\u00e9ta,450,806.0,796.0,816.0,12.0625,dab,0\n"
                               "\"d/\"\"two\"\", three.npy\",3,B\u00e9ta,450,,,,,lte,4\n");
@@ -155,32 +145,25 @@ static void written_manifests_are_read_back(void **state) {
     assert_string_equal(back.file_paths[1], m.file_paths[1]);
     psd_manifest_close(&back);
     psd_manifest_close(&m);
-    free(text);
-    free(path);
 }
 
 /* Where Excel writes semicolons, it writes decimal commas, too. */
-static void a_manifest_of_excel_is_read(void **state) {
-    (void)state;
+TEST(a_manifest_of_excel_is_read) {
     char *path = manifest_path();
     write_text(path, "sep=;\r\nnpy_path;row_index;sensor_id;num_bins;label;snr\r\na,1.npy;0;S;200;fm;2,5\r\n");
     PsdManifest m;
-    Error error;
     if (!psd_manifest_read(path, &m, &error)) fail_msg("%s", error.text);
     assert_true(m.n == 1 && m.snr[0] == 2.5 && m.lines[0] == 3);
     assert_string_equal(m.file_paths[0], "a,1.npy");
     psd_manifest_close(&m);
-    free(path);
 }
 
 /* A sensor with two spellings would not be left out as a whole. */
-static void a_sensor_has_one_spelling(void **state) {
-    (void)state;
+TEST(a_sensor_has_one_spelling) {
     char *path = manifest_path();
     write_text(path, "npy_path,row_index,sensor_id,num_bins,label\na,0,Lo\u0300,9,fm\na,1,L\u00f2,9, fm\u00a0\n"
                      "a,2,lo\u0300,9,fm\na,3,Lo\u0300 ,9,fm\n");
     PsdManifest m;
-    Error error;
     if (!psd_manifest_read(path, &m, &error)) fail_msg("%s", error.text);
     assert_int_equal(m.n_sensors, 2);
     assert_string_equal(m.sensor_names[0], "Lo\u0300");
@@ -188,22 +171,18 @@ static void a_sensor_has_one_spelling(void **state) {
     assert_int_equal(m.labels[1], 2);
     assert_int_equal(m.respelled, 3);
     psd_manifest_close(&m);
-    free(path);
 }
 
 static void expect_refused(const char *text, const char *message) {
     char *path = manifest_path();
     write_text(path, "%s", text);
     PsdManifest m;
-    Error error;
     assert_false(psd_manifest_read(path, &m, &error));
     assert_int_equal(strncmp(error.text, path, strlen(path)), 0);
     assert_string_equal(error.text + strlen(path), message);
-    free(path);
 }
 
-static void wrong_manifests_are_refused(void **state) {
-    (void)state;
+TEST(wrong_manifests_are_refused) {
 #define HEAD "npy_path,row_index,sensor_id,num_bins,label,label_idx,snr\n"
     expect_refused("", ":1: the file is empty; expected a line of column names");
     expect_refused(HEAD, ":1: there are no rows below the column names");
@@ -225,7 +204,6 @@ static void wrong_manifests_are_refused(void **state) {
                    ":4:7: the quote is not closed; close it behind the field");
 #undef HEAD
     PsdManifest m;
-    Error error;
     assert_false(psd_manifest_read("/nowhere/m.csv", &m, &error));
     assert_contains(error.text, "/nowhere/m.csv: cannot open");
 }
@@ -233,23 +211,20 @@ static void wrong_manifests_are_refused(void **state) {
 /* ---- folders ---- */
 
 enum { WIDTH = 210 };
-static char *root;
+static const char *root;
 
 /* rows x WIDTH doubles that differ by file. */
 static void add_rows(const char *name, int64_t rows, int64_t width, double level) {
-    char *path = path_join(root, name), *directory = path_directory(path);
+    char *path = kept_path(root, name), *directory = keep(path_directory(path));
     make_directories(directory);
     double *data = xmalloc((size_t)(rows * width) * sizeof *data);
     for (int64_t i = 0; i < rows * width; i++) data[i] = level - 60 + (double)(i % width % 17);
     write_npy(root, name, "<f8", data, 2, rows, width);
     free(data);
-    free(directory);
-    free(path);
 }
 
 static PsdScan scan_root(bool compat) {
     PsdScan scan;
-    Error error;
     if (!psd_scan(root, compat, 2, &scan, &error)) fail_msg("%s", error.text);
     return scan;
 }
@@ -263,13 +238,11 @@ static const PsdFile *file_of(const PsdScan *scan, const char *end) {
 
 static int new_root(void **state) {
     (void)state;
-    free(root);
-    root = scratch_directory();
+    root = run_directory();
     return 0;
 }
 
-static void files_come_by_sensor_and_path(void **state) {
-    (void)state;
+TEST_WITH(files_come_by_sensor_and_path, new_root, NULL) {
     add_rows("Spectrum_Bands_2/B/Feb_2/SpectrumBands_80_110_fm_x_80_110.npy", 2, WIDTH, 0);
     add_rows("Spectrum_Bands_2/B/Feb_1-1/SpectrumBands_80_110_fm_x_80_110.npy", 1, WIDTH, 1);
     add_rows("Spectrum_Bands_2/B/Feb_1/SpectrumBands_80_110_fm_x_80_110.npy", 1, WIDTH, 2);
@@ -289,8 +262,7 @@ static void files_come_by_sensor_and_path(void **state) {
 }
 
 /* Names and sidecars, and what they are labelled, by token first or, as the reference does, by band first. */
-static void labels_are_by_token_or_by_band(void **state) {
-    (void)state;
+TEST_WITH(labels_are_by_token_or_by_band, new_root, NULL) {
     static const struct {
         const char *name;
         int ours, reference;
@@ -309,27 +281,23 @@ static void labels_are_by_token_or_by_band(void **state) {
         {"SpectrumBands_80_", 6, 6, NAN},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *name = xformat("spectrum_bands/S/Feb_1/%s.npy", cases[i].name);
+        char *name = kept_format("spectrum_bands/S/Feb_1/%s.npy", cases[i].name);
         add_rows(name, 1, WIDTH, (double)i);
-        free(name);
     }
     for (int compat = 0; compat < 2; compat++) {
         PsdScan scan = scan_root(compat);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            char *end = xformat("/%s.npy", cases[i].name);
-            const PsdFile *file = file_of(&scan, end);
+            const PsdFile *file = file_of(&scan, kept_format("/%s.npy", cases[i].name));
             assert_int_equal(file->label, compat ? cases[i].reference : cases[i].ours);
             if (!compat)
                 assert_true(file->center == cases[i].center || (isnan(file->center) && isnan(cases[i].center)));
             assert_true(!compat || isnan(file->begin)); /* the reference's column is of the sidecar alone */
-            free(end);
         }
         psd_scan_close(&scan);
     }
 }
 
-static void sidecars_are_heard(void **state) {
-    (void)state;
+TEST_WITH(sidecars_are_heard, new_root, NULL) {
     static const struct {
         const char *text;
         double begin, center, raw, snr;
@@ -340,8 +308,7 @@ static void sidecars_are_heard(void **state) {
                  {"time,level\n1,2\n", 80, 95, NAN, NAN}};
     add_rows("spectrum_bands/S/Feb_1/SpectrumBands_80_110_x.npy", 1, WIDTH, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *path = path_join(root, "spectrum_bands/S/Feb_1/SpectrumBands_80_110_x.csv");
-        write_text(path, "%s", cases[i].text);
+        write_text(kept_path(root, "spectrum_bands/S/Feb_1/SpectrumBands_80_110_x.csv"), "%s", cases[i].text);
         PsdScan scan = scan_root(false), compat = scan_root(true);
         PsdManifest m = psd_scan_manifest(&compat);
         assert_true(scan.files[0].begin == cases[i].begin && scan.files[0].center == cases[i].center);
@@ -351,12 +318,10 @@ static void sidecars_are_heard(void **state) {
         psd_manifest_close(&m);
         psd_scan_close(&compat);
         psd_scan_close(&scan);
-        free(path);
     }
 }
 
-static void side_files_of_other_columns_are_told(void **state) {
-    (void)state;
+TEST_WITH(side_files_of_other_columns_are_told, new_root, NULL) {
     static const struct {
         const char *text, *side;
     } cases[] = {
@@ -365,7 +330,7 @@ static void side_files_of_other_columns_are_told(void **state) {
         {"time,SNR\n1,7\n", NULL},
         {"begin_freq,end_freq\n80,90\n", NULL}};
     add_rows("spectrum_bands/S/Feb_1/x_fm_.npy", 1, WIDTH, 0);
-    char *path = path_join(root, "spectrum_bands/S/Feb_1/x_fm_.csv");
+    char *path = kept_path(root, "spectrum_bands/S/Feb_1/x_fm_.csv");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(path, "%s", cases[i].text);
         PsdScan scan = scan_root(false);
@@ -373,23 +338,18 @@ static void side_files_of_other_columns_are_told(void **state) {
         if (cases[i].side) assert_contains(scan.files[0].side, cases[i].side);
         psd_scan_close(&scan);
     }
-    free(path);
 }
 
-static void side_files_in_capitals_are_heard(void **state) {
-    (void)state;
+TEST_WITH(side_files_in_capitals_are_heard, new_root, NULL) {
     add_rows("spectrum_bands/S/Feb_1/x.NPY", 1, WIDTH, 0);
-    char *path = path_join(root, "spectrum_bands/S/Feb_1/x.CSV");
-    write_text(path, "begin_freq,end_freq\n936,946\n");
+    write_text(kept_path(root, "spectrum_bands/S/Feb_1/x.CSV"), "begin_freq,end_freq\n936,946\n");
     PsdScan scan = scan_root(false);
     assert_true(scan.files[0].center == 941 && scan.files[0].label == 3);
     psd_scan_close(&scan);
-    free(path);
 }
 
 /* Receivers hear 10 MHz to 10 GHz; the reference takes 1815 MHz for kHz. */
-static void units_of_sidecars_are_told_by_their_magnitude(void **state) {
-    (void)state;
+TEST_WITH(units_of_sidecars_are_told_by_their_magnitude, new_root, NULL) {
     static const struct {
         const char *text;
         double center, reference;
@@ -398,7 +358,7 @@ static void units_of_sidecars_are_told_by_their_magnitude(void **state) {
                  {"begin_freq,end_freq\n1805000000,1825000000\n", 1815, 1815},
                  {"begin_freq,end_freq\n90000,110000\n", 100, 100}};
     add_rows("spectrum_bands/S/Feb_1/x_gsm_.npy", 1, WIDTH, 0);
-    char *path = path_join(root, "spectrum_bands/S/Feb_1/x_gsm_.csv");
+    char *path = kept_path(root, "spectrum_bands/S/Feb_1/x_gsm_.csv");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(path, "%s", cases[i].text);
         PsdScan scan = scan_root(false), compat = scan_root(true);
@@ -407,11 +367,9 @@ static void units_of_sidecars_are_told_by_their_magnitude(void **state) {
         psd_scan_close(&compat);
         psd_scan_close(&scan);
     }
-    free(path);
 }
 
-static void rows_that_are_half_missing_are_left_out(void **state) {
-    (void)state;
+TEST_WITH(rows_that_are_half_missing_are_left_out, new_root, NULL) {
     double rows[3][WIDTH];
     for (int i = 0; i < WIDTH; i++) {
         rows[0][i] = -60 - i % 9;
@@ -420,7 +378,7 @@ static void rows_that_are_half_missing_are_left_out(void **state) {
     }
     add_rows("S/D/half_fm_.npy", 1, WIDTH, 0); /* makes the folder */
     write_npy(root, "S/D/half_fm_.npy", "<f8", rows, 2, 3, WIDTH);
-    char *npz = path_join(root, "S/D/all.npz");
+    char *npz = kept_path(root, "S/D/all.npz");
     write_text(npz, "PK");
     for (int compat = 0; compat < 2; compat++) {
         PsdScan scan = scan_root(compat);
@@ -430,11 +388,9 @@ static void rows_that_are_half_missing_are_left_out(void **state) {
         psd_manifest_close(&m);
         psd_scan_close(&scan);
     }
-    free(npz);
 }
 
-static void rows_left_out_are_counted(void **state) {
-    (void)state;
+TEST_WITH(rows_left_out_are_counted, new_root, NULL) {
     double rows[3][WIDTH];
     for (int i = 0; i < WIDTH; i++) {
         rows[0][i] = i;
@@ -477,39 +433,32 @@ static void rows_left_out_are_counted(void **state) {
     psd_scan_close(&scan);
 }
 
-static void only_regular_files_are_read(void **state) {
-    (void)state;
+TEST_WITH(only_regular_files_are_read, new_root, NULL) {
     add_rows("S/D/a.npy", 1, WIDTH, 0);
-    char *fifo = path_join(root, "S/D/b.npy"), *broken = path_join(root, "S/D/c.npy");
+    char *fifo = kept_path(root, "S/D/b.npy"), *broken = kept_path(root, "S/D/c.npy");
     assert_int_equal(mkfifo(fifo, 0666), 0);
     assert_int_equal(has_links() ? symlink("nothing", broken) : mkfifo(broken, 0666), 0);
     PsdScan scan;
-    Error error;
     assert_true(psd_scan(root, false, 2, &scan, &error));
     assert_int_equal(scan.n, 1);
     assert_int_equal(scan.not_regular, 2);
     psd_scan_close(&scan);
-    free(fifo);
-    free(broken);
 }
 
 static void expect_scan_refused(const char *message) {
     PsdScan scan;
-    Error error;
     assert_false(psd_scan(root, false, 2, &scan, &error));
     assert_contains(error.text, message);
 }
 
-static void wrong_folders_are_refused(void **state) {
-    (void)state;
+TEST_WITH(wrong_folders_are_refused, new_root, NULL) {
     expect_scan_refused("there are no .npy files in it");
     add_rows("S/D/b.npy", 1, WIDTH, 0);
-    char *path = path_join(root, "S/D/a.npy"), *sidecar = path_join(root, "S/D/b.csv");
+    char *path = kept_path(root, "S/D/a.npy"), *sidecar = kept_path(root, "S/D/b.csv");
     static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
     write_bytes(path, object, sizeof object - 1);
     expect_scan_refused("S/D/a.npy: holds Python objects");
     const int64_t dims[3] = {1, 2, 3};
-    Error error;
     assert_true(npy_write(path, "<f4", (const float[6]){0}, 3, dims, &error));
     expect_scan_refused("S/D/a.npy: has 3 dimensions; expected rows of bins");
     write_text(path, "cut off");
@@ -526,33 +475,4 @@ static void wrong_folders_are_refused(void **state) {
     PsdScan scan;
     assert_false(psd_scan("/nowhere/at/all", false, 1, &scan, &error));
     assert_contains(error.text, "/nowhere/at/all: No such file");
-    free(path);
-    free(sidecar);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_in_quotes_hold_anything),
-        cmocka_unit_test(wrong_csv_is_refused),
-        cmocka_unit_test(numbers_are_read_strictly),
-        cmocka_unit_test(numbers_are_written_as_python_does),
-        cmocka_unit_test(columns_are_found_by_name),
-        cmocka_unit_test(a_manifest_of_excel_is_read),
-        cmocka_unit_test(a_sensor_has_one_spelling),
-        cmocka_unit_test(written_manifests_are_read_back),
-        cmocka_unit_test(wrong_manifests_are_refused),
-        cmocka_unit_test_setup(files_come_by_sensor_and_path, new_root),
-        cmocka_unit_test_setup(labels_are_by_token_or_by_band, new_root),
-        cmocka_unit_test_setup(sidecars_are_heard, new_root),
-        cmocka_unit_test_setup(side_files_of_other_columns_are_told, new_root),
-        cmocka_unit_test_setup(side_files_in_capitals_are_heard, new_root),
-        cmocka_unit_test_setup(units_of_sidecars_are_told_by_their_magnitude, new_root),
-        cmocka_unit_test_setup(rows_that_are_half_missing_are_left_out, new_root),
-        cmocka_unit_test_setup(rows_left_out_are_counted, new_root),
-        cmocka_unit_test_setup(only_regular_files_are_read, new_root),
-        cmocka_unit_test_setup(wrong_folders_are_refused, new_root),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(root);
-    return failed;
 }

@@ -4,36 +4,31 @@
 #include "tests/meter_rig.h"
 
 static char *make_spectra(void) {
-    char *directory = scratch_directory(), *program = xstrdup(program_at("train_psd"));
+    char *directory = kept_folder(), *program = keep(xstrdup(program_at("train_psd")));
     must_run("%s synthesize -o %s/made --sensors 2 --rows 20 && %s prepare --input %s/made --output %s/data", program,
              directory, program, directory, directory);
-    free(program);
     return directory;
 }
 
-static void memory_of_pretraining_is_as_planned(void **state) {
-    (void)state;
+TEST(memory_of_pretraining_is_as_planned) {
     char *directory = make_spectra();
     must_run("%s pretrain -m %s/data/manifest.csv --split %s/data/splits/pooled*.json --size small -b 16 --max-steps 5 "
              "--threads 2 --device cpu --output-dir %s/run",
              program_at("train_psd"), directory, directory, directory);
-    char *run = path_join(directory, "run");
+    char *run = kept_path(directory, "run");
     meter_expect_planned_memory(run);
-    free(run);
-    free(directory);
 }
 
 /* All micro-batches of this model are alike. The estimate leaves out the loop's own copies of a few numbers, less than
  * a kilobyte of some hundred megabytes. */
-static void a_run_and_its_estimate_predict_the_same(void **state) {
-    (void)state;
+TEST(a_run_and_its_estimate_predict_the_same) {
     char *directory = make_spectra();
     char *command =
         xformat("%s pretrain -m %s/data/manifest.csv --split %s/data/splits/pooled*.json --size small -b 16 "
                 "-g 2 --threads 2 --device cpu --calibration %s",
                 program_at("train_psd"), directory, directory, meter_synthetic_rates());
     must_run("%s --max-steps 5 --output-dir %s/run", command, directory);
-    char *run = path_join(directory, "run");
+    char *run = kept_path(directory, "run");
     double seconds = logged_last(run, "summary", "summary/predicted_step_seconds");
     must_run("%s --estimate --json --gpu here 2>/dev/null", command);
     json_t *root = json_loads(fixture.output, 0, NULL);
@@ -43,15 +38,5 @@ static void a_run_and_its_estimate_predict_the_same(void **state) {
     print_message("the run: %.9f s, the estimate: %.9f s\n", seconds, estimated);
     assert_near(seconds, estimated, 100 / 1e9); /* norm_guard, which is not estimated, moves less than 100 bytes */
     json_decref(root);
-    free(run);
     free(command);
-    free(directory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_of_pretraining_is_as_planned),
-        cmocka_unit_test(a_run_and_its_estimate_predict_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,15 +105,14 @@ static void check_steps(PsdRig *r, int columns, bool groups) {
     float *norms = floats(&r->golden.file, "", "norms"), *losses = floats(&r->golden.file, "", "losses");
     Segment *segments;
     int n = params_segments(&model->params, weight_decay, &segments);
-    for (int i = 0; i < n; i++) segments[i].rate = (float)rate_of(&segments[i], groups);
+    for (int i = 0; i < n; i++) segments[i].learning_rate = learning_rate * (float)rate_of(&segments[i], groups);
     for (int k = 0; k < STEPS; k++) {
         run_once(r, k % 2);
         for (int c = 0; c < (columns == 3 ? 2 : 1); c++) {
             float loss = (float)mean_of(r, c);
             assert_close(model->metrics[c].name, &loss, &losses[columns * k + c], 1, golden_tolerance);
         }
-        AdamW options = {
-            .learning_rate = learning_rate, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .clip = 1, .step = k + 1};
+        AdamW options = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .clip = 1, .step = k + 1};
         global_norm(device, norm, model->gradients, tensor_none(), segments, n);
         assert_close("gradient norm", norm.data, &norms[k], 1, golden_tolerance);
         adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
@@ -128,8 +127,7 @@ static void check_steps(PsdRig *r, int columns, bool groups) {
     free(losses);
 }
 
-static void pretraining_matches(void **state) {
-    (void)state;
+TEST(pretraining_matches) {
     PsdRig r = pretraining("psd_mpae", &tiny);
     check_gradients(&r, "tiny", r.rig.model->params.count - 1);
     check_steps(&r, 3, false);
@@ -140,8 +138,7 @@ static void pretraining_matches(void **state) {
     psd_rig_close(&r);
 }
 
-static void classification_matches(void **state) {
-    (void)state;
+TEST(classification_matches) {
     PsdRig r = classification("psd_classifier", &classifier);
     check_gradients(&r, "classifier", r.rig.model->params.count - 2);
     check_steps(&r, 1, true);
@@ -159,8 +156,7 @@ static void check_logits(PsdRig *r, bool train, const char *prefix, const char *
     free(want);
 }
 
-static void outputs_are_the_logits(void **state) {
-    (void)state;
+TEST(outputs_are_the_logits) {
     PsdRig r = classification("psd_classifier", &classifier);
     check_logits(&r, false, "step0.", "logits");
     psd_rig_close(&r);
@@ -168,16 +164,14 @@ static void outputs_are_the_logits(void **state) {
 
 /* Batch norm in training: the batch's statistics, and the running ones move; five steps on, they are the reference's.
  */
-static void convolutional_classification_matches(void **state) {
-    (void)state;
+TEST(convolutional_classification_matches) {
     PsdRig r = classification("psd_cnn", &cnn_classifier);
     check_gradients(&r, "cnn", 8);
     check_steps(&r, 1, true);
     psd_rig_close(&r);
 }
 
-static void convolutional_pretraining_matches(void **state) {
-    (void)state;
+TEST(convolutional_pretraining_matches) {
     PsdRig r = pretraining("psd_mpae_cnn", &with_cnn);
     check_gradients(&r, "mpae with cnn", 8);
     check_steps(&r, 3, false);
@@ -192,8 +186,7 @@ static int64_t count_and_close(Model *model) {
     return n;
 }
 
-static void parameters_are_as_many_as_the_reference_has(void **state) {
-    (void)state;
+TEST(parameters_are_as_many_as_the_reference_has) {
     static const struct {
         PsdEncoderConfig encoder;
         int decoder_dim, decoder_layers, projection_dim, head_dim;
@@ -220,24 +213,10 @@ static void parameters_are_as_many_as_the_reference_has(void **state) {
     assert_int_equal(count_and_close(psd_classifier_open(&cnn_classifier)), 450702);
 }
 
-static void sizes_have_names(void **state) {
-    (void)state;
+TEST(sizes_have_names) {
     const PsdSize *small = psd_size("small");
     assert_non_null(small);
     assert_int_equal(small->d_model, 128);
     assert_int_equal(small->head_dim, 128);
     assert_null(psd_size("huge"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pretraining_matches),
-        cmocka_unit_test(classification_matches),
-        cmocka_unit_test(outputs_are_the_logits),
-        cmocka_unit_test(convolutional_classification_matches),
-        cmocka_unit_test(convolutional_pretraining_matches),
-        cmocka_unit_test(parameters_are_as_many_as_the_reference_has),
-        cmocka_unit_test(sizes_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

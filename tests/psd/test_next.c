@@ -1,8 +1,7 @@
 /* The commands that train_psd prints as the next step run as printed, whatever the name of the folder. */
 #include "tests/next_rig.h"
 
-static void the_next_command_of_synthesize_reads_any_folder(void **state) {
-    (void)state;
+TEST(the_next_command_of_synthesize_reads_any_folder) {
     for (int i = 0; i < NEXT_NAMES; i++) {
         char *make = next_synthesize("train_psd", "--sensors 1 --rows 3", next_names[i]);
         next_must_run(next_names[i], make);
@@ -10,22 +9,17 @@ static void the_next_command_of_synthesize_reads_any_folder(void **state) {
         next_must_run(next_names[i], command);
         assert_contains(fixture.output, "prepared/manifest.csv");
         next_must_run(next_names[i], "rm -r prepared");
-        free(command);
-        free(make);
     }
 }
 
 /* Runs the printed command with options that make it quick. */
 static void follow(const char *program, const char *options) {
-    char *next = next_command(program), *command = xformat("%s%s", next, options);
+    char *next = next_command(program), *command = kept_format("%s%s", next, options);
     next_must_run(next, command);
-    free(command);
-    free(next);
 }
 
 /* From the recordings to predictions by nothing but the printed commands, of too few rows for the usual batch. */
-static void each_command_names_the_next(void **state) {
-    (void)state;
+TEST(each_command_names_the_next) {
     char *make = next_synthesize("train_psd", "--sensors 2 --rows 30", "it's \"new\"");
     next_must_run("synthesize", make);
     follow("./train_psd prepare", "");
@@ -40,14 +34,6 @@ static void each_command_names_the_next(void **state) {
     follow("./train_psd finetune", " -b 64 --epochs 1");
     follow("./train_psd evaluate", "");
     assert_contains(fixture.output, "[Report] written: results/evaluation/");
-    free(predict);
-    free(next);
-    free(make);
 }
 
-int main(void) {
-    next_open();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_next_command_of_synthesize_reads_any_folder),
-                                       cmocka_unit_test(each_command_names_the_next)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(next_open, NULL); }

@@ -14,16 +14,16 @@ static char *raw, *blind, *manifest, *runs[2]; /* blind: the same recordings und
 static int set_up(void **state) {
     psd_make_toy(state); /* sets the program */
     folder = run_directory();
-    raw = keep_text(path_join(folder, "raw"));
-    blind = keep_text(path_join(folder, "blind"));
-    manifest = keep_text(path_join(folder, "data/manifest.csv"));
+    raw = kept_path(folder, "raw");
+    blind = kept_path(folder, "blind");
+    manifest = kept_path(folder, "data/manifest.csv");
     psd_must("synthesize --output %s --sensors 4 --rows 12", raw);
     psd_must("prepare --input %s --output %s/data --hop=false", raw, folder);
     must_run("cd %s && find . -name '*.npy' | LC_ALL=C sort | { i=10000; while read -r f; do i=$((i+1)); "
              "d=%s/$(echo $f | cut -d/ -f3); mkdir -p $d/day; cp $f $d/day/x$i.npy; done; }",
              raw, blind);
     for (int k = 0; k < 2; k++) {
-        runs[k] = keep_text(xformat("%s/run%d", folder, k));
+        runs[k] = kept_format("%s/run%d", folder, k);
         bool poor = k && poor_disk(true); /* a small file names the best weights of one */
         psd_must("finetune -m %s --split %s/data/splits/pooled_seed42_frac1.0.json --size tiny -b 32 --epochs 12 "
                  "--learning-rate 3e-3 --seed %d -o %s",
@@ -42,9 +42,9 @@ typedef struct {
 
 /* Predicts and reads all rows, which are in the manifest's order. */
 static void predict(const char *options, Row *rows, int want) {
-    char *path = path_join(folder, "out.jsonl");
+    char *path = kept_path(folder, "out.jsonl");
     psd_must("predict %s -o %s", options, path);
-    char *text = read_text(path);
+    char *text = kept_text(path);
     int n = 0;
     for (const char *line = text; *line && n < want; line = strchr(line, '\n') + 1) {
         json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *label = json_object_get(object, "label");
@@ -63,15 +63,12 @@ static void predict(const char *options, Row *rows, int want) {
         json_decref(object);
     }
     assert_int_equal(n, want);
-    free(text);
-    free(path);
 }
 
-static void predictions_are_those_of_evaluate(void **state) {
-    (void)state;
+TEST(predictions_are_those_of_evaluate) {
     static Row rows[ROWS], blinded[ROWS];
     PsdPredicted said[ROWS];
-    char *test = path_join(runs[0], "test"), *options = xformat("--checkpoint %s %s", runs[0], raw);
+    char *test = kept_path(runs[0], "test"), *options = kept_format("--checkpoint %s %s", runs[0], raw);
     predict(options, rows, ROWS);
     int n = psd_read_predictions(test, said, ROWS), right = 0;
     assert_true(n > 20);
@@ -84,41 +81,35 @@ static void predictions_are_those_of_evaluate(void **state) {
         right += said[i].truth == said[i].predicted;
     }
     assert_true(right > n / 2);
-    free(options);
     /* the recordings' names matter to nobody */
-    options = xformat("--checkpoint %s/best %s", runs[0], blind);
+    options = kept_format("--checkpoint %s/best %s", runs[0], blind);
     predict(options, blinded, ROWS);
     for (int i = 0; i < ROWS; i++) {
         assert_string_equal(blinded[i].label, "");
         assert_string_equal(blinded[i].sensor, rows[i].sensor);
         for (int c = 0; c < PSD_CLASSES; c++) assert_near(blinded[i].p[c], rows[i].p[c], 1e-7);
     }
-    free(options);
-    options = xformat("--checkpoint %s -m %s", runs[0], manifest);
+    options = kept_format("--checkpoint %s -m %s", runs[0], manifest);
     predict(options, blinded, ROWS);
     for (int i = 0; i < ROWS; i++)
         for (int c = 0; c < PSD_CLASSES; c++) assert_near(blinded[i].p[c], rows[i].p[c], 1e-7);
-    free(options);
-    free(test);
 }
 
 static double fitted_temperature(const char *checkpoint) {
-    char *path = path_through(checkpoint, "decision.json");
+    char *path = keep(path_through(checkpoint, "decision.json"));
     json_t *root = json_load_file(path, 0, NULL), *fits = json_object_get(root, "calibrations");
     assert_checkpoint_documented(checkpoint);
     for (size_t i = 0; i < json_array_size(fits); i++)
         assert_keys_documented(json_array_get(fits, i), "## A checkpoint");
     double temperature = json_number_value(json_object_get(json_array_get(fits, 0), "temperature"));
     json_decref(root);
-    free(path);
     return temperature;
 }
 
 /* softmax(z / T) is the normalised softmax(z) to the power of 1 / T. */
-static void probabilities_are_calibrated_as_fitted(void **state) {
-    (void)state;
+TEST(probabilities_are_calibrated_as_fitted) {
     static Row rows[ROWS];
-    char *best = path_join(runs[0], "best"), *options = xformat("--checkpoint %s %s", best, raw);
+    char *best = kept_path(runs[0], "best"), *options = kept_format("--checkpoint %s %s", best, raw);
     predict(options, rows, ROWS);
     assert_contains(fixture.output, ": not calibrated");
     assert_int_equal(psd_program("predict --calibration vector %s", options), 1);
@@ -137,7 +128,8 @@ static void probabilities_are_calibrated_as_fitted(void **state) {
     }
     for (int k = 0; k < 2; k++) {
         static const char *const kinds[] = {"vector", "covariate"};
-        char *with = xformat("--calibration %s %s", kinds[k], options), *said = xformat("calibrated by %s", kinds[k]);
+        char *with = kept_format("--calibration %s %s", kinds[k], options),
+             *said = kept_format("calibrated by %s", kinds[k]);
         double difference = 0;
         static Row others[ROWS];
         predict(with, others, ROWS);
@@ -151,15 +143,48 @@ static void probabilities_are_calibrated_as_fitted(void **state) {
             assert_near(sum, 1, 1e-12);
         }
         assert_true(difference > 1e-3);
-        free(with);
-        free(said);
     }
-    free(options);
-    free(best);
 }
 
-static void classifiers_are_averaged(void **state) {
-    (void)state;
+static void predict_edited(const char *edited, const JsonEdit *edit) {
+    assert_edit_refused(psd_program("predict --checkpoint %s %s -o %s/none.csv", edited, raw, folder), edit);
+}
+
+/* The decision.json is of the test above. */
+TEST(fields_of_other_types_and_ranges_are_refused) {
+    static const JsonEdit configs[] = {
+        {"", "labels", "{}", "\"labels\": expected an array of names, found {}"},
+        {"", "labels", "[]", "\"labels\": expected 6 names, found 0"},
+        {"", "labels", "[\"a\"]", "\"labels\": expected 6 names, found 1"},
+        {"", "labels", "[\"tetra\", \"lte\", \"gsm\", \"fm\", \"dvbt\", \"dab\"]",
+         "entry 0 of \"labels\": expected \"dab\", found \"tetra\""},
+        {"options", "d-model", "1e3", "d-model: expected a whole number, found 1000.0"},
+        {"options", "n-heads", "-1", "n-heads: expected 0 to 1000, found -1"},
+        {"options", "hop", "0", "hop: expected true or false, found 0"},
+        {"options", "limit", "\"12\"", "limit: expected a number, found \"12\""},
+        {"options", "head", "null", "head: expected a text, found null"},
+    };
+    static const JsonEdit decisions[] = {
+        {"", "calibrations", NULL, "\"calibrations\": expected an array, found nothing"},
+        {"", "calibrations", "{}", "\"calibrations\": expected an array, found {}"},
+        {"", "calibrations", "[5]",
+         "entry 0 of \"calibrations\": \"kind\": expected temperature, vector or covariate, found nothing"},
+        {"", "calibrations", "[{\"kind\": \"tempo\", \"temperature\": 2}]",
+         "\"kind\": expected temperature, vector or covariate, found \"tempo\""},
+        {"", "calibrations",
+         "[{\"kind\": \"temperature\", \"temperature\": 2}, {\"kind\": \"vector\", \"temperature\": 2, "
+         "\"scale\": [\"x\", 1, 1, 1, 1, 1], \"bias\": [0, 0, 0, 0, 0, 0]}]",
+         "entry 1 of \"calibrations\": \"scale\": expected a number, found \"x\""},
+        {"", "calibrations", "[{\"kind\": \"temperature\", \"temperature\": \"2\"}]",
+         "\"temperature\": expected a number, found \"2\""},
+        {"", "calibrations", "[{\"kind\": \"temperature\", \"temperature\": -2}]", "\"temperature\" is -2"},
+    };
+    char *configured = kept_path(runs[1], "best"), *decided = kept_path(runs[0], "best");
+    refuse_config_edits(configured, "psd", configs, sizeof configs / sizeof *configs, predict_edited);
+    refuse_decision_edits(decided, decisions, sizeof decisions / sizeof *decisions, predict_edited);
+}
+
+TEST(classifiers_are_averaged) {
     static Row both[ROWS], one[ROWS], other[ROWS];
     char *options[3] = {xformat("--checkpoint %s --checkpoint %s --calibration none %s", runs[0], runs[1], raw),
                         xformat("--checkpoint %s --calibration none %s", runs[0], raw),
@@ -177,10 +202,9 @@ static void classifiers_are_averaged(void **state) {
 }
 
 /* A CNN reads whole spectra, a transformer patches. */
-static void different_encoders_predict_together(void **state) {
-    (void)state;
+TEST(different_encoders_predict_together) {
     static Row both[ROWS], one[ROWS], other[ROWS];
-    char *cnn = path_join(folder, "cnn");
+    char *cnn = kept_path(folder, "cnn");
     psd_must("finetune -m %s --split %s/data/splits/pooled_seed42_frac1.0.json --encoder cnn --size tiny -b 64 "
              "--epochs 1 -o %s",
              manifest, folder, cnn);
@@ -192,16 +216,14 @@ static void different_encoders_predict_together(void **state) {
     for (int i = 0; i < ROWS; i++)
         for (int c = 0; c < PSD_CLASSES; c++) assert_near(both[i].p[c], (one[i].p[c] + other[i].p[c]) / 2, 1e-12);
     for (int k = 0; k < 3; k++) free(options[k]);
-    free(cnn);
 }
 
 /* Neither the store beside a manifest, made for another model, nor anything else of the user's is replaced, and nothing
  * temporary stays. */
-static void nothing_of_the_users_is_replaced(void **state) {
-    (void)state;
+TEST(nothing_of_the_users_is_replaced) {
     static Row rows[ROWS];
-    char *store = path_join(folder, "data/manifest.psd.safetensors"), *limited = path_join(folder, "limited");
-    char *own = path_join(folder, "own"), *away = path_join(folder, "away"), *before, *after;
+    char *store = kept_path(folder, "data/manifest.psd.safetensors"), *limited = kept_path(folder, "limited");
+    char *own = kept_path(folder, "own"), *away = kept_path(folder, "away"), *before, *after;
     size_t n_before, n_after;
     Error error;
     must_run("cp -r %s/data %s", folder, own);
@@ -211,8 +233,7 @@ static void nothing_of_the_users_is_replaced(void **state) {
     assert_true(read_file(store, &before, &n_before, &error));
     make_directories(away);
     setenv("TMPDIR", away, 1);
-    char *options = xformat("--checkpoint %s -m %s", limited, manifest);
-    predict(options, rows, ROWS);
+    predict(kept_format("--checkpoint %s -m %s", limited, manifest), rows, ROWS);
     assert_int_equal(psd_program("predict --checkpoint %s -m %s -o %s", limited, manifest, manifest), 2);
     assert_contains(fixture.output, "--output: ");
     unsetenv("TMPDIR");
@@ -222,33 +243,23 @@ static void nothing_of_the_users_is_replaced(void **state) {
     assert_true(!rmdir(away)); /* it is empty */
     free(before);
     free(after);
-    free(options);
-    free(store);
-    free(limited);
-    free(own);
-    free(away);
 }
 
 /* A farm of links: a recording has the name of its link, and two links to one file are copies. */
-static void links_keep_their_names(void **state) {
-    (void)state;
+TEST(links_keep_their_names) {
     need_links();
-    char *farm = path_join(folder, "farm"), *list = path_join(folder, "farm_data/manifest.csv");
+    char *farm = kept_path(folder, "farm"), *list = kept_path(folder, "farm_data/manifest.csv");
     must_run("mkdir -p %s/a/day %s/b/day && ln -s $(find %s -name '*dab*.npy' | head -1) %s/a/day/x_dab_1.npy && "
              "ln -s $(find %s -name '*dab*.npy' | head -1) %s/b/day/x_dab_1.npy",
              farm, farm, raw, farm, raw, farm);
     psd_must("prepare --input %s --output %s/farm_data", farm, folder);
-    char *text = read_text(list);
+    char *text = kept_text(list);
     assert_contains(text, "\n../farm/a/day/x_dab_1.npy,0,a,");
     assert_contains(text, "\n../farm/b/day/x_dab_1.npy,0,b,");
-    free(text);
-    free(list);
-    free(farm);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
-    char *empty = path_join(folder, "empty"), *hop = path_join(folder, "hop");
+TEST(mistakes_are_named) {
+    char *empty = kept_path(folder, "empty"), *hop = kept_path(folder, "hop");
     make_directories(empty);
     assert_int_equal(psd_program("predict %s", raw), 2);
     assert_contains(fixture.output, "which model? give --checkpoint");
@@ -267,79 +278,6 @@ static void mistakes_are_named(void **state) {
         folder, folder, hop);
     assert_int_equal(psd_program("predict --checkpoint %s --checkpoint %s %s", runs[0], hop, raw), 1);
     assert_contains(fixture.output, "they cannot predict the same samples");
-    free(empty);
-    free(hop);
 }
 
-static void fields_of_other_types_and_ranges_are_refused(void **state) {
-    (void)state;
-    static const JsonEdit edits[] = {
-        {"config.json", NULL, "all", "[]", "config.json: expected an object {...}"},
-        {"config.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
-        {"config.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
-        {"config.json", "", "format", "2", "\"format\": expected 1, found 2"},
-        {"config.json", "", "version", "2", "\"version\": expected a text, found 2"},
-        {"config.json", "", "parameters", "\"many\"",
-         "\"parameters\": expected a whole number from 1 to 9223372036854775807, found \"many\""},
-        {"config.json", "", "parameters", "0", "\"parameters\": expected a whole number from 1 to "},
-        {"config.json", "", "model", "7",
-         "\"model\": expected psd (another name is a checkpoint of another model), found 7"},
-        {"config.json", "", "model", "\"\"",
-         "\"model\": expected psd (another name is a checkpoint of another model), found \"\""},
-        {"config.json", "", "model", "\"psdx\"", "\"model\": expected psd (another name "},
-        {"config.json", "", "model", NULL, "\"model\": expected psd "},
-        {"config.json", "", "options", "[]", "\"options\": expected an object, found []"},
-        {"config.json", "", "labels", "{}", "\"labels\": expected an array of names, found {}"},
-        {"config.json", "", "labels", "[]", "\"labels\": expected 6 names, found 0"},
-        {"config.json", "", "labels", "[\"a\"]", "\"labels\": expected 6 names, found 1"},
-        {"config.json", "", "labels", "[\"tetra\", \"lte\", \"gsm\", \"fm\", \"dvbt\", \"dab\"]",
-         "entry 0 of \"labels\": expected \"dab\", found \"tetra\""},
-        {"config.json", "options", "d-model", "1e3", "d-model: expected a whole number, found 1000.0"},
-        {"config.json", "options", "n-heads", "-1", "n-heads: expected 0 to 1000, found -1"},
-        {"config.json", "options", "hop", "0", "hop: expected true or false, found 0"},
-        {"config.json", "options", "limit", "\"12\"", "limit: expected a number, found \"12\""},
-        {"config.json", "options", "head", "null", "head: expected a text, found null"},
-        {"decision.json", NULL, "all", "[]", "decision.json: expected an object {...}"},
-        {"decision.json", NULL, "all", "{}", "\"format\": expected 1, found nothing"},
-        {"decision.json", "", "format", NULL, "\"format\": expected 1, found nothing"},
-        {"decision.json", "", "format", "\"1\"", "\"format\": expected 1, found \"1\""},
-        {"decision.json", "", "version", "[]", "\"version\": expected a text, found []"},
-        {"decision.json", "", "weights", "7", "it was made for other weights (?)"},
-        {"decision.json", "", "calibrations", NULL, "\"calibrations\": expected an array, found nothing"},
-        {"decision.json", "", "calibrations", "{}", "\"calibrations\": expected an array, found {}"},
-        {"decision.json", "", "calibrations", "[5]",
-         "entry 0 of \"calibrations\": \"kind\": expected temperature, vector or covariate, found nothing"},
-        {"decision.json", "", "calibrations", "[{\"kind\": \"tempo\", \"temperature\": 2}]",
-         "\"kind\": expected temperature, vector or covariate, found \"tempo\""},
-        {"decision.json", "", "calibrations",
-         "[{\"kind\": \"temperature\", \"temperature\": 2}, {\"kind\": \"vector\", \"temperature\": 2, "
-         "\"scale\": [\"x\", 1, 1, 1, 1, 1], \"bias\": [0, 0, 0, 0, 0, 0]}]",
-         "entry 1 of \"calibrations\": \"scale\": expected a number, found \"x\""},
-        {"decision.json", "", "calibrations", "[{\"kind\": \"temperature\", \"temperature\": \"2\"}]",
-         "\"temperature\": expected a number, found \"2\""},
-        {"decision.json", "", "calibrations", "[{\"kind\": \"temperature\", \"temperature\": -2}]",
-         "\"temperature\" is -2"},
-    };
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        char *from = path_join(runs[!strcmp(edits[i].file, "config.json")], "best"),
-             *edited = edited_checkpoint(from, &edits[i]);
-        int status = psd_program("predict --checkpoint %s %s -o %s/none.csv", edited, raw, folder);
-        if (status != 1) fail_msg("%s %s: exit status %d:\n%s", edits[i].field, edits[i].value, status, fixture.output);
-        assert_contains(fixture.output, edits[i].message);
-        free(edited);
-        free(from);
-    }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_are_those_of_evaluate),
-        cmocka_unit_test(probabilities_are_calibrated_as_fitted),
-        cmocka_unit_test(fields_of_other_types_and_ranges_are_refused), /* its decision.json is of the test above */
-        cmocka_unit_test(classifiers_are_averaged),
-        cmocka_unit_test(different_encoders_predict_together),
-        cmocka_unit_test(nothing_of_the_users_is_replaced),
-        cmocka_unit_test(links_keep_their_names),
-        cmocka_unit_test(mistakes_are_named)};
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+int main(void) { return tests_run(set_up, NULL); }

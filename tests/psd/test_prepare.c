@@ -10,19 +10,18 @@
 #include "tests/files.h"
 #include "tests/folder_writers.h"
 
+static Error error;
+
 enum { SENSORS = 3, ROWS = 20, FILES = SENSORS * 6 * 2, ALL = SENSORS * 6 * ROWS, WIDTH = 210 };
-static char *root;         /* every folder of the tests is in it */
+static const char *root;   /* every folder of the tests is in it */
 static char said[1 << 16]; /* by the last program */
 
 /* In `root`, so that names on the command line, and in what is written, are short. */
 static int run(const char *options) {
     const char *build = getenv("BUILD");
-    char *relative = path_join(build ? build : "build/release", "train_psd"), *program = realpath(relative, NULL);
+    char *relative = kept_path(build ? build : "build/release", "train_psd"), *program = keep(realpath(relative, NULL));
     if (!program) fail_msg("there is no %s", relative);
-    int status = run_command(said, sizeof said, "cd %s && %s %s", root, program, options);
-    free(relative);
-    free(program);
-    return status;
+    return run_command(said, sizeof said, "cd %s && %s %s", root, program, options);
 }
 
 static void must(const char *options) {
@@ -35,17 +34,11 @@ static void expect_refused(int status, const char *options, const char *message)
     assert_contains(said, message);
 }
 
-static bool there(const char *name) {
-    char *path = path_join(root, name);
-    bool found = !access(path, F_OK);
-    free(path);
-    return found;
-}
+static bool there(const char *name) { return !access(kept_path(root, name), F_OK); }
 
 static void expect_same_file(const char *a, const char *b) {
     char *paths[2] = {path_join(root, a), path_join(root, b)}, *bytes[2];
     size_t sizes[2];
-    Error error;
     for (int i = 0; i < 2; i++)
         if (!read_file(paths[i], &bytes[i], &sizes[i], &error)) fail_msg("%s: %s", paths[i], error.text);
     assert_int_equal(sizes[0], sizes[1]);
@@ -57,31 +50,35 @@ static void expect_same_file(const char *a, const char *b) {
 }
 
 static PsdManifest manifest_of(const char *name) {
-    char *path = path_join(root, name);
+    char *path = kept_path(root, name);
     PsdManifest m;
-    Error error;
     if (!psd_manifest_read(path, &m, &error)) fail_msg("%s", error.text);
-    free(path);
     return m;
 }
 
 static PsdStore store_of(const char *name) {
-    char *path = path_join(root, name);
+    char *path = kept_path(root, name);
     PsdStore s;
-    Error error;
     if (!psd_store_open(&s, path, NULL, NULL, 1, &error)) fail_msg("%s", error.text);
-    free(path);
     return s;
 }
 
 static json_t *report_of(const char *name) {
-    char *path = path_join(root, name), *text = read_text(path);
+    char *path = kept_path(root, name), *text = kept_text(path);
     json_t *report = json_loads(text, 0, NULL);
     assert_non_null(report);
-    free(text);
-    free(path);
     return report;
 }
+
+/* Writes the recordings of one sensor. */
+static bool write_sensor(const char *folder, int seed, Error *error) {
+    const PsdSynthetic how = {1, 2, (uint64_t)seed};
+    int64_t n;
+    return psd_synthetic_write(folder, &how, 1, &n, error);
+}
+
+/* First: it forks before there are OpenMP's threads. */
+TEST(writers_at_once_do_not_mix) { expect_writers_not_to_mix(write_sensor, "spectrum_bands\n"); }
 
 static json_int_t split_number(const json_t *report, const char *split, const char *key) {
     const json_t *entry = json_object_get(json_object_get(report, "splits"), split);
@@ -91,8 +88,7 @@ static json_int_t split_number(const json_t *report, const char *split, const ch
 
 /* ---- made-up recordings ---- */
 
-static void made_up_recordings_do_not_depend_on_threads(void **state) {
-    (void)state;
+TEST(made_up_recordings_do_not_depend_on_threads) {
     must("synthesize -o again --sensors 3 --rows 20 --num-workers 1");
     assert_int_equal(run_command(said, sizeof said, "diff -r %s/made %s/again", root, root), 0);
     must("synthesize -o other --sensors 3 --rows 20 --seed 43");
@@ -100,31 +96,26 @@ static void made_up_recordings_do_not_depend_on_threads(void **state) {
     expect_refused(1, "synthesize -o again", "again/spectrum_bands is there already; remove it");
 }
 
-static void made_up_recordings_have_the_archives_layout(void **state) {
-    (void)state;
+TEST(made_up_recordings_have_the_archives_layout) {
     PsdManifest m = manifest_of("data/manifest.csv");
     assert_true(m.n == ALL && m.n_files == FILES && m.n_sensors == SENSORS);
     assert_string_equal(m.sensor_names[2], "sensor_03");
     int counts[PSD_LABELS] = {0};
     for (int64_t i = 0; i < m.n; i++) {
         counts[m.labels[i]]++;
-        char *name = xformat("_%s_site_", PSD_LABEL_NAMES[m.labels[i]]);
-        assert_contains(m.file_paths[m.files[i]], name);
+        assert_contains(m.file_paths[m.files[i]], kept_format("_%s_site_", PSD_LABEL_NAMES[m.labels[i]]));
         assert_int_equal(m.num_bins[i], (int64_t)((m.end[i] - m.begin[i]) * 107.5));
         assert_true(m.snr[i] > 0 && m.snr[i] < 80);
-        free(name);
     }
     for (int c = 0; c < PSD_UNKNOWN; c++) assert_int_equal(counts[c], SENSORS * ROWS);
     psd_manifest_close(&m);
 }
 
 /* Predicts each test sample by its nearest training sample. Chance gives a sixth. */
-static void technologies_are_distinguishable_but_not_perfectly(void **state) {
-    (void)state;
-    char *path = path_join(root, "data/splits/pooled_seed42_frac1.0.json");
+TEST(technologies_are_distinguishable_but_not_perfectly) {
+    char *path = kept_path(root, "data/splits/pooled_seed42_frac1.0.json");
     PsdStore s = store_of("data/manifest.psd.safetensors");
     PsdPartition split;
-    Error error;
     if (!psd_partition_read(path, NULL, 0, ALL, &split, &error)) fail_msg("%s", error.text);
     const PsdIds *train = &split.splits[PSD_TRAIN], *test = &split.splits[PSD_TEST];
     double right = 0;
@@ -147,23 +138,19 @@ static void technologies_are_distinguishable_but_not_perfectly(void **state) {
     assert_true(right / (double)test->n > 2.0 / 6 && right < (double)test->n);
     psd_partition_free(&split);
     psd_store_close(&s);
-    free(path);
 }
 
 /* ---- the whole way ---- */
 
-static void everything_is_written(void **state) {
-    (void)state;
+TEST(everything_is_written) {
     static const char *const names[] = {"pooled_seed42_frac1.0", "by_file_seed42_frac1.0", "by_sensor_seed42_frac1.0",
                                         "loso_seed42_frac1.0", "fewshot_loso_seed42"};
     must("prepare --input made --output alone --num-workers 1");
     expect_same_file("data/manifest.csv", "alone/manifest.csv");
     expect_same_file("data/manifest.psd.safetensors", "alone/manifest.psd.safetensors");
     for (int i = 0; i < 5; i++) {
-        char *a = xformat("data/splits/%s.json", names[i]), *b = xformat("alone/splits/%s.json", names[i]);
+        char *a = kept_format("data/splits/%s.json", names[i]), *b = kept_format("alone/splits/%s.json", names[i]);
         expect_same_file(a, b);
-        free(a);
-        free(b);
     }
     PsdStore s = store_of("data/manifest.psd.safetensors");
     json_t *report = report_of("data/data_report.json");
@@ -178,8 +165,7 @@ static void everything_is_written(void **state) {
     psd_store_close(&s);
 }
 
-static void compat_is_the_references(void **state) {
-    (void)state;
+TEST(compat_is_the_references) {
     must("synthesize -o four --sensors 4 --rows 1"); /* the fourth has TETRA where others have DVB-T */
     must("prepare --input four --output four/data --compat --fraction 0.9");
     PsdManifest m = manifest_of("four/data/manifest.csv");
@@ -197,8 +183,7 @@ static void compat_is_the_references(void **state) {
     psd_manifest_close(&m);
 }
 
-static void a_manifest_gets_other_splits_and_samples(void **state) {
-    (void)state;
+TEST(a_manifest_gets_other_splits_and_samples) {
     must("prepare --input made --output redo");
     must("prepare --manifest redo/manifest.csv --hop --seed 7 --fraction 0.5 --num-loso-sensors 2");
     expect_same_file("data/manifest.csv", "redo/manifest.csv");
@@ -217,21 +202,15 @@ static void a_manifest_gets_other_splits_and_samples(void **state) {
 
 /* Whether a split is taken for one of the manifest "NAME/manifest.csv"; why not. */
 static bool belongs(const char *split, const char *name, Error *error) {
-    char *path = path_join(root, split), *folder = path_join(root, name), *manifest = path_join(folder, "manifest.csv");
+    char *path = kept_path(root, split), *folder = kept_path(root, name), *manifest = kept_path(folder, "manifest.csv");
     uint64_t hash;
     if (!psd_manifest_hash(manifest, &hash, error)) fail_msg("%s", error->text);
-    bool ok = psd_split_index_check(path, hash, error);
-    free(path);
-    free(folder);
-    free(manifest);
-    return ok;
+    return psd_split_index_check(path, hash, error);
 }
 
 /* Rows of another manifest have the same numbers. */
-static void splits_are_of_one_manifest(void **state) {
-    (void)state;
+TEST(splits_are_of_one_manifest) {
 #define POOLED "swap/splits/pooled_seed42_frac"
-    Error error;
     must("prepare --input made --output swap");
     must("prepare --manifest swap/manifest.csv --fraction 0.25");
     expect_same_file("data/splits/pooled_seed42_frac1.0.json", POOLED "1.0.json"); /* they are as they were */
@@ -247,7 +226,7 @@ static void splits_are_of_one_manifest(void **state) {
     must("prepare --input elsewhere --output swap --fraction 0.5"); /* the same manifest: nothing goes */
     assert_true(there(POOLED "1.0.json") && belongs(POOLED "1.0.json", "swap", &error));
     /* Values that cannot be checked are taken on trust, with a note. */
-    char *path = path_join(root, "swap/splits/index.json"), *split = path_join(root, POOLED "1.0.json");
+    char *path = kept_path(root, "swap/splits/index.json"), *split = kept_path(root, POOLED "1.0.json");
     assert_true(psd_split_index_check(split, 0, &error));
     assert_contains(error.text, "1.0.json: nothing says which manifest its rows are of");
     write_text(path, "{\"other.json\": \"1\"}");
@@ -263,53 +242,42 @@ static void splits_are_of_one_manifest(void **state) {
         assert_contains(error.text, "index.json: is no list of splits and their manifests; remove it");
     }
     expect_refused(1, "prepare --manifest swap/manifest.csv", "index.json: is no list of splits");
-    free(path);
-    free(split);
 #undef POOLED
 }
 
 /* A manifest and splits that others have made; what train_psd prepare has made it replaces. */
-static void files_of_the_user_stay(void **state) {
-    (void)state;
+TEST(files_of_the_user_stay) {
     must("synthesize -o elsewhere2 --sensors 2 --rows 9");
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "own/splits/loso_seed42_frac1.0.json" : "own/manifest.csv";
-        char *path = path_join(root, name), *text, *want;
+        char *path = kept_path(root, name), *text, *want;
         run_command(said, sizeof said, "cd %s && rm -rf own && mkdir -p own/splits && cp data/%s %s", root,
                     name + strlen("own/"), name);
-        want = read_text(path);
+        want = kept_text(path);
         expect_refused(1, "prepare --input elsewhere2 --output own", "would be replaced, and ");
         assert_contains(said, name);
-        text = read_text(path);
+        text = kept_text(path);
         assert_string_equal(text, want);
         assert_true(there("own/manifest.csv") == !i);
-        free(text);
-        free(want);
-        free(path);
     }
     must("prepare --input made --output ours");
     must("prepare --input elsewhere2 --output ours");
-    char *path = path_join(root, "ours/manifest.csv"), *text, *want;
+    char *path = kept_path(root, "ours/manifest.csv"), *text, *want;
     run_command(said, sizeof said, "sed -i '$d' %s", path); /* as for a wrong row */
-    want = read_text(path);
+    want = kept_text(path);
     must("prepare --manifest ours/manifest.csv");
     expect_refused(1, "prepare --input made --output ours",
                    "index.json does not say that train_psd prepare has made it as it is");
-    text = read_text(path);
+    text = kept_text(path);
     assert_string_equal(text, want);
-    free(text);
-    free(want);
-    free(path);
 }
 
 /* Neither a split nor its index is believed once a character of it is another. */
-static void damaged_splits_are_refused(void **state) {
-    (void)state;
+TEST(damaged_splits_are_refused) {
 #define POOLED "flip/splits/pooled_seed42_frac1.0.json"
-    Error error;
     must("prepare --input made --output flip");
     assert_true(belongs(POOLED, "flip", &error));
-    char *split = path_join(root, POOLED), *index = path_join(root, "flip/splits/index.json"), *text = read_text(split);
+    char *split = kept_path(root, POOLED), *index = kept_path(root, "flip/splits/index.json"), *text = kept_text(split);
     char *digit = strchr(text, ',') - 1;
     *digit = *digit == '9' ? '8' : (char)(*digit + 1);
     write_text(split, "%s", text);
@@ -318,22 +286,17 @@ static void damaged_splits_are_refused(void **state) {
     must("prepare --input made --output flip");
     assert_true(belongs(POOLED, "flip", &error));
     expect_same_file("data/splits/pooled_seed42_frac1.0.json", POOLED);
-    free(text);
-    text = read_text(index);
+    text = kept_text(index);
     digit = strstr(text, "pooled_seed42_frac1.0.json\": \"") + 29;
     *digit = *digit == '9' ? '8' : '9';
     write_text(index, "%s", text);
     assert_false(belongs(POOLED, "flip", &error));
     assert_contains(error.text, "index.json: is no list of splits and their manifests; remove it");
-    free(index);
-    free(split);
-    free(text);
 #undef POOLED
 }
 
 /* Only the same options continue what a killed program began. */
-static void unfinished_recordings_are_finished(void **state) {
-    (void)state;
+TEST(unfinished_recordings_are_finished) {
     must("synthesize -o whole --sensors 2 --rows 4");
     must("synthesize -o begun --sensors 2 --rows 4");
     int status = run_command(said, sizeof said,
@@ -352,24 +315,11 @@ static void unfinished_recordings_are_finished(void **state) {
     expect_refused(1, "synthesize -o begun --sensors 2 --rows 4", "spectrum_bands is there already");
 }
 
-/* Writes the recordings of one sensor. */
-static bool write_sensor(const char *folder, int seed, Error *error) {
-    const PsdSynthetic how = {1, 2, (uint64_t)seed};
-    int64_t n;
-    return psd_synthetic_write(folder, &how, 1, &n, error);
-}
-
-static void writers_at_once_do_not_mix(void **state) {
-    (void)state;
-    expect_writers_not_to_mix(write_sensor, "spectrum_bands\n");
-}
-
 /* Two at once in one folder: the second waits, and what is there in the end is one's. */
-static void two_at_once_do_not_mix(void **state) {
-    (void)state;
+TEST(two_at_once_do_not_mix) {
     static char output[8192];
     const char *build = getenv("BUILD");
-    char *relative = path_join(build ? build : "build/release", "train_psd"), *program = realpath(relative, NULL);
+    char *relative = kept_path(build ? build : "build/release", "train_psd"), *program = keep(realpath(relative, NULL));
     assert_non_null(program);
     int status = run_command(
         output, sizeof output,
@@ -383,22 +333,18 @@ static void two_at_once_do_not_mix(void **state) {
     status = run_command(output, sizeof output,
                          "cd %s && diff -r -x data_report.json -x '*.safetensors' single together", root);
     assert_string_equal(output, "");
-    free(relative);
-    free(program);
 }
 
 /* ---- the data report ---- */
 
 /* Rows that vary by file; the name is below root. */
 static void add_rows(const char *name, int64_t rows, int64_t width, double level, double value) {
-    char *path = path_join(root, name), *directory = path_directory(path);
+    char *path = kept_path(root, name), *directory = keep(path_directory(path));
     double *data = xmalloc((size_t)(rows * width) * sizeof *data);
     make_directories(directory);
     for (int64_t i = 0; i < rows * width; i++) data[i] = i < width ? value : level + (double)(i * i % 31);
     write_npy(root, name, "<f8", data, 2, rows, width);
     free(data);
-    free(directory);
-    free(path);
 }
 
 static void expect_found(const json_t *report, const char *key, const char *text) {
@@ -414,9 +360,8 @@ static void expect_found(const json_t *report, const char *key, const char *text
 static void add_ill_recordings(void) {
     for (int i = 0; i < 6; i++) {
         static const char *const sensors[] = {"A", "B", "C"};
-        char *name = xformat("ill/spectrum_bands/%s/Feb_%d/good_%s_.npy", sensors[i / 2], i, i % 2 ? "fm" : "gsm");
+        char *name = kept_format("ill/spectrum_bands/%s/Feb_%d/good_%s_.npy", sensors[i / 2], i, i % 2 ? "fm" : "gsm");
         add_rows(name, 12, WIDTH, -60 - i, -60 - i);
-        free(name);
     }
     add_rows(BANDS "B/Feb_9/copy_gsm_.npy", 12, WIDTH, -60, -60); /* of A's Feb_0 */
     add_rows(BANDS "A/Feb_9/zero_fm_.npy", 449, 0, 0, 0);
@@ -424,14 +369,11 @@ static void add_ill_recordings(void) {
     add_rows(BANDS "A/Feb_9/wide_fm_.npy", 2, 20001, -50, -49);
     add_rows(BANDS "A/Feb_9/nan_fm_.npy", 2, WIDTH, -51, (double)NAN);
     add_rows(BANDS "A/Feb_9/what.npy", 2, WIDTH, -52, -51);
-    char *side = path_join(root, BANDS "A/Feb_9/what.csv");
-    write_text(side, "low,high\n80,100\n");
-    free(side);
+    write_text(kept_path(root, BANDS "A/Feb_9/what.csv"), "low,high\n80,100\n");
     add_rows(BANDS "A/Feb_9/SpectrumBands_420_430_tetra_.npy", 2, WIDTH, -53, -51);
 }
 
-static void the_report_names_what_is_wrong(void **state) {
-    (void)state;
+TEST(the_report_names_what_is_wrong) {
     add_ill_recordings();
     must("prepare --input ill --output ill/data");
     json_t *report = report_of("ill/data/data_report.json");
@@ -472,28 +414,23 @@ static void the_report_names_what_is_wrong(void **state) {
 }
 
 /* Goes on with the recordings of the test before. */
-static void copies_do_not_leak_for_any_seed(void **state) {
-    (void)state;
+TEST(copies_do_not_leak_for_any_seed) {
     json_int_t left_out = 0;
     for (int seed = 0; seed < 8; seed++) { /* by file, copies stay together; by sensor they are not trained on */
-        char *again = xformat("prepare --input ill --output ill/data --seed %d", seed);
-        char *name = xformat("by_file_seed%d_frac1.0.json", seed);
+        char *again = kept_format("prepare --input ill --output ill/data --seed %d", seed);
+        char *name = kept_format("by_file_seed%d_frac1.0.json", seed);
         must(again);
         json_t *report = report_of("ill/data/data_report.json");
         assert_int_equal(split_number(report, name, "contents_leaking"), 0);
-        free(name);
-        name = xformat("by_sensor_seed%d_frac1.0.json", seed);
+        name = kept_format("by_sensor_seed%d_frac1.0.json", seed);
         assert_int_equal(split_number(report, name, "contents_leaking"), 0);
         left_out += split_number(report, name, "copies_left_out");
         json_decref(report);
-        free(again);
-        free(name);
     }
     assert_true(left_out > 0);
 }
 
-static void compat_numbers_and_splits_rows_of_zero_width(void **state) {
-    (void)state;
+TEST(compat_numbers_and_splits_rows_of_zero_width) {
     must("prepare --input ill --output ill/compat --compat");
     json_t *report = report_of("ill/compat/data_report.json");
     int known = 7 * 12 + 3 * 2 + 1;
@@ -507,22 +444,17 @@ static void compat_numbers_and_splits_rows_of_zero_width(void **state) {
     json_decref(report);
 }
 
-static void a_lost_file_is_a_copy_of_none(void **state) {
-    (void)state;
-    char *copy = path_join(root, BANDS "B/Feb_9/copy_gsm_.npy");
-    assert_int_equal(remove(copy), 0);
+TEST(a_lost_file_is_a_copy_of_none) {
+    assert_int_equal(remove(kept_path(root, BANDS "B/Feb_9/copy_gsm_.npy")), 0);
     must("prepare --manifest ill/data/manifest.csv");
     assert_contains(said, "[Report] 1 files cannot be read: they may or may not be copies of others");
     assert_null(strstr(said, "rows are left out: their files are copies"));
-    free(copy);
 }
 
-static void splits_that_cannot_be_made_are_reported(void **state) {
-    (void)state;
+TEST(splits_that_cannot_be_made_are_reported) {
     add_rows("one/S/Feb_1/a_fm_.npy", 20, WIDTH, -60, -50);
     add_rows("one/S/Feb_1/b_lte_.NPY", 20, WIDTH, -61, -50); /* counts as well */
-    char *old = path_join(root, "one/data/splits/by_file_seed42_frac1.0.json"), *directory = path_directory(old);
-    Error error;
+    char *old = kept_path(root, "one/data/splits/by_file_seed42_frac1.0.json"), *directory = keep(path_directory(old));
     make_directories(directory);
     assert_true(psd_split_index_claim(old, 1, &error));
     write_text(old, "{}");
@@ -540,22 +472,17 @@ static void splits_that_cannot_be_made_are_reported(void **state) {
     json_decref(report);
     add_rows("none/S/Feb_1/a.npy", 20, WIDTH, -60, -50);
     expect_refused(1, "prepare -i none -o none/data", "no split can be made of these rows");
-    free(old);
-    free(directory);
 }
 
 /* ---- what is refused ---- */
 
-static void wrong_folders_are_refused(void **state) {
-    (void)state;
+TEST(wrong_folders_are_refused) {
     static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
     add_rows("pickle/S/D/a_fm_.npy", 1, WIDTH, 0, 0);
-    char *path = path_join(root, "pickle/S/D/b_fm_.npy");
-    write_bytes(path, object, sizeof object - 1);
+    write_bytes(kept_path(root, "pickle/S/D/b_fm_.npy"), object, sizeof object - 1);
     expect_refused(1, "prepare -i pickle -o pickle/data",
                    "pickle/S/D/b_fm_.npy: holds Python objects (dtype |O): a pickle");
     assert_false(there("pickle/data"));
-    free(path);
     expect_refused(1, "prepare -i nowhere", "nowhere: No such file or directory");
     add_rows("empty/S/D/a_fm_.npy", 9, 0, 0, 0);
     double half[2 * WIDTH];
@@ -567,10 +494,9 @@ static void wrong_folders_are_refused(void **state) {
                    "NaN, 1 files have no rows of bins");
 }
 
-static void linear_sensors_are_warned_of(void **state) {
-    (void)state;
+TEST(linear_sensors_are_warned_of) {
     add_rows("linear/spectrum_bands/A/Feb_1/x_fm_.npy", 24, WIDTH, -60, -60);
-    char *path = path_join(root, "linear/spectrum_bands/B/Feb_1/x_gsm_.npy"), *folder = path_directory(path);
+    char *path = kept_path(root, "linear/spectrum_bands/B/Feb_1/x_gsm_.npy"), *folder = keep(path_directory(path));
     double data[24 * WIDTH];
     for (int i = 0; i < 24 * WIDTH; i++) data[i] = 1e-7 * (double)(1 + i % 31);
     make_directories(folder);
@@ -578,19 +504,14 @@ static void linear_sensors_are_warned_of(void **state) {
     must("prepare --input linear --output linear/data");
     assert_contains(said, "warning: sensor B is no dB: its bins are from 1e-07 to 3.1e-06, as linear power is");
     assert_null(strstr(said, "sensor A"));
-    free(folder);
-    free(path);
 }
 
 static void expect_manifest_refused(const char *text, const char *message) {
-    char *path = path_join(root, "bad.csv");
-    write_text(path, "%s", text);
+    write_text(kept_path(root, "bad.csv"), "%s", text);
     expect_refused(1, "prepare --manifest bad.csv", message);
-    free(path);
 }
 
-static void wrong_manifests_are_refused(void **state) {
-    (void)state;
+TEST(wrong_manifests_are_refused) {
     char text[4096], rows[2048] = "";
     add_rows("a_fm_.npy", 40, WIDTH, -60, -50);
     for (int i = 0; i < 20; i++) sprintf(rows + strlen(rows), "a_fm_.npy,%d,S,%d,%s\n", i, WIDTH, i % 2 ? "fm" : "lte");
@@ -609,13 +530,10 @@ static void wrong_manifests_are_refused(void **state) {
     assert_false(there("bad.psd.safetensors"));
 }
 
-static void wrong_options_are_refused(void **state) {
-    (void)state;
+TEST(wrong_options_are_refused) {
     static const char *const names[] = {"b.csv", "b.txt"};
     for (int i = 0; i < 2; i++) {
-        char *path = path_join(root, names[i]);
-        write_text(path, "npy_path\n");
-        free(path);
+        write_text(kept_path(root, names[i]), "npy_path\n");
     }
     expect_refused(2, "prepare", "give either --input DIR or --manifest PATH");
     expect_refused(2, "prepare -i a --manifest b.csv", "give either --input DIR");
@@ -629,38 +547,10 @@ static void wrong_options_are_refused(void **state) {
 
 static int make_data(void **state) {
     (void)state;
-    root = scratch_directory();
+    root = run_directory();
     must("synthesize -o made --sensors 3 --rows 20");
     must("prepare --input made --output data");
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writers_at_once_do_not_mix), /* forks before there are OpenMP's threads */
-
-        cmocka_unit_test(made_up_recordings_do_not_depend_on_threads),
-        cmocka_unit_test(made_up_recordings_have_the_archives_layout),
-        cmocka_unit_test(technologies_are_distinguishable_but_not_perfectly),
-        cmocka_unit_test(everything_is_written),
-        cmocka_unit_test(compat_is_the_references),
-        cmocka_unit_test(a_manifest_gets_other_splits_and_samples),
-        cmocka_unit_test(splits_are_of_one_manifest),
-        cmocka_unit_test(files_of_the_user_stay),
-        cmocka_unit_test(damaged_splits_are_refused),
-        cmocka_unit_test(unfinished_recordings_are_finished),
-        cmocka_unit_test(two_at_once_do_not_mix),
-        cmocka_unit_test(the_report_names_what_is_wrong),
-        cmocka_unit_test(copies_do_not_leak_for_any_seed),
-        cmocka_unit_test(compat_numbers_and_splits_rows_of_zero_width),
-        cmocka_unit_test(a_lost_file_is_a_copy_of_none),
-        cmocka_unit_test(splits_that_cannot_be_made_are_reported),
-        cmocka_unit_test(linear_sensors_are_warned_of),
-        cmocka_unit_test(wrong_folders_are_refused),
-        cmocka_unit_test(wrong_manifests_are_refused),
-        cmocka_unit_test(wrong_options_are_refused),
-    };
-    int failed = cmocka_run_group_tests(tests, make_data, NULL);
-    free(root);
-    return failed;
-}
+int main(void) { return tests_run(make_data, NULL); }

@@ -1,7 +1,7 @@
 /* Rows of PSD recordings to 200 normalised bins. */
 #include "data/psd/preprocess.h"
 #include "data/sha1.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static const PsdPreprocessing PLAIN = {false, 0}, GUARDED = {false, PSD_LIMIT}, HOP = {true, 0};
 
@@ -33,8 +33,7 @@ static double *make_roots(int64_t n) {
 
 /* The reference's results for make_carrier. A result may differ by the last bit of its float32, 2^-23 of it, as the
  * sine of another library may; the numbers here are rounded to their last digit. */
-static void results_are_the_references(void **state) {
-    (void)state;
+TEST(results_are_the_references) {
     static const struct {
         int64_t n;
         double low, high, y0, y1, y99, y100, y199, sum, squares, linear_snr;
@@ -78,8 +77,7 @@ static void results_are_the_references(void **state) {
 }
 
 /* The percentiles and the hash of all results, as NumPy computed them in float64. */
-static void results_are_numpys_to_the_bit(void **state) {
-    (void)state;
+TEST(results_are_numpys_to_the_bit) {
     static const struct {
         int64_t n;
         bool hop;
@@ -125,8 +123,7 @@ static void results_are_numpys_to_the_bit(void **state) {
 
 /* Levels of which each is a tenth of any two hundred bins are clipped nowhere, so that a chunk, wherever it is from, is
  * what it would be alone. */
-static void chunks_and_the_middle_are_the_right_bins(void **state) {
-    (void)state;
+TEST(chunks_and_the_middle_are_the_right_bins) {
     double row[650];
     float all[3 * PSD_BINS], one[PSD_BINS];
     for (int i = 0; i < 650; i++) row[i] = -50 - (i * 7 + i / 10) % 10;
@@ -146,8 +143,7 @@ static void chunks_and_the_middle_are_the_right_bins(void **state) {
 }
 
 /* A tenth of a percent of the row, a hundredth of a chunk: clipped as the row's, not as the chunk's. */
-static void clipping_is_by_the_whole_row(void **state) {
-    (void)state;
+TEST(clipping_is_by_the_whole_row) {
     double row[3000];
     float y[15 * PSD_BINS];
     for (int i = 0; i < 3000; i++) row[i] = -50 - i % 10;
@@ -158,8 +154,7 @@ static void clipping_is_by_the_whole_row(void **state) {
 }
 
 /* Gain is an addition in dB; it costs the bits that the greater number needs. */
-static void gain_changes_nothing(void **state) {
-    (void)state;
+TEST(gain_changes_nothing) {
     double *row = make_carrier(500);
     float before[PSD_BINS], after[PSD_BINS];
     double snr = process(row, 500, PLAIN, before).snr;
@@ -169,8 +164,7 @@ static void gain_changes_nothing(void **state) {
     free(row);
 }
 
-static void snr_is_the_peak_above_the_floor(void **state) {
-    (void)state;
+TEST(snr_is_the_peak_above_the_floor) {
     double row[20];
     float y[PSD_BINS];
     for (int i = 0; i < 20; i++) row[i] = -30 - i; /* the lowest four: -49 .. -46 */
@@ -185,8 +179,7 @@ static void snr_is_the_peak_above_the_floor(void **state) {
 }
 
 /* The reference's formula as it is: for linear power, and nonsense for anything else. */
-static void snr_of_the_reference_is_kept(void **state) {
-    (void)state;
+TEST(snr_of_the_reference_is_kept) {
     double row[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 100};
     float y[PSD_BINS];
     assert_near(process(row, 10, PLAIN, y).snr_reference, 20, 1e-12);
@@ -203,8 +196,7 @@ static void snr_of_the_reference_is_kept(void **state) {
     assert_true(isnan(process(row, 10, PLAIN, y).snr_reference));
 }
 
-static void bins_that_are_not_finite_are_zero(void **state) {
-    (void)state;
+TEST(bins_that_are_not_finite_are_zero) {
     double *broken = make_carrier(333), *zero = make_carrier(333);
     static const int at[] = {0, 150, 151, 332};
     float y[PSD_BINS], want[PSD_BINS];
@@ -221,8 +213,7 @@ static void bins_that_are_not_finite_are_zero(void **state) {
 }
 
 /* Every replacement stands beside a row in which the same numbers were recorded. */
-static void bins_that_are_not_finite_are_filled(void **state) {
-    (void)state;
+TEST(bins_that_are_not_finite_are_filled) {
     enum { N = 210 };
     double row[N], filled[N];
     float y[PSD_BINS], want[PSD_BINS];
@@ -261,8 +252,7 @@ static void bins_that_are_not_finite_are_filled(void **state) {
     for (int i = 0; i < PSD_BINS; i++) assert_near(y[i], want[i], 2e-2); /* the floor of two bins less */
 }
 
-static void constant_rows_are_zero(void **state) {
-    (void)state;
+TEST(constant_rows_are_zero) {
     static const int widths[] = {1, 74, 200, 333};
     double row[333];
     float y[PSD_BINS];
@@ -277,8 +267,7 @@ static void constant_rows_are_zero(void **state) {
 }
 
 /* Padding makes most of the narrow row constant. */
-static void results_are_limited(void **state) {
-    (void)state;
+TEST(results_are_limited) {
     double *row = make_carrier(74);
     float free_of_it[PSD_BINS], limited[PSD_BINS];
     int64_t beyond = 0;
@@ -303,8 +292,7 @@ static void refuse(const double *row, int64_t width, PsdPreprocessing options, c
     psd_scratch_free(&scratch);
 }
 
-static void rows_without_numbers_are_refused(void **state) {
-    (void)state;
+TEST(rows_without_numbers_are_refused) {
     double row[300] = {0};
     refuse(row, 0, GUARDED, "the row is empty");
     refuse(row, 0, HOP, "the row is empty");
@@ -312,8 +300,7 @@ static void rows_without_numbers_are_refused(void **state) {
     refuse(row, 300, GUARDED, "none of the row's 300 bins is finite");
 }
 
-static void rows_that_are_half_missing_are_refused(void **state) {
-    (void)state;
+TEST(rows_that_are_half_missing_are_refused) {
     double row[200];
     float y[PSD_BINS];
     for (int i = 0; i < 200; i++) row[i] = i < 99 ? (double)NAN : -60 - i % 7;
@@ -326,8 +313,7 @@ static void rows_that_are_half_missing_are_refused(void **state) {
 }
 
 /* Rows beyond any receiver: too large after the division, and already in it. */
-static void rows_beyond_float32_are_refused(void **state) {
-    (void)state;
+TEST(rows_beyond_float32_are_refused) {
     double row[PSD_BINS] = {0};
     float y[PSD_BINS];
     for (int i = 0; i < 10; i++) row[i] = 1e200;
@@ -337,24 +323,4 @@ static void rows_beyond_float32_are_refused(void **state) {
     refuse(row, PSD_BINS, GUARDED, "the row has values as large as 1.7e+308, which cannot be normalised in float32");
     for (int i = 0; i < PSD_BINS; i++) row[i] = 1.7e308;
     refuse(row, PSD_BINS, GUARDED, "the row has values as large as 1.7e+308, which cannot be normalised in float32");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_the_references),
-        cmocka_unit_test(results_are_numpys_to_the_bit),
-        cmocka_unit_test(chunks_and_the_middle_are_the_right_bins),
-        cmocka_unit_test(clipping_is_by_the_whole_row),
-        cmocka_unit_test(gain_changes_nothing),
-        cmocka_unit_test(snr_is_the_peak_above_the_floor),
-        cmocka_unit_test(snr_of_the_reference_is_kept),
-        cmocka_unit_test(bins_that_are_not_finite_are_zero),
-        cmocka_unit_test(bins_that_are_not_finite_are_filled),
-        cmocka_unit_test(constant_rows_are_zero),
-        cmocka_unit_test(results_are_limited),
-        cmocka_unit_test(rows_without_numbers_are_refused),
-        cmocka_unit_test(rows_that_are_half_missing_are_refused),
-        cmocka_unit_test(rows_beyond_float32_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* Splits of a PSD manifest. Hashes are of what json.dump wrote for splits by scikit-learn and NumPy. */
 #include "data/psd/splits.h"
 #include "data/sha1.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 static const int SHOTS[] = {5, 10, 50, 100};
 
@@ -49,27 +51,23 @@ static Manifest make_uneven(int64_t n) {
 
 /* The first half of the SHA-1 of a file, as assert_string_equal wants it. */
 static void assert_sha1(const char *path, const char *want) {
-    char *text = read_text(path), hex[SHA1_DIGITS + 1];
+    char *text = kept_text(path), hex[SHA1_DIGITS + 1];
     sha1_text(text, strlen(text), hex);
     hex[16] = 0;
     assert_string_equal(hex, want);
-    free(text);
 }
 
 static char *json_path(void) {
-    char *directory = scratch_directory(), *path = path_join(directory, "split.json");
-    free(directory);
+    char *directory = kept_folder(), *path = kept_path(directory, "split.json");
     return path;
 }
 
 static void check_pooled(const PsdRows *rows, uint32_t seed, double fraction, PsdPartition *split, const char *sha1) {
     char *path = json_path();
-    Error error;
     if (!psd_partition_pooled(rows, seed, fraction, split, &error)) fail_msg("%s", error.text);
     assert_true(psd_partition_check(split, rows->n, &error));
     assert_true(psd_partition_write(path, split, &error));
     assert_sha1(path, sha1);
-    free(path);
 }
 
 /* By sensor, or few-shot if shots are given. */
@@ -77,7 +75,6 @@ static PsdPartitions check_sensors(const PsdRows *rows, uint32_t seed, double fr
                                    int64_t n_shots, int64_t sensors, const char *sha1) {
     char *path = json_path();
     PsdPartitions splits;
-    Error error;
     if (!(shots ? psd_partition_few_shot(rows, seed, shots, n_shots, sensors, &splits, &error)
                 : psd_partition_sensors(rows, seed, fraction, sensors, &splits, &error)))
         fail_msg("%s", error.text);
@@ -85,7 +82,6 @@ static PsdPartitions check_sensors(const PsdRows *rows, uint32_t seed, double fr
         assert_true(psd_partition_check(&splits.partitions[i], rows->n, &error));
     assert_true(psd_partitions_write(path, rows, &splits, shots, &error));
     assert_sha1(path, sha1);
-    free(path);
     return splits;
 }
 
@@ -106,8 +102,7 @@ static int64_t sum_of(const PsdIds *ids) {
     return sum;
 }
 
-static void pooled_splits_are_the_references(void **state) {
-    (void)state;
+TEST(pooled_splits_are_the_references) {
     static const struct {
         int64_t rows;
         double fraction;
@@ -140,8 +135,7 @@ static void pooled_splits_are_the_references(void **state) {
     }
 }
 
-static void splits_by_sensor_are_the_references(void **state) {
-    (void)state;
+TEST(splits_by_sensor_are_the_references) {
     Manifest m = make_even(1000);
     PsdPartitions s = check_sensors(&m.rows, 42, 1, NULL, 0, 0, "1f9840dd2f7000c2");
     BEGINS(&s.partitions[0].splits[PSD_TRAIN], 677, 432, 265, 485);
@@ -157,8 +151,7 @@ static void splits_by_sensor_are_the_references(void **state) {
     manifest_free(&m);
 }
 
-static void few_shot_splits_are_the_references(void **state) {
-    (void)state;
+TEST(few_shot_splits_are_the_references) {
     Manifest m = make_even(1000);
     PsdPartitions s = check_sensors(&m.rows, 42, 1, SHOTS, 4, 0, "1fd89e93f45102bd");
     BEGINS(&s.partitions[0].splits[PSD_TRAIN], 30, 457, 352, 105);
@@ -173,8 +166,7 @@ static void few_shot_splits_are_the_references(void **state) {
 }
 
 /* Unknown rows left out, sensors drawn, names escaped, the greatest seed. */
-static void splits_of_uneven_rows_are_the_references(void **state) {
-    (void)state;
+TEST(splits_of_uneven_rows_are_the_references) {
     static const int shots[] = {3, 20};
     static const struct {
         int64_t n;
@@ -197,8 +189,7 @@ static void splits_of_uneven_rows_are_the_references(void **state) {
 }
 
 /* Too few rows to be stratified: a plain split; fewer than ten: no validation. */
-static void splits_of_few_rows_are_the_references(void **state) {
-    (void)state;
+TEST(splits_of_few_rows_are_the_references) {
     static const struct {
         double fraction;
         const char *sha1;
@@ -213,8 +204,7 @@ static void splits_of_few_rows_are_the_references(void **state) {
 }
 
 /* Ten rows are stratified, nine are not; of a fraction of them one is kept at least. */
-static void ten_rows_are_enough_for_a_validation(void **state) {
-    (void)state;
+TEST(ten_rows_are_enough_for_a_validation) {
     static const char *const names[] = {"with two", "with three", "with seven"};
     Manifest m = manifest_new(12, names);
     PsdPartitions s;
@@ -239,7 +229,6 @@ static void ten_rows_are_enough_for_a_validation(void **state) {
 
 static PsdPartition group(const Manifest *m, const int32_t *groups, uint32_t seed, double fraction) {
     PsdPartition split;
-    Error error;
     if (!psd_partition_grouped(&m->rows, groups, seed, fraction, &split, &error)) fail_msg("%s", error.text);
     assert_true(psd_partition_check(&split, m->rows.n, &error));
     assert_int_equal(psd_partition_shared_groups(&split, groups, m->rows.n), 0);
@@ -262,8 +251,7 @@ static Manifest make_groups(void) {
     return m;
 }
 
-static void equal_groups_give_exact_shares(void **state) {
-    (void)state;
+TEST(equal_groups_give_exact_shares) {
     Manifest m = make_groups();
     for (uint32_t seed = 0; seed < 20; seed++) {
         PsdPartition s = group(&m, m.files, seed, 1);
@@ -290,8 +278,7 @@ static bool same_split(const PsdPartition *a, const PsdPartition *b) {
     return true;
 }
 
-static void the_seed_decides_the_groups(void **state) {
-    (void)state;
+TEST(the_seed_decides_the_groups) {
     Manifest m = make_groups();
     PsdPartition first = group(&m, m.files, 1, 1), again = group(&m, m.files, 1, 1), other = group(&m, m.files, 2, 1);
     assert_true(same_split(&first, &again));
@@ -305,8 +292,7 @@ static void the_seed_decides_the_groups(void **state) {
 /* Files of one class, of 150 to 498 rows, as in a real archive. When a file of g rows goes to a part, some part has no
  * more of its share than is placed in all, and the file costs that one at most g / (0.15 rows) on top; so no part goes
  * beyond its share by more than g / 2 (1 + share / 0.15). */
-static void classes_are_shared_as_near_as_files_allow(void **state) {
-    (void)state;
+TEST(classes_are_shared_as_near_as_files_allow) {
     enum { FILES = 232, MOST = 498 };
     static const double shares[] = {0.70, 0.15, 0.15};
     Manifest m = manifest_new(FILES * MOST, NULL);
@@ -333,8 +319,7 @@ static void classes_are_shared_as_near_as_files_allow(void **state) {
 }
 
 /* Each part gets one of three groups, though the first two fit best into training. */
-static void three_groups_are_enough(void **state) {
-    (void)state;
+TEST(three_groups_are_enough) {
     Manifest m = make_groups();
     for (int i = 0; i < 480; i++) m.sensors[i] = i / 160;
     for (uint32_t seed = 0; seed < 10; seed++) {
@@ -345,8 +330,7 @@ static void three_groups_are_enough(void **state) {
     manifest_free(&m);
 }
 
-static void a_fraction_of_rows_is_grouped(void **state) {
-    (void)state;
+TEST(a_fraction_of_rows_is_grouped) {
     Manifest m = make_uneven(3000);
     for (int i = 0; i < 3000; i++) m.files[i] = i / 60;
     int64_t known = 0, kept = 0;
@@ -363,12 +347,10 @@ static void a_fraction_of_rows_is_grouped(void **state) {
 
 /* ---- what is refused ---- */
 
-static void rows_that_cannot_be_split_are_refused(void **state) {
-    (void)state;
+TEST(rows_that_cannot_be_split_are_refused) {
     Manifest m = make_even(1000);
     PsdPartition split;
     PsdPartitions splits;
-    Error error;
     static const double fractions[] = {0, -1, 1.01, NAN};
     for (int i = 0; i < 4; i++) {
         assert_false(psd_partition_pooled(&m.rows, 1, fractions[i], &split, &error));
@@ -398,12 +380,10 @@ static void rows_that_cannot_be_split_are_refused(void **state) {
     manifest_free(&m);
 }
 
-static void leaks_are_found(void **state) {
-    (void)state;
+TEST(leaks_are_found) {
     int64_t train[] = {4, 0, 7}, val[] = {3}, test[] = {1, 2};
     int32_t files[] = {0, 1, 1, 2, 3, 3, 4, 4};
     PsdPartition split = {{{train, 3}, {val, 1}, {test, 2}}};
-    Error error;
     assert_true(psd_partition_check(&split, 8, &error));
     assert_int_equal(psd_partition_shared_groups(&split, files, 8), 0);
     files[3] = 0;
@@ -423,8 +403,7 @@ static void leaks_are_found(void **state) {
 }
 
 /* Neighbouring sweeps of a file fall into different parts: why there are grouped splits. */
-static void pooled_splits_share_files(void **state) {
-    (void)state;
+TEST(pooled_splits_share_files) {
     Manifest m = make_even(1000);
     PsdPartition s;
     assert_true(psd_partition_pooled(&m.rows, 42, 1, &s, NULL));
@@ -434,13 +413,10 @@ static void pooled_splits_share_files(void **state) {
 }
 
 static void assert_name(double fraction, const char *want) {
-    char *name = psd_split_file_name("pooled", 42, fraction);
-    assert_string_equal(name, want);
-    free(name);
+    assert_string_equal(keep(psd_split_file_name("pooled", 42, fraction)), want);
 }
 
-static void files_are_named_as_python_prints_numbers(void **state) {
-    (void)state;
+TEST(files_are_named_as_python_prints_numbers) {
     assert_name(1, "pooled_seed42_frac1.0.json");
     assert_name(0.25, "pooled_seed42_frac0.25.json");
     assert_name(0.1 + 0.2, "pooled_seed42_frac0.30000000000000004.json");
@@ -449,8 +425,7 @@ static void files_are_named_as_python_prints_numbers(void **state) {
 }
 
 /* Bytes of a directory's name that are no UTF-8 become what Python makes of them. */
-static void names_that_are_not_utf8_are_kept(void **state) {
-    (void)state;
+TEST(names_that_are_not_utf8_are_kept) {
     static const char *const names[] = {"x\xe9y\xf0\x9f", "b"};
     Manifest m = manifest_new(2, names);
     int32_t both[] = {0, 1};
@@ -460,19 +435,15 @@ static void names_that_are_not_utf8_are_kept(void **state) {
     char *path = json_path();
     assert_true(psd_partition_sensors(&m.rows, 1, 1, 0, &s, NULL));
     assert_true(psd_partitions_write(path, &m.rows, &s, NULL, NULL));
-    char *text = read_text(path);
+    char *text = kept_text(path);
     assert_string_equal(text, "{\"b\": {\"train\": [0], \"val\": [], \"test\": [1]}, "
                               "\"x\\udce9y\\udcf0\\udc9f\": {\"train\": [1], \"val\": [], \"test\": [0]}}");
-    free(text);
-    free(path);
     psd_partitions_free(&s);
     manifest_free(&m);
 }
 
-static void a_file_that_cannot_be_written_is_an_error(void **state) {
-    (void)state;
+TEST(a_file_that_cannot_be_written_is_an_error) {
     PsdPartition split = {0};
-    Error error;
     assert_false(psd_partition_write("/nowhere/at/all.json", &split, &error));
     assert_contains(error.text, "/nowhere/at");
 }
@@ -487,13 +458,11 @@ static void assert_same_ids(const PsdPartition *got, const PsdPartition *want) {
     }
 }
 
-static void written_splits_are_read_back(void **state) {
-    (void)state;
+TEST(written_splits_are_read_back) {
     Manifest m = make_uneven(600);
     char *path = json_path(), **names;
     PsdPartition pooled, back;
     PsdPartitions splits[2];
-    Error error;
     int n;
     assert_true(psd_partition_pooled(&m.rows, 42, 1, &pooled, &error) && psd_partition_write(path, &pooled, &error));
     assert_true(psd_partition_read(path, NULL, 0, 600, &back, &error));
@@ -520,18 +489,15 @@ static void written_splits_are_read_back(void **state) {
         psd_partitions_free(&splits[few]);
     }
     manifest_free(&m);
-    free(path);
 }
 
 static void expect_unread(const char *text, const char *sensor, int shots, const char *message) {
     PsdPartition split;
-    Error error;
     assert_false(psd_partition_parse(text, strlen(text), sensor, shots, 10, &split, &error));
     assert_string_equal(error.text, message);
 }
 
-static void files_that_are_wrong_are_refused(void **state) {
-    (void)state;
+TEST(files_that_are_wrong_are_refused) {
     static const char pooled[] = "{\"train\": [1], \"val\": [], \"test\": [2]}";
     static const char loso[] = "{\"A\": {\"train\": [1], \"val\": [2], \"test\": [2]}, \"B\": 3}";
     static const char few[] = "{\"A\": {\"5\": {\"finetune\": [1], \"test\": [11]}, \"10\": {\"finetune\": [0]}}}";
@@ -562,7 +528,6 @@ static void files_that_are_wrong_are_refused(void **state) {
     char **names;
     int n;
     PsdPartition split;
-    Error error;
     assert_false(psd_partition_sensors_parse(pooled, strlen(pooled), &names, &n, &error));
     assert_string_equal(error.text, "holds one split for all sensors, none for each");
     static const char nameless[] = "{\"\": {\"train\": [1]}, \"A\": {\"train\": [1]}}";
@@ -572,8 +537,7 @@ static void files_that_are_wrong_are_refused(void **state) {
     assert_contains(error.text, "/nowhere/s.json: cannot open");
 }
 
-static void rows_of_groups_in_the_test_are_dropped(void **state) {
-    (void)state;
+TEST(rows_of_groups_in_the_test_are_dropped) {
     static const int32_t groups[] = {0, 1, 0, 2, 1, 3, 2, 4};
     int64_t train[] = {7, 0, 1, 5}, val[] = {2, 3}, test[] = {4, 6};
     PsdPartition s = {{{train, 4}, {val, 2}, {test, 2}}};
@@ -582,30 +546,4 @@ static void rows_of_groups_in_the_test_are_dropped(void **state) {
     BEGINS(&s.splits[PSD_VAL], 1, 2);
     BEGINS(&s.splits[PSD_TEST], 2, 4, 6);
     assert_int_equal(psd_partition_drop_shared(&s, groups, 8), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_groups_in_the_test_are_dropped),
-        cmocka_unit_test(pooled_splits_are_the_references),
-        cmocka_unit_test(splits_by_sensor_are_the_references),
-        cmocka_unit_test(few_shot_splits_are_the_references),
-        cmocka_unit_test(splits_of_uneven_rows_are_the_references),
-        cmocka_unit_test(splits_of_few_rows_are_the_references),
-        cmocka_unit_test(ten_rows_are_enough_for_a_validation),
-        cmocka_unit_test(equal_groups_give_exact_shares),
-        cmocka_unit_test(the_seed_decides_the_groups),
-        cmocka_unit_test(classes_are_shared_as_near_as_files_allow),
-        cmocka_unit_test(three_groups_are_enough),
-        cmocka_unit_test(a_fraction_of_rows_is_grouped),
-        cmocka_unit_test(rows_that_cannot_be_split_are_refused),
-        cmocka_unit_test(leaks_are_found),
-        cmocka_unit_test(pooled_splits_share_files),
-        cmocka_unit_test(files_are_named_as_python_prints_numbers),
-        cmocka_unit_test(names_that_are_not_utf8_are_kept),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),
-        cmocka_unit_test(written_splits_are_read_back),
-        cmocka_unit_test(files_that_are_wrong_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,9 +13,11 @@
 #include "tests/documented.h"
 #include "tests/files.h"
 
+static Error error;
+
 #define HEAD "npy_path,row_index,sensor_id,num_bins,label\n"
 static const PsdPreprocessing CROP = {false, PSD_LIMIT}, HOP = {true, PSD_LIMIT}, COMPAT = {false, 0};
-static char *root, *manifest;
+static const char *root, *manifest;
 
 static double level_of(int file, int64_t i) {
     return -60 + 3 * (double)philox_normal(5, PURPOSE_TEST, (uint32_t)file, (uint64_t)i);
@@ -30,10 +32,8 @@ static void add_array(const char *name, int file, int64_t rows, int64_t width) {
 
 static int new_root(void **state) {
     (void)state;
-    free(root);
-    free(manifest);
-    root = scratch_directory();
-    manifest = path_join(root, "manifest.csv");
+    root = run_directory();
+    manifest = kept_path(root, "manifest.csv");
     add_array("a.npy", 0, 3, 450);
     add_array("b.npy", 1, 2, 640);
     add_array("narrow.npy", 2, 1, 74);
@@ -44,7 +44,6 @@ static int new_root(void **state) {
 
 static PsdStore open_as(const PsdPreprocessing *options, int n_threads) {
     PsdStore s;
-    Error error;
     if (!psd_store_open(&s, manifest, &options->hop, &options->limit, n_threads, &error)) fail_msg("%s", error.text);
     return s;
 }
@@ -56,7 +55,6 @@ static void assert_sample(const PsdStore *s, int64_t i, int64_t sample, int file
     float *out = xmalloc((size_t)psd_samples(width, options) * PSD_BINS * sizeof *out);
     PsdScratch scratch = {0};
     PsdRow found;
-    Error error;
     for (int64_t k = 0; k < width; k++) values[k] = level_of(file, row * width + k);
     assert_true(psd_preprocess(values, width, options, &scratch, out, &found, &error));
     assert_memory_equal(s->psd + i * PSD_BINS, out + sample * PSD_BINS, PSD_BINS * sizeof *out);
@@ -66,57 +64,11 @@ static void assert_sample(const PsdStore *s, int64_t i, int64_t sample, int file
     free(out);
 }
 
-static void samples_are_the_manifests_rows(void **state) {
-    (void)state;
-    static const struct {
-        int file, row, width, label, sensor;
-    } want[5] = {{0, 0, 450, 2, 0}, {1, 1, 640, 4, 1}, {0, 2, 450, 2, 0}, {2, 0, 74, 6, 1}, {1, 0, 640, 0, 2}};
-    const PsdPreprocessing *options[2] = {&CROP, &COMPAT};
-    for (int o = 0; o < 2; o++) {
-        PsdStore s = open_as(options[o], 2);
-        assert_true(s.n == 5 && s.n_files == 3 && s.n_sensors == 3 && !s.positive && !s.visible && !s.n_visible);
-        assert_string_equal(s.sensor_names[2], "T, 2");
-        for (int i = 0; i < 5; i++) {
-            assert_true(s.labels[i] == want[i].label && s.sensors[i] == want[i].sensor && s.rows[i] == i &&
-                        s.files[i] == want[i].file);
-            assert_sample(&s, i, 0, want[i].file, want[i].row, want[i].width, options[o]);
-        }
-        psd_store_close(&s);
-    }
-}
-
-/* 450 bins are two samples, 640 three, 74 none. */
-static void hopping_gives_every_whole_chunk(void **state) {
-    (void)state;
-    static const int rows[10] = {0, 0, 1, 1, 1, 2, 2, 4, 4, 4}, chunks[10] = {0, 1, 0, 1, 2, 0, 1, 0, 1, 2};
-    PsdStore s = open_as(&HOP, 2);
-    assert_int_equal(s.n, 10);
-    for (int i = 0; i < 10; i++) {
-        assert_true(s.rows[i] == rows[i]);
-        bool first = s.files[i] == 0;
-        assert_sample(&s, i, chunks[i], s.files[i], first ? rows[i] : rows[i] == 1, first ? 450 : 640, &HOP);
-    }
-    assert_int_equal(s.n_rows, 5);
-    psd_store_close(&s);
-    /* a last row without a sample is a row of the manifest all the same: splits may name it */
-    char *text = read_text(manifest);
-    add_array("last.npy", 3, 1, 74);
-    write_text(manifest, "%slast.npy,0,S,74,fm\n", text);
-    s = open_as(&HOP, 2);
-    assert_true(s.n == 10 && s.n_rows == 6);
-    assert_store_documented(&s.file, "## The store of spectra");
-    assert_contains(keep_text(read_text("docs/formats.md")),
-                    keep_text(xformat("`form` | \"%s\"", tensor_file_metadata(&s.file, "form"))));
-    psd_store_close(&s);
-    free(text);
-}
-
 /* The file's inode: it is renamed into place, so that a new file has another. */
 static uint64_t inode(void) {
-    char *path = psd_store_path(manifest);
+    char *path = keep(psd_store_path(manifest));
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
-    free(path);
     return status.st_ino;
 }
 
@@ -125,96 +77,9 @@ static void open_and_close(const PsdPreprocessing *options) {
     psd_store_close(&s);
 }
 
-static void a_store_is_remade_only_if_necessary(void **state) {
-    (void)state;
-    open_and_close(&CROP);
-    uint64_t first = inode();
-    open_and_close(&CROP);
-    assert_true(inode() == first);
-    open_and_close(&COMPAT);
-    uint64_t second = inode();
-    assert_true(second != first);
-    write_text(manifest, HEAD "a.npy,0,S,450,fm\n");
-    PsdStore s = open_as(&COMPAT, 1);
-    assert_true(s.n == 1 && inode() != second);
-    psd_store_close(&s);
-    char *path = psd_store_path(manifest);
-    Error error;
-    write_text(path, "mine");
-    assert_false(psd_store_open(&s, manifest, &COMPAT.hop, &COMPAT.limit, 1, &error));
-    assert_contains(error.text, "is not a store that was made from a manifest, so it is not replaced");
-    char *text = read_text(path);
-    assert_string_equal(text, "mine");
-    free(text);
-    free(path);
-}
-
-/* A flipped bit in its numbers or its header makes it another store. */
-static void damage_is_noticed(void **state) {
-    (void)state;
-    open_and_close(&CROP);
-    char *path = psd_store_path(manifest), *bytes, *kept;
-    size_t size;
-    Error error;
-    assert_true(read_file(path, &kept, &size, &error));
-    const char *limit = memmem(kept, size, "\"limit\":\"", 9);
-    const size_t places[] = {size - 1, size - 1000, size / 2, (size_t)(limit + 9 - kept)};
-    assert_non_null(limit);
-    for (int i = 0; i < 4; i++) {
-        bytes = memcpy(xmalloc(size), kept, size);
-        bytes[places[i]] ^= 1;
-        write_bytes(path, bytes, size);
-        uint64_t before = inode();
-        PsdStore s;
-        assert_false(psd_store_open(&s, manifest, &CROP.hop, NULL, 1, &error));
-        assert_contains(error.text, "cannot be read: give --hop (true or false) and --limit");
-        assert_true(inode() == before);
-        s = open_as(&CROP, 1);
-        assert_true(inode() != before);
-        assert_sample(&s, 0, 0, 0, 0, 450, &CROP);
-        psd_store_close(&s);
-        free(bytes);
-    }
-    free(kept);
-    free(path);
-}
-
 /* The manifest is the same, but not what it names. A store goes on without its recordings, and with copies of them. */
 static void set_time(const char *name, time_t seconds) {
-    char *path = path_join(root, name);
-    set_file_time(path, (struct timespec){.tv_sec = seconds});
-    free(path);
-}
-
-static void changed_recordings_are_seen(void **state) {
-    (void)state;
-    char *path = path_join(root, "a.npy");
-    open_and_close(&CROP);
-    uint64_t first = inode();
-    set_time("a.npy", 1); /* a copy */
-    open_and_close(&CROP);
-    assert_true(inode() == first);
-    PsdStore s;
-    for (int i = 0; i < 2; i++) { /* of the same size; and of the same time, too, as cp -p and rsync -t make it */
-        add_array("a.npy", 7 + i, 3, 450);
-        if (i) set_time("a.npy", 2);
-        s = open_as(&CROP, 1);
-        assert_true(inode() != first);
-        assert_sample(&s, 0, 0, 7 + i, 0, 450, &CROP);
-        psd_store_close(&s);
-        set_time("a.npy", 2);
-        open_and_close(&CROP);
-        first = inode();
-    }
-    assert_int_equal(remove(path), 0);
-    open_and_close(&CROP);
-    assert_true(inode() == first);
-    add_array("a.npy", 0, 4, 450); /* and of another size */
-    s = open_as(&CROP, 1);
-    assert_true(inode() != first);
-    assert_sample(&s, 0, 0, 0, 0, 450, &CROP);
-    psd_store_close(&s);
-    free(path);
+    set_file_time(kept_path(root, name), (struct timespec){.tv_sec = seconds});
 }
 
 /* Opens the store as the user nobody, who may not read other users' private files. */
@@ -224,48 +89,13 @@ static void open_in_a_child(void *unused) {
     open_and_close(&CROP);
 }
 
-/* Copies are read once: their new times are kept, and do not hide what is another file. */
-static void times_of_copies_are_kept(void **state) {
-    (void)state;
-    char said[2048];
-    assert_int_equal(chmod(root, 0777), 0);
-    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
-    uint64_t first = inode();
-    set_time("a.npy", 1);
-    set_time("b.npy", 1);
-    for (int i = 0; i < 3; i++) { /* the last time as a copy of the copy */
-        if (i == 2) set_time("a.npy", 2);
-        assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
-        if (i != 1) assert_contains(said, i ? "1 of 3 recordings have other times" : "2 of 3 recordings have other");
-        assert_true(!strstr(said, "other times") == (i == 1) && inode() == first);
-    }
-    add_array("a.npy", 7, 3, 450);
-    set_time("a.npy", 3);
-    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
-    assert_true(inode() != first);
-}
-
-/* Expects the recording to count as gone. */
-static void a_recording_that_cannot_be_read_is_warned_of(void **state) {
-    (void)state;
-    char said[2048], *path = path_join(root, "a.npy");
-    assert_int_equal(chmod(root, 0777), 0);
-    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
-    uint64_t first = inode();
-    set_time("a.npy", 1);
-    assert_int_equal(chmod(path, 0), 0);
-    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
-    assert_contains(said, "a.npy: cannot open: Permission denied; the store goes on without it");
-    assert_true(inode() == first);
-    free(path);
-}
+/* First: these fork before there are OpenMP's threads. */
 
 /* Programs that start together: each has the samples of its own options, and of those with the same options one makes
  * the store. */
-static void makers_at_once_do_not_mix(void **state) {
-    (void)state;
+TEST_WITH(makers_at_once_do_not_mix, new_root, NULL) {
     enum { MAKERS = 6, ROUNDS = 3 };
-    char *path = psd_store_path(manifest), *log = path_join(root, "log"), output[256];
+    char *path = keep(psd_store_path(manifest)), *log = kept_path(root, "log"), output[256];
     for (int round = 0; round < ROUNDS; round++) {
         bool all_alike = round == 0;
         remove(path);
@@ -288,17 +118,46 @@ static void makers_at_once_do_not_mix(void **state) {
     }
     run_command(output, sizeof output, "ls -A %s | grep -c -e partial -e lock", root);
     assert_string_equal(output, "0\n");
-    free(path);
-    free(log);
+}
+
+/* Copies are read once: their new times are kept, and do not hide what is another file. */
+TEST_WITH(times_of_copies_are_kept, new_root, NULL) {
+    char said[2048];
+    assert_int_equal(chmod(root, 0777), 0);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    uint64_t first = inode();
+    set_time("a.npy", 1);
+    set_time("b.npy", 1);
+    for (int i = 0; i < 3; i++) { /* the last time as a copy of the copy */
+        if (i == 2) set_time("a.npy", 2);
+        assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+        if (i != 1) assert_contains(said, i ? "1 of 3 recordings have other times" : "2 of 3 recordings have other");
+        assert_true(!strstr(said, "other times") == (i == 1) && inode() == first);
+    }
+    add_array("a.npy", 7, 3, 450);
+    set_time("a.npy", 3);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    assert_true(inode() != first);
+}
+
+/* Expects the recording to count as gone. */
+TEST_WITH(a_recording_that_cannot_be_read_is_warned_of, new_root, NULL) {
+    char said[2048], *path = kept_path(root, "a.npy");
+    assert_int_equal(chmod(root, 0777), 0);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    uint64_t first = inode();
+    set_time("a.npy", 1);
+    assert_int_equal(chmod(path, 0), 0);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    assert_contains(said, "a.npy: cannot open: Permission denied; the store goes on without it");
+    assert_true(inode() == first);
 }
 
 /* The manifest is replaced while a program waits for the lock: the store is made from the manifest that was read, and
  * records its hash. */
-static void a_manifest_replaced_meanwhile_is_not_mixed_up(void **state) {
-    (void)state;
-    char *path = psd_store_path(manifest), *log = path_join(root, "log"), *first = read_text(manifest);
+TEST_WITH(a_manifest_replaced_meanwhile_is_not_mixed_up, new_root, NULL) {
+    char *path = keep(psd_store_path(manifest)), *log = kept_path(root, "log"), *first = kept_text(manifest);
     FileLock lock;
-    Error error;
     assert_true(file_lock(&lock, path, &error));
     pid_t child = fork();
     assert_true(child >= 0);
@@ -326,14 +185,128 @@ static void a_manifest_replaced_meanwhile_is_not_mixed_up(void **state) {
     s = open_as(&CROP, 1);
     assert_true(s.n == 5 && s.labels[0] == 2);
     psd_store_close(&s);
-    free(first);
-    free(path);
-    free(log);
+}
+
+TEST_WITH(samples_are_the_manifests_rows, new_root, NULL) {
+    static const struct {
+        int file, row, width, label, sensor;
+    } want[5] = {{0, 0, 450, 2, 0}, {1, 1, 640, 4, 1}, {0, 2, 450, 2, 0}, {2, 0, 74, 6, 1}, {1, 0, 640, 0, 2}};
+    const PsdPreprocessing *options[2] = {&CROP, &COMPAT};
+    for (int o = 0; o < 2; o++) {
+        PsdStore s = open_as(options[o], 2);
+        assert_true(s.n == 5 && s.n_files == 3 && s.n_sensors == 3 && !s.positive && !s.visible && !s.n_visible);
+        assert_string_equal(s.sensor_names[2], "T, 2");
+        for (int i = 0; i < 5; i++) {
+            assert_true(s.labels[i] == want[i].label && s.sensors[i] == want[i].sensor && s.rows[i] == i &&
+                        s.files[i] == want[i].file);
+            assert_sample(&s, i, 0, want[i].file, want[i].row, want[i].width, options[o]);
+        }
+        psd_store_close(&s);
+    }
+}
+
+/* 450 bins are two samples, 640 three, 74 none. */
+TEST_WITH(hopping_gives_every_whole_chunk, new_root, NULL) {
+    static const int rows[10] = {0, 0, 1, 1, 1, 2, 2, 4, 4, 4}, chunks[10] = {0, 1, 0, 1, 2, 0, 1, 0, 1, 2};
+    PsdStore s = open_as(&HOP, 2);
+    assert_int_equal(s.n, 10);
+    for (int i = 0; i < 10; i++) {
+        assert_true(s.rows[i] == rows[i]);
+        bool first = s.files[i] == 0;
+        assert_sample(&s, i, chunks[i], s.files[i], first ? rows[i] : rows[i] == 1, first ? 450 : 640, &HOP);
+    }
+    assert_int_equal(s.n_rows, 5);
+    psd_store_close(&s);
+    /* a last row without a sample is a row of the manifest all the same: splits may name it */
+    char *text = kept_text(manifest);
+    add_array("last.npy", 3, 1, 74);
+    write_text(manifest, "%slast.npy,0,S,74,fm\n", text);
+    s = open_as(&HOP, 2);
+    assert_true(s.n == 10 && s.n_rows == 6);
+    assert_store_documented(&s.file, "## The store of spectra");
+    assert_contains(kept_text("docs/formats.md"),
+                    kept_format("`form` | \"%s\"", tensor_file_metadata(&s.file, "form")));
+    psd_store_close(&s);
+}
+
+TEST_WITH(a_store_is_remade_only_if_necessary, new_root, NULL) {
+    open_and_close(&CROP);
+    uint64_t first = inode();
+    open_and_close(&CROP);
+    assert_true(inode() == first);
+    open_and_close(&COMPAT);
+    uint64_t second = inode();
+    assert_true(second != first);
+    write_text(manifest, HEAD "a.npy,0,S,450,fm\n");
+    PsdStore s = open_as(&COMPAT, 1);
+    assert_true(s.n == 1 && inode() != second);
+    psd_store_close(&s);
+    char *path = keep(psd_store_path(manifest));
+    write_text(path, "mine");
+    assert_false(psd_store_open(&s, manifest, &COMPAT.hop, &COMPAT.limit, 1, &error));
+    assert_contains(error.text, "is not a store that was made from a manifest, so it is not replaced");
+    char *text = kept_text(path);
+    assert_string_equal(text, "mine");
+}
+
+/* A flipped bit in its numbers or its header makes it another store. */
+TEST_WITH(damage_is_noticed, new_root, NULL) {
+    open_and_close(&CROP);
+    char *path = keep(psd_store_path(manifest)), *bytes, *kept;
+    size_t size;
+    assert_true(read_file(path, &kept, &size, &error));
+    const char *limit = memmem(kept, size, "\"limit\":\"", 9);
+    const size_t places[] = {size - 1, size - 1000, size / 2, (size_t)(limit + 9 - kept)};
+    assert_non_null(limit);
+    for (int i = 0; i < 4; i++) {
+        bytes = memcpy(xmalloc(size), kept, size);
+        bytes[places[i]] ^= 1;
+        write_bytes(path, bytes, size);
+        uint64_t before = inode();
+        PsdStore s;
+        assert_false(psd_store_open(&s, manifest, &CROP.hop, NULL, 1, &error));
+        assert_contains(error.text, "cannot be read: give --hop (true or false) and --limit");
+        assert_true(inode() == before);
+        s = open_as(&CROP, 1);
+        assert_true(inode() != before);
+        assert_sample(&s, 0, 0, 0, 0, 450, &CROP);
+        psd_store_close(&s);
+        free(bytes);
+    }
+    free(kept);
+}
+
+TEST_WITH(changed_recordings_are_seen, new_root, NULL) {
+    char *path = kept_path(root, "a.npy");
+    open_and_close(&CROP);
+    uint64_t first = inode();
+    set_time("a.npy", 1); /* a copy */
+    open_and_close(&CROP);
+    assert_true(inode() == first);
+    PsdStore s;
+    for (int i = 0; i < 2; i++) { /* of the same size; and of the same time, too, as cp -p and rsync -t make it */
+        add_array("a.npy", 7 + i, 3, 450);
+        if (i) set_time("a.npy", 2);
+        s = open_as(&CROP, 1);
+        assert_true(inode() != first);
+        assert_sample(&s, 0, 0, 7 + i, 0, 450, &CROP);
+        psd_store_close(&s);
+        set_time("a.npy", 2);
+        open_and_close(&CROP);
+        first = inode();
+    }
+    assert_int_equal(remove(path), 0);
+    open_and_close(&CROP);
+    assert_true(inode() == first);
+    add_array("a.npy", 0, 4, 450); /* and of another size */
+    s = open_as(&CROP, 1);
+    assert_true(inode() != first);
+    assert_sample(&s, 0, 0, 0, 0, 450, &CROP);
+    psd_store_close(&s);
 }
 
 /* A reference's manifest has them. They keep their numbers, and splits may name them. */
-static void rows_of_zero_width_have_no_sample(void **state) {
-    (void)state;
+TEST_WITH(rows_of_zero_width_have_no_sample, new_root, NULL) {
     const PsdPreprocessing *options[3] = {&CROP, &COMPAT, &HOP};
     add_array("zero.npy", 3, 2, 0);
     write_text(manifest, HEAD "zero.npy,0,S,0,fm\na.npy,1,S,450,fm\nzero.npy,1,S,0,fm\n");
@@ -351,16 +324,13 @@ static void assert_made_with(const PsdStore *s, const PsdPreprocessing *options)
 
 static PsdStore open_any(const char *path) {
     PsdStore s;
-    Error error;
     if (!psd_store_open(&s, path, NULL, NULL, 1, &error)) fail_msg("%s", error.text);
     return s;
 }
 
 /* Each of the two options may be given alone; the other one stays as it was, also with another manifest. */
-static void options_that_are_not_given_stay(void **state) {
-    (void)state;
+TEST_WITH(options_that_are_not_given_stay, new_root, NULL) {
     const PsdPreprocessing both = {true, 0};
-    Error error;
     PsdStore s = open_any(manifest);
     assert_made_with(&s, &CROP); /* there is none yet: as usual */
     psd_store_close(&s);
@@ -380,10 +350,8 @@ static void options_that_are_not_given_stay(void **state) {
     psd_store_close(&s);
 }
 
-static void a_store_names_its_manifest(void **state) {
-    (void)state;
+TEST_WITH(a_store_names_its_manifest, new_root, NULL) {
     uint64_t first, second;
-    Error error;
     for (int i = 0; i < 2; i++) { /* whatever the options */
         PsdStore s = open_as(i ? &HOP : &CROP, 1);
         assert_true(psd_manifest_hash(manifest, &first, &error));
@@ -396,11 +364,9 @@ static void a_store_names_its_manifest(void **state) {
     assert_contains(error.text, "/nowhere/m.csv: cannot open");
 }
 
-static void threads_do_not_change_a_bit(void **state) {
-    (void)state;
-    char *path = psd_store_path(manifest), *bytes[2];
+TEST_WITH(threads_do_not_change_a_bit, new_root, NULL) {
+    char *path = keep(psd_store_path(manifest)), *bytes[2];
     size_t sizes[2];
-    Error error;
     for (int i = 0; i < 2; i++) {
         PsdStore s = open_as(&HOP, i ? 3 : 1);
         psd_store_close(&s);
@@ -411,28 +377,22 @@ static void threads_do_not_change_a_bit(void **state) {
     assert_memory_equal(bytes[0], bytes[1], sizes[0]);
     free(bytes[0]);
     free(bytes[1]);
-    free(path);
 }
 
 /* A path that is not found from the manifest is seen from the working directory. */
-static void paths_are_seen_from_both_places(void **state) {
-    (void)state;
-    char *beside = psd_manifest_file(manifest, "a.npy"), *want = path_join(root, "a.npy");
-    char *here = psd_manifest_file(manifest, "Makefile"), *nowhere = psd_manifest_file(manifest, "gone.npy");
+TEST_WITH(paths_are_seen_from_both_places, new_root, NULL) {
+    char *beside = keep(psd_manifest_file(manifest, "a.npy")), *want = kept_path(root, "a.npy");
+    char *here = keep(psd_manifest_file(manifest, "Makefile")),
+         *nowhere = keep(psd_manifest_file(manifest, "gone.npy"));
     assert_string_equal(beside, want);
     assert_string_equal(here, "Makefile");
     assert_string_equal(nowhere, "gone.npy");
-    free(beside);
-    free(want);
-    free(here);
-    free(nowhere);
 }
 
 /* ---- what is refused ---- */
 
 static void expect_refused(const char *path, const PsdPreprocessing *options, const char *message) {
     PsdStore s;
-    Error error;
     assert_false(psd_store_open(&s, path, &options->hop, &options->limit, 2, &error));
     assert_contains(error.text, message);
     assert_null(s.psd);
@@ -441,29 +401,24 @@ static void expect_refused(const char *path, const PsdPreprocessing *options, co
 static void expect_manifest_refused(const char *text, const PsdPreprocessing *options, const char *message) {
     write_text(manifest, "%s", text);
     expect_refused(manifest, options, message);
-    char *path = psd_store_path(manifest);
+    char *path = keep(psd_store_path(manifest));
     assert_int_not_equal(access(path, F_OK), 0); /* nothing is left behind */
-    free(path);
 }
 
 /* Options are then not applied, whatever the checkpoint records. */
-static void a_store_itself_is_as_it_was_made(void **state) {
-    (void)state;
-    char *path = psd_store_path(manifest);
+TEST_WITH(a_store_itself_is_as_it_was_made, new_root, NULL) {
+    char *path = keep(psd_store_path(manifest));
     open_and_close(&COMPAT);
     PsdStore s = open_any(path);
     assert_made_with(&s, &COMPAT);
     psd_store_close(&s);
     expect_refused(path, &CROP, "was made without --hop, with --limit 0, not without --hop, with --limit 20; leave");
     expect_refused(path, &(PsdPreprocessing){true, 0}, "was made without --hop, with --limit 0, not with --hop, with");
-    free(path);
 }
 
-static void manifests_that_do_not_fit_their_files(void **state) {
-    (void)state;
+TEST_WITH(manifests_that_do_not_fit_their_files, new_root, NULL) {
     static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
-    char *path = path_join(root, "object.npy");
-    write_bytes(path, object, sizeof object - 1);
+    write_bytes(kept_path(root, "object.npy"), object, sizeof object - 1);
     add_array("zero.npy", 3, 2, 0);
     const double nan[3] = {(double)NAN, (double)NAN, (double)NAN};
     write_npy(root, "nan.npy", "<f8", nan, 1, 3, 0);
@@ -486,7 +441,6 @@ static void manifests_that_do_not_fit_their_files(void **state) {
     expect_manifest_refused(HEAD "b.npy,5,S,640,fm\na.npy,9,S,450,fm\nb.npy,7,S,640,fm\n", &CROP, ".csv:2: row_index");
     expect_refused("/nowhere/m.csv", &CROP, "/nowhere/m.csv: cannot open");
     expect_refused("manifest.txt", &CROP, "manifest.txt: expected a manifest (.csv) or a store of spectra");
-    free(path);
 }
 
 /* A store of two samples as another program might write it, of which tests spoil something. */
@@ -515,10 +469,9 @@ static void own_reset(Own *o) {
 }
 
 static char *own_write(const Own *o) {
-    char *path = path_join(root, "own.safetensors");
+    char *path = kept_path(root, "own.safetensors");
     const char *const keys[] = {"sensors", "hop", "limit"}, *const values[] = {o->sensors, o->hop, o->limit};
     int n = o->hop ? 3 : 1;
-    Error error;
     if (!safetensors_write(path, o->tensors, o->n_tensors, keys, values, n, &error)) fail_msg("%s", error.text);
     return path;
 }
@@ -526,15 +479,12 @@ static char *own_write(const Own *o) {
 static void expect_own_refused(Own *o, const char *message) {
     char *path = own_write(o);
     expect_refused(path, &CROP, message);
-    free(path);
     own_reset(o);
 }
 
-static void a_store_may_fix_masks_and_partners(void **state) {
-    (void)state;
+TEST_WITH(a_store_may_fix_masks_and_partners, new_root, NULL) {
     Own o;
     PsdStore s;
-    Error error;
     own_reset(&o);
     o.hop = NULL;
     char *path = own_write(&o);
@@ -548,18 +498,15 @@ static void a_store_may_fix_masks_and_partners(void **state) {
     if (!psd_store_open(&s, path, &HOP.hop, &COMPAT.limit, 0, &error)) fail_msg("%s", error.text);
     assert_true(s.options.hop && s.options.limit == 0); /* as given, then */
     psd_store_close(&s);
-    free(path);
 }
 
 /* Spectra of another program lie where the store of a manifest belongs. */
-static void a_store_of_another_program_is_not_replaced(void **state) {
-    (void)state;
+TEST_WITH(a_store_of_another_program_is_not_replaced, new_root, NULL) {
     Own o;
     PsdStore s;
-    Error error;
     own_reset(&o);
     o.hop = NULL;
-    char *own = own_write(&o), *path = psd_store_path(manifest);
+    char *own = own_write(&o), *path = keep(psd_store_path(manifest));
     add_array("a.npy", 2, 450, 75);
     write_text(manifest, HEAD "a.npy,0,S,450,fm\n");
     assert_int_equal(rename(own, path), 0);
@@ -567,12 +514,9 @@ static void a_store_of_another_program_is_not_replaced(void **state) {
     assert_false(psd_store_open(&s, manifest, &CROP.hop, &CROP.limit, 1, &error));
     assert_contains(error.text, "is not a store that was made from a manifest, so it is not replaced");
     assert_true(inode() == theirs);
-    free(own);
-    free(path);
 }
 
-static void wrong_stores_are_refused(void **state) {
-    (void)state;
+TEST_WITH(wrong_stores_are_refused, new_root, NULL) {
     Own o;
     own_reset(&o);
     o.n_tensors = 5;
@@ -611,32 +555,4 @@ static void wrong_stores_are_refused(void **state) {
     expect_own_refused(&o, "its metadata's \"hop\" is yes; expected true or false");
     o.limit = "-1";
     expect_own_refused(&o, "its metadata's \"limit\" is -1; expected 0 or a number above");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(makers_at_once_do_not_mix, new_root), /* forks before there are OpenMP's threads */
-        cmocka_unit_test_setup(times_of_copies_are_kept, new_root),
-        cmocka_unit_test_setup(a_recording_that_cannot_be_read_is_warned_of, new_root),
-        cmocka_unit_test_setup(a_manifest_replaced_meanwhile_is_not_mixed_up, new_root), /* forks too */
-        cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
-        cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
-        cmocka_unit_test_setup(a_store_is_remade_only_if_necessary, new_root),
-        cmocka_unit_test_setup(damage_is_noticed, new_root),
-        cmocka_unit_test_setup(changed_recordings_are_seen, new_root),
-        cmocka_unit_test_setup(rows_of_zero_width_have_no_sample, new_root),
-        cmocka_unit_test_setup(options_that_are_not_given_stay, new_root),
-        cmocka_unit_test_setup(a_store_names_its_manifest, new_root),
-        cmocka_unit_test_setup(a_store_itself_is_as_it_was_made, new_root),
-        cmocka_unit_test_setup(threads_do_not_change_a_bit, new_root),
-        cmocka_unit_test_setup(paths_are_seen_from_both_places, new_root),
-        cmocka_unit_test_setup(manifests_that_do_not_fit_their_files, new_root),
-        cmocka_unit_test_setup(a_store_may_fix_masks_and_partners, new_root),
-        cmocka_unit_test_setup(a_store_of_another_program_is_not_replaced, new_root),
-        cmocka_unit_test_setup(wrong_stores_are_refused, new_root),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(root);
-    free(manifest);
-    return failed;
 }

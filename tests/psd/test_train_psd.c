@@ -15,15 +15,14 @@ static void check_rates(const char *run, const char *key, const double *want, in
 }
 
 /* An epoch is one step: -b takes all samples. */
-static void rates_follow_the_epochs(void **state) {
-    (void)state;
+TEST(rates_follow_the_epochs) {
     static const double pretraining[20] = {2e-6,      4.16e-5,     8.12e-5,     1.208e-4,    1.604e-4,
                                            2e-4,      1.978257e-4, 1.913978e-4, 1.809972e-4, 1.670785e-4,
                                            1.5025e-4, 1.312472e-4, 1.109006e-4, 9.009942e-5, 6.975281e-5,
                                            5.075e-5,  3.392150e-5, 2.000281e-5, 9.602227e-6, 3.174314e-6};
     static const double encoder[50] = {2e-5, 1.9980365948e-5, [25] = 1.005e-5, [48] = 1.7845872e-7, 1.1963405e-7};
     static const double head[50] = {2e-4, 1.9980277151e-4, [25] = 1.0005e-4, [48] = 8.8813560e-7, 2.9722849e-7};
-    char *run = scratch_directory(), *base = path_join(run, "last"), *tuned = scratch_directory();
+    char *run = kept_folder(), *base = kept_path(run, "last"), *tuned = kept_folder();
     psd_must("%s -o %s --size tiny -b 180 --epochs 20 --warmup-epochs 5 --log-interval 1", psd_toy_options("pretrain"),
              run);
     check_rates(run, "train/lr", pretraining, 20, 20, 5e-7);
@@ -32,15 +31,11 @@ static void rates_follow_the_epochs(void **state) {
     assert_contains(fixture.output, "[Model] from its checkpoint:");
     check_rates(tuned, "train/lr", encoder, 50, 50, 3e-8);
     check_rates(tuned, "train/lr_1", head, 50, 50, 3e-8);
-    free(run);
-    free(base);
-    free(tuned);
 }
 
 /* The encoder learns at a tenth of the head's rate: below the minimum, from which a cosine would rise. */
-static void a_rate_below_the_minimum_does_not_rise(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *base = path_join(run, "last"), *tuned = scratch_directory();
+TEST(a_rate_below_the_minimum_does_not_rise) {
+    char *run = kept_folder(), *base = kept_path(run, "last"), *tuned = kept_folder();
     double encoder[4], head[4];
     psd_must("%s -o %s --size tiny -b 180 --epochs 1", psd_toy_options("pretrain"), run);
     psd_must(
@@ -51,15 +46,11 @@ static void a_rate_below_the_minimum_does_not_rise(void **state) {
     for (int i = 0; i < 4; i++) assert_near(encoder[i], 1e-5, 1e-12);
     assert_near(head[0], 1e-4, 1e-12);
     assert_true(head[3] > 5e-5 && head[3] < 6e-5);
-    free(run);
-    free(base);
-    free(tuned);
 }
 
 /* base.yaml and pretrain_mpae.yaml as the L40S guide shows them. */
-static void the_guides_configurations_are_read(void **state) {
-    (void)state;
-    char *folder = scratch_directory(), *base = path_join(folder, "base.yaml"), *own = path_join(folder, "own.yaml");
+TEST(the_guides_configurations_are_read) {
+    char *folder = kept_folder(), *base = kept_path(folder, "base.yaml"), *own = kept_path(folder, "own.yaml");
     write_text(base, "precision: \"bf16-mixed\"\nnum_workers: 8\npersistent_workers: true\npin_memory: true\n");
     write_text(own, "encoder:\n  d_model: 512\n  n_layers: 8\n  ffn_dim: 2048\n  gradient_checkpointing: true\n\n"
                     "training:\n  batch_size: 512\n  lr: 2.0e-4\n  compile: true\n  accumulate_grad_batches: 2\n");
@@ -72,38 +63,30 @@ static void the_guides_configurations_are_read(void **state) {
                                     "training.batch_size sets --batch-size to 512, training.lr sets --learning-rate to "
                                     "2.0e-4, training.compile is not needed, training.accumulate_grad_batches sets "
                                     "--grad-accumulation to 2\n");
-    free(folder);
-    free(base);
-    free(own);
 }
 
 /* ---- pretraining ---- */
 
 /* Before training all spectra look alike: every other one is as likely the partner. */
-static void the_contrast_starts_at_chance(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(the_contrast_starts_at_chance) {
+    char *run = kept_folder();
     double loss = 0;
     psd_must("%s -o %s --size small -b 64 --max-steps 1", psd_toy_options("pretrain"), run);
     assert_int_equal(logged(run, "train", "train/sicr_loss", &loss, 1), 1);
     assert_near(loss, log(2 * 64 - 1), 0.05 * log(2 * 64 - 1));
-    free(run);
 }
 
-static void the_masked_loss_falls(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(the_masked_loss_falls) {
+    char *run = kept_folder();
     double losses[32];
     psd_must("%s -o %s --size tiny -b 32 --epochs 20 --learning-rate 3e-3", psd_toy_options("pretrain"), run);
     assert_int_equal(logged(run, "train", "train/mae_loss", losses, 32), 20); /* a line an epoch, of 5 steps */
     assert_true(losses[19] < 0.8 * losses[0]);
-    free(run);
 }
 
 /* Masks and partners of the validation are the same every time: weights that stay give the same numbers. */
-static void validation_measures_the_same_every_time(void **state) {
-    (void)state;
-    char *run = scratch_directory();
+TEST(validation_measures_the_same_every_time) {
+    char *run = kept_folder();
     double masked[4], contrast[4], trained[4];
     psd_must(
         "%s -o %s --size tiny -b 60 --epochs 3 --learning-rate 0 --min-learning-rate 0 --weight-decay 0 --dropout 0 "
@@ -116,13 +99,11 @@ static void validation_measures_the_same_every_time(void **state) {
         assert_true(masked[i] == masked[0] && contrast[i] == contrast[0]);
         assert_true(trained[i] != trained[0]); /* other masks every epoch */
     }
-    free(run);
 }
 
 /* A step that is skipped leaves the running statistics as they are, and the weights are as they were initialised. */
-static void a_step_that_is_skipped_changes_nothing(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *first = path_join(run, "step_00000001"), *last = path_join(run, "last");
+TEST(a_step_that_is_skipped_changes_nothing) {
+    char *run = kept_folder(), *first = kept_path(run, "step_00000001"), *last = kept_path(run, "last");
     int status = run_command(fixture.output, sizeof fixture.output,
                              "%s %s -o %s --encoder cnn --d-model 16 --hidden-dim 8 -b 60 --epochs 1 --save-interval 1 "
                              "--skip-nonfinite --class-weights 3e38,3e38,3e38,3e38,3e38,3e38 "
@@ -143,14 +124,10 @@ static void a_step_that_is_skipped_changes_nothing(void **state) {
     assert_int_equal(statistics, 2 * CNN_UNITS);
     tensor_file_close(&before);
     tensor_file_close(&after);
-    char *owned[] = {run, first, last};
-    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
-static void a_frozen_encoder_stays(void **state) {
-    (void)state;
-    char *base = scratch_directory(), *run = scratch_directory(), *from = path_join(base, "last"),
-         *to = path_join(run, "last");
+TEST(a_frozen_encoder_stays) {
+    char *base = kept_folder(), *run = kept_folder(), *from = kept_path(base, "last"), *to = kept_path(run, "last");
     psd_must("%s -o %s --size tiny -b 60 --epochs 1", psd_toy_options("pretrain"), base);
     psd_must("%s -o %s -b 60 --epochs 2 --pretrained %s --freeze-encoder --learning-rate 1e-2",
              psd_toy_options("finetune"), run, from);
@@ -182,15 +159,14 @@ static void a_frozen_encoder_stays(void **state) {
     }
     assert_int_equal(count, 60 * 32);
     assert_memory_equal(said[0], said[1], (size_t)count * sizeof(float));
-    void *owned[] = {base, run, from, to, said[0], said[1]};
-    for (int i = 0; i < 6; i++) free(owned[i]);
+    free(said[0]);
+    free(said[1]);
 }
 
 /* Three rows of dab and one of dvbt have weights 1/3 and 1, times 3/2, so that the weights of both classes sum to two.
  */
-static void rare_classes_weigh_more(void **state) {
-    (void)state;
-    char *split = path_join(fixture.data, "uneven.json");
+TEST(rare_classes_weigh_more) {
+    char *split = kept_path(fixture.data, "uneven.json");
     write_text(split, "{\"train\": [0, 1, 2, %d], \"val\": [], \"test\": []}", TOY_ROWS);
 
     static const struct {
@@ -199,13 +175,11 @@ static void rare_classes_weigh_more(void **state) {
                 {"--class-weights none", "dab 3 (1.0000), dvbt 1 (1.0000), fm 0 (1.0000)"},
                 {"--class-weights 1,2,3,4,5,6", "dab 3 (1.0000), dvbt 1 (2.0000), fm 0 (3.0000)"}};
     for (int i = 0; i < 3; i++) {
-        char *line = xformat("finetune -m %s/toy.safetensors --split %s --size tiny -b 4 --dry-run %s", fixture.data,
-                             split, ways[i].given);
+        char *line = kept_format("finetune -m %s/toy.safetensors --split %s --size tiny -b 4 --dry-run %s",
+                                 fixture.data, split, ways[i].given);
         psd_must("%s", line);
         assert_contains(fixture.output, ways[i].told);
-        free(line);
     }
-    free(split);
 }
 
 /* ---- the same bits ---- */
@@ -234,7 +208,7 @@ static Steady finetuning_run(void) {
 
 /* Trains; returns the run. */
 static char *steady(const Steady *s, const char *more) {
-    char *run = scratch_directory();
+    char *run = kept_folder();
     psd_must("%s -o %s %s", s->options, run, more);
     return run;
 }
@@ -247,20 +221,17 @@ static void assert_same_run(const Steady *s, const char *a, const char *b) {
     for (int i = 0; i < s->steps; i++) assert_true(x[i] == y[i]);
 }
 
-static void a_resumed_run_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(a_resumed_run_gives_the_same_bits) {
     Steady kinds[] = {pretraining_run(), finetuning_run()};
     for (int k = 0; k < 2; k++) {
         const Steady *s = &kinds[k];
         char *whole = steady(s, "");
         if (k) assert_contains(fixture.output, "no better macro_f1 for 6 validations: stopped at epoch 7");
         for (int step = 3; step < 14; step += 5) { /* early: it must not end before the signal comes */
-            char *run = scratch_directory(), *options = xformat("%s -o %s", s->options, run);
+            char *run = kept_folder(), *options = kept_format("%s -o %s", s->options, run);
             assert_int_equal(psd_program_and_signal(run, run, step, options), 128 + SIGTERM);
             psd_must("%s --resume auto", options);
             assert_same_run(s, run, whole);
-            free(run);
-            free(options);
         }
         char *capped = steady(s, "--max-steps 10"); /* the end of an epoch */
         psd_must("%s -o %s --resume auto", s->options, capped);
@@ -268,14 +239,11 @@ static void a_resumed_run_gives_the_same_bits(void **state) {
         psd_must("%s -o %s --resume auto%s", s->options, capped,
                  k ? " --pretrained /moved/away" : ""); /* nothing left */
         assert_same_run(s, capped, whole);
-        free(capped);
-        free(whole);
     }
 }
 
 /* While a checkpoint is written, the next step's forward is under way. */
-static void checkpoints_are_of_one_step(void **state) {
-    (void)state;
+TEST(checkpoints_are_of_one_step) {
     char *run[2];
     for (int i = 0; i < 2; i++) {
         run[i] = scratch_directory();
@@ -288,8 +256,7 @@ static void checkpoints_are_of_one_step(void **state) {
     for (int i = 0; i < 2; i++) free(run[i]);
 }
 
-static void workers_and_threads_change_no_bit(void **state) {
-    (void)state;
+TEST(workers_and_threads_change_no_bit) {
     static const char *const ways[] = {"--num-workers 1", "--num-workers 3", "--threads 2", "--grad-checkpointing"};
     Steady kinds[] = {pretraining_run(), finetuning_run()};
     for (int k = 0; k < 2; k++) {
@@ -297,18 +264,15 @@ static void workers_and_threads_change_no_bit(void **state) {
         for (int i = 0; i < 4; i++) {
             char *run = steady(&kinds[k], ways[i]);
             assert_same_run(&kinds[k], run, first);
-            free(run);
         }
-        free(first);
     }
 }
 
 /* ---- refusals ---- */
 
 /* Options that define samples or batches may not change when a run is resumed. */
-static void options_that_may_not_change_are_named(void **state) {
-    (void)state;
-    char *other = path_join(fixture.data, "other.json"), *pooled = path_join(fixture.data, "pooled.json");
+TEST(options_that_may_not_change_are_named) {
+    char *other = kept_path(fixture.data, "other.json"), *pooled = kept_path(fixture.data, "pooled.json");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "cp %s %s", pooled, other), 0);
     const struct {
         const char *command, *split, *before, *after, *message;
@@ -323,9 +287,9 @@ static void options_that_may_not_change_are_named(void **state) {
         {"finetune", "loso", "--sensor s00", "--sensor s01", "--sensor was \"s00\" and is now \"s01\""},
         {"finetune", "few", "--sensor s00 --shots 5", "--sensor s00 --shots 10", "--shots was 5 and is now 10"},
     };
-    char *here = getcwd(NULL, 0);
+    char *here = keep(getcwd(NULL, 0));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        char *run = scratch_directory();
+        char *run = kept_folder();
         for (int again = 0; again < 2; again++) {
             int status = run_command(fixture.output, sizeof fixture.output,
                                      "cd %s && %s/%s %s -m toy.safetensors --split %s.json -o %s --size tiny -b 30 "
@@ -336,10 +300,7 @@ static void options_that_may_not_change_are_named(void **state) {
         }
         assert_contains(fixture.output, "--resume: ");
         assert_contains(fixture.output, all[i].message);
-        free(run);
     }
-    char *owned[] = {other, pooled, here};
-    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
 /* ---- weights to start from ---- */
@@ -358,8 +319,7 @@ static void no_decoder(TensorList *t) {
 static void less_of_the_decoder(TensorList *t) { tensor_list_remove(t, "decoder.input_proj.bias"); }
 
 /* The toy data are read after the weights: what is senseless in their place is not reached. */
-static void weights_of_another_model_are_refused_before_the_data(void **state) {
-    (void)state;
+TEST(weights_of_another_model_are_refused_before_the_data) {
     static const struct {
         void (*edit)(TensorList *t);
         const char *finetune, *pretrain; /* the error; NULL: they are taken */
@@ -372,8 +332,8 @@ static void weights_of_another_model_are_refused_before_the_data(void **state) {
          "encoder.layers.0.norm1.bias, F32 [32] in the model, is not there"},
         {less_of_the_decoder, NULL, "1 tensor does not fit: decoder.input_proj.bias, F32 ["},
     };
-    char *run = scratch_directory(), *base = path_join(run, "last/model.safetensors"),
-         *senseless = path_join(run, "senseless.safetensors");
+    char *run = kept_folder(), *base = kept_path(run, "last/model.safetensors"),
+         *senseless = kept_path(run, "senseless.safetensors");
     write_text(senseless, "senseless");
     psd_must("%s -o %s --size tiny -b 64 --max-steps 1", psd_toy_options("pretrain"), run);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -389,9 +349,6 @@ static void weights_of_another_model_are_refused_before_the_data(void **state) {
             assert_contains(fixture.output, message ? message : "senseless.safetensors");
         }
     }
-    free(senseless);
-    free(base);
-    free(run);
 }
 
 /* Commands that are refused. Options that begin with '!' are all that the command gets. */
@@ -474,15 +431,13 @@ static const struct {
      "--size small (d-model 128) contradicts tiny/last, which has d-model 32: leave it out"},
 };
 
-static void wrong_commands_are_refused_with_the_reason(void **state) {
-    (void)state;
-    char *yaml = path_join(fixture.data, "bad.yaml"), *far = path_join(fixture.data, "far.json"),
-         *tiny = path_join(fixture.data, "tiny"), *refused = path_join(fixture.data, "refused"),
-         *here = getcwd(NULL, 0);
+TEST(wrong_commands_are_refused_with_the_reason) {
+    char *yaml = kept_path(fixture.data, "bad.yaml"), *far = kept_path(fixture.data, "far.json"),
+         *tiny = kept_path(fixture.data, "tiny"), *refused = kept_path(fixture.data, "refused"),
+         *here = keep(getcwd(NULL, 0));
     write_text(yaml, "epochs: 3\nwarmup_epoch: 5\n");
-    char *batch = path_join(fixture.data, "batch.yaml");
+    char *batch = kept_path(fixture.data, "batch.yaml");
     write_text(batch, "batch_size: 60\n");
-    free(batch);
     write_text(far, "{\"train\": [0, %d], \"val\": [], \"test\": []}", TOY_SAMPLES);
     psd_must("%s -o %s --size tiny -b 64 --epochs 1", psd_toy_options("pretrain"), tiny);
     if (run_command(
@@ -503,27 +458,6 @@ static void wrong_commands_are_refused_with_the_reason(void **state) {
         assert_contains(fixture.output, refusals[i].message);
     }
     assert_int_equal(access(refused, F_OK), -1); /* nothing is left behind */
-    char *owned[] = {yaml, far, tiny, refused, here};
-    for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_follow_the_epochs),
-        cmocka_unit_test(a_rate_below_the_minimum_does_not_rise),
-        cmocka_unit_test(the_guides_configurations_are_read),
-        cmocka_unit_test(the_contrast_starts_at_chance),
-        cmocka_unit_test(the_masked_loss_falls),
-        cmocka_unit_test(validation_measures_the_same_every_time),
-        cmocka_unit_test(a_step_that_is_skipped_changes_nothing),
-        cmocka_unit_test(a_frozen_encoder_stays),
-        cmocka_unit_test(rare_classes_weigh_more),
-        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
-        cmocka_unit_test(checkpoints_are_of_one_step),
-        cmocka_unit_test(workers_and_threads_change_no_bit),
-        cmocka_unit_test(options_that_may_not_change_are_named),
-        cmocka_unit_test(weights_of_another_model_are_refused_before_the_data),
-        cmocka_unit_test(wrong_commands_are_refused_with_the_reason),
-    };
-    return cmocka_run_group_tests(tests, psd_make_toy, NULL);
-}
+int main(void) { return tests_run(psd_make_toy, NULL); }

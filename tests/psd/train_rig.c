@@ -9,7 +9,7 @@ int psd_program(const char *format, ...) {
 }
 
 int psd_program_and_signal(const char *directory, const char *run, int step, const char *options) {
-    char *command = xformat("exec %s %s >%s/output 2>&1", program_at("train_psd"), options, directory);
+    char *command = kept_format("exec %s %s >%s/output 2>&1", program_at("train_psd"), options, directory);
     pid_t child = fork();
     int status;
     if (!child) {
@@ -19,7 +19,6 @@ int psd_program_and_signal(const char *directory, const char *run, int step, con
     wait_for_step(run, child, step);
     kill(child, SIGTERM);
     waitpid(child, &status, 0);
-    free(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -77,10 +76,8 @@ static void print_split(FILE *file, const char *name, int only, int without, int
 }
 
 static FILE *open_data(const char *name) {
-    char *path = path_join(fixture.data, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(fixture.data, name), "w");
     assert_non_null(file);
-    free(path);
     return file;
 }
 
@@ -123,13 +120,11 @@ static void write_splits(void) {
 int psd_make_toy(void **state) {
     (void)state;
     fixture.data = scratch_directory();
-    char *toy = path_join(fixture.data, "toy.safetensors"),
-         *with_unknown = path_join(fixture.data, "unknown.safetensors");
+    char *toy = kept_path(fixture.data, "toy.safetensors"),
+         *with_unknown = kept_path(fixture.data, "unknown.safetensors");
     write_toy(toy, 0);
     write_toy(with_unknown, 6);
     write_splits();
-    free(toy);
-    free(with_unknown);
     return 0;
 }
 
@@ -153,7 +148,7 @@ static int class_of(const char *name) {
 }
 
 int psd_read_predictions(const char *directory, PsdPredicted *said, int most) {
-    char *path = path_join(directory, "predictions_finetuned.csv"), *text = read_text(path);
+    char *path = kept_path(directory, "predictions_finetuned.csv"), *text = kept_text(path);
     int n = 0;
     assert_int_equal(strncmp(text, "id,sensor,snr,truth,prediction,p_dab,", 37), 0);
     for (char *line = strchr(text, '\n') + 1; *line; line = strchr(line, '\n') + 1, n++) {
@@ -166,7 +161,5 @@ int psd_read_predictions(const char *directory, PsdPredicted *said, int most) {
         s->truth = class_of(truth);
         s->predicted = class_of(predicted);
     }
-    free(text);
-    free(path);
     return n;
 }

@@ -5,7 +5,7 @@
 /* ---- reading reports ---- */
 
 Grid grid_read(const char *directory, const char *name) {
-    char *path = path_join(directory, name);
+    char *path = kept_path(directory, name);
     Grid grid = {.text = read_text(path)};
     Csv csv;
     Error error;
@@ -18,7 +18,6 @@ Grid grid_read(const char *directory, const char *name) {
     }
     assert_string_equal(error.text, "");
     csv_close(&csv);
-    free(path);
     return grid;
 }
 
@@ -39,12 +38,10 @@ double grid_number(const Grid *csv, const char *key, const char *column) {
 }
 
 json_t *json_in(const char *directory, const char *name) {
-    char *path = path_join(directory, name), *text = read_text(path);
+    char *path = kept_path(directory, name), *text = kept_text(path);
     json_error_t where;
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     if (!root) fail_msg("%s:%d: %s", path, where.line, where.text);
-    free(text);
-    free(path);
     return root;
 }
 
@@ -121,10 +118,9 @@ void assert_xml(const char *at) {
 }
 
 char *svg_in(const char *directory, const char *name) {
-    char *path = path_join(directory, name), *text = read_text(path);
+    char *path = kept_path(directory, name), *text = kept_text(path);
     assert_xml(text);
     assert_true(!strncmp(text, "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 40));
-    free(path);
     return text;
 }
 

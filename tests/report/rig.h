@@ -26,7 +26,7 @@ double number_at(const json_t *object, const char *key);
 
 /* Fails unless the text is XML: one root, tags closed in order, attributes quoted and unique, text escaped. */
 void assert_xml(const char *text);
-/* Reads an SVG file, which must be XML; free(). */
+/* Reads an SVG file, which must be XML. */
 char *svg_in(const char *directory, const char *name);
 /* Returns how often `part` occurs in a text. */
 int occurrences(const char *text, const char *part);

@@ -1,7 +1,7 @@
 /* Thresholds and scores of two classes, compared with values that were computed by hand.
  *
  * EXACT is the error of sums of a few rounded terms of size 1; ROUNDED is the error of a number with four decimals. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <math.h>
 
@@ -9,21 +9,21 @@
 #include "report/evaluation.h"
 #include "report/threshold.h"
 
+static Error error;
+
 static const double EXACT = 1e-13, ROUNDED = 5.0001e-5;
 
 /* ---- thresholds ---- */
 
 static Threshold choose(ThresholdRule rule, const double *p, const int32_t *labels, int64_t n, double share) {
     Threshold t;
-    Error error;
     if (!threshold_choose(rule, p, labels, n, share, &t, &error)) fail_msg("%s", error.text);
     return t;
 }
 
 /* 957 of 4,167 cells have about .85, the others about .10; 3,114 of 10,158 training cells are active. The reference
  * gives the threshold .51440. */
-static void two_means_are_adjusted_by_the_training_share(void **state) {
-    (void)state;
+TEST(two_means_are_adjusted_by_the_training_share) {
     enum { ALL = 4167, UP = 957 };
     double *p = xmalloc(ALL * sizeof *p);
     for (int i = 0; i < ALL; i++) /* symmetric about the centres, not sorted */
@@ -35,9 +35,8 @@ static void two_means_are_adjusted_by_the_training_share(void **state) {
     assert_near(t.share, 957.0 / 4167, 0);
     assert_near(t.adjustment, -0.039395, 5.1e-7); /* a tenth of -.39395 */
     assert_near(t.value, 0.5144, ROUNDED / 10);   /* published with five decimals */
-    char *text = threshold_text(&t, "active training cells");
+    char *text = keep(threshold_text(&t, "active training cells"));
     assert_contains(text, "0.5144: the middle 0.4750 of validation's centres 0.1000 and 0.8500");
-    free(text);
     free(p);
 }
 
@@ -49,8 +48,7 @@ static double within(const double *sorted, int from, int to) {
 }
 
 /* Compares with every way to split sorted values in two. */
-static void two_means_give_the_best_partition(void **state) {
-    (void)state;
+TEST(two_means_give_the_best_partition) {
     enum { N = 31 };
     double p[N];
     for (int draw = 0; draw < 20; draw++) {
@@ -68,8 +66,7 @@ static void two_means_give_the_best_partition(void **state) {
 
 /* Active cells at .2, .6, .8; inactive cells at .1, .3, .5, .55. Above .55 are two of three active cells and no
  * inactive one (F1 .8, balanced accuracy 5/6); above .1 are all three, and three inactive cells (F1 2/3, 5/8). */
-static void labels_choose_a_threshold(void **state) {
-    (void)state;
+TEST(labels_choose_a_threshold) {
     const double p[] = {0.2, 0.6, 0.8, 0.1, 0.3, 0.5, 0.55};
     const int32_t labels[] = {1, 1, 1, 0, 0, 0, 0};
     Threshold t = choose(THRESHOLD_F1, p, labels, 7, 0.5);
@@ -89,12 +86,10 @@ static void labels_choose_a_threshold(void **state) {
     assert_near(choose(THRESHOLD_HALF, p, labels, 0, 0).value, 0.5, 0);
 }
 
-static void data_without_a_threshold_are_refused(void **state) {
-    (void)state;
+TEST(data_without_a_threshold_are_refused) {
     const double same[] = {0.3, 0.3}, bad[] = {0.3, 1.5};
     const int32_t ones[] = {1, 1};
     Threshold t;
-    Error error;
     assert_false(threshold_choose(THRESHOLD_KMEANS, same, ones, 2, 0.5, &t, &error));
     assert_contains(error.text, "all 2 probabilities are the same");
     assert_false(threshold_choose(THRESHOLD_KMEANS, bad, ones, 2, 0.5, &t, &error));
@@ -117,13 +112,11 @@ static void fill(BinaryRow *rows, int64_t n, int label, double p) {
 
 static BinaryScores scores_of(const BinaryRow *rows, int64_t n) {
     BinaryScores s;
-    Error error;
     if (!binary_scores(rows, n, &s, NULL, &error)) fail_msg("%s", error.text);
     return s;
 }
 
-static void scores_match_those_by_hand(void **state) {
-    (void)state;
+TEST(scores_match_those_by_hand) {
     BinaryRow rows[10];
     fill(rows, 4, 0, 0.1);
     fill(rows + 4, 2, 0, 0.8);
@@ -150,8 +143,7 @@ static void scores_match_those_by_hand(void **state) {
     assert_near(scores_of(rows, 10).loss, 100, EXACT); /* 1000 / 10, without overflow */
 }
 
-static void one_class_has_no_area_under_a_curve(void **state) {
-    (void)state;
+TEST(one_class_has_no_area_under_a_curve) {
     BinaryRow rows[4];
     fill(rows, 3, 1, 0.9);
     fill(rows + 3, 1, 1, 0.2);
@@ -161,7 +153,6 @@ static void one_class_has_no_area_under_a_curve(void **state) {
     assert_near(s.specificity, 0, 0);
     Intervals i = binary_intervals(rows, 4, 1, "field", "cell");
     assert_true(isnan(i.scores[1].low) && isnan(i.scores[4].high) && i.scores[0].low < i.scores[0].high);
-    Error error;
     assert_false(binary_scores(rows, 0, &s, NULL, &error));
     assert_contains(error.text, "no rows");
     rows[1].p = 1.5;
@@ -171,8 +162,7 @@ static void one_class_has_no_area_under_a_curve(void **state) {
 
 /* There are two fields of view: all cells of one are right, all of the other wrong. If fields are resampled, half of
  * the resamples are all right or all wrong; if the 40 cells were resampled, hardly any would be outside .3 .. .7. */
-static void intervals_resample_fields_of_view(void **state) {
-    (void)state;
+TEST(intervals_resample_fields_of_view) {
     BinaryRow rows[40];
     for (int i = 0; i < 40; i++) {
         int label = i % 2, right = i < 20;
@@ -196,17 +186,4 @@ static void intervals_resample_fields_of_view(void **state) {
     cells = binary_intervals(rows, 40, 5, "field", "cell");
     assert_near(cells.scores[4].low, 0.5, EXACT);
     assert_near(cells.scores[4].high, 0.5, EXACT);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_means_are_adjusted_by_the_training_share),
-        cmocka_unit_test(two_means_give_the_best_partition),
-        cmocka_unit_test(labels_choose_a_threshold),
-        cmocka_unit_test(data_without_a_threshold_are_refused),
-        cmocka_unit_test(scores_match_those_by_hand),
-        cmocka_unit_test(one_class_has_no_area_under_a_curve),
-        cmocka_unit_test(intervals_resample_fields_of_view),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,7 @@ static void fill(BinaryRow rows[N], double threshold) {
     }
 }
 
-static void thresholds_are_swept_as_scikit_learn_scores_them(void **state) {
-    (void)state;
+TEST(thresholds_are_swept_as_scikit_learn_scores_them) {
     static const struct {
         int at;
         double accuracy, precision, recall, f1;
@@ -42,8 +41,7 @@ static void thresholds_are_swept_as_scikit_learn_scores_them(void **state) {
     assert_near(s.f1[8], 0.909090909090909, EXACT);
 }
 
-static void histograms_are_those_of_numpy(void **state) {
-    (void)state;
+TEST(histograms_are_those_of_numpy) {
     static const int64_t zeros[HISTOGRAM_BINS] = {3, 1,        1,        1,        [10] = 1, [15] = 1, [20] = 1,
                                                   1, [26] = 1, [32] = 1, [38] = 1, [44] = 1, [49] = 1};
     static const int64_t ones[HISTOGRAM_BINS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1,
@@ -66,11 +64,10 @@ static void histograms_are_those_of_numpy(void **state) {
     assert_int_equal(h.rows[HISTOGRAM_BINS / 2], 1);
 }
 
-static void the_files_have_the_scores_at_the_threshold(void **state) {
-    (void)state;
+TEST(the_files_have_the_scores_at_the_threshold) {
     BinaryRow rows[N];
     Error error;
-    const char *directory = keep_text(scratch_directory());
+    const char *directory = kept_folder();
     fill(rows, 0.41);
     make_directories(directory);
     if (!report_threshold(rows, N, NAMES, directory, "test", &error)) fail_msg("%s", error.text);
@@ -103,19 +100,17 @@ static void the_files_have_the_scores_at_the_threshold(void **state) {
     assert_string_equal(histogram.cells[1 + HISTOGRAM_BINS][0], NAMES[1]);
     free(sweep.text);
     free(histogram.text);
-    free(svg_in(directory, "threshold_test.svg"));
-    free(svg_in(directory, "outcomes_test.svg"));
-    char *text = read_text(keep_text(path_join(directory, "threshold_test.md")));
+    svg_in(directory, "threshold_test.svg");
+    svg_in(directory, "outcomes_test.svg");
+    char *text = kept_text(kept_path(directory, "threshold_test.md"));
     assert_contains(text, "F1 0.7089, precision 0.8235, recall 0.6222");
-    free(text);
 }
 
 /* Rows of one class have no curve, and are scored all the same. */
-static void rows_of_one_class_are_reported_without_areas(void **state) {
-    (void)state;
+TEST(rows_of_one_class_are_reported_without_areas) {
     BinaryRow rows[N];
     Error error;
-    const char *directory = keep_text(scratch_directory());
+    const char *directory = kept_folder();
     fill(rows, 0.5);
     for (int i = 0; i < N; i++) rows[i].label = 1;
     make_directories(directory);
@@ -126,14 +121,4 @@ static void rows_of_one_class_are_reported_without_areas(void **state) {
     assert_false(report_threshold(rows, 0, NAMES, directory, "none", &error));
     rows[3].p = NAN;
     assert_false(report_threshold(rows, N, NAMES, directory, "nan", &error));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thresholds_are_swept_as_scikit_learn_scores_them),
-        cmocka_unit_test(histograms_are_those_of_numpy),
-        cmocka_unit_test(the_files_have_the_scores_at_the_threshold),
-        cmocka_unit_test(rows_of_one_class_are_reported_without_areas),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
 #include "report/classification_report.h"
 #include "tests/report/rig.h"
 
+static Error error;
+
 static const double EXACT = 1e-14; /* error of sums of about ten rounded terms of size 1 */
 
 /* Rows whose labels have exactly the frequencies of their probabilities: every pattern, in sixths over three classes,
@@ -62,13 +64,11 @@ static TrueRows *true_rows(Distortion d, int times) {
 
 static Calibration fit(CalibrationKind kind, const TrueRows *rows) {
     Calibration c;
-    Error error;
     if (!calibration_fit(&c, kind, &rows->predictions, &error)) fail_msg("%s", error.text);
     return c;
 }
 
-static void known_temperatures_are_found(void **state) {
-    (void)state;
+TEST(known_temperatures_are_found) {
     const double temperatures[] = {0.1, 0.5, 1, 2.95, 20};
     for (int t = 0; t < 5; t++) {
         TrueRows *rows = true_rows((Distortion){.temperature = temperatures[t]}, 1);
@@ -98,8 +98,7 @@ static double snr_shift(Distortion d, int times) {
     return shift;
 }
 
-static void a_planted_slope_over_snr_is_found(void **state) {
-    (void)state;
+TEST(a_planted_slope_over_snr_is_found) {
     const double slopes[] = {-0.8, 0.3, 1.5};
     for (int s = 0; s < 3; s++) {
         Distortion d = {.temperature = 2, .slope = slopes[s]};
@@ -110,8 +109,7 @@ static void a_planted_slope_over_snr_is_found(void **state) {
     assert_near(snr_shift((Distortion){.temperature = 3}, 16), 0, 1e-9); /* a standard error is 1/30; times 1e-8 */
 }
 
-static void snr_without_spread_gives_a_plain_temperature(void **state) {
-    (void)state;
+TEST(snr_without_spread_gives_a_plain_temperature) {
     TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
     for (int i = 0; i < MOST_ROWS; i++) rows->snr[i] = 0.1;
     Calibration c = fit(CALIBRATION_COVARIATE, rows);
@@ -120,7 +118,6 @@ static void snr_without_spread_gives_a_plain_temperature(void **state) {
     assert_near(c.slope, 0, 0);
     calibration_free(&c);
     rows->predictions.covariate.values = NULL;
-    Error error;
     assert_false(calibration_fit(&c, CALIBRATION_COVARIATE, &rows->predictions, &error));
     assert_contains(error.text, "the rows have none");
     free(rows);
@@ -143,8 +140,7 @@ static double vector_shift(Distortion d, int times) {
     return worst;
 }
 
-static void a_planted_scale_and_bias_is_found(void **state) {
-    (void)state;
+TEST(a_planted_scale_and_bias_is_found) {
     const double scale[] = {0.5, 1.5, 0.8}, bias[] = {0.7, -0.4, -0.3};
     Distortion d = {.temperature = 1, .scale = scale, .bias = bias};
     double few = vector_shift(d, 16), many = vector_shift(d, 64);
@@ -156,7 +152,6 @@ static void a_planted_scale_and_bias_is_found(void **state) {
 static double objective(const Calibration *c, const Predictions *p) {
     double *probabilities = xmalloc((size_t)p->n * THREE * sizeof *probabilities), sum = 0;
     Evaluation e;
-    Error error;
     if (!calibration_apply(c, p, probabilities, &error) || !evaluation_of(p, probabilities, &e, &error))
         fail_msg("%s", error.text);
     for (int k = 0; k < THREE && c->kind == CALIBRATION_VECTOR; k++)
@@ -183,8 +178,7 @@ static void assert_flat(const Calibration *c, double *parameter, const Predictio
 }
 
 /* No calibration of this form fits the rows exactly: their temperature depends on the root of the SNR. */
-static void fits_end_at_the_minimum(void **state) {
-    (void)state;
+TEST(fits_end_at_the_minimum) {
     TrueRows *rows = true_rows((Distortion){.temperature = 2, .slope = 1}, 1);
     Predictions *p = &rows->predictions;
     for (int i = 0; i < p->n; i++) rows->snr[i] *= rows->snr[i];
@@ -203,18 +197,16 @@ static void fits_end_at_the_minimum(void **state) {
 }
 
 /* Every kind survives its JSON to the bit; a number that is missing is named. */
-static void calibrations_are_kept_as_json(void **state) {
-    (void)state;
+TEST(calibrations_are_kept_as_json) {
     TrueRows *rows = true_rows((Distortion){.temperature = 2, .slope = 0.3}, 1);
     const Predictions *p = &rows->predictions;
     size_t bytes = (size_t)p->n * THREE * sizeof(double);
     double *want = xmalloc(bytes), *got = xmalloc(bytes);
-    Error error;
     for (CalibrationKind kind = 0; kind < CALIBRATION_KINDS; kind++) {
         static const char *const needed[CALIBRATION_KINDS] = {"temperature", "bias", "slope"};
         Calibration fitted = fit(kind, rows), kept;
         json_t *made = calibration_to_json(&fitted);
-        char *text = json_text("a calibration", made, JSON_REAL_PRECISION(17));
+        char *text = keep(json_text("a calibration", made, JSON_REAL_PRECISION(17)));
         json_t *json = json_loads(text, 0, NULL);
         assert_true(calibration_from_json(json, THREE, &kept, &error));
         assert_true(calibration_apply(&fitted, p, want, &error) && calibration_apply(&kept, p, got, &error));
@@ -226,20 +218,17 @@ static void calibrations_are_kept_as_json(void **state) {
         calibration_free(&fitted);
         json_decref(made);
         json_decref(json);
-        free(text);
     }
     free(want);
     free(got);
     free(rows);
 }
 
-static void the_bias_of_a_class_without_rows_stays_finite(void **state) {
-    (void)state;
+TEST(the_bias_of_a_class_without_rows_stays_finite) {
     TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
     for (int i = 0; i < rows->predictions.n; i++) rows->truth[i] = rows->truth[i] == 2 ? 0 : rows->truth[i];
     Calibration c = fit(CALIBRATION_VECTOR, rows);
     double *p = xmalloc((size_t)rows->predictions.n * THREE * sizeof *p), most = 0;
-    Error error;
     assert_true(calibration_apply(&c, &rows->predictions, p, &error));
     for (int i = 0; i < rows->predictions.n; i++) most = fmax(most, p[i * THREE + 2]);
     assert_true(most > 0 && most < 0.1);
@@ -249,12 +238,10 @@ static void the_bias_of_a_class_without_rows_stays_finite(void **state) {
     free(rows);
 }
 
-static void calibrations_are_evaluated_on_the_test_rows(void **state) {
-    (void)state;
+TEST(calibrations_are_evaluated_on_the_test_rows) {
     TrueRows *validation = true_rows((Distortion){.temperature = 2, .slope = 0.5}, 16);
     TrueRows *test = true_rows((Distortion){.temperature = 2, .slope = 0.5}, 4);
-    char *directory = scratch_directory();
-    Error error;
+    char *directory = kept_folder();
     bool was_fitted;
     if (!report_calibration(&validation->predictions, &test->predictions, directory, NULL, &was_fitted, &error))
         fail_msg("%s", error.text);
@@ -279,7 +266,7 @@ static void calibrations_are_evaluated_on_the_test_rows(void **state) {
     assert_near(number_at(json, "validation_rows"), 16 * 144, 0);
     static const char *const pictures[] = {"reliability_before.svg", "reliability_temp_scaling.svg",
                                            "reliability_vector_scaling.svg", "reliability_snr_aware.svg"};
-    for (int i = 0; i < 4; i++) free(svg_in(directory, pictures[i]));
+    for (int i = 0; i < 4; i++) svg_in(directory, pictures[i]);
     calibration_free(&fitted);
     calibration_free(&other);
     json_decref(json);
@@ -287,48 +274,27 @@ static void calibrations_are_evaluated_on_the_test_rows(void **state) {
     free(temperature.text);
     free(vector.text);
     free(snr.text);
-    free(directory);
     free(validation);
     free(test);
 }
 
 /* Rows whose labels do not depend on the logits, almost: a temperature fits, and the decisions are at chance. */
-static void a_report_says_that_the_classifier_is_at_chance(void **state) {
-    (void)state;
+TEST(a_report_says_that_the_classifier_is_at_chance) {
     TrueRows *rows = true_rows((Distortion){.temperature = 2}, 4);
     for (int64_t i = 0; i < rows->predictions.n; i++) {
         if (i % 24) rows->truth[i] = (int32_t)(i % THREE);
         for (int c = 0; c < THREE; c++) rows->logits[i * THREE + c] += c == 1 ? 30 : 0;
     }
     rows->predictions.cause = "few steps";
-    char *directory = scratch_directory(), *path = path_join(directory, "calibration.md");
-    Error error;
+    char *directory = kept_folder(), *path = kept_path(directory, "calibration.md");
     bool was_fitted;
     if (!report_calibration(&rows->predictions, &rows->predictions, directory, NULL, &was_fitted, &error))
         fail_msg("%s", error.text);
-    char *text = read_text(path);
+    char *text = kept_text(path);
     json_t *json = json_in(directory, "calibration.json");
     assert_contains(text, "the classifier is at chance: balanced accuracy 0.3");
     assert_contains(text, "Likely cause: few steps");
     assert_contains(json_string_value(json_object_get(json, "at_chance")), "at chance: balanced accuracy 0.3");
     json_decref(json);
-    free(text);
-    free(path);
-    free(directory);
     free(rows);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_temperatures_are_found),
-        cmocka_unit_test(a_planted_slope_over_snr_is_found),
-        cmocka_unit_test(snr_without_spread_gives_a_plain_temperature),
-        cmocka_unit_test(a_planted_scale_and_bias_is_found),
-        cmocka_unit_test(fits_end_at_the_minimum),
-        cmocka_unit_test(calibrations_are_kept_as_json),
-        cmocka_unit_test(the_bias_of_a_class_without_rows_stays_finite),
-        cmocka_unit_test(calibrations_are_evaluated_on_the_test_rows),
-        cmocka_unit_test(a_report_says_that_the_classifier_is_at_chance),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

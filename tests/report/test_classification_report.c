@@ -6,6 +6,8 @@
 #include "report/calibration.h"
 #include "report/classification_report.h"
 
+static Error error;
+
 enum { BANDS = 6 };
 static const double EXACT = 1e-14;
 static const char *const NAMES[BANDS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra"};
@@ -22,16 +24,14 @@ static Predictions ten_rows(double *logits) {
 }
 
 static char *report(const Predictions *p, double temperature, const char *protocol, const char *tag) {
-    char *directory = scratch_directory();
-    Error error;
+    char *directory = kept_folder();
     if (!report_classification(p, temperature, directory, protocol, tag, &error)) fail_msg("%s", error.text);
     return directory;
 }
 
 /* ---- one evaluation ---- */
 
-static void six_bands_with_one_error_match_those_by_hand(void **state) {
-    (void)state;
+TEST(six_bands_with_one_error_match_those_by_hand) {
     double logits[60];
     Predictions p = ten_rows(logits);
     char *directory = report(&p, 1, "pooled", "tiny");
@@ -67,11 +67,9 @@ static void six_bands_with_one_error_match_those_by_hand(void **state) {
     assert_near(number_at(json_array_get(json_object_get(json, "confusion"), 0), "dvbt"), 1, 0);
     assert_null(json_object_get(json, "per_snr"));
     json_decref(json);
-    free(directory);
 }
 
-static void known_probabilities_have_their_calibration_error(void **state) {
-    (void)state;
+TEST(known_probabilities_have_their_calibration_error) {
     double logits[60], halved[60];
     Predictions p = ten_rows(logits);
     for (int i = 0; i < 60; i++) halved[i] = (logits[i] = 2 * sin(0.7 * i)) / 2;
@@ -79,7 +77,6 @@ static void known_probabilities_have_their_calibration_error(void **state) {
     Grid csv = grid_read(directory, "pooled_sines.csv");
     assert_near(grid_number(&csv, NULL, "ece"), 0.5112499219886915, EXACT);
     free(csv.text);
-    free(directory);
     p.logits = halved; /* a temperature divides */
     directory = report(&p, 0.5, "pooled", "sines");
     csv = grid_read(directory, "pooled_sines.csv");
@@ -99,12 +96,10 @@ static void known_probabilities_have_their_calibration_error(void **state) {
     assert_string_equal(csv.cells[0][3], "p_dab");
     evaluation_free(&e);
     free(csv.text);
-    free(directory);
 }
 
 /* A sensor has only rows of fm and tetra; one row is predicted as lte. */
-static void absent_classes_keep_their_names(void **state) {
-    (void)state;
+TEST(absent_classes_keep_their_names) {
     const int32_t truth[] = {2, 2, 2, 5, 5}, taken[] = {2, 2, 5, 5, 4};
     double logits[5 * BANDS] = {0};
     for (int i = 0; i < 5; i++) logits[i * BANDS + taken[i]] = 3;
@@ -123,13 +118,10 @@ static void absent_classes_keep_their_names(void **state) {
     assert_near(grid_number(&csv, "fm", "support"), 3, 0);
     assert_near(grid_number(&csv, "lte", "predicted"), 1, 0);
     free(csv.text);
-    char *path = path_join(directory, "loso_one.md"), *markdown = read_text(path);
+    char *path = kept_path(directory, "loso_one.md"), *markdown = kept_text(path);
     assert_contains(markdown, "| macro F1, 3 classes in truth or prediction | 0.4333 |");
     assert_contains(markdown, "| macro F1, all 6 classes | 0.2167 |");
     assert_contains(markdown, "| fm | 3 | 2 | 1.0000 | 0.6667 | 0.8000 |");
-    free(markdown);
-    free(path);
-    free(directory);
 }
 
 static const char *const SENSORS[] = {"Bari, \"north\"", "unheard", "Rome | 2"};
@@ -142,8 +134,7 @@ static Predictions with_sensors(double *logits) {
     return p;
 }
 
-static void tables_are_grouped_by_sensor_and_snr(void **state) {
-    (void)state;
+TEST(tables_are_grouped_by_sensor_and_snr) {
     double logits[60];
     Predictions p = with_sensors(logits);
     char *directory = report(&p, 1, "pooled", "by");
@@ -177,15 +168,11 @@ static void tables_are_grouped_by_sensor_and_snr(void **state) {
     assert_contains(json_string_value(json_object_get(json, "worst")), "Rome | 2, 0.6667 (accuracy 0.7500, 4 rows)");
     assert_int_equal(json_array_size(json_object_get(json, "per_sensor")), 2);
     json_decref(json);
-    char *path = path_join(directory, "pooled_by.md"), *markdown = read_text(path);
+    char *path = kept_path(directory, "pooled_by.md"), *markdown = kept_text(path);
     assert_contains(markdown, "| Rome \\| 2 | 4 |");
-    free(markdown);
-    free(path);
-    free(directory);
 }
 
-static void plots_are_xml_and_show_the_numbers(void **state) {
-    (void)state;
+TEST(plots_are_xml_and_show_the_numbers) {
     const char *const names[BANDS] = {"a<b", "c & d", "\"e\"", "'f'", "]]>", "h\x01ı"};
     double logits[60];
     Predictions p = ten_rows(logits);
@@ -199,7 +186,6 @@ static void plots_are_xml_and_show_the_numbers(void **state) {
     assert_int_equal(occurrences(matrix, ">50.0 %</text>"), 2); /* dab: one right, one taken for dvbt */
     assert_int_equal(occurrences(matrix, ">100.0 %</text>"), 5);
     assert_int_equal(occurrences(matrix, ">2</text>"), 3);
-    free(matrix);
     char *reliability = svg_in(directory, "reliability_pooled_<x>.svg");
     /* One bin of 28 pixels, from 0.4667 to 0.5333; bar 0.9 and gap 0.5 .. 0.9 of 420 pixels above 476. */
     assert_int_equal(occurrences(reliability, "class=\"plot-bar\""), 1);
@@ -209,19 +195,14 @@ static void plots_are_xml_and_show_the_numbers(void **state) {
     assert_contains(reliability, ">ECE 0.4000</text>");
     /* Wilson's interval of 9 of 10, statsmodels 0.14: 0.59585 to 0.98212 */
     assert_contains(reliability, "plot-whisker\" stroke-width=\"1.5\" d=\"M282.0 225.7V63.5\"");
-    free(reliability);
-    free(directory);
     directory = report(&p, 0.1, "pooled", "sure"); /* confidence 1 / (1 + 5 / 5^10), which is above the accuracy */
     reliability = svg_in(directory, "reliability_pooled_sure.svg");
     assert_contains(reliability, "<rect x=\"464.0\" y=\"98.0\" width=\"28.0\" height=\"378.0\" class=\"plot-bar\"");
     assert_contains(reliability, "<rect x=\"464.0\" y=\"56.0\" width=\"28.0\" height=\"42.0\" class=\"plot-gap\"");
-    free(reliability);
-    free(directory);
 }
 
 /* Areas of scikit-learn 1.9 (roc_auc_score, average_precision_score) for softmax of the same logits. */
-static void each_class_has_a_curve_against_the_rest(void **state) {
-    (void)state;
+TEST(each_class_has_a_curve_against_the_rest) {
     double logits[60], two[20];
     Predictions p = ten_rows(logits);
     for (int i = 0; i < 60; i++) /* no two are equal */
@@ -240,17 +221,12 @@ static void each_class_has_a_curve_against_the_rest(void **state) {
     }
     assert_contains(roc, ">chance: AUROC 0.500</text>");
     assert_null(strstr(recall, ">chance")); /* no line holds for all classes */
-    free(roc);
-    free(recall);
-    free(directory);
     p.classes = 2, p.truth = (int32_t[10]){0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, p.logits = two;
     for (int i = 0; i < 10; i++) two[2 * i] = 0, two[2 * i + 1] = i == 4 ? -1 : i;
     directory = report(&p, 1, "pooled", "two");
     roc = svg_in(directory, "roc_pooled_two.svg");
     assert_contains(roc, ">dvbt: AUROC 0.833</text>"); /* 20 of 24 */
     assert_null(strstr(roc, ">dab"));
-    free(roc);
-    free(directory);
 }
 
 /* Returns the value of an attribute of the last tag before `at`. */
@@ -261,8 +237,7 @@ static double before(const char *text, const char *at, const char *attribute) {
 
 /* Names of columns that are wider than a cell lean to the right and begin above their cell; all are shortened to some
  * 220 pixels, and rows begin behind them. */
-static void long_names_of_classes_neither_overlap_nor_leave_the_picture(void **state) {
-    (void)state;
+TEST(long_names_of_classes_neither_overlap_nor_leave_the_picture) {
     const char *const names[BANDS] = {"a class with a name that is far too long to be shown in any matrix",
                                       "b",
                                       "c",
@@ -287,15 +262,11 @@ static void long_names_of_classes_neither_overlap_nor_leave_the_picture(void **s
         left = before(matrix, at, "x=\"");
         assert_true(left > 220 && left < 300);
     }
-    free(matrix);
-    free(directory);
 }
 
-static void predictions_that_cannot_be_reported_are_refused(void **state) {
-    (void)state;
+TEST(predictions_that_cannot_be_reported_are_refused) {
     double logits[60];
     Predictions p = with_sensors(logits), bad;
-    Error error;
     bool fitted = false;
     assert_false(report_classification(&p, 1, "/nowhere/there", "pooled", "a", &error));
     assert_contains(error.text, "/nowhere/there/pooled_a.csv");
@@ -342,15 +313,13 @@ typedef struct {
 
 static void call_folds(void *argument) {
     const FoldCall *call = argument;
-    Error error;
     if (!report_folds(call->folds, call->n, "sensor", call->protocol, call->directory, &error)) die("%s", error.text);
 }
 
-static void folds_have_means_and_deviations(void **state) {
-    (void)state;
+TEST(folds_have_means_and_deviations) {
     Evaluation four = fold(4), three = fold(3), one = fold(1);
     const FoldResult folds[] = {{"Bari", 0, 0, &four}, {"Bologna", 0, 0, &one}, {"Rome", 0, 0, &three}};
-    char *directory = scratch_directory(), output[4096];
+    char *directory = kept_folder(), output[4096];
     int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 3, "loso", directory});
     if (status) fail_msg("%s", output);
     Grid csv = grid_read(directory, "loso_results.csv");
@@ -384,15 +353,13 @@ static void folds_have_means_and_deviations(void **state) {
     evaluation_free(&four);
     evaluation_free(&three);
     evaluation_free(&one);
-    free(directory);
 }
 
-static void shots_have_means_of_their_own(void **state) {
-    (void)state;
+TEST(shots_have_means_of_their_own) {
     Evaluation four = fold(4), three = fold(3), one = fold(1);
     const FoldResult folds[] = {{"Bari", 10, 1, &four},  {"Bari", 10, 2, &three}, {"Rome", 10, 1, &three},
                                 {"Rome", 10, 2, &three}, {"Bari", 5, 1, &one},    {"Rome", 5, 1, &three}};
-    char *directory = scratch_directory(), output[4096];
+    char *directory = kept_folder(), output[4096];
     int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 6, "fewshot", directory});
     if (status) fail_msg("%s", output);
     Grid csv = grid_read(directory, "fewshot_results.csv");
@@ -416,7 +383,6 @@ static void shots_have_means_of_their_own(void **state) {
     evaluation_free(&four);
     evaluation_free(&three);
     evaluation_free(&one);
-    free(directory);
 }
 
 /* Returns an evaluation of five rows of two classes at a threshold of p(fm), by which 5 of the 6 pairs of dab and fm
@@ -427,7 +393,6 @@ static Evaluation fold_at(double threshold) {
     static const char *const two[] = {"dab", "fm"};
     double logits[10] = {0};
     Evaluation e;
-    Error error;
     for (int i = 0; i < 5; i++) logits[2 * i + 1] = log(p[i] / (1 - p[i]));
     const Predictions rows = {.n = 5, .classes = 2, .class_names = two, .logits = logits, .truth = truth, .ids = IDS};
     if (!evaluation_at(&rows, threshold, &e, &error)) fail_msg("%s", error.text);
@@ -435,11 +400,10 @@ static Evaluation fold_at(double threshold) {
 }
 
 /* At 0.7 one row is fm, at 0.4 three are, one of them wrongly; at 0.5 two of which one is wrong. */
-static void folds_of_two_classes_are_at_their_thresholds(void **state) {
-    (void)state;
+TEST(folds_of_two_classes_are_at_their_thresholds) {
     Evaluation high = fold_at(0.7), low = fold_at(0.4), middle = fold_at(NAN);
     const FoldResult folds[] = {{"one", 0, 0, &high}, {"two", 0, 0, &low}}, plain = {"one", 0, 0, &middle};
-    char *directory = scratch_directory(), output[4096];
+    char *directory = kept_folder(), output[4096];
     int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 2, "seeds", directory});
     if (status) fail_msg("%s", output);
     Grid csv = grid_read(directory, "seeds_results.csv");
@@ -458,10 +422,8 @@ static void folds_of_two_classes_are_at_their_thresholds(void **state) {
     assert_near(grid_number(&csv, "one", "nll"), grid_number(&csv, "two", "nll"), 0); /* of the same probabilities */
     free(csv.text);
     assert_contains(output, "accuracy  macro_f1   f1_fm  precision_fm  recall_fm  roc_auc\n");
-    char *path = path_join(directory, "seeds_results.md"), *text = read_text(path);
+    char *path = kept_path(directory, "seeds_results.md"), *text = kept_text(path);
     assert_contains(text, "Predictions are those at the threshold of each training.");
-    free(text);
-    free(path);
     /* without a threshold: the most probable class, and the columns of any number of classes */
     status = run_function(output, sizeof output, call_folds, &(FoldCall){&plain, 1, "plain", directory});
     if (status) fail_msg("%s", output);
@@ -472,20 +434,16 @@ static void folds_of_two_classes_are_at_their_thresholds(void **state) {
     double of_six[60];
     Predictions six = ten_rows(of_six);
     Evaluation none;
-    Error error;
     assert_false(evaluation_at(&six, 0.5, &none, &error));
     assert_string_equal(error.text, "a threshold of 0.5 is of two classes, and there are 6");
     evaluation_free(&high);
     evaluation_free(&low);
     evaluation_free(&middle);
-    free(directory);
 }
 
-static void one_fold_has_no_deviation(void **state) {
-    (void)state;
+TEST(one_fold_has_no_deviation) {
     Evaluation three = fold(3);
-    char *directory = scratch_directory();
-    Error error;
+    char *directory = kept_folder();
     assert_true(report_folds(&(FoldResult){"Rome", 0, 0, &three}, 1, "sensor", "loso", directory, &error));
     Grid csv = grid_read(directory, "loso_results.csv");
     assert_near(grid_number(&csv, "MEAN", "accuracy"), 0.75, 0);
@@ -496,23 +454,4 @@ static void one_fold_has_no_deviation(void **state) {
     assert_contains(error.text, "/nowhere/there/loso_results.csv");
     free(csv.text);
     evaluation_free(&three);
-    free(directory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(six_bands_with_one_error_match_those_by_hand),
-        cmocka_unit_test(known_probabilities_have_their_calibration_error),
-        cmocka_unit_test(absent_classes_keep_their_names),
-        cmocka_unit_test(tables_are_grouped_by_sensor_and_snr),
-        cmocka_unit_test(plots_are_xml_and_show_the_numbers),
-        cmocka_unit_test(each_class_has_a_curve_against_the_rest),
-        cmocka_unit_test(long_names_of_classes_neither_overlap_nor_leave_the_picture),
-        cmocka_unit_test(predictions_that_cannot_be_reported_are_refused),
-        cmocka_unit_test(folds_have_means_and_deviations),
-        cmocka_unit_test(shots_have_means_of_their_own),
-        cmocka_unit_test(folds_of_two_classes_are_at_their_thresholds),
-        cmocka_unit_test(one_fold_has_no_deviation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,8 @@
 
 #include "report/curves.h"
 
+static Error error;
+
 static const double EXACT = 1e-11; /* the witness interpolated 1e-12 to the right of each grid point */
 
 enum { FOLDS = 3, ROWS = 10, POINTS = 101 /* of the mean */ };
@@ -34,8 +36,7 @@ static Set *three_folds(void) {
 
 /* Returns the table of curves, whose first rows must be the mean at 0, 0.01 .. 1; free(text). */
 static Grid table_of(const CurveRows *folds, int n, bool roc) {
-    char *directory = scratch_directory(), *base = path_join(directory, "curves");
-    Error error;
+    char *directory = kept_folder(), *base = kept_path(directory, "curves");
     CurveSet set = {.curves = folds, .n = n, .folds = true};
     if (!curves_write(base, roc, &set, "t", &error)) fail_msg("%s", error.text);
     Grid table = grid_read(directory, "curves.csv");
@@ -49,8 +50,6 @@ static Grid table_of(const CurveRows *folds, int n, bool roc) {
         assert_near(strtod(table.cells[1 + k][2], NULL), k / 100.0, 0);
     }
     assert_string_not_equal(table.cells[1 + POINTS][0], "mean over folds");
-    free(base);
-    free(directory);
     return table;
 }
 
@@ -64,8 +63,7 @@ static double mean_at(const Grid *table, int k, int column) {
 }
 
 /* With three folds, 1 of 27 resamples has a single fold only: the interval is from the least to the greatest. */
-static void the_mean_and_its_band_are_those_of_the_folds(void **state) {
-    (void)state;
+TEST(the_mean_and_its_band_are_those_of_the_folds) {
     static const struct {
         int at;
         double roc[3], precision[3]; /* mean, least, greatest */
@@ -88,8 +86,7 @@ static void the_mean_and_its_band_are_those_of_the_folds(void **state) {
 }
 
 /* Precision holds from one recall to the next, and all recalls of the folds are on the grid. */
-static void the_area_below_the_mean_is_the_mean_of_areas(void **state) {
-    (void)state;
+TEST(the_area_below_the_mean_is_the_mean_of_areas) {
     Grid table = table_of(three_folds()->folds, FOLDS, false);
     double area = 0;
     for (int k = 1; k < POINTS; k++) area += mean_at(&table, k, 3) / 100;
@@ -97,13 +94,11 @@ static void the_area_below_the_mean_is_the_mean_of_areas(void **state) {
     free(table.text);
 }
 
-static void the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_too(void **state) {
-    (void)state;
+TEST(the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_too) {
     const Set *s = three_folds();
     const char *directory = run_directory();
-    char *roc = path_join(directory, "roc"), *recall = path_join(directory, "recall");
+    char *roc = kept_path(directory, "roc"), *recall = kept_path(directory, "recall");
     CurveSet set = {.curves = s->folds, .n = FOLDS, .folds = true, .pooled = &s->pooled};
-    Error error;
     assert_true(curves_write(roc, true, &set, "ROC", &error));
     assert_true(curves_write(recall, false, &set, "PR", &error));
     char *svg = svg_in(directory, "roc.svg");
@@ -115,12 +110,10 @@ static void the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_to
     assert_null(strstr(svg, "pooled"));
     assert_null(strstr(svg, "nan"));
     assert_int_equal(occurrences(svg, "class=\"plot-band plot-ink\""), 2); /* the band, and its sample in the legend */
-    free(svg);
     svg = svg_in(directory, "recall.svg");
     assert_contains(svg, ">mean of 3 folds: AP 0.654</text>");
     assert_contains(svg, ">D3: AP 0.567</text>");
     assert_contains(svg, ">chance: AP 0.467</text>"); /* 14 of 30 */
-    free(svg);
     Grid csv = grid_read(directory, "roc.csv");
     assert_near(grid_number(&csv, "mean over folds", "true_positive_rate"), .2 / 3, EXACT);
     assert_near(grid_number(&csv, "mean over folds", "high"), .2, EXACT);
@@ -130,17 +123,13 @@ static void the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_to
     assert_near(grid_number(&csv, "all folds, pooled", "threshold"), .99, 0);
     assert_near(grid_number(&csv, "all folds, pooled", "false_positive_rate"), 1.0 / 16, EXACT);
     free(csv.text);
-    free(roc);
-    free(recall);
 }
 
 /* Rows of one model: the level of chance is a line where it is that of all curves, else it is in the legend. */
-static void the_precision_of_chance_is_that_of_each_curve(void **state) {
-    (void)state;
+TEST(the_precision_of_chance_is_that_of_each_curve) {
     Set s = *three_folds();
     const char *directory = run_directory();
-    char *path = path_join(directory, "chance.svg");
-    Error error;
+    char *path = kept_path(directory, "chance.svg");
     CurveSet set = {.curves = s.folds, .n = FOLDS};
     assert_true(curves_write_picture(path, false, &set, "PR", &error));
     char *svg = svg_in(directory, "chance.svg");
@@ -148,13 +137,11 @@ static void the_precision_of_chance_is_that_of_each_curve(void **state) {
     assert_contains(svg, ">D3: AP 0.567, chance 0.400</text>");
     assert_null(strstr(svg, ">chance"));
     assert_null(strstr(svg, "stroke-dasharray=\"6 4\""));
-    free(svg);
     set.n = 2; /* 5 of 10 rows in both */
     assert_true(curves_write_picture(path, false, &set, "PR", &error));
     svg = svg_in(directory, "chance.svg");
     assert_contains(svg, ">D1: AP 0.728</text>");
     assert_contains(svg, ">chance: AP 0.500</text>");
-    free(svg);
     Intervals known = {0};
     known.scores[BINARY_AUPRC] = (Interval){.4, .9};
     s.folds[0].intervals = &known;
@@ -163,15 +150,11 @@ static void the_precision_of_chance_is_that_of_each_curve(void **state) {
     assert_true(curves_write_picture(path, false, &set, "PR", &error));
     svg = svg_in(directory, "chance.svg");
     assert_contains(svg, ">dvb-t2: AP 0.728, chance 0.500, 95 % 0.400 to 0.900</text>"); /* not shortened */
-    free(svg);
-    free(path);
 }
 
-static void folds_of_one_class_are_left_out(void **state) {
-    (void)state;
+TEST(folds_of_one_class_are_left_out) {
     Set s = *three_folds();
-    char *directory = scratch_directory(), *base = path_join(directory, "roc"), *svg = path_join(directory, "roc.svg");
-    Error error;
+    char *directory = kept_folder(), *base = kept_path(directory, "roc"), *svg = kept_path(directory, "roc.svg");
     for (int i = 0; i < 2 * ROWS; i++) s.rows[i].label = i < ROWS;
     for (int f = 0; f < FOLDS; f++) s.folds[f].rows = s.rows + f * ROWS;
     Grid all = table_of(s.folds, FOLDS, true), alone = table_of(s.folds + 2, 1, true);
@@ -186,27 +169,12 @@ static void folds_of_one_class_are_left_out(void **state) {
     free(alone.text);
     CurveSet one = {.curves = s.folds, .n = FOLDS, .folds = true}, none = {.curves = s.folds, .n = 2, .folds = true};
     assert_true(curves_write(base, true, &one, "ROC", &error));
-    char *text = read_text(svg);
+    char *text = kept_text(svg);
     assert_xml(text);
     assert_contains(text, ">mean of 1 fold: AUROC 0.667</text>");
     assert_null(strstr(text, "95 %"));
     assert_null(strstr(text, "nan"));
-    free(text);
     assert_int_equal(unlink(svg), 0);
     assert_true(curves_write(base, true, &none, "ROC", &error));
     assert_int_equal(access(svg, F_OK), -1);
-    free(svg);
-    free(base);
-    free(directory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_mean_and_its_band_are_those_of_the_folds),
-        cmocka_unit_test(the_area_below_the_mean_is_the_mean_of_areas),
-        cmocka_unit_test(the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_too),
-        cmocka_unit_test(the_precision_of_chance_is_that_of_each_curve),
-        cmocka_unit_test(folds_of_one_class_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include "report/markdown.h"
 #include "report/plot.h"
 #include "report/table.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static char *made; /* by the last END */
 
@@ -16,8 +16,7 @@ static char *made; /* by the last END */
     FILE *out = open_memstream(&made, &size_)
 #define END fclose(out)
 
-static void text_cannot_leave_its_element(void **state) {
-    (void)state;
+TEST(text_cannot_leave_its_element) {
     static const struct {
         const char *text, *want;
     } cases[] = {{"a < b && c > \"d\" 'e'", "a &lt; b &amp;&amp; c &gt; &quot;d&quot; &#39;e&#39;"},
@@ -35,8 +34,7 @@ static void text_cannot_leave_its_element(void **state) {
     }
 }
 
-static void facts_that_are_missing_are_unknown(void **state) {
-    (void)state;
+TEST(facts_that_are_missing_are_unknown) {
     BEGIN;
     html_fact(out, "a<b", NULL);
     html_fact(out, "c", "<d>");
@@ -46,8 +44,7 @@ static void facts_that_are_missing_are_unknown(void **state) {
 }
 
 /* The test vectors of RFC 4648. */
-static void data_are_base64(void **state) {
-    (void)state;
+TEST(data_are_base64) {
     static const char *const cases[][2] = {{"", ""},
                                            {"f", "Zg=="},
                                            {"fo", "Zm8="},
@@ -63,8 +60,7 @@ static void data_are_base64(void **state) {
     }
 }
 
-static void pictures_of_this_program_are_taken(void **state) {
-    (void)state;
+TEST(pictures_of_this_program_are_taken) {
     static const int64_t confusion[] = {3, 1, 0, 4};
     static const char *const names[] = {"<script>", "b & \"c\""};
     const double x[] = {1, 2, 3}, y[] = {3, NAN, 1};
@@ -90,8 +86,7 @@ static void pictures_of_this_program_are_taken(void **state) {
     assert_false(html_svg_check(made, &error));
 }
 
-static void other_pictures_are_refused(void **state) {
-    (void)state;
+TEST(other_pictures_are_refused) {
     static const char *const cases[][2] = {
         {"<html></html>", "does not begin with <svg"},
         {"<svg ><script>x</script></svg>", "an element 'script'"},
@@ -124,8 +119,7 @@ static void other_pictures_are_refused(void **state) {
     }
 }
 
-static void cells_of_a_header_may_have_any_text(void **state) {
-    (void)state;
+TEST(cells_of_a_header_may_have_any_text) {
     BEGIN;
     html_table_begin_cells(out, "c", (const char *[]){"a|b:", "<i>"}, 2);
     html_table_end(out);
@@ -133,8 +127,7 @@ static void cells_of_a_header_may_have_any_text(void **state) {
     assert_contains(made, "<tr><th scope=\"col\">a|b:</th><th scope=\"col\">&lt;i&gt;</th></tr></thead><tbody>\n");
 }
 
-static void markdown_becomes_html(void **state) {
-    (void)state;
+TEST(markdown_becomes_html) {
     BEGIN;
     html_markdown(out,
                   "# A <b>\n\none\ntwo\n- x & y\n- z\n\n## Scores\n\n| name | value |\n|---|---:|\n| a\\|b | 0.5 |\n"
@@ -152,10 +145,9 @@ static void markdown_becomes_html(void **state) {
 }
 
 /* Text of the data is shown as it is, and is neither HTML nor a link where Markdown is rendered. */
-static void markdown_holds_no_html_of_the_data(void **state) {
-    (void)state;
+TEST(markdown_holds_no_html_of_the_data) {
     static const char text[] = "<img src=x> \\<b> & [a](b) | \x1b[31m \\";
-    char *path = path_join(scratch_directory(), "a.md");
+    char *path = kept_path(scratch_directory(), "a.md");
     TextFile file;
     Table table = {0};
     Error error;
@@ -164,7 +156,7 @@ static void markdown_holds_no_html_of_the_data(void **state) {
     table_text(&table, "<name>", text);
     table_print_markdown(&table, 1, file.out);
     assert_true(markdown_end(&file, path, &error));
-    char *written = read_text(path);
+    char *written = kept_text(path);
     assert_string_equal(written,
                         "# \\<i>\n\na \\< b\n\n| \\<name> |\n|---|\n| \\<img src=x> \\\\\\<b> \\& \\[a](b) \\| "
                         "\u241b\\[31m \\\\ |\n");
@@ -175,22 +167,4 @@ static void markdown_holds_no_html_of_the_data(void **state) {
     assert_contains(made, "<th scope=\"col\">&lt;name&gt;</th>");
     assert_contains(made, ">&lt;img src=x&gt; \\&lt;b&gt; &amp; [a](b) | \u241b[31m \\</th>");
     table_free(&table);
-    free(written);
-    free(path);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_cannot_leave_its_element),
-        cmocka_unit_test(facts_that_are_missing_are_unknown),
-        cmocka_unit_test(data_are_base64),
-        cmocka_unit_test(pictures_of_this_program_are_taken),
-        cmocka_unit_test(other_pictures_are_refused),
-        cmocka_unit_test(cells_of_a_header_may_have_any_text),
-        cmocka_unit_test(markdown_becomes_html),
-        cmocka_unit_test(markdown_holds_no_html_of_the_data),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(made);
-    return failed;
 }

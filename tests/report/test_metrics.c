@@ -1,10 +1,12 @@
 /* The scores of classifiers, compared with values that were computed by hand or published with a model.
  *
  * EXACT is the error of sums of about ten rounded terms of size 1. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include "kernels/philox.h"
 #include "report/metrics.h"
+
+static Error error;
 
 enum { MOST = 8 };
 static const double EXACT = 1e-14;
@@ -13,7 +15,6 @@ static const char *const BANDS[] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra"};
 
 static MetricsScores score(const int64_t *confusion, int classes, const char *const *names, MetricsClass *each) {
     MetricsScores scores;
-    Error error;
     if (!metrics_scores(confusion, classes, names, each, &scores, &error)) fail_msg("%s", error.text);
     return scores;
 }
@@ -26,27 +27,23 @@ static const MetricsClass *find(const MetricsClass *each, int classes, const cha
 }
 
 static void confuse(int64_t *confusion, int classes, const int32_t *truth, const int32_t *predicted, int64_t n) {
-    Error error;
     if (!metrics_confusion_add(confusion, classes, truth, predicted, n, &error)) fail_msg("%s", error.text);
 }
 
 static MetricsCalibration calibrate(const double *probabilities, const int32_t *truth, int64_t n, int classes) {
     MetricsCalibration out;
-    Error error;
     if (!metrics_calibration(probabilities, truth, n, classes, &out, &error)) fail_msg("%s", error.text);
     return out;
 }
 
 static double fit(const double *logits, const int32_t *truth, int64_t n, int classes) {
     double temperature;
-    Error error;
     if (!metrics_fit_temperature(logits, truth, n, classes, &temperature, &error)) fail_msg("%s", error.text);
     return temperature;
 }
 
 static int64_t curve(const double *scores, const int32_t *truth, int64_t n, MetricsPoint *points) {
     int64_t count;
-    Error error;
     if (!metrics_curve(scores, truth, n, points, &count, &error)) fail_msg("%s", error.text);
     return count;
 }
@@ -55,8 +52,7 @@ static int64_t curve(const double *scores, const int32_t *truth, int64_t n, Metr
 
 static const int32_t BAND_TRUTH[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3}, BAND_PREDICTED[] = {0, 1, 2, 3, 4, 5, 1, 1, 2, 3};
 
-static void six_bands_with_one_error_match_those_by_hand(void **state) {
-    (void)state;
+TEST(six_bands_with_one_error_match_those_by_hand) {
     int64_t confusion[36] = {0};
     MetricsClass each[6];
     confuse(confusion, 6, BAND_TRUTH, BAND_PREDICTED, 10);
@@ -82,8 +78,7 @@ static void six_bands_with_one_error_match_those_by_hand(void **state) {
     assert_int_equal(find(each, 6, "dvbt")->predicted, 3);
 }
 
-static void batches_add_up(void **state) {
-    (void)state;
+TEST(batches_add_up) {
     int64_t whole[36] = {0}, parts[36] = {0};
     confuse(whole, 6, BAND_TRUTH, BAND_PREDICTED, 10);
     confuse(parts, 6, BAND_TRUTH, BAND_PREDICTED, 4);
@@ -95,8 +90,7 @@ static void batches_add_up(void **state) {
 }
 
 /* A sensor has only rows of fm and tetra; one row is predicted as lte. */
-static void absent_classes_keep_their_names(void **state) {
-    (void)state;
+TEST(absent_classes_keep_their_names) {
     const int32_t truth[] = {2, 2, 2, 5, 5}, predicted[] = {2, 2, 5, 5, 4};
     int64_t confusion[36] = {0};
     MetricsClass each[6];
@@ -119,8 +113,7 @@ static void absent_classes_keep_their_names(void **state) {
 }
 
 /* Published with four decimals (specificity: three). */
-static void scores_match_a_published_error_analysis(void **state) {
-    (void)state;
+TEST(scores_match_a_published_error_analysis) {
     static const char *const names[] = {"inactive", "active"};
     const int64_t model[] = {415, 210, 73, 1218}, always_active[] = {0, 625, 0, 1291};
     MetricsClass each[2];
@@ -142,13 +135,11 @@ static void scores_match_a_published_error_analysis(void **state) {
     assert_near(s.macro_all.f1, 0.8051 / 2, 5e-5);
 }
 
-static void data_without_scores_are_refused(void **state) {
-    (void)state;
+TEST(data_without_scores_are_refused) {
     const int32_t truth[] = {0, 1, 1}, beyond[] = {0, 1, 2}, negative[] = {1, -1, 0};
     int64_t confusion[4] = {0}, zeros[4] = {0};
     MetricsClass each[2];
     MetricsScores scores;
-    Error error;
     assert_false(metrics_confusion_add(confusion, 2, truth, beyond, 3, &error));
     assert_contains(error.text, "the prediction of row 2 is 2, not one of 0 .. 1");
     assert_false(metrics_confusion_add(confusion, 2, negative, truth, 3, &error));
@@ -160,11 +151,9 @@ static void data_without_scores_are_refused(void **state) {
 
 /* ---- decisions ---- */
 
-static void softmax_matches_that_by_hand(void **state) {
-    (void)state;
+TEST(softmax_matches_that_by_hand) {
     const double logits[] = {0, 2 * log(3), 5, 5, 1e30, -1e30};
     double p[6], same[6];
-    Error error;
     assert_true(metrics_softmax(logits, 3, 2, 2, p, &error));
     const double want[] = {0.25, 0.75, 0.5, 0.5, 1, 0};
     for (int i = 0; i < 6; i++) assert_near(p[i], want[i], EXACT);
@@ -183,12 +172,10 @@ static void softmax_matches_that_by_hand(void **state) {
     assert_false(metrics_softmax(logits, 3, 2, NAN, p, &error));
 }
 
-static void equal_scores_give_the_lowest_class(void **state) {
-    (void)state;
+TEST(equal_scores_give_the_lowest_class) {
     const double scores[] = {1, 1, 0, 0, 2, 2, -3, -2, -1}, bad[] = {NAN, 1, 0};
     const int32_t want[] = {0, 1, 2};
     int32_t predicted[3];
-    Error error;
     assert_true(metrics_predict(scores, 3, 3, predicted, &error));
     assert_memory_equal(predicted, want, sizeof want);
     assert_false(metrics_predict(bad, 1, 3, predicted, &error));
@@ -197,8 +184,7 @@ static void equal_scores_give_the_lowest_class(void **state) {
 
 /* ---- thresholds ---- */
 
-static void a_curve_matches_that_by_hand(void **state) {
-    (void)state;
+TEST(a_curve_matches_that_by_hand) {
     const double scores[] = {0.3, 0.8, 0.9, 0.8};
     const int32_t truth[] = {0, 1, 1, 0};
     MetricsPoint points[4];
@@ -215,8 +201,7 @@ static void a_curve_matches_that_by_hand(void **state) {
     assert_near(areas.pr_auc, (1 + (1 + 2.0 / 3) / 2) / 2, EXACT);
 }
 
-static void a_curve_depends_only_on_the_order(void **state) {
-    (void)state;
+TEST(a_curve_depends_only_on_the_order) {
     const int32_t truth[] = {0, 0, 0, 1, 1};
     const double right[] = {-3, -2, 0, 1e300, 1e301}, wrong[] = {5, 5, 5, 4, 3}, equal[] = {2, 2, 2, 2, 2};
     MetricsPoint points[5];
@@ -232,13 +217,11 @@ static void a_curve_depends_only_on_the_order(void **state) {
     assert_near(areas.average_precision, 0.4, EXACT);
 }
 
-static void scores_without_a_curve_are_refused(void **state) {
-    (void)state;
+TEST(scores_without_a_curve_are_refused) {
     const double scores[] = {0.1, NAN};
     const int32_t positive[] = {1, 1}, both[] = {0, 1}, beyond[] = {0, 2};
     MetricsPoint points[2];
     int64_t count;
-    Error error;
     assert_false(metrics_curve(scores, positive, 1, points, &count, &error));
     assert_contains(error.text, "0 negative and 1 positive");
     assert_false(metrics_curve(scores, both, 1, points, &count, &error));
@@ -251,8 +234,7 @@ static void scores_without_a_curve_are_refused(void **state) {
 
 /* ---- calibration ---- */
 
-static void calibration_matches_that_by_hand(void **state) {
-    (void)state;
+TEST(calibration_matches_that_by_hand) {
     const double p[] = {0.7, 0.3, 0.4, 0.6};
     const int32_t truth[] = {0, 0};
     MetricsCalibration c = calibrate(p, truth, 2, 2);
@@ -273,8 +255,7 @@ static void calibration_matches_that_by_hand(void **state) {
     assert_int_equal(c.bins[14].rows, 1);
 }
 
-static void known_confidences_have_their_calibration_error(void **state) {
-    (void)state;
+TEST(known_confidences_have_their_calibration_error) {
     const double confidences[] = {.2, .35, .4, .55, .62, .71, .83, .9, .97, 1.0};
     const int32_t truth[] = {1, 0, 0, 2, 0, 0, 0, 3, 0, 0};
     double p[60];
@@ -296,12 +277,10 @@ static void known_confidences_have_their_calibration_error(void **state) {
 }
 
 /* 30 rows, two per bin. Sorted by confidence, the first row and every third after it are wrong. */
-static void bins_of_equal_shares_have_their_calibration_error(void **state) {
-    (void)state;
+TEST(bins_of_equal_shares_have_their_calibration_error) {
     enum { N = 30 };
     double p[2 * N], ece, want = 0;
     int32_t truth[N];
-    Error error;
     for (int i = 0; i < N; i++) {
         int row = i * 7 % N; /* their order does not matter */
         p[2 * row] = 0.51 + 0.01 * i;
@@ -320,21 +299,17 @@ static void bins_of_equal_shares_have_their_calibration_error(void **state) {
     assert_contains(error.text, "row 1 sum to 1.1");
 }
 
-static void three_comments_have_their_mean_likelihood(void **state) {
-    (void)state;
+TEST(three_comments_have_their_mean_likelihood) {
     const double logits[] = {0.3, -0.2, 1, 2, -0.5, 0.5};
     const int32_t truth[] = {0, 1, 0};
     double p[6];
-    Error error;
     assert_true(metrics_softmax(logits, 3, 2, 1, p, &error));
     assert_near(calibrate(p, truth, 3, 2).nll, 0.700200120, 5e-10);
 }
 
-static void numbers_that_are_not_probabilities_are_refused(void **state) {
-    (void)state;
+TEST(numbers_that_are_not_probabilities_are_refused) {
     const int32_t truth[] = {0, 1}, beyond[] = {0, 2};
     MetricsCalibration out;
-    Error error;
     const double nan[] = {0.5, 0.5, NAN, 1}, logit[] = {0.5, 0.5, -0.5, 1.5}, sum[] = {0.5, 0.5, 0.5, 0.49};
     const double rounded[] = {0.5, 0.5, 0.5, 0.499};
     assert_false(metrics_calibration(nan, truth, 2, 2, &out, &error));
@@ -353,8 +328,7 @@ static void numbers_that_are_not_probabilities_are_refused(void **state) {
 /* ---- the temperature ---- */
 
 /* Rows have logits (d, 0) and a share q is of the first class: the likelihood is highest where sigmoid(d / T) = q. */
-static void the_temperature_matches_that_by_hand(void **state) {
-    (void)state;
+TEST(the_temperature_matches_that_by_hand) {
     const double scales[] = {1e-6, 0.1, 1, 3, 1e6}; /* T = 3 / ln 3 in units of the logits */
     const int32_t truth[] = {0, 1, 0, 0};
     double logits[8];
@@ -369,7 +343,6 @@ enum { ROWS = 500, CLASSES = 6 };
 /* Draws normal logits, and labels from softmax(logits / sharpness): the best temperature is near sharpness. */
 static void draw_rows(double sharpness, double *logits, int32_t *truth) {
     double p[CLASSES];
-    Error error;
     for (int i = 0; i < ROWS; i++) {
         double *row = logits + (long)i * CLASSES, left = (double)philox_uniform(3, PURPOSE_TEST, 0, (uint64_t)i);
         for (int k = 0; k < CLASSES; k++)
@@ -382,7 +355,6 @@ static void draw_rows(double sharpness, double *logits, int32_t *truth) {
 
 static double nll_at(double log_temperature, const double *logits, const int32_t *truth) {
     static double p[ROWS * CLASSES];
-    Error error;
     if (!metrics_softmax(logits, ROWS, CLASSES, exp(log_temperature), p, &error)) fail_msg("%s", error.text);
     return calibrate(p, truth, ROWS, CLASSES).nll;
 }
@@ -391,8 +363,7 @@ static double nll_at(double log_temperature, const double *logits, const int32_t
  * 0. The error of the differences is step^2 / 6 of a third derivative of size 1, plus the rounding of NLL (1e-15) over
  * the step. The labels are a sample: the information of a row about ln T is the variance of its logits / T under the
  * softmax, at least 0.4 here. */
-static void the_temperature_is_the_best_one(void **state) {
-    (void)state;
+TEST(the_temperature_is_the_best_one) {
     static double logits[ROWS * CLASSES];
     static int32_t truth[ROWS];
     const double sharpness[] = {0.5, 1, 1.5, 3}, grid = 1.0 / 256, step = 1e-4;
@@ -413,12 +384,10 @@ static void the_temperature_is_the_best_one(void **state) {
     }
 }
 
-static void data_without_a_best_temperature_are_refused(void **state) {
-    (void)state;
+TEST(data_without_a_best_temperature_are_refused) {
     const double logits[] = {2, 0, 0, 1}, bad[] = {2, 0, NAN, 1}, equal[] = {1, 1, 0.1, 0.1};
     const int32_t right[] = {0, 1}, wrong[] = {1, 0}, beyond[] = {0, 5};
     double temperature;
-    Error error;
     assert_false(metrics_fit_temperature(logits, right, 2, 2, &temperature, &error));
     assert_contains(error.text, "all 2 rows are right");
     assert_false(metrics_fit_temperature(logits, wrong, 2, 2, &temperature, &error));
@@ -433,8 +402,7 @@ static void data_without_a_best_temperature_are_refused(void **state) {
 
 /* ---- weights ---- */
 
-static void class_weights_match_three_published_datasets(void **state) {
-    (void)state;
+TEST(class_weights_match_three_published_datasets) {
     const int64_t archive[] = {13778, 20401, 18067, 18519, 15823, 11674}; /* published with four decimals */
     const double archive_weights[] = {1.1466, 0.7744, 0.8744, 0.8530, 0.9984, 1.3532};
     const int64_t tokens[] = {13778, 14347, 17622, 18964, 17171, 16380};
@@ -455,8 +423,7 @@ static void class_weights_match_three_published_datasets(void **state) {
     assert_near(w[1], 5.0 / 3, EXACT);
 }
 
-static void an_absent_class_weighs_one(void **state) {
-    (void)state;
+TEST(an_absent_class_weighs_one) {
     const int64_t counts[] = {30, 0, 10};
     double w[3];
     metrics_class_weights(counts, 3, METRICS_WEIGHTS_INVERSE, w);
@@ -466,40 +433,12 @@ static void an_absent_class_weighs_one(void **state) {
     for (int c = 0; c < 3; c++) assert_near(w[c], balanced[c], EXACT);
 }
 
-static void only_the_adaptive_bins_allocate(void **state) {
-    (void)state;
+TEST(only_the_adaptive_bins_allocate) {
     int64_t before = allocation_count();
-    six_bands_with_one_error_match_those_by_hand(state);
-    a_curve_matches_that_by_hand(state);
-    calibration_matches_that_by_hand(state);
-    the_temperature_matches_that_by_hand(state);
-    class_weights_match_three_published_datasets(state);
+    six_bands_with_one_error_match_those_by_hand();
+    a_curve_matches_that_by_hand();
+    calibration_matches_that_by_hand();
+    the_temperature_matches_that_by_hand();
+    class_weights_match_three_published_datasets();
     assert_int_equal(allocation_count(), before);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(six_bands_with_one_error_match_those_by_hand),
-        cmocka_unit_test(batches_add_up),
-        cmocka_unit_test(absent_classes_keep_their_names),
-        cmocka_unit_test(scores_match_a_published_error_analysis),
-        cmocka_unit_test(data_without_scores_are_refused),
-        cmocka_unit_test(softmax_matches_that_by_hand),
-        cmocka_unit_test(equal_scores_give_the_lowest_class),
-        cmocka_unit_test(a_curve_matches_that_by_hand),
-        cmocka_unit_test(a_curve_depends_only_on_the_order),
-        cmocka_unit_test(scores_without_a_curve_are_refused),
-        cmocka_unit_test(calibration_matches_that_by_hand),
-        cmocka_unit_test(known_confidences_have_their_calibration_error),
-        cmocka_unit_test(bins_of_equal_shares_have_their_calibration_error),
-        cmocka_unit_test(three_comments_have_their_mean_likelihood),
-        cmocka_unit_test(numbers_that_are_not_probabilities_are_refused),
-        cmocka_unit_test(the_temperature_matches_that_by_hand),
-        cmocka_unit_test(the_temperature_is_the_best_one),
-        cmocka_unit_test(data_without_a_best_temperature_are_refused),
-        cmocka_unit_test(class_weights_match_three_published_datasets),
-        cmocka_unit_test(an_absent_class_weighs_one),
-        cmocka_unit_test(only_the_adaptive_bins_allocate),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

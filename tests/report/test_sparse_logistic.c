@@ -1,6 +1,6 @@
 /* Logistic regression on counts: the minimum that scikit-learn finds, and what it does at the edges. */
 #include "report/sparse_logistic.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { ROWS = 8, FEATURES = 4 };
 static int64_t first[] = {0, 2, 5, 6, 8, 11, 12, 14, 15};
@@ -16,8 +16,7 @@ static SparseLogistic fit(const SparseRows *of, const int32_t *labels, int class
 
 /* LogisticRegression(C=0.5) and (C=2.0) of scikit-learn 1.9, tol=1e-12: coef_ and intercept_. The Hessian of the mean
  * over rows is at least 1 / (C rows), so that a gradient of 1e-6 is within 2e-5 of the minimum. */
-static void the_minimum_is_that_of_scikit_learn(void **state) {
-    (void)state;
+TEST(the_minimum_is_that_of_scikit_learn) {
     static const int32_t two[ROWS] = {0, 0, 0, 1, 1, 0, 1, 1}, three[ROWS] = {0, 1, 2, 0, 1, 2, 0, 2};
     static const double of_two[] = {0.0501243, -0.18613879, -0.29520847, 0.65589201, -0.12237382},
                         of_three[] = {0.67538727,  0.10726746,  -0.86580767, 0.80504519,  -0.21899113,
@@ -38,8 +37,7 @@ static void the_minimum_is_that_of_scikit_learn(void **state) {
 }
 
 /* Rows without a column have the odds of their labels, which no penalty changes. */
-static void the_bias_alone_has_the_odds_of_the_labels(void **state) {
-    (void)state;
+TEST(the_bias_alone_has_the_odds_of_the_labels) {
     static const int32_t labels[] = {1, 0, 1, 1, 1};
     int64_t none[6] = {0};
     SparseLogistic model = fit(&(SparseRows){5, none, NULL}, labels, 2, 0, 0.01);
@@ -48,8 +46,7 @@ static void the_bias_alone_has_the_odds_of_the_labels(void **state) {
 }
 
 /* Separable rows have a minimum only because of the penalty; a weak one takes many steps. */
-static void a_weak_penalty_converges(void **state) {
-    (void)state;
+TEST(a_weak_penalty_converges) {
     static const int32_t labels[] = {1, 0};
     int64_t of_one[] = {0, 1, 2};
     int32_t column[] = {0, 1};
@@ -60,13 +57,4 @@ static void a_weak_penalty_converges(void **state) {
     assert_near(w, 1000 / (1 + exp(w)), 2 * 1000 * 1e-6);
     assert_near(model.weights[1], -w, 1e-9);
     sparse_logistic_free(&model);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_minimum_is_that_of_scikit_learn),
-        cmocka_unit_test(the_bias_alone_has_the_odds_of_the_labels),
-        cmocka_unit_test(a_weak_penalty_converges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

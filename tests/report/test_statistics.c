@@ -1,7 +1,7 @@
 /* Means, spreads, correlations and the bootstrap, compared with values that were computed by hand.
  *
  * EXACT is the error of sums of about ten rounded terms of size 1. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <math.h>
 
@@ -11,8 +11,7 @@ static const double EXACT = 1e-14;
 
 /* ---- spreads ---- */
 
-static void deviations_match_those_by_hand(void **state) {
-    (void)state;
+TEST(deviations_match_those_by_hand) {
     const double values[] = {2, 4, 4, 4, 5, 5, 7, 9}, bad[] = {1, 2, INFINITY};
     double mean, deviation;
     Error error;
@@ -30,8 +29,7 @@ static void deviations_match_those_by_hand(void **state) {
     assert_contains(error.text, "value 2 is inf");
 }
 
-static void quartiles_are_interpolated(void **state) {
-    (void)state;
+TEST(quartiles_are_interpolated) {
     Spread s = statistics_spread((double[]){4, 1, NAN, 3, 2}, 5);
     assert_int_equal(s.n, 4); /* undefined values are left out */
     assert_near(s.mean, 2.5, 0);
@@ -48,8 +46,7 @@ static void quartiles_are_interpolated(void **state) {
     assert_true(isnan(s.mean) && isnan(s.median) && s.n == 0);
 }
 
-static void correlations_match_those_by_hand(void **state) {
-    (void)state;
+TEST(correlations_match_those_by_hand) {
     const double x[] = {1, 2, 3, 4}, down[] = {8, 6, 4, 2}, some[] = {1, 3, 2, 4}, flat[] = {5, 5, 5, 5};
     assert_near(statistics_correlation(x, down, 4), -1, EXACT);
     assert_near(statistics_correlation(x, some, 4), 0.8, EXACT);
@@ -58,8 +55,7 @@ static void correlations_match_those_by_hand(void **state) {
 }
 
 /* Wilson's interval, statsmodels 0.14 */
-static void intervals_of_shares_are_wilsons(void **state) {
-    (void)state;
+TEST(intervals_of_shares_are_wilsons) {
     Interval i = statistics_share_interval(0.9, 10);
     assert_near(i.low, 0.59585, 1e-5);
     assert_near(i.high, 0.98212, 1e-5);
@@ -93,8 +89,7 @@ static void counts_down(void *context, const int64_t *times, double *values) {
 
 /* A share of 1/4 of n groups has the deviation sqrt(3/16 / n) and is a multiple of 1/n. The 2.5 % quantile of 2000
  * draws deviates by sqrt(0.025 * 0.975 / 2000) / density(1.96) = 0.06 of this. */
-static void the_bootstrap_finds_the_spread_of_a_share(void **state) {
-    (void)state;
+TEST(the_bootstrap_finds_the_spread_of_a_share) {
     const int64_t sizes[] = {100, 1600};
     for (int i = 0; i < 2; i++) {
         int64_t groups = sizes[i];
@@ -109,8 +104,7 @@ static void the_bootstrap_finds_the_spread_of_a_share(void **state) {
     }
 }
 
-static void the_interval_is_the_middle_of_the_draws(void **state) {
-    (void)state;
+TEST(the_interval_is_the_middle_of_the_draws) {
     double left = 101;
     Interval found[3];
     statistics_bootstrap(&(Bootstrap){counts_down, &left, 3, 3, .resamples = 101, .level = 0.9}, found); /* 100 .. 0 */
@@ -126,8 +120,7 @@ static void the_interval_is_the_middle_of_the_draws(void **state) {
     assert_near(found[1].low, 0, 0);
 }
 
-static void an_undefined_resample_removes_the_interval(void **state) {
-    (void)state;
+TEST(an_undefined_resample_removes_the_interval) {
     double left = 10;
     Interval found[3];
     statistics_bootstrap(&(Bootstrap){counts_down, &left, 3, 3, .resamples = 9, .level = 0.75}, found); /* 9 .. 1 */
@@ -137,23 +130,8 @@ static void an_undefined_resample_removes_the_interval(void **state) {
     assert_near(found[2].high, 16, EXACT);
 }
 
-static void groups_without_rows_get_no_number(void **state) {
-    (void)state;
+TEST(groups_without_rows_get_no_number) {
     int32_t group[] = {4, 1, 4, 0}, want[] = {0, 1, 0, 2};
     assert_int_equal(statistics_number_groups(group, 4, 6), 3);
     assert_memory_equal(group, want, sizeof want);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deviations_match_those_by_hand),
-        cmocka_unit_test(quartiles_are_interpolated),
-        cmocka_unit_test(correlations_match_those_by_hand),
-        cmocka_unit_test(intervals_of_shares_are_wilsons),
-        cmocka_unit_test(the_bootstrap_finds_the_spread_of_a_share),
-        cmocka_unit_test(the_interval_is_the_middle_of_the_draws),
-        cmocka_unit_test(an_undefined_resample_removes_the_interval),
-        cmocka_unit_test(groups_without_rows_get_no_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

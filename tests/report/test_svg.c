@@ -28,8 +28,7 @@ static double contrast(const char *a, const char *b) {
     return fmax(x, y) / fmin(x, y);
 }
 
-static void every_colour_stands_out_on_light_and_dark_paper(void **state) {
-    (void)state;
+TEST(every_colour_stands_out_on_light_and_dark_paper) {
     assert_near(contrast("#000000", "#ffffff"), 21, 1e-12);
     assert_near(contrast("#ffffff", "#0072b2"), 5.19, 5e-3); /* blue of Okabe and Ito */
     for (int i = 0; i < SVG_COLOURS; i++) {
@@ -55,8 +54,7 @@ static void lab_of(const char *hex, const double sight[9], double lab[3]) {
 
 /* Matrices of Machado, Oliveira and Fernandes (2009) for the whole loss of a kind of cone. A distance of 2.3 is just
  * noticeable. */
-static void colours_differ_for_every_kind_of_sight(void **state) {
-    (void)state;
+TEST(colours_differ_for_every_kind_of_sight) {
     static const double sights[][9] = {
         {1, 0, 0, 0, 1, 0, 0, 0, 1},
         {0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998},
@@ -82,11 +80,10 @@ static char *escaped(const char *text) {
     FILE *file = open_memstream(&out, &size);
     svg_escape(file, text);
     fclose(file);
-    return keep_text(out);
+    return keep(keep(out));
 }
 
-static void text_that_xml_cannot_represent_becomes_spaces(void **state) {
-    (void)state;
+TEST(text_that_xml_cannot_represent_becomes_spaces) {
     assert_string_equal(escaped("a<b>&\"c'"), "a&lt;b&gt;&amp;\"c'");
     assert_string_equal(escaped("1\x01\n\t\x7F!"), "1    !");
     assert_string_equal(escaped("ı€\xF0\x9F\x98\x80"), "ı€\xF0\x9F\x98\x80");
@@ -97,27 +94,14 @@ static void text_that_xml_cannot_represent_becomes_spaces(void **state) {
     assert_string_equal(escaped("\xF4\x90\x80\x80"), "    ");        /* above U+10FFFF */
 }
 
-static void long_text_loses_its_middle(void **state) {
-    (void)state;
-    char *fits = svg_text_fit("short", 100), *cut = svg_text_fit("a class with a name that is far too long", 120);
+TEST(long_text_loses_its_middle) {
+    char *fits = keep(svg_text_fit("short", 100)),
+         *cut = keep(svg_text_fit("a class with a name that is far too long", 120));
     assert_string_equal(fits, "short");
     assert_contains(cut, "a class");
     assert_contains(cut, "\xE2\x80\xA6");
     assert_string_equal(cut + strlen(cut) - 4, "long");
     assert_true(svg_text_width(cut) <= 120);
-    free(cut);
-    cut = svg_text_fit("雷達雷達雷達雷達", 60); /* cut between characters */
+    cut = keep(svg_text_fit("雷達雷達雷達雷達", 60)); /* cut between characters */
     assert_string_equal(cut, "雷\xE2\x80\xA6達");
-    free(cut);
-    free(fits);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_colour_stands_out_on_light_and_dark_paper),
-        cmocka_unit_test(colours_differ_for_every_kind_of_sight),
-        cmocka_unit_test(text_that_xml_cannot_represent_becomes_spaces),
-        cmocka_unit_test(long_text_loses_its_middle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,9 @@
 #include "tests/crash/crash.h"
 #include "tests/train_rig.h"
 
-/* Writes a few documents; returns their path; free(). */
+/* Writes a few documents; returns their path. */
 static char *write_texts(const char *root) {
-    char *path = path_join(root, "texts.jsonl");
+    char *path = kept_path(root, "texts.jsonl");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (int d = 0; d < 12; d++) {
@@ -16,19 +16,17 @@ static char *write_texts(const char *root) {
     return path;
 }
 
-static void prepare(void **state) {
-    (void)state;
-    char *root = crash_root(), *texts = write_texts(root);
+TEST(prepare) {
+    char *root = crash_root();
+    write_texts(root);
     crash_at_every(root,
                    &(CrashRun){.command = "exec $PROGRAMS/train_slm prepare -i ../texts.jsonl -o out --vocabulary "
                                           "270 --val-ratio 0.3 --shard-tokens 200 --threads 1"});
-    free(texts);
-    free(root);
 }
 
-static void train_slm(void **state) {
-    (void)state;
-    char *root = crash_root(), *texts = write_texts(root);
+TEST(train_slm) {
+    char *root = crash_root();
+    write_texts(root);
     crash_make(root, "$PROGRAMS/train_slm prepare -i texts.jsonl -o data --vocabulary 270 --val-ratio 0.3");
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_slm --data ../data --layers 1 --d-model 32 "
                                                 "--heads 2 --context 16 --warmup-steps 1 --learning-rate 3e-2 "
@@ -37,14 +35,6 @@ static void train_slm(void **state) {
                                                 "--sample-tokens 4 -o run --resume auto",
                                      .log = "run/log.jsonl",
                                      .lowest = "val/loss"});
-    free(texts);
-    free(root);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prepare),
-        cmocka_unit_test(train_slm),
-    };
-    return crash_tests(tests, sizeof tests / sizeof *tests);
-}
+int main(void) { return crash_tests(); }

@@ -2,22 +2,17 @@
 #include "tests/slm/train_rig.h"
 #include "tests/threads_rig.h"
 
-static void threads_change_no_bit_of_train_slm(void **state) {
-    (void)state;
+TEST(threads_change_no_bit_of_train_slm) {
     static const char *const ways[] = {"packed", "separate"};
     for (int i = 0; i < 2; i++) {
-        const char *root = keep_text(scratch_directory());
-        char *what = xformat("%s --data %s --d-model 256 --layers 2 --heads 4 --context 64 -b 2 --max-steps 4 "
-                             "--save-interval 2 --keep-checkpoints 9 --learning-rate 1e-3 --warmup-steps 0 "
-                             "--documents %s",
-                             fixture.program, fixture.data, ways[i]);
+        const char *root = kept_folder();
+        char *what = kept_format("%s --data %s --d-model 256 --layers 2 --heads 4 --context 64 -b 2 --max-steps 4 "
+                                 "--save-interval 2 --keep-checkpoints 9 --learning-rate 1e-3 --warmup-steps 0 "
+                                 "--documents %s",
+                                 fixture.program, fixture.data, ways[i]);
         threads_expect_same_weights(root, what, "last/model.safetensors");
         threads_expect_same_resumed(root, what, ".");
-        free(what);
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_change_no_bit_of_train_slm)};
-    return cmocka_run_group_tests(tests, slm_fixture_open, NULL);
-}
+int main(void) { return tests_run(slm_fixture_open, NULL); }

@@ -10,13 +10,12 @@
 
 #include "data/slm/clean.h"
 #include "data/slm/scan.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
-static const char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
+static Error error;
 
 static CorpusFiles files_of(const char *path, bool held_out) {
     CorpusFiles files = {0};
-    Error error;
     if (!corpus_files_add(&files, path, held_out, &error) || !corpus_files_measure(&files, 1, &error))
         fail_msg("%s", error.text);
     return files;
@@ -24,18 +23,15 @@ static CorpusFiles files_of(const char *path, bool held_out) {
 
 /* ---- files ---- */
 
-static void a_folder_gives_its_texts_in_order(void **state) {
-    (void)state;
+TEST(a_folder_gives_its_texts_in_order) {
     static const char *const names[] = {"b.txt", "A.TXT.GZ", "sub/deep/c.jsonl", "sub/d.ndjson.gz", "e.text", "f.md",
                                         "g.pdf", "h",        ".hidden.txt",      ".git/i.txt",      "j.gz",   "txt"},
                              *const want[] = {"A.TXT.GZ", "b.txt",           "e.text",
                                               "f.md",     "sub/d.ndjson.gz", "sub/deep/c.jsonl"};
     const char *folder = run_directory();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *directory = path_directory(in(folder, names[i]));
-        make_directories(directory);
-        write_text(in(folder, names[i]), "x");
-        free(directory);
+        make_directories(keep(path_directory(kept_path(folder, names[i]))));
+        write_text(kept_path(folder, names[i]), "x");
     }
     CorpusFiles files = files_of(folder, false);
     assert_int_equal(files.n, 6);
@@ -45,24 +41,23 @@ static void a_folder_gives_its_texts_in_order(void **state) {
         assert_int_equal(files.files[i].size, 1);
     }
     assert_int_equal(files.left_out, 6);
-    assert_string_equal(files.first_left_out, in(folder, ".git"));
+    assert_string_equal(files.first_left_out, kept_path(folder, ".git"));
     corpus_files_close(&files);
-    files = files_of(in(folder, "h"), true); /* named itself */
+    files = files_of(kept_path(folder, "h"), true); /* named itself */
     assert_true(files.n == 1 && files.files->held_out && files.files->format == CORPUS_TEXT);
     corpus_files_close(&files);
-    Error error;
-    make_directories(in(folder, "empty"));
-    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    make_directories(kept_path(folder, "empty"));
+    assert_false(corpus_files_add(&files, kept_path(folder, "empty"), false, &error));
     assert_contains(error.text, "holds no text files; expected names that end in .txt, .text, .md, .jsonl or .ndjson, "
                                 "or in one of these and .gz");
     if (!has_links()) print_message("SKIPPED: a link, on a disk without them\n");
     if (has_links()) {
-        assert_int_equal(symlink("..", in(folder, "sub/loop")), 0);
+        assert_int_equal(symlink("..", kept_path(folder, "sub/loop")), 0);
         assert_false(corpus_files_add(&files, folder, false, &error));
         assert_contains(error.text, "contains a link to itself");
     }
     corpus_files_close(&files);
-    assert_true(corpus_files_add(&files, in(folder, "absent.txt"), false, &error));
+    assert_true(corpus_files_add(&files, kept_path(folder, "absent.txt"), false, &error));
     assert_false(corpus_files_measure(&files, 1, &error));
     assert_contains(error.text, "absent.txt: ");
     corpus_files_close(&files);
@@ -89,7 +84,7 @@ static bool list_document(void *context, const Document *d, void *result, Error 
     return true;
 }
 
-/* Returns the documents of a path as a listing, or the error; free(). */
+/* Returns the documents of a path as a listing, or the error. */
 static char *documents(const char *path, SplitAt split_at, int n_threads, Error *error) {
     Listing listing = {0};
     CorpusFiles files = files_of(path, false);
@@ -100,7 +95,7 @@ static char *documents(const char *path, SplitAt split_at, int n_threads, Error 
     bool ok = corpus_pass(&corpus, &pass, error);
     fclose(listing.out);
     corpus_files_close(&files);
-    if (ok) return listing.text;
+    if (ok) return keep(listing.text);
     free(listing.text);
     return NULL;
 }
@@ -109,17 +104,15 @@ static char *documents(const char *path, SplitAt split_at, int n_threads, Error 
 static const char *once(const char *name) {
     static const char *folder;
     if (!folder) folder = run_directory();
-    return in(folder, name);
+    return kept_path(folder, name);
 }
 
 static void assert_documents(const char *name, const void *bytes, size_t size, SplitAt split_at, const char *want) {
     const char *path = once(name);
-    Error error;
     write_bytes(path, bytes, size);
     char *got = documents(path, split_at, 1, &error);
     if (!got) fail_msg("%s", error.text);
     assert_string_equal(got, want);
-    free(got);
 }
 
 static void assert_refused(const char *name, const void *bytes, size_t size, const char *reason) {
@@ -133,8 +126,7 @@ static void assert_refused(const char *name, const void *bytes, size_t size, con
 
 #define TEXT(text) (text), sizeof(text) - 1
 
-static void texts_are_cut_as_documented(void **state) {
-    (void)state;
+TEST(texts_are_cut_as_documented) {
     static const char text[] = "\xef\xbb\xbf\n a\r\nb\n \t\r\n\n\nc \n\nd";
     assert_documents("x.txt", TEXT(text), SPLIT_AT_FILE, "[1:\n a\nb\n \t\n\n\nc \n\nd]");
     assert_documents("x.txt", TEXT(text), SPLIT_AT_BLANK_LINES, "[2: a\nb][7:c ][9:d]");
@@ -152,8 +144,7 @@ static void texts_are_cut_as_documented(void **state) {
 }
 
 /* Arrays of JSON, lines of JSON as C4 names them, and tables; the first line of a record is told. */
-static void records_are_what_their_files_are(void **state) {
-    (void)state;
+TEST(records_are_what_their_files_are) {
     static const char lines[] = "{\"text\": \"a\", \"url\": \"b\"}\n\n{\"text\": \"c\"}\n",
                       array[] = " [\n{\"text\": \"a\\nb\"},\n\n {\"id\": [1, \"]\"],\n \"text\": \"c\"} ]\n",
                       table[] = "\xef\xbb\xbfid,text\r\n1,\"a, \"\"b\"\"\r\n\r\nc\"\r\n\r\n2,d\r\n3,\n4, e ";
@@ -174,8 +165,7 @@ static void records_are_what_their_files_are(void **state) {
     assert_documents("x.TSV", TEXT("text,id\n\"a\nb\",1\n"), SPLIT_AT_FILE, "[2:a\nb]");
 }
 
-static void a_damaged_record_is_named_by_its_line(void **state) {
-    (void)state;
+TEST(a_damaged_record_is_named_by_its_line) {
     assert_refused("x.csv", TEXT("id,body\n1,a\n"),
                    "line 1: there is no column \"text\"; the columns are: id, body (--text-field NAME)");
     assert_refused("x.csv", TEXT("text,text\n1,a\n"), "line 1: the column \"text\" is there twice");
@@ -199,8 +189,7 @@ static void a_damaged_record_is_named_by_its_line(void **state) {
 }
 
 /* Files of other kinds are not read as text. */
-static void what_is_no_text_is_named_by_its_first_bytes(void **state) {
-    (void)state;
+TEST(what_is_no_text_is_named_by_its_first_bytes) {
     assert_refused("x.txt", TEXT("p\0h\0o\0n\0g\0"), "x.txt: is UTF-16: convert it with iconv -f UTF-16LE");
     assert_refused("x.jsonl.zst", TEXT("\x28\xb5\x2f\xfd\x04\x58"), "is compressed with zstd: unpack it with unzstd");
     assert_refused("x.txt", TEXT("%PDF-1.4\n1 0 obj\n"), "is a PDF");
@@ -210,8 +199,7 @@ static void what_is_no_text_is_named_by_its_first_bytes(void **state) {
                    "Vietnamese of Windows: convert it with iconv -f CP1258");
 }
 
-static void a_name_that_says_nothing_needs_the_format_of_records(void **state) {
-    (void)state;
+TEST(a_name_that_says_nothing_needs_the_format_of_records) {
     static const struct {
         const char *text, *says; /* NULL: plain text */
     } cases[] = {
@@ -232,7 +220,6 @@ static void a_name_that_says_nothing_needs_the_format_of_records(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = once("part-00000");
         CorpusFiles files = {0};
-        Error error;
         write_text(path, "%s", cases[i].text);
         assert_true(corpus_files_add(&files, path, false, &error));
         bool ok = corpus_files_measure(&files, 1, &error);
@@ -243,37 +230,34 @@ static void a_name_that_says_nothing_needs_the_format_of_records(void **state) {
     }
 }
 
-static void a_format_that_is_told_precedes_the_names(void **state) {
-    (void)state;
+TEST(a_format_that_is_told_precedes_the_names) {
     const char *folder = run_directory();
     static const char *const names[] = {"a.txt", "b.json.gz", "c.csv", "d.jsonl", "e.tsv", "f"};
     static const int counts[] = {
         [CORPUS_BY_NAME] = 2, [CORPUS_TEXT] = 1, [CORPUS_JSON] = 2, [CORPUS_CSV] = 1, [CORPUS_TSV] = 1};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) write_text(in(folder, names[i]), "{\"text\": \"a\"}\n");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        write_text(kept_path(folder, names[i]), "{\"text\": \"a\"}\n");
     for (CorpusFormat format = CORPUS_BY_NAME; format <= CORPUS_TSV; format++) {
         CorpusFiles files = {.format = format};
-        Error error;
         if (!corpus_files_add(&files, folder, false, &error)) fail_msg("%s", error.text);
         assert_int_equal(files.n, counts[format]);
         assert_int_equal(files.left_out, 6 - counts[format]);
-        assert_true(corpus_files_add(&files, in(folder, "f"), false, &error));
+        assert_true(corpus_files_add(&files, kept_path(folder, "f"), false, &error));
         if (format) assert_int_equal(files.files[files.n - 1].format, format);
         assert_int_equal(corpus_files_measure(&files, 1, &error), format != CORPUS_BY_NAME);
         corpus_files_close(&files);
     }
     CorpusFiles files = {.format = CORPUS_CSV};
-    Error error;
-    make_directories(in(folder, "empty"));
-    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    make_directories(kept_path(folder, "empty"));
+    assert_false(corpus_files_add(&files, kept_path(folder, "empty"), false, &error));
     assert_contains(error.text, "holds no text files; expected names that end in .csv, or in one of these and .gz");
     files.format = CORPUS_JSON;
-    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    assert_false(corpus_files_add(&files, kept_path(folder, "empty"), false, &error));
     assert_contains(error.text, "expected names that end in .jsonl, .ndjson or .json, or in one");
     corpus_files_close(&files);
 }
 
-static void texts_are_composed(void **state) {
-    (void)state;
+TEST(texts_are_composed) {
     assert_documents("x.txt", TEXT("e\u0301 \u212b \u1100\u1161\u11a8 q\u0323\u0307"), SPLIT_AT_FILE,
                      "[1:\u00e9 \u00c5 \uac01 q\u0323\u0307]");
     /* what is passed over as composed stays as it is, alone and behind any of its kind */
@@ -291,8 +275,7 @@ static void texts_are_composed(void **state) {
 }
 
 /* Documents whose ends are at all places of the buffer. */
-static void long_lines_are_read_whole(void **state) {
-    (void)state;
+TEST(long_lines_are_read_whole) {
     enum { LINES = 7, LONGEST = 300000 };
     char *text = xmalloc(LINES * (LONGEST + 20)), *want = xmalloc(LINES * (LONGEST + 20)), *at = text, *listed = want;
     for (int i = 0; i < LINES; i++) {
@@ -312,8 +295,7 @@ static void long_lines_are_read_whole(void **state) {
 }
 
 /* The same of records. */
-static void long_records_are_read_whole(void **state) {
-    (void)state;
+TEST(long_records_are_read_whole) {
     enum { RECORDS = 3, LONGEST = 300000 };
     char *text = xmalloc(RECORDS * (LONGEST + 40)), *want = xmalloc(RECORDS * (LONGEST + 20));
     for (int table = 0; table < 2; table++) {
@@ -338,37 +320,31 @@ static void long_records_are_read_whole(void **state) {
     free(want);
 }
 
-static void compressed_texts_are_the_same(void **state) {
-    (void)state;
-    const char *folder = run_directory(), *path = in(folder, "x.txt.gz");
+TEST(compressed_texts_are_the_same) {
+    const char *folder = run_directory(), *path = kept_path(folder, "x.txt.gz");
     for (int member = 0; member < 2; member++) { /* two members, as of cat a.gz b.gz */
         gzFile gz = gzopen(path, member ? "ab" : "wb");
         gzputs(gz, member ? "b\n\nc" : "a\n");
         gzclose(gz);
     }
-    Error error;
     char *got = documents(path, SPLIT_AT_BLANK_LINES, 1, &error);
     assert_string_equal(got, "[1:a\nb][4:c]");
-    free(got);
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(truncate(path, status.st_size - 4), 0);
     assert_null(documents(path, SPLIT_AT_FILE, 1, &error));
     assert_contains(error.text, "x.txt.gz: its compressed data are cut off");
-    char *bytes = read_text(path);
+    char *bytes = kept_text(path);
     bytes[15] ^= 0x55;
     write_bytes(path, bytes, (size_t)status.st_size - 4);
-    free(bytes);
     assert_null(documents(path, SPLIT_AT_FILE, 1, &error));
     assert_contains(error.text, "its compressed data are");
     write_text(path, "plain, whatever its name");
     got = documents(path, SPLIT_AT_FILE, 1, &error);
     assert_string_equal(got, "[1:plain, whatever its name]");
-    free(got);
 }
 
-static void bad_texts_are_refused_with_their_place(void **state) {
-    (void)state;
+TEST(bad_texts_are_refused_with_their_place) {
     assert_refused("x.txt", TEXT("a\n\nb\nc\xe9 d\n"), "line 4, byte 6 of the file: 0xe9 begins no UTF-8 character");
     assert_refused("x.txt",
                    TEXT("\xef\xbb\xbf"
@@ -393,8 +369,7 @@ static bool list_good(void *context, const Document *d, void *result, Error *err
 }
 
 /* A record with a bad text is an error that names --skip-bad, which leaves it out and counts it. */
-static void a_bad_record_is_left_out_if_it_may(void **state) {
-    (void)state;
+TEST(a_bad_record_is_left_out_if_it_may) {
     static const char *const bad[][2] = {
         {"{\"text\": \"x \\ud83d\"}", "line 2, column 10: \"text\": "},
         {"null", "line 2: is no JSON object"},
@@ -402,7 +377,7 @@ static void a_bad_record_is_left_out_if_it_may(void **state) {
         {"{\"text\": \"x\"", "line 2, column 13: expected \",\" or \"}\" behind a value"},
         {"{\"text\": \"x\", \"text\": \"y\"}", "line 2, column 23: \"text\" is there twice"},
         {"{\"text\": \"\xff\"}", "line 2, byte "}};
-    const char *path = in(run_directory(), "bad.jsonl");
+    const char *path = kept_path(run_directory(), "bad.jsonl");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Error error = {""};
         BadRecords left_out = {0};
@@ -430,14 +405,12 @@ static void a_bad_record_is_left_out_if_it_may(void **state) {
 }
 
 /* Files of zero bytes that take no room on the disk. */
-static void a_document_that_is_too_large_is_named_by_its_line(void **state) {
-    (void)state;
+TEST(a_document_that_is_too_large_is_named_by_its_line) {
     static const struct {
         const char *name, *advice;
     } cases[] = {{"large.txt", "choose another --split-at"}, {"large.jsonl", "divide the record"}};
     for (int i = 0; i < 2; i++) {
-        const char *path = in(run_directory(), cases[i].name);
-        Error error;
+        const char *path = kept_path(run_directory(), cases[i].name);
         write_text(path, i ? "{\"text\": \"\"}\n\n" : "a\n\n");
         assert_int_equal(truncate(path, (off_t)CORPUS_MAX_DOCUMENT + 64), 0);
         assert_null(documents(path, SPLIT_AT_BLANK_LINES, 1, &error));
@@ -448,14 +421,12 @@ static void a_document_that_is_too_large_is_named_by_its_line(void **state) {
     }
 }
 
-static void a_file_that_changes_is_noticed(void **state) {
-    (void)state;
-    const char *path = in(run_directory(), "x.txt");
+TEST(a_file_that_changes_is_noticed) {
+    const char *path = kept_path(run_directory(), "x.txt");
     write_text(path, "before");
     CorpusFiles files = files_of(path, false);
     const Corpus corpus = {.files = &files, .text_field = "text", .n_threads = 1};
     const CorpusPass pass = {.purpose = "Testing", .work = nothing};
-    Error error;
     assert_true(corpus_pass(&corpus, &pass, &error));
     write_text(path, "behind");
     assert_false(corpus_pass(&corpus, &pass, &error));
@@ -475,15 +446,13 @@ static bool count_fate(void *context, const Document *d, void *result, Error *er
     return true;
 }
 
-static void documents_that_were_not_scanned_have_no_part(void **state) {
-    (void)state;
-    const char *path = in(run_directory(), "x.txt");
+TEST(documents_that_were_not_scanned_have_no_part) {
+    const char *path = kept_path(run_directory(), "x.txt");
     write_text(path, "one\ntwo\n");
     CorpusFiles files = files_of(path, false);
     const Corpus corpus = {.files = &files, .split_at = SPLIT_AT_LINE, .n_threads = 1};
     Scan scan;
     Fates fates = {.scan = &scan};
-    Error error;
     assert_true(scan_documents(&corpus, &(ScanOptions){0}, &scan, &error));
     const CorpusPass pass = {.purpose = "Testing", .context = &fates, .work = nothing, .take = count_fate};
     FILE *file = fopen(path, "a");
@@ -497,46 +466,19 @@ static void documents_that_were_not_scanned_have_no_part(void **state) {
     corpus_files_close(&files);
 }
 
-static void documents_come_in_order_from_any_number_of_threads(void **state) {
-    (void)state;
+TEST(documents_come_in_order_from_any_number_of_threads) {
     const char *folder = run_directory();
     for (int i = 0; i < 3; i++) {
-        FILE *file = fopen(in(folder, i == 0 ? "a.txt" : i == 1 ? "b.jsonl" : "c.txt"), "w");
+        FILE *file = fopen(kept_path(folder, i == 0 ? "a.txt" : i == 1 ? "b.jsonl" : "c.txt"), "w");
         for (int k = 0; k < 40000; k++) /* several batches */
             fprintf(file, i == 1 ? "{\"text\": \"record %d of the second\"}\n" : "line %d of a file with lines\n",
                     k * (i + 1));
         fclose(file);
     }
-    Error error;
     char *one = documents(folder, SPLIT_AT_LINE, 1, &error);
     assert_non_null(one);
     for (int threads = 2; threads <= 8; threads *= 2) {
         char *more = documents(folder, SPLIT_AT_LINE, threads, &error);
         assert_string_equal(one, more);
-        free(more);
     }
-    free(one);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folder_gives_its_texts_in_order),
-        cmocka_unit_test(texts_are_cut_as_documented),
-        cmocka_unit_test(records_are_what_their_files_are),
-        cmocka_unit_test(a_damaged_record_is_named_by_its_line),
-        cmocka_unit_test(what_is_no_text_is_named_by_its_first_bytes),
-        cmocka_unit_test(a_name_that_says_nothing_needs_the_format_of_records),
-        cmocka_unit_test(a_format_that_is_told_precedes_the_names),
-        cmocka_unit_test(texts_are_composed),
-        cmocka_unit_test(long_lines_are_read_whole),
-        cmocka_unit_test(long_records_are_read_whole),
-        cmocka_unit_test(compressed_texts_are_the_same),
-        cmocka_unit_test(bad_texts_are_refused_with_their_place),
-        cmocka_unit_test(a_bad_record_is_left_out_if_it_may),
-        cmocka_unit_test(a_document_that_is_too_large_is_named_by_its_line),
-        cmocka_unit_test(a_file_that_changes_is_noticed),
-        cmocka_unit_test(documents_that_were_not_scanned_have_no_part),
-        cmocka_unit_test(documents_come_in_order_from_any_number_of_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
  * a batch tells which rows it has. */
 #include "data/loader.h"
 #include "kernels/philox.h"
-#include "tests/helpers.h"
 #include "tests/slm/streams.h"
+#include "tests/test.h"
 
 /* ---- batches ---- */
 
@@ -78,8 +78,7 @@ static uint64_t check_epoch(const SlmStream *stream, const Dataset *dataset, Loa
     return hash;
 }
 
-static void every_token_is_a_target_once_an_epoch(void **state) {
-    (void)state;
+TEST(every_token_is_a_target_once_an_epoch) {
     for (int which = 0; which < STREAM_KINDS; which++)
         for (int i = 0; i < MODES * CONTEXTS; i++) {
             int mode = i % MODES, context = contexts[i / MODES];
@@ -104,8 +103,7 @@ static void every_token_is_a_target_once_an_epoch(void **state) {
         }
 }
 
-static void seeds_and_epochs_give_orders_of_their_own(void **state) {
-    (void)state;
+TEST(seeds_and_epochs_give_orders_of_their_own) {
     SlmStream *stream = slm_stream_of_kind(3);
     for (int random = 0; random < 2; random++) {
         uint64_t hash[9];
@@ -122,8 +120,7 @@ static void seeds_and_epochs_give_orders_of_their_own(void **state) {
     slm_stream_close(stream);
 }
 
-static void validation_reads_the_stream_in_order(void **state) {
-    (void)state;
+TEST(validation_reads_the_stream_in_order) {
     SlmStream *stream = slm_stream_of_kind(3);
     for (int separate = 0; separate < 2; separate++) {
         Dataset *dataset = slm_dataset_of(stream, 16, SLM_ORDER, separate);
@@ -145,8 +142,7 @@ static void expect_uniform(const int64_t *counts, int n, int64_t draws) {
 }
 
 /* Four pieces have 24 orders. */
-static void all_orders_of_pieces_are_equally_likely(void **state) {
-    (void)state;
+TEST(all_orders_of_pieces_are_equally_likely) {
     SlmStream *stream = slm_stream_of_rows((const int64_t[]){3, 1, 2, 5}, 4);
     Dataset *dataset = slm_dataset_of(stream, 11, SLM_EPOCH, false);
     int64_t counts[24] = {0};
@@ -174,8 +170,7 @@ static void all_orders_of_pieces_are_equally_likely(void **state) {
 
 /* ---- random places ---- */
 
-static void random_places_are_uniform(void **state) {
-    (void)state;
+TEST(random_places_are_uniform) {
     enum { T = 7, PLACES = 101 - T, EPOCHS = 800 };
     SlmStream *stream = slm_stream_of_rows((const int64_t[]){60, 40}, 2); /* 101 tokens */
     Dataset *dataset = slm_dataset_of(stream, T, SLM_RANDOM, false);
@@ -216,8 +211,7 @@ static int64_t most_sequences(const SlmStream *stream, int64_t context) {
     return most;
 }
 
-static void random_rows_are_cut_where_documents_begin(void **state) {
-    (void)state;
+TEST(random_rows_are_cut_where_documents_begin) {
     enum { T = 16 };
     for (int which = 0; which < STREAM_KINDS; which++) {
         SlmStream *stream = slm_stream_of_kind(which);
@@ -256,8 +250,7 @@ static uint64_t hash_batch(const Batch *batch) {
     return checksum(hash, batch->counts, sizeof batch->counts);
 }
 
-static void workers_and_restarts_do_not_change_batches(void **state) {
-    (void)state;
+TEST(workers_and_restarts_do_not_change_batches) {
     enum { STEPS = 60 };
     static const int sampling[] = {SLM_EPOCH, SLM_RANDOM};
     for (int c = 0; c < 8; c++) {
@@ -323,8 +316,7 @@ static void *fill_many(void *number) {
 }
 
 /* Some threads ask for the same epoch in every round, and all together for more epochs than are kept. */
-static void threads_share_the_orders_of_epochs(void **state) {
-    (void)state;
+TEST(threads_share_the_orders_of_epochs) {
     int64_t rows[PIECES];
     pthread_t threads[FILLERS];
     for (int d = 0; d < PIECES; d++) rows[d] = 1;
@@ -342,8 +334,7 @@ static void threads_share_the_orders_of_epochs(void **state) {
     slm_stream_close(stream);
 }
 
-static void filling_allocates_nothing(void **state) {
-    (void)state;
+TEST(filling_allocates_nothing) {
     SlmStream *stream = slm_stream_of_kind(3);
     Dataset *dataset = slm_dataset_of(stream, 16, SLM_EPOCH, false);
     LoaderOptions options = {.batch_size = 4, .shuffle = true, .stop_after = -1, .n_workers = 2};
@@ -359,8 +350,7 @@ static void filling_allocates_nothing(void **state) {
 
 /* ---- counts ---- */
 
-static void bytes_are_shared_among_the_rows_of_their_document(void **state) {
-    (void)state;
+TEST(bytes_are_shared_among_the_rows_of_their_document) {
     const int32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
     const int64_t first[] = {0, 4, 4, 5, 8}, bytes[] = {10, 0, 3, 1}; /* the second has no rows */
     static const double want[] = {2, 3, 2, 3, 3, 0, 0, 1};
@@ -440,8 +430,7 @@ static void expect_dominated(const Dataset *dataset, int batch_size, int64_t bud
     batch_close(&largest);
 }
 
-static void the_largest_batch_dominates(void **state) {
-    (void)state;
+TEST(the_largest_batch_dominates) {
     for (int which = 0; which < STREAM_KINDS; which++)
         for (int mode = 0; mode < 6; mode++) {
             SlmStream *stream = slm_stream_of_kind(which);
@@ -462,8 +451,7 @@ static void the_largest_batch_dominates(void **state) {
 
 /* ---- bad streams, names, checksums ---- */
 
-static void short_streams_are_taken_or_refused_by_name(void **state) {
-    (void)state;
+TEST(short_streams_are_taken_or_refused_by_name) {
     const int32_t ids[] = {3, 4, 5, 6, 7};
     Error error;
     SlmStream *two = slm_stream_of(ids, 2, (const int64_t[]){0, 1}, NULL, 1, 9, -1),
@@ -494,8 +482,7 @@ static void short_streams_are_taken_or_refused_by_name(void **state) {
 }
 
 /* Data sets of equal streams have equal hashes; any other id, or another beginning of a document, is noticed. */
-static void the_checksum_covers_every_id(void **state) {
-    (void)state;
+TEST(the_checksum_covers_every_id) {
     enum { N = 40 };
     for (int c = 0; c < 6; c++) {
         SlmDatasetOptions o = {7, c % 3 == 0 ? SLM_EPOCH : c % 3 == 1 ? SLM_RANDOM : SLM_ORDER, c / 3, 1};
@@ -521,8 +508,7 @@ static void the_checksum_covers_every_id(void **state) {
 }
 
 /* The checksum is made of blocks of 4096 ids; here the last id is alone in one. */
-static void the_checksum_covers_the_last_id(void **state) {
-    (void)state;
+TEST(the_checksum_covers_the_last_id) {
     static int32_t ids[4097];
     int64_t hash[2];
     for (int change = 0; change < 2; change++) {
@@ -536,8 +522,7 @@ static void the_checksum_covers_the_last_id(void **state) {
     assert_true(hash[0] != hash[1]);
 }
 
-static void samples_are_named_by_their_documents(void **state) {
-    (void)state;
+TEST(samples_are_named_by_their_documents) {
     SlmStream *stream = slm_stream_of_rows((const int64_t[]){20, 3, 4}, 3);
     Dataset *pieces = slm_dataset_of(stream, 8, SLM_EPOCH, true), *order = slm_dataset_of(stream, 8, SLM_ORDER, false),
             *shuffled = slm_dataset_of(stream, 8, SLM_EPOCH, false),
@@ -554,8 +539,7 @@ static void samples_are_named_by_their_documents(void **state) {
     slm_stream_close(stream);
 }
 
-static void synthetic_data_are_full_contexts(void **state) {
-    (void)state;
+TEST(synthetic_data_are_full_contexts) {
     Dataset *dataset = slm_dataset_synthetic(33, 50, 70);
     Batch batch = slm_batch_filled(dataset, 0, 0, 50);
     int64_t counts[70] = {0};
@@ -568,24 +552,4 @@ static void synthetic_data_are_full_contexts(void **state) {
     expect_uniform(counts, 70, batch.n_tokens);
     batch_close(&batch);
     dataset->close(dataset);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_token_is_a_target_once_an_epoch),
-                                       cmocka_unit_test(seeds_and_epochs_give_orders_of_their_own),
-                                       cmocka_unit_test(validation_reads_the_stream_in_order),
-                                       cmocka_unit_test(all_orders_of_pieces_are_equally_likely),
-                                       cmocka_unit_test(random_places_are_uniform),
-                                       cmocka_unit_test(random_rows_are_cut_where_documents_begin),
-                                       cmocka_unit_test(workers_and_restarts_do_not_change_batches),
-                                       cmocka_unit_test(threads_share_the_orders_of_epochs),
-                                       cmocka_unit_test(filling_allocates_nothing),
-                                       cmocka_unit_test(bytes_are_shared_among_the_rows_of_their_document),
-                                       cmocka_unit_test(the_largest_batch_dominates),
-                                       cmocka_unit_test(short_streams_are_taken_or_refused_by_name),
-                                       cmocka_unit_test(the_checksum_covers_every_id),
-                                       cmocka_unit_test(the_checksum_covers_the_last_id),
-                                       cmocka_unit_test(samples_are_named_by_their_documents),
-                                       cmocka_unit_test(synthetic_data_are_full_contexts)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

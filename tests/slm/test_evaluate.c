@@ -20,7 +20,7 @@ static void must_evaluate(const char *options) {
     if (status) fail_msg("%s: exit status %d:\n%s", options, status, fixture.output);
 }
 
-static const char *path_of(const char *name) { return keep_text(path_join(root, name)); }
+static const char *path_of(const char *name) { return kept_path(root, name); }
 
 static double number(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
@@ -36,7 +36,7 @@ static const char *text(const json_t *object, const char *key) {
 
 /* Returns line `n` of a CSV file, behind the names, without its first field. */
 static const char *row_of(const char *name, int n) {
-    char *lines = keep_text(read_text(path_of(name)));
+    char *lines = kept_text(path_of(name));
     for (; n >= 0 && lines; n--) lines = strchr(lines, '\n') + 1;
     const char *comma = strchr(lines, ',');
     assert_non_null(comma);
@@ -72,8 +72,7 @@ static void assert_texts(const char *csv, const char *documents, const char *tok
     assert_text_row(csv, (int)json_array_size(texts), all[0], all[1], all[2], all[3]);
 }
 
-static void losses_of_texts_are_those_of_a_model_in_float64(void **state) {
-    (void)state;
+TEST(losses_of_texts_are_those_of_a_model_in_float64) {
     must_evaluate("two.txt one.txt -o packed.csv");
     assert_texts("packed.csv", NULL, "tokens", "bytes", "loss");
     must_evaluate("two.txt one.txt --stride 3 -o stride.csv");
@@ -82,16 +81,14 @@ static void losses_of_texts_are_those_of_a_model_in_float64(void **state) {
     assert_texts("apart.csv", "documents", "apart_tokens", "apart_bytes", "apart");
 }
 
-static void batches_and_threads_do_not_matter(void **state) {
-    (void)state;
+TEST(batches_and_threads_do_not_matter) {
     must_evaluate("two.txt one.txt -b 1 --threads 1 -o one.csv");
     assert_texts("one.csv", NULL, "tokens", "bytes", "loss");
     must_evaluate("two.txt one.txt -b 64 --threads 2 -o many.csv");
     assert_texts("many.csv", NULL, "tokens", "bytes", "loss");
 }
 
-static void compressed_files_and_json_lines_are_read(void **state) {
-    (void)state;
+TEST(compressed_files_and_json_lines_are_read) {
     must_run("cd %s && gzip -k two.txt one.txt", root);
     must_evaluate("two.txt.gz one.txt.gz -o packed_gz.csv");
     assert_texts("packed_gz.csv", NULL, "tokens", "bytes", "loss");
@@ -99,11 +96,9 @@ static void compressed_files_and_json_lines_are_read(void **state) {
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const json_t *t = json_array_get(texts, i);
         json_t *record = json_build("record", "{s:s}", "body", text(t, "text"));
-        char *line = json_text("record", record, 0), *path = xformat("%s/%zu.jsonl", root, i);
+        char *line = keep(json_text("record", record, 0)), *path = kept_format("%s/%zu.jsonl", root, i);
         write_text(path, "%s\n", line);
         json_decref(record);
-        free(line);
-        free(path);
     }
     must_evaluate("0.jsonl 1.jsonl --text-field body -o lines.csv");
     assert_texts("lines.csv", NULL, "tokens", "bytes", "loss");
@@ -113,8 +108,7 @@ static void compressed_files_and_json_lines_are_read(void **state) {
 
 /* An end-of-text token stands before and behind every document, as in training: the held-out text has the loss that
  * the run has logged of its last weights. */
-static void the_held_out_text_of_a_run_has_its_validation_loss(void **state) {
-    (void)state;
+TEST(the_held_out_text_of_a_run_has_its_validation_loss) {
     double loss, bits, row[6];
     must_run(
         "cd %s && seq 1 300 | awk '{print \"line \" $1 * 37 %% 101 \" says \" $1 * $1 %% 89 \" and more\"}' >lines && "
@@ -143,9 +137,8 @@ static void write_questions(const char *name) {
     const json_t *questions = json_object_get(golden, "questions");
     char *lines = xstrdup("");
     for (size_t i = 0; i < json_array_size(questions); i++) {
-        char *line = json_text("question", json_object_get(json_array_get(questions, i), "question"), 0),
+        char *line = keep(json_text("question", json_object_get(json_array_get(questions, i), "question"), 0)),
              *more = xformat("%s%s\n\n", lines, line);
-        free(line);
         free(lines);
         lines = more;
     }
@@ -164,8 +157,7 @@ static int least(const json_t *losses, const double *lengths) {
     return best;
 }
 
-static void losses_and_choices_of_endings_are_those_of_a_model_in_float64(void **state) {
-    (void)state;
+TEST(losses_and_choices_of_endings_are_those_of_a_model_in_float64) {
     const json_t *questions = json_object_get(golden, "questions");
     int right[3] = {0};
     write_questions("questions.jsonl");
@@ -206,8 +198,7 @@ static void losses_and_choices_of_endings_are_those_of_a_model_in_float64(void *
 }
 
 /* The same questions as an array, with a bad one between them. */
-static void bad_questions_are_left_out_if_they_may(void **state) {
-    (void)state;
+TEST(bad_questions_are_left_out_if_they_may) {
     must_run("(printf '[\\nnull,'; grep . %s | paste -sd,; echo ']') >%s", path_of("questions.jsonl"),
              path_of("bad.json"));
     assert_int_equal(evaluate("--choices bad.json"), 1);
@@ -219,8 +210,7 @@ static void bad_questions_are_left_out_if_they_may(void **state) {
 
 /* ---- errors ---- */
 
-static void what_cannot_be_evaluated_is_named(void **state) {
-    (void)state;
+TEST(what_cannot_be_evaluated_is_named) {
     static const struct {
         const char *line;
         Refusal refusal;
@@ -275,16 +265,4 @@ static int close_texts(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_of_texts_are_those_of_a_model_in_float64),
-        cmocka_unit_test(batches_and_threads_do_not_matter),
-        cmocka_unit_test(compressed_files_and_json_lines_are_read),
-        cmocka_unit_test(the_held_out_text_of_a_run_has_its_validation_loss),
-        cmocka_unit_test(losses_and_choices_of_endings_are_those_of_a_model_in_float64),
-        cmocka_unit_test(bad_questions_are_left_out_if_they_may),
-        cmocka_unit_test(what_cannot_be_evaluated_is_named),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, open_texts, close_texts);
-}
+int main(void) { return tests_run(open_texts, close_texts); }

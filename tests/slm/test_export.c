@@ -22,7 +22,7 @@ static void must_export(const char *options) {
 }
 
 /* Returns the path of a file of an export; valid until the program ends. */
-static const char *path_of(const char *name) { return keep_text(path_join(root, name)); }
+static const char *path_of(const char *name) { return kept_path(root, name); }
 
 static void assert_same_tensors(const char *a, const char *b) {
     TensorFile x = open_file(a), y = open_file(b);
@@ -38,17 +38,12 @@ static void assert_same_tensors(const char *a, const char *b) {
     tensor_file_close(&y);
 }
 
-static void assert_text(const char *name, const char *want) {
-    char *text = read_text(path_of(name));
-    assert_string_equal(text, want);
-    free(text);
-}
+static void assert_text(const char *name, const char *want) { assert_string_equal(kept_text(path_of(name)), want); }
 
 /* ---- Hugging Face ---- */
 
 /* The square attn.c_proj is transposed with the others, and the biases of zeros are there. */
-static void gpt2s_layout_is_as_transformers_saves_it(void **state) {
-    (void)state;
+TEST(gpt2s_layout_is_as_transformers_saves_it) {
     must_export("--checkpoint $golden/slm_nanogpt.pt --tokenizer $golden/slm_gpt2 --output hf");
     assert_contains(fixture.output, "7056 parameters in 15 tensors, 0 of them transposed there");
     assert_same_tensors(GOLDEN "slm_gpt2/model.safetensors", path_of("hf/model.safetensors"));
@@ -80,17 +75,16 @@ static void gpt2s_layout_is_as_transformers_saves_it(void **state) {
     must_run("cmp " GOLDEN "slm_gpt2/tokenizer.json %s", path_of("hf/tokenizer.json"));
 }
 
-static void an_import_of_an_export_has_the_same_weights(void **state) {
-    (void)state;
+TEST(an_import_of_an_export_has_the_same_weights) {
     static const struct {
         const char *file, *name, *logits;
     } models[] = {{"slm_gpt2", "again", "plain"}, {"slm_biases", "biased", "biased"}};
     for (int k = 0; k < 2; k++) {
-        char *first = keep_text(xformat("%s1", models[k].name)), *second = keep_text(xformat("%s2", models[k].name)),
-             *golden = keep_text(xformat(GOLDEN "%s", models[k].file));
-        must_export(keep_text(xformat("--checkpoint $golden/%s --tokenizer $golden/slm_gpt2/tokenizer.json --output %s",
-                                      models[k].file, first)));
-        must_export(keep_text(xformat("--checkpoint %s --output %s", first, second)));
+        char *first = kept_format("%s1", models[k].name), *second = kept_format("%s2", models[k].name),
+             *golden = kept_format(GOLDEN "%s", models[k].file);
+        must_export(kept_format("--checkpoint $golden/%s --tokenizer $golden/slm_gpt2/tokenizer.json --output %s",
+                                models[k].file, first));
+        must_export(kept_format("--checkpoint %s --output %s", first, second));
         Imported before = import_file(golden, NULL), after = import_file(path_of(first), NULL);
         assert_true(before.ok && after.ok);
         assert_same_imported(&before, &after);
@@ -103,8 +97,7 @@ static void an_import_of_an_export_has_the_same_weights(void **state) {
 
 /* ---- nanoGPT ---- */
 
-static void nanogpts_checkpoint_has_its_names_and_arguments(void **state) {
-    (void)state;
+TEST(nanogpts_checkpoint_has_its_names_and_arguments) {
     must_export("--checkpoint $golden/slm_gpt2 --format nanogpt --output out");
     TensorFile file = open_file(path_of("out/ckpt.pt"));
     static const struct {
@@ -112,13 +105,12 @@ static void nanogpts_checkpoint_has_its_names_and_arguments(void **state) {
     } arguments[] = {{"n_layer", "2"},     {"n_head", "2"},      {"n_embd", "16"},
                      {"block_size", "12"}, {"vocab_size", "40"}, {"dropout", NULL} /* a float */};
     for (int i = 0; i < 6; i++) {
-        char *name = xformat("model_args.%s", arguments[i].name);
+        char *name = kept_format("model_args.%s", arguments[i].name);
         const char *value = tensor_file_metadata(&file, name);
         if (arguments[i].value)
             assert_string_equal(value, arguments[i].value);
         else
             assert_null(value);
-        free(name);
     }
     assert_string_equal(tensor_file_metadata(&file, "iter_num"), "0");
     assert_int_equal(file.n_tensors, 16);
@@ -136,8 +128,7 @@ static void nanogpts_checkpoint_has_its_names_and_arguments(void **state) {
 /* ---- a run of train_slm ---- */
 
 /* The tokenizer comes from the folder of the run, dropout from its options; a new training takes sizes and weights. */
-static void a_run_is_exported_with_its_best_weights_and_trained_on(void **state) {
-    (void)state;
+TEST(a_run_is_exported_with_its_best_weights_and_trained_on) {
     must_run("cd %s && seq 1 200 | awk '{print \"line \" $1 * 37 %% 101 \" says \" $1 * $1 %% 89}' >text.txt", root);
     must_run("here=$PWD; cd %s && $here/%s --input text.txt --split-at line --val-ratio 0.2 --vocabulary 300 "
              "--output prepared",
@@ -190,8 +181,7 @@ static void write_large_vocabulary(const char *name) {
     tensor_file_close(&file);
 }
 
-static void exports_that_would_be_wrong_are_refused(void **state) {
-    (void)state;
+TEST(exports_that_would_be_wrong_are_refused) {
     static const Refusal refusals[] = {
         {1, "--checkpoint $golden/slm_gpt2 --output taken", "--output taken: it holds theirs already; choose a new"},
         {1, "--checkpoint nowhere --output x", "--checkpoint nowhere: No such file"},
@@ -222,14 +212,4 @@ static int open_root(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2s_layout_is_as_transformers_saves_it),
-        cmocka_unit_test(an_import_of_an_export_has_the_same_weights),
-        cmocka_unit_test(nanogpts_checkpoint_has_its_names_and_arguments),
-        cmocka_unit_test(a_run_is_exported_with_its_best_weights_and_trained_on),
-        cmocka_unit_test(exports_that_would_be_wrong_are_refused),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, open_root, NULL);
-}
+int main(void) { return tests_run(open_root, NULL); }

@@ -39,13 +39,7 @@ static void check(bool biases) {
     model_rig_close(&rig);
 }
 
-static void cached_tokens_equal_the_full_forward(void **state) {
-    (void)state;
+TEST(cached_tokens_equal_the_full_forward) {
     check(false);
     check(true);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cached_tokens_equal_the_full_forward)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

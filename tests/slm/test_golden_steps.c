@@ -25,15 +25,13 @@ static TensorFile golden_file;
 
 /* Writes a tokenizer of 52 letters, in which id 52 ends a text. */
 static void write_tokenizer(const char *folder) {
-    char *path = path_join(folder, "tokenizer.json");
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(kept_path(folder, "tokenizer.json"), "w");
     assert_non_null(file);
     fprintf(file, "{\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {");
     for (int i = 0; i < 52; i++) fprintf(file, "\"%c\": %d, ", (i < 26 ? 'a' : 'A') + i % 26, i);
     fprintf(file, "\"<|endoftext|>\": 52}, \"merges\": []}, "
                   "\"added_tokens\": [{\"id\": 52, \"content\": \"<|endoftext|>\", \"special\": true}]}\n");
     assert_int_equal(fclose(file), 0);
-    free(path);
 }
 
 static void write_data(const char *folder, const Golden *g) {
@@ -41,15 +39,13 @@ static void write_data(const char *folder, const Golden *g) {
     uint16_t ids[64];
     assert_true(stream->count <= 64);
     for (int64_t i = 0; i < stream->count; i++) ids[i] = (uint16_t)((const int32_t *)stream->data)[i];
-    char *path = path_join(folder, "train.bin");
-    write_bytes(path, ids, (size_t)stream->count * sizeof *ids);
+    write_bytes(kept_path(folder, "train.bin"), ids, (size_t)stream->count * sizeof *ids);
     if (g->documents) write_tokenizer(folder);
-    free(path);
 }
 
-/* Trains from the golden weights. Returns the folder of data, weights, dump and run; free(). */
+/* Trains from the golden weights. Returns the folder of data, weights, dump and run. */
 static char *train(const Golden *g, const char *optimizer, const char *more) {
-    char *root = scratch_directory();
+    char *root = kept_folder();
     write_data(root, g);
     write_golden_base(&golden_file, root, g->biases ? NULL : ".bias");
     must_run(
@@ -62,8 +58,8 @@ static char *train(const Golden *g, const char *optimizer, const char *more) {
 
 static void check_first_step(const char *root, const Golden *g) {
     TensorFile base = open_in(root, "base.safetensors"), dump = open_in(root, "dump");
-    char *prefix = xformat("%s.grad.", g->name),
-         *means = xformat("%s.%s.means", g->name, g->documents ? "separate" : "packed");
+    char *prefix = kept_format("%s.grad.", g->name),
+         *means = kept_format("%s.%s.means", g->name, g->documents ? "separate" : "packed");
     for (int i = 0; i < base.n_tensors; i++) {
         const char *name = base.tensors[i].name;
         float *want = floats(&golden_file, prefix, name), *got = floats(&dump, "grad.", name);
@@ -75,52 +71,42 @@ static void check_first_step(const char *root, const Golden *g) {
     assert_close("loss", loss, want, 1, 1e-5);
     free(loss);
     free(want);
-    free(prefix);
-    free(means);
     tensor_file_close(&base);
     tensor_file_close(&dump);
 }
 
 static void check_golden(const Golden *g, const char *optimizer, const char *more) {
-    char *root = train(g, optimizer, more), *run = path_join(root, "run");
-    char *prefix = xformat("%s.%s.", g->name, optimizer);
+    char *root = train(g, optimizer, more), *run = kept_path(root, "run");
+    char *prefix = kept_format("%s.%s.", g->name, optimizer);
     check_first_step(root, g);
     check_golden_log(&golden_file, run, "train/loss", prefix, "losses");
     check_golden_log(&golden_file, run, "train/grad_norm", prefix, "norms");
     check_golden_log(&golden_file, run, "train/lr", "", "rates");
     check_golden_moves(&golden_file, root, "run", prefix, 2e-4);
-    char *owned[] = {root, run, prefix};
-    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
-static void five_steps_of_adamw_are_the_golden_ones(void **state) {
-    (void)state;
+TEST(five_steps_of_adamw_are_the_golden_ones) {
     check_golden(&plain, "adamw", "-b 3");
     check_golden(&biased, "adamw", "-b 3");
 }
 
-static void five_steps_of_muon_are_the_golden_ones(void **state) {
-    (void)state;
+TEST(five_steps_of_muon_are_the_golden_ones) {
     check_golden(&plain, "muon", "-b 3");
     check_golden(&biased, "muon", "-b 3");
 }
 
-static void micro_batches_add_up_to_the_golden_steps(void **state) {
-    (void)state;
+TEST(micro_batches_add_up_to_the_golden_steps) {
     check_golden(&plain, "adamw", "-b 1 -g 3 --grad-checkpointing");
     check_golden(&plain, "muon", "-b 1 -g 3 --grad-checkpointing");
 }
 
-static void a_resumed_run_takes_the_golden_steps(void **state) {
-    (void)state;
+TEST(a_resumed_run_takes_the_golden_steps) {
     static const char *const optimizers[] = {"adamw", "muon"};
     for (int i = 0; i < 2; i++) {
-        char *root = train(&biased, optimizers[i], "-b 3"), *prefix = xformat("biased.%s.", optimizers[i]);
+        char *root = train(&biased, optimizers[i], "-b 3"), *prefix = kept_format("biased.%s.", optimizers[i]);
         must_run("%s --data %s --resume %s/run/step_00000003 -o %s/resumed %s %s --optimizer %s -b 3",
                  program_at("train_slm"), root, root, root, options, biased.options, optimizers[i]);
         check_golden_moves(&golden_file, root, "resumed", prefix, 2e-4);
-        free(root);
-        free(prefix);
     }
 }
 
@@ -136,12 +122,4 @@ static int close_file_of_goldens(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_steps_of_adamw_are_the_golden_ones),
-        cmocka_unit_test(five_steps_of_muon_are_the_golden_ones),
-        cmocka_unit_test(micro_batches_add_up_to_the_golden_steps),
-        cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
-    };
-    return cmocka_run_group_tests(tests, open_file_of_goldens, close_file_of_goldens);
-}
+int main(void) { return tests_run(open_file_of_goldens, close_file_of_goldens); }

@@ -18,8 +18,7 @@ static Imported must_import(const char *path, const char *const *options) {
 
 /* ---- whole files ---- */
 
-static void every_layout_gives_the_same_weights_and_logits(void **state) {
-    (void)state;
+TEST(every_layout_gives_the_same_weights_and_logits) {
     Imported gpt2 = must_import(GOLDEN "slm_gpt2", NULL), nanogpt = must_import(GOLDEN "slm_nanogpt.pt", NULL),
              reference = must_import(GOLDEN "slm_reference.pt", heads);
     assert_int_equal(gpt2.report.transposed, LINEARS);
@@ -40,8 +39,7 @@ static void every_layout_gives_the_same_weights_and_logits(void **state) {
 }
 
 /* attn.c_proj is square: its shape does not tell that it is stored transposed. */
-static void square_matrices_are_transposed_with_the_others(void **state) {
-    (void)state;
+TEST(square_matrices_are_transposed_with_the_others) {
     static const char name[] = "transformer.h.1.attn.c_proj.weight";
     Imported i = must_import(GOLDEN "slm_gpt2", NULL);
     TensorFile file = open_file(GOLDEN "slm_gpt2/model.safetensors");
@@ -55,8 +53,7 @@ static void square_matrices_are_transposed_with_the_others(void **state) {
 }
 
 /* Names without "transformer.", masks among the tensors, biases, and GPT-2's GELU. */
-static void an_old_gpt2_with_biases_is_computed_as_theirs(void **state) {
-    (void)state;
+TEST(an_old_gpt2_with_biases_is_computed_as_theirs) {
     Imported i = must_import(GOLDEN "slm_biases", NULL);
     assert_true(i.config.biases && i.config.gelu == GELU_TANH);
     assert_int_equal(i.report.conventions.constants, 2 * LAYERS);
@@ -65,8 +62,7 @@ static void an_old_gpt2_with_biases_is_computed_as_theirs(void **state) {
     import_close(&i);
 }
 
-static void a_model_with_biases_takes_biases_of_zeros(void **state) {
-    (void)state;
+TEST(a_model_with_biases_takes_biases_of_zeros) {
     static const char *const with[] = {"--biases", NULL};
     Imported i = must_import(GOLDEN "slm_gpt2", with);
     assert_true(i.config.biases);
@@ -75,8 +71,7 @@ static void a_model_with_biases_takes_biases_of_zeros(void **state) {
     import_close(&i);
 }
 
-static void a_shorter_context_takes_the_first_positions(void **state) {
-    (void)state;
+TEST(a_shorter_context_takes_the_first_positions) {
     static const char *const shorter[] = {"--context", "5", NULL};
     Imported whole = must_import(GOLDEN "slm_nanogpt.pt", NULL), cut = must_import(GOLDEN "slm_nanogpt.pt", shorter);
     int at = params_find(&cut.model->params, "transformer.wpe.weight");
@@ -95,8 +90,7 @@ static void adopt(void *words) {
     if (!i.ok) die("%s", i.error.text);
 }
 
-static void what_a_file_does_not_tell_is_asked_for(void **state) {
-    (void)state;
+TEST(what_a_file_does_not_tell_is_asked_for) {
     static const struct {
         int status;
         const char *words[6], *message;
@@ -119,8 +113,7 @@ static void what_a_file_does_not_tell_is_asked_for(void **state) {
 }
 
 /* The bare weights of GPT-2's layout tell neither heads nor GELU; config.json decides, if its fields are known. */
-static void the_configuration_of_gpt2_is_read_critically(void **state) {
-    (void)state;
+TEST(the_configuration_of_gpt2_is_read_critically) {
     static const struct {
         const char *edit, *message;
     } cases[] = {
@@ -133,7 +126,7 @@ static void the_configuration_of_gpt2_is_read_critically(void **state) {
     };
     char output[2048];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *folder = keep_text(scratch_directory()), *words[] = {folder, NULL};
+        const char *folder = kept_folder(), *words[] = {folder, NULL};
         int copied = run_command(output, sizeof output, "cp " GOLDEN "slm_gpt2/*.* %s && cd %s && %s", folder, folder,
                                  cases[i].edit);
         if (copied) fail_msg("%s", output);
@@ -186,8 +179,7 @@ static void wide_square(TensorList *t) {
     projection->data = numbers;
 }
 
-static void tensors_that_do_not_fit_are_named(void **state) {
-    (void)state;
+TEST(tensors_that_do_not_fit_are_named) {
     static const struct {
         void (*edit)(TensorList *list);
         const char *message;
@@ -209,8 +201,7 @@ static void tensors_that_do_not_fit_are_named(void **state) {
     }
 }
 
-static void another_width_is_refused_by_name(void **state) {
-    (void)state;
+TEST(another_width_is_refused_by_name) {
     SlmConfig wide = plain;
     wide.d_model = 32;
     Imported i = import_into(GOLDEN "slm_nanogpt.pt", &wide);
@@ -220,20 +211,4 @@ static void another_width_is_refused_by_name(void **state) {
     i = import_into(GOLDEN "slm_gpt2", &wide);
     assert_false(i.ok);
     assert_contains(i.error.text, "transformer.wte.weight is F32 [40, 16] there, F32 [41, 16] in the model");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_gives_the_same_weights_and_logits),
-        cmocka_unit_test(square_matrices_are_transposed_with_the_others),
-        cmocka_unit_test(an_old_gpt2_with_biases_is_computed_as_theirs),
-        cmocka_unit_test(a_model_with_biases_takes_biases_of_zeros),
-        cmocka_unit_test(a_shorter_context_takes_the_first_positions),
-        cmocka_unit_test(what_a_file_does_not_tell_is_asked_for),
-        cmocka_unit_test(the_configuration_of_gpt2_is_read_critically),
-        cmocka_unit_test(tensors_that_do_not_fit_are_named),
-        cmocka_unit_test(another_width_is_refused_by_name),
-    };
-    choose_tests();
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

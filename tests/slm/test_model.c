@@ -26,8 +26,7 @@ static const SlmConfig slm = {
     .vocabulary = 30000, .context = 1024, .d_model = 768, .n_layers = 12, .n_heads = 12, .gelu = GELU_ERF};
 
 /* Sizes as the reference counts them, and those of GPT-2 124M. */
-static void models_have_the_reference_sizes(void **state) {
-    (void)state;
+TEST(models_have_the_reference_sizes) {
     SlmConfig short_context = slm, regular = slm, gpt2 = slm;
     short_context.context = 512;
     regular.d_model = 1024, regular.n_layers = 24, regular.n_heads = 16;
@@ -57,8 +56,7 @@ static void models_have_the_reference_sizes(void **state) {
     }
 }
 
-static void tensors_have_the_reference_names_and_shapes(void **state) {
-    (void)state;
+TEST(tensors_have_the_reference_names_and_shapes) {
     static const struct {
         const char *name;
         int64_t dims[2];
@@ -86,8 +84,7 @@ static void tensors_have_the_reference_names_and_shapes(void **state) {
 
 /* Every matrix is N(0, 0.02^2); with scaled_init those that end a branch are smaller by 1 / sqrt(2 layers). The
  * deviation of n numbers varies by 1 / sqrt(2 n). */
-static void matrices_start_with_the_reference_deviation(void **state) {
-    (void)state;
+TEST(matrices_start_with_the_reference_deviation) {
     for (int scaled = 0; scaled < 2; scaled++) {
         SlmConfig config = slm_config_small(0);
         config.scaled_init = scaled;
@@ -107,8 +104,7 @@ static void matrices_start_with_the_reference_deviation(void **state) {
 
 static void open_model(void *config) { slm_open(config); }
 
-static void bad_configurations_are_refused_by_name(void **state) {
-    (void)state;
+TEST(bad_configurations_are_refused_by_name) {
     SlmConfig bad[5];
     for (int i = 0; i < 5; i++) bad[i] = slm_config_small(0.1f);
     bad[0].n_heads = 5;
@@ -126,8 +122,7 @@ static void bad_configurations_are_refused_by_name(void **state) {
 /* The final norm gives rows of length sqrt(C), so that the logits at the start are N(0, C 0.02^2), nearly independent
  * of the targets: the expected loss is ln(V) + C 0.02^2 / 2, 10.46 for the reference's model. The mean over n rows lies
  * within 5 standard errors. */
-static void the_loss_starts_at_its_expected_value(void **state) {
-    (void)state;
+TEST(the_loss_starts_at_its_expected_value) {
     enum { N = 512, WIDTH = 256, VOCABULARY = 4096 };
     SlmConfig config = {
         .vocabulary = VOCABULARY, .context = N, .d_model = WIDTH, .n_layers = 4, .n_heads = 4, .gelu = GELU_ERF};
@@ -141,8 +136,7 @@ static void the_loss_starts_at_its_expected_value(void **state) {
     model_rig_close(&rig);
 }
 
-static void metrics_are_those_of_language_models(void **state) {
-    (void)state;
+TEST(metrics_are_those_of_language_models) {
     ModelRig rig = open_small(0);
     Batch batch = small_batch();
     model_rig_run(&rig, &batch, &(Pass){.sums = rig.sums});
@@ -183,8 +177,7 @@ static Seen see_logits(ModelRig *rig, const Batch *batch) {
 }
 
 /* Another id changes the logits of its row and of all later rows of its sequence, and not a bit of any other. */
-static void a_token_is_seen_by_later_rows_of_its_sequence_only(void **state) {
-    (void)state;
+TEST(a_token_is_seen_by_later_rows_of_its_sequence_only) {
     enum { CHANGED = 18 + 4, END = 30, VOCABULARY = 53 }; /* in the sequence of rows 18 .. 29 */
     ModelRig rig = open_small(0);
     Batch batch = small_batch();
@@ -204,8 +197,7 @@ static void a_token_is_seen_by_later_rows_of_its_sequence_only(void **state) {
     model_rig_close(&rig);
 }
 
-static void packed_sequences_equal_each_alone(void **state) {
-    (void)state;
+TEST(packed_sequences_equal_each_alone) {
     ModelRig rig = open_small(0);
     Batch batch = small_batch();
     Seen together = see_logits(&rig, &batch);
@@ -224,8 +216,7 @@ static void packed_sequences_equal_each_alone(void **state) {
 }
 
 /* The rows behind the last one with a loss are as if they were not there. */
-static void rows_without_a_target_have_no_loss(void **state) {
-    (void)state;
+TEST(rows_without_a_target_have_no_loss) {
     ModelRig rig = open_small(0);
     Batch shorter = slm_batch_random(53, 0, (const int32_t[]){5}, 1);
     Batch masked = slm_batch_random(53, 0, (const int32_t[]){9}, 1);
@@ -252,8 +243,7 @@ static double mean_loss(ModelRig *rig, const Batch *batch) {
 
 /* The token table is used twice, as input and as head. Its gradient, along itself, is the slope of the loss there: by
  * central differences with the step h, whose error is h^2 in the loss's third derivative and 1e-6 / h in rounding. */
-static void the_tied_table_has_the_gradient_of_both_its_uses(void **state) {
-    (void)state;
+TEST(the_tied_table_has_the_gradient_of_both_its_uses) {
     const double h = 0.004;
     ModelRig rig = open_small(0);
     Batch batch = small_batch();
@@ -282,8 +272,7 @@ static void the_tied_table_has_the_gradient_of_both_its_uses(void **state) {
 
 /* The head takes 8192 rows at a time. A batch of more has two pieces, and the sums and gradients of two batches that
  * have one piece each. */
-static void a_head_in_pieces_gives_the_same(void **state) {
-    (void)state;
+TEST(a_head_in_pieces_gives_the_same) {
     enum { CONTEXT = 64, N = 130, PART = 65 };
     SlmConfig config = {
         .vocabulary = 11, .context = CONTEXT, .d_model = 8, .n_layers = 1, .n_heads = 2, .gelu = GELU_ERF};
@@ -333,8 +322,7 @@ static Model *open_large(float dropout) {
     return slm_open(&config);
 }
 
-static void any_number_of_threads_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(any_number_of_threads_gives_the_same_bits) {
     Batch batch = slm_batch_random(997, 0, (const int32_t[]){70, 1, 90, 39}, 4);
     model_rig_check_threads(open_large, &batch);
     batch_close(&batch);
@@ -344,8 +332,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 
 /* 20 contexts of 1024 rows. A token costs 6 (12 L C^2 + V C) for the matrices and 6 L C (T + 1) for causal attention,
  * 704.5 MFLOP. Norms, GELU and the like, and the extra product in attention's backward are what the 2 % is for. */
-static void full_model_runs_dry_and_its_work_is_known(void **state) {
-    (void)state;
+TEST(full_model_runs_dry_and_its_work_is_known) {
     enum { B = 20, T = 1024 };
     ModelRig rig = model_rig_open(slm_open(&slm), dry_device_open(), 0);
     int32_t full[B];
@@ -372,21 +359,7 @@ static ModelCase small = {open_small_model, small_batch,
                           "embedded:1184 block.0.output:1184 block.1.output:1184 final:1184 logits:1961 "};
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_have_the_reference_sizes),
-        cmocka_unit_test(tensors_have_the_reference_names_and_shapes),
-        cmocka_unit_test(matrices_start_with_the_reference_deviation),
-        cmocka_unit_test(bad_configurations_are_refused_by_name),
-        cmocka_unit_test(the_loss_starts_at_its_expected_value),
-        cmocka_unit_test(metrics_are_those_of_language_models),
-        cmocka_unit_test(a_token_is_seen_by_later_rows_of_its_sequence_only),
-        cmocka_unit_test(packed_sequences_equal_each_alone),
-        cmocka_unit_test(rows_without_a_target_have_no_loss),
-        cmocka_unit_test(the_tied_table_has_the_gradient_of_both_its_uses),
-        cmocka_unit_test(a_head_in_pieces_gives_the_same),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        MODEL_TESTS(&small),
-        cmocka_unit_test(full_model_runs_dry_and_its_work_is_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest shared[] = {MODEL_TESTS(&small)};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(NULL, NULL);
 }

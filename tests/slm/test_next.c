@@ -1,8 +1,7 @@
 /* The commands that train_slm prints as the next step run as printed. */
 #include "tests/next_rig.h"
 
-static void each_command_names_the_next(void **state) {
-    (void)state;
+TEST(each_command_names_the_next) {
     next_must_run("texts", "mkdir texts && for i in 1 2 3 4 5 6 7 8; do for j in $(seq 40); do "
                            "echo \"The king $i went to the house number $j.\"; done >texts/$i.txt; done");
     next_must_run("prepare",
@@ -14,12 +13,7 @@ static void each_command_names_the_next(void **state) {
     char *generate = next_command("./train_slm generate");
     next_must_run("generate", generate);
     assert_contains(fixture.output, "TEXT");
-    char *owned[] = {train, quick, generate};
-    for (int i = 0; i < 3; i++) free(owned[i]);
+    free(quick);
 }
 
-int main(void) {
-    next_open();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_command_names_the_next)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(next_open, NULL); }

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "kernels/philox.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 enum { TRAINING = 3000, HELD_OUT = 400, VOCABULARY = 6, UNSEEN = 5 };
 
@@ -38,9 +38,8 @@ static double probability(const int32_t *training, const int32_t *history, int n
     return followed > 0 ? (count + types * shorter) / (followed + types) : shorter;
 }
 
-static void losses_are_those_of_the_definition(void **state) {
+TEST(losses_are_those_of_the_definition) {
     int32_t training[TRAINING], held_out[HELD_OUT + 2];
-    (void)state;
     fill(training, TRAINING, 1);
     fill(held_out, HELD_OUT, 2);
     held_out[HELD_OUT] = UNSEEN; /* never seen in training: as a target, and as a history */
@@ -61,9 +60,8 @@ static void losses_are_those_of_the_definition(void **state) {
     slm_stream_close(rest);
 }
 
-static void probabilities_sum_to_one(void **state) {
+TEST(probabilities_sum_to_one) {
     int32_t training[TRAINING];
-    (void)state;
     fill(training, TRAINING, 3);
     SlmStream *train = stream_of(training, TRAINING);
     Ngrams *ngrams = ngrams_count(train, TRAINING);
@@ -83,12 +81,4 @@ static void probabilities_sum_to_one(void **state) {
         }
     ngrams_free(ngrams);
     slm_stream_close(train);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_are_those_of_the_definition),
-        cmocka_unit_test(probabilities_sum_to_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,17 +8,17 @@
     "--threads 1 --output-dir run $OPTION >log && cksum run/last/model.safetensors"
 #define GENERATE "./train_slm generate --checkpoint trained --prompt 'Text <|endoftext|>has' --threads 1 $OPTION 2>log"
 
-static void open_data(void) {
-    next_open();
+static int open_data(void **state) {
+    next_open(state);
     next_must_run(
         "data", "for i in $(seq 60); do echo \"Text $i has some words and a number $((i * 37 % 61)).\"; done >text.txt "
                 "&& echo short >>text.txt && ./train_slm prepare --input text.txt --split-at line --vocabulary 300 "
                 "--output prepared && ./train_slm --data prepared --layers 1 --d-model 32 --heads 2 --context 32 "
                 "-b 4 --max-steps 3 --threads 1 --output-dir trained");
+    return 0;
 }
 
-static void options_reach_what_they_are_for(void **state) {
-    (void)state;
+TEST(options_reach_what_they_are_for) {
     static const OptionUse uses[] = {
         {"--min-characters 10", PREPARE "$OPTION >log && cat data/train*.safetensors | cksum"},
         {"--beta1 0.5", TRAIN},
@@ -30,8 +30,4 @@ static void options_reach_what_they_are_for(void **state) {
     options_check_uses(uses, sizeof uses / sizeof *uses);
 }
 
-int main(void) {
-    open_data();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options_reach_what_they_are_for)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(open_data, NULL); }

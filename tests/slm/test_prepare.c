@@ -1,5 +1,5 @@
 /* train_slm prepare: from texts to a folder of shards. Runs in child processes, because errors end the program. */
-#include "commands/slm/prepare.h"
+#include "commands/slm/commands.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,13 +10,15 @@
 #include "data/text/sentencepiece.h"
 #include "data/text/tokenizer.h"
 #include "tests/documented.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
+
+static Error error;
 
 enum { DOCUMENTS = 300 };
 static const char *folder;
 static char output[1 << 14];
 
-static const char *in(const char *name) { return keep_text(path_join(folder, name)); }
+static const char *in(const char *name) { return kept_path(folder, name); }
 
 /* ---- running ---- */
 
@@ -34,11 +36,9 @@ static void run(void *words) {
 static int prepare(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *words = vxformat(format, arguments);
+    char *words = keep(vxformat(format, arguments));
     va_end(arguments);
-    int status = run_function(output, sizeof output, run, words);
-    free(words);
-    return status;
+    return run_function(output, sizeof output, run, words);
 }
 
 static void assert_prepares(const char *words) {
@@ -77,16 +77,12 @@ static int make_texts(void **state) {
             at = stpcpy(at, w % 9 == 8 ? ".\n" : " ");
         }
         at += sprintf(at, "%d", d);
-        texts[d] = keep_text(xstrdup(text));
+        texts[d] = keep(xstrdup(text));
         if (d % 2) {
-            char *name = xformat("texts/%03d.txt", d);
-            write_text(in(name), "%s", text);
-            free(name);
+            write_text(in(kept_format("texts/%03d.txt", d)), "%s", text);
         } else {
             json_t *record = json_build("a record", "{s:s}", "text", text);
-            char *line = json_text("a record", record, JSON_COMPACT);
-            fprintf(records, "%s\n", line);
-            free(line);
+            fprintf(records, "%s\n", keep(json_text("a record", record, JSON_COMPACT)));
             json_decref(record);
         }
     }
@@ -98,8 +94,7 @@ static int make_texts(void **state) {
 /* Fails unless a split is made of texts that prepare was given, each once, in their order, as the tokenizer encodes
  * them. Adds their number. */
 static void check_split(const char *prepared, const char *split, const Tokenizer *tokenizer, int *n) {
-    Error error;
-    SlmStream *s = slm_stream_open(in(prepared), split, &error);
+    SlmStream *s = slm_stream_open(in(prepared), split, NULL, &error);
     if (!s) fail_msg("%s", error.text);
     TokenIds want = {0};
     int32_t *ids = xmalloc((size_t)s->n_tokens * sizeof *ids);
@@ -130,7 +125,6 @@ static void check_split(const char *prepared, const char *split, const Tokenizer
 }
 
 static void check_folder(const char *prepared) {
-    Error error;
     int train = 0, val = 0;
     Tokenizer *tokenizer = tokenizer_open(in(prepared), &error);
     if (!tokenizer) fail_msg("%s", error.text);
@@ -143,8 +137,7 @@ static void check_folder(const char *prepared) {
 
 #define TRAINED "-i texts --vocabulary 320 --val-ratio 0.1 --shard-tokens 1500 "
 
-static void each_document_is_in_one_split_as_the_tokenizer_encodes_it(void **state) {
-    (void)state;
+TEST(each_document_is_in_one_split_as_the_tokenizer_encodes_it) {
     assert_prepares(TRAINED "-o trained");
     assert_contains(output, "[Corpus] 151 files, ");
     assert_contains(output, "[Corpus] 300 documents; dropped: 0 too short, 0 duplicates, 0 near-identical");
@@ -152,7 +145,6 @@ static void each_document_is_in_one_split_as_the_tokenizer_encodes_it(void **sta
     assert_contains(output, "0.0000 % unknown");
     assert_contains(output, " --data trained --size tiny --warmup-steps ");
     check_folder("trained");
-    Error error;
     char *all = xcalloc(1, DOCUMENTS * 4096), *at = all;
     for (int d = 0; d < DOCUMENTS; d++) at += sprintf(at, "%s\n", texts[d]);
     if (!sentencepiece_train_bpe(all, (size_t)(at - all), in("pieces.model"), 200, &error)) fail_msg("%s", error.text);
@@ -162,8 +154,7 @@ static void each_document_is_in_one_split_as_the_tokenizer_encodes_it(void **sta
     check_folder("pieces");
 }
 
-static void any_number_of_threads_writes_the_same_bytes(void **state) {
-    (void)state;
+TEST(any_number_of_threads_writes_the_same_bytes) {
     assert_prepares(TRAINED "-o one --threads 1 --duplicates near");
     assert_prepares(TRAINED "-o two --threads 2 --duplicates near");
     assert_prepares(TRAINED "-o eight --threads 8 --duplicates near");
@@ -177,8 +168,7 @@ static ino_t inode(const char *name) {
     return status.st_ino;
 }
 
-static void a_prepared_folder_is_prepared_again_only_if_asked(void **state) {
-    (void)state;
+TEST(a_prepared_folder_is_prepared_again_only_if_asked) {
     assert_prepares(TRAINED "-o again");
     ino_t before = inode("again/train_00000.safetensors");
     assert_prepares(TRAINED "-o again --threads 1");
@@ -209,24 +199,21 @@ static void a_prepared_folder_is_prepared_again_only_if_asked(void **state) {
     check_folder("again");
 }
 
-static void a_ratio_of_many_digits_is_the_same_again(void **state) {
-    (void)state;
+TEST(a_ratio_of_many_digits_is_the_same_again) {
     for (int again = 0; again < 2; again++)
         assert_prepares("-i texts --vocabulary 300 --val-ratio 0.12345678901234567 -o digits");
     assert_contains(output, "nothing to do");
 }
 
-static void a_killed_run_begins_again(void **state) {
-    (void)state;
+TEST(a_killed_run_begins_again) {
     assert_prepares(TRAINED "-o whole");
     char text[256];
     assert_prepares(TRAINED "-o killed");
     json_t *record = json_load_file(in("killed/prepared.json"), 0, NULL);
-    char *inputs = json_text("inputs", json_object_get(record, "inputs"), JSON_COMPACT | JSON_SORT_KEYS);
+    char *inputs = keep(json_text("inputs", json_object_get(record, "inputs"), JSON_COMPACT | JSON_SORT_KEYS));
     json_decref(record);
     /* as after a kill while the second shard was written */
     write_text(in("inputs"), "%s", inputs);
-    free(inputs);
     run_command(text, sizeof text, "sha1sum <'%s'", in("inputs"));
     write_text(in("killed/.unfinished"), "inputs %.16s", text);
     assert_int_equal(unlink(in("killed/prepared.json")), 0);
@@ -239,22 +226,17 @@ static void a_killed_run_begins_again(void **state) {
     assert_true(same_trees("whole", "killed"));
 }
 
-static void other_peoples_tokenizers_stay(void **state) {
-    (void)state;
+TEST(other_peoples_tokenizers_stay) {
     make_directories(in("theirs"));
     write_text(in("theirs/tokenizer.json"), "{}");
     assert_fails(TRAINED "-o theirs", "theirs holds a tokenizer, but no prepared.json");
-    char *text = read_text(in("theirs/tokenizer.json"));
-    assert_string_equal(text, "{}");
-    free(text);
+    assert_string_equal(kept_text(in("theirs/tokenizer.json")), "{}");
 }
 
-static void val_files_are_the_held_out_split(void **state) {
-    (void)state;
+TEST(val_files_are_the_held_out_split) {
     write_text(in("mine.txt"), "held out one\n\nheld out two\n\n%s\n", texts[1]);
     assert_prepares("-i texts --val-file mine.txt --split-at blank-lines --vocabulary 320 -o mine");
-    Error error;
-    SlmStream *s = slm_stream_open(in("mine"), "val", &error);
+    SlmStream *s = slm_stream_open(in("mine"), "val", NULL, &error);
     if (!s) fail_msg("%s", error.text);
     assert_int_equal(s->n_documents, 3);
     assert_int_equal(s->bytes[0], 12);
@@ -263,16 +245,13 @@ static void val_files_are_the_held_out_split(void **state) {
     assert_contains(output, "tokens are held out: the validation loss will be noisy");
 }
 
-static void special_tokens_are_text_unless_they_are_parsed(void **state) {
-    (void)state;
+TEST(special_tokens_are_text_unless_they_are_parsed) {
     write_text(in("special.txt"), "%s<|user|>%s", texts[2], texts[4]);
     const char *options = "-i special.txt --val-ratio 0 --vocabulary 260 --specials <|user|> -o ";
     int64_t tokens[2];
     for (int parsed = 0; parsed < 2; parsed++) {
-        Error error;
-        char *words = xformat("%s%s", options, parsed ? "parsed --parse-specials" : "plain");
-        assert_prepares(words);
-        SlmStream *s = slm_stream_open(in(parsed ? "parsed" : "plain"), "train", &error);
+        assert_prepares(kept_format("%s%s", options, parsed ? "parsed --parse-specials" : "plain"));
+        SlmStream *s = slm_stream_open(in(parsed ? "parsed" : "plain"), "train", NULL, &error);
         if (!s) fail_msg("%s", error.text);
         int32_t *ids = xmalloc((size_t)s->n_tokens * sizeof *ids);
         slm_stream_read(s, 0, s->n_tokens, ids);
@@ -282,13 +261,11 @@ static void special_tokens_are_text_unless_they_are_parsed(void **state) {
         tokens[parsed] = s->n_tokens;
         slm_stream_close(s);
         free(ids);
-        free(words);
     }
     assert_true(tokens[1] < tokens[0]);
 }
 
-static void a_small_corpus_gets_the_vocabulary_that_it_allows(void **state) {
-    (void)state;
+TEST(a_small_corpus_gets_the_vocabulary_that_it_allows) {
     write_text(in("few.txt"), "a b c a b c");
     assert_prepares("-i few.txt --val-ratio 0 -o few"); /* " b" and " c" occur twice */
     assert_contains(output, "few/tokenizer.json: 259 tokens, trained on the training split\n"
@@ -298,8 +275,7 @@ static void a_small_corpus_gets_the_vocabulary_that_it_allows(void **state) {
     assert_null(strstr(output, "fewer tokens"));
 }
 
-static void bad_inputs_are_refused_with_one_line(void **state) {
-    (void)state;
+TEST(bad_inputs_are_refused_with_one_line) {
     make_directories(in("nothing"));
     write_text(in("empty.txt"), " \n");
     write_text(in("latin.txt"), "a\ncaf\xe9\n");
@@ -324,8 +300,7 @@ static void bad_inputs_are_refused_with_one_line(void **state) {
 }
 
 /* The good records are prepared as if the bad one were not there. */
-static void bad_records_are_left_out_and_counted(void **state) {
-    (void)state;
+TEST(bad_records_are_left_out_and_counted) {
     static const char good[] = "{\"text\": \"one and two\"}\n%s{\"text\": \"two and three\", \"score\": NaN}\n";
     write_text(in("good.jsonl"), good, "");
     write_text(in("bad.jsonl"), good, "{\"text\": \"\\ud83d\"}\n");
@@ -336,14 +311,11 @@ static void bad_records_are_left_out_and_counted(void **state) {
                     "[Corpus] records that cannot be used left out: 1, the first: bad.jsonl: line 2, column 10: ");
     assert_int_equal(prepare("-i good.jsonl --vocabulary 257 -o good"), 0);
     assert_null(strstr(output, "cannot be used"));
-    char *shards = xformat("cmp '%s/train_00000.safetensors' '%s/train_00000.safetensors'", in("bad"), in("good"));
+    char *shards = kept_format("cmp '%s/train_00000.safetensors' '%s/train_00000.safetensors'", in("bad"), in("good"));
     assert_int_equal(run_command(output, sizeof output, "%s", shards), 0);
-    free(shards);
 }
 
-static void the_files_are_as_documented(void **state) {
-    (void)state;
-    Error error;
+TEST(the_files_are_as_documented) {
     TensorFile shard;
     if (!tensor_file_open(in("trained/train_00000.safetensors"), &shard, &error)) fail_msg("%s", error.text);
     assert_store_documented(&shard, "### A shard");
@@ -356,20 +328,4 @@ static void the_files_are_as_documented(void **state) {
     json_decref(record);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_document_is_in_one_split_as_the_tokenizer_encodes_it),
-        cmocka_unit_test(any_number_of_threads_writes_the_same_bytes),
-        cmocka_unit_test(a_prepared_folder_is_prepared_again_only_if_asked),
-        cmocka_unit_test(a_ratio_of_many_digits_is_the_same_again),
-        cmocka_unit_test(a_killed_run_begins_again),
-        cmocka_unit_test(other_peoples_tokenizers_stay),
-        cmocka_unit_test(val_files_are_the_held_out_split),
-        cmocka_unit_test(special_tokens_are_text_unless_they_are_parsed),
-        cmocka_unit_test(a_small_corpus_gets_the_vocabulary_that_it_allows),
-        cmocka_unit_test(bad_inputs_are_refused_with_one_line),
-        cmocka_unit_test(bad_records_are_left_out_and_counted),
-        cmocka_unit_test(the_files_are_as_documented),
-    };
-    return cmocka_run_group_tests(tests, make_texts, NULL);
-}
+int main(void) { return tests_run(make_texts, NULL); }

@@ -2,9 +2,7 @@
 #include "data/slm/scan.h"
 
 #include "data/slm/corpus.h"
-#include "tests/helpers.h"
-
-static const char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
+#include "tests/test.h"
 
 static const char LONG[] =
     "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of "
@@ -12,8 +10,7 @@ static const char LONG[] =
     "Light, it was the season of Darkness, it was the spring of hope, it was the winter of despair, "
     "we had everything before us, we had nothing before us, we were all going direct to Heaven";
 
-static void near_identical_texts_are_found(void **state) {
-    (void)state;
+TEST(near_identical_texts_are_found) {
     char upper[sizeof LONG * 2], changed[sizeof LONG], half[sizeof LONG];
     int n = 0;
     for (const char *c = LONG; *c; c++)
@@ -54,8 +51,7 @@ static void near_identical_texts_are_found(void **state) {
 
 /* Texts of random letters of which two share a known part of their shingles: those above 0.9 are found, and none below
  * 0.6; the signature's estimate of 64 minima has a standard deviation of about 0.05. */
-static void similarity_decides(void **state) {
-    (void)state;
+TEST(similarity_decides) {
     enum { LETTERS = 4000, PAIRS = 400 };
     uint64_t x = 1;
     int found[2] = {0, 0};
@@ -84,8 +80,7 @@ static void similarity_decides(void **state) {
 
 /* Documents that share 45 of 64 minima with all others are compared with a few of them, or a quadratic algorithm would
  * need minutes here. Those that share 60 with one of them are found by what is their own. */
-static void boilerplate_hides_no_near_identical_texts(void **state) {
-    (void)state;
+TEST(boilerplate_hides_no_near_identical_texts) {
     enum { N = 100000, COMMON = 45 };
     SeenDocuments *seen = seen_open(DUPLICATES_NEAR);
     for (uint32_t i = 0; i < N; i++) {
@@ -114,10 +109,9 @@ static Scan scan_path(const char *path, const char *held_out, ScanOptions option
     return scan;
 }
 
-static void documents_are_held_out_by_their_text(void **state) {
-    (void)state;
+TEST(documents_are_held_out_by_their_text) {
     enum { N = 5000 };
-    const char *folder = run_directory(), *path = in(folder, "x.txt"), *reversed = in(folder, "y.txt");
+    const char *folder = run_directory(), *path = kept_path(folder, "x.txt"), *reversed = kept_path(folder, "y.txt");
     FILE *x = fopen(path, "w"), *y = fopen(reversed, "w");
     for (int i = 0; i < N; i++) {
         fprintf(x, "text number %d\n", i);
@@ -138,9 +132,8 @@ static void documents_are_held_out_by_their_text(void **state) {
     scan_close(&b);
 }
 
-static void one_of_few_documents_is_held_out_and_one_is_not(void **state) {
-    (void)state;
-    const char *path = in(run_directory(), "x.txt");
+TEST(one_of_few_documents_is_held_out_and_one_is_not) {
+    const char *path = kept_path(run_directory(), "x.txt");
     write_text(path, "a\nbb\nccc\n");
     for (double ratio = 1e-9; ratio < 1; ratio += 0.9 - 1e-6) {
         Scan s = scan_path(path, NULL, (ScanOptions){.val_ratio = ratio}, 1);
@@ -159,9 +152,8 @@ static void one_of_few_documents_is_held_out_and_one_is_not(void **state) {
     scan_close(&s);
 }
 
-static void each_document_has_one_fate(void **state) {
-    (void)state;
-    const char *folder = run_directory(), *path = in(folder, "x.txt"), *held_out = in(folder, "v.txt");
+TEST(each_document_has_one_fate) {
+    const char *folder = run_directory(), *path = kept_path(folder, "x.txt"), *held_out = kept_path(folder, "v.txt");
     write_text(path, "abc\n \u00e9 e \nabc\nABC!\nx\nheld\n%s\n", LONG);
     write_text(held_out, "held\nabd\n");
     static const unsigned char want[3][9] = {
@@ -172,16 +164,4 @@ static void each_document_has_one_fate(void **state) {
         assert_memory_equal(s.fates, want[d], 9);
         scan_close(&s);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(near_identical_texts_are_found),
-        cmocka_unit_test(similarity_decides),
-        cmocka_unit_test(boilerplate_hides_no_near_identical_texts),
-        cmocka_unit_test(documents_are_held_out_by_their_text),
-        cmocka_unit_test(one_of_few_documents_is_held_out_and_one_is_not),
-        cmocka_unit_test(each_document_has_one_fate),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

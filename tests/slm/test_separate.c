@@ -2,9 +2,9 @@
 #include "kernels/cpu/device.h"
 #include "kernels/philox.h"
 #include "model/slm.h"
-#include "tests/helpers.h"
 #include "tests/model_rig.h"
 #include "tests/slm/streams.h"
+#include "tests/test.h"
 
 enum { VOCABULARY = 50, CONTEXT = 24, MOST_ROWS = 400 };
 
@@ -72,8 +72,7 @@ static double difference_alone(ModelRig *rig, const Batch *batch, const double *
     return worst;
 }
 
-static void separate_documents_do_not_see_each_other(void **state) {
-    (void)state;
+TEST(separate_documents_do_not_see_each_other) {
     static const int64_t rows[] = {5, 1, 17, 60, 24, 1, 1, 48, 9, 2, 25};
     static const int sampling[] = {SLM_ORDER, SLM_RANDOM};
     SlmStream *stream = open_text(rows, 11);
@@ -104,9 +103,4 @@ static void separate_documents_do_not_see_each_other(void **state) {
     dataset->close(dataset);
     model_rig_close(&rig);
     slm_stream_close(stream);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(separate_documents_do_not_see_each_other)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,20 +7,19 @@
 #include "data/ledger.h"
 #include "data/slm/prepared.h"
 #include "data/slm/shard_writer.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
-static const char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
+static Error error;
 
 static SlmStream *open_stream(const char *path, const char *split) {
-    Error error;
-    SlmStream *s = slm_stream_open(path, split, &error);
+    SlmStream *s = slm_stream_open(path, split, NULL, &error);
     if (!s) fail_msg("%s", error.text);
     return s;
 }
 
 static void assert_refused(const char *path, const char *split, const SlmForeign *foreign, const char *reason) {
     Error error = {.text = ""};
-    assert_null(slm_stream_open_foreign(path, split, foreign, &error));
+    assert_null(slm_stream_open(path, split, foreign, &error));
     assert_contains(error.text, reason);
     assert_contains(error.text, path);
 }
@@ -54,7 +53,6 @@ static const char *write_folder(int64_t shard_ids, int vocabulary, int shift) {
                      .split = "train",
                      .shard_ids = shard_ids,
                      .shard = {.vocabulary = vocabulary, .end_of_text = 8 + shift, .tokenizer_hash = 0xabc}};
-    Error error;
     for (int d = 0; d < 3; d++) {
         uint16_t narrow[3];
         uint32_t wide[3];
@@ -64,9 +62,9 @@ static const char *write_folder(int64_t shard_ids, int vocabulary, int shift) {
             fail_msg("%s", error.text);
     }
     if (!shard_writer_end(&w, &error)) fail_msg("%s", error.text);
-    write_text(in(folder, "tokenizer.json"), "{}");
+    write_text(kept_path(folder, "tokenizer.json"), "{}");
     json_t *record = json_build("a test", "{s:{s:s, s:s}, s:{s:{s:I}}}", "tokenizer", "file", "tokenizer.json", "sha1",
-                                fingerprint_file(in(folder, "tokenizer.json")).text, "splits", "train", "shards",
+                                fingerprint_file(kept_path(folder, "tokenizer.json")).text, "splits", "train", "shards",
                                 (json_int_t)w.n_shards);
     if (!prepared_write(folder, record, &error)) fail_msg("%s", error.text);
     json_decref(record);
@@ -74,15 +72,14 @@ static const char *write_folder(int64_t shard_ids, int vocabulary, int shift) {
     return folder;
 }
 
-static void a_shard_has_these_bytes(void **state) {
-    (void)state;
+TEST(a_shard_has_these_bytes) {
     static const char header[] =
         "{\"__metadata__\":{\"format\":\"train.c tokens 1\",\"vocabulary\":\"9\",\"end_of_text\":\"8\","
         "\"tokenizer_hash\":\"0000000000000abc\",\"shard\":\"0\",\"xxh3_64\":\"";
     static const char rest[] = "\"},\"first\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[0,24]},"
                                "\"bytes\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[24,48]},"
                                "\"ids\":{\"dtype\":\"U16\",\"shape\":[10],\"data_offsets\":[48,68]}}";
-    char *bytes = read_text(in(write_folder(100, 9, 0), "train_00000.safetensors"));
+    char *bytes = kept_text(kept_path(write_folder(100, 9, 0), "train_00000.safetensors"));
     assert_memory_equal(bytes + 8, header, sizeof header - 1);
     assert_memory_equal(bytes + 8 + sizeof header - 1 + 16, rest, sizeof rest - 1);
     uint16_t ids[10];
@@ -92,11 +89,9 @@ static void a_shard_has_these_bytes(void **state) {
     assert_memory_equal(bytes + 8 + n, FIRST, 24);
     assert_memory_equal(bytes + 8 + n + 24, BYTES, 24);
     assert_memory_equal(bytes + 8 + n + 48, ids, 20);
-    free(bytes);
 }
 
-static void shards_of_any_size_are_one_stream(void **state) {
-    (void)state;
+TEST(shards_of_any_size_are_one_stream) {
     for (int64_t size = 1; size <= 9; size++) {
         const char *folder = write_folder(size, 9, 0);
         SlmStream *s = open_stream(folder, "train");
@@ -106,16 +101,14 @@ static void shards_of_any_size_are_one_stream(void **state) {
         assert_true(s->vocabulary == 9 && s->end_of_text == 8 && s->tokenizer_hash == 0xabc);
         slm_stream_close(s);
         int n = size < 5 ? 3 : size < 9 ? 2 : 1; /* the documents have 4, 2 and 3 ids */
-        char *last = prepared_shard_path(folder, "train", n - 1), *beyond = prepared_shard_path(folder, "train", n);
+        char *last = keep(prepared_shard_path(folder, "train", n - 1)),
+             *beyond = keep(prepared_shard_path(folder, "train", n));
         assert_int_equal(access(last, F_OK), 0);
         assert_int_equal(access(beyond, F_OK), -1);
-        free(last);
-        free(beyond);
     }
 }
 
-static void a_large_vocabulary_has_ids_of_32_bits(void **state) {
-    (void)state;
+TEST(a_large_vocabulary_has_ids_of_32_bits) {
     enum { SHIFT = 100000 };
     int32_t want[10];
     for (int i = 0; i < 10; i++) want[i] = IDS[i] + SHIFT;
@@ -124,8 +117,7 @@ static void a_large_vocabulary_has_ids_of_32_bits(void **state) {
     slm_stream_close(s);
 }
 
-static void a_stream_in_memory_is_like_a_file(void **state) {
-    (void)state;
+TEST(a_stream_in_memory_is_like_a_file) {
     SlmStream *s = slm_stream_of(IDS, 10, FIRST, BYTES, 3, 9, 8);
     assert_ids(s, IDS, 10);
     assert_documents(s, FIRST, 3);
@@ -146,9 +138,8 @@ static void change_byte(const char *path, long at) {
     fclose(file);
 }
 
-static void a_damaged_folder_is_refused_with_its_reason(void **state) {
-    (void)state;
-    const char *folder = write_folder(4, 9, 0), *one = in(folder, "train_00001.safetensors"), *two;
+TEST(a_damaged_folder_is_refused_with_its_reason) {
+    const char *folder = write_folder(4, 9, 0), *one = kept_path(folder, "train_00001.safetensors"), *two;
     slm_stream_close(open_stream(folder, "train"));
     assert_true(slm_stream_exists(folder, "train"));
     assert_false(slm_stream_exists(folder, "val"));
@@ -162,44 +153,41 @@ static void a_damaged_folder_is_refused_with_its_reason(void **state) {
     assert_int_equal(truncate(one, status.st_size - 3), 0);
     assert_refused(folder, "train", NULL, "train_00001.safetensors: ");
     folder = write_folder(4, 9, 0);
-    one = in(folder, "train_00001.safetensors");
-    two = in(folder, "train_00002.safetensors");
-    assert_int_equal(rename(one, in(folder, "away")), 0);
+    one = kept_path(folder, "train_00001.safetensors");
+    two = kept_path(folder, "train_00002.safetensors");
+    assert_int_equal(rename(one, kept_path(folder, "away")), 0);
     assert_refused(folder, "train", NULL, "has 2 shards of 'train', and its prepared.json says 3");
     assert_int_equal(rename(two, one), 0);
-    assert_int_equal(rename(in(folder, "away"), two), 0);
+    assert_int_equal(rename(kept_path(folder, "away"), two), 0);
     assert_refused(folder, "train", NULL, "is shard 2 by its metadata, and 1 by its name");
     folder = write_folder(4, 9, 0);
-    assert_int_equal(
-        rename(in(write_folder(4, 10, 0), "train_00001.safetensors"), in(folder, "train_00001.safetensors")), 0);
+    assert_int_equal(rename(kept_path(write_folder(4, 10, 0), "train_00001.safetensors"),
+                            kept_path(folder, "train_00001.safetensors")),
+                     0);
     assert_refused(folder, "train", NULL, "was made with another tokenizer");
-    write_text(in(folder, "tokenizer.json"), "{ }");
+    write_text(kept_path(folder, "tokenizer.json"), "{ }");
     assert_refused(folder, "train", NULL, "not the tokenizer that prepare put there");
-    write_text(in(folder, ".unfinished"), "inputs");
+    write_text(kept_path(folder, ".unfinished"), "inputs");
     assert_refused(folder, "train", NULL, "is unfinished");
-    assert_int_equal(unlink(in(folder, ".unfinished")), 0);
-    assert_int_equal(unlink(in(folder, "prepared.json")), 0);
+    assert_int_equal(unlink(kept_path(folder, ".unfinished")), 0);
+    assert_int_equal(unlink(kept_path(folder, "prepared.json")), 0);
     assert_refused(folder, "train", NULL, "prepared.json: ");
 }
 
-static void counts_of_a_prepared_folder_that_overflow_are_refused(void **state) {
-    (void)state;
+TEST(counts_of_a_prepared_folder_that_overflow_are_refused) {
     static const char *const keys[] = {"documents", "tokens", "unknown", "dropped_characters"};
     static const json_int_t wrong[] = {INT64_MAX, INT64_MIN, -1};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 3; k++) {
             json_t *record = json_pack("{s: {s: {s: I}}}", "splits", "val", keys[i], wrong[k]);
-            Error error;
-            char *named = xformat("\"%s\" is %lld: expected a count", keys[i], (long long)wrong[k]);
+            char *named = kept_format("\"%s\" is %lld: expected a count", keys[i], (long long)wrong[k]);
             assert_false(prepared_check_unknown(record, 1, &error));
             assert_contains(error.text, named);
             json_decref(record);
-            free(named);
         }
 }
 
-static void a_shard_that_contradicts_itself_is_refused(void **state) {
-    (void)state;
+TEST(a_shard_that_contradicts_itself_is_refused) {
     static const struct {
         int64_t first[2];
         uint16_t ids[4];
@@ -218,8 +206,7 @@ static void a_shard_that_contradicts_itself_is_refused(void **state) {
                  {{0, 0}, {3, 1, 3, 2}, 4, 4, "positions must ascend", 0, 0},
                  {{0, 4}, {3, 1, 3, 2}, 4, 4, "first[1] is 4", 0, 0},
                  {{0, 2}, {3, 1, 3, 2}, 3, 4, "ends with the end-of-text id before a document", 0, 0}};
-    const char *path = in(run_directory(), "x_00000.safetensors");
-    Error error;
+    const char *path = kept_path(run_directory(), "x_00000.safetensors");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int64_t bytes[] = {cases[i].bytes, cases[i].bytes};
         const SlmShard shard = {.ids = cases[i].ids,
@@ -246,15 +233,14 @@ static const char META[] =
     "\x80\x04\x95\x45\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\nvocab_size\x94M,\x01\x8c\nblock_size"
     "\x94M\x00\x04\x8c\x0ctrain_tokens\x94K\x09\x8c\nval_tokens\x94K\x01u.";
 
-static void headerless_ids_have_the_vocabulary_of_meta_pkl(void **state) {
-    (void)state;
+TEST(headerless_ids_have_the_vocabulary_of_meta_pkl) {
     static const uint16_t ids[] = {5, 299, 0, 7, 0, 9};
     static const int32_t want[] = {5, 299, 0, 7, 0, 9};
-    const char *folder = run_directory(), *below = in(folder, "tokenized_data");
+    const char *folder = run_directory(), *below = kept_path(folder, "tokenized_data");
     make_directories(below);
-    write_bytes(in(below, "train.bin"), ids, sizeof ids);
+    write_bytes(kept_path(below, "train.bin"), ids, sizeof ids);
     assert_refused(folder, "train", NULL, "its vocabulary is unknown");
-    write_bytes(in(below, "meta.pkl"), META, sizeof META - 1);
+    write_bytes(kept_path(below, "meta.pkl"), META, sizeof META - 1);
     SlmStream *s = open_stream(folder, "train");
     assert_ids(s, want, 6);
     assert_int_equal(s->vocabulary, 300);
@@ -262,12 +248,11 @@ static void headerless_ids_have_the_vocabulary_of_meta_pkl(void **state) {
     assert_documents(s, (const int64_t[]){0, 5}, 1);
     assert_null(s->bytes);
     slm_stream_close(s);
-    Error error;
-    s = slm_stream_open_foreign(folder, "train", &(SlmForeign){400, 0, 0}, &error);
+    s = slm_stream_open(folder, "train", &(SlmForeign){400, 0, 0}, &error);
     assert_int_equal(s->vocabulary, 400);
     assert_documents(s, (const int64_t[]){0, 2, 4, 5}, 3);
     slm_stream_close(s);
-    const char *file = in(below, "train.bin");
+    const char *file = kept_path(below, "train.bin");
     assert_refused(file, NULL, &(SlmForeign){299, -1, 0}, "id 299 at position 1 is not below the vocabulary, 299");
     assert_refused(file, NULL, &(SlmForeign){300, 300, 0}, "the end-of-text id 300 is not below the vocabulary");
     write_bytes(file, ids, 5);
@@ -276,7 +261,7 @@ static void headerless_ids_have_the_vocabulary_of_meta_pkl(void **state) {
     assert_refused(file, NULL, NULL, "has 1 ids; a stream needs 2");
     write_bytes(file, ids, 0);
     assert_refused(file, NULL, NULL, "the file is empty");
-    write_bytes(in(below, "meta.pkl"), "\x80\x04}.", 4);
+    write_bytes(kept_path(below, "meta.pkl"), "\x80\x04}.", 4);
     write_bytes(file, ids, 4);
     assert_refused(folder, "train", NULL, "has no number \"vocab_size\"");
 }
@@ -297,9 +282,8 @@ static void write_wide(const char *path, size_t bytes, uint64_t limit, uint64_t 
 }
 
 static void assert_wide(const char *path, int vocabulary, int width, uint64_t limit, int32_t last) {
-    Error error;
     int32_t ids[MANY];
-    SlmStream *s = slm_stream_open_foreign(path, NULL, &(SlmForeign){vocabulary, -1, width}, &error);
+    SlmStream *s = slm_stream_open(path, NULL, &(SlmForeign){vocabulary, -1, width}, &error);
     if (!s) fail_msg("%s", error.text);
     assert_int_equal(s->n_tokens, MANY);
     slm_stream_read(s, 0, MANY, ids);
@@ -307,9 +291,8 @@ static void assert_wide(const char *path, int vocabulary, int width, uint64_t li
     slm_stream_close(s);
 }
 
-static void ids_of_32_and_64_bits_are_not_taken_for_16(void **state) {
-    (void)state;
-    const char *file = in(run_directory(), "train.bin");
+TEST(ids_of_32_and_64_bits_are_not_taken_for_16) {
+    const char *file = kept_path(run_directory(), "train.bin");
     const SlmForeign small = {100, -1, 0}, large = {100000, -1, 0}, narrow = {100, -1, 2}, wide = {100, -1, 4};
     write_wide(file, 4, 100, 99);
     assert_refused(file, NULL, &small,
@@ -338,12 +321,11 @@ static void ids_of_32_and_64_bits_are_not_taken_for_16(void **state) {
     for (int i = 0; i < MANY; i += 2) lines[i] = (uint16_t)(1 + i % 90);
     write_bytes(file, lines, sizeof lines);
     assert_refused(file, NULL, &small, "and --token-bytes 2, if every other id really is 0");
-    Error error;
-    SlmStream *s = slm_stream_open_foreign(file, NULL, &narrow, &error);
+    SlmStream *s = slm_stream_open(file, NULL, &narrow, &error);
     if (!s) fail_msg("%s", error.text);
     slm_stream_close(s);
     write_bytes(file, lines, 62 * sizeof *lines); /* too few to say */
-    s = slm_stream_open_foreign(file, NULL, &small, &error);
+    s = slm_stream_open(file, NULL, &small, &error);
     if (!s) fail_msg("%s", error.text);
     slm_stream_close(s);
 }
@@ -358,16 +340,14 @@ static void write_npy(const char *path, const char *descr, const char *shape, co
     write_bytes(path, bytes, 128 + size);
 }
 
-static void the_dtype_of_a_npy_file_is_the_width(void **state) {
-    (void)state;
+TEST(the_dtype_of_a_npy_file_is_the_width) {
     static const uint16_t narrow[] = {5, 299, 0, 7};
     static const uint32_t wide[] = {5, 70000, 0, 7};
     static const int64_t widest[] = {5, 299, 0, 7};
-    const char *folder = run_directory(), *file = in(folder, "web_train_000000.npy");
+    const char *folder = run_directory(), *file = kept_path(folder, "web_train_000000.npy");
     const SlmForeign small = {300, -1, 0}, large = {70001, -1, 0}, told = {300, -1, 4};
-    Error error;
     write_npy(file, "<u2", "(4,)", narrow, sizeof narrow);
-    SlmStream *s = slm_stream_open_foreign(folder, "train", &small, &error);
+    SlmStream *s = slm_stream_open(folder, "train", &small, &error);
     if (!s) fail_msg("%s", error.text);
     assert_ids(s, (const int32_t[]){5, 299, 0, 7}, 4);
     slm_stream_close(s);
@@ -376,7 +356,7 @@ static void the_dtype_of_a_npy_file_is_the_width(void **state) {
     assert_refused(file, NULL, NULL, "its vocabulary is unknown");
     for (int i = 0; i < 2; i++) {
         write_npy(file, i ? "<i4" : "<u4", "(4,)", wide, sizeof wide);
-        s = slm_stream_open_foreign(folder, "train", &large, &error);
+        s = slm_stream_open(folder, "train", &large, &error);
         if (!s) fail_msg("%s", error.text);
         assert_ids(s, (const int32_t[]){5, 70000, 0, 7}, 4);
         slm_stream_close(s);
@@ -388,8 +368,8 @@ static void the_dtype_of_a_npy_file_is_the_width(void **state) {
     assert_refused(file, NULL, &small, "its numbers are big-endian 16-bit unsigned integers");
     write_npy(file, "<u2", "(2, 2)", narrow, sizeof narrow);
     assert_refused(file, NULL, &small, "has 2 dimensions; expected ids in a single row");
-    write_bytes(in(folder, "web_train_000000.bin"), narrow, sizeof narrow); /* comes first */
-    s = slm_stream_open_foreign(folder, "train", &small, &error);
+    write_bytes(kept_path(folder, "web_train_000000.bin"), narrow, sizeof narrow); /* comes first */
+    s = slm_stream_open(folder, "train", &small, &error);
     if (!s) fail_msg("%s", error.text);
     slm_stream_close(s);
 }
@@ -402,25 +382,24 @@ static void write_llm_c(const char *path, int32_t magic, int32_t version, int32_
     write_bytes(path, bytes, 1024 + size);
 }
 
-static void both_headers_of_llm_c_are_read(void **state) {
-    (void)state;
+TEST(both_headers_of_llm_c_are_read) {
     static const uint16_t gpt2[] = {50256, 1, 2, 50256, 3};
     static const uint32_t llama[] = {128000, 70000, 128000, 5}, more[] = {6, 128000, 7};
-    const char *folder = run_directory(), *file = in(folder, "tiny_shakespeare_train.bin");
+    const char *folder = run_directory(), *file = kept_path(folder, "tiny_shakespeare_train.bin");
     write_llm_c(file, 20240520, 1, 5, gpt2, sizeof gpt2);
     SlmStream *s = open_stream(folder, "train");
     assert_ids(s, (const int32_t[]){50256, 1, 2, 50256, 3}, 5);
     assert_documents(s, (const int64_t[]){0, 3, 4}, 2);
     assert_true(s->vocabulary == 50257 && s->end_of_text == 50256);
     slm_stream_close(s);
-    write_llm_c(in(folder, "fineweb_val_000001.bin"), 20240801, 7, 4, llama, sizeof llama);
-    write_llm_c(in(folder, "fineweb_val_000002.bin"), 20240801, 7, 3, more, sizeof more);
+    write_llm_c(kept_path(folder, "fineweb_val_000001.bin"), 20240801, 7, 4, llama, sizeof llama);
+    write_llm_c(kept_path(folder, "fineweb_val_000002.bin"), 20240801, 7, 3, more, sizeof more);
     s = open_stream(folder, "val");
     assert_ids(s, (const int32_t[]){128000, 70000, 128000, 5, 6, 128000, 7}, 7);
     assert_documents(s, (const int64_t[]){0, 2, 5, 6}, 3);
     assert_int_equal(s->vocabulary, 128256);
     slm_stream_close(s);
-    write_llm_c(in(folder, "train_000001.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
+    write_llm_c(kept_path(folder, "train_000001.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
     assert_refused(folder, "train", NULL, "are of two data sets");
     write_llm_c(file, 20240520, 2, 5, gpt2, sizeof gpt2);
     assert_refused(file, NULL, NULL, "version 2; expected version 1");
@@ -430,25 +409,7 @@ static void both_headers_of_llm_c_are_read(void **state) {
     assert_refused(file, NULL, NULL, "announces -6 ids");
     write_llm_c(file, 20240520, 1, 5, (const uint16_t[]){50256, 50257, 0, 0, 0}, sizeof gpt2);
     assert_refused(file, NULL, NULL, "id 50257 at position 1");
-    write_llm_c(in(folder, "fineweb_val_000002.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
-    Error error;
-    assert_null(slm_stream_open(folder, "val", &error));
+    write_llm_c(kept_path(folder, "fineweb_val_000002.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
+    assert_null(slm_stream_open(folder, "val", NULL, &error));
     assert_contains(error.text, "was made with another tokenizer");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shard_has_these_bytes),
-        cmocka_unit_test(shards_of_any_size_are_one_stream),
-        cmocka_unit_test(a_large_vocabulary_has_ids_of_32_bits),
-        cmocka_unit_test(a_stream_in_memory_is_like_a_file),
-        cmocka_unit_test(a_damaged_folder_is_refused_with_its_reason),
-        cmocka_unit_test(counts_of_a_prepared_folder_that_overflow_are_refused),
-        cmocka_unit_test(a_shard_that_contradicts_itself_is_refused),
-        cmocka_unit_test(headerless_ids_have_the_vocabulary_of_meta_pkl),
-        cmocka_unit_test(ids_of_32_and_64_bits_are_not_taken_for_16),
-        cmocka_unit_test(the_dtype_of_a_npy_file_is_the_width),
-        cmocka_unit_test(both_headers_of_llm_c_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

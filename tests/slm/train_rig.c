@@ -15,7 +15,7 @@ static void write_word(FILE *to, uint64_t document, uint64_t at) {
 }
 
 char *slm_make_data(int documents, const char *options) {
-    char *directory = scratch_directory(), *texts = path_join(directory, "texts.jsonl"),
+    char *directory = kept_folder(), *texts = kept_path(directory, "texts.jsonl"),
          *prepared = path_join(directory, "prepared");
     FILE *file = fopen(texts, "w");
     assert_non_null(file);
@@ -28,8 +28,6 @@ char *slm_make_data(int documents, const char *options) {
     assert_int_equal(fclose(file), 0);
     must_run("%s prepare --input %s --output %s --vocabulary %d --val-ratio 0.2 %s", fixture.program, texts, prepared,
              SLM_TEST_VOCABULARY, options);
-    free(texts);
-    free(directory);
     return prepared;
 }
 

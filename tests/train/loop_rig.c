@@ -321,8 +321,6 @@ void the_judge_sees_every_output_in_order(void **state) {
     assert_contains(toy_output, " error=");
     assert_contains(toy_output, "[Memory] weights 128 B + gradients 128 B + AdamW 256 B + activations ");
     assert_contains(toy_output, " + data 580 B"); /* 29 samples of 5 numbers */
-    char *path = path_through(directory, "last/state.json"), *text = read_text(path);
+    char *path = keep(path_through(directory, "last/state.json")), *text = kept_text(path);
     assert_contains(text, "\"val/error\": ");
-    free(text);
-    free(path);
 }

@@ -21,8 +21,7 @@ static const char start_record[] =
     "\"adopted\": [\"manifest\"]}\n";
 
 void story_write_in(const char *directory, const Story *s) {
-    char *path = path_join(directory, "log.jsonl");
-    FILE *out = fopen(path, "w");
+    FILE *out = fopen(kept_path(directory, "log.jsonl"), "w");
     int best = 0;
     if (!s->old) fprintf(out, start_record, 10 * s->validations, s->rate ? s->rate : "0.001");
     for (int i = 0; i < s->validations; i++) {
@@ -43,11 +42,10 @@ void story_write_in(const char *directory, const Story *s) {
                 "\"summary/skipped_steps\": 2%s}\n",
                 10 * s->validations, 3600 * s->validations, s->end);
     fclose(out);
-    free(path);
 }
 
 char *story_write(const Story *s) {
-    char *directory = scratch_directory();
+    char *directory = kept_folder();
     story_write_in(directory, s);
     return directory;
 }
@@ -59,9 +57,7 @@ char *story_page(const char *directory) {
 }
 
 void put_text(const char *directory, const char *name, const char *text) {
-    char *path = path_join(directory, name), *folder = path_directory(path);
+    char *path = kept_path(directory, name), *folder = keep(path_directory(path));
     make_directories(folder);
     write_text(path, "%s", text);
-    free(folder);
-    free(path);
 }

@@ -19,9 +19,9 @@ extern const Story story_finished; /* such a run: the training loss falls, the v
 
 /* Writes the log.jsonl of a folder. */
 void story_write_in(const char *directory, const Story *story);
-/* Writes the log into a new folder. Returns the folder; free(). */
+/* Writes the log into a new folder. Returns the folder. */
 char *story_write(const Story *story);
-/* Writes the page of a folder. Returns its text; free(). */
+/* Writes the page of a folder. Returns its text. */
 char *story_page(const char *directory);
 /* Writes a text file below a folder. */
 void put_text(const char *directory, const char *name, const char *text);

@@ -124,28 +124,23 @@ static void train_timed(void *argument) {
     device_close(device);
 }
 
-/* Returns what stands behind the first `before` in the output, up to `after`; free(). */
+/* Returns what stands behind the first `before` in the output, up to `after`. */
 static char *between(const char *before, const char *after) {
     const char *from = strstr(toy_output, before);
     if (!from) fail_msg("no \"%s\" in:\n%s", before, toy_output);
     from += strlen(before);
     const char *to = strstr(from, after);
     assert_non_null(to);
-    return xformat("%.*s", (int)(to - from), from);
+    return kept_format("%.*s", (int)(to - from), from);
 }
 
 /* Compares the time left that was told after each step from `first` on with the one that then passed. */
 static void compare_times_left(int first, int last) {
     for (int step = first; step <= last; step++) {
-        char *report = xformat("[Clock] report %d: ", step), *head = xformat(" step=%d loss=", step);
+        char *report = kept_format("[Clock] report %d: ", step), *head = kept_format(" step=%d loss=", step);
         char *left = between(report, " left"), *line = between(head, "\n"),
-             *want = xformat(" ETA %s of fold 2 of 6", left);
+             *want = kept_format(" ETA %s of fold 2 of 6", left);
         assert_contains(line, want);
-        free(want);
-        free(line);
-        free(left);
-        free(head);
-        free(report);
     }
 }
 
@@ -157,8 +152,7 @@ static void assert_rates(const char *directory, int n) {
 
 /* Epochs of 5 micro-batches end within the steps of 2. The first of them ends in step 3, the first checkpoint is that
  * of step 4. */
-static void the_time_left_is_the_time_that_passes(void **state) {
-    (void)state;
+TEST(the_time_left_is_the_time_that_passes) {
     Timed timed = {run_directory(),
                    "-b 4 -g 2 --max-steps 20 --val-interval 0 --save-interval 4 --log-interval 1 --bucketing off",
                    false, 0, 0};
@@ -169,35 +163,30 @@ static void the_time_left_is_the_time_that_passes(void **state) {
 
 /* The weights of each validation are kept, and the validations that are left will take as long. The last one's
  * checkpoint is also the run's. */
-static void a_validation_takes_as_long_as_the_checkpoint_of_its_weights(void **state) {
-    (void)state;
+TEST(a_validation_takes_as_long_as_the_checkpoint_of_its_weights) {
     Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 12 --val-interval 3 --save-interval 0 --log-interval 1",
                    true, 0, 0};
     toy_must(train_timed, &timed);
     char *line = between(" step=7 loss=", "\n"), text[32];
     double left = 5 * STEP + 2 * (VALIDATION + COPY + WRITE);
     assert_contains(line, format_duration(left, text));
-    free(line);
     assert_rates(timed.directory, 12);
 }
 
-static void a_run_out_of_patience_has_no_time_left(void **state) {
-    (void)state;
+TEST(a_run_out_of_patience_has_no_time_left) {
     Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 60 --val-interval 3 --save-interval 0 --log-interval 1000",
                    false, 2, 0};
     toy_must(train_timed, &timed);
     char *line = between("[Train] ", "\n");
     assert_contains(line, " step=6 ");
     assert_null(strstr(line, "ETA"));
-    free(line);
     double end = 1e6 + 6 * STEP + 2 * VALIDATION;
     assert_near(logged_last(timed.directory, "train", "gpu_power_w"), end, 1e-3); /* read for this line */
     assert_rates(timed.directory, 1);
 }
 
 /* The time that is told once is that of the progress line, until, and at one a second the cost. */
-static void the_time_of_a_run_is_told_when_a_step_is_known(void **state) {
-    (void)state;
+TEST(the_time_of_a_run_is_told_when_a_step_is_known) {
     setenv("TZ", "XYZ-3", 1);
     toy_must(train_timed, &(Timed){run_directory(),
                                    "-b 4 -g 1 --max-steps 40 --val-interval 2 --log-interval 1 "
@@ -205,7 +194,7 @@ static void the_time_of_a_run_is_told_when_a_step_is_known(void **state) {
                                    false, 0, 0});
     unsetenv("TZ");
     char *second = between(" step=2 loss=", "\n"), *told = between("[Run] fold 2 of 6: about ", ","),
-         *want = xformat(" ETA %s of fold 2 of 6", told), *rest = between("[Run] fold 2 of 6: about ", "\n");
+         *want = kept_format(" ETA %s of fold 2 of 6", told), *rest = between("[Run] fold 2 of 6: about ", "\n");
     assert_contains(second, want);
     assert_contains(rest, ", until ");
     assert_contains(rest, " XYZ, ");
@@ -214,15 +203,10 @@ static void the_time_of_a_run_is_told_when_a_step_is_known(void **state) {
     assert_true(strstr(toy_output, " step=2 loss=") < strstr(toy_output, "[Run] fold 2 of 6: "));
     const char *first = strstr(toy_output, "[Run] fold 2 of 6: ");
     assert_null(strstr(first + 1, "[Run] fold 2 of 6: "));
-    free(rest);
-    free(want);
-    free(told);
-    free(second);
 }
 
 /* Four whole trainings follow. */
-static void the_trainings_that_follow_are_counted(void **state) {
-    (void)state;
+TEST(the_trainings_that_follow_are_counted) {
     toy_must(train_timed, &(Timed){run_directory(),
                                    "-b 4 -g 1 --epochs 99 --max-steps 80 --log-interval 1 --val-interval 99 "
                                    "--price 3600EUR",
@@ -234,8 +218,6 @@ static void the_trainings_that_follow_are_counted(void **state) {
     assert_near(of_all, minutes * (1 + 4 * 80 / 78.), 5); /* rounded to minutes */
     assert_contains(all, ", until ");                     /* what all of them cost, at one a second */
     assert_near(atof(strrchr(all, ',') + 1), 60 * of_all, 120);
-    free(all);
-    free(told);
 }
 
 typedef struct {
@@ -264,24 +246,21 @@ static void assert_told_first(const char *told) {
     if (!at || at > line) fail_msg("no \"%s\" before step 1 in\n%s", told, toy_output);
 }
 
-static void a_first_step_of_minutes_is_not_waited_for(void **state) {
-    (void)state;
+TEST(a_first_step_of_minutes_is_not_waited_for) {
     toy_must(train_slowly, &(Slow){50, 60, run_directory(), "-b 6 -g 3 --max-steps 7 --log-interval 1"});
     assert_told_first("[Run] about 17m30s, until "); /* 7 * 3 * 50 seconds */
     assert_contains(toy_output, ", by the first micro-batch\n");
 }
 
 /* 0.9 s with what is done for the first time; 0.6 and 0.6 are more than a second. */
-static void a_short_first_micro_batch_is_left_out(void **state) {
-    (void)state;
+TEST(a_short_first_micro_batch_is_left_out) {
     toy_must(train_slowly,
              &(Slow){0.9, 0.6, run_directory(), "-b 6 -g 10 --epochs 200 --max-steps 50 --log-interval 1"});
     assert_told_first("[Run] about 5m00s, until ");
     assert_contains(toy_output, ", by the first micro-batches\n");
 }
 
-static void a_run_of_days_says_what_to_give_instead(void **state) {
-    (void)state;
+TEST(a_run_of_days_says_what_to_give_instead) {
     toy_must(train_slowly, &(Slow){8000, 0, run_directory(), "-b 6 -g 3 --epochs 99 --max-steps 40 --log-interval 1"});
     assert_told_first("[Run] about 11 days, until ");
     assert_told_first(
@@ -294,8 +273,7 @@ static void a_run_of_days_says_what_to_give_instead(void **state) {
 }
 
 /* Where no rates are known: three passes and an update of 50 seconds each. One of ten times that is of days. */
-static void what_is_known_before_the_first_micro_batch_is_told_roughly(void **state) {
-    (void)state;
+TEST(what_is_known_before_the_first_micro_batch_is_told_roughly) {
     dry_flops = 5e10;
     toy_must(train_slowly, &(Slow){50, 60, run_directory(),
                                    "-b 6 -g 3 --max-steps 7 --log-interval 1 --price 3600EUR --calibration none"});
@@ -315,19 +293,4 @@ static void what_is_known_before_the_first_micro_batch_is_told_roughly(void **st
     toy_must(train_slowly, &(Slow){2, 2, run_directory(), "-b 6 -g 3 --max-steps 7 --calibration none"});
     assert_null(strstr(toy_output, "roughly")); /* it is told soon enough */
     dry_flops = 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_time_left_is_the_time_that_passes),
-        cmocka_unit_test(a_validation_takes_as_long_as_the_checkpoint_of_its_weights),
-        cmocka_unit_test(a_run_out_of_patience_has_no_time_left),
-        cmocka_unit_test(the_time_of_a_run_is_told_when_a_step_is_known),
-        cmocka_unit_test(the_trainings_that_follow_are_counted),
-        cmocka_unit_test(what_is_known_before_the_first_micro_batch_is_told_roughly),
-        cmocka_unit_test(a_first_step_of_minutes_is_not_waited_for),
-        cmocka_unit_test(a_short_first_micro_batch_is_left_out),
-        cmocka_unit_test(a_run_of_days_says_what_to_give_instead),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The time that is left of a run, on recorded times: no test here waits. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include "train/meter.h"
 #include "train/run/eta.h"
@@ -75,13 +75,9 @@ static const Made usual = {
 };
 
 /* A prediction is exact once a step, a validation and a checkpoint have been measured. */
-static void the_time_left_includes_pauses_as_long_as_those_before(void **state) {
-    (void)state;
-    assert_int_equal(follow(usual, 301, 1e-6), 1000);
-}
+TEST(the_time_left_includes_pauses_as_long_as_those_before) { assert_int_equal(follow(usual, 301, 1e-6), 1000); }
 
-static void before_the_second_step_nothing_is_said(void **state) {
-    (void)state;
+TEST(before_the_second_step_nothing_is_said) {
     Made m = usual;
     step(&m);
     assert_true(isnan(m.predicted));
@@ -94,8 +90,7 @@ static void before_the_second_step_nothing_is_said(void **state) {
     assert_near(m.predicted, 995 * 0.25, 1e-6);
 }
 
-static void each_kind_of_pause_counts_from_its_first_on(void **state) {
-    (void)state;
+TEST(each_kind_of_pause_counts_from_its_first_on) {
     Made m = usual;
     while (m.plan.step < 100) step(&m);
     assert_near(m.predicted, 900 * 0.25, 1e-6); /* the first validation is about to begin */
@@ -106,8 +101,7 @@ static void each_kind_of_pause_counts_from_its_first_on(void **state) {
 }
 
 /* The epochs of 7 micro-batches end within steps of 3; the last ends nowhere near the last step. */
-static void epochs_end_in_the_middle_of_steps(void **state) {
-    (void)state;
+TEST(epochs_end_in_the_middle_of_steps) {
     Made m = usual;
     m.plan = (EtaPlan){.last = 400, .validates = true, .batches_per_step = 3, .epoch_batches = 7};
     m.checkpoint = 0; /* the only one is at the end */
@@ -119,8 +113,7 @@ static void epochs_end_in_the_middle_of_steps(void **state) {
 }
 
 /* A resumed part measures anew, also where the machine is another one, and counts what is left of the whole run. */
-static void a_resumed_part_has_its_own_measurements(void **state) {
-    (void)state;
+TEST(a_resumed_part_has_its_own_measurements) {
     Made m = usual;
     m.plan.step = m.first = 650;
     m.plan.batch_index = 650 % 77;
@@ -129,8 +122,7 @@ static void a_resumed_part_has_its_own_measurements(void **state) {
 }
 
 /* A pause that was waited for within a later step is the pause's time, not the step's. */
-static void a_late_wait_belongs_to_the_pause_before(void **state) {
-    (void)state;
+TEST(a_late_wait_belongs_to_the_pause_before) {
     Made m = usual;
     while (m.plan.step < 300) step(&m);
     m.clock += 11;
@@ -139,22 +131,8 @@ static void a_late_wait_belongs_to_the_pause_before(void **state) {
     assert_near(m.predicted, 699 * 0.25 + 7 * 5 + 3 * 18, 1e-6);
 }
 
-static void the_last_validation_is_left_at_the_end(void **state) {
-    (void)state;
+TEST(the_last_validation_is_left_at_the_end) {
     Made m = usual;
     while (m.plan.step < m.plan.last) step(&m);
     assert_near(m.predicted, 5 + 7, 1e-9);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_time_left_includes_pauses_as_long_as_those_before),
-        cmocka_unit_test(before_the_second_step_nothing_is_said),
-        cmocka_unit_test(each_kind_of_pause_counts_from_its_first_on),
-        cmocka_unit_test(epochs_end_in_the_middle_of_steps),
-        cmocka_unit_test(a_resumed_part_has_its_own_measurements),
-        cmocka_unit_test(a_late_wait_belongs_to_the_pause_before),
-        cmocka_unit_test(the_last_validation_is_left_at_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,8 +70,7 @@ static void assert_same_numbers(const char *a, const char *b, const char *kind, 
 }
 
 /* Compares means over windows that the end lies in, validations, the best and the last weights. */
-static void an_interrupted_run_resumes_to_the_same_bits(void **state) {
-    (void)state;
+TEST(an_interrupted_run_resumes_to_the_same_bits) {
     Ending whole = {.directory = run_directory(), .more = ""};
     toy_must(end_somewhere, &whole);
     for (End end = END_KILL; end <= END_VALIDATION; end++) {
@@ -106,14 +105,13 @@ static int validations_in(const char *directory) {
 }
 
 /* The log stays that of the newest checkpoint until the repeated run saves one, however often the run goes back. */
-static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
-    (void)state;
+TEST(a_run_that_goes_back_keeps_the_log_until_it_saves) {
     Ending e = {.directory = run_directory(), .more = ""};
     char before[1 << 14], after[1 << 14];
     toy_must(end_somewhere, &e);
     assert_int_equal(validations_in(e.directory), 6);
     run_command(before, sizeof before, "grep -v summary %s/log.jsonl", e.directory);
-    char *back = xformat("--resume %s/step_00000010", e.directory);
+    char *back = kept_format("--resume %s/step_00000010", e.directory);
     for (int i = 0; i < 2; i++) {
         Ending killed = {e.directory, back, END_KILL, 11};
         assert_int_equal(toy_try(end_somewhere, &killed), 128 + SIGKILL);
@@ -130,12 +128,10 @@ static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
     assert_int_equal(validations_in(e.directory), 6);
     run_command(after, sizeof after, "ls %s", e.directory);
     assert_null(strstr(after, "log.1"));
-    free(back);
 }
 
 /* Moves the steps away and removes the links, as the program advises. */
-static void a_run_begun_anew_keeps_the_log_before(void **state) {
-    (void)state;
+TEST(a_run_begun_anew_keeps_the_log_before) {
     static char before[1 << 14], after[1 << 14];
     Ending e = {.directory = run_directory(), .more = ""};
     toy_must(end_somewhere, &e);
@@ -148,20 +144,17 @@ static void a_run_begun_anew_keeps_the_log_before(void **state) {
     assert_string_equal(after, before);
 }
 
-static void a_finished_run_without_its_log_is_finished(void **state) {
-    (void)state;
+TEST(a_finished_run_without_its_log_is_finished) {
     Ending e = {.directory = run_directory(), .more = ""};
     toy_must(end_somewhere, &e);
-    char *log = path_join(e.directory, "log.jsonl");
+    char *log = kept_path(e.directory, "log.jsonl");
     assert_int_equal(unlink(log), 0);
     e.more = "--resume auto";
     toy_must(end_somewhere, &e);
     assert_contains(toy_output, "loss.svg: nothing to draw");
-    free(log);
 }
 
-static void a_signal_in_the_last_step_stops_nothing(void **state) {
-    (void)state;
+TEST(a_signal_in_the_last_step_stops_nothing) {
     toy_must(end_somewhere, &(Ending){run_directory(), "", END_STOP, 11});
     assert_contains(toy_output, "[Stopped] by signal 15 after step 11");
     assert_contains(toy_output, "signal 15\n");
@@ -176,9 +169,7 @@ static double judge_and_block(void *context, const float *outputs, int64_t n, do
     double value = toy_judge(context, outputs, n, values);
     const Judged *judged = context;
     if (judged->calls == 4) {
-        char *in_the_way = path_join(toy_output_dir(judged->run), "step_00000004/mine");
-        make_directories(in_the_way);
-        free(in_the_way);
+        make_directories(kept_path(toy_output_dir(judged->run), "step_00000004/mine"));
     }
     return value;
 }
@@ -225,16 +216,13 @@ static void lose_the_best_and_stop(void *directory) {
     toy_train(run);
 }
 
-static void a_lost_best_stays_lost_where_a_nan_stops_the_run(void **state) {
-    (void)state;
+TEST(a_lost_best_stays_lost_where_a_nan_stops_the_run) {
     const char *directory = run_directory();
     assert_int_equal(toy_try(lose_the_best_and_stop, (void *)(uintptr_t)directory), 1);
     assert_contains(toy_output, "the weights of step 4, the best so far, could not be kept");
     assert_contains(toy_output, "step 5: the loss or its gradient is not finite");
-    char *path = path_join(directory, "step_00000004/state.json"), *text = read_text(path);
+    char *path = kept_path(directory, "step_00000004/state.json"), *text = kept_text(path);
     assert_contains(text, "\"best_step\": 3,");
-    free(text);
-    free(path);
 }
 
 /* A better checkpoint is kept later: then nothing is lost. */
@@ -243,16 +231,14 @@ static void lose_and_find(void *directory) {
     toy_train(open_losing(directory, &judged));
 }
 
-static void a_lost_best_does_not_matter_after_a_better_one(void **state) {
-    (void)state;
+TEST(a_lost_best_does_not_matter_after_a_better_one) {
     toy_must(lose_and_find, (void *)(uintptr_t)run_directory());
     assert_contains(toy_output, "the weights of step 4, the best so far, could not be kept");
     assert_null(strstr(toy_output, "are lost"));
 }
 
 /* A run that was stopped before its last validation, which finds nothing better, repeats it once only. */
-static void a_validation_after_a_resume_is_saved(void **state) {
-    (void)state;
+TEST(a_validation_after_a_resume_is_saved) {
     Ending e = {run_directory(), "--learning-rate 0", END_VALIDATION, 12};
     double steps[64];
     toy_try(end_somewhere, &e);
@@ -263,8 +249,7 @@ static void a_validation_after_a_resume_is_saved(void **state) {
     }
 }
 
-static void a_best_that_cannot_be_written_is_not_the_best(void **state) {
-    (void)state;
+TEST(a_best_that_cannot_be_written_is_not_the_best) {
     const char *directory = run_directory();
     char text[256];
     toy_must(lose_the_best, (void *)(uintptr_t)directory);
@@ -299,8 +284,7 @@ static void train_on_nan(void *options) {
     printf("status %d\n", train_run(run->training));
 }
 
-static void a_run_that_trained_nothing_fails(void **state) {
-    (void)state;
+TEST(a_run_that_trained_nothing_fails) {
     toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
     assert_contains(toy_output, "all 3 steps were skipped, since their losses or gradients were not finite");
     assert_contains(toy_output, "status 1");
@@ -317,21 +301,17 @@ static void a_run_that_trained_nothing_fails(void **state) {
 
 /* Reseals state.json with another place in the data. */
 static void move_place(const char *directory, int64_t batch_index) {
-    char *path = path_through(directory, "last"), *file = path_through(directory, "last/state.json");
+    char *path = keep(path_through(directory, "last")), *file = keep(path_through(directory, "last/state.json"));
     TrainState s;
     Error error;
     assert_true(state_read(path, &s, &error));
     s.batch_index = batch_index;
-    char *text = state_to_json(&s);
+    char *text = keep(state_to_json(&s));
     assert_true(file_write_atomic(file, text, strlen(text), &error));
-    free(text);
     free(s.options_json);
-    free(file);
-    free(path);
 }
 
-static void no_run_begins_in_the_folder_of_another(void **state) {
-    (void)state;
+TEST(no_run_begins_in_the_folder_of_another) {
     Ending e = {.directory = run_directory(), .more = ""};
     char before[1 << 14], after[1 << 14];
     toy_must(end_somewhere, &e);
@@ -340,7 +320,7 @@ static void no_run_begins_in_the_folder_of_another(void **state) {
     assert_int_equal(toy_try(end_somewhere, &e), 1);
     assert_contains(toy_output, "state.json: \"batch_index\" is 1000, and epoch 3 has 5 micro-batches");
     run_command(before, sizeof before, "cat %s/log.jsonl; ls %s", e.directory, e.directory);
-    char *file = path_through(e.directory, "last/state.json"), *text = read_text(file),
+    char *file = keep(path_through(e.directory, "last/state.json")), *text = kept_text(file),
          *digit = strstr(text, "\"step\": 12");
     digit[strlen("\"step\": ")] = '3';
     write_text(file, "%s", text);
@@ -352,23 +332,4 @@ static void no_run_begins_in_the_folder_of_another(void **state) {
         assert_string_equal(after, before);
         e.more = "";
     }
-    free(text);
-    free(file);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_interrupted_run_resumes_to_the_same_bits),
-        cmocka_unit_test(a_run_that_goes_back_keeps_the_log_until_it_saves),
-        cmocka_unit_test(a_run_begun_anew_keeps_the_log_before),
-        cmocka_unit_test(a_finished_run_without_its_log_is_finished),
-        cmocka_unit_test(a_signal_in_the_last_step_stops_nothing),
-        cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),
-        cmocka_unit_test(a_lost_best_stays_lost_where_a_nan_stops_the_run),
-        cmocka_unit_test(a_lost_best_does_not_matter_after_a_better_one),
-        cmocka_unit_test(a_validation_after_a_resume_is_saved),
-        cmocka_unit_test(a_run_that_trained_nothing_fails),
-        cmocka_unit_test(no_run_begins_in_the_folder_of_another),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

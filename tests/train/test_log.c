@@ -1,6 +1,6 @@
 /* The log: its lines, what a resumed or killed run leaves of them, TensorBoard's framing, the terminal. */
 #include "base/file.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,20 +21,17 @@
 static const LogValue two_values[] = {{"train/text_loss", 0.1}, {"train/epoch", 3}};
 
 static char *text_of_log(const char *directory) {
-    char *path = path_join(directory, "log.jsonl"), *text = read_text(path);
-    free(path);
+    char *path = kept_path(directory, "log.jsonl"), *text = kept_text(path);
     return text;
 }
 
 static void assert_log(const char *directory, const char *want) {
     char *text = text_of_log(directory);
     assert_string_equal(text, want);
-    free(text);
 }
 
-static void a_line_holds_every_value(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
+TEST(a_line_holds_every_value) {
+    char *directory = kept_folder();
     Log *log = log_open(directory, NULL, 0);
     const LogValue values[] = {{"a", 0.1f}, {"b", -1e-30}, {"c", 123456789012345.0}, {"d", NAN}, {"e", -INFINITY}};
     log_values(log, "train", 100, 12.5, two_values, 2);
@@ -46,12 +43,10 @@ static void a_line_holds_every_value(void **state) {
                           "{\"kind\": \"val\", \"step\": 1099511627776, \"time\": 1000000.000, \"a\": 0.100000001, "
                           "\"b\": -1e-30, \"c\": 123456789012345, \"d\": null, \"e\": null}\n"
                           "{\"kind\": \"summary\", \"step\": 0, \"time\": 0.000}\n");
-    free(directory);
 }
 
-static void the_longest_line_fits(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), names[64][64];
+TEST(the_longest_line_fits) {
+    char *directory = kept_folder(), names[64][64];
     LogValue values[64];
     for (int i = 0; i < 64; i++) {
         snprintf(names[i], sizeof names[i], "%063d", i);
@@ -64,13 +59,10 @@ static void the_longest_line_fits(void **state) {
     json_t *record = json_loads(text, 0, NULL);
     assert_int_equal(json_object_size(record), 3 + 64);
     json_decref(record);
-    free(text);
-    free(directory);
 }
 
-static void a_resumed_run_drops_the_records_it_will_repeat(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+TEST(a_resumed_run_drops_the_records_it_will_repeat) {
+    char *directory = kept_folder(), *path = kept_path(directory, "log.jsonl");
     write_text(path, "%s",
                "{\"kind\": \"train\", \"step\": 1, \"x\": 1.50}\n{\"step\": 2, \"kind\": \"val\"}\nnot json\n"
                "{\"step\": 3, \"x\": 7}\n{\"step\": 2, \"x\": 8}\n{\"step\": 2, \"x\"");
@@ -87,15 +79,12 @@ static void a_resumed_run_drops_the_records_it_will_repeat(void **state) {
                           "{\"kind\": \"train\", \"step\": 2, \"time\": 0.000}\n");
     log_close(log_open(directory, NULL, 0)); /* a fresh start */
     assert_log(directory, "");
-    free(path);
-    free(directory);
 }
 
 /* Without a checkpoint no line there is of this run, nor is log.0.jsonl. */
-static void files_from_before_a_run_are_kept(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), listing[256];
-    char *zeroth = path_join(directory, "log.0.jsonl");
+TEST(files_from_before_a_run_are_kept) {
+    char *directory = kept_folder(), *path = kept_path(directory, "log.jsonl"), listing[256];
+    char *zeroth = kept_path(directory, "log.0.jsonl");
     static const char *const texts[] = {"my notes", "{\"step\": 1}\n"};
     write_text(zeroth, "mine");
     for (int i = 0; i < 2; i++) {
@@ -104,67 +93,51 @@ static void files_from_before_a_run_are_kept(void **state) {
         log_close(log_open(directory, NULL, 0));
         assert_log(directory, "");
         assert_null(log_set_aside(directory, 0, false)); /* nothing is in it */
-        char *kept = xformat("%s/log.before.%d.jsonl", directory, i + 1), *text = read_text(kept);
+        char *kept = kept_format("%s/log.before.%d.jsonl", directory, i + 1), *text = kept_text(kept);
         assert_string_equal(text, texts[i]);
-        free(text);
-        free(kept);
     }
     run_command(listing, sizeof listing, "cd %s && ls log.* && cat log.0.jsonl", directory);
     assert_string_equal(listing, "log.0.jsonl\nlog.before.1.jsonl\nlog.before.2.jsonl\nlog.jsonl\nmine");
-    free(zeroth);
-    free(path);
-    free(directory);
 }
 
 static void set_aside_in_child(void *directory) { log_set_aside(directory, 3, true); }
 
 /* A log that was set aside makes way for none but itself; what is no log stays where it is. */
-static void notes_are_not_taken_for_a_log(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), said[512];
-    char *third = path_join(directory, "log.3.jsonl");
+TEST(notes_are_not_taken_for_a_log) {
+    char *directory = kept_folder(), *path = kept_path(directory, "log.jsonl"), said[512];
+    char *third = kept_path(directory, "log.3.jsonl");
     write_text(path, "{\"step\": 1}\n");
     write_text(third, "mine");
     assert_int_equal(run_function(said, sizeof said, set_aside_in_child, directory), 1);
     assert_contains(said, "log.3.jsonl is in the way of a log");
     assert_log(directory, "{\"step\": 1}\n");
-    char *text = read_text(third);
-    assert_string_equal(text, "mine");
+    assert_string_equal(kept_text(third), "mine");
     write_text(third, "{\"step\": 7}\n");
     assert_null(log_set_aside(directory, 3, false));
     assert_log(directory, "{\"step\": 7}\n");
-    free(text);
-    free(third);
-    free(path);
-    free(directory);
 }
 
-static void a_torn_line_is_dropped_wherever_it_was_torn(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+TEST(a_torn_line_is_dropped_wherever_it_was_torn) {
+    char *directory = kept_folder(), *path = kept_path(directory, "log.jsonl");
     const char *first = "{\"step\": 1}\n", *second = "{\"step\": 2}\n";
     for (size_t n = 0; n < strlen(second); n++) {
         write_text(path, "%s%.*s", first, (int)n, second);
         log_close(log_open(directory, NULL, 10));
         assert_log(directory, first);
     }
-    free(path);
-    free(directory);
 }
 
-static void a_killed_run_leaves_whole_lines(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
+TEST(a_killed_run_leaves_whole_lines) {
+    char *directory = kept_folder();
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
         Log *log = log_open(directory, NULL, 0);
         for (int64_t step = 1;; step++) log_values(log, "train", step, 0, two_values, 2);
     }
-    char *path = path_join(directory, "log.jsonl");
+    char *path = kept_path(directory, "log.jsonl");
     struct stat status;
     while (stat(path, &status) || status.st_size < 10000) usleep(1000);
-    free(path);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     log_close(log_open(directory, NULL, INT64_MAX - 1));
@@ -176,8 +149,6 @@ static void a_killed_run_leaves_whole_lines(void **state) {
         json_decref(record);
     }
     assert_true(step > 0);
-    free(text);
-    free(directory);
 }
 
 /* CRC-32C by its definition: the remainder of the bit-reversed message over 0x1EDC6F41, first bits inverted. Written
@@ -209,20 +180,18 @@ typedef struct {
 
 /* Opens the only event file in directory/logs/RUN. */
 static Events events_open(const char *directory, const char *run) {
-    char *folder = xformat("%s/logs/%s", directory, run), *path = NULL;
+    char *folder = kept_format("%s/logs/%s", directory, run), *path = NULL;
     Events events = {0};
     DIR *files = opendir(folder);
     assert_non_null(files);
     for (struct dirent *entry; (entry = readdir(files));)
         if (!strncmp(entry->d_name, "events.out.tfevents.", 20)) {
             assert_null(path);
-            path = path_join(folder, entry->d_name);
+            path = kept_path(folder, entry->d_name);
         }
     closedir(files);
     assert_non_null(path);
     assert_true(read_file(path, &events.bytes, &events.size, NULL));
-    free(path);
-    free(folder);
     return events;
 }
 
@@ -261,15 +230,13 @@ static void expect_event(Events *events, const char *want, size_t want_length) {
 static const char version_event[] = "\x1a\x0d"
                                     "brain.Event:2";
 
-static void the_tests_crc_is_crc32c(void **state) {
-    (void)state;
+TEST(the_tests_crc_is_crc32c) {
     assert_int_equal(crc32c((const unsigned char *)"123456789", 9), 0xE3069283);
     assert_int_equal(crc32c((const unsigned char[32]){0}, 32), 0x8A9136AA); /* RFC 3720, B.4 */
 }
 
-static void tensorboard_records_match_byte_for_byte(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
+TEST(tensorboard_records_match_byte_for_byte) {
+    char *directory = kept_folder();
     Log *log = log_open(directory, "my run", 0);
     log_values(log, "train", 300, 1, two_values, 2);
     log_close(log);
@@ -281,14 +248,11 @@ static void tensorboard_records_match_byte_for_byte(void **state) {
     expect_event(&events, "\x10\xac\x02\x2a\x18\x0a\x16\x0a\x0ftrain/text_loss\x15\xcd\xcc\xcc\x3d", 29);
     expect_event(&events, "\x10\xac\x02\x2a\x14\x0a\x12\x0a\x0btrain/epoch\x15\0\0\x40\x40", 25);
     events_close(&events);
-    free(directory);
 }
 
 /* Summaries of texts have a tensor of one string, and metadata that names the plugin. */
-static void texts_are_in_the_log_and_in_tensorboard(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *name = xformat("%s", "samples/0"),
-         *path = path_join(directory, "log.jsonl");
+TEST(texts_are_in_the_log_and_in_tensorboard) {
+    char *directory = kept_folder(), *name = kept_format("%s", "samples/0"), *path = kept_path(directory, "log.jsonl");
     Log *log = log_open(directory, "run", 0);
     log_text(log, 300, 1, name, "a\n\"b\xff\xc3\xa9");
     log_close(log);
@@ -306,15 +270,11 @@ static void texts_are_in_the_log_and_in_tensorboard(void **state) {
                  49);
     events_close(&events);
     json_decref(records);
-    free(directory);
-    free(path);
-    free(name);
 }
 
 /* A text that has no room is left out of both files; the log goes on. */
-static void a_text_that_is_too_long_leaves_a_gap(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *text = xmalloc(300001);
+TEST(a_text_that_is_too_long_leaves_a_gap) {
+    char *directory = kept_folder(), *text = xmalloc(300001);
     memset(text, 'x', 300000);
     text[300000] = 0;
     Log *log = log_open(directory, "run", 0);
@@ -323,33 +283,26 @@ static void a_text_that_is_too_long_leaves_a_gap(void **state) {
     assert_false(log_flush(log));
     log_close(log);
     assert_log(directory, "{\"kind\": \"train\", \"step\": 2, \"time\": 1.000, \"train/text_loss\": 0.1}\n");
-    free(directory);
     free(text);
 }
 
-static void the_name_of_a_run_leads_nowhere_else(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *inside = path_join(directory, "logs/%2E.%2F..%2Fevil");
+TEST(the_name_of_a_run_leads_nowhere_else) {
+    char *directory = kept_folder(), *inside = kept_path(directory, "logs/%2E.%2F..%2Fevil");
     log_close(log_open(directory, "../../evil", 0));
     assert_int_equal(access(inside, F_OK), 0);
-    free(inside);
-    free(directory);
 }
 
-static void a_resumed_run_starts_a_session_in_tensorboard(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
+TEST(a_resumed_run_starts_a_session_in_tensorboard) {
+    char *directory = kept_folder();
     log_close(log_open(directory, "again", 299));
     Events events = events_open(directory, "again");
     expect_event(&events, version_event, 15);
     expect_event(&events, "\x10\xac\x02\x3a\x02\x08\x01", 7);
     events_close(&events);
-    free(directory);
 }
 
-static void a_run_is_named_by_its_time(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *logs = path_join(directory, "logs");
+TEST(a_run_is_named_by_its_time) {
+    char *directory = kept_folder(), *logs = kept_path(directory, "logs");
     int found = 0, year, month, day, clock, end = 0;
     log_close(log_open(directory, NULL, 0));
     DIR *files = opendir(logs);
@@ -364,8 +317,6 @@ static void a_run_is_named_by_its_time(void **state) {
         }
     closedir(files);
     assert_int_equal(found, 1);
-    free(logs);
-    free(directory);
 }
 
 /* The disk is full after 300 bytes a file, and has room again later. */
@@ -394,21 +345,17 @@ static void open_on_a_full_disk(void *directory) {
     log_open(directory, NULL, 1);
 }
 
-static void a_log_that_cannot_be_written_is_named_once(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), output[1024];
+TEST(a_log_that_cannot_be_written_is_named_once) {
+    char *directory = kept_folder(), *path = kept_path(directory, "log.jsonl"), output[1024];
     write_text(path, "%s", "{\"step\": 1}\n{\"step\": 2}\n");
     assert_int_equal(run_function(output, sizeof output, open_on_a_full_disk, directory), 1);
     const char *named = strstr(output, path);
     assert_non_null(named);
     assert_null(strstr(named + 1, path));
-    free(path);
-    free(directory);
 }
 
-static void a_full_disk_is_warned_of_once_and_loses_no_record(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), output[1024];
+TEST(a_full_disk_is_warned_of_once_and_loses_no_record) {
+    char *directory = kept_folder(), output[1024];
     assert_int_equal(run_function(output, sizeof output, fill_the_disk, directory), 0);
     assert_contains(output, "warning: the log cannot be written (");
     assert_contains(output, "); it is tried again, training goes on\n");
@@ -423,13 +370,10 @@ static void a_full_disk_is_warned_of_once_and_loses_no_record(void **state) {
     for (; events.at < events.size; records++) next_record(&events, &length);
     assert_int_equal(records, 1 + 2 * 21);
     events_close(&events);
-    free(directory);
 }
 
-static void logging_allocates_nothing(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
-    Log *log = log_open(directory, NULL, 0);
+TEST(logging_allocates_nothing) {
+    Log *log = log_open(kept_folder(), NULL, 0);
     log_values(log, "train", 1, 0, two_values, 2);
     size_t used = mallinfo2().uordblks;
     int64_t count = allocation_count();
@@ -437,11 +381,9 @@ static void logging_allocates_nothing(void **state) {
     assert_int_equal(mallinfo2().uordblks, used);
     assert_int_equal(allocation_count(), count);
     log_close(log);
-    free(directory);
 }
 
-static void numbers_for_people(void **state) {
-    (void)state;
+TEST(numbers_for_people) {
     char t[32];
     assert_string_equal(format_duration(0, t), "0.0 s");
     assert_string_equal(format_duration(45.2, t), "45.2 s");
@@ -468,28 +410,4 @@ static void numbers_for_people(void **state) {
     assert_string_equal(format_count(1e21, "FLOP", t), "1000 EFLOP");
     assert_string_equal(format_count(386, "", t), "386");
     assert_string_equal(format_count(1.2e6, "", t), "1.20 M");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_holds_every_value),
-        cmocka_unit_test(the_longest_line_fits),
-        cmocka_unit_test(a_resumed_run_drops_the_records_it_will_repeat),
-        cmocka_unit_test(files_from_before_a_run_are_kept),
-        cmocka_unit_test(notes_are_not_taken_for_a_log),
-        cmocka_unit_test(a_torn_line_is_dropped_wherever_it_was_torn),
-        cmocka_unit_test(a_killed_run_leaves_whole_lines),
-        cmocka_unit_test(the_tests_crc_is_crc32c),
-        cmocka_unit_test(tensorboard_records_match_byte_for_byte),
-        cmocka_unit_test(texts_are_in_the_log_and_in_tensorboard),
-        cmocka_unit_test(a_text_that_is_too_long_leaves_a_gap),
-        cmocka_unit_test(the_name_of_a_run_leads_nowhere_else),
-        cmocka_unit_test(a_resumed_run_starts_a_session_in_tensorboard),
-        cmocka_unit_test(a_run_is_named_by_its_time),
-        cmocka_unit_test(a_log_that_cannot_be_written_is_named_once),
-        cmocka_unit_test(a_full_disk_is_warned_of_once_and_loses_no_record),
-        cmocka_unit_test(logging_allocates_nothing),
-        cmocka_unit_test(numbers_for_people),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static double move_and_move_back(const void *context, int group, int64_t step, i
 
 static char *no_cache(const Device *device) {
     (void)device;
-    return xstrdup("none\n");
+    return keep(xstrdup("none\n"));
 }
 
 static void follow(void *argument) {
@@ -89,8 +89,7 @@ static int steps_of(const char *directory, const char *kind, double *steps) {
     return logged(directory, kind, "step", steps, 64);
 }
 
-static void a_validation_ends_each_epoch(void **state) {
-    (void)state;
+TEST(a_validation_ends_each_epoch) {
     Plan plan = {.directory = run_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1};
     static const double want[] = {3, 5, 8, 10}; /* micro-batches 5 and 10 lie in steps 3 and 5, and so on */
     double steps[64];
@@ -100,8 +99,7 @@ static void a_validation_ends_each_epoch(void **state) {
 }
 
 /* Also if an epoch has fewer steps than --log-interval. */
-static void an_epoch_that_is_validated_has_its_line(void **state) {
-    (void)state;
+TEST(an_epoch_that_is_validated_has_its_line) {
     Plan plan = {
         .directory = run_directory(), .options = "--epochs 4 --val-interval 0 --log-interval 4", .monitor = -1};
     static const double want[] = {3, 4, 5, 8, 10}, every_fourth[] = {4, 8, 10};
@@ -116,9 +114,8 @@ static void an_epoch_that_is_validated_has_its_line(void **state) {
     assert_memory_equal(steps, every_fourth, sizeof every_fourth);
 }
 
-static void nothing_is_written_into_a_folder_that_took_the_name(void **state) {
-    (void)state;
-    char *run = path_join(run_directory(), "run"), *moved = xformat("%s.moved", run), text[256];
+TEST(nothing_is_written_into_a_folder_that_took_the_name) {
+    char *run = kept_path(run_directory(), "run"), *moved = kept_format("%s.moved", run), text[256];
     double steps[64];
     Plan plan = {.directory = run, .options = "--epochs 4 --save-interval 2", .monitor = -1, .moved = true};
     assert_int_equal(toy_try(follow, &plan), 1);
@@ -129,23 +126,18 @@ static void nothing_is_written_into_a_folder_that_took_the_name(void **state) {
                 "cd %s && ls -d choices.txt loss.svg && (readlink last || cat last) && ! grep other *.*", moved);
     assert_string_equal(text, "choices.txt\nloss.svg\nstep_00000010\n");
     assert_int_equal(steps_of(moved, "train", steps), 10);
-    free(moved);
-    free(run);
 }
 
-static void a_folder_that_came_back_is_the_runs_own(void **state) {
-    (void)state;
-    char *run = xformat("%s/./run", run_directory()), text[256];
+TEST(a_folder_that_came_back_is_the_runs_own) {
+    char *run = kept_format("%s/./run", run_directory()), text[256];
     Plan plan = {.directory = run, .options = "--epochs 4 --save-interval 2", .monitor = -1, .moved_back = true};
     toy_must(follow, &plan);
     assert_contains(toy_output, "the run goes on in ");
     run_command(text, sizeof text, "cd %s && ls -d loss.svg && (readlink last || cat last)", run);
     assert_string_equal(text, "loss.svg\nstep_00000010\n");
-    free(run);
 }
 
-static void only_full_micro_batches_are_trained_on(void **state) {
-    (void)state;
+TEST(only_full_micro_batches_are_trained_on) {
     Plan plan = {.directory = run_directory(),
                  .options = "--epochs 4 -b 3 -g 1 --val-interval 0",
                  .monitor = -1,
@@ -165,8 +157,7 @@ static void only_full_micro_batches_are_trained_on(void **state) {
     assert_contains(toy_output, "only full ones are trained on; give -b instead");
 }
 
-static void the_metric_that_is_monitored_decides(void **state) {
-    (void)state;
+TEST(the_metric_that_is_monitored_decides) {
     for (int monitor = -1; monitor < 2; monitor++) {
         Plan plan = {.directory = run_directory(),
                      .options = "--epochs 8 --val-interval 1 --save-interval 0 --keep-checkpoints 99",
@@ -177,17 +168,14 @@ static void the_metric_that_is_monitored_decides(void **state) {
         assert_int_equal(n, 20);
         for (int i = 1; i < n; i++)
             if (values[i] < values[best]) best = i; /* of equals the first */
-        char text[256], *link = path_join(plan.directory, "best"), *want = xformat("step_%08d", best + 1);
+        char text[256], *link = kept_path(plan.directory, "best"), *want = kept_format("step_%08d", best + 1);
         assert_int_equal(run_command(text, sizeof text, "readlink %s || cat %s", link, link), 0);
         assert_contains(text, want);
-        free(link);
-        free(want);
     }
 }
 
 /* An epoch has five micro-batches, a step two; the training record before the best validation is of another epoch. */
-static void a_validation_names_the_epoch_that_it_is_in(void **state) {
-    (void)state;
+TEST(a_validation_names_the_epoch_that_it_is_in) {
     Plan plan = {.directory = run_directory(),
                  .options = "--epochs 4 --val-interval 1 --log-interval 5 --save-interval 0",
                  .judged = {.verdicts = {9, 9, 9, 9, 9, 9, 9, 3, 9, 9}, .n_verdicts = 10},
@@ -196,10 +184,8 @@ static void a_validation_names_the_epoch_that_it_is_in(void **state) {
     toy_must(follow, &plan);
     assert_int_equal(logged(plan.directory, "val", "val/epoch", epochs, 64), 10);
     for (int step = 1; step <= 10; step++) assert_near(epochs[step - 1], 1 + (2 * step - 1) / 5, 0);
-    char *picture = path_join(plan.directory, "loss.svg"), *svg = read_text(picture);
+    char *picture = kept_path(plan.directory, "loss.svg"), *svg = kept_text(picture);
     assert_contains(svg, ", step 8, epoch 4</text>"); /* epoch 2 in the record of step 5 */
-    free(svg);
-    free(picture);
 }
 
 /* The fourth validation is the best, the seventh the third without a better one. */
@@ -222,15 +208,12 @@ static void expect_end(const char *directory) {
     assert_memory_equal(steps, best, sizeof best);
     static const char *const pictures[] = {"loss.svg", "curves.svg"};
     for (int i = 0; i < 2; i++) {
-        char *picture = path_join(directory, pictures[i]), *svg = read_text(picture);
+        char *picture = kept_path(directory, pictures[i]), *svg = kept_text(picture);
         assert_contains(svg, ", step 4, epoch ");
-        free(svg);
-        free(picture);
     }
 }
 
-static void patience_ends_the_run(void **state) {
-    (void)state;
+TEST(patience_ends_the_run) {
     Plan plan = patient();
     toy_must(follow, &plan);
     expect_end(plan.directory);
@@ -240,8 +223,7 @@ static void patience_ends_the_run(void **state) {
 }
 
 /* Stopped after the fifth validation, with one that was no better behind it: two more may follow. */
-static void patience_outlives_a_restart(void **state) {
-    (void)state;
+TEST(patience_outlives_a_restart) {
     Plan plan = patient();
     plan.options = "--epochs 40 --val-interval 1 --save-interval 0 --max-steps 5";
     toy_must(follow, &plan);
@@ -260,7 +242,6 @@ static void patience_outlives_a_restart(void **state) {
     char *page = read_page(plan.directory);
     assert_page_has(page, (const char *[]){"Ended early at step 7 of ", "<dt>Restarts</dt><dd>1</dd>",
                                            "<td>max-steps 5 to 0</td>", NULL});
-    free(page);
 }
 
 /* Returns how many epochs the FLIM reference would train: a new best in one of the last three epochs adds two more,
@@ -281,8 +262,7 @@ static int epochs_of_reference(const double *verdicts, int epochs) {
     return epochs;
 }
 
-static void a_late_best_adds_epochs(void **state) {
-    (void)state;
+TEST(a_late_best_adds_epochs) {
     static const double scripts[][20] = {
         {9, 8, 7, 6, 5, 4, 3, 2, 1, 0.5, 0.4, 0.3, 0.2, 0.1}, /* always better: both extensions */
         {1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2},           /* never again: five later it ends */
@@ -318,8 +298,7 @@ static Plan extended_run(const char *options) {
 }
 
 /* Stopped in the epochs that were added, a run goes on to their end. */
-static void added_epochs_outlive_a_restart(void **state) {
-    (void)state;
+TEST(added_epochs_outlive_a_restart) {
     Plan plan = extended_run("-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --max-steps 9");
     double steps[64];
     toy_must(follow, &plan);
@@ -335,8 +314,7 @@ static void added_epochs_outlive_a_restart(void **state) {
 }
 
 /* The page knows the steps that were added, as the log does. */
-static void added_epochs_are_on_the_page(void **state) {
-    (void)state;
+TEST(added_epochs_are_on_the_page) {
     Plan plan = extended_run("-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0");
     double steps[64];
     toy_must(follow, &plan);
@@ -347,14 +325,13 @@ static void added_epochs_are_on_the_page(void **state) {
     char *page = read_page(plan.directory);
     assert_page_has(page, (const char *[]){"Finished after all 12 steps.", "<dt>Steps</dt><dd>12</dd>",
                                            "<dd class=\"note\">of 12; 6 epochs</dd>", NULL});
-    free(page);
 }
 
 /* A device's autotune cache is written before the first checkpoint and given back to it when the run goes on. */
 static char loaded_cache[64];
 static char *cache_text(const Device *device) {
     (void)device;
-    return xstrdup("one two three\n");
+    return keep(xstrdup("one two three\n"));
 }
 
 static bool load_cache(Device *device, const char *text, Error *error) {
@@ -368,31 +345,26 @@ static void train_with_a_cache(void *argument) {
     Device *device = open_cpu();
     device->autotune_cache = cache_text;
     device->load_autotune_cache = load_cache;
-    char *options = xformat("-b 2 -g 2 --bucketing off %s", plan->options);
+    char *options = kept_format("-b 2 -g 2 --bucketing off %s", plan->options);
     ToyRun *run = toy_run_open(device, plan->directory, options, 10, 7, 3);
     toy_train(run);
     printf("loaded: %s\n", loaded_cache);
     toy_run_close(run);
     device_close(device);
-    free(options);
 }
 
-static void an_autotune_cache_that_cannot_be_written_stops_nothing(void **state) {
-    (void)state;
+TEST(an_autotune_cache_that_cannot_be_written_stops_nothing) {
     Plan plan = {.directory = run_directory(), .options = "--max-steps 2", .monitor = -1};
-    char *in_the_way = path_join(plan.directory, "choices.txt");
-    make_directories(in_the_way);
+    make_directories(kept_path(plan.directory, "choices.txt"));
     toy_must(train_with_a_cache, &plan);
     assert_contains(toy_output, "the autotune cache could not be written: ");
-    free(in_the_way);
 }
 
-static void the_autotune_cache_outlives_a_restart(void **state) {
-    (void)state;
+TEST(the_autotune_cache_outlives_a_restart) {
     Plan plan = {.directory = run_directory(), .options = "--max-steps 2"};
     toy_must(train_with_a_cache, &plan);
     assert_contains(toy_output, "loaded: \n");
-    char *path = path_join(plan.directory, "choices.txt"), *text = read_text(path);
+    char *path = kept_path(plan.directory, "choices.txt"), *text = kept_text(path);
     assert_true(!strncmp(text, "one two three\nxxh3_64 ", 22));
     plan.options = "--max-steps 4 --resume auto";
     toy_must(train_with_a_cache, &plan);
@@ -401,8 +373,6 @@ static void the_autotune_cache_outlives_a_restart(void **state) {
     plan.options = "--max-steps 5 --resume auto";
     toy_must(train_with_a_cache, &plan);
     assert_contains(toy_output, "choices.txt: strange ones: the fastest kernels are chosen again");
-    free(path);
-    free(text);
 }
 
 static void read_weights(const char *directory, float weight[CLASSES * FEATURES], float bias[CLASSES]) {
@@ -416,8 +386,7 @@ static void read_weights(const char *directory, float weight[CLASSES * FEATURES]
 }
 
 /* The hook of the rate gets the epoch of a step's first micro-batch: steps 1 to 3 begin in the first. */
-static void groups_have_rates_of_their_own(void **state) {
-    (void)state;
+TEST(groups_have_rates_of_their_own) {
     Plan plan = {.directory = run_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1, .hook = true};
     float weight[CLASSES * FEATURES], bias[CLASSES];
     double rates[64];
@@ -434,8 +403,7 @@ static void groups_have_rates_of_their_own(void **state) {
 
 /* A coupled decay of 10 outweighs gradients clipped to 1e-6: Adam's first step is then the rate, against the sign of
  * each weight, whatever its size. A decoupled decay shrinks the weights in proportion, by rate times decay. */
-static void decay_can_be_part_of_the_gradients(void **state) {
-    (void)state;
+TEST(decay_can_be_part_of_the_gradients) {
     float weight[3][CLASSES * FEATURES], bias[CLASSES];
     for (int i = 0; i < 3; i++) { /* first weights, decoupled, coupled */
         Plan plan = {.directory = run_directory(), .monitor = -1, .coupled = i == 2};
@@ -451,8 +419,7 @@ static void decay_can_be_part_of_the_gradients(void **state) {
     }
 }
 
-static void a_schedule_of_the_spec_replaces_the_cosine_to_zero(void **state) {
-    (void)state;
+TEST(a_schedule_of_the_spec_replaces_the_cosine_to_zero) {
     const Schedule wsd = {.kind = SCHEDULE_WSD, .minimum = 0.25, .decay_share = 0.5};
     TrainOptions options = {.learning_rate = 2, .warmup_steps = 3};
     TrainSpec spec = {.options = &options};
@@ -467,8 +434,7 @@ static void a_schedule_of_the_spec_replaces_the_cosine_to_zero(void **state) {
 /* The first step changes the matrix by Muon: rows of gradients of logits add up to 0, so two singular values of three
  * are not 0, and come between 0.67 and 1.21; whatever the gradient, the change has the norm of about 0.2 sqrt(5) of two
  * such numbers. The bias changes by AdamW, whose first step is the rate. */
-static void muon_updates_matrices_and_adamw_the_rest(void **state) {
-    (void)state;
+TEST(muon_updates_matrices_and_adamw_the_rest) {
     float first[CLASSES * FEATURES], weight[CLASSES * FEATURES], bias[CLASSES], squares[CLASSES * FEATURES] = {0};
     Plan start = {.directory = run_directory(), .monitor = -1, .options = "--max-steps 1 --learning-rate 0"};
     Plan plan = {
@@ -491,8 +457,7 @@ static void muon_updates_matrices_and_adamw_the_rest(void **state) {
     tensor_file_close(&file);
 }
 
-static void muon_resumes_with_the_same_bits(void **state) {
-    (void)state;
+TEST(muon_resumes_with_the_same_bits) {
     Plan whole = {.directory = run_directory(), .monitor = -1, .muon = true, .options = "--epochs 4 --max-steps 5"};
     Plan parts = {.directory = run_directory(), .monitor = -1, .muon = true, .options = "--epochs 4 --max-steps 2"};
     double steps[64];
@@ -511,14 +476,12 @@ static void run_muon_without_matrices(void *argument) {
     toy_train(run);
 }
 
-static void muon_wants_a_model_with_blocks(void **state) {
-    (void)state;
+TEST(muon_wants_a_model_with_blocks) {
     assert_int_equal(toy_try(run_muon_without_matrices, (void *)run_directory()), 1);
     assert_contains(toy_output, "Muon: the model has no transformer blocks, whose matrices it updates");
 }
 
-static void the_spec_sets_the_optimizer_s_numbers(void **state) {
-    (void)state;
+TEST(the_spec_sets_the_optimizer_s_numbers) {
     TrainOptions options = {.grad_clip = 0.5};
     TrainSpec spec = {.options = &options};
     AdamW o = train_adamw(&spec);
@@ -536,9 +499,8 @@ static void infer(void *base) {
     train_open_inference(&run->spec);
 }
 
-static void inference_wants_every_weight(void **state) {
-    (void)state;
-    char *path = path_join(run_directory(), "base.safetensors");
+TEST(inference_wants_every_weight) {
+    char *path = kept_path(run_directory(), "base.safetensors");
     float numbers[CLASSES * FEATURES] = {0};
     const TensorToWrite tensors[] = {
         {.name = "head.weight", .dtype = "F32", .rank = 2, .dims = {FEATURES, CLASSES}, .data = numbers}};
@@ -548,40 +510,16 @@ static void inference_wants_every_weight(void **state) {
     assert_contains(toy_output, "2 tensors do not fit");
     assert_contains(toy_output, "head.weight is F32 [5, 3] there, F32 [3, 5] in the model");
     assert_contains(toy_output, "head.bias, F32 [3] in the model, is not there");
-    free(path);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trainings_do_not_know_of_each_other),
-        cmocka_unit_test(unused_rows_stay_and_the_others_keep_their_bits),
-        cmocka_unit_test(unused_rows_do_not_decay),
-        cmocka_unit_test(a_resumed_run_keeps_unused_rows),
-        cmocka_unit_test(work_and_memory_know_unused_rows),
-        cmocka_unit_test(the_judge_sees_every_output_in_order),
-        cmocka_unit_test(a_validation_ends_each_epoch),
-        cmocka_unit_test(an_epoch_that_is_validated_has_its_line),
-        cmocka_unit_test(nothing_is_written_into_a_folder_that_took_the_name),
-        cmocka_unit_test(a_folder_that_came_back_is_the_runs_own),
-        cmocka_unit_test(only_full_micro_batches_are_trained_on),
-        cmocka_unit_test(the_metric_that_is_monitored_decides),
-        cmocka_unit_test(a_validation_names_the_epoch_that_it_is_in),
-        cmocka_unit_test(patience_ends_the_run),
-        cmocka_unit_test(patience_outlives_a_restart),
-        cmocka_unit_test(a_late_best_adds_epochs),
-        cmocka_unit_test(added_epochs_outlive_a_restart),
-        cmocka_unit_test(added_epochs_are_on_the_page),
-        cmocka_unit_test(the_autotune_cache_outlives_a_restart),
-        cmocka_unit_test(groups_have_rates_of_their_own),
-        cmocka_unit_test(decay_can_be_part_of_the_gradients),
-        cmocka_unit_test(a_schedule_of_the_spec_replaces_the_cosine_to_zero),
-        cmocka_unit_test(muon_updates_matrices_and_adamw_the_rest),
-        cmocka_unit_test(muon_resumes_with_the_same_bits),
-        cmocka_unit_test(muon_wants_a_model_with_blocks),
-        cmocka_unit_test(the_spec_sets_the_optimizer_s_numbers),
-        cmocka_unit_test(an_autotune_cache_that_cannot_be_written_stops_nothing),
-        cmocka_unit_test(inference_wants_every_weight),
-    };
+    const struct CMUnitTest shared[] = {cmocka_unit_test(trainings_do_not_know_of_each_other),
+                                        cmocka_unit_test(unused_rows_stay_and_the_others_keep_their_bits),
+                                        cmocka_unit_test(unused_rows_do_not_decay),
+                                        cmocka_unit_test(a_resumed_run_keeps_unused_rows),
+                                        cmocka_unit_test(work_and_memory_know_unused_rows),
+                                        cmocka_unit_test(the_judge_sees_every_output_in_order)};
+    tests_add(shared, sizeof shared / sizeof *shared);
     toy_device = open_cpu;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -3,12 +3,11 @@
 
 #include "kernels/device_open.h"
 #include "kernels/ops_table.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 #include "train/meter.h"
 
 /* Ten steps of a call each, of which four are left out and after three of which there is another call. */
-static void only_what_happens_while_it_runs_is_counted(void **state) {
-    (void)state;
+TEST(only_what_happens_while_it_runs_is_counted) {
     Device *device = cpu_device_open(1);
     Tensor x = tensor_1d(device->allocate(device, 400), DTYPE_F32, 100);
     Meter meter = {0};
@@ -38,9 +37,4 @@ static void only_what_happens_while_it_runs_is_counted(void **state) {
     assert_true(meter.seconds == before);
     device->release(device, x.data, 400);
     device_close(device);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_what_happens_while_it_runs_is_counted)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

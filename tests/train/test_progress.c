@@ -21,8 +21,7 @@ static void train_with_sensors(void *directory) {
     device_close(device);
 }
 
-static void sensors_are_logged_where_the_card_has_them(void **state) {
-    (void)state;
+TEST(sensors_are_logged_where_the_card_has_them) {
     const char *directory = run_directory();
     static const char *const names[] = {"gpu_memory_bytes", "gpu_power_w", "gpu_utilization_percent"};
     static const double want[] = {23e9, 312.5, 98};
@@ -49,9 +48,7 @@ static void print_validation(const void *context, const ValidationLine *line) {
 
 static void write_sample(void *context, Training *training, int64_t step) {
     must_hold(context == &reads && train_state(training)->step == step);
-    char *text = xformat("after %lld", (long long)step);
-    train_log_text(training, "samples/0", text);
-    free(text);
+    train_log_text(training, "samples/0", kept_format("after %lld", (long long)step));
 }
 
 static void train_in_its_own_words(void *directory) {
@@ -66,8 +63,7 @@ static void train_in_its_own_words(void *directory) {
 }
 
 /* A validation within a window has the means of the window so far; at its end it has those of the record. */
-static void a_program_prints_lines_and_samples_of_its_own(void **state) {
-    (void)state;
+TEST(a_program_prints_lines_and_samples_of_its_own) {
     const char *directory = run_directory();
     double loss[4], allocations;
     toy_must(train_in_its_own_words, (void *)directory);
@@ -75,18 +71,15 @@ static void a_program_prints_lines_and_samples_of_its_own(void **state) {
     assert_contains(toy_output, "step 4");
     assert_contains(toy_output, "validation 2: ");
     assert_int_equal(logged(directory, "train", "train/loss", loss, 4), 2);
-    char *want = xformat("validation 4: %.9g.\n", loss[1]), *path = path_join(directory, "log.jsonl");
+    char *want = kept_format("validation 4: %.9g.\n", loss[1]), *path = kept_path(directory, "log.jsonl");
     assert_contains(toy_output, want);
     assert_null(strstr(toy_output, "[Train]"));
     assert_null(strstr(toy_output, "[Val]"));
-    char *text = read_text(path);
+    char *text = kept_text(path);
     assert_contains(text, "\"name\": \"samples/0\", \"text\": \"after 2\"}");
     assert_contains(text, "\"name\": \"samples/0\", \"text\": \"after 4\"}");
     assert_int_equal(logged(directory, "summary", "summary/allocations_after_first_step", &allocations, 1), 1);
     assert_true(allocations == 0);
-    free(text);
-    free(path);
-    free(want);
 }
 
 /* A part of a run. */
@@ -104,25 +97,21 @@ static void train_part(void *argument) {
 }
 
 static void train_to(const char *directory, int steps, const char *price) {
-    char *arguments = xformat("-b 4 -g 1 --max-steps %d --resume auto --log-interval 2 %s", steps, price);
+    char *arguments = kept_format("-b 4 -g 1 --max-steps %d --resume auto --log-interval 2 %s", steps, price);
     toy_must(train_part, &(Part){directory, arguments});
-    free(arguments);
 }
 
 static double saved(const char *directory, const char *name) {
-    char *path = path_through(directory, "last/state.json");
-    json_t *state = json_load_file(path, 0, NULL);
+    json_t *state = json_load_file(keep(path_through(directory, "last/state.json")), 0, NULL);
     const json_t *value = json_object_get(state, name);
     double number = json_is_string(value) ? NAN : json_number_value(value);
     assert_non_null(value);
     json_decref(state);
-    free(path);
     return number;
 }
 
 /* 3600 an hour are 1 a second. */
-static void the_cost_of_earlier_parts_is_remembered(void **state) {
-    (void)state;
+TEST(the_cost_of_earlier_parts_is_remembered) {
     const char *directory = run_directory();
     double values[8];
     train_to(directory, 4, "--price 3600EUR");
@@ -136,14 +125,11 @@ static void the_cost_of_earlier_parts_is_remembered(void **state) {
     assert_int_equal(logged(directory, "start", "price_per_hour", values, 8), 2);
     assert_true(values[0] == 3600 && values[1] == 7200);
     assert_true(logged_last(directory, "summary", "summary/cost") >= saved(directory, "cost"));
-    char *path = path_join(directory, "log.jsonl"), *log = read_text(path);
+    char *path = kept_path(directory, "log.jsonl"), *log = kept_text(path);
     assert_contains(log, "\"currency\": \"EUR\"");
-    free(log);
-    free(path);
 }
 
-static void a_cost_that_is_not_known_of_all_parts_is_of_this_part(void **state) {
-    (void)state;
+TEST(a_cost_that_is_not_known_of_all_parts_is_of_this_part) {
     const char *directory = run_directory();
     double values[8];
     train_to(directory, 4, "");
@@ -162,8 +148,7 @@ static void a_cost_that_is_not_known_of_all_parts_is_of_this_part(void **state) 
 }
 
 /* A number of seconds would be a guess before a step was measured. */
-static void the_first_line_has_no_time_left(void **state) {
-    (void)state;
+TEST(the_first_line_has_no_time_left) {
     toy_must(train_part, &(Part){run_directory(), "-b 4 -g 1 --max-steps 4 --log-interval 1"});
     const char *line = strstr(toy_output, "[Train] epoch=1 step=1 ");
     assert_non_null(line);
@@ -174,9 +159,8 @@ static void the_first_line_has_no_time_left(void **state) {
 }
 
 /* Before the first step. */
-static void with_rates_the_time_is_told_at_once(void **state) {
-    (void)state;
-    char *rates = path_join(run_directory(), "rates.json"), name[128];
+TEST(with_rates_the_time_is_told_at_once) {
+    char *rates = kept_path(run_directory(), "rates.json"), name[128];
     Device *device = cpu_device_open(1);
     rates_device_name(device, name);
     device_close(device);
@@ -184,35 +168,19 @@ static void with_rates_the_time_is_told_at_once(void **state) {
     Error error;
     measured.copy = 0;
     assert_true(rates_write(rates, &measured, &error));
-    char *arguments = xformat("-b 4 -g 2 --max-steps 4 --log-interval 1 --price 1 --calibration %s", rates);
+    char *arguments = kept_format("-b 4 -g 2 --max-steps 4 --log-interval 1 --price 1 --calibration %s", rates);
     toy_must(train_part, &(Part){run_directory(), arguments});
     const char *told = strstr(toy_output, "[Run] about "), *first = strstr(toy_output, " step=1 ");
     assert_true(told && told < first);
     assert_non_null(memmem(told, strcspn(told, "\n") + 1, " USD, by the rates of --calibrate\n", 34));
     assert_null(strstr(told + 1, "[Run] about "));
-    free(arguments);
-    free(rates);
 }
 
 /* 18 samples are 5 micro-batches. */
-static void thousands_of_epochs_are_warned_of(void **state) {
-    (void)state;
+TEST(thousands_of_epochs_are_warned_of) {
     toy_must(train_part, &(Part){run_directory(), "-b 18 -g 2 --epochs 2000 --log-interval 1000"});
     assert_contains(toy_output, "warning: 1000 steps go 2000 times through the data, which are then known by heart: 10 "
                                 "epochs are --max-steps 5\n");
     toy_must(train_part, &(Part){run_directory(), "-b 18 -g 2 --epochs 2000 --max-steps 499 --log-interval 1000"});
     assert_null(strstr(toy_output, "times through the data"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sensors_are_logged_where_the_card_has_them),
-        cmocka_unit_test(a_program_prints_lines_and_samples_of_its_own),
-        cmocka_unit_test(the_cost_of_earlier_parts_is_remembered),
-        cmocka_unit_test(a_cost_that_is_not_known_of_all_parts_is_of_this_part),
-        cmocka_unit_test(the_first_line_has_no_time_left),
-        cmocka_unit_test(with_rates_the_time_is_told_at_once),
-        cmocka_unit_test(thousands_of_epochs_are_warned_of),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Schedules of the learning rate against values computed by hand or printed by the reference. */
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 #include <math.h>
 
@@ -12,8 +12,7 @@ static void check(int64_t k, int64_t warmup, int64_t total, double base, double 
 }
 
 /* Tolerance: half a unit of the last digit written here. */
-static void values_of_a_long_run(void **state) {
-    (void)state;
+TEST(values_of_a_long_run) {
     enum { W = 4000, N = 30000 };
     check(0, W, N, 5e-5, 0, 0);
     check(1, W, N, 5e-5, 1.25e-8, 1e-15);
@@ -25,26 +24,22 @@ static void values_of_a_long_run(void **state) {
     check(29999, W, N, 5e-5, 1.825e-13, 0.5e-3 / 1.825);
 }
 
-static void no_warm_up_starts_at_the_peak(void **state) {
-    (void)state;
+TEST(no_warm_up_starts_at_the_peak) {
     check(0, 0, 10, 1, 1, 0);
     check(5, 0, 10, 1, 0.5, 1e-15);
 }
 
-static void a_warm_up_of_one_step_has_one_zero(void **state) {
-    (void)state;
+TEST(a_warm_up_of_one_step_has_one_zero) {
     check(0, 1, 10, 1, 0, 0);
     check(1, 1, 10, 1, 1, 0);
 }
 
-static void a_run_shorter_than_its_warm_up_only_rises(void **state) {
-    (void)state;
+TEST(a_run_shorter_than_its_warm_up_only_rises) {
     for (int64_t k = 0; k < 5; k++) check(k, 10, 5, 1, (double)k / 10, 0);
     check(10, 10, 5, 1, 1, 0); /* no division by zero behind it */
 }
 
-static void the_rate_never_rises_after_the_warm_up_nor_falls_below_zero(void **state) {
-    (void)state;
+TEST(the_rate_never_rises_after_the_warm_up_nor_falls_below_zero) {
     double last = 1;
     for (int64_t k = 7; k <= 1000; k++) {
         double now = schedule_cosine(k, 7, 1000);
@@ -61,8 +56,7 @@ static void expect_rate(const Schedule *schedule, int64_t k, double peak, double
 }
 
 /* The values have 11 digits: half a unit of the last one is at most 5e-11 of the value. */
-static void the_cosine_with_a_minimum_has_the_reference_s_values(void **state) {
-    (void)state;
+TEST(the_cosine_with_a_minimum_has_the_reference_s_values) {
     static const struct {
         int64_t k;
         double rate;
@@ -79,8 +73,7 @@ static void the_cosine_with_a_minimum_has_the_reference_s_values(void **state) {
     expect_rate(&a, 1000000, 3e-4, 3e-5, 1e-15);
 }
 
-static void wsd_stays_at_the_peak_and_falls_by_a_line(void **state) {
-    (void)state;
+TEST(wsd_stays_at_the_peak_and_falls_by_a_line) {
     const Schedule s = {.kind = SCHEDULE_WSD, .warmup = 9, .total = 100, .minimum = 0.2, .decay_share = 0.4};
     expect_rate(&s, 0, 1, 0.1, 1e-15);
     expect_rate(&s, 8, 1, 0.9, 1e-15);
@@ -92,22 +85,19 @@ static void wsd_stays_at_the_peak_and_falls_by_a_line(void **state) {
     expect_rate(&s, 101, 1, 0.2, 0);
 }
 
-static void wsd_whose_decay_would_begin_in_the_warm_up_begins_after_it(void **state) {
-    (void)state;
+TEST(wsd_whose_decay_would_begin_in_the_warm_up_begins_after_it) {
     const Schedule wsd = {.kind = SCHEDULE_WSD, .warmup = 20, .total = 100, .decay_share = 1},
                    linear = {.kind = SCHEDULE_LINEAR, .warmup = 20, .total = 100};
     for (int64_t k = 0; k < 110; k++) assert_true(schedule_at(&wsd, k) == schedule_at(&linear, k));
 }
 
-static void wsd_without_a_decay_ends_at_the_peak(void **state) {
-    (void)state;
+TEST(wsd_without_a_decay_ends_at_the_peak) {
     const Schedule s = {.kind = SCHEDULE_WSD, .warmup = 2, .total = 10, .minimum = 0.5};
     expect_rate(&s, 9, 1, 1, 0);
     expect_rate(&s, 10, 1, 0.5, 0);
 }
 
-static void the_line_falls_from_the_peak_to_the_minimum(void **state) {
-    (void)state;
+TEST(the_line_falls_from_the_peak_to_the_minimum) {
     const Schedule s = {.kind = SCHEDULE_LINEAR, .warmup = 4, .total = 24, .minimum = 0.1};
     expect_rate(&s, 3, 1, 0.8, 1e-15);
     expect_rate(&s, 4, 1, 1, 0);
@@ -116,8 +106,7 @@ static void the_line_falls_from_the_peak_to_the_minimum(void **state) {
 }
 
 /* Expects the rates of transformers' trainer without a warm-up: the peak times (S - k) / S in update k of S. */
-static void the_line_to_zero_has_the_reference_s_values(void **state) {
-    (void)state;
+TEST(the_line_to_zero_has_the_reference_s_values) {
     const Schedule s = {.kind = SCHEDULE_LINEAR, .total = 2256}, t = {.kind = SCHEDULE_LINEAR, .total = 502};
     expect_rate(&s, 0, 2e-5, 2e-5, 0);
     expect_rate(&s, 1, 2e-5, 1.9991134752e-05, 5e-11);
@@ -127,37 +116,16 @@ static void the_line_to_zero_has_the_reference_s_values(void **state) {
 }
 
 /* get_linear_schedule_with_warmup of transformers has k / W, then (S - k) / (S - W). */
-static void a_warm_up_from_zero_has_the_values_of_transformers(void **state) {
-    (void)state;
+TEST(a_warm_up_from_zero_has_the_values_of_transformers) {
     const Schedule s = {.kind = SCHEDULE_LINEAR, .warmup = 4, .total = 24, .warmup_from_zero = true};
     for (int64_t k = 0; k < 4; k++) expect_rate(&s, k, 2e-5, 2e-5 * (double)k / 4, 1e-15);
     for (int64_t k = 4; k <= 24; k++) expect_rate(&s, k, 2e-5, 2e-5 * (double)(24 - k) / 20, 1e-14);
 }
 
-static void a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum(void **state) {
-    (void)state;
+TEST(a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum) {
     for (int kind = SCHEDULE_COSINE; kind <= SCHEDULE_LINEAR; kind++) {
         const Schedule s = {.kind = kind, .warmup = 10, .total = 5, .minimum = 0.3, .decay_share = 0.5};
         for (int64_t k = 0; k < 10; k++) expect_rate(&s, k, 1, (double)(k + 1) / 11, 1e-15);
         expect_rate(&s, 10, 1, 0.3, 0); /* no division by zero */
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_of_a_long_run),
-        cmocka_unit_test(no_warm_up_starts_at_the_peak),
-        cmocka_unit_test(a_warm_up_of_one_step_has_one_zero),
-        cmocka_unit_test(a_run_shorter_than_its_warm_up_only_rises),
-        cmocka_unit_test(the_rate_never_rises_after_the_warm_up_nor_falls_below_zero),
-        cmocka_unit_test(the_cosine_with_a_minimum_has_the_reference_s_values),
-        cmocka_unit_test(wsd_stays_at_the_peak_and_falls_by_a_line),
-        cmocka_unit_test(wsd_whose_decay_would_begin_in_the_warm_up_begins_after_it),
-        cmocka_unit_test(wsd_without_a_decay_ends_at_the_peak),
-        cmocka_unit_test(the_line_falls_from_the_peak_to_the_minimum),
-        cmocka_unit_test(the_line_to_zero_has_the_reference_s_values),
-        cmocka_unit_test(a_warm_up_from_zero_has_the_values_of_transformers),
-        cmocka_unit_test(a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,12 +42,11 @@ static void forget(ToyRun *run) {
 
 /* Returns the bytes that a run needs with micro-batches of b and 48 samples a step. */
 static size_t need(int64_t b) {
-    char *options = xformat("-b %lld -g %lld", (long long)b, (long long)(48 + b - 1) / b);
+    char *options = kept_format("-b %lld -g %lld", (long long)b, (long long)(48 + b - 1) / b);
     ToyRun *run = open_run(&(Try){.directory = "/nowhere", .options = options});
     MemoryPlan plan = train_plan(&run->spec);
     size_t bytes = train_to_allocate(&run->spec, &plan);
     forget(run);
-    free(options);
     return bytes;
 }
 
@@ -62,13 +61,11 @@ static void train_toy(void *argument) {
 
 /* Number `name` of the options that a run's last checkpoint has recorded. */
 static int64_t recorded(const char *directory, const char *name) {
-    char *path = path_through(directory, "last/state.json");
-    json_t *state = json_load_file(path, 0, NULL);
+    json_t *state = json_load_file(keep(path_through(directory, "last/state.json")), 0, NULL);
     const json_t *value = json_object_get(json_object_get(state, "options"), name);
     assert_true(json_is_integer(value));
     int64_t number = json_integer_value(value);
     json_decref(state);
-    free(path);
     return number;
 }
 
@@ -80,19 +77,18 @@ static int64_t most_in(size_t bytes) {
 }
 
 /* -b auto divides 48 by 16, the largest divisor that fits, and the run has the same bits as with both numbers given. */
-static void the_largest_divisor_that_fits_is_trained_with(void **state) {
-    (void)state;
+TEST(the_largest_divisor_that_fits_is_trained_with) {
     const char *given = run_directory(), *chosen = run_directory();
     int64_t most = most_in(need(17));
     assert_true(most >= 17 && most < 24);
     toy_must(train_toy, &(Try){.directory = given, .options = "-b 16 -g 3", .b = 16, .g = 3});
     toy_must(train_toy, &(Try){chosen, "-b auto --effective-batch 48", need(17), 16, 3, false, 0});
-    char *line = xformat("[Batch] -b 16 -g 3 is an effective batch of 48: %lld would fit at once, ", (long long)most);
+    char *line =
+        kept_format("[Batch] -b 16 -g 3 is an effective batch of 48: %lld would fit at once, ", (long long)most);
     assert_contains(toy_output, line);
     assert_same_weights(given, chosen);
     assert_int_equal(recorded(chosen, "batch-size"), 16);
     assert_int_equal(recorded(chosen, "grad-accumulation"), 3);
-    free(line);
     toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 48", need(16) - 1, 12, 4, false, 0});
     toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 48", need(16), 16, 3, false, 0});
     toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 48", need(48), 48, 1, false, 0});
@@ -100,22 +96,19 @@ static void the_largest_divisor_that_fits_is_trained_with(void **state) {
 }
 
 /* No epoch could fill it: a step of 288 samples would have 144. */
-static void a_micro_batch_is_no_larger_than_the_data(void **state) {
-    (void)state;
+TEST(a_micro_batch_is_no_larger_than_the_data) {
     toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 288", 0, 144, 2, false, 0});
     assert_contains(toy_output,
                     "[Batch] -b 144 -g 2 is an effective batch of 288: all 144 samples would fit at once, ");
 }
 
 /* 47 is divided by 1 alone, 46 by 23. */
-static void a_better_effective_batch_is_named(void **state) {
-    (void)state;
+TEST(a_better_effective_batch_is_named) {
     toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 47", need(32), 1, 47, false, 0});
     assert_contains(toy_output, "; --effective-batch 46 would use them better (-b 23)\n");
 }
 
-static void a_resumed_run_keeps_its_numbers(void **state) {
-    (void)state;
+TEST(a_resumed_run_keeps_its_numbers) {
     const char *directory = run_directory();
     static const char three[] = "-b auto --effective-batch 48 --max-steps 3 --resume auto",
                       five[] = "-b auto --effective-batch 48 --max-steps 5 --resume auto";
@@ -131,8 +124,7 @@ static void a_resumed_run_keeps_its_numbers(void **state) {
 }
 
 /* Before anything is allocated: no line of the run's own comes. */
-static void a_run_that_fits_with_no_batch_size_is_refused(void **state) {
-    (void)state;
+TEST(a_run_that_fits_with_no_batch_size_is_refused) {
     assert_true(need(1) > 2000);
     Try none = {run_directory(), "-b auto --effective-batch 48", 1000, 0, 0, false, 0};
     assert_int_equal(toy_try(train_toy, &none), 1);
@@ -152,8 +144,7 @@ static void dry_run_toy(void *argument) {
     forget(run);
 }
 
-static void a_dry_run_reports_that_memory_does_not_suffice(void **state) {
-    (void)state;
+TEST(a_dry_run_reports_that_memory_does_not_suffice) {
     toy_must(dry_run_toy, &(Try){.directory = "/nowhere", .options = "-b 48 -g 1", .bytes = need(48)});
     assert_null(strstr(toy_output, "it does not fit"));
     toy_must(dry_run_toy, &(Try){.directory = "/nowhere", .options = "-b 48 -g 1", .bytes = need(32)});
@@ -165,8 +156,7 @@ static void a_dry_run_reports_that_memory_does_not_suffice(void **state) {
     assert_contains(toy_output, " are available; -b 1 -g 47 makes it fit");
 }
 
-static void an_indivisible_batch_is_refused_with_advice(void **state) {
-    (void)state;
+TEST(an_indivisible_batch_is_refused_with_advice) {
     Try all = {run_directory(), "-b auto --effective-batch 48", need(48), 48, 1, true, 0};
     toy_must(train_toy, &all);
     assert_contains(toy_output, "; it is never divided: it is a toy\n");
@@ -177,8 +167,7 @@ static void an_indivisible_batch_is_refused_with_advice(void **state) {
 }
 
 /* A validation that is given stays as it is; the advice is to lower it, where it alone is too large. */
-static void a_validation_that_was_given_stays(void **state) {
-    (void)state;
+TEST(a_validation_that_was_given_stays) {
     Device *device = cpu_device_open(1);
     ToyRun *run = toy_run_open(device, run_directory(), "-b auto --effective-batch 12 --val-batch-size 20", 36, 30, 5);
     BatchChoice choice = sizing_choose_batch(&run->spec, DTYPE_F32, SIZE_MAX, NULL);
@@ -201,18 +190,4 @@ static void a_validation_that_was_given_stays(void **state) {
     assert_int_equal(changes.n, 1);
     assert_memory_equal(changes.text[0], "--val-batch-size ", strlen("--val-batch-size "));
     forget(run);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_divisor_that_fits_is_trained_with),
-        cmocka_unit_test(a_micro_batch_is_no_larger_than_the_data),
-        cmocka_unit_test(a_better_effective_batch_is_named),
-        cmocka_unit_test(a_resumed_run_keeps_its_numbers),
-        cmocka_unit_test(a_run_that_fits_with_no_batch_size_is_refused),
-        cmocka_unit_test(a_dry_run_reports_that_memory_does_not_suffice),
-        cmocka_unit_test(an_indivisible_batch_is_refused_with_advice),
-        cmocka_unit_test(a_validation_that_was_given_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

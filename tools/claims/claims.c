@@ -43,7 +43,8 @@ static Table table; /* the table that is being written */
 
 static void paragraph_of(FILE *to, const char *format, va_list arguments) {
     enum { COLUMNS = 120 };
-    char *text = vxformat(format, arguments), *line;
+    OWNED char *text = vxformat(format, arguments);
+    char *line;
     for (line = text; strlen(line) > COLUMNS;) {
         char *end = line + COLUMNS;
         while (end > line && *end != ' ') end--;
@@ -51,7 +52,6 @@ static void paragraph_of(FILE *to, const char *format, va_list arguments) {
         line = end + 1;
     }
     fprintf(to, "%s\n\n", line);
-    free(text);
 }
 
 void paragraph(FILE *to, const char *format, ...) {
@@ -103,40 +103,17 @@ void claim_time(const char *says, double least, double most, double estimate, do
     va_end(more);
 }
 
-/* A range that the guide states, and the tolerance that widens it. */
-typedef struct {
-    double least, most, tolerance;
-} Range;
-
-/* Writes a claim that `got` lies in the range, with how far outside it lies. text: formats the number. */
-static void claim_in_range(const char *says, Range range, Text text, double got, const char *why, va_list more) {
+void claim_range(int within, Text text, const char *says, double least, double most, double got, const char *why, ...) {
+    double tolerance = 1 + within / 100.0;
     char by[64] = "";
-    Verdict verdict = got < range.least ? TOO_HIGH : TOO_LOW;
-    if (got >= range.least / (1 + range.tolerance) && got <= range.most * (1 + range.tolerance))
+    Verdict verdict = got < least ? TOO_HIGH : TOO_LOW;
+    va_list more;
+    va_start(more, why);
+    if (got >= least / tolerance && got <= most * tolerance)
         verdict = PLAUSIBLE;
     else if (got > 0)
-        snprintf(by, sizeof by, " by %s", times(got < range.least ? range.least / got : got / range.most));
+        snprintf(by, sizeof by, " by %s", times(got < least ? least / got : got / most));
     claim(says, verdict, by, text(got), why, more);
-}
-
-void claim_ratio(const char *says, double least, double most, double ratio, const char *why, ...) {
-    va_list more;
-    va_start(more, why);
-    claim_in_range(says, (Range){least, most, RATIO_WITHIN / 100.0}, times, ratio, why, more);
-    va_end(more);
-}
-
-void claim_gain(const char *says, double ratio, const char *why, ...) {
-    va_list more;
-    va_start(more, why);
-    claim_in_range(says, (Range){1 + GAIN_AT_LEAST / 100.0, INFINITY, 0}, times, ratio, why, more);
-    va_end(more);
-}
-
-void claim_amount(Text text, const char *says, double least, double most, double got, const char *why, ...) {
-    va_list more;
-    va_start(more, why);
-    claim_in_range(says, (Range){least, most, AMOUNT_WITHIN / 100.0}, text, got, why, more);
     va_end(more);
 }
 
@@ -182,11 +159,10 @@ static const char *word(const json_t *object, const char *key, const char *comma
 
 static json_t *json_of(const char *command) {
     json_error_t error;
-    char *quiet = xformat("%s 2>/dev/null", command);
+    OWNED char *quiet = xformat("%s 2>/dev/null", command);
     FILE *pipe = popen(quiet, "r");
     json_t *root = pipe ? json_loadf(pipe, 0, &error) : NULL;
     int status = pipe ? pclose(pipe) : 1;
-    free(quiet);
     if (!root || status) die("%s: failed: run it to see why", command);
     return root;
 }
@@ -236,7 +212,7 @@ static Run run_of_json(const json_t *root, const char *command) {
                        .half = tf32 || !strcmp(type, "f32") ? DTYPE_F32 : card_half(run.card),
                        .tf32 = tf32,
                        .workers = 1};
-    Work *work = xcalloc(1, sizeof *work);
+    OWNED Work *work = xcalloc(1, sizeof *work);
     size_t i;
     json_array_foreach(json_object_get(card, "operations"), i, row) {
         int op = op_named(word(row, "operation", command), command);
@@ -245,7 +221,6 @@ static Run run_of_json(const json_t *root, const char *command) {
     }
     run.update_bytes = work->ops[op_named("adamw_update", command)].all.bytes;
     sum_up(&run, &machine, work);
-    free(work);
     return run;
 }
 
@@ -253,17 +228,12 @@ Run run_program(const char *card, const char *format, ...) {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
     va_list list;
     va_start(list, format);
-    char *arguments = vxformat(format, list), *command, *shown;
+    OWNED char *arguments = vxformat(format, list);
     va_end(list);
-    command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
-    shown = xformat("`./%s --estimate --gpu %s`", arguments, card);
-    json_t *root = json_of(command);
-    Run run = add_run(run_of_json(root, command), shown);
-    json_decref(root);
-    free(arguments);
-    free(command);
-    free(shown);
-    return run;
+    OWNED char *command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
+    OWNED char *shown = xformat("`./%s --estimate --gpu %s`", arguments, card);
+    json_auto_t *root = json_of(command);
+    return add_run(run_of_json(root, command), shown);
 }
 
 /* ---- the document ---- */

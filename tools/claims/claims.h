@@ -3,6 +3,7 @@
 #ifndef TOOLS_CLAIMS_CLAIMS_H
 #define TOOLS_CLAIMS_CLAIMS_H
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/base.h"
@@ -46,14 +47,17 @@ Run run_program(const char *card, const char *format, ...) PRINTF_LIKE(2, 3);
  * estimate. */
 void claim_time(const char *says, double least, double most, double estimate, double floor, const char *why, ...)
     PRINTF_LIKE(6, 7);
-/* Judges a ratio of times or sizes: plausible up to RATIO_WITHIN percent outside the range. */
-void claim_ratio(const char *says, double least, double most, double ratio, const char *why, ...) PRINTF_LIKE(5, 6);
-/* Judges "faster" or "smaller" without a number: plausible from GAIN_AT_LEAST percent. */
-void claim_gain(const char *says, double ratio, const char *why, ...) PRINTF_LIKE(3, 4);
-/* Judges an amount, which `text` formats: plausible up to AMOUNT_WITHIN percent outside the range. */
+/* Judges a number, which `text` formats: plausible up to `within` percent outside the range. Writes how far outside it
+ * lies. */
 typedef const char *(*Text)(double number);
-void claim_amount(Text text, const char *says, double least, double most, double got, const char *why, ...)
-    PRINTF_LIKE(6, 7);
+void claim_range(int within, Text text, const char *says, double least, double most, double got, const char *why, ...)
+    PRINTF_LIKE(7, 8);
+/* Judges a ratio of times or sizes. */
+#define claim_ratio(says, least, most, ...) claim_range(RATIO_WITHIN, times, says, least, most, __VA_ARGS__)
+/* Judges "faster" or "smaller" without a number. */
+#define claim_gain(says, ...) claim_range(0, times, says, 1 + GAIN_AT_LEAST / 100.0, (double)INFINITY, __VA_ARGS__)
+/* Judges an amount. */
+#define claim_amount(text, says, least, most, ...) claim_range(AMOUNT_WITHIN, text, says, least, most, __VA_ARGS__)
 /* Judges whether so many bytes fit on the card of the run. */
 void claim_fits(const char *says, const Run *run, double bytes, const char *why, ...) PRINTF_LIKE(4, 5);
 /* Lists a claim that cannot be computed. */

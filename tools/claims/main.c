@@ -65,9 +65,8 @@ int main(void) {
     if (setenv("XDG_CACHE_HOME", "/nonexistent", 1)) die("no memory");
     claims_begin();
     for (size_t i = 0; i < sizeof guides / sizeof *guides; i++) guides[i]();
-    char *text = claims_end();
+    OWNED char *text = claims_end();
     print_head();
     fputs(text, stdout);
-    free(text);
     return fflush(stdout) ? 1 : 0;
 }

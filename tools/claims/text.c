@@ -157,7 +157,7 @@ TextStep text_step(const TextModel *model, TextBatch b) {
                        .n_metrics = 1,
                        .forward_backward = text_forward_backward},
               .config = *model};
-    int32_t *offsets = xcalloc((size_t)b.sequences + 1, sizeof *offsets);
+    OWNED int32_t *offsets = xcalloc((size_t)b.sequences + 1, sizeof *offsets);
     add_params(&t);
     Batch batch = text_batch(b, offsets);
     TextStep step = {counted(&t.base, &batch, b, true), counted(&t.base, &batch, b, false),
@@ -166,6 +166,5 @@ TextStep text_step(const TextModel *model, TextBatch b) {
                      (double)params_count(&t.base.params)};
     block_stack_close(&t.blocks);
     params_free(&t.base.params);
-    free(offsets);
     return step;
 }

@@ -24,7 +24,7 @@ static void dry_update(DryRun *r, Tensor flat, Tensor half) {
     Tensor norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1), none = tensor_none();
     ParamUpdates u = params_updates(&r->model->params, r->dry, 0, r->options.muon);
     AdamWBuffers buffers = {.params = flat, .copy = half, .m = flat, .v = flat, .grads = flat};
-    Segment *moving;
+    OWNED Segment *moving = NULL;
     int n_moving = params_moving(&r->model->params, &moving);
     params_clear_gradients(&u, r->on, flat); /* at the beginning of a step */
     if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving);
@@ -34,7 +34,6 @@ static void dry_update(DryRun *r, Tensor flat, Tensor half) {
     if (n_moving) copy_segments(r->on, flat, flat, norm, moving, n_moving);
     r->masks = u.mask_bytes;
     params_updates_free(&u);
-    free(moving);
 }
 
 static void dry_run(void *argument) {

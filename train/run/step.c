@@ -33,8 +33,7 @@ double train_learning_rate(const TrainSpec *spec, int64_t step, int64_t total) {
 
 AdamW train_adamw(const TrainSpec *spec) {
     const OptimizerSpec *o = &spec->optimizer;
-    return (AdamW){.learning_rate = 1,
-                   .beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
+    return (AdamW){.beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
                    .beta2 = o->beta2 != 0 ? o->beta2 : 0.999f,
                    .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f,
                    .clip = (float)spec->options->grad_clip,
@@ -150,10 +149,10 @@ static void update_weights(Run *run, Tensor norm) {
     Model *model = t->spec.model;
     ParamUpdates *u = &run->updates;
     AdamW adamw = train_adamw(&t->spec);
-    const Muon muon = {.learning_rate = 1, .momentum = 0.95f, .clip = adamw.clip};
+    const Muon muon = {.momentum = 0.95f, .clip = adamw.clip};
     adamw.step = t->state.step - t->state.skipped_steps + 1;
-    for (int i = 0; i < u->n_segments; i++) u->segments[i].rate = update_rate(run, u->segments[i].group);
-    for (int i = 0; i < u->n_matrices; i++) u->matrices[i].rate = update_rate(run, u->matrices[i].group);
+    for (int i = 0; i < u->n_segments; i++) u->segments[i].learning_rate = update_rate(run, u->segments[i].group);
+    for (int i = 0; i < u->n_matrices; i++) u->matrices[i].learning_rate = update_rate(run, u->matrices[i].group);
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
     adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);

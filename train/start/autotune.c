@@ -15,20 +15,18 @@ static char *autotune_path(const Training *t, const char *directory) {
 static const char CHECKSUM_KEY[] = "xxh3_64 "; /* begins the last line: the checksum of the lines above it */
 
 void train_write_autotune_cache(Training *t, const char *directory) {
-    char *text = t->spec.device->autotune_cache ? t->spec.device->autotune_cache(t->spec.device) : NULL,
-         *path = autotune_path(t, directory);
+    OWNED char *text = t->spec.device->autotune_cache ? t->spec.device->autotune_cache(t->spec.device) : NULL,
+               *path = autotune_path(t, directory);
     size_t length = text ? strlen(text) : 0;
     Error error;
     if (text && length != t->autotune_length) {
-        char *summed = xformat("%s%s%016llx\n", text, CHECKSUM_KEY, (unsigned long long)checksum(0, text, length));
+        OWNED char *summed =
+            xformat("%s%s%016llx\n", text, CHECKSUM_KEY, (unsigned long long)checksum(0, text, length));
         if (file_write_atomic(path, summed, strlen(summed), &error))
             t->autotune_length = length;
         else
             warn("the autotune cache could not be written: %s; the next checkpoint tries again", error.text);
-        free(summed);
     }
-    free(text);
-    free(path);
 }
 
 /* Checks the last line, if it is a checksum, and removes the line. */
@@ -43,13 +41,11 @@ static bool check_autotune(char *text, Error *error) {
 }
 
 void autotune_load(Training *t) {
-    char *path = autotune_path(t, t->spec.options->output_dir), *text = NULL;
+    OWNED char *path = autotune_path(t, t->spec.options->output_dir), *text = NULL;
     size_t size;
     Error error;
     if (t->spec.device->load_autotune_cache && !access(path, F_OK) &&
         (!read_file(path, &text, &size, &error) || !check_autotune(text, &error) ||
          !t->spec.device->load_autotune_cache(t->spec.device, text, &error)))
         warn("%s: %s: the fastest kernels are chosen again, and results may differ in the last bits", path, error.text);
-    free(text);
-    free(path);
 }

@@ -15,10 +15,9 @@ void import_base(Training *t, const ImportRules *rules) {
     const char *path = t->spec.options->base_checkpoint;
     const CheckpointBuffers into = buffers_copy(t, 0);
     ImportReport *r = &t->import;
-    Error error;
     char more[512] = ""; /* longer than all of it together */
-    if (!checkpoint_import(path, &into, rules, &t->carried, r, &error))
-        die("--%s %s: %s", train_base_option(&t->spec), path, error.text);
+    MUST_OR(checkpoint_import(path, &into, rules, &t->carried, r, &error), "--%s %s: %s", train_base_option(&t->spec),
+            path, error.text);
     const struct {
         int count;
         const char *what;

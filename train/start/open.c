@@ -21,10 +21,9 @@ static void choose_batch(Training *t) {
 /* Dies if a checkpoint in the folder of the run, or that it would resume from, is of another model or damaged. */
 static void refuse_other_model(const TrainSpec *spec, const char *checkpoint) {
     Error error;
-    json_t *description = description_read(checkpoint, &(DescriptionRules){.model = spec->model->name}, &error);
+    json_auto_t *description = description_read(checkpoint, &(DescriptionRules){.model = spec->model->name}, &error);
     if (!description && error.text[0])
         die("%s cannot be continued by this training: %s; give another --output-dir", checkpoint, error.text);
-    json_decref(description);
 }
 
 static void refuse_earlier_run(const TrainSpec *spec) {

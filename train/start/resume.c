@@ -25,9 +25,10 @@ static bool is_among(const char *const *names, const char *name) {
  * other differences. */
 static void compare_options(const Training *t, const char *before_text) {
     json_error_t error;
-    json_t *before = json_loads(before_text ? before_text : "{}", JSON_DECODE_ANY, &error);
-    char *now_text = options_to_json(t->spec.set);
-    json_t *now = json_loads(now_text, JSON_DECODE_ANY, &error), *value;
+    OWNED char *now_text = options_to_json(t->spec.set);
+    json_auto_t *before = json_loads(before_text ? before_text : "{}", JSON_DECODE_ANY, &error),
+                *now = json_loads(now_text, JSON_DECODE_ANY, &error);
+    json_t *value;
     const char *name;
     if (!json_is_object(before) || !json_is_object(now))
         die("%s: the record of the options is damaged", t->resumed_from);
@@ -37,19 +38,14 @@ static void compare_options(const Training *t, const char *before_text) {
         bool resumes = option && option->value == options_find(t->spec.set, "resume")->value;
         if (resumes || !other || json_equal(value, other)) continue;
         const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
-        char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
+        OWNED char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
         if (is_among(stream_options, name) || is_among(t->spec.fixed_options, name))
             die_usage(
                 "--resume: --%s was %s and is now %s, so it would be another run; give the old value, or start a new "
                 "run from the weights with --%s %s/model.safetensors",
                 name, old, new, train_base_option(&t->spec), t->resumed_from);
         printf("[Resume] --%s has changed from %s to %s\n", name, old, new);
-        free(old);
-        free(new);
     }
-    json_decref(before);
-    json_decref(now);
-    free(now_text);
 }
 
 /* Dies if a fact of the model's description has changed: the weights are of the former. */
@@ -57,11 +53,11 @@ static void compare_facts(const Training *t) {
     const Description *d = &t->spec.description;
     Error error;
     const DescriptionRules rules = {.model = t->spec.model->name};
-    json_t *before = description_read(t->resumed_from, &rules, &error);
+    json_auto_t *before = description_read(t->resumed_from, &rules, &error);
     if (!before && error.text[0]) die("--resume %s: %s", t->resumed_from, error.text);
     for (int i = 0; i < d->n_facts; i++) {
         const json_t *old = json_object_get(before, d->facts[i].name);
-        json_t *now = fact_to_json(&d->facts[i]);
+        json_auto_t *now = fact_to_json(&d->facts[i]);
         if (old && !json_equal(old, now)) {
             char *a = json_text(DESCRIPTION_FILE, old, JSON_ENCODE_ANY),
                  *b = json_text(DESCRIPTION_FILE, now, JSON_ENCODE_ANY);
@@ -69,21 +65,18 @@ static void compare_facts(const Training *t) {
                 "new run from the weights with --%s %s/model.safetensors",
                 t->resumed_from, d->facts[i].name, a, b, train_base_option(&t->spec), t->resumed_from);
         }
-        json_decref(now);
     }
-    json_decref(before);
 }
 
 /* Forgets the cost of the earlier parts if it is in another currency than that of --price. */
 static void compare_currency(Training *t) {
-    json_t *before = json_loads(t->state.options_json, 0, NULL);
+    json_auto_t *before = json_loads(t->state.options_json, 0, NULL);
     const char *file = json_string_value(json_object_get(before, "prices"));
     PriceList list;
     if (!(file ? price_list_read(file, &list, NULL)
                : price_list_parse(json_string_value(json_object_get(before, "price")), &list, NULL)) ||
         strcmp(list.any.price.currency, t->spec.options->price.currency) != 0)
         t->state.cost = NAN;
-    json_decref(before);
 }
 
 /* Dies if the training data differ from those at the run's start; warns if the validation data differ. */
@@ -116,13 +109,12 @@ static void compare_data(Training *t) {
 
 void resume(Training *t) {
     const CheckpointBuffers into = buffers_copy(t, 0);
-    Error error;
-    if (!state_read(t->resumed_from, &t->state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
+    MUST_OR(state_read(t->resumed_from, &t->state, &error), "--resume %s: %s", t->resumed_from, error.text);
     compare_options(t, t->state.options_json); /* before the tensors, which may be those of another model */
     free(t->state.options_json);
     compare_facts(t);
-    if (!checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error))
-        die("--resume %s: %s", t->resumed_from, error.text);
+    MUST_OR(checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error), "--resume %s: %s", t->resumed_from,
+            error.text);
     compare_currency(t);
     if (!t->carried.n) carried_close(&t->carried); /* nothing in the file is needed any more */
     buffers_upload(t, BUFFERS);
@@ -144,14 +136,12 @@ static bool option_before(const Training *t, const json_t *before, const char *n
 bool resume_batch(Training *t) {
     const TrainOptions *o = t->spec.options;
     TrainState state = {0};
-    Error error;
     int64_t size = 0, accumulation = 0;
-    if (!state_read(t->resumed_from, &state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
-    json_t *before = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
-    if (!option_before(t, before, "batch-size", &size, &error) ||
-        !option_before(t, before, "grad-accumulation", &accumulation, &error))
-        die("--resume %s: its options: %s", t->resumed_from, error.text);
-    json_decref(before);
+    MUST_OR(state_read(t->resumed_from, &state, &error), "--resume %s: %s", t->resumed_from, error.text);
+    json_auto_t *before = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
+    MUST_OR(option_before(t, before, "batch-size", &size, &error) &&
+                option_before(t, before, "grad-accumulation", &accumulation, &error),
+            "--resume %s: its options: %s", t->resumed_from, error.text);
     free(state.options_json);
     if (size < 1 || accumulation < 1) return false;
     if (o->effective_batch && o->effective_batch != size * accumulation)

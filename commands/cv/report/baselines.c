@@ -77,7 +77,7 @@ static bool newton_step(const Problem *p, double *w) {
 }
 
 static bool standardise(Logistic *l, const double *x, int64_t n, double *z, Error *error) {
-    double *column = xmalloc((size_t)n * sizeof *column);
+    OWNED double *column = xmalloc((size_t)n * sizeof *column);
     bool ok = true;
     for (int k = 0; k < l->features && ok; k++) {
         for (int64_t i = 0; i < n; i++) column[i] = x[i * l->features + k];
@@ -85,7 +85,6 @@ static bool standardise(Logistic *l, const double *x, int64_t n, double *z, Erro
         for (int64_t i = 0; i < n && ok; i++)
             z[i * UNKNOWNS + k] = l->deviation[k] > 0 ? (column[i] - l->mean[k]) / l->deviation[k] : 0;
     }
-    free(column);
     return ok;
 }
 
@@ -134,7 +133,7 @@ static int features_of(int baseline, const CvCells *c, int32_t id, double *x) {
 
 static bool fit(const TestedFold *fold, int baseline, Logistic *logistic, Error *error) {
     double *x = xmalloc(((size_t)fold->n_train + 1) * LOGISTIC_FEATURES * sizeof *x), of_cell[LOGISTIC_FEATURES];
-    int32_t *labels = xmalloc(((size_t)fold->n_train + 1) * sizeof *labels);
+    OWNED int32_t *labels = xmalloc(((size_t)fold->n_train + 1) * sizeof *labels);
     int features = 0;
     for (int64_t i = 0; i < fold->n_train; i++) {
         features = features_of(baseline, fold->cells, fold->train[i], of_cell);
@@ -143,7 +142,6 @@ static bool fit(const TestedFold *fold, int baseline, Logistic *logistic, Error 
     }
     bool ok = logistic_fit(logistic, x, features, labels, fold->n_train, fold->balanced, error);
     free(x);
-    free(labels);
     return ok;
 }
 
@@ -162,8 +160,8 @@ double training_share(const TestedFold *fold) {
 /* Chooses by the fold's rule from the predictions of the regression for validation cells. */
 static bool choose(const TestedFold *fold, int baseline, const Logistic *logistic, double *threshold, Error *error) {
     const CellPredictions *v = &fold->validation;
-    double *p = xmalloc(((size_t)v->n + 1) * sizeof *p);
-    int32_t *labels = xmalloc(((size_t)v->n + 1) * sizeof *labels);
+    OWNED double *p = xmalloc(((size_t)v->n + 1) * sizeof *p);
+    OWNED int32_t *labels = xmalloc(((size_t)v->n + 1) * sizeof *labels);
     bool differ = false;
     for (int64_t i = 0; i < v->n; i++) {
         p[i] = binary_sigmoid(logit_of(logistic, baseline, fold->cells, v->ids[i]));
@@ -173,8 +171,6 @@ static bool choose(const TestedFold *fold, int baseline, const Logistic *logisti
     Threshold chosen = {.value = 0.5};
     bool ok = !differ || threshold_choose(fold->rule, p, labels, v->n, training_share(fold), &chosen, error);
     *threshold = chosen.value;
-    free(p);
-    free(labels);
     return ok;
 }
 

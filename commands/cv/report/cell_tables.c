@@ -27,12 +27,11 @@ static double peak_of(const CvCells *c, const BinaryRow *row) { return c->peaks[
 /* Returns the spread of a value over the rows of one class, or of all (-1). */
 static Spread spread_of(const CvCells *c, const BinaryRow *rows, int64_t n, int label,
                         double (*value)(const CvCells *, const BinaryRow *)) {
-    double *values = xmalloc(((size_t)n + 1) * sizeof *values);
+    OWNED double *values = xmalloc(((size_t)n + 1) * sizeof *values);
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
         if (label < 0 || rows[i].label == label) values[count++] = value(c, &rows[i]);
     Spread spread = statistics_spread(values, count);
-    free(values);
     return spread;
 }
 
@@ -46,7 +45,7 @@ static double share_between(const BinaryRow *rows, int64_t n, double above, doub
 static double outcome_row(CellTables *p, int outcome) {
     const CvCells *c = cells_of(p);
     Table *t = &p->outcomes;
-    BinaryRow *rows = xmalloc(((size_t)p->n + 1) * sizeof *rows);
+    OWNED BinaryRow *rows = xmalloc(((size_t)p->n + 1) * sizeof *rows);
     int64_t n = 0;
     for (int64_t i = 0; i < p->n; i++)
         if (binary_outcome(&p->rows[i]) == outcome) rows[n++] = p->rows[i];
@@ -64,7 +63,6 @@ static double outcome_row(CellTables *p, int outcome) {
     table_real(t, "photons_median", spread_of(c, rows, n, -1, photons_of).median);
     table_real(t, "size_median", spread_of(c, rows, n, -1, size_of).median);
     table_real(t, "peak_median", spread_of(c, rows, n, -1, peak_of).median);
-    free(rows);
     return s.median;
 }
 
@@ -108,7 +106,7 @@ static int by_photons(const void *left, const void *right, void *context) {
 }
 
 static bool make_deciles(CellTables *p, Error *error) {
-    BinaryRow *rows = sorted_rows(p, by_photons);
+    OWNED BinaryRow *rows = sorted_rows(p, by_photons);
     BinaryScores s;
     bool ok = true;
     for (int64_t d = 0; d < DECILES && ok; d++) {
@@ -121,7 +119,6 @@ static bool make_deciles(CellTables *p, Error *error) {
         table_count(&p->deciles, "active", s.confusion[BINARY_FN] + s.confusion[BINARY_TP]);
         binary_score_columns(&p->deciles, &s, "cells");
     }
-    free(rows);
     return ok;
 }
 
@@ -157,9 +154,9 @@ static void donor_row(CellTables *p, const BinaryRow *rows, const BinaryScores *
 
 static bool make_donors(CellTables *p, Error *error) {
     const CvCells *c = cells_of(p);
-    BinaryRow *rows = sorted_rows(p, by_donor);
-    double *values = xmalloc(3 * (size_t)c->n_donors * sizeof *values), *share = values, x[3];
-    double *photons = values + c->n_donors, *size = photons + c->n_donors;
+    OWNED BinaryRow *rows = sorted_rows(p, by_donor);
+    OWNED double *share = xmalloc(3 * (size_t)c->n_donors * sizeof *share);
+    double x[3], *photons = share + c->n_donors, *size = photons + c->n_donors;
     int donors = 0;
     bool ok = true;
     for (int64_t from = 0, to = 0; from < p->n && ok; from = to) {
@@ -171,8 +168,6 @@ static bool make_donors(CellTables *p, Error *error) {
     }
     p->donor_photons = statistics_correlation(photons, share, donors);
     p->donor_size = statistics_correlation(size, share, donors);
-    free(rows);
-    free(values);
     return ok;
 }
 
@@ -202,7 +197,7 @@ static void prediction_columns(Table *t, const CellTables *p, const BinaryRow *r
 static Table predictions_table(const CellTables *p) {
     Table t = {0};
     int n_views = p->folds[0].test.n_views;
-    char **columns = xmalloc(((size_t)n_views + 1) * sizeof *columns);
+    OWNED char **columns = xmalloc(((size_t)n_views + 1) * sizeof *columns);
     for (int v = 0; v < n_views; v++) columns[v] = xformat("p_%s", p->folds[0].view_names[v]);
     for (int64_t i = 0; i < p->n; i++) {
         const BinaryRow *row = &p->rows[i];
@@ -213,7 +208,6 @@ static Table predictions_table(const CellTables *p) {
         prediction_columns(&t, p, row);
     }
     for (int v = 0; v < n_views; v++) free(columns[v]);
-    free(columns);
     return t;
 }
 
@@ -229,7 +223,7 @@ static int by_wrongness(const void *left, const void *right, void *context) {
 
 static Table errors_table(const CellTables *p) {
     Table t = {0};
-    BinaryRow *rows = sorted_rows(p, by_wrongness);
+    OWNED BinaryRow *rows = sorted_rows(p, by_wrongness);
     for (int64_t i = 0, rank = 1; i < p->n; i++) {
         if (rows[i].label == (rows[i].p > rows[i].threshold)) continue;
         table_count(&t, "rank", rank++);
@@ -237,7 +231,6 @@ static Table errors_table(const CellTables *p) {
         table_real(&t, "p_of_the_other_class", wrongness(&rows[i]));
         prediction_columns(&t, p, &rows[i]);
     }
-    free(rows);
     return t;
 }
 
@@ -248,10 +241,8 @@ char *cell_tables_path(const CellTables *p, const char *what, const char *extens
 }
 
 bool cell_tables_write_csv(const CellTables *p, const Table *table, const char *what, Error *error) {
-    char *path = cell_tables_path(p, what, "csv");
-    bool ok = table_write_csv(table, path, error);
-    free(path);
-    return ok;
+    OWNED char *path = cell_tables_path(p, what, "csv");
+    return table_write_csv(table, path, error);
 }
 
 static bool write_cells(const CellTables *p, Error *error) {
@@ -264,10 +255,8 @@ static bool write_cells(const CellTables *p, Error *error) {
 }
 
 static bool write_picture(const CellTables *p, const char *what, TextFile *file, Error *error) {
-    char *path = cell_tables_path(p, what, "svg");
-    bool ok = text_file_end(file, path, error);
-    free(path);
-    return ok;
+    OWNED char *path = cell_tables_path(p, what, "svg");
+    return text_file_end(file, path, error);
 }
 
 static bool write_pictures(const CellTables *p, Error *error) {
@@ -285,13 +274,10 @@ static bool write_pictures(const CellTables *p, Error *error) {
 }
 
 static bool write_curves(const CellTables *p, bool roc, Error *error) {
-    char *base = xformat("%s/%s%s", p->directory, roc ? "roc" : "precision_recall", p->suffix);
-    char *title = xformat("%s: %s", roc ? "ROC" : "Precision and recall",
-                          p->curves.folds ? "mean over folds, each on its own test donors" : p->title);
-    bool ok = curves_write(base, roc, &p->curves, title, error);
-    free(title);
-    free(base);
-    return ok;
+    OWNED char *base = xformat("%s/%s%s", p->directory, roc ? "roc" : "precision_recall", p->suffix);
+    OWNED char *title = xformat("%s: %s", roc ? "ROC" : "Precision and recall",
+                                p->curves.folds ? "mean over folds, each on its own test donors" : p->title);
+    return curves_write(base, roc, &p->curves, title, error);
 }
 
 /* ---- all of it ---- */
@@ -345,15 +331,13 @@ void cell_tables_to_json(const CellTables *p, json_t *root) {
     json_t *warnings = json_array();
     for (int b = 0; b < BASELINES; b++)
         if (p->warnings[b]) json_array_append_new(warnings, json_string(p->warnings[b]));
-    json_object_set_new(root, "scores", table_to_json(&p->summary));
-    json_object_set_new(root, "intervals", intervals_to_json(&p->intervals));
-    json_object_set_new(root, "error_analysis", table_to_json(&p->outcomes));
-    json_object_set_new(root, "photon_deciles", table_to_json(&p->deciles));
-    json_object_set_new(root, "donors", table_to_json(&p->donors));
-    json_object_set_new(root, "donor_correlation_photons", real_or_null(p->donor_photons));
-    json_object_set_new(root, "donor_correlation_size", real_or_null(p->donor_size));
-    json_object_set_new(root, "reliability_bins", reliability_to_json(&p->calibration));
-    json_object_set_new(root, "warnings", warnings);
+    json_object_update_new(root, json_build("the report", "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "scores",
+                                            table_to_json(&p->summary), "intervals", intervals_to_json(&p->intervals),
+                                            "error_analysis", table_to_json(&p->outcomes), "photon_deciles",
+                                            table_to_json(&p->deciles), "donors", table_to_json(&p->donors),
+                                            "donor_correlation_photons", real_or_null(p->donor_photons),
+                                            "donor_correlation_size", real_or_null(p->donor_size), "reliability_bins",
+                                            reliability_to_json(&p->calibration), "warnings", warnings));
 }
 
 void cell_tables_free(CellTables *p) {

@@ -6,12 +6,6 @@
 #include "page/log.h"
 #include "train/options.h"
 
-/* Returns the record's number of this name, or NaN. */
-static double number_in(const json_t *record, const char *name) {
-    const json_t *value = json_object_get(record, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static void set_values(EpochCurves *c, int epoch, const double values[EPOCH_CURVES]) {
     for (int i = 0; i < EPOCH_CURVES; i++) {
         if (epoch >= c->n) c->values[i] = xrealloc(c->values[i], ((size_t)epoch + 1) * sizeof **c->values);
@@ -28,15 +22,15 @@ EpochCurves epoch_curves_read(const char *path) {
     double sums[EPOCH_CURVES] = {0}, values[EPOCH_CURVES], steps = 0, before = 0, epoch = 0;
     size_t r;
     json_array_foreach(records, r, record) {
-        if (!isnan(number_in(record, names[CURVE_TRAIN_LOSS]))) {
-            double more = number_in(record, "step") - before;
-            for (int i = CURVE_TRAIN_LOSS; i < EPOCH_CURVES; i += 2) sums[i] += more * number_in(record, names[i]);
+        if (!isnan(log_number(record, names[CURVE_TRAIN_LOSS]))) {
+            double more = log_number(record, "step") - before;
+            for (int i = CURVE_TRAIN_LOSS; i < EPOCH_CURVES; i += 2) sums[i] += more * log_number(record, names[i]);
             steps += more;
             before += more;
-            epoch = number_in(record, "train/epoch");
+            epoch = log_number(record, "train/epoch");
         }
-        if (isnan(number_in(record, names[CURVE_VAL_LOSS]))) continue;
-        for (int i = 0; i < EPOCH_CURVES; i++) values[i] = i % 2 ? number_in(record, names[i]) : sums[i] / steps;
+        if (isnan(log_number(record, names[CURVE_VAL_LOSS]))) continue;
+        for (int i = 0; i < EPOCH_CURVES; i++) values[i] = i % 2 ? log_number(record, names[i]) : sums[i] / steps;
         if (epoch >= 1 && epoch <= MAX_EPOCHS && epoch == floor(epoch))
             set_values(&c, (int)epoch - 1, values);
         else

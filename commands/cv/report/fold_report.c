@@ -66,19 +66,16 @@ static void report_free(Report *r) {
 
 static void print_splits(const Report *r, const char *line, FILE *out) {
     const TestedFold *f = r->scored.fold;
-    char *train = donor_names_of(f->cells, f->train, f->n_train);
-    char *validation = donor_names_of(f->cells, f->validation.ids, f->validation.n);
-    char *test = donor_names_of(f->cells, f->test.ids, f->test.n), *threshold = fold_scores_threshold_text(&r->scored);
+    OWNED char *train = donor_names_of(f->cells, f->train, f->n_train);
+    OWNED char *validation = donor_names_of(f->cells, f->validation.ids, f->validation.n);
+    OWNED char *test = donor_names_of(f->cells, f->test.ids, f->test.n),
+               *threshold = fold_scores_threshold_text(&r->scored);
     fprintf(out,
             "%sfold %s: trained on %lld cells of %s (%.1f %% active), validated on %lld of %s, tested on %lld of %s\n",
             line, f->name, (long long)f->n_train, train, 100 * r->scored.training_share, (long long)f->validation.n,
             validation, (long long)f->test.n, test);
     fprintf(out, "%sactive if p > threshold; by the rule '%s' it is %s\n", line, THRESHOLD_RULE_NAMES[f->rule],
             threshold);
-    free(train);
-    free(validation);
-    free(test);
-    free(threshold);
 }
 
 static void print_warnings(const Report *r, const char *line, FILE *out) {
@@ -113,17 +110,15 @@ static void print_report(const Report *r) {
 
 static bool write_json(const Report *r, Error *error) {
     json_t *root = fold_scores_to_json(&r->scored);
-    char *path = cell_tables_path(&r->parts, "test_results", "json"), now[32];
-    json_object_set_new(root, "timestamp", json_string(format_now(now)));
-    json_object_set_new(root, "at_chance", r->chance ? json_string(r->chance) : json_null());
+    OWNED char *path = cell_tables_path(&r->parts, "test_results", "json");
+    char now[32];
+    json_object_update_new(root, json_build(path, "{s:s, s:s?}", "timestamp", format_now(now), "at_chance", r->chance));
     cell_tables_to_json(&r->parts, root);
-    bool ok = json_write(root, path, error);
-    free(path);
-    return ok;
+    return json_write(root, path, error);
 }
 
 static bool write_markdown(const Report *r, Error *error) {
-    char *path = cell_tables_path(&r->parts, "test_results", "md");
+    OWNED char *path = cell_tables_path(&r->parts, "test_results", "md");
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s\n\n", r->scored.fold->name);
@@ -134,9 +129,7 @@ static bool write_markdown(const Report *r, Error *error) {
     fputs("\n## Beside the baselines\n\n", file.out);
     table_print_markdown(&r->scores, r->scores.columns, file.out);
     cell_tables_print_markdown(&r->parts, file.out);
-    bool ok = markdown_end(&file, path, error);
-    free(path);
-    return ok;
+    return markdown_end(&file, path, error);
 }
 
 static bool write_files(const Report *r, Error *error) {
@@ -149,14 +142,11 @@ static bool write_files(const Report *r, Error *error) {
 bool tested_fold_report(const TestedFold *fold, const char *directory, FoldResult *result, Error *error) {
     Report r = {.warnings = {NULL}};
     if (!fold_scores_make(fold, 0, &r.scored, error)) return false;
-    char *name = file_name_in(directory, "fold_", fold->name), *suffix = xformat("_%s", name),
-         *title = xformat("test cells of fold %s", fold->name);
+    OWNED char *name = file_name_in(directory, "fold_", fold->name), *suffix = xformat("_%s", name),
+               *title = xformat("test cells of fold %s", fold->name);
     bool ok = report_make(&r, fold, directory, suffix, title, error) && write_files(&r, error);
     if (ok) print_report(&r);
     if (ok && result) *result = (FoldResult){r.scored.network, r.scored.threshold, r.scored.temperature};
     report_free(&r);
-    free(name);
-    free(suffix);
-    free(title);
     return ok;
 }

@@ -62,13 +62,11 @@ static bool fold_check(const TestedFold *f, Error *error) {
                          f->validation.n_views, f->view_names ? "with" : "no");
     for (int d = 0; d < c->n_donors; d++)
         if (!name_check("donor", c->donor_names[d], error)) return false;
-    unsigned char *split = xcalloc((size_t)c->n + 1, sizeof *split);
-    bool ok = split_check(c, f->train, f->n_train, 1, split, error) &&
-              split_check(c, f->validation.ids, f->validation.n, 2, split, error) &&
-              split_check(c, f->test.ids, f->test.n, 3, split, error) && values_check(c, &f->validation, error) &&
-              values_check(c, &f->test, error);
-    free(split);
-    return ok;
+    OWNED unsigned char *split = xcalloc((size_t)c->n + 1, sizeof *split);
+    return split_check(c, f->train, f->n_train, 1, split, error) &&
+           split_check(c, f->validation.ids, f->validation.n, 2, split, error) &&
+           split_check(c, f->test.ids, f->test.n, 3, split, error) && values_check(c, &f->validation, error) &&
+           values_check(c, &f->test, error);
 }
 
 /* ---- rows ---- */
@@ -99,28 +97,24 @@ static BinaryRow *rows_of(const CvCells *c, const CellPredictions *p, int fold) 
 
 /* Scores p = sigmoid(logit / temperature) at 0.5. */
 static bool scores_at(const BinaryRow *rows, int64_t n, double temperature, BinaryScores *scores, Error *error) {
-    BinaryRow *other = xmalloc((size_t)n * sizeof *other);
+    OWNED BinaryRow *other = xmalloc((size_t)n * sizeof *other);
     memcpy(other, rows, (size_t)n * sizeof *other);
     for (int64_t i = 0; i < n; i++) {
         other[i].logit /= temperature;
         other[i].p = binary_sigmoid(other[i].logit);
         other[i].threshold = 0.5;
     }
-    bool ok = binary_scores(other, n, scores, NULL, error);
-    free(other);
-    return ok;
+    return binary_scores(other, n, scores, NULL, error);
 }
 
 /* Scores the rows with this `kept`; zeros if there are none. */
 static bool scores_where(const BinaryRow *rows, int64_t n, bool kept, BinaryScores *scores, Error *error) {
-    BinaryRow *some = xmalloc((size_t)n * sizeof *some);
+    OWNED BinaryRow *some = xmalloc((size_t)n * sizeof *some);
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
         if (rows[i].kept == kept) some[count++] = rows[i];
     *scores = (BinaryScores){0};
-    bool ok = !count || binary_scores(some, count, scores, NULL, error);
-    free(some);
-    return ok;
+    return !count || binary_scores(some, count, scores, NULL, error);
 }
 
 /* ---- scores ---- */
@@ -129,8 +123,8 @@ static bool scores_where(const BinaryRow *rows, int64_t n, bool kept, BinaryScor
 static void choose_threshold(FoldScores *j) {
     Error error;
     int64_t n = j->fold->validation.n;
-    double *p = xmalloc((size_t)n * sizeof *p);
-    int32_t *labels = xmalloc((size_t)n * sizeof *labels);
+    OWNED double *p = xmalloc((size_t)n * sizeof *p);
+    OWNED int32_t *labels = xmalloc((size_t)n * sizeof *labels);
     for (int64_t i = 0; i < n; i++) {
         p[i] = j->validation[i].p;
         labels[i] = j->validation[i].label;
@@ -140,8 +134,6 @@ static void choose_threshold(FoldScores *j) {
              THRESHOLD_RULE_NAMES[j->fold->rule], error.text);
         threshold_choose(THRESHOLD_HALF, p, labels, n, j->training_share, &j->threshold, &error);
     }
-    free(p);
-    free(labels);
     for (int64_t i = 0; i < n; i++) j->validation[i].threshold = j->threshold.value;
     for (int64_t i = 0; i < j->fold->test.n; i++) j->test[i].threshold = j->threshold.value;
 }
@@ -149,16 +141,14 @@ static void choose_threshold(FoldScores *j) {
 /* Fits the temperature of a softmax whose logits are 0 and the logit. */
 static void fit_temperature(FoldScores *j) {
     int64_t n = j->fold->validation.n;
-    double *logits = xmalloc(2 * (size_t)n * sizeof *logits);
-    int32_t *labels = xmalloc((size_t)n * sizeof *labels);
+    OWNED double *logits = xmalloc(2 * (size_t)n * sizeof *logits);
+    OWNED int32_t *labels = xmalloc((size_t)n * sizeof *labels);
     for (int64_t i = 0; i < n; i++) {
         logits[2 * i] = 0;
         logits[2 * i + 1] = j->validation[i].logit;
         labels[i] = j->validation[i].label;
     }
     if (!metrics_fit_temperature(logits, labels, n, 2, &j->temperature, &j->no_temperature)) j->temperature = NAN;
-    free(logits);
-    free(labels);
 }
 
 static bool score(FoldScores *j, Error *error) {

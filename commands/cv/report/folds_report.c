@@ -46,8 +46,8 @@ static const BinaryScores *scores_of(const FoldScores *j, int who) {
 
 /* Computes the spread over the folds that have this score, and the interval of the mean by the bootstrap over folds. */
 static void spread_make(Report *r, int who, int score) {
-    double *values = xmalloc((size_t)r->n * sizeof *values);
-    int32_t *fold = xmalloc((size_t)r->n * sizeof *fold);
+    OWNED double *values = xmalloc((size_t)r->n * sizeof *values);
+    OWNED int32_t *fold = xmalloc((size_t)r->n * sizeof *fold);
     int n = 0;
     for (int f = 0; f < r->n; f++) {
         values[n] = binary_score(scores_of(&r->scored[f], who), score);
@@ -62,8 +62,6 @@ static void spread_make(Report *r, int who, int score) {
     r->spreads[who][MEAN][score] = s.mean; /* may be infinite, as the loss of a wrong certainty is */
     r->spreads[who][OF_POPULATION][score] = s.deviation;
     r->spreads[who][OF_SAMPLE][score] = s.sample_deviation;
-    free(fold);
-    free(values);
 }
 
 static bool pool(Report *r, Error *error) {
@@ -92,9 +90,8 @@ static void make_warnings(Report *r) {
     for (int b = r->chance ? BASELINE_SIZE : 0; b < BASELINES; b++)
         r->warnings[b] = baseline_warning(b, &mean[1 + b], &mean[0]);
     for (int b = 0; b < BASELINES; b++) {
-        char *warning = baseline_warning(b, &mean[1 + b], &mean[0]);
+        OWNED char *warning = baseline_warning(b, &mean[1 + b], &mean[0]);
         r->beaten += !warning;
-        free(warning);
     }
 }
 
@@ -187,24 +184,18 @@ static json_t *spread_to_json(const Report *r, int spread) {
 /* The reference's keys first. */
 static json_t *to_json(const Report *r) {
     const double(*s)[BINARY_SCORES] = r->spreads[0];
-    json_t *root = json_object(), *folds = json_array();
+    json_t *folds = json_array();
     char now[32];
-    json_object_set_new(root, "timestamp", json_string(format_now(now)));
-    json_object_set_new(root, "mean_test_accuracy", real_or_null(s[MEAN][BINARY_ACCURACY]));
-    json_object_set_new(root, "std_test_accuracy", real_or_null(s[OF_POPULATION][BINARY_ACCURACY]));
-    json_object_set_new(root, "mean_test_loss", real_or_null(s[MEAN][BINARY_LOSS]));
-    json_object_set_new(root, "std_test_loss", real_or_null(s[OF_POPULATION][BINARY_LOSS]));
     for (int f = 0; f < r->n; f++) json_array_append_new(folds, fold_scores_to_json(&r->scored[f]));
-    json_object_set_new(root, "folds", folds);
-    json_object_set_new(root, "at_chance", r->chance ? json_string(r->chance) : json_null());
-    json_object_set_new(root, "mean", spread_to_json(r, MEAN));
-    json_object_set_new(root, "mean_low", spread_to_json(r, LOW));
-    json_object_set_new(root, "mean_high", spread_to_json(r, HIGH));
-    json_object_set_new(root, "std", spread_to_json(r, OF_POPULATION));
-    json_object_set_new(root, "std_sample", spread_to_json(r, OF_SAMPLE));
-    json_object_set_new(root, "baseline_means", table_to_json(&r->means));
-    json_object_set_new(root, "pooled", table_to_json(&r->scores));
-    json_object_set_new(root, "confusion_matrix", binary_confusion_to_json(&r->pooled[0]));
+    json_t *root = json_build(
+        "the report", "{s:s, s:o, s:o, s:o, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "timestamp",
+        format_now(now), "mean_test_accuracy", real_or_null(s[MEAN][BINARY_ACCURACY]), "std_test_accuracy",
+        real_or_null(s[OF_POPULATION][BINARY_ACCURACY]), "mean_test_loss", real_or_null(s[MEAN][BINARY_LOSS]),
+        "std_test_loss", real_or_null(s[OF_POPULATION][BINARY_LOSS]), "folds", folds, "at_chance", r->chance, "mean",
+        spread_to_json(r, MEAN), "mean_low", spread_to_json(r, LOW), "mean_high", spread_to_json(r, HIGH), "std",
+        spread_to_json(r, OF_POPULATION), "std_sample", spread_to_json(r, OF_SAMPLE), "baseline_means",
+        table_to_json(&r->means), "pooled", table_to_json(&r->scores), "confusion_matrix",
+        binary_confusion_to_json(&r->pooled[0]));
     cell_tables_to_json(&r->parts, root);
     return root;
 }
@@ -230,11 +221,11 @@ static bool write_markdown(const Report *r, const char *path, Error *error) {
 /* Draws a line per fold over its epochs, and rings the epoch of its best weights; no picture if none has any. */
 static bool write_curves(const Report *r, const char *what, const char *label,
                          const double *(*values)(const TestedFold *), Error *error) {
-    PlotSeries *series = xmalloc((size_t)r->n * sizeof *series);
+    OWNED PlotSeries *series = xmalloc((size_t)r->n * sizeof *series);
     int longest = 0, n = 0;
     for (int f = 0; f < r->n; f++)
         if (r->folds[f].epochs > longest) longest = r->folds[f].epochs;
-    double *epochs = xmalloc((size_t)(longest + 1) * sizeof *epochs);
+    OWNED double *epochs = xmalloc((size_t)(longest + 1) * sizeof *epochs);
     for (int e = 0; e < longest; e++) epochs[e] = e + 1;
     for (int f = 0; f < r->n; f++) {
         const TestedFold *fold = &r->folds[f];
@@ -242,15 +233,10 @@ static bool write_curves(const Report *r, const char *what, const char *label,
             .name = fold->name, .x = epochs, .y = values(fold), .n = fold->epochs, .best = fold->best_epoch};
         n += fold->epochs && values(fold);
     }
-    char *path = xformat("%s/%s.svg", r->parts.directory, what);
-    char *title = xformat("%s of each fold, its best epoch ringed", label);
+    OWNED char *path = xformat("%s/%s.svg", r->parts.directory, what);
+    OWNED char *title = xformat("%s of each fold, its best epoch ringed", label);
     Plot plot = {.x_label = "epoch", .y_label = label, .series = series, .n_series = n};
-    bool ok = !n || plot_write(path, &plot, 1, title, error);
-    free(title);
-    free(path);
-    free(epochs);
-    free(series);
-    return ok;
+    return !n || plot_write(path, &plot, 1, title, error);
 }
 
 static const double *losses(const TestedFold *fold) { return fold->val_losses; }
@@ -258,17 +244,14 @@ static const double *accuracies(const TestedFold *fold) { return fold->val_accur
 
 static bool write_files(const Report *r, Error *error) {
     const CellTables *p = &r->parts;
-    char *json = cell_tables_path(p, "cross_validation_results", "json");
-    char *markdown = cell_tables_path(p, "cross_validation_results", "md");
-    bool ok = cell_tables_write_csv(p, &r->results, "cross_validation_results", error) &&
-              cell_tables_write_csv(p, &r->means, "means", error) &&
-              cell_tables_write_csv(p, &r->scores, "scores", error) && cell_tables_write(p, error) &&
-              write_curves(r, "validation_loss", "validation loss", losses, error) &&
-              write_curves(r, "validation_accuracy", "validation accuracy", accuracies, error) &&
-              json_write(to_json(r), json, error) && write_markdown(r, markdown, error);
-    free(json);
-    free(markdown);
-    return ok;
+    OWNED char *json = cell_tables_path(p, "cross_validation_results", "json");
+    OWNED char *markdown = cell_tables_path(p, "cross_validation_results", "md");
+    return cell_tables_write_csv(p, &r->results, "cross_validation_results", error) &&
+           cell_tables_write_csv(p, &r->means, "means", error) &&
+           cell_tables_write_csv(p, &r->scores, "scores", error) && cell_tables_write(p, error) &&
+           write_curves(r, "validation_loss", "validation loss", losses, error) &&
+           write_curves(r, "validation_accuracy", "validation accuracy", accuracies, error) &&
+           json_write(to_json(r), json, error) && write_markdown(r, markdown, error);
 }
 
 /* ---- all of it ---- */

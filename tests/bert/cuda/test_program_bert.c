@@ -11,8 +11,7 @@ static const char *program; /* train_bert, and with `pretrain` behind it fixture
 /* The same seed and data on both devices, dropout and masks too: f32 losses differ by the order of sums, which 6 steps
  * of AdamW at a rate of 1e-3 carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some dozen lie
  * one behind the other. */
-static void training_matches_the_cpu(void **state) {
-    (void)state;
+TEST(training_matches_the_cpu) {
     static const struct {
         const char *command, *capability, *options, *model;
         double tolerance;
@@ -25,8 +24,8 @@ static void training_matches_the_cpu(void **state) {
     static const char *const values[][2] = {{"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}};
     for (int i = 0; i < 6; i++) {
         if (!emulated && cards[i].capability) continue;
-        char *cpu = scratch_directory(), *run = scratch_directory();
-        fixture.program = keep_text(xformat("%s%s", program, cards[i].command));
+        char *cpu = kept_folder(), *run = kept_folder();
+        fixture.program = kept_format("%s%s", program, cards[i].command);
         assert_int_equal(fixture_train(cpu, "%s --device cpu %s", cuda_run, cards[i].model), 0);
         set_emulator(NULL, cards[i].capability);
         int status = fixture_train(run, "%s %s %s", cuda_run, cards[i].options, cards[i].model);
@@ -38,33 +37,18 @@ static void training_matches_the_cpu(void **state) {
                           cards[i].model, got, want);
             assert_true(fabs(got / want - 1) <= cards[i].tolerance);
         }
-        free(cpu);
-        free(run);
     }
     set_emulator(NULL, NULL);
     fixture.program = program;
 }
 
-static void train_with_amp(const char *run) {
-    char *options = xformat("%s --amp", cuda_run);
-    fixture_must_train(run, options);
-    free(options);
-}
+static void train_with_amp(const char *run) { fixture_must_train(run, kept_format("%s --amp", cuda_run)); }
 
-static void every_schedule_gives_the_same_bits(void **state) {
-    (void)state;
-    check_schedules(train_with_amp, assert_same_result);
-}
+TEST(every_schedule_gives_the_same_bits) { check_schedules(train_with_amp, assert_same_result); }
 
-static void a_resumed_run_gives_the_same_bits(void **state) {
-    (void)state;
-    char *options = xformat("%s --amp", cuda_run);
-    check_resume(options);
-    free(options);
-}
+TEST(a_resumed_run_gives_the_same_bits) { check_resume(kept_format("%s --amp", cuda_run)); }
 
-static void memory_is_as_planned(void **state) {
-    (void)state;
+TEST(memory_is_as_planned) {
     static const char *const ways[] = {"--grad-checkpointing", "--amp", "--amp --frozen-layers 1",
                                        "--amp --token-budget 60 -g 2"};
     for (int i = 0; i < 4; i++) check_memory(cuda_run, ways[i]);
@@ -72,16 +56,8 @@ static void memory_is_as_planned(void **state) {
 
 static int open_fixture(void **state) {
     bert_fixture_open(state);
-    fixture.program = program = keep_text(xstrdup(cuda_program("train_bert")));
+    fixture.program = program = keep(xstrdup(cuda_program("train_bert")));
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_matches_the_cpu),
-        cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
-        cmocka_unit_test(memory_is_as_planned),
-    };
-    return cmocka_run_group_tests(tests, open_fixture, NULL);
-}
+int main(void) { return tests_run(open_fixture, NULL); }

@@ -39,13 +39,12 @@ static void products(double texts, double tokens) {
     forms_linear_back(texts, C, C, true);
 }
 
-static void a_step_is_the_closed_form(void **state) {
-    (void)state;
+TEST(a_step_is_the_closed_form) {
     const double flat = 134999810 + 16 - CLASSES; /* the biases of the classes fill a line */
     static const double rows[][2] = {{32, 16}, {32, 128}, {8, 192}};
     for (int i = 0; i < 3; i++) {
-        char *line = xformat("train_bert --rows 3200 -b %.0f --row-tokens %.0f --compact-vocabulary=false", rows[i][0],
-                             rows[i][1]);
+        char *line = kept_format("train_bert --rows 3200 -b %.0f --row-tokens %.0f --compact-vocabulary=false",
+                                 rows[i][0], rows[i][1]);
         json_t *root = forms_estimate(line);
         forms_expect("parameters, by the specification", parameters(), 134999810);
         forms_expect("parameters", forms_number(root, "parameters"), 134999810);
@@ -55,15 +54,13 @@ static void a_step_is_the_closed_form(void **state) {
         forms_expect_called(root);
         forms_expect_states(root, flat);
         json_decref(root);
-        free(line);
     }
 }
 
 /* GFLOP of a text's training by products, each forward once and backward twice, with all rows of the last block; and
  * the share that is saved by its first row alone. Ours makes attention's scores again in the backward, and counts
  * softmax, GELU, dropout and biases: 3 % at most. */
-static void products_are_the_specifications(void **state) {
-    (void)state;
+TEST(products_are_the_specifications) {
     static const double want[][3] = {{32, 16.42, 0.067},  {64, 33.07, 0.069},   {96, 49.95, 0.069},
                                      {128, 67.05, 0.069}, {192, 101.93, 0.070}, {256, 137.71, 0.070}};
     for (int i = 0; i < 6; i++) {
@@ -78,19 +75,9 @@ static void products_are_the_specifications(void **state) {
     }
 }
 
-static void products_are_aligned(void **state) {
-    (void)state;
+TEST(products_are_aligned) {
     static const char *const lines[] = {"train_bert", "train_bert --config configs/phobert_t4.yaml",
                                         "train_bert --config configs/phobert_l4.yaml",
                                         "train_bert pretrain --vocabulary 64001"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_aligned),
-        cmocka_unit_test(a_step_is_the_closed_form),
-        cmocka_unit_test(products_are_the_specifications),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,8 +147,7 @@ static double cv_activations(void) {
     return bytes + 3 * forms_f32(CELLS);                                 /* logits, losses, hits */
 }
 
-static void cv_at_batch_64(void **state) {
-    (void)state;
+TEST(cv_at_batch_64) {
     json_t *root = forms_estimate("train_cv -b 64 -g 1");
     forms_expect("parameters", forms_number(root, "parameters"), CV_PARAMETERS);
     cv_step();
@@ -170,8 +169,7 @@ static double padded_products(Volume x, Volume y, int taps_t, int taps, double *
  * bits if the stem is made again and sums come with the convolutions. Ours needs less, as the stem's norm is never
  * read, its gradient never written, and a block's end finds its sum again instead of storing it; and more, 1.2 GB, as
  * what convolutions say is read again for its sums. */
-static void flims_step_is_below_the_specifications(void **state) {
-    (void)state;
+TEST(flims_step_is_below_the_specifications) {
     Volume a = {FRAMES, SIDE, 32}, b = {FRAMES / 2, SIDE, 32}, c = {FRAMES / 2, 11, 64}, d = {FRAMES / 4, 11, 64},
            e = {FRAMES / 4, 6, 128};
     double inside = 0, all = 128 * 64 + 64; /* the head's */
@@ -193,19 +191,9 @@ static void flims_step_is_below_the_specifications(void **state) {
     assert_near(forms_want[OP_batchnorm_statistics].bytes / 1e9, 1.2, 0.05);
 }
 
-static void products_are_aligned(void **state) {
-    (void)state;
+TEST(products_are_aligned) {
     static const char *const lines[] = {"train_cv", "train_cv --config configs/flim_l4.yaml",
                                         "train_cv --config configs/flim_reference_a.yaml",
                                         "train_cv --config configs/flim_reference_b.yaml"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_aligned),
-        cmocka_unit_test(cv_at_batch_64),
-        cmocka_unit_test(flims_step_is_below_the_specifications),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

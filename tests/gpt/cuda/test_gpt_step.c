@@ -4,6 +4,7 @@
 #include "data/gpt/dataset.h"
 #include "model/gpt.h"
 #include "tests/cuda/step_rig.h"
+#include "tests/test.h"
 
 enum { D = 32, LAYERS = 2, HEADS = 2, TEXT = 37, CODES = 59, SEQUENCES = 3 };
 
@@ -83,27 +84,23 @@ static void compare(DType half, bool recompute, float dropout) {
     rig_close(&rig);
 }
 
-static void f32(void **state) {
-    (void)state;
+TEST(f32) {
     compare(DTYPE_F32, false, 0);
     compare(DTYPE_F32, true, 0.1f);
 }
 
-static void bf16_step(void **state) {
-    (void)state;
+TEST(bf16_step) {
     compare(DTYPE_BF16, false, 0);
     compare(DTYPE_BF16, true, 0.1f);
 }
 
-static void f16_step(void **state) {
-    (void)state;
+TEST(f16_step) {
     compare(DTYPE_F16, false, 0);
     compare(DTYPE_F16, true, 0.1f);
 }
 
 /* Gradients that overflow f16 change nothing but the scale. */
-static void an_overflow_is_skipped(void **state) {
-    (void)state;
+TEST(an_overflow_is_skipped) {
     Rig rig = rig_open(DTYPE_F16);
     if (!rig_has(&rig, DTYPE_F16)) {
         rig_close(&rig);
@@ -129,8 +126,7 @@ static void an_overflow_is_skipped(void **state) {
 }
 
 /* A graph that is run again computes with the numbers of its time: another dropout, other weights of the losses. */
-static void a_repeated_graph_takes_the_numbers_of_its_time(void **state) {
-    (void)state;
+TEST(a_repeated_graph_takes_the_numbers_of_its_time) {
     Batch batch = make_batch();
     Rig rig = rig_open(DTYPE_F32);
     Device *device = rig.cuda;
@@ -157,15 +153,4 @@ static void a_repeated_graph_takes_the_numbers_of_its_time(void **state) {
     side_close(&repeated);
     batch_close(&batch);
     rig_close(&rig);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f32),
-        cmocka_unit_test(bf16_step),
-        cmocka_unit_test(f16_step),
-        cmocka_unit_test(an_overflow_is_skipped),
-        cmocka_unit_test(a_repeated_graph_takes_the_numbers_of_its_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,7 @@ static const char *const cuda_run =
 /* The same seed and data on both devices, dropout too: f32 losses differ by the order of sums, which 6 steps of AdamW
  * at a rate of 1e-3 carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some hundred lie one
  * behind the other: sqrt(100) 2^-9 = 2 %. */
-static void training_matches_the_cpu(void **state) {
-    (void)state;
+TEST(training_matches_the_cpu) {
     const struct {
         const char *capability, *options, *line;
         double tolerance;
@@ -21,11 +20,11 @@ static void training_matches_the_cpu(void **state) {
                  {"75", "--amp", "Using float16 AMP with gradient scaling", 0.02}};
     const char *const values[][2] = {
         {"train", "train/mel_loss"}, {"train", "train/grad_norm"}, {"val", "val/mel_loss"}};
-    char *cpu = scratch_directory(), *options = xformat("%s --device cpu", cuda_run);
+    char *cpu = kept_folder(), *options = kept_format("%s --device cpu", cuda_run);
     fixture_must_train(cpu, options);
     for (int i = 0; i < 3; i++) {
         if (!emulated && cards[i].capability) continue;
-        char *run = scratch_directory(), *with = xformat("%s %s", cuda_run, cards[i].options);
+        char *run = kept_folder(), *with = kept_format("%s %s", cuda_run, cards[i].options);
         set_emulator(NULL, cards[i].capability);
         fixture_must_train(run, with);
         assert_contains(fixture.output, " Optimizations] ");
@@ -36,19 +35,14 @@ static void training_matches_the_cpu(void **state) {
             print_message("%s %s: %.6f, on the cpu %.6f\n", values[v][1], cards[i].options, got, want);
             assert_true(fabs(got / want - 1) <= cards[i].tolerance);
         }
-        free(with);
-        free(run);
     }
     set_emulator(NULL, NULL);
-    free(options);
-    free(cpu);
 }
 
 /* The program prints the card's settings and the share of its stated rate, which the emulator is far from. */
-static void the_card_is_named_and_measured(void **state) {
-    (void)state;
+TEST(the_card_is_named_and_measured) {
     if (!emulated) skip();
-    char *run = scratch_directory(), *options = xformat("%s --amp --max-steps 2 --log-interval 1", cuda_run);
+    char *run = kept_folder(), *options = kept_format("%s --amp --max-steps 2 --log-interval 1", cuda_run);
     set_variable("EMULATE_CARD", "NVIDIA L4");
     fixture_must_train(run, options);
     set_variable("EMULATE_CARD", NULL);
@@ -61,36 +55,21 @@ static void the_card_is_named_and_measured(void **state) {
     double mfu = logged_last(run, "train", "train/mfu");
     print_message("MFU %.3g, of the whole run %.3g\n", mfu, flops / seconds / 121e12);
     assert_true(mfu > 0.2 * flops / seconds / 121e12 && mfu < 5 * flops / seconds / 121e12);
-    free(options);
-    free(run);
 }
 
-static void train_with_amp(const char *run) {
-    char *options = xformat("%s --amp", cuda_run);
-    fixture_must_train(run, options);
-    free(options);
-}
+static void train_with_amp(const char *run) { fixture_must_train(run, kept_format("%s --amp", cuda_run)); }
 
-static void every_schedule_gives_the_same_bits(void **state) {
-    (void)state;
-    check_schedules(train_with_amp, assert_same_result);
-}
+TEST(every_schedule_gives_the_same_bits) { check_schedules(train_with_amp, assert_same_result); }
 
-static void a_resumed_run_gives_the_same_bits(void **state) {
-    (void)state;
-    char *options = xformat("%s --amp", cuda_run);
-    check_resume(options);
-    free(options);
-}
+TEST(a_resumed_run_gives_the_same_bits) { check_resume(kept_format("%s --amp", cuda_run)); }
 
 /* The loop finds it when it writes the line of step 3: what was queued behind step 1 has changed nothing. */
-static void a_nan_stops_all_that_is_queued(void **state) {
-    (void)state;
+TEST(a_nan_stops_all_that_is_queued) {
     const char *const ways[] = {"", "--amp"}, *const cards[] = {NULL, "75"};
     for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory(), *base = gpt_write_overflowing_base(fixture_reference_run(), run),
-             *into = path_join(run, "a");
-        char *skipping = path_join(run, "b"), *last = path_join(into, "last/model.safetensors");
+        char *run = kept_folder(), *base = gpt_write_overflowing_base(fixture_reference_run(), run),
+             *into = kept_path(run, "a");
+        char *skipping = kept_path(run, "b"), *last = kept_path(into, "last/model.safetensors");
         set_emulator(NULL, cards[i]);
         assert_int_equal(fixture_train(into, "%s %s -b 1 -g 1 --base-checkpoint %s", cuda_run, ways[i], base), 1);
         assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");
@@ -103,7 +82,7 @@ static void a_nan_stops_all_that_is_queued(void **state) {
         }
         tensor_file_close(&before);
         tensor_file_close(&after);
-        char *state_path = path_join(into, "last/state.json"), *text = read_text(state_path);
+        char *state_path = kept_path(into, "last/state.json"), *text = kept_text(state_path);
         assert_contains(text, "\"step\": 0,");
         if (i && emulated) assert_contains(text, "65536");
         assert_int_equal(
@@ -111,21 +90,13 @@ static void a_nan_stops_all_that_is_queued(void **state) {
             1);
         assert_contains(fixture.output, "6 skipped so far");
         assert_contains(fixture.output, "all 6 steps were skipped");
-        free(state_path);
-        free(text);
-        free(last);
-        free(into);
-        free(skipping);
-        free(base);
-        free(run);
     }
     set_emulator(NULL, NULL);
 }
 
 /* A rate at which the losses overflow after some steps: queued behind others, the bad step and those behind it must not
  * count, and the checkpoint is that of the step before it. */
-static void a_step_that_is_not_finite_may_be_queued_anywhere(void **state) {
-    (void)state;
+TEST(a_step_that_is_not_finite_may_be_queued_anywhere) {
     char *runs[2];
     long long bad[2];
     for (int i = 0; i < 2; i++) {
@@ -149,9 +120,8 @@ static void a_step_that_is_not_finite_may_be_queued_anywhere(void **state) {
 }
 
 /* The last batch of an epoch has fewer sequences, and attention needs more scratch for it. */
-static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
-    (void)state;
-    char *run = scratch_directory(), *data = gpt_make_data(300);
+TEST(memory_is_enough_for_the_end_of_an_epoch) {
+    char *run = kept_folder(), *data = keep(gpt_make_data(300));
     assert_int_equal(
         run_command(fixture.output, sizeof fixture.output,
                     "%s -m %s/manifest.jsonl %s --output-dir %s -b 5 -g 1 --device cuda --amp --val-ratio 0 "
@@ -162,25 +132,21 @@ static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
     print_message("planned %.0f bytes, peak %.0f\n", planned, logged_last(run, "summary", "summary/peak_bytes"));
     assert_true(logged_last(run, "summary", "summary/peak_bytes") < 1.02 * planned);
     assert_true(logged_last(run, "summary", "summary/allocations_after_first_step") == 0);
-    free(data);
-    free(run);
 }
 
-static void memory_is_as_planned(void **state) {
-    (void)state;
+TEST(memory_is_as_planned) {
     const char *const ways[] = {"--grad-checkpointing", "--amp"};
     for (int i = 0; i < 2; i++) check_memory(cuda_run, ways[i]);
 }
 
 /* Kernels' code is loaded when it is first used: what -b auto chooses must fit into what is left then, less what a run
  * keeps free. The model is a large one, of which nothing is computed. */
-static void auto_leaves_room_for_all_kernels_to_load(void **state) {
-    (void)state;
+TEST(auto_leaves_room_for_all_kernels_to_load) {
     if (!emulated) skip();
     set_variable("EMULATE_CODE", "8000000");
     set_variable("EMULATE_MULTIPROCESSORS", "132");
     for (int i = 0; i < 12; i++) {
-        char *memory = xformat("%lld", 15900000000 + 60000000LL * i);
+        char *memory = kept_format("%lld", 15900000000 + 60000000LL * i);
         double used, available;
         int size;
         set_variable("EMULATE_MEMORY", memory);
@@ -193,7 +159,6 @@ static void auto_leaves_room_for_all_kernels_to_load(void **state) {
         assert_int_equal(sscanf(at_once, "at once, %lf GB of %lf GB", &used, &available), 2);
         assert_true(used <= available && available < (atof(memory) - CARD_HEADROOM) * 1e-9 + 0.05);
         assert_true(size == 8 || size == 16);
-        free(memory);
     }
     set_variable("EMULATE_CODE", NULL);
     set_variable("EMULATE_MULTIPROCESSORS", NULL);
@@ -201,16 +166,13 @@ static void auto_leaves_room_for_all_kernels_to_load(void **state) {
 }
 
 /* A batch that is given must leave as much free. */
-static void a_batch_that_leaves_too_little_free_is_refused(void **state) {
-    (void)state;
+TEST(a_batch_that_leaves_too_little_free_is_refused) {
     if (!emulated) skip();
-    char *run = scratch_directory(), *memory = xformat("%zu", CARD_HEADROOM + 1000000);
+    char *run = kept_folder(), *memory = kept_format("%zu", CARD_HEADROOM + 1000000);
     set_variable("EMULATE_MEMORY", memory);
     assert_int_equal(fixture_train(run, "%s", cuda_run), 1);
     assert_contains(fixture.output, " and 1.00 MB are available (268 MB more are kept free); ");
     set_variable("EMULATE_MEMORY", NULL);
-    free(memory);
-    free(run);
 }
 
 static int open_fixture(void **state) {
@@ -219,18 +181,4 @@ static int open_fixture(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_matches_the_cpu),
-        cmocka_unit_test(the_card_is_named_and_measured),
-        cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
-        cmocka_unit_test(a_nan_stops_all_that_is_queued),
-        cmocka_unit_test(a_step_that_is_not_finite_may_be_queued_anywhere),
-        cmocka_unit_test(memory_is_as_planned),
-        cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
-        cmocka_unit_test(auto_leaves_room_for_all_kernels_to_load),
-        cmocka_unit_test(a_batch_that_leaves_too_little_free_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_fixture, NULL);
-}
+int main(void) { return tests_run(open_fixture, NULL); }

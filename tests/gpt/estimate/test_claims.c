@@ -2,7 +2,7 @@
 #include <jansson.h>
 
 #include "kernels/ops_table.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 #include "tools/claims/text.h"
 
 static void expect_exactly(double got, double want) {
@@ -10,8 +10,7 @@ static void expect_exactly(double got, double want) {
 }
 
 /* The TTS GPT's blocks are those of a text GPT with biases: as many FLOPs and bytes, call for call. */
-static void blocks_are_those_of_a_text_gpt(void **state) {
-    (void)state;
+TEST(blocks_are_those_of_a_text_gpt) {
     enum { SEQUENCES = 8, LENGTH = 387 }; /* of its typical batch */
     static const int same[] = {OP_attention_forward, OP_attention_backward, OP_linear_gelu_forward,
                                OP_gelu_linear_backward};
@@ -38,9 +37,4 @@ static void blocks_are_those_of_a_text_gpt(void **state) {
     }
     assert_int_equal(found, sizeof same / sizeof *same);
     json_decref(root);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_are_those_of_a_text_gpt)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,14 +61,13 @@ static double gpt_parameters(double pieces) {
     return GPT_LAYERS * block + 4 * c + (pieces + 1) * (2 * c + 1) + MEL_CODES * (2 * c + 1) + (1818 + 602 + 2) * c;
 }
 
-static void the_gpt_at_its_full_size(void **state) {
-    (void)state;
+TEST(the_gpt_at_its_full_size) {
     for (int i = 0; i < 2; i++) {
         double pieces = i ? 24000 : 12000, parameters = gpt_parameters(pieces), batch = i ? 8 : 4;
         /* In the flat buffer each tensor begins on a line of 16 numbers: only heads' biases leave some of one. */
         double flat = parameters + (16 - (int)(pieces + 1) % 16) + (16 - MEL_CODES % 16) +
                       (padded(pieces + 1) - (pieces + 1) + padded(MEL_CODES) - MEL_CODES) * GPT_WIDTH;
-        char *line = xformat("train_gpt -b %.0f -g 4 --number-text-tokens %.0f", batch, pieces);
+        char *line = kept_format("train_gpt -b %.0f -g 4 --number-text-tokens %.0f", batch, pieces);
         json_t *root = forms_estimate(line);
         Blocks b = gpt_blocks(batch);
         forms_expect("parameters, by the specification", parameters, i ? 557815235 : 527083235);
@@ -81,7 +80,6 @@ static void the_gpt_at_its_full_size(void **state) {
         forms_expect("activations", forms_memory(root, "activations"),
                      2 * forms_halves(b.n, b.c) + forms_blocks_kept(&b) + forms_larger(heads, forms_blocks_back(&b)));
         json_decref(root);
-        free(line);
     }
 }
 
@@ -89,8 +87,7 @@ static void the_gpt_at_its_full_size(void **state) {
  * an effective batch of 32. Ours leaves the row out that has no target, and the pairs of a square's half are S + 1, not
  * S, to a row; biases, norms, GELU, dropout, softmax and the update come on top, and attention's backward is 2.5 times
  * its forward, as scores are made again: together 0.5 % of a step. */
-static void the_gpts_step_is_the_specifications(void **state) {
-    (void)state;
+TEST(the_gpts_step_is_the_specifications) {
     double S = 388, c = GPT_WIDTH, weights = 471859200, parameters = gpt_parameters(24000);
     double forward = 32 * (S * 2 * weights + 24 * 2 * S * S * c + 2 * c * (24001.0 * 102 + 8194.0 * 252));
     forms_expect("weights of the blocks' products", GPT_LAYERS * 12 * c * c, weights);
@@ -107,19 +104,9 @@ static void the_gpts_step_is_the_specifications(void **state) {
     assert_true(of_row < 36 * c);
 }
 
-static void products_are_aligned(void **state) {
-    (void)state;
+TEST(products_are_aligned) {
     static const char *const lines[] = {"train_gpt", "train_gpt --number-text-tokens 24000",
                                         "train_gpt --config configs/amharic_l4.yaml",
                                         "train_gpt --number-mel-codes 8191"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_aligned),
-        cmocka_unit_test(the_gpt_at_its_full_size),
-        cmocka_unit_test(the_gpts_step_is_the_specifications),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

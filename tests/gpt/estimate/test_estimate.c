@@ -5,8 +5,7 @@
 #include "tests/estimate_rig.h"
 
 /* Checkpointing does a block's forward again, but for what the backward has at hand. */
-static void recomputed_blocks_cost_a_forward_more(void **state) {
-    (void)state;
+TEST(recomputed_blocks_cost_a_forward_more) {
     json_t *once = estimate_parsed("train_gpt --amp --gpu l4"),
            *twice = estimate_parsed("train_gpt --amp --gpu l4 --grad-checkpointing");
     double calls = estimate_of_op(once, "linear_gelu_forward", "calls");
@@ -23,8 +22,7 @@ static void recomputed_blocks_cost_a_forward_more(void **state) {
 /* Four micro-batches of 8 x 387 rows (34 + 102 + 251), as test_model.c counts them by hand: 2 x 471 859 200 block
  * weights a row, causal attention 2 x 387^2 x 1280 a layer and sequence, heads over the 101 and 251 rows that have a
  * target. The backward is twice the forward; norms, GELU and attention's extra product are what the 1 % is for. */
-static void the_full_gpt_is_counted(void **state) {
-    (void)state;
+TEST(the_full_gpt_is_counted) {
     json_t *root = estimate_parsed("train_gpt -b 8 -g 4 --amp --number-text-tokens 24000 --gpu l4");
     double forward =
         8 * (387 * 2 * 471859200.0 + 24 * 2 * 387.0 * 387 * 1280 + 2 * 1280 * (24001.0 * 101 + 8194.0 * 251));
@@ -35,8 +33,7 @@ static void the_full_gpt_is_counted(void **state) {
 }
 
 /* The program's own sums: the operations' times are the step's, and the step's the run's. */
-static void the_parts_add_up_to_the_whole(void **state) {
-    (void)state;
+TEST(the_parts_add_up_to_the_whole) {
     json_t *root = estimate_parsed(
                "train_gpt -b 8 -g 4 --amp --gpu a100-40 --max-steps 500 --save-interval 200 --price 2EUR"),
            *row;
@@ -60,9 +57,9 @@ static void the_parts_add_up_to_the_whole(void **state) {
 
 /* ---- data ---- */
 
-/* n lines that name files which are not there; in turns 60 and 100 text tokens, 200 and 300 codes. free() */
+/* n lines that name files which are not there; in turns 60 and 100 text tokens, 200 and 300 codes. */
 static char *make_manifest(int n) {
-    char *directory = scratch_directory(), *path = path_join(directory, "m.jsonl");
+    char *directory = kept_folder(), *path = kept_path(directory, "m.jsonl");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (int i = 0; i < n; i++)
@@ -73,14 +70,12 @@ static char *make_manifest(int n) {
                 "\"emo_vec_path\": \"e%d.npy\"}\n",
                 i, i, i % 2 ? 60 : 100, i, i % 2 ? 200 : 300, i, i);
     assert_int_equal(fclose(file), 0);
-    free(directory);
     return path;
 }
 
-static void the_manifests_own_lengths_count(void **state) {
-    (void)state;
+TEST(the_manifests_own_lengths_count) {
     char *path = make_manifest(40),
-         *line = xformat("train_gpt -m %s --val-ratio 0 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
+         *line = kept_format("train_gpt -m %s --val-ratio 0 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
     json_t *root = estimate_parsed(line);
     const json_t *epoch = json_object_get(root, "epoch"), *step = json_object_get(root, "step");
     estimate_expect("samples", estimate_number(epoch, "samples"), 40);
@@ -94,9 +89,8 @@ static void the_manifests_own_lengths_count(void **state) {
     estimate_expect("steps", estimate_number(root, "steps"), 15);
     assert_true(json_is_false(json_object_get(root, "typical_data")));
     json_decref(root);
-    free(line);
     /* A quarter is held out, in some number of samples that the hash of the ids decides. */
-    line = xformat("train_gpt -m %s --val-ratio 0.25 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
+    line = kept_format("train_gpt -m %s --val-ratio 0.25 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
     root = estimate_parsed(line);
     double n = estimate_number(json_object_get(root, "epoch"), "samples"), steps = floor(3 * ceil(n / 4) / 2);
     assert_true(n > 20 && n < 40);
@@ -104,16 +98,15 @@ static void the_manifests_own_lengths_count(void **state) {
     estimate_expect("validations", estimate_number(root, "validations"), ceil(steps / 4));
     assert_true(estimate_number(estimate_card(root), "validation_seconds") > 0);
     json_decref(root);
-    free(line);
-    free(path);
 }
 
 /* With a quarter held out: a validation every `each` steps (0: whenever an epoch has ended) and after the last; a
  * checkpoint every `save` steps (0: none), after each validation, and at the end. */
 static void expect_pauses(const char *manifest, int64_t each, int64_t save) {
-    char *line = xformat("train_gpt -m %s --val-ratio 0.25 -b 4 -g 3 --epochs 5 --val-interval %lld --save-interval "
-                         "%lld --gpu l4",
-                         manifest, (long long)each, (long long)save);
+    char *line =
+        kept_format("train_gpt -m %s --val-ratio 0.25 -b 4 -g 3 --epochs 5 --val-interval %lld --save-interval "
+                    "%lld --gpu l4",
+                    manifest, (long long)each, (long long)save);
     json_t *root = estimate_parsed(line);
     int64_t batches = (int64_t)estimate_number(json_object_get(root, "epoch"), "micro_batches"),
             steps = 5 * batches / 3;
@@ -128,11 +121,9 @@ static void expect_pauses(const char *manifest, int64_t each, int64_t save) {
     estimate_expect("validations", estimate_number(root, "validations"), (double)validations);
     estimate_expect("checkpoints", estimate_number(root, "checkpoints"), (double)checkpoints);
     json_decref(root);
-    free(line);
 }
 
-static void validations_and_checkpoints_are_counted(void **state) {
-    (void)state;
+TEST(validations_and_checkpoints_are_counted) {
     char *path = make_manifest(100);
     expect_pauses(path, 4, 0);
     expect_pauses(path, 4, 6);
@@ -140,7 +131,6 @@ static void validations_and_checkpoints_are_counted(void **state) {
     expect_pauses(path, 1000, 5);
     expect_pauses(path, 1000, 1000);
     expect_pauses(path, 0, 0);
-    free(path);
 }
 
 static double child_seconds(void) {
@@ -151,12 +141,11 @@ static double child_seconds(void) {
 }
 
 /* Processor time, as other programs share the machine. */
-static void a_hundred_thousand_lines_take_less_than_five_seconds(void **state) {
-    (void)state;
+TEST(a_hundred_thousand_lines_take_less_than_five_seconds) {
     static const char *const runs[] = {"-b 8 -g 4 --gpu all", "--token-budget 2000000 --gpu t4"}; /* does not fit */
     char *path = make_manifest(100000);
     for (int i = 0; i < 2; i++) {
-        char *line = xformat("train_gpt -m %s --amp %s", path, runs[i]);
+        char *line = kept_format("train_gpt -m %s --amp %s", path, runs[i]);
         double before = child_seconds();
         json_t *root = estimate_parsed(line);
         double seconds = child_seconds() - before;
@@ -165,16 +154,13 @@ static void a_hundred_thousand_lines_take_less_than_five_seconds(void **state) {
         assert_true(seconds < 5);
 #endif
         json_decref(root);
-        free(line);
     }
-    free(path);
 }
 
 /* ---- memory ---- */
 
 /* Far too many sequences: the program prints how many fit, and that recomputing blocks is enough. */
-static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
-    (void)state;
+TEST(the_change_that_it_names_fits_and_one_more_does_not) {
     static const char usual[] = "train_gpt --amp --gpu t4 --grad-checkpointing";
     json_t *root = estimate_parsed("train_gpt --amp --gpu t4 --grad-checkpointing -b 512 -g 1");
     int b, g;
@@ -182,18 +168,15 @@ static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
     assert_null(estimate_change(root, 1));
     assert_int_equal(sscanf(estimate_change(root, 0), "-b %d -g %d", &b, &g), 2);
     assert_true(b > 1 && b < 512 && b * g == 512); /* the same effective batch: the next divisor is 2 b */
-    char *line = xformat("%s -b %d -g %d", usual, b, g), *more = xformat("%s -b %d -g %d", usual, 2 * b, g / 2);
+    char *line = kept_format("%s -b %d -g %d", usual, b, g), *more = kept_format("%s -b %d -g %d", usual, 2 * b, g / 2);
     assert_true(estimate_fits(line));
     assert_false(estimate_fits(more));
-    free(line);
-    free(more);
     json_decref(root);
     assert_true(estimate_fits("train_gpt --amp --gpu h200 -b 64 -g 1"));
 }
 
 /* Both ways, if both help; the second at the price that the counted steps have. */
-static void both_ways_to_make_it_fit_are_named(void **state) {
-    (void)state;
+TEST(both_ways_to_make_it_fit_are_named) {
     static const char run_too_large[] = "train_gpt --amp --gpu l4 -b 64 -g 1";
     json_t *root = estimate_parsed(run_too_large),
            *again = estimate_parsed("train_gpt --amp --gpu l4 -b 64 -g 1 --grad-checkpointing");
@@ -207,60 +190,50 @@ static void both_ways_to_make_it_fit_are_named(void **state) {
     double flops = estimate_number(json_object_get(root, "step"), "flops");
     snprintf(more, sizeof more, " makes it fit, or --grad-checkpointing with %.0f %% more work\n",
              100 * (estimate_number(json_object_get(again, "step"), "flops") / flops - 1));
-    line = xformat("%s --estimate", run_too_large);
+    line = kept_format("%s --estimate", run_too_large);
     estimate_command(0, true, line);
     assert_contains(estimate_output, more);
-    free(line);
-    line = xformat("train_gpt --amp --gpu l4 -b %d", b);
+    line = kept_format("train_gpt --amp --gpu l4 -b %d", b);
     assert_true(estimate_fits(line));
-    free(line);
     json_decref(root);
     json_decref(again);
 }
 
 /* A model that is nearly as large as the card, and of which not even a sequence fits: recomputing alone is not enough
  * for four of them, nor are fewer of them alone. */
-static void both_together_are_named_where_neither_is_enough(void **state) {
-    (void)state;
+TEST(both_together_are_named_where_neither_is_enough) {
     static const char usual[] =
         "train_gpt --model-dim 2048 --heads 32 --gpu l4 --lengths 1800,0,1800 --max-text-tokens 800";
     int layers = 20, b = 0, g = 0;
     bool found = false;
     for (; layers < 34 && !found; layers++) {
-        char *line = xformat("%s --layers %d -b 64 -g 1", usual, layers);
-        json_t *root = estimate_parsed(line);
+        json_t *root = estimate_parsed(kept_format("%s --layers %d -b 64 -g 1", usual, layers));
         found = estimate_change(root, 0) && strstr(estimate_change(root, 0), " --grad-checkpointing");
         if (found) {
             assert_null(estimate_change(root, 1));
             assert_int_equal(sscanf(estimate_change(root, 0), "-b %d -g %d --grad-checkpointing", &b, &g), 2);
         }
         json_decref(root);
-        free(line);
     }
     assert_true(found);
-    char *with = xformat("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, b);
-    char *more = xformat("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, 2 * b);
-    char *without = xformat("%s --layers %d -b 1 -g 1", usual, layers - 1);
+    char *with = kept_format("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, b);
+    char *more = kept_format("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, 2 * b);
+    char *without = kept_format("%s --layers %d -b 1 -g 1", usual, layers - 1);
     assert_true(estimate_fits(with));
     assert_false(estimate_fits(more));
     assert_false(estimate_fits(without));
-    free(with);
-    free(more);
-    free(without);
 }
 
 /* ---- -b auto ---- */
 
 /* The effective batch comes out exactly, on every card with its own largest micro-batch. */
-static void auto_takes_the_largest_divisor_that_fits(void **state) {
-    (void)state;
+TEST(auto_takes_the_largest_divisor_that_fits) {
     enum { WHOLE = 60 };
     static const char usual[] = "train_gpt --amp --lengths 250,120,800";
-    char *line = xformat("%s -b auto --effective-batch %d --gpu all", usual, WHOLE);
+    char *line = kept_format("%s -b auto --effective-batch %d --gpu all", usual, WHOLE);
     json_t *root = estimate_parsed(line), *card;
     size_t i;
     int divided = 0, whole = 0;
-    free(line);
     json_array_foreach(json_object_get(root, "gpus"), i, card) {
         int b = (int)estimate_number(card, "batch_size"), g = (int)estimate_number(card, "grad_accumulation"),
             next = b + 1;
@@ -277,9 +250,8 @@ static void auto_takes_the_largest_divisor_that_fits(void **state) {
         assert_true(b <= most && most < next);
         const int sizes[] = {b, next, most, most + 1};
         for (int k = 0; k < 4; k++) {
-            line = xformat("%s --gpu %s -b %d -g %d", usual, key, sizes[k], g);
+            line = kept_format("%s --gpu %s -b %d -g %d", usual, key, sizes[k], g);
             assert_true(estimate_fits(line) == (k % 2 == 0));
-            free(line);
         }
     }
     assert_true(divided > 0 && whole > 0);
@@ -287,12 +259,11 @@ static void auto_takes_the_largest_divisor_that_fits(void **state) {
 }
 
 /* The chosen batch is also the one that is counted, as if -b and -g were given. */
-static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
-    (void)state;
+TEST(the_chosen_numbers_are_those_of_the_estimate) {
     json_t *chosen = estimate_parsed("train_gpt --amp --gpu t4 -b auto --max-steps 10");
-    char *line = xformat("train_gpt --amp --gpu t4 --max-steps 10 -b %.0f -g %.0f",
-                         estimate_number(estimate_card(chosen), "batch_size"),
-                         estimate_number(estimate_card(chosen), "grad_accumulation"));
+    char *line = kept_format("train_gpt --amp --gpu t4 --max-steps 10 -b %.0f -g %.0f",
+                             estimate_number(estimate_card(chosen), "batch_size"),
+                             estimate_number(estimate_card(chosen), "grad_accumulation"));
     json_t *given = estimate_parsed(line);
     estimate_expect("seconds", estimate_number(estimate_card(chosen), "seconds"),
                     estimate_number(estimate_card(given), "seconds"));
@@ -302,14 +273,12 @@ static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
                     estimate_number(json_object_get(given, "memory_bytes"), "total"));
     estimate_expect("steps", estimate_number(estimate_card(chosen), "steps"), 10);
     assert_null(json_object_get(estimate_card(given), "batch_size"));
-    free(line);
     json_decref(chosen);
     json_decref(given);
 }
 
 /* 97 sequences do not fit, and no smaller number divides them but 1; 96 = 3 x 32. */
-static void a_poor_divisor_is_reported(void **state) {
-    (void)state;
+TEST(a_poor_divisor_is_reported) {
     estimate_command(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 97");
     assert_contains(estimate_output, "[Batch] -b 1 -g 97 is an effective batch of 97: 33 would fit at once, ");
     assert_contains(estimate_output, "; --effective-batch 96 would use them better (-b 32)\n");
@@ -325,8 +294,7 @@ static void a_poor_divisor_is_reported(void **state) {
 
 /* Half of a normal distribution is below its mean, 97.7 % below two deviations above it; what is beyond the longest, or
  * below 1, is held there. */
-static void synthetic_lengths_are_a_normal_distribution(void **state) {
-    (void)state;
+TEST(synthetic_lengths_are_a_normal_distribution) {
     estimate_command(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,1800");
     assert_contains(estimate_output, "synthetic: 1024 samples; codes 500.0 +- 99.");
     /* The outermost of 1024 is at a share of 1 / 2048: z = 3.297 */
@@ -346,42 +314,34 @@ static void synthetic_lengths_are_a_normal_distribution(void **state) {
     assert_contains(estimate_output, "4 micro-batches of 8 sequences, 464 tokens"); /* 34 + 1 + 2 + 20 + 1 */
 }
 
-static void a_token_budget_is_lowered(void **state) {
-    (void)state;
+TEST(a_token_budget_is_lowered) {
     char *path = make_manifest(4000);
-    char *usual = xformat("train_gpt -m %s --amp --gpu t4 --grad-checkpointing", path);
-    char *line = xformat("%s --token-budget 1000000 -g 2", usual);
+    char *usual = kept_format("train_gpt -m %s --amp --gpu t4 --grad-checkpointing", path);
+    char *line = kept_format("%s --token-budget 1000000 -g 2", usual);
     json_t *root = estimate_parsed(line);
     int budget, g;
     assert_non_null(estimate_change(root, 0));
     assert_int_equal(sscanf(estimate_change(root, 0), "--token-budget %d -g %d", &budget, &g), 2);
     assert_true(budget > 10000 && budget < 1000000 && (double)budget * g >= 2e6 && (double)budget * (g - 1) < 2e6);
-    char *less = xformat("%s --token-budget %d", usual, budget),
-         *more = xformat("%s --token-budget %d", usual, budget + 1);
+    char *less = kept_format("%s --token-budget %d", usual, budget),
+         *more = kept_format("%s --token-budget %d", usual, budget + 1);
     assert_true(estimate_fits(less));
     assert_false(estimate_fits(more));
     json_decref(root);
-    free(path);
-    free(usual);
-    free(line);
-    free(less);
-    free(more);
 }
 
 /* ---- what is printed ---- */
 
-static void all_cards_have_a_line_each(void **state) {
-    (void)state;
+TEST(all_cards_have_a_line_each) {
     int n;
     const Card *cards = card_table(&n);
     estimate_command(0, true, "train_gpt --estimate --gpu all --amp --max-steps 100 --price 1.5");
     assert_contains(estimate_output, "  whole run      cost break-even  memory: ");
     for (int i = 0; i < n; i++) {
-        char *start = xformat("\n%-13s ", cards[i].key);
+        char *start = kept_format("\n%-13s ", cards[i].key);
         const char *line = strstr(estimate_output, start);
         if (!line) fail_msg("no line of %s in\n%s", cards[i].key, estimate_output);
         assert_null(strstr(line + 1, start));
-        free(start);
     }
     json_t *root = estimate_parsed("train_gpt --amp");
     assert_int_equal(json_array_size(json_object_get(root, "gpus")), n);
@@ -408,10 +368,9 @@ static void expect_text(const char *key, const char *want) {
 }
 
 /* One price says nothing: an H200 would be the cheapest at an L4's. */
-static void cards_are_compared_by_their_own_prices(void **state) {
-    (void)state;
+TEST(cards_are_compared_by_their_own_prices) {
     static const char line[] = "train_gpt --estimate --gpu all --amp --max-steps 100 --calibration none";
-    char *path = path_join(run_directory(), "prices.csv"),
+    char *path = kept_path(run_directory(), "prices.csv"),
          *of_cards = xformat("%s --json --price 'h200=3.50 EUR,l4=0.80EUR'", line),
          *of_file = xformat("%s --json --prices %s", line, path), *text = xformat("%s --prices %s", line, path),
          *one = xformat("%s --price 0.80", line), *one_json = xformat("%s --json --price 0.80", line);
@@ -446,12 +405,11 @@ static void cards_are_compared_by_their_own_prices(void **state) {
     assert_true(isnan(number_of("l4", "cost")));
     estimate_expect_near("share", number_of("l4", "break_even_share"),
                          number_of("h200", "seconds") / number_of("l4", "seconds"), 1e-12);
-    free(one_json), free(one), free(text), free(of_file), free(of_cards), free(path);
+    free(one_json), free(one), free(text), free(of_file), free(of_cards);
 }
 
 /* The fastest and the cheapest are cards that can do it. */
-static void a_card_on_which_the_run_does_not_fit_is_not_compared(void **state) {
-    (void)state;
+TEST(a_card_on_which_the_run_does_not_fit_is_not_compared) {
     estimate_command(0, true,
                      "train_gpt --estimate --gpu all --max-steps 100 -b 64 --json --calibration none --price "
                      "t4=0.01,h200=3.50");
@@ -462,8 +420,7 @@ static void a_card_on_which_the_run_does_not_fit_is_not_compared(void **state) {
     assert_contains(estimate_output, "[Price] no card that fits has a price: give --price l4=0.80,h200=3.50 or");
 }
 
-static void one_card_is_reported_in_full(void **state) {
-    (void)state;
+TEST(one_card_is_reported_in_full) {
     static const char *const parts[] = {"there is no data", "[Memory] weights",
                                         "it fits",          "linear_backward",
                                         "clear gradients",  "[Time] a step",
@@ -482,8 +439,7 @@ static void one_card_is_reported_in_full(void **state) {
     assert_contains(estimate_output, "f16, as it has no bf16");
 }
 
-static void wrong_options_are_refused(void **state) {
-    (void)state;
+TEST(wrong_options_are_refused) {
     estimate_command(2, false, "train_gpt --estimate --gpu l5");
     assert_contains(estimate_output, "--gpu l5: this card is not known");
     assert_contains(estimate_output, " t4 ");
@@ -515,29 +471,4 @@ static void wrong_options_are_refused(void **state) {
         estimate_command(2, false, wrong[i].arguments);
         assert_contains(estimate_output, wrong[i].message);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recomputed_blocks_cost_a_forward_more),
-        cmocka_unit_test(the_full_gpt_is_counted),
-        cmocka_unit_test(the_parts_add_up_to_the_whole),
-        cmocka_unit_test(the_manifests_own_lengths_count),
-        cmocka_unit_test(validations_and_checkpoints_are_counted),
-        cmocka_unit_test(a_hundred_thousand_lines_take_less_than_five_seconds),
-        cmocka_unit_test(the_change_that_it_names_fits_and_one_more_does_not),
-        cmocka_unit_test(both_ways_to_make_it_fit_are_named),
-        cmocka_unit_test(both_together_are_named_where_neither_is_enough),
-        cmocka_unit_test(auto_takes_the_largest_divisor_that_fits),
-        cmocka_unit_test(the_chosen_numbers_are_those_of_the_estimate),
-        cmocka_unit_test(a_poor_divisor_is_reported),
-        cmocka_unit_test(synthetic_lengths_are_a_normal_distribution),
-        cmocka_unit_test(a_token_budget_is_lowered),
-        cmocka_unit_test(all_cards_have_a_line_each),
-        cmocka_unit_test(cards_are_compared_by_their_own_prices),
-        cmocka_unit_test(a_card_on_which_the_run_does_not_fit_is_not_compared),
-        cmocka_unit_test(one_card_is_reported_in_full),
-        cmocka_unit_test(wrong_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "data/gpt/dataset.h"
 #include "data/loader.h"
 #include "kernels/philox.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static const GptLayout layout = {.d_model = 3,
                                  .n_conditioning = 2,
@@ -45,8 +45,7 @@ static void expect_dominated(const Dataset *dataset, int batch_size, int64_t bud
     batch_close(&largest);
 }
 
-static void the_largest_batch_dominates(void **state) {
-    (void)state;
+TEST(the_largest_batch_dominates) {
     static const struct {
         int n, text, codes;
         bool against;
@@ -60,9 +59,4 @@ static void the_largest_batch_dominates(void **state) {
         }
         dataset->close(dataset);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_largest_batch_dominates)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,22 +5,20 @@
 #include "kernels/cpu/device.h"
 #include "kernels/ops_table.h"
 #include "tests/estimate/rates_rig.h"
-#include "tests/helpers.h"
+#include "tests/test.h"
 
 static char output[1 << 16];
 
 static void run(int status, const char *format, const char *rates) {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
-    char *arguments = xformat("%s/%s", build, format);
+    char *arguments = kept_format("%s/%s", build, format);
     int got = run_command(output, sizeof output, arguments, rates); /* NOLINT: formats of this file */
     if (got != status) fail_msg("%s: exit %d instead of %d: %s", arguments, got, status, output);
-    free(arguments);
 }
 
 /* Under another name of a file each, whose rates are of a card of the table. */
-static void a_measured_card_is_estimated_by_its_rates(void **state) {
-    (void)state;
-    char *path = path_join(run_directory(), "card.json");
+TEST(a_measured_card_is_estimated_by_its_rates) {
+    char *path = kept_path(run_directory(), "card.json");
     Rates rates = rates_synthetic("NVIDIA L4"), unknown = rates_synthetic("NVIDIA Nobody's"),
           cpu = rates_synthetic("AMD A10-7850K, 4 threads");
     Error error;
@@ -33,10 +31,8 @@ static void a_measured_card_is_estimated_by_its_rates(void **state) {
     assert_null(strstr(output, "[Assumed] sustained"));
     const char *const others[] = {"a30", "a10"};
     for (int i = 0; i < 2; i++) {
-        char *of_card = xformat("train_gpt --estimate --gpu %s --amp --calibration %%s", others[i]);
-        run(0, of_card, path);
+        run(0, kept_format("train_gpt --estimate --gpu %s --amp --calibration %%s", others[i]), path);
         assert_null(strstr(output, "[Measured]"));
-        free(of_card);
     }
     run(0, "train_gpt --estimate --gpu all --amp --calibration %s", path);
     char *measured = strstr(output, "rates measured");
@@ -51,12 +47,10 @@ static void a_measured_card_is_estimated_by_its_rates(void **state) {
     assert_contains(output, "[Assumed] sustained");
     run(0, "train_gpt --estimate --gpu t4 --calibration none", path);
     assert_contains(output, "f32, as it has no TF32");
-    free(path);
 }
 
-static void gpu_here_needs_a_calibration(void **state) {
-    (void)state;
-    char *path = path_join(run_directory(), "here.json");
+TEST(gpu_here_needs_a_calibration) {
+    char *path = kept_path(run_directory(), "here.json");
     setenv("TRAINC_CALIBRATE_SECONDS", "4", 1);
     run(2, "train_gpt --estimate --gpu here --device cpu --calibration %s", path);
     assert_contains(output, "nothing is known of this machine's ");
@@ -87,13 +81,11 @@ static void gpu_here_needs_a_calibration(void **state) {
     assert_int_equal(rates.flops[WORK_PRODUCT][NUMBERS_16_BITS][0].n, 0);
     device_close(device);
     unsetenv("TRAINC_CALIBRATE_SECONDS");
-    free(path);
 }
 
 /* Estimates as in a container without a home: no rates were measured, and all else works. */
-static void without_a_home_there_are_no_rates(void **state) {
-    (void)state;
-    char *cache = xstrdup(getenv("XDG_CACHE_HOME")), *home = xstrdup(getenv("HOME") ? getenv("HOME") : "");
+TEST(without_a_home_there_are_no_rates) {
+    char *cache = keep(xstrdup(getenv("XDG_CACHE_HOME"))), *home = keep(xstrdup(getenv("HOME") ? getenv("HOME") : ""));
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     run(0, "train_gpt --estimate --gpu l4 %s", "");
@@ -102,12 +94,9 @@ static void without_a_home_there_are_no_rates(void **state) {
     assert_contains(output, "give --calibration FILE, as neither XDG_CACHE_HOME nor HOME is set");
     setenv("XDG_CACHE_HOME", cache, 1);
     if (*home) setenv("HOME", home, 1);
-    free(cache);
-    free(home);
 }
 
-static void wrong_options_are_refused(void **state) {
-    (void)state;
+TEST(wrong_options_are_refused) {
     static const struct {
         int status;
         const char *arguments, *message;
@@ -120,19 +109,15 @@ static void wrong_options_are_refused(void **state) {
         {2, "train_gpt --calibrate --estimate", "given alone"},
         {2, "train_gpt --estimate --gpu hear", "did you mean 'here'?"},
     };
-    char *path = path_join(run_directory(), "wrong.json");
+    char *path = kept_path(run_directory(), "wrong.json");
     write_text(path, "{");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         run(cases[i].status, cases[i].arguments, path);
         assert_contains(output, cases[i].message);
     }
-    free(path);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_measured_card_is_estimated_by_its_rates), cmocka_unit_test(gpu_here_needs_a_calibration),
-        cmocka_unit_test(without_a_home_there_are_no_rates), cmocka_unit_test(wrong_options_are_refused)};
     setenv("XDG_CACHE_HOME", run_directory(), 1); /* not this user's own rates */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

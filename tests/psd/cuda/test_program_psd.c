@@ -11,18 +11,17 @@ static const char *const training = "--size tiny -b 20 --val-batch-size 16 --epo
                                     "--log-interval 1";
 static const char *const convolutions = "--encoder cnn --hidden-dim 24 -b 4 --max-steps 4";
 
-/* The command line of a command on the made-up spectra: free(). */
+/* The command line of a command on the made-up spectra. */
 static char *line_of(const char *command, const char *run, const char *options) {
     bool trains = !strcmp(command, "pretrain") || !strcmp(command, "finetune");
-    return xformat("%s %s -m %s/spectra.safetensors --split %s/split.json -o %s --threads 2 %s %s", fixture.program,
-                   command, fixture.data, fixture.data, run, trains ? training : "", options);
+    return kept_format("%s %s -m %s/spectra.safetensors --split %s/split.json -o %s --threads 2 %s %s", fixture.program,
+                       command, fixture.data, fixture.data, run, trains ? training : "", options);
 }
 
 static void must_do(const char *command, const char *run, const char *options) {
     char *line = line_of(command, run, options);
     int status = run_command(fixture.output, sizeof fixture.output, "%s", line);
     if (status) fail_msg("%s\nexit status %d:\n%s", line, status, fixture.output);
-    free(line);
 }
 
 /* The same, in a new directory: free(). */
@@ -39,7 +38,7 @@ static const char *pretrained(void) {
     return run;
 }
 
-static char *finetuning(void) { return xformat("--pretrained %s/last", pretrained()); }
+static char *finetuning(void) { return kept_format("--pretrained %s/last", pretrained()); }
 
 /* ---- what it learns ---- */
 
@@ -56,28 +55,23 @@ typedef struct {
 /* Tolerances as of train_gpt: f32 losses differ by the order of sums, which a few steps of AdamW at a rate of 1e-3
  * carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some hundred lie one behind the other. */
 static void compare_with_cpu(const char *command, const char *options, const Logged *values, int n) {
-    char *on_cpu = xformat("%s --device cpu", options), *cpu = done(command, on_cpu);
+    char *on_cpu = kept_format("%s --device cpu", options), *cpu = keep(done(command, on_cpu));
     for (int i = 0; i < CARDS; i++) {
         if (!emulated && cards[i].capability) continue;
-        char *with = xformat("%s --device cuda %s", options, cards[i].options);
+        char *with = kept_format("%s --device cuda %s", options, cards[i].options);
         set_emulator(NULL, cards[i].capability);
-        char *run = done(command, with);
+        char *run = keep(done(command, with));
         for (int v = 0; v < n; v++) {
             double want = logged_last(cpu, values[v].kind, values[v].key),
                    got = logged_last(run, values[v].kind, values[v].key);
             print_message("%s %s %s: %.6f, on the cpu %.6f\n", command, with, values[v].key, got, want);
             assert_true(fabs(got / want - 1) <= cards[i].tolerance);
         }
-        free(with);
-        free(run);
     }
     set_emulator(NULL, NULL);
-    free(on_cpu);
-    free(cpu);
 }
 
-static void pretraining_matches_the_cpu(void **state) {
-    (void)state;
+TEST(pretraining_matches_the_cpu) {
     static const Logged values[] = {{"train", "train/mae_loss"},
                                     {"train", "train/sicr_loss"},
                                     {"train", "train/grad_norm"},
@@ -86,53 +80,43 @@ static void pretraining_matches_the_cpu(void **state) {
     compare_with_cpu("pretrain", "", values, 5);
 }
 
-static void classifiers_match_the_cpu(void **state) {
-    (void)state;
+TEST(classifiers_match_the_cpu) {
     static const Logged values[] = {{"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}};
     char *options = finetuning();
     compare_with_cpu("finetune", options, values, 3);
     compare_with_cpu("finetune", convolutions, values, 3);
-    free(options);
 }
 
 /* ---- what a classifier says ---- */
 
 /* The numbers of predictions_finetuned.csv, row by row; how many. */
 static int predictions(const char *run, double *values, int capacity) {
-    char *path = path_join(run, "predictions_finetuned.csv"), *text = read_text(path), *at = strchr(text, '\n');
+    char *path = kept_path(run, "predictions_finetuned.csv"), *text = kept_text(path), *at = strchr(text, '\n');
     int n = 0;
     for (char *cell = strtok(at, ",\n"); cell; cell = strtok(NULL, ",\n")) {
         char *end;
         double value = strtod(cell, &end);
         if (!*end && end > cell && n < capacity) values[n++] = value;
     }
-    free(path);
-    free(text);
     return n;
 }
 
-static void evaluation_matches_the_cpu(void **state) {
-    (void)state;
+TEST(evaluation_matches_the_cpu) {
     enum { MOST = 1000 };
     double want[MOST], got[MOST];
-    char *tuned = done("finetune", "--device cpu --epochs 20 --learning-rate 1e-2");
-    char *of_cpu = xformat("--device cpu --checkpoint %s/last", tuned), *cpu = done("evaluate", of_cpu);
+    char *tuned = keep(done("finetune", "--device cpu --epochs 20 --learning-rate 1e-2"));
+    char *of_cpu = kept_format("--device cpu --checkpoint %s/last", tuned), *cpu = keep(done("evaluate", of_cpu));
     int n = predictions(cpu, want, MOST);
     assert_true(n > 24 * 6); /* of each spectrum of the test six probabilities, and more */
     for (int i = 0; i < 2; i++) {
-        char *with = xformat("%s --device cuda --checkpoint %s/last", cards[i].options, tuned);
-        char *run = done("evaluate", with);
+        char *with = kept_format("%s --device cuda --checkpoint %s/last", cards[i].options, tuned);
+        char *run = keep(done("evaluate", with));
         double worst = 0;
         assert_int_equal(predictions(run, got, MOST), n);
         for (int k = 0; k < n; k++) worst = fmax(worst, fabs(got[k] - want[k]));
         print_message("predictions %s differ by %.2g at most\n", cards[i].options, worst);
         assert_true(worst <= cards[i].tolerance);
-        free(with);
-        free(run);
     }
-    free(of_cpu);
-    free(cpu);
-    free(tuned);
 }
 
 /* ---- bits ---- */
@@ -143,8 +127,7 @@ static const char *const ways[][2] = {{"pretrain", "--device cuda --amp"},
                                                    "--val-batch-size 16 --max-steps 4 --save-interval 2"}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
-static void every_schedule_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(every_schedule_gives_the_same_bits) {
     const char *const seeds[] = {NULL, "1", "7"};
     for (int w = 0; w < WAYS; w++) {
         char *runs[3];
@@ -159,58 +142,47 @@ static void every_schedule_gives_the_same_bits(void **state) {
 }
 
 /* In float16: the loss scale goes on where it was, too. */
-static void a_resumed_run_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(a_resumed_run_gives_the_same_bits) {
     set_emulator(NULL, "75");
     for (int w = 0; w < WAYS; w++) {
-        char *options = xformat("%s%s", ways[w][1], long_enough()), *resumed = xformat("%s --resume auto", options);
-        char *whole = done(ways[w][0], options), *run = scratch_directory(), *line = line_of(ways[w][0], run, options);
+        char *options = kept_format("%s%s", ways[w][1], long_enough()),
+             *resumed = kept_format("%s --resume auto", options);
+        char *whole = keep(done(ways[w][0], options)), *run = kept_folder(), *line = line_of(ways[w][0], run, options);
         assert_int_equal(signal_at_step(run, start_command(run, line), 2, SIGTERM), 128 + SIGTERM);
         must_do(ways[w][0], run, resumed);
         assert_contains(fixture.output, "[Resume]");
         assert_same_result(whole, run);
-        free(line);
-        free(options);
-        free(resumed);
-        free(whole);
-        free(run);
     }
     set_emulator(NULL, NULL);
 }
 
 /* ---- memory ---- */
 
-static void memory_is_as_planned(void **state) {
-    (void)state;
+TEST(memory_is_as_planned) {
     const char *const commands[] = {"pretrain", "finetune"}, *const encoders[] = {"", "--encoder cnn -b 4"};
     for (int c = 0; c < 2; c++)
         for (int e = 0; e < 2; e++) {
             char *options =
                 xformat("--device cuda --max-steps 4 %s %s", e ? "--amp" : "--grad-checkpointing", encoders[e]);
-            char *run = done(commands[c], options);
+            char *run = keep(done(commands[c], options));
             print_message("%s %s: ", commands[c], options);
             assert_memory_as_planned(run);
             free(options);
-            free(run);
         }
 }
 
 static int pretrain_briefly(const char *run) {
     char *line = line_of("pretrain", run, "--device cuda --amp --max-steps 2");
-    int status = run_command(fixture.output, sizeof fixture.output, "%s", line);
-    free(line);
-    return status;
+    return run_command(fixture.output, sizeof fixture.output, "%s", line);
 }
 
-static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state) {
-    (void)state;
+TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) {
     check_shortage(pretrain_briefly, assert_same_result, 41);
 }
 
 /* The last batch of an epoch has fewer spectra, and operations may need more scratch for it. */
-static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
-    (void)state;
-    char *few = path_join(fixture.data, "few.json"), *run = scratch_directory();
+TEST(memory_is_enough_for_the_end_of_an_epoch) {
+    char *few = kept_path(fixture.data, "few.json"), *run = kept_folder();
     write_text(few, "{\"s00\": {\"3\": {\"finetune\": [0, 1, 2, 3, 4, 5, 24, 25, 26, 27, 28, 29], \"test\": [48]}}}");
     int status =
         run_command(fixture.output, sizeof fixture.output,
@@ -220,18 +192,15 @@ static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
     if (status) fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "12 samples, 2 micro-batches an epoch");
     assert_memory_as_planned(run);
-    free(few);
-    free(run);
 }
 
 /* Nine steps of one shape, five of which are measured: after the fourth, what comes again is repeated from recordings,
  * and three validations lie between. The run predicts what --estimate says of a step, and two launches for what the
  * loop does besides: it copies the sums and guards the norm. */
-static void repeated_steps_are_predicted_too(void **state) {
-    (void)state;
+TEST(repeated_steps_are_predicted_too) {
     if (!emulated) skip();
     set_variable("EMULATE_CARD", "NVIDIA L4");
-    char *run = done("pretrain", "--device cuda --amp -g 1 --calibration none");
+    char *run = keep(done("pretrain", "--device cuda --amp -g 1 --calibration none"));
     set_variable("EMULATE_CARD", NULL);
     double predicted = logged_last(run, "summary", "summary/predicted_step_seconds");
     assert_contains(fixture.output, "(mean of 5; the first 4 are left out), predicted ");
@@ -243,7 +212,6 @@ static void repeated_steps_are_predicted_too(void **state) {
     print_message("the run predicts %.9f s a step, the estimate %.9f\n", predicted, estimated);
     assert_near(predicted - estimated, 2 * launch, 0.01 * launch);
     json_decref(root);
-    free(run);
 }
 
 static int open_spectra(void **state) {
@@ -256,17 +224,4 @@ static int open_spectra(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pretraining_matches_the_cpu),
-        cmocka_unit_test(classifiers_match_the_cpu),
-        cmocka_unit_test(evaluation_matches_the_cpu),
-        cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
-        cmocka_unit_test(memory_is_as_planned),
-        cmocka_unit_test(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory),
-        cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
-        cmocka_unit_test(repeated_steps_are_predicted_too),
-    };
-    return cmocka_run_group_tests(tests, open_spectra, NULL);
-}
+int main(void) { return tests_run(open_spectra, NULL); }

@@ -152,15 +152,13 @@ static void pretraining_step(const Psd *s) {
 }
 
 /* The specification's closed forms; the flat buffer has the table of 13 positions besides. */
-static void pretraining_at_every_size(void **state) {
-    (void)state;
+TEST(pretraining_at_every_size) {
     for (int i = 0; i < N_PSDS; i++) {
         const Psd *s = &psds[i];
         double d = s->d, e = s->e, B = s->batch;
         double decoder = e * (d + 14) + s->decoder_layers * (8 * e * e + 11 * e) + 16 * e + 16;
         double parameters = psd_encoder_parameters(s) + decoder + d * d + d + d * s->q + s->q;
-        char *line = xformat("train_psd pretrain --size %s -b %.0f -g 1", s->size, B);
-        json_t *root = forms_estimate(line);
+        json_t *root = forms_estimate(kept_format("train_psd pretrain --size %s -b %.0f -g 1", s->size, B));
         forms_expect("parameters, by the specification", parameters, s->pretraining);
         forms_expect("parameters", forms_number(root, "parameters"), parameters);
         pretraining_step(s);
@@ -171,7 +169,6 @@ static void pretraining_at_every_size(void **state) {
                      encode_kept(s, 2 * B, B) + forms_halves((2 + VISIBLE) * B, d) + behind);
         forms_expect("data", forms_memory(root, "data"), B * BINS * 4); /* the typical data are one batch */
         json_decref(root);
-        free(line);
     }
 }
 
@@ -191,15 +188,13 @@ static void finetuning_step(const Psd *s) {
     forms_update(s->classifier, classifier_flat(s));
 }
 
-static void finetuning_at_every_size(void **state) {
-    (void)state;
+TEST(finetuning_at_every_size) {
     for (int i = 0; i < N_PSDS; i++) {
         const Psd *s = &psds[i];
         double d = s->d, B = s->batch, head = s->head;
         double parameters = psd_encoder_parameters(s) + d * head + head + CLASSES * head + CLASSES;
         double flat = classifier_flat(s);
-        char *line = xformat("train_psd finetune --size %s -b %.0f -g 1", s->size, B);
-        json_t *root = forms_estimate(line);
+        json_t *root = forms_estimate(kept_format("train_psd finetune --size %s -b %.0f -g 1", s->size, B));
         forms_expect("parameters, by the specification", parameters, s->classifier);
         finetuning_step(s);
         forms_expect_operations(root);
@@ -209,7 +204,6 @@ static void finetuning_at_every_size(void **state) {
         forms_expect("activations", forms_memory(root, "activations"),
                      encode_kept(s, B, 0) + of_head + encode_back(s, B, 0));
         json_decref(root);
-        free(line);
     }
 }
 
@@ -218,8 +212,7 @@ static double left_out(const Blocks *b) { return 3 * (b->n - b->read) * (2 * b->
 
 /* Its 2.430 and 1.010 TFLOP a step, of which ours leaves those products out; biases, norms, GELU, dropout, attention's
  * scores once more and AdamW are less than 1 % of the rest. */
-static void mediums_flops_are_the_specifications(void **state) {
-    (void)state;
+TEST(mediums_flops_are_the_specifications) {
     const Psd *s = &psds[MEDIUM];
     Blocks pretraining = psd_encoder(s, 2 * s->batch, s->batch), decoder = psd_decoder(s),
            finetuning = psd_encoder(s, s->batch, 0);
@@ -233,8 +226,7 @@ static void mediums_flops_are_the_specifications(void **state) {
 
 /* Its table of bytes is of Medium at B = 512, to tenths of a megabyte. Ours has the positions' 6,656 numbers besides.
  * FLOPs: three times the forward that it counts. */
-static void mediums_bytes_are_the_specifications(void **state) {
-    (void)state;
+TEST(mediums_bytes_are_the_specifications) {
     const Psd *s = &psds[MEDIUM];
     json_t *root = forms_estimate("train_psd pretrain --size medium -b 512 -g 1");
     double positions = SEQUENCE * s->d, B = s->batch;
@@ -260,8 +252,7 @@ static void mediums_bytes_are_the_specifications(void **state) {
     json_decref(root);
 }
 
-static void products_are_aligned(void **state) {
-    (void)state;
+TEST(products_are_aligned) {
     static const char *const lines[] = {"train_psd pretrain --size small",
                                         "train_psd pretrain --config configs/psd_pretrain_l4.yaml",
                                         "train_psd pretrain --config configs/psd_pretrain_l40s.yaml",
@@ -269,12 +260,4 @@ static void products_are_aligned(void **state) {
                                         "train_psd finetune --config configs/psd_finetune_l40s.yaml",
                                         "train_psd finetune --encoder cnn"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) forms_expect_aligned(lines[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_aligned), cmocka_unit_test(pretraining_at_every_size),
-        cmocka_unit_test(finetuning_at_every_size), cmocka_unit_test(mediums_flops_are_the_specifications),
-        cmocka_unit_test(mediums_bytes_are_the_specifications)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,8 +42,7 @@ static char *psd(const char *command, const Size *s, const char *more) {
 
 /* B samples have B V bare rows and 26 B rows in whole sequences; B V + 2 B output rows of the last block are read. The
  * decoder has 12 B rows and B M output rows. */
-static void pretraining_work_matches_the_closed_form(void **state) {
-    (void)state;
+TEST(pretraining_work_matches_the_closed_form) {
     for (int i = 0; i < N_SIZES; i++) {
         const Size *s = &sizes[i];
         double B = s->batch, rows = B * (VISIBLE + 2 * SEQUENCE), read = B * (VISIBLE + 2), gelu = 0;
@@ -53,8 +52,7 @@ static void pretraining_work_matches_the_closed_form(void **state) {
                          blocks(s->decoder_layers, B * PATCHES, B * MASKED, s->e, 2 * s->e, true, &gelu) +
                          linear(B * MASKED, s->e, PATCH) + linear(2 * B, s->d, s->q);
         double pairs = B * (VISIBLE * VISIBLE + 2 * SEQUENCE * SEQUENCE), decoder_pairs = B * PATCHES * PATCHES;
-        char *line = psd("pretrain", s, "");
-        json_t *root = estimate_parsed(line);
+        json_t *root = estimate_parsed(keep(psd("pretrain", s, "")));
         gelu += linear_gelu(2 * B, s->d, s->d, false);
         estimate_expect("linear_forward", estimate_of_op(root, "linear_forward", "flops"), forward);
         estimate_expect("linear_gelu_forward", estimate_of_op(root, "linear_gelu_forward", "flops"), gelu);
@@ -64,14 +62,12 @@ static void pretraining_work_matches_the_closed_form(void **state) {
         estimate_expect("nt_xent_forward", estimate_of_op(root, "nt_xent_forward", "flops"),
                         2 * B * (2 * B - 1) * (2 * s->q + 4) + 3 * 2 * B);
         json_decref(root);
-        free(line);
     }
 }
 
 /* The same closed form without the rows that the last block leaves out, beside the specification's table, which has no
  * biases, GELU and softmax and rounds to one or two digits behind the point. */
-static void the_closed_form_is_the_specifications(void **state) {
-    (void)state;
+TEST(the_closed_form_is_the_specifications) {
     for (int i = 1; i < N_SIZES; i++) {
         const Size *s = &sizes[i];
         double d = s->d, e = s->e, token = 8 * d * d + 4 * d * s->ff, small = 8 * e * e + 8 * e * e;
@@ -90,28 +86,24 @@ static void the_closed_form_is_the_specifications(void **state) {
 }
 
 /* Only CLS is an output row of the last block. */
-static void finetuning_work_matches_the_closed_form(void **state) {
-    (void)state;
+TEST(finetuning_work_matches_the_closed_form) {
     for (int i = 0; i < N_SIZES; i++) {
         const Size *s = &sizes[i];
         double B = s->batch, gelu = linear_gelu(B, s->d, s->head, true);
         double forward = linear(B * PATCHES, PATCH, s->d) +
                          blocks(s->layers, B * SEQUENCE, B, s->d, s->ff, false, &gelu) + linear(B, s->head, 6);
-        char *line = psd("finetune", s, "--dropout 0");
-        json_t *root = estimate_parsed(line);
+        json_t *root = estimate_parsed(keep(psd("finetune", s, "--dropout 0")));
         estimate_expect("linear_forward", estimate_of_op(root, "linear_forward", "flops"), forward);
         estimate_expect("linear_gelu_forward", estimate_of_op(root, "linear_gelu_forward", "flops"), gelu);
         estimate_expect("attention_forward", estimate_of_op(root, "attention_forward", "flops"),
                         s->layers * attention_flops(B * SEQUENCE * SEQUENCE, s->d, s->heads, false));
         json_decref(root);
-        free(line);
     }
 }
 
-static void a_step_is_three_forwards_and_an_update(void **state) {
-    (void)state;
+TEST(a_step_is_three_forwards_and_an_update) {
     const Size *s = &sizes[3];
-    char *line = psd("pretrain", s, "");
+    char *line = keep(psd("pretrain", s, ""));
     json_t *root = estimate_parsed(line);
     double parameters = estimate_number(root, "parameters");
     double forward =
@@ -125,29 +117,26 @@ static void a_step_is_three_forwards_and_an_update(void **state) {
     estimate_expect_near("clear", estimate_of_op(root, "clear gradients", "bytes"), 4 * parameters, 1e-3);
     estimate_expect("updates", estimate_of_op(root, "adamw_update", "calls"), 1);
     json_decref(root);
-    free(line);
-    line = psd("pretrain", s, "-g 3");
+    line = keep(psd("pretrain", s, "-g 3"));
     root = estimate_parsed(line);
     estimate_expect("accumulated", estimate_of_op(root, "linear_gelu_forward", "calls"), 3 * (8 + 4 + 1));
     estimate_expect("updates", estimate_of_op(root, "adamw_update", "calls"), 1);
     json_decref(root);
-    free(line);
 }
 
-static void spectra_are_counted_by_epochs(void **state) {
-    (void)state;
+TEST(spectra_are_counted_by_epochs) {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
-    char *directory = scratch_directory();
+    char *directory = kept_folder();
     int status = run_command(estimate_output, sizeof estimate_output,
                              "%s/train_psd synthesize -o %s/made --sensors 2 --rows 20 && %s/train_psd prepare --input "
                              "%s/made --output %s/data",
                              build, directory, build, directory, directory);
     if (status) fail_msg("%s", estimate_output);
-    char *split = xformat("%s/data/splits", directory);
+    char *split = kept_format("%s/data/splits", directory);
     status = run_command(estimate_output, sizeof estimate_output, "ls %s/pooled*", split);
     estimate_output[strcspn(estimate_output, "\n")] = 0;
-    char *line = xformat("train_psd pretrain -m %s/data/manifest.csv --split %s -b 16 --epochs 7 --gpu t4 --amp",
-                         directory, estimate_output);
+    char *line = kept_format("train_psd pretrain -m %s/data/manifest.csv --split %s -b 16 --epochs 7 --gpu t4 --amp",
+                             directory, estimate_output);
     json_t *root = estimate_parsed(line);
     double samples = estimate_number(json_object_get(root, "epoch"), "samples");
     assert_true(samples > 0 && fmod(samples, 16) == 0); /* what is not whole is left out */
@@ -155,14 +144,10 @@ static void spectra_are_counted_by_epochs(void **state) {
     estimate_expect("validations", estimate_number(root, "validations"), 7);
     assert_string_equal(json_string_value(json_object_get(estimate_card(root), "type")), "f16");
     json_decref(root);
-    free(line);
-    free(split);
-    free(directory);
 }
 
 /* The CNN has no blocks to compute again. */
-static void recomputing_is_no_advice_where_it_changes_nothing(void **state) {
-    (void)state;
+TEST(recomputing_is_no_advice_where_it_changes_nothing) {
     json_t *root = estimate_parsed("train_psd finetune --encoder cnn -b 65536 -g 1 --d-model 4096 --gpu t4");
     assert_false(json_is_true(json_object_get(estimate_card(root), "fits")));
     assert_non_null(estimate_change(root, 0));
@@ -173,8 +158,7 @@ static void recomputing_is_no_advice_where_it_changes_nothing(void **state) {
 
 /* A contrast is between the samples of a micro-batch, batch norms are over them: such batches are not divided, and the
  * program prints why. The default batch of each command is not divided either. */
-static void indivisible_batches_are_not_divided(void **state) {
-    (void)state;
+TEST(indivisible_batches_are_not_divided) {
     estimate_command(0, true, "train_psd pretrain --estimate --gpu l4 -b auto");
     assert_contains(estimate_output, "[Batch] -b 512 -g 1 is an effective batch of 512: all of it fits at once, ");
     assert_contains(estimate_output, "; it is never divided: the contrast is between the spectra of a micro-batch\n");
@@ -192,22 +176,7 @@ static void indivisible_batches_are_not_divided(void **state) {
     assert_contains(estimate_output, "; it is never divided: batch norms see each micro-batch separately\n");
 }
 
-static void wrong_options_are_refused(void **state) {
-    (void)state;
+TEST(wrong_options_are_refused) {
     estimate_command(2, false, "train_psd evaluate -m README.md --split README.md -b auto");
     assert_contains(estimate_output, "--batch-size: expected an integer, found 'auto'");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pretraining_work_matches_the_closed_form),
-        cmocka_unit_test(the_closed_form_is_the_specifications),
-        cmocka_unit_test(finetuning_work_matches_the_closed_form),
-        cmocka_unit_test(a_step_is_three_forwards_and_an_update),
-        cmocka_unit_test(spectra_are_counted_by_epochs),
-        cmocka_unit_test(recomputing_is_no_advice_where_it_changes_nothing),
-        cmocka_unit_test(indivisible_batches_are_not_divided),
-        cmocka_unit_test(wrong_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,7 @@ static const char *const cuda_run =
 /* The same seed and data on both devices, dropout too: f32 losses differ by the order of sums, which 6 steps of AdamW
  * at a rate of 1e-3 carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some dozen lie one behind
  * the other. */
-static void training_matches_the_cpu(void **state) {
-    (void)state;
+TEST(training_matches_the_cpu) {
     static const struct {
         const char *capability, *options;
         double tolerance;
@@ -23,7 +22,7 @@ static void training_matches_the_cpu(void **state) {
         {"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}, {"val", "val/bits_per_byte"}};
     for (int i = 0; i < 4; i++) {
         if (!emulated && cards[i].capability) continue;
-        char *cpu = scratch_directory(), *run = scratch_directory();
+        char *cpu = kept_folder(), *run = kept_folder();
         bool separate = strstr(cards[i].options, "separate") != NULL;
         assert_int_equal(fixture_train(cpu, "%s --device cpu%s", cuda_run, separate ? " --documents separate" : ""), 0);
         set_emulator(NULL, cards[i].capability);
@@ -35,45 +34,30 @@ static void training_matches_the_cpu(void **state) {
             print_message("%s %s: %.6f, on the cpu %.6f\n", values[v][1], cards[i].options, got, want);
             assert_true(fabs(got / want - 1) <= cards[i].tolerance);
         }
-        free(cpu);
-        free(run);
     }
     set_emulator(NULL, NULL);
 }
 
 /* The line has the share of the card's stated rate, which the emulator is far from. */
-static void the_line_divides_by_the_cards_peak(void **state) {
-    (void)state;
+TEST(the_line_divides_by_the_cards_peak) {
     if (!emulated) skip();
-    char *run = scratch_directory();
+    char *run = kept_folder();
     set_variable("EMULATE_CARD", "NVIDIA A30");
     int status = fixture_train(run, "%s --amp --max-steps 1 --log-interval 1", cuda_run);
     set_variable("EMULATE_CARD", NULL);
     if (status) fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "ms, mfu 0.00% of 165 TFLOP/s, ");
-    free(run);
 }
 
 static void train_with_amp(const char *run) {
-    char *options = xformat("%s --amp --documents separate", cuda_run);
-    fixture_must_train(run, options);
-    free(options);
+    fixture_must_train(run, kept_format("%s --amp --documents separate", cuda_run));
 }
 
-static void every_schedule_gives_the_same_bits(void **state) {
-    (void)state;
-    check_schedules(train_with_amp, assert_same_result);
-}
+TEST(every_schedule_gives_the_same_bits) { check_schedules(train_with_amp, assert_same_result); }
 
-static void a_resumed_run_gives_the_same_bits(void **state) {
-    (void)state;
-    char *options = xformat("%s --amp", cuda_run);
-    check_resume(options);
-    free(options);
-}
+TEST(a_resumed_run_gives_the_same_bits) { check_resume(kept_format("%s --amp", cuda_run)); }
 
-static void memory_is_as_planned(void **state) {
-    (void)state;
+TEST(memory_is_as_planned) {
     static const char *const ways[] = {"--grad-checkpointing", "--amp", "--amp --documents separate",
                                        "--amp --documents separate --sampling random"};
     for (int i = 0; i < 4; i++) check_memory(cuda_run, ways[i]);
@@ -83,10 +67,7 @@ static int train_briefly(const char *run) {
     return fixture_train(run, "%s --amp --documents separate --max-steps 3", cuda_run);
 }
 
-static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state) {
-    (void)state;
-    check_shortage(train_briefly, assert_same_result, 23);
-}
+TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) { check_shortage(train_briefly, assert_same_result, 23); }
 
 /* Data are prepared by the program of the CPU, which is faster here. */
 static int open_fixture(void **state) {
@@ -95,14 +76,4 @@ static int open_fixture(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_matches_the_cpu),
-        cmocka_unit_test(the_line_divides_by_the_cards_peak),
-        cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
-        cmocka_unit_test(memory_is_as_planned),
-        cmocka_unit_test(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory),
-    };
-    return cmocka_run_group_tests(tests, open_fixture, NULL);
-}
+int main(void) { return tests_run(open_fixture, NULL); }

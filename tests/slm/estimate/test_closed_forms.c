@@ -54,8 +54,7 @@ static void step(const Size *s) {
 }
 
 static void check_size(const Size *s, const char *size, double parameters) {
-    char *line = xformat("train_slm --size %s -b %.0f", size, s->batch);
-    json_t *root = forms_estimate(line);
+    json_t *root = forms_estimate(kept_format("train_slm --size %s -b %.0f", size, s->batch));
     Blocks b = blocks_of(s);
     forms_expect("parameters, by the specification", parameters_of(s), parameters);
     forms_expect("parameters", forms_number(root, "parameters"), parameters);
@@ -66,27 +65,23 @@ static void check_size(const Size *s, const char *size, double parameters) {
     forms_expect("activations", forms_memory(root, "activations"),
                  2 * forms_halves(b.n, b.c) + forms_blocks_kept(&b) + forms_larger(head, forms_blocks_back(&b)));
     json_decref(root);
-    free(line);
 }
 
-static void both_sizes_of_the_reference(void **state) {
-    (void)state;
+TEST(both_sizes_of_the_reference) {
     check_size(&slm, "slm", 108780288);
     check_size(&regular, "regular", 333808640);
 }
 
 /* The causal count of the specification: 6 (12 L C^2 + V C) and 6 L C (T + 1) FLOPs a token, 14.43 T a step. Ours makes
  * scores again in the backward of attention, and counts norms, GELU, dropout, softmax and the update: 2 % of a step. */
-static void the_steps_products_are_the_specifications(void **state) {
-    (void)state;
+TEST(the_steps_products_are_the_specifications) {
     double causal = 20480 * (6 * (12 * 12 * 768.0 * 768 + 30000 * 768.0) + 6 * 12 * 768.0 * 1025);
     assert_near(causal / 1e12, 14.43, 0.005);
     step(&slm);
     assert_near(forms_total().flops, causal, 0.02 * causal);
 }
 
-static void products_are_aligned(void **state) {
-    (void)state;
+TEST(products_are_aligned) {
     static const char *const lines[] = {"train_slm --vocabulary 50257",
                                         "train_slm --vocabulary 50257 --size tiny",
                                         "train_slm --config configs/slm_a100.yaml",
@@ -99,13 +94,4 @@ static void products_are_aligned(void **state) {
            *step = json_object_get(root, "step");
     assert_true(forms_number(step, "unaligned_flops") > 0.5 * forms_number(step, "flops"));
     json_decref(root);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_aligned),
-        cmocka_unit_test(both_sizes_of_the_reference),
-        cmocka_unit_test(the_steps_products_are_the_specifications),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void make(void) {
 
 static void read_stream(const char *name, const SlmForeign *foreign) {
     Error error = {.text = ""};
-    SlmStream *s = slm_stream_open_foreign(name, NULL, foreign, &error);
+    SlmStream *s = slm_stream_open(name, NULL, foreign, &error);
     if (!s) {
         if (!error.text[0]) abort();
         return;
