@@ -7,8 +7,7 @@
  * An Error names the place inside the data (a line, a field), but no path where the caller has the only one: the caller
  * puts "PATH: " before the text. Functions that write, lock or flush, and those that read several files, name the path
  * themselves. */
-#ifndef BASE_BASE_H
-#define BASE_BASE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -121,5 +120,3 @@ int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value);
 /* Returns the FNV-1a hash (64 bits) of more bytes after those of `hash`; begin with HASH_START. */
 #define HASH_START 14695981039346656037u
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);
-
-#endif

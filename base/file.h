@@ -2,8 +2,7 @@
  *
  * Only regular files are read or replaced. Anything else (a directory, a FIFO, a device, for writing also a symbolic
  * link) is refused by what it is, before it can block a reader or be replaced. */
-#ifndef BASE_FILE_H
-#define BASE_FILE_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -138,5 +137,3 @@ uint64_t checksum(uint64_t before, const void *bytes, size_t size);
 /* Computes a checksum of a file's bytes, piece by piece, as large as the file may be. False with the reason, which does
  * not name the path, if it cannot be read. */
 bool file_checksum(const char *path, uint64_t *sum, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers as people read them. Each function with a `text` writes into it and returns it. */
-#ifndef BASE_FORMAT_H
-#define BASE_FORMAT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ const char *format_count(double count, const char *unit, char text[32]);
 const char *format_now(char text[32]);                 /* the time in UTC: "2026-01-31T12:00:00Z" */
 const char *format_bytes(double bytes, char text[32]); /* "1.23 GB" */
 const char *format_plural(int64_t count);              /* "" for 1, else "s": "1 field", "2 fields" */
-
-#endif

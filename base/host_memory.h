@@ -1,6 +1,5 @@
 /* The memory that the host still has for this program: free memory, limits of the shell, limits of containers. */
-#ifndef BASE_HOST_MEMORY_H
-#define BASE_HOST_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ typedef struct {
  * leave; what the control groups (version 1 and 2) of this process leave, from its own to the outermost that it sees,
  * which is how containers limit memory. Beyond such a limit the kernel kills the program without a word. */
 HostMemory host_memory_left(void);
-
-#endif

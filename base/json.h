@@ -1,7 +1,6 @@
 /* JSON through libjansson with checked results: a value that cannot be made or written ends the program with one line;
  * a file that cannot be read is an Error. */
-#ifndef BASE_JSON_H
-#define BASE_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -37,5 +36,3 @@ bool json_refuse(Error *error, const char *field, const char *expected, const js
 void json_sum_set(json_t *object, int digits, uint64_t before);
 /* Verifies the checksum. Also true if the object has none. */
 bool json_sum_check(const json_t *object, int digits, uint64_t before, Error *error);
-
-#endif

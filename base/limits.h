@@ -1,7 +1,6 @@
 /* The limits that a shell or a batch system sets for a program (ulimit). A program that links base/limits.c ends with a
  * message before main if its stack is too small. */
-#ifndef BASE_LIMITS_H
-#define BASE_LIMITS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ void limits_require(size_t bytes, const char *what);
 /* Makes all threads share one heap if memory is limited; otherwise each thread's heap reserves 64 MiB of addresses.
  * program_start calls this function. */
 void limits_start(void);
-
-#endif

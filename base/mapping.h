@@ -2,8 +2,7 @@
  *
  * If a page of a mapped file cannot be read (the file was truncated, or its disk or network fails), the reading thread
  * gets a signal, SIGBUS. The program then ends with one line that names the file, and status 1. */
-#ifndef BASE_MAPPING_H
-#define BASE_MAPPING_H
+#pragma once
 
 #include "base/base.h"
 
@@ -11,5 +10,3 @@
  * so once. The error does not contain the path. */
 bool file_map(const char *path, void **bytes, size_t *size, Error *error);
 void file_unmap(void *bytes, size_t size); /* NULL: does nothing */
-
-#endif

@@ -6,8 +6,7 @@
  * In YAML the key is the long name with - or _, inside the map of the row's section if it has one ("gpt: {layers:
  * 8}"). A list of texts sets a LIST; null keeps the default. The later of several files wins. A later source replaces a
  * LIST, it does not extend it. Unknown keys and options are errors that name the nearest one. */
-#ifndef BASE_OPTIONS_H
-#define BASE_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -143,5 +142,3 @@ char *options_to_json(const OptionSet *set);
  * defaults of those that differ from theirs, the names of those that were given, and of those that a checkpoint
  * decides. An option with two names is there once. Dies if a text is not UTF-8. */
 json_t *options_record(const OptionSet *set);
-
-#endif

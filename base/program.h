@@ -4,8 +4,7 @@
  * work and exits with 1. If the reader has ended ("| head"), it says nothing and exits with 141, as SIGPIPE would; only
  * a training says so. If the reader pauses, the program waits for it; after a signal that stops the program, for at
  * most a second. */
-#ifndef BASE_PROGRAM_H
-#define BASE_PROGRAM_H
+#pragma once
 
 #include <stdio.h>
 
@@ -54,5 +53,3 @@ bool terminal_is_open(void);
  * text.
  */
 const char *terminal_bar(double share, char text[128]);
-
-#endif

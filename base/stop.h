@@ -1,7 +1,6 @@
 /* SIGINT, SIGTERM and SIGHUP end the program at once, or set a flag that a loop polls. Signals that were ignored when
  * the program started (nohup) stay ignored. */
-#ifndef BASE_STOP_H
-#define BASE_STOP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ int stop_signal(void);
 void stop_forget(void);
 /* Ends the program as this signal would: the parent sees the signal as the cause. */
 _Noreturn void stop_end(int number);
-
-#endif

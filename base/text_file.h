@@ -1,6 +1,5 @@
 /* Writes text files: printed into memory first, then written atomically (file_write_atomic). */
-#ifndef BASE_TEXT_FILE_H
-#define BASE_TEXT_FILE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -16,5 +15,3 @@ void text_file_begin(TextFile *file); /* do not move *file before text_file_end 
 /* Writes the file and releases its memory. On failure the error contains the path, and an earlier file at `path` stays.
  */
 bool text_file_end(TextFile *file, const char *path, Error *error);
-
-#endif

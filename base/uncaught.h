@@ -1,9 +1,6 @@
 /* Uncaught exceptions of C++ libraries. */
-#ifndef BASE_UNCAUGHT_H
-#define BASE_UNCAUGHT_H
+#pragma once
 
 /* Makes an uncaught C++ exception (a library is out of memory) end the program as die() does. program_start calls it.
  */
 void uncaught_install(void);
-
-#endif

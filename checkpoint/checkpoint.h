@@ -3,8 +3,7 @@
  * checkpoint under a temporary name, flushes it, then renames it: a crash or a full disk at any moment leaves the
  * earlier checkpoints whole. The newest checkpoint alone defines the state of the run; the links name the same
  * checkpoints for people and other programs. Only files that this program wrote in this directory are ever deleted. */
-#ifndef CHECKPOINT_CHECKPOINT_H
-#define CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "checkpoint/state.h"
 #include "data/formats/safetensors.h"
@@ -62,5 +61,3 @@ char *checkpoint_resolve(const char *directory, const char *resume);
 /* Sets *path, free(), to the checkpoint with the run's best weights, which the newest checkpoint names; NULL if the run
  * has not validated yet, or there is no run. Returns false with the reason if that checkpoint is missing. */
 bool checkpoint_best(const char *directory, char **path, Error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Conventions by which other programs write the weights of the same model: other names, transposed matrices, copies and
  * constants among the tensors. */
-#ifndef CHECKPOINT_CONVENTIONS_H
-#define CHECKPOINT_CONVENTIONS_H
+#pragma once
 
 #include "data/formats/tensor_file.h"
 #include "model/params.h"
@@ -47,5 +46,3 @@ bool conventions_may_transpose(const ImportConventions *conventions, const char 
 void conventions_transpose(const float *in, int64_t rows, int64_t columns, float *out);
 /* Returns whether all numbers of the tensor are 0. */
 bool tensor_is_zero(const StoredTensor *tensor);
-
-#endif

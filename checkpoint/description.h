@@ -6,8 +6,7 @@
  * decision.json says how decisions follow from the outputs. It is added when that is known: after a test, which chooses
  * a threshold, or a calibration.
  *   {"format": 1, "version": "0.2.0", "weights": "b2a1...", and what the program decides by} */
-#ifndef CHECKPOINT_DESCRIPTION_H
-#define CHECKPOINT_DESCRIPTION_H
+#pragma once
 
 #include "base/options.h"
 #include "model/model.h"
@@ -60,5 +59,3 @@ bool decision_write(const char *checkpoint, json_t *decision, Error *error);
  * empty error if there is none, and with the reason if it cannot be used, for instance because it is of other weights.
  * The fields by which the program decides are not checked. */
 json_t *decision_read(const char *checkpoint, Error *error);
-
-#endif

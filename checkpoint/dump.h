@@ -1,7 +1,6 @@
 /* --debug-dump: tensors by which a training step can be compared with another framework. Copies of named tensors are
  * collected while the step runs, and written to one safetensors file after the step. */
-#ifndef CHECKPOINT_DUMP_H
-#define CHECKPOINT_DUMP_H
+#pragma once
 
 #include "kernels/device.h"
 
@@ -14,5 +13,3 @@ void *dump_add(Dump *dump, const char *name, Tensor tensor);
 void dump_add_host(Dump *dump, const char *name, Tensor tensor);
 /* Writes the file and frees the dump; dies if it cannot be written. */
 void dump_write_close(Dump *dump, const char *path, int64_t micro_batches);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * last and best are symbolic links, or, on a file system without them, small files with the name of the step. A tool
  * that follows links when it copies (rsync -L, zip, a network drive) makes folders of them: copies of checkpoints. */
-#ifndef CHECKPOINT_FOLDER_H
-#define CHECKPOINT_FOLDER_H
+#pragma once
 
 #include <limits.h>
 
@@ -86,5 +85,3 @@ void checkpoint_release(void);
 LockResult folder_claim(const char *path, int *fd);
 /* Opens a file behind a link (RUN/last/state.json) as file_open does, without holding its checkpoint. */
 int checkpoint_file_open(const char *path, size_t *size, Error *error);
-
-#endif

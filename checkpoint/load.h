@@ -1,6 +1,5 @@
 /* Reads checkpoints: a run's own, to resume from, and base checkpoints of this or another program. */
-#ifndef CHECKPOINT_LOAD_H
-#define CHECKPOINT_LOAD_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/conventions.h"
@@ -98,5 +97,3 @@ bool checkpoint_check_base(const char *path, const ParamTable *table, const Impo
  */
 bool checkpoint_import(const char *path, const CheckpointBuffers *into, const ImportRules *rules,
                        CarriedTensors *carried, ImportReport *report, Error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * optimizer_state_dict under the reference's names and in its order, with further values from the program. It loads
  * with torch.load(path, weights_only=True) and load_state_dict(strict=True), the optimizer's into torch.optim.Adam or
  * AdamW. checkpoint_import reads such a file. */
-#ifndef CHECKPOINT_PTH_EXPORT_H
-#define CHECKPOINT_PTH_EXPORT_H
+#pragma once
 
 #include "model/params.h"
 
@@ -33,5 +32,3 @@ bool pth_export(const char *path, const PthExport *what, Error *error);
 /* Exports a checkpoint directory (DIR/best). Takes weights, moments and the numbers of updates and batches from the
  * checkpoint, so these fields of `what` need not be set. */
 bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport what, Error *error);
-
-#endif

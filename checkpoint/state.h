@@ -1,6 +1,5 @@
 /* state.json: a TrainState as text. The file also marks a directory as a checkpoint of this program. */
-#ifndef CHECKPOINT_STATE_H
-#define CHECKPOINT_STATE_H
+#pragma once
 
 #include "model/model.h"
 
@@ -46,5 +45,3 @@ bool state_parse(const char *text, size_t size, TrainState *state, Error *error)
 bool state_read(const char *path, TrainState *state, Error *error);
 /* Returns whether the directory is a complete checkpoint of this program, and reads its state. */
 bool checkpoint_is_whole(const char *path, TrainState *state, Error *error);
-
-#endif

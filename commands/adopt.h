@@ -1,7 +1,6 @@
 /* Options that a checkpoint decides: what is not given is taken from it, and what contradicts it is refused. Its
  * tensors must be those of the model of these options. */
-#ifndef COMMANDS_ADOPT_H
-#define COMMANDS_ADOPT_H
+#pragma once
 
 #include "base/options.h"
 #include "checkpoint/description.h"
@@ -50,5 +49,3 @@ int64_t adopt_dimension(const TensorFile *file, const char *root, const char *na
 int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after);
 /* Returns the number of attention heads of the sizes that GPT-2, RoBERTa and PhoBERT share; 0: it is another size. */
 int64_t adopt_known_heads(int64_t layers, int64_t width);
-
-#endif

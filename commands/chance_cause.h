@@ -1,6 +1,5 @@
 /* Why a classifier may not have learnt. */
-#ifndef COMMANDS_CHANCE_CAUSE_H
-#define COMMANDS_CHANCE_CAUSE_H
+#pragma once
 
 /* Learning rates that usually work. */
 typedef struct {
@@ -11,5 +10,3 @@ typedef struct {
  * learning rate is ten times as high or as low as usual, it had few steps, or neither. more_epochs: the option to give
  * against few steps; NULL: there is none. NULL: the checkpoint does not tell how it was trained. */
 char *chance_cause(const char *checkpoint, UsualRates usual, const char *more_epochs);
-
-#endif

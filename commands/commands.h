@@ -5,8 +5,7 @@
  *     int main(int argc, char **argv) { return program_run(&program, argc, argv); }
  *
  * The words --help (-h), help, help COMMAND, --version (-V) and --licenses are understood in place of a command. */
-#ifndef COMMANDS_COMMANDS_H
-#define COMMANDS_COMMANDS_H
+#pragma once
 
 enum { COMMANDS_MAX = 16 };
 
@@ -27,5 +26,3 @@ typedef struct {
 /* Starts the program (cpu_limit_spinning, program_start), runs the command that argv names, and returns its exit
  * status. Ends with status 2 if there is no such command, or none is named although the program needs one. */
 int program_run(const Program *program, int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* The folder that the commands `export` of all programs fill. */
-#ifndef COMMANDS_EXPORT_H
-#define COMMANDS_EXPORT_H
+#pragma once
 
 #include "base/json.h"
 #include "base/options.h"
@@ -20,5 +19,3 @@ bool export_json(const char *folder, const char *name, json_t *object, Error *er
  * weights (checkpoint_base_sum) that was stopped. */
 bool export_folder(const char *output, uint64_t weights, bool (*write)(const void *context, Error *error),
                    const void *context, Error *error);
-
-#endif

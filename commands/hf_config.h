@@ -1,6 +1,5 @@
 /* The config.json that Hugging Face's transformers put beside the weights of a model. */
-#ifndef COMMANDS_HF_CONFIG_H
-#define COMMANDS_HF_CONFIG_H
+#pragma once
 
 #include "base/json.h"
 
@@ -14,5 +13,3 @@ void hf_config_check_type(const char *path, const json_t *config, const char *ty
 void hf_config_check(const char *path, const json_t *config, const char *name, double want);
 /* Does the same with a text. */
 void hf_config_check_text(const char *path, const json_t *config, const char *name, const char *want);
-
-#endif

@@ -1,6 +1,5 @@
 /* The option --max-unknown of all commands that train on texts, or prepare them. */
-#ifndef COMMANDS_MAX_UNKNOWN_H
-#define COMMANDS_MAX_UNKNOWN_H
+#pragma once
 
 #include "base/options.h"
 
@@ -10,5 +9,3 @@
         .name = "max-unknown", .type = OPTION_FLOAT, .offset = (at), .default_value = MAX_UNKNOWN_DEFAULT, .max = 1,   \
         .metavar = "X", .help = "stop if the tokenizer does not know this share of the pieces of the texts; 1: never"  \
     }
-
-#endif

@@ -1,6 +1,5 @@
 /* The line "Next: " behind a result: the command that uses it, to be copied into a shell. */
-#ifndef COMMANDS_NEXT_H
-#define COMMANDS_NEXT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,5 +17,3 @@ char *next_batch(int64_t samples, int64_t usual, int64_t least);
 
 /* Returns RUN/best, or RUN/last of a run that has not validated; free(). */
 char *next_weights(const char *run);
-
-#endif

@@ -1,7 +1,6 @@
 /* The parts that the commands `predict` of all programs share: the weights that --checkpoint names, and where
  * predictions go. */
-#ifndef COMMANDS_PREDICT_H
-#define COMMANDS_PREDICT_H
+#pragma once
 
 #include "base/file.h"
 #include "base/options.h"
@@ -51,5 +50,3 @@ void predict_output_row(PredictOutput *output, Table *table);
 void predict_output_flush(PredictOutput *output, Table *table);
 /* Writes the other rows. A file appears whole or not at all. Dies if a row could not be written. */
 void predict_output_close(PredictOutput *output, Table *table);
-
-#endif

@@ -1,6 +1,5 @@
 /* The command "report" of every program. */
-#ifndef COMMANDS_REPORT_H
-#define COMMANDS_REPORT_H
+#pragma once
 
 #include "commands/commands.h"
 
@@ -9,5 +8,3 @@
 
 /* Writes the page of the runs that argv names. Returns the exit status. */
 int report_command(int argc, char **argv);
-
-#endif

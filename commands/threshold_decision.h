@@ -1,8 +1,7 @@
 /* The decision.json of a classifier: the threshold that validation rows chose, if it has two classes, and the
  * temperature.
  */
-#ifndef COMMANDS_THRESHOLD_DECISION_H
-#define COMMANDS_THRESHOLD_DECISION_H
+#pragma once
 
 #include "base/json.h"
 #include "report/threshold.h"
@@ -22,5 +21,3 @@ json_t *threshold_decision_to_json(const ThresholdDecision *decision, const char
  * if it cannot be used; then there is nothing to release. */
 bool threshold_decision_read(const char *checkpoint, int classes, ThresholdDecision *decision, json_t **root,
                              Error *error);
-
-#endif

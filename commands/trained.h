@@ -1,6 +1,5 @@
 /* The trained weights that a command is given, and what is known of their training. */
-#ifndef COMMANDS_TRAINED_H
-#define COMMANDS_TRAINED_H
+#pragma once
 
 #include "base/json.h"
 
@@ -12,5 +11,3 @@ char *trained_checkpoint(const char *given);
 json_t *trained_option(const char *checkpoint, const char *option);
 /* The same of a text; free(). */
 char *trained_text(const char *checkpoint, const char *option);
-
-#endif

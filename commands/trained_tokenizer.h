@@ -1,6 +1,5 @@
 /* The tokenizer that a model was trained with, and copies of its files. */
-#ifndef COMMANDS_TRAINED_TOKENIZER_H
-#define COMMANDS_TRAINED_TOKENIZER_H
+#pragma once
 
 #include "base/json.h"
 #include "data/text/tokenizer.h"
@@ -20,5 +19,3 @@ typedef struct {
 Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given);
 /* Copies the files of a tokenizer into a folder, under the names that tokenizer_in looks for. */
 bool tokenizer_copy(const Tokenizer *tokenizer, const char *folder, Error *error);
-
-#endif

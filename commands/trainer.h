@@ -13,8 +13,7 @@
  *     trainer_close(&spec);
  *     device_close(device);
  *     return status; */
-#ifndef COMMANDS_TRAINER_H
-#define COMMANDS_TRAINER_H
+#pragma once
 
 #include "train/train.h"
 
@@ -33,5 +32,3 @@ bool trainer_only_plans(const TrainSpec *spec);
     .options = (its_options), .set = (its_set), .device = (its_device), .device_why = (why), .base_option = "checkpoint"
 /* Closes the model and the data sets of a spec. */
 void trainer_close(const TrainSpec *spec);
-
-#endif

@@ -9,8 +9,7 @@
  *         ... train_run, train_close ...
  *     }
  *     trainings_end(&all, done, "the same command continues"); */
-#ifndef COMMANDS_TRAININGS_H
-#define COMMANDS_TRAININGS_H
+#pragma once
 
 #include "base/base.h"
 #include "train/train.h"
@@ -34,5 +33,3 @@ void trainings_add(Trainings *all, Training *training);
 /* Prints, unless all are done, that a signal stopped them and what continues them; then "[Run] in all: 1h12m, 0.96
  * EUR", only the time if there is no price. */
 void trainings_end(const Trainings *all, bool done, const char *to_continue);
-
-#endif

@@ -5,8 +5,7 @@
  * or, on a device that --calibrate has measured, over the rates that calls of this size have reached; the launches of
  * its kernels are added. A step takes the sum over its operations, or the time to copy or to fill its batches if that
  * is longer. */
-#ifndef COST_COST_H
-#define COST_COST_H
+#pragma once
 
 #include "cost/machine.h"
 #include "cost/work.h"
@@ -38,5 +37,3 @@ WorkTime cost_of_work(const Machine *machine, const Work *work);
 /* Returns the seconds of the operations at the card's stated rates and its whole bandwidth, with launches for nothing:
  * no program that does this work can be faster. */
 double cost_floor(const Machine *machine, const Work *work);
-
-#endif

@@ -1,6 +1,5 @@
 /* A machine to estimate for: a row of kernels/cards.c, rates measured by --calibrate, or both. */
-#ifndef COST_MACHINE_H
-#define COST_MACHINE_H
+#pragma once
 
 #include "cost/rates.h"
 #include "kernels/cards.h"
@@ -37,5 +36,3 @@ NumberType machine_numbers(const Machine *machine);
 double machine_peak_flops(const Machine *machine);
 /* Returns bytes/s of copies from the host; infinite if the device reads the host's memory. */
 double machine_copy_rate(const Machine *machine);
-
-#endif

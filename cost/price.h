@@ -1,6 +1,5 @@
 /* The price of an hour of a machine: --price. */
-#ifndef COST_PRICE_H
-#define COST_PRICE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,5 +17,3 @@ bool price_parse(const char *text, Price *price, Error *error);
 double price_cost(const Price *price, double seconds);
 /* Writes an amount of money, "12.34 EUR". Returns text. */
 const char *price_amount(const Price *price, double amount, char text[64]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Prices of several cards: --price l4=0.80,h200=3.50 and the files of --prices. */
-#ifndef COST_PRICE_LIST_H
-#define COST_PRICE_LIST_H
+#pragma once
 
 #include "cost/price.h"
 #include "kernels/cards.h"
@@ -27,5 +26,3 @@ bool price_list_parse(const char *text, PriceList *list, Error *error);
 bool price_list_read(const char *path, PriceList *list, Error *error);
 /* Returns the price of a card; NULL: of a CPU. per_hour is 0 if the list has none. */
 const CardPrice *price_list_find(const PriceList *list, const Card *card);
-
-#endif

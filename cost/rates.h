@@ -1,7 +1,6 @@
 /* The measured rates of devices. --calibrate measures them and keeps them in a file, by the name of the device;
  * --estimate and the last lines of a run use them in place of shares of the data sheet's rates. */
-#ifndef COST_RATES_H
-#define COST_RATES_H
+#pragma once
 
 #include "cost/work.h"
 
@@ -52,5 +51,3 @@ bool rates_read(const char *path, const char *device, Rates *rates, Error *error
 int rates_devices(const char *path, char names[][128], int most, Error *error);
 /* Writes the rates of a device in place of its earlier ones. Other devices' rates stay. */
 bool rates_write(const char *path, const Rates *rates, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* The work of a run: calls, FLOPs and bytes of every operation, and the kind of each operation. */
-#ifndef COST_WORK_H
-#define COST_WORK_H
+#pragma once
 
 #include "data/batch.h"
 #include "kernels/device.h"
@@ -56,5 +55,3 @@ void work_add_calls(OpWork *work, CallWork calls);
 void work_add_counters(Work *work, const Device *device, int times);
 void work_add_batch(Work *work, const Batch *batch);
 void work_scale(Work *work, double by);
-
-#endif

@@ -1,7 +1,6 @@
 /* A micro-batch as the model sees it: named arrays in one host buffer, so that one copy brings the batch to a device.
  * Sequences are packed: the rows of all sequences lie end to end without padding rows. */
-#ifndef DATA_BATCH_H
-#define DATA_BATCH_H
+#pragma once
 
 #include "kernels/tensor.h"
 
@@ -40,5 +39,3 @@ void batch_begin_rows(Batch *batch, const int32_t *samples, int n);
 /* The next field: `n` numbers (or rows * columns) in the buffer. Fields must be pushed in the order of their enum. */
 Tensor batch_push_1d(Batch *batch, int field, DType dtype, int64_t n);
 Tensor batch_push_2d(Batch *batch, int field, DType dtype, int64_t rows, int64_t columns);
-
-#endif

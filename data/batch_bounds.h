@@ -1,6 +1,5 @@
 /* The micro-batch that memory is planned for: no loader makes a larger one of the same data set. */
-#ifndef DATA_BATCH_BOUNDS_H
-#define DATA_BATCH_BOUNDS_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -16,5 +15,3 @@ BatchBounds batch_bounds(const Dataset *dataset, int64_t batch_size, int64_t tok
 int64_t batch_bounds_fit(BatchBounds *bounds, int64_t sequences);
 /* Sets offsets[sequences + 1] to the first rows of these sequences. */
 void batch_bounds_offsets(const BatchBounds *bounds, int64_t sequences, int32_t *offsets);
-
-#endif

@@ -1,7 +1,6 @@
 /* The interface between the loader and a data set of any format. All calls but close must be safe from several threads.
  */
-#ifndef DATA_DATASET_H
-#define DATA_DATASET_H
+#pragma once
 
 #include "base/base.h"
 #include "data/batch.h"
@@ -40,5 +39,3 @@ Dataset *dataset_new(Dataset dataset);
 int64_t dataset_hash(const Dataset *dataset);
 /* Returns a hash of the contents of all samples, in order; 0 if `dataset` is NULL. */
 int64_t dataset_content_hash(const Dataset *dataset);
-
-#endif

@@ -1,6 +1,5 @@
 /* Vector quantisation: trains a codebook by k-means, and finds the nearest entry of a frame. */
-#ifndef DATA_KMEANS_H
-#define DATA_KMEANS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -40,5 +39,3 @@ double codebook_entropy(const int64_t *counts, int64_t n);
  * squared distance. Safe from several threads. A frame's result does not depend on the number of threads; in its last
  * bits it may depend on the other frames of its block of 128, counted from `frames`. */
 void codebook_assign(const Codebook *codebook, const float *frames, int64_t n, int32_t *codes, float *squared);
-
-#endif

@@ -1,7 +1,6 @@
 /* A record of finished work, for programs that may be killed at any time: one JSON line per piece of work, appended
  * when the files of the piece are complete. Kind and name identify a piece; its newest line counts. */
-#ifndef DATA_LEDGER_H
-#define DATA_LEDGER_H
+#pragma once
 
 #include "base/json.h"
 
@@ -31,5 +30,3 @@ Fingerprint fingerprint_file(const char *path);
 
 /* Returns whether the facts have the text `want` under `key`. */
 bool fact_is(const json_t *facts, const char *key, const char *want);
-
-#endif

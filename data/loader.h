@@ -4,8 +4,7 @@
  * inside pools of that order samples are sorted by length, so that the sequences of a micro-batch have similar lengths,
  * and the order of the micro-batches is shuffled again. Neither the number of workers nor the moment of a restart
  * changes the stream. */
-#ifndef DATA_LOADER_H
-#define DATA_LOADER_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -43,4 +42,3 @@ size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options, 
 /* Return the bytes of all micro-batch buffers: of a loader with these options, and of an open loader. */
 size_t loader_planned_bytes(const Dataset *dataset, const LoaderOptions *options);
 size_t loader_bytes(const Loader *loader);
-#endif

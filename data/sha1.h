@@ -1,6 +1,5 @@
 /* The SHA-1 digest (FIPS 180-4), for names of contents and for divisions of data. Not for security. */
-#ifndef DATA_SHA1_H
-#define DATA_SHA1_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ enum { SHA1_SIZE = 20, SHA1_DIGITS = 2 * SHA1_SIZE };
 void sha1(const void *bytes, size_t size, unsigned char digest[SHA1_SIZE]);
 /* Writes the digest in hexadecimal digits, with a zero behind them. */
 void sha1_text(const void *bytes, size_t size, char text[SHA1_DIGITS + 1]);
-
-#endif

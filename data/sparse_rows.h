@@ -1,6 +1,5 @@
 /* Rows of counts, of which most are zero. */
-#ifndef DATA_SPARSE_ROWS_H
-#define DATA_SPARSE_ROWS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,5 +15,3 @@ static inline void sparse_rows_free(SparseRows *rows) {
     free(rows->columns);
     *rows = (SparseRows){.n = 0};
 }
-
-#endif

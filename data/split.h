@@ -1,6 +1,5 @@
 /* Divides samples by the hash of their ids: a sample stays in its split when other samples are added or removed. */
-#ifndef DATA_SPLIT_H
-#define DATA_SPLIT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -10,5 +9,3 @@ typedef enum { SPLIT_ALL, SPLIT_TRAIN, SPLIT_VALIDATION } Split;
 bool split_is_validation(const char *id, double ratio);
 /* Returns whether a sample belongs to the split. */
 bool split_includes(Split split, const char *id, double ratio);
-
-#endif

@@ -1,8 +1,7 @@
 /* Marks folders that a program fills with many files. DIRECTORY/.unfinished names the input until all files are
  * written. A program that was killed and started again continues; a program with another input does not mix its files
  * with the existing ones. */
-#ifndef DATA_UNFINISHED_H
-#define DATA_UNFINISHED_H
+#pragma once
 
 #include "base/base.h"
 #include "base/file.h"
@@ -18,5 +17,3 @@ bool unfinished_check(const char *directory, Error *error);
 /* Marks the folder as unfinished. */
 bool unfinished_begin(const char *directory, const char *what, Error *error);
 bool unfinished_end(const char *directory, Error *error);
-
-#endif

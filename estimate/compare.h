@@ -1,6 +1,5 @@
 /* Compares what a run costs on several cards. */
-#ifndef ESTIMATE_COMPARE_H
-#define ESTIMATE_COMPARE_H
+#pragma once
 
 #include "estimate/estimate.h"
 
@@ -16,5 +15,3 @@ Comparison compare_runs(const PriceList *prices, const RunTime *times, int n);
 double compare_break_even(const Comparison *comparison, const RunTime *run);
 /* Prints the cheapest, the fastest, and how the break-even prices are meant. */
 void compare_print(const Comparison *comparison, const PriceList *prices);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The run's own micro-batches go through the dry device, which yields the FLOPs and bytes of every operation exactly;
  * cost/cost.h turns them into seconds. */
-#ifndef ESTIMATE_ESTIMATE_H
-#define ESTIMATE_ESTIMATE_H
+#pragma once
 
 #include "cost/cost.h"
 #include "train/plan/memory.h"
@@ -36,5 +35,3 @@ typedef struct {
 /* Fills times[n], of which each points into work[n]. Where -b is auto, each machine has the micro-batches that fit
  * there. */
 void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWork *work, RunTime *times);
-
-#endif

@@ -1,6 +1,5 @@
 /* Prints the report of --estimate. */
-#ifndef ESTIMATE_ESTIMATE_REPORT_H
-#define ESTIMATE_ESTIMATE_REPORT_H
+#pragma once
 
 #include "estimate/estimate.h"
 
@@ -9,5 +8,3 @@ void estimate_begin(TrainOptions *options);
 /* Prints the estimate of the run on each machine of --gpu, as text or as JSON. is_part: the run is one of several, so
  * the caller compares the cards, by the times of all. */
 void estimate_report(const TrainSpec *spec, bool is_part);
-
-#endif

@@ -1,10 +1,7 @@
 /* Measures how fast a device is in its own operations. */
-#ifndef ESTIMATE_RATES_MEASURE_H
-#define ESTIMATE_RATES_MEASURE_H
+#pragma once
 
 #include "cost/rates.h"
 
 /* Measures a device by its own operations and copies in about so many seconds: less precisely in fewer. */
 Rates rates_measure(Device *device, double seconds);
-
-#endif

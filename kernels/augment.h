@@ -1,7 +1,6 @@
 /* Augments volumes of photon counts: the random draws for one sample, and the arithmetic of one pixel. The CPU and the
  * GPU share this code. Every multiply-add is an fmaf, which rounds once, so both devices compute the same bits. */
-#ifndef KERNELS_AUGMENT_H
-#define KERNELS_AUGMENT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -210,5 +209,3 @@ AUGMENT_FUNCTION float augment_field_noise(const AugmentDraws *d, AugmentShape s
     return 2.0f * philox_uniform(augment_number(d->seed), augment_purpose(AUGMENT_STREAM_FIELD), d->epoch, element) -
            1.0f;
 }
-
-#endif

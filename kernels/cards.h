@@ -1,6 +1,5 @@
 /* The data sheets of NVIDIA's cards: the denominators of every utilisation, and the rates of --estimate. */
-#ifndef KERNELS_CARDS_H
-#define KERNELS_CARDS_H
+#pragma once
 
 #include "kernels/tensor.h"
 
@@ -38,5 +37,3 @@ const Card *card_table(int *n);
 DType card_half(const Card *card);
 /* Returns the bytes of memory that a run may use: of a GPU without CARD_WITHHELD, CARD_LOADED and CARD_HEADROOM. */
 double card_available(const Card *card);
-
-#endif

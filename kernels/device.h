@@ -6,8 +6,7 @@
  *       yields its exact memory, FLOPs and bytes
  *
  * Models never ask which device they are on: they call the operations of ops.h. */
-#ifndef KERNELS_DEVICE_H
-#define KERNELS_DEVICE_H
+#pragma once
 
 #include "base/base.h"
 #include "kernels/tensor.h"
@@ -134,5 +133,3 @@ Tensor arena_1d(Arena *arena, DType dtype, int64_t n); /* uninitialised, 64-byte
 Tensor arena_2d(Arena *arena, DType dtype, int64_t rows, int64_t columns);
 static inline size_t arena_mark(const Arena *arena) { return arena->used; }
 void arena_release(Arena *arena, size_t mark); /* pops everything pushed since the mark */
-
-#endif

@@ -1,6 +1,5 @@
 /* Opens a device by its name. */
-#ifndef KERNELS_DEVICE_OPEN_H
-#define KERNELS_DEVICE_OPEN_H
+#pragma once
 
 #include "kernels/cpu/device.h"
 #include "kernels/cuda/device.h"
@@ -9,5 +8,3 @@
  * "auto" finds a card that cannot be used: hours on a CPU are not what it is paid for. *why is the reason why the
  * device is not the GPU; NULL if the device is the GPU, or "cpu" was asked for. no_tf32 makes f32 products exact. */
 Device *device_open(const char *which, int n_threads, bool no_tf32, const char **why);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * FLOPs: a multiply-add is two; an exponential, a square root or a random number is one. Bytes: each tensor that is
  * read or written counts once, one that is accumulated into counts twice. */
-#ifndef KERNELS_DOOR_H
-#define KERNELS_DOOR_H
+#pragma once
 
 #include "kernels/ops_table.h"
 
@@ -35,5 +34,3 @@ OpCounter *door_count(Device *device, int op, double flops, double bytes);
         device->synchronize(device);                                                                                   \
         counter->seconds += seconds_now() - start;                                                                     \
     } while (0)
-
-#endif

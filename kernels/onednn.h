@@ -1,6 +1,5 @@
 /* Checks that oneDNN has enough memory to compile; every caller of oneDNN needs it. */
-#ifndef KERNELS_ONEDNN_H
-#define KERNELS_ONEDNN_H
+#pragma once
 
 #include "base/limits.h"
 
@@ -10,5 +9,3 @@ static const size_t ONEDNN_CODE = (size_t)32 << 20;
 /* Dies if a limit leaves too little memory for oneDNN to compile: oneDNN does not check whether its allocation failed.
  */
 static inline void check_room_for_code(void) { limits_require(ONEDNN_CODE, "oneDNN's code"); }
-
-#endif

@@ -9,8 +9,7 @@
  * T is the type of a call's activations: f32, or the device's 16-bit type. Linear layers read weights and biases of
  * that type too. Statistics, losses, the parameters of norms, embedding tables and all gradients of parameters are f32,
  * and so is every sum, whatever T is. */
-#ifndef KERNELS_OPS_H
-#define KERNELS_OPS_H
+#pragma once
 
 #include "kernels/augment.h"
 #include "kernels/device.h"
@@ -444,5 +443,3 @@ void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool o
 void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments);
 /* x = 0 inside the segments only. x f32 [P]. */
 void clear_segments(Device *device, Tensor x, const Segment *segments, int n_segments);
-
-#endif

@@ -1,7 +1,6 @@
 /* Lists all operations. A device's table, the counters' names and the tests' coverage come from this list alone. A new
  * operation is declared in ops.h, named here, given its door in ops_*.c, and implemented by every device. */
-#ifndef KERNELS_OPS_TABLE_H
-#define KERNELS_OPS_TABLE_H
+#pragma once
 
 #include "kernels/ops.h"
 
@@ -91,5 +90,3 @@ extern const char *const op_names[OP_COUNT];
 /* Prints one line per operation, most FLOPs first: calls, FLOPs, bytes, and with Device.profile time and achieved
  * rates. */
 void ops_print_counters(Device *device, void *stdio_file);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Every random number of the project is a pure function of (seed, purpose, step, element): nothing is stored, nothing
  * depends on the order of evaluation, and the CPU and the GPU draw the same numbers. */
-#ifndef KERNELS_PHILOX_H
-#define KERNELS_PHILOX_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ PHILOX_FUNCTION float philox_normal(uint64_t seed, uint32_t purpose, uint32_t st
     double u = ((double)r.x[half] + 1.0) * 0x1p-32, v = (double)r.x[half + 1] * 0x1p-32;
     return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
 }
-
-#endif

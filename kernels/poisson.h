@@ -1,6 +1,5 @@
 /* Draws Poisson numbers with the counter-based generator, the same on every device. */
-#ifndef KERNELS_POISSON_H
-#define KERNELS_POISSON_H
+#pragma once
 
 #include "kernels/philox.h"
 
@@ -22,5 +21,3 @@ PHILOX_FUNCTION double philox_poisson(uint64_t seed, uint32_t purpose, uint32_t 
     double z = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
     return floor(mean + z * root + (z * z - 1) / 6 - z * (z * z - 1) / (72 * root) + 0.5);
 }
-
-#endif

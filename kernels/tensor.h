@@ -1,6 +1,5 @@
 /* A tensor is a small value: a pointer to numbers, their type, and a row-major shape. A tensor owns nothing. */
-#ifndef KERNELS_TENSOR_H
-#define KERNELS_TENSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ static inline bool tensor_given(Tensor t) { return t.data != NULL; }
 Tensor tensor_1d(void *data, DType dtype, int64_t n);
 Tensor tensor_2d(void *data, DType dtype, int64_t rows, int64_t columns);
 Tensor tensor_rows(Tensor t, int64_t begin, int64_t count); /* rows [begin, begin + count) of the first dimension */
-
-#endif

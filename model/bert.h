@@ -1,8 +1,7 @@
 /* The encoder in the style of BERT and RoBERTa, with a head that classifies texts or one that predicts masked words.
  * Parameters have the names of Hugging Face's RobertaForSequenceClassification and RobertaForMaskedLM, but the decoder
  * of the latter, which is the token table. */
-#ifndef MODEL_BERT_H
-#define MODEL_BERT_H
+#pragma once
 
 #include "model/model.h"
 
@@ -26,5 +25,3 @@ enum { BERT_LOSS, BERT_ACCURACY, BERT_METRICS };
  * of the classifier: the logits. Without labels in a batch an evaluation gives only these; its metrics are 0. Groups of
  * parameters: 0 the embeddings, 1 + l layer l, n_layers + 1 the head. Weight decay is for all but biases and norms. */
 Model *bert_open(const BertConfig *config);
-
-#endif

@@ -7,8 +7,7 @@
  * A model opens a BlockStack, which adds the parameters to the model's table, and calls blocks_forward and
  * blocks_backward between its embedding and its head. BlockConfig says how the blocks compute, BlockNames how their
  * parameters are named. */
-#ifndef MODEL_BLOCK_H
-#define MODEL_BLOCK_H
+#pragma once
 
 #include "model/context.h"
 
@@ -109,5 +108,3 @@ Tensor blocks_forward(BlockStack *stack, const Context *context, const BlockRows
  * is fixed. The result overwrites dx, or is pushed if rows->outputs are given. Gradients of the parameters are
  * accumulated. */
 Tensor blocks_backward(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor dx);
-
-#endif

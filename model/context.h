@@ -1,7 +1,6 @@
 /* The context of a pass: the device it runs on, the arena of its activations, and the parameters of the model. A
  * network's functions take it as their first argument beside the network. */
-#ifndef MODEL_CONTEXT_H
-#define MODEL_CONTEXT_H
+#pragma once
 
 #include "model/model.h"
 
@@ -51,5 +50,3 @@ void context_dump_columns(const Context *context, Tensor matrix, int64_t columns
 Dropout pass_dropout(const Pass *pass, float p, uint32_t site);
 /* Passes a named tensor to the debug dump, if there is one. */
 void pass_dump(const Pass *pass, Tensor tensor, const char *name_format, ...) PRINTF_LIKE(3, 4);
-
-#endif

@@ -3,8 +3,7 @@
  * prompts take their place.
  *
  * A prompt is some rows: ids of the model's tables, or vectors. The ids that are generated continue its last part. */
-#ifndef MODEL_GENERATE_H
-#define MODEL_GENERATE_H
+#pragma once
 
 #include "model/block.h"
 #include "model/sampling.h"
@@ -99,5 +98,3 @@ void generator_close(Generator *generator);
 bool generator_run(Generator *generator, const GenerationPrompt *prompts, int n, const GenerationOptions *options,
                    Generated *generated, Error *error);
 void generated_free(Generated *generated, int n);
-
-#endif

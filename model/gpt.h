@@ -1,6 +1,5 @@
 /* The Amharic TTS GPT: the trained part of IndexTTS2, UnifiedVoice. */
-#ifndef MODEL_GPT_H
-#define MODEL_GPT_H
+#pragma once
 
 #include "model/generate.h"
 
@@ -29,5 +28,3 @@ enum { GPT_SPEED, GPT_TEXT, GPT_MEL };
 /* Returns what generation knows of the model; `conditioning` is the number of vectors of a prompt. A sequence has at
  * most max_mel_tokens + 1 codes as input, as in training. */
 GenerationModel gpt_generation(Model *model, int conditioning);
-
-#endif

@@ -1,6 +1,5 @@
 /* A network as the training loop sees it: parameters, metrics, and one function that computes a micro-batch. */
-#ifndef MODEL_MODEL_H
-#define MODEL_MODEL_H
+#pragma once
 
 #include "data/batch.h"
 #include "model/params.h"
@@ -55,5 +54,3 @@ struct Model {
                              const Pass *pass);
     void (*close)(Model *model);
 };
-
-#endif

@@ -4,8 +4,7 @@
  *
  * All parameters of a model lie in one flat f32 buffer, each at a 64-byte boundary. Gradients and the optimizer's
  * moments have the same layout. */
-#ifndef MODEL_PARAMS_H
-#define MODEL_PARAMS_H
+#pragma once
 
 #include "base/base.h"
 #include "kernels/ops.h"
@@ -121,5 +120,3 @@ double params_uncounted_clear(const ParamTable *table);
  * these buffers to the same offsets in the flat gradient buffer (copy_segments) and changes the copies; its update
  * copies them back. So the parameters change only in the update, and not at all if the update is skipped. */
 int params_moving(const ParamTable *table, Segment **segments);
-
-#endif

@@ -1,6 +1,5 @@
 /* Draws the next id from a model's logits, on the host. */
-#ifndef MODEL_SAMPLING_H
-#define MODEL_SAMPLING_H
+#pragma once
 
 #include "base/base.h"
 
@@ -27,5 +26,3 @@ typedef struct {
  * if no logit is a finite number, or one is NaN or INFINITY. Overwrites the logits[n]. seen[n]: whether an id has
  * occurred. room[n] is for its own use. */
 int32_t sample_id(const Sampling *sampling, Draw draw, float *logits, int n, const uint8_t *seen, int32_t *room);
-
-#endif

@@ -1,6 +1,5 @@
 /* The text GPT: a decoder in the style of GPT-2 whose head is the token table. */
-#ifndef MODEL_SLM_H
-#define MODEL_SLM_H
+#pragma once
 
 #include "model/generate.h"
 
@@ -24,5 +23,3 @@ enum { SLM_OUTPUTS = 1 };
 Model *slm_open(const SlmConfig *config);
 /* Returns what generation knows of it: a prompt is one part, ids of table 0. */
 GenerationModel slm_generation(Model *model);
-
-#endif

@@ -1,8 +1,7 @@
 /* The head over a vocabulary: logits = y table^T + bias, with the padding of both (param_pad_rows), with the softmax
  * cross-entropy of each row. The logits, by far the largest tensor, exist for TOKEN_HEAD_ROWS rows at a time, and
  * become their own gradient in place. */
-#ifndef MODEL_TOKEN_HEAD_H
-#define MODEL_TOKEN_HEAD_H
+#pragma once
 
 #include "model/context.h"
 
@@ -19,5 +18,3 @@ typedef struct {
 /* Computes loss and hit of each row of y [N, C]. In training it also computes dy and adds to the gradients of the
  * parameters. Dumps "logits", "logits.8192", ... */
 void token_head_run(const TokenHead *head, const Context *context, Tensor y, Tensor dy);
-
-#endif

@@ -1,6 +1,5 @@
 /* The sections of a page that show several runs side by side. */
-#ifndef PAGE_COMPARE_H
-#define PAGE_COMPARE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -12,5 +11,3 @@ char *compare_verdict(const LoggedRun *runs, int n, bool is_running);
 void compare_numbers(FILE *out, const LoggedRun *runs, int n, bool is_running);
 /* Writes a table of the options that are not the same in all runs. */
 void compare_options(FILE *out, const LoggedRun *runs, int n);
-
-#endif

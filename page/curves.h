@@ -1,6 +1,5 @@
 /* Charts of runs from their logs: every metric in training and validation, learning rate, gradient norm, speed. */
-#ifndef PAGE_CURVES_H
-#define PAGE_CURVES_H
+#pragma once
 
 #include <jansson.h>
 
@@ -31,5 +30,3 @@ RunCurves run_curves_make(const RunLog *runs, int n_runs);
 /* Returns the chart of this title, or NULL. */
 const Plot *run_curves_find(const RunCurves *curves, const char *title);
 void run_curves_free(RunCurves *curves);
-
-#endif

@@ -1,6 +1,5 @@
 /* The sections of a page about single runs: what was measured, how it was configured, and where it comes from. */
-#ifndef PAGE_FACTS_H
-#define PAGE_FACTS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ void facts_configuration(FILE *out, const LoggedRun *run, int level);
 void facts_origin(FILE *out, const LoggedRun *run, int level);
 /* Returns an option's value as one types it; free(). value NULL: "". */
 char *facts_value_text(const json_t *value);
-
-#endif

@@ -1,6 +1,5 @@
 /* The folders of a run: its own and those within, which hold trainings and results. */
-#ifndef PAGE_FOLDERS_H
-#define PAGE_FOLDERS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -24,5 +23,3 @@ void folders_free(Folders *folders);
 bool folder_has(const Folder *folder, const char *file);
 /* Returns the names of the folder's files that end in `end`, sorted and separated by '\n'; free(). */
 char *folder_files(const Folder *folder, const char *end);
-
-#endif

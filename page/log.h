@@ -1,6 +1,5 @@
 /* Reads log.jsonl, which train/log.h writes. */
-#ifndef PAGE_LOG_H
-#define PAGE_LOG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -17,5 +16,3 @@ json_t *log_read(const char *path);
  * A last line without an end, which a killed run may leave, is left out if it is no record: then *torn is its number,
  * else 0. */
 json_t *log_read_whole(const char *path, int64_t *torn, Error *error);
-
-#endif

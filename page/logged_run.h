@@ -1,7 +1,6 @@
 /* A training as its folder tells it: log.jsonl, and the record of its newest checkpoint. What an older program did not
  * write is unknown: NULL, NaN or -1. */
-#ifndef PAGE_LOGGED_RUN_H
-#define PAGE_LOGGED_RUN_H
+#pragma once
 
 #include <jansson.h>
 
@@ -53,5 +52,3 @@ typedef struct {
 } LoggedValues;
 LoggedValues logged_values(const LoggedRun *run, const char *name);
 void logged_values_free(LoggedValues *values);
-
-#endif

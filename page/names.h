@@ -1,6 +1,5 @@
 /* The names on a page of the folders that it was given. */
-#ifndef PAGE_NAMES_H
-#define PAGE_NAMES_H
+#pragma once
 
 #include "page/folders.h"
 
@@ -10,5 +9,3 @@ char **names_make(const char *const *directories, int n);
 void names_free(char **names, int n);
 /* Removes folders that are there already, as when a folder is given beside its parent. */
 void names_drop_repeated(Folders *folders);
-
-#endif

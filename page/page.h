@@ -1,7 +1,6 @@
 /* report.html: what a run, or several side by side, came to, on one page of at most 400 KB without scripts or links to
  * anything outside, from log.jsonl and the result files alone. */
-#ifndef PAGE_PAGE_H
-#define PAGE_PAGE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -28,5 +27,3 @@ bool page_write(const char *path, const PageRequest *request, PageSummary *summa
 bool page_write_in(const char *directory, int depth, bool is_running, Error *error);
 /* Writes that page after work that has succeeded without it: warns if it fails, and returns false. */
 bool page_write_or_warn(const char *directory, int depth, bool is_running);
-
-#endif

@@ -1,6 +1,5 @@
 /* The files that the commands of a program wrote beside a training: reports, pictures and sounds. */
-#ifndef PAGE_RESULTS_H
-#define PAGE_RESULTS_H
+#pragma once
 
 #include "page/folders.h"
 #include "page/room.h"
@@ -15,5 +14,3 @@ char *results_lead(const Folder *folder);
 /* Writes players of the sounds in the folders' samples/ (.wav .flac .ogg .mp3), compressed. Returns how many. While the
  * run goes on, which must not wait for the encoding, the sounds are only listed as left out. */
 int samples_write(FILE *out, Room *room, const Folders *folders, bool is_running);
-
-#endif

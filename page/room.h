@@ -1,6 +1,5 @@
 /* The room that is left on a page of limited size, and the list of what did not fit. */
-#ifndef PAGE_ROOM_H
-#define PAGE_ROOM_H
+#pragma once
 
 #include <stdio.h>
 
@@ -33,5 +32,3 @@ bool room_take(Room *room, size_t bytes, const char *name);
 void room_leave_out(Room *room, const char *name, const char *reason);
 /* Ends the list, which names at most ROOM_NAMED. */
 void room_end(Room *room);
-
-#endif

@@ -1,8 +1,5 @@
 /* The style sheet of report.html. */
-#ifndef PAGE_STYLE_H
-#define PAGE_STYLE_H
+#pragma once
 
 /* Two texts, one behind the other: the standard promises 4095 characters for one. */
 extern const char PAGE_STYLE[], PAGE_STYLE_FIGURES[];
-
-#endif

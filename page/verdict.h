@@ -1,6 +1,5 @@
 /* The outcome of a run, in words that its numbers support. */
-#ifndef PAGE_VERDICT_H
-#define PAGE_VERDICT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ const char *verdict_state(const LoggedRun *run, bool is_running);
 /* Writes list items: overfitting, underfitting, skipped steps and the like, each with its numbers; `name` precedes each
  * unless it is empty. Returns how many. */
 int verdict_findings(FILE *out, const LoggedRun *run, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* An axis of a chart: from values to pixels, with round ticks. */
-#ifndef REPORT_AXIS_H
-#define REPORT_AXIS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -24,5 +23,3 @@ double axis_pixel(const Axis *axis, double value);
 int axis_ticks(const Axis *axis, double ticks[AXIS_MAX_TICKS]);
 /* Writes a tick as text: 20, 1.5k, 2M, 3e-4. */
 const char *axis_text(const Axis *axis, double value, char text[32]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reports of two classes that a threshold tells apart, and the parts that they have in common. */
-#ifndef REPORT_BINARY_REPORT_H
-#define REPORT_BINARY_REPORT_H
+#pragma once
 
 #include "report/evaluation.h"
 #include "report/table.h"
@@ -44,5 +43,3 @@ void histogram_make(const BinaryRow *rows, int64_t n, int label, Histogram *hist
  *   outcomes_TAG.svg           histograms of p of right and wrong predictions */
 bool report_threshold(const BinaryRow *rows, int64_t n, const char *const *class_names, const char *directory,
                       const char *tag, Error *error);
-
-#endif

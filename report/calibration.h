@@ -4,8 +4,7 @@
  * covariate add to the sum 1/2 of the squared distance of their parameters from "change nothing" (scale 1, bias 0,
  * slope 0), which weighs about as much as one row. Without it there is no minimum where a class has no rows, or where
  * all rows above or below some value of the covariate are right. */
-#ifndef REPORT_CALIBRATION_H
-#define REPORT_CALIBRATION_H
+#pragma once
 
 #include "report/evaluation.h"
 
@@ -44,5 +43,3 @@ void calibration_free(Calibration *calibration);
 json_t *calibration_to_json(const Calibration *calibration);
 /* Reads it back. An error says which number is missing or has no meaning; then there is nothing to free. */
 bool calibration_from_json(const json_t *json, int classes, Calibration *calibration, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Whether a classifier decides better than one that does not look at its rows. */
-#ifndef REPORT_CHANCE_H
-#define REPORT_CHANCE_H
+#pragma once
 
 #include "report/evaluation.h"
 
@@ -15,5 +14,3 @@
 char *chance_text(const int64_t *confusion, int classes, const char *const *names, double roc_auc, const char *cause);
 /* The same of an evaluation of these predictions, with their likely cause. */
 char *chance_of(const Evaluation *evaluation, const char *cause);
-
-#endif

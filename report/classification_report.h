@@ -1,8 +1,7 @@
 /* Reports of a classifier of K classes: files, and the first columns of the same tables on the terminal.
  *
  * Every file is written whole or not at all, into a directory that exists; an error names the file. */
-#ifndef REPORT_CLASSIFICATION_REPORT_H
-#define REPORT_CLASSIFICATION_REPORT_H
+#pragma once
 
 #include "report/evaluation.h"
 
@@ -38,5 +37,3 @@ typedef struct {
  * worst group and 95 % intervals of the means by the bootstrap over groups. */
 bool report_folds(const FoldResult *folds, int n, const char *group_kind, const char *protocol, const char *directory,
                   Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* ROC and precision-recall curves of two classes: of rows, and their mean over folds. */
-#ifndef REPORT_CURVES_H
-#define REPORT_CURVES_H
+#pragma once
 
 #include "report/evaluation.h"
 
@@ -26,5 +25,3 @@ bool curves_write_picture(const char *path, bool roc, const CurveSet *set, const
  * precision over recall; the mean over folds at 0, 0.01 .. 1 with the 95 % interval of the bootstrap over folds, which
  * is empty with one fold. */
 bool curves_write(const char *base, bool roc, const CurveSet *set, const char *title, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Pictures of a classifier: each function draws one <svg> element, for a page or for a file of its own (TextFile). */
-#ifndef REPORT_DIAGRAMS_H
-#define REPORT_DIAGRAMS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ void diagram_reliability(FILE *out, const MetricsCalibration *calibration, const
 /* Draws histograms of p: rows of each predicted class, right and wrong; and the four counts. */
 void diagram_outcomes(FILE *out, const BinaryRow *rows, int64_t n, const BinaryScores *scores,
                       const char *const *class_names, const char *title);
-
-#endif

@@ -1,6 +1,5 @@
 /* Predictions of a classifier and their scores: of K classes, and of two by a threshold. */
-#ifndef REPORT_EVALUATION_H
-#define REPORT_EVALUATION_H
+#pragma once
 
 #include "base/json.h"
 #include "report/metrics.h"
@@ -147,5 +146,3 @@ const char *intervals_caution(const Intervals *intervals);
 
 json_t *intervals_to_json(const Intervals *intervals); /* level, resamples and what was drawn */
 json_t *reliability_to_json(const MetricsCalibration *calibration);
-
-#endif

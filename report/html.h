@@ -1,6 +1,5 @@
 /* Elements of an HTML page. Text may come from anywhere: it is escaped, and cannot leave its element. */
-#ifndef REPORT_HTML_H
-#define REPORT_HTML_H
+#pragma once
 
 #include <stdio.h>
 
@@ -32,5 +31,3 @@ bool html_svg_check(const char *text, Error *error);
 /* Writes the Markdown that the reports of this program consist of: headings (# becomes <hLEVEL>), paragraphs, lists
  * ("- ") and tables. Other marks stay as they are. */
 void html_markdown(FILE *out, const char *text, int level);
-
-#endif

@@ -1,6 +1,5 @@
 /* Files of Markdown. What the data say is shown in them as they say it. */
-#ifndef REPORT_MARKDOWN_H
-#define REPORT_MARKDOWN_H
+#pragma once
 
 #include "base/text_file.h"
 
@@ -9,5 +8,3 @@
 bool markdown_end(TextFile *file, const char *path, Error *error);
 /* Removes the backslashes of markdown_end and of the cells of tables, in place. Returns the text. */
 char *markdown_unescape(char *text);
-
-#endif

@@ -3,8 +3,7 @@
  * Everything is computed in double, one row after the other. A row is an example; a class is its index 0 .. classes-1
  * in the list of names, whether or not a row has it. A function that returns bool fails, naming the row, on a value
  * that is not finite or a label that is no class. Only the adaptive bins allocate memory. */
-#ifndef REPORT_METRICS_H
-#define REPORT_METRICS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -106,5 +105,3 @@ bool metrics_fit_temperature(const double *logits, const int32_t *truth, int64_t
  * balanced, average 1 over the rows: rows / (classes with rows * count). */
 typedef enum { METRICS_WEIGHTS_INVERSE, METRICS_WEIGHTS_BALANCED } MetricsWeights;
 void metrics_class_weights(const int64_t *counts, int classes, MetricsWeights rule, double *weights);
-
-#endif

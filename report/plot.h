@@ -1,6 +1,5 @@
 /* Line charts as SVG: curves of a run, and curves in the unit square. */
-#ifndef REPORT_PLOT_H
-#define REPORT_PLOT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -38,5 +37,3 @@ bool plot_can_draw(const Plot *plot, Error *error);
 bool plot_draw(FILE *out, const Plot *plots, int n, const char *title, Error *error);
 /* Writes the same as a file, atomically. */
 bool plot_write(const char *path, const Plot *plots, int n, const char *title, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Logistic regression on sparse rows of counts: a baseline for classifiers. */
-#ifndef REPORT_SPARSE_LOGISTIC_H
-#define REPORT_SPARSE_LOGISTIC_H
+#pragma once
 
 #include "base/base.h"
 #include "data/sparse_rows.h"
@@ -19,5 +18,3 @@ bool sparse_logistic_fit(const SparseRows *rows, const int32_t *labels, int clas
 void sparse_logistic_free(SparseLogistic *model);
 /* Computes logits[n, classes]. */
 void sparse_logistic_logits(const SparseLogistic *model, const SparseRows *rows, double *logits);
-
-#endif

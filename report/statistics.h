@@ -1,6 +1,5 @@
 /* Means, quantiles and spreads of numbers, and the bootstrap. Everything is computed in double. */
-#ifndef REPORT_STATISTICS_H
-#define REPORT_STATISTICS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -57,5 +56,3 @@ void statistics_bootstrap(const Bootstrap *bootstrap, Interval *intervals);
 /* Returns the interval of the mean of n values by the bootstrap over their groups, 0 .. n_groups - 1, which are
  * renumbered; NaN if there are fewer than two groups. */
 Interval statistics_mean_interval(const double *values, int32_t *group, int n, int32_t n_groups);
-
-#endif

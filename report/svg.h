@@ -5,8 +5,7 @@
  * and on the dark page. Paper, ink and grid follow prefers-color-scheme. A page scales pictures with
  * svg.plot{max-width:100%;height:auto}; with a switch of its own it overrides plot-paper, plot-ink, plot-muted,
  * plot-grid, plot-axis, and plot-halo (behind labels within the data: of earlier pictures). */
-#ifndef REPORT_SVG_H
-#define REPORT_SVG_H
+#pragma once
 
 #include <stdio.h>
 
@@ -40,5 +39,3 @@ void svg_label(FILE *out, double x, double y, const char *attributes, const char
 double svg_text_width(const char *text);
 /* Returns the text, shortened with an ellipsis in its middle to at most `width` pixels; free() */
 char *svg_text_fit(const char *text, double width);
-
-#endif

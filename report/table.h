@@ -2,8 +2,7 @@
  *
  * Cells are added from left to right. The first row names the columns; a cell of the first column begins a row:
  *     for (...) { table_text(&t, "class", name); table_real(&t, "f1", f1); } */
-#ifndef REPORT_TABLE_H
-#define REPORT_TABLE_H
+#pragma once
 
 #include "base/json.h"
 #include <stdio.h>
@@ -44,5 +43,3 @@ void table_print(const Table *table, int columns, FILE *out);
 json_t *table_to_json(const Table *table); /* an array of objects; null for a number that is not finite */
 
 bool json_write(json_t *root, const char *path, Error *error); /* takes root */
-
-#endif

@@ -1,6 +1,5 @@
 /* The probability above which a row is predicted to be positive, chosen on validation rows only. */
-#ifndef REPORT_THRESHOLD_H
-#define REPORT_THRESHOLD_H
+#pragma once
 
 #include "base/base.h"
 
@@ -33,5 +32,3 @@ char *threshold_text(const Threshold *threshold, const char *training_positives)
 /* Returns the class of a row by the threshold of two or, if that is NaN, the first of the most probable ones.
  * p[classes]. */
 int32_t threshold_decide(double threshold, const double *p, int classes);
-
-#endif

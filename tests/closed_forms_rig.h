@@ -4,8 +4,7 @@
  * A step is one optimizer step with --amp, as --estimate prints it: activations and the weights of products take HALF
  * bytes per number, everything else takes 4. A test calls forms_start, then a function for every operation of the step,
  * then forms_expect_operations. */
-#ifndef TESTS_CLOSED_FORMS_RIG_H
-#define TESTS_CLOSED_FORMS_RIG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -81,5 +80,3 @@ double forms_blocks_back(const Blocks *b);
  * the first three and a 16-bit copy: 30 bytes per parameter. */
 void forms_update(double parameters, double flat);
 void forms_expect_states(const json_t *root, double flat);
-
-#endif

@@ -1,7 +1,6 @@
 /* Opens cpu devices with every instruction set of the processor and with 1, 2 and 3 threads, for tests that must give
  * the same results on each. */
-#ifndef TESTS_CPU_DEVICES_H
-#define TESTS_CPU_DEVICES_H
+#pragma once
 
 #include "kernels/ops.h"
 #include "tests/test.h"
@@ -13,5 +12,3 @@ extern int n_devices;
  * threads is opened for every instruction set of the processor, or for the one that TRAINC_CPU_SET names. */
 int open_devices(void **state);
 int close_devices(void **state);
-
-#endif

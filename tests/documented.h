@@ -1,6 +1,5 @@
 /* Compares the files that programs write with the tables of docs/formats.md. */
-#ifndef TESTS_DOCUMENTED_H
-#define TESTS_DOCUMENTED_H
+#pragma once
 
 #include <jansson.h>
 
@@ -19,5 +18,3 @@ void assert_keys_documented(const json_t *object, const char *heading);
 void assert_checkpoint_documented(const char *checkpoint);
 /* Fails unless the row of each record's kind has its keys. metrics: those of the model, ends with NULL. */
 void assert_log_documented(const char *path, const char *const *metrics);
-
-#endif

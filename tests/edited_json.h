@@ -1,7 +1,6 @@
 /* For tests of what a checkpoint's config.json and decision.json may say: copies of checkpoints with a field changed.
  */
-#ifndef TESTS_EDITED_JSON_H
-#define TESTS_EDITED_JSON_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -22,5 +21,3 @@ void assert_edit_refused(int status, const JsonEdit *edit);
 void refuse_config_edits(const char *checkpoint, const char *model, const JsonEdit *edits, size_t n, EditUse *use);
 /* The same of its decision.json. */
 void refuse_decision_edits(const char *checkpoint, const JsonEdit *edits, size_t n, EditUse *use);
-
-#endif

@@ -1,6 +1,5 @@
 /* Helpers for tests of --estimate. */
-#ifndef TESTS_ESTIMATE_RIG_H
-#define TESTS_ESTIMATE_RIG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -26,5 +25,3 @@ double attention_flops(double pairs, double d, double heads, bool dropout);
 bool estimate_fits(const char *arguments);
 /* Returns the i-th proposed change that would make the step fit on the first card; NULL if there are fewer. */
 const char *estimate_change(const json_t *root, size_t i);
-
-#endif

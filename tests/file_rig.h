@@ -1,6 +1,5 @@
 /* Helpers for tests of functions that read or write a file whose name a user gives. */
-#ifndef TESTS_FILE_RIG_H
-#define TESTS_FILE_RIG_H
+#pragma once
 
 #include "tests/test.h"
 
@@ -28,5 +27,3 @@ typedef struct {
 int file_tests_run(FileCases cases);
 #define FILE_TESTS_RUN(readers, writers)                                                                               \
     file_tests_run((FileCases){readers, sizeof readers / sizeof *readers, writers, sizeof writers / sizeof *writers})
-
-#endif

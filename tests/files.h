@@ -1,6 +1,5 @@
 /* Helpers for files of tests: golden tensors, npy arrays, and the log of a run. */
-#ifndef TESTS_FILES_H
-#define TESTS_FILES_H
+#pragma once
 
 #include "data/formats/tensor_file_open.h"
 #include "tests/test.h"
@@ -96,5 +95,3 @@ static inline double logged_last(const char *run, const char *kind, const char *
     if (!n) fail_msg("%s has no %s", run, key);
     return values[n - 1];
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Tests of programs that write one folder at the same time. */
-#ifndef TESTS_FOLDER_WRITERS_H
-#define TESTS_FOLDER_WRITERS_H
+#pragma once
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,5 +51,3 @@ static inline void expect_writers_not_to_mix(FolderWriter *write, const char *ho
     run_command(said, sizeof said, "diff -r %s %s && ls -A %s", made, alone, alone);
     assert_string_equal(said, holds);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Compares the logits of generation, computed row by row from the cache, with those of one ordinary forward. */
-#ifndef TESTS_GENERATION_RIG_H
-#define TESTS_GENERATION_RIG_H
+#pragma once
 
 #include "model/generate.h"
 #include "tests/model_rig.h"
@@ -15,5 +14,3 @@ void generation_run(const ModelRig *rig, GenerationModel model, const Generation
  * generation are those in these rows: rows[i] for the first of prompt i, whose others follow. */
 void generation_check_logits(ModelRig *rig, const Batch *batch, const char *name, const int *rows, const Generated *out,
                              int n);
-
-#endif

@@ -1,8 +1,7 @@
 /* Compares with golden tensors of an independent implementation in float64.
  *
  * The tolerance is 2e-5 per tensor, norm-wise: some hundred roundings of float32, 6e-8 each. */
-#ifndef TESTS_GOLDEN_H
-#define TESTS_GOLDEN_H
+#pragma once
 
 #include "model/params.h"
 #include "tests/files.h"
@@ -147,5 +146,3 @@ static inline void check_key_bias(const TensorFile *file, const char *prefix, co
         free(want);
     }
 }
-
-#endif

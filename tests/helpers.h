@@ -1,7 +1,6 @@
 /* Shared by all tests: the includes of cmocka in the required order, scratch directories, and programs and functions
  * run in a child process. */
-#ifndef TESTS_HELPERS_H
-#define TESTS_HELPERS_H
+#pragma once
 
 #include <math.h>
 #include <setjmp.h>
@@ -73,5 +72,3 @@ void assert_contains(const char *text, const char *part);
 /* Returns |got - want|_2 / |want|_2 in double; 0 if both norms are 0. */
 double relative_error(const float *got, const float *want, int64_t n);
 void assert_close(const char *what, const float *got, const float *want, int64_t n, double tolerance);
-
-#endif

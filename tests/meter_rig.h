@@ -1,6 +1,5 @@
 /* Helpers for tests of the last lines of a run: measured time and memory beside the prediction and the plan. */
-#ifndef TESTS_METER_RIG_H
-#define TESTS_METER_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -14,5 +13,3 @@ void meter_expect_planned_memory(const char *run);
 /* Returns a file of rates for --calibration: a device with 1 GB/s, 10 GFLOP/s and free kernel launches, so that small
  * calls cost nothing. */
 const char *meter_synthetic_rates(void);
-
-#endif

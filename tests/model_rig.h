@@ -1,6 +1,5 @@
 /* A model that is ready to run in a test: on a device, with weights, gradients and an arena. */
-#ifndef TESTS_MODEL_RIG_H
-#define TESTS_MODEL_RIG_H
+#pragma once
 
 #include "model/model.h"
 #include "tests/test.h"
@@ -65,5 +64,3 @@ void dropout_is_drawn_from_seed_and_step(void **state);
 void named_activations_are_shown_once(void **state);
 /* The calls, FLOPs, bytes and memory are equal: training, recomputing, evaluating. */
 void the_dry_device_counts_the_work_of_the_cpu(void **state);
-
-#endif

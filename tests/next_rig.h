@@ -1,6 +1,5 @@
 /* Helpers for tests of the "Next: " line of a program: its command must work whatever the name of the folder. */
-#ifndef TESTS_NEXT_RIG_H
-#define TESTS_NEXT_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -22,5 +21,3 @@ char *next_with(const char *command, const char *word, const char *name);
 
 /* Returns "./PROGRAM synthesize --output=NAME OPTIONS" with the name quoted. */
 char *next_synthesize(const char *program, const char *options, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Helpers for tests that an option reaches what it is for. */
-#ifndef TESTS_OPTIONS_RIG_H
-#define TESTS_OPTIONS_RIG_H
+#pragma once
 
 /* An option, and a shell command in the folder of next_open that prints what the option changes: $OPTION is the option,
  * or nothing. */
@@ -10,5 +9,3 @@ typedef struct {
 
 /* Fails unless each command prints the same twice without its option, and something else with it. */
 void options_check_uses(const OptionUse *uses, int n);
-
-#endif

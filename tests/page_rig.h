@@ -1,6 +1,5 @@
 /* Checks of report.html. */
-#ifndef TESTS_PAGE_RIG_H
-#define TESTS_PAGE_RIG_H
+#pragma once
 
 #include "tests/test.h"
 
@@ -10,5 +9,3 @@ void assert_page_is_sound(const char *page);
 char *read_page(const char *directory);
 /* Fails unless the page contains each of the texts, of which the last is NULL. */
 void assert_page_has(const char *page, const char *const *texts);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes the files of a word segmenter's model, for tests. */
-#ifndef TESTS_SEGMENTER_FILES_H
-#define TESTS_SEGMENTER_FILES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,5 +8,3 @@ char *segmenter_vocabulary(const char *const *words, int n, size_t *size);
 
 /* Where its count is, and its first word. */
 enum { SEGMENTER_COUNT_AT = 48, SEGMENTER_WORDS_AT = 52 };
-
-#endif

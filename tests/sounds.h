@@ -1,6 +1,5 @@
 /* Makes sounds for tests, and writes them with libsndfile. */
-#ifndef TESTS_SOUNDS_H
-#define TESTS_SOUNDS_H
+#pragma once
 
 #include <sndfile.h>
 
@@ -19,5 +18,3 @@ bool append_bare_mp3(const char *path, int rate, const float *samples, int64_t f
 /* Returns samples[frames] that resemble speech: twelve harmonics whose pitch, loudness and formant vary, with a little
  * noise, in syllables of a quarter of a second; free(). */
 float *make_babble(uint64_t seed, int rate, int64_t frames);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tensors of a file, for tests that change some of them and write the others as they are. */
-#ifndef TESTS_TENSOR_LIST_H
-#define TESTS_TENSOR_LIST_H
+#pragma once
 
 #include "tests/files.h"
 
@@ -20,5 +19,3 @@ void tensor_list_copy(TensorList *list, const char *from, const char *name);
 void tensor_list_remove(TensorList *list, const char *name);
 /* Writes the list as a safetensors file, and closes it. Returns the path; valid until the program ends. */
 const char *tensor_list_write(TensorList *list);
-
-#endif

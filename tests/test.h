@@ -1,6 +1,5 @@
 /* Test programs as their tests alone: TEST(name_of_the_fact) {...}. They run in the order of their lines. */
-#ifndef TESTS_TEST_H
-#define TESTS_TEST_H
+#pragma once
 
 #include "tests/helpers.h"
 
@@ -31,5 +30,3 @@ char *kept_folder(void);
 char *kept_path(const char *folder, const char *name);
 char *kept_format(const char *format, ...) PRINTF_LIKE(1, 2);
 char *kept_text(const char *path);
-
-#endif

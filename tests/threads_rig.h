@@ -1,7 +1,6 @@
 /* Checks that short runs leave the same weights for any number of threads, any OpenMP variables, and after they are
  * resumed with another number of cores. */
-#ifndef TESTS_THREADS_RIG_H
-#define TESTS_THREADS_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -12,5 +11,3 @@ void threads_expect_same_weights(const char *root, const char *what, const char 
 /* Resumes ROOT/run1, a run of two threads, at step 2 with one thread. Fails unless it ends with the weights of run0.
  * `folder` is where the runs keep their checkpoints, "." or a folder below theirs. */
 void threads_expect_same_resumed(const char *root, const char *what, const char *folder);
-
-#endif

@@ -2,8 +2,7 @@
  * sign, added in any order, has partial sums as large as sqrt(K) terms, each rounded once: a relative error of about U
  * sqrt(K) / 1.4 where the terms do not cancel further; 4 U sqrt(K) is taken for the largest of many elements. A chain
  * of c roundings adds c U. */
-#ifndef TESTS_TOLERANCE_H
-#define TESTS_TOLERANCE_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@
 /* Returns the tolerance, relative to the size of the elements, of sums of so many terms followed by so many roundings.
  */
 static inline double sum_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
-
-#endif

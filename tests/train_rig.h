@@ -1,7 +1,6 @@
 /* Helpers for tests that run programs as a user does: paths of programs, runs in the background, signals, and results
  * of runs. */
-#ifndef TESTS_TRAIN_RIG_H
-#define TESTS_TRAIN_RIG_H
+#pragma once
 
 #include <math.h>
 #include <signal.h>
@@ -87,5 +86,3 @@ void wait_for_step(const char *run, pid_t child, int step);
 /* Sends a signal to the program when it has logged this step. Returns its exit status, or 128 + the signal that ended
  * the program. */
 int signal_at_step(const char *run, pid_t child, int step, int number);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes the log of a run: log.jsonl and a TensorBoard event file. */
-#ifndef TRAIN_LOG_H
-#define TRAIN_LOG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -42,5 +41,3 @@ void log_text(Log *log, int64_t step, double wall_time, const char *name, const 
 /* Writes one JSON line {"kind": "start", "step": N, "time": seconds, name: value, ...} with the values of `fields`, any
  * JSON. Takes over `fields`. */
 void log_object(Log *log, const char *kind, int64_t step, double wall_time, json_t *fields);
-
-#endif

@@ -4,8 +4,7 @@
  * A meter runs during steps, and stops for validations, checkpoints and everything else. The first steps do not count,
  * because memory is touched for the first time, and a GPU tries algorithms and records graphs for each of its two batch
  * buffers. */
-#ifndef TRAIN_METER_H
-#define TRAIN_METER_H
+#pragma once
 
 #include "cost/cost.h"
 #include "train/spec.h"
@@ -40,5 +39,3 @@ StepTime meter_step_time(const Meter *meter, const TrainSpec *spec, const Machin
 /* Writes "83.1 ms (mean of 97; the first 3 are left out), predicted 79.5 ms (measured / predicted 1.05), bound by
  * compute". */
 void meter_text(const StepTime *time, const TrainSpec *spec, char text[256]);
-
-#endif

@@ -1,6 +1,5 @@
 /* The options that all training programs share. */
-#ifndef TRAIN_OPTIONS_H
-#define TRAIN_OPTIONS_H
+#pragma once
 
 #include "base/options.h"
 #include "cost/machine.h"
@@ -43,5 +42,3 @@ void train_options_set_price(TrainOptions *options, const Device *device);
 /* Opens the device of --device and sets its price, or opens the dry device for --estimate. Sets *why like device_open.
  */
 Device *train_device_open(TrainOptions *options, const char **why);
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs the model on batches: uploads the fields, runs the model's operations or repeats recorded ones, and collects the
  * results. */
-#ifndef TRAIN_PASS_H
-#define TRAIN_PASS_H
+#pragma once
 
 #include "data/loader.h"
 #include "train/training.h"
@@ -28,5 +27,3 @@ void passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tens
  * loaded. */
 bool passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
                     Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Prints what a run is at its start, and plots its curves at its end. */
-#ifndef TRAIN_REPORT_H
-#define TRAIN_REPORT_H
+#pragma once
 
 #include "train/spec.h"
 
@@ -13,5 +12,3 @@ void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an
  * baseline; and DIRECTORY/curves.svg, which has a chart for every metric, the learning rate, the gradient norm and the
  * speed. Warns and returns false if the file cannot be written. */
 bool report_plot(const char *directory, const Model *model, const BaselineSpec *baseline);
-
-#endif

@@ -1,7 +1,6 @@
 /* Schedules of the learning rate: pure functions of the progress of a run, so that a resumed run needs no state of
  * them. */
-#ifndef TRAIN_SCHEDULE_H
-#define TRAIN_SCHEDULE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -28,5 +27,3 @@ typedef struct {
 double schedule_at(const Schedule *schedule, int64_t k);
 /* Returns half a cosine, from `from` at share 0 to `to` at share 1; beyond 1 the cosine comes back. */
 double schedule_between(double from, double to, double share);
-
-#endif

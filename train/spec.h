@@ -1,6 +1,5 @@
 /* The request of a program to the engine: everything in which trainings differ. */
-#ifndef TRAIN_SPEC_H
-#define TRAIN_SPEC_H
+#pragma once
 
 #include "checkpoint/description.h"
 #include "checkpoint/load.h"
@@ -134,5 +133,3 @@ typedef struct {
     const char *autotune_file; /* the autotune cache, which a resumed run reuses; NULL: OUTPUT-DIR/choices.txt */
     size_t max_staged;         /* weights of up to this many bytes have two copies on the host; 0: 256 MiB */
 } TrainSpec;
-
-#endif

@@ -1,6 +1,5 @@
 /* The streams of micro-batches that a run trains and validates on, and the number of steps that they make. */
-#ifndef TRAIN_STREAM_H
-#define TRAIN_STREAM_H
+#pragma once
 
 #include "data/loader.h"
 #include "train/spec.h"
@@ -14,5 +13,3 @@ int64_t validation_samples(const Dataset *dataset, const LoaderOptions *options)
 /* Returns the number of optimizer steps in `epochs` epochs: floor(micro-batches / accumulation), at most --max-steps.
  * Dies if there are none. */
 int64_t train_steps(const TrainSpec *spec, const LoaderOptions *options, int64_t epochs);
-
-#endif

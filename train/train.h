@@ -2,8 +2,7 @@
  *   Training *training = train_open(&spec);
  *   int status = train_run(training);
  *   train_close(training); */
-#ifndef TRAIN_TRAIN_H
-#define TRAIN_TRAIN_H
+#pragma once
 
 #include "train/spec.h"
 
@@ -47,5 +46,3 @@ void train_log_text(Training *training, const char *name, const char *text);
 /* Prints the memory that train_open would take, the parameters, and the FLOPs and bytes by operation of one optimizer
  * step of the largest micro-batches. Trains nothing. */
 void train_dry_run(const TrainSpec *spec);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of a training, visible to the engine only. */
-#ifndef TRAIN_TRAINING_H
-#define TRAIN_TRAINING_H
+#pragma once
 
 #include "train/train.h"
 
@@ -32,5 +31,3 @@ struct Training {
     size_t autotune_length; /* the length of the autotune cache in its file */
     ImportReport import;
 };
-
-#endif

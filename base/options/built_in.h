@@ -1,6 +1,5 @@
 /* The files of configs/, which are in every program: --config NAME reads one, --config list prints their names. */
-#ifndef BASE_OPTIONS_BUILT_IN_H
-#define BASE_OPTIONS_BUILT_IN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ bool built_in_is_for(const char *text, const char *program);
 void built_in_print(const char *program);
 /* Returns the name of a program's settings that is nearest to another name, or NULL. */
 const char *built_in_nearest(const char *name, const char *program);
-
-#endif

@@ -1,6 +1,5 @@
 /* The output of --help and --help-markdown. */
-#ifndef BASE_OPTIONS_HELP_H
-#define BASE_OPTIONS_HELP_H
+#pragma once
 
 #include "base/options.h"
 
@@ -10,5 +9,3 @@ void help_print_wrapped(const char *text, int column, int indent);
 /* Prints what a command does, its usage, an example and its options; brief: the usual options only. */
 void options_print_help(const OptionsHeader *header, const OptionSet *set, bool brief);
 void options_print_markdown(const OptionSet *set);
-
-#endif

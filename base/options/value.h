@@ -1,6 +1,5 @@
 /* The values of options: shared by the readers of the command line and of YAML. */
-#ifndef BASE_OPTIONS_VALUE_H
-#define BASE_OPTIONS_VALUE_H
+#pragma once
 
 #include "base/options.h"
 
@@ -26,5 +25,3 @@ void option_clear(const Option *option);
 void option_set_default(const Option *option);
 /* Frees the value's texts, which are on the heap. */
 void option_free_texts(const Option *option);
-
-#endif

@@ -1,6 +1,5 @@
 /* A trained classifier on a device, for the commands that use it. */
-#ifndef COMMANDS_BERT_CLASSIFIER_H
-#define COMMANDS_BERT_CLASSIFIER_H
+#pragma once
 
 #include "commands/bert/model.h"
 #include "commands/threshold_decision.h"
@@ -50,5 +49,3 @@ void bert_classifier_close(BertClassifier *classifier);
 void bert_classifier_logits(BertClassifier *classifier, const char *const *texts, int64_t n, float *logits);
 /* Prints how many texts and tokens there were, and what was cut. Warns of what the tokenizer does not know. */
 void bert_classifier_print(const BertClassifier *classifier);
-
-#endif

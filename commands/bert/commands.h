@@ -1,7 +1,6 @@
 /* The commands of train_bert other than its trainings. Each runs with argv[0] "train_bert COMMAND" and returns the exit
  * status. */
-#ifndef COMMANDS_BERT_COMMANDS_H
-#define COMMANDS_BERT_COMMANDS_H
+#pragma once
 
 /* Scores the most frequent class, and regressions on the words of a text. */
 int bert_baselines(int argc, char **argv);
@@ -17,5 +16,3 @@ int bert_segment(int argc, char **argv);
 int bert_synthesize(int argc, char **argv);
 /* Learns codes of fastBPE and their vocabulary from texts. */
 int bert_tokenizer(int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* The data of a training: files, classes, splits, tokens. */
-#ifndef COMMANDS_BERT_DATA_H
-#define COMMANDS_BERT_DATA_H
+#pragma once
 
 #include "commands/bert/model.h"
 #include "commands/bert/options.h"
@@ -48,5 +47,3 @@ Dataset *bert_data_masked(const BertData *data, int split, const BertMasking *ma
 /* Writes what a run's folder needs besides checkpoints: data_report.json, and copies of the files of tokenizer and
  * segmenter, so that the folder is all that evaluation, prediction and export need. */
 void bert_data_keep(const BertData *data, const char *directory);
-
-#endif

@@ -1,8 +1,7 @@
 /* The facts that a file of weights states about its model, and about how texts become ids. The file is a checkpoint of
  * train_bert, or a RoBERTa as Hugging Face's transformers writes it (model.safetensors or pytorch_model.bin, with
  * config.json). */
-#ifndef COMMANDS_BERT_MODEL_H
-#define COMMANDS_BERT_MODEL_H
+#pragma once
 
 #include "checkpoint/load.h"
 #include "commands/adopt.h"
@@ -67,5 +66,3 @@ void bert_base_check_classes(const BertBase *base, const Classes *classes);
 void bert_base_close(BertBase *base);
 /* Returns the configuration of the model in the file, without dropout; classes 0: with the masked-language head. */
 BertConfig bert_base_config(const BertBase *base);
-
-#endif

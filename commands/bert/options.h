@@ -1,6 +1,5 @@
 /* The options of train_bert's two trainings: of a classifier, and of a masked language model (pretrain). */
-#ifndef COMMANDS_BERT_OPTIONS_H
-#define COMMANDS_BERT_OPTIONS_H
+#pragma once
 
 #include "commands/bert/texts.h"
 #include "commands/chance_cause.h"
@@ -48,5 +47,3 @@ double *bert_options_rate_factors(const BertOptions *options);
 
 /* Prints the command that uses the run of these options. */
 void bert_options_print_next(const BertOptions *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tests of a classifier: the decision that validation texts choose, and the reports of a split. */
-#ifndef COMMANDS_BERT_REPORT_H
-#define COMMANDS_BERT_REPORT_H
+#pragma once
 
 #include "commands/threshold_decision.h"
 #include "data/bert/classes.h"
@@ -46,5 +45,3 @@ typedef struct {
  * (report_calibration), and writes report.html. test: NULL if there are no such texts. results[2]: of validation and
  * test; evaluation_free. Dies if a file cannot be written. */
 void bert_test_run(const BertTestRun *run, const BertTested *validation, const BertTested *test, Evaluation results[2]);
-
-#endif

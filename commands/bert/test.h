@@ -1,7 +1,6 @@
 /* The scores of a classifier: of the validation texts during its training, by which the best weights are chosen, and of
  * these after it. */
-#ifndef COMMANDS_BERT_TEST_H
-#define COMMANDS_BERT_TEST_H
+#pragma once
 
 #include "commands/bert/data.h"
 #include "commands/bert/report.h"
@@ -26,5 +25,3 @@ void bert_validation_select(const BertValidation *validation, SelectionSpec *sel
  * test; evaluation_free. The second is left alone if there are no test texts. */
 void bert_test_best(const TrainSpec *spec, const BertOptions *options, const Classes *classes,
                     const BertSplit splits[BERT_SPLITS], Evaluation results[2]);
-
-#endif

@@ -1,7 +1,6 @@
 /* The options by which texts become tokens, and the tokenizer and the segmenter that they name. All commands share
  * them, so that a text has the same ids in training, evaluation and prediction. */
-#ifndef COMMANDS_BERT_TEXTS_H
-#define COMMANDS_BERT_TEXTS_H
+#pragma once
 
 #include "base/options.h"
 #include "commands/trained_tokenizer.h"
@@ -54,5 +53,3 @@ void bert_segmenter_print(const Segmenter *segmenter, const char *folder);
 /* Copies the files of both into a folder, so that it is all that evaluation, prediction and export need. Dies if they
  * cannot be written. */
 void bert_texts_keep(const BertTexts *texts, const char *directory);
-
-#endif

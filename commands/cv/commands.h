@@ -1,6 +1,5 @@
 /* The commands of train_cv other than training. Each returns the exit status. */
-#ifndef COMMANDS_CV_COMMANDS_H
-#define COMMANDS_CV_COMMANDS_H
+#pragma once
 
 /* train_cv doctor: reports the problems of a folder of cells. */
 int cv_doctor(int argc, char **argv);
@@ -8,5 +7,3 @@ int cv_doctor(int argc, char **argv);
 int cv_synthesize(int argc, char **argv);
 /* train_cv predict: writes what trained networks say of cells. */
 int cv_predict(int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* The decision.json of a fold's best checkpoint: the threshold that validation cells chose, and the temperature. */
-#ifndef COMMANDS_CV_DECISION_H
-#define COMMANDS_CV_DECISION_H
+#pragma once
 
 #include "commands/cv/fold.h"
 #include "commands/cv/report/tested_fold.h"
@@ -16,5 +15,3 @@ typedef struct {
 bool cv_decision_write(const CvFold *fold, const FoldResult *result, Error *error);
 /* Reads the decision of a checkpoint; one that has none decides at 0.5. */
 bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error);
-
-#endif

@@ -1,10 +1,7 @@
 /* --estimate and --dry-run of train_cv. */
-#ifndef COMMANDS_CV_ESTIMATE_H
-#define COMMANDS_CV_ESTIMATE_H
+#pragma once
 
 #include "commands/cv/fold.h"
 
 /* Prints the estimate of the longest fold in full, and the sum of all trainings, without the tests. */
 void cv_estimate(const CvRun *run, const CvFold *folds, int n);
-
-#endif

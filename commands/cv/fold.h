@@ -1,6 +1,5 @@
 /* One fold of the cross-validation: its donors' cells, the training of one network on them, and its predictions. */
-#ifndef COMMANDS_CV_FOLD_H
-#define COMMANDS_CV_FOLD_H
+#pragma once
 
 #include "commands/cv/options.h"
 #include "commands/cv/prediction_cache.h"
@@ -57,5 +56,3 @@ void cv_folds_warn_of_copies(const CvFold *folds, int n);
 void cv_folds_check(const CvRun *run, const CvFolds *folds);
 /* Returns whether --folds names the fold or is not given. */
 bool cv_fold_selected(const CvRun *run, const CvDonors *fold);
-
-#endif

@@ -1,6 +1,5 @@
 /* The options of `train_cv`, and the values that follow from them. */
-#ifndef COMMANDS_CV_OPTIONS_H
-#define COMMANDS_CV_OPTIONS_H
+#pragma once
 
 #include "checkpoint/load.h"
 #include "model/cv/cv.h"
@@ -71,5 +70,3 @@ void cv_options_resolve(CvRun *o);
 extern const char *const CV_MODEL_OPTIONS[];
 /* Options that decide what a sample, the model or the best epoch is: a run resumes only with the same values. */
 extern const char *const CV_FIXED_OPTIONS[];
-
-#endif

@@ -1,7 +1,6 @@
 /* Predictions of a fold's best checkpoint, kept in a file beside the checkpoint, so that the test donor of a finished
  * fold is evaluated only once. */
-#ifndef COMMANDS_CV_PREDICTION_CACHE_H
-#define COMMANDS_CV_PREDICTION_CACHE_H
+#pragma once
 
 #include "data/cv/dataset.h"
 
@@ -30,5 +29,3 @@ bool cv_cache_read(const char *directory, const char *key, const CvIds *ids, CvP
 /* Writes DIRECTORY/predictions.safetensors. */
 bool cv_cache_write(const char *directory, const char *key, const CvPredictions predictions[CV_PREDICTED],
                     Error *error);
-
-#endif

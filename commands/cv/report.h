@@ -1,6 +1,5 @@
 /* The reports of train_cv: the tables and diagrams of each fold, and of all folds together. */
-#ifndef COMMANDS_CV_REPORT_H
-#define COMMANDS_CV_REPORT_H
+#pragma once
 
 #include "commands/cv/fold.h"
 #include "commands/cv/report/tested_fold.h"
@@ -19,5 +18,3 @@ void cv_report_fold(const CvReport *report, CvFold *f);
 void cv_report_folds(const CvReport *report, const CvFold *folds, int n);
 /* Writes report.html about the folds so far. */
 void cv_report_page(const CvReport *report, bool is_running);
-
-#endif

@@ -1,7 +1,6 @@
 /* The record of every evaluation of a test donor, test_evaluations.jsonl: settings chosen after many of them have seen
  * the donor, and its scores are no longer those of an unseen one. */
-#ifndef COMMANDS_CV_TEST_EVALUATIONS_H
-#define COMMANDS_CV_TEST_EVALUATIONS_H
+#pragma once
 
 typedef struct {
     const char *fold, *weights, *revision;
@@ -13,5 +12,3 @@ typedef struct {
 void cv_test_evaluations_add(const char *directory, const CvTestEvaluation *evaluation);
 /* Removes what a killed program left of the file. */
 void cv_test_evaluations_clean(const char *directory);
-
-#endif

@@ -1,7 +1,6 @@
 /* The facts that a checkpoint of the GPT states about its model. The checkpoint is that of a training, or the base
  * checkpoint of one. */
-#ifndef COMMANDS_GPT_BASE_H
-#define COMMANDS_GPT_BASE_H
+#pragma once
 
 #include "checkpoint/load.h"
 #include "commands/adopt.h"
@@ -34,5 +33,3 @@ void gpt_base_close(GptBase *base);
  * Dies if an option that was given contradicts it, and if its tensors are those of another model. The vocabulary is
  * left out, because it may grow. All is zero if there is no such file, or checkpoint is NULL. */
 GptBase gpt_base_adopt(const char *checkpoint, OptionSet *set);
-
-#endif

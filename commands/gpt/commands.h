@@ -1,7 +1,6 @@
 /* The commands of train_gpt other than training. Each runs with argv[0] "train_gpt COMMAND" and returns the exit
  * status. */
-#ifndef COMMANDS_GPT_COMMANDS_H
-#define COMMANDS_GPT_COMMANDS_H
+#pragma once
 
 /* Makes sound of audio codes. */
 int gpt_decode(int argc, char **argv);
@@ -11,5 +10,3 @@ int gpt_export(int argc, char **argv);
 int gpt_prepare(int argc, char **argv);
 /* Makes sound of a text. */
 int gpt_speak(int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* The data sets of train_gpt: what is printed of them, and a synthetic epoch. */
-#ifndef COMMANDS_GPT_DATA_H
-#define COMMANDS_GPT_DATA_H
+#pragma once
 
 #include "base/options.h"
 #include "data/gpt/dataset.h"
@@ -23,5 +22,3 @@ void gpt_warn_of_shared_manifests(const OptionList *trained, const OptionList *v
  * normal distribution, cut at 1 and at MAX. Texts have 2.3 pieces per second, as counted in 20 hours of read Amharic.
  * Ends the program with status 2 if `lengths` cannot be used. */
 Dataset *gpt_synthetic_open(const GptLayout *layout, const char *lengths, int64_t batch_size, int64_t token_budget);
-
-#endif

@@ -1,6 +1,5 @@
 /* The options of train_gpt's training. */
-#ifndef COMMANDS_GPT_OPTIONS_H
-#define COMMANDS_GPT_OPTIONS_H
+#pragma once
 
 #include "data/gpt/samples.h"
 #include "model/gpt.h"
@@ -30,5 +29,3 @@ enum { GPT_SPECIAL_CODES = 2 }; /* start and stop, behind the audio codes */
 
 /* Returns the sizes of a model that its data must match. */
 GptLayout gpt_layout(const GptConfig *config);
-
-#endif

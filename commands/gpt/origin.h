@@ -4,8 +4,7 @@
  *   "tokenizer_xxh3_64": "0123456789abcdef"   of the SentencePiece model; absent: none was given
  *   "codes": "codebook" or "indextts2"
  *   "codebook_xxh3_64": "0123456789abcdef"    of codebook.npy */
-#ifndef COMMANDS_GPT_ORIGIN_H
-#define COMMANDS_GPT_ORIGIN_H
+#pragma once
 
 #include "checkpoint/description.h"
 #include "commands/gpt/base.h"
@@ -64,5 +63,3 @@ void gpt_origin_warn_of_base(const GptOrigin *origin, const GptBase *base);
  * what makes sound of them and what cannot. kind: the fact "codes"; NULL: unknown. */
 bool gpt_codes_are_own(const char *kind);
 const char *gpt_codes_decoder(const char *kind);
-
-#endif

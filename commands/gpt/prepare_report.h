@@ -1,6 +1,5 @@
 /* Prints and writes the report of train_gpt prepare about the prepared clips. */
-#ifndef COMMANDS_GPT_PREPARE_REPORT_H
-#define COMMANDS_GPT_PREPARE_REPORT_H
+#pragma once
 
 #include "data/gpt/manifest_write.h"
 #include "data/gpt/prepare.h"
@@ -14,5 +13,3 @@ void prepare_report_sizes(const Prepare *p);
 
 /* Writes OUTPUT/stats.json, and prints the totals and the command that trains on what was written. */
 void prepare_report_write(const Prepare *p, const ManifestReport *manifests);
-
-#endif

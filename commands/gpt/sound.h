@@ -1,6 +1,5 @@
 /* Makes log-mel frames of audio codes and recordings, and WAV files of frames. */
-#ifndef COMMANDS_GPT_SOUND_H
-#define COMMANDS_GPT_SOUND_H
+#pragma once
 
 #include "data/audio/mel.h"
 #include "data/kmeans.h"
@@ -22,5 +21,3 @@ typedef struct {
 } GriffinLim;
 /* Writes the sound of frames[n, MEL_BANDS] as a WAV file, quieter if it would clip. Makes its folder. */
 void gpt_sound_write(const Mel *mel, const float *frames, int64_t n, GriffinLim how, const char *output);
-
-#endif

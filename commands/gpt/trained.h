@@ -1,6 +1,5 @@
 /* A trained model that --checkpoint names: its weights' path, its sizes, and what it was trained with. */
-#ifndef COMMANDS_GPT_TRAINED_H
-#define COMMANDS_GPT_TRAINED_H
+#pragma once
 
 #include "commands/gpt/base.h"
 #include "model/gpt.h"
@@ -25,5 +24,3 @@ char *gpt_trained_manifest(const GptTrained *trained);
  * pieces as the model. The codebook is NULL if none is given and the training does not say where it was. */
 char *gpt_trained_tokenizer(const GptTrained *trained, const char *given);
 char *gpt_trained_codebook(const GptTrained *trained, const char *given);
-
-#endif

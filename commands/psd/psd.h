@@ -1,6 +1,5 @@
 /* Shared by the commands of train_psd: options, data, the model described by a checkpoint, predictions. */
-#ifndef COMMANDS_PSD_PSD_H
-#define COMMANDS_PSD_PSD_H
+#pragma once
 
 #include "commands/predict.h"
 #include "commands/trainings.h"
@@ -187,5 +186,3 @@ void psd_print_next(const PsdOptions *run);
 /* Commands with options of their own; argv[0] is skipped. They return the exit status. */
 int psd_prepare(int argc, char **argv);
 int psd_synthesize(int argc, char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 /* The facts that a file of weights states about its model. The file is a checkpoint of train_slm, a model in GPT-2's
  * layout as Hugging Face writes it, nanoGPT's ckpt.pt, or a checkpoint-N.pt of the reference. */
-#ifndef COMMANDS_SLM_BASE_H
-#define COMMANDS_SLM_BASE_H
+#pragma once
 
 #include "checkpoint/load.h"
 #include "commands/adopt.h"
@@ -39,5 +38,3 @@ void slm_base_close(SlmBase *base);
 SlmConfig slm_base_config(const SlmBase *base);
 /* Opens the tokenizer of the model (trained_tokenizer). */
 Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given);
-
-#endif

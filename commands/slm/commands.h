@@ -1,7 +1,6 @@
 /* The commands of train_slm other than training. Each runs with argv[0] "train_slm COMMAND" and returns the exit
  * status. */
-#ifndef COMMANDS_SLM_COMMANDS_H
-#define COMMANDS_SLM_COMMANDS_H
+#pragma once
 
 /* Measures what models that only count reach on the held-out documents. */
 int slm_baselines(int argc, char **argv);
@@ -13,5 +12,3 @@ int slm_export(int argc, char **argv);
 int slm_generate(int argc, char **argv);
 /* Makes shards of token ids, and a tokenizer, from texts. */
 int slm_prepare(int argc, char **argv);
-
-#endif

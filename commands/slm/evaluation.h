@@ -1,7 +1,6 @@
 /* The input of an evaluation, windows of ids that are made of texts or of questions, and the results made of their
  * losses. */
-#ifndef COMMANDS_SLM_EVALUATION_H
-#define COMMANDS_SLM_EVALUATION_H
+#pragma once
 
 #include "base/options.h"
 #include "data/slm/windows.h"
@@ -45,5 +44,3 @@ struct SlmQuestions *slm_questions_open(const OptionList *files, bool skip_bad, 
 void slm_questions_results(const struct SlmQuestions *questions, const SlmScoring *scoring, const float *losses,
                            Table *table);
 void slm_questions_close(struct SlmQuestions *questions);
-
-#endif

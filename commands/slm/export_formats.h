@@ -1,6 +1,5 @@
 /* The files of an exported model. */
-#ifndef COMMANDS_SLM_EXPORT_FORMATS_H
-#define COMMANDS_SLM_EXPORT_FORMATS_H
+#pragma once
 
 #include "data/text/tokenizer.h"
 #include "model/slm.h"
@@ -21,5 +20,3 @@ typedef struct {
 bool slm_export_gpt2(const void *context, Error *error);
 /* Writes OUTPUT/ckpt.pt as nanoGPT's sample.py reads it. context: a SlmExport. */
 bool slm_export_nanogpt(const void *context, Error *error);
-
-#endif

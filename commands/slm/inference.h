@@ -1,6 +1,5 @@
 /* A trained text GPT on a device, for the commands that use it. */
-#ifndef COMMANDS_SLM_INFERENCE_H
-#define COMMANDS_SLM_INFERENCE_H
+#pragma once
 
 #include "commands/slm/base.h"
 #include "train/train.h"
@@ -34,5 +33,3 @@ void slm_inference_open(SlmInference *inference, const SlmPasses *passes);
 void slm_inference_close(SlmInference *inference, int argc, char **argv);
 /* Returns the id that stood before every document of the training; -1: none, or it is not known. */
 int32_t slm_inference_first_id(const SlmInference *inference);
-
-#endif

@@ -1,6 +1,5 @@
 /* The log lines of train_slm, which begin as the reference's do. */
-#ifndef COMMANDS_SLM_LINES_H
-#define COMMANDS_SLM_LINES_H
+#pragma once
 
 #include "model/model.h"
 #include "train/spec.h"
@@ -20,5 +19,3 @@ double slm_printed_mfu(double parameters, double tokens);
 /* Print lines, as functions of LogLabels; the context is an SlmLines. */
 void slm_print_step(const void *context, const StepLine *line);
 void slm_print_validation(const void *context, const ValidationLine *line);
-
-#endif

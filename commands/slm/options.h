@@ -1,6 +1,5 @@
 /* The options of train_slm's training. */
-#ifndef COMMANDS_SLM_OPTIONS_H
-#define COMMANDS_SLM_OPTIONS_H
+#pragma once
 
 #include "commands/slm/samples.h"
 #include "model/slm.h"
@@ -31,5 +30,3 @@ void slm_options_print(const SlmOptions *options);
 SlmConfig slm_options_config(const SlmOptions *options);
 /* Returns the learning rate's schedule; the engine sets its warm-up and its length. */
 Schedule slm_options_schedule(const SlmOptions *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* Ids as text for people. */
-#ifndef COMMANDS_SLM_PASSAGE_H
-#define COMMANDS_SLM_PASSAGE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -26,5 +25,3 @@ void passage_add(Passage *passage, int32_t id);
 /* Writes the part of the text that has not been written. */
 void passage_write(Passage *passage, FILE *to);
 void passage_close(Passage *passage);
-
-#endif

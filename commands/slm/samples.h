@@ -1,6 +1,5 @@
 /* Texts that a training writes after each validation, always from the same prompts. */
-#ifndef COMMANDS_SLM_SAMPLES_H
-#define COMMANDS_SLM_SAMPLES_H
+#pragma once
 
 #include "data/text/tokenizer.h"
 #include "train/train.h"
@@ -22,5 +21,3 @@ SlmSamples *slm_samples_open(const SlmSampleOptions *options, const TrainSpec *s
 void slm_samples_close(SlmSamples *samples);
 /* Generates the texts, prints them and adds them to the log; a ValidationHook's function. */
 void slm_samples_write(void *samples, Training *training, int64_t step);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tokenizer of the data of a training, and what it does not know in them. */
-#ifndef COMMANDS_SLM_TOKENS_H
-#define COMMANDS_SLM_TOKENS_H
+#pragma once
 
 #include "commands/slm/options.h"
 #include "data/slm/stream.h"
@@ -16,5 +15,3 @@ void slm_tokens_check(const Tokenizer *tokenizer, const SlmStream *stream, const
 /* Warns if many pieces of the splits are unknown, by the record of prepare, else by their ids. Dies if they are
  * --max-unknown or more. streams: NULL: there is none. */
 void slm_tokens_check_unknown(const SlmOptions *options, const Tokenizer *tokenizer, SlmStream *const streams[2]);
-
-#endif

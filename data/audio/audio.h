@@ -1,7 +1,6 @@
 /* Reads sound files (WAV, FLAC, OGG and what else libsndfile reads, of any rate and number of channels) as mono samples
  * at one rate; writes 16-bit WAV files. */
-#ifndef DATA_AUDIO_AUDIO_H
-#define DATA_AUDIO_AUDIO_H
+#pragma once
 
 #include "base/base.h"
 
@@ -37,5 +36,3 @@ bool audio_doubt(const AudioFacts *facts, AudioDoubt doubt, Error *words);
 
 /* Writes a mono 16-bit WAV, whole or not at all. Samples beyond full scale are clipped. */
 bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error);
-
-#endif

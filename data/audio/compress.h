@@ -1,6 +1,5 @@
 /* Makes a small copy of a sound, to embed it in a page. */
-#ifndef DATA_AUDIO_COMPRESS_H
-#define DATA_AUDIO_COMPRESS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -10,5 +9,3 @@ enum { SOUND_MAX_SECONDS = 60 };
  * bytes[size], free(), and the media type, "audio/mpeg". Fails if the file is no sound, is longer than
  * SOUND_MAX_SECONDS, or cannot be encoded. */
 bool sound_compress(const char *path, char **bytes, size_t *size, const char **type, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Recognises sound that libsndfile could not open, and writes the commands that convert it. */
-#ifndef DATA_AUDIO_CONVERSION_H
-#define DATA_AUDIO_CONVERSION_H
+#pragma once
 
 #include "base/base.h"
 
@@ -19,5 +18,3 @@ char *conversion_command(const char *path, int rate);
 /* Returns the shell command that does so with all files in a folder, or also below it, whose name ends in `extension`
  * (".m4a"); links are followed; free(). */
 char *conversion_loop(const char *folder, const char *extension, bool below, int rate);
-
-#endif

@@ -1,6 +1,5 @@
 /* The discrete Fourier transform of real signals. */
-#ifndef DATA_AUDIO_FFT_H
-#define DATA_AUDIO_FFT_H
+#pragma once
 
 #include <complex.h>
 
@@ -17,5 +16,3 @@ void fft_forward(const Fft *fft, const float *wave, float complex *spectrum);
 /* Computes wave[FFT_POINTS], FFT_POINTS times the signal with this spectrum[FFT_BINS]. The imaginary parts of the first
  * and the last bin count as 0. Safe from several threads. */
 void fft_backward(const Fft *fft, const float complex *spectrum, float *wave);
-
-#endif

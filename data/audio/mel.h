@@ -5,8 +5,7 @@
  * constant, which the inversion needs.) The spectrum is scaled so that a sine of amplitude A has the magnitude A; 80
  * triangles of height 1, equally wide on the mel scale (2595 log10(1 + f / 700)) from 0 to 12 kHz, sum it into bands; a
  * frame holds the natural logarithms of the bands, no less than that of 1e-4 (80 dB below full scale). */
-#ifndef DATA_AUDIO_MEL_H
-#define DATA_AUDIO_MEL_H
+#pragma once
 
 #include "base/base.h"
 #include "data/audio/fft.h"
@@ -29,5 +28,3 @@ void mel_analyse(const Mel *mel, const float *samples, int64_t n, float *frames)
 /* Computes samples[n_frames * MEL_HOP] that sound like the frames, by the Griffin-Lim algorithm from seeded phases,
  * with the momentum of Perraudin, Balazs and Sondergaard ("A fast Griffin-Lim algorithm", 2013). */
 void mel_invert(const Mel *mel, const float *frames, int64_t n_frames, int iterations, uint64_t seed, float *samples);
-
-#endif

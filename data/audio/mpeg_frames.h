@@ -1,8 +1,7 @@
 /* The frames of MPEG audio (MP3, MP2, MP1). libsndfile believes the first frame's note of how many follow (Xing, Info)
  * and, without one, estimates their number by the size of the first. Both are wrong for what encoders write into pipes
  * and for files joined by cat: so the frames of the file itself are counted. */
-#ifndef DATA_AUDIO_MPEG_FRAMES_H
-#define DATA_AUDIO_MPEG_FRAMES_H
+#pragma once
 
 #include "data/audio/sound_view.h"
 
@@ -23,5 +22,3 @@ typedef struct {
  * what follows a frame that describes it (Xing, Info, VBRI), or a change of rate or channels, with such a frame that
  * declares what is there. Returns false if there are no frames. sound_parts_close() */
 bool mpeg_frames_count(int fd, int64_t begin, int64_t end, int64_t max_samples, MpegCount *count, SoundParts *parts);
-
-#endif

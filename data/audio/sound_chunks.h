@@ -1,7 +1,6 @@
 /* Compares the sizes that the headers of WAV (RIFF, RIFX, RF64, BW64), AIFF and AU files declare with those of the
  * files. */
-#ifndef DATA_AUDIO_SOUND_CHUNKS_H
-#define DATA_AUDIO_SOUND_CHUNKS_H
+#pragma once
 
 #include "data/audio/sound_view.h"
 
@@ -18,5 +17,3 @@ typedef struct {
  * sound_parts_close(&chunks->parts)
  */
 bool sound_chunks_read(int fd, SoundChunks *chunks);
-
-#endif

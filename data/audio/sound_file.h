@@ -1,7 +1,6 @@
 /* Detects whether libsndfile reads all of a sound file. It reads the rest of one that was cut off, and the first of
  * several that were joined, without an error, so that a clip would get half of its speech with all of its text. */
-#ifndef DATA_AUDIO_SOUND_FILE_H
-#define DATA_AUDIO_SOUND_FILE_H
+#pragma once
 
 #include <sndfile.h>
 
@@ -21,5 +20,3 @@ void sound_file_count_frames(int fd, const SF_INFO *info, const SoundChunks *chu
 /* Finds the sounds of a file in which several were joined (Ogg, FLAC, AU, CAF, Wave64, SPHERE, VOC). Returns false if
  * there is only one. */
 bool sound_file_split(int fd, SoundParts *parts);
-
-#endif

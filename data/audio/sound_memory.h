@@ -1,6 +1,5 @@
 /* A sound file in memory, which libsndfile writes. */
-#ifndef DATA_AUDIO_SOUND_MEMORY_H
-#define DATA_AUDIO_SOUND_MEMORY_H
+#pragma once
 
 #include <sndfile.h>
 
@@ -14,5 +13,3 @@ typedef struct {
 /* Writes samples[frames * info->channels] as a file of info->format into `memory`. Samples beyond full scale are
  * clipped. The error says what libsndfile refuses, or how much fits into the format. */
 bool sound_memory_write(SoundMemory *memory, SF_INFO *info, const float *samples, int64_t frames, Error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Files as libsndfile is to see them: ranges of an open file, and bytes put between them. So sounds are read whole that
  * the library would cut, because a header says something else than what the file holds. */
-#ifndef DATA_AUDIO_SOUND_VIEW_H
-#define DATA_AUDIO_SOUND_VIEW_H
+#pragma once
 
 #include <sndfile.h>
 
@@ -41,5 +40,3 @@ SNDFILE *sound_view_open(SoundView *view, int fd, SF_INFO *info);
 /* Appends an empty view. Views move when the next one is added. */
 SoundView *sound_parts_add(SoundParts *parts);
 void sound_parts_close(SoundParts *parts);
-
-#endif

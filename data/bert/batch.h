@@ -1,7 +1,6 @@
 /* The fields of a micro-batch of the encoder. N rows are the tokens of S texts, each with its begin and end token. R
  * rows of the last block's output are used. Fields that a task does not need are absent. */
-#ifndef DATA_BERT_BATCH_H
-#define DATA_BERT_BATCH_H
+#pragma once
 
 #include "data/batch.h"
 
@@ -20,5 +19,3 @@ enum { BERT_COUNT_WEIGHTS, BERT_COUNT_ROWS, BERT_COUNTS };
 /* The id of <pad>, which is also its position; the position of a text's first token. A text of T tokens needs
  * BERT_FIRST_POSITION + T rows in the table. */
 enum { BERT_PAD = 1, BERT_FIRST_POSITION };
-
-#endif

@@ -1,6 +1,5 @@
 /* The classes of a training, and the labels of texts as numbers of classes. */
-#ifndef DATA_BERT_CLASSES_H
-#define DATA_BERT_CLASSES_H
+#pragma once
 
 #include "data/bert/comments.h"
 
@@ -39,5 +38,3 @@ bool classes_check(const Classes *classes, const int32_t *labels, int64_t n, con
 /* Sets weights[classes] to n / (classes * texts of the class), as scikit-learn's "balanced"; every class must have a
  * text. */
 void classes_balance(const int32_t *labels, int64_t n, int classes, float *weights);
-
-#endif

@@ -6,8 +6,7 @@
  * .txt             a text per line, without columns: for predictions and for pretraining
  * Texts are kept as they are written: "null", "NA" and "" are texts. Labels are normal (data/text/label.h). Columns
  * that nobody asked for are ignored; empty lines of tables are no records. */
-#ifndef DATA_BERT_COMMENTS_H
-#define DATA_BERT_COMMENTS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -72,5 +71,3 @@ typedef struct {
  * last. Errors as of comments_read, without labels, also if there is no text at all. */
 bool comments_next(CommentInput *input, const CommentColumns *columns, Comments *out, Error *error);
 void comments_input_close(CommentInput *input);
-
-#endif

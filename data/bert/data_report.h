@@ -1,6 +1,5 @@
 /* Reports on the texts before a model is trained on them: prints, and collects data_report.json. */
-#ifndef DATA_BERT_DATA_REPORT_H
-#define DATA_BERT_DATA_REPORT_H
+#pragma once
 
 #include "base/json.h"
 #include "data/bert/classes.h"
@@ -21,5 +20,3 @@ typedef struct {
  * warnings. */
 int bert_data_report(json_t *report, const BertReportSplit *splits, int n, const Classes *classes, int batch_size,
                      uint64_t seed);
-
-#endif

@@ -1,6 +1,5 @@
 /* The data sets of the encoder: tokenized texts with classes, or with words to be predicted. */
-#ifndef DATA_BERT_DATASET_H
-#define DATA_BERT_DATASET_H
+#pragma once
 
 #include "data/bert/batch.h"
 #include "data/bert/masking.h"
@@ -28,5 +27,3 @@ int64_t bert_masked_text(const Dataset *dataset, int64_t sample);
 
 /* See BatchSpec.largest. */
 Batch bert_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
-
-#endif

@@ -1,6 +1,5 @@
 /* The grammar of the synthetic comments: kinds of sentences, their patterns, and words for the places in them. */
-#ifndef DATA_BERT_GRAMMAR_H
-#define DATA_BERT_GRAMMAR_H
+#pragma once
 
 #include <stdio.h>
 
@@ -34,5 +33,3 @@ const char *grammar_sentence(FILE *out, int file, bool rude, Dice *dice);
 void grammar_opening(FILE *out, int file, Dice *dice);
 void grammar_closing(FILE *out, int file, Dice *dice);
 void grammar_aside(FILE *out, int file, Dice *dice);
-
-#endif

@@ -1,6 +1,5 @@
 /* Synthetic texts with the lengths of short comments, for estimates without data and for benches. */
-#ifndef DATA_BERT_LENGTHS_H
-#define DATA_BERT_LENGTHS_H
+#pragma once
 
 #include "data/bert/texts.h"
 
@@ -16,5 +15,3 @@ double bert_length_quantile(double share);
 TokenizedTexts bert_synthetic_texts(int64_t n, int vocabulary, int length, int max_len);
 /* Returns the ids of the special tokens of such a vocabulary, which are PhoBERT's. */
 SpecialIds bert_synthetic_specials(int vocabulary);
-
-#endif

@@ -1,6 +1,5 @@
 /* Chooses the tokens of a text that a masked language model has to predict. */
-#ifndef DATA_BERT_MASKING_H
-#define DATA_BERT_MASKING_H
+#pragma once
 
 #include "data/bert/texts.h"
 
@@ -29,5 +28,3 @@ int bert_masking_count(const BertMasking *masking, const int32_t *ids, int n);
  * their number. */
 int bert_masking_apply(const BertMasking *masking, int64_t epoch, int64_t sample, int32_t *ids, int n, int32_t *scratch,
                        int32_t *rows, int32_t *labels);
-
-#endif

@@ -1,11 +1,8 @@
 /* Writes synthetic comments as people do who are in a hurry. */
-#ifndef DATA_BERT_SCRIBBLE_H
-#define DATA_BERT_SCRIBBLE_H
+#pragma once
 
 #include "data/bert/grammar.h"
 
 /* Returns a text without tone marks, with short forms, repeated letters, signs and emoji behind it; free(). noise: 1 as
  * in a forum, 0 none. rude: the class, of which a few emoji are typical. */
 char *scribble(const char *text, bool rude, double noise, Dice *dice);
-
-#endif

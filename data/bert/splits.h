@@ -1,8 +1,7 @@
 /* Divides the texts of one file into splits or folds. Each class is divided in the same proportions, and equal texts
  * stay together, so that no text of one split occurs in another. The result depends on the seed and the texts' order.
  */
-#ifndef DATA_BERT_SPLITS_H
-#define DATA_BERT_SPLITS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -27,5 +26,3 @@ bool splits_fold(const SplitRows *rows, int k, uint64_t seed, int32_t *fold, Err
 /* Returns how many of split[n] are `which`, and sets *list to their indices in ascending order; free(). Also for folds.
  */
 int64_t splits_list(const int32_t *split, int64_t n, int32_t which, int32_t **list);
-
-#endif

@@ -8,8 +8,7 @@
  * unlabelled.txt with a comment per line. No two comments are the same. The sentences of validation and test have
  * patterns that no training comment has, and words that no labelled training comment has; the unlabelled comments have
  * all words, and the patterns of training and validation. */
-#ifndef DATA_BERT_SYNTHETIC_H
-#define DATA_BERT_SYNTHETIC_H
+#pragma once
 
 #include "data/bert/grammar.h"
 
@@ -29,5 +28,3 @@ typedef struct {
 BertSyntheticComment bert_synthetic_comment(const BertSynthetic *options, int file, uint32_t draw);
 /* Writes the four files, of which none may exist, unless a killed program began them with the same options. */
 bool bert_synthetic_write(const char *directory, const BertSynthetic *options, Error *error);
-
-#endif

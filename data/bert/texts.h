@@ -1,6 +1,5 @@
 /* From raw texts to token ids: normalisation, word segmentation, tokenizer, cut, begin and end tokens. */
-#ifndef DATA_BERT_TEXTS_H
-#define DATA_BERT_TEXTS_H
+#pragma once
 
 #include "data/segment/segmenter.h"
 #include "data/text/tokenizer.h"
@@ -61,5 +60,3 @@ void texts_mark_used(const TokenizedTexts *texts, uint8_t *used);
 char *texts_normal(const char *text, size_t *size);
 /* Sets groups[n] to the index of the first text with the same normal form. */
 void texts_groups(const char *const *texts, int64_t n, int32_t *groups);
-
-#endif

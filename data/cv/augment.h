@@ -1,7 +1,6 @@
 /* The random draws of training: how each cell is augmented (by augment_volumes of kernels/ops.h), and how the cells of
  * a batch are mixed. They depend on the seed, the epoch and the position in the epoch only. */
-#ifndef DATA_CV_AUGMENT_H
-#define DATA_CV_AUGMENT_H
+#pragma once
 
 #include "kernels/augment.h"
 
@@ -12,5 +11,3 @@ AugmentDraws cv_augment_draw(uint64_t seed, uint32_t epoch, uint64_t position, i
  * permutation and lambda is from Beta(0.4, 0.4). Returns false, with lambda 1, for the 70 % of batches that are not
  * mixed. */
 bool cv_augment_mixup(uint64_t seed, uint32_t epoch, uint64_t batch, int n, float *lambda, int32_t *partner);
-
-#endif

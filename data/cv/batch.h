@@ -1,7 +1,6 @@
 /* The fields of a batch for the FLIM classifier, of B cells, whose counts lie in the device's memory
  * (Dataset.device_data). */
-#ifndef DATA_CV_BATCH_H
-#define DATA_CV_BATCH_H
+#pragma once
 
 #include "data/batch.h"
 
@@ -16,5 +15,3 @@ enum {
     CV_FIELDS
 };
 enum { CV_COUNT_CELLS, CV_COUNTS }; /* indices into Batch.counts */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A class word stands behind '_', in either case, and ends before '_', '.', a digit or the end of the name:
  * d01m2_act_7.npy, m3_IN.npy, m1_inactive_2.tif. A folder of a class has such a word as its whole name. */
-#ifndef DATA_CV_CELL_CLASSES_H
-#define DATA_CV_CELL_CLASSES_H
+#pragma once
 
 #include "base/json.h"
 
@@ -41,5 +40,3 @@ bool cell_classes_of_file(CellClasses *classes, const char *path, CvCellName *pa
 const char *cell_classes_first(const CellClasses *classes);
 /* Returns how many rows of the table were asked for by no file. */
 int64_t cell_classes_unused(const CellClasses *classes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds the files of cells in a folder of donors' folders, with the class, the donor and the field of view that their
  * names and folders tell; and counts what is left out, or odd. */
-#ifndef DATA_CV_CELL_FILES_H
-#define DATA_CV_CELL_FILES_H
+#pragma once
 
 #include "data/cv/cell_classes.h"
 #include "data/cv/cell_formats.h"
@@ -53,5 +52,3 @@ void cell_files_close(CellFiles *files);
 char *cell_files_source(const CellFiles *files, bool compat);
 /* Checks that a donor's name, name[n], can be given in options. */
 bool cell_files_check_donor(const char *name, int n, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Files of one cell: an image of photon counts, [H, W, T]. */
-#ifndef DATA_CV_CELL_FORMATS_H
-#define DATA_CV_CELL_FORMATS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -22,5 +21,3 @@ typedef struct {
 
 /* Reads a file whose name has one of the endings. An error names the path. */
 bool cell_image_read(const char *path, CellImage *image, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Makes the store of a folder of cells (cells.h) from its files: reads their counts, and computes the columns. */
-#ifndef DATA_CV_CELL_STORE_H
-#define DATA_CV_CELL_STORE_H
+#pragma once
 
 #include "data/cv/cell_files.h"
 #include "kernels/augment.h"
@@ -12,5 +11,3 @@ bool cell_store_make(CellFiles *files, bool compat, const char *path, const char
 /* Returns -sum p log2 p, in bits, of the image at the first of the bins with most photons; 0 if there are no photons.
  * compat: takes rows for time if T < H, as the reference does. */
 double cell_store_entropy(const uint16_t *counts, AugmentShape shape, bool compat);
-
-#endif

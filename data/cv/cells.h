@@ -12,8 +12,7 @@
  * [n, H, W]; I32 [n] label, donor, field, size, peak, same_as; F64 [n] photons, entropy. Metadata: "donors", "fields"
  * and "files", JSON lists of names; "findings", how many files of each kind there are and what was odd;
  * "source", a hash of what the store was made from. */
-#ifndef DATA_CV_CELLS_H
-#define DATA_CV_CELLS_H
+#pragma once
 
 #include "base/base.h"
 #include "data/cv/cell_classes.h"
@@ -66,5 +65,3 @@ extern const char CV_CELLS_ENDING[]; /* the store's: ".flim.safetensors" */
 void cv_cells_counts(const CvCells *cells, int64_t cell, float *out);
 /* Returns the checksum of a cell's counts, the same for 8 and 16 bits. */
 uint64_t cv_cells_checksum(const CvCells *cells, int64_t cell);
-
-#endif

@@ -1,7 +1,6 @@
 /* Measures how well properties without any biology (size, brightness, the donor) separate active from quiescent cells.
  */
-#ifndef DATA_CV_CONFOUNDS_H
-#define DATA_CV_CONFOUNDS_H
+#pragma once
 
 #include "data/cv/cells.h"
 
@@ -21,5 +20,3 @@ CvAssociation cv_confounds_donor(const CvCells *cells, uint64_t seed);
 
 /* Returns the correlation over donors of the mean value of their cells and their share of active cells. */
 double cv_confounds_correlation(const CvCells *cells, const double *values);
-
-#endif

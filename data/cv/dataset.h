@@ -1,6 +1,5 @@
 /* Batches of FLIM cells for the classifier. */
-#ifndef DATA_CV_DATASET_H
-#define DATA_CV_DATASET_H
+#pragma once
 
 #include "data/cv/augment.h"
 #include "data/cv/batch.h"
@@ -26,5 +25,3 @@ enum { CV_VIEWS = 4 };
 Dataset *cv_dataset_open(const CvCells *cells, const CvIds *ids, const CvDatasetOptions *options);
 /* Returns a batch that needs as much memory as any of this size: one that is mixed. */
 Batch cv_dataset_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
-
-#endif

@@ -9,13 +9,10 @@
  * i16 measurement description @12 | u32 length without compression, in bytes @18 type: bits 4-7 contents (0 decay, 1
  * page, 6 FIFO image are photon counts) | bits 8-11 numbers (0 u16, 1 u32, 2 double) | bit 12: the data are a zip
  * archive with one file The counts are [y, x, bin]. */
-#ifndef DATA_CV_SDT_H
-#define DATA_CV_SDT_H
+#pragma once
 
 #include "base/base.h"
 
 /* Converts the only data block to values [H, W, T]; dims: H, W, T. free(*values), which is NULL after an error. Refuses
  * files of several blocks, such as several detector channels. */
 bool sdt_read(const void *bytes, size_t size, int64_t dims[3], double **values, Error *error);
-
-#endif

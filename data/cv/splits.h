@@ -1,7 +1,6 @@
 /* Divides FLIM cells into training, validation and test splits. Whole donors are assigned to a split, and their cells
  * follow: a model that is to recognise a new donor's cells must be tested on a donor that it has never seen. */
-#ifndef DATA_CV_SPLITS_H
-#define DATA_CV_SPLITS_H
+#pragma once
 
 #include "data/cv/cells.h"
 
@@ -103,5 +102,3 @@ double cv_prior_natural(const CvColumns *columns, const CvIds *ids);
 double cv_prior_effective(const CvColumns *columns, const CvSampler *sampler);
 /* Prints how many cells of each donor and class a batch is expected to hold, and both priors. */
 void cv_sampler_print(const CvColumns *columns, const CvSampler *sampler, int64_t batch);
-
-#endif

@@ -2,8 +2,7 @@
  * instrument's response, from donors that differ in everything but biology.
  *
  * Writes DIRECTORY/isolated_cells_D1/d01m2_act_cell_7.npy ..., u16 (H, W, T). */
-#ifndef DATA_CV_SYNTHETIC_H
-#define DATA_CV_SYNTHETIC_H
+#pragma once
 
 #include "base/base.h"
 #include "kernels/augment.h"
@@ -22,5 +21,3 @@ typedef struct {
  * already is an error. */
 bool cv_synthetic_write(const char *directory, const CvSynthetic *options, int n_threads, int64_t *n_files,
                         Error *error);
-
-#endif

@@ -5,8 +5,7 @@
  * Descriptions of ImageJ, OME and tifffile say what the pages are. A stack of several axes (channels, slices, frames)
  * beside height and width is refused: none of them is known to be the time. So is a file of several series, as tifffile
  * writes them: all pages must be those of the first, or each page a series of its own. */
-#ifndef DATA_CV_TIFF_H
-#define DATA_CV_TIFF_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,5 +17,3 @@ typedef struct {
 /* Converts the pages to values [H, W, T]; dims: H, W, T. free(*values), which is NULL after an error. libtiff's own
  * messages become part of the error and are never printed. kind: may be NULL. */
 bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values, TiffKind *kind, Error *error);
-
-#endif

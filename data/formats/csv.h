@@ -5,8 +5,7 @@
  * Excel separates fields with ";" where the decimal sign is a comma, and with tabs in Unicode text. The separator is
  * found in the line of column names, or stated by a line "sep=;" above it. text_read
  * (text_source.h) reads what else Excel writes, UTF-16, and files that are compressed. */
-#ifndef DATA_FORMATS_CSV_H
-#define DATA_FORMATS_CSV_H
+#pragma once
 
 #include <stdio.h>
 
@@ -55,5 +54,3 @@ void csv_write(FILE *file, const char *field);
 /* Writes a number in the fewest digits that read back as the same value, as Python does: "80.0", "1e-07". Writes an
  * empty field for a number that is not finite. */
 void csv_write_number(FILE *file, double value);
-
-#endif

@@ -1,8 +1,7 @@
 /* Formats of arrays that are not read: what a file is by the ending of its name, or by its first bytes if these are not
  * what the name says; and what makes .npy of it. data/text/encoding.h says the same of files that should be text, and
  * what makes text of them. */
-#ifndef DATA_FORMATS_FOREIGN_H
-#define DATA_FORMATS_FOREIGN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -21,5 +20,3 @@ char *foreign_text(const int64_t counts[FOREIGN_FORMATS]);
 char *foreign_of_bytes(const void *bytes, size_t size);
 /* Prints a line for each format that has files, below one that counts them all: "[Store] 3 of them are ...". */
 void foreign_print(const char *label, const int64_t counts[FOREIGN_FORMATS]);
-
-#endif

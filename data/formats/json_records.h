@@ -5,8 +5,7 @@
  * asked for, NaN is null: Python writes a missing value so. A number that 64 bits do not hold (18446744073709551615,
  * 1e999) keeps its digits, which may be a name, and inside an array or object it is null. The rest is an error of that
  * record alone. */
-#ifndef DATA_FORMATS_JSON_RECORDS_H
-#define DATA_FORMATS_JSON_RECORDS_H
+#pragma once
 
 #include "base/json.h"
 
@@ -68,5 +67,3 @@ JsonRecords json_records_open(const char *text, size_t size, int64_t line, bool 
 bool json_records_next(JsonRecords *records, Error *error);
 /* Parses the record as json_record does. The error begins with "LINE: ", or "LINE:COLUMN: " if the text is no JSON. */
 json_t *json_records_parse(const JsonRecords *records, const char *const *names, size_t flags, Error *error);
-
-#endif

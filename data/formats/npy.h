@@ -1,7 +1,6 @@
 /* Reads and writes NumPy's .npy files: formats 1.0, 2.0 and 3.0, every bool, integer and float dtype of 1 to 8 bytes,
  * both byte orders, C and Fortran order. Object arrays (pickles) are refused. */
-#ifndef DATA_FORMATS_NPY_H
-#define DATA_FORMATS_NPY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -28,5 +27,3 @@ void npy_to_f64(const Npy *npy, int64_t first, int64_t count, double *out);
 /* Writes format 1.0, little-endian, C order, as np.save does; atomically. The header's dictionary is followed by a
  * checksum, which Python takes for a comment. dtype: "<i4", "<f4" or "<f8". */
 bool npy_write(const char *path, const char *dtype, const void *data, int rank, const int64_t *dims, Error *error);
-
-#endif

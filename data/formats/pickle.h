@@ -3,8 +3,7 @@
  * Nothing is called, imported or executed. A tensor becomes a node with its arguments; a call that only makes a number
  * (numpy scalars, generator states) becomes a leaf; every other opcode or callable is refused with an error
  * that names it. */
-#ifndef DATA_FORMATS_PICKLE_H
-#define DATA_FORMATS_PICKLE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -53,5 +52,3 @@ void pickle_free(Pickle *pickle);
 const PickleNode *pickle_get(const Pickle *pickle, const PickleNode *dictionary, const char *key);
 /* Returns torch's storage class for a safetensors dtype ("FloatStorage" for "F32"), or NULL. */
 const char *pickle_storage_class(const char *dtype);
-
-#endif

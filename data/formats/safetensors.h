@@ -1,6 +1,5 @@
 /* Reads and writes safetensors. */
-#ifndef DATA_FORMATS_SAFETENSORS_H
-#define DATA_FORMATS_SAFETENSORS_H
+#pragma once
 
 #include "data/formats/tensor_file.h"
 
@@ -18,5 +17,3 @@ enum { SAFETENSORS_SUM = sizeof SAFETENSORS_NO_SUM };
  */
 bool safetensors_write(const char *path, const TensorToWrite *tensors, int n_tensors, const char *const *metadata_keys,
                        const char *const *metadata_values, int n_metadata, Error *error);
-
-#endif

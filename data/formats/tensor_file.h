@@ -1,6 +1,5 @@
 /* The named tensors of a file, whichever format it has: names, dtypes, shapes, bytes. */
-#ifndef DATA_FORMATS_TENSOR_FILE_H
-#define DATA_FORMATS_TENSOR_FILE_H
+#pragma once
 
 #include "base/base.h"
 #include "kernels/tensor.h"
@@ -54,5 +53,3 @@ typedef struct {
     int64_t dims[STORED_MAX_RANK];
     const void *data;
 } TensorToWrite;
-
-#endif

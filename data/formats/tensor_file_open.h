@@ -1,6 +1,5 @@
 /* Opens tensor files of all formats. */
-#ifndef DATA_FORMATS_TENSOR_FILE_OPEN_H
-#define DATA_FORMATS_TENSOR_FILE_OPEN_H
+#pragma once
 
 #include "data/formats/tensor_file.h"
 
@@ -13,5 +12,3 @@
  * its files, the shards, must lie beside it, and each must have the tensors that the index names there; no two may have
  * the same. */
 bool tensor_file_open(const char *path, TensorFile *file, Error *error);
-
-#endif

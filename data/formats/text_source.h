@@ -1,7 +1,6 @@
 /* Reads the text of a file in pieces, plain or compressed with gzip, and sums up the file's bytes meanwhile. A file is
  * compressed if it begins with gzip's two magic bytes, which no UTF-8 text does; its name does not matter. */
-#ifndef DATA_FORMATS_TEXT_SOURCE_H
-#define DATA_FORMATS_TEXT_SOURCE_H
+#pragma once
 
 #include <zlib.h>
 
@@ -34,5 +33,3 @@ bool text_read(const char *path, char **text, size_t *size, Error *error);
 /* Does the same with the bytes of a file, which are freed if others take their place: decompresses them, and turns
  * UTF-16 with a mark into UTF-8. A zero byte stands behind them. After an error the bytes are freed and NULL. */
 bool text_decode(char **bytes, size_t *size, Error *error);
-
-#endif

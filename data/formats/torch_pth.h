@@ -1,7 +1,6 @@
 /* Reads and writes the files of torch.save: a zip of data.pkl (names, shapes, strides) and one file per storage. Also
  * reads those of a torch before 1.6, which are no zip. */
-#ifndef DATA_FORMATS_TORCH_PTH_H
-#define DATA_FORMATS_TORCH_PTH_H
+#pragma once
 
 #include "data/formats/tensor_file.h"
 
@@ -40,5 +39,3 @@ void pth_tensor(PthWriter *writer, TensorToWrite tensor); /* copies the data; th
 void pth_tensor_in_place(PthWriter *writer, TensorToWrite tensor);
 /* Writes the file atomically and frees the writer. */
 bool pth_write(PthWriter *writer, const char *path, Error *error);
-
-#endif

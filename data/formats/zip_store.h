@@ -1,6 +1,5 @@
 /* Writes a zip of entries without compression straight into a file, in one go: what is in memory is not copied. */
-#ifndef DATA_FORMATS_ZIP_STORE_H
-#define DATA_FORMATS_ZIP_STORE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -16,5 +15,3 @@ typedef struct {
  * that they can be mapped; an extra field of the entry's header fills the gap. The same entries give the same bytes:
  * all times are the first day of the zip's calendar. Files and entries may be larger than 4 GiB. */
 bool zip_store(const char *path, const ZipEntry *entries, int n, Error *error);
-
-#endif

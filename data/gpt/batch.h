@@ -1,6 +1,5 @@
 /* The fields of a micro-batch of the TTS GPT. */
-#ifndef DATA_GPT_BATCH_H
-#define DATA_GPT_BATCH_H
+#pragma once
 
 #include "data/batch.h"
 
@@ -25,5 +24,3 @@ enum {
     GPT_FIELDS
 };
 enum { GPT_COUNT_TEXT, GPT_COUNT_MEL, GPT_COUNTS }; /* indices into Batch.counts */
-
-#endif

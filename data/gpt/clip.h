@@ -1,7 +1,6 @@
 /* One recording in train_gpt prepare: it is measured, then coded. Each step writes files into the output directory and
  * a line into its ledger that says what they were made from, so that no step is done twice. */
-#ifndef DATA_GPT_CLIP_H
-#define DATA_GPT_CLIP_H
+#pragma once
 
 #include "data/audio/audio.h"
 #include "data/gpt/recordings.h"
@@ -72,5 +71,3 @@ bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t 
 /* Computes and writes them. */
 bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error);
 void clip_close(Clip *clip);
-
-#endif

@@ -1,6 +1,5 @@
 /* The data set of the TTS GPT: micro-batches of the samples of manifests, or of synthetic samples. */
-#ifndef DATA_GPT_DATASET_H
-#define DATA_GPT_DATASET_H
+#pragma once
 
 #include "data/dataset.h"
 #include "data/gpt/batch.h"
@@ -22,5 +21,3 @@ Batch gpt_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
 /* Returns the entropy in nats of how often each audio code is a target, the stop code included: the loss of a model
  * that has learned nothing else. */
 double gpt_code_entropy(const Dataset *dataset);
-
-#endif

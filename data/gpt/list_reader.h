@@ -1,6 +1,5 @@
 /* The readers of the lines of a list. */
-#ifndef DATA_GPT_LIST_READER_H
-#define DATA_GPT_LIST_READER_H
+#pragma once
 
 #include "data/gpt/recordings.h"
 
@@ -61,5 +60,3 @@ bool recordings_are_one_object(const char *text, size_t size, Error *words);
  * out->read_as. Refuses a text that the program has chosen and that is the same in all lines, or a tenth as long as
  * another column; of one that is named, sets out->doubt. Counts texts in quotes. The error begins with "LINE: ". */
 bool recordings_settle_columns(ListReader *reader, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* The lines of a manifest: JSON objects, each a single utterance or a prompt/target pair. */
-#ifndef DATA_GPT_MANIFEST_H
-#define DATA_GPT_MANIFEST_H
+#pragma once
 
 #include <jansson.h>
 
@@ -25,5 +24,3 @@ typedef struct {
 bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int64_t *number, int *column,
                          Error *error);
 void manifest_record_close(ManifestRecord *record);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes the manifests of a prepared data set, JSON lines: single utterances and prompt/target pairs. */
-#ifndef DATA_GPT_MANIFEST_WRITE_H
-#define DATA_GPT_MANIFEST_WRITE_H
+#pragma once
 
 #include "data/gpt/clip.h"
 
@@ -24,5 +23,3 @@ typedef struct {
  */
 bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *options, ManifestReport *report,
                      Error *error);
-
-#endif

@@ -1,8 +1,7 @@
 /* The steps of train_gpt prepare, in their order. Each step leaves its results in files and lines of the ledger, and
  * reuses what is there if it would come out the same. So the program may be killed at any time: what it writes in the
  * end depends neither on that nor on the number of workers. A step that cannot go on ends the program. */
-#ifndef DATA_GPT_PREPARE_H
-#define DATA_GPT_PREPARE_H
+#pragma once
 
 #include "data/gpt/prepare_sizes.h"
 #include "data/gpt/recordings_read.h"
@@ -57,5 +56,3 @@ void prepare_check_spelling(const Prepare *p, const char *language);
 void prepare_codebook(Prepare *p);
 /* Writes text_ids, codes, condition and emo_vec of every kept clip. */
 void prepare_codes(Prepare *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* The folders and files that train_gpt prepare writes into its output directory. */
-#ifndef DATA_GPT_PREPARE_OUTPUTS_H
-#define DATA_GPT_PREPARE_OUTPUTS_H
+#pragma once
 
 #include "data/ledger.h"
 
@@ -40,5 +39,3 @@ Ledger *prepare_outputs_open(const char *directory);
 void prepare_outputs_claim(const char *directory, const PrepareGiven *given, Ledger *ledger);
 /* Removes the manifests and stats: they must not stand while what they name is being replaced. */
 void prepare_outputs_remove_manifests(const char *directory);
-
-#endif

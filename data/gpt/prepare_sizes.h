@@ -1,7 +1,6 @@
 /* The sizes that train_gpt prepare chooses if it was not told: those of the full model, or what fits fewer recordings.
  */
-#ifndef DATA_GPT_PREPARE_SIZES_H
-#define DATA_GPT_PREPARE_SIZES_H
+#pragma once
 
 #include "data/gpt/clip.h"
 
@@ -29,5 +28,3 @@ double prepare_full_seconds(void);
  * 50 characters of text for each merge of the tokenizer, vectors 256 wide, and the smallest share in steps of 0.01 that
  * holds out a tenth of the clips, at most 20, and leaves pairs on both sides. Returns whether there is less. */
 bool prepare_fit_sizes(const Clip *clips, int64_t n, const PrepareFit *fit, PrepareSizes *sizes);
-
-#endif

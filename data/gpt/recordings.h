@@ -1,6 +1,5 @@
 /* Recordings and their texts. */
-#ifndef DATA_GPT_RECORDINGS_H
-#define DATA_GPT_RECORDINGS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -102,5 +101,3 @@ bool recording_finish(Recording *r, Error *error);
 void recordings_complete_times(Recordings *all);
 /* Returns whether no two recordings have the same id. The error begins with "LINE: ", but not that of a folder. */
 bool recordings_check_unique(const Recordings *all, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads a folder of audio files, each with its text in a .txt file of the same name beside it. */
-#ifndef DATA_GPT_RECORDINGS_FOLDER_H
-#define DATA_GPT_RECORDINGS_FOLDER_H
+#pragma once
 
 #include "data/gpt/recordings.h"
 
@@ -14,5 +13,3 @@ bool recordings_name_sound(const char *path);
 bool recordings_read_folder(const char *path, Recordings *out, Error *error);
 /* Says how many files with subtitles were left out, and what to do with them; free(). */
 char *recordings_subtitles(const Recordings *recordings);
-
-#endif

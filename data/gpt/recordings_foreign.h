@@ -1,6 +1,5 @@
 /* Recognises files of other programs that have texts, or their times, but name no sounds. */
-#ifndef DATA_GPT_RECORDINGS_FOREIGN_H
-#define DATA_GPT_RECORDINGS_FOREIGN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -11,5 +10,3 @@ const char *recordings_subtitles_advice(void);
 /* Returns whether a list is none that can be read, by the end of its name or its first lines, and says what it is and
  * what to do: "holds subtitles (SubRip): ...". */
 bool recordings_are_foreign(const char *path, const char *text, size_t size, Error *words);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads a folder of Kaldi: wav.scp (recording, file), text (utterance, text), and, if there are, segments (utterance,
  * recording, start, end) and utt2spk (utterance, speaker). */
-#ifndef DATA_GPT_RECORDINGS_KALDI_H
-#define DATA_GPT_RECORDINGS_KALDI_H
+#pragma once
 
 #include "data/gpt/recordings.h"
 
@@ -13,5 +12,3 @@ bool recordings_is_in_kaldi(const char *path);
  * text without sound is counted. Commands in wav.scp are refused, and so is an utterance without a recording, unless
  * such lines may be left out (skip_bad). The error begins with a path. */
 bool recordings_read_kaldi(const char *folder, bool skip_bad, Recordings *out, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds audio files that lie elsewhere than their list says. */
-#ifndef DATA_GPT_RECORDINGS_PLACES_H
-#define DATA_GPT_RECORDINGS_PLACES_H
+#pragma once
 
 #include "data/gpt/recordings.h"
 
@@ -8,5 +7,3 @@
  * folder above the list, and with the usual extensions. All missing files that lie at the place where the first one is
  * found are taken from there: sets their paths, moved and moved_to. */
 void recordings_find_audio(Recordings *all);
-
-#endif

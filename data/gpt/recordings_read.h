@@ -11,8 +11,7 @@
  * Text is UTF-8, or UTF-16 with a byte order mark, plain or compressed by gzip; a byte order mark and empty lines are
  * skipped. Audio paths are relative to the list. Where there are no ids, they are made of the names of the audio files;
  * where there are no speakers, all recordings are of one. */
-#ifndef DATA_GPT_RECORDINGS_READ_H
-#define DATA_GPT_RECORDINGS_READ_H
+#pragma once
 
 #include "data/gpt/recordings.h"
 
@@ -29,5 +28,3 @@ typedef struct {
 bool recordings_parse(const char *text, size_t size, const RecordingsSource *source, Recordings *out, Error *error);
 /* Reads a list or a folder, at least one recording. The error begins with a path. */
 bool recordings_read(const RecordingsSource *source, Recordings *out, Error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* The samples of manifests (JSONL: single utterances, or prompt/target pairs), with the npy files that the lines name.
  */
-#ifndef DATA_GPT_SAMPLES_H
-#define DATA_GPT_SAMPLES_H
+#pragma once
 
 #include "data/formats/npy.h"
 #include "data/split.h"
@@ -63,5 +62,3 @@ void gpt_samples_close(GptSamples *samples);
 
 /* Converts an array of [rows, d_model], or [d_model] if rows is 1, into finite floats. Errors say what was found. */
 bool gpt_vectors_parse(const Npy *npy, int64_t rows, int64_t d_model, float *out, Error *error);
-
-#endif

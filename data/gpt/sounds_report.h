@@ -1,6 +1,5 @@
 /* Reports what the sounds of a list say about the list, and those that cannot be used. */
-#ifndef DATA_GPT_SOUNDS_REPORT_H
-#define DATA_GPT_SOUNDS_REPORT_H
+#pragma once
 
 #include "data/gpt/clip.h"
 
@@ -13,5 +12,3 @@ void sounds_report_doubtful(const Recordings *recordings, const Clip *clips, int
 /* Warns of clips[n] whose duration is not what the list says, and of kept clips with the sound of another one; prints
  * how many files are parts that were cut out before. */
 void sounds_report(const Recordings *recordings, const Clip *clips, int64_t n);
-
-#endif

@@ -13,8 +13,7 @@
  * angles and relative lengths (Johnson and Lindenstrauss), so no information of the 80 bands is lost. The elements are
  * near 0.1: a few times the N(0, 0.02) of the token embeddings, so that the prompt stands out from the start, yet small
  * enough for the first blocks, whose outputs are of the same order, to reshape it. */
-#ifndef DATA_GPT_SPEECH_CODER_H
-#define DATA_GPT_SPEECH_CODER_H
+#pragma once
 
 #include "data/audio/mel.h"
 #include "data/kmeans.h"
@@ -51,5 +50,3 @@ PromptMap prompt_map_open(const SpeechCoder *coder, int64_t d_model);
 void prompt_map_close(PromptMap *map);
 /* Computes condition[CONDITIONING_ROWS, d_model] and emotion[d_model] from frames[n, MEL_BANDS] of a clip, n >= 1. */
 void prompt_map_apply(const PromptMap *map, const float *frames, int64_t n, float *condition, float *emotion);
-
-#endif

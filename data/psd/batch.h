@@ -5,8 +5,7 @@
  * sequences of 13 rows, CLS and 12 patches: in pretraining the B spectra and after them their B partners, otherwise the
  * B spectra. The decoder's rows are B sequences of 12. n is the number of embedded patches, M = 12 - V the number of
  * masked patches per spectrum. */
-#ifndef DATA_PSD_BATCH_H
-#define DATA_PSD_BATCH_H
+#pragma once
 
 #include "data/batch.h"
 
@@ -34,5 +33,3 @@ enum {
 /* Indices into Batch.counts: masked bins, spectra plus partners; the sum of the class weights, spectra. */
 enum { PSD_COUNT_MASKED, PSD_COUNT_PAIRED, PSD_COUNT_WEIGHTS, PSD_COUNT_SPECTRA, PSD_COUNTS };
 enum { PSD_PATCH = 16, PSD_PATCHES = 12, PSD_SEQUENCE = 13, PSD_PIECE = 8 };
-
-#endif

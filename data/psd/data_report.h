@@ -1,6 +1,5 @@
 /* Reports on the recordings before a model is trained on them: prints, and collects data_report.json. */
-#ifndef DATA_PSD_DATA_REPORT_H
-#define DATA_PSD_DATA_REPORT_H
+#pragma once
 
 #include "base/json.h"
 
@@ -25,5 +24,3 @@ void psd_data_report_groups_free(PsdGroups *groups);
  * and in another split. False with an error if a row is in two splits. n: 1, or the number of sensors times shots. */
 bool psd_data_report_splits(json_t *report, const char *name, const PsdPartition *partitions, int64_t n,
                             const PsdGroups *groups, Error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Batches of power spectra: which samples, which of their patches are visible, and which other sample of the same class
  * is each sample's partner. A batch holds indices; the spectra themselves lie in the device's memory. */
-#ifndef DATA_PSD_DATASET_H
-#define DATA_PSD_DATASET_H
+#pragma once
 
 #include "data/dataset.h"
 #include "data/psd/splits.h"
@@ -29,5 +28,3 @@ int64_t psd_dataset_sample(const Dataset *dataset, int64_t sample);
 void psd_dataset_partners(const Dataset *dataset, int64_t counts[3]);
 /* Counts the samples of each class: counts[classes]. */
 void psd_dataset_classes(const Dataset *dataset, int64_t *counts);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds sensors whose recordings are not in dB, or not in the unit of the others: what they are normalised to would say
  * nothing. */
-#ifndef DATA_PSD_LEVELS_H
-#define DATA_PSD_LEVELS_H
+#pragma once
 
 #include "base/json.h"
 #include "data/psd/preprocess.h"
@@ -20,5 +19,3 @@ void psd_level_join(PsdLevel *level, const PsdLevel *other);
 /* Returns a text for each doubtful sensor, that names it and says why: all its bins are from 0 to 1, as linear power is
  * and dB are not; or they are of another order than those of the other sensors. */
 json_t *psd_levels_doubtful(const PsdLevel *levels, const char *const *sensors, int n);
-
-#endif

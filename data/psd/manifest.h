@@ -1,7 +1,6 @@
 /* manifest.csv: one line for every row of every .npy file of spectra, with all that is known about the row. Split files
  * name a row by its index among these lines, from 0. */
-#ifndef DATA_PSD_MANIFEST_H
-#define DATA_PSD_MANIFEST_H
+#pragma once
 
 #include "base/base.h"
 #include "data/psd/splits.h"
@@ -46,5 +45,3 @@ PsdManifest psd_manifest_new(int64_t n, int n_files, int n_sensors);
 /* Returns the path of a file of the manifest. A relative path starts at the manifest's directory; if no file is there,
  * at the working directory, as in manifests of the reference. free() */
 char *psd_manifest_file(const char *manifest_path, const char *file_path);
-
-#endif

@@ -7,8 +7,7 @@
  * NaN is refused. The reference takes all of them for 0 dB, far above any signal.
  *
  * Computes in double precision and rounds once at the end. Percentiles are NumPy's "linear" ones, to the bit. */
-#ifndef DATA_PSD_PREPROCESS_H
-#define DATA_PSD_PREPROCESS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -53,5 +52,3 @@ bool psd_preprocess(const double *row, int64_t width, const PsdPreprocessing *op
 /* Returns whether so many bins of a row of this width are NaN that the row is left out. */
 bool psd_is_half_missing(const PsdRow *row, int64_t width);
 void psd_scratch_free(PsdScratch *scratch);
-
-#endif

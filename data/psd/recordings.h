@@ -2,8 +2,7 @@
  * are those of the store's record is; one with another time is read once, because copying changes times, and its
  * checksum decides. The time of the inode counts, too: cp -p and rsync -t give a file the size and date of another, but
  * not that. */
-#ifndef DATA_PSD_RECORDINGS_H
-#define DATA_PSD_RECORDINGS_H
+#pragma once
 
 #include "base/json.h"
 
@@ -21,5 +20,3 @@ json_t *psd_recordings_list(int64_t n, const char *const *names, const PsdRecord
 /* Checks that all recordings in the text of such a list (NULL: the store has none) are unchanged; absent ones are. The
  * error names the first one that is not. New times of the same bytes are kept beside the store. */
 bool psd_recordings_check(const char *list, const char *manifest, const char *store, int n_threads, Error *error);
-
-#endif

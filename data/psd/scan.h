@@ -1,7 +1,6 @@
 /* Scans a folder of ElectroSense recordings, .../spectrum_bands/SENSOR/DAY/NAME.npy, where each file is an array of
  * rows of spectra in dB; and makes the manifest of all of them. */
-#ifndef DATA_PSD_SCAN_H
-#define DATA_PSD_SCAN_H
+#pragma once
 
 #include "base/base.h"
 #include "data/formats/foreign.h"
@@ -61,5 +60,3 @@ bool psd_scan_usable(const PsdScan *scan, const char *directory, Error *error);
 /* Makes the manifest. With `compat` begin_freq, end_freq and snr are copied from NAME.csv, or empty. */
 PsdManifest psd_scan_manifest(const PsdScan *scan);
 void psd_scan_close(PsdScan *scan);
-
-#endif

@@ -3,8 +3,7 @@
  * split files themselves have no room for this: they are to the byte what other programs expect.
  *
  *   {"pooled_seed42_frac1.0.json": "0123456789abcdef fedcba9876543210", ...} */
-#ifndef DATA_PSD_SPLIT_INDEX_H
-#define DATA_PSD_SPLIT_INDEX_H
+#pragma once
 
 #include "base/base.h"
 
@@ -24,5 +23,3 @@ bool psd_split_index_claim_manifest(const char *directory, const char *manifest,
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error);
 /* Removes the split files of a manifest that the index of the folder names, and prints their names. */
 bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * Pooled, leave-one-sensor-out and few-shot partitions are number for number those of the reference: what
  * scikit-learn's StratifiedShuffleSplit and NumPy's RandomState give for the seed. Their weakness: neighbouring sweeps
  * of one file fall into different splits. A grouped partition keeps each file, or each sensor, in one split. */
-#ifndef DATA_PSD_SPLITS_H
-#define DATA_PSD_SPLITS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -83,5 +82,3 @@ bool psd_partition_parse(const char *text, size_t size, const char *sensor, int 
 bool psd_partition_sensors_parse(const char *text, size_t size, char ***names, int *n, Error *error);
 /* Returns "pooled_seed42_frac0.25.json" for "pooled", 42, 0.25: the fraction as Python prints it. free() */
 char *psd_split_file_name(const char *kind, uint32_t seed, double fraction);
-
-#endif

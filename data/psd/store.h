@@ -11,8 +11,7 @@
  * "recordings", a JSON list of each file's path, size, times and checksum; "doubtful", a JSON list of what is
  * wrong with the units of sensors (levels.h); "hop" and "limit"; and "form", a version that
  * is raised when samples are computed differently. */
-#ifndef DATA_PSD_STORE_H
-#define DATA_PSD_STORE_H
+#pragma once
 
 #include "base/json.h"
 #include "data/formats/safetensors.h"
@@ -52,5 +51,3 @@ json_t *psd_store_doubts(const PsdStore *store);
 void psd_store_close(PsdStore *store);
 /* Returns "data/manifest.psd.safetensors" for "data/manifest.csv"; free(). */
 char *psd_store_path(const char *manifest);
-
-#endif

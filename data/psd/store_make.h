@@ -1,6 +1,5 @@
 /* Makes the store of a manifest (store.h) from its recordings. */
-#ifndef DATA_PSD_STORE_MAKE_H
-#define DATA_PSD_STORE_MAKE_H
+#pragma once
 
 #include "data/psd/preprocess.h"
 
@@ -11,5 +10,3 @@ extern const char PSD_STORE_FORM[];
  * names the first bad row, whatever the number of threads. */
 bool psd_store_make(const char *manifest_path, char **text, size_t size, uint64_t hash, const char *path,
                     const PsdPreprocessing *options, int n_threads, Error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * would see of transmitters that are drawn by a seed. Nothing in them is measured.
  *
  * DIRECTORY/spectrum_bands/sensor_01/Feb_1/SpectrumBands_87_107_fm_site_87_107.npy, rows of doubles in dB. */
-#ifndef DATA_PSD_SYNTHETIC_H
-#define DATA_PSD_SYNTHETIC_H
+#pragma once
 
 #include "base/base.h"
 
@@ -17,5 +16,3 @@ typedef struct {
  * exists, unless a killed program began it with the same options. */
 bool psd_synthetic_write(const char *directory, const PsdSynthetic *options, int n_threads, int64_t *n_files,
                          Error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * character of an alternating range is in the class. `other_alphabetic` are no letters. `lower_case`: how far behind
  * the upper case of a range its lower case lies, of letters that occur in the segmenter's words. Written by
  * tests/reference/make_segment_lists.py. */
-#ifndef DATA_SEGMENT_CLASS_RANGES_H
-#define DATA_SEGMENT_CLASS_RANGES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -120,5 +119,3 @@ static const struct {
     {0x102, 0x102, 1}, {0x110, 0x110, 1}, {0x128, 0x128, 1}, {0x168, 0x168, 1}, {0x1A0, 0x1A0, 1}, {0x1AF, 0x1AF, 1},
     {0x1EA0, 0x1EF8, 1}, {0x212A, 0x212A, -8383}};
 // clang-format on
-
-#endif

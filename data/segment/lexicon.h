@@ -1,6 +1,5 @@
 /* All words that the segmenter knows, in lower case, numbered, with the lists that each is in. */
-#ifndef DATA_SEGMENT_LEXICON_H
-#define DATA_SEGMENT_LEXICON_H
+#pragma once
 
 #include "data/text/strings.h"
 
@@ -32,5 +31,3 @@ static inline unsigned lexicon_lists(const Lexicon *lexicon, int64_t word) {
 /* Reads the words of a file VnVocab, a java.util.HashSet of strings as Java's ObjectOutputStream writes it. Errors name
  * the offset. */
 bool vocabulary_read(const char *bytes, size_t size, Lexicon *lexicon, Error *error);
-
-#endif

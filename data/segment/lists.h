@@ -1,8 +1,7 @@
 /* The facts that the segmenter is compiled with; the rest is in the files of its model. Lists, tone pairs, patterns and
  * procedure are those of RDRsegmenter (https://github.com/datquocnguyen/RDRsegmenter, Apache License 2.0; Nguyen et
  * al., LREC 2018). */
-#ifndef DATA_SEGMENT_LISTS_H
-#define DATA_SEGMENT_LISTS_H
+#pragma once
 
 typedef struct {
     const char *const *entries; /* [n] */
@@ -20,5 +19,3 @@ extern const SegmentList segment_abbreviations, segment_exceptions;
  * overlap, and no replacement makes another one. */
 enum { SEGMENT_TONES = 16 };
 extern const char *const segment_tones[SEGMENT_TONES][2];
-
-#endif

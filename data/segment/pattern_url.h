@@ -1,6 +1,5 @@
 /* The pattern of a URL, for data/segment/patterns.c. */
-#ifndef DATA_SEGMENT_PATTERN_URL_H
-#define DATA_SEGMENT_PATTERN_URL_H
+#pragma once
 
 #include "data/segment/symbols.h"
 
@@ -8,5 +7,3 @@
 const Symbol *pattern_match_url(const Symbol *at, const Symbol *end);
 /* Returns the leftmost match; begin is NULL if there is none. */
 SymbolSpan pattern_find_url(SymbolSpan token);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The notation of patterns.c is Perl's, with \d [0-9], \w [A-Za-z0-9_], \b between them, L any letter, S any currency
  * sign, N any character that ends no line. */
-#ifndef DATA_SEGMENT_PATTERNS_H
-#define DATA_SEGMENT_PATTERNS_H
+#pragma once
 
 #include "data/segment/symbols.h"
 
@@ -30,5 +29,3 @@ typedef enum {
 SymbolSpan pattern_find(Pattern pattern, SymbolSpan token);
 /* Returns whether a pattern matches the whole token. */
 bool pattern_is_whole(Pattern pattern, SymbolSpan token);
-
-#endif

@@ -1,6 +1,5 @@
 /* A rule tree in memory, for data/segment/rules.c and rules_read.c. */
-#ifndef DATA_SEGMENT_RULE_TREE_H
-#define DATA_SEGMENT_RULE_TREE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ struct Rules {
 
 /* Where each key looks, from the position that is judged. */
 static const int8_t rule_offsets[RULE_WORD_KEYS] = {0, -1, 1, -2, 2};
-
-#endif

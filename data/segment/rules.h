@@ -6,8 +6,7 @@
  *
  * Keys are word and tag of the position itself, prevWord1, prevTag1, prevWord2, prevTag2 of those before and nextWord1,
  * nextTag1, nextWord2, nextTag2 of those behind. An empty value means that there is no such position. */
-#ifndef DATA_SEGMENT_RULES_H
-#define DATA_SEGMENT_RULES_H
+#pragma once
 
 #include "data/segment/lexicon.h"
 
@@ -28,5 +27,3 @@ int rules_count(const Rules *rules);
  * the conclusion of the deepest rule that holds, where of siblings the first one that holds counts; *tag if there is
  * none. `word`: numbers in the lexicon. */
 SegmentTag rules_apply(const Rules *rules, const int32_t *word, const int8_t *tag);
-
-#endif

@@ -4,8 +4,7 @@
  * Texts are cut into tokens, tokens become words by the longest match in a vocabulary, and a tree of rules corrects
  * that. Letters are taken as they are: compose them (NFC) before, or few words are found. The tone mark of òa, óe, ủy
  * and the like moves to the second vowel. */
-#ifndef DATA_SEGMENT_SEGMENTER_H
-#define DATA_SEGMENT_SEGMENTER_H
+#pragma once
 
 #include "base/base.h"
 
@@ -32,5 +31,3 @@ typedef enum {
 char *segmenter_run(const Segmenter *segmenter, SegmentMode mode, const char *text, size_t size, size_t *out_size);
 /* Returns the tokens of a line, a blank between any two, a zero byte behind; free(). */
 char *segmenter_tokens(const Segmenter *segmenter, const char *text, size_t size, size_t *out_size);
-
-#endif

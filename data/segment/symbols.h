@@ -1,6 +1,5 @@
 /* A line as an array of characters with their classes, and as bytes. */
-#ifndef DATA_SEGMENT_SYMBOLS_H
-#define DATA_SEGMENT_SYMBOLS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -50,5 +49,3 @@ void symbol_text_free(SymbolText *text);
 /* Writes the characters of a span in lower case, as far as that makes words of the segmenter: never more bytes than
  * they had. Returns their end. */
 char *symbols_to_lower(const SymbolText *text, SymbolSpan span, char *out);
-
-#endif

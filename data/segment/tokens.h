@@ -1,6 +1,5 @@
 /* Cuts a line into tokens: words, numbers, dates, addresses, abbreviations and signs. */
-#ifndef DATA_SEGMENT_TOKENS_H
-#define DATA_SEGMENT_TOKENS_H
+#pragma once
 
 #include "data/segment/symbols.h"
 
@@ -11,5 +10,3 @@ typedef struct {
 
 /* Returns the tokens of a line; free() the spans. */
 SegmentTokens segment_tokens(const SymbolText *line);
-
-#endif

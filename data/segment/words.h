@@ -1,6 +1,5 @@
 /* The words of a sentence, split at spaces, with the tags that a longest match in the lexicon gives. */
-#ifndef DATA_SEGMENT_WORDS_H
-#define DATA_SEGMENT_WORDS_H
+#pragma once
 
 #include "data/segment/rules.h"
 #include "data/segment/symbols.h"
@@ -23,5 +22,3 @@ typedef struct {
 /* Makes a sentence of a text, which must live as long, and tags its words. */
 Sentence sentence_tag(const Lexicon *lexicon, const char *text, size_t size);
 void sentence_free(Sentence *sentence);
-
-#endif

@@ -1,6 +1,5 @@
 /* The fields of a micro-batch of the text GPT. */
-#ifndef DATA_SLM_BATCH_H
-#define DATA_SLM_BATCH_H
+#pragma once
 
 #include "data/batch.h"
 
@@ -14,5 +13,3 @@ enum {
 };
 /* Indices into Batch.counts: rows with a loss, and the bytes of text that their targets stand for. */
 enum { SLM_COUNT_TOKENS, SLM_COUNT_BYTES, SLM_COUNTS };
-
-#endif

@@ -1,7 +1,6 @@
 /* Makes a text of the bytes of a document: UTF-8 is checked, the field of a record is taken, line ends become \n,
  * characters are composed (NFC). */
-#ifndef DATA_SLM_CLEAN_H
-#define DATA_SLM_CLEAN_H
+#pragma once
 
 #include "data/slm/corpus_table.h"
 
@@ -31,5 +30,3 @@ bool clean_text(char *raw, size_t size, const CleanOptions *options, const Clean
                 Error *error);
 /* Returns whether text that is valid UTF-8 is certainly composed; false: it may be. */
 bool clean_is_composed(const char *text, size_t size);
-
-#endif

@@ -4,8 +4,7 @@
  * separate documents, or are passed over, unless the document is a whole file, which stays as it is. A byte order mark
  * at the beginning of a file is no part of the text. A record that cannot be used is an error, or is left out and
  * counted. */
-#ifndef DATA_SLM_CORPUS_H
-#define DATA_SLM_CORPUS_H
+#pragma once
 
 #include "data/slm/corpus_files.h"
 
@@ -52,5 +51,3 @@ typedef struct {
 
 /* Runs a pass. The error names file and line. */
 bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error);
-
-#endif

@@ -5,8 +5,7 @@
  * of JSON are taken, or with a given format the files whose names say it; hidden files and folders and all others are
  * left out and counted. A file that is named itself is taken whatever its name. If its name says nothing, it is plain
  * text, unless it begins as something else: then the format must be given. */
-#ifndef DATA_SLM_CORPUS_FILES_H
-#define DATA_SLM_CORPUS_FILES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -43,5 +42,3 @@ bool corpus_files_add(CorpusFiles *files, const char *path, bool held_out, Error
 /* Reads all files and keeps their sizes and checksums. Decides what files are whose names do not say it. */
 bool corpus_files_measure(CorpusFiles *files, int n_threads, Error *error);
 void corpus_files_close(CorpusFiles *files);
-
-#endif

@@ -1,6 +1,5 @@
 /* Cuts a table into its records and takes the texts of one column; csv.h reads each record. */
-#ifndef DATA_SLM_CORPUS_TABLE_H
-#define DATA_SLM_CORPUS_TABLE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,5 +17,3 @@ bool corpus_table_head(const char *lines, size_t size, int64_t line, char usual,
                        CorpusTable *table, Error *error);
 /* Returns the text of a record, with its bytes in *size; free(). NULL with "line 7: ...". */
 char *corpus_table_text(const CorpusTable *table, const char *record, int64_t line, size_t *size, Error *error);
-
-#endif

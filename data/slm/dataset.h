@@ -7,8 +7,7 @@
  *             sample); an epoch has as many samples as the stream has whole contexts.
  * SLM_ORDER   as SLM_EPOCH, in the order of the stream: for validation.
  * Packed, rows attend to all earlier rows of their sample; separate, only to those of their own piece. */
-#ifndef DATA_SLM_DATASET_H
-#define DATA_SLM_DATASET_H
+#pragma once
 
 #include "data/dataset.h"
 #include "data/slm/stream.h"
@@ -28,5 +27,3 @@ Dataset *slm_dataset_open(const SlmStream *stream, const SlmDatasetOptions *opti
 Dataset *slm_dataset_synthetic(int context, int64_t n_samples, int vocabulary);
 /* See BatchSpec.largest. */
 Batch slm_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
-
-#endif

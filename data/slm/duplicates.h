@@ -7,8 +7,7 @@
  * matter; a misread letter costs 24 shingles. Candidates are found by 16 bands of four minima each; of
  * the documents with the same band only the first 32 are. The first of several documents stays, so the result depends
  * on their order only. */
-#ifndef DATA_SLM_DUPLICATES_H
-#define DATA_SLM_DUPLICATES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -33,5 +32,3 @@ void seen_close(SeenDocuments *seen);
 /* Returns whether a document like this one was added before; if not, adds it. 16 bytes per document, or about 500 for
  * DUPLICATES_NEAR. */
 Seen seen_add(SeenDocuments *seen, const Signature *signature);
-
-#endif

@@ -9,8 +9,7 @@
  * range.
  *
  * The vocabulary of both latter is "vocab_size" in meta.pkl beside the file. */
-#ifndef DATA_SLM_FOREIGN_H
-#define DATA_SLM_FOREIGN_H
+#pragma once
 
 #include "data/slm/shard.h"
 
@@ -23,5 +22,3 @@ typedef struct {
 
 /* Opens a file and checks all of it. foreign: what the caller knows; NULL: nothing. The error names the file. */
 bool slm_foreign_open(const char *path, const SlmForeign *foreign, SlmShard *shard, Error *error);
-
-#endif

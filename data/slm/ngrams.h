@@ -4,8 +4,7 @@
  *   p(w | h) = (c(h w) + t(h) p(w | h without its first token)) / (c(h) + t(h));
  * the unigrams back off to equal probabilities. Probabilities of all tokens sum to 1, so losses compare with a
  * network's. */
-#ifndef DATA_SLM_NGRAMS_H
-#define DATA_SLM_NGRAMS_H
+#pragma once
 
 #include "data/slm/stream.h"
 
@@ -18,5 +17,3 @@ Ngrams *ngrams_count(const SlmStream *stream, int64_t max_tokens);
 void ngrams_free(Ngrams *ngrams);
 /* Sums the losses, in nats, of all targets of a stream of the same vocabulary: nats[0] of unigrams, and so on. */
 void ngrams_measure(const Ngrams *ngrams, const SlmStream *stream, double nats[NGRAM_ORDERS]);
-
-#endif

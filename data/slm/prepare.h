@@ -2,8 +2,7 @@
  *
  * The folder depends on the texts, the tokenizer and the options only, not on the number of threads. A killed run
  * begins again; a run whose inputs are those of the record does nothing. */
-#ifndef DATA_SLM_PREPARE_H
-#define DATA_SLM_PREPARE_H
+#pragma once
 
 #include "base/json.h"
 #include "base/options.h"
@@ -24,5 +23,3 @@ typedef struct {
 /* Prepares the folder and returns its record (prepared.json); json_decref. *already: it was there, and nothing was
  * done. Ends the program if that is impossible. */
 json_t *slm_prepare_folder(const SlmPrepareOptions *options, bool *already);
-
-#endif

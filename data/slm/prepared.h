@@ -3,8 +3,7 @@
  *     train_00000.safetensors ... val_00000.safetensors ...   the shards (data/slm/shard.h)
  *     tokenizer.json or tokenizer.model                       a copy of the tokenizer
  *     prepared.json                                           what was done; the folder is whole once it exists */
-#ifndef DATA_SLM_PREPARED_H
-#define DATA_SLM_PREPARED_H
+#pragma once
 
 #include "base/json.h"
 
@@ -29,5 +28,3 @@ bool prepared_check_unknown(const json_t *record, double most, Error *error);
 void prepared_remove_shards(const char *directory);
 /* Fails if the folder's copy of the tokenizer is not the one that the shards were made with. */
 bool prepared_check_tokenizer(const char *directory, const json_t *record, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Decides what becomes of each document of a corpus: dropped, trained on, or held out for validation. */
-#ifndef DATA_SLM_SCAN_H
-#define DATA_SLM_SCAN_H
+#pragma once
 
 #include "data/slm/corpus.h"
 #include "data/slm/duplicates.h"
@@ -29,5 +28,3 @@ static inline Fate scan_fate(const Scan *scan, const Document *document) {
     return document->number < scan->n ? (Fate)scan->fates[document->number] : FATE_SHORT;
 }
 void scan_close(Scan *scan);
-
-#endif

@@ -4,8 +4,7 @@
  * U32 [ids], and as metadata the vocabulary, the end-of-text id, the tokenizer's hash, the number of the shard and a
  * checksum of everything. A shard holds whole documents, each behind an end-of-text id; the last shard of a split ends
  * with one more. */
-#ifndef DATA_SLM_SHARD_H
-#define DATA_SLM_SHARD_H
+#pragma once
 
 #include "data/formats/tensor_file.h"
 
@@ -36,5 +35,3 @@ static inline int32_t slm_shard_id(const SlmShard *shard, int64_t i) {
 }
 /* Returns whether every id is below the vocabulary; the error names the first that is not, and its position. */
 bool slm_shard_check_ids(const SlmShard *shard, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes the documents of a split into shards, in order. The ids of one shard are in memory until it is written. */
-#ifndef DATA_SLM_SHARD_WRITER_H
-#define DATA_SLM_SHARD_WRITER_H
+#pragma once
 
 #include "data/slm/shard.h"
 
@@ -18,5 +17,3 @@ bool shard_writer_add(ShardWriter *writer, const void *ids, int64_t n, int64_t b
 /* Writes the last end-of-text id and the last shard; a split without documents gets none. */
 bool shard_writer_end(ShardWriter *writer, Error *error);
 void shard_writer_close(ShardWriter *writer);
-
-#endif

@@ -1,6 +1,5 @@
 /* The files of a split in a folder, by their names. */
-#ifndef DATA_SLM_SPLIT_FILES_H
-#define DATA_SLM_SPLIT_FILES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -20,5 +19,3 @@ bool split_files_check(const SplitFiles *files, Error *error);
 int64_t split_files_number(const char *path);
 void split_files_add(SplitFiles *files, const char *path);
 void split_files_free(SplitFiles *files);
-
-#endif

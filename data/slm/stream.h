@@ -5,8 +5,7 @@
  * of a text, and one end-of-text per document, is predicted exactly once. In files of other programs
  * (data/slm/foreign.h) a document begins at position 0 and at every end-of-text id; if that id is unknown, the whole
  * stream is one document. */
-#ifndef DATA_SLM_STREAM_H
-#define DATA_SLM_STREAM_H
+#pragma once
 
 #include "data/slm/foreign.h"
 
@@ -38,5 +37,3 @@ void slm_stream_close(SlmStream *stream); /* NULL: does nothing */
  * bytes [n_documents], or NULL. */
 SlmStream *slm_stream_of(const int32_t *ids, int64_t n_tokens, const int64_t *first, const int64_t *bytes,
                          int64_t n_documents, int vocabulary, int32_t end_of_text);
-
-#endif

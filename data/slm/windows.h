@@ -1,7 +1,6 @@
 /* Windows of token ids whose last tokens are scored: for evaluation, where a token may be read more than once and is
  * predicted once. */
-#ifndef DATA_SLM_WINDOWS_H
-#define DATA_SLM_WINDOWS_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -27,5 +26,3 @@ void slm_windows_cut(SlmWindows *list, int64_t begin, int64_t end, int64_t conte
 Dataset *slm_windows_open(const SlmWindows *list, const int32_t *ids);
 /* See BatchSpec.largest. */
 Batch slm_windows_largest(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads added_tokens.json, in which tokenizers of Hugging Face's transformers keep the tokens that were added to their
  * vocabulary: an object of TOKEN: id. Such a token is found in a text before the text is split into words. */
-#ifndef DATA_TEXT_ADDED_TOKENS_H
-#define DATA_TEXT_ADDED_TOKENS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -21,5 +20,3 @@ typedef struct {
  * object, or two tokens have one id. */
 bool added_tokens_read(const char *path, AddedTokens *tokens, Error *error);
 void added_tokens_free(AddedTokens *tokens);
-
-#endif

@@ -1,6 +1,5 @@
 /* Byte-pair encoding of texts, and back. */
-#ifndef DATA_TEXT_BPE_H
-#define DATA_TEXT_BPE_H
+#pragma once
 
 #include "data/text/bpe_model.h"
 #include "data/text/token_ids.h"
@@ -9,5 +8,3 @@
 void bpe_encode(const Bpe *bpe, const char *text, size_t size, bool specials, TokenIds *ids);
 char *bpe_decode(const Bpe *bpe, const int32_t *ids, int64_t n, size_t *size);
 bool bpe_continues(const Bpe *bpe, int32_t id);
-
-#endif

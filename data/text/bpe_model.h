@@ -11,8 +11,7 @@
  *
  * Normalisers: NFC, NFD (by libunistring's version of Unicode) and removal of combining marks. What a file says of
  * truncation, of padding and of special tokens around a text (post_processor) is not part of the ids of a text. */
-#ifndef DATA_TEXT_BPE_MODEL_H
-#define DATA_TEXT_BPE_MODEL_H
+#pragma once
 
 #include "data/text/strings.h"
 #include "data/text/words.h"
@@ -69,5 +68,3 @@ typedef struct {
     int32_t (*symbol_ids)[2]; /* [symbols.n] id of the piece inside a word, and at its end; NULL: not fastBPE */
     uint64_t hash;
 } Bpe;
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads a tokenizer.json. */
-#ifndef DATA_TEXT_BPE_OPEN_H
-#define DATA_TEXT_BPE_OPEN_H
+#pragma once
 
 #include "data/text/bpe_model.h"
 
@@ -11,5 +10,3 @@ void bpe_close(Bpe *bpe); /* NULL: does nothing */
 void bpe_sort_added(Bpe *bpe);
 /* Sets the hash of everything that decides the ids; the last step of making one. */
 void bpe_make_hash(Bpe *bpe);
-
-#endif

@@ -1,8 +1,7 @@
 /* Trains byte-level BPE: GPT-2's split, all 256 bytes, then the most frequent pair of pieces again and again; of
  * equally frequent ones the pair with the smaller ids. The result does not depend on the number of threads or on the
  * order of texts. */
-#ifndef DATA_TEXT_BPE_TRAIN_H
-#define DATA_TEXT_BPE_TRAIN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -23,5 +22,3 @@ void bpe_trainer_add(BpeTrainer *trainer, int thread, const char *text, size_t s
  * *vocabulary to the number of pieces, which is smaller than asked for if no other pair is frequent enough. */
 bool bpe_trainer_write(BpeTrainer *trainer, const char *path, int *vocabulary, Error *error);
 void bpe_trainer_close(BpeTrainer *trainer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Byte-pair encoding of one word. */
-#ifndef DATA_TEXT_BPE_WORD_H
-#define DATA_TEXT_BPE_WORD_H
+#pragma once
 
 #include "data/text/bpe_model.h"
 #include "data/text/token_ids.h"
@@ -15,5 +14,3 @@ enum { FASTBPE_CHARACTER = 4 + sizeof FASTBPE_END };
 size_t fastbpe_symbol_at(const char *at, const char *end, char symbol[FASTBPE_CHARACTER], size_t *size);
 /* Appends the ids of a word. */
 void bpe_encode_word(const Bpe *bpe, const char *word, size_t size, TokenIds *ids);
-
-#endif

@@ -1,7 +1,6 @@
 /* Ranges of code points, first and last, of each class of characters. Written by tests/reference/make_characters.py
  * from the package tokenizers, version 0.23.3. */
-#ifndef DATA_TEXT_CHARACTER_RANGES_H
-#define DATA_TEXT_CHARACTER_RANGES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -227,5 +226,3 @@ static const uint32_t marks[][2] = {
     {0x1E008, 0x1E018}, {0x1E01B, 0x1E021}, {0x1E023, 0x1E024}, {0x1E026, 0x1E02A}, {0x1E8D0, 0x1E8D6},
     {0x1E944, 0x1E94A}, {0xE0100, 0xE01EF}};
 // clang-format on
-
-#endif

@@ -1,6 +1,5 @@
 /* Characters of UTF-8 texts that may also hold other bytes, and the classes that tokenizers split them by. */
-#ifndef DATA_TEXT_CHARACTERS_H
-#define DATA_TEXT_CHARACTERS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -46,5 +45,3 @@ static inline size_t character_at(const char *at, const char *end, uint32_t *c) 
     *c = good ? value : CHARACTER_NONE;
     return good ? n : 1;
 }
-
-#endif

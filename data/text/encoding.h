@@ -1,6 +1,5 @@
 /* Tells what bytes are that should be UTF-8 text, for messages: everyone who reads a text asks here. */
-#ifndef DATA_TEXT_ENCODING_H
-#define DATA_TEXT_ENCODING_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,5 +17,3 @@ const char *encoding_of_binary(const char *bytes, size_t size);
 const char *encoding_advice(const char *bytes, size_t size);
 /* Returns false with "byte 7 is not UTF-8; ..." if a line is not UTF-8, or has a zero byte. */
 bool encoding_check_line(const char *line, size_t size, Error *error);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * The files must belong together: a character is a piece as it is; other pieces are made by merges; what a merge makes
  * is a piece or a part of another merge. So a file that is cut short is refused. */
-#ifndef DATA_TEXT_FASTBPE_OPEN_H
-#define DATA_TEXT_FASTBPE_OPEN_H
+#pragma once
 
 #include "data/text/bpe_model.h"
 
@@ -22,5 +21,3 @@ Bpe *fastbpe_open(const char *vocab_path, const char *codes_path, const char *ad
 bool fastbpe_ends_word(const char *symbol, size_t size);
 /* Returns whether it does and would be a special token as a piece. */
 bool fastbpe_makes_special(const char *symbol, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /* Learns the files of fastBPE (fastbpe_open.h): the most frequent pair of symbols is merged again and again. Of equally
  * frequent ones it is the pair with the smaller numbers: first come the characters of the words, in the order of their
  * bytes, then what merges make. The result does not depend on the number of threads or on the order of texts. */
-#ifndef DATA_TEXT_FASTBPE_TRAIN_H
-#define DATA_TEXT_FASTBPE_TRAIN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -34,5 +33,3 @@ bool fastbpe_trainer_learn(FastBpeTrainer *trainer, FastBpeLearned *learned, Err
  * characters has an unknown token. */
 bool fastbpe_trainer_write(const FastBpeTrainer *trainer, const char *directory, Error *error);
 void fastbpe_trainer_close(FastBpeTrainer *trainer); /* NULL: does nothing */
-
-#endif

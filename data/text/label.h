@@ -1,6 +1,5 @@
 /* Names that people type: of classes, sensors, speakers. What looks the same should be the same. */
-#ifndef DATA_TEXT_LABEL_H
-#define DATA_TEXT_LABEL_H
+#pragma once
 
 #include "base/base.h"
 
@@ -21,5 +20,3 @@ int64_t labels_unify(char **const *names, int64_t n);
 bool labels_find_alike(const char *const *names, int64_t n, int64_t *earlier, int64_t *later);
 /* Warns of two that are alike. where: the file; what: "speakers". */
 void labels_warn_alike(const char *where, const char *what, const char *const *names, int64_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* The text normalisation of IndexTTS2 for Amharic, as training and inference apply it before the tokenizer. */
-#ifndef DATA_TEXT_NORMALIZE_H
-#define DATA_TEXT_NORMALIZE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -9,5 +8,3 @@
 char *text_normalize_amharic(const char *text, Error *error);
 /* Returns the text stripped, with U+3000 and U+00A0 as spaces and without a leading "speaker N:"; free(). */
 char *text_clean(const char *text, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* The pairs of neighbouring pieces in counted words, and their merging: what training BPE repeats. */
-#ifndef DATA_TEXT_PAIRS_H
-#define DATA_TEXT_PAIRS_H
+#pragma once
 
 #include "data/text/word_counts.h"
 
@@ -22,5 +21,3 @@ bool pairs_next(Pairs *pairs, Pair *next);
 /* Replaces the pair that was taken out last by the piece `id`, in all words. */
 void pairs_merge(Pairs *pairs, int32_t id);
 void pairs_close(Pairs *pairs);
-
-#endif

@@ -1,7 +1,6 @@
 /* SentencePiece models, through a small C shim. All functions on an open model but close are safe from several threads.
  */
-#ifndef DATA_TEXT_SENTENCEPIECE_H
-#define DATA_TEXT_SENTENCEPIECE_H
+#pragma once
 
 #include "data/text/token_ids.h"
 
@@ -31,5 +30,3 @@ char *sentencepiece_decode(const SentencePiece *model, const int32_t *ids, int64
  * token, not even if the merges are cut off. There are fewer pieces than `vocabulary` if the corpus cannot fill it. The
  * same corpus and size give the same bytes. Returns the number of pieces, or 0 with the reason. */
 int sentencepiece_train_bpe(const char *corpus, size_t size, const char *model_path, int vocabulary, Error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* A set of byte strings, numbered in the order of their arrival. */
-#ifndef DATA_TEXT_STRINGS_H
-#define DATA_TEXT_STRINGS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -28,5 +27,3 @@ static inline const char *strings_text(const Strings *strings, uint32_t number) 
     return strings->bytes + strings->entries[number].begin;
 }
 void strings_free(Strings *strings);
-
-#endif

@@ -1,6 +1,5 @@
 /* A growing list of token ids, as the tokenizers of this folder append to it. */
-#ifndef DATA_TEXT_TOKEN_IDS_H
-#define DATA_TEXT_TOKEN_IDS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -29,5 +28,3 @@ static inline void token_ids_add(TokenIds *ids, int32_t id) {
     token_ids_reserve(ids, 1);
     ids->ids[ids->n++] = id;
 }
-
-#endif

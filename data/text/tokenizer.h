@@ -2,8 +2,7 @@
  * character-level (data/text/bpe_model.h says what is supported), the files of fastBPE (data/text/fastbpe_open.h),
  * and nanoGPT's table of characters (data/text/character_table.h). All functions on an open tokenizer but close are
  * safe from several threads, each with its own TokenIds. */
-#ifndef DATA_TEXT_TOKENIZER_H
-#define DATA_TEXT_TOKENIZER_H
+#pragma once
 
 #include "data/text/token_ids.h"
 
@@ -52,5 +51,3 @@ bool tokenizer_is_of_characters(const Tokenizer *tokenizer);
 /* Sets the paths of all files that decide the ids: one, or vocab.txt, bpe.codes and, if it is there,
  * added_tokens.json. Returns their number. */
 int tokenizer_files(const Tokenizer *tokenizer, const char *paths[3]);
-
-#endif

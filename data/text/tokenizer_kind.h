@@ -1,6 +1,5 @@
 /* Tells what a file is that was given as a tokenizer, for messages. */
-#ifndef DATA_TEXT_TOKENIZER_KIND_H
-#define DATA_TEXT_TOKENIZER_KIND_H
+#pragma once
 
 #include "base/base.h"
 
@@ -10,5 +9,3 @@
 const char *tokenizer_kind(const char *bytes, size_t size);
 /* Returns whether it is a vocab.json: an object of pieces and their ids, without a model. */
 bool tokenizer_is_vocab_json(const char *bytes, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  * A piece is unknown if it has the unknown id, or if it is a character that is left out because it has no id. A text in
  * a script that the tokenizer has not seen becomes a row of them, on which a model trains without complaint. White
  * space is counted by itself: it says nothing of the language. */
-#ifndef DATA_TEXT_UNKNOWN_H
-#define DATA_TEXT_UNKNOWN_H
+#pragma once
 
 #include "data/text/token_ids.h"
 
@@ -40,5 +39,3 @@ void unknown_warn(const char *what, const Unknown *u);
  * 1: any share is allowed. characters: of unknown_characters, or "". */
 bool unknown_check(const char *what, int64_t unknown, int64_t pieces, const char *characters, double most,
                    Error *error);
-
-#endif

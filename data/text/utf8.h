@@ -1,6 +1,5 @@
 /* Bytes as text. */
-#ifndef DATA_TEXT_UTF8_H
-#define DATA_TEXT_UTF8_H
+#pragma once
 
 #include "base/base.h"
 
@@ -10,5 +9,3 @@ char *utf8_of_bytes(const char *bytes, size_t size);
 bool utf8_check(const char *text, size_t size, Error *error);
 /* Returns the size of the byte order mark at the beginning of a text, 0 or 3. */
 size_t utf8_mark(const char *text, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* Distinct words and how often they occur. */
-#ifndef DATA_TEXT_WORD_COUNTS_H
-#define DATA_TEXT_WORD_COUNTS_H
+#pragma once
 
 #include "data/text/strings.h"
 
@@ -14,5 +13,3 @@ void word_counts_add(WordCounts *counts, const char *word, size_t size, int64_t 
 /* Adds the words of `other` and empties it. */
 void word_counts_move(WordCounts *counts, WordCounts *other);
 void word_counts_free(WordCounts *counts);
-
-#endif

@@ -1,6 +1,5 @@
 /* Splits texts into the words that BPE works on. */
-#ifndef DATA_TEXT_WORDS_H
-#define DATA_TEXT_WORDS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -23,5 +22,3 @@ const char *words_pattern(WordSplit split);
 
 /* Finds the next word of the text begin .. end - 1: moves *begin to it, and returns its end; NULL: there is none. */
 const char *words_next(WordSplit split, const char **begin, const char *end);
-
-#endif

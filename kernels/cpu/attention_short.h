@@ -2,8 +2,7 @@
  * cache, and the call of a GEMM would cost more than the product itself. short_product computes each product of a head,
  * two forward and five backward. attention.c includes this file and states the formulas; rowsum(dO O) is computed as
  * rowsum(P dP), so that out is not read. */
-#ifndef KERNELS_CPU_ATTENTION_SHORT_H
-#define KERNELS_CPU_ATTENTION_SHORT_H
+#pragma once
 
 #include "kernels/cpu/simd.h"
 
@@ -165,5 +164,3 @@ static void short_backward(const Heads *h, int n_threads, Sequences sequences, c
         if (is_short(h, item.length)) short_attend_backward(h, item, qkv, dout, lse, dqkv);
     }
 }
-
-#endif

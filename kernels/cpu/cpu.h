@@ -1,8 +1,7 @@
 /* Shared by the operations of the cpu device. The operations are static functions in files that operations.c includes,
  * compiled once per instruction set. Every parallel loop names the device's number of threads: two devices with
  * different numbers may be open at once. */
-#ifndef KERNELS_CPU_CPU_H
-#define KERNELS_CPU_CPU_H
+#pragma once
 
 #include <dnnl.h>
 #include <omp.h>
@@ -59,5 +58,3 @@ static inline void check_indices(const char *op, const char *name, Tensor indice
                 : from > 0 ? " and not 0 or negative"
                            : "");
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The cpu device. */
-#ifndef KERNELS_CPU_DEVICE_H
-#define KERNELS_CPU_DEVICE_H
+#pragma once
 
 #include "kernels/device.h"
 
@@ -8,5 +7,3 @@
  * this first in main. */
 void cpu_limit_spinning(char **argv);
 Device *cpu_device_open(int n_threads); /* 0: one thread per core */
-
-#endif

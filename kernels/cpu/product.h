@@ -12,8 +12,7 @@
  *
  * A transposed a gives the gradient of a weight, a sum over all rows of the batch. oneDNN's GEMM computes it, one tile
  * a call, with one thread: a sum over k is never divided, and has the same order for any number of threads. */
-#ifndef KERNELS_CPU_PRODUCT_H
-#define KERNELS_CPU_PRODUCT_H
+#pragma once
 
 #if defined __AVX2__
 #include <immintrin.h>
@@ -333,5 +332,3 @@ static void product_with(Device *device, Product p, float *rooms) {
 static void product(Device *device, Product p) {
     product_with(device, p, cpu_scratch(device, (size_t)device->n_threads * PRODUCT_ROOM));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions that the compiler can vectorise: no branches and no library calls. NaN gives NaN. */
-#ifndef KERNELS_CPU_SIMD_H
-#define KERNELS_CPU_SIMD_H
+#pragma once
 
 #if defined __AVX512F__
 #include <immintrin.h>
@@ -160,5 +159,3 @@ static void dropout_factors(const Dropout *drop, uint64_t first, int64_t n, floa
         for (int64_t i = from; i < to; i++) factors[done + i] = bits[i] >= threshold ? keep : 0.0f;
     }
 }
-
-#endif

@@ -4,8 +4,7 @@
  * and under each other over the rows, so that a thread keeps what belongs to its columns in registers. A block writes
  * the sums of its rows to scratch memory, and one more kernel adds the sums of all blocks in double, always in the same
  * order. */
-#ifndef KERNELS_CUDA_BATCHNORM_H
-#define KERNELS_CUDA_BATCHNORM_H
+#pragma once
 
 #include "kernels/cuda/memory.h"
 
@@ -76,5 +75,3 @@ template <class F, class... Arrays> void with_packs(Tensor x, F f, const Arrays 
 }
 
 } // namespace
-
-#endif

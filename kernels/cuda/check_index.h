@@ -1,8 +1,7 @@
 /* Indices that kernels check, like the cpu's operations, because one outside would read or write somebody else's
  * memory. Output of a kernel is lost when the kernel traps, so the error goes to memory of the host, and cuda_check
  * prints it. */
-#ifndef KERNELS_CUDA_CHECK_INDEX_H
-#define KERNELS_CUDA_CHECK_INDEX_H
+#pragma once
 
 #include "kernels/cuda/cuda.h"
 
@@ -36,5 +35,3 @@ GPU_INLINE void complain(const char *what, int64_t at, int64_t index, int64_t li
 GPU_INLINE void check_index(const char *what, int64_t at, int64_t index, int64_t limit) {
     if (index < 0 || index >= limit) complain(what, at, index, limit);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the operations of the cuda device. Each family of operations has a .cu file, which exports only its
  * functions cuda_<operation>, with the signatures of ops.h. The door checks shapes and types before it calls them. */
-#ifndef KERNELS_CUDA_CUDA_H
-#define KERNELS_CUDA_CUDA_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -183,5 +182,4 @@ template <class Function> inline void with_type(DType dtype, Function f) {
     }
 }
 
-#endif
 #endif

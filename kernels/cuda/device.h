@@ -1,6 +1,5 @@
 /* The cuda device; kernels/cuda_absent.c stands in for it. */
-#ifndef KERNELS_CUDA_DEVICE_H
-#define KERNELS_CUDA_DEVICE_H
+#pragma once
 
 #include "kernels/cuda/libraries/library.h"
 #include "kernels/device.h"
@@ -19,5 +18,3 @@ const char *cuda_built_for(void);
 /* Looks for the driver and NVIDIA's libraries without starting a GPU. Returns their number; 0 if the program has no
  * cuda device. */
 int cuda_find_libraries(CudaLibrary found[CUDA_LIBRARIES]);
-
-#endif

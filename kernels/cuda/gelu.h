@@ -1,6 +1,5 @@
 /* GELU and its slope, for kernels that have the number in a register: the elementwise ones, and matrix products. */
-#ifndef KERNELS_CUDA_GELU_H
-#define KERNELS_CUDA_GELU_H
+#pragma once
 
 #include "kernels/cuda/cuda.h"
 
@@ -28,5 +27,3 @@ template <GeluKind KIND> GPU_INLINE float gelu_slope(float x) {
 /* The elementwise kernels: y = dropout(gelu(x)), and dx = dropout(dy gelu'(x)), where dx may be dy. */
 void gelu_then_dropout(Device *device, Tensor y, Tensor x, GeluKind kind, Dropout drop);
 void gelu_then_dropout_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind, Dropout drop);
-
-#endif

@@ -4,8 +4,7 @@
  * What a kernel may use: templates, shared memory by the two macros below, warp functions with `_sync`, __syncthreads,
  * atomics, and the wrappers at the end, which hold the only inline PTX. What it may not: raw __shared__, <<<>>>,
  * __activemask, cooperative groups, and waiting for another block, because emulated blocks run one after another. */
-#ifndef KERNELS_CUDA_GPU_H
-#define KERNELS_CUDA_GPU_H
+#pragma once
 
 #include <stdint.h>
 
@@ -348,5 +347,4 @@ inline void copy_async_16(void *shared, const void *global, int source_bytes = 1
 inline void copy_async_commit() { emulate::copy_async_commit(); }
 template <int N> inline void copy_async_wait() { emulate::copy_async_wait(N); }
 
-#endif
 #endif

@@ -3,8 +3,7 @@
  *
  * A kernel is written once, for packs of W numbers. Packs of more than one need addresses that are multiples of their
  * size; where pointers or the length of rows do not allow them, the same kernel runs with W = 1. */
-#ifndef KERNELS_CUDA_MEMORY_H
-#define KERNELS_CUDA_MEMORY_H
+#pragma once
 
 #include <initializer_list>
 #include <stdio.h>
@@ -202,5 +201,3 @@ GPU_INLINE double block_sum_double(double sum, double *scratch) {
     for (unsigned w = 1; w < blockDim.x / 32 && threadIdx.x == 0; w++) sum += scratch[w];
     return sum;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Why CUDA does not start, and what to do; kernels/cuda_absent.c stands in for it. */
-#ifndef KERNELS_CUDA_STARTUP_H
-#define KERNELS_CUDA_STARTUP_H
+#pragma once
 
 #include "kernels/cuda/libraries/library.h"
 
@@ -13,5 +12,3 @@ bool cuda_card_is_here(void);
 
 /* Writes the driver's version and file, or why there is none. Does not start the driver. */
 void startup_find_driver(char text[LIBRARY_DESCRIPTION]);
-
-#endif

@@ -1,6 +1,5 @@
 /* The classifier of single FLIM cells as a model: augmented cells, mixup, the network, binary cross-entropy. */
-#ifndef MODEL_CV_CV_H
-#define MODEL_CV_CV_H
+#pragma once
 
 #include "data/cv/batch.h"
 #include "model/cv/network.h"
@@ -14,5 +13,3 @@ Model *cv_open(const CvConfig *config);
 /* Computes the pass's outputs and sums from the network's input x [B bins side side, 2], ln(1 + counts) / 10 and the
  * footprint. Returns the logits [B, 1], in training their gradients, for cv_network_backward. */
 Tensor cv_loss(Model *model, const Context *context, CvActivations *acts, Tensor x, const Tensor *fields);
-
-#endif

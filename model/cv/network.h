@@ -12,8 +12,7 @@
  * a: leaky ReLU. /2: stride 2, in the plane; in the halving, in time. pool: the maximum of two bins. drop: dropout of
  * whole channels of a cell; in the head, of single numbers. Convolutions have no bias, as the norm behind them would
  * take it away again. */
-#ifndef MODEL_CV_NETWORK_H
-#define MODEL_CV_NETWORK_H
+#pragma once
 
 #include "model/context.h"
 
@@ -82,5 +81,3 @@ Tensor cv_network_forward(const CvNetwork *network, const Context *context, CvAc
 /* Adds the gradients of the parameters, from those of the logits; releases what lies in the arena behind the
  * activations. The gradient of x is not computed. */
 void cv_network_backward(const CvNetwork *network, const Context *context, const CvActivations *acts, Tensor dlogits);
-
-#endif

@@ -4,8 +4,7 @@
  *   stem    gelu(bn(conv7/2 x))                                              1 -> 64
  *   block   gelu(bn(conv3 gelu(bn(conv3/2 x))) + bn(conv1/2 x))              64 -> 64 -> 128 -> 256
  *   out     W mean + b */
-#ifndef MODEL_PSD_CNN_H
-#define MODEL_PSD_CNN_H
+#pragma once
 
 #include "model/context.h"
 
@@ -40,5 +39,3 @@ Cnn cnn_open(ParamTable *table, int64_t width);
 void cnn_forward(const Cnn *cnn, const Context *context, CnnActivations *kept, Tensor x, Tensor y);
 /* Adds the gradients of the parameters; dy: the gradient of y. The spectra get no gradient. */
 void cnn_backward(const Cnn *cnn, const Context *context, const CnnActivations *kept, Tensor dy);
-
-#endif

@@ -2,8 +2,7 @@
  * rows of a batch at once. In pretraining these are, for each spectrum, the visible patches as bare rows (for the
  * decoder) and a full sequence of 13 rows for the spectrum and for its partner (for the contrast, which reads CLS).
  * They are one packed batch, so each layer is one set of matrix products. */
-#ifndef MODEL_PSD_ENCODER_H
-#define MODEL_PSD_ENCODER_H
+#pragma once
 
 #include "data/psd/batch.h"
 #include "model/block.h"
@@ -50,5 +49,3 @@ void psd_encoder_backward(PsdEncoder *encoder, const Tensor *fields, const PsdEn
 Sequences psd_sequences(const Batch *batch, const Tensor *fields, int offsets);
 /* Gathers the patches whose halves are these pieces: f32 [n, 16], pushed. */
 Tensor psd_gather_patches(const Context *context, Tensor spectra, Tensor pieces);
-
-#endif

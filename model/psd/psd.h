@@ -2,8 +2,7 @@
  * its encoder. Parameters: encoder.c, pretrain.c, classifier.c.
  *
  * A spectrum is 200 bins; the first 192 are 12 patches of 16. */
-#ifndef MODEL_PSD_PSD_H
-#define MODEL_PSD_PSD_H
+#pragma once
 
 #include "model/model.h"
 
@@ -48,5 +47,3 @@ const PsdSize *psd_size_of_encoder(int64_t d_model, int64_t n_layers, int64_t d_
 Model *psd_pretrain_open(const PsdPretrainConfig *config);
 /* Opens the classifier in the same way. Metrics: loss, accuracy. Outputs: the logits. The head is parameter group 1. */
 Model *psd_classifier_open(const PsdClassifierConfig *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* A new folder for each test of files, and the files in it. */
-#ifndef TESTS_BASE_FOLDER_RIG_H
-#define TESTS_BASE_FOLDER_RIG_H
+#pragma once
 
 #include "tests/test.h"
 
@@ -16,5 +15,3 @@ const char *listing(void);
 void expect_text(const char *path, const char *want);
 /* Writes a file with file_write_atomic. */
 void must_write(const char *path, const char *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* Cases that bench_step times. A file with a case registers it before main:
  *
  *   __attribute__((constructor)) static void register_cases(void) { bench_register(&my_case); } */
-#ifndef TESTS_BENCH_BENCH_H
-#define TESTS_BENCH_BENCH_H
+#pragma once
 
 #include "model/model.h"
 
@@ -16,5 +15,3 @@ typedef struct {
 
 /* Adds a case, which must outlive main. */
 void bench_register(const BenchCase *bench_case);
-
-#endif

@@ -1,7 +1,6 @@
 /* Batches of the encoder for tests, packed by the description of their fields, independently of the data sets that
  * training uses. */
-#ifndef TESTS_BERT_RIG_H
-#define TESTS_BERT_RIG_H
+#pragma once
 
 #include "data/bert/dataset.h"
 #include "model/bert.h"
@@ -19,5 +18,3 @@ Batch bert_batch_of_masks(const int32_t *ids, const int32_t *offsets, int n, con
 /* Packs texts of these lengths of random ids and with random labels: classes without weights; or, if classes is 0,
  * every third row is predicted. Numbers depend on `first` and their place. */
 Batch bert_batch_random(int vocabulary, int classes, int64_t first, const int32_t *lengths, int n);
-
-#endif

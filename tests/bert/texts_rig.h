@@ -1,6 +1,5 @@
 /* Texts for tests: a tokenizer whose pieces are letters, and texts without a tokenizer. */
-#ifndef TESTS_BERT_TEXTS_RIG_H
-#define TESTS_BERT_TEXTS_RIG_H
+#pragma once
 
 #include "data/bert/texts.h"
 #include "tests/test.h"
@@ -16,5 +15,3 @@ TokenizedTexts texts_of_lengths(const int *lengths, int n);
 char *segmenter_folder(const char *word);
 /* Writes a file into a scratch folder; returns its path, which is kept until the program ends. */
 const char *text_file(const char *name, const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* For tests that run train_bert as a user runs it: comments made up by rule, with a tokenizer of the fastBPE kind that
  * knows their syllables, and a run to compare others with. The program and its data are those of `fixture`. */
-#ifndef TESTS_BERT_TRAIN_RIG_H
-#define TESTS_BERT_TRAIN_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -23,5 +22,3 @@ char *bert_make_tokenizer(void);
 int bert_make_comment(int row, char text[96]);
 /* Writes comments first .. first + n - 1 as FOLDER/NAME, a CSV file with the columns text and label. */
 void bert_write_comments(const char *folder, const char *name, int first, int n);
-
-#endif

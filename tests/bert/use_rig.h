@@ -1,6 +1,5 @@
 /* Runs the commands that use trained encoders, as a user does, in a folder of their own. */
-#ifndef TESTS_BERT_USE_RIG_H
-#define TESTS_BERT_USE_RIG_H
+#pragma once
 
 #include "tests/bert/train_rig.h"
 
@@ -19,5 +18,3 @@ const char *bert_trained(void);
 json_t *bert_read_lines(const char *path);
 /* Returns a number of a row. */
 double bert_number(const json_t *rows, size_t row, const char *key);
-
-#endif

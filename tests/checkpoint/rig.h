@@ -1,7 +1,6 @@
 /* Checkpoints of a small model for tests: every number follows from the step and the seed, so that a checkpoint can be
  * checked to the bit. */
-#ifndef TESTS_CHECKPOINT_RIG_H
-#define TESTS_CHECKPOINT_RIG_H
+#pragma once
 
 #include "checkpoint/load.h"
 #include "tests/test.h"
@@ -37,5 +36,3 @@ TrainState rig_read_state(const char *path);
 
 /* Fails unless the directory has exactly these entries, each with a space behind it. */
 void rig_assert_listing(const char *directory, const char *want);
-
-#endif

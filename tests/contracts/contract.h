@@ -1,7 +1,6 @@
 /* For the tests of what we assume of NVIDIA's libraries: mk/contracts.mk compiles each of them once per version,
  * against that version's headers, and names the folder of its libraries. They need no GPU. */
-#ifndef TESTS_CONTRACTS_CONTRACT_H
-#define TESTS_CONTRACTS_CONTRACT_H
+#pragma once
 
 #include "tests/helpers.h"
 
@@ -55,5 +54,3 @@ static inline void assert_found(void (*find)(char *), const char *variable, cons
     assert_string_equal(text, wanted);
     free(wanted);
 }
-
-#endif

@@ -4,8 +4,7 @@
  *   CRASH_STRIDE=1 build/release/tests/psd/deep_crash                                 every point, not each thirtieth
  *   CRASH_POINT=list TEST_FILTER=train_cv build/release/tests/cv/deep_crash         the numbered operations
  *   CRASH_POINT=o17.kill TEST_FILTER=train_cv build/release/tests/cv/deep_crash     one point; its folder stays */
-#ifndef TESTS_CRASH_CRASH_H
-#define TESTS_CRASH_CRASH_H
+#pragma once
 
 #include "tests/test.h"
 
@@ -34,5 +33,3 @@ bool crash_same_tree(const char *want, const char *got, bool allow_more, Error *
 
 /* Runs the tests of a program. Returns the exit status. */
 int crash_tests(void);
-
-#endif

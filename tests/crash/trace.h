@@ -4,8 +4,7 @@
  * A tracer stops the command at system calls. A preloaded library would not see those that stdio, the C++ library and
  * libzip make inside libc. A seccomp filter selects calls that change files, so that everything else runs at full
  * speed. Only files below the working directory of the command count. */
-#ifndef TESTS_CRASH_TRACE_H
-#define TESTS_CRASH_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ typedef struct {
 /* Runs a shell command in a directory and writes its output to `output`, cut at size - 1. Returns false, with the
  * reason in `output`, if this machine cannot trace. The caller must have no threads and no other children. */
 bool trace_run(const char *directory, const char *command, const Fault *fault, Trace *trace, char *output, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* For tests of the emulator in CUDA: device memory with known numbers. */
-#ifndef TESTS_CUDA_COUNTING_H
-#define TESTS_CUDA_COUNTING_H
+#pragma once
 
 #include <stdio.h>
 
@@ -37,5 +36,3 @@ static inline float at(int i) { return (float)(i + 1); }
 
 __global__ void copy(float *out, const float *x) { out[threadIdx.x] = x[threadIdx.x]; }
 __global__ void add_one(float *x) { x[threadIdx.x] += 1; }
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory of a mock library on the emulated card, and a test of whoever uses the library without enough of it. */
-#ifndef TESTS_CUDA_LIBRARY_RIG_H
-#define TESTS_CUDA_LIBRARY_RIG_H
+#pragma once
 
 #include "tests/cuda/rig.h"
 
@@ -18,5 +17,3 @@ void library_releases(void);
  * "out of memory" or that the card has none to start with; or reach its end. Requires both to happen.
  * Call it before the cpu device is used, whose threads a child lacks. */
 void check_library_shortage(void (*work)(void), const char *words);
-
-#endif

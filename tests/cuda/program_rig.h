@@ -1,7 +1,6 @@
 /* For tests that run a whole program on the cuda device: on the emulated card, or, with GPU_PROGRAMS, the folder of
  * programs that were built for it (behind a loader's command, if they need one), on the GPU of this machine. */
-#ifndef TESTS_CUDA_PROGRAM_RIG_H
-#define TESTS_CUDA_PROGRAM_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -31,5 +30,3 @@ void check_memory(const char *options, const char *more);
  * line that says so, or is the same as a run with enough memory. Every stride-th: the loop's tests take all calls of a
  * small model. */
 void check_shortage(int (*train)(const char *run), void (*assert_same)(const char *a, const char *b), int stride);
-
-#endif

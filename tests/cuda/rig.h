@@ -1,7 +1,6 @@
 /* For tests that compare the cuda device, real or emulated, with the cpu device: tensors that exist twice, once on
  * each. The cpu's is f32 and holds numbers that the other's type can represent, so that both start from the same. */
-#ifndef TESTS_CUDA_RIG_H
-#define TESTS_CUDA_RIG_H
+#pragma once
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/device_open.h"
@@ -107,5 +106,3 @@ void expect_pair_least(Rig *rig, const char *what, Pair p, double tolerance, dou
 void expect_pair(Rig *rig, const char *what, Pair p, double tolerance);
 /* Requires the same bits in both cuda tensors. */
 void expect_same_bits(Rig *rig, const char *what, Pair a, Pair b);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Tolerances. Both devices start from the same numbers and compute in f32 (tests/tolerance.h). Then the cuda device
  * rounds once to its type, by at most half a unit in the last place. */
-#ifndef TESTS_CUDA_SCHEDULES_H
-#define TESTS_CUDA_SCHEDULES_H
+#pragma once
 
 #include "tests/cuda/rig.h"
 #include "tests/kernels/op_cases.h"
@@ -60,5 +59,3 @@ void run_in_types(void **state); /* *state: a TypedCheck */
 #define test_in_f32(name, check)        test_in_types(name, check, 0, 1)
 #define test_in_16_bits(name, check)    test_in_types(name, check, 1, TYPES)
 #define test_in_every_type(name, check) test_in_types(name, check, 0, TYPES)
-
-#endif

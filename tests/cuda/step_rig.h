@@ -1,7 +1,6 @@
 /* For tests of whole training steps on the cuda device against the cpu device: a model on one of them, its batches, its
  * optimizer, and the results of a step on the host. */
-#ifndef TESTS_CUDA_STEP_RIG_H
-#define TESTS_CUDA_STEP_RIG_H
+#pragma once
 
 #include "model/model.h"
 #include "tests/cuda/rig.h"
@@ -46,5 +45,3 @@ double tolerance_of(DType half, int roundings);
 
 /* Runs a comparison of steps in each type, as the tests of a program. Returns the exit status. */
 int step_tests_run(void (*compare)(DType half));
-
-#endif

@@ -4,8 +4,7 @@
  * A map is [samples, frames, height, width, channels]. Every weight lies in a unit: a convolution and, but for the last
  * one, a batch norm. The linear layers of the head are convolutions of maps with one position. Parameters have torch's
  * order and shapes; in the linear network the slope of leaky ReLU is 1, and pools average. There is no dropout. */
-#ifndef TESTS_CV_DOUBLE_H
-#define TESTS_CV_DOUBLE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -64,5 +63,3 @@ double cv_double_backward(CvDouble *net, const double *targets);
 /* Makes a network with all weights 0, which the caller sets. */
 CvDouble *cv_double_new(const int channels[3], int bins, int side, bool linear);
 void cv_double_close(CvDouble *net);
-
-#endif

@@ -1,6 +1,5 @@
 /* The numbers that specify the arrays of the FLIM tests: a hash, and the photon counts of four synthetic cells. */
-#ifndef TESTS_CV_GOLDEN_H
-#define TESTS_CV_GOLDEN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -8,5 +7,3 @@
 double cv_golden_uniform(uint64_t j, uint64_t k);
 /* Returns a count of cell n, 0 .. 3, of 256 bins and 21 x 21 pixels. */
 int cv_golden_count(int n, int t, int y, int x);
-
-#endif

@@ -1,7 +1,6 @@
 /* The FLIM classifier in tests: batches of given inputs instead of augmented cells, and the weights of the golden
  * values. */
-#ifndef TESTS_CV_RIG_H
-#define TESTS_CV_RIG_H
+#pragma once
 
 #include "model/cv/cv.h"
 #include "tests/cv/golden.h"
@@ -25,5 +24,3 @@ void cv_absorb_bias(const ParamTable *table, float *flat, int layer, const float
 void cv_fill_parameters(const ParamTable *table, float *flat);
 /* Returns the specification's four cells; free(). */
 float *cv_golden_cells(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* For tests that run train_cv as a user runs it. What the program printed last is fixture.output. */
-#ifndef TESTS_CV_TRAIN_RIG_H
-#define TESTS_CV_TRAIN_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -12,5 +11,3 @@ int cv(const char *format, ...) PRINTF_LIKE(1, 2);
         int status_ = cv(__VA_ARGS__);                                                                                 \
         if (status_) fail_msg("exit status %d:\n%s", status_, fixture.output);                                         \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* Puts bytes that a fuzzer chose into a file, in memory, for readers that need a path. */
-#ifndef TESTS_FUZZ_FUZZ_FILE_H
-#define TESTS_FUZZ_FUZZ_FILE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,5 +92,3 @@ static inline void fuzz_write_chosen(const char *path, const char *good, size_t 
     fuzz_write(path, chosen, n);
     free(chosen);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* For tests of train_gpt prepare and decode: a corpus of babble in several formats, folders prepared from it, and what
  * their files hold. Outputs are folders below corpus_root; what a program prints is in fixture.output. */
-#ifndef TESTS_GPT_CORPUS_H
-#define TESTS_GPT_CORPUS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -56,5 +55,3 @@ GptDatasetReport corpus_open_manifest(const char *output, const char *name, Spli
 
 /* Returns |a - b|^2 of two frames. */
 double frames_square_distance(const float *a, const float *b);
-
-#endif

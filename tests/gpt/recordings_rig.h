@@ -1,6 +1,5 @@
 /* For tests of lists and folders of recordings. */
-#ifndef TESTS_GPT_RECORDINGS_RIG_H
-#define TESTS_GPT_RECORDINGS_RIG_H
+#pragma once
 
 #include "data/gpt/recordings_read.h"
 #include "tests/gpt/corpus.h"
@@ -12,5 +11,3 @@ void check_recording(const Recordings *all, int64_t i, const char *id, const cha
                      const char *text);
 /* Makes folder NAME below corpus_root with these files; a text of NULL stands for an empty file. */
 char *make_recordings_folder(const char *name, const char *const (*files)[2], int n);
-
-#endif

@@ -1,7 +1,6 @@
 /* A small TTS GPT ready to run in a test, and packed batches for it. The rig packs its batches by the description of
  * their fields, independently of the data set that training uses. */
-#ifndef TESTS_GPT_RIG_H
-#define TESTS_GPT_RIG_H
+#pragma once
 
 #include "data/gpt/batch.h"
 #include "model/gpt.h"
@@ -28,5 +27,3 @@ Batch gpt_batch_random(const GptConfig *config, int first, int n, const int32_t 
 
 /* Opens the model on a device, which the rig then owns. */
 ModelRig gpt_rig_open(const GptConfig *config, Device *device, size_t arena_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* For tests that run train_gpt as a user runs it: a data set of a few npy files, and a run to compare others with. The
  * program and its data are those of `fixture`. */
-#ifndef TESTS_GPT_TRAIN_RIG_H
-#define TESTS_GPT_TRAIN_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -22,5 +21,3 @@ char *gpt_make_data(int long_codes);
 /* Writes a copy of a run's last weights, in which the weights of one norm are the largest finite number, so that the
  * loss is not a number. Returns its path. */
 char *gpt_write_overflowing_base(const char *run, const char *directory);
-
-#endif

@@ -9,8 +9,7 @@
  *   rows[1]=5    one of its numbers
  *   y:@x         an argument that is another one: in place
  */
-#ifndef TESTS_KERNELS_OP_CASES_H
-#define TESTS_KERNELS_OP_CASES_H
+#pragma once
 
 #include "kernels/ops_table.h"
 
@@ -128,5 +127,3 @@ bool op_has_16_bits(int op);
 
 /* Makes the arguments in an arena. */
 void op_make_in_arena(OpCall *call, OpArgument *argument, const void *numbers);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Errors (tests/tolerance.h) are relative to the largest expected element, because a wrong row has errors of that size.
  */
-#ifndef TESTS_KERNELS_OPS_RIG_H
-#define TESTS_KERNELS_OPS_RIG_H
+#pragma once
 
 #include "tests/cpu_devices.h"
 #include "tests/tolerance.h"
@@ -84,5 +83,3 @@ Sequences packed(Rig *rig, const int *lengths, int count);
  * every device. test_stem.c and test_muon.c run theirs on all devices themselves. */
 #define ops_last_test cmocka_unit_test_prestate(every_operation_was_tested_on_every_device, (void *)__FILE__)
 void every_operation_was_tested_on_every_device(void **file);
-
-#endif

@@ -1,6 +1,5 @@
 /* The profile of the kernels: what tests/profile/profile.c runs and counts. */
-#ifndef TESTS_PROFILE_PROFILE_H
-#define TESTS_PROFILE_PROFILE_H
+#pragma once
 
 typedef struct {
     const char *operations, *changes; /* names; one text of changes for all, as tests/kernels/op_cases.h has them */
@@ -10,5 +9,3 @@ typedef struct {
 
 extern const ProfileCall profile_calls[];
 extern const int n_profile_calls;
-
-#endif

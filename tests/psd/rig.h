@@ -1,6 +1,5 @@
 /* PSD models in tests: a store of the golden spectra, data sets of it, and the deterministic weights of the goldens. */
-#ifndef TESTS_PSD_RIG_H
-#define TESTS_PSD_RIG_H
+#pragma once
 
 #include "data/psd/dataset.h"
 #include "model/psd/psd.h"
@@ -113,5 +112,3 @@ static inline void fill_parameters(const ParamTable *table, float *flat) {
             flat[p->offset + e] = (float)(gain + scale * fill_number(tensor, (uint32_t)e));
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Made-up power spectra: of each class another width, of each sensor another ripple, and noise; a small model learns
  * them in a few steps. In memory, and as the files that train_psd reads. */
-#ifndef TESTS_PSD_SPECTRA_H
-#define TESTS_PSD_SPECTRA_H
+#pragma once
 
 #include "data/psd/dataset.h"
 #include "kernels/philox.h"
@@ -72,5 +71,3 @@ static inline void spectra_write(const PsdStore *s, const char *directory) {
     if (!(written && psd_partition_write(path, &split, &error))) fail_msg("%s", error.text);
     psd_partition_free(&split);
 }
-
-#endif

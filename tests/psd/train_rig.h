@@ -1,7 +1,6 @@
 /* For tests that run train_psd as a user runs it: a toy data set, and what runs leave behind. The folder of the data is
  * fixture.data; what the program printed last is fixture.output. */
-#ifndef TESTS_PSD_TRAIN_RIG_H
-#define TESTS_PSD_TRAIN_RIG_H
+#pragma once
 
 #include "base/file.h"
 #include "tests/psd/rig.h"
@@ -38,5 +37,3 @@ typedef struct {
 } PsdPredicted;
 /* Reads DIRECTORY/predictions_finetuned.csv; returns the number of rows. */
 int psd_read_predictions(const char *directory, PsdPredicted *rows, int most);
-
-#endif

@@ -51,8 +51,7 @@ def ranges(is_member):
 
 print(f"""/* Ranges of code points, first and last, of each class of characters. Written by tests/reference/make_characters.py
  * from the package tokenizers, version {tokenizers.__version__}. */
-#ifndef DATA_TEXT_CHARACTER_RANGES_H
-#define DATA_TEXT_CHARACTER_RANGES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -67,7 +66,7 @@ for name, is_member in CLASSES.items():
             row = ""
         row += entry
     print("    " + row.rstrip(", ") + "};")
-print("// clang-format on\n\n#endif")
+print("// clang-format on")
 # The white space of the regular expression is that of the splitter; a character of no class is "other" to the former.
 other = [c for c in CHARACTERS if words(byte_level, "!" + c) == 2 and not is_letter(c) and not is_number(c)]
 assert other == [c for c in CHARACTERS if CLASSES["spaces"](c)], "white space differs between two components"

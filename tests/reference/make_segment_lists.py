@@ -115,8 +115,7 @@ def write_classes(folder, target):
  * character of an alternating range is in the class. `other_alphabetic` are no letters. `lower_case`: how far behind
  * the upper case of a range its lower case lies, of letters that occur in the segmenter's words. Written by
  * tests/reference/make_segment_lists.py. */
-#ifndef DATA_SEGMENT_CLASS_RANGES_H
-#define DATA_SEGMENT_CLASS_RANGES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -126,7 +125,7 @@ def write_classes(folder, target):
             print(f"static const uint32_t {name}[][2] = {{\n{wrapped(entries)}}};", file=out)
         entries = [f"{{0x{first:X}, 0x{last:X}, {distance}}}" for first, last, distance in lower]
         print("static const struct {\n    uint32_t first, last;\n    int distance;", file=out)
-        print(f"}} lower_case[] = {{\n{wrapped(entries)}}};\n// clang-format on\n\n#endif", file=out)
+        print(f"}} lower_case[] = {{\n{wrapped(entries)}}};\n// clang-format on", file=out)
 
 
 write_lists(sys.argv[1], sys.argv[2])

@@ -1,6 +1,5 @@
 /* Makes and reads reports in tests, and checks that plots are valid XML. */
-#ifndef TESTS_REPORT_RIG_H
-#define TESTS_REPORT_RIG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -35,5 +34,3 @@ int occurrences(const char *text, const char *part);
 Covariate snr_of(const double *values);
 /* Evaluates predictions at the temperature 1; evaluation_free(). */
 Evaluation evaluate(const Predictions *predictions);
-
-#endif

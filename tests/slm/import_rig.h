@@ -1,6 +1,5 @@
 /* The models in tests/reference/golden that other programs wrote, and logits of imported weights. */
-#ifndef TESTS_SLM_IMPORT_RIG_H
-#define TESTS_SLM_IMPORT_RIG_H
+#pragma once
 
 #include "commands/slm/base.h"
 #include "tests/files.h"
@@ -25,5 +24,3 @@ void import_close(Imported *imported);
 void assert_same_imported(const Imported *a, const Imported *b);
 /* Fails unless the logits on the CPU are those of golden/slm_logits.safetensors, "plain" or "biased", to 1e-5. */
 void assert_logits(const Imported *imported, const char *name);
-
-#endif

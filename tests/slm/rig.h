@@ -1,7 +1,6 @@
 /* Batches of the text GPT for tests, packed by the description of their fields, independently of the data set that
  * training uses. */
-#ifndef TESTS_SLM_RIG_H
-#define TESTS_SLM_RIG_H
+#pragma once
 
 #include "data/slm/batch.h"
 #include "model/slm.h"
@@ -14,5 +13,3 @@ SlmConfig slm_config_small(float dropout);
 Batch slm_batch_of(const int32_t *stream, const int32_t *offsets, int n);
 /* Packs sequences of these lengths from an endless stream of random ids, from position `first` on. */
 Batch slm_batch_random(int vocabulary, int64_t first, const int32_t *lengths, int n);
-
-#endif

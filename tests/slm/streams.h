@@ -1,7 +1,6 @@
 /* Streams of tokens for tests, and batches of them. In streams of rows, id p stands at position p, so that a batch
  * tells which rows it has. */
-#ifndef TESTS_SLM_STREAMS_H
-#define TESTS_SLM_STREAMS_H
+#pragma once
 
 #include "data/slm/batch.h"
 #include "data/slm/dataset.h"
@@ -21,5 +20,3 @@ Dataset *slm_dataset_of(const SlmStream *stream, int context, SlmSampling sampli
 Batch slm_batch_filled(const Dataset *dataset, int64_t epoch, int32_t first, int n);
 /* Returns the numbers of a field. */
 const int32_t *slm_field(const Batch *batch, int which);
-
-#endif

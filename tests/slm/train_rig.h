@@ -1,7 +1,6 @@
 /* For tests that run train_slm as a user runs it: texts made up by rule, prepared once, and a run to compare others
  * with. The program and its data are those of `fixture`. */
-#ifndef TESTS_SLM_TRAIN_RIG_H
-#define TESTS_SLM_TRAIN_RIG_H
+#pragma once
 
 #include "tests/train_rig.h"
 
@@ -15,5 +14,3 @@ int slm_fixture_open(void **state);
 
 /* Prepares documents made up by rule into a new folder, with further options; free() its name. */
 char *slm_make_data(int documents, const char *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* For tests of the loop from inside: a classifier of a few numbers, whose samples lie in a device dataset, and runs of
  * it in a child process, which may die. */
-#ifndef TESTS_TRAIN_LOOP_RIG_H
-#define TESTS_TRAIN_LOOP_RIG_H
+#pragma once
 
 #include <math.h>
 
@@ -81,5 +80,3 @@ void set_judge(ToyRun *run, Judged *judged);
 extern Device *(*toy_device)(void);
 void trainings_do_not_know_of_each_other(void **state);
 void the_judge_sees_every_output_in_order(void **state);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs as trainings leave them, told by their losses, for tests of report.html. */
-#ifndef TESTS_TRAIN_STORY_H
-#define TESTS_TRAIN_STORY_H
+#pragma once
 
 #include "tests/page_rig.h"
 
@@ -25,5 +24,3 @@ char *story_write(const Story *story);
 char *story_page(const char *directory);
 /* Writes a text file below a folder. */
 void put_text(const char *directory, const char *name, const char *text);
-
-#endif

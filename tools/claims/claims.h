@@ -1,7 +1,6 @@
 /* Builds docs/ESTIMATES.md: one section per guide, with a table of computed runs and a table of claims that are
  * compared with them. Every verdict is computed from numbers; only its reason is written by hand. */
-#ifndef TOOLS_CLAIMS_CLAIMS_H
-#define TOOLS_CLAIMS_CLAIMS_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -75,5 +74,3 @@ int claims_number(void);
 void claims_print_verdicts(void);
 /* Writes a paragraph in lines of at most 120 columns. */
 void paragraph(FILE *to, const char *format, ...) PRINTF_LIKE(2, 3);
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers as text with 2 or 3 digits. A text is valid for the next 63 calls. */
-#ifndef TOOLS_CLAIMS_NUMBERS_H
-#define TOOLS_CLAIMS_NUMBERS_H
+#pragma once
 
 #define HOUR (3600.0)
 #define DAY  (24 * HOUR)
@@ -12,5 +11,3 @@ const char *percent(double share);
 const char *dollars(double x);
 const char *times(double x); /* "1.3x" */
 const char *count(double x); /* "14.1K", "26.2M" */
-
-#endif

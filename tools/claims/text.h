@@ -1,7 +1,6 @@
 /* Counts the operations of one training step of a text GPT whose token table is also its head, on the dry device only:
  * closed forms beside those of the trainers, and what a validation takes. */
-#ifndef TOOLS_CLAIMS_TEXT_H
-#define TOOLS_CLAIMS_TEXT_H
+#pragma once
 
 #include "estimate/estimate.h"
 
@@ -28,5 +27,3 @@ typedef struct {
 
 /* Returns the work and memory of one training step. */
 TextStep text_step(const TextModel *model, TextBatch batch);
-
-#endif

@@ -1,6 +1,5 @@
 /* Checks that a run fits into the available memory, and chooses the batch of -b auto. */
-#ifndef TRAIN_PLAN_FIT_H
-#define TRAIN_PLAN_FIT_H
+#pragma once
 
 #include "train/plan/sizing.h"
 
@@ -8,5 +7,3 @@
 void fit_check(const TrainSpec *spec, const MemoryPlan *plan);
 /* Chooses the batch of -b auto by the memory that is available, and prints it. Dies if nothing fits. */
 void fit_choose_batch(const TrainSpec *spec, DType half);
-
-#endif

@@ -1,6 +1,5 @@
 /* Plans the memory that a run needs on a device, by group, before anything is allocated. */
-#ifndef TRAIN_PLAN_MEMORY_H
-#define TRAIN_PLAN_MEMORY_H
+#pragma once
 
 #include "model/model.h"
 
@@ -36,5 +35,3 @@ enum { MEMORY_TEXT = 512 };
 const char *memory_headroom_text(const Device *device, char text[MEMORY_TEXT]);
 /* Prints how much memory is available, if a limit below the machine's memory decides it. */
 void memory_print_limit(const Device *device);
-
-#endif

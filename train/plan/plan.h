@@ -1,6 +1,5 @@
 /* Plans the memory of a run before anything is allocated. */
-#ifndef TRAIN_PLAN_PLAN_H
-#define TRAIN_PLAN_PLAN_H
+#pragma once
 
 #include "train/plan/memory.h"
 #include "train/spec.h"
@@ -23,5 +22,3 @@ int64_t train_min_samples(const TrainSpec *spec);
 StepOptions train_step_options(const TrainSpec *spec, const TrainOptions *options);
 /* Returns the 16-bit type of the activations; f32: there is none. */
 DType train_half(const TrainSpec *spec);
-
-#endif

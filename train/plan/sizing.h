@@ -1,6 +1,5 @@
 /* Finds what fits into a memory: the micro-batch of -b auto, and the options that make a run fit that is too large. */
-#ifndef TRAIN_PLAN_SIZING_H
-#define TRAIN_PLAN_SIZING_H
+#pragma once
 
 #include "train/plan/plan.h"
 
@@ -48,5 +47,3 @@ BatchChoice sizing_choose_batch(const TrainSpec *spec, DType half, size_t availa
 void sizing_print_choice(const TrainSpec *spec, const BatchChoice *choice);
 /* Sets the two options to an earlier choice. */
 void sizing_set_batch(const TrainSpec *spec, int64_t size, int64_t accumulation);
-
-#endif

@@ -1,6 +1,5 @@
 /* Does what is due after an optimizer step. */
-#ifndef TRAIN_RUN_AFTER_STEP_H
-#define TRAIN_RUN_AFTER_STEP_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -9,5 +8,3 @@ bool run_is_over(const Run *run);
 /* Reads and logs the results of the queued steps, validates, keeps checkpoints and writes the page, each if it is due.
  * Sets run->over. */
 void after_step(Run *run);
-
-#endif

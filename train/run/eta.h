@@ -4,8 +4,7 @@
  * waits included, after the first step and again after the first METER_LEFT_OUT, when nothing is compiled, chosen or
  * recorded any more. A pause takes as long as those of its kind before it; until there is one, its kind is not counted.
  * Nothing here reads a clock. */
-#ifndef TRAIN_RUN_ETA_H
-#define TRAIN_RUN_ETA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ typedef struct {
 /* Counts what is left when `step` steps are done, but not yet the pauses that follow the last of them. The run ends
  * with a validation and a checkpoint in any case. */
 EtaLeft eta_left(const EtaPlan *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tells once, as early as it can, how long the run will take, until when, and what it will cost. */
-#ifndef TRAIN_RUN_FORECAST_H
-#define TRAIN_RUN_FORECAST_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -16,5 +15,3 @@ void forecast_after_micro_batch(Run *run, const Batch *batch);
 /* Tells after the first step whose time is known, if nothing was told before. Call it between steps, before what else
  * is due. */
 void forecast_after_step(Run *run);
-
-#endif

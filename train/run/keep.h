@@ -1,6 +1,5 @@
 /* Writes the checkpoints of a run, the newest and the best, and copes with failed writes. */
-#ifndef TRAIN_RUN_KEEP_H
-#define TRAIN_RUN_KEEP_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -15,5 +14,3 @@ void keep_save(Run *run);
 void keep_best(Run *run);
 /* Writes the best weights that wait, if there are any. */
 void keep_waiting(Run *run);
-
-#endif

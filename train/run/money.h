@@ -1,6 +1,5 @@
 /* The money that a run has cost, by --price and the time of its training. */
-#ifndef TRAIN_RUN_MONEY_H
-#define TRAIN_RUN_MONEY_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -10,5 +9,3 @@ double money_spent(const Run *run, double now);
 /* Writes "1.23 EUR", or "0.40 EUR in this part" if the earlier parts' cost is not known; "" without a price. Returns
  * text. */
 const char *money_text(const Run *run, char text[96]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Opens and closes a run. */
-#ifndef TRAIN_RUN_OPEN_H
-#define TRAIN_RUN_OPEN_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -8,5 +7,3 @@
 void run_open(Run *run, Training *training);
 /* Frees what run_open has taken. */
 void run_close(Run *run);
-
-#endif

@@ -1,6 +1,5 @@
 /* Keeps report.html of a run up to date. */
-#ifndef TRAIN_RUN_PAGE_H
-#define TRAIN_RUN_PAGE_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -10,5 +9,3 @@
 double page_pause(double seconds, int64_t log_bytes);
 /* Writes report.html after a validation, unless the last page was written too recently. Warns once if that fails. */
 void page_refresh(Run *run);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reports the progress of a run: lines, the progress line, and records of log.jsonl. */
-#ifndef TRAIN_RUN_PROGRESS_H
-#define TRAIN_RUN_PROGRESS_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -16,5 +15,3 @@ bool progress_is_due(Run *run);
 void progress_read_sensors(Run *run);
 /* Reports the steps of the window whose results have been read. Does nothing if there are none. */
 void progress_log(Run *run, ReportForm form);
-
-#endif

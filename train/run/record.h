@@ -1,6 +1,5 @@
 /* Builds a line of log.jsonl from named values and the means of metrics. */
-#ifndef TRAIN_RUN_RECORD_H
-#define TRAIN_RUN_RECORD_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -29,5 +28,3 @@ double record_divisor(double count);
  * objective. */
 double record_means(const Model *model, const double *sums, const double *counts, double *means,
                     char text[RECORD_TEXT]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads and handles the results of queued steps. */
-#ifndef TRAIN_RUN_RESULTS_H
-#define TRAIN_RUN_RESULTS_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -15,5 +14,3 @@ void results_download(Run *run);
 void results_read(Run *run);
 /* Stops a run whose data cannot be read any more. Keeps what was trained so far. */
 _Noreturn void results_stop_without_data(Run *run, const Error *reason);
-
-#endif

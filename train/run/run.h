@@ -1,6 +1,5 @@
 /* The state of a run, shared by train_run and its parts. */
-#ifndef TRAIN_RUN_RUN_H
-#define TRAIN_RUN_RUN_H
+#pragma once
 
 #include "checkpoint/dump.h"
 #include "train/log.h"
@@ -113,5 +112,3 @@ typedef struct Run {
     int64_t allocations_apart; /* allocations by evaluations and by files written beside a checkpoint, which are freed
                                 * at once */
 } Run;
-
-#endif

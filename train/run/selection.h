@@ -1,6 +1,5 @@
 /* Decides which weights are the best so far, and whether a run ends early or is extended. */
-#ifndef TRAIN_RUN_SELECTION_H
-#define TRAIN_RUN_SELECTION_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -15,5 +14,3 @@ const char *selection_name(const TrainSpec *spec);
 /* Returns the number of epochs of the run, with those that were added. */
 int64_t selection_epochs(const Training *training);
 bool selection_out_of_patience(const Training *training);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs one optimizer step: micro-batches forward and backward, clip, update. */
-#ifndef TRAIN_RUN_STEP_H
-#define TRAIN_RUN_STEP_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -17,5 +16,3 @@ void step_update(Run *run);
 /* Returns the learning rate of a parameter group in step `step` (0: the first), the latest step whose batches were
  * loaded, without RateSpec.factors. */
 double step_learning_rate(const Run *run, int group, int64_t step);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes the --debug-dump of the first step: its batches, activations, losses and gradients. */
-#ifndef TRAIN_RUN_STEP_DUMP_H
-#define TRAIN_RUN_STEP_DUMP_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -16,5 +15,3 @@ void step_dump_activation(void *context, const char *name, Tensor tensor);
 void step_dump_batch(StepDump *to, const Batch *batch, const char *const *names);
 /* Adds the results of the step, the only one queued, and writes the file. `scale` is the factor on the gradients. */
 void step_dump_write(Run *run, float scale);
-
-#endif

@@ -1,6 +1,5 @@
 /* Validates during a run. */
-#ifndef TRAIN_RUN_VALIDATION_H
-#define TRAIN_RUN_VALIDATION_H
+#pragma once
 
 #include "train/run/run.h"
 
@@ -11,5 +10,3 @@ void validation_close(Run *run);
 /* Measures the metrics over the validation data, each as a mean over all rows, and logs them. Returns whether the
  * weights are the best so far. */
 bool validation_run(Run *run);
-
-#endif

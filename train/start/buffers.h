@@ -1,7 +1,6 @@
 /* Allocates the memory of a training: weights, gradients, moments and activations on the device, and copies on the
  * host. */
-#ifndef TRAIN_START_BUFFERS_H
-#define TRAIN_START_BUFFERS_H
+#pragma once
 
 #include "train/training.h"
 
@@ -16,5 +15,3 @@ CheckpointBuffers buffers_copy(const Training *training, int slot);
 void buffers_upload(Training *training, int count);
 /* Derives from weights and state what else the device needs, such as 16-bit weights and the loss scale. */
 void buffers_derive(Training *training);
-
-#endif

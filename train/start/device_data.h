@@ -1,6 +1,5 @@
 /* Device datasets (Dataset.device_data) in the memory of the device. */
-#ifndef TRAIN_START_DEVICE_DATA_H
-#define TRAIN_START_DEVICE_DATA_H
+#pragma once
 
 #include "train/training.h"
 
@@ -10,5 +9,3 @@ void device_data_add(Training *training, const Dataset *dataset);
 void device_data_release(Training *training, int from);
 /* Returns the device's copy of a device dataset, given the tensor on the host. */
 Tensor device_data_of(const Training *training, Tensor host);
-
-#endif

@@ -1,6 +1,5 @@
 /* Imports the weights of a base checkpoint. */
-#ifndef TRAIN_START_IMPORT_H
-#define TRAIN_START_IMPORT_H
+#pragma once
 
 #include "train/training.h"
 
@@ -9,5 +8,3 @@ const char *train_base_option(const TrainSpec *spec);
 /* Reads the base checkpoint into the weights on the host, and prints what was imported. Dies if the checkpoint does not
  * fit the model. */
 void import_base(Training *training, const ImportRules *rules);
-
-#endif

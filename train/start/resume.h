@@ -1,6 +1,5 @@
 /* Resumes a run from one of its checkpoints. */
-#ifndef TRAIN_START_RESUME_H
-#define TRAIN_START_RESUME_H
+#pragma once
 
 #include "train/training.h"
 
@@ -9,5 +8,3 @@
 bool resume_batch(Training *training);
 /* Reads the checkpoint's weights, moments and state. Dies if the run had other options or data. */
 void resume(Training *training);
-
-#endif

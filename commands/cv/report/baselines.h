@@ -1,6 +1,5 @@
 /* Baselines that a network which sees the decay of a cell must beat: they see no decay, or only what confounds it. */
-#ifndef COMMANDS_CV_REPORT_BASELINES_H
-#define COMMANDS_CV_REPORT_BASELINES_H
+#pragma once
 
 #include "commands/cv/report/tested_fold.h"
 
@@ -53,5 +52,3 @@ double training_share(const TestedFold *fold);
 static const double BASELINE_MARGIN = 0.05;
 /* Returns the warning about a baseline, or NULL. free() */
 char *baseline_warning(int baseline, const BinaryScores *of_baseline, const BinaryScores *of_network);
-
-#endif

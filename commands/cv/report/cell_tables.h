@@ -1,6 +1,5 @@
 /* Tables, curves and pictures of scored test cells, which the reports of one fold and of all folds have in common. */
-#ifndef COMMANDS_CV_REPORT_CELL_TABLES_H
-#define COMMANDS_CV_REPORT_CELL_TABLES_H
+#pragma once
 
 #include "commands/cv/report/fold_scores.h"
 #include "report/curves.h"
@@ -34,5 +33,3 @@ void cell_tables_free(CellTables *tables);
 /* Returns DIRECTORY/WHAT SUFFIX .EXTENSION. free() */
 char *cell_tables_path(const CellTables *tables, const char *what, const char *extension);
 bool cell_tables_write_csv(const CellTables *tables, const Table *table, const char *what, Error *error);
-
-#endif

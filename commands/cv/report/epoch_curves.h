@@ -1,6 +1,5 @@
 /* Curves of a run by epoch, read from its log. */
-#ifndef COMMANDS_CV_REPORT_EPOCH_CURVES_H
-#define COMMANDS_CV_REPORT_EPOCH_CURVES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -15,5 +14,3 @@ typedef struct {
 /* Reads a log.jsonl: the values of each validation, and the means of the training values over the steps before it. */
 EpochCurves epoch_curves_read(const char *path);
 void epoch_curves_free(EpochCurves *curves);
-
-#endif

@@ -1,6 +1,5 @@
 /* Scores of a fold: its threshold, the network and the baselines, the temperature. Reports are made of these. */
-#ifndef COMMANDS_CV_REPORT_FOLD_SCORES_H
-#define COMMANDS_CV_REPORT_FOLD_SCORES_H
+#pragma once
 
 #include "commands/cv/report/baselines.h"
 #include "report/table.h"
@@ -31,5 +30,3 @@ json_t *fold_scores_to_json(const FoldScores *scores);
 char *fold_scores_threshold_text(const FoldScores *scores); /* explains the threshold; free() */
 /* Returns the donors of some cells: "D1 D2". free() */
 char *donor_names_of(const CvCells *cells, const int32_t *ids, int64_t n);
-
-#endif

@@ -3,8 +3,7 @@
  * A cell is predicted to be active if p > threshold, where p is the mean of the views' probabilities and the threshold
  * is chosen on validation cells. Every file is written whole or not at all, into a directory that exists; an error
  * names the file. */
-#ifndef COMMANDS_CV_REPORT_TESTED_FOLD_H
-#define COMMANDS_CV_REPORT_TESTED_FOLD_H
+#pragma once
 
 #include "data/cv/cells.h"
 #include "report/evaluation.h"
@@ -72,5 +71,3 @@ bool tested_fold_report(const TestedFold *fold, const char *directory, FoldResul
  *   validation_loss.svg, validation_accuracy.svg      by epoch, a line per fold, its best epoch ringed; none if no fold
  *                                    has them */
 bool tested_folds_report(const TestedFold *folds, int n, const char *directory, Error *error);
-
-#endif

@@ -5,8 +5,7 @@
  * slots from offsets[s] / ROWS + s on: at least one per tile, without a table. The number of slots, N / ROWS +
  * sequences, does not depend on the lengths, so a captured graph stays valid when the offsets change. Blocks of unused
  * slots end at once. */
-#ifndef KERNELS_CUDA_ATTENTION_ATTENTION_H
-#define KERNELS_CUDA_ATTENTION_ATTENTION_H
+#pragma once
 
 #include <type_traits>
 
@@ -277,5 +276,3 @@ GPU_INLINE void store_rows(T *to, int stride, int rows, int head_size, T *tile,
             store_vector(to + (int64_t)row * stride + piece * 8, load_vector(tile + piece_at<COLUMNS>(row, piece)));
     }
 }
-
-#endif

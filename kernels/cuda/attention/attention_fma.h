@@ -9,8 +9,7 @@
  * one float apart from a multiple of 32: lanes that read down a column meet different banks.
  *
  * grid: slots of 4 R rows x heads. FLOPs as the door counts; the backward's two kernels do 7 products instead of 5. */
-#ifndef KERNELS_CUDA_ATTENTION_ATTENTION_FMA_H
-#define KERNELS_CUDA_ATTENTION_ATTENTION_FMA_H
+#pragma once
 
 #include "kernels/cuda/attention/attention.h"
 
@@ -250,5 +249,3 @@ static void backward_by_fma(const Device *device, T *dqkv, const T *dout, const 
     attention_launch("attention_backward, dK and dV", device, attention_backward_fma_kernel<T, COLUMNS, R, true>,
                      blocks, FMA_THREADS, bytes, dqkv, dout, qkv, lse, dots, a);
 }
-
-#endif

@@ -21,8 +21,7 @@
  *            backward 10 KB for heads of 32, 19 KB for 64, 35 KB for 128
  * work       16 x 16 scores whatever the length. For heads of 64 that is 16 products forward and 40 backward:
  *            counted at the full rate, and for 13 rows, a twentieth to a tenth of the time that the bytes take */
-#ifndef KERNELS_CUDA_ATTENTION_ATTENTION_SHORT_H
-#define KERNELS_CUDA_ATTENTION_ATTENTION_SHORT_H
+#pragma once
 
 #include "kernels/cuda/attention/attention.h"
 
@@ -383,5 +382,3 @@ static void short_backward(const Device *device, T *dqkv, const T *dout, const T
     short_launch<T, COLUMNS>("attention_backward", device, attention_short_backward_kernel<T, COLUMNS>, 4, a, dqkv,
                              dout, qkv, lse);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Three-dimensional convolutions by the faster of two: our own kernels (conv3d_own.h) and cuDNN (libraries/cudnn.h). */
-#ifndef KERNELS_CUDA_CONV3D_CONV3D_H
-#define KERNELS_CUDA_CONV3D_CONV3D_H
+#pragma once
 
 #include "kernels/cuda/cuda.h"
 
@@ -13,5 +12,4 @@ bool conv3d_prepare(Device *device);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -34,8 +34,7 @@
  * to reach the peak. So the products that have no stride, those of 3 x 3 x 3 taps above but block 2's and 3's first
  * (whose data's gradients have none either), are conv3d_runs.h's in 16-bit types: it reads x once for all taps of a
  * frame. */
-#ifndef KERNELS_CUDA_CONV3D_CONV3D_KERNEL_H
-#define KERNELS_CUDA_CONV3D_CONV3D_KERNEL_H
+#pragma once
 
 #include "kernels/cuda/conv3d/conv3d_runs.h"
 
@@ -361,5 +360,3 @@ template <class T> void Conv3d<T>::backward_weights(Device *device, const ConvPr
     else
         launch_rounded<T, LargeTile>(device, LargeTile(), launch);
 }
-
-#endif

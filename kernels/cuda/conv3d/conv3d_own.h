@@ -1,6 +1,5 @@
 /* Convolutions by our own kernels, for whichever type a product has, and what cuDNN needs beside its own. */
-#ifndef KERNELS_CUDA_CONV3D_CONV3D_OWN_H
-#define KERNELS_CUDA_CONV3D_CONV3D_OWN_H
+#pragma once
 
 #include "kernels/cuda/conv3d/conv3d_product.h"
 
@@ -25,5 +24,4 @@ ConvChecksum conv3d_checksum(Device *device, const ConvProduct *product);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* One product of a three-dimensional convolution, and our own kernels for it: conv3d_<type>.cu instantiates those of
  * conv3d_kernel.h for one type. */
-#ifndef KERNELS_CUDA_CONV3D_CONV3D_PRODUCT_H
-#define KERNELS_CUDA_CONV3D_CONV3D_PRODUCT_H
+#pragma once
 
 #include "kernels/cuda/cuda.h"
 
@@ -32,6 +31,4 @@ template <class T> struct Conv3d {
 extern template struct Conv3d<float>; /* there, and nowhere else */
 extern template struct Conv3d<bf16>;
 extern template struct Conv3d<f16>;
-#endif
-
 #endif

@@ -26,8 +26,7 @@
  * weights. That is also the data's gradient of a stride, for its combinations of 2 x 2 and 2 x 1 taps; there lines of
  * the product may be shorter than those of x, and rows that skip an input meet others in the banks. All other products
  * are conv3d_kernel.h's. */
-#ifndef KERNELS_CUDA_CONV3D_CONV3D_RUNS_H
-#define KERNELS_CUDA_CONV3D_CONV3D_RUNS_H
+#pragma once
 
 #include "kernels/cuda/conv3d/conv3d_windows.h"
 
@@ -264,5 +263,3 @@ template <class T, class Tile> int run_rows(const Windows &v, const void *x) {
 }
 
 } // namespace
-
-#endif

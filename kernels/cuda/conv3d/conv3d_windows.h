@@ -1,7 +1,6 @@
 /* The windows of a convolution as a matrix product: the position of the inputs at which each row begins, and the taps
  * that lie inside. Used by the kernels of conv3d_kernel.h and of conv3d_runs.h. */
-#ifndef KERNELS_CUDA_CONV3D_CONV3D_WINDOWS_H
-#define KERNELS_CUDA_CONV3D_CONV3D_WINDOWS_H
+#pragma once
 
 #include "kernels/cuda/conv3d/conv3d_product.h"
 #include "kernels/cuda/gemm/gemm_kernel.h"
@@ -102,5 +101,3 @@ GPU_INLINE void write_products(const Output<T> &output, const Sums &products, co
 }
 
 } // namespace
-
-#endif

@@ -1,6 +1,5 @@
 /* Streams, events and graphs inside the emulator, and what their captures allow. */
-#ifndef KERNELS_CUDA_EMULATE_CAPTURE_H
-#define KERNELS_CUDA_EMULATE_CAPTURE_H
+#pragma once
 
 #include <deque>
 #include <functional>
@@ -78,4 +77,3 @@ void capture_work(CUstream_st &stream, const Work &work);
 cudaError_t capture_wait(CUstream_st &stream, const CUevent_st &event, bool *done);
 
 } // namespace emulate
-#endif

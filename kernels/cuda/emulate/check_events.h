@@ -1,6 +1,5 @@
 /* Reports events to the checker (check.cpp, built with EMULATE_CHECK). Without the checker: does nothing. */
-#ifndef KERNELS_CUDA_EMULATE_CHECK_EVENTS_H
-#define KERNELS_CUDA_EMULATE_CHECK_EVENTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,4 +41,3 @@ inline void host_copies(void *, const void *, size_t) {}
 
 } // namespace check
 } // namespace emulate
-#endif

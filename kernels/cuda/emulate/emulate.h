@@ -4,8 +4,7 @@
  * the device are here, the short ones whole; what needs other threads calls the emulator. The last argument of those, a
  * Site, says where in the kernel the call stands; nobody passes it. Functions that no kernel has needed yet do not
  * exist: using one is an error of the compiler, and the place to add it is the end of this file. */
-#ifndef KERNELS_CUDA_EMULATE_EMULATE_H
-#define KERNELS_CUDA_EMULATE_EMULATE_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -197,5 +196,3 @@ inline void __threadfence_system() { __threadfence(); }
 #define __CUDA_ARCH_LIST__ 750, 800, 890 /* what nvcc was asked to build for */
 
 #include "kernels/cuda/emulate/emulate_functions.h"
-
-#endif

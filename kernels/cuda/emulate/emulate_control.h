@@ -7,8 +7,7 @@
  * launched. EMULATE_BUILT_FOR ("75 80"): the cards that the program has code for.
  *
  * EMULATE_PTX and EMULATE_PTX_FILTER: see ptx/modules.cpp. */
-#ifndef KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
-#define KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -103,5 +102,4 @@ int emulate_kernel_counts(EmulateKernelCounts *counts, int limit);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

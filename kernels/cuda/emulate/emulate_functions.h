@@ -1,7 +1,6 @@
 /* The device functions that concern one thread only: atomics, loads and stores with hints, integers, arithmetic.
  * Included by emulate.h. */
-#ifndef KERNELS_CUDA_EMULATE_EMULATE_FUNCTIONS_H
-#define KERNELS_CUDA_EMULATE_EMULATE_FUNCTIONS_H
+#pragma once
 
 /* ---- atomics: real ones, because blocks may run on several threads of the system ---- */
 
@@ -123,5 +122,3 @@ inline float __fdividef(float a, float b) {
 #define pow(x, y)                          ::emulate::within(2, pow(x, y), ::emulate::to_bits(x) ^ ::emulate::to_bits(y))
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-
-#endif

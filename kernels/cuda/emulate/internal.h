@@ -3,8 +3,7 @@
  * Every CUDA thread of a block is a fiber: a stack of its own and a saved stack pointer. A fiber runs until it must
  * wait (a barrier, an operation of its warp), then the scheduler picks another that can run. A Worker runs one block at
  * a time and is reused for the next; nothing in it is shared with other workers. */
-#ifndef KERNELS_CUDA_EMULATE_INTERNAL_H
-#define KERNELS_CUDA_EMULATE_INTERNAL_H
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -226,4 +225,3 @@ void release_graph(size_t bytes);
 bool graph_launch_fails();
 
 } // namespace emulate
-#endif

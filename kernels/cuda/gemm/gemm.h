@@ -1,7 +1,6 @@
 /* Matrix products of linear layers, by our own kernels, which are always available, or by cuBLASLt, if it is installed.
  * All matrices are row-major and dense. */
-#ifndef KERNELS_CUDA_GEMM_GEMM_H
-#define KERNELS_CUDA_GEMM_GEMM_H
+#pragma once
 
 #include "kernels/cuda/cuda.h"
 
@@ -54,5 +53,4 @@ template <class T> void gemm_of(Device *device, const Gemm &gemm);
 extern template void gemm_of<float>(Device *device, const Gemm &gemm); /* there, and nowhere else */
 extern template void gemm_of<bf16>(Device *device, const Gemm &gemm);
 extern template void gemm_of<f16>(Device *device, const Gemm &gemm);
-#endif
 #endif

@@ -20,8 +20,7 @@
  * FLOPs: 2 m n k. Bytes from memory: at least m k + k n + m n numbers; a block reads (M + N) numbers for M N products
  * a k, so 128 x 128 tiles need 1 byte from L2 for 64 FLOPs in 16-bit types. Blocks that run at the same time work on 8
  * rows of tiles, so that they share what they read in L2. */
-#ifndef KERNELS_CUDA_GEMM_GEMM_KERNEL_H
-#define KERNELS_CUDA_GEMM_GEMM_KERNEL_H
+#pragma once
 
 #include "kernels/cuda/gelu.h"
 #include "kernels/cuda/gemm/gemm.h"
@@ -504,5 +503,3 @@ template <class T> void gemm_of(Device *device, const Gemm &g) {
     else
         g.transpose_b ? choose_tile<T, true, true>(device, g) : choose_tile<T, true, false>(device, g);
 }
-
-#endif

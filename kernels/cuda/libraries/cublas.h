@@ -1,7 +1,6 @@
 /* NVIDIA's matrix products, cuBLASLt, loaded at the first product: programs are not linked with it and work without it.
  * CudaState.library holds its state. */
-#ifndef KERNELS_CUDA_LIBRARIES_CUBLAS_H
-#define KERNELS_CUDA_LIBRARIES_CUBLAS_H
+#pragma once
 
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/libraries/library.h"
@@ -34,5 +33,4 @@ void cublas_close(Device *device);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

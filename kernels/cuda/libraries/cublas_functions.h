@@ -1,7 +1,6 @@
 /* The part of cuBLASLt's binary interface that we use, the same in its versions 11 to 13: its enums are passed as
  * unsigned integers. tests/contracts/cublas.c compares all of it with the headers and libraries of several versions. */
-#ifndef KERNELS_CUDA_LIBRARIES_CUBLAS_FUNCTIONS_H
-#define KERNELS_CUDA_LIBRARIES_CUBLAS_FUNCTIONS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ struct CublasFunctions {
     FOR_EACH_CUBLAS_FUNCTION(CUBLAS_FIELD)
 };
 #undef CUBLAS_FIELD
-
-#endif

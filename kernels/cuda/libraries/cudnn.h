@@ -1,7 +1,6 @@
 /* NVIDIA's convolutions, cuDNN, loaded at the first convolution: programs are built without its headers, are not linked
  * with it and work without it. CudaState.convolutions holds its state. */
-#ifndef KERNELS_CUDA_LIBRARIES_CUDNN_H
-#define KERNELS_CUDA_LIBRARIES_CUDNN_H
+#pragma once
 
 #include "kernels/cuda/conv3d/conv3d_product.h"
 #include "kernels/cuda/libraries/library.h"
@@ -42,5 +41,4 @@ void cudnn_close(Device *device);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* The part of cuDNN's binary interface that we use, the same in its versions 8 and 9: its enums are passed as unsigned
  * integers. tests/contracts/cudnn.c compares all of it with the headers and libraries of several versions. */
-#ifndef KERNELS_CUDA_LIBRARIES_CUDNN_FUNCTIONS_H
-#define KERNELS_CUDA_LIBRARIES_CUDNN_FUNCTIONS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -74,5 +73,3 @@ struct CudnnFunctions {
     FOR_EACH_CUDNN_FUNCTION(CUDNN_FIELD)
 };
 #undef CUDNN_FIELD
-
-#endif

@@ -1,6 +1,5 @@
 /* Loads NVIDIA's libraries at run time: programs are not linked with them and work without them. */
-#ifndef KERNELS_CUDA_LIBRARIES_LIBRARY_H
-#define KERNELS_CUDA_LIBRARIES_LIBRARY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ void library_path(void *library, char path[LIBRARY_FILE]);
 const char *library_version(size_t version, char text[LIBRARY_VERSION]);
 /* Writes "13.1.0: PATH" for the path that library_load has written. */
 void library_describe(size_t version, char description[LIBRARY_DESCRIPTION]);
-
-#endif

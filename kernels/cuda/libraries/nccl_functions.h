@@ -1,8 +1,7 @@
 /* The part of NCCL's binary interface that a trainer on several GPUs needs, the same in its versions 2.16 and 2.32: its
  * enums are passed as unsigned integers. Nothing uses it yet. tests/contracts/nccl.c compares all of it with the
  * headers and libraries of both. */
-#ifndef KERNELS_CUDA_LIBRARIES_NCCL_FUNCTIONS_H
-#define KERNELS_CUDA_LIBRARIES_NCCL_FUNCTIONS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -58,5 +57,3 @@ typedef struct {
     FOR_EACH_NCCL_FUNCTION(NCCL_FIELD)
 } NcclFunctions;
 #undef NCCL_FIELD
-
-#endif

@@ -1,7 +1,6 @@
 /* The sensors of an NVIDIA card, through NVML (libnvidia-ml.so.1), which comes with the driver and is loaded at run
  * time. Needs no CUDA headers. */
-#ifndef KERNELS_CUDA_LIBRARIES_NVML_H
-#define KERNELS_CUDA_LIBRARIES_NVML_H
+#pragma once
 
 #include "kernels/cuda/libraries/library.h"
 #include "kernels/device.h"
@@ -19,5 +18,3 @@ void nvml_find(char text[LIBRARY_DESCRIPTION]);
 /* Reads the sensors without waiting for the card's work. NaN: the card has no such sensor. nvml may be NULL. */
 void nvml_read(const Nvml *nvml, DeviceSensors *sensors);
 void nvml_close(Nvml *nvml); /* NULL: does nothing */
-
-#endif

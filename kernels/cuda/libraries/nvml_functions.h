@@ -1,8 +1,7 @@
 /* The part of NVML's binary interface that we use, from NVIDIA's public "NVML API Reference Guide"
  * (docs.nvidia.com/deploy/nvml-api); its enums are passed as unsigned integers. tests/contracts/nvml.c compares all of
  * it with NVML's header. */
-#ifndef KERNELS_CUDA_LIBRARIES_NVML_FUNCTIONS_H
-#define KERNELS_CUDA_LIBRARIES_NVML_FUNCTIONS_H
+#pragma once
 
 enum {
     ML_SUCCESS = 0,
@@ -34,5 +33,3 @@ typedef struct {
     FOR_EACH_NVML_FUNCTION(NVML_FIELD)
 } NvmlFunctions;
 #undef NVML_FIELD
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A column is one position of the plane through all frames of a sample. No position depends on another column, so
  * every thread or warp has its own columns and walks along time. */
-#ifndef KERNELS_CUDA_STEM_STEM_LAYERS_H
-#define KERNELS_CUDA_STEM_STEM_LAYERS_H
+#pragma once
 
 #include "kernels/cuda/memory.h"
 
@@ -79,5 +78,3 @@ template <class T> struct StemLayers {
 extern template struct StemLayers<float>; /* instantiated in stem_f32.cu and stem_half.cu */
 extern template struct StemLayers<bf16>;
 extern template struct StemLayers<f16>;
-
-#endif

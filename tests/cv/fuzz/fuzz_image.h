@@ -1,6 +1,5 @@
 /* Gives bytes that a fuzzer chose to a reader of images of photon counts. */
-#ifndef TESTS_CV_FUZZ_FUZZ_IMAGE_H
-#define TESTS_CV_FUZZ_FUZZ_IMAGE_H
+#pragma once
 
 #include "tests/fuzz/fuzz_file.h"
 
@@ -25,5 +24,3 @@ static inline void fuzz_image(bool (*read)(const void *bytes, size_t size, int64
     free(values);
     free(exact);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Macros that make rows of the tables of forms: each is a loop over the lanes with an expression of the operands x, y,
  * z, whose C types are given. Signed sums wrap round, as PTX defines: they are computed in unsigned types. */
-#ifndef KERNELS_CUDA_EMULATE_PTX_HANDLERS_H
-#define KERNELS_CUDA_EMULATE_PTX_HANDLERS_H
+#pragma once
 
 #include <math.h>
 
@@ -81,4 +80,3 @@ static inline F32 flush(F32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) :
 
 } // namespace ptx
 } // namespace emulate
-#endif

@@ -16,8 +16,7 @@
  *   run.cpp         warps and blocks
  *   messages.cpp    names of what has gone wrong
  *   modules.cpp     what nvcc's host code calls: registration of modules, launches */
-#ifndef KERNELS_CUDA_EMULATE_PTX_PTX_H
-#define KERNELS_CUDA_EMULATE_PTX_PTX_H
+#pragma once
 
 #include <map>
 #include <memory>
@@ -350,4 +349,3 @@ template <class T, class F> inline void each(T *to, uint32_t lanes, F f) {
 
 } // namespace ptx
 } // namespace emulate
-#endif
