@@ -1,14 +1,14 @@
 /* Layer normalisation of rows. With x^ = (x - mean) rstd and g = dy gain:
  *   dx = rstd (g - mean(g) - x^ mean(g x^)),  dgain = sum over rows of dy x^,  dbias = sum over rows of dy.
  *
- * A block takes several rows at a time. A thread has the same OWNED columns of all of them, in registers: each row is
+ * A block takes several rows at a time. A thread has the same COLUMNS of all of them, in registers: each row is
  * read once, and the columns' sums over rows need nobody else. Sums along rows go through one barrier for all rows. */
 #include "kernels/cuda/memory.h"
 
 namespace {
 
-/* Columns of a thread; so rows have up to OWNED times MAX_THREADS. Row groups of the backward, at most. */
-enum { OWNED = 8, MAX_THREADS = 640, MAX_GROUPS = 512, SUM_WARPS = 16 };
+/* Columns of a thread; so rows have up to COLUMNS times MAX_THREADS. Row groups of the backward, at most. */
+enum { COLUMNS = 8, MAX_THREADS = 640, MAX_GROUPS = 512, SUM_WARPS = 16 };
 
 /* Rows that a block takes at a time: as many as fit into the registers, which hold two bytes of a 16-bit number but
  * four of a lone one. */
@@ -69,7 +69,7 @@ template <class T, int W, bool RESIDUAL>
 __global__ void __launch_bounds__(MAX_THREADS)
     normalize(T *sum, T *y, float *mean, float *rstd, const T *x, const T *branch, const float *gain, const float *bias,
               int64_t n, int64_t c, DropoutNumbers drop) {
-    constexpr int PACKS = OWNED / W, R = ROWS<T, W>;
+    constexpr int PACKS = COLUMNS / W, R = ROWS<T, W>;
     SHARED(float, scratch, [2][MAX_THREADS / 32][R]);
     int64_t first = (int64_t)blockIdx.x * R;
     Pack<T, W> row[R][PACKS];
@@ -137,7 +137,7 @@ template <class T, int W>
 __global__ void __launch_bounds__(MAX_THREADS)
     gradients(T *dx, float *sums, const T *dresidual, const T *dy, const T *x, const float *mean, const float *rstd,
               const float *gain, int64_t n, int64_t c, int64_t rows) {
-    constexpr int PACKS = OWNED / W, R = (ROWS<T, W> + 1) / 2;
+    constexpr int PACKS = COLUMNS / W, R = (ROWS<T, W> + 1) / 2;
     SHARED(float, scratch, [2][MAX_THREADS / 32][2 * R]);
     int64_t begin = blockIdx.x * rows, end = begin + rows < n ? begin + rows : n;
     Pack<float, W> dgain[PACKS], dbias[PACKS];
@@ -217,9 +217,9 @@ __global__ void __launch_bounds__(32 * SUM_WARPS)
 
 /* Threads of a block: a pack each, until there are too many. */
 template <int W> unsigned threads_of(const char *op, int64_t c) {
-    if (c > (int64_t)OWNED * MAX_THREADS)
-        die("%s: rows of %lld channels, the cuda device takes up to %d", op, (long long)c, OWNED * MAX_THREADS);
-    int64_t packs = ceil_div(c, W), most = ceil_div(packs, OWNED / W);
+    if (c > (int64_t)COLUMNS * MAX_THREADS)
+        die("%s: rows of %lld channels, the cuda device takes up to %d", op, (long long)c, COLUMNS * MAX_THREADS);
+    int64_t packs = ceil_div(c, W), most = ceil_div(packs, COLUMNS / W);
     return (unsigned)(ceil_div(most, 32) * 32);
 }
 
