@@ -100,7 +100,7 @@ const StoredTensor *adopt_tensor(const TensorFile *file, const char *root, const
 
 int64_t adopt_dimension(const TensorFile *file, const char *root, const char *name, int axis) {
     const StoredTensor *t = adopt_tensor(file, root, name);
-    return t && t->rank > axis ? t->dims[axis] : 0;
+    return t && t->rank == 2 ? t->dims[axis] : 0;
 }
 
 int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after) {

@@ -43,7 +43,7 @@ void adopt_check_tensors(const char *option, const char *path, TensorFile *file,
 
 /* Returns the tensor of a file that means ROOT NAME: "transformer." and "wte.weight"; NULL: there is none. */
 const StoredTensor *adopt_tensor(const TensorFile *file, const char *root, const char *name);
-/* Returns a dimension of that tensor; 0: there is none. */
+/* Returns a dimension of that tensor, a matrix; 0: there is none, or it is no matrix. */
 int64_t adopt_dimension(const TensorFile *file, const char *root, const char *name, int axis);
 /* Returns how many tensors BEFORE n AFTER there are from n = 0 on, at most 1000. */
 int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after);
