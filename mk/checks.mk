@@ -60,12 +60,14 @@ check-crash:
 LINKED_PRESET = $(BUILD)/gpu_l4_linked
 AS_LINKED = GPU=l4 $(BY_TESTED) ON_GPU=$(LINKED_PRESET) \
     CUDA_OBJECTS="$(patsubst %.c,$(LINKED_PRESET)/%.o,$(filter %.c,$(CUDA_SOURCES))) $(patsubst %.cu,$(BUILD)/gpu_all/%.o,$(filter %.cu,$(CUDA_SOURCES)))"
+TESTS_OF_DEVICES = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
 check-gpu: ## compiles every kernel for every card; needs the CUDA toolkit but no GPU
 ifneq ($(TESTED_NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=all $(BY_TESTED) $(PROGRAMS:%=$(BUILD)/gpu_all/%)
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
 	@$(MAKE) $(PARALLEL) $(AS_LINKED) check-syntax gpu-programs
-	@BUILD=$(LINKED_PRESET) GPU_PRESET=l4 tools/run_tests.sh $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
+	@$(MAKE) $(PARALLEL) GPU=none $(TESTS_OF_DEVICES)
+	@BUILD=$(LINKED_PRESET) GPU_PRESET=l4 tools/run_tests.sh $(TESTS_OF_DEVICES)
 	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@for test in $(wildcard tests/*/gpu_startup.sh); do \
 	    PROGRAMS=$(abspath $(LINKED_PRESET)) DRIVER=$(abspath $(BUILD)/tests/kernels/driver) $$test || exit; \
