@@ -119,7 +119,7 @@ endif
 # Tests the programs on the emulated card.
 check-emulated-programs:
 ifneq ($(CUDA_INCLUDE),)
-	@$(MAKE) $(PARALLEL) GPU=none $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
+	@$(MAKE) $(PARALLEL) GPU=none $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) $(PROGRAMS:%=$(BUILD)/%)
 	@CHECK_SCHEDULES=2 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(filter $(PROGRAM_TESTS),$(CUDA_TESTS)),%_gpt)
 else
 	@echo "SKIPPED: the tests of programs on the emulated GPU: no CUDA headers were found"
