@@ -1,4 +1,4 @@
-/* Files: reading that never blocks, atomic writing, locks between programs, safe names.
+/* Files: reading that never blocks, atomic writing, locks between programs, checksums.
  *
  * Only regular files are read or replaced. Anything else (a directory, a FIFO, a device, for writing also a symbolic
  * link) is refused by what it is, before it can block a reader or be replaced. */
@@ -116,20 +116,7 @@ void file_end_of_program(void);
 /* Removes PATH.lock and the partial files of `path` that killed programs left. */
 void file_remove_stale(const char *path);
 
-/* ---- names ---- */
-
-/* Returns a file name for any text: a single path component, different for different texts. Slashes, control
- * characters,
- * '%' and a leading '.' or '-' become %XX; a long text is cut and ends with its hash. Release with free(). */
-char *file_name_of(const char *text);
-/* Characters of such a name that a file system for Windows (exFAT, NTFS, a network drive) may refuse. */
-extern const char file_name_risks[];
-/* Returns whether the file system of the folder, or of the first folder above it that exists, refuses a name because of
- * such a character. Tries it. */
-bool file_name_is_refused(const char *folder, const char *name);
-/* Returns file_name_of(text) for use in a folder, where `before` precedes it in a name. If the file system refuses
- * that, or has the other name already, the risky characters become %XX, too. free() */
-char *file_name_in(const char *folder, const char *before, const char *text);
+/* ---- checksums ---- */
 
 /* Returns the checksum (64-bit XXH3) of bytes that follow those with the checksum `before`; 0: none. It reveals damage,
  * not malice. The same bytes in other pieces have another checksum. */

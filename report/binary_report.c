@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "base/text_file.h"
 #include "report/diagrams.h"
 #include "report/markdown.h"

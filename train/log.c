@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "base/json.h"
 #include "base/program.h"
 #include "data/formats/safetensors.h"

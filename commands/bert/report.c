@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "base/text_file.h"
 #include "checkpoint/description.h"
 #include "data/bert/texts.h"

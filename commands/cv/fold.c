@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "checkpoint/checkpoint.h"
 
 /* ---- --folds ---- */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "checkpoint/pth_export.h"
 #include "checkpoint/state.h"
 #include "commands/chance_cause.h"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "base/program.h"
 #include "base/stop.h"
 #include "checkpoint/folder.h"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "base/program.h"
 #include "data/gpt/prepare_outputs.h"
 #include "data/gpt/sounds_report.h"

@@ -1,6 +1,7 @@
 /* Disks that lack something: files that cannot be mapped, flushed or renamed over, names that are refused. Each test
  * runs once more, by itself, with a library that makes the disk so (substitute/disk.c). */
 #include "base/file.h"
+#include "base/file_name.h"
 #include "base/mapping.h"
 #include "tests/base/folder_rig.h"
 #include "tests/train_rig.h"

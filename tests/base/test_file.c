@@ -1,5 +1,6 @@
 /* base/file.h: reading and replacing files, names, checksums; base/mapping.h. */
 #include "base/file.h"
+#include "base/file_name.h"
 #include "tests/base/folder_rig.h"
 
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 #include <unistr.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "data/text/normalize.h"
 
 static void check_text(const char *text, char *(*normalise)(const char *, Error *)) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/file_name.h"
 #include "base/format.h"
 #include "base/text_file.h"
 #include "commands/cv/report/cell_tables.h"
