@@ -44,13 +44,6 @@ const char *run_directory(void) {
 
 char *scratch_directory(void) { return xstrdup(run_directory()); }
 
-char *keep_text(char *text) {
-    static char *all[512];
-    static int n;
-    assert_true(n < 512);
-    return all[n++] = text;
-}
-
 void write_bytes(const char *path, const void *bytes, size_t size) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);

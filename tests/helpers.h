@@ -18,7 +18,6 @@
 /* Returns a new directory under $TMPDIR or /tmp, which is removed when the test program ends; free() the name. */
 char *scratch_directory(void);
 const char *run_directory(void); /* the same; do not free() the name */
-char *keep_text(char *text);     /* keeps a text until the program ends, so that it need not be freed; returns it */
 void write_text(const char *path, const char *format, ...) PRINTF_LIKE(2, 3);
 void write_bytes(const char *path, const void *bytes, size_t size);
 char *read_text(const char *path); /* fails the test if the file cannot be read; free() */

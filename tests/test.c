@@ -11,6 +11,7 @@ void tests_add(const struct CMUnitTest *tests, size_t n) {
 }
 
 int tests_run(CMFixtureFunction before, CMFixtureFunction after) {
+    if (!n_all) die("there is no test in this program");
     return _cmocka_run_group_tests("tests", all, n_all, before, after);
 }
 

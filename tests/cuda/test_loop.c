@@ -1,5 +1,6 @@
 /* The training loop on the emulated device, which records passes and repeats them: see loop_rig.h. */
 #include "kernels/device_open.h"
+#include "tests/test.h"
 #include "tests/train/loop_rig.h"
 #include "tests/train/rows_rig.h"
 
@@ -137,7 +138,7 @@ static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state
     long long calls = strtoll(strstr(toy_output, "memory calls: ") + strlen("memory calls: "), NULL, 10);
     assert_true(calls > 20);
     for (long long call = 1; call <= calls; call++) {
-        Shortage one = {keep_text(xformat("%s/%lld", none.directory, call)), call};
+        Shortage one = {keep(xformat("%s/%lld", none.directory, call)), call};
         int status = toy_try(train_short_of_memory, &one);
         if (!status) {
             assert_same_weights(none.directory, one.directory);
