@@ -167,7 +167,7 @@ static TrainSpec finetune_spec(const PsdOptions *o, const PsdData *data, Validat
 }
 
 /* Pretrains or fine-tunes, unless that is only planned. Returns the exit status. */
-static int train(PsdOptions *o, PsdStage *stage) {
+static int train_stage(PsdOptions *o, PsdStage *stage) {
     bool pretrains = o->command == PSD_PRETRAIN;
     int status = 0;
     psd_checkpoint_check(o, pretrains ? open_autoencoder(o) : open_classifier(o, NULL));
@@ -190,7 +190,7 @@ static int train(PsdOptions *o, PsdStage *stage) {
 
 /* ---- evaluate, calibrate, predict ---- */
 
-static int infer(PsdOptions *o, PsdStage *stage) {
+static int infer_stage(PsdOptions *o, PsdStage *stage) {
     if (o->command == PSD_PREDICT) return psd_predict(o, open_classifier);
     PsdData data = psd_data_open(o);
     PsdClassifier classifier = {.spec = {.options = &o->train,
@@ -211,9 +211,9 @@ static int infer(PsdOptions *o, PsdStage *stage) {
 
 /* ---- commands ---- */
 
-static int (*const functions[PSD_COMMANDS])(PsdOptions *o, PsdStage *stage) = {
-    [PSD_PRETRAIN] = train,  [PSD_FINETUNE] = train, [PSD_EVALUATE] = infer,
-    [PSD_CALIBRATE] = infer, [PSD_PREDICT] = infer,  [PSD_RUN] = psd_run};
+static int (*const stage_functions[PSD_COMMANDS])(PsdOptions *o, PsdStage *stage) = {
+    [PSD_PRETRAIN] = train_stage,  [PSD_FINETUNE] = train_stage, [PSD_EVALUATE] = infer_stage,
+    [PSD_CALIBRATE] = infer_stage, [PSD_PREDICT] = infer_stage,  [PSD_RUN] = psd_run};
 
 /* Dies if a stage is configured for another device than the stages before it. */
 static void check_device(const PsdOptions *o, const Device *device) {
@@ -224,7 +224,8 @@ static void check_device(const PsdOptions *o, const Device *device) {
                   t->config.count ? t->config.text[0] : "a stage");
 }
 
-static PsdOptions *begin(int argc, char **argv, PsdStage *stage) {
+/* Opens the options and, unless a stage before has done so, the device. */
+static PsdOptions *stage_begin(int argc, char **argv, PsdStage *stage) {
     PsdOptions *o = psd_options_open(NULL, argc, argv);
     o->more_epochs = !stage->all ? "--epochs" : o->data.shots ? NULL : "--finetune-epochs";
     trainer_begin(&o->train, stage->check ? NULL : &o->set);
@@ -237,7 +238,7 @@ static PsdOptions *begin(int argc, char **argv, PsdStage *stage) {
 }
 
 /* Dies if there is too little data for a training. */
-static int check(PsdOptions *o) {
+static int check_stage(PsdOptions *o) {
     PsdData data = psd_data_open(o);
     Dataset *samples = psd_data_require(o, &data, PSD_TRAIN);
     psd_data_check_batch(o, samples, !o->data.shots);
@@ -246,17 +247,19 @@ static int check(PsdOptions *o) {
     return 0;
 }
 
-static int carry_out(int argc, char **argv, PsdStage *stage) {
-    PsdOptions *o = begin(argc, argv, stage);
-    int status = stage->check ? check(o) : functions[o->command](o, stage);
+/* Carries out a stage of `run` as the program would by itself. Returns the exit status. */
+static int stage_carry_out(int argc, char **argv, PsdStage *stage) {
+    PsdOptions *o = stage_begin(argc, argv, stage);
+    int status = stage->check ? check_stage(o) : stage_functions[o->command](o, stage);
     psd_options_close(o);
     return status;
 }
 
-static int command(int argc, char **argv) {
-    PsdStage stage = {.carry_out = carry_out};
-    PsdOptions *o = begin(argc, argv, &stage);
-    int status = functions[o->command](o, &stage);
+/* Carries out a command of the user. Returns the exit status. */
+static int stage_command(int argc, char **argv) {
+    PsdStage stage = {.carry_out = stage_carry_out};
+    PsdOptions *o = stage_begin(argc, argv, &stage);
+    int status = stage_functions[o->command](o, &stage);
     bool trained = stage.ended && o->command != PSD_RUN;
     if (trained && !status && o->command == PSD_FINETUNE) status = psd_report_validation(o, &stage);
     if (trained && !status) psd_print_next(o);
@@ -270,12 +273,12 @@ int main(int argc, char **argv) {
     static const Command commands[] = {
         {"prepare", "makes the manifest, the splits and the samples from a folder of recordings", psd_prepare},
         {"synthesize", "writes synthetic recordings, for a first try without data", psd_synthesize},
-        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", command},
-        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", command},
-        {"evaluate", "writes scores, tables and diagrams of a classifier", command},
-        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", command},
-        {"predict", "predicts the technology of spectra, with or without labels", command},
-        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", command},
+        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", stage_command},
+        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", stage_command},
+        {"evaluate", "writes scores, tables and diagrams of a classifier", stage_command},
+        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", stage_command},
+        {"predict", "predicts the technology of spectra, with or without labels", stage_command},
+        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", stage_command},
         REPORT_COMMAND};
     static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
                                     commands, sizeof commands / sizeof *commands};

@@ -68,8 +68,8 @@ typedef struct {
 /* ---- options (options.c) ---- */
 
 /* Parses the options of a command: takes from the checkpoint what is not given, replaces 0 by the default that it
- * stands for, and dies on combinations that make no sense. The last word of argv[0] is its name. checkpoint: which one
- * predicts; NULL: as the options say, for all other commands. */
+ * stands for, and dies on combinations that make no sense. The last word of argv[0] names the command. checkpoint:
+ * which one predicts; NULL: as the options say, for all other commands. */
 PsdOptions *psd_options_open(const char *checkpoint, int argc, char **argv);
 void psd_options_close(PsdOptions *run);
 
