@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/program.h"
+#include "model/block.h"
 
 CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *const *names) {
     CheckpointOptions from = {.checkpoint = checkpoint, .names = names, .stated = description != NULL};
@@ -104,11 +105,11 @@ int64_t adopt_dimension(const TensorFile *file, const char *root, const char *na
 }
 
 int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after) {
-    for (int64_t n = 0; n < 1000; n++) {
+    for (int64_t n = 0; n < BLOCKS_MAX; n++) {
         OWNED char *name = xformat("%s%lld%s", before, (long long)n, after);
         if (!adopt_tensor(file, root, name)) return n;
     }
-    return 1000;
+    return BLOCKS_MAX;
 }
 
 int64_t adopt_known_heads(int64_t layers, int64_t width) {

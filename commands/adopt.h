@@ -41,11 +41,11 @@ void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, con
 void adopt_check_tensors(const char *option, const char *path, TensorFile *file, Model *model,
                          const ImportRules *rules);
 
-/* Returns the tensor of a file that means ROOT NAME: "transformer." and "wte.weight"; NULL: there is none. */
+/* Returns the tensor that is called ROOT NAME ("transformer." "wte.weight") or NAME alone; NULL: there is none. */
 const StoredTensor *adopt_tensor(const TensorFile *file, const char *root, const char *name);
 /* Returns a dimension of that tensor, a matrix; 0: there is none, or it is no matrix. */
 int64_t adopt_dimension(const TensorFile *file, const char *root, const char *name, int axis);
-/* Returns how many tensors BEFORE n AFTER there are from n = 0 on, at most 1000. */
+/* Returns how many tensors BEFORE n AFTER there are from n = 0 on, at most BLOCKS_MAX. */
 int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after);
 /* Returns the number of attention heads of the sizes that GPT-2, RoBERTa and PhoBERT share; 0: it is another size. */
 int64_t adopt_known_heads(int64_t layers, int64_t width);

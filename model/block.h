@@ -11,6 +11,8 @@
 
 #include "model/context.h"
 
+enum { BLOCKS_MAX = 1000 }; /* the most blocks of a model that options and readers of weights allow */
+
 /* The parameters of a block; each weight is followed by its bias. C = d_model. */
 enum {
     NORM1_GAIN, /* [C] */

@@ -11,6 +11,7 @@
 #include "commands/next.h"
 #include "commands/trainer_arguments.h"
 #include "data/bert/batch.h"
+#include "model/block.h"
 
 enum { USUAL_POSITIONS = 258 /* of PhoBERT */ };
 
@@ -129,7 +130,7 @@ static const OptionRow table[] = {
     {.name = "layer-decay", .type = OPTION_FLOAT, .offset = FIELD(layer_decay), .default_value = "1", .min = 0.01,
      .max = 1, .metavar = "X",
      .help = "factor of the learning rate from each layer to the one below; the head has --learning-rate"},
-    {.name = "frozen-layers", .heading = "Model", .type = OPTION_INT, .offset = FIELD(frozen_layers), .default_value = "0", .max = 1000,
+    {.name = "frozen-layers", .heading = "Model", .type = OPTION_INT, .offset = FIELD(frozen_layers), .default_value = "0", .max = BLOCKS_MAX,
      .metavar = "N",
      .help = "do not train the embeddings and the first N layers; 0: train all"},
     {.name = "freeze-embeddings", .type = OPTION_FLAG, .offset = FIELD(freeze_embeddings), .default_value = "false",
@@ -142,7 +143,7 @@ static const OptionRow table[] = {
      .help = "share of the pieces of a text that are to be predicted, drawn anew in every epoch"},
     {.name = "whole-words", .type = OPTION_FLAG, .offset = FIELD(whole_words), .default_value = "false",
      .help = "choose whole words to be predicted, not single pieces"},
-    {.name = "layers", .heading = "Model", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "12", .min = 1, .max = 1000,
+    {.name = "layers", .heading = "Model", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "12", .min = 1, .max = BLOCKS_MAX,
      .metavar = "N", .help = "transformer blocks"},
     {.name = "d-model", .type = OPTION_INT, .offset = FIELD(d_model), .default_value = "768", .min = 16, .max = 65536,
      .metavar = "N", .help = "width of the model, a multiple of 16"},

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/program.h"
+#include "model/block.h"
 #include "model/gpt.h"
 
 const char *const GPT_MODEL_OPTIONS[] = {"number-text-tokens", "model-dim",      "layers",           "heads",
@@ -61,7 +62,7 @@ static OptionSet size_rules(void) {
     static int64_t unused;
     static const OptionRow rows[] = {
         {.name = "model-dim", .type = OPTION_INT, .min = 8, .max = 65536},
-        {.name = "layers", .type = OPTION_INT, .min = 1, .max = 1000},
+        {.name = "layers", .type = OPTION_INT, .min = 1, .max = BLOCKS_MAX},
         {.name = "heads", .type = OPTION_INT, .min = 1, .max = 1000},
         {.name = "max-text-tokens", .type = OPTION_INT, .min = 1, .max = 1e6},
         {.name = "max-mel-tokens", .type = OPTION_INT, .min = 1, .max = 1e6},

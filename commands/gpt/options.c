@@ -2,6 +2,7 @@
 
 #include "commands/max_unknown.h"
 #include "data/gpt/speech_coder.h"
+#include "model/block.h"
 
 const char *const GPT_FIXED_OPTIONS[] = {"repair-codes", NULL};
 
@@ -35,7 +36,7 @@ static const OptionRow table[] = {
      .min = 8, .max = 65536, .metavar = "N",
      .help = "width of the model"},
     {.name = "layers", .usual = true, .section = "gpt", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "24", .min = 1,
-     .max = 1000, .metavar = "N",
+     .max = BLOCKS_MAX, .metavar = "N",
      .help = "transformer blocks"},
     {.name = "heads", .section = "gpt", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "20", .min = 1,
      .max = 1000, .metavar = "N",

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "commands/psd/psd.h"
+#include "model/block.h"
 
 const char *const PSD_COMMAND_NAMES[PSD_COMMANDS] = {"pretrain", "finetune", "evaluate", "calibrate", "predict", "run"};
 
@@ -174,7 +175,7 @@ static const struct {
              .default_value = "0", .max = 65536, .metavar = "N",
              .help = "width; 0: as --size has it"}},
     {MODEL, {.name = "n-layers", .section = "encoder", .type = OPTION_INT, .offset = FIELD(model.n_layers),
-             .default_value = "0", .max = PSD_MAX_LAYERS, .metavar = "N",
+             .default_value = "0", .max = BLOCKS_MAX, .metavar = "N",
              .help = "blocks; 0: as --size has it"}},
     {MODEL, {.name = "n-heads", .section = "encoder", .type = OPTION_INT, .offset = FIELD(model.n_heads),
              .default_value = "0", .max = 1000, .metavar = "N",
@@ -192,7 +193,7 @@ static const struct {
            .default_value = "0", .max = 65536, .metavar = "N",
            .help = "width of the decoder; 0: as --size has it"}},
     {PRE, {.name = "decoder-layers", .section = "mpae", .type = OPTION_INT, .offset = FIELD(model.decoder_layers),
-           .default_value = "0", .max = PSD_MAX_LAYERS, .metavar = "N",
+           .default_value = "0", .max = BLOCKS_MAX, .metavar = "N",
            .help = "blocks of the decoder; 0: as --size has it"}},
     {PRE, {.name = "lambda-sicr", .heading = "Training", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(training.lambda_sicr),
            .default_value = "0.1", .max = 1e6, .metavar = "X",

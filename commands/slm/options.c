@@ -6,6 +6,7 @@
 
 #include "commands/max_unknown.h"
 #include "commands/trainer_arguments.h"
+#include "model/block.h"
 
 /* ---- tables ---- */
 
@@ -57,7 +58,7 @@ static const OptionRow table[] = {
      .metavar = "tiny|small|slm|regular",
      .help = "named size: sets those of layers, d-model, heads and context that are 0: tiny 4, 128, 4, 128; small 6, 384, 6, "
              "256; slm 12, 768, 12, 1024; regular 24, 1024, 16, 1024"},
-    {.name = "layers", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "0", .max = 1000, .metavar = "N",
+    {.name = "layers", .type = OPTION_INT, .offset = FIELD(layers), .default_value = "0", .max = BLOCKS_MAX, .metavar = "N",
      .help = "transformer blocks; 0: as --size has it"},
     {.name = "d-model", .type = OPTION_INT, .offset = FIELD(d_model), .default_value = "0", .max = 65536,
      .metavar = "N",

@@ -6,7 +6,7 @@
 
 #include "model/model.h"
 
-enum { PSD_CLASSES = 6, PSD_MAX_LAYERS = 1000 };
+enum { PSD_CLASSES = 6 };
 
 typedef struct {
     bool cnn; /* the convolutional baseline, where d_model is the width of its output; false: the transformer */
