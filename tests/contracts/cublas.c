@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 
 #include "tests/contracts/contract.h"
+#include "tests/test.h"
 
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cublas_functions.h"
@@ -84,19 +85,15 @@ static int load_functions(void **state) {
     return get_operation && get_layout && get_preference ? 0 : -1;
 }
 
-static void the_library_is_found_with_all_functions(void **state) {
-    (void)state;
-    assert_found(cublas_find, "TRAINC_CUBLASLT", file, version);
-}
+TEST(the_library_is_found_with_all_functions) { assert_found(cublas_find, "TRAINC_CUBLASLT", file, version); }
 
-static void a_library_that_does_not_start_is_reported(void **state) {
+TEST(a_library_that_does_not_start_is_reported) {
     Device *device = cuda_device_open(0);
     CublasHandle *handle = NULL;
     unsigned status = call.cublasLtCreate(&handle);
     char *wanted = status == LT_SUCCESS ? xformat("cuBLASLt %s", version)
                                         : xformat("our own matrix products: cuBLASLt does not start: %s",
                                                   call.cublasLtGetStatusString(status));
-    (void)state;
     cublas_open(device, NULL);
     assert_string_equal(cublas_description(device), wanted);
     if (status == LT_SUCCESS) call.cublasLtDestroy(handle);
@@ -207,12 +204,11 @@ static unsigned read_back(CublasHandle *handle, CublasOperation *operation, Cubl
     return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-static void the_library_reads_each_product_as_we_mean_it(void **state) {
+TEST(the_library_reads_each_product_as_we_mean_it) {
     static char memory[64] __attribute__((aligned(64)));
     CublasFunctions functions = call;
     Device *device = cuda_device_open(0);
     int described = 0;
-    (void)state;
     opened = device;
     asked = 0;
     functions.cublasLtCreate = create;
@@ -247,11 +243,4 @@ static void the_library_reads_each_product_as_we_mean_it(void **state) {
     device_close(device);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_library_is_found_with_all_functions),
-        cmocka_unit_test(a_library_that_does_not_start_is_reported),
-        cmocka_unit_test(the_library_reads_each_product_as_we_mean_it),
-    };
-    return cmocka_run_group_tests(tests, load_functions, NULL);
-}
+int main(void) { return tests_run(load_functions, NULL); }

@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include "tests/contracts/contract.h"
+#include "tests/test.h"
 
 #include "kernels/cuda/libraries/cudnn.h"
 #include "kernels/cuda/libraries/cudnn_functions.h"
@@ -62,19 +63,15 @@ static int load_functions(void **state) {
     return 0;
 }
 
-static void the_library_is_found_with_all_functions(void **state) {
-    (void)state;
-    assert_found(cudnn_find, "TRAINC_CUDNN", file, version);
-}
+TEST(the_library_is_found_with_all_functions) { assert_found(cudnn_find, "TRAINC_CUDNN", file, version); }
 
-static void a_library_that_does_not_start_is_reported(void **state) {
+TEST(a_library_that_does_not_start_is_reported) {
     Device *device = cuda_device_open(0);
     CudnnContext *handle = NULL;
     unsigned status = call.cudnnCreate(&handle);
     char *wanted = status == CONV_SUCCESS
                        ? xformat("cuDNN %s", version)
                        : xformat("our own convolutions: cuDNN does not start: %s", call.cudnnGetErrorString(status));
-    (void)state;
     cudnn_open(device, NULL);
     assert_string_equal(cudnn_description(device), wanted);
     if (status == CONV_SUCCESS) call.cudnnDestroy(handle);
@@ -202,12 +199,11 @@ static const struct {
               {2, 32, 64, {.in = {16, 21, 23}, .taps = {3, 3, 3}, .stride = {1, 2, 2}, .padding = {1, 1, 1}}},
               {5, 64, 32, {.in = {1, 9, 6}, .taps = {1, 1, 2}, .stride = {1, 1, 1}, .padding = {0, 0, 0}}}};
 
-static void the_library_reads_each_convolution_as_we_mean_it(void **state) {
+TEST(the_library_reads_each_convolution_as_we_mean_it) {
     static char memory[64] __attribute__((aligned(64)));
     CudnnFunctions functions = call;
     Device *device = cuda_device_open(0);
     int wanted = 0;
-    (void)state;
     opened = device;
     asked = 0;
     functions.cudnnCreate = create;
@@ -240,11 +236,4 @@ static void the_library_reads_each_convolution_as_we_mean_it(void **state) {
     device_close(device);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_library_is_found_with_all_functions),
-        cmocka_unit_test(a_library_that_does_not_start_is_reported),
-        cmocka_unit_test(the_library_reads_each_convolution_as_we_mean_it),
-    };
-    return cmocka_run_group_tests(tests, load_functions, NULL);
-}
+int main(void) { return tests_run(load_functions, NULL); }

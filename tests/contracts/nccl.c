@@ -3,6 +3,7 @@
 #include <nccl.h>
 
 #include "tests/contracts/contract.h"
+#include "tests/test.h"
 
 #include "kernels/cuda/libraries/nccl_functions.h"
 
@@ -49,16 +50,14 @@ static int load_functions(void **state) {
     return 0;
 }
 
-static void the_library_is_that_of_the_header(void **state) {
+TEST(the_library_is_that_of_the_header) {
     int version = 0;
-    (void)state;
     assert_int_equal(call.ncclGetVersion(&version), COLL_SUCCESS);
     assert_int_equal(version, NCCL_VERSION_CODE);
     assert_int_equal(version / 10000, 2);
 }
 
-static void statuses_have_their_texts(void **state) {
-    (void)state;
+TEST(statuses_have_their_texts) {
     assert_string_equal(call.ncclGetErrorString(COLL_SUCCESS), "no error");
     assert_contains(call.ncclGetErrorString(COLL_CUDA_ERROR), "cuda error");
     assert_contains(call.ncclGetErrorString(COLL_INVALID_ARGUMENT), "invalid argument");
@@ -67,10 +66,9 @@ static void statuses_have_their_texts(void **state) {
 }
 
 /* In a group too, which ends all the same. */
-static void calls_without_a_communicator_are_refused(void **state) {
+TEST(calls_without_a_communicator_are_refused) {
     float x = 1, y = 2;
     unsigned status = COLL_SUCCESS;
-    (void)state;
     for (int grouped = 0; grouped < 2; grouped++) {
         if (grouped) assert_int_equal(call.ncclGroupStart(), COLL_SUCCESS);
         assert_int_equal(call.ncclBroadcast(&x, &y, 1, COLL_F32, 0, NULL, NULL), COLL_INVALID_ARGUMENT);
@@ -83,11 +81,4 @@ static void calls_without_a_communicator_are_refused(void **state) {
     assert_true(y == 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_library_is_that_of_the_header),
-        cmocka_unit_test(statuses_have_their_texts),
-        cmocka_unit_test(calls_without_a_communicator_are_refused),
-    };
-    return cmocka_run_group_tests(tests, load_functions, NULL);
-}
+int main(void) { return tests_run(load_functions, NULL); }

@@ -8,7 +8,7 @@
 #include "kernels/cuda/memory.h"
 
 extern "C" {
-#include "tests/helpers.h"
+#include "tests/test.h"
 }
 
 /* Returns device memory of n floats: 1, 2, 3 ... */

@@ -135,11 +135,6 @@ uint64_t run_check(void (*check)(DType), DType type) {
     return hash;
 }
 
-void run_in_types(void **state) {
-    const TypedCheck *c = *state;
-    for (int t = c->from; t < c->to; t++) run_check(c->check, types[t]);
-}
-
 float *floats(Pair p) { return p.cpu.data; }
 
 Pair shifted(Pair p, int64_t rows, int64_t columns) {

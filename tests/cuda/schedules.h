@@ -7,6 +7,7 @@
 
 #include "tests/cuda/rig.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/test.h"
 #include "tests/tolerance.h"
 
 /* Returns sum_error, and for a 16-bit type twice its rounding error more. */
@@ -44,18 +45,13 @@ void ops_on_both(DType type, const char *operations, const char *changes, const 
  * the same bits under each. Returns their hash; 0 if the card lacks the type. */
 uint64_t run_check(void (*check)(DType), DType type);
 
-/* A check in types[from] .. types[to - 1]. */
-typedef struct {
-    void (*check)(DType);
-    int from, to;
-} TypedCheck;
-
-void run_in_types(void **state); /* *state: a TypedCheck */
-
-/* Make a row of a table of tests, which runs a check in some types or in all; types[0] is f32. */
-// clang-format off
-#define test_in_types(name, check, from, to) {#name, run_in_types, NULL, NULL, &(TypedCheck){check, from, to}}
-// clang-format on
-#define test_in_f32(name, check)        test_in_types(name, check, 0, 1)
-#define test_in_16_bits(name, check)    test_in_types(name, check, 1, TYPES)
-#define test_in_every_type(name, check) test_in_types(name, check, 0, TYPES)
+/* Defines a test that runs its body, a function of `DType type`, in some types or in all; types[0] is f32. */
+#define TEST_IN_TYPES(name, from, to)                                                                                  \
+    static void name##_in(DType type);                                                                                 \
+    TEST(name) {                                                                                                       \
+        for (int t = from; t < to; t++) run_check(name##_in, types[t]);                                                \
+    }                                                                                                                  \
+    static void name##_in(DType type)
+#define TEST_IN_F32(name)        TEST_IN_TYPES(name, 0, 1)
+#define TEST_IN_16_BITS(name)    TEST_IN_TYPES(name, 1, TYPES)
+#define TEST_IN_EVERY_TYPE(name) TEST_IN_TYPES(name, 0, TYPES)

@@ -1,6 +1,7 @@
 /* Compares attention on the cuda device with the cpu device on the same inputs. Types, head sizes, lengths and dropout
  * are chosen so that every kernel is run. */
 #include "tests/cuda/rig.h"
+#include "tests/test.h"
 
 enum { MOST = 40 };
 
@@ -116,31 +117,22 @@ static void all_kinds(const int *lengths, int count, int heads, int size) {
 
 /* Sequences of unequal length: empty ones at the start, in the middle and at the end, one of a single row, and some of
  * several tiles of each kernel. */
-static void heads_of_16(void **state) {
-    (void)state;
-    all_kinds((int[]){0, 3, 0, 130, 1, 64, 0}, 7, 2, 16);
-}
+TEST(heads_of_16) { all_kinds((int[]){0, 3, 0, 130, 1, 64, 0}, 7, 2, 16); }
 
-static void heads_of_32(void **state) {
-    (void)state;
-    all_kinds((int[]){65, 1, 0, 200}, 4, 2, 32);
-}
+TEST(heads_of_32) { all_kinds((int[]){65, 1, 0, 200}, 4, 2, 32); }
 
-static void heads_of_64(void **state) {
-    (void)state;
+TEST(heads_of_64) {
     all_kinds((int[]){1, 300, 0, 129}, 4, 2, 64);
     all_kinds((int[]){70, 0, 33, 1}, 4, 2, 64); /* short sequences: the kernels with one warp and with four warps */
 }
 
-static void heads_of_128(void **state) {
-    (void)state;
+TEST(heads_of_128) {
     all_kinds((int[]){0, 261, 17}, 3, 1, 128);
     all_kinds((int[]){5, 90, 1, 0}, 4, 1, 128);
 }
 
 /* Heads are padded to the next size. Tensor cores are used where a row is a multiple of 16 bytes. */
-static void heads_of_other_sizes(void **state) {
-    (void)state;
+TEST(heads_of_other_sizes) {
     static const int sizes[] = {1, 7, 8, 20, 33, 40, 80, 127};
     for (int i = 0; i < 8; i++)
         for (int t = 0; t < TYPES; t++) check(types[t], (int[]){3, 0, 66, 1}, 4, 2, sizes[i], i % 2, i % 3 ? 0.3f : 0);
@@ -148,8 +140,7 @@ static void heads_of_other_sizes(void **state) {
 
 /* More sequences than the 32 lanes of a warp can search at once. One sequence, of 17 rows, is too long for a tile of
  * scores. */
-static void many_short_sequences(void **state) {
-    (void)state;
+TEST(many_short_sequences) {
     int lengths[MOST];
     for (int s = 0; s < MOST; s++) lengths[s] = s == 30 ? 17 : s * 7 % 13;
     for (int t = 0; t < TYPES; t++) check(types[t], lengths, MOST, 2, 64, t != 1, 0.3f);
@@ -157,8 +148,7 @@ static void many_short_sequences(void **state) {
 
 /* Every length from 0 to 16, which one warp computes alone, with 1 to 8 heads: sequences x heads is not a multiple of
  * the warps of a block. */
-static void every_short_length(void **state) {
-    (void)state;
+TEST(every_short_length) {
     static const int sizes[] = {16, 32, 64, 128};
     int lengths[18];
     for (int s = 0; s < 18; s++) lengths[s] = s * 5 % 17; /* 0 .. 16, and 0 again */
@@ -169,8 +159,7 @@ static void every_short_length(void **state) {
 }
 
 /* Columns are padded. Rows that are no multiple of 16 bytes, and types without tensor cores, take other kernels. */
-static void short_sequences_with_heads_of_other_sizes(void **state) {
-    (void)state;
+TEST(short_sequences_with_heads_of_other_sizes) {
     static const int sizes[] = {1, 4, 8, 20, 24, 40, 72, 127};
     for (int i = 0; i < 8; i++)
         for (int t = 0; t < TYPES; t++) check(types[t], (int[]){13, 5, 0, 16}, 4, 3, sizes[i], i % 2, i % 3 ? 0.3f : 0);
@@ -188,8 +177,7 @@ static void expect_first_rows(Rig *rig, const char *what, Pair few, Pair many, d
 /* One sequence that is too long for the kernels for short sequences makes all sequences of the batch take the general
  * kernels. The results must agree. There is one head, because only then dropout of a row does not depend on the rows
  * after it. The tolerances are twice those of `compare`, because both sides are rounded. */
-static void a_longer_neighbour_changes_nothing(void **state) {
-    (void)state;
+TEST(a_longer_neighbour_changes_nothing) {
     for (int i = 0; i < TYPES; i++)
         for (int causal = 0; causal < 2; causal++) {
             DType type = types[i];
@@ -213,8 +201,7 @@ static void a_longer_neighbour_changes_nothing(void **state) {
 }
 
 /* Element indices beyond 2^34, which reach the high word of the random generator's counter. */
-static void many_heads(void **state) {
-    (void)state;
+TEST(many_heads) {
     check(half_here(), (int[]){260}, 1, 64, 16, true, 0.3f);
     check(DTYPE_F32, (int[]){260}, 1, 64, 1, true, 0.3f);
 }
@@ -246,15 +233,13 @@ static void check_large_scores(const int lengths[2]) {
         }
 }
 
-static void large_scores_stay_finite(void **state) {
-    (void)state;
+TEST(large_scores_stay_finite) {
     check_large_scores((int[]){70, 9});
     check_large_scores((int[]){13, 9});
 }
 
 /* The card's size decides in how many parts dQ is summed: by one block, by several, or one part per tile of keys. */
-static void dq_is_the_same_sum_in_any_number_of_parts(void **state) {
-    (void)state;
+TEST(dq_is_the_same_sum_in_any_number_of_parts) {
     static const int multiprocessors[] = {1, 3, 1000}, sizes[] = {16, 64, 128};
     DType half = half_here();
     for (int i = 0; i < 9; i++) {
@@ -283,8 +268,7 @@ static void check_stale_lengths(DType type, const int lengths[3], const int32_t 
     rig_close(&rig);
 }
 
-static void the_lengths_may_change_under_a_launch(void **state) {
-    (void)state;
+TEST(the_lengths_may_change_under_a_launch) {
     for (int t = 0; t < TYPES; t++) {
         check_stale_lengths(types[t], (int[]){201, 97, 2}, (int32_t[]){0, 100, 200, 300});
         check_stale_lengths(types[t], (int[]){13, 1, 16}, (int32_t[]){0, 10, 20, 30});
@@ -293,8 +277,7 @@ static void the_lengths_may_change_under_a_launch(void **state) {
 
 /* Records a graph while the device's scratch memory is small, then lets the scratch grow. The recorded graph must still
  * use the scratch that it was recorded with. */
-static void a_recorded_backward_keeps_its_memory(void **state) {
-    (void)state;
+TEST(a_recorded_backward_keeps_its_memory) {
     Rig rig = rig_open(DTYPE_F32);
     DType half = rig.cuda->half;
     Case x = case_open(&rig, half, (int[]){97, 33}, 2, 1, 64, true, 0);
@@ -317,32 +300,10 @@ static void a_recorded_backward_keeps_its_memory(void **state) {
     rig_close(&rig);
 }
 
-static void no_rows_at_all(void **state) {
-    (void)state;
+TEST(no_rows_at_all) {
     Rig rig = rig_open(types[1]);
     Case x = case_open(&rig, types[1], (int[]){0, 0}, 2, 2, 64, true, 0);
     run_forward(&rig, &x);
     run_backward(&rig, &x, x.dqkv);
     rig_close(&rig);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_of_16),
-        cmocka_unit_test(heads_of_32),
-        cmocka_unit_test(heads_of_64),
-        cmocka_unit_test(heads_of_128),
-        cmocka_unit_test(heads_of_other_sizes),
-        cmocka_unit_test(many_short_sequences),
-        cmocka_unit_test(every_short_length),
-        cmocka_unit_test(short_sequences_with_heads_of_other_sizes),
-        cmocka_unit_test(a_longer_neighbour_changes_nothing),
-        cmocka_unit_test(many_heads),
-        cmocka_unit_test(large_scores_stay_finite),
-        cmocka_unit_test(dq_is_the_same_sum_in_any_number_of_parts),
-        cmocka_unit_test(the_lengths_may_change_under_a_launch),
-        cmocka_unit_test(a_recorded_backward_keeps_its_memory),
-        cmocka_unit_test(no_rows_at_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void check(DType type, const int32_t *lengths, int count, int heads, int 
 
 /* Lengths of one row, of less and more than the rows that a block reads at once, of exactly one part, and of several
  * parts beside sequences of one. */
-static void check_sizes(DType type) {
+TEST_IN_EVERY_TYPE(heads_of_every_size) {
     static const int sizes[] = {16, 32, 64, 128};
     for (int i = 0; i < 4; i++) {
         check(type, (int32_t[]){1, 17, 128, 129, 40}, 5, 2, sizes[i], 200);
@@ -63,7 +63,7 @@ static void check_sizes(DType type) {
 
 /* Heads are padded to the next size; where a head is no multiple of 16 bytes, or an address not, numbers are read one
  * by one. */
-static void check_other_sizes(DType type) {
+TEST_IN_EVERY_TYPE(heads_of_other_sizes) {
     static const int sizes[] = {1, 7, 8, 20, 33, 40, 80, 127};
     for (int i = 0; i < 8; i++) check(type, (int32_t[]){130, 3, 66}, 3, 2, sizes[i], 131);
     Case x = case_of(type, (int32_t[]){140, 9}, 2, 1, 64, 140);
@@ -72,10 +72,10 @@ static void check_other_sizes(DType type) {
     compare(&x);
 }
 
-static void check_many_parts(DType type) { check(type, (int32_t[]){1100, 300}, 2, 1, 32, 1100); }
+TEST_IN_EVERY_TYPE(sequences_of_many_parts) { check(type, (int32_t[]){1100, 300}, 2, 1, 32, 1100); }
 
 /* A sequence has the same bits alone and beside others, whatever bound of the lengths the host knows. */
-static void check_neighbours(DType type) {
+TEST_IN_EVERY_TYPE(neighbours_change_nothing) {
     Case x = case_of(type, (int32_t[]){270, 400, 3}, 3, 2, 64, 400), y = x;
     run_on(rig.cuda, &x, true);
     for (int s = 0; s < 3; s++)
@@ -91,7 +91,7 @@ static void check_neighbours(DType type) {
 }
 
 /* Scores are in the hundreds, of both signs: exponentials would be infinite, or all zero, without the maximum. */
-static void check_large_scores(DType type) {
+TEST_IN_EVERY_TYPE(large_scores_stay_finite) {
     for (int sign = -1; sign < 2; sign += 2) {
         Case x = case_of(type, (int32_t[]){200, 3}, 2, 1, 64, 200);
         for (int i = 0; i < 2 * 192; i++) floats(x.qkv)[i] = (float)sign * 8;
@@ -105,18 +105,8 @@ static void check_large_scores(DType type) {
     }
 }
 
-static void check_cached_rows(DType type) {
+TEST_IN_EVERY_TYPE(rows_are_cached) {
     ops_on_both(type, "cache_rows", "n=0 c=8|n=1 c=1|n=21 c=35|n=9 c=640|n=70 c=64", "capacity=3 skip=2 odd=1");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(heads_of_every_size, check_sizes),
-        test_in_every_type(heads_of_other_sizes, check_other_sizes),
-        test_in_every_type(sequences_of_many_parts, check_many_parts),
-        test_in_every_type(neighbours_change_nothing, check_neighbours),
-        test_in_every_type(large_scores_stay_finite, check_large_scores),
-        test_in_every_type(rows_are_cached, check_cached_rows),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

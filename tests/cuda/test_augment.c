@@ -61,7 +61,7 @@ static void check_augment(DType type, AugmentShape s, bool wide, bool dilated, b
     check_output("augment_volumes", x, error_in(type, 0, 2));
 }
 
-static void check_volumes(DType type) {
+TEST_IN_EVERY_TYPE(volumes) {
     for (int k = 0; k < 4; k++) check_augment(type, (AugmentShape){6, 5, 5}, k % 2, k / 2, k == 1);
     check_augment(type, (AugmentShape){9, 21, 21}, false, false, false);
     check_augment(type, (AugmentShape){2, 12, 12}, true, true, true);
@@ -69,10 +69,9 @@ static void check_volumes(DType type) {
 }
 
 /* One bin a block, because no four fit. */
-static void check_large(DType type) { check_augment(type, (AugmentShape){5, 40, 40}, true, true, false); }
+TEST_IN_EVERY_TYPE(large_volumes) { check_augment(type, (AugmentShape){5, 40, 40}, true, true, false); }
 
-static void nothing(void **state) {
-    (void)state;
+TEST(nothing) {
     AugmentShape s = {2, 3, 3};
     Pair counts = pair_counts(false, s), none = pair_integers(&rig, NULL, 0), x = poisoned(DTYPE_F32, 0, 2);
     Pair words = {tensor_2d(none.cpu.data, DTYPE_I32, 0, AUGMENT_DRAW_WORDS),
@@ -86,7 +85,7 @@ static void nothing(void **state) {
     rig_clear(&rig);
 }
 
-static void check_mixup(DType type) {
+TEST_IN_EVERY_TYPE(mixing) {
     static const int64_t sizes[][2] = {{1, 1}, {3, 2}, {7, 35}, {1100, 8}};
     static const int32_t partner[] = {2, 0, 3, 1, 4};
     for (int i = 0; i < 4; i++)
@@ -120,8 +119,7 @@ static void wrong_volume(void *argument) { (void)argument, wrong(0); }
 static void wrong_draws(void *argument) { (void)argument, wrong(1); }
 static void wrong_partner(void *argument) { (void)argument, wrong(2); }
 
-static void values_out_of_range_die(void **state) {
-    (void)state;
+TEST(values_out_of_range_die) {
     if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
     static void (*const calls[])(void *) = {wrong_volume, wrong_draws, wrong_partner};
     static const char *const messages[] = {"volumes[1] is 4, expected less than 4",
@@ -134,9 +132,4 @@ static void values_out_of_range_die(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(volumes, check_volumes), test_in_every_type(large_volumes, check_large),
-        cmocka_unit_test(nothing), test_in_every_type(mixing, check_mixup), cmocka_unit_test(values_out_of_range_die)};
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

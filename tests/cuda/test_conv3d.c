@@ -67,7 +67,7 @@ static void check_conv3d(DType type, int64_t samples, int64_t in, int64_t out, b
 }
 
 /* The kinds of convolutions of a residual network over time and space, of few positions. */
-static void check_network(DType type) {
+TEST_IN_EVERY_TYPE(of_the_network) {
     check_conv3d(type, 2, 2, 32, false, false, (Convolution){{21, 3, 4}, {7, 1, 1}, {1, 1, 1}, {3, 0, 0}});
     check_conv3d(type, 2, 32, 32, true, false, (Convolution){{13, 4, 3}, {3, 1, 1}, {2, 1, 1}, {1, 0, 0}});
     check_conv3d(type, 1, 32, 32, true, false, (Convolution){{4, 7, 6}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
@@ -76,7 +76,7 @@ static void check_network(DType type) {
     check_conv3d(type, 1, 64, 128, true, false, (Convolution){{2, 5, 5}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}});
 }
 
-static void check_odd(DType type) {
+TEST_IN_EVERY_TYPE(of_odd_sizes) {
     for (int shift = 0; shift < 2; shift++) {
         check_conv3d(type, 0, 8, 8, true, shift, (Convolution){{2, 3, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
         check_conv3d(type, 1, 1, 1, true, shift, (Convolution){{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
@@ -88,13 +88,13 @@ static void check_odd(DType type) {
 }
 
 /* Positions enough that blocks share the sums over them. */
-static void check_long(DType type) {
+TEST_IN_EVERY_TYPE(with_shared_sums) {
     check_conv3d(type, 1, 8, 12, true, false, (Convolution){{31, 9, 7}, {3, 1, 1}, {1, 1, 1}, {1, 0, 0}});
 }
 
 /* Taps that share runs of x in shared memory: of several blocks, samples, steps, parts of the channels and of the
  * columns. No two rows that a matrix load reads at once are in the same banks. */
-static void check_runs(DType type) {
+TEST_IN_16_BITS(with_runs) {
     int64_t before = emulate_counts ? emulate_counts().bank_conflicts : 0;
     check_conv3d(type, 2, 32, 32, true, false, (Convolution){{2, 9, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
     check_conv3d(type, 1, 64, 40, true, false, (Convolution){{2, 9, 7}, {1, 3, 1}, {1, 1, 1}, {0, 1, 0}});
@@ -104,7 +104,7 @@ static void check_runs(DType type) {
 
 /* Runs with holes, because lines of the product end before those of x. What no run is for: it does not fit, begins
  * where no chunk may, has windows that reach out further than x, or too many taps. */
-static void check_odd_runs(DType type) {
+TEST_IN_16_BITS(with_odd_runs) {
     check_conv3d(type, 1, 32, 32, true, false, (Convolution){{3, 10, 12}, {1, 2, 3}, {1, 1, 1}, {0, 0, 0}});
     check_conv3d(type, 5, 32, 16, true, false, (Convolution){{9, 2, 3}, {2, 1, 2}, {1, 1, 1}, {0, 0, 0}});
     check_conv3d(type, 1, 32, 32, true, false, (Convolution){{1, 20, 18}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}});
@@ -116,20 +116,19 @@ static void check_odd_runs(DType type) {
 }
 
 /* Rows enough that blocks share the weights' sums over them, and the last has fewer than a step. */
-static void check_long_runs(DType type) {
+TEST_IN_16_BITS(with_long_runs) {
     check_conv3d(type, 1, 32, 24, false, false, (Convolution){{11, 11, 10}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}});
 }
 
 /* f32 on the tensor cores, which shows in the bits. */
-static void in_tf32(void **state) {
-    (void)state;
+TEST(in_tf32) {
     if (cuda_state(rig.cuda)->capability < 80) skip();
-    uint64_t exact = run_check(check_long, DTYPE_F32);
+    uint64_t exact = run_check(with_shared_sums_in, DTYPE_F32);
     rig.cuda->tf32 = true, way = ROUNDED_TO_TF32;
-    assert_true(run_check(check_long, DTYPE_F32) != exact);
+    assert_true(run_check(with_shared_sums_in, DTYPE_F32) != exact);
     way = IN_TF32;
-    run_check(check_network, DTYPE_F32);
-    run_check(check_odd, DTYPE_F32);
+    run_check(of_the_network_in, DTYPE_F32);
+    run_check(of_odd_sizes_in, DTYPE_F32);
     rig.cuda->tf32 = false, way = EXACTLY;
 }
 
@@ -171,8 +170,7 @@ static void check_recorded(DType type, int64_t samples, int64_t in, int64_t out,
     rig_clear(&rig);
 }
 
-static void have_the_same_bits_when_they_are_recorded(void **state) {
-    (void)state;
+TEST(have_the_same_bits_when_they_are_recorded) {
     for (int t = 0; t < TYPES; t++) {
         if (!rig_has(&rig, types[t])) continue;
         rig.cuda->half = types[t] == DTYPE_F32 ? rig_half(&rig) : types[t];
@@ -184,16 +182,4 @@ static void have_the_same_bits_when_they_are_recorded(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(of_the_network, check_network),
-        test_in_every_type(of_odd_sizes, check_odd),
-        test_in_every_type(with_shared_sums, check_long),
-        test_in_16_bits(with_runs, check_runs),
-        test_in_16_bits(with_odd_runs, check_odd_runs),
-        test_in_16_bits(with_long_runs, check_long_runs),
-        cmocka_unit_test(in_tf32),
-        cmocka_unit_test(have_the_same_bits_when_they_are_recorded),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

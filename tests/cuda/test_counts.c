@@ -3,6 +3,7 @@
  * bytes. */
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "tests/cuda/rig.h"
+#include "tests/test.h"
 
 /* Absent where kernels are not PTX. */
 #pragma weak emulate_count_kernels
@@ -48,8 +49,7 @@ static void expect(const char *what, int64_t got, int64_t want) {
 }
 
 /* 64 rows of 1280: 16 blocks of 5 warps, each block 4 rows, each thread 8 numbers of a row. */
-static void counts_of_layernorm(void **state) {
-    (void)state;
+TEST(counts_of_layernorm) {
     enum { ROWS = 64, C = 1280, BLOCKS = ROWS / 4, WARPS = BLOCKS * C / 8 / 32 };
     Tensor x = of(DTYPE_BF16, ROWS, C), gain = of(DTYPE_F32, C, 0), bias = of(DTYPE_F32, C, 0);
     LayerNormOutput output = {of(DTYPE_BF16, ROWS, C), of(DTYPE_F32, ROWS, 0), of(DTYPE_F32, ROWS, 0)};
@@ -74,8 +74,7 @@ static void counts_of_layernorm(void **state) {
 }
 
 /* 65,536 parameters: a warp updates 128 at a time, 4 in a thread. */
-static void counts_of_adamw(void **state) {
-    (void)state;
+TEST(counts_of_adamw) {
     enum { N = 1 << 16, UPDATES = N / 128, WARPS = N / (16 * 32) };
     const Segment segment = {.begin = 0, .end = N, .learning_rate = 1e-3f};
     AdamWBuffers b = {of(DTYPE_F32, N, 0), of(DTYPE_BF16, N, 0), of(DTYPE_F32, N, 0), of(DTYPE_F32, N, 0),
@@ -99,8 +98,7 @@ static void counts_of_adamw(void **state) {
 
 /* [256, 192] times [1024, 192] transposed: 16 tiles of 128 x 128, each walked along k in 6 steps of 32 by 8 warps,
  * which have 64 x 32 of a tile each. */
-static void counts_of_a_matrix_product(void **state) {
-    (void)state;
+TEST(counts_of_a_matrix_product) {
     enum { M = 256, N = 1024, K = 192, BLOCKS = M / 128 * (N / 128), STEPS = K / 32, WARPS = 8 * BLOCKS };
     Tensor x = of(DTYPE_BF16, M, K), w = of(DTYPE_BF16, N, K), y = of(DTYPE_BF16, M, N);
     begin();
@@ -126,8 +124,7 @@ static void counts_of_a_matrix_product(void **state) {
 
 /* A sequence of 256 rows, 2 heads of 64: of each head 2 blocks of 4 warps, 32 query rows a warp, which walk over 4
  * tiles of 64 keys; and one block that finds no rows. */
-static void counts_of_attention(void **state) {
-    (void)state;
+TEST(counts_of_attention) {
     enum { ROWS = 256, HEADS = 2, C = HEADS * 64, BLOCKS = HEADS * 2, EMPTY = HEADS, TILES = ROWS / 64 };
     enum { WARPS = 4 * BLOCKS };
     int32_t offsets[2] = {0, ROWS};
@@ -159,8 +156,7 @@ static void counts_of_attention(void **state) {
 
 /* 8 samples of 3 x 9 x 9, 32 channels to 64, 3 x 3 x 3 taps, a stride of 2 in the plane: 8 x 16 windows of 864 numbers
  * make one tile, 128 x 64, in 27 steps of 4 warps with 64 x 32 each. A step is a tap: 64 bytes. */
-static void counts_of_a_convolution(void **state) {
-    (void)state;
+TEST(counts_of_a_convolution) {
     enum { IN = 32, OUT = 64, WINDOWS = 8 * 16, STEPS = 27, WARPS = 4 };
     Convolution c = {{3, 9, 9}, {3, 3, 3}, {1, 2, 2}, {0, 0, 0}};
     Tensor x = of(DTYPE_BF16, 8 * 3 * 9 * 9, IN), w = of(DTYPE_BF16, OUT, IN * 27), y = of(DTYPE_BF16, WINDOWS, OUT);
@@ -180,11 +176,4 @@ static void counts_of_a_convolution(void **state) {
     expect("sectors stored once", k.distinct_stored, WINDOWS * OUT * 2 / 32);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_of_layernorm),        cmocka_unit_test(counts_of_adamw),
-        cmocka_unit_test(counts_of_a_matrix_product), cmocka_unit_test(counts_of_attention),
-        cmocka_unit_test(counts_of_a_convolution),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

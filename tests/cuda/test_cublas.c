@@ -5,6 +5,15 @@
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cublas_functions.h"
 #include "tests/cuda/library_rig.h"
+#include "tests/test.h"
+
+static void multiply_short_of_memory(void);
+
+/* The first test: a child has none of the threads that the cpu device makes. The program goes on without a library that
+ * has no memory to start; what it lacks later ends the program: another algorithm would give other bits. */
+TEST(products_end_or_go_on_whichever_call_runs_out_of_memory) {
+    check_library_shortage(multiply_short_of_memory, "cuBLASLt: a product: the resource allocation failed");
+}
 
 /* The objects of the mock library: column-major. */
 typedef struct {
@@ -286,8 +295,7 @@ static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out
     rig_clear(rig);
 }
 
-static void layers_are_described_as_they_are(void **state) {
-    (void)state;
+TEST(layers_are_described_as_they_are) {
     const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     for (int t = 0; t < 3; t++) {
         Rig rig = rig_with_library(types[t]);
@@ -344,8 +352,7 @@ static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_
     return fused;
 }
 
-static void gelu_is_an_epilogue(void **state) {
-    (void)state;
+TEST(gelu_is_an_epilogue) {
     const DType types[] = {DTYPE_BF16, DTYPE_F16};
     for (int t = 0; t < 2; t++) {
         Rig rig = rig_with_library(types[t]);
@@ -358,8 +365,7 @@ static void gelu_is_an_epilogue(void **state) {
 }
 
 /* The product is the library's all the same. */
-static void our_kernels_replace_gelu_the_library_lacks(void **state) {
-    (void)state;
+TEST(our_kernels_replace_gelu_the_library_lacks) {
     const struct {
         DType type;
         GeluKind kind;
@@ -389,8 +395,7 @@ static void our_kernels_replace_gelu_the_library_lacks(void **state) {
     }
 }
 
-static void the_library_is_asked_once_for_sizes_alike(void **state) {
-    (void)state;
+TEST(the_library_is_asked_once_for_sizes_alike) {
     Rig rig = rig_with_library(DTYPE_F32);
     check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
     assert_int_equal(counts.heuristics, 3); /* y, dx, dw */
@@ -402,8 +407,7 @@ static void the_library_is_asked_once_for_sizes_alike(void **state) {
 }
 
 /* y and dx have as many columns, to the library, as there are tokens. */
-static void a_number_of_tokens_that_needs_its_own_algorithm_has_it(void **state) {
-    (void)state;
+TEST(a_number_of_tokens_that_needs_its_own_algorithm_has_it) {
     Rig rig = rig_with_library(DTYPE_F32);
     check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
     counts.refused_columns = 6;
@@ -416,8 +420,7 @@ static void a_number_of_tokens_that_needs_its_own_algorithm_has_it(void **state)
 }
 
 /* The lengths of many epochs, as steps meet them: all sizes are known after the first. */
-static void an_epoch_of_other_lengths_asks_nothing_more(void **state) {
-    (void)state;
+TEST(an_epoch_of_other_lengths_asks_nothing_more) {
     Rig rig = rig_with_library(DTYPE_BF16);
     for (int epoch = 0; epoch < 2; epoch++) {
         int asked = counts.heuristics;
@@ -428,8 +431,7 @@ static void an_epoch_of_other_lengths_asks_nothing_more(void **state) {
     rig_close(&rig);
 }
 
-static void a_full_table_is_emptied(void **state) {
-    (void)state;
+TEST(a_full_table_is_emptied) {
     enum { SIZES = 3100 }; /* more than it holds */
     Rig rig = rig_with_library(DTYPE_F32);
     Pair a = pair_normal(&rig, DTYPE_F32, 1, 1, 1), b = pair_normal(&rig, DTYPE_F32, 1, SIZES, 1);
@@ -448,8 +450,7 @@ static void a_full_table_is_emptied(void **state) {
     rig_close(&rig);
 }
 
-static void true_f32_where_it_is_wanted(void **state) {
-    (void)state;
+TEST(true_f32_where_it_is_wanted) {
     Rig rig = rig_with_library(DTYPE_F32);
     rig.cuda->tf32 = false;
     check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, false);
@@ -469,8 +470,7 @@ static void step(void *argument) {
 }
 
 /* The mock fails if it is asked during a capture. */
-static void a_recording_that_would_have_to_ask_is_a_direct_call(void **state) {
-    (void)state;
+TEST(a_recording_that_would_have_to_ask_is_a_direct_call) {
     Rig rig = rig_with_library(DTYPE_F32);
     Pair x = pair_normal(&rig, DTYPE_F32, 4, 5, 1), w = pair_normal(&rig, DTYPE_F32, 5, 6, 1);
     Pair y = pair_poisoned(&rig, DTYPE_F32, 4, 6);
@@ -491,8 +491,7 @@ static void a_recording_that_would_have_to_ask_is_a_direct_call(void **state) {
 
 /* The mock fails if it is called then, also for a product that it has computed before. What our own product needs is
  * planned: the library may decline. */
-static void memory_is_measured_without_the_library(void **state) {
-    (void)state;
+TEST(memory_is_measured_without_the_library) {
     static char nothing __attribute__((aligned(256)));
     Rig rig = rig_with_library(DTYPE_BF16), own = rig_open(DTYPE_BF16);
     Pair x = pair_normal(&rig, DTYPE_BF16, 64, 4096, 1), w = pair_normal(&rig, DTYPE_BF16, 4096, 8, 1);
@@ -512,8 +511,7 @@ static void memory_is_measured_without_the_library(void **state) {
     rig_close(&rig);
 }
 
-static void without_the_library_our_kernels_run_and_the_reason_is_given(void **state) {
-    (void)state;
+TEST(without_the_library_our_kernels_run_and_the_reason_is_given) {
     const char *named[][2] = {
         {"none", "our own matrix products: TRAINC_CUBLASLT=none"},
         {"/nowhere/libcublasLt.so", "our own matrix products: /nowhere/libcublasLt.so is not installed"},
@@ -542,30 +540,4 @@ static void multiply_short_of_memory(void) {
     check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
     assert_int_equal(counts.runs > 0, there);
     rig_close(&rig);
-}
-
-/* The program goes on without a library that has no memory to start; what it lacks later ends the program: another
- * algorithm would give other bits. */
-static void products_end_or_go_on_whichever_call_runs_out_of_memory(void **state) {
-    (void)state;
-    check_library_shortage(multiply_short_of_memory, "cuBLASLt: a product: the resource allocation failed");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        /* First: a child has none of the threads that the cpu device makes. */
-        cmocka_unit_test(products_end_or_go_on_whichever_call_runs_out_of_memory),
-        cmocka_unit_test(layers_are_described_as_they_are),
-        cmocka_unit_test(gelu_is_an_epilogue),
-        cmocka_unit_test(our_kernels_replace_gelu_the_library_lacks),
-        cmocka_unit_test(the_library_is_asked_once_for_sizes_alike),
-        cmocka_unit_test(a_number_of_tokens_that_needs_its_own_algorithm_has_it),
-        cmocka_unit_test(an_epoch_of_other_lengths_asks_nothing_more),
-        cmocka_unit_test(a_full_table_is_emptied),
-        cmocka_unit_test(true_f32_where_it_is_wanted),
-        cmocka_unit_test(a_recording_that_would_have_to_ask_is_a_direct_call),
-        cmocka_unit_test(memory_is_measured_without_the_library),
-        cmocka_unit_test(without_the_library_our_kernels_run_and_the_reason_is_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

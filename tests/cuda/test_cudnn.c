@@ -9,6 +9,14 @@
 #include "tests/cuda/library_rig.h"
 #include "tests/cuda/schedules.h"
 
+static void convolve_short_of_memory(void);
+
+/* The first test: a child has none of the threads that the cpu device makes. The program goes on without a library, or
+ * without an algorithm of it, that has no memory. */
+TEST(convolutions_end_or_go_on_whichever_call_runs_out_of_memory) {
+    check_library_shortage(convolve_short_of_memory, "out of memory");
+}
+
 /* The clock of events: work between two events takes 10 ms, or for a convolution of the mock, its milliseconds. */
 static double seconds, next_seconds;
 static double mock_clock(void) {
@@ -357,8 +365,7 @@ static int check(DType type, int64_t samples, int64_t in, int64_t out, bool add,
 
 enum { FIRST_RUNS = 2 * 4 + 1 + 4 + 1 + 4 + 1, LATER_RUNS = 3 }; /* forward, data, weights; two algorithms, one, one */
 
-static void products_are_described_as_they_are(void **state) {
-    (void)state;
+TEST(products_are_described_as_they_are) {
     const Convolution kinds[] = {strided,
                                  {{5, 6, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}},
                                  {{8, 9, 8}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}},
@@ -373,8 +380,7 @@ static void products_are_described_as_they_are(void **state) {
     }
 }
 
-static void the_math_mode_is_that_of_the_device(void **state) {
-    (void)state;
+TEST(the_math_mode_is_that_of_the_device) {
     for (int t = 0; t < TYPES; t++)
         for (int tf32 = 0; tf32 < 2; tf32++) {
             open_library(types[t]);
@@ -385,8 +391,7 @@ static void the_math_mode_is_that_of_the_device(void **state) {
         }
 }
 
-static void the_fastest_algorithm_is_used_and_remembered(void **state) {
-    (void)state;
+TEST(the_fastest_algorithm_is_used_and_remembered) {
     open_library(DTYPE_F32);
     algorithms[1].milliseconds = 11; /* the other of forward is faster than ours */
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 2 * 4 + 1 + 4 + 4);
@@ -402,8 +407,7 @@ static void the_fastest_algorithm_is_used_and_remembered(void **state) {
     close_library();
 }
 
-static void a_resumed_run_loads_the_autotune_cache(void **state) {
-    (void)state;
+TEST(a_resumed_run_loads_the_autotune_cache) {
     Error error;
     open_library(DTYPE_F32);
     assert_null(cudnn_autotune_cache(rig.cuda));
@@ -434,8 +438,7 @@ static void a_resumed_run_loads_the_autotune_cache(void **state) {
     free(again);
 }
 
-static void an_algorithm_that_is_hardly_faster_is_not_used(void **state) {
-    (void)state;
+TEST(an_algorithm_that_is_hardly_faster_is_not_used) {
     open_library(DTYPE_F32);
     algorithms[0].milliseconds = algorithms[1].milliseconds = 9.6;
     assert_int_equal(check(DTYPE_F32, 1, 8, 16, false, strided), 2 * 4 + 4 + 4);
@@ -445,8 +448,7 @@ static void an_algorithm_that_is_hardly_faster_is_not_used(void **state) {
     close_library();
 }
 
-static void products_that_the_library_rejects_are_ours(void **state) {
-    (void)state;
+TEST(products_that_the_library_rejects_are_ours) {
     open_library(DTYPE_F32);
     algorithms[0].query_status = algorithms[1].query_status = 3000;
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 0);
@@ -456,8 +458,7 @@ static void products_that_the_library_rejects_are_ours(void **state) {
     close_library();
 }
 
-static void products_that_do_not_suit_the_library_are_ours(void **state) {
-    (void)state;
+TEST(products_that_do_not_suit_the_library_are_ours) {
     open_library(DTYPE_F32);
     const Convolution c = {{1, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}};
     Pair x = shifted(normal(DTYPE_F32, 33, 0), 4, 8), w = normal(DTYPE_F32, 8, 8), bias = normal(DTYPE_F32, 8, 0);
@@ -492,8 +493,7 @@ static char *restore_stderr(void) {
     return text;
 }
 
-static void algorithms_that_fail_or_are_wrong_are_reported_and_not_used(void **state) {
-    (void)state;
+TEST(algorithms_that_fail_or_are_wrong_are_reported_and_not_used) {
     open_library(DTYPE_F32);
     redirect_stderr();
     algorithms[1].run_status = 5000;
@@ -520,8 +520,7 @@ static void algorithms_that_fail_or_are_wrong_are_reported_and_not_used(void **s
     close_library();
 }
 
-static void nothing_is_timed_while_a_graph_is_captured(void **state) {
-    (void)state;
+TEST(nothing_is_timed_while_a_graph_is_captured) {
     open_library(DTYPE_F32);
     cudaGraph_t graph;
     const Convolution c = {{5, 6, 7}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}};
@@ -551,8 +550,7 @@ static void call_layer(void *argument) {
                     strided, true);
 }
 
-static void scratch_is_measured_for_all_algorithms(void **state) {
-    (void)state;
+TEST(scratch_is_measured_for_all_algorithms) {
     enum { WORKSPACE = 5 << 20 };
     open_library(DTYPE_F32);
     algorithms[0].workspace = WORKSPACE;
@@ -570,8 +568,7 @@ static void scratch_is_measured_for_all_algorithms(void **state) {
 }
 
 /* cuDNN 9.19 wants 3.8 MB for 43 samples of a product of which it wants 3.5 MB for 54. */
-static void algorithms_that_want_more_for_fewer_samples_are_not_used(void **state) {
-    (void)state;
+TEST(algorithms_that_want_more_for_fewer_samples_are_not_used) {
     enum { SAMPLES = 3 };
     open_library(DTYPE_F32);
     algorithms[0].more_for_one = algorithms[1].more_for_one = 5 << 20;
@@ -588,8 +585,7 @@ static void algorithms_that_want_more_for_fewer_samples_are_not_used(void **stat
     close_library();
 }
 
-static void without_the_library_our_kernels_are_used_and_the_reason_given(void **state) {
-    (void)state;
+TEST(without_the_library_our_kernels_are_used_and_the_reason_given) {
     const char *named[][2] = {
         {"none", "our own convolutions: TRAINC_CUDNN=none"},
         {"/nowhere/libcudnn_cnn.so", "our own convolutions: /nowhere/libcudnn_cnn.so is not installed"},
@@ -626,30 +622,4 @@ static void convolve_short_of_memory(void) {
         if (!i) cudnn_open(rig.cuda, &functions);
     }
     close_library();
-}
-
-/* The program goes on without a library, or without an algorithm of it, that has no memory. */
-static void convolutions_end_or_go_on_whichever_call_runs_out_of_memory(void **state) {
-    (void)state;
-    check_library_shortage(convolve_short_of_memory, "out of memory");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        /* First: a child has none of the threads that the cpu device makes. */
-        cmocka_unit_test(convolutions_end_or_go_on_whichever_call_runs_out_of_memory),
-        cmocka_unit_test(products_are_described_as_they_are),
-        cmocka_unit_test(the_math_mode_is_that_of_the_device),
-        cmocka_unit_test(the_fastest_algorithm_is_used_and_remembered),
-        cmocka_unit_test(a_resumed_run_loads_the_autotune_cache),
-        cmocka_unit_test(an_algorithm_that_is_hardly_faster_is_not_used),
-        cmocka_unit_test(products_that_the_library_rejects_are_ours),
-        cmocka_unit_test(products_that_do_not_suit_the_library_are_ours),
-        cmocka_unit_test(algorithms_that_fail_or_are_wrong_are_reported_and_not_used),
-        cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
-        cmocka_unit_test(scratch_is_measured_for_all_algorithms),
-        cmocka_unit_test(algorithms_that_want_more_for_fewer_samples_are_not_used),
-        cmocka_unit_test(without_the_library_our_kernels_are_used_and_the_reason_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

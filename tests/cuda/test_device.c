@@ -3,6 +3,7 @@
 #include "kernels/cuda/libraries/library.h"
 #include "kernels/device_open.h"
 #include "tests/cuda/rig.h"
+#include "tests/test.h"
 
 /* The emulator's functions; NULL in a program for a real GPU. */
 __attribute__((weak)) void emulate_fail_graphs(int graphs, int launches);
@@ -11,8 +12,7 @@ enum { ROUNDS = 200, STEPS = 7, MOST = 3001 };
 
 /* Stages batches of changing sizes as the training loop does: into two alternating buffers, each read by an operation,
  * and the host memory is reused at once. */
-static void staged_batches_are_unchanged(void **state) {
-    (void)state;
+TEST(staged_batches_are_unchanged) {
     for (uint64_t round = 0; round < ROUNDS; round++) {
         Rig rig = rig_open(DTYPE_F32);
         if (emulate_set_seed) emulate_set_seed(round); /* streams mistake each other's order in few of them */
@@ -36,8 +36,7 @@ static void staged_batches_are_unchanged(void **state) {
 }
 
 /* A download waits for what was queued before it; memory is new, or cleared, when the next operation reads it. */
-static void queued_work_is_seen_in_its_order(void **state) {
-    (void)state;
+TEST(queued_work_is_seen_in_its_order) {
     for (uint64_t round = 0; round < ROUNDS; round++) {
         Rig rig = rig_open(DTYPE_F32);
         Pair x = pair_normal(&rig, DTYPE_F32, MOST, 0, 1), y = pair_poisoned(&rig, DTYPE_F32, MOST, 0);
@@ -70,8 +69,7 @@ static void copy(void *argument) {
 }
 
 /* Operations are then called as if there were no graphs, each counted once. */
-static void operations_run_without_a_graph_that_does_not_fit(void **state) {
-    (void)state;
+TEST(operations_run_without_a_graph_that_does_not_fit) {
     if (!emulate_fail_graphs) skip();
     for (int at_launch = 0; at_launch < 2; at_launch++) {
         Rig rig = rig_open(DTYPE_F32);
@@ -90,8 +88,7 @@ static void operations_run_without_a_graph_that_does_not_fit(void **state) {
 }
 
 /* Graphs leave half of the headroom, but for one; the calls that get none compute the same. */
-static void graphs_leave_memory_for_what_comes_later(void **state) {
-    (void)state;
+TEST(graphs_leave_memory_for_what_comes_later) {
     if (!emulate_fail_graphs) skip();
     enum { KEYS = 12, GRAPH = 20 << 20 };
     char *graph = xformat("%d", GRAPH), *memory;
@@ -135,8 +132,7 @@ static void activate(void *argument) {
 }
 
 /* Expects as much memory before the first call of an operation as after: its kernel was loaded when it was measured. */
-static void measured_operations_are_loaded(void **state) {
-    (void)state;
+TEST(measured_operations_are_loaded) {
     if (!emulate_fail_graphs) skip();
     setenv("EMULATE_CODE", "1000000", 1);
     Rig rig = rig_open(DTYPE_F32);
@@ -176,10 +172,9 @@ static void open_as_estimated(void *argument) {
 }
 
 /* --estimate knows no more memory than a run finds, whose context and kernels take their part; nor much less. */
-static void a_card_has_the_memory_that_is_estimated(void **state) {
+TEST(a_card_has_the_memory_that_is_estimated) {
     CardOf cards[] = {{"t4", "t4"}, {"l4", "l4"}, {"a100", "a100-40"}, {"h100", "h100"}};
     int n;
-    (void)state;
     if (!emulate_fail_graphs) skip();
     for (int i = 0; i < 4; i++) {
         char text[1024];
@@ -193,7 +188,7 @@ static void a_card_has_the_memory_that_is_estimated(void **state) {
 /* ---- cards and versions ---- */
 
 /* A card that the program has no code for is refused with what to build, and is no reason not to train on the CPU. */
-static void a_card_without_code_is_refused_when_it_is_opened(void **state) {
+TEST(a_card_without_code_is_refused_when_it_is_opened) {
     char for_t4[128];
     int n;
     snprintf(for_t4, sizeof for_t4, "for the card that is here (Tesla T4, sm_75), only for sm_%d",
@@ -211,7 +206,6 @@ static void a_card_without_code_is_refused_when_it_is_opened(void **state) {
         {"NVIDIA A10", "86", "80 89", NULL},  /* code of its generation that is no newer */
         {"NVIDIA H100", "90", "80 89", NULL}, /* PTX of the newest */
     };
-    (void)state;
     if (!emulate_fail_graphs) skip();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *why;
@@ -229,28 +223,13 @@ static void a_card_without_code_is_refused_when_it_is_opened(void **state) {
     unsetenv("EMULATE_BUILT_FOR");
 }
 
-static void versions_of_libraries_are_as_their_makers_write_them(void **state) {
+TEST(versions_of_libraries_are_as_their_makers_write_them) {
     static const struct {
         size_t number;
         const char *text;
     } versions[] = {{10202, "10.2.2"}, {111103, "11.11.3"}, {120805, "12.8.5"}, {130205, "13.2.5"},
                     {8907, "8.9.7"},   {90100, "9.1.0"},    {91902, "9.19.2"}};
     char text[LIBRARY_VERSION];
-    (void)state;
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
         assert_string_equal(library_version(versions[i].number, text), versions[i].text);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_run_without_a_graph_that_does_not_fit),
-        cmocka_unit_test(graphs_leave_memory_for_what_comes_later),
-        cmocka_unit_test(a_card_has_the_memory_that_is_estimated),
-        cmocka_unit_test(measured_operations_are_loaded),
-        cmocka_unit_test(a_card_without_code_is_refused_when_it_is_opened),
-        cmocka_unit_test(versions_of_libraries_are_as_their_makers_write_them),
-        cmocka_unit_test(staged_batches_are_unchanged),
-        cmocka_unit_test(queued_work_is_seen_in_its_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

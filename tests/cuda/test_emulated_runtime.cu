@@ -34,7 +34,7 @@ class OwnCard {
     }
 };
 
-static void one_word_makes_a_card(void **) {
+TEST(one_word_makes_a_card) {
     OwnCard own;
     static const struct {
         const char *card, *name;
@@ -72,7 +72,7 @@ static size_t memory_left() {
 __global__ void subtract_one(float *x) { x[threadIdx.x] -= 1; }
 
 /* A card that is named by its word has its context, each kernel's code from its first use, and each graph in memory. */
-static void a_card_takes_memory_for_itself(void **) {
+TEST(a_card_takes_memory_for_itself) {
     OwnCard own;
     float *x = counting(32);
     cudaGraph_t graph;
@@ -109,7 +109,7 @@ static std::vector<float> downloaded(const float *memory, int n) {
     return values;
 }
 
-static void events_order_streams(void **) {
+TEST(events_order_streams) {
     for (uint64_t seed = 0; seed < 8; seed++) {
         emulate_set_seed(seed);
         cudaStream_t first, second;
@@ -139,7 +139,7 @@ static void events_order_streams(void **) {
     emulate_set_seed(0);
 }
 
-static void graphs_replay_what_was_captured(void **) {
+TEST(graphs_replay_what_was_captured) {
     for (uint64_t seed = 0; seed < 4; seed++) {
         emulate_set_seed(seed);
         cudaStream_t stream;
@@ -202,7 +202,7 @@ struct Capturing {
 };
 
 /* Each is refused as by CUDA; the capture is then spoilt to its end, after which the stream can be used again. */
-static void what_a_capture_refuses_spoils_it(void **) {
+TEST(what_a_capture_refuses_spoils_it) {
     typedef cudaError_t (*Attempt)(Capturing &);
     static const struct {
         Attempt attempt;
@@ -265,7 +265,7 @@ static cudaError_t take_pinned_and_give_back() {
 }
 
 /* Calls that may be unsafe: refused by the mode of the capture, that of the thread, and whose capture it is. */
-static void unsafe_calls_are_refused_by_mode(void **) {
+TEST(unsafe_calls_are_refused_by_mode) {
     const auto GLOBAL = cudaStreamCaptureModeGlobal, LOCAL = cudaStreamCaptureModeThreadLocal,
                RELAXED = cudaStreamCaptureModeRelaxed;
     static const struct {
@@ -299,7 +299,7 @@ static void unsafe_calls_are_refused_by_mode(void **) {
 }
 
 /* The legacy stream stands for all streams that were not created with cudaStreamNonBlocking. */
-static void the_legacy_stream_is_unusable_while_a_blocking_stream_is_captured(void **) {
+TEST(the_legacy_stream_is_unusable_while_a_blocking_stream_is_captured) {
     Capturing c;
     enum cudaStreamCaptureStatus status;
     float number;
@@ -325,7 +325,7 @@ static void the_legacy_stream_is_unusable_while_a_blocking_stream_is_captured(vo
     assert_int_equal(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeRelaxed), cudaErrorStreamCaptureUnsupported);
 }
 
-static void streams_that_join_a_capture_must_be_joined_again(void **) {
+TEST(streams_that_join_a_capture_must_be_joined_again) {
     Capturing c;
     c.begin();
     assert_int_equal(cudaStreamWaitEvent(c.other, c.inside, 0), cudaSuccess);
@@ -347,7 +347,7 @@ static void streams_that_join_a_capture_must_be_joined_again(void **) {
     }
 }
 
-static void captures_do_not_merge(void **) {
+TEST(captures_do_not_merge) {
     Capturing c, d;
     c.begin();
     d.begin();
@@ -358,7 +358,7 @@ static void captures_do_not_merge(void **) {
     assert_int_equal(d.end(), cudaErrorIllegalState);
 }
 
-static void a_capture_is_ended_by_its_thread(void **) {
+TEST(a_capture_is_ended_by_its_thread) {
     for (auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed}) {
         Capturing c;
         cudaError_t got;
@@ -372,7 +372,7 @@ static void a_capture_is_ended_by_its_thread(void **) {
 
 /* Expects what <<<>>> does on a card: cudaGetLastError is asked behind a launch, and returns what nobody has asked for
  * before. */
-static void an_error_that_nobody_took_is_the_next_launchs(void **) {
+TEST(an_error_that_nobody_took_is_the_next_launchs) {
     void *huge;
     float *x = counting(32);
     size_t available, total;
@@ -388,7 +388,7 @@ static void an_error_that_nobody_took_is_the_next_launchs(void **) {
 __global__ void add_two(float *x) { x[threadIdx.x] += 2; }
 
 /* Every call that can run out of memory does so when it is its turn, once. */
-static void the_nth_call_that_takes_memory_fails(void **) {
+TEST(the_nth_call_that_takes_memory_fails) {
     float *x = counting(32);
     gpu_launch(add_one, 1, 32, 0, NULL, x); /* its code is there */
     for (int call = 1; call <= 10; call++) {
@@ -433,7 +433,7 @@ static void the_nth_call_that_takes_memory_fails(void **) {
     cudaFree(x);
 }
 
-static void copies_stay_within_their_memory(void **) {
+TEST(copies_stay_within_their_memory) {
     float *x = counting(32), host[64] = {0};
     size_t before, after, total;
     cudaMemGetInfo(&before, &total);
@@ -480,7 +480,7 @@ __global__ void compute(float *out, Function f) { out[threadIdx.x] = function_of
 
 /* Without a seed a function gives the nearest number but for the C library's own error, less than one unit; with one,
  * what NVIDIA's documents allow and not less, the same each time. */
-static void inexact_functions_stay_within_their_documented_errors(void **) {
+TEST(inexact_functions_stay_within_their_documented_errors) {
     static const double allowed[FUNCTIONS] = {2, 1, 2, 1, 1, 1, 2, 2}; /* of FAST_EXP a share */
     float *out = counting(32);
     for (int f = 0; f < FUNCTIONS; f++)
@@ -518,7 +518,7 @@ __global__ void multiply_numbers(float *out, const float *x) {
 
 /* 16 sums of at most 17 in size, each with at most one unit: order and rounding move them by no more; whole numbers,
  * whose sums are exact, not at all. */
-static void sums_of_tensor_cores_differ_by_their_rounding(void **) {
+TEST(sums_of_tensor_cores_differ_by_their_rounding) {
     std::vector<float> numbers(384), whole(384);
     float *out, *x;
     for (int i = 0; i < 384; i++) numbers[i] = (float)((i * 37 + 11) % 101) / 101.0f, whole[i] = (float)(i % 7);
@@ -543,25 +543,4 @@ static void sums_of_tensor_cores_differ_by_their_rounding(void **) {
     emulate_set_inexact(0);
     cudaFree(x);
     cudaFree(out);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_word_makes_a_card),
-        cmocka_unit_test(a_card_takes_memory_for_itself),
-        cmocka_unit_test(events_order_streams),
-        cmocka_unit_test(graphs_replay_what_was_captured),
-        cmocka_unit_test(what_a_capture_refuses_spoils_it),
-        cmocka_unit_test(unsafe_calls_are_refused_by_mode),
-        cmocka_unit_test(the_legacy_stream_is_unusable_while_a_blocking_stream_is_captured),
-        cmocka_unit_test(streams_that_join_a_capture_must_be_joined_again),
-        cmocka_unit_test(captures_do_not_merge),
-        cmocka_unit_test(a_capture_is_ended_by_its_thread),
-        cmocka_unit_test(an_error_that_nobody_took_is_the_next_launchs),
-        cmocka_unit_test(the_nth_call_that_takes_memory_fails),
-        cmocka_unit_test(copies_stay_within_their_memory),
-        cmocka_unit_test(inexact_functions_stay_within_their_documented_errors),
-        cmocka_unit_test(sums_of_tensor_cores_differ_by_their_rounding),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "tests/cuda/rig.h"
+#include "tests/test.h"
 
 /* Absent in a program for a real GPU. */
 #pragma weak emulate_counts
@@ -162,8 +163,7 @@ static void check_product(Rig *rig, DType type, Size size, int layout, bool accu
     rig_clear(rig);
 }
 
-static void products_in_every_layout_and_type(void **state) {
-    (void)state;
+TEST(products_in_every_layout_and_type) {
     Rig rig = rig_open(DTYPE_F32);
     for (int t = 0; t < TYPES; t++)
         for (int s = 0; s < SIZES && rig_has(&rig, types[t]); s++)
@@ -219,8 +219,7 @@ static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, Ge
     rig_clear(rig);
 }
 
-static void epilogues_in_every_layout_and_type(void **state) {
-    (void)state;
+TEST(epilogues_in_every_layout_and_type) {
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
         for (int s = 0; s < SIZES && rig_has(&rig, types[t]); s++)
@@ -232,8 +231,7 @@ static void epilogues_in_every_layout_and_type(void **state) {
 }
 
 /* Matrices that begin anywhere: in a buffer of all parameters, say. */
-static void products_of_matrices_that_are_not_aligned(void **state) {
-    (void)state;
+TEST(products_of_matrices_that_are_not_aligned) {
     Rig rig = rig_open(DTYPE_F32);
     for (int t = 0; t < TYPES; t++) {
         if (!rig_has(&rig, types[t])) continue;
@@ -258,8 +256,7 @@ static void products_of_matrices_that_are_not_aligned(void **state) {
     rig_close(&rig);
 }
 
-static void a_sum_of_nothing_is_the_bias(void **state) {
-    (void)state;
+TEST(a_sum_of_nothing_is_the_bias) {
     Rig rig = rig_open(DTYPE_F32);
     Pair c = pair_poisoned(&rig, DTYPE_F32, 5, 9), bias = pair_normal(&rig, DTYPE_F32, 9, 0, 1);
     Gemm g = {.c = c.cuda.data, .bias = bias.cuda.data, .m = 5, .n = 9, .type = DTYPE_F32};
@@ -326,8 +323,7 @@ static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64
 static const Size layers[] = {{1, 1, 1}, {5, 64, 40}, {130, 65, 257}, {257, 48, 24}, {700, 8, 136}, {0, 8, 16}};
 enum { LAYERS = sizeof layers / sizeof *layers };
 
-static void layers_match_the_cpu(void **state) {
-    (void)state;
+TEST(layers_match_the_cpu) {
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
         for (int s = 0; s < LAYERS && rig_has(&rig, types[t]); s++)
@@ -341,8 +337,7 @@ static void layers_match_the_cpu(void **state) {
     }
 }
 
-static void layers_around_gelu_match_the_cpu(void **state) {
-    (void)state;
+TEST(layers_around_gelu_match_the_cpu) {
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
         for (int s = 0; s < LAYERS && rig_has(&rig, types[t]); s++)
@@ -355,8 +350,7 @@ static void layers_around_gelu_match_the_cpu(void **state) {
 }
 
 /* By the tensor cores: their fragments in every layout. */
-static void products_in_tf32(void **state) {
-    (void)state;
+TEST(products_in_tf32) {
     Rig rig = rig_open(DTYPE_F32);
     rig.cuda->tf32 = cuda_state(rig.cuda)->capability >= 80;
     int64_t before = emulate_counts ? emulate_counts().matrix_products : 0;
@@ -370,8 +364,7 @@ static void products_in_tf32(void **state) {
 
 /* The library cuts f32 operands to 10 bits behind the point, or rounds them as we do: each product is wrong by at most
  * 2^-9 of its size, and those errors do not add up in a sum of random signs; 4 for how unevenly they fall. */
-static void layers_in_tf32(void **state) {
-    (void)state;
+TEST(layers_in_tf32) {
     Rig rig = rig_open(DTYPE_F32);
     Pair x = pair_normal(&rig, DTYPE_F32, 130, 72, 1), w = pair_normal(&rig, DTYPE_F32, 72, 40, 1);
     Pair y = pair_poisoned(&rig, DTYPE_F32, 130, 40), none = pair_none();
@@ -383,8 +376,7 @@ static void layers_in_tf32(void **state) {
 }
 
 /* Rows enough for two stages; another order of additions would show in the last bits. */
-static void the_same_bits_every_time(void **state) {
-    (void)state;
+TEST(the_same_bits_every_time) {
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
         if (rig_has(&rig, types[t])) {
@@ -407,19 +399,4 @@ static void the_same_bits_every_time(void **state) {
         }
         rig_close(&rig);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_in_every_layout_and_type),
-        cmocka_unit_test(epilogues_in_every_layout_and_type),
-        cmocka_unit_test(products_of_matrices_that_are_not_aligned),
-        cmocka_unit_test(a_sum_of_nothing_is_the_bias),
-        cmocka_unit_test(layers_match_the_cpu),
-        cmocka_unit_test(layers_around_gelu_match_the_cpu),
-        cmocka_unit_test(products_in_tf32),
-        cmocka_unit_test(layers_in_tf32),
-        cmocka_unit_test(the_same_bits_every_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,6 @@
 #include "kernels/device_open.h"
 #include "tests/test.h"
 #include "tests/train/loop_rig.h"
-#include "tests/train/rows_rig.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,10 +24,7 @@ static void forget(void *unused) {
     device_close(device);
 }
 
-static void a_run_leaves_no_recording(void **state) {
-    (void)state;
-    toy_must(forget, NULL);
-}
+TEST(a_run_leaves_no_recording) { toy_must(forget, NULL); }
 
 /* Every file that is flushed takes this long. */
 static int flush_microseconds;
@@ -69,8 +65,7 @@ static int count_checkpoints(const char *directory) {
 }
 
 /* Then checkpoints of the best are left out for better ones; those of --save-interval are not, nor is the last best. */
-static void a_slow_disk_does_not_stop_the_training(void **state) {
-    (void)state;
+TEST(a_slow_disk_does_not_stop_the_training) {
     Disk fast = {run_directory(), "", 0, 0}, slow = {run_directory(), "", 30000, 0};
     char text[256];
     toy_must(train_ever_better, &fast);
@@ -90,8 +85,7 @@ static void a_slow_disk_does_not_stop_the_training(void **state) {
 }
 
 /* Without room for a second copy of the weights no checkpoint is left out, and the program reports that it waits. */
-static void large_checkpoints_wait_for_the_disk(void **state) {
-    (void)state;
+TEST(large_checkpoints_wait_for_the_disk) {
     Disk slow = {run_directory(), "--max-steps 4", 30000, 0};
     toy_must(train_ever_better, &slow);
     assert_null(strstr(toy_output, "wait for the disk"));
@@ -129,8 +123,7 @@ static void train_short_of_memory(void *argument) {
 }
 
 /* The call that fails ends the run with one line, or the run computes what it would have. */
-static void a_run_ends_or_goes_on_whichever_call_runs_out_of_memory(void **state) {
-    (void)state;
+TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) {
     if (!emulate_fail_memory) skip();
     int ended = 0;
     Shortage none = {run_directory(), 0};
@@ -165,8 +158,7 @@ static void train_with_sensors(void *directory) {
 }
 
 /* The substitute of NVML has several cards, and other values for each. */
-static void a_run_logs_the_sensors_of_its_own_card(void **state) {
-    (void)state;
+TEST(a_run_logs_the_sensors_of_its_own_card) {
     if (!emulate_fail_graphs) skip();
     static const char *const names[] = {"gpu_memory_bytes", "gpu_temperature_c", "gpu_power_w",
                                         "gpu_utilization_percent"};
@@ -186,19 +178,6 @@ static void a_run_logs_the_sensors_of_its_own_card(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trainings_do_not_know_of_each_other),
-        cmocka_unit_test(unused_rows_stay_and_the_others_keep_their_bits),
-        cmocka_unit_test(unused_rows_do_not_decay),
-        cmocka_unit_test(a_resumed_run_keeps_unused_rows),
-        cmocka_unit_test(work_and_memory_know_unused_rows),
-        cmocka_unit_test(the_judge_sees_every_output_in_order),
-        cmocka_unit_test(a_run_leaves_no_recording),
-        cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
-        cmocka_unit_test(large_checkpoints_wait_for_the_disk),
-        cmocka_unit_test(a_run_logs_the_sensors_of_its_own_card),
-        cmocka_unit_test(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory),
-    };
     toy_device = open_cuda;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

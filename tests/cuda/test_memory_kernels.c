@@ -6,7 +6,7 @@
 static const uint32_t step_number = 5;
 static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3 << 8, &step_number}; }
 
-static void check_elementwises(DType type) {
+TEST_IN_EVERY_TYPE(elementwise) {
     static const char sizes[] = "n=0 c=8|n=1 c=1|n=1 c=8|n=3 c=77|n=5 c=1003|n=33 c=128";
     ops_on_both(type, "dropout residual_forward", sizes, "|p=0.3|shift=1|shift=1 p=0.3");
     ops_on_both(type, "dropout", sizes, "y:@x|y:@x p=0.3");
@@ -17,14 +17,14 @@ static void check_elementwises(DType type) {
     ops_on_both(type, "cast", "n=0|n=1|n=7|n=8|n=1003|n=4099", "|back=1|y:f32|back=2");
 }
 
-static void check_rows(DType type) {
+TEST_IN_EVERY_TYPE(rows) {
     static const char sizes[] = "n=0 c=8|n=1 c=1|n=1 c=8|n=21 c=35|n=9 c=1280|n=70 c=64";
     ops_on_both(type, "gather_rows", sizes, "skip=2 odd=1|skip=2");
     ops_on_both(type, "scatter_rows", sizes, "skip=2 odd=1|skip=2 odd=1 back=1");
 }
 
 /* Runs of one id over many pieces, and within a piece; ids at random, and in turn. */
-static void check_embeddings(DType type) {
+TEST_IN_EVERY_TYPE(embedding) {
     static const char sizes[] =
         "n=0 c=8 v=3 places=3|n=1 c=1 v=1 places=1|n=53 c=77 v=11 places=60|n=300 c=264 v=7 places=200";
     static const char given[] = "random=1 skip=2 odd=1|random=1 rows:none|"
@@ -40,7 +40,7 @@ static void check_embeddings(DType type) {
 }
 
 /* Rows that are not named keep what they have. */
-static void check_places(DType type) {
+TEST_IN_EVERY_TYPE(rows_placed) {
     ops_on_both(type, "place_rows", "n=0 c=8|n=1 c=1|n=1 c=8|n=21 c=35|n=9 c=1280|n=70 c=64",
                 "v=7 skip=2 odd=1 random=1");
 }
@@ -69,7 +69,7 @@ static void check_residual_layernorm(DType type, int64_t n, int64_t c, float p, 
     expect_same_bits(&rig, "residual_layernorm_forward rstd", out[1][3], out[0][3]);
 }
 
-static void check_layernorms(DType type) {
+TEST_IN_EVERY_TYPE(layernorm) {
     static const int64_t sizes[][2] = {{1, 1}, {1, 8}, {5, 77}, {7, 128}, {3, 1280}, {2, 1283}, {2060, 8}};
     static const char with[] = "spread=1.5 center=0.5|spread=1.5 center=0.5 bias:none dbias:none|shift=1";
     static const char texts[] = "n=1 c=1|n=1 c=8|n=5 c=77|n=7 c=128|n=3 c=1280|n=2 c=1283|n=2060 c=8";
@@ -107,7 +107,7 @@ static void check_normalize(DType type, int64_t n, int64_t c, bool shift) {
     if (c > 1) check_output("normalize_rows_backward dx", dx, error_in(type, c, 32)); /* one number has no gradient */
 }
 
-static void check_normalizes(DType type) {
+TEST_IN_EVERY_TYPE(normalize_rows) {
     static const int64_t sizes[][2] = {{1, 1}, {1, 8}, {5, 77}, {37, 128}, {3, 1283}, {70, 16}};
     for (int i = 0; i < 6; i++) {
         check_normalize(type, sizes[i][0], sizes[i][1], false);
@@ -117,8 +117,7 @@ static void check_normalizes(DType type) {
 
 /* An index outside dies, and says which. */
 
-static void indices_outside_die(void **state) {
-    (void)state;
+TEST(indices_outside_die) {
     op_must_die(OP_gather_rows, "rows[1]=6",
                 ": gather_rows, scatter_rows: rows[1] is 6, expected less than 6 and not negative");
     op_must_die(OP_embedding_forward, "ids[1]=-1", "ids[1] is -1, expected less than 10 and not negative");
@@ -127,8 +126,7 @@ static void indices_outside_die(void **state) {
 }
 
 /* Whatever waits for the device completes the times; the counters know nothing before. */
-static void a_profile_has_the_times_of_the_device(void **state) {
-    (void)state;
+TEST(a_profile_has_the_times_of_the_device) {
     const OpCounter *counter = &rig.cuda->counters[OP_sum_forward];
     Pair x = normal(DTYPE_F32, 1003, 0), sum = poisoned(DTYPE_F32, 1, 0);
     device_reset_counters(rig.cuda);
@@ -142,16 +140,4 @@ static void a_profile_has_the_times_of_the_device(void **state) {
     rig_clear(&rig);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(elementwise, check_elementwises),
-        test_in_every_type(rows, check_rows),
-        test_in_every_type(embedding, check_embeddings),
-        test_in_every_type(rows_placed, check_places),
-        test_in_every_type(normalize_rows, check_normalizes),
-        test_in_every_type(layernorm, check_layernorms),
-        cmocka_unit_test(indices_outside_die),
-        cmocka_unit_test(a_profile_has_the_times_of_the_device),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

@@ -75,7 +75,7 @@ static void check_matrix(DType type, MuonMatrix w, float norm, float factor, Muo
     free(after);
 }
 
-static void check_matrices(DType type) {
+TEST_IN_EVERY_TYPE(matrices) {
     const Muon plain = {0.95f, 0}, clipped = {0.9f, 1};
     check_matrix(type, (MuonMatrix){16, 64, 48, 64, 0, 0.5f, 0}, 3, 0, plain);
     check_matrix(type, (MuonMatrix){5, 24, 67, 24, 0, 1, 0}, 3, 0, clipped); /* tall, of no multiple of 16 bytes */
@@ -87,11 +87,11 @@ static void check_matrices(DType type) {
 }
 
 /* Sums of several blocks, and products whose sums are divided among blocks, in scratch beside X and A. */
-static void check_large_matrix(DType type) {
+TEST_IN_EVERY_TYPE(large_matrix) {
     check_matrix(type, (MuonMatrix){0, 600, 40, 600, 0, 0.5f, 0}, 3, 0, (Muon){0.95f, 0});
 }
 
-static void check_overflows(DType type) {
+TEST_IN_EVERY_TYPE(overflows) {
     const float norms[] = {INFINITY, NAN};
     for (int i = 0; i < 2; i++) {
         const MuonMatrix w = {16, 20, 12, 20, 0.1f, 0.5f, 0};
@@ -105,7 +105,7 @@ static void check_overflows(DType type) {
     }
 }
 
-static void check_zeros(DType type) {
+TEST_IN_EVERY_TYPE(zeros) {
     const MuonMatrix w = {0, 20, 12, 20, 0.5f, 0.5f, 0};
     Buffers b = open_buffers(type, 240, 0, 0);
     for (int64_t i = 0; i < 240; i++) floats(b.g)[i] = floats(b.m)[i] = 0;
@@ -127,8 +127,7 @@ static void update_at_nowhere(void *argument) {
 
 /* X, the next X, A and A A must be there beside what a product needs; and an update that was planned allocates nothing.
  */
-static void scratch_is_planned(void **state) {
-    (void)state;
+TEST(scratch_is_planned) {
     rig_clear(&rig);
     MuonMatrix w = {0, 600, 60, 600, 0, 1, 0};
     CudaState *cuda = cuda_state(rig.cuda);
@@ -145,11 +144,4 @@ static void scratch_is_planned(void **state) {
     rig_clear(&rig);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(matrices, check_matrices),   test_in_every_type(large_matrix, check_large_matrix),
-        test_in_every_type(overflows, check_overflows), test_in_every_type(zeros, check_zeros),
-        cmocka_unit_test(scratch_is_planned),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

@@ -15,7 +15,7 @@ static void check_sum(DType type, const char *sizes, const char *operands, bool 
     ops_on_both(type, "norm_activate_backward", sizes, with);
 }
 
-static void check_sums(DType type) {
+TEST_IN_EVERY_TYPE(sums) {
     static const char *const operands[] = {ONE, WITHOUT, ""};
     for (int i = 0; i < 3; i++) {
         check_sum(
@@ -38,14 +38,8 @@ static void check_sums(DType type) {
         "|running_mean:none running_var:none");
 }
 
-static void check_running(DType type) {
+TEST_IN_F32(from_running_statistics) {
     ops_on_both(type, "batchnorm_from_running", "c=1|c=301|c=601", "|running_var[0]=0");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(sums, check_sums),
-        test_in_f32(from_running_statistics, check_running),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

@@ -2,9 +2,9 @@
  * Runs last: the tests before it have noted in $BUILD/operations.log what they called (tests/cuda/rig.c). */
 #include "tests/cuda/rig.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/test.h"
 
-static void every_operation_is_on_every_device(void **state) {
-    (void)state;
+TEST(every_operation_is_on_every_device) {
     Device *cpu = cpu_device_open(1), *cuda = cuda_device_open(0), *dry = dry_device_open();
 #define IN_TABLES(op)                                                                                                  \
     if (!cpu->ops->op) fail_msg(#op " has no implementation on the cpu device");                                       \
@@ -16,8 +16,7 @@ static void every_operation_is_on_every_device(void **state) {
     device_close(dry);
 }
 
-static void every_operation_was_tested_in_every_type(void **state) {
-    (void)state;
+TEST(every_operation_was_tested_in_every_type) {
     const char *build = getenv("BUILD");
     if (!build) skip(); /* nothing was noted */
     char path[4096], line[128], missing[4096] = "";
@@ -37,12 +36,4 @@ static void every_operation_was_tested_in_every_type(void **state) {
     if (missing[0])
         fail_msg("no test on the cuda device of\n%sadd tests; the types are those of tests/kernels/op_cases.c",
                  missing);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_is_on_every_device),
-        cmocka_unit_test(every_operation_was_tested_in_every_type),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "kernels/device_open.h"
 #include "tests/cuda/rig.h"
+#include "tests/test.h"
 
 /* The executor's function; NULL in other programs. */
 __attribute__((weak)) int emulate_read_ptx(void);
@@ -17,8 +18,7 @@ static void read_all(void *unused) {
 }
 
 /* Runs in a child, because the PTX of a program is read once. */
-static void every_function_is_understood(void **state) {
-    (void)state;
+TEST(every_function_is_understood) {
     if (!emulate_read_ptx) skip();
     int cards, read = 0;
     const int *built_for = cuda_architectures(&cards);
@@ -54,8 +54,7 @@ static void normalize(void *change) {
     printf("done\n");
 }
 
-static void planted_mistakes_are_named(void **state) {
-    (void)state;
+TEST(planted_mistakes_are_named) {
     if (!emulate_read_ptx) skip();
     static const struct {
         const char *change, *words;
@@ -102,8 +101,7 @@ static int run_statements(const char *statements, char *output, size_t bytes) {
 }
 
 /* Each leaves in %a0 what the description of its instruction says. */
-static void instructions_compute_as_documented(void **state) {
-    (void)state;
+TEST(instructions_compute_as_documented) {
     if (!emulate_read_ptx) skip();
     static const struct {
         const char *statements;
@@ -150,8 +148,7 @@ static void instructions_compute_as_documented(void **state) {
 }
 
 /* Plants what runs on a card by luck, or not at all. */
-static void planted_statements_are_refused(void **state) {
-    (void)state;
+TEST(planted_statements_are_refused) {
     if (!emulate_read_ptx) skip();
     static const struct {
         const char *statements, *words;
@@ -195,8 +192,7 @@ static void planted_statements_are_refused(void **state) {
 
 /* Every warp counts itself in global memory without an atomic: the naive orders give the right number, some random one
  * does not. */
-static void random_orders_show_lost_updates(void **state) {
-    (void)state;
+TEST(random_orders_show_lost_updates) {
     if (!emulate_read_ptx) skip();
     static const char statements[] =
         "mov.u64 %b1, two; mov.b32 %a1, 0; st.global.b32 [%b1], %a1; bar.sync 0; ld.global.b32 %a1, [%b1]; "
@@ -211,13 +207,4 @@ static void random_orders_show_lost_updates(void **state) {
     }
     seed = 1;
     assert_true(lost > 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_function_is_understood),       cmocka_unit_test(planted_mistakes_are_named),
-        cmocka_unit_test(instructions_compute_as_documented), cmocka_unit_test(planted_statements_are_refused),
-        cmocka_unit_test(random_orders_show_lost_updates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,9 @@
  * measured, and what is left of it. */
 #include "estimate/rates_measure.h"
 #include "tests/cuda/rig.h"
+#include "tests/test.h"
 
-static void a_device_is_measured_and_left_as_it_was(void **state) {
-    (void)state;
+TEST(a_device_is_measured_and_left_as_it_was) {
     Device *device = cuda_device_open(0);
     bool tf32 = device->tf32;
     size_t before = device->allocated;
@@ -24,9 +24,4 @@ static void a_device_is_measured_and_left_as_it_was(void **state) {
     print_message("%s: %zu bytes are kept for operations\n", name, device->allocated - before - 4096);
     device->release(device, probe, 4096);
     device_close(device);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_device_is_measured_and_left_as_it_was)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

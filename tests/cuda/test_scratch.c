@@ -3,6 +3,7 @@
  * called with invalid addresses, to measure the scratch memory that they need. */
 #include "tests/cuda/rig.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/test.h"
 
 static const int multiprocessors[] = {4, 20, 40, 58, 72, 84, 108, 132, 142};
 enum { CARDS = sizeof multiprocessors / sizeof *multiprocessors };
@@ -84,11 +85,10 @@ static void draw_lengths(int lengths[512], int n, uint64_t seed) {
         lengths[s] = 1 + (int)(philox_bits(seed, PURPOSE_TEST, 7, (uint64_t)s) % (uint64_t)most);
 }
 
-static void attention_of_fewer_sequences(void **state) {
+TEST(attention_of_fewer_sequences) {
     static const int heads[] = {1, 2, 3, 4, 5, 8, 12, 16, 20}, sizes[] = {16, 32, 64, 128};
     enum { MOST = 150, DRAWN = 40 };
     int lengths[512];
-    (void)state;
     for (int card = 0; card < CARDS; card++)
         for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
             for (int s = 0; s < 4; s++) {
@@ -106,9 +106,8 @@ static void attention_of_fewer_sequences(void **state) {
 }
 
 /* A batch of given lengths is planned for its own rows, not for as many of its longest sequences. */
-static void attention_of_the_same_batch(void **state) {
+TEST(attention_of_the_same_batch) {
     int lengths[512];
-    (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
         Call call = {attend, 1 + (int64_t)(seed % 97), half, 4, 64, lengths, NULL}, smaller = call;
         cuda_state(device)->n_multiprocessors = 132;
@@ -161,8 +160,7 @@ static void call_rows(void *argument) {
     }
 }
 
-static void calls_of_fewer_rows(void **state) {
-    (void)state;
+TEST(calls_of_fewer_rows) {
     static const int widths[] = {1, 4, 20};
     const DType of[] = {DTYPE_F32, half};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -188,11 +186,4 @@ static int close_device(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_of_fewer_sequences),
-        cmocka_unit_test(attention_of_the_same_batch),
-        cmocka_unit_test(calls_of_fewer_rows),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+int main(void) { return tests_run(open_device, close_device); }

@@ -98,7 +98,7 @@ static void check_stem(DType type, int64_t samples, int64_t frames, int64_t plan
     check_output("stem_backward dw", whole(dw), sum_error(rows, 40) + between);
 }
 
-static void check_small(DType type) {
+TEST_IN_EVERY_TYPE(of_few_positions) {
     check_stem(type, 2, 9, 4, 8, 8);
     check_stem(type, 3, 6, 7, 32, 32);
     check_stem(type, 2, 1, 3, 16, 24); /* one frame: windows of nothing else */
@@ -106,17 +106,11 @@ static void check_small(DType type) {
 }
 
 /* More than a block's columns, and than its frames: pieces of time, the last of which is short. */
-static void check_large(DType type) {
+TEST_IN_EVERY_TYPE(of_pieces) {
     check_stem(type, 3, 75, 45, 32, 32);
     check_stem(type, 1, 38, 19, 64, 64);
     check_stem(type, 2, 21, 18, 48, 32);
     check_stem(type, 2, 20, 18, 16, 40);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(of_few_positions, check_small),
-        test_in_every_type(of_pieces, check_large),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

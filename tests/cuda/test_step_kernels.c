@@ -43,7 +43,7 @@ static void check_padding(DType type, int64_t n, int64_t classes, int64_t column
     free(got);
 }
 
-static void check_cross_entropies(DType type) {
+TEST_IN_EVERY_TYPE(cross_entropy) {
     check_padding(type, 3, 8, 8);
     check_padding(type, 3, 1, 8);
     check_padding(type, 5, 83, 88);
@@ -55,7 +55,7 @@ static void check_cross_entropies(DType type) {
 }
 
 /* A NaN comes out in its row's loss and gradient, and in no other's. */
-static void check_nan(DType type) {
+TEST_IN_EVERY_TYPE(nan_comes_out) {
     const int64_t n = 3, classes = 83;
     for (int64_t at = 0; at < classes; at += 41) {
         Pair logits = normal(type, n, classes), loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
@@ -76,19 +76,19 @@ static void check_nan(DType type) {
     }
 }
 
-static void check_squared_errors(DType type) {
+TEST_IN_EVERY_TYPE(squared_error) {
     ops_on_both(type, "squared_error_forward squared_error_forward_backward",
                 "n=0 c=8|n=1 c=1|n=37 c=16|n=19 c=77|n=3 c=1280|n=130 c=8", "|scaled=1|shift=1|shift=1 scaled=1");
 }
 
 /* Logits as far out as f16 goes, but none whose exponential has lost digits. */
-static void check_all_binary_losses(DType type) {
+TEST_IN_EVERY_TYPE(binary_cross_entropy) {
     ops_on_both(type, "binary_cross_entropy_forward binary_cross_entropy_forward_backward",
                 "n=0 spread=20|n=1 spread=2|n=5 spread=20|n=64 spread=2|n=257 spread=20|n=600 spread=2",
                 "odd=1|odd=1 scaled=1");
 }
 
-static void check_soft_cross_entropies(DType type) {
+TEST_IN_EVERY_TYPE(soft_cross_entropy) {
     ops_on_both(type, "soft_cross_entropy_forward soft_cross_entropy_forward_backward",
                 "n=0 v=3|n=3 v=1|n=130 v=2|n=300 v=3 spread=2|n=23 v=31 spread=20|n=12 v=129 spread=2",
                 ODD "|scaled=1 " ODD);
@@ -120,7 +120,7 @@ static void check_nt_xent(int64_t n, int64_t c, float temperature, bool shift) {
     }
 }
 
-static void check_nt_xents(DType type) {
+TEST_IN_F32(nt_xent) {
     (void)type;
     check_nt_xent(0, 8, 1, false);
     check_nt_xent(2, 1, 1, false);
@@ -193,8 +193,7 @@ static void check_norms(DType type) {
     }
 }
 
-static void sums_and_norms(void **state) {
-    (void)state;
+TEST(sums_and_norms) {
     run_check(check_sums, DTYPE_F32);
     run_check(check_norms, DTYPE_F32);
 }
@@ -243,7 +242,7 @@ static void check_updates(DType type, const Segment *segments, int n, AdamW o, f
     free(copied);
 }
 
-static void check_adamw(DType type) {
+TEST_IN_EVERY_TYPE(adamw) {
     const AdamW plain = {0.9f, 0.999f, 1e-3f, 0, 1, false}, clipped = {0.8f, 0.95f, 1e-8f, 1.0f, 7, false};
     AdamW coupled = clipped;
     coupled.coupled = true;
@@ -258,7 +257,7 @@ static void check_adamw(DType type) {
     check_updates(type, few, 4, clipped, 0, false, NAN);
 }
 
-static void check_loss_scale(DType type) {
+TEST_IN_F32(loss_scale) {
     (void)type;
     static const float norms[] = {1, 2, INFINITY, NAN, 1};
     Pair scale = poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0);
@@ -274,7 +273,7 @@ static void check_loss_scale(DType type) {
 }
 
 /* Every combination of a norm, a sum and what was before. */
-static void check_norm_guard(DType type) {
+TEST_IN_F32(guards) {
     (void)type;
     static const float numbers[] = {2, INFINITY, NAN};
     for (int i = 0; i < 3 * 3 * 2 * 3; i++) {
@@ -304,7 +303,7 @@ static void check_copies(const Segment *segments, int n, bool shift) {
     }
 }
 
-static void check_copy_segments(DType type) {
+TEST_IN_F32(copies) {
     (void)type;
     check_copies(few, 4, false);
     check_copies(many_segments(), MANY, false);
@@ -404,7 +403,7 @@ static void check_masked_updates(DType type, const Masked *s) {
     for (int k = 0; k < 3; k++) check_output("adamw_update with rows left out", b[k], 16 * U);
 }
 
-static void check_masks(DType type) {
+TEST_IN_EVERY_TYPE(masks) {
     Masked s = masked_segments();
     check_masked_updates(type, &s);
     Pair to = normal(DTYPE_F32, PARAMS, 0), from = normal(DTYPE_F32, PARAMS, 0);
@@ -416,29 +415,11 @@ static void check_masks(DType type) {
     check_output("clear_segments with rows left out", from, 0);
 }
 
-static void a_target_outside_dies(void **state) {
-    (void)state;
+TEST(a_target_outside_dies) {
     op_must_die(OP_cross_entropy_forward, "targets[0]=10",
                 ": cross_entropy: targets[0] is 10, expected less than 10 and not negative");
     op_must_die(OP_soft_cross_entropy_forward, "labels[1]=10",
                 ": soft_cross_entropy: labels[1] is 10, expected less than 10");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test_in_every_type(cross_entropy, check_cross_entropies),
-        test_in_every_type(soft_cross_entropy, check_soft_cross_entropies),
-        test_in_every_type(squared_error, check_squared_errors),
-        test_in_every_type(binary_cross_entropy, check_all_binary_losses),
-        test_in_f32(nt_xent, check_nt_xents),
-        test_in_every_type(nan_comes_out, check_nan),
-        cmocka_unit_test(a_target_outside_dies),
-        cmocka_unit_test(sums_and_norms),
-        test_in_every_type(adamw, check_adamw),
-        test_in_f32(loss_scale, check_loss_scale),
-        test_in_f32(guards, check_norm_guard),
-        test_in_f32(copies, check_copy_segments),
-        test_in_every_type(masks, check_masks),
-    };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
-}
+int main(void) { return tests_run(open_rig, close_rig); }

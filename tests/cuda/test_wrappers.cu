@@ -12,7 +12,7 @@
 
 #define _Noreturn [[noreturn]]
 extern "C" {
-#include "tests/helpers.h"
+#include "tests/test.h"
 }
 
 /* The emulator's functions; NULL in a program for a real GPU. */
@@ -133,11 +133,11 @@ template <class T> static void multiplies(Way way) {
     for (int i = 0; i < 128; i++) assert_near(d_there.host[i], want[i], 0);
 }
 
-static void tensor_cores_multiply_f16(void **) { multiplies<f16>(BY_HAND); }
-static void tensor_cores_multiply_bf16(void **) { multiplies<bf16>(BY_HAND); }
-static void loaded_matrices_multiply_f16(void **) { multiplies<f16>(FROM_SHARED); }
-static void loaded_matrices_multiply_bf16(void **) { multiplies<bf16>(FROM_SHARED); }
-static void cards_without_tensor_cores_multiply_too(void **) {
+TEST(tensor_cores_multiply_f16) { multiplies<f16>(BY_HAND); }
+TEST(tensor_cores_multiply_bf16) { multiplies<bf16>(BY_HAND); }
+TEST(loaded_matrices_multiply_f16) { multiplies<f16>(FROM_SHARED); }
+TEST(loaded_matrices_multiply_bf16) { multiplies<bf16>(FROM_SHARED); }
+TEST(cards_without_tensor_cores_multiply_too) {
     multiplies<f16>(SLOWLY);
     multiplies<bf16>(SLOWLY);
 }
@@ -179,7 +179,7 @@ __global__ void multiply_tf32(float *d, const float *a, const float *b, Way way)
     for (int i = 0; i < 4; i++) d[8 * place_in_d(lane, i).row + place_in_d(lane, i).column] = dr[i];
 }
 
-static void tensor_cores_multiply_tf32(void **) {
+TEST(tensor_cores_multiply_tf32) {
     if (capability() < 80) skip();
     for (Way way : {BY_HAND, FROM_SHARED}) {
         std::vector<float> a(128), b(64), d(128), want(128);
@@ -201,7 +201,7 @@ static void tensor_cores_multiply_tf32(void **) {
 __global__ void round_to_tf32(uint32_t *out, const float *in) { out[threadIdx.x] = to_tf32(in[threadIdx.x]); }
 
 /* Halves away from zero, as round() does; the 13 bits that TF32 has not are of no account. */
-static void conversions_round_to_the_nearest_tf32(void **) {
+TEST(conversions_round_to_the_nearest_tf32) {
     if (capability() < 80) skip();
     std::vector<float> x = {0.0f,
                             1.0f,
@@ -246,7 +246,7 @@ __global__ void load_numbers(uint32_t *out, const int *order, bool transposed) {
     for (int i = 0; i < 4; i++) out[4 * lane + i] = r[i];
 }
 
-static void matrices_are_loaded_row_by_row_or_column_by_column(void **) {
+TEST(matrices_are_loaded_row_by_row_or_column_by_column) {
     std::vector<int> order(32);
     for (int i = 0; i < 32; i++) order[i] = 13 * i % 32;
     Array<int> order_there(order);
@@ -270,7 +270,7 @@ __global__ void transpose_numbers(uint32_t *out, bool slowly) {
     out[lane] = slowly ? transpose_matrix_slowly(mine) : transpose_matrix(mine);
 }
 
-static void matrices_are_transposed_in_registers(void **) {
+TEST(matrices_are_transposed_in_registers) {
     for (int slowly = 0; slowly < 2; slowly++) {
         Array<uint32_t> out(32);
         CHECKED(gpu_launch(transpose_numbers, 1, 32, 0, 0, out.device, slowly != 0));
@@ -303,7 +303,7 @@ __global__ void through_pipeline(int *out, const int *in, int tiles, int filled)
     copy_async_wait<0>();
 }
 
-static void copies_arrive_when_their_group_is_waited_for(void **) {
+TEST(copies_arrive_when_their_group_is_waited_for) {
     const int tiles = 9, filled = 8;
     std::vector<int> in(tiles * 256);
     for (size_t i = 0; i < in.size(); i++) in[i] = (int)i + 1;
@@ -357,8 +357,8 @@ template <class T> static void converts(int digits, float largest) {
         assert_memory_equal(&back.host[i], &want[i], 4);
     }
 }
-static void conversions_round_to_the_nearest_even_bf16(void **) { converts<bf16>(7, 3.3895314e38f); }
-static void conversions_round_to_the_nearest_even_f16(void **) { converts<f16>(10, 65504.0f); }
+TEST(conversions_round_to_the_nearest_even_bf16) { converts<bf16>(7, 3.3895314e38f); }
+TEST(conversions_round_to_the_nearest_even_f16) { converts<f16>(10, 65504.0f); }
 
 template <class T> __global__ void reverse_vectors(T *out, const T *in, int vectors) {
     int i = threadIdx.x;
@@ -376,7 +376,7 @@ template <class T> static void reverses() {
     out.download();
     for (int i = 0; i < n; i++) assert_near((float)out.host[i], (float)in[n - 1 - i], 0);
 }
-static void vectors_are_sixteen_bytes(void **) {
+TEST(vectors_are_sixteen_bytes) {
     assert_int_equal(Vector<float>::SIZE, 4);
     assert_int_equal(Vector<bf16>::SIZE, 8);
     assert_int_equal(sizeof(Vector<f16>), 16);
@@ -388,7 +388,7 @@ static void vectors_are_sixteen_bytes(void **) {
 __global__ void powers(float *out, const float *x, int n) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = exp2_approximate(x[i]);
 }
-static void approximate_powers_are_close(void **) {
+TEST(approximate_powers_are_close) {
     std::vector<float> x = {-INFINITY, -200, -126, -1.5f, -1e-3f, 0, 0.3f, 1, 7.7f, 127.9f};
     Array<float> x_there(x), out(x.size());
     CHECKED(gpu_launch(powers, 1, 4, 0, 0, out.device, x_there.device, (int)x.size()));
@@ -409,7 +409,7 @@ __global__ void sums_and_maxima(float *out, const float *x) {
     o[3] = block_max(mine, scratch); /* the same scratch at once again */
 }
 
-static void sums_and_maxima_reach_every_thread(void **) {
+TEST(sums_and_maxima_reach_every_thread) {
     for (int n : {32, 64, 96, 256, 1024}) {
         std::vector<float> x((size_t)n);
         float block_total = 0, block_most = -1e9f;
@@ -459,7 +459,7 @@ template <class T> static void shuffles_with(int width) {
         assert_true(out.host[5 * t + 4] == (T)(lane < 16 ? 102 : 118));
     }
 }
-static void shuffles_stay_within_their_width(void **) {
+TEST(shuffles_stay_within_their_width) {
     for (int width : {32, 16, 8}) {
         shuffles_with<int>(width);
         shuffles_with<float>(width);
@@ -487,7 +487,7 @@ __global__ void votes(unsigned *out) {
 #endif
 }
 
-static void votes_and_reductions_count_everybody(void **) {
+TEST(votes_and_reductions_count_everybody) {
     Array<unsigned> out(64 * 9);
     CHECKED(gpu_launch(votes, 1, 64, 0, 0, out.device));
     out.download();
@@ -521,7 +521,7 @@ __global__ void count(int *whole, float *real, double *precise, unsigned *bits, 
     while (old != seen);
 }
 
-static void atomics_lose_nothing(void **) {
+TEST(atomics_lose_nothing) {
     const int blocks = 37, threads = 64, n = blocks * threads;
     Array<int> whole(1), extremes(3);
     Array<float> real(1);
@@ -570,7 +570,7 @@ __global__ void __launch_bounds__(64) fill(Outputs outputs, Function f, size_t n
     if (i < n) outputs.second[i] = dynamic[other];
 }
 
-static void launches_pass_arguments_and_places(void **) {
+TEST(launches_pass_arguments_and_places) {
     const int n = 2 * 3 * 2 * 64 - 10;
     std::vector<float> x((size_t)n);
     for (float &v : x) v = (float)draw(1000);
@@ -599,7 +599,7 @@ static void expect_refused(cudaError_t status) {
     cudaGetLastError();
 }
 
-static void launches_that_cannot_be_are_refused(void **) {
+TEST(launches_that_cannot_be_are_refused) {
     const int n = 15000; /* 60 kB */
     size_t bytes = n * sizeof(float);
     Array<float> out(32);
@@ -618,33 +618,11 @@ static void launches_that_cannot_be_are_refused(void **) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensor_cores_multiply_f16),
-        cmocka_unit_test(tensor_cores_multiply_bf16),
-        cmocka_unit_test(tensor_cores_multiply_tf32),
-        cmocka_unit_test(conversions_round_to_the_nearest_tf32),
-        cmocka_unit_test(loaded_matrices_multiply_f16),
-        cmocka_unit_test(loaded_matrices_multiply_bf16),
-        cmocka_unit_test(cards_without_tensor_cores_multiply_too),
-        cmocka_unit_test(matrices_are_loaded_row_by_row_or_column_by_column),
-        cmocka_unit_test(matrices_are_transposed_in_registers),
-        cmocka_unit_test(copies_arrive_when_their_group_is_waited_for),
-        cmocka_unit_test(conversions_round_to_the_nearest_even_bf16),
-        cmocka_unit_test(conversions_round_to_the_nearest_even_f16),
-        cmocka_unit_test(vectors_are_sixteen_bytes),
-        cmocka_unit_test(approximate_powers_are_close),
-        cmocka_unit_test(sums_and_maxima_reach_every_thread),
-        cmocka_unit_test(shuffles_stay_within_their_width),
-        cmocka_unit_test(votes_and_reductions_count_everybody),
-        cmocka_unit_test(atomics_lose_nothing),
-        cmocka_unit_test(launches_pass_arguments_and_places),
-        cmocka_unit_test(launches_that_cannot_be_are_refused),
-    };
     int failed = 0;
     for (uint64_t seed = 0; seed < (emulate_set_seed ? 6 : 1); seed++) {
         if (emulate_set_seed) emulate_set_seed(seed);
         if (emulate_set_workers) emulate_set_workers(seed == 5 ? 2 : 1);
-        failed += cmocka_run_group_tests(tests, NULL, NULL);
+        failed += tests_run(NULL, NULL);
     }
     return failed != 0;
 }

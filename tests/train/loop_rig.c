@@ -7,7 +7,6 @@
 #include "tests/files.h"
 
 char toy_output[1 << 16];
-Device *(*toy_device)(void);
 
 enum { TOY_OFFSETS = BATCH_OFFSETS, TOY_ROWS, TOY_TARGETS }; /* i32 [n + 1], [n] of the device dataset, [n] */
 
@@ -71,7 +70,7 @@ static Batch toy_largest(const Dataset *face, int64_t batch_size, int64_t token_
     return batch;
 }
 
-static Dataset *toy_open(int64_t n, uint64_t seed) {
+Dataset *toy_open(int64_t n, uint64_t seed) {
     static const char *const names[] = {"offsets", "rows", "targets"};
     Toy *toy = xcalloc(1, sizeof *toy);
     toy->x = xmalloc((size_t)(n * FEATURES) * sizeof *toy->x);
@@ -202,50 +201,6 @@ void assert_same_weights(const char *a, const char *b) {
     if (status) fail_msg("%s", text);
 }
 
-/* ---- tests for every device ---- */
-
-typedef struct {
-    const char *directory[2];
-    uint64_t seed[2];
-    int n;
-} Sequence;
-
-/* One training after the other on one device, which has at the end what it had at the beginning. */
-static void train_in_sequence(void *argument) {
-    const Sequence *s = argument;
-    Device *device = toy_device();
-    size_t scratch = 0;
-    for (int i = 0; i < s->n; i++) {
-        ToyRun *run = toy_run_open(device, s->directory[i],
-                                   "-b 4 -g 2 --epochs 6 --log-interval 1 --learning-rate 0.05 "
-                                   "--val-interval 0 --save-interval 0 --bucketing off",
-                                   18, 9, s->seed[i]);
-        toy_train(run);
-        must_hold(train_state(run->training)->step == 15);
-        toy_run_close(run);
-        must_hold(i == 0 || device->allocated == scratch); /* the device's own, which stays */
-        scratch = device->allocated;
-    }
-    device_close(device);
-}
-
-void trainings_do_not_know_of_each_other(void **state) {
-    (void)state;
-    Sequence both = {{run_directory(), run_directory()}, {1, 2}, 2};
-    Sequence alone = {{run_directory(), NULL}, {2, 0}, 1};
-    toy_must(train_in_sequence, &both);
-    toy_must(train_in_sequence, &alone);
-    assert_same_weights(both.directory[1], alone.directory[0]);
-    double got[16], want[16];
-    for (int i = 0; i < 2; i++) {
-        const char *const names[] = {"val/loss", "val/hits"};
-        int n = logged(both.directory[1], "val", names[i], got, 16);
-        assert_int_equal(n, logged(alone.directory[0], "val", names[i], want, 16));
-        assert_int_equal(n, 6);
-        assert_memory_equal(got, want, (size_t)n * sizeof *got);
-    }
-}
-
 double toy_judge(void *context, const float *outputs, int64_t n, double *values) {
     Judged *judged = context;
     double errors = 0;
@@ -270,57 +225,4 @@ void set_judge(ToyRun *run, Judged *judged) {
     s->evaluate = toy_judge;
     s->names = toy_judged;
     s->n_metrics = 2;
-}
-
-static void judge_and_infer(void *argument) {
-    const char *directory = argument;
-    static float outputs[16 * CLASSES];
-    Judged judged = {.n = 0};
-    Device *device = toy_device();
-    ToyRun *run = toy_run_open(device, directory,
-                               "-b 4 -g 1 --epochs 4 --log-interval 1 --learning-rate 0.05 --val-interval 0 "
-                               "--val-batch-size 4 --save-interval 5 --keep-checkpoints 9",
-                               18, 11, 5);
-    set_judge(run, &judged);
-    toy_train(run);
-    must_hold(judged.calls == 4 && judged.n == 11);
-    train_outputs(run->training, run->validation, outputs);
-    must_hold(!memcmp(outputs, judged.seen, 11 * CLASSES * sizeof *outputs));
-    toy_run_close(run);
-    for (int larger = 0; larger < 2; larger++) { /* in batches for which the memory was planned, and larger ones */
-        char *arguments = xformat("--val-batch-size %d --base-checkpoint %s/last", larger ? 2 : 16, directory);
-        Dataset *data = toy_open(11, 105);
-        run = toy_run_open(device, "/nowhere", arguments, larger ? 1 : 11, 0, 5);
-        run->training = train_open_inference(&run->spec);
-        if (larger) run->options.val_batch_size = 16;
-        memset(outputs, 0, sizeof outputs);
-        train_outputs(run->training, data, outputs);
-        for (int i = 0; i < 11 * CLASSES; i++)
-            must_hold(fabs((double)(outputs[i] - judged.seen[i])) <= 1e-5 * (1 + fabs((double)judged.seen[i])));
-        must_hold(!tensor_given(run->spec.model->gradients));
-        toy_run_close(run);
-        data->close(data);
-    }
-    device_close(device);
-}
-
-/* The evaluation counts the same errors as the metric, sample by sample: so the outputs came in order. */
-void the_judge_sees_every_output_in_order(void **state) {
-    (void)state;
-    const char *directory = run_directory();
-    toy_must(judge_and_infer, (void *)directory);
-    double errors[8], hits[8], calls[8];
-    assert_int_equal(logged(directory, "val", "val/error", errors, 8), 4);
-    assert_int_equal(logged(directory, "val", "val/hits", hits, 8), 4);
-    assert_int_equal(logged(directory, "val", "val/calls", calls, 8), 4);
-    for (int i = 0; i < 4; i++) {
-        assert_near(errors[i] + hits[i], 1, 1e-6);
-        assert_true(calls[i] == i + 1);
-    }
-    assert_true(errors[0] != errors[3]);
-    assert_contains(toy_output, " error=");
-    assert_contains(toy_output, "[Memory] weights 128 B + gradients 128 B + AdamW 256 B + activations ");
-    assert_contains(toy_output, " + data 580 B"); /* 29 samples of 5 numbers */
-    char *path = keep(path_through(directory, "last/state.json")), *text = kept_text(path);
-    assert_contains(text, "\"val/error\": ");
 }

@@ -15,6 +15,8 @@ typedef struct {
     float *x; /* [n, FEATURES] */
 } Toy;
 
+/* Makes n samples; close with Dataset.close. */
+Dataset *toy_open(int64_t n, uint64_t seed);
 /* Returns the data behind the data set. */
 const Toy *toy_of(const Dataset *face);
 /* Fills a batch: the data set's own function. */
@@ -75,8 +77,5 @@ double toy_judge(void *context, const float *outputs, int64_t n, double *values)
 /* Makes toy_judge decide which weights of the run are the best. */
 void set_judge(ToyRun *run, Judged *judged);
 
-/* ---- tests for every device, which toy_device opens ---- */
-
+/* Opens the device of the tests that every device has (tests/train/device_rig.c): a program that sets it has them. */
 extern Device *(*toy_device)(void);
-void trainings_do_not_know_of_each_other(void **state);
-void the_judge_sees_every_output_in_order(void **state);

@@ -3,7 +3,6 @@
 #include "kernels/device_open.h"
 #include "tests/page_rig.h"
 #include "tests/train/loop_rig.h"
-#include "tests/train/rows_rig.h"
 
 #include <unistd.h>
 
@@ -513,13 +512,6 @@ TEST(inference_wants_every_weight) {
 }
 
 int main(void) {
-    const struct CMUnitTest shared[] = {cmocka_unit_test(trainings_do_not_know_of_each_other),
-                                        cmocka_unit_test(unused_rows_stay_and_the_others_keep_their_bits),
-                                        cmocka_unit_test(unused_rows_do_not_decay),
-                                        cmocka_unit_test(a_resumed_run_keeps_unused_rows),
-                                        cmocka_unit_test(work_and_memory_know_unused_rows),
-                                        cmocka_unit_test(the_judge_sees_every_output_in_order)};
-    tests_add(shared, sizeof shared / sizeof *shared);
     toy_device = open_cpu;
     return tests_run(NULL, NULL);
 }

@@ -1,8 +1,105 @@
-#include "tests/train/rows_rig.h"
-
+/* Tests of the loop for every device, which toy_device opens. A program that sets it has them. */
 #include "kernels/ops_table.h"
+#include "tests/test.h"
 #include "tests/train/loop_rig.h"
 #include "train/plan/memory.h"
+
+Device *(*toy_device)(void);
+
+typedef struct {
+    const char *directory[2];
+    uint64_t seed[2];
+    int n;
+} Sequence;
+
+/* One training after the other on one device, which has at the end what it had at the beginning. */
+static void train_in_sequence(void *argument) {
+    const Sequence *s = argument;
+    Device *device = toy_device();
+    size_t scratch = 0;
+    for (int i = 0; i < s->n; i++) {
+        ToyRun *run = toy_run_open(device, s->directory[i],
+                                   "-b 4 -g 2 --epochs 6 --log-interval 1 --learning-rate 0.05 "
+                                   "--val-interval 0 --save-interval 0 --bucketing off",
+                                   18, 9, s->seed[i]);
+        toy_train(run);
+        must_hold(train_state(run->training)->step == 15);
+        toy_run_close(run);
+        must_hold(i == 0 || device->allocated == scratch); /* the device's own, which stays */
+        scratch = device->allocated;
+    }
+    device_close(device);
+}
+
+TEST(trainings_do_not_know_of_each_other) {
+    Sequence both = {{run_directory(), run_directory()}, {1, 2}, 2};
+    Sequence alone = {{run_directory(), NULL}, {2, 0}, 1};
+    toy_must(train_in_sequence, &both);
+    toy_must(train_in_sequence, &alone);
+    assert_same_weights(both.directory[1], alone.directory[0]);
+    double got[16], want[16];
+    for (int i = 0; i < 2; i++) {
+        const char *const names[] = {"val/loss", "val/hits"};
+        int n = logged(both.directory[1], "val", names[i], got, 16);
+        assert_int_equal(n, logged(alone.directory[0], "val", names[i], want, 16));
+        assert_int_equal(n, 6);
+        assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    }
+}
+
+static void judge_and_infer(void *argument) {
+    const char *directory = argument;
+    static float outputs[16 * CLASSES];
+    Judged judged = {.n = 0};
+    Device *device = toy_device();
+    ToyRun *run = toy_run_open(device, directory,
+                               "-b 4 -g 1 --epochs 4 --log-interval 1 --learning-rate 0.05 --val-interval 0 "
+                               "--val-batch-size 4 --save-interval 5 --keep-checkpoints 9",
+                               18, 11, 5);
+    set_judge(run, &judged);
+    toy_train(run);
+    must_hold(judged.calls == 4 && judged.n == 11);
+    train_outputs(run->training, run->validation, outputs);
+    must_hold(!memcmp(outputs, judged.seen, 11 * CLASSES * sizeof *outputs));
+    toy_run_close(run);
+    for (int larger = 0; larger < 2; larger++) { /* in batches for which the memory was planned, and larger ones */
+        char *arguments = xformat("--val-batch-size %d --base-checkpoint %s/last", larger ? 2 : 16, directory);
+        Dataset *data = toy_open(11, 105);
+        run = toy_run_open(device, "/nowhere", arguments, larger ? 1 : 11, 0, 5);
+        run->training = train_open_inference(&run->spec);
+        if (larger) run->options.val_batch_size = 16;
+        memset(outputs, 0, sizeof outputs);
+        train_outputs(run->training, data, outputs);
+        for (int i = 0; i < 11 * CLASSES; i++)
+            must_hold(fabs((double)(outputs[i] - judged.seen[i])) <= 1e-5 * (1 + fabs((double)judged.seen[i])));
+        must_hold(!tensor_given(run->spec.model->gradients));
+        toy_run_close(run);
+        data->close(data);
+    }
+    device_close(device);
+}
+
+/* The evaluation counts the same errors as the metric, sample by sample: so the outputs came in order. */
+TEST(the_judge_sees_every_output_in_order) {
+    const char *directory = run_directory();
+    toy_must(judge_and_infer, (void *)directory);
+    double errors[8], hits[8], calls[8];
+    assert_int_equal(logged(directory, "val", "val/error", errors, 8), 4);
+    assert_int_equal(logged(directory, "val", "val/hits", hits, 8), 4);
+    assert_int_equal(logged(directory, "val", "val/calls", calls, 8), 4);
+    for (int i = 0; i < 4; i++) {
+        assert_near(errors[i] + hits[i], 1, 1e-6);
+        assert_true(calls[i] == i + 1);
+    }
+    assert_true(errors[0] != errors[3]);
+    assert_contains(toy_output, " error=");
+    assert_contains(toy_output, "[Memory] weights 128 B + gradients 128 B + AdamW 256 B + activations ");
+    assert_contains(toy_output, " + data 580 B"); /* 29 samples of 5 numbers */
+    char *path = keep(path_through(directory, "last/state.json")), *text = kept_text(path);
+    assert_contains(text, "\"val/error\": ");
+}
+
+/* ---- a model with a table of which most rows are never used ---- */
 
 enum { TABLE_ROWS = 4099, USED_ROWS = 4 };
 
@@ -81,8 +178,7 @@ static void assert_same_files(const char *a, const char *b) {
 }
 
 /* 9 steps with clipping, with masks and without: the same weights, moments, losses and norms. */
-void unused_rows_stay_and_the_others_keep_their_bits(void **state) {
-    (void)state;
+TEST(unused_rows_stay_and_the_others_keep_their_bits) {
     Table plain = {run_directory(), "", false, false}, masked = {run_directory(), "", true, false};
     toy_must(train_table, &plain);
     toy_must(train_table, &masked);
@@ -106,8 +202,7 @@ static float *read_table(const char *directory) {
 }
 
 /* Rows that are used decay as without masks; the others are those of a run in which nothing decays. */
-void unused_rows_do_not_decay(void **state) {
-    (void)state;
+TEST(unused_rows_do_not_decay) {
     Table decays = {run_directory(), "", false, true}, masked = {run_directory(), "", true, true};
     Table stays = {run_directory(), "", false, false};
     toy_must(train_table, &decays);
@@ -124,8 +219,7 @@ void unused_rows_do_not_decay(void **state) {
 }
 
 /* A checkpoint has the same layout with masks and without: the first part of the run may do without. */
-void a_resumed_run_keeps_unused_rows(void **state) {
-    (void)state;
+TEST(a_resumed_run_keeps_unused_rows) {
     Table whole = {run_directory(), "", true, false}, first = {run_directory(), "--max-steps 3", true, false};
     Table plain = {run_directory(), "--max-steps 3", false, false};
     toy_must(train_table, &whole);
@@ -168,7 +262,4 @@ static void count_work(void *unused) {
     device_close(device);
 }
 
-void work_and_memory_know_unused_rows(void **state) {
-    (void)state;
-    toy_must(count_work, NULL);
-}
+TEST(work_and_memory_know_unused_rows) { toy_must(count_work, NULL); }
