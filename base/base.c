@@ -10,8 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic int64_t allocations;
-
 /* Prints one line as a whole, because several threads may print at the same time. */
 static void print_message(const char *prefix, const char *format, va_list arguments) {
     fflush(stdout);
@@ -145,17 +143,16 @@ void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, 
             what, strerror(reason));
 }
 
-static void *counted(void *memory, size_t bytes) {
+static void *checked(void *memory, size_t bytes) {
     if (!memory && bytes) die("out of memory: %zu bytes were asked for", bytes);
-    atomic_fetch_add(&allocations, 1);
     return memory;
 }
 
-void *xmalloc(size_t bytes) { return counted(malloc(bytes ? bytes : 1), bytes); }
+void *xmalloc(size_t bytes) { return checked(malloc(bytes ? bytes : 1), bytes); }
 void *xcalloc(size_t count, size_t bytes) {
-    return counted(calloc(count ? count : 1, bytes ? bytes : 1), count * bytes);
+    return checked(calloc(count ? count : 1, bytes ? bytes : 1), count * bytes);
 }
-void *xrealloc(void *old, size_t bytes) { return counted(realloc(old, bytes ? bytes : 1), bytes); }
+void *xrealloc(void *old, size_t bytes) { return checked(realloc(old, bytes ? bytes : 1), bytes); }
 
 void *xgrow(void *rows, size_t n, size_t row_bytes) {
     return n & (n - 1) ? rows : xrealloc(rows, (n ? 2 * n : 1) * row_bytes);
@@ -169,7 +166,7 @@ void bytes_add(Bytes *to, const void *bytes, size_t size) {
 
 static size_t whole_lines(size_t bytes) { return bytes ? (bytes + 63) / 64 * 64 : 64; }
 
-void *xuntouched(size_t bytes) { return counted(aligned_alloc(64, whole_lines(bytes)), bytes); }
+void *xuntouched(size_t bytes) { return checked(aligned_alloc(64, whole_lines(bytes)), bytes); }
 
 void *xaligned(size_t bytes) { return memset(xuntouched(bytes), 0, whole_lines(bytes)); }
 
@@ -189,7 +186,7 @@ char *xformat(const char *format, ...) {
 char *vxformat(const char *format, va_list arguments) {
     char *text;
     int length = vasprintf(&text, format, arguments);
-    return counted(length < 0 ? NULL : text, 1);
+    return checked(length < 0 ? NULL : text, 1);
 }
 
 void xappend(char **text, const char *format, ...) {
@@ -209,8 +206,6 @@ void free_owned(void *pointer) {
 void free_each(void *const *pointers, size_t n) {
     while (n) free(pointers[--n]);
 }
-
-int64_t allocation_count(void) { return atomic_load(&allocations); }
 
 double seconds_now(void) {
     struct timespec t;

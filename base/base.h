@@ -1,4 +1,4 @@
-/* Shared by every part of the project: one way to fail, counted allocation, time and paths.
+/* Shared by every part of the project: one way to fail, allocation, time and paths.
  *
  * There are two kinds of failure. A program stops with die() (exit 1) or die_usage() (exit 2) and one line that says
  * what was found, what was expected and what to do. A reader of untrusted bytes never stops the program: it returns
@@ -49,8 +49,7 @@ bool error_before(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
         if (!(call)) die(__VA_ARGS__);                                                                                 \
     } while (0)
 
-/* Allocate; never return NULL, but die with the size. Calls are counted, so that tests can check that nothing is
- * allocated after the first step. Release with free(). */
+/* Allocate; never return NULL, but die with the size. Release with free(). */
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t count, size_t bytes);
 void *xrealloc(void *old, size_t bytes);
@@ -77,7 +76,6 @@ typedef struct {
     size_t n, capacity;
 } Bytes;
 void bytes_add(Bytes *to, const void *bytes, size_t size);
-int64_t allocation_count(void); /* calls to those above so far, all threads */
 
 /* Starts a thread; dies, with its purpose `what` ("for signals"), if that fails. */
 void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what);

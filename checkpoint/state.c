@@ -1,7 +1,6 @@
 /* Writes, reads and checks state.json from one table of fields. Doubles are written with 17 digits, which give the same
  * bits back; JSON has no infinity, so a value that is not finite is a text ("inf"). The last member is the checksum of
- * all bytes before it, so that any change is detected. Allocations by the JSON library do not count as allocations
- * of the training loop. */
+ * all bytes before it, so that any change is detected. */
 #include "checkpoint/state.h"
 
 #include <errno.h>

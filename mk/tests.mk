@@ -37,11 +37,13 @@ $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -fPIC -shared $< -o $@
 
-# Libraries for programs that preload them: a disk that lacks links, locks and more; system files that lie elsewhere. They
-# have no checks of a sanitizer.
+# Libraries for programs that preload them: a disk that lacks links, locks and more; system files that lie elsewhere; a
+# count of allocations. They have no checks of a sanitizer.
 POOR_DISK = $(BUILD)/tests/base/disk.so
-PRELOADED = $(POOR_DISK) $(BUILD)/tests/base/system.so
-$(PRELOADED): $(BUILD)/tests/base/%.so: tests/base/substitute/%.c
+PRELOADED = $(POOR_DISK) $(BUILD)/tests/base/system.so $(BUILD)/tests/base/allocations.so
+$(filter-out %/allocations.so,$(PRELOADED)): $(BUILD)/tests/base/%.so: tests/base/substitute/%.c
+$(BUILD)/tests/base/allocations.so: tests/allocations.c
+$(PRELOADED):
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(filter-out -fsanitize%,$(CFLAGS)) -fPIC -shared $< -o $@ -ldl
 $(TESTS_OF_CPU) $(DEEP_TESTS): | $(PRELOADED)

@@ -133,6 +133,30 @@ void fixture_check_restarts(const char *more) {
     if (!*more) assert_same_result(run, fixture_reference_run());
 }
 
+/* Returns how often a training of 30 steps, or of 60, allocates memory. */
+static long long allocations_of(const char *options, int times) {
+    const char *build = getenv("BUILD");
+    char *run = kept_folder(), *counts = kept_path(run, "allocations"), name[64];
+    OWNED char *library = realpath(kept_format("%s/tests/base/allocations.so", build ? build : "build/release"), NULL);
+    long long count;
+    setenv("LD_PRELOAD", library, 1);
+    setenv("ALLOCATIONS", counts, 1);
+    int status = fixture_train(run, "%s --max-steps %d --log-interval %d --save-interval 0 --num-workers 2", options,
+                               30 * times, 10 * times);
+    unsetenv("LD_PRELOAD");
+    unsetenv("ALLOCATIONS");
+    if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
+    assert_int_equal(sscanf(kept_text(counts), "%63s %lld", name, &count), 2);
+    assert_non_null(strstr(fixture.program, name));
+    assert_true(count > 100);
+    return count;
+}
+
+void fixture_check_allocations(const char *options) {
+    skip_under_sanitizer("a preloaded library");
+    assert_int_equal(allocations_of(options, 1), allocations_of(options, 2));
+}
+
 /* ---- disks that lack something ---- */
 
 bool poor_disk(bool poor) {

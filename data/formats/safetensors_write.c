@@ -1,6 +1,6 @@
 /* Writes safetensors files, whole or not at all. The header is produced twice by the same function: first into a sink
  * without a file, which only counts, then into the file. Nothing is allocated, so that a checkpoint can be written when
- * memory is short and does not count as an allocation of the training loop. */
+ * memory is short. */
 #include "data/formats/safetensors.h"
 
 #include <stdio.h>

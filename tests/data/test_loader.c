@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/philox.h"
+#include "tests/allocations.h"
 #include "tests/test.h"
 
 enum { SAMPLES = 37 };

@@ -1,6 +1,7 @@
 /* The scores of classifiers, compared with values that were computed by hand or published with a model.
  *
  * EXACT is the error of sums of about ten rounded terms of size 1. */
+#include "tests/allocations.h"
 #include "tests/test.h"
 
 #include "kernels/philox.h"

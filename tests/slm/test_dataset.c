@@ -2,6 +2,7 @@
  * a batch tells which rows it has. */
 #include "data/loader.h"
 #include "kernels/philox.h"
+#include "tests/allocations.h"
 #include "tests/slm/streams.h"
 #include "tests/test.h"
 

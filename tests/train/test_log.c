@@ -1,5 +1,6 @@
 /* The log: its lines, what a resumed or killed run leaves of them, TensorBoard's framing, the terminal. */
 #include "base/file.h"
+#include "tests/allocations.h"
 #include "tests/test.h"
 
 #include <dirent.h>

@@ -58,13 +58,6 @@ static void keep_step(Run *run, const Due *due, bool best) {
         eta_wait(&run->eta, seconds); /* the best weights' checkpoint belongs to their validation */
 }
 
-/* Counts the allocations so far. After the first step there should be none, except those in allocations_apart. */
-static void count_allocations(Run *run) {
-    const Training *t = run->t;
-    run->allocations_at_last_step = allocation_count() + t->spec.device->allocation_calls - run->allocations_apart;
-    if (t->state.step == run->first_step + 1) run->allocations_at_first_step = run->allocations_at_last_step;
-}
-
 bool run_is_over(const Run *run) {
     const Training *t = run->t;
     return t->state.step >= run->total_steps || selection_out_of_patience(t) || stop_signal();
@@ -82,7 +75,6 @@ void after_step(Run *run) {
         progress_read_sensors(run);
         progress_log(run, REPORT_RECORD); /* steps that are not logged yet */
     }
-    count_allocations(run);
     keep_step(run, &due, best);
     if (due.validate && !run->over) page_refresh(run); /* the end writes the page anyway */
     if (!run->over) meter_start(&run->meter, t->spec.device, t->state.step - run->first_step);

@@ -41,8 +41,6 @@ static void log_summary(Run *run) {
     device_totals(t->spec.device, &flops, &bytes);
     record_add(&record, elapsed, "summary/seconds");
     record_add(&record, flops, "summary/flops");
-    record_add(&record, (double)(run->allocations_at_last_step - run->allocations_at_first_step),
-               "summary/allocations_after_first_step");
     record_add(&record, (double)t->state.skipped_steps, "summary/skipped_steps");
     record_add(&record, t->ended, "summary/ended");
     record_add(&record, selection_out_of_patience(t), "summary/out_of_patience");

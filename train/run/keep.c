@@ -71,13 +71,11 @@ static void take_copy(Run *run, int slot) {
 /* Begins to write copy `slot` as a checkpoint. No other write may be under way. */
 static void write_copy(Run *run, int slot, const TrainState *state) {
     Training *t = run->t;
-    int64_t before = allocation_count();
     /* A checkpoint comes with its autotune cache and with the log up to its step. */
     const char *directory = checkpointer_directory(run->keeping.checkpointer, NULL);
     if (directory) train_write_autotune_cache(t, directory);
     if (!log_flush(run->log))
         warn("the log up to the checkpoint of step %lld is not all on the disk", (long long)state->step);
-    run->allocations_apart += allocation_count() - before;
     const CheckpointBuffers copy = buffers_copy(t, slot);
     run->keeping.slot = slot;
     run->keeping.saved_step = state->step;

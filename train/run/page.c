@@ -23,14 +23,12 @@ static int64_t log_bytes(const Run *run) {
 
 void page_refresh(Run *run) {
     double start = seconds_now();
-    int64_t before = allocation_count();
     Error error;
     if (run->page_end > 0 && start < run->page_end + page_pause(run->page_seconds, log_bytes(run))) return;
     if (!page_write_in(keep_folder(run), 0, true, &error)) {
         if (!run->page_failed) warn("report.html could not be written: %s; training goes on", error.text);
         run->page_failed = true;
     }
-    run->allocations_apart += allocation_count() - before;
     run->page_end = seconds_now();
     run->page_seconds = run->page_end - start;
     run->window.start += run->page_seconds; /* the time does not count as training */

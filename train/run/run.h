@@ -107,8 +107,6 @@ typedef struct Run {
     float grad_norm;
     int64_t step_epoch; /* epoch of the last step's first micro-batch */
     bool epoch_ended;   /* whether an epoch ended in the last step */
-    int64_t first_step, allocations_at_first_step, allocations_at_last_step;
-    int64_t faults;            /* skipped steps, except those skipped because the loss scale was too large */
-    int64_t allocations_apart; /* allocations by evaluations and by files written beside a checkpoint, which are freed
-                                * at once */
+    int64_t first_step;
+    int64_t faults; /* skipped steps, except those skipped because the loss scale was too large */
 } Run;

@@ -9,10 +9,7 @@ double selection_evaluate(Run *run, const double *means, double objective, doubl
     Device *device = run->t->spec.device;
     if (!selection->evaluate) return selection->metric < 0 ? objective : means[selection->metric];
     device->download(device, v->host_outputs, v->outputs.data, tensor_bytes(v->outputs));
-    int64_t before = allocation_count();
-    double decisive = selection->evaluate(selection->context, v->host_outputs, v->outputs.dims[0], metrics);
-    run->allocations_apart += allocation_count() - before;
-    return decisive;
+    return selection->evaluate(selection->context, v->host_outputs, v->outputs.dims[0], metrics);
 }
 
 const char *selection_name(const TrainSpec *spec) {

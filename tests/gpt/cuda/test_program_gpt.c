@@ -131,7 +131,6 @@ TEST(memory_is_enough_for_the_end_of_an_epoch) {
     double planned = logged_last(run, "summary", "summary/planned_bytes");
     print_message("planned %.0f bytes, peak %.0f\n", planned, logged_last(run, "summary", "summary/peak_bytes"));
     assert_true(logged_last(run, "summary", "summary/peak_bytes") < 1.02 * planned);
-    assert_true(logged_last(run, "summary", "summary/allocations_after_first_step") == 0);
 }
 
 TEST(memory_is_as_planned) {
