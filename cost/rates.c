@@ -250,8 +250,7 @@ int rates_devices(const char *path, char names[][128], int most, Error *error) {
 
 static bool write_all(const char *file, json_t *root, Error *error) {
     json_sum_set(root, DIGITS, 0);
-    OWNED char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS);
-    return file_write_atomic(file, text, strlen(text), error);
+    return json_write_file(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS, error);
 }
 
 static bool put_rates(const char *file, const Rates *rates, Error *error) {

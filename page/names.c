@@ -70,9 +70,7 @@ void names_drop_repeated(Folders *folders) {
             folders->items[kept++] = folder;
             continue;
         }
-        free(paths[kept]);
-        free(folder.path);
-        free(folder.name);
+        FREE(paths[kept], folder.path, folder.name);
     }
     folders->n = kept;
     names_free(paths, kept);

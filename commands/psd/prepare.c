@@ -265,8 +265,8 @@ static json_t *begin_report(const char *directory, uint64_t manifest_hash) {
 }
 
 static void write_report(const char *directory, json_t *report) {
-    OWNED char *path = path_join(directory, "data_report.json"), *text = json_text(path, report, JSON_INDENT(1));
-    MUST(file_write_atomic(path, text, strlen(text), &error));
+    OWNED char *path = path_join(directory, "data_report.json");
+    MUST(json_write_file(path, report, JSON_INDENT(1), &error));
 }
 
 /* Returns how many samples a split file has to train on. */
