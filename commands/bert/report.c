@@ -167,11 +167,6 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, const ch
 
 /* ---- reports ---- */
 
-static void print_chance(const BertTested *t, const Evaluation *e) {
-    OWNED char *text = chance_of(e, t->cause);
-    if (text) printf("[Report] %s is %s\n", t->name, text);
-}
-
 /* Writes the fields of the reference's report.json, whose positive class it calls invalid. */
 static bool write_reference(const BertTested *t, const BinaryRow *rows, const char *directory, Error *error) {
     BinaryScores s;
@@ -199,7 +194,8 @@ bool bert_report(const BertTested *tested, const ThresholdDecision *d, const cha
     if (ok && tested->classes->n == 2) ok = report_two(tested, d->threshold, directory, error);
     if (ok && evaluation_at(&s.predictions, d->threshold, &evaluation, error)) {
         ok = report_wrong(tested, &evaluation, directory, error);
-        print_chance(tested, &evaluation);
+        OWNED char *chance = chance_of(&evaluation, tested->cause);
+        if (chance) printf("[Report] %s is %s\n", tested->name, chance);
         if (ok && result)
             *result = evaluation;
         else

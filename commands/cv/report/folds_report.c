@@ -38,9 +38,6 @@ typedef struct {
 } Report;
 
 static const char *name_of(int who) { return who ? BASELINE_NAMES[who - 1] : "network"; }
-static const BinaryScores *scores_of(const FoldScores *j, int who) {
-    return who ? &j->baselines.scores[who - 1] : &j->network;
-}
 
 /* ---- numbers ---- */
 
@@ -50,7 +47,8 @@ static void spread_make(Report *r, int who, int score) {
     OWNED int32_t *fold = xmalloc((size_t)r->n * sizeof *fold);
     int n = 0;
     for (int f = 0; f < r->n; f++) {
-        values[n] = binary_score(scores_of(&r->scored[f], who), score);
+        const FoldScores *j = &r->scored[f];
+        values[n] = binary_score(who ? &j->baselines.scores[who - 1] : &j->network, score);
         fold[n] = f;
         n += !isnan(values[n]);
     }
