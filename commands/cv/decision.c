@@ -1,6 +1,5 @@
 #include "commands/cv/decision.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "checkpoint/checkpoint.h"

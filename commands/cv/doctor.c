@@ -2,7 +2,6 @@
  * the same tables; the doctor writes them as JSON too. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
