@@ -66,7 +66,7 @@ OpTime cost_of_op(const Machine *m, int op, const OpWork *work) {
 WorkTime cost_of_work(const Machine *m, const Work *work) {
     WorkTime t = {.copy = work->batch_bytes / machine_copy_rate(m),
                   .loader = work->batch_bytes / (cost_loader_rate * m->workers)};
-    for (int op = 0; op < WORK_OPS; op++) {
+    for (int op = 0; op < OP_COUNT; op++) {
         OpTime *o = &t.ops[op];
         *o = cost_of_op(m, op, &work->ops[op]);
         t.parts[o->compute > o->memory ? BY_COMPUTE : BY_MEMORY] += o->seconds - o->launches;
@@ -90,7 +90,7 @@ double cost_floor(const Machine *m, const Work *work) {
     card.launch = 0;
     if (card.capability < 75)
         card.capability = 75; /* Volta's tensor cores too, though our attention does not use them */
-    for (int op = 0; op < WORK_OPS; op++) {
+    for (int op = 0; op < OP_COUNT; op++) {
         bool attention = work_kind(op) == WORK_ATTENTION || work_kind(op) == WORK_ATTENTION_BACKWARD;
         card.of_tensor = card.of_f32 = attention ? 1 / of_attention : 1;
         seconds += cost_of_op(&stated, op, &work->ops[op]).seconds;

@@ -24,7 +24,7 @@ typedef struct {
 } OpTime;
 
 typedef struct {
-    OpTime ops[WORK_OPS];
+    OpTime ops[OP_COUNT];
     double parts[BY_LAUNCHES + 1]; /* seconds of the operations bound by compute, of those bound by memory; launches */
     double copy, loader;           /* seconds, at the same time as the operations */
     double seconds;                /* the largest of the operations' sum, copy and loader */

@@ -24,8 +24,6 @@ const char *const work_kind_names[WORK_KINDS] = {
     [WORK_OTHER] = "other",
 };
 
-const char *work_op_name(int op) { return op == WORK_CLEAR ? "clear gradients" : op < OP_COUNT ? op_names[op] : ""; }
-
 /* Kernels per call on the cuda device with its usual shapes, where it is not one. */
 static const unsigned char kernels[OP_COUNT] = {
     [OP_embedding_backward] = 8,     /* a sort in steps, the sums of pieces, twice */
@@ -109,7 +107,7 @@ void work_add_batch(Work *work, const Batch *batch) {
 }
 
 void work_scale(Work *work, double by) {
-    for (int op = 0; op < WORK_OPS; op++) {
+    for (int op = 0; op < OP_COUNT; op++) {
         OpWork scaled = {0};
         for (int i = 0; i < CALL_SIZES; i++) add_calls(&scaled, i, work->ops[op].sizes[i], by);
         work->ops[op] = scaled;

@@ -2,11 +2,7 @@
 #pragma once
 
 #include "data/batch.h"
-#include "kernels/device.h"
-
-/* The operations of kernels/ops_table.h, and behind them the clearing of the gradients. */
-enum { WORK_OPS = DEVICE_MAX_OPS + 1, WORK_CLEAR = DEVICE_MAX_OPS };
-const char *work_op_name(int op);
+#include "kernels/ops_table.h"
 
 /* Kinds of operations, by the resource that limits them. Operations of one kind reach similar rates at similar sizes.
  */
@@ -43,7 +39,7 @@ typedef struct {
 
 /* A step, or a validation. */
 typedef struct {
-    OpWork ops[WORK_OPS];
+    OpWork ops[OP_COUNT]; /* of kernels/ops_table.h */
     double micro_batches, sequences, tokens;
     double unaligned_flops; /* see Device */
     double batch_bytes;     /* filled by the loader and copied to the device */

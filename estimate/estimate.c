@@ -42,7 +42,8 @@ static Work epoch_work(const TrainSpec *spec, const Dataset *dataset, LoaderOpti
     for (const Batch *batch; (batch = loader_next(loader));) {
         if (!same_shape(&shape, batch)) {
             device_reset_counters(dry);
-            memory_dry_pass(spec->model, dry, batch, train, train && o->grad_checkpointing);
+            memory_dry_pass(spec->model, dry, batch, train ? PASS_LATER : PASS_VALIDATION,
+                            train && o->grad_checkpointing);
         }
         work_add_counters(&work, dry, 1);
         work_add_batch(&work, batch);
@@ -53,6 +54,20 @@ static Work epoch_work(const TrainSpec *spec, const Dataset *dataset, LoaderOpti
     return work;
 }
 
+/* Adds what the first micro-batch of a step does otherwise than the others: it overwrites gradients. */
+static void add_first(const TrainSpec *spec, LoaderOptions options, Work *work) {
+    Loader *loader = loader_open(spec->train, &options);
+    const Batch *batch = loader_next(loader);
+    for (int later = 0; later < 2; later++) {
+        Device *dry = dry_device_open();
+        dry->half = spec->options->amp ? spec->device->half : DTYPE_F32;
+        memory_dry_pass(spec->model, dry, batch, later ? PASS_LATER : PASS_FIRST, spec->options->grad_checkpointing);
+        work_add_counters(work, dry, later ? -1 : 1);
+        device_close(dry);
+    }
+    loader_close(loader);
+}
+
 /* Adds what a step does once: clears the gradients, takes their norm, updates the weights. */
 static void add_update(const TrainSpec *spec, Work *work) {
     Device *dry = dry_device_open();
@@ -60,7 +75,6 @@ static void add_update(const TrainSpec *spec, Work *work) {
     dry->half = spec->options->amp ? spec->device->half : DTYPE_F32;
     memory_dry_step(spec->model, dry, &none, 0, train_step_options(spec, spec->options));
     work_add_counters(work, dry, 1);
-    work_add_calls(&work->ops[WORK_CLEAR], (CallWork){1, 0, params_uncounted_clear(&spec->model->params)});
     device_close(dry);
 }
 
@@ -102,6 +116,7 @@ static RunWork run_work(const TrainSpec *spec) {
     run.epoch_samples = run.step.sequences;
     run.epoch_tokens = run.step.tokens;
     work_scale(&run.step, (double)o->grad_accumulation / run.epoch_batches);
+    add_first(spec, options, &run.step);
     add_update(spec, &run.step);
     if (spec->validation) run.validation = epoch_work(spec, spec->validation, validation_loader_options(o), false);
     count_pauses(spec, &run);

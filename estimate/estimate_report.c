@@ -61,16 +61,16 @@ static int by_time(const void *a, const void *b) {
 }
 
 /* Fills rows with the operations that are called, the longest first, and returns their number. */
-static int sorted_rows(const Work *work, const WorkTime *time, Row rows[WORK_OPS]) {
+static int sorted_rows(const Work *work, const WorkTime *time, Row rows[OP_COUNT]) {
     int n = 0;
-    for (int op = 0; op < WORK_OPS; op++)
+    for (int op = 0; op < OP_COUNT; op++)
         if (work->ops[op].all.calls > 0) rows[n++] = (Row){&work->ops[op].all, &time->ops[op], op};
     qsort(rows, (size_t)n, sizeof *rows, by_time);
     return n;
 }
 
 static void print_operations(const Work *work, const WorkTime *time) {
-    Row rows[WORK_OPS];
+    Row rows[OP_COUNT];
     double bytes = 0, sum = 0;
     int n = sorted_rows(work, time, rows);
     for (int i = 0; i < n; i++) sum += rows[i].time->seconds;
@@ -78,7 +78,7 @@ static void print_operations(const Work *work, const WorkTime *time) {
     for (int i = 0; i < n; i++) {
         const CallWork *w = rows[i].work;
         bytes += w->bytes;
-        printf("%-32s %8.0f %12.4f %10.4f %10.3f %6.1f  %s\n", work_op_name(rows[i].op), w->calls, w->flops * 1e-9,
+        printf("%-32s %8.0f %12.4f %10.4f %10.3f %6.1f  %s\n", op_names[rows[i].op], w->calls, w->flops * 1e-9,
                w->bytes * 1e-9, rows[i].time->seconds * 1e3, 100 * rows[i].time->seconds / sum,
                cost_bound_names[rows[i].time->bound]);
     }
@@ -244,12 +244,12 @@ static void print_all(const TrainSpec *spec, const RunTime *times, int n, bool i
 /* ---- JSON ---- */
 
 static json_t *operations_json(const Work *work, const WorkTime *time) {
-    Row rows[WORK_OPS];
+    Row rows[OP_COUNT];
     json_t *list = json_array();
     int n = sorted_rows(work, time, rows);
     for (int i = 0; i < n; i++)
         json_array_append_new(list, json_build("the estimate", "{s:s, s:f, s:f, s:f, s:f, s:s}", "operation",
-                                               work_op_name(rows[i].op), "calls", rows[i].work->calls, "flops",
+                                               op_names[rows[i].op], "calls", rows[i].work->calls, "flops",
                                                rows[i].work->flops, "bytes", rows[i].work->bytes, "seconds",
                                                rows[i].time->seconds, "bound", cost_bound_names[rows[i].time->bound]));
     return list;

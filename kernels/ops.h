@@ -64,9 +64,11 @@ typedef struct {
 } Convolution;
 
 /* Gradients of a linear layer or a convolution: dx T of its input (optional), dw f32 of its weight, and dbias f32 of
- * its bias (optional); dw and dbias are accumulated. */
+ * its bias (optional); dw and dbias are accumulated. overwrite: dw, which may hold anything, is overwritten; only of
+ * linear layers. */
 typedef struct {
     Tensor dx, dw, dbias;
+    bool overwrite;
 } LayerGradients;
 
 /* Gradients of a norm: dx T of its input, dgain and dbias f32 [C] of its parameters, accumulated. */
@@ -247,7 +249,7 @@ void mixup(Device *device, Tensor y, Tensor x, Tensor partners, Tensor share);
 
 /* y = x W + bias. x [N, in], y [N, out], w [in, out] or [out, in] as `layout` says, bias [out] optional. */
 void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);
-/* dx = dy W^T (optional), dw += x^T dy in w's layout, dbias += column sums of dy (optional). */
+/* dx = dy W^T (optional), dw += x^T dy in w's layout, or = with overwrite, dbias += column sums of dy (optional). */
 void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, WeightLayout layout);
 
 /* hidden = x W + bias (optional) and y = dropout(gelu(hidden)), which is linear_forward, gelu_forward and dropout

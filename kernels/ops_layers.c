@@ -162,6 +162,18 @@ void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, W
              door_bytes(x) + door_bytes(w) + door_bytes(y) + door_bytes(bias), device, y, x, w, bias, layout);
 }
 
+/* Returns the bytes of the parameters' gradients. */
+static double gradient_bytes(LayerGradients gradients) {
+    return (gradients.overwrite ? 1 : 2) * door_bytes(gradients.dw) + 2 * door_bytes(gradients.dbias);
+}
+
+/* Clears what would be overwritten by a sum over no rows. */
+static void overwrite_without_rows(Device *device, LayerGradients *gradients, Tensor x) {
+    if (!gradients->overwrite || x.dims[0]) return;
+    device->clear(device, gradients->dw.data, tensor_bytes(gradients->dw));
+    gradients->overwrite = false;
+}
+
 void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {
     const char *op = "linear_backward";
     check_linear(device, op, dy, x, w, gradients.dbias, DTYPE_F32, layout);
@@ -170,9 +182,10 @@ void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1],
            gemms = tensor_given(gradients.dx) ? 2 : 1;
     count_unaligned(device, w, gemms * 2 * n * in * out);
+    overwrite_without_rows(device, &gradients, x);
     DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(gradients.dbias) ? n * out : 0),
-             door_bytes(x) + door_bytes(dy) + 2 * door_bytes(gradients.dw) + door_bytes(gradients.dx) +
-                 (tensor_given(gradients.dx) ? door_bytes(w) : 0) + 2 * door_bytes(gradients.dbias),
+             door_bytes(x) + door_bytes(dy) + gradient_bytes(gradients) + door_bytes(gradients.dx) +
+                 (tensor_given(gradients.dx) ? door_bytes(w) : 0),
              device, gradients, dy, x, w, layout);
 }
 
@@ -200,11 +213,12 @@ void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, T
     door_expect(op, "dw", gradients.dw, DTYPE_F32, w.dims[0], w.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1];
     count_unaligned(device, w, 4 * n * in * out);
+    overwrite_without_rows(device, &gradients, x);
     DISPATCH(gelu_linear_backward,
              4 * n * in * out + (activation.drop.p > 0 ? 19 : 18) * n * in +
                  (tensor_given(gradients.dbias) ? n * out : 0),
              door_bytes(x) + door_bytes(hidden) + door_bytes(gradients.dx) + door_bytes(dy) + door_bytes(w) +
-                 2 * door_bytes(gradients.dw) + 2 * door_bytes(gradients.dbias),
+                 gradient_bytes(gradients),
              device, gradients, dy, x, hidden, w, layout, activation);
 }
 

@@ -85,6 +85,7 @@ void conv3d_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor
                      bool add_dx) {
     const char *op = "conv3d_backward";
     double pairs = check_conv3d(op, "dy", dy, x, door_activation_type(device, op, "x", x), w, convolution);
+    if (gradients.overwrite) die("%s: dw is only added to, not overwritten", op);
     door_expect_optional(op, "dx", gradients.dx, x.dtype, x.dims[0], x.dims[1]);
     door_expect(op, "dw", gradients.dw, DTYPE_F32, w.dims[0], w.dims[1]);
     door_expect_optional(op, "dbias", gradients.dbias, DTYPE_F32, dy.dims[1], 0);

@@ -61,6 +61,7 @@ static int add_matrix(ParamTable *table, int64_t rows, int64_t columns, const ch
 
 static int add_linear(ParamTable *table, int64_t in, int64_t out, const char *name) {
     int index = add_matrix(table, out, in, name);
+    table->items[index].product = true;
     param_add(table, INIT_ZERO, 0, false, out, 0, "%s.bias", name);
     return index;
 }
@@ -80,7 +81,8 @@ static void add_embeddings(Bert *bert) {
     const BertConfig *c = &bert->config;
     ParamTable *table = &bert->base.params;
     bert->tokens = add_matrix(table, c->vocabulary, c->d_model, "roberta.embeddings.word_embeddings");
-    if (!c->classes) param_pad_rows(table); /* it is the head, too */
+    if (!c->classes) param_pad_rows(table);           /* it is the head, too, */
+    table->items[bert->tokens].product = !c->classes; /* whose gradient is the first */
     bert->positions = add_matrix(table, c->positions, c->d_model, "roberta.embeddings.position_embeddings");
     bert->types = add_matrix(table, 1, c->d_model, "roberta.embeddings.token_type_embeddings");
     bert->norm = add_norm(table, c->d_model, "roberta.embeddings.LayerNorm");

@@ -51,6 +51,7 @@ static int add_matrix(ParamTable *table, const BlockConfig *c, int which, int64_
                           in_out ? in : out, in_out ? out : in, name, block, part);
     table->items[index].matrices = which == QKV_WEIGHT && !part ? 3 : 1;
     table->items[index].matrices_in_columns = in_out;
+    table->items[index].product = true;
     return index;
 }
 

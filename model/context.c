@@ -22,14 +22,37 @@ static Tensor view(const Context *context, Tensor flat, int row) {
     return t;
 }
 
-Tensor context_weight(const Context *context, int row) { return view(context, context->weights, row); }
-Tensor context_matmul_weight(const Context *context, int row) { return view(context, context->matmul_weights, row); }
-Tensor context_gradient(const Context *context, int row) { return view(context, context->gradients, row); }
-
 static Tensor padded(const Context *context, Tensor flat, int row) {
     Tensor t = view(context, flat, row);
     if (tensor_given(t)) t.dims[0] += context->table->items[row].padding;
     return t;
+}
+
+Tensor context_weight(const Context *context, int row) { return view(context, context->weights, row); }
+Tensor context_matmul_weight(const Context *context, int row) { return view(context, context->matmul_weights, row); }
+
+void context_begin(const Context *context) {
+    bool *unwritten = context->pass->unwritten;
+    for (int i = 0; i < context->table->count && unwritten; i++)
+        unwritten[i] = param_is_overwritten(&context->table->items[i]);
+}
+
+/* Returns whether the gradient of a row, with those that are joined to it, is unwritten, which it is not any more. */
+static bool take_unwritten(const Context *context, int row) {
+    bool *unwritten = context->pass->unwritten;
+    if (row < 0 || !unwritten || !unwritten[row]) return false;
+    for (int i = 0; i <= context->table->items[row].joined; i++) unwritten[row + i] = false;
+    return true;
+}
+
+Tensor context_gradient(const Context *context, int row) {
+    Tensor t = padded(context, context->gradients, row);
+    if (take_unwritten(context, row)) context->device->clear(context->device, t.data, tensor_bytes(t));
+    return view(context, context->gradients, row);
+}
+
+void context_end(const Context *context) {
+    for (int i = 0; i < context->table->count && context->pass->unwritten; i++) context_gradient(context, i);
 }
 
 Tensor context_padded_weight(const Context *context, int row) { return padded(context, context->matmul_weights, row); }
@@ -37,12 +60,15 @@ Tensor context_padded_weight(const Context *context, int row) { return padded(co
 LayerGradients context_padded_gradients(const Context *context, int weight, int bias, Tensor dx) {
     return (LayerGradients){.dx = dx,
                             .dw = padded(context, context->gradients, weight),
-                            .dbias = padded(context, context->gradients, bias)};
+                            .dbias = padded(context, context->gradients, bias),
+                            .overwrite = take_unwritten(context, weight)};
 }
 
 LayerGradients context_layer_gradients(const Context *context, int weight, int bias, Tensor dx) {
-    return (LayerGradients){
-        .dx = dx, .dw = context_gradient(context, weight), .dbias = context_gradient(context, bias)};
+    return (LayerGradients){.dx = dx,
+                            .dw = view(context, context->gradients, weight),
+                            .dbias = context_gradient(context, bias),
+                            .overwrite = take_unwritten(context, weight)};
 }
 
 NormGradients context_norm_gradients(const Context *context, int gain, int bias, Tensor dx) {

@@ -16,6 +16,11 @@ typedef struct {
 /* Returns the context of a pass over a model whose buffers lie on the device. */
 Context context_of(const Model *model, Device *device, Arena *arena, const Pass *pass);
 
+/* Begin and end a pass whose Pass.unwritten is given: the gradients that param_is_overwritten tells of need no clearing
+ * before it. The end clears those that the pass has not written. */
+void context_begin(const Context *context);
+void context_end(const Context *context);
+
 /* Return a parameter by its row of the table: in f32; in the type that linear layers read; its gradient. None if the
  * row is -1, an absent parameter. Parameters that are joined to the row (Param.joined) are part of it. */
 Tensor context_weight(const Context *context, int row);

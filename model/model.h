@@ -16,9 +16,12 @@ typedef struct {
 /* The request to compute one micro-batch. loss_scale, step and sums lie on the device, so that calls which differ only
  * in their values and in the batch's numbers queue the same operations (Device.repeat). */
 typedef struct {
-    bool train;           /* forward and backward, adding to the gradients; false: forward without dropout */
-    bool recompute;       /* gradient checkpointing: keep only block inputs, recompute the rest in the backward */
-    Tensor loss_scale;    /* f32 [n_metrics]: the backward starts from sum_i loss_scale[i] * (sum of metric i) */
+    bool train;        /* forward and backward, adding to the gradients; false: forward without dropout */
+    bool recompute;    /* gradient checkpointing: keep only block inputs, recompute the rest in the backward */
+    Tensor loss_scale; /* f32 [n_metrics]: the backward starts from sum_i loss_scale[i] * (sum of metric i) */
+    /* [params.count], optional: the gradients that nothing of the step has been written to, whose memory may hold
+     * anything (context_begin). The first product overwrites one. NULL: all gradients are added to. */
+    bool *unwritten;
     uint64_t seed;        /* of dropout */
     const uint32_t *step; /* micro-batches since the start of the training, for dropout */
     Tensor sums;          /* out: f32 [n_metrics] on the device, overwritten */

@@ -116,18 +116,22 @@ static void set_mask(const ParamTable *table, Segment *s, uint8_t *mask) {
     }
 }
 
-/* Makes the segments that a step clears: each parameter with unused rows, and what lies between. */
+/* Makes the segments that a step clears: each parameter with unused rows, and what lies between these and those that
+ * are overwritten. */
 static void make_cleared(const ParamTable *table, ParamUpdates *u) {
     int64_t at = 0;
     u->cleared = xmalloc((size_t)(2 * table->count + 1) * sizeof *u->cleared);
     for (int i = 0; i <= table->count; i++) {
         const Param *param = i < table->count ? &table->items[i] : NULL;
-        if (param && !param->used) continue;
+        bool overwritten = param && param_is_overwritten(param);
+        if (param && !param->used && !overwritten) continue;
         int64_t begin = param ? param->offset : table->flat_count;
         if (at < begin) u->cleared[u->n_cleared++] = (Segment){.begin = at, .end = begin};
         if (!param) return;
-        at = begin + param->count;
-        u->cleared[u->n_cleared++] = (Segment){.begin = begin, .end = at};
+        at = !overwritten                              ? begin + param->count
+             : param + 1 < table->items + table->count ? param[1].offset
+                                                       : table->flat_count;
+        if (!overwritten) u->cleared[u->n_cleared++] = (Segment){.begin = begin, .end = at};
     }
 }
 
@@ -168,10 +172,8 @@ ParamUpdates params_updates(const ParamTable *table, Device *device, float weigh
         for (int i = 0; i < table->count; i++)
             u.n_matrices = append_matrices(u.matrices, u.n_matrices, &table->items[i], weight_decay);
     }
-    if (has_unused_rows(table)) {
-        make_cleared(table, &u);
-        make_masks(table, &u);
-    }
+    make_cleared(table, &u);
+    if (has_unused_rows(table)) make_masks(table, &u);
     return u;
 }
 
@@ -181,17 +183,6 @@ void params_updates_free(ParamUpdates *updates) {
     free(updates->matrices);
     free(updates->cleared);
     *updates = (ParamUpdates){0};
-}
-
-void params_clear_gradients(const ParamUpdates *updates, Device *device, Tensor gradients) {
-    if (updates->n_cleared)
-        clear_segments(device, gradients, updates->cleared, updates->n_cleared);
-    else
-        device->clear(device, gradients.data, tensor_bytes(gradients));
-}
-
-double params_uncounted_clear(const ParamTable *table) {
-    return has_unused_rows(table) ? 0 : (double)table->flat_count * sizeof(float);
 }
 
 int params_moving(const ParamTable *table, Segment **segments) {

@@ -46,6 +46,7 @@ int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, in
 static int add_linear(ParamTable *table, int64_t in, int64_t out, const char *name, bool padded) {
     float scale = 1 / sqrtf((float)in);
     int index = param_add(table, INIT_UNIFORM, scale, true, out, in, "%s.weight", name);
+    table->items[index].product = true;
     if (padded) param_pad_rows(table);
     param_add(table, INIT_UNIFORM, scale, true, out, 0, "%s.bias", name);
     if (padded) param_pad_rows(table);
@@ -141,6 +142,8 @@ Tensor param_view(const ParamTable *table, Tensor flat, int index) {
                    .dims = {param->rows, param->columns}};
     return view;
 }
+
+bool param_is_overwritten(const Param *param) { return param->product && param->frozen_rows < param->rows; }
 
 static void fill(const Param *param, float *out, uint64_t seed, int n_threads) {
     const float scale = param->init_scale;

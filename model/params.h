@@ -30,6 +30,7 @@ typedef struct {
     int joined;   /* so many of the next rows, which follow without padding, are one matrix with this row in a pass */
     int matrices; /* that Muon may update: 1, or 3 side by side (q, k, v); 0: none, as in heads and tables */
     bool matrices_in_columns; /* several matrices divide the columns, not the rows */
+    bool product;             /* a step's first gradient is a linear layer's, which overwrites: see Pass.unwritten */
     int64_t padding;          /* rows of zeros behind it, in the flat buffers only: see param_pad_rows */
     int64_t frozen_rows;      /* leading rows that the optimizer does not change */
     /* [rows]: 0 for rows that no pass ever adds a gradient to; must outlive the table. NULL: there are none. An update
@@ -84,6 +85,9 @@ typedef struct {
 /* Returns the entry whose layer followed by `suffix` (".weight") equals `name`, or NULL. */
 const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const char *name, const char *suffix);
 
+/* Returns whether the first product of a step overwrites the gradient, so that a step does not clear it. */
+bool param_is_overwritten(const Param *param);
+
 /* Fills a flat buffer on the host with initial values. Element e of parameter i depends only on the seed, init_like of
  * i and e. n_threads 0: all processors. */
 void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int n_threads);
@@ -99,8 +103,8 @@ typedef struct {
     Segment *segments;
     MuonMatrix *matrices;
     int n_segments, n_adamw, n_matrices;
-    /* All of the flat buffer but the unused rows: what a step clears of the gradients. None if there are no such rows:
-     * then it clears all. */
+    /* Clearing the gradients for a step: all of the flat buffer but unused rows, which stay 0, and what a product
+     * overwrites. */
     Segment *cleared;
     int n_cleared;
     Device *device;
@@ -112,10 +116,6 @@ typedef struct {
  * with matrices has frozen or unused rows, and if `muon` finds no matrix. */
 ParamUpdates params_updates(const ParamTable *table, Device *device, float weight_decay, bool muon);
 void params_updates_free(ParamUpdates *updates);
-/* Sets the flat gradients to 0, but for unused rows, which stay 0. */
-void params_clear_gradients(const ParamUpdates *updates, Device *device, Tensor gradients);
-/* Returns the bytes that params_clear_gradients clears without an operation, and so without counting them. */
-double params_uncounted_clear(const ParamTable *table);
 /* Makes the segments of the buffers that training changes, and returns their number; free(*segments). A step copies
  * these buffers to the same offsets in the flat gradient buffer (copy_segments) and changes the copies; its update
  * copies them back. So the parameters change only in the update, and not at all if the update is skipped. */

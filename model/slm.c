@@ -54,7 +54,8 @@ static void add_params(Slm *slm) {
     ParamTable *table = &slm->base.params;
     BlockConfig blocks = block_config(c);
     slm->tokens = param_add(table, INIT_NORMAL, 0.02f, true, c->vocabulary, c->d_model, "transformer.wte.weight");
-    param_pad_rows(table); /* it is the head, too */
+    param_pad_rows(table);                    /* it is the head, too, */
+    table->items[slm->tokens].product = true; /* whose gradient is the first */
     slm->positions = param_add(table, INIT_NORMAL, 0.02f, true, c->context, c->d_model, "transformer.wpe.weight");
     slm->blocks = block_stack_open("slm", table, &blocks, c->n_layers, &names);
     slm->norm_gain = param_add(table, INIT_ONE, 0, false, c->d_model, 0, "transformer.ln_f.weight");

@@ -30,7 +30,7 @@ void forms_expect(const char *what, double got, double want) {
 
 /* ---- expected calls, FLOPs and bytes of every operation ---- */
 
-CallWork forms_want[WORK_OPS];
+CallWork forms_want[OP_COUNT];
 static double biases; /* 1: products and norms have them; 0: they do not */
 
 void forms_expect_aligned(const char *arguments) {
@@ -56,13 +56,13 @@ void forms_call(int op, double flops, double bytes) {
 
 /* Multiplies all calls so far by their number per step. */
 void forms_times(double n) {
-    for (int op = 0; op < WORK_OPS; op++)
+    for (int op = 0; op < OP_COUNT; op++)
         forms_want[op] = (CallWork){n * forms_want[op].calls, n * forms_want[op].flops, n * forms_want[op].bytes};
 }
 
 CallWork forms_total(void) {
     CallWork sum = {0};
-    for (int op = 0; op < WORK_OPS; op++) {
+    for (int op = 0; op < OP_COUNT; op++) {
         sum.calls += forms_want[op].calls;
         sum.flops += forms_want[op].flops;
         sum.bytes += forms_want[op].bytes;
@@ -74,8 +74,8 @@ CallWork forms_total(void) {
 static void expect_row(const json_t *row, int op) {
     const double got[] = {forms_number(row, "calls"), forms_number(row, "flops"), forms_number(row, "bytes")};
     if (got[0] != forms_want[op].calls || got[1] != forms_want[op].flops || got[2] != forms_want[op].bytes)
-        fail_msg("%s: calls %.0f, FLOPs %.0f, bytes %.0f; want %.0f, %.0f, %.0f", work_op_name(op), got[0], got[1],
-                 got[2], forms_want[op].calls, forms_want[op].flops, forms_want[op].bytes);
+        fail_msg("%s: calls %.0f, FLOPs %.0f, bytes %.0f; want %.0f, %.0f, %.0f", op_names[op], got[0], got[1], got[2],
+                 forms_want[op].calls, forms_want[op].flops, forms_want[op].bytes);
 }
 
 static const json_t *operations_of(const json_t *root) {
@@ -84,24 +84,24 @@ static const json_t *operations_of(const json_t *root) {
 
 static int op_named(const char *name) {
     int op = 0;
-    while (op < WORK_OPS - 1 && strcmp(work_op_name(op), name) != 0) op++;
+    while (op < OP_COUNT - 1 && strcmp(op_names[op], name) != 0) op++;
     return op;
 }
 
 /* Compares the operations that the estimate has. others: it may have some that were not called here. */
 static void expect_rows(const json_t *root, bool others) {
-    bool seen[WORK_OPS] = {false};
+    bool seen[OP_COUNT] = {false};
     json_t *row;
     size_t i;
     json_array_foreach(operations_of(root), i, row) {
         int op = op_named(json_string_value(json_object_get(row, "operation")));
         if (seen[op] || !(others || forms_want[op].calls > 0))
-            fail_msg("%s is in the estimate, but was not called here, or twice in the estimate", work_op_name(op));
+            fail_msg("%s is in the estimate, but was not called here, or twice in the estimate", op_names[op]);
         seen[op] = true;
         if (forms_want[op].calls > 0) expect_row(row, op);
     }
-    for (int op = 0; op < WORK_OPS; op++)
-        if (forms_want[op].calls > 0 && !seen[op]) fail_msg("%s is not in the estimate", work_op_name(op));
+    for (int op = 0; op < OP_COUNT; op++)
+        if (forms_want[op].calls > 0 && !seen[op]) fail_msg("%s is not in the estimate", op_names[op]);
 }
 
 void forms_expect_operations(const json_t *root) { expect_rows(root, false); }
@@ -228,12 +228,12 @@ double forms_blocks_back(const Blocks *b) {
 
 /* ---- the update ---- */
 
-/* The update of parameters in a flat buffer of `flat` numbers. AdamW reads weights, moments and gradients and writes
- * the first three and a 16-bit copy: 30 bytes per parameter. */
-void forms_update(double parameters, double flat) {
+void forms_update(double parameters, double flat, double overwritten, double overwritten_gelu) {
+    forms_want[OP_linear_backward].bytes -= 4 * overwritten;
+    forms_want[OP_gelu_linear_backward].bytes -= 4 * overwritten_gelu;
     forms_call(OP_global_norm, 2 * parameters, 4 * parameters + 4);
     forms_call(OP_adamw_update, 14 * parameters, 30 * parameters + 4);
-    forms_call(WORK_CLEAR, 0, 4 * flat);
+    forms_call(OP_clear_segments, 0, 4 * (flat - overwritten - overwritten_gelu));
 }
 
 void forms_expect_states(const json_t *root, double flat) {

@@ -14,7 +14,7 @@
 
 enum { HALF = 2 };
 
-extern CallWork forms_want[WORK_OPS]; /* the operations called since forms_start */
+extern CallWork forms_want[OP_COUNT]; /* the operations called since forms_start */
 
 /* Returns the estimate of a program on an L4 as JSON; json_decref. */
 json_t *forms_estimate(const char *arguments);
@@ -76,7 +76,8 @@ double forms_blocks_kept(const Blocks *b);
 /* Returns the most bytes that the backward holds in addition: the gradient of a norm, and that of the hidden rows or of
  * attention, whichever is larger. */
 double forms_blocks_back(const Blocks *b);
-/* The update of parameters in a flat buffer of `flat` numbers. AdamW reads weights, moments and gradients and writes
- * the first three and a 16-bit copy: 30 bytes per parameter. */
-void forms_update(double parameters, double flat);
+/* The update of parameters in a flat buffer of `flat` numbers, of which the first micro-batch overwrites the gradients
+ * of so many, of products and of products after GELU: they are neither cleared nor read there. AdamW reads weights,
+ * moments and gradients and writes the first three and a 16-bit copy: 30 bytes per parameter. */
+void forms_update(double parameters, double flat, double overwritten, double overwritten_gelu);
 void forms_expect_states(const json_t *root, double flat);

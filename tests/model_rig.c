@@ -4,6 +4,7 @@
 
 #include "kernels/device_open.h"
 #include "kernels/ops_table.h"
+#include "model/context.h"
 
 Tensor model_rig_flat(ModelRig *rig) {
     int64_t n = rig->model->params.flat_count;
@@ -87,6 +88,48 @@ void model_rig_check_gradients(const ModelRig *rig, const float *want) {
     print_message("largest relative difference of gradients %.2g\n", worst);
 }
 
+static void expect_equal_gradients(const ModelRig *rig, const float *want) {
+    for (int i = 0; i < rig->model->params.count; i++) {
+        const Param *param = &rig->model->params.items[i];
+        const float *got = (float *)rig->model->gradients.data + param->offset;
+        for (int64_t e = 0; e < param->count; e++)
+            if (got[e] != want[param->offset + e])
+                fail_msg("%s[%lld] has the gradient %.9g, expected %.9g", param->name, (long long)e, (double)got[e],
+                         (double)want[param->offset + e]);
+    }
+}
+
+void model_rig_check_first_pass(ModelRig *rig, const Batch *batch, const Pass *pass) {
+    const ParamTable *table = &rig->model->params;
+    Tensor gradients = rig->model->gradients;
+    Pass first = *pass;
+    bool *unwritten = xcalloc((size_t)table->count, sizeof *unwritten);
+    float *want[2];
+    int overwritten = 0;
+    model_rig_clear_gradients(rig);
+    for (int i = 0; i < 2; i++) {
+        model_rig_run(rig, batch, pass);
+        want[i] = copy_floats(gradients);
+    }
+    ParamUpdates updates = params_updates(table, rig->device, 0, false);
+    memset(gradients.data, 0xff, tensor_bytes(gradients)); /* NaN */
+    clear_segments(rig->device, gradients, updates.cleared, updates.n_cleared);
+    model_rig_copy_moving(rig, false, tensor_none());
+    first.unwritten = unwritten;
+    const Context context = context_of(rig->model, rig->device, &rig->arena, &first);
+    context_begin(&context);
+    for (int i = 0; i < table->count; i++) overwritten += unwritten[i];
+    assert_true(overwritten > 0);
+    model_rig_run(rig, batch, &first);
+    context_end(&context);
+    expect_equal_gradients(rig, want[0]);
+    model_rig_run(rig, batch, pass);
+    expect_equal_gradients(rig, want[1]);
+    params_updates_free(&updates);
+    model_rig_clear_gradients(rig);
+    FREE(unwritten, want[0], want[1]);
+}
+
 /* ---- facts of every transformer ---- */
 
 enum { CASE_ARENA = 64 << 20 };
@@ -116,6 +159,17 @@ void recomputing_gives_the_same_bits(void **state) {
     assert_true(rig.arena.peak < peak);
     free(gradients);
     free(sums);
+    close_case(&rig, &batch);
+}
+
+void the_first_pass_of_a_step_overwrites(void **state) {
+    ModelRig rig = open_case(*state, 0.1f);
+    Batch batch = ((const ModelCase *)*state)->batch();
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
+    for (int recompute = 0; recompute < 2; recompute++) {
+        pass.recompute = recompute;
+        model_rig_check_first_pass(&rig, &batch, &pass);
+    }
     close_case(&rig, &batch);
 }
 

@@ -35,6 +35,10 @@ float *copy_floats(Tensor t);
  * of. */
 void model_rig_check_gradients(const ModelRig *rig, const float *want);
 
+/* Fails unless a step's first pass, before which only ParamUpdates.cleared of the gradients is cleared, and one that
+ * adds to them give the gradients of two passes that add to zeros. Clears the gradients. */
+void model_rig_check_first_pass(ModelRig *rig, const Batch *batch, const Pass *pass);
+
 /* Fails unless a training pass gives the same bits with 1, 2, 3 and 8 threads. The batch must be large enough to be
  * divided. */
 void model_rig_check_threads(Model *(*open)(float dropout), const Batch *batch);
@@ -50,12 +54,14 @@ typedef struct {
 // clang-format off
 #define MODEL_TESTS(model_case) \
     cmocka_unit_test_prestate(recomputing_gives_the_same_bits, model_case), \
+    cmocka_unit_test_prestate(the_first_pass_of_a_step_overwrites, model_case), \
     cmocka_unit_test_prestate(evaluation_drops_nothing_and_touches_no_gradient, model_case), \
     cmocka_unit_test_prestate(dropout_is_drawn_from_seed_and_step, model_case), \
     cmocka_unit_test_prestate(named_activations_are_shown_once, model_case), \
     cmocka_unit_test_prestate(the_dry_device_counts_the_work_of_the_cpu, model_case)
 // clang-format on
 
+void the_first_pass_of_a_step_overwrites(void **state);
 /* Recomputing in the backward takes less memory. */
 void recomputing_gives_the_same_bits(void **state);
 /* An evaluation takes half the memory of a training step, and gives the metrics of a model without dropout. */

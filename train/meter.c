@@ -28,15 +28,13 @@ void meter_waited(Meter *meter, double seconds) {
     if (meter->runs) meter->seconds -= seconds;
 }
 
-StepTime meter_step_time(const Meter *meter, const TrainSpec *spec, const Machine *machine) {
+StepTime meter_step_time(const Meter *meter, const Machine *machine) {
     StepTime time = {.steps = meter->steps, .known = meter->steps && machine};
     double steps = (double)meter->steps;
     Work work = meter->work;
     if (!time.steps) return time;
     time.seconds = meter->seconds / steps;
     if (!machine) return time;
-    double cleared = steps * params_uncounted_clear(&spec->model->params);
-    work_add_calls(&work.ops[WORK_CLEAR], (CallWork){steps, 0, cleared});
     time.predicted = cost_of_work(machine, &work);
     time.predicted.seconds /= steps;
     return time;

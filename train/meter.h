@@ -35,7 +35,7 @@ typedef struct {
 } StepTime;
 
 /* Returns the mean time of a step, measured and, on a machine whose rates are known (else NULL), predicted. */
-StepTime meter_step_time(const Meter *meter, const TrainSpec *spec, const Machine *machine);
+StepTime meter_step_time(const Meter *meter, const Machine *machine);
 /* Writes "83.1 ms (mean of 97; the first 3 are left out), predicted 79.5 ms (measured / predicted 1.05), bound by
  * compute". */
 void meter_text(const StepTime *time, const TrainSpec *spec, char text[256]);

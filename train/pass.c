@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/context.h"
 #include "train/plan/memory.h"
 #include "train/start/device_data.h"
 #include "train/stream.h"
@@ -16,11 +17,12 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     const Model *model = t->spec.model;
     size_t sums = (size_t)model->n_metrics * sizeof(float), outputs = (size_t)(sequences * model->n_outputs) * 4;
     Passes p = {.t = t, .batch_bytes = batch_bytes};
+    p.unwritten = xcalloc((size_t)model->params.count, sizeof *p.unwritten);
     p.numbers = device->allocate(device, sizeof *p.numbers);
     p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
     if (outputs) p.outputs = tensor_2d(device->allocate(device, outputs), DTYPE_F32, sequences, model->n_outputs);
     p.key =
-        xcalloc(1, (size_t)(3 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
+        xcalloc(1, (size_t)(4 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
     for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, batch_bytes);
     return p;
 }
@@ -34,7 +36,7 @@ void passes_close(Passes *p) {
     if (tensor_given(p->outputs)) device->release(device, p->outputs.data, tensor_bytes(p->outputs));
     for (int i = 0; i < 2; i++)
         if (p->batch_memory[i]) device->release(device, p->batch_memory[i], p->batch_bytes);
-    free(p->key);
+    FREE(p->unwritten, p->key);
     *p = (Passes){0};
 }
 
@@ -52,16 +54,18 @@ static void fields_on_device(Passes *p, const Batch *batch, Tensor *fields) {
 }
 
 typedef struct {
-    Training *t;
+    Model *model;
     const Batch *batch;
     const Tensor *fields;
-    const Pass *pass;
+    const Context *context;
 } ModelCall;
 
+/* The device may call it again, if a recording fails. */
 static void call_model(void *argument) {
     const ModelCall *c = argument;
-    c->t->spec.model->forward_backward(c->t->spec.model, c->t->spec.device, &c->t->activations, c->batch, c->fields,
-                                       c->pass);
+    context_begin(c->context);
+    c->model->forward_backward(c->model, c->context->device, c->context->arena, c->batch, c->fields, c->context->pass);
+    context_end(c->context);
 }
 
 /* Writes everything that decides a call's operations to p->key; returns the bytes of the key. */
@@ -69,6 +73,7 @@ static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, cons
     int n = 0;
     Tensor offsets = batch->fields[BATCH_OFFSETS];
     p->key[n++] = pass->train;
+    p->key[n++] = pass->unwritten != NULL;
     p->key[n++] = tensor_given(pass->outputs);
     for (int i = 0; i <= batch->n_fields; i++) {
         p->key[n++] = (int64_t)(intptr_t)fields[i].data;
@@ -88,11 +93,15 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor ou
     pass.sums = p->sums;
     if (tensor_given(outputs))
         pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, model->n_outputs);
-    ModelCall call = {t, batch, fields, &pass};
+    const Context context = context_of(model, device, &t->activations, &pass);
+    ModelCall call = {model, batch, fields, &context};
     if (device->repeat && !pass.dump)
         device->repeat(device, p->key, make_key(p, batch, fields, &pass), call_model, &call);
-    else
+    else {
+        context_begin(&context);
         model->forward_backward(model, device, &t->activations, batch, fields, &pass);
+        context_end(&context);
+    }
     if (tensor_given(sums)) cast(device, sums, p->sums);
     if (tensor_given(outputs)) cast(device, outputs, tensor_1d(p->outputs.data, DTYPE_F32, n));
 }

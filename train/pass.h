@@ -10,6 +10,7 @@ typedef struct {
     PassNumbers *numbers;  /* numbers of the current micro-batch, on the device */
     Tensor sums;           /* f32 [n_metrics] on the device: the results of the current micro-batch */
     Tensor outputs;        /* f32 [sequences, n_outputs] on the device: its outputs */
+    bool *unwritten;       /* of a step's first micro-batch: see Pass */
     int64_t *key;          /* what decides the operations of the current micro-batch */
     char *batch_memory[2]; /* the fields of two batches on the device; NULL if the device reads host memory */
     size_t batch_bytes;

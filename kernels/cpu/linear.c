@@ -37,7 +37,7 @@ static void cpu_linear_backward(Device *device, LayerGradients to, Tensor dy, Te
                           .b = x.data,
                           .op_a = 'T',
                           .op_b = 'N',
-                          .add = true,
+                          .add = !to.overwrite,
                           .m = out,
                           .n = in,
                           .k = n,

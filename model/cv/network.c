@@ -48,6 +48,7 @@ static void add_layer(ParamTable *table, CvLayer *layer, const AbsorbedBias *nam
     float scale = torch ? 1 / sqrtf((float)(layer->in * n)) : sqrtf(2 / (float)(layer->out * n));
     layer->weight = param_add(table, torch ? INIT_UNIFORM : INIT_NORMAL, scale, true, layer->out,
                               (int64_t)layer->in * n, "%s.weight", name->layer);
+    table->items[layer->weight].product = linear;
     if (!linear) param_file_shape(table, 5, (const int64_t[]){layer->out, layer->in, taps[0], taps[1], taps[2]});
     param_add_norm(table, layer->out, name->norm);
     add_statistic(table, INIT_ZERO, layer->out, name->norm, "running_mean");
@@ -331,8 +332,8 @@ static Tensor head_backward(const CvNetwork *f, const Context *context, const Cv
     linear_backward(device, context_layer_gradients(context, f->last, f->last + 1, dactivated), dlogits,
                     acts->activated, context_weight(context, f->last), WEIGHT_OUT_IN);
     activate_backward(f, context, acts, CV_HEAD, dactivated, head_activation(f, context->pass));
-    linear_backward(device, (LayerGradients){.dx = dmeans, .dw = context_gradient(context, row)},
-                    acts->layers[CV_HEAD].x, acts->means, context_weight(context, row), WEIGHT_OUT_IN);
+    linear_backward(device, context_layer_gradients(context, row, -1, dmeans), acts->layers[CV_HEAD].x, acts->means,
+                    context_weight(context, row), WEIGHT_OUT_IN);
     convert(context, rounded, dmeans);
     mean_rows_backward(device, dx, rounded, x.dims[0] / acts->cells);
     return dx;

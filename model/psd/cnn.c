@@ -23,6 +23,7 @@ static CnnUnit add_unit(ParamTable *table, CnnUnit u, const char *convolution, c
     u.weight =
         param_add(table, INIT_UNIFORM, 1 / sqrtf((float)inputs), true, u.out, inputs, "encoder.%s.weight", convolution);
     param_file_shape(table, 3, (const int64_t[]){u.out, u.in, u.taps});
+    table->items[u.weight].product = true;
     u.gain = param_add(table, INIT_ONE, 0, true, u.out, 0, "encoder.%s.weight", norm);
     param_add(table, INIT_ZERO, 0, true, u.out, 0, "encoder.%s.bias", norm);
     u.mean = add_statistic(table, INIT_ZERO, u.out, norm, "running_mean");
@@ -89,8 +90,8 @@ static Tensor unit_backward(const CnnUnit *u, const Context *context, const CnnU
         dx = context_push(context, sequences * a->window.length, u->in);
         dwindows = context_push(context, a->windows.dims[0], a->windows.dims[1]);
     }
-    linear_backward(device, (LayerGradients){.dx = dwindows, .dw = context_gradient(context, u->weight)}, dconvolved,
-                    a->windows, context_matmul_weight(context, u->weight), WEIGHT_OUT_IN);
+    linear_backward(device, context_layer_gradients(context, u->weight, -1, dwindows), dconvolved, a->windows,
+                    context_matmul_weight(context, u->weight), WEIGHT_OUT_IN);
     if (want_dx) unfold_backward(device, dx, dwindows, a->window);
     return dx;
 }

@@ -16,6 +16,7 @@
 #include "kernels/cards.h"
 #include "kernels/device_open.h"
 #include "kernels/ops_table.h"
+#include "model/context.h"
 #include "tests/bench/bench.h"
 #include "train/plan/memory.h"
 
@@ -24,8 +25,8 @@ typedef struct {
     Model *model;
     Tensor m, v, norm, sums;
     PassNumbers *numbers; /* on the device */
-    Segment *segments;
-    int n_segments;
+    ParamUpdates updates;
+    bool *unwritten; /* see Pass */
     Arena arena;
     Tensor fields[BATCH_MAX_FIELDS + 1];
     size_t planned; /* bytes */
@@ -62,7 +63,8 @@ static Bench bench_open(Model *model, Device *device, bool amp, const Batch *bat
     b.norm = flat(device, DTYPE_F32, 1);
     b.sums = flat(device, DTYPE_F32, MODEL_MAX_METRICS);
     b.numbers = device->allocate(device, sizeof *b.numbers);
-    b.n_segments = params_segments(&model->params, 0.01f, &b.segments);
+    b.updates = params_updates(&model->params, device, 0.01f, false);
+    b.unwritten = xcalloc((size_t)model->params.count, sizeof *b.unwritten);
     b.arena = arena_open(device, plan.activations, "activations");
     free(host);
     return b;
@@ -87,20 +89,24 @@ static void bench_upload(Bench *b, const Batch *batch) {
 static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     Model *model = b->model;
     PassNumbers numbers = {.step = (uint32_t)step};
-    Pass pass = {.train = true, .seed = 1, .step = &b->numbers->step, .sums = b->sums};
+    const ParamUpdates *u = &b->updates;
+    Pass pass = {.train = true, .unwritten = b->unwritten, .seed = 1, .step = &b->numbers->step, .sums = b->sums};
+    const Context context = context_of(model, b->device, &b->arena, &pass);
     pass.loss_scale = tensor_1d(b->numbers->loss_scale, DTYPE_F32, model->n_metrics);
     pass.sums.dims[0] = model->n_metrics;
     for (int i = 0; i < model->n_metrics; i++)
         numbers.loss_scale[i] = model->metrics[i].weight / (float)batch->counts[model->metrics[i].count];
     double start = seconds_now();
     b->device->set(b->device, b->numbers, &numbers, sizeof numbers);
-    b->device->clear(b->device, model->gradients.data, tensor_bytes(model->gradients));
+    clear_segments(b->device, model->gradients, u->cleared, u->n_cleared);
+    context_begin(&context);
     model->forward_backward(model, b->device, &b->arena, batch, b->fields, &pass);
-    global_norm(b->device, b->norm, model->gradients, model->loss_scale, b->segments, b->n_segments);
+    context_end(&context);
+    global_norm(b->device, b->norm, model->gradients, model->loss_scale, u->segments, u->n_segments);
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = b->m, .v = b->v, .grads = model->gradients};
-    for (int i = 0; i < b->n_segments; i++) b->segments[i].learning_rate = 1e-4f;
-    adamw_update(b->device, buffers, b->norm, model->loss_scale, b->segments, b->n_segments,
+    for (int i = 0; i < u->n_segments; i++) u->segments[i].learning_rate = 1e-4f;
+    adamw_update(b->device, buffers, b->norm, model->loss_scale, u->segments, u->n_segments,
                  (AdamW){0.9f, 0.999f, 1e-8f, 1.0f, step + 1, false});
     if (tensor_given(model->loss_scale)) loss_scale_update(b->device, model->loss_scale, b->norm, tensor_none());
     b->device->synchronize(b->device);
@@ -112,7 +118,6 @@ static void print_prediction(const Bench *b, bool amp, int steps) {
     static const char *const names[] = {"predicted", "predicted_measured"};
     Work work = {0};
     work_add_counters(&work, b->device, 1);
-    work_add_calls(&work.ops[WORK_CLEAR], (CallWork){steps, 0, steps * (double)tensor_bytes(b->model->gradients)});
     for (int measured = 0; measured < 2; measured++) {
         MachineOptions options = {.amp = amp, .workers = 1, .calibration = measured ? getenv("BENCH_RATES") : "none"};
         Machine machine;

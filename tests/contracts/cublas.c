@@ -191,7 +191,7 @@ static unsigned read_back(CublasHandle *handle, CublasOperation *operation, Cubl
 #endif
     assert_matrix(a, first == CUBLAS_OP_T, type, g->n, g->k);
     assert_matrix(b, second == CUBLAS_OP_T, type, g->k, g->m);
-    assert_matrix(c, false, g->accumulate ? CUDA_R_32F : type, g->n, g->m);
+    assert_matrix(c, false, g->sums ? CUDA_R_32F : type, g->n, g->m);
     assert_true(preference_of(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 8) >= 4 << 20);
     assert_int_equal(preference_of(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 4),
                      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
@@ -227,12 +227,12 @@ TEST(the_library_reads_each_product_as_we_mean_it) {
                   .type = (DType)(i % 3),
                   .transpose_a = i / 3 % 2,
                   .transpose_b = i / 6 % 2,
-                  .accumulate = i / 12 % 2,
+                  .sums = i / 12 % 2 ? SUMS_ADDED : SUMS_ROUNDED,
                   .bias = i / 24 % 2 ? memory + 32 : NULL,
                   .epilogue = (GemmEpilogue)(i / 96)};
         device->tf32 = i / 48 % 2;
         if (g.epilogue) g.hidden = memory + 48;
-        bool possible = !(g.accumulate && (g.bias || g.epilogue)) && !(g.transpose_a && g.epilogue);
+        bool possible = !(g.sums && (g.bias || g.epilogue)) && !(g.transpose_a && g.epilogue);
         if (!possible || (g.epilogue && g.type == DTYPE_F32)) continue;
         product = &g;
         assert_false(cublas_multiply(device, &g));

@@ -67,7 +67,7 @@ TEST(a_step_takes_as_long_as_its_operations_or_its_loader) {
     Work work = {.batch_bytes = 8e6}; /* 1 ms at 80 % of 10 GB/s; by two workers 6.67 ms at 1.2 GB/s */
     work_add_calls(&work.ops[OP_linear_forward], (CallWork){2, 1e12, 1e9});
     work_add_calls(&work.ops[OP_layernorm_forward], (CallWork){2, 1e10, 5e9});
-    work_add_calls(&work.ops[WORK_CLEAR], (CallWork){1, 0, 1e9});
+    work_add_calls(&work.ops[OP_clear_segments], (CallWork){1, 0, 1e9});
     WorkTime t = cost_of_work(&machine, &work);
     estimate_expect_near("a step", t.seconds, 10e-3 + 10e-3 + 2e-3 + 5 * 10e-6, 1e-12);
     estimate_expect_near("compute", t.parts[BY_COMPUTE], 10e-3, 1e-12);

@@ -1,5 +1,7 @@
 #include "tests/cuda/step_rig.h"
 
+#include "model/context.h"
+
 static const float loss_scale_start = 1024; /* of f16 */
 
 static Tensor flat(Device *device, DType type, int64_t n) {
@@ -43,7 +45,8 @@ Side side_open(Device *device, Model *model, const float *start, const Batch *ba
         device->upload(device, model->loss_scale.data, scale, sizeof scale);
     }
     side.arena = arena_open(device, (size_t)16 << 20, "activations");
-    side.n_segments = params_segments(&model->params, 0.01f, &side.segments);
+    side.updates = params_updates(&model->params, device, 0.01f, false);
+    side.unwritten = xcalloc((size_t)model->params.count, sizeof *side.unwritten);
     side.n_moving = params_moving(&model->params, &side.moving);
     return side;
 }
@@ -63,22 +66,24 @@ void side_close(Side *side) {
     free(side->weights);
     free(side->gradients);
     free(side->host_outputs);
-    free(side->segments);
+    params_updates_free(&side->updates);
+    free(side->unwritten);
     free(side->moving);
     model->close(model);
 }
 
 typedef struct {
-    Side *side;
+    Model *model;
     const Batch *batch;
     const Tensor *fields;
-    const Pass *pass;
+    const Context *context;
 } ModelCall;
 
 static void call_model(void *argument) {
     const ModelCall *c = argument;
-    Side *side = c->side;
-    side->model->forward_backward(side->model, side->device, &side->arena, c->batch, c->fields, c->pass);
+    context_begin(c->context);
+    c->model->forward_backward(c->model, c->context->device, c->context->arena, c->batch, c->fields, c->context->pass);
+    context_end(c->context);
 }
 
 /* Runs a pass over one batch as the loop does: copies the batch to the device, and may repeat a recording. */
@@ -95,8 +100,9 @@ static void side_pass(Side *side, const Batch *batch, Pass pass) {
     pass.step = &side->numbers->step;
     pass.loss_scale = tensor_1d(side->numbers->loss_scale, DTYPE_F32, side->model->n_metrics);
     pass.sums = side->sums;
-    const void *key[] = {side->memory, side, pass.train ? side : NULL, pass.recompute ? side : NULL};
-    ModelCall call = {side, batch, fields, &pass};
+    const void *key[] = {side->memory, side, pass.train ? side : NULL, pass.recompute ? side : NULL, pass.unwritten};
+    const Context context = context_of(side->model, device, &side->arena, &pass);
+    ModelCall call = {side->model, batch, fields, &context};
     if (side->repeat)
         device->repeat(device, key, sizeof key, call_model, &call);
     else
@@ -107,8 +113,11 @@ static void side_pass(Side *side, const Batch *batch, Pass pass) {
 void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
     Device *device = side->device;
     Model *model = side->model;
+    ParamUpdates *u = &side->updates;
     Tensor none = tensor_none();
-    device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
+    memset(side->gradients, 0xff, tensor_bytes(model->gradients)); /* NaN, which nothing must read */
+    device->upload(device, model->gradients.data, side->gradients, tensor_bytes(model->gradients));
+    clear_segments(device, model->gradients, u->cleared, u->n_cleared);
     if (side->n_moving) copy_segments(device, model->gradients, model->weights, none, side->moving, side->n_moving);
     for (uint32_t micro = 0; micro < micro_batches; micro++) {
         const Batch *batch = &side->batches[micro % (uint32_t)side->n_batches];
@@ -117,14 +126,15 @@ void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
             numbers.loss_scale[i] =
                 model->metrics[i].weight / ((float)micro_batches * (float)batch->counts[model->metrics[i].count]);
         device->set(device, side->numbers, &numbers, sizeof numbers);
-        side_pass(side, batch, (Pass){.train = true, .recompute = recompute});
+        side_pass(side, batch,
+                  (Pass){.train = true, .unwritten = micro ? NULL : side->unwritten, .recompute = recompute});
     }
-    global_norm(device, side->norm, model->gradients, model->loss_scale, side->segments, side->n_segments);
-    for (int i = 0; i < side->n_segments; i++) side->segments[i].learning_rate = 1e-3f;
-    AdamW adamw = {0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates, false};
+    global_norm(device, side->norm, model->gradients, model->loss_scale, u->segments, u->n_segments);
+    for (int i = 0; i < u->n_segments; i++) u->segments[i].learning_rate = 1e-3f;
+    AdamW adamw = {0.9f, 0.999f, 1e-8f, 1.0f, ++side->n_updates, false};
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = side->m, .v = side->v, .grads = model->gradients};
-    adamw_update(device, buffers, side->norm, model->loss_scale, side->segments, side->n_segments, adamw);
+    adamw_update(device, buffers, side->norm, model->loss_scale, u->segments, u->n_segments, adamw);
     if (side->n_moving)
         copy_segments(device, model->weights, model->gradients, side->norm, side->moving, side->n_moving);
     if (tensor_given(model->loss_scale)) loss_scale_update(device, model->loss_scale, side->norm, none);

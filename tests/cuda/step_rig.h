@@ -15,9 +15,11 @@ typedef struct {
     const Batch *batches; /* of one shape; micro-batches take them in turn */
     int n_batches;
     char *memory; /* a batch on the device */
-    Segment *segments, *moving;
-    int n_segments, n_moving;
-    int64_t updates;
+    ParamUpdates updates;
+    Segment *moving;
+    int n_moving;
+    int64_t n_updates;
+    bool *unwritten;                           /* see Pass */
     float *weights, *gradients, *host_outputs; /* on the host: after a step; host_outputs after a validation */
     float host_norm, host_sums[MODEL_MAX_METRICS];
     bool repeat; /* micro-batches by Device.repeat */

@@ -271,21 +271,20 @@ static Rig rig_with_library(DType half) {
     return rig;
 }
 
-/* Compares both passes of a layer of `n` tokens with the cpu's, twice. */
+/* Compares both passes of a layer of `n` tokens with the cpu's, twice: dw is overwritten, then added to. */
 static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, bool biased) {
     bool in_out = layout == WEIGHT_IN_OUT;
     Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
     Pair w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1), dy = pair_normal(rig, type, n, out, 1);
     Pair bias = biased ? pair_normal(rig, type, out, 0, 1) : pair_none();
     Pair dbias = biased ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
-    Pair dx = pair_poisoned(rig, type, n, in), dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
+    Pair dx = pair_poisoned(rig, type, n, in), dw = pair_poisoned(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1]);
     for (int time = 0; time < 2; time++) {
         linear_forward(rig->cpu, y.cpu, x.cpu, w.cpu, bias.cpu, layout);
         linear_forward(rig->cuda, y.cuda, x.cuda, w.cuda, bias.cuda, layout);
-        linear_backward(rig->cpu, (LayerGradients){.dx = dx.cpu, .dw = dw.cpu, .dbias = dbias.cpu}, dy.cpu, x.cpu,
-                        w.cpu, layout);
-        linear_backward(rig->cuda, (LayerGradients){.dx = dx.cuda, .dw = dw.cuda, .dbias = dbias.cuda}, dy.cuda, x.cuda,
-                        w.cuda, layout);
+        linear_backward(rig->cpu, (LayerGradients){dx.cpu, dw.cpu, dbias.cpu, !time}, dy.cpu, x.cpu, w.cpu, layout);
+        linear_backward(rig->cuda, (LayerGradients){dx.cuda, dw.cuda, dbias.cuda, !time}, dy.cuda, x.cuda, w.cuda,
+                        layout);
     }
     double rounding = 4 * rounding_of(type) + 1e-6;
     expect_pair(rig, "y", y, rounding);

@@ -108,11 +108,11 @@ static const Size sizes[] = {{1, 1, 1},      {7, 1, 3},      {1, 7, 64},     {64
                              {16, 8, 2048},  {64, 3, 129},   {570, 70, 9}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* c = op(a) op(b) + bias in double, added to what c was if `accumulate`. */
+/* c = op(a) op(b) + bias in double, added to what c was if sums are added. */
 static void multiply_plainly(float *c, const float *a, const float *b, const float *bias, const Gemm *g) {
     for (int64_t i = 0; i < g->m; i++) {
         for (int64_t j = 0; j < g->n; j++) {
-            double sum = g->accumulate ? (double)c[i * g->n + j] : bias ? (double)bias[j] : 0;
+            double sum = g->sums == SUMS_ADDED ? (double)c[i * g->n + j] : bias ? (double)bias[j] : 0;
             for (int64_t l = 0; l < g->k; l++) {
                 double x = (double)a[g->transpose_a ? l * g->m + i : i * g->k + l];
                 sum += x * (double)b[g->transpose_b ? j * g->k + l : l * g->n + j];
@@ -122,44 +122,46 @@ static void multiply_plainly(float *c, const float *a, const float *b, const flo
     }
 }
 
-/* Accumulated: twice, and all of that in two places, for the same bits. In TF32 of numbers that it has. */
-static void check_product(Rig *rig, DType type, Size size, int layout, bool accumulate, bool with_bias) {
+/* Added: twice, and all of that in two places, for the same bits. In TF32 of numbers that it has. */
+static void check_product(Rig *rig, DType type, Size size, int layout, GemmSums sums, bool with_bias) {
+    bool added = sums == SUMS_ADDED;
     Gemm g = {.m = size.m,
               .n = size.n,
               .k = size.k,
               .type = type,
               .transpose_a = layout & 1,
               .transpose_b = layout & 2,
-              .accumulate = accumulate};
+              .sums = sums};
     Pair a = pair_normal(rig, type, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k, 1);
     Pair b = pair_normal(rig, type, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n, 1);
     if (rig->cuda->tf32) pair_for_tf32(rig, a), pair_for_tf32(rig, b);
-    Pair bias = with_bias && !accumulate ? pair_normal(rig, type, g.n, 0, 1) : pair_none();
-    Pair c = pair_poisoned(rig, accumulate ? DTYPE_F32 : type, g.m, g.n), again = pair_none();
-    if (accumulate) {
+    Pair bias = with_bias && !sums ? pair_normal(rig, type, g.n, 0, 1) : pair_none();
+    Pair c = pair_poisoned(rig, sums ? DTYPE_F32 : type, g.m, g.n), again = pair_none();
+    if (added) {
         c = pair_normal(rig, DTYPE_F32, g.m, g.n, 1);
         again = pair_poisoned(rig, DTYPE_F32, g.m, g.n);
         memcpy(again.cpu.data, c.cpu.data, tensor_bytes(c.cpu));
         pair_upload(rig, again);
     }
     g.a = a.cuda.data, g.b = b.cuda.data, g.bias = bias.cuda.data;
-    for (int time = 0; time < (accumulate ? 2 : 1); time++) {
+    for (int time = 0; time < (added ? 2 : 1); time++) {
         g.c = c.cuda.data;
         change_schedule(rig);
         gemm_own(rig->cuda, &g);
         g.c = again.cuda.data;
         change_schedule(rig);
-        if (accumulate) gemm_own(rig->cuda, &g);
+        if (added) gemm_own(rig->cuda, &g);
         multiply_plainly(c.cpu.data, a.cpu.data, b.cpu.data, bias.cpu.data, &g);
     }
     char what[96];
     snprintf(what, sizeof what, "%lld x %lld x %lld, a%s b%s, %s", (long long)g.m, (long long)g.n, (long long)g.k,
              g.transpose_a ? "^T" : "", g.transpose_b ? "^T" : "",
-             accumulate  ? "accumulated"
+             added       ? "added"
+             : sums      ? "written in f32"
              : with_bias ? "with a bias"
                          : "plain");
-    expect_sums(rig, what, c, type, accumulate ? 2 * g.k : g.k);
-    if (accumulate) expect_same_bits(rig, what, c, again);
+    expect_sums(rig, what, c, type, added ? 2 * g.k : g.k);
+    if (added) expect_same_bits(rig, what, c, again);
     rig_clear(rig);
 }
 
@@ -168,8 +170,8 @@ TEST(products_in_every_layout_and_type) {
     for (int t = 0; t < TYPES; t++)
         for (int s = 0; s < SIZES && rig_has(&rig, types[t]); s++)
             for (int layout = 0; layout < 4; layout++)
-                for (int accumulate = 0; accumulate < 2; accumulate++)
-                    check_product(&rig, types[t], sizes[s], layout, accumulate, (s + layout) % 2);
+                for (int sums = SUMS_ROUNDED; sums <= SUMS_ADDED; sums++)
+                    check_product(&rig, types[t], sizes[s], layout, (GemmSums)sums, (s + layout) % 2);
     if (emulate_counts) assert_int_equal(emulate_counts().bank_conflicts, 0);
     rig_close(&rig);
 }
@@ -266,7 +268,8 @@ TEST(a_sum_of_nothing_is_the_bias) {
     rig_close(&rig);
 }
 
-/* Compares the layer on both devices. given: 1 a bias, 2 dx. Gradients are accumulated twice. */
+/* Compares the layer on both devices. given: 1 a bias, 2 dx; then dw is overwritten first. Gradients are accumulated
+ * twice. */
 static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, int given) {
     bool in_out = layout == WEIGHT_IN_OUT;
     Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
@@ -274,15 +277,16 @@ static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out
     Pair bias = given & 1 ? pair_normal(rig, type, out, 0, 1) : pair_none();
     Pair dbias = given & 1 ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
     Pair dx = given & 2 ? pair_poisoned(rig, type, n, in) : pair_none();
-    Pair dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
+    Pair dw = given & 2 ? pair_poisoned(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1])
+                        : pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
     linear_forward(rig->cpu, y.cpu, x.cpu, w.cpu, bias.cpu, layout);
     linear_forward(rig->cuda, y.cuda, x.cuda, w.cuda, bias.cuda, layout);
     for (int time = 0; time < 2; time++) {
         change_schedule(rig);
-        linear_backward(rig->cpu, (LayerGradients){.dx = dx.cpu, .dw = dw.cpu, .dbias = dbias.cpu}, dy.cpu, x.cpu,
-                        w.cpu, layout);
-        linear_backward(rig->cuda, (LayerGradients){.dx = dx.cuda, .dw = dw.cuda, .dbias = dbias.cuda}, dy.cuda, x.cuda,
-                        w.cuda, layout);
+        bool overwrite = given & 2 && !time;
+        linear_backward(rig->cpu, (LayerGradients){dx.cpu, dw.cpu, dbias.cpu, overwrite}, dy.cpu, x.cpu, w.cpu, layout);
+        linear_backward(rig->cuda, (LayerGradients){dx.cuda, dw.cuda, dbias.cuda, overwrite}, dy.cuda, x.cuda, w.cuda,
+                        layout);
     }
     expect_biased_sums(rig, "y", y, bias, type, in);
     expect_sums(rig, "dw", dw, type, 2 * n);
@@ -305,14 +309,14 @@ static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64
     expect_gelu(rig, "gelu y", y, hidden, kind, drop, type != DTYPE_F32);
 
     Pair before = pair_normal(rig, type, n, in, 1), dy = pair_normal(rig, type, n, out, 1);
-    Pair dhidden = pair_poisoned(rig, type, n, in), dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
+    Pair dhidden = pair_poisoned(rig, type, n, in), dw = pair_poisoned(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1]);
     Pair dbias = kind == GELU_TANH ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
     for (int time = 0; time < 2; time++) {
         change_schedule(rig);
-        linear_backward(rig->cpu, (LayerGradients){.dx = dhidden.cpu, .dw = dw.cpu, .dbias = dbias.cpu}, dy.cpu, x.cpu,
-                        w.cpu, layout);
-        gelu_linear_backward(rig->cuda, (LayerGradients){.dx = dhidden.cuda, .dw = dw.cuda, .dbias = dbias.cuda},
-                             dy.cuda, x.cuda, before.cuda, w.cuda, layout, (GeluDropout){kind, on_cuda(rig, drop)});
+        linear_backward(rig->cpu, (LayerGradients){dhidden.cpu, dw.cpu, dbias.cpu, !time}, dy.cpu, x.cpu, w.cpu,
+                        layout);
+        gelu_linear_backward(rig->cuda, (LayerGradients){dhidden.cuda, dw.cuda, dbias.cuda, !time}, dy.cuda, x.cuda,
+                             before.cuda, w.cuda, layout, (GeluDropout){kind, on_cuda(rig, drop)});
     }
     expect_slopes(rig, "dhidden", dhidden, before, kind, drop, out);
     expect_sums(rig, "dw behind GELU", dw, type, 2 * n);

@@ -114,7 +114,7 @@ static void train_short_of_memory(void *argument) {
     emulate_set_seed((uint64_t)s->failing_call % 3);
     emulate_fail_memory(s->failing_call);
     Device *device = open_cuda();
-    ToyRun *run = toy_run_open(device, s->directory, "-b 4 -g 1 --epochs 3 --bucketing off --val-interval 4", 16, 8, 1);
+    ToyRun *run = toy_run_open(device, s->directory, "-b 4 -g 2 --epochs 6 --bucketing off --val-interval 4", 16, 8, 1);
     toy_train(run);
     toy_run_close(run);
     device_close(device);

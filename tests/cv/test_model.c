@@ -37,7 +37,7 @@ static void step(CvRig *r, float *logits, bool recompute) {
     Pass pass = model_rig_pass(&r->rig, r->batch.counts, 1);
     pass.outputs = tensor_2d(logits, DTYPE_F32, CELLS, 1);
     pass.recompute = recompute;
-    model_rig_clear_gradients(&r->rig);
+    model_rig_check_first_pass(&r->rig, &r->batch, &pass);
     model_rig_run(&r->rig, &r->batch, &pass);
 }
 

@@ -111,7 +111,10 @@ static int64_t positions(const OpCall *call) {
 #define NORM_GRADIENTS(dx, terms)                                                                                      \
     (NormGradients) { dx, added(dgain, C, 0, terms, 16), added(dbias, C, 0, terms, 4) }
 #define LAYER_GRADIENTS(dx, rows, columns, outputs, terms)                                                             \
-    (LayerGradients) { dx, added(dw, rows, columns, terms, 8), added(dbias, outputs, 0, terms, 8) }
+    (LayerGradients) {                                                                                                 \
+        dx, S.overwrite ? out_f32(dw, rows, columns, terms, 8) : added(dw, rows, columns, terms, 8),                   \
+            added(dbias, outputs, 0, terms, 8), S.overwrite                                                            \
+    }
 #define LAYERNORM                                                                                                      \
     (LayerNormOutput) { out(y, N, C, C, 12), out_f32(mean, N, 0, C, 4), out_f32(rstd, N, 0, C, 8) }
 #define NORMED(a)                                                                                                      \

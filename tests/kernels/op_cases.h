@@ -30,6 +30,7 @@
     X(skip, 1) X(random, 0) X(shift, 0)          /* from row to row; whether indices are random; elements to skip */ \
     X(flat, 100) X(whole, 0) X(masked, -1)       /* parameters; one segment instead of two; elements of its mask */ \
     X(offset, 10) X(pitch, 7) X(tall, 12) X(columns, 5) /* of a matrix among them */ \
+    X(overwrite, 0)                              /* the gradient of a weight */ \
     X(odd, 0) X(back, 0) X(scaled, 0) X(first, 0) X(overflow, 0) X(step, 7)
 // clang-format on
 #define FOR_EACH_OP_NUMBER(X) X(p, 0) X(temperature, 0.5) X(slope, 0.1) X(spread, 1) X(center, 0)

@@ -158,6 +158,26 @@ TEST(flops_and_bytes_are_exact) {
     device_close(dry);
 }
 
+/* A gradient that is overwritten is not read; one of no rows is cleared. */
+TEST(overwritten_gradients_are_written_once) {
+    static const int ops[] = {OP_linear_backward, OP_gelu_linear_backward};
+    Device *cpu = cpu_device_open(1);
+    Arena arena = arena_open(cpu, 1 << 16, "test");
+    for (int i = 0; i < 2; i++) {
+        OpCall call = {.device = cpu, .changes = "overwrite=1", .make = op_make_in_arena, .owner = &arena};
+        op_call(ops[i], &call);
+        expect_counted(cpu, ops[i], op_cases[ops[i]]->flops(&call),
+                       op_cases[ops[i]]->bytes(&call) - 4 * (double)(call.size.c * call.size.v));
+        call.n_arguments = 0;
+        call.changes = "overwrite=1 n=0";
+        op_call(ops[i], &call);
+        const OpArgument *dw = op_argument_of(&call, "dw");
+        for (int64_t e = 0; e < call.size.c * call.size.v; e++) assert_true(((float *)dw->on[0].data)[e] == 0);
+    }
+    arena_close(&arena);
+    device_close(cpu);
+}
+
 /* Counts, of 50 elements in rows of 8, four whole rows and the last, of which the segment has 2 elements. */
 TEST(rows_left_out_are_not_counted) {
     static const uint8_t used[] = {1, 0, 1, 1, 0, 1, 1};

@@ -154,6 +154,7 @@ static const struct {
     {OP_conv3d_forward, "n=18 t=3 h=3 w=2 taps=3 y:1x12",
      "conv3d_forward: 3 taps, stride 1, padding 0 have no position in 2 along w"},
     {OP_conv3d_forward, "x:7x12", "conv3d_forward: the 7 rows of x are not whole samples of 1 x 2 x 3"},
+    {OP_conv3d_backward, "overwrite=1", "conv3d_backward: dw is only added to, not overwritten"},
     {OP_conv3d_backward, "w:12x13", "conv3d_backward: w is f32 [12, 13], expected f32 [12, 12]"},
     {OP_conv3d_forward, "x:6x0", "conv3d_forward: from 0 channels to 12, expected at least one each"},
     {OP_max_pool_forward, "x:7x12", "max_pool_forward: the 7 rows of x are not whole samples of 3 frames of 1 rows"},

@@ -25,6 +25,17 @@ static Call linear_call(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLayo
                   .layout = layout};
 }
 
+/* An overwritten gradient is what is added to zeros. */
+static void expect_overwritten(Rig *rig, const Call *c, Tensor dy) {
+    Tensor dw[2];
+    for (int i = 0; i < 2; i++) {
+        dw[i] = poisoned(rig, c->w.dims[0], c->w.dims[1]);
+        if (i) rig->device->clear(rig->device, dw[i].data, tensor_bytes(dw[i]));
+        linear_backward(rig->device, (LayerGradients){.dw = dw[i], .overwrite = !i}, dy, c->x, c->w, c->layout);
+    }
+    expect_same(rig, "linear_backward dw overwritten", dw[0], dw[1]);
+}
+
 static void check_linear(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLayout layout, bool with_bias,
                          bool with_dx) {
     Call c = linear_call(rig, n, in, out, layout, with_bias);
@@ -54,6 +65,7 @@ static void check_linear(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLay
         }
     linear_backward(rig->device, (LayerGradients){.dx = dx, .dw = dw, .dbias = db}, dy, c.x, c.w, layout);
     expect(rig, "linear_backward dw", dw, wdw, sum_error(n, 2));
+    expect_overwritten(rig, &c, dy);
     expect_gradient(rig, "linear dw", &c, run_linear, c.w, dw, w0, c.y, wdy, sum_error(in, 2));
     if (with_bias) {
         expect(rig, "linear_backward dbias", db, wdb, sum_error(n, 2));
@@ -394,6 +406,12 @@ static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
     expect_same(rig, "gelu_linear_backward dhidden", dx, dx2);
     expect_same(rig, "gelu_linear_backward dw", dw[0], dw[1]);
     if (with_bias) expect_same(rig, "gelu_linear_backward dbias", db[0], db[1]);
+    poison(dw[0]);
+    rig->device->clear(rig->device, dw[1].data, tensor_bytes(dw[1]));
+    for (int i = 0; i < 2; i++)
+        gelu_linear_backward(rig->device, (LayerGradients){.dx = dx, .dw = dw[i], .overwrite = !i}, dy, c.branch, c.x,
+                             c.w, layout, (GeluDropout){kind, drop});
+    expect_same(rig, "gelu_linear_backward dw overwritten", dw[0], dw[1]);
 }
 
 static void check_linear_gelu_equals_its_parts(Rig *rig) {

@@ -57,12 +57,57 @@ TEST(padded_rows_are_zeros_of_no_parameter) {
     free(segments);
     Model model = {
         .params = table, .weights = tensor_1d(flat, DTYPE_F32, 96), .gradients = tensor_1d(flat, DTYPE_F32, 96)};
-    Context context = context_of(&model, NULL, NULL, NULL);
+    Context context = context_of(&model, NULL, NULL, &(Pass){0});
     assert_int_equal(context_weight(&context, head).dims[0], 13);
     assert_int_equal(context_padded_weight(&context, head).dims[0], 16);
     assert_int_equal(context_padded_gradients(&context, head, head + 1, tensor_none()).dbias.dims[0], 16);
     assert_false(tensor_given(context_padded_weight(&context, -1)));
     params_free(&table);
+}
+
+/* Of gradients that are all NaN a pass may overwrite each product's once; what else it asks for, or leaves, is cleared.
+ */
+TEST(gradients_that_a_pass_does_not_overwrite_are_cleared) {
+    enum { ADDED = 0, WRITTEN = 2, LEFT = 4, JOINED = 6, FROZEN = 8, ROWS = 10 };
+    Device *device = cpu_device_open(1);
+    Model model = {.name = "products"};
+    ParamTable *table = &model.params;
+    bool unwritten[ROWS];
+    param_add_head(table, 4, 13, "added");
+    param_add_linear(table, 4, 3, "written");
+    param_add_linear(table, 4, 3, "left");
+    for (int i = 0; i < 2; i++) {
+        param_add(table, INIT_ZERO, 0, true, 4, 4, "joined.%d", i);
+        table->items[JOINED + i].product = true;
+    }
+    table->items[JOINED].joined = 1;
+    param_add_linear(table, 4, 3, "frozen");
+    table->items[FROZEN].frozen_rows = 3;
+    float *flat = xaligned((size_t)table->flat_count * sizeof *flat);
+    memset(flat, 0xff, (size_t)table->flat_count * sizeof *flat);
+    model.weights = model.gradients = tensor_1d(flat, DTYPE_F32, table->flat_count);
+    Context context = context_of(&model, device, NULL, &(Pass){.train = true, .unwritten = unwritten});
+    context_begin(&context);
+    for (int i = 0; i < ROWS; i++)
+        assert_int_equal(unwritten[i], i == ADDED || i == WRITTEN || i == LEFT || i == JOINED || i == JOINED + 1);
+    for (int time = 0; time < 2; time++) {
+        assert_int_equal(context_layer_gradients(&context, WRITTEN, -1, tensor_none()).overwrite, !time);
+        assert_int_equal(context_layer_gradients(&context, JOINED, -1, tensor_none()).overwrite, !time);
+        context_gradient(&context, ADDED);
+        assert_false(context_padded_gradients(&context, ADDED, -1, tensor_none()).overwrite);
+    }
+    context_end(&context);
+    for (int i = 0; i < ROWS; i++) {
+        const Param *param = &table->items[i];
+        bool cleared = i == ADDED || i == LEFT;
+        int64_t n = param->count + (cleared ? param->padding * param->columns : 0);
+        for (int64_t e = 0; e < n; e++)
+            assert_true(cleared ? flat[param->offset + e] == 0 : isnan(flat[param->offset + e]));
+        assert_false(unwritten[i]);
+    }
+    free(flat);
+    params_free(table);
+    device_close(device);
 }
 
 TEST(views_lie_in_the_flat_buffer) {
@@ -246,7 +291,6 @@ TEST(masks_cover_joined_parameters) {
     assert_true(c[1].begin == 48 && c[1].end == 80 && !c[1].used);
     assert_true(c[2].begin == 80 && c[2].end == 96 && c[2].width == 2 && c[2].count == 6 * 2 && !c[2].used[0]);
     assert_true(c[3].begin == 96 && c[3].end == table.flat_count && !c[3].used);
-    assert_true(params_uncounted_clear(&table) == 0);
     size_t before = device->allocated;
     params_updates_free(&u);
     assert_int_equal(before - device->allocated, 95 + 16 + 8);

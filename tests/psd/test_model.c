@@ -72,7 +72,7 @@ static double mean_of(const PsdRig *r, int metric) {
 static void run_once(PsdRig *r, bool recompute) {
     Pass pass = model_rig_pass(&r->rig, r->batch.counts, 1);
     pass.recompute = recompute;
-    model_rig_clear_gradients(&r->rig);
+    model_rig_check_first_pass(&r->rig, &r->batch, &pass);
     model_rig_run(&r->rig, &r->batch, &pass);
 }
 

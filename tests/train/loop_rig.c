@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "kernels/philox.h"
+#include "model/context.h"
 #include "tests/files.h"
 
 char toy_output[1 << 16];
@@ -105,10 +106,8 @@ static void toy_run(Model *model, Device *device, Arena *arena, const Batch *bat
     if (pass->train) {
         cross_entropy_forward_backward(device, loss, correct, logits, logits.dims[1], fields[TOY_TARGETS],
                                        tensor_none(), tensor_1d(pass->loss_scale.data, DTYPE_F32, 1), tensor_none());
-        linear_backward(device,
-                        (LayerGradients){.dw = param_view(&model->params, model->gradients, 0),
-                                         .dbias = param_view(&model->params, model->gradients, 1)},
-                        logits, x, w, WEIGHT_OUT_IN);
+        const Context context = context_of(model, device, arena, pass);
+        context_linear_backward(&context, 0, tensor_none(), logits, x);
     } else {
         cross_entropy_forward(device, loss, correct, logits, logits.dims[1], fields[TOY_TARGETS], tensor_none());
     }
@@ -132,6 +131,7 @@ static Model *toy_model(void) {
                      .close = toy_model_close};
     param_add(&model->params, INIT_NORMAL, 0.1f, true, CLASSES, FEATURES, "head.weight");
     param_add(&model->params, INIT_ZERO, 0, false, CLASSES, 0, "head.bias");
+    model->params.items[0].product = true;
     model->params.items[1].group = 1;
     return model;
 }

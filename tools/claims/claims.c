@@ -168,8 +168,8 @@ static json_t *json_of(const char *command) {
 }
 
 static int op_named(const char *name, const char *command) {
-    for (int op = 0; op < WORK_OPS; op++)
-        if (!strcmp(work_op_name(op), name)) return op;
+    for (int op = 0; op < OP_COUNT; op++)
+        if (!strcmp(op_names[op], name)) return op;
     die("%s: there is no operation '%s'", command, name);
 }
 
@@ -181,7 +181,7 @@ static bool is_convolution(int op) {
 static void sum_up(Run *run, const Machine *machine, const Work *work) {
     run->floor = cost_floor(machine, work);
     run->peak = machine_peak_flops(machine);
-    for (int op = 0; op < WORK_OPS; op++) {
+    for (int op = 0; op < OP_COUNT; op++) {
         run->flops += work->ops[op].all.flops;
         if (is_convolution(op)) run->convolutions += work->ops[op].all.flops;
     }

@@ -142,12 +142,10 @@ static Work counted(Model *model, const Batch *batch, TextBatch b, bool train) {
     if (train)
         memory_dry_step(model, dry, batch, b.accumulation, (StepOptions){.recompute = b.recompute});
     else
-        memory_dry_pass(model, dry, batch, false, false);
+        memory_dry_pass(model, dry, batch, PASS_VALIDATION, false);
     work_add_counters(&work, dry, 1);
     device_close(dry);
     for (int i = 0; i < (train ? b.accumulation : 1); i++) work_add_batch(&work, batch);
-    if (train)
-        work_add_calls(&work.ops[WORK_CLEAR], (CallWork){1, 0, (double)model->params.flat_count * sizeof(float)});
     return work;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "base/host_memory.h"
+#include "model/context.h"
 #include "train/plan/memory.h"
 
 /* A dry run of micro-batches and an update, without memory: all addresses are the dry device's. `on` gets the
@@ -12,7 +13,7 @@ typedef struct {
     Model *model;
     Device *dry, *on;
     const Batch *batch;
-    bool train;
+    PassKind kind;
     StepOptions options;
     int64_t micro_batches;
     bool update;
@@ -26,7 +27,7 @@ static void dry_update(DryRun *r, Tensor flat, Tensor half) {
     AdamWBuffers buffers = {.params = flat, .copy = half, .m = flat, .v = flat, .grads = flat};
     OWNED Segment *moving = NULL;
     int n_moving = params_moving(&r->model->params, &moving);
-    params_clear_gradients(&u, r->on, flat); /* at the beginning of a step */
+    clear_segments(r->on, flat, u.cleared, u.n_cleared); /* at the beginning of a step */
     if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving);
     global_norm(r->on, norm, flat, none, u.segments, u.n_segments);
     adamw_update(r->on, buffers, norm, none, u.segments, u.n_adamw, (AdamW){.step = 1});
@@ -44,17 +45,24 @@ static void dry_run(void *argument) {
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
     for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
     PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
-    Pass pass = {.train = r->train, .recompute = r->options.recompute, .step = &numbers->step};
+    bool train = r->kind != PASS_VALIDATION;
+    Pass pass = {.train = train, .recompute = r->options.recompute, .step = &numbers->step};
     pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
     int64_t n = model->params.flat_count;
     Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
-    if (!r->train && model->n_outputs)
+    if (!train && model->n_outputs)
         pass.outputs = tensor_2d(flat.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
     model->weights = model->gradients = flat;
     model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(flat.data, dry->half, n);
-    for (int64_t i = 0; i < r->micro_batches; i++)
+    OWNED bool *unwritten = xcalloc((size_t)model->params.count, sizeof *unwritten);
+    const Context context = context_of(model, r->on, &arena, &pass);
+    for (int64_t i = 0; i < r->micro_batches; i++) {
+        pass.unwritten = r->kind == PASS_FIRST && !i ? unwritten : NULL;
+        context_begin(&context);
         model->forward_backward(model, r->on, &arena, r->batch, fields, &pass);
+        context_end(&context);
+    }
     if (r->update) dry_update(r, flat, model->half_weights);
     model->weights = real.weights;
     model->gradients = real.gradients;
@@ -64,11 +72,11 @@ static void dry_run(void *argument) {
 }
 
 void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options) {
-    dry_run(&(DryRun){model, dry, dry, batch, true, options, micro_batches, true, 0, 0});
+    dry_run(&(DryRun){model, dry, dry, batch, PASS_FIRST, options, micro_batches, true, 0, 0});
 }
 
-void memory_dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute) {
-    dry_run(&(DryRun){model, dry, dry, batch, train, {.recompute = recompute}, 1, false, 0, 0});
+void memory_dry_pass(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute) {
+    dry_run(&(DryRun){model, dry, dry, batch, kind, {.recompute = recompute}, 1, false, 0, 0});
 }
 
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
@@ -84,7 +92,7 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
     dry->half = half;
     for (int i = 0; i < 2; i++) {
         if (!batches[i]) continue;
-        DryRun r = {model, dry, dry, batches[i], i == 0, options, 1, i == 0, 0, 0};
+        DryRun r = {model, dry, dry, batches[i], i ? PASS_VALIDATION : PASS_FIRST, options, 1, i == 0, 0, 0};
         dry_run(&r);
         plan.optimizer += r.masks;
         if (r.activations > plan.activations) plan.activations = r.activations;

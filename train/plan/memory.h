@@ -22,8 +22,9 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
                        StepOptions options);
 /* Runs an optimizer step of micro_batches times `batch` on a dry device, for its counters. */
 void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options);
-/* Runs one micro-batch of training, without the update, or of validation. */
-void memory_dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute);
+/* Runs a micro-batch, without the update. */
+typedef enum { PASS_FIRST, PASS_LATER, PASS_VALIDATION } PassKind; /* of a step: the first overwrites gradients */
+void memory_dry_pass(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute);
 size_t memory_total(const MemoryPlan *plan);
 void memory_print(const MemoryPlan *plan);
 /* Returns the bytes that a run can still allocate: the free bytes, minus those that the device keeps free. Call it

@@ -37,7 +37,7 @@ static void log_summary(Run *run) {
     char text[4][32], step[256], money[96];
     Record record = {.n = 0};
     const char *part = t->spec.labels.part;
-    StepTime time = meter_step_time(&run->meter, &t->spec, run->has_machine ? &run->machine : NULL);
+    StepTime time = meter_step_time(&run->meter, run->has_machine ? &run->machine : NULL);
     device_totals(t->spec.device, &flops, &bytes);
     record_add(&record, elapsed, "summary/seconds");
     record_add(&record, flops, "summary/flops");

@@ -103,36 +103,37 @@ static double mean_tokens(const Run *run) {
 }
 
 /* Returns the time on the machine of what a dry device has counted. */
-static double counted_seconds(const Run *run, const Device *dry, double cleared) {
+static double counted_seconds(const Run *run, const Device *dry) {
     Work work = {0};
     work_add_counters(&work, dry, 1);
-    if (cleared > 0) work_add_calls(&work.ops[WORK_CLEAR], (CallWork){1, 0, cleared});
     return cost_of_work(&run->machine, &work).seconds;
 }
 
 /* Returns the FLOPs that a dry device has counted. */
-static double counted_flops(const Run *run, const Device *dry, double cleared) {
+static double counted_flops(const Run *run, const Device *dry) {
     double flops, bytes;
-    (void)run, (void)cleared;
+    (void)run;
     device_totals(dry, &flops, &bytes);
     return flops;
 }
 
-/* Returns the sum over a mean step of what `count` tells of a dry device. cleared: bytes cleared besides. */
-static double mean_step(const Run *run, double (*count)(const Run *run, const Device *dry, double cleared)) {
+/* Returns the sum over a mean step of what `count` tells of a dry device: of the micro-batches, the first and the
+ * others, and of the update. */
+static double mean_step(const Run *run, double (*count)(const Run *run, const Device *dry)) {
+    enum { UPDATE = PASS_LATER + 1 };
     const TrainSpec *spec = &run->t->spec;
     const TrainOptions *o = spec->options;
     Batch largest = train_largest_batch(spec, o), none = {0};
-    double share = run->forecast.mean_tokens / (double)largest.n_tokens, sum = 0;
-    for (int update = 0; update < 2; update++) {
+    double share = fmin(run->forecast.mean_tokens / (double)largest.n_tokens, 1), sum = 0;
+    const double times[] = {share, share * (double)(o->grad_accumulation - 1), 1};
+    for (int part = PASS_FIRST; part <= UPDATE; part++) {
         Device *dry = dry_device_open();
         dry->half = train_half(spec);
-        if (update)
+        if (part == UPDATE)
             memory_dry_step(spec->model, dry, &none, 0, train_step_options(spec, o));
         else
-            memory_dry_pass(spec->model, dry, &largest, true, o->grad_checkpointing);
-        sum += (update ? 1 : (double)o->grad_accumulation * (share < 1 ? share : 1)) *
-               count(run, dry, update ? params_uncounted_clear(&spec->model->params) : 0);
+            memory_dry_pass(spec->model, dry, &largest, part, o->grad_checkpointing);
+        sum += times[part] * count(run, dry);
         device_close(dry);
     }
     batch_close(&largest);

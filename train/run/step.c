@@ -57,7 +57,7 @@ void step_clear_gradients(Run *run) {
     step->before = t->state;
     step->n_samples = 0;
     run->epoch_ended = false;
-    params_clear_gradients(&run->updates, device, model->gradients);
+    clear_segments(device, model->gradients, run->updates.cleared, run->updates.n_cleared);
     copy_moving(run, model->gradients, model->weights, tensor_none());
 }
 
@@ -109,6 +109,7 @@ void step_forward_backward(Run *run, int64_t micro) {
     device->set(device, run->passes.numbers, &numbers, sizeof numbers);
     Pass pass = {.train = true,
                  .recompute = o->grad_checkpointing,
+                 .unwritten = micro ? NULL : run->passes.unwritten,
                  .seed = (uint64_t)o->seed,
                  .step = &run->passes.numbers->step,
                  .loss_scale = tensor_1d(run->passes.numbers->loss_scale, DTYPE_F32, n),

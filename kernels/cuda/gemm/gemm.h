@@ -15,20 +15,23 @@ typedef enum {
     EPILOGUE_SLOPE /* c = dropout(the sum times gelu'(hidden)) */
 } GemmEpilogue;
 
+/* Where the sums go: rounded to c of `type`; to f32, written or added. */
+typedef enum { SUMS_ROUNDED, SUMS_WRITTEN, SUMS_ADDED } GemmSums;
+
 /* c [m, n] = op(a) op(b) + bias, or c += op(a) op(b), with op(a) [m, k] and op(b) [k, n]. */
 typedef struct {
-    void *c; /* of `type`; f32 if accumulate */
+    void *c; /* of `type`; f32 unless SUMS_ROUNDED */
     const void *a, *b;
-    const void *bias;      /* [n] of `type`, or NULL; none if accumulate */
-    GemmEpilogue epilogue; /* none if accumulate or transpose_a */
+    GemmSums sums;
+    const void *bias;      /* [n] of `type`, or NULL; only with SUMS_ROUNDED */
+    GemmEpilogue epilogue; /* only with SUMS_ROUNDED, not with transpose_a */
     GeluKind gelu;
     Dropout drop; /* p = 0 if there is no epilogue; element row * n + column */
     void *hidden; /* [m, n] of `type`, or NULL if there is no epilogue */
     int64_t m, n, k;
-    DType type;       /* of a and b: f32, bf16 or f16; sums are f32 */
-    bool transpose_a; /* a is stored [k, m] */
-    bool transpose_b; /* b is stored [n, k] */
-    bool accumulate;
+    DType type;        /* of a and b: f32, bf16 or f16; sums are f32 */
+    bool transpose_a;  /* a is stored [k, m] */
+    bool transpose_b;  /* b is stored [n, k] */
     bool rows_vary;    /* m is a number of tokens, which changes from call to call ... */
     bool depth_varies; /* ... or k is */
 } Gemm;

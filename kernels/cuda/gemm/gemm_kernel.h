@@ -462,8 +462,8 @@ void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
     output.m = (int)g.m, output.n = (int)g.n;
     output.bias = (const T *)g.bias;
     output.packs = packs_fit(4, g.n, (const char *)g.c, (const char *)g.hidden);
-    if (g.accumulate)
-        output.sums = (float *)g.c, output.add = true;
+    if (g.sums)
+        output.sums = (float *)g.c, output.add = g.sums == SUMS_ADDED;
     else
         output.c = (T *)(g.epilogue == EPILOGUE_GELU ? g.hidden : g.c);
     Finish<T> finish = {(T *)g.c, (const T *)g.hidden, g.epilogue, g.gelu, dropout_numbers(g.drop)}, none = {};

@@ -67,18 +67,18 @@ Gemm backward_of(Tensor dx, Tensor dy, Tensor w, WeightLayout layout) {
     return forward_of(dx, dy, w, tensor_none(), layout == WEIGHT_IN_OUT ? WEIGHT_OUT_IN : WEIGHT_IN_OUT);
 }
 
-/* dw += x^T dy, or its transpose; dbias += the sums of dy's columns. */
-void add_parameter_gradients(Device *device, Tensor dw, Tensor dbias, Tensor dy, Tensor x, WeightLayout layout) {
+/* dw += x^T dy, or its transpose, or = with overwrite; dbias += the sums of dy's columns. */
+void parameter_gradients(Device *device, LayerGradients to, Tensor dy, Tensor x, WeightLayout layout) {
     Tensor a = layout == WEIGHT_IN_OUT ? x : dy, b = layout == WEIGHT_IN_OUT ? dy : x;
     Gemm gemm = {};
-    gemm.c = dw.data, gemm.a = a.data, gemm.b = b.data;
+    gemm.c = to.dw.data, gemm.a = a.data, gemm.b = b.data;
     gemm.m = a.dims[1], gemm.n = b.dims[1], gemm.k = x.dims[0];
     gemm.type = x.dtype;
     gemm.transpose_a = true;
-    gemm.accumulate = true;
+    gemm.sums = to.overwrite ? SUMS_WRITTEN : SUMS_ADDED;
     gemm.depth_varies = true;
     gemm_multiply(device, &gemm);
-    if (dbias.data) add_column_sums(device, (float *)dbias.data, dy);
+    if (to.dbias.data) add_column_sums(device, (float *)to.dbias.data, dy);
 }
 
 } // namespace
@@ -116,7 +116,7 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
 
 void gemm_multiply(Device *device, const Gemm *gemm) {
     CudaState *state = cuda_state(device);
-    if (gemm->m == 0 || gemm->n == 0 || (gemm->accumulate && gemm->k == 0)) return;
+    if (gemm->m == 0 || gemm->n == 0 || (gemm->sums && gemm->k == 0)) return;
     gemm_prepare(device);
     if (state->library && cublas_multiply(device, gemm)) return;
     if (state->library && gemm->epilogue && multiply_then_finish(device, *gemm)) return;
@@ -138,7 +138,7 @@ void cuda_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bi
 void cuda_linear_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {
     Gemm gemm = backward_of(to.dx, dy, w, layout);
     if (to.dx.data) gemm_multiply(device, &gemm);
-    add_parameter_gradients(device, to.dw, to.dbias, dy, x, layout);
+    parameter_gradients(device, to, dy, x, layout);
 }
 
 void cuda_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias,
@@ -153,5 +153,5 @@ void cuda_gelu_linear_backward(Device *device, LayerGradients to, Tensor dy, Ten
     Gemm gemm = backward_of(to.dx, dy, w, layout);
     gemm.epilogue = EPILOGUE_SLOPE, gemm.gelu = activation.kind, gemm.drop = activation.drop, gemm.hidden = hidden.data;
     gemm_multiply(device, &gemm);
-    add_parameter_gradients(device, to.dw, to.dbias, dy, x, layout);
+    parameter_gradients(device, to, dy, x, layout);
 }

@@ -15,7 +15,7 @@ enum { CHOICES = 4096 };
 typedef struct {
     int64_t m, n, k; /* a number of tokens rounded up */
     int32_t type;
-    uint32_t flags;      /* transpose_a, transpose_b, accumulate, bias, TF32, epilogue */
+    uint32_t flags;      /* transpose_a, transpose_b, f32 sums, bias, TF32, epilogue */
     uint32_t alignments; /* of c, a, b, bias: log2, a byte each */
     uint32_t hidden_alignment;
 } Key;
@@ -171,7 +171,7 @@ static Problem describe(const Cublas *cublas, const Device *device, const Gemm *
     }
     p.a = g->transpose_a ? layout_of(cublas, g->type, g->k, g->m) : layout_of(cublas, g->type, g->m, g->k);
     p.b = g->transpose_b ? layout_of(cublas, g->type, g->n, g->k) : layout_of(cublas, g->type, g->k, g->n);
-    p.c = layout_of(cublas, g->accumulate ? DTYPE_F32 : g->type, g->m, g->n);
+    p.c = layout_of(cublas, g->sums ? DTYPE_F32 : g->type, g->m, g->n);
     return p;
 }
 
@@ -182,10 +182,10 @@ static void forget(const Cublas *cublas, Problem *p) {
     cublas->call.cublasLtMatmulDescDestroy(p->operation);
 }
 
-/* Computes c = op(a) op(b) + bias with the epilogue, or c += op(a) op(b). */
+/* Computes c = op(a) op(b) + bias with the epilogue, or adds to c. */
 static unsigned run(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g,
                     const CublasAlgorithm *algorithm) {
-    float one = 1, beta = g->accumulate ? 1 : 0;
+    float one = 1, beta = g->sums == SUMS_ADDED ? 1 : 0;
     return cublas->call.cublasLtMatmul(cublas->handle, p->operation, &one, g->b, p->b, g->a, p->a, &beta, g->c, p->c,
                                        g->c, p->c, algorithm, cublas->workspace, cublas->workspace_bytes,
                                        cuda_stream(device));
@@ -215,9 +215,9 @@ static Key key_of(const Device *device, const Gemm *g) {
                  .n = g->n,
                  .k = g->depth_varies ? round_tokens(g->k) : g->k,
                  .type = (int32_t)g->type,
-                 .flags = (uint32_t)g->transpose_a | (uint32_t)g->transpose_b << 1 | (uint32_t)g->accumulate << 2 |
-                          (uint32_t)(g->bias != NULL) << 3 | (uint32_t)is_tf32(device, g) << 4 |
-                          (uint32_t)g->epilogue << 5,
+                 .flags = (uint32_t)g->transpose_a | (uint32_t)g->transpose_b << 1 |
+                          (uint32_t)(g->sums != SUMS_ROUNDED) << 2 | (uint32_t)(g->bias != NULL) << 3 |
+                          (uint32_t)is_tf32(device, g) << 4 | (uint32_t)g->epilogue << 5,
                  .hidden_alignment = alignment_of(g->hidden),
                  .alignments = alignment_of(g->c) | alignment_of(g->a) << 8 | alignment_of(g->b) << 16 |
                                alignment_of(g->bias) << 24};

@@ -50,7 +50,7 @@ TEST(a_step_is_the_closed_form) {
         forms_expect("parameters", forms_number(root, "parameters"), 134999810);
         forms_start();
         products(rows[i][0], rows[i][1]);
-        forms_update(134999810, flat);
+        forms_update(134999810, flat, LAYERS * (4 * C * C + C * FF) + C * C + C * CLASSES, LAYERS * C * FF);
         forms_expect_called(root);
         forms_expect_states(root, flat);
         json_decref(root);

@@ -123,7 +123,7 @@ static void cv_step(void) {
     block(x, second);
     block((Volume){FRAMES / 4, 11, 64}, third);
     head((Volume){FRAMES / 8, 6, 128});
-    forms_update(CV_PARAMETERS, CV_PARAMETERS + 15 + RUNNING);
+    forms_update(CV_PARAMETERS, CV_PARAMETERS + 15 + RUNNING, 128 * 64 + 64, 0);
     forms_call(OP_copy_segments, 0, 8 * RUNNING), forms_call(OP_copy_segments, 0, 8 * RUNNING + 4);
 }
 

@@ -52,7 +52,8 @@ static void gpt_step(double batch, double accumulated, double text_classes, doub
     forms_embed_back(batch * MEL, b.c, true, true), forms_embed_back(batch * TEXT, b.c, true, true);
     forms_embed_back(batch * SPEED, b.c, false, true);
     forms_times(accumulated);
-    forms_update(parameters, flat);
+    double heads = (padded(text_classes) + padded(MEL_CODES)) * b.c;
+    forms_update(parameters, flat, GPT_LAYERS * 8 * b.c * b.c + heads, GPT_LAYERS * 4 * b.c * b.c);
 }
 
 /* The table of the specification: matrices, biases and norms of a block; embeddings, positions, norms, heads. */

@@ -423,7 +423,7 @@ TEST(a_card_on_which_the_run_does_not_fit_is_not_compared) {
 TEST(one_card_is_reported_in_full) {
     static const char *const parts[] = {"there is no data", "[Memory] weights",
                                         "it fits",          "linear_backward",
-                                        "clear gradients",  "[Time] a step",
+                                        "clear_segments",   "[Time] a step",
                                         "bound by",         "MFU",
                                         "give the data",    "none stays in the 48 MB of L2",
                                         "sustained: 47 %",  NULL};

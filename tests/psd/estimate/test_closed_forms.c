@@ -143,12 +143,21 @@ static double psd_encoder_parameters(const Psd *s) {
     return d * (PATCH + 4) + s->layers * (4 * d * d + 2 * d * F + 9 * d + F) + 2 * d;
 }
 
+/* The matrices of the encoder, but those after GELU. */
+static double psd_encoder_matrices(const Psd *s) { return s->d * PATCH + s->layers * (4 * s->d * s->d + s->d * s->ff); }
+
+static void update_pretraining(const Psd *s) {
+    double d = s->d, e = s->e, decoder = d * e + s->decoder_layers * 6 * e * e + e * PATCH;
+    forms_update(s->pretraining, s->pretraining + SEQUENCE * d, psd_encoder_matrices(s) + decoder + d * d,
+                 s->layers * d * s->ff + s->decoder_layers * 2 * e * e + d * s->q);
+}
+
 static void pretraining_step(const Psd *s) {
     forms_start();
     encode(s, 2 * s->batch, s->batch);
     mae(s);
     sicr(s);
-    forms_update(s->pretraining, s->pretraining + SEQUENCE * s->d);
+    update_pretraining(s);
 }
 
 /* The specification's closed forms; the flat buffer has the table of 13 positions besides. */
@@ -185,7 +194,8 @@ static void finetuning_step(const Psd *s) {
     forms_sum(B), forms_sum(B);
     forms_gelu_linear_back(B, s->head, CLASSES, true);
     forms_linear_back(B, s->d, s->head, true);
-    forms_update(s->classifier, classifier_flat(s));
+    forms_update(s->classifier, classifier_flat(s), psd_encoder_matrices(s) + s->d * s->head,
+                 s->layers * s->d * s->ff + s->head * CLASSES);
 }
 
 TEST(finetuning_at_every_size) {
@@ -235,7 +245,7 @@ TEST(mediums_bytes_are_the_specifications) {
     assert_near((forms_memory(root, "optimizer") - 8 * positions) / 1e6, 209.3, 0.05);
     assert_near((forms_number(root, "checkpoint_bytes") - 12 * positions) / 1e6, 314, 0.5);
     forms_start();
-    forms_update(s->pretraining, s->pretraining + positions);
+    update_pretraining(s);
     assert_near(forms_want[OP_adamw_update].bytes / 1e6, 785, 0.5);
     /* Its whole data set, 98,262 rows of 192 bins, is 75.5 MB; we keep all 200. */
     assert_near(98262.0 * 192 * 4 / 1e6, 75.5, 0.05);

@@ -114,7 +114,6 @@ TEST(a_step_is_three_forwards_and_an_update) {
                          0.01); /* the patches' gradient is nobody's; GELU's slope is 18 */
     /* Weights, moments and gradients read, the first three and a 16-bit copy written; segments end on whole lines. */
     estimate_expect_near("AdamW", estimate_of_op(root, "adamw_update", "bytes"), 30 * parameters, 1e-3);
-    estimate_expect_near("clear", estimate_of_op(root, "clear gradients", "bytes"), 4 * parameters, 1e-3);
     estimate_expect("updates", estimate_of_op(root, "adamw_update", "calls"), 1);
     json_decref(root);
     line = keep(psd("pretrain", s, "-g 3"));

@@ -50,7 +50,8 @@ static void step(const Size *s) {
     forms_norm_back(b.n, b.c, false);
     forms_drop(b.n, b.c);
     forms_embed_back(b.n, b.c, true, false);
-    forms_update(parameters_of(s), parameters_of(s));
+    double matrices = s->layers * b.c * b.c;
+    forms_update(parameters_of(s), parameters_of(s), 8 * matrices + s->vocabulary * b.c, 4 * matrices);
 }
 
 static void check_size(const Size *s, const char *size, double parameters) {
