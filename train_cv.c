@@ -73,11 +73,6 @@ static CvData open_data(const CvRun *o) {
     return data;
 }
 
-static void close_data(CvData *data) {
-    cv_folds_free(&data->folds);
-    cv_cells_close(&data->cells);
-}
-
 /* ---- the best epoch ---- */
 
 /* Computes the validation metrics, at a threshold of 0.5 where a metric needs one. Returns minus the metric of
@@ -260,7 +255,8 @@ static int train_command(int argc, char **argv) {
     else
         run_folds(&o, folds, n);
     for (int i = 0; i < n; i++) cv_fold_close(&folds[i]);
-    close_data(&data);
+    cv_folds_free(&data.folds);
+    cv_cells_close(&data.cells);
     device_close(o.device);
     options_free(&set, argc, argv);
     return 0;

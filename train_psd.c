@@ -203,8 +203,7 @@ static int infer_stage(PsdOptions *o, PsdStage *stage) {
     int status = o->command == PSD_EVALUATE ? psd_evaluate(o, &data, &classifier, stage->result)
                                             : psd_calibrate(o, &data, &classifier);
     train_close(classifier.training);
-    classifier.spec.model->close(classifier.spec.model);
-    classifier.spec.train->close(classifier.spec.train);
+    trainer_close(&classifier.spec);
     psd_data_close(&data);
     return status;
 }

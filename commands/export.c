@@ -26,9 +26,8 @@ void export_options_add(OptionSet *set, ExportOptions *options) {
 bool export_copy(const char *from, const char *to, Error *error) {
     OWNED char *bytes = NULL;
     size_t size;
-    Error why;
-    return read_file(from, &bytes, &size, &why) ? file_write_atomic(to, bytes, size, error)
-                                                : error_set(error, "%s: %s", from, why.text);
+    return read_file(from, &bytes, &size, error) ? file_write_atomic(to, bytes, size, error)
+                                                 : error_before(error, "%s: ", from);
 }
 
 bool export_json(const char *folder, const char *name, json_t *object, Error *error) {

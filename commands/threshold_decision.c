@@ -9,11 +9,9 @@
 json_t *threshold_decision_to_json(const ThresholdDecision *d, const char *positive) {
     bool at_threshold = !isnan(d->threshold);
     OWNED char *text = at_threshold ? xformat("%s if p > threshold", positive) : xstrdup("the most probable class");
-    json_t *root =
-        json_build("the decision", "{s:o, s:s, s:o, s:o}", "threshold", real_or_null(d->threshold), "decision", text,
-                   "rule", at_threshold ? json_string(THRESHOLD_RULE_NAMES[d->rule]) : json_null(), "temperature",
-                   real_or_null(d->temperature));
-    return root;
+    return json_build("the decision", "{s:o, s:s, s:o, s:o}", "threshold", real_or_null(d->threshold), "decision", text,
+                      "rule", at_threshold ? json_string(THRESHOLD_RULE_NAMES[d->rule]) : json_null(), "temperature",
+                      real_or_null(d->temperature));
 }
 
 /* Sets *out to a number or, of null, to NaN. Returns whether the field is one of those that are allowed. */
@@ -55,13 +53,12 @@ static bool decision_check(const json_t *root, int classes, ThresholdDecision *d
 }
 
 bool threshold_decision_read(const char *checkpoint, int classes, ThresholdDecision *d, json_t **root, Error *error) {
-    Error why;
     *d = (ThresholdDecision){.threshold = 0.5, .temperature = NAN};
     *root = decision_read(checkpoint, error);
     if (!*root) return !error->text[0];
     d->kept = true;
-    if (decision_check(*root, classes, d, &why)) return true;
+    if (decision_check(*root, classes, d, error)) return true;
     json_decref(*root);
     *root = NULL;
-    return error_set(error, "the decision.json of %s: %s", checkpoint, why.text);
+    return error_before(error, "the decision.json of %s: ", checkpoint);
 }

@@ -53,16 +53,15 @@ static bool add(PriceList *list, CardPrice *place, const CardPrice *price, Error
 static bool take_entry(PriceList *list, char *entry, Error *error) {
     char *key = entry + strspn(entry, " "), *sign = strchr(key, '=');
     CardPrice price = {.provider = ""};
-    Error why;
     if (!sign) return error_set(error, "expected CARD=PRICE, as in l4=0.80,h200=3.50, found '%.64s'", key);
     *sign = 0;
     char *text = sign + 1 + strspn(sign + 1, " ");
     CardPrice *place = place_of(list, key, error);
     if (!place) return false;
     if (place->price.per_hour > 0) return error_set(error, "%s has two prices", key);
-    if (!price_parse(text, &price.price, &why)) return error_set(error, "%s: %s", key, why.text);
+    if (!price_parse(text, &price.price, error)) return error_before(error, "%s: ", key);
     if (!(price.price.per_hour > 0)) return error_set(error, "%s: expected a price above 0, found '%.64s'", key, text);
-    return add(list, place, &price, &why) || error_set(error, "%s: %s", key, why.text);
+    return add(list, place, &price, error) || error_before(error, "%s: ", key);
 }
 
 bool price_list_parse(const char *text, PriceList *list, Error *error) {

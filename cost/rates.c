@@ -248,19 +248,14 @@ int rates_devices(const char *path, char names[][128], int most, Error *error) {
     return root || !error->text[0] ? n : -1;
 }
 
-static bool write_all(const char *file, json_t *root, Error *error) {
-    json_sum_set(root, DIGITS, 0);
-    OWNED char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS);
-    return file_write_atomic(file, text, strlen(text), error);
-}
-
 static bool put_rates(const char *file, const Rates *rates, Error *error) {
     json_auto_t *root = read_all(file, error);
     bool ok = root || !error->text[0];
     if (ok && !root) root = json_build("the measured rates", "{s:i, s:{}}", "version", VERSION, "devices");
     if (ok && json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates)))
         ok = error_set(error, "%s cannot hold a device of the name '%.127s'", file, rates->device);
-    return ok && write_all(file, root, error);
+    if (ok) json_sum_set(root, DIGITS, 0);
+    return ok && json_write_file(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS, error);
 }
 
 /* Holds the lock from reading to writing, so that no rates of another program are lost. */

@@ -263,11 +263,9 @@ static json_t *assumed_json(const Card *c) {
 static json_t *measured_json(const TrainSpec *spec, const Machine *m) {
     const Rates *r = m->rates;
     OWNED char *path = rates_path(spec->options->calibration);
-    json_t *measured =
-        json_build("the estimate", "{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date, "file",
-                   path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth", r->bytes.rate[r->bytes.n - 1],
-                   "launch_seconds", r->launch, "copy_bandwidth", r->copy);
-    return measured;
+    return json_build("the estimate", "{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date,
+                      "file", path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth",
+                      r->bytes.rate[r->bytes.n - 1], "launch_seconds", r->launch, "copy_bandwidth", r->copy);
 }
 
 static json_t *memory_json(const MemoryPlan *m) {

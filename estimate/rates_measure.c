@@ -15,6 +15,7 @@
 
 #include "kernels/ops_table.h"
 #include "kernels/philox.h"
+#include "report/statistics.h"
 
 enum {
     NOISE = 999936,       /* numbers; no power of two, so that rows differ */
@@ -367,11 +368,6 @@ static double settled_seconds(Bench *b) {
     return batch_seconds(b);
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Returns the seconds of a call: the lower quartile over batches, because other programs make some slower, none faster.
  */
 static double call_seconds(Bench *b) {
@@ -383,7 +379,7 @@ static double call_seconds(Bench *b) {
     if (b->calls > 1) settled_seconds(b);
     double start = seconds_now();
     while (n < REPEATS && (n < 2 || seconds_now() - start < b->share)) seconds[n++] = batch_seconds(b) / b->calls;
-    qsort(seconds, (size_t)n, sizeof *seconds, ascending);
+    statistics_sort(seconds, n);
     return seconds[n / 4];
 }
 
@@ -408,21 +404,26 @@ static bool measure_size(Bench *b, const Series *series, int i, double rate) {
     return true;
 }
 
+/* Measures the sizes of a series by their FLOPs, of the moves by their bytes. rate: the expected FLOP/s of the first.
+ */
+static void measure_sizes(Bench *b, const Series *series, double rate, RateCurve *curve) {
+    for (int i = 0; measure_size(b, series, i, rate); i++) {
+        curve->size[i] = series == &moves ? b->bytes : b->flops;
+        curve->rate[i] = curve->size[i] / b->seconds;
+        rate = b->flops / b->seconds;
+        curve->n++;
+    }
+    b->left--;
+}
+
 static void measure_series(Bench *b, const Series *series, double expected_rate, RateCurve *curve) {
-    double rate = expected_rate;
     for (int i = 0; i < SIZES && series->rows[i]; i++) b->rows = series->rows[i];
     b->series = series;
     make_ints(b);
     dry_call(b);
     curve->density =
         b->flops / b->bytes; /* of the largest call, even if not measured: the share of the weights is small there */
-    for (int i = 0; measure_size(b, series, i, rate); i++) {
-        rate = b->flops / b->seconds;
-        curve->size[i] = b->flops;
-        curve->rate[i] = rate;
-        curve->n++;
-    }
-    b->left--;
+    measure_sizes(b, series, expected_rate, curve);
 }
 
 static bool is_product(int op) {
@@ -448,17 +449,6 @@ static void measure_type(Bench *b, Rates *rates, NumberType type) {
         memmove(&curves[at + 1], &curves[at], (size_t)(CURVES - 1 - at) * sizeof curve);
         curves[at] = curve;
     }
-}
-
-static void measure_moves(Bench *b, RateCurve *curve) {
-    double rate = INFINITY;
-    for (int i = 0; measure_size(b, &moves, i, rate); i++) {
-        rate = b->flops / b->seconds;
-        curve->size[i] = b->bytes;
-        curve->rate[i] = b->bytes / b->seconds;
-        curve->n++;
-    }
-    b->left--;
 }
 
 /* Returns bytes/s from pinned memory of the host; 0 if the device reads the host's memory in place. */
@@ -520,7 +510,7 @@ Rates rates_measure(Device *device, double seconds) {
     measure_size(&b, &nothing, 0, INFINITY);
     rates.launch = b.launch = b.seconds;
     b.left--;
-    measure_moves(&b, &rates.bytes);
+    measure_sizes(&b, &moves, INFINITY, &rates.bytes);
     /* The most used type comes first: if libraries take long to choose algorithms, less time is left for the others. */
     if (device->half != DTYPE_F32) measure_type(&b, &rates, NUMBERS_16_BITS);
     if (tf32) measure_type(&b, &rates, NUMBERS_TF32);

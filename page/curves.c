@@ -44,8 +44,7 @@ static void add_series(Plot *plot, const json_t *records, const char *key, char 
         if (isfinite(step) && isfinite(value)) x[n] = step, y[n++] = value;
     }
     if (!n) {
-        free(x);
-        free(name);
+        FREE(x, name);
         return;
     }
     PlotSeries *series = xrealloc((void *)plot->series, ((size_t)plot->n_series + 1) * sizeof *series);

@@ -40,8 +40,7 @@ static void card(FILE *out, const char *name, char *value, char *note) {
         fputs("<dd class=\"unknown\">unknown</dd>", out);
     if (note) html_print(out, "<dd class=\"note\">%s</dd>", note);
     fputs("</div>\n", out);
-    free(value);
-    free(note);
+    FREE(value, note);
 }
 
 static void card_speed(FILE *out, const LoggedRun *run) {

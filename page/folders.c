@@ -42,9 +42,7 @@ bool folders_add(Folders *folders, const char *path, const char *name, int depth
 
 void folders_free(Folders *folders) {
     for (int i = 0; i < folders->n; i++) {
-        free(folders->items[i].path);
-        free(folders->items[i].name);
-        free(folders->items[i].problem);
+        FREE(folders->items[i].path, folders->items[i].name, folders->items[i].problem);
     }
     free(folders->items);
     *folders = (Folders){0};

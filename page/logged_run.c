@@ -38,8 +38,7 @@ static LoggedValues values_from(const LoggedRun *run, const char *name, size_t f
 LoggedValues logged_values(const LoggedRun *run, const char *name) { return values_from(run, name, 0); }
 
 void logged_values_free(LoggedValues *v) {
-    free(v->steps);
-    free(v->values);
+    FREE(v->steps, v->values);
     *v = (LoggedValues){0};
 }
 
@@ -213,7 +212,6 @@ bool logged_run_open(LoggedRun *run, const char *directory, const char *name, Er
 void logged_run_close(LoggedRun *run) {
     json_decref(run->records);
     json_decref(run->state);
-    free(run->directory);
-    free(run->name);
+    FREE(run->directory, run->name);
     *run = (LoggedRun){0};
 }

@@ -17,11 +17,6 @@ static const char *component(const char *path, const char *end) {
     return at;
 }
 
-/* Returns where a name begins that has one parent more; NULL: it has all. */
-static const char *longer(const char *path, const char *name) {
-    return name - path > 1 ? component(path, name - 1) : NULL;
-}
-
 /* Adds a parent to each name that two paths have. Returns whether one was added. */
 static bool tell_apart(char *const *paths, const char **names, int n) {
     OWNED bool *equal = xcalloc((size_t)n, sizeof *equal);
@@ -29,9 +24,8 @@ static bool tell_apart(char *const *paths, const char **names, int n) {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++) equal[i] |= strcmp(paths[i], paths[k]) && !strcmp(names[i], names[k]);
     for (int i = 0; i < n; i++) {
-        const char *name = equal[i] ? longer(paths[i], names[i]) : NULL;
-        if (!name) continue;
-        names[i] = name;
+        if (!equal[i] || names[i] - paths[i] <= 1) continue; /* one that has all parents */
+        names[i] = component(paths[i], names[i] - 1);
         added = true;
     }
     return added;
@@ -70,9 +64,7 @@ void names_drop_repeated(Folders *folders) {
             folders->items[kept++] = folder;
             continue;
         }
-        free(paths[kept]);
-        free(folder.path);
-        free(folder.name);
+        FREE(paths[kept], folder.path, folder.name);
     }
     folders->n = kept;
     names_free(paths, kept);

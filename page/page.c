@@ -94,8 +94,7 @@ static bool page_open(Page *p, const PageRequest *request, Error *error) {
 
 static void page_close(Page *p) {
     for (int i = 0; i < p->n; i++) logged_run_close(&p->runs[i]);
-    free(p->runs);
-    free(p->title);
+    FREE(p->runs, p->title);
     folders_free(&p->folders);
 }
 
@@ -236,8 +235,7 @@ static void write_results(Page *p, FILE *out) {
     if (results.size) fprintf(out, "<section><h2>Results</h2>\n%s</section>\n", results.text);
     if (sounds) fprintf(out, "<section><h2>Samples</h2>\n<div class=\"figures\">%s</div></section>\n", samples.text);
     p->summary.results += sounds;
-    free(results.text);
-    free(samples.text);
+    FREE(results.text, samples.text);
 }
 
 /* Writes the facts of each of several runs, in closed elements. */

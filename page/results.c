@@ -14,10 +14,7 @@ typedef struct {
     int n;
 } Names;
 
-static void names_free(Names *names) {
-    free(names->names);
-    free(names->text);
-}
+static void names_free(Names *names) { FREE(names->names, names->text); }
 
 static Names names_of(const Folder *folder, const char *end) {
     Names names = {.text = folder_files(folder, end)};
@@ -168,8 +165,7 @@ static void write_report(FILE *out, Room *room, const Report *r) {
             write_pictures(out, room, r);
             fputs(body.text, out);
         }
-        free(head.text);
-        free(body.text);
+        FREE(head.text, body.text);
     } else {
         room_leave_out(room, shown, error.text);
     }
@@ -260,8 +256,7 @@ int samples_write(FILE *out, Room *room, const Folders *folders, bool is_running
             for (int i = 0; i < names.n; i++) n += write_sound(out, &sounds, &samples, names.names[i]);
             names_free(&names);
         }
-        free(samples.path);
-        free(samples.name);
+        FREE(samples.path, samples.name);
     }
     return n;
 }

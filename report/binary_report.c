@@ -105,13 +105,6 @@ static char *path_of(const Report *r, const char *what, const char *extension) {
     return xformat("%s/%s_%s.%s", r->directory, what, r->tag_name, extension);
 }
 
-static void make_areas(Report *r) {
-    OWNED MetricsPoint *points = xmalloc((size_t)r->n * sizeof *points);
-    int64_t count;
-    r->areas = (MetricsAreas){NAN, NAN, NAN};
-    if (binary_curve(r->rows, r->n, points, &count)) r->areas = metrics_areas(points, count);
-}
-
 static void make_tables(Report *r) {
     const Sweep *s = &r->sweep;
     binary_summary(&r->summary, &r->scores, &r->intervals);
@@ -205,7 +198,7 @@ bool report_threshold(const BinaryRow *rows, int64_t n, const char *const *class
     r.tag_name = file_name_in(directory, "", tag);
     r.intervals = binary_intervals(rows, n, 1, "", "row");
     sweep_make(rows, n, &r.sweep);
-    make_areas(&r);
+    r.areas = binary_areas(rows, n);
     make_tables(&r);
     bool ok = write_table(&r, &r.thresholds, "threshold", error) && write_table(&r, &r.histogram, "histogram", error) &&
               write_json(&r, error) && write_markdown(&r, error) && draw(&r, error);

@@ -125,8 +125,7 @@ static bool try_method(CalibrationReport *r, CalibrationKind kind, Error *error)
         Method method = method_of(kind, &r->test->covariate);
         ok = report_method(r, &method, &c, &after, error);
         if (r->fits) json_array_append_new(r->fits, calibration_to_json(&c));
-        free(method.name);
-        free(method.title);
+        FREE(method.name, method.title);
         evaluation_free(&after);
     }
     if (*r->fitted) calibration_free(&c);

@@ -298,8 +298,7 @@ static bool draw_curves(const Report *r, Error *error) {
         ok = curves_write_picture(path, roc, &(CurveSet){.curves = curves, .n = n}, title, error);
     }
     for (int c = 0; c < n; c++) free((void *)curves[c].rows);
-    free(curves);
-    free(intervals);
+    FREE(curves, intervals);
     return ok;
 }
 
@@ -342,11 +341,6 @@ bool report_classification(const Predictions *predictions, double temperature, c
     Table *tables[] = {&r.line, &r.summary, &r.classes, &r.confusion, &r.groups, &r.bins, &r.rows};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);
     evaluation_free(&r.evaluation);
-    free(r.worst);
-    free(r.chance);
-    free(r.protocol_name);
-    free(r.tag_name);
-    free(r.per_group);
-    free(r.per_bin);
+    FREE(r.worst, r.chance, r.protocol_name, r.tag_name, r.per_group, r.per_bin);
     return ok;
 }

@@ -183,8 +183,7 @@ static PlotSeries mean_series(const Curve *curves, int n, const CurveMean *mean,
     int32_t *fold = xmalloc((size_t)n * sizeof *fold);
     for (int f = 0; f < n; f++) areas[f] = curves[f].area, sum += areas[f], fold[f] = f;
     Interval interval = statistics_mean_interval(areas, fold, n, n);
-    free(areas);
-    free(fold);
+    FREE(areas, fold);
     return (PlotSeries){.name = xformat("mean of %d fold%s: %s %.3f", n, n == 1 ? "" : "s", area, sum / n),
                         .x = mean->x,
                         .y = mean->y,

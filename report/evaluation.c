@@ -104,10 +104,7 @@ bool evaluation_at(const Predictions *p, double threshold, Evaluation *e, Error 
 }
 
 void evaluation_free(Evaluation *e) {
-    free(e->probabilities);
-    free(e->predicted);
-    free(e->confusion);
-    free(e->each);
+    FREE(e->probabilities, e->predicted, e->confusion, e->each);
     *e = (Evaluation){0};
 }
 
@@ -153,8 +150,7 @@ static void take_scores(BinaryScores *s, const MetricsScores *scores, const Metr
     s->specificity = each[0].score.recall;
 }
 
-static void take_areas(BinaryScores *s, const MetricsPoint *points, int64_t count) {
-    MetricsAreas areas = metrics_areas(points, count);
+static void take_areas(BinaryScores *s, MetricsAreas areas) {
     s->auroc = areas.roc_auc;
     s->auprc = areas.average_precision;
 }
@@ -173,10 +169,15 @@ bool binary_curve(const BinaryRow *rows, int64_t n, MetricsPoint *points, int64_
     return metrics_curve(p, labels, n, points, count, NULL);
 }
 
+MetricsAreas binary_areas(const BinaryRow *rows, int64_t n) {
+    OWNED MetricsPoint *points = xmalloc(((size_t)n + 1) * sizeof *points);
+    int64_t count;
+    return binary_curve(rows, n, points, &count) ? metrics_areas(points, count) : (MetricsAreas){NAN, NAN, NAN};
+}
+
 bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *s, MetricsCalibration *calibration, Error *error) {
     size_t room = (size_t)n + 1;
     OWNED int32_t *labels = xmalloc(room * sizeof *labels);
-    OWNED MetricsPoint *points = xmalloc(room * sizeof *points);
     Evaluation e = {.probabilities = xmalloc(2 * room * sizeof *e.probabilities),
                     .predicted = xmalloc(room * sizeof *e.predicted)};
     *s = (BinaryScores){.threshold = n ? rows[0].threshold : NAN, .auroc = NAN, .auprc = NAN};
@@ -189,11 +190,10 @@ bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *s, MetricsCal
     }
     const Predictions p = {.n = n, .classes = 2, .class_names = CLASSES, .truth = labels};
     bool ok = evaluation_fill(&p, &e, error);
-    int64_t count;
     if (ok) {
         memcpy(s->confusion, e.confusion, sizeof s->confusion);
         take_scores(s, &e.scores, e.each);
-        if (binary_curve(rows, n, points, &count)) take_areas(s, points, count);
+        take_areas(s, binary_areas(rows, n));
         s->ece = e.calibration.ece;
         e.calibration.brier /= 2; /* it was summed over both classes, whose terms are equal */
         s->brier = e.calibration.brier;
@@ -252,7 +252,7 @@ static void resampled_scores(void *context, const int64_t *times, double *values
     }
     bool both = r->each[0].support && r->each[1].support;
     take_scores(&s, &scores, r->each);
-    if (both) take_areas(&s, r->points, resampled_curve(r, times));
+    if (both) take_areas(&s, metrics_areas(r->points, resampled_curve(r, times)));
     for (int k = 0; k < BINARY_INTERVALS; k++)
         if (k != BINARY_ACCURACY) values[k] = both ? binary_score(&s, k) : (double)NAN;
 }
@@ -285,10 +285,7 @@ static Intervals intervals_of(Resampling *r, int n_values, int n_groups, const c
     statistics_bootstrap(
         &(Bootstrap){.statistic = resampled_scores, .context = r, .n_values = n_values, .groups = out.drawn},
         out.scores);
-    free(r->rows);
-    free(r->confusion);
-    free(r->each);
-    free(r->points);
+    FREE(r->rows, r->confusion, r->each, r->points);
     return out;
 }
 

@@ -117,6 +117,8 @@ bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *scores, Metri
 
 /* Fills *count of the n points of the curve over thresholds of p. False: the rows have one class only. */
 bool binary_curve(const BinaryRow *rows, int64_t n, MetricsPoint *points, int64_t *count);
+/* Returns the areas below the curves; NaN if the rows have one class only. */
+MetricsAreas binary_areas(const BinaryRow *rows, int64_t n);
 
 double binary_sigmoid(double logit);
 double binary_loss(double logit, int label); /* -ln of the label's probability, for a logit of any size */

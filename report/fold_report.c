@@ -291,12 +291,6 @@ bool report_folds(const FoldResult *folds, int n, const char *group_kind, const 
     for (int k = 0; k < r.scores; k++) free(r.names[k]);
     table_free(&r.results);
     table_free(&r.summary);
-    free(r.names);
-    free(r.values);
-    free(r.group);
-    free(r.shots);
-    free(r.spreads);
-    free(r.worst);
-    free(r.worst_f1);
+    FREE(r.names, r.values, r.group, r.shots, r.spreads, r.worst, r.worst_f1);
     return ok;
 }

@@ -153,7 +153,6 @@ bool html_svg_check(const char *text, Error *error) {
     static const char allowed[] = "svg g path rect circle line polyline text tspan title desc style";
     const char *open[SVG_DEEPEST];
     int depth = 0;
-    Error why;
     if (strncmp(text, "<svg ", 5)) return error_set(error, "it does not begin with <svg");
     for (const char *at = text; (at = strchr(at, '<'));) {
         bool closes = at[1] == '/';
@@ -164,7 +163,7 @@ bool html_svg_check(const char *text, Error *error) {
             return error_set(error, "it has an element '%.*s', which no picture of this program has",
                              size > 40 ? 40 : (int)size, name);
         at = name + size;
-        if (!check_attributes(&at, &why)) return error_set(error, "it has %s", why.text);
+        if (!check_attributes(&at, error)) return error_before(error, "it has ");
         if (closes) {
             if (!depth || strncmp(open[depth - 1], name, size) || strcspn(open[depth - 1], " \n\t/>") != size)
                 return error_set(error, "'</%.*s>' does not close what is open", (int)size, name);

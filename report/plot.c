@@ -93,8 +93,6 @@ typedef struct {
     int n;
 } Trace;
 
-static void trace_free(Trace *t) { free(t->x); }
-
 /* Returns the column of pixels in which a point lies; the right border belongs to the last one. */
 static int column_of(const Axis *x, double value) { return (int)fmin(axis_pixel(x, value), x->to - 1); }
 
@@ -228,7 +226,7 @@ static void write_series(FILE *out, const Chart *c, const PlotSeries *s) {
                 write_marker(out, number_of(c->plot, s), axis_pixel(&c->x, s->x[i]), axis_pixel(&c->y, s->y[i]));
         fputs("\"/>\n", out);
     }
-    trace_free(&t);
+    free(t.x);
 }
 
 /* ---- marks ---- */

@@ -47,8 +47,7 @@ void table_clear(Table *t) {
 void table_free(Table *t) {
     table_clear(t);
     for (int c = 0; c < t->columns; c++) free(t->names[c]);
-    free(t->names);
-    free(t->cells);
+    FREE(t->names, t->cells);
     *t = (Table){0};
 }
 

@@ -222,10 +222,7 @@ static BertSplit select_rows(const BertSplit *from, const int32_t *division, int
 
 static void split_close(BertSplit *split) {
     texts_free(&split->tokenized);
-    free(split->texts);
-    free(split->files);
-    free(split->lines);
-    free(split->labels);
+    FREE(split->texts, split->files, split->lines, split->labels);
     *split = (BertSplit){.n = 0};
 }
 

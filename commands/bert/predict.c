@@ -97,8 +97,7 @@ static void close_models(Predict *p) {
         free(p->columns[k]);
     }
     for (int k = 0; k < p->ensemble.n; k++) bert_classifier_close(&p->models[k]);
-    free(p->models);
-    free(p->counts);
+    FREE(p->models, p->counts);
 }
 
 /* ---- texts ---- */
@@ -190,9 +189,7 @@ static void predict_comments(Predict *p, const Comments *comments) {
         n = comments->n - first < BLOCK ? comments->n - first : BLOCK;
         Block b = predict_block(p, (const char *const *)comments->texts + first, n);
         for (int64_t i = 0; i < n; i++) add_row(p, comments, first + i, &b, i, n);
-        free(b.p);
-        free(b.calibrated);
-        free(b.own);
+        FREE(b.p, b.calibrated, b.own);
     }
 }
 

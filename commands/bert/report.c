@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/file_name.h"
@@ -167,19 +166,11 @@ static bool report_wrong(const BertTested *tested, const Evaluation *e, const ch
 
 /* ---- reports ---- */
 
-static void print_chance(const BertTested *t, const Evaluation *e) {
-    OWNED char *text = chance_of(e, t->cause);
-    if (text) printf("[Report] %s is %s\n", t->name, text);
-}
-
 /* Writes the fields of the reference's report.json, whose positive class it calls invalid. */
 static bool write_reference(const BertTested *t, const BinaryRow *rows, const char *directory, Error *error) {
     BinaryScores s;
-    MetricsAreas areas = {NAN, NAN, NAN};
-    int64_t count;
     if (!binary_scores(rows, t->n, &s, NULL, error)) return false;
-    OWNED MetricsPoint *points = xmalloc((size_t)t->n * sizeof *points);
-    if (binary_curve(rows, t->n, points, &count)) areas = metrics_areas(points, count);
+    const MetricsAreas areas = binary_areas(rows, t->n);
     OWNED char *base = path_of(t, directory, "report"), *path = xformat("%s.json", base);
     json_t *root = json_build(path, "{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:{s:[i, i], s:o}}", "threshold", s.threshold,
                               "accuracy", s.accuracy, "precision_inv", s.precision, "recall_inv", s.recall, "f1_inv",
@@ -202,7 +193,8 @@ bool bert_report(const BertTested *tested, const ThresholdDecision *d, const cha
     if (ok && tested->classes->n == 2) ok = report_two(tested, d->threshold, directory, error);
     if (ok && evaluation_at(&s.predictions, d->threshold, &evaluation, error)) {
         ok = report_wrong(tested, &evaluation, directory, error);
-        print_chance(tested, &evaluation);
+        OWNED char *chance = chance_of(&evaluation, tested->cause);
+        if (chance) printf("[Report] %s is %s\n", tested->name, chance);
         if (ok && result)
             *result = evaluation;
         else
@@ -222,8 +214,7 @@ static void report_calibrations(const BertTested *validation, const BertTested *
         if (fitted) die("%s", error.text);
         warn("no report of the calibration: %s", error.text);
     }
-    free(on.logits);
-    free(of.logits);
+    FREE(on.logits, of.logits);
 }
 
 void bert_test_run(const BertTestRun *run, const BertTested *validation, const BertTested *test,

@@ -178,9 +178,7 @@ static void finish(Filter *f) {
     if (f->writer) MUST(file_end(f->writer, &error));
     if (f->stream) program_flush(f->stream, true, "the text");
     if (f->input != STDIN_FILENO) close(f->input);
-    free(f->writer);
-    free(f->block);
-    free(f->lines);
+    FREE(f->writer, f->block, f->lines);
     segmenter_close(f->segmenter);
 }
 

@@ -151,6 +151,5 @@ void bert_test_best(const TrainSpec *spec, const BertOptions *o, const Classes *
                        .rule = rule_named(o->threshold),
                        .training_share = share_of_second(&splits[BERT_TRAIN])};
     bert_test_run(&run, &tested[0], test->n ? &tested[1] : NULL, results);
-    free(logits[0]);
-    free(logits[1]);
+    FREE(logits[0], logits[1]);
 }

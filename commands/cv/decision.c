@@ -1,6 +1,5 @@
 #include "commands/cv/decision.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "checkpoint/checkpoint.h"
@@ -41,11 +40,10 @@ static bool decision_check(const json_t *root, Error *error) {
 
 bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error) {
     json_auto_t *root = NULL;
-    Error why;
     *decision = (CvDecision){.views = true};
     if (!threshold_decision_read(checkpoint, CV_CLASSES, &decision->chosen, &root, error) || !root)
         return !root && !error->text[0];
-    bool ok = decision_check(root, &why) || error_set(error, "the decision.json of %s: %s", checkpoint, why.text);
+    bool ok = decision_check(root, error) || error_before(error, "the decision.json of %s: ", checkpoint);
     decision->views = json_is_true(json_object_get(root, "views"));
     if (ok) decision->donors = json_incref(json_object_get(root, "training_donors"));
     return ok;

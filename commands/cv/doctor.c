@@ -2,7 +2,6 @@
  * the same tables; the doctor writes them as JSON too. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -45,12 +44,6 @@ static const OptionRow table[] = {
      .help = "threads; 0: all cores. The output does not depend on the number"},
 };
 // clang-format on
-
-static void write_report(const char *path, const json_t *report) {
-    OWNED char *text = json_text(path, report, JSON_INDENT(1));
-    file_remove_stale(path);
-    MUST(file_write_atomic(path, text, strlen(text), &error));
-}
 
 /* Returns how many training cells the smallest fold has, with the filter that a training has unless told otherwise. */
 static int64_t smallest_training(const CvColumns *columns, const CvFolds *folds) {
@@ -98,7 +91,8 @@ int cv_doctor(int argc, char **argv) {
     cv_data_report(report, &cells, (uint64_t)o.seed);
     cv_data_report_filter(report, "reference_filter", &cells, &filter);
     OWNED char *path = cv_cells_path(o.data, ".data_report.json");
-    write_report(path, report);
+    file_remove_stale(path);
+    MUST(json_write_file(path, report, JSON_INDENT(1), &error));
     printf("[Data] report: %s\n", path);
     print_next(&o, &cells);
     cv_cells_close(&cells);

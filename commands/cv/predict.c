@@ -209,11 +209,7 @@ static void open_cells(Predict *o) {
 }
 
 static void close_cells(Predict *o) {
-    free(o->ids.at);
-    free(o->p);
-    free(o->calibrated);
-    free(o->votes);
-    free(o->trained);
+    FREE(o->ids.at, o->p, o->calibrated, o->votes, o->trained);
     cv_cells_close(&o->cells);
 }
 

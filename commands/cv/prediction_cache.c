@@ -25,10 +25,7 @@ CvPredictions cv_predictions(const CvIds *ids, float *logits) {
 }
 
 void cv_predictions_free(CvPredictions *predictions) {
-    free(predictions->logits);
-    free(predictions->ids);
-    free(predictions->first);
-    free(predictions->p);
+    FREE(predictions->logits, predictions->ids, predictions->first, predictions->p);
 }
 
 char *cv_weights_name(const char *checkpoint) {

@@ -33,11 +33,7 @@ static Best open_best(const CvFold *f) {
     return best;
 }
 
-static void close_best(Best *best) {
-    free(best->path);
-    free(best->name);
-    free(best->state.options_json);
-}
+static void close_best(Best *best) { FREE(best->path, best->name, best->state.options_json); }
 
 /* Predicts the validation and the test cells, in all views. */
 static void predict(CvFold *f, const Best *best, const CvIds *ids) {

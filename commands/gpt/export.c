@@ -311,8 +311,7 @@ int gpt_export(int argc, char **argv) {
     tensor_file_close(&e.base);
     gpt_trained_close(&e.trained);
     e.model->close(e.model);
-    free(e.tensors);
-    free(e.tokenizer);
+    FREE(e.tensors, e.tokenizer);
     options_free(&set, argc, argv);
     return 0;
 }

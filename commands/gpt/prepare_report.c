@@ -151,8 +151,7 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
         "d_model", (json_int_t)p->sizes.d_model);
     if (p->small) json_object_set_new(stats, GPT_PREPARED_OPTIONS, options_of_training(p, m));
     OWNED char *path = prepare_output_path(p->options->output, OUTPUT_STATS);
-    OWNED char *text = json_text(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    MUST(file_write_atomic(path, text, strlen(text), &error));
+    MUST(json_write_file(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9), &error));
 }
 
 void prepare_report_list(const Prepare *p) {

@@ -285,8 +285,7 @@ int psd_predict(PsdOptions *o, PsdClassifierOpen open) {
         psd_options_close(with);
     }
     write_predictions(&spectra, &sums, &output);
-    free(sums.plain);
-    free(sums.calibrated);
+    FREE(sums.plain, sums.calibrated);
     close_spectra(&spectra);
     predict_ensemble_free(&ensemble);
     return 0;

@@ -41,14 +41,7 @@ static PsdPredictions make_predictions(const PsdStore *store, const Dataset *sam
     return p;
 }
 
-void psd_predictions_free(PsdPredictions *p) {
-    free(p->logits);
-    free(p->snr);
-    free(p->truth);
-    free(p->group);
-    free(p->ids);
-    free(p->cause);
-}
+void psd_predictions_free(PsdPredictions *p) { FREE(p->logits, p->snr, p->truth, p->group, p->ids, p->cause); }
 
 void psd_predictions_print_chance(const PsdPredictions *p) {
     Evaluation e;

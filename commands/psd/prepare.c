@@ -264,11 +264,6 @@ static json_t *begin_report(const char *directory, uint64_t manifest_hash) {
     return report;
 }
 
-static void write_report(const char *directory, json_t *report) {
-    OWNED char *path = path_join(directory, "data_report.json"), *text = json_text(path, report, JSON_INDENT(1));
-    MUST(file_write_atomic(path, text, strlen(text), &error));
-}
-
 /* Returns how many samples a split file has to train on. */
 static int64_t count_training(const char *split, const PsdStore *store) {
     PsdPartition partition;
@@ -313,7 +308,8 @@ static void make_data(const Options *o) {
     MUST(psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error));
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
     json_object_set_new(report, "doubtful_sensors", psd_store_doubts(&store));
-    write_report(directory, report);
+    OWNED char *report_path = path_join(directory, "data_report.json");
+    MUST(json_write_file(report_path, report, JSON_INDENT(1), &error));
     print_next(o, directory, path, &store);
     file_unlock(&lock);
     psd_store_close(&store);

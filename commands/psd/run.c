@@ -375,8 +375,7 @@ static bool run_sensors(Runner *r) {
     if (go_on) MUST(report_folds(r->folds, r->n_folds, "sensor", o->all.protocol, o->train.output_dir, &error));
     for (int i = 0; i < r->n_folds; i++) evaluation_free(&r->results[i]);
     sensors_close(&s);
-    free(r->folds);
-    free(r->results);
+    FREE(r->folds, r->results);
     return go_on;
 }
 

@@ -119,8 +119,7 @@ static json_t *parse_question(SlmQuestions *q, const JsonRecords *records, const
     Error why;
     json_t *object = json_record(records->text, records->size, names, 0, &at, &why);
     if (!object) {
-        Error reason = why;
-        error_set(&why, "expected a JSON object: byte %zu of the record: %s", at + 1, reason.text);
+        error_before(&why, "expected a JSON object: byte %zu of the record: ", at + 1);
     } else if (check_question(object, &why)) {
         return object;
     }
@@ -169,11 +168,7 @@ SlmQuestions *slm_questions_open(const OptionList *files, bool skip_bad, SlmScor
     return q;
 }
 
-void slm_questions_close(SlmQuestions *q) {
-    free(q->bytes);
-    free(q->of);
-    free(q);
-}
+void slm_questions_close(SlmQuestions *q) { FREE(q->bytes, q->of, q); }
 
 /* ---- results ---- */
 

@@ -157,11 +157,7 @@ void slm_texts_close(SlmTextFiles *f) {
     for (int i = 0; i < f->options->n_threads; i++) token_ids_free(&f->threads[i]);
     corpus_files_close(&f->files);
     unknown_free(&f->missing[0]);
-    free(f->missing);
-    free(f->bad.first);
-    free(f->threads);
-    free(f->of);
-    free(f);
+    FREE(f->missing, f->bad.first, f->threads, f->of, f);
 }
 
 /* ---- results ---- */

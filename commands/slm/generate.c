@@ -153,9 +153,7 @@ static void prompts_free(Prompts *p) {
         free(p->texts[i]);
         token_ids_free(&p->ids[i]);
     }
-    free(p->texts);
-    free(p->ids);
-    free(p->runs);
+    FREE(p->texts, p->ids, p->runs);
     *p = (Prompts){.n = 0};
 }
 

@@ -82,9 +82,7 @@ void slm_samples_close(SlmSamples *s) {
     if (!s) return;
     for (int i = 0; i < s->n; i++) token_ids_free(&s->ids[i]);
     generator_close(s->generator);
-    free(s->ids);
-    free(s->prompts);
-    free(s);
+    FREE(s->ids, s->prompts, s);
 }
 
 /* Prints a text on one line, without the control characters that an untrained model writes. */

@@ -191,13 +191,12 @@ static bool score(const TestedFold *fold, int baseline, Baselines *b, Error *err
 
 bool baselines_make(const TestedFold *fold, const BinaryRow *test, Baselines *b, Error *error) {
     *b = (Baselines){0};
-    Error why;
     for (int k = 0; k < BASELINES; k++) {
         b->rows[k] = xmalloc(((size_t)fold->test.n + 1) * sizeof **b->rows);
         memcpy(b->rows[k], test, (size_t)fold->test.n * sizeof **b->rows);
-        if (score(fold, k, b, &why)) continue;
+        if (score(fold, k, b, error)) continue;
         baselines_free(b);
-        return error_set(error, "baseline '%s': %s", BASELINE_NAMES[k], why.text);
+        return error_before(error, "baseline '%s': ", BASELINE_NAMES[k]);
     }
     return true;
 }

@@ -166,20 +166,18 @@ static bool score(FoldScores *j, Error *error) {
 }
 
 bool fold_scores_make(const TestedFold *fold, int number, FoldScores *j, Error *error) {
-    Error why;
     *j = (FoldScores){.fold = fold};
-    if (!fold_check(fold, &why)) return error_set(error, "fold %s: %s", fold->name, why.text);
+    if (!fold_check(fold, error)) return error_before(error, "fold %s: ", fold->name);
     j->training_share = training_share(fold);
     j->validation = rows_of(fold->cells, &fold->validation, number);
     j->test = rows_of(fold->cells, &fold->test, number);
-    if (score(j, &why)) return true;
+    if (score(j, error)) return true;
     fold_scores_free(j);
-    return error_set(error, "fold %s: %s", fold->name, why.text);
+    return error_before(error, "fold %s: ", fold->name);
 }
 
 void fold_scores_free(FoldScores *j) {
-    free(j->validation);
-    free(j->test);
+    FREE(j->validation, j->test);
     baselines_free(&j->baselines);
     *j = (FoldScores){0};
 }

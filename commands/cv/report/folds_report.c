@@ -38,9 +38,6 @@ typedef struct {
 } Report;
 
 static const char *name_of(int who) { return who ? BASELINE_NAMES[who - 1] : "network"; }
-static const BinaryScores *scores_of(const FoldScores *j, int who) {
-    return who ? &j->baselines.scores[who - 1] : &j->network;
-}
 
 /* ---- numbers ---- */
 
@@ -50,7 +47,8 @@ static void spread_make(Report *r, int who, int score) {
     OWNED int32_t *fold = xmalloc((size_t)r->n * sizeof *fold);
     int n = 0;
     for (int f = 0; f < r->n; f++) {
-        values[n] = binary_score(scores_of(&r->scored[f], who), score);
+        const FoldScores *j = &r->scored[f];
+        values[n] = binary_score(who ? &j->baselines.scores[who - 1] : &j->network, score);
         fold[n] = f;
         n += !isnan(values[n]);
     }
@@ -219,8 +217,7 @@ static bool write_markdown(const Report *r, const char *path, Error *error) {
 }
 
 /* Draws a line per fold over its epochs, and rings the epoch of its best weights; no picture if none has any. */
-static bool write_curves(const Report *r, const char *what, const char *label,
-                         const double *(*values)(const TestedFold *), Error *error) {
+static bool write_curves(const Report *r, const char *what, const char *label, bool losses, Error *error) {
     OWNED PlotSeries *series = xmalloc((size_t)r->n * sizeof *series);
     int longest = 0, n = 0;
     for (int f = 0; f < r->n; f++)
@@ -229,18 +226,15 @@ static bool write_curves(const Report *r, const char *what, const char *label,
     for (int e = 0; e < longest; e++) epochs[e] = e + 1;
     for (int f = 0; f < r->n; f++) {
         const TestedFold *fold = &r->folds[f];
-        series[n] = (PlotSeries){
-            .name = fold->name, .x = epochs, .y = values(fold), .n = fold->epochs, .best = fold->best_epoch};
-        n += fold->epochs && values(fold);
+        const double *y = losses ? fold->val_losses : fold->val_accuracies;
+        series[n] = (PlotSeries){.name = fold->name, .x = epochs, .y = y, .n = fold->epochs, .best = fold->best_epoch};
+        n += fold->epochs && y;
     }
     OWNED char *path = xformat("%s/%s.svg", r->parts.directory, what);
     OWNED char *title = xformat("%s of each fold, its best epoch ringed", label);
     Plot plot = {.x_label = "epoch", .y_label = label, .series = series, .n_series = n};
     return !n || plot_write(path, &plot, 1, title, error);
 }
-
-static const double *losses(const TestedFold *fold) { return fold->val_losses; }
-static const double *accuracies(const TestedFold *fold) { return fold->val_accuracies; }
 
 static bool write_files(const Report *r, Error *error) {
     const CellTables *p = &r->parts;
@@ -249,8 +243,8 @@ static bool write_files(const Report *r, Error *error) {
     return cell_tables_write_csv(p, &r->results, "cross_validation_results", error) &&
            cell_tables_write_csv(p, &r->means, "means", error) &&
            cell_tables_write_csv(p, &r->scores, "scores", error) && cell_tables_write(p, error) &&
-           write_curves(r, "validation_loss", "validation loss", losses, error) &&
-           write_curves(r, "validation_accuracy", "validation accuracy", accuracies, error) &&
+           write_curves(r, "validation_loss", "validation loss", true, error) &&
+           write_curves(r, "validation_accuracy", "validation accuracy", false, error) &&
            json_write(to_json(r), json, error) && write_markdown(r, markdown, error);
 }
 
@@ -298,8 +292,7 @@ static void report_free(Report *r) {
     table_free(&r->means);
     table_free(&r->scores);
     cell_tables_free(&r->parts);
-    free(r->curves);
-    free(r->scored);
+    FREE(r->curves, r->scored);
 }
 
 bool tested_folds_report(const TestedFold *folds, int n, const char *directory, Error *error) {
