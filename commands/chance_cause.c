@@ -1,9 +1,7 @@
 #include "commands/chance_cause.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"

@@ -1,12 +1,10 @@
 #include "commands/export.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/load.h"
 #include "data/unfinished.h"
 
 // clang-format off

@@ -7,7 +7,6 @@
 #include "base/format.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/state.h"
 
 Trainings trainings_begin(const TrainOptions *options) {
     char *earlier = checkpoint_resolve(options->output_dir, "auto");

@@ -1,7 +1,6 @@
 #include "cost/price_list.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,8 +9,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/formats/safetensors.h"
-#include "kernels/ops_table.h"
 
 static const char *const type_names[NUMBER_TYPES] = {"f32", "tf32", "16 bits"};
 

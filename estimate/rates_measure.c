@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/ops_table.h"
 #include "kernels/philox.h"
 #include "report/statistics.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "checkpoint/folder.h"

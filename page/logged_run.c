@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "checkpoint/folder.h"
 #include "page/log.h"
 #include "report/statistics.h"

@@ -20,7 +20,6 @@
 #include "base/file_name.h"
 #include "base/json.h"
 #include "base/program.h"
-#include "data/formats/safetensors.h"
 #include "data/text/utf8.h"
 #include "page/log.h"
 

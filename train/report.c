@@ -9,7 +9,6 @@
 #include "base/format.h"
 #include "page/curves.h"
 #include "page/log.h"
-#include "train/log.h"
 #include "train/train.h"
 
 enum { LARGE_STEP = 64 /* samples; one step of more than these is worth several smaller ones */ };

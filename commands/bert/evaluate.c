@@ -3,7 +3,6 @@
  *   ./train_bert evaluate --checkpoint run --data comments/test.csv -o evaluation */
 #include "commands/bert/commands.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "checkpoint/description.h"
 #include "commands/bert/model.h"
 #include "commands/export.h"

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "commands/bert/classifier.h"
 #include "commands/predict.h"
 #include "report/metrics.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/file_name.h"
 #include "base/text_file.h"
 #include "checkpoint/description.h"

@@ -2,7 +2,6 @@
 #include "commands/bert/commands.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/options.h"
 #include "commands/next.h"

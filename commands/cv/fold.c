@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/file_name.h"
 #include "checkpoint/checkpoint.h"
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/program.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/decision.h"

@@ -1,6 +1,5 @@
 /* train_cv synthesize: synthetic FLIM cells, for demonstrations and tests. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/options.h"
 #include "base/program.h"

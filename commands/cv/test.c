@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/file_name.h"
 #include "checkpoint/pth_export.h"
 #include "checkpoint/state.h"

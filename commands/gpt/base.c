@@ -1,7 +1,6 @@
 #include "commands/gpt/base.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 #include "base/program.h"
 #include "model/block.h"

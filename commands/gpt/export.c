@@ -11,7 +11,6 @@
  * them if its training started from IndexTTS2's weights; otherwise --base-checkpoint adds them. */
 #include "commands/gpt/commands.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

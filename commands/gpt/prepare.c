@@ -1,6 +1,5 @@
 #include "commands/gpt/commands.h"
 
-#include <stdio.h>
 
 #include "base/options.h"
 #include "base/threads.h"

@@ -1,15 +1,12 @@
 #include "commands/gpt/trained.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/program.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/load.h"
 #include "commands/gpt/origin.h"
 #include "commands/trained.h"
 #include "data/gpt/prepare_outputs.h"

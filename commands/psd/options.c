@@ -2,9 +2,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/json.h"
 #include "commands/psd/psd.h"
 #include "model/block.h"
 

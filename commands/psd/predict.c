@@ -2,7 +2,6 @@
  * several. The spectra need no labels. */
 #include "commands/predict.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

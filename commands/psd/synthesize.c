@@ -1,6 +1,5 @@
 /* train_psd synthesize: recordings to try the other commands on. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/options.h"
 #include "base/threads.h"

@@ -1,10 +1,8 @@
 /* The folder of a GPT2LMHeadModel. Its layers compute x W + b: their matrices are transposed, the square one too, and
  * every layer and norm has a bias. The head is the token table and is not stored. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "commands/export.h"
 #include "commands/slm/base.h"

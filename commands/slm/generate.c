@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistr.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
 #include "base/threads.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "data/formats/csv.h"
 #include "data/formats/json_records.h"

@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "data/batch_bounds.h"
-#include "kernels/philox.h"
 
 typedef struct {
     const TokenizedTexts *texts;

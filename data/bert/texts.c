@@ -4,7 +4,6 @@
 #include <string.h>
 #include <uninorm.h>
 
-#include "base/threads.h"
 #include "data/segment/segmenter.h"
 #include "data/text/characters.h"
 #include "data/text/strings.h"

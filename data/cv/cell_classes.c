@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "data/formats/csv.h"
 #include "data/formats/text_source.h"
 

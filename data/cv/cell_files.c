@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistr.h>
 
-#include "base/file.h"
 #include "data/unfinished.h"
 
 static const char FOLDER[] = "isolated_cells_";

@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/formats/safetensors.h"
 
 static char *index_path(const char *split_path) {
     OWNED char *directory = path_directory(split_path);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "data/formats/csv.h"
 #include "data/formats/foreign.h"
 #include "data/formats/tensor_file_open.h"

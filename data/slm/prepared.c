@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "data/ledger.h"
 #include "data/slm/split_files.h"
 #include "data/text/unknown.h"

@@ -1,7 +1,6 @@
 #include "data/slm/shard_writer.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/slm/prepared.h"
 

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "data/text/bpe_train.h"
 #include "data/text/byte_alphabet.h"

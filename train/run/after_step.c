@@ -1,7 +1,6 @@
 #include "train/run/after_step.h"
 
 #include "base/stop.h"
-#include "train/report.h"
 #include "train/run/forecast.h"
 #include "train/run/keep.h"
 #include "train/run/page.h"

@@ -9,7 +9,6 @@
 #include "base/format.h"
 #include "base/stop.h"
 #include "kernels/ops.h"
-#include "train/stream.h"
 
 enum { DAY = 24 * 3600 };
 static const double LEAST_SECONDS = 1; /* a shorter time says little */

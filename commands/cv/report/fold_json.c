@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "commands/cv/report/cell_tables.h"
 #include "commands/cv/report/fold_scores.h"
 #include "report/binary_report.h"
 

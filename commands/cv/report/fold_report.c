@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/file_name.h"
 #include "base/format.h"
 #include "base/text_file.h"
