@@ -93,7 +93,7 @@ void work_add_calls(OpWork *work, CallWork calls) {
     add_calls(work, call_size(calls.flops / calls.calls, calls.bytes / calls.calls), calls, 1);
 }
 
-void work_add_counters(Work *work, const Device *device, int times) {
+void work_add_counters(Work *work, const Device *device, double times) {
     for (int op = 0; op < OP_COUNT; op++)
         for (int i = 0; i < CALL_SIZES; i++) add_calls(&work->ops[op], i, device->counters[op].sizes[i], times);
     work->unaligned_flops += times * device->unaligned_flops;

@@ -47,7 +47,7 @@ typedef struct {
 
 /* Adds calls of one size. */
 void work_add_calls(OpWork *work, CallWork calls);
-/* Adds, or with times -1 takes away, what a device has counted since its counters were reset. */
-void work_add_counters(Work *work, const Device *device, int times);
+/* Adds what a device has counted since its counters were reset, so many times; -1 takes it away. */
+void work_add_counters(Work *work, const Device *device, double times);
 void work_add_batch(Work *work, const Batch *batch);
 void work_scale(Work *work, double by);

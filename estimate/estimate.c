@@ -29,43 +29,33 @@ static bool same_shape(Shape *shape, const Batch *batch) {
     return same;
 }
 
-/* Sums the work of one epoch: sends each micro-batch of the loader through the dry device, unless it has the shape of
- * the one before. */
-static Work epoch_work(const TrainSpec *spec, const Dataset *dataset, LoaderOptions options, bool train) {
+/* Sums the work of one epoch: sends each micro-batch of the loader through a dry device, unless it has the shape of the
+ * one before. times: how often each kind of pass counts for a micro-batch. */
+static Work epoch_work(const TrainSpec *spec, const Dataset *dataset, LoaderOptions options, const double *times) {
     const TrainOptions *o = spec->options;
     Work work = {0};
     Shape shape = {0};
-    Device *dry = dry_device_open();
-    dry->half = o->amp ? spec->device->half : DTYPE_F32;
+    Device *dry[PASS_VALIDATION + 1];
+    for (int kind = 0; kind <= PASS_VALIDATION; kind++) {
+        dry[kind] = dry_device_open();
+        dry[kind]->half = o->amp ? spec->device->half : DTYPE_F32;
+    }
     options.one_epoch = true;
     Loader *loader = loader_open(dataset, &options);
     for (const Batch *batch; (batch = loader_next(loader));) {
-        if (!same_shape(&shape, batch)) {
-            device_reset_counters(dry);
-            memory_dry_pass(spec->model, dry, batch, train ? PASS_LATER : PASS_VALIDATION,
-                            train && o->grad_checkpointing);
+        bool same = same_shape(&shape, batch);
+        for (int kind = 0; kind <= PASS_VALIDATION; kind++) {
+            if (!same) device_reset_counters(dry[kind]);
+            if (!same && times[kind] > 0)
+                memory_dry_pass(spec->model, dry[kind], batch, kind, kind != PASS_VALIDATION && o->grad_checkpointing);
+            work_add_counters(&work, dry[kind], times[kind]);
         }
-        work_add_counters(&work, dry, 1);
         work_add_batch(&work, batch);
     }
     loader_close(loader);
-    device_close(dry);
+    for (int kind = 0; kind <= PASS_VALIDATION; kind++) device_close(dry[kind]);
     free(shape.key);
     return work;
-}
-
-/* Adds what the first micro-batch of a step does otherwise than the others: it overwrites gradients. */
-static void add_first(const TrainSpec *spec, LoaderOptions options, Work *work) {
-    Loader *loader = loader_open(spec->train, &options);
-    const Batch *batch = loader_next(loader);
-    for (int later = 0; later < 2; later++) {
-        Device *dry = dry_device_open();
-        dry->half = spec->options->amp ? spec->device->half : DTYPE_F32;
-        memory_dry_pass(spec->model, dry, batch, later ? PASS_LATER : PASS_FIRST, spec->options->grad_checkpointing);
-        work_add_counters(work, dry, later ? -1 : 1);
-        device_close(dry);
-    }
-    loader_close(loader);
 }
 
 /* Adds what a step does once: clears the gradients, takes their norm, updates the weights. */
@@ -111,14 +101,15 @@ static RunWork run_work(const TrainSpec *spec) {
     options.drop_last = spec->batch.drop_last;
     RunWork run = {.memory = train_plan(spec)};
     run.steps = spec->synthetic ? o->max_steps : train_steps(spec, &options, o->epochs);
-    run.step = epoch_work(spec, spec->train, options, true);
+    const double g = (double)o->grad_accumulation, of_step[] = {1 / g, 1 - 1 / g, 0}, of_validation[] = {0, 0, 1};
+    run.step = epoch_work(spec, spec->train, options, of_step);
     run.epoch_batches = run.step.micro_batches;
     run.epoch_samples = run.step.sequences;
     run.epoch_tokens = run.step.tokens;
-    work_scale(&run.step, (double)o->grad_accumulation / run.epoch_batches);
-    add_first(spec, options, &run.step);
+    work_scale(&run.step, g / run.epoch_batches);
     add_update(spec, &run.step);
-    if (spec->validation) run.validation = epoch_work(spec, spec->validation, validation_loader_options(o), false);
+    if (spec->validation)
+        run.validation = epoch_work(spec, spec->validation, validation_loader_options(o), of_validation);
     count_pauses(spec, &run);
     run.checkpoint_bytes = 3 * 4 * (double)spec->model->params.flat_count;
     return run;

@@ -1,6 +1,6 @@
-/* Counts what the program's own code allocates, by functions in the place of the C library's, which are called instead:
- * in a test program that calls allocation_count, or in a program that preloads this file as a library. That appends the
- * count to the file $ALLOCATIONS when the program ends. What libraries allocate for themselves does not count. */
+/* Counts what the program's own code allocates, by functions in the place of the C library's, which call those: in test
+ * programs, and in a program that preloads this file as a library. That appends the count to the file $ALLOCATIONS when
+ * the program ends. What libraries allocate for themselves does not count. */
 #include "tests/allocations.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#ifndef __SANITIZE_ADDRESS__ /* which has such functions itself */
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* which have such functions themselves */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
@@ -60,11 +60,13 @@ void *aligned_alloc(size_t alignment, size_t bytes) {
     return __libc_memalign(alignment, bytes);
 }
 
-int vasprintf(char **text, const char *format, va_list arguments) {
-    int (*next)(char **, const char *, va_list);
-    *(void **)&next = dlsym(RTLD_NEXT, "vasprintf");
+/* What vasprintf is in hardened code. */
+int __vasprintf_chk(char **text, int flag, const char *format, va_list arguments);
+int __vasprintf_chk(char **text, int flag, const char *format, va_list arguments) {
+    int (*next)(char **, int, const char *, va_list);
+    *(void **)&next = dlsym(RTLD_NEXT, "__vasprintf_chk");
     count(__builtin_return_address(0));
-    return next(text, format, arguments);
+    return next(text, flag, format, arguments);
 }
 
 int64_t allocation_count(void) { return allocations; }

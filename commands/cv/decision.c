@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-
 /* Returns the names of the donors in a split. */
 static json_t *donors_of(const CvFold *f, int split) {
     json_t *names = json_array();

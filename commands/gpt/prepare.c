@@ -1,6 +1,5 @@
 #include "commands/gpt/commands.h"
 
-
 #include "base/options.h"
 #include "base/threads.h"
 #include "commands/gpt/prepare_report.h"
