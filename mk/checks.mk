@@ -48,7 +48,7 @@ check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AV
 check-deep:
 	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(BUILD)/tests/checkpoint/test_checkpoint $(PROGRAMS:%=$(BUILD)/%)
 	@CRASH_STRIDE=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(CRASH_TESTS),$(DEEP_TESTS)) $(BUILD)/tests/checkpoint/test_checkpoint
-	@$(MAKE) check-crash CRASH_STRIDE=6 CRASH_TURN=$$((0x$$(tools/revision.sh | sed s/unknown/0/) % 24))
+	@$(MAKE) check-crash CRASH_STRIDE=8 CRASH_TURN=$$((0x$$(tools/revision.sh | sed s/unknown/0/) % 24))
 
 check-crash:
 	@CRASH_STRIDE=$(CRASH_STRIDE) CRASH_TURN=$(CRASH_TURN) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(CRASH_TESTS)
