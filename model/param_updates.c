@@ -128,9 +128,7 @@ static void make_cleared(const ParamTable *table, ParamUpdates *u) {
         int64_t begin = param ? param->offset : table->flat_count;
         if (at < begin) u->cleared[u->n_cleared++] = (Segment){.begin = at, .end = begin};
         if (!param) return;
-        at = !overwritten                              ? begin + param->count
-             : param + 1 < table->items + table->count ? param[1].offset
-                                                       : table->flat_count;
+        at = begin + (overwritten ? param_stored(param) : param->count);
         if (!overwritten) u->cleared[u->n_cleared++] = (Segment){.begin = begin, .end = at};
     }
 }

@@ -13,8 +13,7 @@
 
 enum { ALIGNMENT = 16 };
 
-/* Returns the elements of the flat buffer from the parameter to the next one. */
-static int64_t stored(const Param *param) {
+int64_t param_stored(const Param *param) {
     int64_t count = param->count + param->padding * (param->columns ? param->columns : 1);
     return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -39,7 +38,7 @@ int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, in
     va_end(arguments);
     if (length < 0 || length >= (int)sizeof param->name) die("parameter name too long: %s", param->name);
     if (rows < 1 || columns < 0) die("parameter %s: %lld x %lld", param->name, (long long)rows, (long long)columns);
-    table->flat_count += stored(param);
+    table->flat_count += param_stored(param);
     return table->count++;
 }
 
@@ -70,9 +69,9 @@ int param_add_norm(ParamTable *table, int64_t width, const char *name) {
 void param_pad_rows(ParamTable *table) {
     enum { MULTIPLE = 8 };
     Param *param = &table->items[table->count - 1];
-    table->flat_count -= stored(param);
+    table->flat_count -= param_stored(param);
     param->padding = (MULTIPLE - param->rows % MULTIPLE) % MULTIPLE;
-    table->flat_count += stored(param);
+    table->flat_count += param_stored(param);
 }
 
 void param_file_shape(ParamTable *table, int rank, const int64_t *dims) {
@@ -169,7 +168,7 @@ static void initialize(const ParamTable *table, float *flat, bool random, uint64
         const Param *param = &table->items[i];
         bool is_random = param->init == INIT_NORMAL || param->init == INIT_UNIFORM;
         if (random || !is_random) fill(param, flat + param->offset, seed, n_threads);
-        for (int64_t e = param->count; e < stored(param); e++) flat[param->offset + e] = 0;
+        for (int64_t e = param->count; e < param_stored(param); e++) flat[param->offset + e] = 0;
     }
 }
 

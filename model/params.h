@@ -85,6 +85,8 @@ typedef struct {
 /* Returns the entry whose layer followed by `suffix` (".weight") equals `name`, or NULL. */
 const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const char *name, const char *suffix);
 
+/* Returns the elements of a flat buffer from the parameter to the next one. */
+int64_t param_stored(const Param *param);
 /* Returns whether the first product of a step overwrites the gradient, so that a step does not clear it. */
 bool param_is_overwritten(const Param *param);
 

@@ -60,7 +60,7 @@ void *aligned_alloc(size_t alignment, size_t bytes) {
     return __libc_memalign(alignment, bytes);
 }
 
-/* What vasprintf is in hardened code. */
+/* Stands for vasprintf in hardened code. */
 int __vasprintf_chk(char **text, int flag, const char *format, va_list arguments);
 int __vasprintf_chk(char **text, int flag, const char *format, va_list arguments) {
     int (*next)(char **, int, const char *, va_list);

@@ -133,17 +133,26 @@ void fixture_check_restarts(const char *more) {
     if (!*more) assert_same_result(run, fixture_reference_run());
 }
 
+/* Returns the path of a library for programs that preload it. */
+static char *preloadable(const char *name) {
+    const char *build = getenv("BUILD");
+    char *path = keep(realpath(kept_format("%s/tests/base/%s.so", build ? build : "build/release", name), NULL));
+    assert_non_null(path);
+    return path;
+}
+
 /* Returns how often a training of 30 steps, or of 60, allocates memory. */
 static long long allocations_of(const char *options, int times) {
-    const char *build = getenv("BUILD");
-    char *run = kept_folder(), *counts = kept_path(run, "allocations"), name[64];
-    OWNED char *library = realpath(kept_format("%s/tests/base/allocations.so", build ? build : "build/release"), NULL);
+    char *run = kept_folder(), *counts = kept_path(run, "allocations"), name[64],
+         *before = getenv("LD_PRELOAD") ? keep(xstrdup(getenv("LD_PRELOAD"))) : NULL;
     long long count;
-    setenv("LD_PRELOAD", library, 1);
+    setenv("LD_PRELOAD", preloadable("allocations"), 1);
     setenv("ALLOCATIONS", counts, 1);
-    int status = fixture_train(run, "%s --max-steps %d --log-interval %d --save-interval 0 --num-workers 2", options,
-                               30 * times, 10 * times);
-    unsetenv("LD_PRELOAD");
+    int status =
+        fixture_train(run, "%s --max-steps %d --val-interval %d --log-interval %d --save-interval 0 --num-workers 2",
+                      options, 30 * times, 30 * times, 10 * times);
+    if (before) setenv("LD_PRELOAD", before, 1);
+    if (!before) unsetenv("LD_PRELOAD");
     unsetenv("ALLOCATIONS");
     if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
     assert_int_equal(sscanf(kept_text(counts), "%63s %lld", name, &count), 2);
@@ -172,10 +181,7 @@ bool poor_disk(bool poor) {
         before[i] = NULL;
     }
     if (!poor) return false;
-    const char *build = getenv("BUILD");
-    char *path = kept_format("%s/tests/base/disk.so", build ? build : "build/release"),
-         *library = keep(realpath(path, NULL));
-    assert_non_null(library);
+    const char *library = preloadable("disk");
     for (int i = 0; i < 2; i++) before[i] = getenv(names[i]) ? xstrdup(getenv(names[i])) : NULL;
     setenv("LD_PRELOAD", library, 1);
     setenv("DISK_LACKS", "links,hard-links,exchange,open-target,locks,maps,flushes,colons", 1);

@@ -65,7 +65,7 @@ TEST(padded_rows_are_zeros_of_no_parameter) {
     params_free(&table);
 }
 
-/* Of gradients that are all NaN a pass may overwrite each product's once; what else it asks for, or leaves, is cleared.
+/* All gradients are NaN: a pass may overwrite each product's once; what else it asks for, or leaves, is cleared.
  */
 TEST(gradients_that_a_pass_does_not_overwrite_are_cleared) {
     enum { ADDED = 0, WRITTEN = 2, LEFT = 4, JOINED = 6, FROZEN = 8, ROWS = 10 };

@@ -275,6 +275,8 @@ TEST(a_disk_without_links_and_locks_changes_no_bit) {
     fixture_check_poor_disk("generate --prompt 'Text 7: badelu' --max-tokens 8 --checkpoint");
 }
 
+TEST(steps_allocate_nothing) { fixture_check_allocations(""); }
+
 /* ---- what is refused ---- */
 
 TEST(other_data_or_another_tokenizer_are_refused_on_resume) {

@@ -99,6 +99,26 @@ TEST(the_judge_sees_every_output_in_order) {
     assert_contains(text, "\"val/error\": ");
 }
 
+/* Steps after the first take no memory of the device: more of them allocate as often. */
+static void count_allocations(void *unused) {
+    (void)unused;
+    int64_t calls[2];
+    for (int i = 0; i < 2; i++) {
+        Device *device = toy_device();
+        char *arguments =
+            xformat("-b 4 -g 2 --max-steps %d --log-interval 2 --val-interval 3 --bucketing off", i ? 24 : 6);
+        ToyRun *run = toy_run_open(device, run_directory(), arguments, 16, 8, 1);
+        toy_train(run);
+        calls[i] = device->allocation_calls;
+        toy_run_close(run);
+        device_close(device);
+        free(arguments);
+    }
+    must_hold(calls[0] > 0 && calls[0] == calls[1]);
+}
+
+TEST(steps_take_no_memory_of_the_device) { toy_must(count_allocations, NULL); }
+
 /* ---- a model with a table of which most rows are never used ---- */
 
 enum { TABLE_ROWS = 4099, USED_ROWS = 4 };
