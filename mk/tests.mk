@@ -17,7 +17,6 @@ $(BUILD)/tests/%.o: CFLAGS += -O1
 
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
-$(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/gpt/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/slm/test_import $(BUILD)/tests/slm/test_export: $(patsubst %,$(BUILD)/commands/slm/%.o,base options samples passage)
 $(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o $(BUILD)/commands/bert/options.o $(BUILD)/commands/bert/texts.o
 $(BUILD)/tests/gpt/test_base: $(BUILD)/commands/gpt/base.o

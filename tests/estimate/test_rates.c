@@ -203,3 +203,23 @@ int main(void) {
     setenv("XDG_CACHE_HOME", run_directory(), 1); /* not this user's own rates */
     return tests_run(NULL, NULL);
 }
+
+/* ---- the floor ---- */
+
+/* The floor of one call is the larger of its FLOPs at the stated rate and its bytes at the stated bandwidth, for
+ * attention, too. */
+TEST(a_floor_is_the_stated_rates) {
+    static const int ops[] = {OP_linear_forward, OP_attention_forward, OP_attention_backward, OP_layernorm_forward};
+    const Card *card = card_of_key("v100");
+    Machine machine = {.card = card, .half = DTYPE_F16, .workers = 1};
+    for (int i = 0; i < 4; i++) {
+        double peak = i < 3 ? card->half : card->f32;
+        for (int bound = 0; bound < 2; bound++) { /* by compute, by memory */
+            Work work = {0};
+            work_add_calls(&work.ops[ops[i]], (CallWork){1, peak * (bound ? 0.5 : 2), card->bandwidth});
+            double floor = cost_floor(&machine, &work), estimate = cost_of_work(&machine, &work).seconds;
+            assert_true(fabs(floor - (bound ? 1 : 2)) < 1e-12);
+            assert_true(estimate > 1.05 * floor);
+        }
+    }
+}

@@ -30,7 +30,6 @@ typedef struct {
     double available;                   /* bytes of the card that a run may use */
     double seconds;  /* of the whole run, with validations and checkpoints; 0: its length is not known */
     double held_out; /* seconds of a validation on all that is held out; 0: nothing is */
-    double validation_seconds, validation_activations; /* per micro-batch of a validation; text models only */
 } Run;
 
 void section(const char *title, const char *format, ...) PRINTF_LIKE(2, 3);

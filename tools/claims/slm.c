@@ -4,9 +4,6 @@
 
 #include "tools/claims/claims.h"
 #include "tools/claims/guides.h"
-#include "tools/claims/text.h"
-
-static const TextModel slm = {"SLM", 30000, 1024, 12, 768, 12, false};
 
 /* The MFU that the reference prints: 8 N FLOPs per token, N without the position table, over the rate of an A100
  * whatever the card. */
@@ -35,17 +32,6 @@ static Run run_with(const char *card, int batch, int length, const char *options
 }
 
 static Run run_of(const char *card, int batch, int length) { return run_with(card, batch, length, " --amp"); }
-
-/* Adds what a validation takes, which --estimate does not know without data. */
-static void add_validation(Run *run, int batch, int length) {
-    DType half = card_half(run->card);
-    TextStep *step = xcalloc(1, sizeof *step);
-    *step = text_step(&slm, (TextBatch){batch, length, 1, half, false});
-    Machine machine = {.card = run->card, .half = half, .workers = 8};
-    run->validation_seconds = cost_of_work(&machine, &step->validation).seconds;
-    run->validation_activations = (double)step->evaluation.activations;
-    free(step);
-}
 
 /* ---- memory ---- */
 
@@ -83,7 +69,7 @@ static void out_of_memory(const Run *a30_24) {
 }
 
 static void memory(const Run *a30_24, const Run *a30_18, const Run *half_length) {
-    double evaluation = a30_24->memory - a30_24->activations + a30_24->validation_activations;
+    double logits = 2.0 * a30_24->tokens * 30000, evaluation = a30_24->memory - a30_24->activations + logits;
     claim_amount(percent, "stay below about 90 % of the memory: batch 24 on an A30", 0, 0.9,
                  eager_memory(a30_24) / a30_24->available, "%s as PyTorch keeps it", bytes(eager_memory(a30_24)));
     claim_amount(percent, "use 70-85 % of the memory for a good MFU: batch 12-18 on an A30", 0.7, 0.85,
@@ -93,7 +79,7 @@ static void memory(const Run *a30_24, const Run *a30_18, const Run *half_length)
                 "activations of 24 x 1024 (%c) over 24 x 512 (%c): fused attention keeps no scores, all else is linear",
                 a30_24->name, half_length->name);
     claim_gain("evaluation spikes the memory, more with more eval_iters", evaluation / a30_24->memory,
-               "evaluating 24 x 1024 takes %s, the gradients and moments that stay included; training %s; one "
+               "evaluating 24 x 1024 takes %s, its logits beside the gradients and moments that stay; training %s; one "
                "iteration's activations make room for the next's",
                bytes(evaluation), bytes(a30_24->memory));
 }
@@ -115,13 +101,13 @@ static void knobs(const Run *bf16, const Run *a30_12, const Run *half_length) {
         "batch size has the strongest effect on throughput", tokens_a_second(bf16) / tokens_a_second(a30_12),
         "tokens a second, 24 (%c) over 12 (%c): what a larger batch saves is reading weights and an update of %s",
         bf16->name, a30_12->name, bytes(bf16->update_bytes));
-    double evaluation = evaluation_forwards * bf16->validation_seconds;
+    double forward = bf16->step / 3, evaluation = evaluation_forwards * forward;
     claim_gain("evaluating less often reduces its overhead",
                (bf16->step + evaluation / 1000) / (bf16->step + evaluation / 2000),
-               "every 2,000 steps instead of every 1,000, the guide's largest and least; %s forwards of %s are %s of "
-               "2,000 steps of %s",
-               number(evaluation_forwards), seconds(bf16->validation_seconds),
-               percent(evaluation / (2000 * bf16->step)), seconds(bf16->step));
+               "every 2,000 steps instead of every 1,000, the guide's largest and least; %s forwards of %s, a "
+               "third of a step, are %s of 2,000 steps of %s",
+               number(evaluation_forwards), seconds(forward), percent(evaluation / (2000 * bf16->step)),
+               seconds(bf16->step));
     claim_gain("2-6 workers and pinned memory feed the GPU faster",
                (bf16->step + 8 * bf16->loader + bf16->copy) / bf16->step,
                "if the card waited for one thread of ours and its copy: %s and %s a step", seconds(8 * bf16->loader),
@@ -203,7 +189,6 @@ void estimates_slm(void) {
         "the rate of an A100 whatever the card: each is turned back into the time that it stands for. Whether a "
         "batch fits is judged by what PyTorch keeps: 16 bytes a parameter, 38 a token, layer and channel, 12 a logit.");
     Run a30_24 = run_of("a30", 24, 1024), a30_18 = run_of("a30", 18, 1024), a30_12 = run_of("a30", 12, 1024);
-    add_validation(&a30_24, 24, 1024);
     Run half_length = run_of("a30", 24, 512), t4_12 = run_of("t4", 12, 768);
     knobs(&a30_24, &a30_12, &half_length);
     presets(&a30_24, &t4_12);
