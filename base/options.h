@@ -111,7 +111,9 @@ void options_keep(OptionSet *set, int from, const char *const *names);
  * option "config" (a YAML file). Dies (exit 2) with one line if anything is wrong: "config.yaml:12: unknown key
  * 'grad-acumulation'; did you mean 'grad-accumulation'?". Texts point into argv, or live until options_free. */
 void options_parse(const OptionsHeader *header, OptionSet *set, int argc, char **argv);
-/* Returns the options of a command that has one table, added and parsed. */
+/* Adds --config PATH to a set. */
+void options_add_config(OptionSet *set);
+/* Returns the options of a command that has one table: its rows and --config, added and parsed. */
 OptionSet options_parse_table(const OptionsHeader *header, const OptionRow *rows, int count, void *values, int argc,
                               char **argv);
 /* Frees the texts that came from the file, and sets their values to NULL or to no entry. */

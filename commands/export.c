@@ -7,18 +7,16 @@
 
 #include "data/unfinished.h"
 
-// clang-format off
-static const OptionRow table[] = {
-    {.name = "output", .heading = "Files", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(ExportOptions, output), .metavar = "DIR",
-     .required = true,
-     .help = "new folder for the model"},
-    {.name = "config", .type = OPTION_TEXT, .offset = offsetof(ExportOptions, config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
-};
-// clang-format on
-
-void export_options_add(OptionSet *set, ExportOptions *options) {
-    options_add(set, table, sizeof table / sizeof *table, options);
+void export_options_add(OptionSet *set, const char **output) {
+    static const OptionRow row = {.name = "output",
+                                  .heading = "Files",
+                                  .letter = 'o',
+                                  .type = OPTION_TEXT,
+                                  .metavar = "DIR",
+                                  .required = true,
+                                  .help = "new folder for the model"};
+    options_add(set, &row, 1, output);
+    options_add_config(set);
 }
 
 bool export_copy(const char *from, const char *to, Error *error) {

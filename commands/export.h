@@ -4,12 +4,8 @@
 #include "base/json.h"
 #include "base/options.h"
 
-/* --output and --config, which every command `export` has. */
-typedef struct {
-    const char *output, *config;
-} ExportOptions;
-
-void export_options_add(OptionSet *set, ExportOptions *options);
+/* Adds --output and --config, which every command `export` has. */
+void export_options_add(OptionSet *set, const char **output);
 
 /* Copies a file, whole or not at all. */
 bool export_copy(const char *from, const char *to, Error *error);

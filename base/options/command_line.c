@@ -236,6 +236,16 @@ void options_add(OptionSet *set, const OptionRow *rows, int count, void *values)
     }
 }
 
+void options_add_config(OptionSet *set) {
+    static const char *file; /* nobody reads it: read_requests has read the file before */
+    static const OptionRow row = {.name = "config",
+                                  .type = OPTION_TEXT,
+                                  .metavar = "PATH",
+                                  .help = "YAML file with any of these options; the command line wins",
+                                  .heading = "Files"};
+    options_add(set, &row, 1, &file);
+}
+
 void options_add_aliases(OptionSet *set, const OptionAlias *aliases, int count) {
     assert(set->n_tables < OPTIONS_TABLES);
     set->aliases[set->n_tables] = aliases;
@@ -331,6 +341,7 @@ OptionSet options_parse_table(const OptionsHeader *header, const OptionRow *rows
                               char **argv) {
     OptionSet set = {0};
     options_add(&set, rows, count, values);
+    options_add_config(&set);
     options_parse(header, &set, argc, argv);
     return set;
 }

@@ -11,7 +11,7 @@
 #include "report/sparse_logistic.h"
 
 typedef struct {
-    const char *data, *labels, *config;
+    const char *data, *labels;
     BertTextOptions text;
 } Options;
 
@@ -23,8 +23,6 @@ static const OptionRow table[] = {
      .positional = true, .help = "folder with files train, valid (or dev) and test (" COMMENTS_LABELLED ")"},
     {.name = "labels", .type = OPTION_TEXT, .offset = FIELD(labels), .metavar = "A,B,...",
      .help = "names of the classes in their order; default: those of the training texts, numbers in ascending order"},
-    {.name = "config", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
 };
 // clang-format on
 
@@ -143,6 +141,7 @@ int bert_baselines(int argc, char **argv) {
     Options o = {0};
     OptionSet set = {0};
     options_add(&set, table, sizeof table / sizeof *table, &o);
+    options_add_config(&set);
     int first = set.count;
     bert_text_options_add(&set, &o.text);
     options_keep(&set, first, of_texts);

@@ -21,9 +21,8 @@
 #include "data/formats/safetensors.h"
 
 typedef struct {
-    ExportOptions shared;
     BertTextOptions text;
-    const char *checkpoint, *format;
+    const char *output, *checkpoint, *format;
     int64_t heads;
 } BertExportOptions;
 
@@ -212,17 +211,14 @@ int bert_export(int argc, char **argv) {
     bert_text_options_add(&set, &o.text);
     options_keep(&set, 0, kept);
     options_add(&set, table, sizeof table / sizeof *table, &o);
-    export_options_add(&set, &o.shared);
+    export_options_add(&set, &o.output);
     options_parse(&header, &set, argc, argv);
     OWNED char *path = trained_checkpoint(o.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     BertBase base = bert_base_read(path, &set);
     BertTextOptions rules = bert_base_texts(&base, &set, &o.text);
-    Export e = {.checkpoint = path,
-                .output = o.shared.output,
-                .base = &base,
-                .rules = &rules,
-                .config = bert_base_config(&base)};
+    Export e = {
+        .checkpoint = path, .output = o.output, .base = &base, .rules = &rules, .config = bert_base_config(&base)};
     if (!e.config.classes && !base.masked_head)
         die("--checkpoint %s: it has neither a classifier nor the head of a masked language model", path);
     e.decision = decision_of(&e);
@@ -234,8 +230,8 @@ int bert_export(int argc, char **argv) {
     e.texts = &texts;
     e.model = bert_open(&e.config);
     uint64_t sum = read_weights(&e);
-    MUST(export_folder(o.shared.output, sum, write_hf, &e, &error));
-    printf("[Export] %s: %s.from_pretrained%s it\n", o.shared.output,
+    MUST(export_folder(o.output, sum, write_hf, &e, &error));
+    printf("[Export] %s: %s.from_pretrained%s it\n", o.output,
            e.config.classes ? "AutoModelForSequenceClassification" : "AutoModelForMaskedLM",
            is_sentencepiece(&texts) ? " reads" : " and AutoTokenizer.from_pretrained read");
     bert_texts_close(&texts);

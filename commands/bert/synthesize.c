@@ -8,7 +8,7 @@
 #include "data/bert/synthetic.h"
 
 typedef struct {
-    const char *config, *output;
+    const char *output;
     int64_t train, valid, test, unlabelled, seed;
     double noise;
 } Options;
@@ -31,8 +31,6 @@ static const OptionRow table[] = {
      .help = "carelessness of the writing: lost tone marks, short forms, repeated letters, emoji; 0: none"},
     {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = FIELD(seed), .default_value = "42",
      .max = 4294967295, .metavar = "N", .help = "seed of everything random"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
 };
 // clang-format on
 

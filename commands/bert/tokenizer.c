@@ -19,7 +19,7 @@
 typedef struct {
     OptionList data;
     BertTextOptions text;
-    const char *output, *config;
+    const char *output;
     int64_t learn, min_frequency, threads;
     bool overwrite;
 } Options;
@@ -38,8 +38,6 @@ static const OptionRow table[] = {
     {.name = "output", .heading = "Files", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
      .required = true,
      .help = "folder for vocab.txt and bpe.codes"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
     {.name = "min-frequency", .heading = "Tokenizer", .type = OPTION_INT, .offset = FIELD(min_frequency), .default_value = "2", .min = 1,
      .max = 1e9, .metavar = "N",
      .help = "merge no pair that occurs less often"},
@@ -167,6 +165,7 @@ int bert_tokenizer(int argc, char **argv) {
     Options o = {0};
     OptionSet set = {0};
     options_add(&set, table, sizeof table / sizeof *table, &o);
+    options_add_config(&set);
     int first = set.count;
     bert_text_options_add(&set, &o.text);
     options_keep(&set, first, of_texts);

@@ -15,7 +15,7 @@
 #include "data/cv/splits.h"
 
 typedef struct {
-    const char *config, *data, *class_words, *class_table;
+    const char *data, *class_words, *class_table;
     int64_t seed, num_workers;
     double filter_sigmas;
     bool compat;
@@ -33,9 +33,6 @@ static const OptionRow table[] = {
      .help = "report what the reference's entropy filter would drop at this many standard deviations"},
     {.name = "compat", .type = OPTION_FLAG, .offset = offsetof(Options, compat), .default_value = "false",
      .help = "compute entropies as the reference does, which takes rows for time where there are fewer bins than rows"},
-    {.name = "config", .heading = "Files", .type = OPTION_TEXT, .offset = offsetof(Options, config),
-     .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
     {.name = "seed", .heading = "Data", .letter = 's', .type = OPTION_INT, .offset = offsetof(Options, seed), .default_value = "42",
      .min = 0, .max = 9e15, .metavar = "N",
      .help = "seed of the bootstrap's intervals"},

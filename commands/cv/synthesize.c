@@ -9,7 +9,7 @@
 #include "data/cv/synthetic.h"
 
 typedef struct {
-    const char *config, *output;
+    const char *output;
     int64_t cells, donors, bins, side, seed, num_workers;
     double photons, separation, confound_size, confound_brightness;
 } Options;
@@ -44,9 +44,6 @@ static const OptionRow table[] = {
      .default_value = "0",
      .min = -10, .max = 10, .metavar = "X",
      .help = "active cells are 2 to the power of X times as bright"},
-    {.name = "config", .type = OPTION_TEXT, .offset = offsetof(Options, config),
-     .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
     {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = offsetof(Options, seed), .default_value = "42",
      .min = 0, .max = 9e15, .metavar = "N",
      .help = "seed of all random numbers"},

@@ -18,7 +18,7 @@
 #include "data/gpt/speech_coder.h"
 
 typedef struct {
-    const char *codes, *codebook, *mel_from, *output, *config;
+    const char *codes, *codebook, *mel_from, *output;
     int64_t iterations, seed;
 } DecodeOptions;
 
@@ -40,8 +40,6 @@ static const OptionRow table[] = {
      .help = "iterations of the Griffin-Lim algorithm"},
     {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1", .max = 9e15, .metavar = "N",
      .help = "seed of the initial phases"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
 };
 // clang-format on
 

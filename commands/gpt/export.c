@@ -28,24 +28,16 @@
 #include "data/formats/torch_pth.h"
 
 typedef struct {
-    ExportOptions shared;
-    const char *checkpoint, *tokenizer, *base_checkpoint;
-    int64_t heads;
+    GptTrainedOptions trained;
+    const char *output, *base_checkpoint;
 } GptExportOptions;
 
 #define FIELD(name) offsetof(GptExportOptions, name)
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
-     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
-             "weights"},
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
-     .help = "SentencePiece model of the training; default: where the training found it"},
     {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
      .help = "IndexTTS2's gpt.pth, for the encoders that a checkpoint trained from scratch lacks"},
-    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
-     .help = "attention heads of a checkpoint that has neither a config.json nor IndexTTS2's size; 0: not needed"},
 };
 // clang-format on
 
@@ -73,10 +65,10 @@ static int open_weights(const Export *e, const char *option, const char *path, T
 }
 
 static void open_checkpoint(Export *e) {
-    e->trained = gpt_trained_read(e->options->checkpoint, e->options->heads);
+    e->trained = gpt_trained_read(&e->options->trained);
     e->model = gpt_open(&e->trained.config);
     e->left_out = open_weights(e, "--checkpoint", e->trained.path, &e->weights);
-    e->tokenizer = gpt_trained_tokenizer(&e->trained, e->options->tokenizer);
+    e->tokenizer = gpt_trained_tokenizer(&e->trained, e->options->trained.tokenizer);
 }
 
 /* ---- the tensors ---- */
@@ -251,7 +243,7 @@ static bool write_pth(const Export *e, const char *path, Error *error) {
 }
 
 static bool write_config(const Export *e, const char *path, Error *error) {
-    OWNED char *text = config_text(&e->trained.config, e->options->shared.output);
+    OWNED char *text = config_text(&e->trained.config, e->options->output);
     return file_write_atomic(path, text, strlen(text), error);
 }
 
@@ -260,7 +252,7 @@ static bool write_files(const void *context, Error *error) {
     const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
     OWNED char *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
     char *paths[4];
-    for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->shared.output, names[i]);
+    for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
     bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
               (!e->trained.says.description || export_copy(description, paths[2], error)) &&
               write_config(e, paths[3], error);
@@ -273,7 +265,7 @@ static bool write_files(const void *context, Error *error) {
 static void report(const Export *e) {
     char bytes[32];
     double size = 0;
-    const char *output = e->options->shared.output, *kind = gpt_trained_fact(&e->trained, GPT_CODES_FACT);
+    const char *output = e->options->output, *kind = gpt_trained_fact(&e->trained, GPT_CODES_FACT);
     for (int i = 0; i < e->n; i++) size += (double)e->tensors[i]->bytes;
     printf("[Export] %s: gpt.pth (%d tensors, %s), bpe.model (%d pieces), config.yaml\n", output, e->n,
            format_bytes(size, bytes), e->trained.config.text_vocabulary);
@@ -297,14 +289,15 @@ int gpt_export(int argc, char **argv) {
     static const OptionOverride files = {.name = "output", .help = "new folder for gpt.pth, bpe.model and config.yaml"};
     GptExportOptions o = {0};
     OptionSet set = {0};
+    gpt_trained_options_add(&set, &o.trained);
     options_add(&set, table, sizeof table / sizeof *table, &o);
-    export_options_add(&set, &o.shared);
+    export_options_add(&set, &o.output);
     options_override(&set, &files, 1);
     options_parse(&header, &set, argc, argv);
     Export e = {.options = &o};
     open_checkpoint(&e);
     collect_tensors(&e);
-    MUST(export_folder(o.shared.output, checkpoint_base_sum(&e.weights), write_files, &e, &error));
+    MUST(export_folder(o.output, checkpoint_base_sum(&e.weights), write_files, &e, &error));
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);

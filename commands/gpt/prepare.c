@@ -9,7 +9,7 @@
 
 typedef struct {
     PrepareOptions prepare;
-    const char *config, *language, *input_format;
+    const char *language, *input_format;
     int64_t pairs_per_target;
 } Options;
 
@@ -46,8 +46,6 @@ static const OptionRow table[] = {
     {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
      .required = true,
      .help = "directory for all output"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
     {.name = "language", .heading = "Data", .type = OPTION_TEXT, .offset = FIELD(language), .default_value = "am", .metavar = "CODE",
      .help = "language of recordings whose line names none"},
     {.name = "tokenizer", .heading = "Tokenizer and codebook", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",

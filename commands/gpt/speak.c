@@ -32,9 +32,10 @@
 
 typedef struct {
     TrainOptions train;
-    const char *text, *checkpoint, *output, *prompt_audio, *sample, *manifest, *tokenizer, *codebook;
+    GptTrainedOptions trained;
+    const char *text, *output, *prompt_audio, *sample, *manifest, *codebook;
     double temperature, top_p, repetition_penalty;
-    int64_t top_k, max_codes, iterations, heads;
+    int64_t top_k, max_codes, iterations;
     OptionSet set;
 } SpeakOptions;
 
@@ -42,9 +43,6 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
-     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
-             "weights"},
     {.name = "text", .heading = "Speech", .type = OPTION_TEXT, .offset = FIELD(text), .metavar = "TEXT", .required = true,
      .help = "what to say"},
     {.name = "output", .heading = "Files", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
@@ -56,9 +54,7 @@ static const OptionRow table[] = {
      .help = "speak in the voice of this sample of the manifest; default: of its first one"},
     {.name = "manifest", .letter = 'm', .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "the manifest with the sample; default: the first one of the training"},
-    {.name = "tokenizer", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
-     .help = "SentencePiece model of the training; default: where the training found it"},
-    {.name = "codebook", .type = OPTION_TEXT, .offset = FIELD(codebook), .metavar = "PATH",
+    {.name = "codebook", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(codebook), .metavar = "PATH",
      .help = "codebook.npy of the training (codebook.json lies beside it); default: where the training found it"},
     {.name = "temperature", .heading = "Speech", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(temperature), .default_value = "0.8", .max = 100,
      .metavar = "X",
@@ -77,8 +73,6 @@ static const OptionRow table[] = {
     {.name = "iterations", .type = OPTION_INT, .offset = FIELD(iterations), .default_value = "60", .max = 1e5,
      .metavar = "N",
      .help = "iterations of the Griffin-Lim algorithm"},
-    {.name = "heads", .heading = "Model", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
-     .help = "attention heads of a checkpoint that has neither a config.json nor IndexTTS2's size; 0: not needed"},
 };
 // clang-format on
 
@@ -92,6 +86,7 @@ static void parse(SpeakOptions *o, int argc, char **argv) {
     train_options_add(&o->set, &o->train);
     options_override(&o->set, &seed, 1);
     options_keep(&o->set, 0, kept);
+    gpt_trained_options_add(&o->set, &o->trained);
     options_add(&o->set, table, sizeof table / sizeof *table, o);
     options_parse(&header, &o->set, argc, argv);
     train_options_resolve(&o->train, &o->set);
@@ -106,7 +101,8 @@ static void parse(SpeakOptions *o, int argc, char **argv) {
 static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     Error error;
     TokenIds ids = {0};
-    OWNED char *path = gpt_trained_tokenizer(trained, o->tokenizer), *text = text_normalize_amharic(o->text, &error);
+    OWNED char *path = gpt_trained_tokenizer(trained, o->trained.tokenizer),
+               *text = text_normalize_amharic(o->text, &error);
     if (!text) die("--text: %s", error.text);
     SentencePiece *tokenizer = sentencepiece_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
@@ -290,7 +286,7 @@ int gpt_speak(int argc, char **argv) {
     Error error;
     parse(&o, argc, argv);
     trainer_begin(&o.train, NULL);
-    GptTrained trained = gpt_trained_read(o.checkpoint, o.heads);
+    GptTrained trained = gpt_trained_read(&o.trained);
     Mel *mel = mel_open();
     OWNED char *codebook = read_codebook(&o, &trained, &coder);
     TokenIds text = text_ids(&o, &trained);

@@ -12,6 +12,24 @@
 #include "data/gpt/prepare_outputs.h"
 #include "data/text/sentencepiece.h"
 
+#define FIELD(name) offsetof(GptTrainedOptions, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
+             "weights"},
+    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
+     .help = "SentencePiece model of the training; default: where the training found it"},
+    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
+     .help = "attention heads of a checkpoint that has neither a config.json nor IndexTTS2's size; 0: not needed"},
+};
+// clang-format on
+
+void gpt_trained_options_add(OptionSet *set, GptTrainedOptions *options) {
+    options_add(set, table, sizeof table / sizeof *table, options);
+}
+
 /* ---- the checkpoint ---- */
 
 /* Returns a size of the model; dies if the checkpoint does not tell it. */
@@ -45,10 +63,10 @@ static GptConfig config_of(const GptTrained *t, int64_t heads) {
                        .mel_weight = 1};
 }
 
-GptTrained gpt_trained_read(const char *checkpoint, int64_t heads) {
-    GptTrained t = {.path = trained_checkpoint(checkpoint)};
-    t.says = gpt_base_read(t.path, "--checkpoint", heads > 0);
-    t.config = config_of(&t, heads);
+GptTrained gpt_trained_read(const GptTrainedOptions *options) {
+    GptTrained t = {.path = trained_checkpoint(options->checkpoint)};
+    t.says = gpt_base_read(t.path, "--checkpoint", options->heads > 0);
+    t.config = config_of(&t, options->heads);
     return t;
 }
 

@@ -1,8 +1,14 @@
 /* A trained model that --checkpoint names: its weights' path, its sizes, and what it was trained with. */
 #pragma once
 
+#include "base/options.h"
 #include "commands/gpt/base.h"
 #include "model/gpt.h"
+
+typedef struct {
+    const char *checkpoint, *tokenizer;
+    int64_t heads;
+} GptTrainedOptions;
 
 typedef struct {
     char *path; /* of the checkpoint */
@@ -10,9 +16,12 @@ typedef struct {
     GptConfig config; /* dropout and the weights of the losses mean nothing */
 } GptTrained;
 
+/* Adds --checkpoint, --tokenizer and --heads. */
+void gpt_trained_options_add(OptionSet *set, GptTrainedOptions *options);
+
 /* Reads what the checkpoint says; of a run's folder the best weights are taken, or the last if it has not validated,
- * and which they are is printed. heads: as given by --heads; 0: not given. Dies if it is no model of train_gpt. */
-GptTrained gpt_trained_read(const char *checkpoint, int64_t heads);
+ * and which they are is printed. Dies if it is no model of train_gpt. */
+GptTrained gpt_trained_read(const GptTrainedOptions *options);
 void gpt_trained_close(GptTrained *trained);
 
 /* Returns a fact of its config.json (commands/gpt/origin.h), or NULL. */

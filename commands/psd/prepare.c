@@ -19,7 +19,7 @@
 #include "data/psd/store.h"
 
 typedef struct {
-    const char *config, *input, *output, *manifest;
+    const char *input, *output, *manifest;
     int64_t seed, loso_sensors, num_workers;
     double fraction, limit;
     bool compat, hop;
@@ -36,8 +36,6 @@ static const OptionRow table[] = {
      .help = "folder for manifest.csv, manifest.psd.safetensors, splits/ and data_report.json"},
     {.name = "manifest", .heading = "Data", .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "make the splits and the store of this manifest, beside it, and no new manifest"},
-    {.name = "config", .heading = "Files", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
     {.name = "compat", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
      .help = "do as the reference implementation: labels by frequency first, its columns, rows of zero width, no "
              "--limit, 0 dB for bins that are not finite"},

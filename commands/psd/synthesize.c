@@ -8,7 +8,7 @@
 #include "data/psd/synthetic.h"
 
 typedef struct {
-    const char *config, *output;
+    const char *output;
     int64_t sensors, rows, seed, num_workers;
 } Options;
 
@@ -22,8 +22,6 @@ static const OptionRow table[] = {
      .metavar = "N", .help = "number of sensors"},
     {.name = "rows", .type = OPTION_INT, .offset = FIELD(rows), .default_value = "60", .min = 1, .max = 1e6,
      .metavar = "N", .help = "rows per sensor and technology"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
     {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = FIELD(seed), .default_value = "42",
      .max = 4294967295, .metavar = "N", .help = "seed of everything random"},
     {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(num_workers), .default_value = "0", .max = 1024,

@@ -17,8 +17,7 @@
 
 typedef struct {
     SlmSource source;
-    ExportOptions shared;
-    const char *format;
+    const char *output, *format;
 } SlmExportOptions;
 
 static const OptionRow format_row = {
@@ -75,13 +74,13 @@ int slm_export(int argc, char **argv) {
     SlmExportOptions o = {0};
     OptionSet set = {0};
     slm_source_options(&set, &o.source);
-    export_options_add(&set, &o.shared);
+    export_options_add(&set, &o.output);
     options_add(&set, &format_row, 1, &o);
     options_parse(&header, &set, argc, argv);
     OWNED char *path = trained_checkpoint(o.source.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     SlmBase base = slm_base_adopt(path, &set);
-    SlmExport e = {.output = o.shared.output, .config = slm_base_config(&base)};
+    SlmExport e = {.output = o.output, .config = slm_base_config(&base)};
     Model *model = slm_open(&e.config);
     e.model = model;
     read_training(&e, path);
@@ -92,8 +91,8 @@ int slm_export(int argc, char **argv) {
         die("--format nanogpt: nanoGPT computes the exact GELU, and %s was trained with its tanh form: use --format hf",
             path);
     uint64_t sum = read_weights(&e, path);
-    MUST(export_folder(o.shared.output, sum, gpt2 ? slm_export_gpt2 : slm_export_nanogpt, &e, &error));
-    printf("[Export] %s: %s\n", o.shared.output,
+    MUST(export_folder(o.output, sum, gpt2 ? slm_export_gpt2 : slm_export_nanogpt, &e, &error));
+    printf("[Export] %s: %s\n", o.output,
            gpt2 ? "AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained read it"
                 : "ckpt.pt, which nanoGPT's sample.py --out_dir reads");
     tokenizer_close(tokenizer);

@@ -15,68 +15,61 @@
 
 enum { FEW_TOKENS = 4096 }; /* of held-out text: a validation loss over fewer says little */
 
-typedef struct {
-    SlmPrepareOptions prepare;
-    const char *config;
-} Options;
-
-#define FIELD(name) offsetof(Options, name)
+#define FIELD(name) offsetof(SlmPrepareOptions, name)
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .heading = "Data", .usual = true, .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
+    {.name = "input", .heading = "Data", .usual = true, .letter = 'i', .type = OPTION_LIST, .offset = FIELD(input), .metavar = "PATH",
      .required = true, .positional = true,
      .help = CORPUS_INPUTS "; repeatable"},
-    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
+    {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR",
      .required = true,
      .help = "folder for the shards and the tokenizer"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
-    {.name = "input-format", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(prepare.input_format), .default_value = "auto",
+    {.name = "input-format", .heading = "Data", .type = OPTION_CHOICE, .offset = FIELD(input_format), .default_value = "auto",
      .metavar = CORPUS_FORMATS,
      .help = "what the files are, whatever their names; of a folder, those with such names; auto: as their names say"},
-    {.name = "split-at", .type = OPTION_CHOICE, .offset = FIELD(prepare.split_at), .default_value = "file",
+    {.name = "split-at", .type = OPTION_CHOICE, .offset = FIELD(split_at), .default_value = "file",
      .metavar = "file|blank-lines|line",
      .help = "what separates the documents of a plain text; a record of JSON or of a table is a document always"},
-    {.name = "text-field", .usual = true, .type = OPTION_TEXT, .offset = FIELD(prepare.text_field), .default_value = "text",
+    {.name = "text-field", .usual = true, .type = OPTION_TEXT, .offset = FIELD(text_field), .default_value = "text",
      .metavar = "NAME",
      .help = "JSON field, or column of a table, with the text"},
-    {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(prepare.normalize), .default_value = "nfc",
+    {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(normalize), .default_value = "nfc",
      .metavar = "nfc|none",
      .help = "nfc: compose characters, so that an accented letter is the same however it was typed"},
-    {.name = "min-characters", .type = OPTION_INT, .offset = FIELD(prepare.min_characters), .default_value = "1",
+    {.name = "min-characters", .type = OPTION_INT, .offset = FIELD(min_characters), .default_value = "1",
      .max = 1e9, .metavar = "N",
      .help = "drop documents with fewer characters, white space not counted; 0 keeps empty ones"},
-    {.name = "duplicates", .type = OPTION_CHOICE, .offset = FIELD(prepare.duplicates), .default_value = "exact",
+    {.name = "duplicates", .type = OPTION_CHOICE, .offset = FIELD(duplicates), .default_value = "exact",
      .metavar = "keep|exact|near",
      .help = "drop documents that are there before: with the same text, or also with about 80 % of it (MinHash)"},
-    {.name = "val-ratio", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(prepare.val_ratio), .default_value = "0.01", .max = 0.9,
+    {.name = "val-ratio", .usual = true, .type = OPTION_FLOAT, .offset = FIELD(val_ratio), .default_value = "0.01", .max = 0.9,
      .metavar = "X",
      .help = "share of the documents held out for validation, by the hash of their text; at least one"},
-    {.name = "val-file", .type = OPTION_LIST, .offset = FIELD(prepare.val_file), .metavar = "PATH",
+    {.name = "val-file", .type = OPTION_LIST, .offset = FIELD(val_file), .metavar = "PATH",
      .help = "hold out the documents of this file or folder instead; repeatable"},
-    {.name = "tokenizer", .heading = "Tokenizer", .usual = true, .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
+    {.name = "tokenizer", .heading = "Tokenizer", .usual = true, .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
      .help = "use this tokenizer.json (BPE) or SentencePiece model instead of training byte-level BPE"},
-    MAX_UNKNOWN_ROW(FIELD(prepare.max_unknown)),
-    {.name = "vocabulary", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
+    MAX_UNKNOWN_ROW(FIELD(max_unknown)),
+    {.name = "vocabulary", .usual = true, .type = OPTION_INT, .offset = FIELD(vocabulary), .default_value = "30016",
      .min = 257, .max = 1e6, .metavar = "N",
      .help = "tokens of the tokenizer to train, at most: fewer if the texts have no more pairs; a multiple of 64 suits "
              "matrix products"},
-    {.name = "specials", .type = OPTION_LIST, .offset = FIELD(prepare.specials), .metavar = "TEXT",
+    {.name = "specials", .type = OPTION_LIST, .offset = FIELD(specials), .metavar = "TEXT",
      .help = "special token of the tokenizer to train, besides the one that ends a text; repeatable"},
-    {.name = "end-of-text", .type = OPTION_TEXT, .offset = FIELD(prepare.end_of_text), .metavar = "TEXT",
+    {.name = "end-of-text", .type = OPTION_TEXT, .offset = FIELD(end_of_text), .metavar = "TEXT",
      .help = "special token that separates documents; default: <|endoftext|>, of a given tokenizer also </s>"},
-    {.name = "parse-specials", .type = OPTION_FLAG, .offset = FIELD(prepare.parse_specials), .default_value = "false",
+    {.name = "parse-specials", .type = OPTION_FLAG, .offset = FIELD(parse_specials), .default_value = "false",
      .help = "special tokens that are written out in a text become their ids; otherwise they are text"},
-    {.name = "shard-tokens", .heading = "Files", .type = OPTION_INT, .offset = FIELD(prepare.shard_tokens), .default_value = "100000000",
+    {.name = "shard-tokens", .heading = "Files", .type = OPTION_INT, .offset = FIELD(shard_tokens), .default_value = "100000000",
      .min = 1, .max = 1e10, .metavar = "N",
      .help = "most tokens of a shard, unless a single document has more; a shard is in memory while it is made"},
-    {.name = "skip-bad", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
+    {.name = "skip-bad", .heading = "Data", .type = OPTION_FLAG, .offset = FIELD(skip_bad), .default_value = "false",
      .help = "leave records of JSON and tables out that cannot be used (no JSON, no text, half an emoji in it, too many "
              "fields), and count them"},
-    {.name = "overwrite", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
+    {.name = "overwrite", .heading = "Files", .type = OPTION_FLAG, .offset = FIELD(overwrite), .default_value = "false",
      .help = "prepare again if the folder was prepared from another corpus, tokenizer or options"},
-    {.name = "threads", .heading = "Device", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
+    {.name = "threads", .heading = "Device", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
 };
@@ -192,21 +185,20 @@ int slm_prepare(int argc, char **argv) {
                                          "--input texts --output prepared",
                                          "Makes shards of token ids, and a tokenizer if none is given, from texts. The "
                                          "same command again does nothing."};
-    Options o = {0};
+    SlmPrepareOptions o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     double start = seconds_now();
     char seconds[32];
     bool already;
-    if (o.prepare.val_file.count && options_given(&set, "val-ratio"))
+    if (o.val_file.count && options_given(&set, "val-ratio"))
         die_usage("--val-ratio and --val-file exclude each other: give one of them");
     for (const char *const *name = (const char *const[]){"vocabulary", "specials", NULL}; *name; name++)
-        if (o.prepare.tokenizer && options_given(&set, *name))
+        if (o.tokenizer && options_given(&set, *name))
             die_usage("--%s is for a tokenizer to train, and --tokenizer gives one", *name);
-    o.prepare.threads = threads_take((int)o.prepare.threads, "--threads");
-    json_auto_t *record = slm_prepare_folder(&o.prepare, &already);
-    if (already)
-        printf("%s was prepared before from the same texts, tokenizer and options: nothing to do\n", o.prepare.output);
-    print_record(record, &o.prepare);
+    o.threads = threads_take((int)o.threads, "--threads");
+    json_auto_t *record = slm_prepare_folder(&o, &already);
+    if (already) printf("%s was prepared before from the same texts, tokenizer and options: nothing to do\n", o.output);
+    print_record(record, &o);
     if (!already) printf("[Time] %s\n", format_duration(seconds_now() - start, seconds));
     options_free(&set, argc, argv);
     return 0;
