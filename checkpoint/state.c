@@ -145,8 +145,8 @@ static json_t *field_to_json(const struct Field *field, const TrainState *state)
 
 char *state_to_json(const TrainState *state) {
     MUST(check_state(state, &error));
-    json_auto_t *root = json_build("state.json", "{s:s, s:i, s:s}", "format", format_name, "version", VERSION,
-                                   "revision", state->revision);
+    json_auto_t *root = json_build("state.json", "{s:s, s:i, s:s, s:s}", "format", format_name, "version", VERSION,
+                                   "revision", state->revision, "device", state->device);
     for (int i = 0; i < N_FIELDS; i++) json_object_set_new(root, fields[i].name, field_to_json(&fields[i], state));
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)
@@ -217,13 +217,15 @@ static bool read_fields(const json_t *root, TrainState *state, Error *error) {
     for (int i = 0; i < N_FIELDS; i++)
         if (!read_field(&fields[i], json_object_get(root, fields[i].name), state, error)) return false;
     if (!check_state(state, error) || !read_metrics(json_object_get(root, "metrics"), state, error)) return false;
-    const char *revision = json_string_value(json_object_get(root, "revision"));
+    const char *revision = json_string_value(json_object_get(root, "revision")),
+               *device = json_string_value(json_object_get(root, "device"));
     const json_t *options = json_object_get(root, "options");
     if (!revision || strlen(revision) >= sizeof state->revision)
         return error_set(error, "state.json: \"revision\" is missing, or not a text of fewer than %zu bytes",
                          sizeof state->revision);
     if (!json_is_object(options)) return error_set(error, "state.json: \"options\" is missing, or no object");
     snprintf(state->revision, sizeof state->revision, "%s", revision);
+    snprintf(state->device, sizeof state->device, "%s", device ? device : "");
     state->options_json = json_dumps(options, JSON_REAL_PRECISION(17));
     return state->options_json || error_set(error, "out of memory for state.json");
 }

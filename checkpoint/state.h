@@ -30,6 +30,7 @@ typedef struct {
      * window. */
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS];
     char revision[48];  /* git revision of the program */
+    char device[256];   /* Device.description, with the libraries that computed; "": an earlier version's */
     char *options_json; /* the options of the run (owned by the caller) */
     int n_metrics;
     char metric_names[24][32]; /* names of the latest train and validation values */

@@ -76,6 +76,7 @@ typedef struct {
     Timed *timed;      /* with Device.profile */
     int n_timed;
     void *library;      /* cuBLASLt's: kernels/cuda/libraries/cublas.c */
+    void *gelu_choices; /* kernels/cuda/gemm/gelu_choice.c; NULL: none yet */
     void *convolutions; /* cuDNN's: kernels/cuda/libraries/cudnn.c */
     char uuid[NVML_UUID];
     Nvml *nvml; /* NULL: not opened yet, or not there */
@@ -98,6 +99,9 @@ void cuda_release_scratch(Device *device);
 
 /* Returns device memory, not cleared, and counts it; dies, naming the size, if there is not enough. */
 void *cuda_take_memory(Device *device, size_t bytes);
+
+/* Returns the milliseconds that the device takes for what work queues; INFINITY if work returns false. */
+float cuda_milliseconds(Device *device, bool (*work)(Device *device, const void *argument), const void *argument);
 
 /* Implements Device.set. */
 void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);

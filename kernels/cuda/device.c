@@ -7,6 +7,7 @@
 #include "kernels/cards.h"
 #include "kernels/cuda/conv3d/conv3d.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cudnn.h"
 #include "kernels/cuda/startup.h"
@@ -149,6 +150,7 @@ static void cuda_close(Device *device) {
     nvml_close(state->nvml);
     cuda_forget(device);
     cublas_close(device);
+    gelu_choices_close(device);
     cudnn_close(device);
     for (int i = 0; state->timed && i < MOST_TIMED && state->timed[i].begin; i++) {
         cuda_check(cudaEventDestroy(state->timed[i].begin), "closing an event");
@@ -293,14 +295,47 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
     for (int i = 0; i < DEVICE_MAX_OPS; i++) counter_add(&device->counters[i], &r->counters[i], 1);
 }
 
+float cuda_milliseconds(Device *device, bool (*work)(Device *device, const void *argument), const void *argument) {
+    cudaEvent_t begin, end;
+    float milliseconds = INFINITY;
+    cuda_check(cudaEventCreate(&begin), "timing");
+    cuda_check(cudaEventCreate(&end), "timing");
+    cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
+    if (work(device, argument)) {
+        cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
+        cuda_check(cudaEventSynchronize(end), "timing");
+        cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
+    }
+    cuda_check(cudaEventDestroy(begin), "timing");
+    cuda_check(cudaEventDestroy(end), "timing");
+    return milliseconds;
+}
+
 static const char *cuda_convolutions(Device *device) {
     conv3d_prepare(device);
     return cudnn_description(device);
 }
 
+/* Those of products, which begin with the name of their library, stand behind those of convolutions. */
+static char *cuda_autotune_cache(const Device *device) {
+    OWNED char *convolutions = cudnn_autotune_cache(device), *products = gelu_choices_text(device);
+    if (!convolutions && !products) return NULL;
+    return xformat("%s%s", convolutions ? convolutions : "", products ? products : "");
+}
+
 static bool cuda_load_autotune_cache(Device *device, const char *text, Error *error) {
-    conv3d_prepare(device);
-    return cudnn_load_autotune_cache(device, text, error);
+    const char *products = strstr(text, "cuBLASLt ");
+    OWNED char *convolutions = xformat("%.*s", products ? (int)(products - text) : (int)strlen(text), text);
+    bool ok = true;
+    if (products) {
+        gemm_prepare(device);
+        ok = gelu_choices_load(device, products, error);
+    }
+    if (!products || *convolutions) {
+        conv3d_prepare(device);
+        ok = cudnn_load_autotune_cache(device, convolutions, error) && ok;
+    }
+    return ok;
 }
 
 #define OP_ENTRY(op) .op = cuda_##op,
@@ -387,7 +422,7 @@ Device *cuda_device_open(int index) {
                        .repeat = cuda_repeat,
                        .forget = cuda_forget,
                        .convolutions = cuda_convolutions,
-                       .autotune_cache = cudnn_autotune_cache,
+                       .autotune_cache = cuda_autotune_cache,
                        .load_autotune_cache = cuda_load_autotune_cache,
                        .allocate_host = cuda_allocate_host,
                        .release_host = cuda_release_host,

@@ -70,6 +70,7 @@ static TrainState state_of(int64_t step, uint64_t seed) {
                         .window_sums = {1.0 / 7, -0.0, (double)INFINITY},
                         .window_counts = {17},
                         .revision = "0123456789ab",
+                        .device = "cuda: a card, cuBLASLt 13.2.5 and its GELU",
                         .options_json = "{\"learning-rate\": 5.0000000000000002e-5, \"batch-size\": 8}",
                         .n_metrics = 3,
                         .metric_names = {"loss", "mel \"top1\"", "val"},
@@ -106,6 +107,7 @@ static void assert_state(const TrainState *got, const TrainState *want) {
     assert_true(got->n_samples == want->n_samples && got->data_hash == want->data_hash);
     assert_true(got->content_hash == want->content_hash && got->validation_hash == want->validation_hash);
     assert_true(got->base_sum == want->base_sum);
+    assert_string_equal(got->device, want->device);
     assert_int_equal(got->skipped_steps, want->skipped_steps);
     assert_true(got->frozen_rows == want->frozen_rows && got->best_step == want->best_step);
     assert_true(got->validations_since_best == want->validations_since_best);

@@ -54,6 +54,7 @@ void check_resume(const char *short_run) {
     char *whole = scratch_directory(), *run = scratch_directory();
     set_emulator(NULL, "75");
     fixture_must_train(whole, options);
+    share_autotune_cache(whole, run);
     assert_int_equal(fixture_train_and_signal(run, options, 3, SIGTERM), 128 + SIGTERM);
     assert_int_equal(fixture_train(run, "%s --resume auto", options), 0);
     assert_same_result(whole, run);

@@ -2,6 +2,7 @@
  * calls, and refuses what the library refuses while a graph is captured. cuBLASLt itself needs a GPU, and the mock does
  * not run on one, because the host cannot compute in a GPU's memory. */
 #include "kernels/cuda/emulate/emulate_control.h"
+#include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cublas_functions.h"
 #include "tests/cuda/library_rig.h"
@@ -38,7 +39,16 @@ static struct {
     uint64_t refused_columns; /* a number of columns of the result that no algorithm of another size suits; 0: none */
     Operation last;           /* with GELU or its slope */
     int with_gelu;
+    double seconds; /* of a product; our own work between two events takes OUR_SECONDS */
 } counts;
+
+static const double OUR_SECONDS = 10e-3;
+static double now, next_seconds;
+static double mock_clock(void) {
+    now += next_seconds;
+    next_seconds = OUR_SECONDS;
+    return now;
+}
 
 static bool has_gelu(const Operation *operation) {
     return operation->epilogue == LT_EPILOGUE_GELU || operation->epilogue == LT_EPILOGUE_SLOPE ||
@@ -198,6 +208,7 @@ static float finish(const Job *job, float sum, uint64_t i, uint64_t j) {
 
 static void do_job(void *argument) {
     Job *job = argument;
+    next_seconds = counts.seconds;
     bool ta = job->operation.transpose[0] == LT_TRANSPOSED, tb = job->operation.transpose[1] == LT_TRANSPOSED;
     uint64_t depth = ta ? job->a.rows : job->a.columns;
     assert_true(depth == (tb ? job->b.columns : job->b.rows));
@@ -267,7 +278,18 @@ static Rig rig_with_library(DType half) {
     rig.cuda->tf32 = cuda_state(rig.cuda)->capability >= 80;
     memset(&counts, 0, sizeof counts);
     counts.device = rig.cuda;
+    counts.seconds = OUR_SECONDS;
+    emulate_set_clock(mock_clock);
     cublas_open(rig.cuda, &functions);
+    return rig;
+}
+
+/* A card whose library applies GELU well. */
+static Rig rig_of_hopper(DType half) {
+    setenv("EMULATE_CAPABILITY", "90", 1);
+    Rig rig = rig_with_library(half);
+    unsetenv("EMULATE_CAPABILITY");
+    assert_string_equal(cublas_description(rig.cuda), "cuBLASLt 13.2.5 and its GELU");
     return rig;
 }
 
@@ -354,17 +376,19 @@ static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_
 TEST(gelu_is_an_epilogue) {
     const DType types[] = {DTYPE_BF16, DTYPE_F16};
     for (int t = 0; t < 2; t++) {
-        Rig rig = rig_with_library(types[t]);
+        Rig rig = rig_of_hopper(types[t]);
         for (int layout = 0; layout < 2; layout++)
             for (int biased = 0; biased < 2; biased++)
                 assert_int_equal(
                     check_gelu_layers(&rig, types[t], 5, 16, 8, (WeightLayout)layout, biased, GELU_TANH, 0), 2);
+        assert_null(rig.cuda->autotune_cache(rig.cuda)); /* nothing was timed */
         rig_close(&rig);
     }
 }
 
-/* The product is the library's all the same. */
+/* The product is the library's all the same: ours is not faster, when both are timed at the first call. */
 TEST(our_kernels_replace_gelu_the_library_lacks) {
+    enum { TIMED = 5 /* runs of a product that is timed: one that loads its code, three, the one that counts */ };
     const struct {
         DType type;
         GeluKind kind;
@@ -378,7 +402,7 @@ TEST(our_kernels_replace_gelu_the_library_lacks) {
                  {DTYPE_BF16, GELU_TANH, 16, 8, false, 0, 0.3f}, {DTYPE_F32, GELU_ERF, 16, 8, false, 0, 0.3f},
                  {DTYPE_BF16, GELU_TANH, 16, 8, true, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Rig rig = rig_with_library(cases[i].type == DTYPE_F32 ? DTYPE_BF16 : cases[i].type);
+        Rig rig = rig_of_hopper(cases[i].type == DTYPE_F32 ? DTYPE_BF16 : cases[i].type);
         counts.refuses_gelu = cases[i].refused;
         int heuristics = 0;
         for (int time = 0; time < 2; time++) { /* the second time the library is not queried again */
@@ -386,12 +410,142 @@ TEST(our_kernels_replace_gelu_the_library_lacks) {
             int fused = check_gelu_layers(&rig, cases[i].type, 5, cases[i].in, cases[i].out, WEIGHT_OUT_IN, true,
                                           cases[i].kind, cases[i].p);
             assert_int_equal(fused, cases[i].fused);
-            assert_int_equal(counts.runs, runs + 3);
+            assert_int_equal(counts.runs, runs + (time ? 3 : 1 + fused + TIMED * (2 - fused)));
             assert_true(time ? counts.heuristics == heuristics : counts.heuristics == (cases[i].refused ? 5 : 3));
             heuristics = counts.heuristics;
         }
         rig_close(&rig);
     }
+}
+
+/* A layer before a GELU: its product, then what the next one gives back. Sums are exact, so that their order does not
+ * matter: the numbers are few multiples of 1/128. */
+typedef struct {
+    Device *device;
+    Pair y, hidden, x, w, dx, dy, dw;
+    GeluDropout activation;
+} GeluLayer;
+
+static GeluLayer gelu_layer(Rig *rig, DType type, GeluKind kind, float p) {
+    const int64_t n = 5, in = 16, out = 8;
+    static const uint32_t step = 5;
+    GeluLayer layer = {.device = rig->cuda,
+                       .y = pair_poisoned(rig, type, n, out),
+                       .hidden = pair_poisoned(rig, type, n, out),
+                       .x = pair_for_tf32(rig, pair_normal(rig, type, n, in, 1)),
+                       .w = pair_for_tf32(rig, pair_normal(rig, type, in, out, 1)),
+                       .dx = pair_poisoned(rig, type, n, out),
+                       .dy = pair_for_tf32(rig, pair_normal(rig, type, n, in, 1)),
+                       .dw = pair_normal(rig, DTYPE_F32, in, out, 1)};
+    layer.activation = (GeluDropout){kind, on_cuda(rig, (Dropout){p, 11, PURPOSE_DROPOUT, &step})};
+    return layer;
+}
+
+/* The second layer is the first's transpose. */
+static void compute_layer(void *argument) {
+    const GeluLayer *l = argument;
+    linear_gelu_forward(l->device, l->y.cuda, l->hidden.cuda, l->x.cuda, l->w.cuda, tensor_none(), WEIGHT_IN_OUT,
+                        l->activation);
+    gelu_linear_backward(l->device, (LayerGradients){.dx = l->dx.cuda, .dw = l->dw.cuda}, l->dy.cuda, l->y.cuda,
+                         l->hidden.cuda, l->w.cuda, WEIGHT_OUT_IN, l->activation);
+}
+
+/* Below 9.0, also for the form of GELU that the library has. */
+TEST(the_faster_way_to_gelu_is_chosen_and_both_have_the_same_bits) {
+    static const struct {
+        DType type;
+        GeluKind kind;
+        float p;
+    } cases[] = {{DTYPE_BF16, GELU_TANH, 0},
+                 {DTYPE_F16, GELU_TANH, 0},
+                 {DTYPE_BF16, GELU_ERF, 0.3f},
+                 {DTYPE_F16, GELU_ERF, 0},
+                 {DTYPE_F32, GELU_ERF, 0.3f}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Rig rig = rig_with_library(cases[i].type == DTYPE_F32 ? DTYPE_BF16 : cases[i].type);
+        rig.cuda->tf32 = false; /* our own products have it, the mock does not */
+        GeluLayer layer = gelu_layer(&rig, cases[i].type, cases[i].kind, cases[i].p), other = layer;
+        other.y = pair_poisoned(&rig, cases[i].type, 5, 8), other.dx = pair_poisoned(&rig, cases[i].type, 5, 8);
+        other.hidden = pair_poisoned(&rig, cases[i].type, 5, 8);
+        compute_layer(&layer);
+        OWNED char *theirs = rig.cuda->autotune_cache(rig.cuda);
+        assert_contains(theirs, " 0\n");
+        gelu_choices_close(rig.cuda);
+        counts.seconds = 2 * OUR_SECONDS;
+        compute_layer(&other);
+        int runs = counts.runs;
+        compute_layer(&other);
+        assert_int_equal(counts.runs, runs + 1); /* dw */
+        assert_int_equal(counts.with_gelu, 0);
+        OWNED char *ours = rig.cuda->autotune_cache(rig.cuda);
+        assert_null(strstr(ours, " 0\n"));
+        expect_same_bits(&rig, "hidden", layer.hidden, other.hidden);
+        expect_same_bits(&rig, "y", layer.y, other.y);
+        expect_same_bits(&rig, "dx", layer.dx, other.dx);
+        rig_close(&rig);
+    }
+}
+
+TEST(ways_to_gelu_outlive_a_restart) {
+    Error error;
+    Rig rig = rig_with_library(DTYPE_BF16);
+    GeluLayer layer = gelu_layer(&rig, DTYPE_BF16, GELU_ERF, 0);
+    counts.seconds = 2 * OUR_SECONDS;
+    compute_layer(&layer);
+    OWNED char *text = rig.cuda->autotune_cache(rig.cuda);
+    rig_close(&rig);
+    rig = rig_with_library(DTYPE_BF16);
+    layer = gelu_layer(&rig, DTYPE_BF16, GELU_ERF, 0);
+    OWNED char *damaged = xformat("%s5 16 8 1\n", text), *other = xformat("cuBLASLt 13.2.6%s", strchr(text, '\n'));
+    OWNED char *both = xformat("cuDNN 9.1.2\n1 2\n%s", text); /* convolutions are chosen again */
+    assert_false(rig.cuda->load_autotune_cache(rig.cuda, both, &error));
+    assert_contains(error.text, "they are of cuDNN 9.1.2; here it is our own");
+    compute_layer(&layer);
+    assert_true(rig.cuda->load_autotune_cache(rig.cuda, text, &error));
+    compute_layer(&layer);
+    assert_int_equal(counts.runs, 2); /* dw: nothing is timed, though theirs were faster now */
+    OWNED char *again = rig.cuda->autotune_cache(rig.cuda);
+    assert_string_equal(again, text);
+    assert_false(rig.cuda->load_autotune_cache(rig.cuda, damaged, &error));
+    assert_string_equal(error.text, "a line is no choice of this program's");
+    assert_false(rig.cuda->load_autotune_cache(rig.cuda, other, &error));
+    assert_string_equal(error.text, "they are of cuBLASLt 13.2.6; here it is cuBLASLt 13.2.5");
+    rig_close(&rig);
+}
+
+/* The emulator refuses an event that is waited for during a capture. */
+TEST(a_recording_that_would_have_to_time_is_a_direct_call) {
+    Rig rig = rig_with_library(DTYPE_BF16);
+    GeluLayer first = gelu_layer(&rig, DTYPE_BF16, GELU_ERF, 0), second = gelu_layer(&rig, DTYPE_BF16, GELU_TANH, 0);
+
+    rig.cuda->measure(rig.cuda, compute_layer, &first); /* chooses nothing */
+    const int ran[] = {11, 11 + 3 + 11, 28, 28}; /* directly; recorded in vain, then directly; recorded; repeated */
+    for (int call = 0; call < 4; call++) {
+        rig.cuda->repeat(rig.cuda, "key", 3, compute_layer, call ? &second : &first);
+        rig.cuda->synchronize(rig.cuda);
+        assert_int_equal(counts.runs, ran[call]);
+    }
+    rig_close(&rig);
+}
+
+TEST(a_full_list_of_ways_to_gelu_times_nothing_more) {
+    enum { MOST = 256 };
+    Rig rig = rig_with_library(DTYPE_BF16);
+    Pair a = pair_normal(&rig, DTYPE_F32, 1, 1, 1), b = pair_normal(&rig, DTYPE_F32, 1, MOST + 2, 1);
+    Pair c = pair_poisoned(&rig, DTYPE_F32, 1, MOST + 2), hidden = pair_poisoned(&rig, DTYPE_F32, 1, MOST + 2);
+    Gemm g = {.c = c.cuda.data,
+              .a = a.cuda.data,
+              .b = b.cuda.data,
+              .epilogue = EPILOGUE_GELU,
+              .gelu = GELU_ERF,
+              .hidden = hidden.cuda.data,
+              .m = 1,
+              .k = 1,
+              .type = DTYPE_F32};
+    counts.seconds = 2 * OUR_SECONDS;
+    for (g.n = 1; g.n <= MOST + 2; g.n++) gemm_multiply(rig.cuda, &g);
+    assert_int_equal(counts.runs, 4 * MOST + 2); /* ours is faster, but of the last two that is not known */
+    rig_close(&rig);
 }
 
 TEST(the_library_is_asked_once_for_sizes_alike) {

@@ -61,6 +61,7 @@ static void take_copy(Run *run, int slot) {
         device->download(device, t->staging[slot][i], parts[i].data, tensor_bytes(parts[i]));
     if (tensor_given(t->spec.model->loss_scale))
         device->download(device, t->state.loss_scale, t->spec.model->loss_scale.data, sizeof t->state.loss_scale);
+    snprintf(t->state.device, sizeof t->state.device, "%s", device->description);
     double now = seconds_now();
     t->state.cost = money_spent(run, now);
     t->state.seconds = run->seconds_before + now - run->run_start;

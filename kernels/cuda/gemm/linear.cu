@@ -1,5 +1,6 @@
 /* Linear layers: matrix products, by cuBLASLt if it is installed and otherwise by our own kernels, and the gradient of
  * the bias. */
+#include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_kernel.h"
 #include "kernels/cuda/libraries/cublas.h"
 
@@ -34,21 +35,6 @@ __global__ void __launch_bounds__(256) column_sums(Output<float> output, const T
     Pack<float, 1> total = {{sums[0][threadIdx.x]}};
     for (int w = 1; w < 8; w++) total[0] += sums[w][threadIdx.x];
     output.write(blockIdx.y, 0, (int)(first + threadIdx.x), total);
-}
-
-/* Computes the product by the library and the epilogue by our own kernel, where the library cannot do both at once. */
-bool multiply_then_finish(Device *device, const Gemm &gemm) {
-    Tensor c = tensor_2d(gemm.c, gemm.type, gemm.m, gemm.n), hidden = tensor_2d(gemm.hidden, gemm.type, gemm.m, gemm.n);
-    bool is_gelu = gemm.epilogue == EPILOGUE_GELU;
-    Gemm plain = gemm;
-    plain.epilogue = EPILOGUE_NONE, plain.hidden = NULL;
-    if (is_gelu) plain.c = gemm.hidden;
-    if (!cublas_multiply(device, &plain)) return false;
-    if (is_gelu)
-        gelu_then_dropout(device, c, hidden, gemm.gelu, gemm.drop);
-    else
-        gelu_then_dropout_backward(device, c, c, hidden, gemm.gelu, gemm.drop);
-    return true;
 }
 
 /* Returns the product y = x W and the bias, without an epilogue. */
@@ -114,12 +100,27 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
     });
 }
 
+bool gemm_multiply_then_finish(Device *device, const Gemm *gemm) {
+    Tensor c = tensor_2d(gemm->c, gemm->type, gemm->m, gemm->n),
+           hidden = tensor_2d(gemm->hidden, gemm->type, gemm->m, gemm->n);
+    bool is_gelu = gemm->epilogue == EPILOGUE_GELU;
+    Gemm plain = *gemm;
+    plain.epilogue = EPILOGUE_NONE, plain.hidden = NULL;
+    if (is_gelu) plain.c = gemm->hidden;
+    if (!cublas_multiply(device, &plain)) return false;
+    if (is_gelu)
+        gelu_then_dropout(device, c, hidden, gemm->gelu, gemm->drop);
+    else
+        gelu_then_dropout_backward(device, c, c, hidden, gemm->gelu, gemm->drop);
+    return true;
+}
+
 void gemm_multiply(Device *device, const Gemm *gemm) {
     CudaState *state = cuda_state(device);
     if (gemm->m == 0 || gemm->n == 0 || (gemm->sums && gemm->k == 0)) return;
     gemm_prepare(device);
     if (state->library && cublas_multiply(device, gemm)) return;
-    if (state->library && gemm->epilogue && multiply_then_finish(device, *gemm)) return;
+    if (gemm->epilogue && !gelu_choice_is_ours(device, gemm) && gemm_multiply_then_finish(device, gemm)) return;
     gemm_own(device, gemm);
 }
 

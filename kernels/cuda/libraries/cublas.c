@@ -91,8 +91,9 @@ void cublas_open(Device *device, const CublasFunctions *functions) {
     cublas->workspace_bytes = (size_t)(cuda_state(device)->capability >= 90 ? 32 : 8) << 20;
     cublas->workspace = device->allocate(device, cublas->workspace_bytes);
     char version[LIBRARY_VERSION];
-    snprintf(cublas->description, LIBRARY_DESCRIPTION, "cuBLASLt %s",
-             library_version(cublas->call.cublasLtGetVersion(), version));
+    snprintf(cublas->description, LIBRARY_DESCRIPTION, "cuBLASLt %s%s",
+             library_version(cublas->call.cublasLtGetVersion(), version),
+             cuda_state(device)->capability >= 90 ? " and its GELU" : "");
 }
 
 void cublas_find(char text[LIBRARY_DESCRIPTION]) {
@@ -110,6 +111,8 @@ void cublas_close(Device *device) {
     free(cublas);
     cuda_state(device)->library = NULL;
 }
+
+bool cublas_is_open(const Device *device) { return library_of(device) && library_of(device)->handle; }
 
 const char *cublas_description(const Device *device) {
     return library_of(device) ? library_of(device)->description : "our own matrix products";
@@ -132,9 +135,11 @@ static bool is_tf32(const Device *device, const Gemm *g) { return g->type == DTY
 static unsigned data_type(DType type) { return type == DTYPE_BF16 ? LT_BF16 : type == DTYPE_F16 ? LT_F16 : LT_F32; }
 
 /* The library's GELU is the tanh form alone, by a tanh whose error is not documented: 16-bit types round more, f32 does
- * without. The library needs rows of hidden that are multiples of 8 numbers, and has no dropout. */
-static bool knows_epilogue(const Gemm *g) {
-    return !g->epilogue || (g->gelu == GELU_TANH && g->type != DTYPE_F32 && g->n % 8 == 0 && !(g->drop.p > 0));
+ * without. The library needs rows of hidden that are multiples of 8 numbers, and has no dropout. Below 9.0 its GELU is
+ * slow in bf16 (llm.c's issues 338 and 591). */
+static bool knows_epilogue(const Device *device, const Gemm *g) {
+    return !g->epilogue || (cuda_state(device)->capability >= 90 && g->gelu == GELU_TANH && g->type != DTYPE_F32 &&
+                            g->n % 8 == 0 && !(g->drop.p > 0));
 }
 
 static unsigned epilogue_of(const Gemm *g) {
@@ -196,8 +201,7 @@ static unsigned run(const Cublas *cublas, Device *device, const Problem *p, cons
  * The one that the library recommends, which is the same in every run: timing would choose others, with other bits. On
  * an H100 the fastest of eight saved 0.1 to 1.2 % of a step whose rows are multiples of 8 numbers. */
 
-/* Rounds up to a multiple of 64, or from 1,024 on of an eighth of the power of two below. */
-static int64_t round_tokens(int64_t n) {
+int64_t cublas_round_tokens(int64_t n) {
     int64_t step = 64;
     while (16 * step <= n) step *= 2;
     return (n + step - 1) / step * step;
@@ -211,9 +215,9 @@ static uint32_t alignment_of(const void *p) {
 }
 
 static Key key_of(const Device *device, const Gemm *g) {
-    return (Key){.m = g->rows_vary ? round_tokens(g->m) : g->m,
+    return (Key){.m = g->rows_vary ? cublas_round_tokens(g->m) : g->m,
                  .n = g->n,
-                 .k = g->depth_varies ? round_tokens(g->k) : g->k,
+                 .k = g->depth_varies ? cublas_round_tokens(g->k) : g->k,
                  .type = (int32_t)g->type,
                  .flags = (uint32_t)g->transpose_a | (uint32_t)g->transpose_b << 1 |
                           (uint32_t)(g->sums != SUMS_ROUNDED) << 2 | (uint32_t)(g->bias != NULL) << 3 |
@@ -310,7 +314,7 @@ static const CublasAlgorithm *choose(Cublas *cublas, Device *device, const Probl
  * product is measured instead, whose scratch is needed where the library declines. The workspace was taken before. */
 bool cublas_multiply(Device *device, const Gemm *g) {
     Cublas *cublas = library_of(device);
-    if (!cublas || !cublas->handle || cuda_state(device)->measuring || !g->k || !knows_epilogue(g)) return false;
+    if (!cublas_is_open(device) || cuda_state(device)->measuring || !g->k || !knows_epilogue(device, g)) return false;
     Problem p = describe(cublas, device, g);
     const CublasAlgorithm *algorithm = choose(cublas, device, &p, g);
     if (algorithm) check(cublas, run(cublas, device, &p, g, algorithm), "a product");

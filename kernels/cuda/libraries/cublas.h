@@ -22,7 +22,14 @@ void cublas_find(char text[LIBRARY_DESCRIPTION]);
 /* Returns the matrix library: "cuBLASLt 13.0.2", or "our own matrix products: ..." with the reason. */
 const char *cublas_description(const Device *device);
 
-/* Queues the product and its epilogue. Returns false, having done nothing, if the library cannot do both.
+bool cublas_is_open(const Device *device);
+
+/* Rounds up to a multiple of 64, or from 1,024 on of an eighth of the power of two below: sizes alike, which have one
+ * algorithm. */
+int64_t cublas_round_tokens(int64_t n);
+
+/* Queues the product and its epilogue. Returns false, having done nothing, if the library cannot do both, or below 9.0,
+ * where its GELU is slow in bf16.
  *
  * The algorithm is the one that the library recommends for the size; a number of tokens, which varies between batches,
  * is rounded up. While a CUDA graph is captured the library cannot be asked: a product of a size that was not met

@@ -263,22 +263,17 @@ static bool compute_with(const Cudnn *cudnn, Device *device, const Problem *m, c
 
 /* ---- choosing ---- */
 
-/* Returns the milliseconds of one run, infinite if the candidate fails. */
-static float time_once(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p,
-                       Candidate candidate) {
-    cudaEvent_t begin, end;
-    float milliseconds = INFINITY;
-    cuda_check(cudaEventCreate(&begin), "timing");
-    cuda_check(cudaEventCreate(&end), "timing");
-    cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
-    if (compute_with(cudnn, device, m, p, candidate)) {
-        cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
-        cuda_check(cudaEventSynchronize(end), "timing");
-        cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
-    }
-    cuda_check(cudaEventDestroy(begin), "timing");
-    cuda_check(cudaEventDestroy(end), "timing");
-    return milliseconds;
+/* One run of a candidate. */
+typedef struct {
+    const Cudnn *cudnn;
+    const Problem *m;
+    const ConvProduct *p;
+    Candidate candidate;
+} Trial;
+
+static bool compute_trial(Device *device, const void *argument) {
+    const Trial *t = argument;
+    return compute_with(t->cudnn, device, t->m, t->p, t->candidate);
 }
 
 /* Returns whether the candidate runs and computes what ours, the first one, computes; sets *sums to the checksum. */
@@ -309,7 +304,8 @@ static Candidate fastest(const Cudnn *cudnn, Device *device, const Problem *m, C
     }
     for (int turn = 0; turn < TIMED_RUNS; turn++)
         for (int i = 0; i < count; i++) {
-            float time = usable[i] ? time_once(cudnn, device, m, p, candidates[i]) : INFINITY;
+            const Trial trial = {cudnn, m, p, candidates[i]};
+            float time = usable[i] ? cuda_milliseconds(device, compute_trial, &trial) : INFINITY;
             usable[i] = isfinite(time);
             if (time < times[i] || !usable[i]) times[i] = time;
         }

@@ -1,0 +1,26 @@
+/* How a product with GELU is computed where the library does not apply it (cublas_multiply): by the library's product
+ * and our pass over its numbers, or by our own product, which applies GELU to a tile right after it is stored. Both
+ * apply it to the number as rounded; their sums differ in the last bits. */
+#pragma once
+
+#include "kernels/cuda/gemm/gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns whether our own product is to be taken: at the first call of each size, a number of tokens rounded up, both
+ * ways are timed on its tensors. While a CUDA graph is captured nothing can be timed: a size that was not met before
+ * marks the recording as not to be used (CudaState.unrecordable). */
+bool gelu_choice_is_ours(Device *device, const Gemm *gemm);
+
+/* Return the choices as text, free(), or NULL if there are none; and add those of such a text, unless it is of another
+ * library. See Device.autotune_cache. */
+char *gelu_choices_text(const Device *device);
+bool gelu_choices_load(Device *device, const char *text, Error *error);
+
+void gelu_choices_close(Device *device);
+
+#ifdef __cplusplus
+}
+#endif
