@@ -48,13 +48,6 @@ static void score_columns(Table *t, const Evaluation *before, const Evaluation *
     table_real(t, "brier", after->calibration.brier);
 }
 
-static void class_columns(Table *t, const char *what, const double *values, const char *const *names, int classes) {
-    for (int c = 0; c < classes; c++) {
-        OWNED char *column = xformat("%s_%s", what, names[c]);
-        table_real(t, column, values[c]);
-    }
-}
-
 static void covariate_columns(Table *t, const Calibration *c, const char *name) {
     const struct {
         const char *format;
@@ -76,8 +69,8 @@ static void covariate_columns(Table *t, const Calibration *c, const char *name) 
 static void parameter_columns(Table *t, const Calibration *c, const Predictions *p) {
     if (c->kind == CALIBRATION_TEMPERATURE) table_real(t, "temperature", c->temperature);
     if (c->kind == CALIBRATION_VECTOR) {
-        class_columns(t, "scale", c->scale, p->class_names, p->classes);
-        class_columns(t, "bias", c->bias, p->class_names, p->classes);
+        table_reals(t, "scale", p->class_names, c->scale, p->classes);
+        table_reals(t, "bias", p->class_names, c->bias, p->classes);
     }
     if (c->kind == CALIBRATION_COVARIATE) covariate_columns(t, c, p->covariate.name);
 }

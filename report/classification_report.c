@@ -161,8 +161,6 @@ static void make_bins(Report *r) {
 
 static void make_rows(Report *r) {
     const Predictions *p = r->predictions;
-    OWNED char **columns = xmalloc((size_t)p->classes * sizeof *columns);
-    for (int c = 0; c < p->classes; c++) columns[c] = xformat("p_%s", p->class_names[c]);
     for (int64_t i = 0; i < p->n; i++) {
         if (p->files) table_text(&r->rows, "file", p->files[i]);
         table_count(&r->rows, "id", p->ids[i]);
@@ -170,10 +168,8 @@ static void make_rows(Report *r) {
         if (p->covariate.values) table_real(&r->rows, p->covariate.name, p->covariate.values[i]);
         table_text(&r->rows, "truth", p->class_names[p->truth[i]]);
         table_text(&r->rows, "prediction", p->class_names[r->evaluation.predicted[i]]);
-        for (int c = 0; c < p->classes; c++)
-            table_real(&r->rows, columns[c], r->evaluation.probabilities[i * p->classes + c]);
+        table_reals(&r->rows, "p", p->class_names, r->evaluation.probabilities + i * p->classes, p->classes);
     }
-    for (int c = 0; c < p->classes; c++) free(columns[c]);
 }
 
 /* ---- files ---- */

@@ -37,6 +37,13 @@ void table_real(Table *t, const char *column, double value) {
     *cell_add(t, column) = (Cell){.kind = CELL_REAL, .real = value};
 }
 
+void table_reals(Table *t, const char *what, const char *const *names, const double *values, int n) {
+    for (int i = 0; i < n; i++) {
+        OWNED char *column = xformat("%s_%s", what, names[i]);
+        table_real(t, column, values[i]);
+    }
+}
+
 int64_t table_rows(const Table *t) { return t->columns ? t->n / t->columns : 0; }
 
 void table_clear(Table *t) {

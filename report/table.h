@@ -26,6 +26,8 @@ typedef struct {
 void table_text(Table *table, const char *column, const char *value);
 void table_count(Table *table, const char *column, int64_t value);
 void table_real(Table *table, const char *column, double value);
+/* Adds the columns WHAT_NAME of n names, "p_cat", with a value each. */
+void table_reals(Table *table, const char *what, const char *const *names, const double *values, int n);
 int64_t table_rows(const Table *table);
 void table_clear(Table *table); /* removes the rows; the columns stay */
 void table_free(Table *table);

@@ -22,7 +22,6 @@ typedef struct {
     bool with_text;
     Ensemble ensemble;
     BertClassifier *models; /* [ensemble.n], of the same classes */
-    char **columns[2];      /* [classes] of probabilities, and of calibrated ones */
     bool calibrated;        /* all models have a temperature */
     double threshold;       /* the mean; NaN: there are more than two classes, of which one is predicted */
     int64_t *counts;        /* [classes] predictions so far */
@@ -57,12 +56,6 @@ static void check_classes(const Predict *p, const BertClassifier *other) {
             first->checkpoint, other->checkpoint);
 }
 
-static char **columns_of(const char *what, const Classes *classes) {
-    char **columns = xcalloc((size_t)classes->n, sizeof *columns);
-    for (int c = 0; c < classes->n; c++) columns[c] = xformat("%s_%s", what, classes->names[c]);
-    return columns;
-}
-
 static void open_models(Predict *p) {
     int n = p->ensemble.n, calibrated = 0;
     p->models = xcalloc((size_t)n, sizeof *p->models);
@@ -84,17 +77,10 @@ static void open_models(Predict *p) {
         printf("[Predict] each class by itself (problem_type): predicted are all whose p is above %g\n", p->threshold);
     if (calibrated && !p->calibrated)
         warn("%d of %d models have a temperature: no calibrated probabilities are written", calibrated, n);
-    p->columns[0] = columns_of("p", &p->models[0].base.classes);
-    p->columns[1] = columns_of("calibrated", &p->models[0].base.classes);
     p->counts = xcalloc((size_t)p->models[0].base.classes.n, sizeof *p->counts);
 }
 
 static void close_models(Predict *p) {
-    int classes = p->models[0].base.classes.n;
-    for (int k = 0; k < 2; k++) {
-        for (int c = 0; c < classes; c++) free(p->columns[k][c]);
-        free(p->columns[k]);
-    }
     for (int k = 0; k < p->ensemble.n; k++) bert_classifier_close(&p->models[k]);
     FREE(p->models, p->counts);
 }
@@ -137,10 +123,6 @@ static Block predict_block(Predict *p, const char *const *texts, int64_t n) {
     return b;
 }
 
-static void probability_columns(Table *t, char *const *columns, const double *p, int classes) {
-    for (int c = 0; c < classes; c++) table_real(t, columns[c], p[c]);
-}
-
 /* Adds the names of all classes that are predicted, separated by |, and counts them. */
 static void add_labels(Predict *p, const double *probabilities, int classes) {
     OWNED char *names = xstrdup("");
@@ -165,6 +147,7 @@ static int64_t add_class(Predict *p, const double *probabilities, const Block *b
 /* Adds the row of text i of comments; at: its place in the block of n. */
 static void add_row(Predict *p, const Comments *comments, int64_t i, const Block *b, int64_t at, int64_t n) {
     Table *t = &p->table;
+    const char *const *names = (const char *const *)p->models->base.classes.names;
     const double *probabilities = b->p + at * b->classes;
     int64_t votes = 0;
     if (p->inputs.count > 1) table_text(t, "file", comments->path);
@@ -174,8 +157,8 @@ static void add_row(Predict *p, const Comments *comments, int64_t i, const Block
         add_labels(p, probabilities, b->classes);
     else
         votes = add_class(p, probabilities, b, at, n);
-    probability_columns(t, p->columns[0], probabilities, b->classes);
-    if (p->calibrated) probability_columns(t, p->columns[1], b->calibrated + at * b->classes, b->classes);
+    table_reals(t, "p", names, probabilities, b->classes);
+    if (p->calibrated) table_reals(t, "calibrated", names, b->calibrated + at * b->classes, b->classes);
     if (!isnan(p->threshold)) table_real(t, "threshold", p->threshold);
     if (p->ensemble.n > 1 && !p->models->base.multi_label) table_count(t, "votes", votes);
     if (p->with_text) table_text(t, "text", comments->texts[i]);

@@ -197,17 +197,14 @@ static void prediction_columns(Table *t, const CellTables *p, const BinaryRow *r
 static Table predictions_table(const CellTables *p) {
     Table t = {0};
     int n_views = p->folds[0].test.n_views;
-    OWNED char **columns = xmalloc(((size_t)n_views + 1) * sizeof *columns);
-    for (int v = 0; v < n_views; v++) columns[v] = xformat("p_%s", p->folds[0].view_names[v]);
     for (int64_t i = 0; i < p->n; i++) {
         const BinaryRow *row = &p->rows[i];
         cell_columns(&t, p, row);
         table_real(&t, "logit", row->logit);
-        for (int v = 0; v < n_views; v++)
-            table_real(&t, columns[v], p->folds[row->fold].test.views[(int64_t)row->at * n_views + v]);
+        const double *views = p->folds[row->fold].test.views;
+        if (n_views) table_reals(&t, "p", p->folds[0].view_names, views + (int64_t)row->at * n_views, n_views);
         prediction_columns(&t, p, row);
     }
-    for (int v = 0; v < n_views; v++) free(columns[v]);
     return t;
 }
 
