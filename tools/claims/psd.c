@@ -4,7 +4,7 @@
 #include "tools/claims/claims.h"
 #include "tools/claims/guides.h"
 
-#define WORKERS " --num-workers 8"
+#define PSD(options) run_program("l40s", "train_psd " options " --num-workers 8")
 
 /* Training rows of a quarter of the data: of the files that the guide's commands fetch, and of the whole archive. Then
  * epochs, and the price in dollars per hour. */
@@ -141,20 +141,16 @@ void estimates_psd(void) {
             "512, bf16, gradient checkpointing. 20 epochs of pretraining and 50 of finetuning; the 25 %% that the "
             "guide's commands fetch are %s training rows. $1.70 an hour.",
             number(rows));
-    Both before = {run_program("l40s", "train_psd pretrain --size small -b 256 -g 1 --amp" WORKERS),
-                   run_program("l40s", "train_psd finetune --size small -b 128 -g 1 --amp" WORKERS)};
-    Both after = {
-        run_program("l40s", "train_psd pretrain --size medium -b 512 -g 1 --amp --grad-checkpointing" WORKERS),
-        run_program("l40s", "train_psd finetune --size medium -b 512 -g 1 --amp --grad-checkpointing" WORKERS)};
-    Both kept = {run_program("l40s", "train_psd pretrain --size medium -b 512 -g 1 --amp" WORKERS),
-                 run_program("l40s", "train_psd finetune --size medium -b 512 -g 1 --amp" WORKERS)};
-    Run f32 = run_program("l40s", "train_psd pretrain --size medium -b 512 -g 1 --no-tf32" WORKERS);
-    Run batch_256 = run_program("l40s", "train_psd pretrain --size medium -b 256 -g 2 --amp" WORKERS);
-    Run tiny = run_program("l40s", "train_psd pretrain --size tiny -b 256 -g 1 --amp" WORKERS);
-    Run large = run_program("l40s", "train_psd pretrain --size large -b 512 -g 1 --amp" WORKERS);
-    Run large_checkpointed =
-        run_program("l40s", "train_psd pretrain --size large -b 512 -g 1 --amp --grad-checkpointing" WORKERS);
-    Run large_768 = run_program("l40s", "train_psd pretrain --size large -b 768 -g 1 --amp" WORKERS);
+    Both before = {PSD("pretrain --size small -b 256 -g 1 --amp"), PSD("finetune --size small -b 128 -g 1 --amp")};
+    Both after = {PSD("pretrain --size medium -b 512 -g 1 --amp --grad-checkpointing"),
+                  PSD("finetune --size medium -b 512 -g 1 --amp --grad-checkpointing")};
+    Both kept = {PSD("pretrain --size medium -b 512 -g 1 --amp"), PSD("finetune --size medium -b 512 -g 1 --amp")};
+    Run f32 = PSD("pretrain --size medium -b 512 -g 1 --no-tf32");
+    Run batch_256 = PSD("pretrain --size medium -b 256 -g 2 --amp");
+    Run tiny = PSD("pretrain --size tiny -b 256 -g 1 --amp");
+    Run large = PSD("pretrain --size large -b 512 -g 1 --amp");
+    Run large_checkpointed = PSD("pretrain --size large -b 512 -g 1 --amp --grad-checkpointing");
+    Run large_768 = PSD("pretrain --size large -b 768 -g 1 --amp");
     time_and_cost(&before, &after, &kept);
     memory(&before.pretrain, &after.pretrain, &kept.pretrain, &batch_256);
     precision(&kept.pretrain, &f32);
