@@ -32,32 +32,30 @@ typedef struct {
 static bool curve_make(const CurveRows *rows, bool roc, Curve *curve) {
     OWNED MetricsPoint *points = xmalloc(((size_t)rows->n + 1) * sizeof *points);
     int64_t count;
-    bool both = binary_curve(rows->rows, rows->n, points, &count);
-    if (both) {
-        size_t n = (size_t)count + 1;
-        double positives = (double)points[count - 1].true_positives;
-        double negatives = (double)points[count - 1].false_positives, *x = xmalloc(3 * n * sizeof *x), *y = x + n;
-        MetricsAreas areas = metrics_areas(points, count);
-        for (int64_t i = 0; i < count; i++) {
-            double hits = (double)points[i].true_positives, alarms = (double)points[i].false_positives;
-            x[i + 1] = roc ? alarms / negatives : hits / positives;
-            y[i + 1] = roc ? hits / positives : hits / (hits + alarms);
-            x[2 * n + (size_t)i + 1] = points[i].threshold;
-        }
-        size_t first = 1; /* point that has a hit: its precision holds from recall 0 on */
-        while (!roc && x[first] == 0) first++;
-        x[0] = 0, y[0] = roc ? 0 : y[first], x[2 * n] = NAN;
-        *curve = (Curve){.name = rows->name,
-                         .x = x,
-                         .y = y,
-                         .threshold = x + 2 * n,
-                         .n = (int)n,
-                         .area = roc ? areas.roc_auc : areas.average_precision,
-                         .share = positives / (positives + negatives),
-                         .interval = {NAN, NAN}};
-        if (rows->intervals) curve->interval = rows->intervals->scores[roc ? BINARY_AUROC : BINARY_AUPRC];
+    if (!binary_curve(rows->rows, rows->n, points, &count)) return false;
+    size_t n = (size_t)count + 1;
+    double positives = (double)points[count - 1].true_positives;
+    double negatives = (double)points[count - 1].false_positives, *x = xmalloc(3 * n * sizeof *x), *y = x + n;
+    MetricsAreas areas = metrics_areas(points, count);
+    for (int64_t i = 0; i < count; i++) {
+        double hits = (double)points[i].true_positives, alarms = (double)points[i].false_positives;
+        x[i + 1] = roc ? alarms / negatives : hits / positives;
+        y[i + 1] = roc ? hits / positives : hits / (hits + alarms);
+        x[2 * n + (size_t)i + 1] = points[i].threshold;
     }
-    return both;
+    size_t first = 1; /* point that has a hit: its precision holds from recall 0 on */
+    while (!roc && x[first] == 0) first++;
+    x[0] = 0, y[0] = roc ? 0 : y[first], x[2 * n] = NAN;
+    *curve = (Curve){.name = rows->name,
+                     .x = x,
+                     .y = y,
+                     .threshold = x + 2 * n,
+                     .n = (int)n,
+                     .area = roc ? areas.roc_auc : areas.average_precision,
+                     .share = positives / (positives + negatives),
+                     .interval = {NAN, NAN}};
+    if (rows->intervals) curve->interval = rows->intervals->scores[roc ? BINARY_AUROC : BINARY_AUPRC];
+    return true;
 }
 
 /* Returns the rate at a false positive rate, between two points on the line that joins them; of several points at it

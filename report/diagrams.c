@@ -15,12 +15,6 @@ static void write_heading(FILE *out, double left, double right, const char *titl
     svg_text(out, left, 32, SVG_TITLE, shown);
 }
 
-static void write_upright(FILE *out, double x, double y, const char *text) {
-    fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">\n", x, y);
-    svg_text(out, 0, 0, SVG_CENTRED, text);
-    fputs("</g>\n", out);
-}
-
 /* ---- confusion ---- */
 
 enum { LONGEST_NAME = 220, MANY_CLASSES = 10 };
@@ -66,10 +60,8 @@ static void write_cell(FILE *out, const Matrix *m, int row, int column, int64_t 
 static void write_class(FILE *out, const Matrix *m, int class, const char *name) {
     OWNED char *shown = svg_text_fit(name, LONGEST_NAME);
     svg_text(out, m->left - 10, m->top + (class + 0.5) * m->cell_height + 5, END, shown);
-    fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(%.0f)\">\n", m->left + (class + 0.5) * m->cell_width,
-            m->top - 10, m->lean);
-    svg_text(out, 0, 0, m->lean < 0 ? "" : SVG_CENTRED, shown);
-    fputs("</g>\n", out);
+    svg_turned(out, m->left + (class + 0.5) * m->cell_width, m->top - 10, m->lean, m->lean < 0 ? "" : SVG_CENTRED,
+               shown);
 }
 
 void diagram_confusion(FILE *out, const int64_t *confusion, int classes, const char *const *names, const char *title) {
@@ -77,7 +69,7 @@ void diagram_confusion(FILE *out, const int64_t *confusion, int classes, const c
     svg_begin(out, m.width, m.bottom + 40, title);
     write_heading(out, 24, m.width - 12, title);
     svg_text(out, m.left, 58, "", "prediction \xE2\x86\x92");
-    write_upright(out, 26, (m.top + m.bottom) / 2, "\xE2\x86\x90 truth");
+    svg_turned(out, 26, (m.top + m.bottom) / 2, -90, SVG_CENTRED, "\xE2\x86\x90 truth");
     for (int c = 0; c < classes; c++) {
         int64_t rows = 0;
         for (int k = 0; k < classes; k++) rows += confusion[(int64_t)c * classes + k];
@@ -104,8 +96,8 @@ static void write_frame(FILE *out) {
         svg_label(out, LEFT - 8, BOTTOM - at + 4, END, "%.1f", k / 5.0);
         svg_label(out, LEFT + at, ROWS_BOTTOM + 20, SVG_CENTRED, "%.1f", k / 5.0);
     }
-    write_upright(out, 20, (TOP + BOTTOM) / 2.0, "accuracy");
-    write_upright(out, 20, (ROWS_TOP + ROWS_BOTTOM) / 2.0, "rows");
+    svg_turned(out, 20, (TOP + BOTTOM) / 2.0, -90, SVG_CENTRED, "accuracy");
+    svg_turned(out, 20, (ROWS_TOP + ROWS_BOTTOM) / 2.0, -90, SVG_CENTRED, "rows");
     svg_text(out, LEFT + SIDE / 2.0, ROWS_BOTTOM + 44, SVG_CENTRED, "confidence");
 }
 
@@ -193,9 +185,9 @@ static void write_floor(FILE *out, int left, int64_t most) {
 
 /* Names what a panel shows, above it, and an outcome or two with their fill. */
 static void write_panel_key(FILE *out, int left, const char *text, const int *outcomes, int n) {
-    char *shown = svg_text_fit(text, PANEL), fill[128];
+    OWNED char *shown = svg_text_fit(text, PANEL);
+    char fill[128];
     svg_text(out, left, TOP + 8, "", shown);
-    free(shown);
     for (int s = 0; s < n; s++) {
         outcome_fill(fill, outcomes[s]);
         svg_rectangle(out, left + 60 * s, TOP + 18, 12, 12, fill);
@@ -206,13 +198,14 @@ static void write_panel_key(FILE *out, int left, const char *text, const int *ou
 /* Draws the histograms of right and wrong rows of one predicted class, the wrong ones in front. */
 static void write_histogram(FILE *out, int left, const Histograms *h, int predicted) {
     const int shown[2] = {predicted ? BINARY_TP : BINARY_TN, predicted ? BINARY_FP : BINARY_FN};
-    char fill[128], *text = xformat("taken for %s", h->class_names[predicted]);
+    OWNED char *text = xformat("taken for %s", h->class_names[predicted]), *p = xformat("p(%s)", h->class_names[1]),
+               *label = svg_text_fit(p, PANEL);
+    char fill[128];
     int64_t most = 1;
     for (int b = 0; b < 2 * BINS; b++)
         if (h->bins[shown[b / BINS]][b % BINS] > most) most = h->bins[shown[b / BINS]][b % BINS];
     write_floor(out, left, most);
     write_panel_key(out, left, text, shown, 2);
-    free(text);
     for (int s = 0; s < 2; s++) {
         outcome_fill(fill, shown[s]);
         for (int b = 0; b < BINS; b++) {
@@ -221,10 +214,7 @@ static void write_histogram(FILE *out, int left, const Histograms *h, int predic
         }
     }
     for (int k = 0; k <= 4; k++) svg_label(out, left + PANEL * k / 4.0, FLOOR + 20, SVG_CENTRED, "%.2f", k / 4.0);
-    text = xformat("p(%s)", h->class_names[1]);
-    OWNED char *label = svg_text_fit(text, PANEL);
     svg_text(out, left + PANEL / 2.0, FLOOR + 42, SVG_CENTRED, label);
-    free(text);
     if (!(h->threshold >= 0 && h->threshold <= 1)) return;
     fprintf(out, "<path class=\"plot-line plot-ink\" stroke-dasharray=\"6 4\" d=\"M%.1f %dV%d\"/>\n",
             left + PANEL * h->threshold, FLOOR - HIGH, FLOOR);

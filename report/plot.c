@@ -79,10 +79,8 @@ static void write_axes(FILE *out, const Chart *c) {
     }
     fprintf(out, "<path class=\"plot-axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", left, c->y.to, bottom, c->x.to);
     svg_text(out, (left + c->x.to) / 2, bottom + 42, SVG_CENTRED, c->plot->x_label);
-    fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">\n", c->left_edge + 18, (c->y.to + bottom) / 2);
     OWNED char *label = svg_text_fit(c->plot->y_label, bottom - c->y.to);
-    svg_text(out, 0, 0, SVG_CENTRED, label);
-    fputs("</g>\n", out);
+    svg_turned(out, c->left_edge + 18, (c->y.to + bottom) / 2, -90, SVG_CENTRED, label);
 }
 
 /* ---- curves ---- */

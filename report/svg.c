@@ -61,22 +61,14 @@ void svg_escape(FILE *out, const char *text) {
     uint32_t code;
     for (int n; *text; text += n) {
         n = read_character(text, &code);
-        switch (code) {
-        case '<':
+        if (code == '<')
             fputs("&lt;", out);
-            break;
-        case '>':
+        else if (code == '>')
             fputs("&gt;", out);
-            break;
-        case '&':
+        else if (code == '&')
             fputs("&amp;", out);
-            break;
-        case ' ':
-            fputc(' ', out);
-            break;
-        default:
-            fwrite(text, 1, (size_t)n, out);
-        }
+        else
+            fwrite(code == ' ' ? " " : text, 1, (size_t)n, out);
     }
 }
 
@@ -84,6 +76,12 @@ void svg_text(FILE *out, double x, double y, const char *attributes, const char 
     fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
     svg_escape(out, text);
     fputs("</text>\n", out);
+}
+
+void svg_turned(FILE *out, double x, double y, double degrees, const char *attributes, const char *text) {
+    fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(%.0f)\">\n", x, y, degrees);
+    svg_text(out, 0, 0, attributes, text);
+    fputs("</g>\n", out);
 }
 
 void svg_label(FILE *out, double x, double y, const char *attributes, const char *format, ...) {

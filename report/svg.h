@@ -31,6 +31,8 @@ void svg_rectangle(FILE *out, double x, double y, double width, double height, c
 void svg_escape(FILE *out, const char *text);
 /* attributes: those of the element but its position. */
 void svg_text(FILE *out, double x, double y, const char *attributes, const char *text);
+/* The same, turned clockwise about that position. */
+void svg_turned(FILE *out, double x, double y, double degrees, const char *attributes, const char *text);
 #define SVG_TITLE   "font-size=\"17\" font-weight=\"600\""
 #define SVG_CENTRED "text-anchor=\"middle\""
 /* Writes formatted text of at most 255 bytes. */

@@ -18,10 +18,7 @@ static Cell *cell_add(Table *t, const char *column) {
         t->names[t->columns++] = xstrdup(column);
     }
     assert(!strcmp(column, t->names[t->n % t->columns]));
-    if (t->n == t->capacity) {
-        t->capacity = 2 * t->capacity + 16;
-        t->cells = xrealloc(t->cells, (size_t)t->capacity * sizeof *t->cells);
-    }
+    t->cells = xgrow(t->cells, (size_t)t->n, sizeof *t->cells);
     return &t->cells[t->n++];
 }
 

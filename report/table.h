@@ -18,10 +18,10 @@ typedef struct {
 
 typedef struct {
     int columns;
-    int64_t n, capacity; /* cells */
-    char **names;        /* [columns] */
-    Cell *cells;         /* [n], row by row */
-} Table;                 /* begins as {0} */
+    int64_t n;    /* cells */
+    char **names; /* [columns] */
+    Cell *cells;  /* [n], row by row */
+} Table;          /* begins as {0} */
 
 void table_text(Table *table, const char *column, const char *value);
 void table_count(Table *table, const char *column, int64_t value);

@@ -58,7 +58,7 @@ typedef struct {
     char *block;
     size_t filled, capacity;
     Line *lines; /* of the block */
-    int64_t n, lines_capacity;
+    int64_t n;
     FileWriter *writer; /* NULL: to the stream */
     FILE *stream;
     int64_t lines_read, lines_written, words;
@@ -100,10 +100,7 @@ static size_t split(Filter *f, bool last) {
         const char *stop = line_end(at, end);
         if (!last && (!stop || (*stop == '\r' && stop + 1 == end))) break; /* \n may follow */
         if (!stop) stop = end;
-        if (f->n == f->lines_capacity) {
-            f->lines_capacity = 2 * f->lines_capacity + 1024;
-            f->lines = xrealloc(f->lines, (size_t)f->lines_capacity * sizeof *f->lines);
-        }
+        f->lines = xgrow(f->lines, (size_t)f->n, sizeof *f->lines);
         f->lines[f->n++] = (Line){at, (size_t)(stop - at), NULL, 0};
         at = stop < end ? stop + (*stop == '\r' && stop + 1 < end && stop[1] == '\n') + 1 : end;
     }

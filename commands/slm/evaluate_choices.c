@@ -25,7 +25,7 @@ typedef struct {
 typedef struct SlmQuestions {
     const OptionList *files;
     Question *of; /* [n] */
-    int64_t n, capacity;
+    int64_t n;
     int *bytes;  /* [windows] of the ending */
     int64_t cut; /* windows whose context has lost tokens */
     int most;    /* endings of a question */
@@ -107,7 +107,7 @@ static void add_question(SlmQuestions *q, SlmScoring *scoring, const json_t *obj
                                json_string_value(json_array_get(endings, i)));
         q->bytes[scoring->windows.n - 1] = bytes;
     }
-    if (q->n == q->capacity) q->of = xrealloc(q->of, (size_t)(q->capacity = 2 * q->capacity + 64) * sizeof *q->of);
+    q->of = xgrow(q->of, (size_t)q->n, sizeof *q->of);
     q->of[q->n++] = question;
     if ((int)n > q->most) q->most = (int)n;
 }
