@@ -112,6 +112,10 @@ int64_t adopt_count_layers(const TensorFile *file, const char *root, const char 
     return BLOCKS_MAX;
 }
 
+void adopt_set_number(json_t *options, const char *name, int64_t value) {
+    if (value > 0) json_object_set_new(options, name, json_integer((json_int_t)value));
+}
+
 int64_t adopt_known_heads(int64_t layers, int64_t width) {
     return layers == 12 && width == 768 ? 12 : layers == 24 && width == 1024 ? 16 : 0;
 }

@@ -47,5 +47,7 @@ const StoredTensor *adopt_tensor(const TensorFile *file, const char *root, const
 int64_t adopt_dimension(const TensorFile *file, const char *root, const char *name, int axis);
 /* Returns how many tensors BEFORE n AFTER there are from n = 0 on, at most BLOCKS_MAX. */
 int64_t adopt_count_layers(const TensorFile *file, const char *root, const char *before, const char *after);
+/* Sets an option to a number that a shape tells; 0 or less: unknown. */
+void adopt_set_number(json_t *options, const char *name, int64_t value);
 /* Returns the number of attention heads of the sizes that GPT-2, RoBERTa and PhoBERT share; 0: it is another size. */
 int64_t adopt_known_heads(int64_t layers, int64_t width);

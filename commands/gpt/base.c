@@ -37,22 +37,18 @@ const ImportRules GPT_IMPORT = {.resizable = text_tables,
 /* IndexTTS2's size. */
 enum { LAYERS = 24, DIM = 1280, HEADS = 20 };
 
-static void set_number(json_t *options, const char *name, int64_t value) {
-    if (value > 0) json_object_set_new(options, name, json_integer((json_int_t)value));
-}
-
 /* Returns the options as a config.json would have them. */
 static json_t *options_of_shapes(const TensorFile *file) {
     json_t *options = json_object();
     int64_t layers = adopt_count_layers(file, "", "gpt.h.", ".ln_1.weight"),
             dim = adopt_dimension(file, "", "mel_embedding.weight", 1);
-    set_number(options, "model-dim", dim);
-    set_number(options, "layers", layers);
-    set_number(options, "heads", layers == LAYERS && dim == DIM ? HEADS : 0);
-    set_number(options, "number-text-tokens", adopt_dimension(file, "", "text_embedding.weight", 0) - 1);
-    set_number(options, "max-text-tokens", adopt_dimension(file, "", "text_pos_embedding.emb.weight", 0) - 2);
-    set_number(options, "max-mel-tokens", adopt_dimension(file, "", "mel_pos_embedding.emb.weight", 0) - 3);
-    set_number(options, "number-mel-codes", adopt_dimension(file, "", "mel_embedding.weight", 0));
+    adopt_set_number(options, "model-dim", dim);
+    adopt_set_number(options, "layers", layers);
+    adopt_set_number(options, "heads", layers == LAYERS && dim == DIM ? HEADS : 0);
+    adopt_set_number(options, "number-text-tokens", adopt_dimension(file, "", "text_embedding.weight", 0) - 1);
+    adopt_set_number(options, "max-text-tokens", adopt_dimension(file, "", "text_pos_embedding.emb.weight", 0) - 2);
+    adopt_set_number(options, "max-mel-tokens", adopt_dimension(file, "", "mel_pos_embedding.emb.weight", 0) - 3);
+    adopt_set_number(options, "number-mel-codes", adopt_dimension(file, "", "mel_embedding.weight", 0));
     return options;
 }
 

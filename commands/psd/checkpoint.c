@@ -36,10 +36,6 @@ void psd_size_resolve(PsdOptions *o) {
 /* Returns the first dimension of the tensor with this name; 0 if there is none. */
 static int64_t rows_in(const TensorFile *file, const char *name) { return adopt_dimension(file, "", name, 0); }
 
-static void set_number(json_t *options, const char *name, int64_t value) {
-    if (value) json_object_set_new(options, name, json_integer((json_int_t)value));
-}
-
 /* Returns the options as a config.json would have them. Shapes do not tell the number of attention heads: it is that of
  * the named size which agrees in everything else, or left out. */
 static json_t *options_of_shapes(const TensorFile *file) {
@@ -51,14 +47,14 @@ static json_t *options_of_shapes(const TensorFile *file) {
     int64_t d_model = projector ? projector : rows_in(file, "patch_embed.projection.weight");
     const PsdSize *size = layers ? psd_size_of_encoder(d_model, layers, d_ff) : NULL;
     if (projector || layers) json_object_set_new(options, "encoder", json_string(projector ? "cnn" : "transformer"));
-    set_number(options, "d-model", d_model);
-    set_number(options, "n-layers", layers);
-    set_number(options, "ffn-dim", d_ff);
-    set_number(options, "hidden-dim", hidden);
+    adopt_set_number(options, "d-model", d_model);
+    adopt_set_number(options, "n-layers", layers);
+    adopt_set_number(options, "ffn-dim", d_ff);
+    adopt_set_number(options, "hidden-dim", hidden);
     if (hidden) json_object_set_new(options, "head", json_string("mlp"));
     if (rows_in(file, "classifier.head.weight")) json_object_set_new(options, "head", json_string("linear"));
     if (size) json_object_set_new(options, "size", json_string(size->name));
-    if (size) set_number(options, "n-heads", size->n_heads);
+    if (size) adopt_set_number(options, "n-heads", size->n_heads);
     return options;
 }
 

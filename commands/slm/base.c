@@ -78,8 +78,7 @@ static json_t *options_of_shapes(const char *option, const char *path, const Ten
             option, path);
     json_t *options = json_build(path, "{s:I, s:I, s:I, s:I}", "vocabulary", (json_int_t)vocabulary, "d-model",
                                  (json_int_t)width, "layers", (json_int_t)layers, "context", (json_int_t)context);
-    if (adopt_known_heads(layers, width))
-        json_object_set_new(options, "heads", json_integer(adopt_known_heads(layers, width)));
+    adopt_set_number(options, "heads", adopt_known_heads(layers, width));
     set_biases(options, file, layers);
     return options;
 }
