@@ -46,15 +46,13 @@ void gpt_check_unknown(const char *name, const GptDatasetReport *r, double most)
 void gpt_warn_of_shared_manifests(const OptionList *trained, const OptionList *validated) {
     for (int i = 0; i < trained->count; i++)
         for (int j = 0; j < validated->count; j++) {
-            char *a, *b, *language[2];
-            file_split_label(trained->text[i], &a, &language[0]);
-            file_split_label(validated->text[j], &b, &language[1]);
+            OWNED char *a = NULL, *b = NULL, *language_of_a = NULL, *language_of_b = NULL;
+            file_split_label(trained->text[i], &a, &language_of_a);
+            file_split_label(validated->text[j], &b, &language_of_b);
             if (file_is_same(a, b))
                 warn("--val-manifest %s is the same file as --manifest %s: validation is on samples that are trained "
                      "on; give another file, or leave the option out, so that --val-ratio holds samples out",
                      b, a);
-            char *owned[] = {a, b, language[0], language[1]};
-            for (int k = 0; k < 4; k++) free(owned[k]);
         }
 }
 
@@ -126,6 +124,5 @@ Dataset *gpt_synthetic_open(const GptLayout *layout, const char *lengths, int64_
         print_lengths(", text tokens", text, n);
         printf("\n");
     }
-    Dataset *data = gpt_dataset_lengths(layout, text, codes, n);
-    return data;
+    return gpt_dataset_lengths(layout, text, codes, n);
 }

@@ -7,7 +7,6 @@
  * codes: for comparison, --mel-from decodes the frames of a recording itself. */
 #include "commands/gpt/commands.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,9 +91,8 @@ int gpt_decode(int argc, char **argv) {
     Mel *mel = mel_open();
     int64_t n;
     OWNED float *frames = o.codes ? frames_of_codes(&o, codebook, &n) : gpt_frames_of_recording(mel, o.mel_from, &n);
-    gpt_sound_write(mel, frames, n, (GriffinLim){(int)o.iterations, (uint64_t)o.seed}, o.output);
-    printf("%s: %.2f s of sound from %lld %s\n", o.output, (double)n * MEL_HOP / MEL_RATE, (long long)n,
-           o.codes ? "codes" : "frames");
+    gpt_sound_write(mel, frames, n, o.codes ? "codes" : "frames", (GriffinLim){(int)o.iterations, (uint64_t)o.seed},
+                    o.output);
     mel_close(mel);
     options_free(&set, argc, argv);
     return 0;

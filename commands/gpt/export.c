@@ -249,15 +249,12 @@ static bool write_config(const Export *e, const char *path, Error *error) {
 
 static bool write_files(const void *context, Error *error) {
     const Export *e = context;
-    const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
+    const char *output = e->options->output;
     OWNED char *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
-    char *paths[4];
-    for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
-    bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
-              (!e->trained.says.description || export_copy(description, paths[2], error)) &&
-              write_config(e, paths[3], error);
-    for (int i = 0; i < 4; i++) free(paths[i]);
-    return ok;
+    OWNED char *pth = path_join(output, "gpt.pth"), *tokenizer = path_join(output, "bpe.model"),
+               *copy = path_join(output, DESCRIPTION_FILE), *config = path_join(output, "config.yaml");
+    return write_pth(e, pth, error) && export_copy(e->tokenizer, tokenizer, error) &&
+           (!e->trained.says.description || export_copy(description, copy, error)) && write_config(e, config, error);
 }
 
 /* ---- the command ---- */
@@ -269,15 +266,14 @@ static void report(const Export *e) {
     for (int i = 0; i < e->n; i++) size += (double)e->tensors[i]->bytes;
     printf("[Export] %s: gpt.pth (%d tensors, %s), bpe.model (%d pieces), config.yaml\n", output, e->n,
            format_bytes(size, bytes), e->trained.config.text_vocabulary);
-    if (gpt_codes_are_own(kind))
+    if (gpt_codes_are_own(kind)) {
         warn("the model speaks in %s", gpt_codes_decoder(kind));
-    else
-        printf("[Codes] %s\n", gpt_codes_decoder(kind));
-    if (!gpt_codes_are_own(kind))
-        printf(
-            "[Text] IndexTTS2's own front end reads digits in Chinese, and in English where a text has Latin letters: "
-            "write numbers out in words\n");
-    if (e->whole && !gpt_codes_are_own(kind))
+        return;
+    }
+    printf("[Codes] %s\n", gpt_codes_decoder(kind));
+    printf("[Text] IndexTTS2's own front end reads digits in Chinese, and in English where a text has Latin letters: "
+           "write numbers out in words\n");
+    if (e->whole)
         printf("Next: copy %s into IndexTTS2's folder checkpoints, and merge its config.yaml as the file says\n",
                output);
 }

@@ -9,7 +9,6 @@
 #include "checkpoint/description.h"
 #include "commands/next.h"
 #include "data/gpt/prepare_outputs.h"
-#include "data/text/sentencepiece.h"
 
 static const char own_codes[] = "codebook", indextts2_codes[] = "indextts2";
 
@@ -67,7 +66,7 @@ void gpt_prepared_adopt(const OptionList *manifests, OptionSet *set) {
     if (json_is_object(from.options)) checkpoint_options_adopt(&from, set, gpt_next_options);
 }
 
-static SentencePiece *open_tokenizer(const char *path) {
+SentencePiece *gpt_tokenizer_open(const char *path) {
     Error error;
     SentencePiece *tokenizer = sentencepiece_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
@@ -76,7 +75,7 @@ static SentencePiece *open_tokenizer(const char *path) {
 
 /* Dies unless the pieces of `theirs` are the first pieces of `ours`. */
 static void check_pieces(const char *ours, const char *theirs) {
-    SentencePiece *a = open_tokenizer(ours), *b = open_tokenizer(theirs);
+    SentencePiece *a = gpt_tokenizer_open(ours), *b = gpt_tokenizer_open(theirs);
     int n = sentencepiece_vocabulary(b), i = 0;
     while (i < n && i < sentencepiece_vocabulary(a) && !strcmp(sentencepiece_piece(a, i), sentencepiece_piece(b, i)))
         i++;

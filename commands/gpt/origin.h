@@ -8,6 +8,7 @@
 
 #include "checkpoint/description.h"
 #include "commands/gpt/base.h"
+#include "data/text/sentencepiece.h"
 
 /* In the stats.json of train_gpt prepare: the options that fit a small corpus, {"model-dim": 256, ...}. */
 #define GPT_PREPARED_OPTIONS "options"
@@ -36,6 +37,8 @@ typedef struct {
 
 /* Returns the checksum of a file; dies with the reason if it cannot be read. */
 FileSum gpt_file_sum(const char *path);
+/* Opens a tokenizer; dies with the reason if it is none. */
+SentencePiece *gpt_tokenizer_open(const char *path);
 
 enum { GPT_FACTS = 3 };
 typedef struct {

@@ -22,8 +22,7 @@ static int64_t count_speakers(const Prepare *p) {
     json_auto_t *speakers = json_object();
     for (int64_t i = 0; i < p->n; i++)
         if (p->clips[i].reject == CLIP_KEPT) json_object_set_new(speakers, p->clips[i].recording->speaker, json_true());
-    int64_t n = (int64_t)json_object_size(speakers);
-    return n;
+    return (int64_t)json_object_size(speakers);
 }
 
 static Totals total_of(const Prepare *p) {
@@ -180,13 +179,15 @@ void prepare_report_list(const Prepare *p) {
     if (words) warn("%s: %s", r->directory, words);
 }
 
+static void print_rejected(const int64_t *rejects, ClipReject reason) {
+    if (rejects[reason]) printf("[Filter] %lld rejected: %s\n", (long long)rejects[reason], clip_reject_reason(reason));
+}
+
 void prepare_report_filters(const Prepare *p) {
     printf("[Audio] %lld clips read, %lld reused\n", (long long)p->read_now, (long long)p->read_reused);
     int64_t rejects[CLIP_REASONS] = {0};
     for (int64_t i = 0; i < p->n; i++) rejects[p->clips[i].reject]++;
-    for (int reason = CLIP_KEPT + 1; reason < CLIP_REASONS; reason++)
-        if (rejects[reason])
-            printf("[Filter] %lld rejected: %s\n", (long long)rejects[reason], clip_reject_reason((ClipReject)reason));
+    for (int reason = CLIP_KEPT + 1; reason < CLIP_REASONS; reason++) print_rejected(rejects, (ClipReject)reason);
 }
 
 void prepare_report_sizes(const Prepare *p) {
@@ -208,9 +209,7 @@ void prepare_report_sizes(const Prepare *p) {
 
 static void print_totals(const Prepare *p, const Totals *t, const ManifestReport *m) {
     char duration[32];
-    if (t->rejects[CLIP_LONG_TEXT])
-        printf("[Filter] %lld rejected: %s\n", (long long)t->rejects[CLIP_LONG_TEXT],
-               clip_reject_reason(CLIP_LONG_TEXT));
+    print_rejected(t->rejects, CLIP_LONG_TEXT);
     printf("[Tokenizer] %d pieces%s; %lld tokens, %.3f %% unknown\n", sentencepiece_vocabulary(p->tokenizer),
            p->options->tokenizer ? " (given)"
            : p->tokenizer_reused ? " (reused)"

@@ -1,6 +1,7 @@
 #include "commands/gpt/sound.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +52,8 @@ void gpt_sound_check(const char *output) {
         die_usage("--output %s: expected a name that ends in .wav; other formats are not written", output);
 }
 
-void gpt_sound_write(const Mel *mel, const float *frames, int64_t n, GriffinLim how, const char *output) {
+void gpt_sound_write(const Mel *mel, const float *frames, int64_t n, const char *what, GriffinLim how,
+                     const char *output) {
     float *samples = xmalloc((size_t)(n * MEL_HOP) * sizeof *samples), peak = 0;
     mel_invert(mel, frames, n, how.iterations, how.seed, samples);
     for (int64_t i = 0; i < n * MEL_HOP; i++) peak = fmaxf(peak, fabsf(samples[i]));
@@ -60,5 +62,6 @@ void gpt_sound_write(const Mel *mel, const float *frames, int64_t n, GriffinLim 
     make_directories(directory);
     file_remove_stale(output);
     MUST(audio_write(output, samples, n * MEL_HOP, MEL_RATE, &error));
+    printf("%s: %.2f s of sound from %lld %s\n", output, (double)n * MEL_HOP / MEL_RATE, (long long)n, what);
     free(samples);
 }

@@ -19,5 +19,7 @@ typedef struct {
     int iterations;
     uint64_t seed;
 } GriffinLim;
-/* Writes the sound of frames[n, MEL_BANDS] as a WAV file, quieter if it would clip. Makes its folder. */
-void gpt_sound_write(const Mel *mel, const float *frames, int64_t n, GriffinLim how, const char *output);
+/* Writes the sound of frames[n, MEL_BANDS] as a WAV file, quieter if it would clip, and says what it is made of,
+ * "codes". Makes its folder. */
+void gpt_sound_write(const Mel *mel, const float *frames, int64_t n, const char *what, GriffinLim how,
+                     const char *output);

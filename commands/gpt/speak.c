@@ -24,7 +24,6 @@
 #include "data/gpt/manifest.h"
 #include "data/gpt/speech_coder.h"
 #include "data/text/normalize.h"
-#include "data/text/sentencepiece.h"
 #include "data/text/unknown.h"
 #include "data/text/utf8.h"
 #include "train/plan/memory.h"
@@ -104,8 +103,7 @@ static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     OWNED char *path = gpt_trained_tokenizer(trained, o->trained.tokenizer),
                *text = text_normalize_amharic(o->text, &error);
     if (!text) die("--text: %s", error.text);
-    SentencePiece *tokenizer = sentencepiece_open(path, &error);
-    if (!tokenizer) die("%s: %s", path, error.text);
+    SentencePiece *tokenizer = gpt_tokenizer_open(path);
     token_ids_add(&ids, GPT_START_TEXT);
     const TokenIds before = ids;
     sentencepiece_encode(tokenizer, text, strlen(text), false, &ids);
@@ -295,9 +293,7 @@ int gpt_speak(int argc, char **argv) {
     if (!speech.n) die("the model ended the speech before its first code: give another --seed or --temperature");
     OWNED float *frames = gpt_frames_of_codes(&coder.codebook, codebook, speech.ids, speech.n, &error);
     if (!frames) die("%s", error.text);
-    gpt_sound_write(mel, frames, speech.n, (GriffinLim){(int)o.iterations, (uint64_t)o.train.seed}, o.output);
-    printf("%s: %.2f s of sound from %lld codes\n", o.output, (double)speech.n * MEL_HOP / MEL_RATE,
-           (long long)speech.n);
+    gpt_sound_write(mel, frames, speech.n, "codes", (GriffinLim){(int)o.iterations, (uint64_t)o.train.seed}, o.output);
     generated_free(&speech, 1);
     token_ids_free(&text);
     speech_coder_close(&coder);

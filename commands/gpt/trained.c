@@ -10,7 +10,6 @@
 #include "commands/gpt/origin.h"
 #include "commands/trained.h"
 #include "data/gpt/prepare_outputs.h"
-#include "data/text/sentencepiece.h"
 
 #define FIELD(name) offsetof(GptTrainedOptions, name)
 
@@ -100,15 +99,13 @@ static void check_sum(const GptTrained *t, const char *path, const char *what, c
 }
 
 char *gpt_trained_tokenizer(const GptTrained *t, const char *given) {
-    Error error;
     char *known = given ? xstrdup(given) : trained_text(t->path, "tokenizer");
     if (!known)
         die_usage("--checkpoint %s does not say which tokenizer it was trained with: give --tokenizer", t->path);
     if (!given && access(known, F_OK) != 0)
         die_usage("the tokenizer of the training, %s as seen from where it was started, is not there: give --tokenizer",
                   known);
-    SentencePiece *tokenizer = sentencepiece_open(known, &error);
-    if (!tokenizer) die("%s: %s", known, error.text);
+    SentencePiece *tokenizer = gpt_tokenizer_open(known);
     if (sentencepiece_vocabulary(tokenizer) != t->config.text_vocabulary)
         die("%s has %d pieces, and %s was trained with %d: give its own with --tokenizer", known,
             sentencepiece_vocabulary(tokenizer), t->path, t->config.text_vocabulary);
