@@ -33,21 +33,24 @@ static PsdData synthetic_data(const PsdOptions *o) {
     return data;
 }
 
+bool psd_data_store(const PsdOptions *o, const char *path, int n_threads, PsdStore *store, Error *error) {
+    const bool *hop = options_given(&o->set, "hop") ? &o->data.hop : NULL;
+    const double *limit = options_given(&o->set, "limit") ? &o->data.limit : NULL;
+    return psd_store_open(store, path, hop, limit, n_threads, error);
+}
+
 PsdData psd_data_open(PsdOptions *o) {
     PsdData data = {0};
     Error error;
     if (!o->train.manifest.count) return synthetic_data(o);
-    const bool *hop = options_given(&o->set, "hop") ? &o->data.hop : NULL;
-    const double *limit = options_given(&o->set, "limit") ? &o->data.limit : NULL;
     int n_threads = threads_take((int)o->train.threads, "--threads");
-    if (!psd_store_open(&data.store, o->train.manifest.text[0], hop, limit, n_threads, &error)) die("%s", error.text);
+    MUST(psd_data_store(o, o->train.manifest.text[0], n_threads, &data.store, &error));
     o->data.hop = data.store.options.hop; /* a checkpoint records how its samples were made */
     o->data.limit = data.store.options.limit;
     if (!psd_split_index_check(o->data.split, data.store.manifest_hash, &error)) die("%s", error.text);
     if (error.text[0]) printf("[Split] %s\n", error.text);
-    if (!psd_partition_read(o->data.split, o->data.sensor, (int)o->data.shots, data.store.n_rows, &data.partition,
-                            &error))
-        die("%s", error.text);
+    MUST(psd_partition_read(o->data.split, o->data.sensor, (int)o->data.shots, data.store.n_rows, &data.partition,
+                            &error));
     return data;
 }
 

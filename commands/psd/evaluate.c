@@ -12,8 +12,7 @@
  * whole name for a file that `prepare` has not named; free(). */
 static char *protocol_of(const PsdOptions *o) {
     if (o->data.sensor) return xstrdup(o->data.sensor);
-    const char *slash = strrchr(o->data.split, '/'), *name = slash ? slash + 1 : o->data.split,
-               *seed = strstr(name, "_seed");
+    const char *name = path_name(o->data.split), *seed = strstr(name, "_seed");
     if (seed && seed > name) return xformat("%.*s", (int)(seed - name), name);
     size_t length = strlen(name);
     return xformat("%.*s", (int)(ends_with(name, ".json") && length > 5 ? length - 5 : length), name);

@@ -56,36 +56,34 @@ static PsdManifest manifest_of_folder(const char *folder, int n_threads) {
  * free(). manifest: the file that relative paths belong to; NULL: the working directory. */
 static char *write_temporary(const PsdManifest *m, const char *manifest) {
     PsdManifest absolute = *m;
-    Error error;
+    const char *folder;
     absolute.file_paths = xcalloc((size_t)m->n_files, sizeof *absolute.file_paths);
     for (int i = 0; i < m->n_files; i++) {
         OWNED char *path = manifest ? psd_manifest_file(manifest, m->file_paths[i]) : xstrdup(m->file_paths[i]);
         absolute.file_paths[i] = path_absolute(path);
     }
-    const char *folder = directory_temporary("train_psd", &error);
-    if (!folder) die("%s", error.text);
+    MUST((folder = directory_temporary("train_psd", &error)) != NULL);
     char *path = path_join(folder, "manifest.csv");
-    if (!psd_manifest_write(path, &absolute, &error)) die("%s", error.text);
+    MUST(psd_manifest_write(path, &absolute, &error));
     for (int i = 0; i < m->n_files; i++) free(absolute.file_paths[i]);
     free(absolute.file_paths);
     return path;
 }
 
 /* Returns whether the store beside a manifest has other samples than these, and must stay as it is. */
-static bool has_other_store(const char *manifest, const bool *hop, const double *limit, int n_threads) {
+static bool has_other_store(const PsdOptions *o, const char *manifest, int n_threads) {
     PsdStore store;
     Error error;
     OWNED char *path = psd_store_path(manifest);
-    bool other = !access(path, F_OK) && !psd_store_open(&store, path, hop, limit, n_threads, &error);
-    if (!other && !access(path, F_OK)) psd_store_close(&store);
-    return other;
+    if (access(path, F_OK)) return false;
+    if (!psd_data_store(o, path, n_threads, &store, &error)) return true;
+    psd_store_close(&store);
+    return false;
 }
 
 static Spectra open_spectra(const PsdOptions *o) {
     Spectra s = {0};
     int n_threads = threads_take((int)o->train.threads, "--threads");
-    const bool *hop = options_given(&o->set, "hop") ? &o->data.hop : NULL;
-    const double *limit = options_given(&o->set, "limit") ? &o->data.limit : NULL;
     const char *given = o->train.manifest.text[0];
     if (path_ending(given, ".safetensors"))
         die_usage("%s: a store does not name recordings; give the manifest (.csv) beside it", given);
@@ -94,10 +92,10 @@ static Spectra open_spectra(const PsdOptions *o) {
         s.manifest = manifest_of_folder(given, n_threads);
     else
         MUST(psd_manifest_read(given, &s.manifest, &error));
-    OWNED char *path = folder || has_other_store(given, hop, limit, n_threads)
+    OWNED char *path = folder || has_other_store(o, given, n_threads)
                            ? write_temporary(&s.manifest, folder ? NULL : given)
                            : xstrdup(given);
-    MUST(psd_store_open(&s.store, path, hop, limit, n_threads, &error));
+    MUST(psd_data_store(o, path, n_threads, &s.store, &error));
     directory_remove_temporary(); /* what is open stays readable */
     s.rows = (PsdIds){xmalloc((size_t)s.store.n * sizeof *s.rows.at), 0};
     for (int64_t i = 0; i < s.store.n; i++)

@@ -97,7 +97,7 @@ static void drop_copies(Splits *s, const char *name, PsdPartition *partitions, i
 /* Reports a file that was written, or why it cannot be made (then it removes an old one). The index is written last, so
  * that after an interruption it never names a manifest that the file was not made from. */
 static void finish(Splits *s, const char *path, bool made, PsdPartition *partitions, int64_t n, const Error *why) {
-    const char *name = strrchr(path, '/') + 1;
+    const char *name = path_name(path);
     if (made) {
         MUST_OR(psd_data_report_splits(s->report, name, partitions, n, s->groups, &error), "%s: %s", name, error.text);
         json_object_set_new(json_object_get(json_object_get(s->report, "splits"), name), "copies_left_out",
@@ -144,7 +144,7 @@ static void write_one(Splits *s, int kind, const int32_t *groups) {
     claim(path, s->manifest_hash);
     bool made = groups ? psd_partition_grouped(rows, groups, seed, s->options->fraction, &partition, &error)
                        : psd_partition_pooled(rows, seed, s->options->fraction, &partition, &error);
-    if (made && groups == rows->sensors) drop_copies(s, strrchr(path, '/') + 1, &partition, 1);
+    if (made && groups == rows->sensors) drop_copies(s, path_name(path), &partition, 1);
     if (made && !psd_partition_write(path, &partition, &error)) die("%s", error.text);
     finish(s, path, made, &partition, 1, &error);
     psd_partition_free(&partition);
@@ -160,7 +160,7 @@ static void write_by_sensor(Splits *s, bool few) {
     claim(path, s->manifest_hash);
     bool made = few ? psd_partition_few_shot(rows, seed, PSD_SHOT_COUNTS, PSD_SHOTS, o->loso_sensors, &all, &error)
                     : psd_partition_sensors(rows, seed, o->fraction, o->loso_sensors, &all, &error);
-    if (made && !few) drop_copies(s, strrchr(path, '/') + 1, all.partitions, all.sensors * all.shots);
+    if (made && !few) drop_copies(s, path_name(path), all.partitions, all.sensors * all.shots);
     if (made && !psd_partitions_write(path, rows, &all, few ? PSD_SHOT_COUNTS : NULL, &error)) die("%s", error.text);
     finish(s, path, made, all.partitions, all.sensors * all.shots, &error);
     psd_partitions_free(&all);

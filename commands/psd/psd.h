@@ -103,6 +103,8 @@ typedef struct {
     void *synthetic; /* the numbers of a store that is not a file; NULL: it is one */
 } PsdData;
 
+/* Opens the store of a manifest, with --hop and --limit as far as they are given. */
+bool psd_data_store(const PsdOptions *run, const char *path, int n_threads, PsdStore *store, Error *error);
 /* Opens the store of the manifest and reads the rows of --split. Sets the options hop and limit to those of the store.
  * Without a manifest, for --estimate: one batch of synthetic spectra, all to train on. */
 PsdData psd_data_open(PsdOptions *run);

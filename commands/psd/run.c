@@ -131,26 +131,20 @@ static void print_weights(const Place *at, const char *training) {
     if (!strcmp(weights, last)) printf("[Run] %s: nothing was validated, so the last weights are taken\n", weights);
 }
 
-static void add_directory(Line *line, const char *directory, const char *name) {
-    OWNED char *path = path_join(directory, name);
-    add(line, "--output-dir", "%s", path);
-}
-
 static Line stage_line(const PsdOptions *o, const Place *at, PsdCommand stage) {
     bool pretrain = stage == PSD_PRETRAIN, finetune = stage == PSD_FINETUNE;
     Line line = line_begin(o, stage, at->split, at->sensor);
     const char *config = pretrain ? o->all.pretrain_config : finetune ? o->all.finetune_config : NULL;
     int64_t epochs = pretrain ? o->all.pretrain_epochs : finetune ? o->all.finetune_epochs : 0;
+    OWNED char *within = path_join(at->directory, stage == PSD_CALIBRATE ? "calibration" : PSD_COMMAND_NAMES[stage]);
+    const char *output = stage == PSD_EVALUATE ? at->directory : within;
     OWNED char *encoder = best_checkpoint(at->directory, "pretrain");
     OWNED char *classifier = best_checkpoint(at->directory, "finetune");
     if (config) add(&line, "--config", "%s", config);
     if (epochs) add(&line, "--epochs", "%lld", (long long)epochs);
     if (finetune && !o->all.scratch) add(&line, "--pretrained", "%s", encoder);
     if (stage == PSD_EVALUATE || stage == PSD_CALIBRATE) add(&line, "--checkpoint", "%s", classifier);
-    if (stage == PSD_EVALUATE)
-        add(&line, "--output-dir", "%s", at->directory);
-    else
-        add_directory(&line, at->directory, stage == PSD_CALIBRATE ? "calibration" : PSD_COMMAND_NAMES[stage]);
+    add(&line, "--output-dir", "%s", output);
     return line;
 }
 
