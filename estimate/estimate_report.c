@@ -124,12 +124,16 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
     printf("\n");
 }
 
-/* Prints the shares of the stated rates that are assumed. */
+/* Prints the shares of the stated rates that are assumed, and that caches save no bytes. */
 static void print_shares(const Card *c) {
     printf("[Assumed] sustained: %.0f %% of the tensor cores' rate (attention: half of that), %.0f %% of the f32 rate, "
            "%.0f %% of %.0f GB/s; %.1f us a launch. Their sources are in kernels/cards.c; --calibrate on the card "
            "measures instead\n",
            100 * c->of_tensor, 100 * c->of_f32, 100 * c->of_bandwidth, c->bandwidth * 1e-9, c->launch * 1e6);
+    printf(
+        "[Assumed] every byte of an operation goes to memory, none stays in the %.0f MB of L2 for the next: a model of "
+        "which a layer's activations fit there does better\n",
+        c->l2 / 0x1p20);
 }
 
 static void print_measured(const TrainSpec *spec, const Machine *m) {
@@ -144,15 +148,10 @@ static void print_measured(const TrainSpec *spec, const Machine *m) {
 }
 
 static void print_assumptions(const TrainSpec *spec, const RunTime *r) {
-    const Card *c = r->machine.card;
     if (r->machine.rates)
         print_measured(spec, &r->machine);
     else
-        print_shares(c);
-    if (!r->machine.rates)
-        printf("[Assumed] every byte of an operation goes to memory, none stays in the %.0f MB of L2 for the next: a "
-               "model of which a layer's activations fit there does better\n",
-               c->l2 / 0x1p20);
+        print_shares(r->machine.card);
     printf("[Assumed] every epoch costs what the first does%s; each validation is the best so far and is saved; "
            "checkpoints are written at %.3g GB/s, a loader's worker fills %.3g GB/s\n",
            spec->selection.patience ? ", and none is saved by stopping early" : "", cost_disk_rate * 1e-9,
@@ -302,16 +301,15 @@ static json_t *card_json(const TrainSpec *spec, const Comparison *c, const RunTi
     const RunWork *w = r->work;
     const WorkTime *s = &r->step;
     const Card *of = r->machine.card;
-    json_t *card = json_build("the estimate", "{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
-                              "gpu", of->key, "name", of->name, "type", type_text(&r->machine), "available_bytes",
-                              r->available, "fits", r->fits, "step_seconds", s->seconds, "bound",
-                              cost_bound_names[s->bound], "compute_seconds", s->parts[BY_COMPUTE], "memory_seconds",
-                              s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES], "copy_seconds", s->copy,
-                              "loader_seconds", s->loader, "mfu", s->mfu, "operations", operations_json(&w->step, s));
     json_t *changes = json_array();
     for (int i = 0; i < r->changes.n; i++) json_array_append_new(changes, json_string(r->changes.text[i]));
-    json_object_set_new(card, "changes", changes);
-    if (r->machine.limit) json_object_set_new(card, "memory_limit", json_string(r->machine.limit));
+    json_t *card =
+        json_build("the estimate", "{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:s*}",
+                   "gpu", of->key, "name", of->name, "type", type_text(&r->machine), "available_bytes", r->available,
+                   "fits", r->fits, "step_seconds", s->seconds, "bound", cost_bound_names[s->bound], "compute_seconds",
+                   s->parts[BY_COMPUTE], "memory_seconds", s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES],
+                   "copy_seconds", s->copy, "loader_seconds", s->loader, "mfu", s->mfu, "operations",
+                   operations_json(&w->step, s), "changes", changes, "memory_limit", r->machine.limit);
     add_batch(card, r);
     if (w->steps)
         json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,

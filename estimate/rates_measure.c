@@ -138,24 +138,21 @@ enum { PLANE = 21 * 21, BINS = 256 };
 static const Stem stem = {BINS, PLANE, 0.01f};
 
 typedef struct {
-    Tensor y, x, w, mean, rstd, gain, bias, w2;
+    Tensor y, x;
+    StemWeights weights;
 } StemTensors;
 
 static StemTensors stem_tensors(Bench *b) {
     int64_t c = b->series->width;
     return (StemTensors){numbers(b, b->rows * BINS / 2 * PLANE, c),
                          numbers(b, b->rows * BINS * PLANE, STEM_INPUTS),
-                         numbers(b, c, STEM_WINDOW),
-                         f32_vector(b, c),
-                         f32_vector(b, c),
-                         f32_vector(b, c),
-                         f32_vector(b, c),
-                         numbers(b, c, STEM_HALVING_TAPS * c)};
+                         {numbers(b, c, STEM_WINDOW), f32_vector(b, c), f32_vector(b, c), f32_vector(b, c),
+                          f32_vector(b, c), numbers(b, c, STEM_HALVING_TAPS * c)}};
 }
 
 static void call_stem(Bench *b) {
     StemTensors t = stem_tensors(b);
-    stem_forward(b->device, t.y, t.x, (StemWeights){t.w, t.mean, t.rstd, t.gain, t.bias, t.w2}, stem);
+    stem_forward(b->device, t.y, t.x, t.weights, stem);
 }
 
 static void call_stem_backward(Bench *b) {
@@ -163,8 +160,7 @@ static void call_stem_backward(Bench *b) {
     StemTensors t = stem_tensors(b);
     Tensor dw = f32(b, c, STEM_WINDOW), dgain = f32_vector(b, c), dbias = f32_vector(b, c),
            dw2 = f32(b, c, STEM_HALVING_TAPS * c), moments = f32_vector(b, STEM_MOMENTS);
-    stem_backward(b->device, (StemGradients){dw, dgain, dbias, dw2}, t.y, t.x,
-                  (StemWeights){t.w, t.mean, t.rstd, t.gain, t.bias, t.w2}, moments, stem);
+    stem_backward(b->device, (StemGradients){dw, dgain, dbias, dw2}, t.y, t.x, t.weights, moments, stem);
 }
 
 /* Layer norms of `width` channels: alone, and with a residual whose branch has dropout. */
@@ -257,19 +253,13 @@ static void call_nothing(Bench *b) { cast(b->device, vector(b, 64), vector(b, 64
 
 #define ROWS                                                                                                           \
     { 128, 512, 2048, 8192 }
+#define PRODUCTS(op, call)                                                                                             \
+    {op, call, 64, 0, ROWS}, {op, call, 256, 0, ROWS}, { op, call, 1280, 0, ROWS }
 static const Series all_series[] = {
-    {OP_linear_forward, call_linear, 64, 0, ROWS},
-    {OP_linear_forward, call_linear, 256, 0, ROWS},
-    {OP_linear_forward, call_linear, 1280, 0, ROWS},
-    {OP_linear_backward, call_linear_backward, 64, 0, ROWS},
-    {OP_linear_backward, call_linear_backward, 256, 0, ROWS},
-    {OP_linear_backward, call_linear_backward, 1280, 0, ROWS},
-    {OP_linear_gelu_forward, call_gelu, 64, 0, ROWS},
-    {OP_linear_gelu_forward, call_gelu, 256, 0, ROWS},
-    {OP_linear_gelu_forward, call_gelu, 1280, 0, ROWS},
-    {OP_gelu_linear_backward, call_gelu_backward, 64, 0, ROWS},
-    {OP_gelu_linear_backward, call_gelu_backward, 256, 0, ROWS},
-    {OP_gelu_linear_backward, call_gelu_backward, 1280, 0, ROWS},
+    PRODUCTS(OP_linear_forward, call_linear),
+    PRODUCTS(OP_linear_backward, call_linear_backward),
+    PRODUCTS(OP_linear_gelu_forward, call_gelu),
+    PRODUCTS(OP_gelu_linear_backward, call_gelu_backward),
     {OP_attention_forward, call_attention, 256, 13, {13 * 32, 13 * 128, 13 * 512}},
     {OP_attention_forward, call_attention, 256, 128, {128, 1024, 8192}},
     {OP_attention_forward, call_attention, 256, 512, {512, 2048, 8192}},
