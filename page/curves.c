@@ -33,8 +33,15 @@ enum { N_OTHERS = sizeof OTHERS / sizeof *OTHERS };
 
 /* ---- series ---- */
 
+/* Adds a series, whose texts and numbers the plot then owns. */
+static void add_series(Plot *plot, PlotSeries series) {
+    PlotSeries *all = xrealloc((void *)plot->series, ((size_t)plot->n_series + 1) * sizeof *all);
+    all[plot->n_series++] = series;
+    plot->series = all;
+}
+
 /* Adds the values of `key`, under a name that the plot owns; nothing if the log has none. */
-static void add_series(Plot *plot, const json_t *records, const char *key, char *name) {
+static void add_values(Plot *plot, const json_t *records, const char *key, char *name) {
     size_t room = json_array_size(records) + 1, r;
     double *x = xmalloc(2 * room * sizeof *x), *y = x + room;
     json_t *record;
@@ -47,9 +54,7 @@ static void add_series(Plot *plot, const json_t *records, const char *key, char 
         FREE(x, name);
         return;
     }
-    PlotSeries *series = xrealloc((void *)plot->series, ((size_t)plot->n_series + 1) * sizeof *series);
-    series[plot->n_series++] = (PlotSeries){.name = name, .x = x, .y = y, .n = n};
-    plot->series = series;
+    add_series(plot, (PlotSeries){.name = name, .x = x, .y = y, .n = n});
 }
 
 /* Adds a level from the first to the last step that the chart shows. */
@@ -59,12 +64,10 @@ static void add_baseline(Plot *plot, const RunLog *run) {
         first = fmin(first, plot->series[s].x[0]);
         last = fmax(last, plot->series[s].x[plot->series[s].n - 1]);
     }
-    PlotSeries *series = xrealloc((void *)plot->series, ((size_t)plot->n_series + 1) * sizeof *series);
     double *x = xmalloc(4 * sizeof *x);
     x[0] = first, x[1] = last, x[2] = x[3] = run->baseline_value;
-    series[plot->n_series++] = (PlotSeries){
-        .name = xformat("%s %.3f", run->baseline, run->baseline_value), .x = x, .y = x + 2, .n = 2, .reference = true};
-    plot->series = series;
+    char *name = xformat("%s %.3f", run->baseline, run->baseline_value);
+    add_series(plot, (PlotSeries){.name = name, .x = x, .y = x + 2, .n = 2, .reference = true});
 }
 
 /* Rings the validation of the best weights, which the last record of a validation names. Its value need not be the best
@@ -159,10 +162,10 @@ static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const 
     bool thin = false;
     for (int r = 0; r < n_runs; r++) {
         bool both = n_runs > 1 && is_logged(&runs[r], train) && is_logged(&runs[r], val);
-        add_series(&plot, runs[r].records, train, both ? xstrdup("") : series_name(&runs[r], n_runs, "training"));
+        add_values(&plot, runs[r].records, train, both ? xstrdup("") : series_name(&runs[r], n_runs, "training"));
         if (both && plot.n_series) ((PlotSeries *)plot.series)[plot.n_series - 1].minor = thin = true;
         int before = plot.n_series;
-        add_series(&plot, runs[r].records, val, series_name(&runs[r], n_runs, "validation"));
+        add_values(&plot, runs[r].records, val, series_name(&runs[r], n_runs, "validation"));
         if (n_runs == 1 && plot.n_series > before) ring_best(&plot, runs[r].records);
     }
     plot.y_label = xformat("%s%s", name, thin ? " (thin: training)" : "");
@@ -221,10 +224,10 @@ static void add_other(RunCurves *curves, const RunLog *runs, int n_runs, int oth
     bool rate = !strcmp(OTHERS[other].key, "train/lr");
     for (int r = 0; r < n_runs; r++) {
         int before = plot.n_series;
-        add_series(&plot, runs[r].records, OTHERS[other].key, series_name(&runs[r], n_runs, ""));
+        add_values(&plot, runs[r].records, OTHERS[other].key, series_name(&runs[r], n_runs, ""));
         for (int g = 1, n = plot.n_series; rate && g < 16 && n == plot.n_series; g++, n++) {
             OWNED char *key = xformat("train/lr_%d", g), *group = xformat("group %d", g);
-            add_series(&plot, runs[r].records, key, series_name(&runs[r], n_runs, group));
+            add_values(&plot, runs[r].records, key, series_name(&runs[r], n_runs, group));
         }
         if (plot.n_series < before + 2) continue;
         free((void *)plot.series[before].name);

@@ -36,6 +36,13 @@ static LoggedValues values_from(const LoggedRun *run, const char *name, size_t f
 
 LoggedValues logged_values(const LoggedRun *run, const char *name) { return values_from(run, name, 0); }
 
+int64_t logged_values_least(const LoggedValues *v) {
+    int64_t least = 0;
+    for (int64_t i = 1; i < v->n; i++)
+        if (v->values[i] < v->values[least]) least = i;
+    return least;
+}
+
 void logged_values_free(LoggedValues *v) {
     FREE(v->steps, v->values);
     *v = (LoggedValues){0};
@@ -108,10 +115,7 @@ static int64_t best_step_of(const LoggedRun *run) {
     if (!(step > 0)) step = log_number(run->state, "best_step");
     if (step > 0) return (int64_t)step;
     LoggedValues v = logged_values(run, "val/objective");
-    int64_t best = 0, at = v.n ? 0 : -1;
-    for (int64_t i = 1; i < v.n; i++)
-        if (v.values[i] < v.values[best]) best = i;
-    if (!at) at = (int64_t)v.steps[best];
+    int64_t at = v.n ? (int64_t)v.steps[logged_values_least(&v)] : -1;
     logged_values_free(&v);
     return at;
 }

@@ -51,4 +51,6 @@ typedef struct {
     int64_t n;
 } LoggedValues;
 LoggedValues logged_values(const LoggedRun *run, const char *name);
+/* Returns the index of the least value; n > 0. */
+int64_t logged_values_least(const LoggedValues *values);
 void logged_values_free(LoggedValues *values);

@@ -188,8 +188,7 @@ static RunCurves make_curves(const Page *p) {
                            .baseline = logged_run_text(&p->runs[i], "baseline"),
                            .baseline_metric = logged_run_text(&p->runs[i], "baseline_metric"),
                            .baseline_value = logged_run_number(&p->runs[i], "baseline_value")};
-    RunCurves curves = run_curves_make(logs, p->n < DRAWN ? p->n : DRAWN);
-    return curves;
+    return run_curves_make(logs, p->n < DRAWN ? p->n : DRAWN);
 }
 
 static void write_chart(Page *p, FILE *out, const Plot *plot) {

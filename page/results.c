@@ -232,16 +232,15 @@ static bool write_sound(FILE *out, Sounds *s, const Folder *folder, const char *
     size_t size;
     Error error;
     Part part;
-    bool shows = may_encode(s, &error) && sound_compress(path, &bytes, &size, &type, &error);
-    if (shows) {
-        part_begin(&part);
-        write_player(part.out, name, type, bytes, size);
-        shows = part_place(&part, s->room, out, shown);
-        s->too_large += !shows;
-    } else {
+    if (!may_encode(s, &error) || !sound_compress(path, &bytes, &size, &type, &error)) {
         room_leave_out(s->room, shown, error.text);
+        return false;
     }
-    return shows;
+    part_begin(&part);
+    write_player(part.out, name, type, bytes, size);
+    bool fits = part_place(&part, s->room, out, shown);
+    s->too_large += !fits;
+    return fits;
 }
 
 int samples_write(FILE *out, Room *room, const Folders *folders, bool is_running) {

@@ -81,13 +81,6 @@ static Losses losses_of(const LoggedRun *run) {
     return l;
 }
 
-static int64_t least_of(const LoggedValues *v) {
-    int64_t least = 0;
-    for (int64_t i = 1; i < v->n; i++)
-        if (v->values[i] < v->values[least]) least = i;
-    return least;
-}
-
 /* Returns the mean of up to five values of training that end at a step; NaN: there are none. */
 static double train_near(const LoggedValues *v, double step) {
     double sum = 0;
@@ -107,7 +100,7 @@ static int item(FILE *out, const char *name, char *text) {
 static int trend(FILE *out, const LoggedRun *run, const Losses *l, const char *name) {
     const LoggedValues *v = &l->val;
     if (v->n < FEWEST) return 0;
-    int64_t best = least_of(v), last = v->n - 1, before = 3 * last / 4;
+    int64_t best = logged_values_least(v), last = v->n - 1, before = 3 * last / 4;
     double rise = v->values[last] / v->values[best] - 1, gain = 1 - v->values[last] / v->values[before];
     double then = train_near(&l->train, v->steps[best]), now = train_near(&l->train, v->steps[last]);
     if (v->values[best] <= 0) return 0;
@@ -128,7 +121,7 @@ static int baseline(FILE *out, const LoggedRun *run, const Losses *l, const char
     const char *what = logged_run_text(run, "baseline");
     double value = logged_run_number(run, "baseline_value");
     if (!what || !logged_run_text(run, "baseline_metric") || isnan(value) || !l->val.n) return 0;
-    double best = l->val.values[least_of(&l->val)];
+    double best = l->val.values[logged_values_least(&l->val)];
     bool goes_on = run->end == RUN_UNENDED || run->end == RUN_STOPPED;
     if (best >= value && goes_on && l->val.n < FEWEST) return 0; /* too early to tell */
     return item(out, name,
