@@ -30,12 +30,10 @@ void cv_predictions_free(CvPredictions *predictions) {
 
 char *cv_weights_name(const char *checkpoint) {
     OWNED char *path = path_join(checkpoint, "model.safetensors"), *bytes = NULL;
-    const char *name = strrchr(checkpoint, '/') ? strrchr(checkpoint, '/') + 1 : checkpoint;
     size_t size;
     MUST_OR(read_file(path, &bytes, &size, &error), "%s: %s; remove the folder of the fold to train it anew", path,
             error.text);
-    char *text = xformat("%s %016llx", name, (unsigned long long)hash_bytes(HASH_START, bytes, size));
-    return text;
+    return xformat("%s %016llx", path_name(checkpoint), (unsigned long long)hash_bytes(HASH_START, bytes, size));
 }
 
 char *cv_cache_key(const char *weights, const CvCells *cells, const CvIds ids[CV_PREDICTED]) {

@@ -9,8 +9,7 @@
 
 CvReport cv_report_open(const CvRun *run) {
     OWNED char *options = options_to_json(run->set);
-    CvReport report = {.options = json_loads(options, 0, NULL), .directory = run->train.output_dir};
-    return report;
+    return (CvReport){.options = json_loads(options, 0, NULL), .directory = run->train.output_dir};
 }
 
 void cv_report_close(CvReport *report) { json_decref(report->options); }

@@ -31,8 +31,7 @@ static Spread spread_of(const CvCells *c, const BinaryRow *rows, int64_t n, int 
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
         if (label < 0 || rows[i].label == label) values[count++] = value(c, &rows[i]);
-    Spread spread = statistics_spread(values, count);
-    return spread;
+    return statistics_spread(values, count);
 }
 
 static double share_between(const BinaryRow *rows, int64_t n, double above, double up_to) {
@@ -293,6 +292,11 @@ bool cell_tables_write(const CellTables *p, Error *error) {
            cell_tables_write_csv(p, &p->deciles, "photon_deciles", error) &&
            cell_tables_write_csv(p, &p->donors, "donors", error) && write_pictures(p, error) &&
            write_curves(p, true, error) && write_curves(p, false, error);
+}
+
+void cell_tables_print_warnings(const CellTables *p, const char *before, FILE *out) {
+    for (int b = 0; b < BASELINES; b++)
+        if (p->warnings[b]) fprintf(out, "%s%s\n", before, p->warnings[b]);
 }
 
 void cell_tables_print(const CellTables *p) {

@@ -25,6 +25,8 @@ typedef struct {
 
 bool cell_tables_make(CellTables *tables, Error *error);
 bool cell_tables_write(const CellTables *tables, Error *error);
+/* Prints a line for each warning, with a text before it. */
+void cell_tables_print_warnings(const CellTables *tables, const char *before, FILE *out);
 void cell_tables_print(const CellTables *tables);
 void cell_tables_print_markdown(const CellTables *tables, FILE *out);
 void cell_tables_to_json(const CellTables *tables, json_t *root);

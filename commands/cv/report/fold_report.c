@@ -78,11 +78,6 @@ static void print_splits(const Report *r, const char *line, FILE *out) {
             threshold);
 }
 
-static void print_warnings(const Report *r, const char *line, FILE *out) {
-    for (int b = 0; b < BASELINES; b++)
-        if (r->warnings[b]) fprintf(out, "%swarning: %s\n", line, r->warnings[b]);
-}
-
 static void print_temperature(const FoldScores *j, const char *line, FILE *out) {
     if (isnan(j->temperature))
         fprintf(out, "%sno temperature: %s\n", line, j->no_temperature.text);
@@ -98,7 +93,7 @@ static void print_report(const Report *r) {
     const char *line = "[Report] ";
     print_splits(r, line, stdout);
     table_print(&r->scores, SHOWN, stdout);
-    print_warnings(r, line, stdout);
+    cell_tables_print_warnings(&r->parts, "[Report] warning: ", stdout);
     cell_tables_print(&r->parts);
     print_temperature(&r->scored, line, stdout);
     printf("[Report] written: %s/test_results%s.{json,md} and what belongs to them\n", r->parts.directory,
@@ -125,7 +120,7 @@ static bool write_markdown(const Report *r, Error *error) {
     if (r->chance) fprintf(file.out, "%s.\n\n", r->chance);
     print_splits(r, "- ", file.out);
     print_temperature(&r->scored, "- ", file.out);
-    print_warnings(r, "- ", file.out);
+    cell_tables_print_warnings(&r->parts, "- warning: ", file.out);
     fputs("\n## Beside the baselines\n\n", file.out);
     table_print_markdown(&r->scores, r->scores.columns, file.out);
     cell_tables_print_markdown(&r->parts, file.out);

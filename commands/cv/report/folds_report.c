@@ -151,17 +151,12 @@ static void print_accuracy(const Report *r, const char *line, FILE *out) {
                 s[MEAN][BINARY_AUROC], s[LOW][BINARY_AUROC], s[HIGH][BINARY_AUROC]);
 }
 
-static void print_warnings(const Report *r, const char *line, FILE *out) {
-    for (int b = 0; b < BASELINES; b++)
-        if (r->warnings[b]) fprintf(out, "%swarning: mean over folds: %s\n", line, r->warnings[b]);
-}
-
 static void print_report(const Report *r) {
     printf("[Report] %d fold%s\n", r->n, r->n == 1 ? "" : "s");
     table_print(&r->results, SHOWN, stdout);
     print_accuracy(r, "[Report] ", stdout);
     table_print(&r->means, SHOWN, stdout);
-    print_warnings(r, "[Report] ", stdout);
+    cell_tables_print_warnings(&r->parts, "[Report] warning: mean over folds: ", stdout);
     printf("[Report] the test cells of all folds together, %lld, each judged by its own fold's network:\n",
            (long long)r->cells);
     cell_tables_print(&r->parts);
@@ -209,7 +204,7 @@ static bool write_markdown(const Report *r, const char *path, Error *error) {
     fputs("\n## Means over folds, beside the baselines\n\n", file.out);
     table_print_markdown(&r->means, r->means.columns, file.out);
     fputc('\n', file.out);
-    print_warnings(r, "- ", file.out);
+    cell_tables_print_warnings(&r->parts, "- warning: mean over folds: ", file.out);
     fputs("\n## All folds' test cells together, each judged by its own fold's network\n\n", file.out);
     table_print_markdown(&r->scores, r->scores.columns, file.out);
     cell_tables_print_markdown(&r->parts, file.out);
