@@ -23,9 +23,8 @@ static Tokenizer *open_tokenizer(const char *path) {
 }
 
 static char *read_texts(const char *path, size_t *size) {
-    Error error;
     char *bytes;
-    if (!read_file(path, &bytes, size, &error)) die("%s: %s", path, error.text);
+    MUST_OR(read_file(path, &bytes, size, &error), "%s: %s", path, error.text);
     return bytes;
 }
 
@@ -67,8 +66,7 @@ static double time_texts(const Tokenizer *tokenizer, const char *bytes, size_t s
         ids.n = 0;
         tokenizer_encode(tokenizer, at, (size_t)(stop - at), true, &ids);
     }
-    const double seconds = processor_seconds() - start;
-    return seconds;
+    return processor_seconds() - start;
 }
 
 static void print_times(const char *path, const char *file) {
@@ -115,7 +113,6 @@ static void train(const char *file, bool codes, int n, int threads, const char *
     const BpeTraining bpe = {n, 0, specials, 1, threads};
     const FastBpeTraining fastbpe = {n, 2, threads};
     FastBpeLearned learned;
-    Error error;
     size_t size;
     OWNED char *bytes = read_texts(file, &size);
     const double start = seconds_now();
@@ -123,10 +120,9 @@ static void train(const char *file, bool codes, int n, int threads, const char *
                              .codes = codes ? fastbpe_trainer_open(&fastbpe) : NULL};
     add_lines(&trainer, bytes, size, threads);
     const double counted = seconds_now() - start;
-    if (codes ? !fastbpe_trainer_learn(trainer.codes, &learned, &error) ||
-                    !fastbpe_trainer_write(trainer.codes, output, &error)
-              : !bpe_trainer_write(trainer.bpe, output, &n, &error))
-        die("%s", error.text);
+    MUST(codes ? fastbpe_trainer_learn(trainer.codes, &learned, &error) &&
+                     fastbpe_trainer_write(trainer.codes, output, &error)
+               : bpe_trainer_write(trainer.bpe, output, &n, &error));
     printf("%d pieces; %.3f s to count words, %.3f s to merge and write\n", codes ? learned.pieces : n, counted,
            seconds_now() - start - counted);
     if (codes)
