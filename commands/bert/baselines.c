@@ -99,8 +99,7 @@ static void print_majority(const Texts *t) {
 static MetricsScores score_model(const Texts *t, int split, const SparseLogistic *model, const SparseRows *rows) {
     OWNED double *logits = xcalloc((size_t)(rows->n * model->classes), sizeof *logits);
     sparse_logistic_logits(model, rows, logits);
-    MetricsScores scores = score(t, split, logits);
-    return scores;
+    return score(t, split, logits);
 }
 
 /* Fits with each penalty, and prints the test scores of the fit that has the best macro F1 on the validation texts. */

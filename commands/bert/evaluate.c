@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "commands/bert/classifier.h"
@@ -37,7 +36,7 @@ static const OptionRow table[] = {
 
 /* Returns the name of the texts; free(). */
 static char *name_of(const Evaluate *e) {
-    const char *slash = strrchr(e->data, '/'), *name = slash ? slash + 1 : e->data;
+    const char *name = path_name(e->data);
     size_t stem = comments_stem(name); /* 0: the name is an ending alone */
     if (e->name) return xstrdup(e->name);
     return stem ? xformat("%.*s", (int)stem, name) : xstrdup("texts");

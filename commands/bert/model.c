@@ -179,13 +179,12 @@ static char *expected_weights(const char *path) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     OWNED char *folder = xformat("%.*s", (int)n, path);
-    const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
+    const char *name = path_name(folder);
     bool published = !strncmp(name, "phobert", strlen("phobert"));
-    char *expected = xformat(
+    return xformat(
         "expected a folder with config.json, pytorch_model.bin or model.safetensors, vocab.txt and bpe.codes, as it is "
         "published at https://huggingface.co/vinai/%s (download these files into %s), or a checkpoint of train_bert",
         published ? name : "phobert-base-v2", folder);
-    return expected;
 }
 
 /* Dies if the tensors are not those of an encoder of the size that their shapes tell, with or without its classifier.

@@ -188,9 +188,10 @@ bool bert_report(const BertTested *tested, const ThresholdDecision *d, const cha
                  Error *error) {
     Scored s = scored_of(tested);
     Evaluation evaluation;
-    bool ok = report_classification(&s.predictions, 1, directory, "evaluation", tested->name, error);
-    if (ok && tested->classes->n == 2) ok = report_two(tested, d->threshold, directory, error);
-    if (ok && evaluation_at(&s.predictions, d->threshold, &evaluation, error)) {
+    bool ok = report_classification(&s.predictions, 1, directory, "evaluation", tested->name, error) &&
+              (tested->classes->n != 2 || report_two(tested, d->threshold, directory, error)) &&
+              evaluation_at(&s.predictions, d->threshold, &evaluation, error);
+    if (ok) {
         ok = report_wrong(tested, &evaluation, directory, error);
         OWNED char *chance = chance_of(&evaluation, tested->cause);
         if (chance) printf("[Report] %s is %s\n", tested->name, chance);
@@ -198,8 +199,6 @@ bool bert_report(const BertTested *tested, const ThresholdDecision *d, const cha
             *result = evaluation;
         else
             evaluation_free(&evaluation);
-    } else {
-        ok = false;
     }
     free(s.logits);
     return ok;

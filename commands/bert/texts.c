@@ -97,16 +97,12 @@ static Tokenizer *open_tokenizer(const BertTextOptions *o, const TokenizedModel 
  */
 static char *find_segmenter(const char *checkpoint) {
     OWNED char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder);
-    char *found = path_join(folder, BERT_SEGMENTER_FOLDER);
-    if (!path_is_folder(found)) {
-        free(found);
-        found = path_join(run, BERT_SEGMENTER_FOLDER);
+    for (int i = 0; i < 2; i++) {
+        char *path = path_join(i ? run : folder, BERT_SEGMENTER_FOLDER);
+        if (path_is_folder(path)) return path;
+        free(path);
     }
-    if (!path_is_folder(found)) {
-        free(found);
-        found = NULL;
-    }
-    return found;
+    return NULL;
 }
 
 /* Dies if the model was trained with another segmenter, or with none where there is one. */

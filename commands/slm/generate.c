@@ -115,10 +115,6 @@ static bool add_prompt(Prompts *p, const Generate *o, const char *text, size_t s
     return check_prompt(o, text, size, ids, p->n, error);
 }
 
-static void must_add_prompt(Prompts *p, const Generate *o, const char *text) {
-    MUST(add_prompt(p, o, text, strlen(text), &error));
-}
-
 static void add_lines(Prompts *p, const Generate *o) {
     char *text, *rest;
     size_t size;
@@ -130,7 +126,7 @@ static void add_lines(Prompts *p, const Generate *o) {
     for (char *line; (line = strsep(&rest, "\n"));) {
         size_t length = strlen(line);
         if (length && line[length - 1] == '\r') line[length - 1] = 0;
-        if (*line) must_add_prompt(p, o, line);
+        if (*line) MUST(add_prompt(p, o, line, strlen(line), &error));
     }
     if (!p->n) die("--prompts %s: the file has no line", o->prompts);
     free(text);
@@ -315,7 +311,8 @@ int slm_generate(int argc, char **argv) {
     check_options(&o);
     o.out = program_results(); /* everything else goes to stderr */
     slm_inference_describe(&o.inference);
-    for (int i = 0; i < o.prompt.count; i++) must_add_prompt(&prompts, &o, o.prompt.text[i]);
+    for (int i = 0; i < o.prompt.count; i++)
+        MUST(add_prompt(&prompts, &o, o.prompt.text[i], strlen(o.prompt.text[i]), &error));
     if (o.prompts) add_lines(&prompts, &o);
     make_runs(&prompts, &o);
     slm_inference_open(&o.inference, NULL);
