@@ -15,112 +15,89 @@ static void set_count(json_t *object, const char *key, int64_t n) {
     json_object_set_new_nocheck(object, key, json_integer((json_int_t)n));
 }
 
+/* ---- files ---- */
+
+/* What is found in files, in the report's order. */
+enum { LEFT_OUT, EMPTY, LOST, HALF, BINS, CONSTANT, NARROW, WIDE, SIDES, CONFLICTS, UNLABELLED, COPIES, FINDINGS };
+
+static const struct {
+    const char *key, *meaning, *compat; /* compat: the meaning with --compat; NULL: the same */
+} findings[FINDINGS] = {
+    [LEFT_OUT] = {"left_out", "files that are left out"},
+    [EMPTY] = {"without_samples", "files of zero width: their rows are numbered, and have no sample"},
+    [LOST] = {"lost_rows", "files with rows that have no finite bin: those rows are left out"},
+    [HALF] = {"half_missing", "files with rows of which half of the bins are NaN: those rows are left out"},
+    [BINS] =
+        {"not_finite",
+         "files with bins that are NaN or infinite: -inf is taken as the floor of its row, inf as its highest bin, "
+         "NaN from its neighbours (with --limit 0 all as 0 dB)",
+         "files with bins that are NaN or infinite: they are taken as 0 dB"},
+    [CONSTANT] = {"constant", "files with rows of equal bins: they become zeros"},
+    [NARROW] = {"narrow", "files narrower than the 200 bins of a sample: their edges are repeated"},
+    [WIDE] = {"wide", "files wider than 20000 bins: check that they are cut out right"},
+    [SIDES] = {"side_files", "side files (.csv) have no frequencies, in the columns begin_freq and end_freq: nothing "
+                             "is read from them"},
+    [CONFLICTS] = {"label_conflicts", "files whose name and frequency disagree"},
+    [UNLABELLED] = {"unlabelled", "files that neither their name nor their frequency labels: they are in no split"},
+    [COPIES] = {"copies", "files that are copies of others: they leak between splits"}};
+
 static void add_text(json_t *list, char *text) {
     json_array_append_new(list, json_string_nocheck(text));
     free(text);
 }
 
-/* Puts a list of findings into the report. Prints how many there are, and the first of them. */
-static void add_findings(json_t *report, const char *key, json_t *list, const char *meaning) {
-    size_t n = json_array_size(list);
-    if (n) printf("[Report] %zu %s\n", n, meaning);
-    for (size_t i = 0; i < n && i < PRINTED; i++) printf("  %s\n", json_string_value(json_array_get(list, i)));
-    if (n > PRINTED) printf("  and %zu more: see data_report.json\n", n - PRINTED);
-    json_object_set_new(report, key, list);
+static void add_rows(json_t *list, const PsdFile *f, int64_t n) {
+    if (n) add_text(list, xformat("%s: %lld of %lld rows", f->path, (long long)n, (long long)f->rows));
 }
 
-/* ---- files ---- */
-
-static void add_labels(json_t *report, const PsdScan *scan) {
-    json_t *conflicts = json_array(), *unknown = json_array();
-    for (int64_t i = 0; i < scan->n; i++) {
-        const PsdFile *f = &scan->files[i];
-        if (f->reject_reason != PSD_ACCEPTED) continue;
-        if (f->label == PSD_UNKNOWN) add_text(unknown, xstrdup(f->path));
-        if (f->token == PSD_UNKNOWN || f->band == PSD_UNKNOWN || f->token == f->band) continue;
-        add_text(conflicts,
+/* Adds what is found in a file to the lists of findings. */
+static void judge_file(json_t *const lists[FINDINGS], const PsdScan *scan, const PsdFile *f) {
+    const PsdFile *first = &scan->files[f->same_as];
+    add_rows(lists[LOST], f, f->lost - f->half);
+    add_rows(lists[HALF], f, f->half);
+    add_rows(lists[CONSTANT], f, f->constant);
+    if (f->not_finite) add_text(lists[BINS], xformat("%s: %lld bins", f->path, (long long)f->not_finite));
+    if (f->side) add_text(lists[SIDES], xformat("beside %s: %s", f->path, f->side));
+    if (f->reject_reason != PSD_ACCEPTED) {
+        add_text(lists[psd_scan_lists(scan, f) ? EMPTY : LEFT_OUT],
+                 xformat("%s: %s, %lld rows", f->path, PSD_REJECT_NAMES[f->reject_reason], (long long)f->rows));
+        return;
+    }
+    if (f->width < PSD_BINS || f->width > WIDEST)
+        add_text(lists[f->width < PSD_BINS ? NARROW : WIDE],
+                 xformat("%s: %lld rows of %lld bins", f->path, (long long)f->rows, (long long)f->width));
+    if (f->label == PSD_UNKNOWN) add_text(lists[UNLABELLED], xstrdup(f->path));
+    if (f->token != PSD_UNKNOWN && f->band != PSD_UNKNOWN && f->token != f->band)
+        add_text(lists[CONFLICTS],
                  xformat("%s: its name says %s, %g MHz is %s; taken for %s", f->path, PSD_LABEL_NAMES[f->token],
                          f->center, PSD_LABEL_NAMES[f->band], PSD_LABEL_NAMES[f->label]));
-    }
-    add_findings(report, "label_conflicts", conflicts, "files whose name and frequency disagree");
-    add_findings(report, "unlabelled", unknown,
-                 "files that neither their name nor their frequency labels: they are in no split");
+    if (f == first) return;
+    bool other = strcmp(f->sensor, first->sensor) != 0;
+    add_text(lists[COPIES], xformat("%s is %s%s%s%s%s", f->path, first->path, other ? " of another sensor: " : "",
+                                    other ? f->sensor : "", other ? ", " : "", other ? first->sensor : ""));
 }
 
-/* Lists side files that look as if they named frequencies, and do not. */
-static void add_sides(json_t *report, const PsdScan *scan) {
-    json_t *sides = json_array();
-    for (int64_t i = 0; i < scan->n; i++)
-        if (scan->files[i].side) add_text(sides, xformat("beside %s: %s", scan->files[i].path, scan->files[i].side));
-    add_findings(report, "side_files", sides,
-                 "side files (.csv) have no frequencies, in the columns begin_freq and end_freq: nothing is read from "
-                 "them");
-}
-
-static void add_copies(json_t *report, const PsdScan *scan) {
-    json_t *copies = json_array();
-    for (int64_t i = 0; i < scan->n; i++) {
-        const PsdFile *f = &scan->files[i], *first = &scan->files[f->same_as];
-        if (f == first || f->reject_reason != PSD_ACCEPTED) continue;
-        bool other = strcmp(f->sensor, first->sensor) != 0;
-        add_text(copies, xformat("%s is %s%s%s%s%s", f->path, first->path, other ? " of another sensor: " : "",
-                                 other ? f->sensor : "", other ? ", " : "", other ? first->sensor : ""));
-    }
-    add_findings(report, "copies", copies, "files that are copies of others: they leak between splits");
-}
-
-static void add_contents(json_t *report, const PsdScan *scan) {
-    json_t *lost = json_array(), *half = json_array(), *bins = json_array(), *constant = json_array();
-    for (int64_t i = 0; i < scan->n; i++) {
-        const PsdFile *f = &scan->files[i];
-        int64_t none = f->lost - f->half;
-        if (none) add_text(lost, xformat("%s: %lld of %lld rows", f->path, (long long)none, (long long)f->rows));
-        if (f->half) add_text(half, xformat("%s: %lld of %lld rows", f->path, (long long)f->half, (long long)f->rows));
-        if (f->not_finite) add_text(bins, xformat("%s: %lld bins", f->path, (long long)f->not_finite));
-        if (f->constant)
-            add_text(constant, xformat("%s: %lld of %lld rows", f->path, (long long)f->constant, (long long)f->rows));
-    }
-    add_findings(report, "lost_rows", lost, "files with rows that have no finite bin: those rows are left out");
-    add_findings(report, "half_missing", half,
-                 "files with rows of which half of the bins are NaN: those rows are left out");
-    add_findings(report, "not_finite", bins,
-                 scan->compat
-                     ? "files with bins that are NaN or infinite: they are taken as 0 dB"
-                     : "files with bins that are NaN or infinite: -inf is taken as the floor of its row, inf as "
-                       "its highest bin, NaN from its neighbours (with --limit 0 all as 0 dB)");
-    add_findings(report, "constant", constant, "files with rows of equal bins: they become zeros");
-}
-
-static void add_widths(json_t *report, const PsdScan *scan) {
-    json_t *narrow = json_array(), *wide = json_array();
-    for (int64_t i = 0; i < scan->n; i++) {
-        const PsdFile *f = &scan->files[i];
-        if (f->reject_reason != PSD_ACCEPTED || (f->width >= PSD_BINS && f->width <= WIDEST)) continue;
-        add_text(f->width < PSD_BINS ? narrow : wide,
-                 xformat("%s: %lld rows of %lld bins", f->path, (long long)f->rows, (long long)f->width));
-    }
-    add_findings(report, "narrow", narrow, "files narrower than the 200 bins of a sample: their edges are repeated");
-    add_findings(report, "wide", wide, "files wider than 20000 bins: check that they are cut out right");
+/* Puts a list of findings into the report. Prints how many there are, and the first of them. */
+static void add_findings(json_t *report, const PsdScan *scan, int kind, json_t *list) {
+    size_t n = json_array_size(list);
+    bool compat = scan->compat && findings[kind].compat;
+    if (n) printf("[Report] %zu %s\n", n, compat ? findings[kind].compat : findings[kind].meaning);
+    for (size_t i = 0; i < n && i < PRINTED; i++) printf("  %s\n", json_string_value(json_array_get(list, i)));
+    if (n > PRINTED) printf("  and %zu more: see data_report.json\n", n - PRINTED);
+    json_object_set_new(report, findings[kind].key, list);
 }
 
 void psd_data_report_files(json_t *report, const PsdScan *scan) {
-    json_t *out = json_array(), *empty = json_array();
-    for (int64_t i = 0; i < scan->n; i++) {
-        const PsdFile *f = &scan->files[i];
-        if (f->reject_reason != PSD_ACCEPTED)
-            add_text(psd_scan_lists(scan, f) ? empty : out,
-                     xformat("%s: %s, %lld rows", f->path, PSD_REJECT_NAMES[f->reject_reason], (long long)f->rows));
+    json_t *lists[FINDINGS];
+    for (int kind = 0; kind < FINDINGS; kind++) lists[kind] = json_array();
+    for (int64_t i = 0; i < scan->n; i++) judge_file(lists, scan, &scan->files[i]);
+    for (int kind = 0; kind < FINDINGS; kind++) {
+        add_findings(report, scan, kind, lists[kind]);
+        if (kind != EMPTY) continue;
+        if (scan->others) printf("[Report] %lld files are of formats that are not read\n", (long long)scan->others);
+        foreign_print("Report", scan->foreign);
+        set_count(report, "other_formats", scan->others);
     }
-    add_findings(report, "left_out", out, "files that are left out");
-    add_findings(report, "without_samples", empty, "files of zero width: their rows are numbered, and have no sample");
-    if (scan->others) printf("[Report] %lld files are of formats that are not read\n", (long long)scan->others);
-    foreign_print("Report", scan->foreign);
-    set_count(report, "other_formats", scan->others);
-    add_contents(report, scan);
-    add_widths(report, scan);
-    add_sides(report, scan);
-    add_labels(report, scan);
-    add_copies(report, scan);
 }
 
 /* ---- rows ---- */
