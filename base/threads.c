@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
-
 enum { MIN_STACK = 256 << 10 }; /* bytes; operations keep small arrays on the stack */
 
 /* Locked while the threads are tried, so that each waits until all have started. */
@@ -65,4 +63,20 @@ int threads_take(int n, const char *option) {
         die("%s: threads have a stack of %zu kB and need %d kB: raise OMP_STACKSIZE or ulimit -s", option, stack >> 10,
             MIN_STACK >> 10);
     return n;
+}
+
+bool threads_each(int64_t n, int n_threads, bool (*work)(void *context, int64_t i, Error *error), void *context,
+                  Error *error) {
+    int64_t bad = n;
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int64_t i = 0; i < n; i++) {
+        Error why;
+        bool ok = work(context, i, &why);
+#pragma omp critical(threads_each)
+        if (!ok && i < bad) {
+            bad = i;
+            *error = why;
+        }
+    }
+    return bad == n;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/threads.h"
 #include "data/formats/safetensors.h"
 #include "data/text/label.h"
 
@@ -19,8 +20,6 @@ typedef struct {
     double *photons, *entropy;
     uint64_t *hashes;
     json_t *donor_names, *field_names, *field_numbers; /* lists; an object */
-    int64_t bad;                                       /* the first bad file so far; n: none */
-    Error *error;
 } StoreMaker;
 
 /* ---- donors and fields ---- */
@@ -156,7 +155,8 @@ static bool read_image(const StoreMaker *k, int64_t i, CellImage *image, Error *
     return cell_image_read(path, image, error);
 }
 
-static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
+static bool read_cell(void *maker, int64_t i, Error *error) {
+    StoreMaker *k = maker;
     AugmentShape s = k->shape;
     CellImage a = {0};
     Error why;
@@ -196,22 +196,6 @@ static bool find_shape(StoreMaker *k, Error *error) {
         k->shape = (AugmentShape){(int)a.dims[2], (int)a.dims[0], (int)a.dims[1]};
     free(a.values);
     return ok;
-}
-
-/* Reads all files. Reports the first bad file, whatever the number of threads. */
-static bool read_cells(StoreMaker *k, int n_threads) {
-    k->bad = k->n;
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < k->n; i++) {
-        Error why;
-        bool ok = read_cell(k, i, &why);
-#pragma omp critical
-        if (!ok && i < k->bad) {
-            k->bad = i;
-            *k->error = why;
-        }
-    }
-    return k->bad == k->n;
 }
 
 typedef struct {
@@ -295,10 +279,10 @@ static void allocate(StoreMaker *k) {
 }
 
 bool cell_store_make(CellFiles *files, bool compat, const char *path, const char *source, int n_threads, Error *error) {
-    StoreMaker k = {.files = files, .n = files->n, .compat = compat, .error = error};
+    StoreMaker k = {.files = files, .n = files->n, .compat = compat};
     if (!find_shape(&k, error)) return false;
     allocate(&k);
-    bool ok = number_donors(&k, error) && read_cells(&k, n_threads);
+    bool ok = number_donors(&k, error) && threads_each(k.n, n_threads, read_cell, &k, error);
     if (ok) find_copies(&k);
     ok = ok && write_store(&k, path, source, error);
     free_making(&k);

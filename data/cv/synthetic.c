@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/threads.h"
 #include "data/formats/npy.h"
 #include "data/unfinished.h"
 #include "kernels/poisson.h"
@@ -47,6 +48,7 @@ static double normal(uint64_t seed, uint32_t what, uint32_t where, uint64_t whic
 
 /* The cell of one file. */
 typedef struct {
+    const char *directory;
     const CvSynthetic *o;
     const Donor *donor;
     int donor_number, label, field;
@@ -134,11 +136,12 @@ static void draw_image(Cell *cell) {
 
 /* ---- files ---- */
 
-static bool write_cell(const char *directory, Cell *cell, Error *error) {
+static bool write_cell(void *cells, int64_t number, Error *error) {
+    Cell *cell = (Cell *)cells + number;
     AugmentShape s = cell->o->shape;
     int n = s.H * s.W;
     OWNED char *path =
-        xformat("%s/isolated_cells_D%d/d%02dm%d_%s_cell_%lld.npy", directory, cell->donor_number + 1,
+        xformat("%s/isolated_cells_D%d/d%02dm%d_%s_cell_%lld.npy", cell->directory, cell->donor_number + 1,
                 1 + cell->field / 2, cell->field + 1, cell->label ? "act" : "in", (long long)cell->place + 1);
     OWNED uint16_t *counts = xmalloc((size_t)(n * s.T) * sizeof *counts);
     cell->share = xmalloc((size_t)s.T * sizeof *cell->share);
@@ -193,21 +196,6 @@ static int64_t count_cells(const CvSynthetic *o, int donor, int label) {
     return n > FIELDS ? n : FIELDS;
 }
 
-static bool write_cells(const char *directory, Cell *cells, int64_t n, int n_threads, Error *error) {
-    bool ok = true;
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < n; i++) {
-        Error why;
-        if (write_cell(directory, &cells[i], &why)) continue;
-#pragma omp critical
-        {
-            ok = false;
-            *error = why;
-        }
-    }
-    return ok;
-}
-
 bool cv_synthetic_write(const char *directory, const CvSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
     int64_t n = 0;
     FileLock lock;
@@ -218,14 +206,15 @@ bool cv_synthetic_write(const char *directory, const CvSynthetic *o, int n_threa
     n = 0;
     for (int i = 0; i < o->donors * CLASSES; i++)
         for (int64_t k = 0; k < count_cells(o, i / CLASSES, i % CLASSES); k++, n++)
-            cells[n] = (Cell){.o = o,
+            cells[n] = (Cell){.directory = directory,
+                              .o = o,
                               .donor = &donors[i / CLASSES % KINDS],
                               .donor_number = i / CLASSES,
                               .label = i % CLASSES,
                               .field = (int)(k % FIELDS),
                               .place = k,
                               .number = (uint32_t)n};
-    bool ok = make_folders(directory, o, error) && write_cells(directory, cells, n, n_threads, error) &&
+    bool ok = make_folders(directory, o, error) && threads_each(n, n_threads, write_cell, cells, error) &&
               unfinished_end(directory, error);
     file_unlock(&lock);
     return ok;

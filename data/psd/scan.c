@@ -8,6 +8,7 @@
 #include <unistr.h>
 
 #include "base/file.h"
+#include "base/threads.h"
 #include "data/formats/csv.h"
 #include "data/formats/npy.h"
 #include "data/formats/text_source.h"
@@ -295,19 +296,9 @@ static void find_duplicates(PsdScan *scan) {
             i && sorted[i]->hash == sorted[i - 1]->hash ? sorted[i - 1]->same_as : sorted[i] - scan->files;
 }
 
-static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) {
-    int64_t bad = scan->n;
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < scan->n; i++) {
-        Error why;
-        if (describe(&scan->files[i], compat, &why) && read_array(&scan->files[i], compat, &why)) continue;
-#pragma omp critical
-        if (i < bad) {
-            bad = i;
-            *error = why;
-        }
-    }
-    return bad == scan->n;
+static bool read_file_of(void *scan, int64_t i, Error *error) {
+    const PsdScan *s = scan;
+    return describe(&s->files[i], s->compat, error) && read_array(&s->files[i], s->compat, error);
 }
 
 /* Gives a sensor one spelling: otherwise its recordings in a second folder would not be left out with it. */
@@ -325,7 +316,7 @@ bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, 
     if (ok) {
         unify_sensors(scan);
         qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
-        ok = read_files(scan, compat, n_threads, error);
+        ok = threads_each(scan->n, n_threads, read_file_of, scan, error);
     }
     if (ok)
         find_duplicates(scan);

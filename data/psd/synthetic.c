@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/threads.h"
 #include "data/formats/npy.h"
 #include "data/psd/manifest.h"
 #include "data/unfinished.h"
@@ -109,11 +110,12 @@ static void set_receiver(Recording *r) {
     }
 }
 
+static int64_t days_of(const PsdSynthetic *o) { return (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE; }
+
 static Recording recording_of(const PsdSynthetic *o, int64_t sensor, int label, int64_t day, int64_t rows) {
-    int64_t days = (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE;
     Recording r = {.seed = o->seed,
                    .sensor = (uint32_t)sensor,
-                   .number = (uint32_t)((sensor * PSD_UNKNOWN + label) * days + day),
+                   .number = (uint32_t)((sensor * PSD_UNKNOWN + label) * days_of(o) + day),
                    .signal = signal_of(sensor, label),
                    .rows = rows};
     double own[3];
@@ -174,16 +176,26 @@ static void make_row(const Recording *r, int64_t row, double *out) {
     }
 }
 
-static bool write_recording(const char *root, Recording *r, int64_t day, Error *error) {
-    OWNED char *directory = xformat("%s/sensor_%02u/Feb_%lld", root, r->sensor + 1, (long long)day + 1);
-    OWNED char *path = xformat("%s/SpectrumBands_%d_%d_%s_site_%d_%d.npy", directory, r->low, r->high, r->signal->name,
-                               r->low, r->high);
-    OWNED double *rows = xmalloc((size_t)(r->rows * r->width) * sizeof *rows);
-    for (int64_t i = 0; i < r->rows; i++) make_row(r, i, rows + i * r->width);
+/* The folder that is filled. */
+typedef struct {
+    const char *root;
+    const PsdSynthetic *options;
+} Folder;
+
+static bool write_recording(void *folder, int64_t number, Error *error) {
+    const Folder *f = folder;
+    int64_t days = days_of(f->options), day = number % days, left = f->options->rows - day * ROWS_OF_A_FILE;
+    Recording r = recording_of(f->options, number / days / PSD_UNKNOWN, (int)(number / days % PSD_UNKNOWN), day,
+                               left < ROWS_OF_A_FILE ? left : ROWS_OF_A_FILE);
+    OWNED char *directory = xformat("%s/sensor_%02u/Feb_%lld", f->root, r.sensor + 1, (long long)day + 1);
+    OWNED char *path =
+        xformat("%s/SpectrumBands_%d_%d_%s_site_%d_%d.npy", directory, r.low, r.high, r.signal->name, r.low, r.high);
+    OWNED double *rows = xmalloc((size_t)(r.rows * r.width) * sizeof *rows);
+    for (int64_t i = 0; i < r.rows; i++) make_row(&r, i, rows + i * r.width);
     make_directories(directory);
     directory_remove_leftovers(directory);
-    bool ok = npy_write(path, "<f8", rows, 2, (const int64_t[]){r->rows, r->width}, error);
-    FREE(r->response, r->spurs);
+    bool ok = npy_write(path, "<f8", rows, 2, (const int64_t[]){r.rows, r.width}, error);
+    FREE(r.response, r.spurs);
     return ok;
 }
 
@@ -199,32 +211,13 @@ static bool begin(const char *directory, const char *root, const PsdSynthetic *o
     return ok;
 }
 
-static bool write_recordings(const char *root, const PsdSynthetic *o, int64_t days, int n_threads, int64_t n,
-                             Error *error) {
-    bool ok = true;
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < n; i++) {
-        int64_t day = i % days, rows = o->rows - day * ROWS_OF_A_FILE;
-        Recording r = recording_of(o, i / days / PSD_UNKNOWN, (int)(i / days % PSD_UNKNOWN), day,
-                                   rows < ROWS_OF_A_FILE ? rows : ROWS_OF_A_FILE);
-        Error why;
-        if (write_recording(root, &r, day, &why)) continue;
-#pragma omp critical
-        {
-            ok = false;
-            *error = why;
-        }
-    }
-    return ok;
-}
-
 bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
     OWNED char *root = path_join(directory, "spectrum_bands");
-    int64_t days = (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE, n = o->sensors * PSD_UNKNOWN * days;
     FileLock lock;
-    *n_files = n;
+    *n_files = o->sensors * PSD_UNKNOWN * days_of(o);
     if (!unfinished_lock(&lock, directory, error)) return false;
-    bool ok = begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
+    bool ok = begin(directory, root, o, error) &&
+              threads_each(*n_files, n_threads, write_recording, &(Folder){root, o}, error) &&
               unfinished_end(directory, error);
     file_unlock(&lock);
     return ok;
