@@ -60,6 +60,16 @@ static uint64_t tensor_bytes_of(const TensorToWrite *tensor) {
     return bytes;
 }
 
+/* Returns the tensor that follows `last` in the file, where larger elements come first; last NULL: the first one. NULL:
+ * there is none. */
+static const TensorToWrite *next_tensor(const Content *content, const TensorToWrite *last) {
+    ptrdiff_t i = last ? last + 1 - content->tensors : 0;
+    for (size_t size = last ? stored_element_size(last->dtype) : 8; size; size /= 2, i = 0)
+        for (; i < content->n_tensors; i++)
+            if (stored_element_size(content->tensors[i].dtype) == size) return &content->tensors[i];
+    return NULL;
+}
+
 static void put_tensor_entry(Sink *sink, const TensorToWrite *tensor, uint64_t begin) {
     put_quoted(sink, tensor->name);
     put_text(sink, ":{\"dtype\":");
@@ -88,14 +98,10 @@ static uint64_t put_header(Sink *sink, const Content *content) {
         put_quoted(sink, given ? content->values[i] : content->sum);
     }
     put_text(sink, "}");
-    for (size_t size = 8; size; size /= 2) {
-        for (int i = 0; i < content->n_tensors; i++) {
-            const TensorToWrite *tensor = &content->tensors[i];
-            if (stored_element_size(tensor->dtype) != size) continue;
-            put_text(sink, ",");
-            put_tensor_entry(sink, tensor, position);
-            position += tensor_bytes_of(tensor);
-        }
+    for (const TensorToWrite *tensor = NULL; (tensor = next_tensor(content, tensor));) {
+        put_text(sink, ",");
+        put_tensor_entry(sink, tensor, position);
+        position += tensor_bytes_of(tensor);
     }
     put_text(sink, "}");
     return position;
@@ -107,20 +113,8 @@ static void put_file(Sink *sink, const Content *content) {
     put(sink, length, sizeof length);
     put_header(sink, content);
     while (sink->size < 8 + content->header) put(sink, " ", 1);
-    for (size_t size = 8; size; size /= 2)
-        for (int i = 0; i < content->n_tensors; i++)
-            if (stored_element_size(content->tensors[i].dtype) == size)
-                put(sink, content->tensors[i].data, tensor_bytes_of(&content->tensors[i]));
-}
-
-/* Returns the checksum of the file: of the given header, then of the data in file order. */
-static uint64_t checksum_of(uint64_t header, const TensorToWrite *tensors, int n_tensors) {
-    uint64_t sum = header;
-    for (size_t size = 8; size; size /= 2)
-        for (int i = 0; i < n_tensors; i++)
-            if (stored_element_size(tensors[i].dtype) == size)
-                sum = checksum(sum, tensors[i].data, tensor_bytes_of(&tensors[i]));
-    return sum;
+    for (const TensorToWrite *tensor = NULL; (tensor = next_tensor(content, tensor));)
+        put(sink, tensor->data, tensor_bytes_of(tensor));
 }
 
 bool safetensors_write(const char *path, const TensorToWrite *tensors, int n_tensors, const char *const *metadata_keys,
@@ -137,8 +131,10 @@ bool safetensors_write(const char *path, const TensorToWrite *tensors, int n_ten
                 return error_set(error, "%s: two tensors are named '%s'", path, tensors[i].name);
     }
     Sink counter = {.file = NULL, .hash = HASH_START};
-    uint64_t data = put_header(&counter, &content);
-    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)checksum_of(counter.hash, tensors, n_tensors));
+    uint64_t data = put_header(&counter, &content), all = counter.hash; /* the checksum of the header, then the data */
+    for (const TensorToWrite *tensor = NULL; (tensor = next_tensor(&content, tensor));)
+        all = checksum(all, tensor->data, tensor_bytes_of(tensor));
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)all);
     uint64_t begin = (8 + counter.size + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
     content.header = begin - 8;
     if (!file_begin(&file, path, begin + data, error)) return false;

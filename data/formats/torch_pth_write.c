@@ -95,11 +95,6 @@ void pth_bool(PthWriter *w, bool value) { opcode(w, value ? (char)0x88 : (char)0
 
 void pth_none(PthWriter *w) { opcode(w, 'N'); }
 
-static void keep_storage(PthWriter *w, Storage storage) {
-    w->storages = xrealloc(w->storages, (size_t)(w->n_storages + 1) * sizeof *w->storages);
-    w->storages[w->n_storages++] = storage;
-}
-
 /* Returns the number of the storage that holds the data in place, or of the next one. */
 static int storage_of(const PthWriter *w, const void *data, size_t size) {
     int i = 0;
@@ -124,7 +119,8 @@ static void put_storage(PthWriter *w, const TensorToWrite *tensor, int64_t count
     if (number < w->n_storages) return;
     void *own = copy ? xmalloc(size) : NULL;
     if (copy && size) memcpy(own, tensor->data, size);
-    keep_storage(w, (Storage){copy ? own : tensor->data, size, own});
+    w->storages = xgrow(w->storages, (size_t)w->n_storages, sizeof *w->storages);
+    w->storages[w->n_storages++] = (Storage){copy ? own : tensor->data, size, own};
 }
 
 static void put_tensor(PthWriter *w, TensorToWrite tensor, bool copy) {
