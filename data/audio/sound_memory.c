@@ -14,14 +14,6 @@ static sf_count_t memory_seek(sf_count_t offset, int whence, void *context) {
     return to < 0 || to > m->size ? -1 : (m->at = to);
 }
 
-static sf_count_t memory_read(void *bytes, sf_count_t n, void *context) {
-    SoundMemory *m = context;
-    if (n > m->size - m->at) n = m->size - m->at;
-    memcpy(bytes, m->bytes + m->at, (size_t)n);
-    m->at += n;
-    return n;
-}
-
 static sf_count_t memory_write(const void *bytes, sf_count_t n, void *context) {
     SoundMemory *m = context;
     if (m->at + n > m->capacity) m->bytes = xrealloc(m->bytes, (size_t)(m->capacity = 2 * (m->at + n)));
@@ -32,7 +24,7 @@ static sf_count_t memory_write(const void *bytes, sf_count_t n, void *context) {
 }
 
 bool sound_memory_write(SoundMemory *memory, SF_INFO *info, const float *samples, int64_t frames, Error *error) {
-    SF_VIRTUAL_IO io = {memory_size, memory_seek, memory_read, memory_write, memory_tell};
+    SF_VIRTUAL_IO io = {memory_size, memory_seek, NULL, memory_write, memory_tell}; /* it reads nothing */
     SNDFILE *file = sf_open_virtual(&io, SFM_WRITE, info, memory);
     if (!file) return error_set(error, "%s", sf_strerror(NULL));
     sf_command(file, SFC_SET_CLIPPING, NULL, SF_TRUE);
