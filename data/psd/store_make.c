@@ -14,6 +14,9 @@
 
 const char PSD_STORE_FORM[] = "6";
 
+/* What is counted: rows, values, rows, bins, rows. */
+enum { PADDED, LIMITED, CONSTANT, NOT_FINITE, DROPPED, COUNTS };
+
 /* A store that is being made. */
 typedef struct {
     const char *path; /* the manifest's */
@@ -25,8 +28,8 @@ typedef struct {
     PsdLevel *levels;         /* [sensors] */
     float *psd, *snr;
     int32_t *labels, *sensors, *files, *rows;
-    int64_t padded, limited, constant, not_finite, dropped; /* counts of rows, values, rows, bins, rows */
-    int64_t bad;                                            /* the first bad row; n: none so far */
+    int64_t counts[COUNTS];
+    int64_t bad; /* the first bad row; n: none so far */
     Error *error;
 } StoreMaker;
 
@@ -105,7 +108,7 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
     size_t size;
     Npy npy;
     Error why;
-    int64_t padded = 0, limited = 0, constant = 0, not_finite = 0, dropped = 0;
+    int64_t counts[COUNTS] = {0};
     PsdLevel level = {0}; /* of the rows since the last change of the sensor */
     PsdRecording *recording = &k->recordings[k->manifest->files[ids[0]]];
     bool measured = psd_recording_measure(path, recording); /* before reading, so that a later change shows */
@@ -125,21 +128,15 @@ static void make_file(StoreMaker *k, const int64_t *ids, int64_t n) {
             psd_level_add(&level, &found);
             if (i + 1 == n || k->manifest->sensors[ids[i + 1]] != k->manifest->sensors[ids[i]])
                 join_level(k, k->manifest->sensors[ids[i]], &level);
-            padded += found.padded > 0;
-            limited += found.limited;
-            constant += found.constant;
-            not_finite += found.not_finite;
-            dropped += k->starts[ids[i]] == k->starts[ids[i] + 1];
+            counts[PADDED] += found.padded > 0;
+            counts[LIMITED] += found.limited;
+            counts[CONSTANT] += found.constant;
+            counts[NOT_FINITE] += found.not_finite;
+            counts[DROPPED] += k->starts[ids[i]] == k->starts[ids[i] + 1];
         }
     }
 #pragma omp critical
-    {
-        k->padded += padded;
-        k->limited += limited;
-        k->constant += constant;
-        k->not_finite += not_finite;
-        k->dropped += dropped;
-    }
+    for (int i = 0; i < COUNTS; i++) k->counts[i] += counts[i];
 }
 
 static bool write_store(const StoreMaker *k, const char *path, uint64_t hash, Error *error) {
@@ -210,8 +207,9 @@ bool psd_store_make(const char *manifest_path, char **text, size_t size, uint64_
     if (ok)
         printf("[Store] %s: %lld samples of %lld rows in %.1f s; %lld rows padded, %lld constant, %lld dropped as too "
                "narrow; %lld values limited, %lld bins not finite\n",
-               path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.padded, (long long)k.constant,
-               (long long)k.dropped, (long long)k.limited, (long long)k.not_finite);
+               path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.counts[PADDED],
+               (long long)k.counts[CONSTANT], (long long)k.counts[DROPPED], (long long)k.counts[LIMITED],
+               (long long)k.counts[NOT_FINITE]);
     FREE(k.starts, k.by_file, k.recordings, k.levels, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows);
     psd_manifest_close(&m);
     return ok;
