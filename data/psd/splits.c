@@ -10,6 +10,7 @@
 
 #include "base/text_file.h"
 
+const char *const PSD_SPLIT_NAMES[2][PSD_SPLITS] = {{"train", "val", "test"}, {"finetune", NULL, "test"}};
 const int PSD_SHOT_COUNTS[PSD_SHOTS] = {5, 10, 50, 100};
 static const double SHARES[PSD_SPLITS] = {0.70, 0.15, 0.15};
 
@@ -411,8 +412,6 @@ void psd_partitions_free(PsdPartitions *partitions) {
 
 /* ---- checks ---- */
 
-static const char *const SPLIT_NAMES[PSD_SPLITS] = {"train", "val", "test"};
-
 bool psd_partition_check(const PsdPartition *partition, int64_t n, Error *error) {
     OWNED char *owner = xcalloc((size_t)n, 1); /* 1 + split */
     for (int split = 0; split < PSD_SPLITS; split++)
@@ -420,10 +419,10 @@ bool psd_partition_check(const PsdPartition *partition, int64_t n, Error *error)
             int64_t id = partition->splits[split].at[i];
             if (id < 0 || id >= n)
                 return error_set(error, "row %lld of split '%s' is none of the %lld there are", (long long)id,
-                                 SPLIT_NAMES[split], (long long)n);
+                                 PSD_SPLIT_NAMES[false][split], (long long)n);
             if (owner[id])
                 return error_set(error, "row %lld is in split '%s' and again in '%s'", (long long)id,
-                                 SPLIT_NAMES[owner[id] - 1], SPLIT_NAMES[split]);
+                                 PSD_SPLIT_NAMES[false][owner[id] - 1], PSD_SPLIT_NAMES[false][split]);
             owner[id] = (char)(1 + split);
         }
     return true;
@@ -457,16 +456,13 @@ int64_t psd_partition_drop_shared(PsdPartition *partition, const int32_t *groups
 
 /* ---- JSON ---- */
 
-static void write_ids(FILE *file, const char *name, const PsdIds *ids) {
-    fprintf(file, "\"%s\": [", name);
-    for (int64_t i = 0; i < ids->n; i++) fprintf(file, "%s%lld", i ? ", " : "", (long long)ids->at[i]);
-    fputc(']', file);
-}
-
-static void write_partition(FILE *file, const PsdPartition *partition) {
+static void write_partition(FILE *file, const PsdPartition *partition, bool shots) {
     for (int split = 0; split < PSD_SPLITS; split++) {
-        fputs(split ? ", " : "{", file);
-        write_ids(file, SPLIT_NAMES[split], &partition->splits[split]);
+        const PsdIds *ids = &partition->splits[split];
+        if (!PSD_SPLIT_NAMES[shots][split]) continue;
+        fprintf(file, "%s\"%s\": [", split ? ", " : "{", PSD_SPLIT_NAMES[shots][split]);
+        for (int64_t i = 0; i < ids->n; i++) fprintf(file, "%s%lld", i ? ", " : "", (long long)ids->at[i]);
+        fputc(']', file);
     }
     fputc('}', file);
 }
@@ -498,7 +494,7 @@ static void write_quoted(FILE *file, const char *text) {
 bool psd_partition_write(const char *path, const PsdPartition *partition, Error *error) {
     TextFile file;
     text_file_begin(&file);
-    write_partition(file.out, partition);
+    write_partition(file.out, partition, false);
     return text_file_end(&file, path, error);
 }
 
@@ -511,14 +507,9 @@ bool psd_partitions_write(const char *path, const PsdRows *rows, const PsdPartit
         fputs(i ? ", " : "", file.out);
         write_quoted(file.out, rows->sensor_names[partitions->sensor[i]]);
         fputs(shots ? ": {" : ": ", file.out);
-        if (!shots) write_partition(file.out, &partitions->partitions[i]);
-        for (int64_t k = 0; shots && k < partitions->shots; k++) {
-            const PsdIds *splits = partitions->partitions[i * partitions->shots + k].splits;
-            fprintf(file.out, "%s\"%d\": {", k ? ", " : "", shots[k]);
-            write_ids(file.out, "finetune", &splits[PSD_TRAIN]);
-            fputs(", ", file.out);
-            write_ids(file.out, "test", &splits[PSD_TEST]);
-            fputc('}', file.out);
+        for (int64_t k = 0; k < partitions->shots; k++) {
+            if (shots) fprintf(file.out, "%s\"%d\": ", k ? ", " : "", shots[k]);
+            write_partition(file.out, &partitions->partitions[i * partitions->shots + k], shots);
         }
         fputs(shots ? "}" : "", file.out);
     }

@@ -23,6 +23,8 @@ typedef struct {
 } PsdIds;
 
 enum { PSD_TRAIN, PSD_VAL, PSD_TEST, PSD_SPLITS };
+/* The names of splits in files, and in those by shots, which have no validation (NULL). */
+extern const char *const PSD_SPLIT_NAMES[2][PSD_SPLITS];
 
 typedef struct {
     PsdIds splits[PSD_SPLITS];

@@ -31,10 +31,9 @@ static bool take_ids(const json_t *list, const char *name, PsdIds *ids, Error *e
 
 /* Takes {"train", "val", "test"}, or by shots {"finetune", "test"}. */
 static bool take_splits(const json_t *object, bool shots, PsdPartition *partition, Error *error) {
-    static const char *const names[2][PSD_SPLITS] = {{"train", "val", "test"}, {"finetune", NULL, "test"}};
     size_t n = 0;
     for (int split = 0; split < PSD_SPLITS; split++) {
-        const char *name = names[shots][split];
+        const char *name = PSD_SPLIT_NAMES[shots][split];
         if (!name) continue;
         if (!take_ids(json_object_get(object, name), name, &partition->splits[split], error)) return false;
         n++;
@@ -53,40 +52,31 @@ static const char *keys_text(const json_t *object, char text[128]) {
     return text;
 }
 
-/* Finds the object of a sensor and a number of shots; NULL with an error. */
-static const json_t *find_split(const json_t *root, const char *sensor, int shots, Error *error) {
+/* Finds the object of a sensor and a number of shots. */
+static bool find_split(const json_t *root, const char *sensor, int shots, const json_t **split, Error *error) {
     char keys[128], number[16];
     bool pooled = json_is_array(json_object_get(root, "test"));
-    if (!sensor && pooled) return root;
-    if (!sensor) {
-        error_set(error,
-                  "holds a split for each sensor, not one for all; choose a sensor (%s) with --sensor, or all of them "
-                  "with train_psd run --protocol loso",
-                  keys_text(root, keys));
-        return NULL;
-    }
-    if (pooled) {
-        error_set(error, "holds one split for all sensors; there is none of %.100s alone", sensor);
-        return NULL;
-    }
-    const json_t *own = json_object_get(root, sensor);
-    if (!own) {
-        error_set(error, "has no split for the sensor %.100s; there are %s", sensor, keys_text(root, keys));
-        return NULL;
-    }
+    *split = root;
+    if (!sensor && pooled) return true;
+    if (!sensor)
+        return error_set(
+            error,
+            "holds a split for each sensor, not one for all; choose a sensor (%s) with --sensor, or all of them "
+            "with train_psd run --protocol loso",
+            keys_text(root, keys));
+    if (pooled) return error_set(error, "holds one split for all sensors; there is none of %.100s alone", sensor);
+    const json_t *own = *split = json_object_get(root, sensor);
+    if (!own)
+        return error_set(error, "has no split for the sensor %.100s; there are %s", sensor, keys_text(root, keys));
     bool has_shots = !json_is_array(json_object_get(own, "test"));
-    if (!shots && !has_shots) return own;
-    if (!shots || !has_shots) {
-        error_set(error, "sensor %.100s: %s", sensor,
-                  shots ? "there are no splits by shots" : "there are splits by shots only; choose how many");
-        return NULL;
-    }
+    if (!shots && !has_shots) return true;
+    if (!shots || !has_shots)
+        return error_set(error, "sensor %.100s: %s", sensor,
+                         shots ? "there are no splits by shots" : "there are splits by shots only; choose how many");
     snprintf(number, sizeof number, "%d", shots);
-    const json_t *split = json_object_get(own, number);
-    if (!split)
-        error_set(error, "sensor %.100s: there is no split of %s shots, but of %s", sensor, number,
-                  keys_text(own, keys));
-    return split;
+    *split = json_object_get(own, number);
+    return *split || error_set(error, "sensor %.100s: there is no split of %s shots, but of %s", sensor, number,
+                               keys_text(own, keys));
 }
 
 bool psd_partition_parse(const char *text, size_t size, const char *sensor, int shots, int64_t rows,
@@ -94,8 +84,9 @@ bool psd_partition_parse(const char *text, size_t size, const char *sensor, int 
     *partition = (PsdPartition){0};
     json_auto_t *root = parse(text, size, error);
     if (!root) return false;
-    const json_t *found = find_split(root, sensor, shots, error);
-    bool ok = found && take_splits(found, shots > 0, partition, error) && psd_partition_check(partition, rows, error);
+    const json_t *split;
+    bool found = find_split(root, sensor, shots, &split, error);
+    bool ok = found && take_splits(split, shots > 0, partition, error) && psd_partition_check(partition, rows, error);
     if (found && !ok)
         error_before(error, "%s%.100s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "");
     if (!ok) psd_partition_free(partition);
