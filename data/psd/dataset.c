@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/psd/manifest.h"
 #include "kernels/philox.h"
 
 enum { NAME = 24 };
@@ -26,6 +27,7 @@ typedef struct {
     int32_t *sorted; /* [n] the samples by class, then sensor, then index */
     Cell *cells;     /* [n_cells] in the same order */
     int n_cells;
+    int first_cell[PSD_LABELS + 1]; /* of each class; behind its cells begin those of the next */
 } PsdDataset;
 
 /* ---- partners ---- */
@@ -52,19 +54,8 @@ static void make_cells(PsdDataset *d) {
         if (!i || last->label != label || last->sensor != sensor) d->cells[d->n_cells++] = (Cell){label, sensor, i, i};
         d->cells[d->n_cells - 1].end = i + 1;
     }
-}
-
-/* Finds the cells of a class: [*first, *end). */
-static void cells_of(const PsdDataset *d, int32_t label, int *first, int *end) {
-    int low = 0, high = d->n_cells;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (d->cells[middle].label < label)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (*first = *end = low; *end < d->n_cells && d->cells[*end].label == label;) ++*end;
+    for (int c = 0; c < d->n_cells; c++) d->first_cell[d->cells[c].label + 1]++;
+    for (int label = 0; label < PSD_LABELS; label++) d->first_cell[label + 1] += d->first_cell[label];
 }
 
 static uint32_t draw_below(const PsdDataset *d, uint32_t purpose, uint32_t step, uint64_t element, uint32_t n) {
@@ -76,8 +67,8 @@ static uint32_t draw_below(const PsdDataset *d, uint32_t purpose, uint32_t step,
 static int32_t draw_partner(const PsdDataset *d, int32_t sample, uint32_t step) {
     const PsdStore *s = d->store;
     if (s->positive) return s->positive[sample];
-    int first, end, own = -1;
-    cells_of(d, s->labels[sample], &first, &end);
+    const int *cells = d->first_cell + s->labels[sample];
+    int first = cells[0], end = cells[1], own = -1;
     for (int c = first; c < end; c++)
         if (d->cells[c].sensor == s->sensors[sample]) own = c;
     uint64_t element = 2 * (uint64_t)sample;
@@ -98,10 +89,9 @@ void psd_dataset_partners(const Dataset *dataset, int64_t counts[3]) {
     const PsdDataset *d = dataset->state;
     memset(counts, 0, 3 * sizeof *counts);
     for (int c = 0; c < d->n_cells; c++) {
-        int first, end;
-        cells_of(d, d->cells[c].label, &first, &end);
+        const int *cells = d->first_cell + d->cells[c].label;
         int64_t n = d->cells[c].end - d->cells[c].begin;
-        counts[end - first > 1 ? 0 : n > 1 ? 1 : 2] += n;
+        counts[cells[1] - cells[0] > 1 ? 0 : n > 1 ? 1 : 2] += n;
     }
 }
 
