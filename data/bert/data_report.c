@@ -9,7 +9,6 @@
 static const char what[] = "the report on the data";
 
 typedef struct {
-    json_t *json;
     const BertReportSplit *splits;
     int n, warnings;
     const Classes *classes;
@@ -203,7 +202,7 @@ static void group_texts(Report *r) {
 
 int bert_data_report(json_t *report, const BertReportSplit *splits, int n, const Classes *classes, int batch_size,
                      uint64_t seed) {
-    Report r = {.json = report, .splits = splits, .n = n, .classes = classes};
+    Report r = {.splits = splits, .n = n, .classes = classes};
     json_t *all = json_object();
     group_texts(&r);
     for (int s = 0; s < n; s++) {

@@ -102,16 +102,13 @@ void psd_data_report_files(json_t *report, const PsdScan *scan) {
 
 /* ---- rows ---- */
 
-static void print_table(const PsdManifest *m, const int64_t *counts) {
-    int64_t totals[PSD_LABELS] = {0};
+/* counts: [sensors, labels] */
+static void print_table(const PsdManifest *m, const int64_t *counts, const int64_t totals[PSD_LABELS]) {
     printf("[Report] rows of %-15s", "sensor");
     for (int c = 0; c < PSD_LABELS; c++) printf("%8s", PSD_LABEL_NAMES[c]);
     for (int s = 0; s < m->n_sensors; s++) {
         printf("\n  %-30.60s", m->sensor_names[s]);
-        for (int c = 0; c < PSD_LABELS; c++) {
-            printf("%8lld", (long long)counts[s * PSD_LABELS + c]);
-            totals[c] += counts[s * PSD_LABELS + c];
-        }
+        for (int c = 0; c < PSD_LABELS; c++) printf("%8lld", (long long)counts[s * PSD_LABELS + c]);
     }
     printf("\n  %-30s", "all");
     for (int c = 0; c < PSD_LABELS; c++) printf("%8lld", (long long)totals[c]);
@@ -141,7 +138,7 @@ void psd_data_report_rows(json_t *report, const PsdManifest *m) {
         json_object_set_new(
             classes, PSD_LABEL_NAMES[c],
             json_build("the report on the spectra", "{s:i, s:I}", "files", files[c], "rows", (json_int_t)rows[c]));
-    print_table(m, counts);
+    print_table(m, counts, rows);
     if (lacking) printf("[Report] %d of %d sensors lack a technology\n", lacking, m->n_sensors);
     set_count(report, "rows", m->n);
     set_count(report, "files", m->n_files);
@@ -195,10 +192,10 @@ bool psd_data_report_splits(json_t *report, const char *name, const PsdPartition
     if (files) printf("; %lld files are in the test and in another split", (long long)files);
     if (contents && !files) printf("; %lld files of the test have copies in another split", (long long)contents);
     printf("\n");
-    json_t *entry = json_build("the report on the spectra", "{s:I, s:I, s:I, s:I, s:I}", "splits", (json_int_t)n,
-                               "train", (json_int_t)rows[PSD_TRAIN], "val", (json_int_t)rows[PSD_VAL], "test",
-                               (json_int_t)rows[PSD_TEST], "files_leaking", (json_int_t)files);
-    set_count(entry, "contents_leaking", contents);
+    json_t *entry =
+        json_build("the report on the spectra", "{s:I, s:I, s:I, s:I, s:I, s:I}", "splits", (json_int_t)n, "train",
+                   (json_int_t)rows[PSD_TRAIN], "val", (json_int_t)rows[PSD_VAL], "test", (json_int_t)rows[PSD_TEST],
+                   "files_leaking", (json_int_t)files, "contents_leaking", (json_int_t)contents);
     json_t *all = json_object_get(report, "splits");
     if (!all) json_object_set_new(report, "splits", all = json_object());
     json_object_set_new(all, name, entry);
