@@ -212,10 +212,6 @@ bool cv_cells_open_with(CvCells *c, const char *path, const CvCellsOptions *o, E
     return ok;
 }
 
-bool cv_cells_open(CvCells *c, const char *path, bool compat, int n_threads, Error *error) {
-    return cv_cells_open_with(c, path, &(CvCellsOptions){.compat = compat, .n_threads = n_threads}, error);
-}
-
 void cv_cells_blank(CvCells *c, int64_t n, AugmentShape s) {
     size_t cells = (size_t)n, column = cells * sizeof(int32_t);
     double *entropy = xcalloc(1, cells * sizeof(double) + 2 * column + cells * (size_t)(s.T * s.H * s.W) * 2);

@@ -122,7 +122,7 @@ TEST_WITH(folders_tell_classes, new_root, NULL) {
     add_cell("isolated_cells_D1/other/m1_in_1.npy", 9);
     assert_labels(&PLAIN, 3, files, (const int[]){1, 0, 0});
     CvCells c;
-    assert_true(cv_cells_open(&c, cells, false, 1, NULL));
+    assert_true(cv_cells_open_with(&c, cells, &(CvCellsOptions){.n_threads = 1}, NULL));
     assert_int_equal(c.n_donors, 1);
     assert_string_equal(c.donor_names[0], "D1");
     assert_string_equal(c.field_names[0], "D1 m2");
