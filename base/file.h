@@ -109,7 +109,7 @@ struct FileLock {
 /* Takes the lock. While another program makes the file it waits, saying so once; check afterwards whether the file
  * exists. Where the file system has no locks it warns and goes on. *lock must stay in place until file_unlock. */
 bool file_lock(FileLock *lock, const char *path, Error *error);
-void file_unlock(FileLock *lock);
+void file_unlock(FileLock *lock); /* does nothing if it is not taken */
 /* Releases all locks of this program, whichever thread took them, and removes its temporary folder. For the end of the
  * program. */
 void file_end_of_program(void);

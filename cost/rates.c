@@ -259,13 +259,9 @@ static bool put_rates(const char *file, const Rates *rates, Error *error) {
 /* Holds the lock from reading to writing, so that no rates of another program are lost. */
 bool rates_write(const char *path, const Rates *rates, Error *error) {
     OWNED char *file = rates_path(path), *directory = path_directory(file);
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock;
     make_directories(directory);
-    bool ok = file_lock(&lock, file, error);
-    if (ok) {
-        directory_remove_leftovers(directory);
-        ok = put_rates(file, rates, error);
-        file_unlock(&lock);
-    }
-    return ok;
+    if (!file_lock(&lock, file, error)) return false;
+    directory_remove_leftovers(directory);
+    return put_rates(file, rates, error);
 }

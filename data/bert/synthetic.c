@@ -116,13 +116,12 @@ static bool begin(const char *directory, char *const *paths, const BertSynthetic
 bool bert_synthetic_write(const char *directory, const BertSynthetic *o, Error *error) {
     char *paths[SYNTHETIC_FILES];
     OWNED_BY(strings_free) Strings seen = {0};
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock;
     for (int f = 0; f < SYNTHETIC_FILES; f++) paths[f] = path_join(directory, file_names[f]);
-    bool locked = unfinished_lock(&lock, directory, error), ok = locked && begin(directory, paths, o, error);
+    bool ok = unfinished_lock(&lock, directory, error) && begin(directory, paths, o, error);
     for (int f = 0; ok && f < SYNTHETIC_FILES; f++) ok = write_file(paths[f], f, o, &seen, error);
     ok = ok && unfinished_end(directory, error);
     if (ok) directory_remove_leftovers(directory);
-    if (locked) file_unlock(&lock);
     for (int f = 0; f < SYNTHETIC_FILES; f++) free(paths[f]);
     return ok;
 }

@@ -160,26 +160,22 @@ static bool open_current(CvCells *c, const Wanted *w, Error *why) {
 
 /* Opens or makes the store. One program at a time makes it; a program that has waited for the lock checks again. */
 static bool open_or_make(CvCells *c, Wanted *w, Error *error) {
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock = {.fd = -1};
     Error why;
-    if (open_current(c, w, &why)) {
-        file_remove_stale(w->path);
-        print_store(c, w->path, "made earlier", &w->files);
-        return true;
-    }
-    if (!file_lock(&lock, w->path, error)) return false;
     char how[40] = "made earlier";
-    bool ok = open_current(c, w, &why);
-    if (!ok) {
+    bool current = open_current(c, w, &why);
+    if (current) file_remove_stale(w->path);
+    if (!current && !file_lock(&lock, w->path, error)) return false;
+    if (!current && !open_current(c, w, &why)) {
         double start = seconds_now();
         if (why.text[0]) printf("[Store] %s; making it anew\n", why.text);
-        ok = cell_store_make(&w->files, w->compat, w->path, w->source, w->n_threads, error) &&
-             open_store(c, w->path, w->files.unlabelled, error);
+        if (!cell_store_make(&w->files, w->compat, w->path, w->source, w->n_threads, error) ||
+            !open_store(c, w->path, w->files.unlabelled, error))
+            return false;
         snprintf(how, sizeof how, "read in %.1f s", seconds_now() - start);
     }
-    file_unlock(&lock);
-    if (ok) print_store(c, w->path, how, &w->files);
-    return ok;
+    print_store(c, w->path, how, &w->files);
+    return true;
 }
 
 /* Opens a store by its own name. */

@@ -198,7 +198,7 @@ static int64_t count_cells(const CvSynthetic *o, int donor, int label) {
 
 bool cv_synthetic_write(const char *directory, const CvSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
     int64_t n = 0;
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock;
     if (!unfinished_lock(&lock, directory, error)) return false;
     for (int i = 0; i < o->donors * CLASSES; i++) n += count_cells(o, i / CLASSES, i % CLASSES);
     OWNED Cell *cells = xmalloc((size_t)n * sizeof *cells);
@@ -214,8 +214,6 @@ bool cv_synthetic_write(const char *directory, const CvSynthetic *o, int n_threa
                               .field = (int)(k % FIELDS),
                               .place = k,
                               .number = (uint32_t)n};
-    bool ok = make_folders(directory, o, error) && threads_each(n, n_threads, write_cell, cells, error) &&
-              unfinished_end(directory, error);
-    file_unlock(&lock);
-    return ok;
+    return make_folders(directory, o, error) && threads_each(n, n_threads, write_cell, cells, error) &&
+           unfinished_end(directory, error);
 }

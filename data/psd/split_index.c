@@ -64,21 +64,18 @@ static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_h
  */
 static bool claim(const char *directory, const char *file, const char *entry, const char *held, Error *error) {
     OWNED char *path = path_join(directory, "index.json");
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock;
     if (!file_lock(&lock, path, error)) return false;
     json_auto_t *index = index_read(path, error);
+    if (!index) return false;
     const char *before = json_string_value(json_object_get(index, path_name(file)));
-    bool ok = index &&
-              (access(file, F_OK) || (before && strstr(before, held)) ||
-               error_set(error,
+    if (!access(file, F_OK) && !(before && strstr(before, held)))
+        return error_set(error,
                          "%s would be replaced, and %s does not say that train_psd prepare has made it%s: move it away",
-                         file, path, *held ? " as it is" : ""));
-    if (ok && (!before || *held)) {
-        json_object_set_new(index, path_name(file), json_string(entry));
-        ok = index_write(path, index, error);
-    }
-    file_unlock(&lock);
-    return ok;
+                         file, path, *held ? " as it is" : "");
+    if (before && !*held) return true;
+    json_object_set_new(index, path_name(file), json_string(entry));
+    return index_write(path, index, error);
 }
 
 bool psd_split_index_claim(const char *split_path, uint64_t manifest_hash, Error *error) {
@@ -96,14 +93,12 @@ bool psd_split_index_claim_manifest(const char *directory, const char *manifest,
 
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
     OWNED char *path = index_path(split_path);
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock;
     if (!file_lock(&lock, path, error)) return false;
     json_auto_t *index = index_read(path, error);
     json_auto_t *before = json_deep_copy(index);
-    bool ok = index && set_entry(index, split_path, manifest_hash, error) &&
-              (json_equal(index, before) || index_write(path, index, error));
-    file_unlock(&lock);
-    return ok;
+    return index && set_entry(index, split_path, manifest_hash, error) &&
+           (json_equal(index, before) || index_write(path, index, error));
 }
 
 /* Returns whether an entry of the index names this manifest. */
@@ -131,12 +126,8 @@ static bool purge(const char *directory, const char *path, uint64_t manifest_has
 
 bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
     OWNED char *path = path_join(directory, "index.json");
-    FileLock lock;
-    if (access(path, F_OK)) return true;
-    if (!file_lock(&lock, path, error)) return false;
-    bool ok = purge(directory, path, manifest_hash, error);
-    file_unlock(&lock);
-    return ok;
+    OWNED_BY(file_unlock) FileLock lock = {.fd = -1};
+    return access(path, F_OK) || (file_lock(&lock, path, error) && purge(directory, path, manifest_hash, error));
 }
 
 bool psd_split_index_check(const char *split_path, uint64_t manifest_hash, Error *error) {

@@ -278,7 +278,7 @@ static bool open_or_make(PsdStore *s, StoreRequest *w, Error *error) {
 /* Opens the store of a manifest. One program at a time makes it; a program that has waited for the lock checks again.
  */
 static bool open_of_manifest(PsdStore *s, StoreRequest *w, Error *error) {
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock = {.fd = -1};
     Error why;
     if (!psd_manifest_hash(w->manifest, &w->hash, error)) return false;
     StoreState state = open_made(s, w, &why, error);
@@ -286,10 +286,7 @@ static bool open_of_manifest(PsdStore *s, StoreRequest *w, Error *error) {
         file_remove_stale(w->path);
         return print_opened(s, w);
     }
-    if (state == STORE_REFUSED || !file_lock(&lock, w->path, error)) return false;
-    bool ok = open_or_make(s, w, error);
-    file_unlock(&lock);
-    return ok;
+    return state == STORE_TO_MAKE && file_lock(&lock, w->path, error) && open_or_make(s, w, error);
 }
 
 json_t *psd_store_doubts(const PsdStore *s) {

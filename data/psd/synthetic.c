@@ -213,12 +213,9 @@ static bool begin(const char *directory, const char *root, const PsdSynthetic *o
 
 bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
     OWNED char *root = path_join(directory, "spectrum_bands");
-    FileLock lock;
+    OWNED_BY(file_unlock) FileLock lock;
     *n_files = o->sensors * PSD_UNKNOWN * days_of(o);
-    if (!unfinished_lock(&lock, directory, error)) return false;
-    bool ok = begin(directory, root, o, error) &&
-              threads_each(*n_files, n_threads, write_recording, &(Folder){root, o}, error) &&
-              unfinished_end(directory, error);
-    file_unlock(&lock);
-    return ok;
+    return unfinished_lock(&lock, directory, error) && begin(directory, root, o, error) &&
+           threads_each(*n_files, n_threads, write_recording, &(Folder){root, o}, error) &&
+           unfinished_end(directory, error);
 }
