@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
+#include "base/program.h"
 #include "model/context.h"
 #include "train/plan/memory.h"
 #include "train/start/device_data.h"
@@ -106,6 +108,16 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor ou
     if (tensor_given(outputs)) cast(device, outputs, tensor_1d(p->outputs.data, DTYPE_F32, n));
 }
 
+/* Shows how far passes_measure is, on a terminal, twice a second. */
+static void show_progress(Passes *p, int64_t done) {
+    char eta[32];
+    double now = seconds_now(), left = (double)(p->shown_total - done) / (double)done;
+    if (!p->shown_total || now - p->shown < 0.5) return;
+    terminal_progress("[Model] %lld of %lld samples\tETA %s", (long long)done, (long long)p->shown_total,
+                      format_duration((now - p->started) * left, eta));
+    p->shown = now;
+}
+
 bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
                     Error *error) {
     int64_t n_metrics = p->t->spec.model->n_metrics, n_outputs = p->t->spec.model->n_outputs, sample = 0;
@@ -119,6 +131,7 @@ bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Ten
         passes_run(p, batch, (Pass){.train = false}, row, rows);
         for (int i = 0; counts && i < BATCH_MAX_COUNTS; i++) counts[i] += batch->counts[i];
         sample += batch->n_sequences;
+        show_progress(p, sample);
     }
     return true;
 }
@@ -148,9 +161,12 @@ void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
     make_room(t, dataset);
     device_data_add(t, dataset);
     Passes passes = passes_open(t, bytes, sequences);
+    passes.shown_total = dataset->n_samples;
+    passes.started = passes.shown = seconds_now();
     Loader *loader = loader_open(dataset, &options);
     if (!passes_measure(&passes, loader, loader_epoch_batches(dataset, &options, 0), tensor_none(), all, NULL, &error))
         die("%s", error.text);
+    terminal_progress_end();
     device->download(device, outputs, all.data, size);
     loader_close(loader);
     passes_close(&passes);

@@ -15,6 +15,8 @@ typedef struct {
     char *batch_memory[2]; /* the fields of two batches on the device; NULL if the device reads host memory */
     size_t batch_bytes;
     int64_t n_staged;
+    int64_t shown_total;   /* passes_measure shows how many of so many samples are done; 0: nothing */
+    double started, shown; /* then: seconds_now() of the beginning and of what is shown */
 } Passes;
 
 /* Allocates memory for batches of at most batch_bytes bytes and `sequences` sequences. */

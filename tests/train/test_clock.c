@@ -75,6 +75,7 @@ void __wrap_progress_log(Run *run, ReportForm form) {
 /* FLOPs of a pass of the largest micro-batch, and of an update; 0: as they are counted. Products are done at 1e9 a
  * second. */
 static double dry_flops;
+static double product; /* seconds of every product besides */
 
 void __real_device_totals(const Device *device, double *flops, double *bytes);
 void __wrap_device_totals(const Device *device, double *flops, double *bytes);
@@ -86,8 +87,22 @@ void __wrap_device_totals(const Device *device, double *flops, double *bytes) {
 void __real_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);
 void __wrap_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);
 void __wrap_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
+    if (device->ops) now = now + product;
     if (dry_flops > 0 && device->ops) now = now + 2e-9 * (double)x.dims[0] * (double)x.dims[1] * (double)y.dims[1];
     __real_linear_forward(device, y, x, w, bias, layout);
+}
+
+/* The lines of progress, one after the other. */
+static char shown[1 << 12];
+
+void __wrap_terminal_progress(const char *format, ...) PRINTF_LIKE(1, 2);
+void __wrap_terminal_progress(const char *format, ...) {
+    size_t used = strlen(shown);
+    va_list list;
+    va_start(list, format);
+    used += (size_t)vsnprintf(shown + used, sizeof shown - used, format, list);
+    va_end(list);
+    snprintf(shown + used, sizeof shown - used, "\n");
 }
 
 static void read_clock(Device *device, DeviceSensors *sensors) {
@@ -293,4 +308,26 @@ TEST(what_is_known_before_the_first_micro_batch_is_told_roughly) {
     toy_must(train_slowly, &(Slow){2, 2, run_directory(), "-b 6 -g 3 --max-steps 7 --calibration none"});
     assert_null(strstr(toy_output, "roughly")); /* it is told soon enough */
     dry_flops = 0;
+}
+
+/* ---- a pass over a data set ---- */
+
+static void infer_slowly(void *timed) {
+    static float outputs[16 * CLASSES];
+    Device *device = cpu_device_open(1);
+    ToyRun *run = toy_run_open(device, ((Timed *)timed)->directory, "-b 4 --val-batch-size 4 --max-steps 1", 18, 11, 1);
+    toy_train(run);
+    product = 0.3; /* seconds; a batch has one */
+    train_outputs(run->training, run->validation, outputs);
+    printf("%s", shown);
+    toy_run_close(run);
+    device_close(device);
+}
+
+/* Batches of 4, 4 and 3 samples: what follows less than half a second later is not shown. */
+TEST(a_pass_over_a_data_set_shows_how_far_it_is) {
+    toy_must(infer_slowly, &(Timed){.directory = run_directory()});
+    assert_contains(toy_output, "[Model] 8 of 11 samples\tETA 0.2 s\n");
+    assert_null(strstr(toy_output, "[Model] 4 of"));
+    assert_null(strstr(toy_output, "[Model] 11 of"));
 }
