@@ -66,6 +66,13 @@ static void sizes(const Run *tiny, const Both *small, const Both *medium, const 
                  "8 layers x (4 x 512^2 + 2 x 512 x 2048) are 25.2M alone");
     claim_amount(count, "Large has 113M parameters", 113e6, 113e6, large->parameters,
                  "16 layers x (4 x 1024^2 + 2 x 1024 x 4096) are 201M alone");
+    claim_ratio("the model is 4-8x as large", 4, 8, a->parameters / b->parameters,
+                "parameters of Medium over Small: 4x as wide and 2x as deep is 32x, the MLP of 8x the width is more");
+    claim_ratio("batches are 4-8x as large", 4, 8, 512 / 256.0, "in pretraining; in finetuning, 128 to 512, 4x");
+    claim_ratio("pretraining's rate follows the root of the batch", sqrt(2), sqrt(2), 2e-4 / 1e-4,
+                "1e-4 to 2e-4 in the reference's files: as the batch itself, 256 to 512");
+    claim_ratio("finetuning's rate follows the root of the batch", 2, 2, 2e-4 / 5e-5,
+                "5e-5 to 2e-4: as the batch itself, 128 to 512");
     claim_ratio("163x the parameters", 163, 163, a->parameters / b->parameters, "Medium over Small");
     claim_amount(bytes, "Tiny needs about 100 MB", 100e6, 100e6, tiny->memory, "batch 256 (%c)", tiny->name);
     claim_amount(bytes, "Small needs about 2 GB", 2e9, 2e9, b->memory, "batch 256 (%c)", b->name);
