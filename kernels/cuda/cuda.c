@@ -83,3 +83,19 @@ void *cuda_keep_scratch(Device *device, size_t bytes) {
 }
 
 void cuda_release_scratch(Device *device) { cuda_state(device)->kept = 0; }
+
+float cuda_milliseconds(Device *device, bool (*work)(Device *device, const void *argument), const void *argument) {
+    cudaEvent_t begin, end;
+    float milliseconds = INFINITY;
+    cuda_check(cudaEventCreate(&begin), "timing");
+    cuda_check(cudaEventCreate(&end), "timing");
+    cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
+    if (work(device, argument)) {
+        cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
+        cuda_check(cudaEventSynchronize(end), "timing");
+        cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
+    }
+    cuda_check(cudaEventDestroy(begin), "timing");
+    cuda_check(cudaEventDestroy(end), "timing");
+    return milliseconds;
+}

@@ -76,7 +76,7 @@ typedef struct {
     Timed *timed;      /* with Device.profile */
     int n_timed;
     void *library;      /* cuBLASLt's: kernels/cuda/libraries/cublas.c */
-    void *gelu_choices; /* kernels/cuda/gemm/gelu_choice.c; NULL: none yet */
+    void *gelu_choices; /* kernels/cuda/gemm/gelu_choice.cu; NULL: none yet */
     void *convolutions; /* cuDNN's: kernels/cuda/libraries/cudnn.c */
     char uuid[NVML_UUID];
     Nvml *nvml; /* NULL: not opened yet, or not there */

@@ -295,22 +295,6 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
     for (int i = 0; i < DEVICE_MAX_OPS; i++) counter_add(&device->counters[i], &r->counters[i], 1);
 }
 
-float cuda_milliseconds(Device *device, bool (*work)(Device *device, const void *argument), const void *argument) {
-    cudaEvent_t begin, end;
-    float milliseconds = INFINITY;
-    cuda_check(cudaEventCreate(&begin), "timing");
-    cuda_check(cudaEventCreate(&end), "timing");
-    cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
-    if (work(device, argument)) {
-        cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
-        cuda_check(cudaEventSynchronize(end), "timing");
-        cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
-    }
-    cuda_check(cudaEventDestroy(begin), "timing");
-    cuda_check(cudaEventDestroy(end), "timing");
-    return milliseconds;
-}
-
 static const char *cuda_convolutions(Device *device) {
     conv3d_prepare(device);
     return cudnn_description(device);

@@ -9,10 +9,13 @@
 extern "C" {
 #endif
 
-/* Returns whether our own product is to be taken: at the first call of each size, a number of tokens rounded up, both
- * ways are timed on its tensors. While a CUDA graph is captured nothing can be timed: a size that was not met before
- * marks the recording as not to be used (CudaState.unrecordable). */
-bool gelu_choice_is_ours(Device *device, const Gemm *gemm);
+/* Computes a product with an epilogue in the first way. Returns false, having done nothing that counts, if our own
+ * product is to be taken, because it is faster or the library cannot multiply.
+ *
+ * At the first call of each size, a number of tokens rounded up, both ways are timed on its tensors. While a CUDA graph
+ * is captured nothing can be timed: a size that was not met before marks the recording as not to be used
+ * (CudaState.unrecordable). */
+bool gelu_multiply_in_two(Device *device, const Gemm *gemm);
 
 /* Return the choices as text, free(), or NULL if there are none; and add those of such a text, unless it is of another
  * library. See Device.autotune_cache. */

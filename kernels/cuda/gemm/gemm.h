@@ -39,10 +39,6 @@ typedef struct {
 /* Computes the product by the library, if it is installed and can, else by our own kernels. */
 void gemm_multiply(Device *device, const Gemm *gemm);
 
-/* Computes a product with an epilogue by the library, and the epilogue by a pass of ours over its numbers. Returns
- * false, having done nothing, if the library cannot multiply. */
-bool gemm_multiply_then_finish(Device *device, const Gemm *gemm);
-
 /* Uses our own kernels: f32 in true f32, 16-bit types on tensor cores; the same bits every time. */
 void gemm_own(Device *device, const Gemm *gemm);
 

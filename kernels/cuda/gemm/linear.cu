@@ -100,27 +100,12 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
     });
 }
 
-bool gemm_multiply_then_finish(Device *device, const Gemm *gemm) {
-    Tensor c = tensor_2d(gemm->c, gemm->type, gemm->m, gemm->n),
-           hidden = tensor_2d(gemm->hidden, gemm->type, gemm->m, gemm->n);
-    bool is_gelu = gemm->epilogue == EPILOGUE_GELU;
-    Gemm plain = *gemm;
-    plain.epilogue = EPILOGUE_NONE, plain.hidden = NULL;
-    if (is_gelu) plain.c = gemm->hidden;
-    if (!cublas_multiply(device, &plain)) return false;
-    if (is_gelu)
-        gelu_then_dropout(device, c, hidden, gemm->gelu, gemm->drop);
-    else
-        gelu_then_dropout_backward(device, c, c, hidden, gemm->gelu, gemm->drop);
-    return true;
-}
-
 void gemm_multiply(Device *device, const Gemm *gemm) {
     CudaState *state = cuda_state(device);
     if (gemm->m == 0 || gemm->n == 0 || (gemm->sums && gemm->k == 0)) return;
     gemm_prepare(device);
     if (state->library && cublas_multiply(device, gemm)) return;
-    if (gemm->epilogue && !gelu_choice_is_ours(device, gemm) && gemm_multiply_then_finish(device, gemm)) return;
+    if (gemm->epilogue && gelu_multiply_in_two(device, gemm)) return;
     gemm_own(device, gemm);
 }
 
