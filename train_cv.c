@@ -65,7 +65,7 @@ static CvData open_data(const CvRun *o) {
                                     .class_words = o->class_words,
                                     .class_table = o->class_table,
                                     .n_threads = (int)o->train.threads};
-    MUST(cv_cells_open_with(&data.cells, o->train.manifest.text[0], &options, &error));
+    MUST(cv_cells_open(&data.cells, o->train.manifest.text[0], &options, &error));
     data.columns = cv_splits_columns(&data.cells);
     json_auto_t *report = json_object();
     cv_data_report(report, &data.cells, (uint64_t)o->train.seed);

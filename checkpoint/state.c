@@ -145,8 +145,10 @@ static json_t *field_to_json(const struct Field *field, const TrainState *state)
 
 char *state_to_json(const TrainState *state) {
     MUST(check_state(state, &error));
-    json_auto_t *root = json_build("state.json", "{s:s, s:i, s:s, s:s}", "format", format_name, "version", VERSION,
-                                   "revision", state->revision, "device", state->device);
+    json_auto_t *root = json_build("state.json", "{s:s, s:i, s:s}", "format", format_name, "version", VERSION,
+                                   "revision", state->revision);
+    json_t *device = json_string(state->device); /* NULL: a library's path in it is no UTF-8 */
+    json_object_set_new(root, "device", device ? device : json_null());
     for (int i = 0; i < N_FIELDS; i++) json_object_set_new(root, fields[i].name, field_to_json(&fields[i], state));
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)

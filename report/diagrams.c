@@ -2,7 +2,6 @@
 #include "report/diagrams.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/svg.h"

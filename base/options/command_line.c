@@ -241,9 +241,12 @@ void options_add_config(OptionSet *set) {
     static const OptionRow row = {.name = "config",
                                   .type = OPTION_TEXT,
                                   .metavar = "PATH",
-                                  .help = "YAML file with any of these options; the command line wins",
-                                  .heading = "Files"};
+                                  .help = "YAML file with any of these options; the command line wins"};
+    const char *heading = "Options";
+    for (int i = 0; i < set->count; i++)
+        if (!strcmp(set->options[i].row.heading, "Files")) heading = "Files";
     options_add(set, &row, 1, &file);
+    set->options[set->count - 1].row.heading = heading;
 }
 
 void options_add_aliases(OptionSet *set, const OptionAlias *aliases, int count) {

@@ -82,7 +82,7 @@ int cv_doctor(int argc, char **argv) {
                                     .class_words = o.class_words,
                                     .class_table = o.class_table,
                                     .n_threads = threads_take((int)o.num_workers, "--num-workers")};
-    MUST(cv_cells_open_with(&cells, o.data, &options, &error));
+    MUST(cv_cells_open(&cells, o.data, &options, &error));
     CvFilter filter = cv_filter_compat(o.filter_sigmas);
     json_auto_t *report = json_object();
     cv_data_report(report, &cells, (uint64_t)o.seed);

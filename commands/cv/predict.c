@@ -197,7 +197,7 @@ static void open_cells(Predict *o) {
                                     .class_words = o->class_words,
                                     .class_table = o->class_table,
                                     .n_threads = (int)o->train.threads};
-    MUST(cv_cells_open_with(&o->cells, o->train.manifest.text[0], &options, &error));
+    MUST(cv_cells_open(&o->cells, o->train.manifest.text[0], &options, &error));
     size_t n = (size_t)o->cells.n;
     o->ids = (CvIds){xmalloc(n * sizeof *o->ids.at), o->cells.n};
     for (int32_t i = 0; i < o->cells.n; i++) o->ids.at[i] = i;

@@ -36,7 +36,7 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
+    {.name = "base-checkpoint", .heading = "Model", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
      .help = "IndexTTS2's gpt.pth, for the encoders that a checkpoint trained from scratch lacks"},
 };
 // clang-format on

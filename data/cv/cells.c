@@ -190,7 +190,7 @@ static bool open_given(CvCells *c, const char *path, const CvCellsOptions *o, Er
     return ok;
 }
 
-bool cv_cells_open_with(CvCells *c, const char *path, const CvCellsOptions *o, Error *error) {
+bool cv_cells_open(CvCells *c, const char *path, const CvCellsOptions *o, Error *error) {
     *c = (CvCells){0};
     if (path_ending(path, ".safetensors")) return open_given(c, path, o, error);
     Wanted w = {.files = {.root = path, .unlabelled = o->unlabelled},

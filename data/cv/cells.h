@@ -52,7 +52,7 @@ typedef struct {
 
 /* Opens the store of a folder, made first if need be, and prints what was found. A path that ends in .safetensors is a
  * store itself, and has its classes in it. */
-bool cv_cells_open_with(CvCells *cells, const char *path, const CvCellsOptions *options, Error *error);
+bool cv_cells_open(CvCells *cells, const char *path, const CvCellsOptions *options, Error *error);
 /* Makes n cells of two donors without any photon, every other one active, for estimates without data. */
 void cv_cells_blank(CvCells *cells, int64_t n, AugmentShape shape);
 void cv_cells_close(CvCells *cells);

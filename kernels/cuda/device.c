@@ -300,15 +300,30 @@ static const char *cuda_convolutions(Device *device) {
     return cudnn_description(device);
 }
 
-/* Those of products, which begin with the name of their library, stand behind those of convolutions. */
+static const char CARD[] = "card ";
+
+/* The card; choices between convolutions, and between products, which begin with the names of their libraries. */
 static char *cuda_autotune_cache(const Device *device) {
     OWNED char *convolutions = cudnn_autotune_cache(device), *products = gelu_choices_text(device);
     if (!convolutions && !products) return NULL;
-    return xformat("%s%s", convolutions ? convolutions : "", products ? products : "");
+    return xformat("%s%s\n%s%s", CARD, device->product, convolutions ? convolutions : "", products ? products : "");
+}
+
+/* Removes the first line, which is missing in files of earlier versions. Returns NULL if it names another card. */
+static const char *without_card(const Device *device, const char *text, Error *error) {
+    if (strncmp(text, CARD, strlen(CARD)) != 0) return text;
+    size_t length = strcspn(text, "\n");
+    OWNED char *card = xformat("%.*s", (int)(length - strlen(CARD)), text + strlen(CARD));
+    if (!strcmp(card, device->product)) return text + length + (text[length] == '\n');
+    error_set(error, "they are of %s; here it is %s", card, device->product);
+    return NULL;
 }
 
 static bool cuda_load_autotune_cache(Device *device, const char *text, Error *error) {
-    const char *products = strstr(text, "cuBLASLt ");
+    text = without_card(device, text, error);
+    if (!text) return false;
+    const char *products = strncmp(text, "cuBLASLt ", 9) ? strstr(text, "\ncuBLASLt ") : text;
+    if (products && *products == '\n') products++;
     OWNED char *convolutions = xformat("%.*s", products ? (int)(products - text) : (int)strlen(text), text);
     bool ok = true;
     if (products) {

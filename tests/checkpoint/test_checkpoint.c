@@ -196,6 +196,17 @@ TEST(a_checkpoint_is_loaded_to_the_bit) {
     rig_assert_listing(directory, "last step_00000001 step_00000002 step_00000003 ");
 }
 
+/* The path of a library may be no UTF-8, and is then not told. */
+TEST(a_device_that_is_no_text_stops_no_checkpoint) {
+    const TrainState state = {.device = "cuda: cuBLASLt in /home/m\xfcller", .best = INFINITY};
+    TrainState got;
+    OWNED char *text = state_to_json(&state);
+    assert_contains(text, "\"device\": null");
+    if (!state_parse(text, strlen(text), &got, &error)) fail_msg("%s", error.text);
+    assert_string_equal(got.device, "");
+    free(got.options_json);
+}
+
 TEST(the_newest_the_last_and_the_best_are_kept) {
     char *directory = kept_folder(), output[64];
     Checkpointer *c = rig_checkpointer(directory, 2);

@@ -496,8 +496,13 @@ TEST(ways_to_gelu_outlive_a_restart) {
     rig_close(&rig);
     rig = rig_with_library(DTYPE_BF16);
     layer = gelu_layer(&rig, DTYPE_BF16, GELU_ERF, 0);
-    OWNED char *damaged = xformat("%s5 16 8 1\n", text), *other = xformat("cuBLASLt 13.2.6%s", strchr(text, '\n'));
-    OWNED char *both = xformat("cuDNN 9.1.2\n1 2\n%s", text); /* convolutions are chosen again */
+    const char *choices = strchr(text, '\n') + 1; /* behind the card */
+    OWNED char *damaged = xformat("%s5 16 8 1\n", text), *other = xformat("cuBLASLt 13.2.6%s", strchr(choices, '\n'));
+    OWNED char *both = xformat("cuDNN 9.1.2\n1 2\n%s", choices); /* convolutions are chosen again */
+    OWNED char *elsewhere = xformat("card NVIDIA T4\n%s", choices),
+               *want = xformat("they are of NVIDIA T4; here it is %s", rig.cuda->product);
+    assert_false(rig.cuda->load_autotune_cache(rig.cuda, elsewhere, &error));
+    assert_string_equal(error.text, want);
     assert_false(rig.cuda->load_autotune_cache(rig.cuda, both, &error));
     assert_contains(error.text, "they are of cuDNN 9.1.2; here it is our own");
     compute_layer(&layer);

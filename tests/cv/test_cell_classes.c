@@ -43,7 +43,7 @@ static void add_text(const char *name, const char *text) {
 /* Asserts that these files, and no others, are cells of these labels, in this order. */
 static void assert_labels(const CvCellsOptions *options, int n, const char *const *files, const int *labels) {
     CvCells c;
-    if (!cv_cells_open_with(&c, cells, options, &error)) fail_msg("%s", error.text);
+    if (!cv_cells_open(&c, cells, options, &error)) fail_msg("%s", error.text);
     assert_int_equal(c.n, n);
     for (int i = 0; i < n; i++) {
         assert_string_equal(c.file_names[i], files[i]);
@@ -55,7 +55,7 @@ static void assert_labels(const CvCellsOptions *options, int n, const char *cons
 static void assert_refused(const CvCellsOptions *options, const char *part) {
     CvCells c;
     Error error = {""};
-    assert_false(cv_cells_open_with(&c, cells, options, &error));
+    assert_false(cv_cells_open(&c, cells, options, &error));
     assert_contains(error.text, part);
     assert_true(!c.n && !c.counts);
 }
@@ -122,7 +122,7 @@ TEST_WITH(folders_tell_classes, new_root, NULL) {
     add_cell("isolated_cells_D1/other/m1_in_1.npy", 9);
     assert_labels(&PLAIN, 3, files, (const int[]){1, 0, 0});
     CvCells c;
-    assert_true(cv_cells_open_with(&c, cells, &(CvCellsOptions){.n_threads = 1}, NULL));
+    assert_true(cv_cells_open(&c, cells, &(CvCellsOptions){.n_threads = 1}, NULL));
     assert_int_equal(c.n_donors, 1);
     assert_string_equal(c.donor_names[0], "D1");
     assert_string_equal(c.field_names[0], "D1 m2");
@@ -188,7 +188,7 @@ static void add_bins(const char *name, const int32_t bins[4]) {
 
 static void print_cells(void *options) {
     CvCells c;
-    if (!cv_cells_open_with(&c, cells, options, &error)) die("%s", error.text);
+    if (!cv_cells_open(&c, cells, options, &error)) die("%s", error.text);
     cv_cells_close(&c);
     exit(0);
 }

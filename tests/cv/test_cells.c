@@ -45,7 +45,7 @@ static void add_cell(const char *name, double factor, double last) {
 
 static CvCells open_cells(bool compat, int n_threads) {
     CvCells c;
-    if (!cv_cells_open_with(&c, cells, &(CvCellsOptions){.compat = compat, .n_threads = n_threads}, &error))
+    if (!cv_cells_open(&c, cells, &(CvCellsOptions){.compat = compat, .n_threads = n_threads}, &error))
         fail_msg("%s", error.text);
     return c;
 }
@@ -54,7 +54,7 @@ static void assert_refused(const char *part) {
     CvCells c;
     for (int n_threads = 1; n_threads <= 2; n_threads++) {
         Error error = {""};
-        assert_false(cv_cells_open_with(&c, cells, &(CvCellsOptions){.n_threads = n_threads}, &error));
+        assert_false(cv_cells_open(&c, cells, &(CvCellsOptions){.n_threads = n_threads}, &error));
         assert_contains(error.text, part);
         assert_true(!c.n && !c.counts);
     }
@@ -124,7 +124,7 @@ TEST_WITH(cells_are_sorted_and_described, new_root, NULL) {
     cv_cells_close(&c);
     char *alone = kept_path(cells, "isolated_cells_D10");
     const CvCellsOptions options = {.n_threads = 1, .unlabelled = true};
-    if (!cv_cells_open_with(&c, alone, &options, &error)) fail_msg("%s", error.text);
+    if (!cv_cells_open(&c, alone, &options, &error)) fail_msg("%s", error.text);
     assert_string_equal(c.donor_names[0], "D10"); /* as where its folder is one of several */
     cv_cells_close(&c);
 }
@@ -393,7 +393,7 @@ TEST_WITH(store_is_made_anew_when_files_change, new_root, NULL) {
         assert_true(is_remade(false));
         free(bytes);
     }
-    assert_true(cv_cells_open_with(&c, store, &(CvCellsOptions){.n_threads = 1}, NULL)); /* by itself */
+    assert_true(cv_cells_open(&c, store, &(CvCellsOptions){.n_threads = 1}, NULL)); /* by itself */
     assert_int_equal(c.n, 3);
     cv_cells_close(&c);
 }
@@ -499,20 +499,20 @@ TEST_WITH(wrong_stores_are_refused, new_root, NULL) {
                                                                                  "[\"a\",\"b\"]"};
     CvCells c;
     assert_true(safetensors_write(path, good, 10, keys, values, 3, &error));
-    assert_true(cv_cells_open_with(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
+    assert_true(cv_cells_open(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
     cv_cells_close(&c);
     for (int wrong = 0; wrong < 10; wrong++) { /* a tensor of another size, and then of another value */
         TensorToWrite bad[10];
         memcpy(bad, good, sizeof bad);
         bad[wrong].dims[0] = 1;
         assert_true(safetensors_write(path, bad, 10, keys, values, 3, &error));
-        assert_false(cv_cells_open_with(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
+        assert_false(cv_cells_open(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
         assert_contains(error.text, "x.safetensors: has no tensor");
         if (strcmp(bad[wrong].dtype, "I32")) continue;
         bad[wrong] = good[wrong];
         bad[wrong].data = ids + 2;
         assert_true(safetensors_write(path, bad, 10, keys, values, 3, &error));
-        assert_false(cv_cells_open_with(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
+        assert_false(cv_cells_open(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
         assert_contains(error.text, "[1] is 7; expected 0 to");
     }
     for (int wrong = 0; wrong < 6; wrong++) { /* photons, then entropy */
@@ -521,7 +521,7 @@ TEST_WITH(wrong_stores_are_refused, new_root, NULL) {
         memcpy(bad, good, sizeof bad);
         bad[8 + wrong / 3].data = values_of[wrong % 3];
         assert_true(safetensors_write(path, bad, 10, keys, values, 3, &error));
-        assert_false(cv_cells_open_with(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
+        assert_false(cv_cells_open(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
         assert_contains(error.text,
                         wrong / 3 ? "x.safetensors: entropy of cell 1 (b) is " : "photons of cell 1 (b) is ");
     }
@@ -529,7 +529,7 @@ TEST_WITH(wrong_stores_are_refused, new_root, NULL) {
         const char *bad[] = {values[0], values[1], values[2]};
         bad[wrong] = wrong ? "[1]" : "{}";
         assert_true(safetensors_write(path, good, 10, keys, bad, 3, &error));
-        assert_false(cv_cells_open_with(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
+        assert_false(cv_cells_open(&c, path, &(CvCellsOptions){.n_threads = 1}, &error));
         assert_contains(error.text, keys[wrong]);
     }
 }

@@ -232,7 +232,7 @@ static CvCells make_cells(const CvSynthetic *how, int n_threads) {
     CvCells c;
     int64_t n;
     if (!cv_synthetic_write(cells, how, n_threads, &n, &error)) fail_msg("%s", error.text);
-    if (!cv_cells_open_with(&c, cells, &(CvCellsOptions){.n_threads = n_threads}, &error)) fail_msg("%s", error.text);
+    if (!cv_cells_open(&c, cells, &(CvCellsOptions){.n_threads = n_threads}, &error)) fail_msg("%s", error.text);
     assert_int_equal(c.n, n);
     return c;
 }
@@ -393,7 +393,7 @@ TEST(unfinished_folders_are_finished) {
     run_command(said, sizeof said, "cp -r %s %s/whole && rm -r %s/isolated_cells_D2 %s/isolated_cells_D1/*_1.npy",
                 cells, root, cells, cells);
     assert_string_equal(said, "");
-    assert_false(cv_cells_open_with(&c, cells, &(CvCellsOptions){.n_threads = 1}, &error));
+    assert_false(cv_cells_open(&c, cells, &(CvCellsOptions){.n_threads = 1}, &error));
     assert_contains(error.text, "cells is unfinished: the program that fills it was stopped, or is still running");
     assert_false(cv_synthetic_write(cells, &other, 1, &n, &error));
     assert_contains(error.text, "seed 1, not with ");

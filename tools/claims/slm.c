@@ -1,6 +1,5 @@
 /* The guide for the text GPT on several cards. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tools/claims/claims.h"
 #include "tools/claims/guides.h"
@@ -10,11 +9,14 @@
 static const double printed_parameters = 107993856, printed_peak = 312e12;
 static const double evaluation_forwards = 100; /* 50 batches of each of two splits */
 static double printed_flops(double tokens) { return 8 * printed_parameters * tokens; }
-/* Converts a printed MFU to the usual one: 6 N FLOPs per token and the products of attention, over the card's own rate.
- */
-static double true_mfu(const Run *run, double printed) {
-    double usual = 6 * printed_parameters + 12.0 * 12 * 768 * run->tokens / run->sequences;
-    return printed * printed_peak / run->peak * usual / (8 * printed_parameters);
+
+/* Returns the MFU of a step of so many seconds as --estimate and the log lines have it: FLOPs done over the card's own
+ * rate. */
+static double mfu_at(const Run *run, double seconds) { return run->flops / seconds / run->peak; }
+
+/* Returns the seconds of a step that a printed MFU stands for. */
+static double printed_seconds(const Run *run, double printed) {
+    return printed_flops(run->tokens) / printed_peak / printed;
 }
 
 /* Bytes that PyTorch keeps in a step: weights, gradients and moments in f32, 38 bytes per token, layer and channel, and
@@ -102,7 +104,7 @@ static void memory(const Run *a30_24, const Run *a30_18, const Run *half_length)
 
 static double tokens_a_second(const Run *run) { return run->tokens / run->step; }
 
-static double mfu(const Run *run) { return true_mfu(run, printed_flops(run->tokens) / printed_peak / run->step); }
+static double mfu(const Run *run) { return mfu_at(run, run->step); }
 
 static void knobs(const Run *bf16, const Run *a30_12, const Run *half_length) {
     Run f32 = run_with("a30", 24, 1024, " --no-tf32"), tf32 = run_with("a30", 24, 1024, "");
@@ -148,12 +150,12 @@ static void knobs(const Run *bf16, const Run *a30_12, const Run *half_length) {
 
 /* Turns a range of printed MFU back into the time of a step, and compares it with the estimate. */
 static void printed_mfu(const char *says, const Run *run, double least, double most) {
-    double flops = printed_flops(run->tokens) / printed_peak;
+    double longest = printed_seconds(run, least), shortest = printed_seconds(run, most);
     char other[64] = "";
-    if (least < most) snprintf(other, sizeof other, " (printed %s: %s)", percent(least), percent(true_mfu(run, least)));
-    claim_time(says, flops / most, flops / least, run->step, run->floor,
+    if (least < most) snprintf(other, sizeof other, " (printed %s: %s)", percent(least), percent(mfu_at(run, longest)));
+    claim_time(says, shortest, longest, run->step, run->floor,
                "printed %s is %s a step of %.0f x %.0f, truly %s of %s's %s TFLOP/s%s; we estimate %s", percent(most),
-               seconds(flops / most), run->sequences, run->tokens / run->sequences, percent(true_mfu(run, most)),
+               seconds(shortest), run->sequences, run->tokens / run->sequences, percent(mfu_at(run, shortest)),
                run->card->key, number(run->peak / 1e12), other, percent(mfu(run)));
 }
 
@@ -205,8 +207,9 @@ void estimates_slm(void) {
     section(
         "The text GPT on eight kinds of card",
         "12 x 768, 30,000 tokens, no biases, 108.8M parameters. All is of one card but where two are named. The "
-        "MFU that the reference prints counts 8 N FLOPs a token, where 6 N and attention are usual, over "
-        "the rate of an A100 whatever the card: each is turned back into the time that it stands for. Whether a "
+        "MFU that the reference prints counts 8 N FLOPs a token over the rate of an A100 whatever the card: each is "
+        "turned back into the time that it stands for, and this into the MFU of --estimate, FLOPs done over the "
+        "card's own rate. Whether a "
         "batch fits is judged by what PyTorch keeps: 16 bytes a parameter, 38 a token, layer and channel, 12 a logit.");
     Run a30_24 = run_of("a30", 24, 1024), a30_18 = run_of("a30", 18, 1024), a30_12 = run_of("a30", 12, 1024);
     Run half_length = run_of("a30", 24, 512), t4_12 = run_of("t4", 12, 768);

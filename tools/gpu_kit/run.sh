@@ -118,13 +118,20 @@ stage_2() {
     done
 }
 
+# Gives a run what another one chose by timing, which decides last bits: share_choices FROM TO
+share_choices() {
+    mkdir -p "$2"
+    [ ! -f "$1/choices.txt" ] || cp "$1/choices.txt" "$2"
+}
+
 stage_3() {
     local common text=$work/text
     mkdir -p "$text" && cp "$here"/text/*.txt "$text"
     try prepare 60 $start "$here/bin/train_slm" prepare --input "$text" --output "$work/prepared" --vocabulary 2048
     common="--data $work/prepared --device cuda --vocabulary 0 --dropout 0.1 --amp --log-interval 20"
     common+=" ${TRAINED:---size slm -b 16 -g 2 --context 1024 --max-steps 60}"
-    if try slm_a 90 $start "$here/bin/train_slm" $common -o "$work/run_a" && try slm_b 90 $start "$here/bin/train_slm" $common -o "$work/run_b"; then
+    if try slm_a 90 $start "$here/bin/train_slm" $common -o "$work/run_a" && share_choices "$work"/run_{a,b} &&
+        try slm_b 90 $start "$here/bin/train_slm" $common -o "$work/run_b"; then
         if cmp "$work"/run_{a,b}/last/model.safetensors; then say "ok   the same bits twice"; else say "BAD  two runs differ"; fi
     else
         say "SKIPPED the same bits twice: a run is missing"

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The epilogue: applied to the sums before they are stored to c, by Finish in gemm_kernel.h or by cuBLASLt. */
+/* The epilogue: applied to the sums by Finish in gemm_kernel.h, by cuBLASLt, or by a pass of its own. */
 typedef enum {
     EPILOGUE_NONE,
     EPILOGUE_GELU, /* hidden = the sum and its bias, c = dropout(gelu(hidden)) */
@@ -36,7 +36,8 @@ typedef struct {
     bool depth_varies; /* ... or k is */
 } Gemm;
 
-/* Computes the product by the library, if it is installed and can, else by our own kernels. */
+/* Computes the product by the library, if it is installed and can, else by our own kernels; one with an epilogue that
+ * the library lacks in the faster of two ways (gelu_choice.h). */
 void gemm_multiply(Device *device, const Gemm *gemm);
 
 /* Uses our own kernels: f32 in true f32, 16-bit types on tensor cores; the same bits every time. */

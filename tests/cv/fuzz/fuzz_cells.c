@@ -25,7 +25,7 @@ static void make(void) {
     write_array("cells/D1/m1_in.npy", counts);
     counts[3] = 9;
     write_array("cells/D1/m2_act.npy", counts);
-    if (!cv_cells_open_with(&cells, root, &(CvCellsOptions){.n_threads = 1}, NULL)) abort();
+    if (!cv_cells_open(&cells, root, &(CvCellsOptions){.n_threads = 1}, NULL)) abort();
     cv_cells_close(&cells);
     char *file = cv_cells_path(root, CV_CELLS_ENDING);
     good = fuzz_unsealed(file, SAFETENSORS_SUM_KEY, &good_size);
@@ -38,7 +38,7 @@ static void make(void) {
 static void read_cells(void) {
     CvCells c;
     Error error = {.text = ""};
-    if (!cv_cells_open_with(&c, path, &(CvCellsOptions){.n_threads = 1}, &error)) {
+    if (!cv_cells_open(&c, path, &(CvCellsOptions){.n_threads = 1}, &error)) {
         if (!error.text[0]) abort();
         return;
     }

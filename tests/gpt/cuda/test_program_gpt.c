@@ -101,6 +101,7 @@ TEST(a_step_that_is_not_finite_may_be_queued_anywhere) {
     long long bad[2];
     for (int i = 0; i < 2; i++) {
         runs[i] = scratch_directory();
+        if (i) share_autotune_cache(runs[0], runs[i]);
         assert_int_equal(fixture_train(runs[i],
                                        "--device cuda --max-steps 14 --val-ratio 0 --save-interval 0 --warmup-steps 2 "
                                        "--learning-rate 10 --grad-clip 0 --weight-decay 10 -b 1 -g 1 --log-interval %d",
