@@ -43,7 +43,7 @@ static void memory(const Run *amp, const Run *less, const Run *batch_16, const R
                  "%s parameters x 18 bytes = %s, and %s of activations of the 8 longest; with checkpointing %s",
                  count(amp->parameters), bytes(18 * amp->parameters), bytes(amp->activations),
                  bytes(checkpointed->memory));
-    claim_fits("batch 8 fits 24 GB with a margin", amp, amp->memory,
+    claim_fits("batch 8 fits 24 GB with a margin", amp,
                "%s are left; 8 utterances of 30 s, the reference's longest (%c), would need %s",
                bytes(amp->available - amp->memory), longest->name, bytes(longest->memory));
     claim_ratio("batch 8 x 4 is optimal for 24 GB", 1, 100, batch_16->step / amp->step,
@@ -69,17 +69,18 @@ static void checkpointing(const Run *amp, const Run *checkpointed, const Run *ba
         percent, "--grad-checkpointing is 20-30 % slower", 0.2, 0.3, checkpointed->step / amp->step - 1,
         "%c over %c: the blocks' forward, a third of their work, is done twice; the heads and the update are not",
         checkpointed->name, amp->name);
-    claim_fits("with it, batch 12-16", both, both->memory, "16 x 2; without it they take %s", bytes(batch_16->memory));
+    claim_fits("with it, batch 12-16", both, "16 x 2; without it they take %s", bytes(batch_16->memory));
 }
 
 static void time_taken(const Run *amp, const Run *checkpointed) {
     double run = steps * amp->step, as_there = steps * checkpointed->step;
+    claim_theirs(as_there / padding_efficiency);
     claim_time(
         "training takes 2-3 days (about 50k steps; said twice)", 2 * DAY, 3 * DAY, run, steps * amp->floor,
         "%s x %s (%s TFLOP a step at %s TFLOP/s); the reference also recomputes its blocks, and pads to the longest of "
-        "8 (%s of its rows are real): %s",
+        "8 (%s of its rows are real)",
         number(steps), seconds(amp->step), number(amp->flops / 1e12), number(amp->flops / amp->step / 1e12),
-        percent(padding_efficiency), seconds(as_there / padding_efficiency));
+        percent(padding_efficiency));
     claim_unknown("preprocessing takes 8-12 hours",
                   "it runs other networks, whose sizes and batches the guide does not give: %s h of audio in 8-12 h is "
                   "%s to %s times real time",

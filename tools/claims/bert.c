@@ -89,7 +89,7 @@ static void checkpointing(const Run *before, const Run *after, const Run *kept, 
 
 static void memory(const Run *after, const Run *full, const Run *batch_12, const Run *batch_8, const Run *kept_8,
                    const Run *shorter) {
-    claim_fits("a T4's 16 GB hold batch 16", after, after->memory,
+    claim_fits("a T4's 16 GB hold batch 16", after,
                "16 x 192, checkpointed (%c): %s are weights, gradients and moments", after->name,
                bytes(18 * after->parameters));
     claim_amount(number, "batch 16 is maxed out", 16, 16, largest_batch(after),

@@ -37,7 +37,7 @@ static const char *const verdict_means[VERDICTS] = {
 static FILE *body;
 static char *body_text;
 static size_t body_size;
-static int counts[VERDICTS], claims, section_runs;
+static int counts[2][VERDICTS], claims, section_runs; /* counts: of ours, of the guides' own programs */
 typedef enum { PROSE, RUNS, CLAIMS } Table;
 static Table table; /* the table that is being written */
 
@@ -78,15 +78,35 @@ static void begin_table(Table kind, const char *head) {
     table = kind;
 }
 
-static void claim(const char *says, Verdict verdict, const char *by, const char *gives, const char *why, va_list more) {
-    begin_table(CLAIMS, "| # | the guide says | arithmetic gives | verdict | why |\n|---|---|---|---|---|\n");
-    counts[verdict]++;
-    fprintf(body, "| %d | %s | %s | **%s**%s | ", ++claims, says, gives, verdict_names[verdict], by);
-    vfprintf(body, why, more);
-    fputs(" |\n", body);
+/* What is computed for one of the two programs, and the verdict. */
+typedef struct {
+    Verdict verdict;
+    char cell[256];
+} Judged;
+
+static double theirs = NAN; /* of the next claim: see claim_theirs */
+
+void claim_theirs(double number) { theirs = number; }
+
+/* by: how far off, "" if that is not told. */
+static Judged judged(Verdict verdict, const char *gives, const char *by) {
+    Judged j = {.verdict = verdict};
+    snprintf(j.cell, sizeof j.cell, "%s%s**%s**%s", gives, *gives ? ": " : "", verdict_names[verdict], by);
+    return j;
 }
 
-void claim_time(const char *says, double least, double most, double estimate, double floor, const char *why, ...) {
+/* other: of the guide's own program; NULL: not known. */
+static void claim(const char *says, Judged ours, const Judged *other, const char *why, va_list more) {
+    begin_table(CLAIMS, "| # | the guide says | ours | the guide's own program | why |\n|---|---|---|---|---|\n");
+    counts[0][ours.verdict]++;
+    if (other) counts[1][other->verdict]++;
+    fprintf(body, "| %d | %s | %s | %s | ", ++claims, says, ours.cell, other ? other->cell : "-");
+    vfprintf(body, why, more);
+    fputs(" |\n", body);
+    theirs = NAN;
+}
+
+static Judged judge_time(double least, double most, double estimate, double floor) {
     double nearest = estimate < least ? least : estimate > most ? most : estimate;
     Verdict verdict = nearest < floor          ? IMPOSSIBLE
                       : nearest < estimate     ? OPTIMISTIC
@@ -97,39 +117,55 @@ void claim_time(const char *says, double least, double most, double estimate, do
         snprintf(by, sizeof by, ": needs %s of the stated rates", percent(floor / nearest));
     if (verdict == TOO_SLOW) snprintf(by, sizeof by, " by %s", times(least / estimate));
     snprintf(gives, sizeof gives, "%s (floor %s)", seconds(estimate), seconds(floor));
+    return judged(verdict, gives, by);
+}
+
+void claim_time(const char *says, double least, double most, double estimate, double floor, const char *why, ...) {
+    OWNED char *gives = xformat("at least %s", seconds(isnan(theirs) ? 0 : theirs));
+    Judged other = judged(most < theirs ? IMPOSSIBLE : PLAUSIBLE, gives, "");
     va_list more;
     va_start(more, why);
-    claim(says, verdict, by, gives, why, more);
+    claim(says, judge_time(least, most, estimate, floor), isnan(theirs) ? NULL : &other, why, more);
     va_end(more);
 }
 
-void claim_range(int within, Text text, const char *says, double least, double most, double got, const char *why, ...) {
+static Judged judge_range(int within, Text text, double least, double most, double got) {
     double tolerance = 1 + within / 100.0;
     char by[64] = "";
     Verdict verdict = got < least ? TOO_HIGH : TOO_LOW;
-    va_list more;
-    va_start(more, why);
     if (got >= least / tolerance && got <= most * tolerance)
         verdict = PLAUSIBLE;
     else if (got > 0)
         snprintf(by, sizeof by, " by %s", times(got < least ? least / got : got / most));
-    claim(says, verdict, by, text(got), why, more);
+    return judged(verdict, text(got), by);
+}
+
+void claim_range(int within, Text text, const char *says, double least, double most, double got, const char *why, ...) {
+    Judged other = judge_range(within, text, least, most, theirs);
+    va_list more;
+    va_start(more, why);
+    claim(says, judge_range(within, text, least, most, got), isnan(theirs) ? NULL : &other, why, more);
     va_end(more);
 }
 
-void claim_fits(const char *says, const Run *run, double needs, const char *why, ...) {
+static Judged judge_fits(const Run *run, double needs) {
     char gives[96];
+    snprintf(gives, sizeof gives, "%s of %s", bytes(needs), bytes(run->available));
+    return judged(needs <= run->available ? FITS : DOES_NOT_FIT, gives, "");
+}
+
+void claim_fits(const char *says, const Run *run, const char *why, ...) {
+    Judged other = judge_fits(run, theirs);
     va_list more;
     va_start(more, why);
-    snprintf(gives, sizeof gives, "%s of %s", bytes(needs), bytes(run->available));
-    claim(says, needs <= run->available ? FITS : DOES_NOT_FIT, "", gives, why, more);
+    claim(says, judge_fits(run, run->memory), isnan(theirs) ? NULL : &other, why, more);
     va_end(more);
 }
 
 void claim_unknown(const char *says, const char *why, ...) {
     va_list more;
     va_start(more, why);
-    claim(says, NOT_ARITHMETIC, "", "-", why, more);
+    claim(says, judged(NOT_ARITHMETIC, "", ""), NULL, why, more);
     va_end(more);
 }
 
@@ -251,9 +287,9 @@ char *claims_end(void) {
 int claims_number(void) { return claims; }
 
 void claims_print_verdicts(void) {
-    printf("| verdict | claims | means |\n|---|---|---|\n");
+    printf("| verdict | ours | theirs | means |\n|---|---|---|---|\n");
     for (int i = 0; i < VERDICTS; i++) {
-        printf("| %s | %d | ", verdict_names[i], counts[i]);
+        printf("| %s | %d | %d | ", verdict_names[i], counts[0][i], counts[1][i]);
         if (i == PLAUSIBLE)
             printf("a time from our estimate to twice that; an amount within %d %%, a ratio within %d %% of what is "
                    "computed |\n",

@@ -56,8 +56,11 @@ void claim_range(int within, Text text, const char *says, double least, double m
 #define claim_gain(says, ...) claim_range(0, times, says, 1 + GAIN_AT_LEAST / 100.0, (double)INFINITY, __VA_ARGS__)
 /* Judges an amount. */
 #define claim_amount(text, says, least, most, ...) claim_range(AMOUNT_WITHIN, text, says, least, most, __VA_ARGS__)
-/* Judges whether so many bytes fit on the card of the run. */
-void claim_fits(const char *says, const Run *run, double bytes, const char *why, ...) PRINTF_LIKE(4, 5);
+/* Judges whether the memory of the run fits on its card. */
+void claim_fits(const char *says, const Run *run, const char *why, ...) PRINTF_LIKE(3, 4);
+/* Gives the next claim the number of the guide's own program, where its code tells it: an amount, a ratio, or the bytes
+ * that it needs; of a time, the least. */
+void claim_theirs(double number);
 /* Lists a claim that cannot be computed. */
 void claim_unknown(const char *says, const char *why, ...) PRINTF_LIKE(2, 3);
 

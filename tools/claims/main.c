@@ -22,7 +22,7 @@ static void print_cards(void) {
 static void print_head(void) {
     const Card *l4 = card_of_key("l4"); /* any card: all have the same launch time */
     printf("# The guides' claims, computed\n\n");
-    paragraph(stdout, "Written by `make estimates` (`tools/estimates*.c`); `make test` fails if it is not what that "
+    paragraph(stdout, "Written by `make estimates` (`tools/claims`); `make test` fails if it is not what that "
                       "writes. No verdict is typed: each is computed from the numbers beside it.");
     paragraph(
         stdout,
@@ -42,10 +42,13 @@ static void print_head(void) {
         "itself (assumed), and %s are kept free, as a run does.",
         number(l4->launch * 1e6), number(100 * CARD_WITHHELD), bytes((double)CARD_LOADED),
         bytes((double)CARD_HEADROOM));
-    paragraph(stdout,
-              "All numbers are of our programs' operations. The reference's programs, which the guides speak of, may "
-              "recompute, pad or move more, and are then slower or larger than this; where their code tells by how "
-              "much, the reason says so. A claim that is plausible for our program need not be for theirs.");
+    paragraph(
+        stdout,
+        "Each claim is judged for our program and, where its code tells what it takes, for the guide's own, which "
+        "may recompute, pad or move more: what PyTorch keeps, and the least time of a step; a shorter one is "
+        "impossible. "
+        "A claim that is plausible for ours need not be for theirs. Runs, times and floors are of our programs' "
+        "operations.");
     paragraph(stdout,
               "A claim that is a range is judged by the end that is nearest to what is computed. Where a guide says "
               "faster, or less, and no number, %d %% is taken as meant. Letters are runs of the section's tables; "
