@@ -64,7 +64,8 @@ void fixture_check_restarts(const char *more);
  * fixture_reference_run, and `use` ("generate --prompt x --checkpoint"; NULL: nothing), with a path behind it, writes
  * to stdout what it writes for that run, for every path to the best weights. */
 void fixture_check_poor_disk(const char *use);
-/* Fails unless a training of 60 steps allocates as often as one of 30. Both log as many lines, and validate at their end. */
+/* Fails unless a training of 60 steps allocates as often as one of 30. Both log as many lines, and validate at their
+ * end. */
 void fixture_check_allocations(const char *options);
 /* Gives programs that are started from now on a disk that lacks all that tests/base/substitute/disk.c knows, then the
  * usual one again. Returns whether it is poor: never under the address sanitizer. */

@@ -331,11 +331,12 @@ static void report(BertData *data, const BertOptions *o) {
     for (int s = 0; s < BERT_SPLITS; s++) {
         const BertSplit *split = &data->splits[s];
         if (!split->n) continue;
-        splits[n++] = (BertReportSplit){.name = BERT_SPLIT_NAMES[s],
-                                        .n = split->n,
-                                        .texts = split->texts,
-                                        .tokenized = &split->tokenized,
-                                        .labels = split->labels};
+        splits[n] = (BertReportSplit){.name = BERT_SPLIT_NAMES[s],
+                                      .n = split->n,
+                                      .texts = split->texts,
+                                      .tokenized = &split->tokenized,
+                                      .labels = split->labels};
+        n++;
     }
     int batch = o->train.batch_size > 0 ? (int)o->train.batch_size : 32;
     data->report = json_object();

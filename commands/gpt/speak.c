@@ -102,11 +102,13 @@ static TokenIds text_ids(const SpeakOptions *o, const GptTrained *trained) {
     TokenIds ids = {0};
     OWNED char *path = gpt_trained_tokenizer(trained, o->trained.tokenizer),
                *text = text_normalize_amharic(o->text, &error);
-    if (!text) die("--text: %s", error.text);
     SentencePiece *tokenizer = gpt_tokenizer_open(path);
     token_ids_add(&ids, GPT_START_TEXT);
     const TokenIds before = ids;
-    sentencepiece_encode(tokenizer, text, strlen(text), false, &ids);
+    if (!text)
+        die("--text: %s", error.text);
+    else
+        sentencepiece_encode(tokenizer, text, strlen(text), false, &ids);
     if (ids.n == 1) die_usage("--text '%s' has no words", o->text);
     if (ids.n - 1 > trained->config.max_text_tokens)
         die("--text has %lld tokens, and the model reads at most %d: say it in parts", (long long)ids.n - 1,

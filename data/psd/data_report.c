@@ -17,7 +17,7 @@ static void set_count(json_t *object, const char *key, int64_t n) {
 
 /* ---- files ---- */
 
-/* What is found in files, in the report's order. */
+/* Findings in files, in the report's order. */
 enum { LEFT_OUT, EMPTY, LOST, HALF, BINS, CONSTANT, NARROW, WIDE, SIDES, CONFLICTS, UNLABELLED, COPIES, FINDINGS };
 
 static const struct {

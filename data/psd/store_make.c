@@ -14,7 +14,7 @@
 
 const char PSD_STORE_FORM[] = "6";
 
-/* What is counted: rows, values, rows, bins, rows. */
+/* Counts: rows, values, rows, bins, rows. */
 enum { PADDED, LIMITED, CONSTANT, NOT_FINITE, DROPPED, COUNTS };
 
 /* A store that is being made. */

@@ -78,7 +78,7 @@ static void begin_table(Table kind, const char *head) {
     table = kind;
 }
 
-/* What is computed for one of the two programs, and the verdict. */
+/* A number for one of the two programs, and the verdict. */
 typedef struct {
     Verdict verdict;
     char cell[256];

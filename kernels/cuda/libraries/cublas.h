@@ -19,7 +19,8 @@ void cublas_open(Device *device, const CublasFunctions *functions);
 /* Writes the library's version and path, or what computes without it, and why. Does not start it. */
 void cublas_find(char text[LIBRARY_DESCRIPTION]);
 
-/* Returns the matrix library: "cuBLASLt 13.0.2", with " and its GELU" from 9.0 on, or "our own matrix products: ..." with the reason. */
+/* Returns the matrix library: "cuBLASLt 13.0.2", with " and its GELU" from 9.0 on, or "our own matrix products: ..."
+ * with the reason. */
 const char *cublas_description(const Device *device);
 
 bool cublas_is_open(const Device *device);
