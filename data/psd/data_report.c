@@ -23,23 +23,26 @@ enum { LEFT_OUT, EMPTY, LOST, HALF, BINS, CONSTANT, NARROW, WIDE, SIDES, CONFLIC
 static const struct {
     const char *key, *meaning, *compat; /* compat: the meaning with --compat; NULL: the same */
 } findings[FINDINGS] = {
-    [LEFT_OUT] = {"left_out", "files that are left out"},
-    [EMPTY] = {"without_samples", "files of zero width: their rows are numbered, and have no sample"},
-    [LOST] = {"lost_rows", "files with rows that have no finite bin: those rows are left out"},
-    [HALF] = {"half_missing", "files with rows of which half of the bins are NaN: those rows are left out"},
+    [LEFT_OUT] = {"left_out", "files that are left out", NULL},
+    [EMPTY] = {"without_samples", "files of zero width: their rows are numbered, and have no sample", NULL},
+    [LOST] = {"lost_rows", "files with rows that have no finite bin: those rows are left out", NULL},
+    [HALF] = {"half_missing", "files with rows of which half of the bins are NaN: those rows are left out", NULL},
     [BINS] =
         {"not_finite",
          "files with bins that are NaN or infinite: -inf is taken as the floor of its row, inf as its highest bin, "
          "NaN from its neighbours (with --limit 0 all as 0 dB)",
          "files with bins that are NaN or infinite: they are taken as 0 dB"},
-    [CONSTANT] = {"constant", "files with rows of equal bins: they become zeros"},
-    [NARROW] = {"narrow", "files narrower than the 200 bins of a sample: their edges are repeated"},
-    [WIDE] = {"wide", "files wider than 20000 bins: check that they are cut out right"},
-    [SIDES] = {"side_files", "side files (.csv) have no frequencies, in the columns begin_freq and end_freq: nothing "
-                             "is read from them"},
-    [CONFLICTS] = {"label_conflicts", "files whose name and frequency disagree"},
-    [UNLABELLED] = {"unlabelled", "files that neither their name nor their frequency labels: they are in no split"},
-    [COPIES] = {"copies", "files that are copies of others: they leak between splits"}};
+    [CONSTANT] = {"constant", "files with rows of equal bins: they become zeros", NULL},
+    [NARROW] = {"narrow", "files narrower than the 200 bins of a sample: their edges are repeated", NULL},
+    [WIDE] = {"wide", "files wider than 20000 bins: check that they are cut out right", NULL},
+    [SIDES] = {"side_files",
+               "side files (.csv) have no frequencies, in the columns begin_freq and end_freq: nothing "
+               "is read from them",
+               NULL},
+    [CONFLICTS] = {"label_conflicts", "files whose name and frequency disagree", NULL},
+    [UNLABELLED] = {"unlabelled", "files that neither their name nor their frequency labels: they are in no split",
+                    NULL},
+    [COPIES] = {"copies", "files that are copies of others: they leak between splits", NULL}};
 
 static void add_text(json_t *list, char *text) {
     json_array_append_new(list, json_string_nocheck(text));
