@@ -99,11 +99,8 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor ou
     ModelCall call = {model, batch, fields, &context};
     if (device->repeat && !pass.dump)
         device->repeat(device, p->key, make_key(p, batch, fields, &pass), call_model, &call);
-    else {
-        context_begin(&context);
-        model->forward_backward(model, device, &t->activations, batch, fields, &pass);
-        context_end(&context);
-    }
+    else
+        call_model(&call);
     if (tensor_given(sums)) cast(device, sums, p->sums);
     if (tensor_given(outputs)) cast(device, outputs, tensor_1d(p->outputs.data, DTYPE_F32, n));
 }
@@ -111,10 +108,11 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor ou
 /* Shows how far passes_measure is, on a terminal, twice a second. */
 static void show_progress(Passes *p, int64_t done) {
     char eta[32];
-    double now = seconds_now(), left = (double)(p->shown_total - done) / (double)done;
+    double now = seconds_now();
     if (!p->shown_total || now - p->shown < 0.5) return;
+    double left = (now - p->started) * (double)(p->shown_total - done) / (double)done;
     terminal_progress("[Model] %lld of %lld samples\tETA %s", (long long)done, (long long)p->shown_total,
-                      format_duration((now - p->started) * left, eta));
+                      format_duration(left, eta));
     p->shown = now;
 }
 
