@@ -312,11 +312,7 @@ static char *cuda_autotune_cache(const Device *device) {
 /* Removes the first line, which is missing in files of earlier versions. Returns NULL if it names another card. */
 static const char *without_card(const Device *device, const char *text, Error *error) {
     if (strncmp(text, CARD, strlen(CARD)) != 0) return text;
-    size_t length = strcspn(text, "\n");
-    OWNED char *card = xformat("%.*s", (int)(length - strlen(CARD)), text + strlen(CARD));
-    if (!strcmp(card, device->product)) return text + length + (text[length] == '\n');
-    error_set(error, "they are of %s; here it is %s", card, device->product);
-    return NULL;
+    return library_choices(text + strlen(CARD), device->product, error);
 }
 
 static bool cuda_load_autotune_cache(Device *device, const char *text, Error *error) {

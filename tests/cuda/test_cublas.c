@@ -386,9 +386,11 @@ TEST(gelu_is_an_epilogue) {
     }
 }
 
+/* Runs of a product of the library that is timed: one that loads its code, those, and the one that counts. */
+enum { TIMED = 1 + GELU_TIMED_RUNS + 1 };
+
 /* The product is the library's all the same: ours is not faster, when both are timed at the first call. */
 TEST(our_kernels_replace_gelu_the_library_lacks) {
-    enum { TIMED = 5 /* runs of a product that is timed: one that loads its code, three, the one that counts */ };
     const struct {
         DType type;
         GeluKind kind;
@@ -524,7 +526,9 @@ TEST(a_recording_that_would_have_to_time_is_a_direct_call) {
     GeluLayer first = gelu_layer(&rig, DTYPE_BF16, GELU_ERF, 0), second = gelu_layer(&rig, DTYPE_BF16, GELU_TANH, 0);
 
     rig.cuda->measure(rig.cuda, compute_layer, &first); /* chooses nothing */
-    const int ran[] = {11, 11 + 3 + 11, 28, 28}; /* directly; recorded in vain, then directly; recorded; repeated */
+    enum { DIRECTLY = 2 * TIMED + 1, RECORDED = 3 };
+    const int ran[] = {DIRECTLY, DIRECTLY + RECORDED + DIRECTLY, 2 * DIRECTLY + 2 * RECORDED, /* and repeated */
+                       2 * DIRECTLY + 2 * RECORDED};
     for (int call = 0; call < 4; call++) {
         rig.cuda->repeat(rig.cuda, "key", 3, compute_layer, call ? &second : &first);
         rig.cuda->synchronize(rig.cuda);
@@ -534,10 +538,10 @@ TEST(a_recording_that_would_have_to_time_is_a_direct_call) {
 }
 
 TEST(a_full_list_of_ways_to_gelu_times_nothing_more) {
-    enum { MOST = 256 };
     Rig rig = rig_with_library(DTYPE_BF16);
-    Pair a = pair_normal(&rig, DTYPE_F32, 1, 1, 1), b = pair_normal(&rig, DTYPE_F32, 1, MOST + 2, 1);
-    Pair c = pair_poisoned(&rig, DTYPE_F32, 1, MOST + 2), hidden = pair_poisoned(&rig, DTYPE_F32, 1, MOST + 2);
+    Pair a = pair_normal(&rig, DTYPE_F32, 1, 1, 1), b = pair_normal(&rig, DTYPE_F32, 1, GELU_CHOICES + 2, 1);
+    Pair c = pair_poisoned(&rig, DTYPE_F32, 1, GELU_CHOICES + 2),
+         hidden = pair_poisoned(&rig, DTYPE_F32, 1, GELU_CHOICES + 2);
     Gemm g = {.c = c.cuda.data,
               .a = a.cuda.data,
               .b = b.cuda.data,
@@ -548,8 +552,9 @@ TEST(a_full_list_of_ways_to_gelu_times_nothing_more) {
               .k = 1,
               .type = DTYPE_F32};
     counts.seconds = 2 * OUR_SECONDS;
-    for (g.n = 1; g.n <= MOST + 2; g.n++) gemm_multiply(rig.cuda, &g);
-    assert_int_equal(counts.runs, 4 * MOST + 2); /* ours is faster, but of the last two that is not known */
+    for (g.n = 1; g.n <= GELU_CHOICES + 2; g.n++) gemm_multiply(rig.cuda, &g);
+    assert_int_equal(counts.runs,
+                     (TIMED - 1) * GELU_CHOICES + 2); /* ours is faster, but of the last two that is not known */
     rig_close(&rig);
 }
 

@@ -9,7 +9,6 @@
 
 namespace {
 
-constexpr int MOST = 256, TIMED_RUNS = 3;
 constexpr float CLEARLY_FASTER = 0.97f;
 
 /* No padding, because all bytes are compared. */
@@ -26,7 +25,7 @@ struct Choice {
 
 struct Choices {
     int count;
-    Choice each[MOST];
+    Choice each[GELU_CHOICES];
 };
 
 Key key_of(const Device *device, const Gemm *g) {
@@ -78,7 +77,7 @@ bool ours_is_faster(Device *device, const Gemm *g) {
     float ours = INFINITY, theirs = INFINITY;
     if (!compute_in_two(device, g)) return true;
     compute_ours(device, g);
-    for (int run = 0; run < TIMED_RUNS; run++) {
+    for (int run = 0; run < GELU_TIMED_RUNS; run++) {
         ours = fminf(ours, cuda_milliseconds(device, compute_ours, g));
         theirs = fminf(theirs, cuda_milliseconds(device, compute_in_two, g));
     }
@@ -91,7 +90,7 @@ bool choose_ours(Device *device, const Gemm *g) {
     Choices *choices = choices_of(device);
     const Choice *choice = find(choices, key);
     if (choice) return choice->ours;
-    if (choices->count == MOST) return false;
+    if (choices->count == GELU_CHOICES) return false;
     if (is_capturing(device)) {
         cuda_state(device)->unrecordable = true;
         return false;
@@ -123,22 +122,19 @@ char *gelu_choices_text(const Device *device) {
 }
 
 bool gelu_choices_load(Device *device, const char *text, Error *error) {
-    size_t length = strcspn(text, "\n");
-    const char *here = cublas_description(device), *at = text + length;
+    const char *at = library_choices(text, cublas_description(device), error);
     Choices *choices = choices_of(device);
-    if (strlen(here) != length || strncmp(here, text, length) != 0)
-        return error_set(error, "they are of %.*s; here it is %s", (int)length, text, here);
-    for (at += *at == '\n'; *at;) {
+    while (at && *at) {
         long long m, n, k;
         int type, flags, ours, used = 0;
         if (sscanf(at, "%lld %lld %lld %d %d %d%n", &m, &n, &k, &type, &flags, &ours, &used) != 6 || at[used] != '\n' ||
             (ours & ~1))
             return error_set(error, "a line is no choice of this program's");
         Key key = {m, n, k, type, flags};
-        if (!find(choices, key) && choices->count < MOST) choices->each[choices->count++] = {key, ours != 0};
+        if (!find(choices, key) && choices->count < GELU_CHOICES) choices->each[choices->count++] = {key, ours != 0};
         at += used + 1;
     }
-    return true;
+    return at != NULL;
 }
 
 void gelu_choices_close(Device *device) {

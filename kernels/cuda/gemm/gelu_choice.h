@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+enum { GELU_CHOICES = 256, GELU_TIMED_RUNS = 3 }; /* sizes that are timed, at most; runs of each way */
+
 /* Computes a product with an epilogue in the first way. Returns false, having done nothing that counts, if our own
  * product is to be taken, because it is faster or the library cannot multiply.
  *
@@ -17,11 +19,12 @@ extern "C" {
  * (CudaState.unrecordable). */
 bool gelu_multiply_in_two(Device *device, const Gemm *gemm);
 
-/* Return the choices as text, free(), or NULL if there are none; and add those of such a text, unless it is of another
- * library. See Device.autotune_cache. */
+/* Returns the choices as text, free(), or NULL if there are none. See Device.autotune_cache. */
 char *gelu_choices_text(const Device *device);
+/* Adds those of such a text. Returns false if it is of another library, or no such text. */
 bool gelu_choices_load(Device *device, const char *text, Error *error);
 
+/* Forgets the choices. */
 void gelu_choices_close(Device *device);
 
 #ifdef __cplusplus

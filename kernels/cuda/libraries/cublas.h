@@ -23,6 +23,7 @@ void cublas_find(char text[LIBRARY_DESCRIPTION]);
  * with the reason. */
 const char *cublas_description(const Device *device);
 
+/* Returns whether the library was found and has started. */
 bool cublas_is_open(const Device *device);
 
 /* Rounds up to a multiple of 64, or from 1,024 on of an eighth of the power of two below: sizes alike, which have one

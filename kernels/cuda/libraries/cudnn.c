@@ -391,11 +391,9 @@ static const char *read_choice(const char *text, Choice *choice) {
 
 bool cudnn_load_autotune_cache(Device *device, const char *text, Error *error) {
     Cudnn *cudnn = library_of(device);
-    size_t length = strcspn(text, "\n");
-    const char *here = cudnn_description(device), *at = text + length;
-    if (!cudnn || !cudnn->handle || strlen(here) != length || strncmp(here, text, length) != 0)
-        return error_set(error, "they are of %.*s; here it is %s", (int)length, text, here);
-    for (at += *at == '\n'; *at;) {
+    const char *at = library_choices(text, cudnn_description(device), error);
+    if (at && (!cudnn || !cudnn->handle)) return error_set(error, "there is no cuDNN here");
+    while (at && *at) {
         Choice choice;
         bool known = false;
         at = read_choice(at, &choice);
@@ -403,7 +401,7 @@ bool cudnn_load_autotune_cache(Device *device, const char *text, Error *error) {
         for (int i = 0; i < cudnn->count; i++) known |= !memcmp(&cudnn->choices[i].key, &choice.key, sizeof choice.key);
         if (!known && cudnn->count < CHOICES) cudnn->choices[cudnn->count++] = choice;
     }
-    return true;
+    return at != NULL;
 }
 
 /* ---- the product ---- */

@@ -150,6 +150,13 @@ void library_advise(const LibrarySpec *spec, const char *description) {
 
 /* Both libraries count a major version as 1000 in the versions before two-digit minor numbers, and as 10000 since:
  * cuBLAS 10.2 is 10202, cuDNN 8.9 is 8907. */
+const char *library_choices(const char *text, const char *here, Error *error) {
+    size_t length = strcspn(text, "\n");
+    if (strlen(here) == length && !strncmp(here, text, length)) return text + length + (text[length] == '\n');
+    error_set(error, "they are of %.*s; here it is %s", (int)length, text, here);
+    return NULL;
+}
+
 const char *library_version(size_t version, char text[LIBRARY_VERSION]) {
     size_t step = version >= 90000 ? 10000 : 1000;
     snprintf(text, LIBRARY_VERSION, "%zu.%zu.%zu", version / step, version % step / 100, version % 100);

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/base.h"
+
 enum { LIBRARY_DESCRIPTION = 384, LIBRARY_FILE = 256, LIBRARY_VERSION = 32 };
 
 /* Describes a library and what computes without it. Lists end with NULL. */
@@ -34,6 +36,10 @@ void *library_open(const char *file, char problem[LIBRARY_FILE]);
 void *library_open_driver(const char *file, char problem[LIBRARY_FILE]);
 /* Writes the path of a loaded library, links resolved. */
 void library_path(void *library, char path[LIBRARY_FILE]);
+
+/* Returns what follows the first line of a text of choices, which must be the name of what chose here; NULL with the
+ * reason if it is another. */
+const char *library_choices(const char *text, const char *here, Error *error);
 
 /* Formats a version number as cuBLAS and cuDNN return it: 111103 is "11.11.3", 8907 "8.9.7". Returns text. */
 const char *library_version(size_t version, char text[LIBRARY_VERSION]);
