@@ -42,7 +42,6 @@ static const unsigned char kernels[OP_COUNT] = {
     [OP_stem_backward] = 4,          /* the same; the sums of blocks; what follows from them */
     [OP_augment_volumes] = 2,        /* footprints; counts */
     [OP_sum_forward] = 2,            /* sums of pieces; their sum */
-    [OP_global_norm] = 2,            /* the same */
     [OP_adamw_update] = 2,           /* its factors; the weights */
     [OP_muon_update] = 24,           /* five steps of three products and a sum; before and behind them four */
 };

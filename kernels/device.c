@@ -92,8 +92,9 @@ static void dry_upload(Device *device, void *to, const void *from, size_t bytes)
     (void)device, (void)to, (void)from, (void)bytes;
 }
 
-static void dry_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
-    (void)device, (void)slot, (void)to, (void)from, (void)bytes;
+static void dry_stage(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from,
+                      size_t bytes) {
+    (void)device, (void)slot, (void)to, (void)head, (void)head_bytes, (void)from, (void)bytes;
 }
 
 static void dry_download(Device *device, void *to, const void *from, size_t bytes) {
@@ -121,7 +122,6 @@ Device *dry_device_open(void) {
                        .release = dry_release,
                        .upload = dry_upload,
                        .stage = dry_stage,
-                       .set = dry_upload,
                        .download = dry_download,
                        .clear = dry_clear,
                        .synchronize = dry_synchronize,

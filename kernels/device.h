@@ -14,7 +14,7 @@
 typedef struct Device Device;
 typedef struct DeviceOps DeviceOps; /* the device's implementations, one pointer per operation: kernels/ops_table.h */
 
-enum { DEVICE_MAX_OPS = 72, DEVICE_SET_BYTES = 64, CALL_SIZES = 24 };
+enum { DEVICE_MAX_OPS = 72, CALL_SIZES = 24 };
 
 /* Counts of some calls of an operation. */
 typedef struct {
@@ -60,12 +60,11 @@ struct Device {
     void (*release)(Device *device, void *memory, size_t bytes);
     /* from_host must stay as it is until the next synchronize or download. */
     void (*upload)(Device *device, void *to, const void *from_host, size_t bytes);
-    /* Uploads while earlier operations still run, into memory with two slots that alternate (0, 1, 0, ...): the copy of
-     * two calls ago may be overwritten. Later operations see the copy; from_host may be reused on return. */
-    void (*stage)(Device *device, int slot, void *to, const void *from_host, size_t bytes);
-    /* Writes a few numbers of 4 bytes, at most DEVICE_SET_BYTES in all, in order with the operations and without
-     * waiting for them. */
-    void (*set)(Device *device, void *to, const void *numbers, size_t bytes);
+    /* Uploads `head` and behind it from_host while earlier operations still run, into memory with two slots that
+     * alternate (0, 1, 0, ...): the copy of two calls ago may be overwritten. Later operations see the copy; head and
+     * from_host may be reused on return. */
+    void (*stage)(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from_host,
+                  size_t bytes);
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
     /* Host memory for fast downloads, pinned if the system allows as much. Both are NULL if the host reads the device's

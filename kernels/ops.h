@@ -162,6 +162,32 @@ static inline int64_t segment_rows(const Segment *segment) {
     return (segment->end - segment->begin + segment->width - 1) / segment->width;
 }
 
+/* The squares of gradients are summed in parts: the elements of one segment that lie in one piece of the buffer, pieces
+ * being NORM_PIECE elements long and numbered from 0. */
+enum { NORM_PIECE = 4096, NORM_FLOATS = 2 /* of the sum of a part */ };
+typedef struct {
+    int64_t first, end; /* pieces first .. end - 1 */
+} NormPieces;
+
+/* Returns the pieces of a segment's parts that begin at elements begin .. end - 1. */
+static inline NormPieces norm_pieces(const Segment *s, int64_t begin, int64_t end) {
+    NormPieces p = {s->begin / NORM_PIECE, 0};
+    if (begin > s->begin) p.first = (begin + NORM_PIECE - 1) / NORM_PIECE;
+    if (end > s->begin) p.end = ((end < s->end ? end : s->end) + NORM_PIECE - 1) / NORM_PIECE;
+    if (s->begin == s->end || p.end < p.first) p.end = p.first;
+    return p;
+}
+
+/* Returns the number of parts of the segments. */
+static inline int64_t norm_parts(const Segment *segments, int n_segments) {
+    int64_t parts = 0;
+    for (int i = 0; i < n_segments; i++) {
+        NormPieces p = norm_pieces(&segments[i], segments[i].begin, segments[i].end);
+        parts += p.end - p.first;
+    }
+    return parts;
+}
+
 typedef struct {
     float beta1, beta2, epsilon;
     float clip;   /* gradients are scaled by min(1, clip / (norm + 1e-6)); <= 0: never */
@@ -170,9 +196,12 @@ typedef struct {
 } AdamW;
 
 /* Buffers of an AdamW update: params, the moving averages m and v, and grads, all f32 [P]; copy (optional, 16-bit
- * [P]) receives the new parameters for matmuls. */
+ * [P]) receives the new parameters for matmuls. An update that is to be repeated (Device.repeat) has its numbers here,
+ * too: rates (optional, f32 by group) multiply the learning rates, step (optional, one number) replaces AdamW.step. */
 typedef struct {
     Tensor params, copy, m, v, grads;
+    Tensor rates;
+    const uint32_t *step;
 } AdamWBuffers;
 
 /* A matrix [rows, columns] of the flat parameter buffer that Muon updates. Its rows begin `stride` elements apart: a
@@ -416,12 +445,17 @@ void nt_xent_backward(Device *device, Tensor dz, Tensor z, Tensor lse, float tem
 /* out[0] = sum of x f32 [n], in a fixed order, accumulated in a wider type or pairwise. */
 void sum_forward(Device *device, Tensor out, Tensor x);
 
-/* norm[0] = L2 norm of the gradients that the segments cover, divided by the factor of loss_scale (optional). grads f32
- * [P]. */
-void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments, int n_segments);
+/* squares[i] = the sum of the squares of part i of the gradients that the segments cover (norm_parts), for the parts
+ * that begin at elements begin .. end - 1; the other sums stay. So a part can be summed as soon as it is final, and the
+ * norm has the same bits. squares: NORM_FLOATS f32 a part, which hold a double; nobody counts them. grads f32 [P]. */
+void sum_squares(Device *device, Tensor squares, Tensor grads, const Segment *segments, int n_segments, int64_t begin,
+                 int64_t end);
+/* norm[0] = sqrt of the sum of all squares, divided by the factor of loss_scale (optional): the L2 norm of gradients.
+ */
+void finish_norm(Device *device, Tensor norm, Tensor squares, Tensor loss_scale);
 /* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments, with lr the learning rate times the segment's rate:
  * p *= 1 - lr wd; m, v moving averages of the clipped gradient; p -= lr m^ / (sqrt(v^) + eps). Coupled: averages of the
- * clipped gradient plus wd p, and p is not multiplied. norm f32 [1] from global_norm: if it is not finite, nothing is
+ * clipped gradient plus wd p, and p is not multiplied. norm f32 [1] from finish_norm: if it is not finite, nothing is
  * changed. With loss_scale (optional) the gradients are divided by its factor, and its count of updates plus one
  * replaces options.step. */
 void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,

@@ -28,14 +28,33 @@ static SegmentWork segment_work(const char *op, Tensor flat, const Segment *segm
     return work;
 }
 
-void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
-                 int n_segments) {
-    door_expect("global_norm", "norm", norm, DTYPE_F32, 1, 0);
-    door_expect("global_norm", "grads", grads, DTYPE_F32, -1, 0);
-    door_expect_loss_scale("global_norm", loss_scale);
-    SegmentWork work = segment_work("global_norm", grads, segments, n_segments);
-    DISPATCH(global_norm, 2 * work.elements, 4 * work.elements + work.masks + 4, device, norm, grads, loss_scale,
-             segments, n_segments);
+void sum_squares(Device *device, Tensor squares, Tensor grads, const Segment *segments, int n_segments, int64_t begin,
+                 int64_t end) {
+    const char *op = "sum_squares";
+    door_expect(op, "squares", squares, DTYPE_F32, NORM_FLOATS * norm_parts(segments, n_segments), 0);
+    door_expect(op, "grads", grads, DTYPE_F32, -1, 0);
+    if (begin < 0 || begin > end || end > grads.dims[0])
+        die("%s: elements %lld .. %lld of %lld", op, (long long)begin, (long long)end, (long long)grads.dims[0]);
+    SegmentWork work = {0};
+    for (int i = 0; i < n_segments; i++) {
+        const Segment *s = &segments[i];
+        NormPieces p = norm_pieces(s, begin, end);
+        SegmentWork all = segment_work(op, grads, s, 1);
+        if (p.first == p.end) continue;
+        int64_t from = p.first * NORM_PIECE, to = p.end * NORM_PIECE;
+        double taken = (double)((to < s->end ? to : s->end) - (from > s->begin ? from : s->begin));
+        work.elements += all.elements * taken / (double)(s->end - s->begin);
+        work.masks += all.masks * taken / (double)(s->end - s->begin);
+    }
+    DISPATCH(sum_squares, 2 * work.elements, 4 * work.elements + work.masks, device, squares, grads, segments,
+             n_segments, begin, end);
+}
+
+void finish_norm(Device *device, Tensor norm, Tensor squares, Tensor loss_scale) {
+    door_expect("finish_norm", "norm", norm, DTYPE_F32, 1, 0);
+    door_expect("finish_norm", "squares", squares, DTYPE_F32, -1, 0);
+    door_expect_loss_scale("finish_norm", loss_scale);
+    DISPATCH(finish_norm, 0, 4, device, norm, squares, loss_scale);
 }
 
 /* Checks what both optimizers read and write. Returns the length of the buffers. */
@@ -46,14 +65,21 @@ static int64_t check_update(const Device *device, const char *op, AdamWBuffers b
     door_expect_optional(op, "copy", buffers.copy, door_activation_type(device, op, "copy", buffers.copy), length, 0);
     door_expect(op, "m", buffers.m, DTYPE_F32, length, 0);
     door_expect(op, "grads", buffers.grads, DTYPE_F32, length, 0);
+    door_expect_optional(op, "rates", buffers.rates, DTYPE_F32, -1, 0);
     door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
     return length;
 }
 
+static void check_group(const char *op, int group, Tensor rates) {
+    if (tensor_given(rates) && (group < 0 || group >= rates.dims[0]))
+        die("%s: group %d of %lld", op, group, (long long)rates.dims[0]);
+}
+
 void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
                   int n_segments, AdamW options) {
     const char *op = "adamw_update";
+    for (int i = 0; i < n_segments; i++) check_group(op, segments[i].group, buffers.rates);
     door_expect(op, "v", buffers.v, DTYPE_F32, check_update(device, op, buffers, norm, loss_scale), 0);
     SegmentWork work = segment_work(op, buffers.grads, segments, n_segments);
     DISPATCH(adamw_update, 14 * work.elements, (tensor_given(buffers.copy) ? 30 : 28) * work.elements + work.masks + 4,
@@ -77,6 +103,7 @@ void muon_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_
             (long long)w.rows, (long long)w.columns, (long long)w.stride, (long long)w.offset, (long long)length);
     if (!(options.momentum >= 0 && options.momentum < 1))
         die("%s: the momentum is %g, expected at least 0 and less than 1", op, (double)options.momentum);
+    check_group(op, w.group, buffers.rates);
     double n = (double)w.rows * (double)w.columns, bytes = tensor_given(buffers.copy) ? 22 : 20;
     DISPATCH(muon_update, muon_flops(w), bytes * n + 4, device, buffers, norm, loss_scale, w, options);
 }

@@ -63,7 +63,8 @@
     X(nt_xent_forward)                                                                                                 \
     X(nt_xent_backward)                                                                                                \
     X(sum_forward)                                                                                                     \
-    X(global_norm)                                                                                                     \
+    X(sum_squares)                                                                                                     \
+    X(finish_norm)                                                                                                     \
     X(adamw_update)                                                                                                    \
     X(muon_update)                                                                                                     \
     X(loss_scale_update)                                                                                               \

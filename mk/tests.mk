@@ -28,7 +28,7 @@ $(BUILD)/tests/slm/test_lines: $(BUILD)/commands/slm/lines.o
 $(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o $(BUILD)/commands/bert/texts.o
 
 # A test with a clock of its own.
-$(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_run passes_measure progress_log checkpointer_save checkpointer_wait device_totals linear_forward terminal_progress,-Wl,--wrap=$f)
+$(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_end passes_run passes_measure progress_log checkpointer_save checkpointer_wait device_totals linear_forward terminal_progress,-Wl,--wrap=$f)
 
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
 $(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/emulated/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so

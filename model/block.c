@@ -158,6 +158,9 @@ static Block block_at(const BlockStack *stack, const Context *context, const Blo
 /* Returns the row of the parameter table; -1: the block does not have it. */
 static int row(const Block *b, int which) { return b->stack->params[b->l * BLOCK_TENSORS + which]; }
 
+/* Returns the row of the table behind those of the block. */
+static int end_row(const Block *b) { return row(b, MLP_OUT_WEIGHT) + (row(b, MLP_OUT_BIAS) < 0 ? 1 : 2); }
+
 static Tensor matmul_weight(const Block *b, int which) { return context_matmul_weight(b->context, row(b, which)); }
 
 static Dropout drop_at(const Block *b, int site) {
@@ -383,7 +386,9 @@ static void mlp_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
                          context_layer_gradients(b->context, row(b, MLP_OUT_WEIGHT), row(b, MLP_OUT_BIAS), dhidden),
                          dbranch, b->a->activated, b->a->hidden, matmul_weight(b, MLP_OUT_WEIGHT), b->config->layout,
                          (GeluDropout){b->config->gelu, drop_at(b, SITE_HIDDEN)});
+    context_finished(b->context, row(b, MLP_OUT_WEIGHT), end_row(b));
     linear_back(b, MLP_IN_WEIGHT, dx, dhidden, x);
+    context_finished(b->context, row(b, MLP_IN_WEIGHT), row(b, MLP_OUT_WEIGHT));
     arena_release(b->context->arena, mark);
 }
 
@@ -417,6 +422,7 @@ static void attention_half_backward(const Block *b, Tensor dmiddle, Tensor dbran
     Tensor dattended = context_push(context, dmiddle.dims[0], x.dims[1]), dselected = dattended;
     Tensor dqkv = context_push(context, x.dims[0], 3 * x.dims[1]);
     linear_back(b, PROJECTION_WEIGHT, dselected, dprojected, a->selected);
+    context_finished(context, row(b, PROJECTION_WEIGHT), row(b, MLP_IN_WEIGHT));
     if (fewer) {
         dattended = context_push(context, x.dims[0], x.dims[1]);
         unselect_rows(b, dattended, dselected);
@@ -452,6 +458,7 @@ Tensor blocks_backward(BlockStack *stack, const Context *context, const BlockRow
         Tensor dbranch = context_push(context, dall.dims[0], dall.dims[1]);
         Tensor dmiddle = mlp_half_backward(&b, dx, tensor_rows(dbranch, 0, dx.dims[0]));
         attention_half_backward(&b, dmiddle, dbranch, dall);
+        context_finished(context, row(&b, NORM1_GAIN), row(&b, PROJECTION_WEIGHT));
         arena_release(context->arena, mark);
         dx = dall;
     }

@@ -108,5 +108,5 @@ void block_stack_freeze(BlockStack *stack, ParamTable *table, int n);
 Tensor blocks_forward(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor x);
 /* Returns the gradient of the input [N, C] from dx, the gradient of the output; none if blocks are frozen or the input
  * is fixed. The result overwrites dx, or is pushed if rows->outputs are given. Gradients of the parameters are
- * accumulated. */
+ * accumulated; Pass.finished is told of each layer. */
 Tensor blocks_backward(BlockStack *stack, const Context *context, const BlockRows *rows, Tensor dx);

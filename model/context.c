@@ -1,5 +1,6 @@
 #include "model/context.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -74,6 +75,15 @@ LayerGradients context_layer_gradients(const Context *context, int weight, int b
 NormGradients context_norm_gradients(const Context *context, int gain, int bias, Tensor dx) {
     return (NormGradients){
         .dx = dx, .dgain = context_gradient(context, gain), .dbias = context_gradient(context, bias)};
+}
+
+void context_finished(const Context *context, int first, int end) {
+    const Pass *pass = context->pass;
+    const Param *items = context->table->items;
+    if (!pass->finished) return;
+    for (int i = first; i < end && pass->unwritten; i++) assert(!pass->unwritten[i]);
+    pass->finished(pass->finished_context, items[first].offset,
+                   end < context->table->count ? items[end].offset : context->table->flat_count);
 }
 
 Tensor context_push(const Context *context, int64_t rows, int64_t columns) {

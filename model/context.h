@@ -34,6 +34,9 @@ LayerGradients context_padded_gradients(const Context *context, int weight, int 
 LayerGradients context_layer_gradients(const Context *context, int weight, int bias, Tensor dx);
 NormGradients context_norm_gradients(const Context *context, int gain, int bias, Tensor dx);
 
+/* Tells Pass.finished that the gradients of rows first .. end - 1 of the table are final. */
+void context_finished(const Context *context, int first, int end);
+
 /* Pushes a tensor of activations [rows, columns] on the arena. */
 Tensor context_push(const Context *context, int64_t rows, int64_t columns);
 /* Compute a linear layer of [out, in] weights in row `weight` of the table, whose bias is in the next row: y = x W^T +

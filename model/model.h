@@ -26,12 +26,17 @@ typedef struct {
     const uint32_t *step; /* micro-batches since the start of the training, for dropout */
     Tensor sums;          /* out: f32 [n_metrics] on the device, overwritten */
     Tensor outputs;       /* out, optional: f32 [n_sequences, n_outputs] on the device, logits per sequence */
+    /* Optional: told as early as it is known, in the order of the operations, that nothing of the pass will change the
+     * gradients of elements begin .. end - 1 of the flat buffer any more. Ranges come from the last to the first;
+     * gradients that are in none are final when the pass has returned. */
+    void (*finished)(void *context, int64_t begin, int64_t end);
+    void *finished_context;
     void (*dump)(void *context, const char *name,
                  Tensor tensor); /* for debugging, called with each named activation; NULL: none */
     void *dump_context;
 } Pass;
 
-/* The numbers of a pass that lie on the device; device->set copies them there. */
+/* The numbers of a pass that lie on the device. */
 typedef struct {
     uint32_t step;
     float loss_scale[MODEL_MAX_METRICS];

@@ -111,6 +111,13 @@ int64_t params_trainable_count(const ParamTable *table) {
     return count;
 }
 
+int params_n_groups(const ParamTable *table) {
+    int n = 1;
+    for (int i = 0; i < table->count; i++)
+        if (table->items[i].group >= n) n = table->items[i].group + 1;
+    return n;
+}
+
 int params_n_trained(const ParamTable *table) {
     int count = 0;
     for (int i = 0; i < table->count; i++) count += !table->items[i].buffer;

@@ -68,6 +68,8 @@ void params_free(ParamTable *table);
 int64_t params_count(const ParamTable *table);
 /* Returns the number of elements that are trained: padding, buffers, frozen and unused rows are left out. */
 int64_t params_trainable_count(const ParamTable *table);
+/* Returns the number of groups. */
+int params_n_groups(const ParamTable *table);
 /* Returns the number of rows that are not buffers. */
 int params_n_trained(const ParamTable *table);
 /* Returns the index of the row, or -1. */

@@ -231,7 +231,8 @@ double forms_blocks_back(const Blocks *b) {
 void forms_update(double parameters, double flat, double overwritten, double overwritten_gelu) {
     forms_want[OP_linear_backward].bytes -= 4 * overwritten;
     forms_want[OP_gelu_linear_backward].bytes -= 4 * overwritten_gelu;
-    forms_call(OP_global_norm, 2 * parameters, 4 * parameters + 4);
+    forms_call(OP_sum_squares, 2 * parameters, 4 * parameters);
+    forms_call(OP_finish_norm, 0, 4);
     forms_call(OP_adamw_update, 14 * parameters, 30 * parameters + 4);
     forms_call(OP_clear_segments, 0, 4 * (flat - overwritten - overwritten_gelu));
 }

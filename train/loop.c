@@ -12,12 +12,12 @@ int train_run(Training *training) {
     Run run;
     run_open(&run, training); /* loaders, log, checkpoints, queue of results */
     while (!run.over) {
-        step_clear_gradients(&run);
+        step_begin(&run);
         for (int64_t micro = 0; micro < run.accumulation; micro++)
-            step_forward_backward(&run, micro); /* next batch, copy to the device, Model.forward_backward */
-        step_clip(&run);                        /* global norm, which is not finite if a loss or gradient is not */
-        step_update(&run);                      /* AdamW, Muon */
-        after_step(&run);                       /* results, log, validation, checkpoints, page: what is due */
+            step_micro_batch(&run,
+                             micro); /* next batch, copy to the device, Model.forward_backward; the last: update */
+        step_end(&run);
+        after_step(&run); /* results, log, validation, checkpoints, page: what is due */
     }
     return run_finish(&run);
 }

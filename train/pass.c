@@ -14,18 +14,24 @@
 #include "train/start/device_data.h"
 #include "train/stream.h"
 
+size_t passes_numbers_bytes(const ParamTable *params) {
+    size_t bytes = sizeof(StepNumbers) + (size_t)params_n_groups(params) * sizeof(float);
+    return (bytes + BATCH_LINE - 1) / BATCH_LINE * BATCH_LINE;
+}
+
 Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     Device *device = t->spec.device;
     const Model *model = t->spec.model;
     size_t sums = (size_t)model->n_metrics * sizeof(float), outputs = (size_t)(sequences * model->n_outputs) * 4;
-    Passes p = {.t = t, .batch_bytes = batch_bytes};
+    size_t numbers = passes_numbers_bytes(&model->params);
+    Passes p = {.t = t, .batch_bytes = numbers + batch_bytes, .numbers_bytes = numbers};
     p.unwritten = xcalloc((size_t)model->params.count, sizeof *p.unwritten);
-    p.numbers = device->allocate(device, sizeof *p.numbers);
+    p.numbers = xcalloc(1, numbers);
     p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
     if (outputs) p.outputs = tensor_2d(device->allocate(device, outputs), DTYPE_F32, sequences, model->n_outputs);
     p.key =
-        xcalloc(1, (size_t)(4 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
-    for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, batch_bytes);
+        xcalloc(1, (size_t)(5 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
+    for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, p.batch_bytes);
     return p;
 }
 
@@ -33,26 +39,27 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
 void passes_close(Passes *p) {
     Device *device = p->t->spec.device;
     if (device->forget) device->forget(device);
-    device->release(device, p->numbers, sizeof *p->numbers);
     device->release(device, p->sums.data, tensor_bytes(p->sums));
     if (tensor_given(p->outputs)) device->release(device, p->outputs.data, tensor_bytes(p->outputs));
     for (int i = 0; i < 2; i++)
         if (p->batch_memory[i]) device->release(device, p->batch_memory[i], p->batch_bytes);
-    FREE(p->unwritten, p->key);
+    FREE(p->unwritten, p->key, p->numbers);
     *p = (Passes){0};
 }
 
-/* Makes the fields of a batch readable for the device, with one copy that overlaps the work on the previous batch, or
- * without a copy. */
-static void fields_on_device(Passes *p, const Batch *batch, Tensor *fields) {
+/* Makes the fields of a batch and the numbers readable for the device, with one copy that overlaps the work on the
+ * previous batch, or without a copy. Returns where the device finds the numbers. */
+static const StepNumbers *copy_to_device(Passes *p, const Batch *batch, Tensor *fields) {
     Device *device = p->t->spec.device;
     for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
     fields[batch->n_fields] = device_data_of(p->t, batch->fields[batch->n_fields]);
-    if (device->host_memory) return;
+    if (device->host_memory) return p->numbers;
     int slot = (int)(p->n_staged++ % 2);
-    device->stage(device, slot, p->batch_memory[slot], batch->buffer, batch->size);
+    char *memory = p->batch_memory[slot];
+    device->stage(device, slot, memory, p->numbers, p->numbers_bytes, batch->buffer, batch->size);
     for (int i = 0; i < batch->n_fields; i++)
-        if (fields[i].data) fields[i].data = p->batch_memory[slot] + ((char *)fields[i].data - batch->buffer);
+        if (fields[i].data) fields[i].data = memory + p->numbers_bytes + ((char *)fields[i].data - batch->buffer);
+    return (StepNumbers *)(void *)memory;
 }
 
 typedef struct {
@@ -60,23 +67,28 @@ typedef struct {
     const Batch *batch;
     const Tensor *fields;
     const Context *context;
+    const PassFrame *frame;
+    const StepNumbers *numbers;
 } ModelCall;
 
 /* The device may call it again, if a recording fails. */
 static void call_model(void *argument) {
     const ModelCall *c = argument;
+    if (c->frame) c->frame->before(c->frame->context, c->numbers);
     context_begin(c->context);
     c->model->forward_backward(c->model, c->context->device, c->context->arena, c->batch, c->fields, c->context->pass);
     context_end(c->context);
+    if (c->frame) c->frame->after(c->frame->context, c->numbers);
 }
 
 /* Writes everything that decides a call's operations to p->key; returns the bytes of the key. */
-static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, const Pass *pass) {
+static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, const Pass *pass, int64_t frame) {
     int n = 0;
     Tensor offsets = batch->fields[BATCH_OFFSETS];
     p->key[n++] = pass->train;
     p->key[n++] = pass->unwritten != NULL;
     p->key[n++] = tensor_given(pass->outputs);
+    p->key[n++] = frame;
     for (int i = 0; i <= batch->n_fields; i++) {
         p->key[n++] = (int64_t)(intptr_t)fields[i].data;
         for (int d = 0; d < 2; d++) p->key[n++] = fields[i].dims[d];
@@ -85,23 +97,25 @@ static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, cons
     return (size_t)n * sizeof *p->key + tensor_bytes(offsets);
 }
 
-void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor outputs) {
+void passes_run(Passes *p, const Batch *batch, Pass pass, const PassFrame *frame, Tensor outputs) {
     Training *t = p->t;
     Device *device = t->spec.device;
     Model *model = t->spec.model;
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
     int64_t n = (int64_t)batch->n_sequences * model->n_outputs;
-    fields_on_device(p, batch, fields);
+    const StepNumbers *numbers = copy_to_device(p, batch, fields);
     pass.sums = p->sums;
+    pass.step = &numbers->pass.step;
+    pass.loss_scale = tensor_1d((float *)numbers->pass.loss_scale, DTYPE_F32, model->n_metrics);
     if (tensor_given(outputs))
         pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, model->n_outputs);
     const Context context = context_of(model, device, &t->activations, &pass);
-    ModelCall call = {model, batch, fields, &context};
+    ModelCall call = {model, batch, fields, &context, frame, numbers};
     if (device->repeat && !pass.dump)
-        device->repeat(device, p->key, make_key(p, batch, fields, &pass), call_model, &call);
+        device->repeat(device, p->key, make_key(p, batch, fields, &pass, frame ? 1 + frame->key : 0), call_model,
+                       &call);
     else
         call_model(&call);
-    if (tensor_given(sums)) cast(device, sums, p->sums);
     if (tensor_given(outputs)) cast(device, outputs, tensor_1d(p->outputs.data, DTYPE_F32, n));
 }
 
@@ -126,7 +140,8 @@ bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Ten
         if (tensor_given(sums)) row = tensor_1d((float *)sums.data + b * n_metrics, DTYPE_F32, n_metrics);
         if (tensor_given(outputs))
             rows = tensor_1d((float *)outputs.data + sample * n_outputs, DTYPE_F32, batch->n_sequences * n_outputs);
-        passes_run(p, batch, (Pass){.train = false}, row, rows);
+        passes_run(p, batch, (Pass){.train = false}, NULL, rows);
+        if (tensor_given(row)) cast(p->t->spec.device, row, p->sums);
         for (int i = 0; counts && i < BATCH_MAX_COUNTS; i++) counts[i] += batch->counts[i];
         sample += batch->n_sequences;
         show_progress(p, sample);

@@ -5,26 +5,45 @@
 #include "data/loader.h"
 #include "train/training.h"
 
+/* The numbers of a micro-batch and of the step that it belongs to. They come to the device with the batch. */
+typedef struct {
+    PassNumbers pass;
+    int32_t micro, row; /* its place in the step, the place of the step among those whose results are kept */
+    uint32_t update;    /* AdamW.step */
+    float rates[];      /* learning rates by group */
+} StepNumbers;
+
+/* What surrounds a pass, in the same recording. Both get the numbers on the device. */
+typedef struct {
+    void (*before)(void *context, const StepNumbers *numbers), (*after)(void *context, const StepNumbers *numbers);
+    void *context;
+    int64_t key; /* which operations these are */
+} PassFrame;
+
 typedef struct {
     Training *t;
-    PassNumbers *numbers;  /* numbers of the current micro-batch, on the device */
+    StepNumbers *numbers;  /* of the next micro-batch, on the host */
+    size_t numbers_bytes;  /* a multiple of BATCH_LINE */
     Tensor sums;           /* f32 [n_metrics] on the device: the results of the current micro-batch */
     Tensor outputs;        /* f32 [sequences, n_outputs] on the device: its outputs */
     bool *unwritten;       /* of a step's first micro-batch: see Pass */
     int64_t *key;          /* what decides the operations of the current micro-batch */
-    char *batch_memory[2]; /* the fields of two batches on the device; NULL if the device reads host memory */
-    size_t batch_bytes;
+    char *batch_memory[2]; /* the numbers and fields of two batches; NULL if the device reads host memory */
+    size_t batch_bytes;    /* with the numbers */
     int64_t n_staged;
     int64_t shown_total;   /* passes_measure shows how many of so many samples are done; 0: nothing */
     double started, shown; /* then: seconds_now() of the beginning and of what is shown */
 } Passes;
 
+/* Returns the bytes of the numbers of a training on the device. */
+size_t passes_numbers_bytes(const ParamTable *params);
 /* Allocates memory for batches of at most batch_bytes bytes and `sequences` sequences. */
 Passes passes_open(Training *training, size_t batch_bytes, int sequences);
 void passes_close(Passes *passes);
-/* Runs one batch. Writes the metrics to sums f32 [n_metrics] and the model's outputs to outputs f32 [n_sequences *
- * n_outputs], both on the device; either may be none. Sets pass.sums and pass.outputs itself. */
-void passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs);
+/* Runs one batch, with the numbers that passes->numbers hold, inside a frame, which may be NULL. Writes the model's
+ * outputs to outputs f32 [n_sequences * n_outputs] on the device; may be none. Sets what of the pass lies on the
+ * device. */
+void passes_run(Passes *passes, const Batch *batch, Pass pass, const PassFrame *frame, Tensor outputs);
 /* Runs `batches` batches without training. Writes sums f32 [batches, n_metrics] and outputs f32 [samples, n_outputs] on
  * the device; either may be none. Adds up counts, which may be NULL. Returns false with the reason if a batch cannot be
  * loaded. */

@@ -72,9 +72,11 @@ static void cpu_upload(Device *device, void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
-static void cpu_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
+static void cpu_stage(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from,
+                      size_t bytes) {
     (void)device, (void)slot;
-    memcpy(to, from, bytes);
+    memcpy(to, head, head_bytes);
+    memcpy((char *)to + head_bytes, from, bytes);
 }
 
 static void cpu_clear(Device *device, void *memory, size_t bytes) {
@@ -142,7 +144,6 @@ Device *cpu_device_open(int n_threads) {
                        .upload = cpu_upload,
                        .stage = cpu_stage,
                        .download = cpu_upload,
-                       .set = cpu_upload,
                        .clear = cpu_clear,
                        .synchronize = cpu_synchronize,
                        .reserve = cpu_reserve,

@@ -1,9 +1,9 @@
 /* The gradient's norm and AdamW over segments of the flat buffers. Both are limited by memory bandwidth: 4 and 28 bytes
- * per parameter. The norm's squares are summed as doubles in pieces of fixed size, which are combined in their order.
+ * per parameter. The norm's squares are summed as doubles in parts at fixed places, which are combined in their order.
  */
 #include "kernels/cpu/simd.h"
 
-enum { SEGMENT_PIECE = 16384, NORM_ROUND = 1024 }; /* elements per piece; pieces whose sums are kept at a time */
+enum { SEGMENT_PIECE = 16384 }; /* elements that a thread takes at a time */
 
 /* A run of elements that take part. */
 typedef struct {
@@ -33,10 +33,10 @@ static double sum_of_squares(const float *g, int64_t n) {
     return sum;
 }
 
-/* Returns that sum of elements begin .. end - 1 of a buffer, at most SEGMENT_PIECE: those that take no part count as 0,
+/* Returns that sum of elements begin .. end - 1 of a buffer, at most NORM_PIECE: those that take no part count as 0,
  * and are not read. */
 static double sum_of_used_squares(const float *grads, const Segment *s, int64_t begin, int64_t end) {
-    _Alignas(64) float piece[SEGMENT_PIECE];
+    _Alignas(64) float piece[NORM_PIECE];
     Span span = {begin, begin};
     if (!s->used) return sum_of_squares(grads + begin, end - begin);
     if (!next_span(s, end, &span)) return 0;
@@ -51,23 +51,26 @@ static double factor_of(Tensor loss_scale) {
     return tensor_given(loss_scale) ? (double)((const float *)loss_scale.data)[LOSS_SCALE_FACTOR] : 1;
 }
 
-static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
-                            int n_segments) {
-    double total = 0, *sums = (double *)(void *)cpu_scratch(device, 2 * NORM_ROUND);
-    for (int s = 0; s < n_segments; s++) {
-        int64_t begin = segments[s].begin, end = segments[s].end,
-                pieces = (end - begin + SEGMENT_PIECE - 1) / SEGMENT_PIECE;
-        for (int64_t base = 0; base < pieces; base += NORM_ROUND) {
-            int64_t count = pieces - base < NORM_ROUND ? pieces - base : NORM_ROUND;
+static void cpu_sum_squares(Device *device, Tensor squares, Tensor grads, const Segment *segments, int n_segments,
+                            int64_t begin, int64_t end) {
+    double *out = squares.data;
+    for (const Segment *s = segments; s < segments + n_segments; s++) {
+        NormPieces taken = norm_pieces(s, begin, end);
+        double *of_segment = out - s->begin / NORM_PIECE;
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
-            for (int64_t i = 0; i < count; i++) {
-                int64_t at = begin + (base + i) * SEGMENT_PIECE;
-                sums[i] = sum_of_used_squares(grads.data, &segments[s], at,
-                                              at + SEGMENT_PIECE < end ? at + SEGMENT_PIECE : end);
-            }
-            for (int64_t i = 0; i < count; i++) total += sums[i];
+        for (int64_t p = taken.first; p < taken.end; p++) {
+            int64_t from = p * NORM_PIECE, to = from + NORM_PIECE;
+            of_segment[p] =
+                sum_of_used_squares(grads.data, s, from > s->begin ? from : s->begin, to < s->end ? to : s->end);
         }
+        out += norm_parts(s, 1);
     }
+}
+
+static void cpu_finish_norm(Device *device, Tensor norm, Tensor squares, Tensor loss_scale) {
+    (void)device;
+    double total = 0;
+    for (int64_t i = 0; i < squares.dims[0] / NORM_FLOATS; i++) total += ((const double *)squares.data)[i];
     *(float *)norm.data = (float)(sqrt(total) / factor_of(loss_scale));
 }
 
@@ -75,6 +78,11 @@ static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor lo
 typedef struct {
     float clip, decay, keep, rate, root, old1, new1, old2, new2, epsilon;
 } Update;
+
+/* Returns the learning rate of a segment or a matrix. */
+static double rate_of(const AdamWBuffers *of, float learning_rate, int group) {
+    return (double)(tensor_given(of->rates) ? learning_rate * ((const float *)of->rates.data)[group] : learning_rate);
+}
 
 /* With g the clipped gradient, t the step, and lr the segment's learning rate:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
@@ -94,7 +102,7 @@ static void update_span(const AdamWBuffers *of, Span span, Update u) {
 
 static void cpu_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, const Segment *segments,
                              int n_segments, AdamW o) {
-    double length = (double)*(const float *)norm.data + 1e-6, t = (double)o.step;
+    double length = (double)*(const float *)norm.data + 1e-6, t = of.step ? (double)*of.step : (double)o.step;
     if (!isfinite(length)) return;
     if (tensor_given(of.copy)) die("adamw_update: the cpu device has no 16-bit parameters");
     if (tensor_given(loss_scale)) t = (double)((const float *)loss_scale.data)[LOSS_SCALE_DONE] + 1;
@@ -109,7 +117,7 @@ static void cpu_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tenso
         .epsilon = o.epsilon};
     for (int s = 0; s < n_segments; s++) {
         int64_t begin = segments[s].begin, end = segments[s].end;
-        double lr = (double)segments[s].learning_rate;
+        double lr = rate_of(&of, segments[s].learning_rate, segments[s].group);
         u.decay = o.coupled ? segments[s].weight_decay : 0;
         u.rate = (float)(lr / correction);
         u.keep = o.coupled ? 1 : (float)(1 - lr * (double)segments[s].weight_decay);

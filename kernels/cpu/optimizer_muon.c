@@ -69,7 +69,7 @@ static void muon_iterate(Device *device, MuonScratch *s) {
 }
 
 static void cpu_muon_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, MuonMatrix w, Muon o) {
-    double length = (double)*(const float *)norm.data + 1e-6, lr = (double)w.learning_rate;
+    double length = (double)*(const float *)norm.data + 1e-6, lr = rate_of(&of, w.learning_rate, w.group);
     if (!isfinite(length)) return;
     if (tensor_given(of.copy)) die("muon_update: the cpu device has no 16-bit parameters");
     float clip = (float)((o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1) / factor_of(loss_scale));

@@ -103,9 +103,6 @@ void *cuda_take_memory(Device *device, size_t bytes);
 /* Returns the milliseconds that the device takes for what work queues; INFINITY if work returns false. */
 float cuda_milliseconds(Device *device, bool (*work)(Device *device, const void *argument), const void *argument);
 
-/* Implements Device.set. */
-void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);
-
 /* Dies, naming `what`, if a call of the runtime or a launch failed. */
 void cuda_check(cudaError_t status, const char *what);
 

@@ -72,14 +72,17 @@ static void grow_stage(Device *device, Stage *stage, size_t bytes) {
 
 /* Copy k waits for the operations queued before call k - 1, which are those that read copy k - 2, and the operations
  * that follow wait for copy k: the copy and the operations on copy k - 1 run at the same time. */
-static void cuda_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
+static void cuda_stage(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from,
+                       size_t bytes) {
     CudaState *state = cuda_state(device);
     Stage *stage = &state->stages[slot];
+    size_t all = head_bytes + bytes;
     cuda_check(cudaEventSynchronize(stage->copied), "waiting for an earlier copy");
-    grow_stage(device, stage, bytes);
-    memcpy(stage->pinned, from, bytes);
+    grow_stage(device, stage, all);
+    memcpy(stage->pinned, head, head_bytes);
+    memcpy((char *)stage->pinned + head_bytes, from, bytes);
     cuda_check(cudaStreamWaitEvent(state->copies, state->stages[state->last_stage].queued, 0), "ordering a copy");
-    cuda_check(cudaMemcpyAsync(to, stage->pinned, bytes, cudaMemcpyHostToDevice, state->copies), "copying to the GPU");
+    cuda_check(cudaMemcpyAsync(to, stage->pinned, all, cudaMemcpyHostToDevice, state->copies), "copying to the GPU");
     cuda_check(cudaEventRecord(stage->copied, state->copies), "ordering a copy");
     cuda_check(cudaEventRecord(stage->queued, state->stream), "ordering a copy");
     cuda_check(cudaStreamWaitEvent(state->stream, stage->copied, 0), "ordering a copy");
@@ -406,7 +409,6 @@ Device *cuda_device_open(int index) {
                        .release = cuda_release,
                        .upload = cuda_upload,
                        .stage = cuda_stage,
-                       .set = cuda_set,
                        .download = cuda_download,
                        .clear = cuda_clear,
                        .synchronize = cuda_synchronize,

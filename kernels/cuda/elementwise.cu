@@ -190,15 +190,6 @@ __global__ void __launch_bounds__(BLOCK) sum_of_sums(float *out, const double *s
     if (threadIdx.x == 0) *out = (float)sum;
 }
 
-/* Numbers that travel in the arguments of a launch. */
-struct Numbers {
-    uint32_t word[DEVICE_SET_BYTES / 4];
-};
-
-__global__ void store_numbers(uint32_t *to, Numbers numbers, int n) {
-    if ((int)threadIdx.x < n) to[threadIdx.x] = numbers.word[threadIdx.x];
-}
-
 } // namespace
 
 void cuda_cast(Device *device, Tensor y, Tensor x) {
@@ -298,22 +289,13 @@ void cuda_scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
 
 cudaError_t cuda_find_code(void) {
     cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(store_numbers));
+    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(sum_of_sums));
 }
 
 const int *cuda_architectures(int *n) {
     static const int all[] = {__CUDA_ARCH_LIST__};
     *n = sizeof all / sizeof *all;
     return all;
-}
-
-void cuda_set(Device *device, void *to, const void *numbers, size_t bytes) {
-    Numbers n = {};
-    if (bytes > sizeof n || bytes % 4) die("%zu bytes cannot be set at once", bytes);
-    memcpy(&n, numbers, bytes);
-    cuda_check(
-        gpu_launch(store_numbers, 1, DEVICE_SET_BYTES / 4, 0, cuda_stream(device), (uint32_t *)to, n, (int)(bytes / 4)),
-        "setting numbers");
 }
 
 void cuda_sum_forward(Device *device, Tensor out, Tensor x) {

@@ -1,5 +1,5 @@
 /* The gradient's norm, AdamW, copies and zeros over segments of the flat buffers, and the loss scale. Nothing waits for
- * the GPU: whether an update is made, with what step and what clipping, is decided there.
+ * the GPU: whether an update is made, with what step, learning rates and clipping, is decided there.
  *
  * The buffers are cut into pieces of PIECE elements at fixed places; a block takes the part of one piece that lies in
  * one segment. Segments reach a kernel as an argument by value, SEGMENTS at a time, so that a launch can be recorded
@@ -8,47 +8,66 @@
 
 namespace {
 
-enum { BLOCK = 256, PIECE = 16 * BLOCK, SEGMENTS = 128 };
+enum { BLOCK = 256, PIECE = NORM_PIECE, SEGMENTS = 128 };
+static_assert(PIECE % (4 * BLOCK) == 0, "threads take packs of four");
 
 /* Some segments: segment s is worked on by blocks first_block[s] .. first_block[s + 1] - 1. */
 struct SegmentList {
     int64_t begin[SEGMENTS], end[SEGMENTS];
     int32_t first_block[SEGMENTS + 1];
-    float decay[SEGMENTS]; /* what weight decay multiplies parameters by; coupled, what their gradients get of them */
-    float rate[SEGMENTS];  /* learning rates */
+    float decay[SEGMENTS], rate[SEGMENTS]; /* weight decays, learning rates ... */
+    uint16_t group[SEGMENTS];              /* ... and what these are multiplied by: AdamWBuffers.rates */
     int32_t count;
+    int32_t skipped;     /* pieces of the first segment that nobody works on */
     int32_t masked;      /* the one segment of which only some rows take part, if `used` is not null */
     const uint8_t *used; /* see Segment */
     int64_t width;
 };
 
-/* Calls f(list, number of blocks before this list) for all segments, in lists of whole segments. */
-template <class Function>
-void for_lists(const char *op, const Segment *segments, int n_segments, const AdamW &o, Function f) {
-    int64_t before = 0;
-    for (int s = 0; s < n_segments;) {
-        SegmentList list = {};
-        int64_t blocks = 0;
-        for (; s < n_segments && list.count < SEGMENTS; s++) {
-            int64_t begin = segments[s].begin, end = segments[s].end;
-            if (begin == end) continue;
-            if (segments[s].used) {
-                if (list.used) break;
-                list.masked = list.count;
-                list.used = segments[s].used;
-                list.width = segments[s].width;
-            }
-            list.begin[list.count] = begin;
-            list.end[list.count] = end;
-            list.rate[list.count] = segments[s].learning_rate;
-            double kept = 1 - (double)segments[s].learning_rate * (double)segments[s].weight_decay;
-            list.decay[list.count] = o.coupled ? segments[s].weight_decay : (float)kept;
-            blocks += ceil_div(end, PIECE) - begin / PIECE;
-            list.first_block[++list.count] = (int32_t)grid_of(op, blocks);
-        }
-        if (list.count) f(list, before);
-        before += blocks;
+/* Appends a segment, with those of its pieces. Returns false if it belongs into the next list. */
+bool append(const char *op, SegmentList &list, const Segment &s, NormPieces pieces) {
+    int32_t skipped = (int32_t)(pieces.first - s.begin / PIECE);
+    if (list.count == SEGMENTS || (list.count && skipped) || (s.used && list.used)) return false;
+    if (s.group < 0 || s.group > UINT16_MAX) die("%s: a segment has group %d", op, s.group);
+    if (s.used) {
+        list.masked = list.count;
+        list.used = s.used;
+        list.width = s.width;
     }
+    if (!list.count) list.skipped = skipped;
+    list.begin[list.count] = s.begin;
+    list.end[list.count] = s.end;
+    list.rate[list.count] = s.learning_rate;
+    list.decay[list.count] = s.weight_decay;
+    list.group[list.count] = (uint16_t)s.group;
+    int64_t blocks = list.first_block[list.count] + pieces.end - pieces.first;
+    list.first_block[++list.count] = (int32_t)grid_of(op, blocks);
+    return true;
+}
+
+/* Calls f(list, number of the first part of the list) for the parts of segments that begin at elements begin .. end - 1
+ * (norm_pieces), in lists whose parts follow each other. */
+template <class Function>
+void for_lists(const char *op, const Segment *segments, int n_segments, int64_t begin, int64_t end, Function f) {
+    SegmentList list = {};
+    int64_t first = 0, at = 0; /* of the list; of the segment */
+    for (int s = 0; s < n_segments; at += norm_parts(&segments[s], 1), s++) {
+        NormPieces pieces = norm_pieces(&segments[s], begin, end);
+        int64_t part = at + pieces.first - segments[s].begin / PIECE;
+        if (pieces.first == pieces.end) continue;
+        if (part != first + list.first_block[list.count] || !append(op, list, segments[s], pieces)) {
+            if (list.count) f(list, first);
+            list = {};
+            first = part;
+            append(op, list, segments[s], pieces);
+        }
+    }
+    if (list.count) f(list, first);
+}
+
+/* Does so for all parts. */
+template <class Function> void for_lists(const char *op, const Segment *segments, int n_segments, Function f) {
+    for_lists(op, segments, n_segments, 0, INT64_MAX, f);
 }
 
 /* The work of a block: elements begin .. end - 1, inside the piece that begins at `piece`; of those rows only that take
@@ -77,7 +96,7 @@ GPU_INLINE Part part_of_block(const SegmentList &list) {
             high = middle - 1;
     }
     int64_t begin = list.begin[low], end = list.end[low];
-    int64_t piece = (begin / PIECE + ((int)blockIdx.x - list.first_block[low])) * PIECE;
+    int64_t piece = (begin / PIECE + ((int)blockIdx.x - list.first_block[low]) + (low ? 0 : list.skipped)) * PIECE;
     Part part = {piece, begin > piece ? begin : piece, end < piece + PIECE ? end : piece + PIECE, low, nullptr, 1, 0};
     if (list.used && low == list.masked) {
         part.used = list.used + (part.begin - begin) / list.width;
@@ -87,13 +106,12 @@ GPU_INLINE Part part_of_block(const SegmentList &list) {
     return part;
 }
 
-/* sums[block] = the sum of the squares of the block's elements.
+/* sums[block] = the sum of the squares of the block's part.
  *
  * A thread's 16 numbers are squared and added in float, their sum is added in double: that is wrong by a few roundings
  * of float only, and costs cards whose double arithmetic is slow one operation in sixteen. Where squares would overflow
  * or vanish, they are taken in double. Grid: about P / PIECE. Bytes: 4 a parameter. */
-template <int W>
-__global__ void __launch_bounds__(BLOCK) sum_squares(double *sums, const float *grads, SegmentList list) {
+template <int W> __global__ void __launch_bounds__(BLOCK) squares(double *sums, const float *grads, SegmentList list) {
     SHARED(double, scratch, [32]);
     constexpr int PACKS = PIECE / BLOCK / W;
     Part part = part_of_block(list);
@@ -109,19 +127,19 @@ __global__ void __launch_bounds__(BLOCK) sum_squares(double *sums, const float *
         for (int e = 0; e < W; e++)
             g[p][e] = at + e >= part.begin && at + e < part.end && part.takes(at + e) ? grads[at + e] : 0.0f;
     }
-    float squares[W], largest = 0;
+    float lanes[W], largest = 0;
 #pragma unroll
-    for (int e = 0; e < W; e++) squares[e] = 0;
+    for (int e = 0; e < W; e++) lanes[e] = 0;
 #pragma unroll
     for (int p = 0; p < PACKS; p++)
 #pragma unroll
         for (int e = 0; e < W; e++) {
-            squares[e] += g[p][e] * g[p][e];
+            lanes[e] += g[p][e] * g[p][e];
             largest = fmaxf(largest, fabsf(g[p][e]));
         }
 #pragma unroll
-    for (int e = 1; e < W; e++) squares[0] += squares[e];
-    double sum = (double)squares[0];
+    for (int e = 1; e < W; e++) lanes[0] += lanes[e];
+    double sum = (double)lanes[0];
     if (largest > 1e18f || (largest > 0 && largest < 1e-15f)) {
         sum = 0;
 #pragma unroll
@@ -135,7 +153,7 @@ __global__ void __launch_bounds__(BLOCK) sum_squares(double *sums, const float *
 
 /* norm = sqrt(the sum of n sums) / the factor of loss_scale, which may be null. One block. Bytes: 8 n. */
 __global__ void __launch_bounds__(1024)
-    finish_norm(float *norm, const double *sums, int64_t n, const float *loss_scale) {
+    root_of_sum(float *norm, const double *sums, int64_t n, const float *loss_scale) {
     SHARED(double, scratch, [32]);
     double sum = 0;
 #pragma unroll 4
@@ -151,8 +169,8 @@ struct Step {
 };
 
 /* One thread, in double, so that no other needs powers. */
-__global__ void prepare_step(Step *step, const float *norm, const float *loss_scale, AdamW o) {
-    double length = (double)*norm + 1e-6, t = (double)o.step, factor = 1;
+__global__ void prepare_step(Step *step, const float *norm, const float *loss_scale, const uint32_t *number, AdamW o) {
+    double length = (double)*norm + 1e-6, t = number ? (double)*number : (double)o.step, factor = 1;
     if (loss_scale) {
         t = (double)loss_scale[LOSS_SCALE_DONE] + 1;
         factor = (double)loss_scale[LOSS_SCALE_FACTOR];
@@ -198,14 +216,16 @@ GPU_INLINE void update(float *params, T *copy, float *m, float *v, const float *
 /* Packs of four, of 16 bytes each; those that a segment's ends cut are updated one by one. Grid: about P / PIECE.
  * Bytes: 28 a parameter, 2 more with a copy. */
 template <int W, class T>
-__global__ void __launch_bounds__(BLOCK) adamw(float *params, T *copy, float *m, float *v, const float *grads,
-                                               const Step *common, bool coupled, SegmentList list, Moments moments) {
+__global__ void __launch_bounds__(BLOCK)
+    adamw(float *params, T *copy, float *m, float *v, const float *grads, const Step *common, const float *rates,
+          bool coupled, SegmentList list, Moments moments) {
     Step step = *common;
     if (!step.wanted) return;
     Part part = part_of_block(list);
-    float decayed = list.decay[part.segment];
-    Decay decay = coupled ? Decay{1, decayed} : Decay{decayed, 0};
-    step.rate *= list.rate[part.segment];
+    float wd = list.decay[part.segment], rate = list.rate[part.segment];
+    if (rates) rate *= rates[list.group[part.segment]];
+    Decay decay = coupled ? Decay{1, wd} : Decay{(float)(1 - (double)rate * (double)wd), 0};
+    step.rate *= rate;
     for (int64_t at = part.piece + threadIdx.x * W; at < part.end; at += BLOCK * W) {
         if (part.whole<W>(at)) {
             if (part.takes(at)) update<W>(params, copy, m, v, grads, at, decay, step, moments);
@@ -251,24 +271,23 @@ __global__ void __launch_bounds__(BLOCK) copy(float *to, const float *from, cons
 
 } // namespace
 
-void cuda_global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
-                      int n_segments) {
-    const char *op = "global_norm";
-    int64_t blocks = 0;
-    for_lists(op, segments, n_segments, {},
-              [&](const SegmentList &list, int64_t before) { blocks = before + list.first_block[list.count]; });
-    double *sums = (double *)cuda_scratch(device, (size_t)blocks * sizeof *sums);
+void cuda_sum_squares(Device *device, Tensor out, Tensor grads, const Segment *segments, int n_segments, int64_t begin,
+                      int64_t end) {
+    const char *op = "sum_squares";
     with_width<4>(packs_fit(4, 0, grads.data), [&](auto width) {
         constexpr int W = decltype(width)::value;
-        for_lists(op, segments, n_segments, {}, [&](const SegmentList &list, int64_t before) {
-            cuda_check(gpu_launch(sum_squares<W>, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
-                                  sums + before, (const float *)grads.data, list),
+        for_lists(op, segments, n_segments, begin, end, [&](const SegmentList &list, int64_t first) {
+            cuda_check(gpu_launch(squares<W>, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
+                                  (double *)out.data + first, (const float *)grads.data, list),
                        op);
         });
     });
-    cuda_check(gpu_launch(finish_norm, 1, 1024, 0, cuda_stream(device), (float *)norm.data, (const double *)sums,
-                          blocks, (const float *)loss_scale.data),
-               op);
+}
+
+void cuda_finish_norm(Device *device, Tensor norm, Tensor squares, Tensor loss_scale) {
+    cuda_check(gpu_launch(root_of_sum, 1, 1024, 0, cuda_stream(device), (float *)norm.data,
+                          (const double *)squares.data, squares.dims[0] / NORM_FLOATS, (const float *)loss_scale.data),
+               "finish_norm");
 }
 
 void cuda_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, const Segment *segments,
@@ -277,18 +296,18 @@ void cuda_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss
     Step *step = (Step *)cuda_scratch(device, sizeof *step);
     Moments moments = {o.beta1, (float)(1 - (double)o.beta1), o.beta2, (float)(1 - (double)o.beta2), o.epsilon};
     cuda_check(gpu_launch(prepare_step, 1, 1, 0, cuda_stream(device), step, (const float *)norm.data,
-                          (const float *)loss_scale.data, o),
+                          (const float *)loss_scale.data, of.step, o),
                op);
     bool fit = packs_fit(4, 0, of.params.data, of.copy.data, of.m.data, of.v.data, of.grads.data);
     with_type(tensor_given(of.copy) ? of.copy.dtype : DTYPE_F32, [&](auto zero) {
         using T = decltype(zero);
         with_width<4>(fit, [&](auto width) {
             constexpr int W = decltype(width)::value;
-            for_lists(op, segments, n_segments, o, [&](const SegmentList &list, int64_t) {
+            for_lists(op, segments, n_segments, [&](const SegmentList &list, int64_t) {
                 cuda_check(gpu_launch(adamw<W, T>, (unsigned)list.first_block[list.count], BLOCK, 0,
                                       cuda_stream(device), (float *)of.params.data, (T *)of.copy.data,
                                       (float *)of.m.data, (float *)of.v.data, (const float *)of.grads.data,
-                                      (const Step *)step, o.coupled, list, moments),
+                                      (const Step *)step, (const float *)of.rates.data, o.coupled, list, moments),
                            op);
             });
         });
@@ -309,7 +328,7 @@ void cuda_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, b
 
 void cuda_copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments) {
     const char *op = tensor_given(from) ? "copy_segments" : "clear_segments";
-    for_lists(op, segments, n_segments, {}, [&](const SegmentList &list, int64_t) {
+    for_lists(op, segments, n_segments, [&](const SegmentList &list, int64_t) {
         cuda_check(gpu_launch(copy, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
                               (float *)to.data, (const float *)from.data, (const float *)norm.data, list),
                    op);

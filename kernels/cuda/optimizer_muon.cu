@@ -12,9 +12,11 @@ enum { BLOCK = 256, EACH = 8, PIECE = BLOCK * EACH };
 struct Matrix {
     float *params, *m;
     const float *grads, *norm, *loss_scale;
+    const float *rate; /* what the learning rate is multiplied by; may be null */
     int64_t stride;
     int32_t columns, count;
-    float momentum, fresh, clip;
+    float momentum, fresh, clip, weight_decay, learning_rate;
+    double size; /* the square root of the longer side */
 
     GPU_INLINE int64_t at(int i) const { return (int64_t)(i / columns) * stride + i % columns; }
     GPU_INLINE bool wanted() const { return isfinite(*norm); }
@@ -75,9 +77,10 @@ __global__ void __launch_bounds__(BLOCK) add_powers(T *b, const T *gram, int n, 
 }
 
 /* p = p keep - rate x, and the copy. Grid: n / PIECE. Bytes: 8 a number, x and the copy. */
-template <class T>
-__global__ void __launch_bounds__(BLOCK) update_matrix(T *copy, const T *x, Matrix w, float keep, float rate) {
+template <class T> __global__ void __launch_bounds__(BLOCK) update_matrix(T *copy, const T *x, Matrix w) {
     if (!w.wanted()) return;
+    double lr = (double)(w.rate ? w.learning_rate * *w.rate : w.learning_rate);
+    float keep = (float)(1 - lr * (double)w.weight_decay), rate = (float)(lr * 0.2 * w.size);
     for (int e = 0, i = blockIdx.x * PIECE + threadIdx.x; e < EACH && i < w.count; e++, i += BLOCK) {
         int64_t place = w.at(i);
         float p = w.params[place] * keep - rate * to_float(x[i]);
@@ -129,8 +132,7 @@ template <class T> void iterate(Device *device, DType type, Room &room, int64_t 
     room.x = room.next, room.next = x;
 }
 
-template <class T>
-void update(Device *device, DType type, const Matrix &w, T *copy, int64_t rows, float keep, float rate) {
+template <class T> void update(Device *device, DType type, const Matrix &w, T *copy, int64_t rows) {
     const char *op = "muon_update";
     int64_t n = w.count, side = rows < w.columns ? rows : w.columns, blocks = ceil_div(n, PIECE);
     Room room = keep_room(device, n * (int64_t)sizeof(T), side * side * (int64_t)sizeof(T), blocks);
@@ -140,7 +142,7 @@ void update(Device *device, DType type, const Matrix &w, T *copy, int64_t rows, 
     cuda_check(gpu_launch(invert_length, 1, BLOCK, 0, stream, room.scale, (const double *)room.sums, (int)blocks), op);
     cuda_check(gpu_launch(take_direction<T>, grid, BLOCK, 0, stream, (T *)room.x, (const float *)room.scale, w), op);
     for (int i = 0; i < MUON_STEPS; i++) iterate<T>(device, type, room, rows, w.columns);
-    cuda_check(gpu_launch(update_matrix<T>, grid, BLOCK, 0, stream, copy, (const T *)room.x, w, keep, rate), op);
+    cuda_check(gpu_launch(update_matrix<T>, grid, BLOCK, 0, stream, copy, (const T *)room.x, w), op);
     cuda_release_scratch(device);
 }
 
@@ -148,7 +150,6 @@ void update(Device *device, DType type, const Matrix &w, T *copy, int64_t rows, 
 
 void cuda_muon_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, MuonMatrix w, Muon o) {
     int64_t tall = w.rows > w.columns ? w.rows : w.columns;
-    double lr = (double)w.learning_rate;
     if (w.rows * w.columns > INT32_MAX - PIECE)
         die("muon_update: a matrix [%lld, %lld] is too large", (long long)w.rows, (long long)w.columns);
     Matrix matrix = {};
@@ -160,11 +161,12 @@ void cuda_muon_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_
     matrix.stride = w.stride;
     matrix.columns = (int32_t)w.columns, matrix.count = (int32_t)(w.rows * w.columns);
     matrix.momentum = o.momentum, matrix.fresh = (float)(1 - (double)o.momentum), matrix.clip = o.clip;
+    if (tensor_given(of.rates)) matrix.rate = (const float *)of.rates.data + w.group;
+    matrix.weight_decay = w.weight_decay, matrix.learning_rate = w.learning_rate, matrix.size = sqrt((double)tall);
     DType type = tensor_given(of.copy) ? of.copy.dtype : DTYPE_F32;
     with_type(type, [&](auto zero) {
         using T = decltype(zero);
         T *copy = tensor_given(of.copy) ? (T *)of.copy.data + w.offset : (T *)NULL;
-        update<T>(device, type, matrix, copy, w.rows, (float)(1 - lr * (double)w.weight_decay),
-                  (float)(lr * 0.2 * sqrt((double)tall)));
+        update<T>(device, type, matrix, copy, w.rows);
     });
 }

@@ -18,6 +18,7 @@
 #include "kernels/ops_table.h"
 #include "model/context.h"
 #include "tests/bench/bench.h"
+#include "tests/norm.h"
 #include "train/plan/memory.h"
 
 typedef struct {
@@ -97,7 +98,7 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     for (int i = 0; i < model->n_metrics; i++)
         numbers.loss_scale[i] = model->metrics[i].weight / (float)batch->counts[model->metrics[i].count];
     double start = seconds_now();
-    b->device->set(b->device, b->numbers, &numbers, sizeof numbers);
+    b->device->upload(b->device, b->numbers, &numbers, sizeof numbers);
     clear_segments(b->device, model->gradients, u->cleared, u->n_cleared);
     context_begin(&context);
     model->forward_backward(model, b->device, &b->arena, batch, b->fields, &pass);

@@ -5,6 +5,7 @@
 #include "kernels/device_open.h"
 #include "tests/bert/rig.h"
 #include "tests/golden.h"
+#include "tests/norm.h"
 
 enum { STEPS = 5, CLASSES = 3 };
 

@@ -179,7 +179,7 @@ Pair pair_below(Rig *rig, int64_t n, int32_t below) {
 }
 
 Dropout on_cuda(Rig *rig, Dropout drop) {
-    rig->cuda->set(rig->cuda, rig->step, drop.step, sizeof *rig->step);
+    rig->cuda->upload(rig->cuda, rig->step, drop.step, sizeof *rig->step);
     drop.step = rig->step;
     return drop;
 }

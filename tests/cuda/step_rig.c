@@ -1,4 +1,5 @@
 #include "tests/cuda/step_rig.h"
+#include "tests/norm.h"
 
 #include "model/context.h"
 
@@ -125,7 +126,8 @@ void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
         for (int i = 0; i < model->n_metrics; i++)
             numbers.loss_scale[i] =
                 model->metrics[i].weight / ((float)micro_batches * (float)batch->counts[model->metrics[i].count]);
-        device->set(device, side->numbers, &numbers, sizeof numbers);
+        device->upload(device, side->numbers, &numbers, sizeof numbers);
+        device->synchronize(device);
         side_pass(side, batch,
                   (Pass){.train = true, .unwritten = micro ? NULL : side->unwritten, .recompute = recompute});
     }

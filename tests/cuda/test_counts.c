@@ -77,8 +77,11 @@ TEST(counts_of_layernorm) {
 TEST(counts_of_adamw) {
     enum { N = 1 << 16, UPDATES = N / 128, WARPS = N / (16 * 32) };
     const Segment segment = {.begin = 0, .end = N, .learning_rate = 1e-3f};
-    AdamWBuffers b = {of(DTYPE_F32, N, 0), of(DTYPE_BF16, N, 0), of(DTYPE_F32, N, 0), of(DTYPE_F32, N, 0),
-                      of(DTYPE_F32, N, 0)};
+    AdamWBuffers b = {.params = of(DTYPE_F32, N, 0),
+                      .copy = of(DTYPE_BF16, N, 0),
+                      .m = of(DTYPE_F32, N, 0),
+                      .v = of(DTYPE_F32, N, 0),
+                      .grads = of(DTYPE_F32, N, 0)};
     Tensor norm = of(DTYPE_F32, 1, 0);
     begin();
     adamw_update(rig.cuda, b, norm, tensor_none(), &segment, 1, (AdamW){0.9f, 0.999f, 1e-8f, 1, 2, false});

@@ -25,7 +25,7 @@ TEST(staged_batches_are_unchanged) {
             int64_t n = tensor_numel(read[step].cuda);
             for (int64_t i = 0; i < n; i++) batch[i] = ((float *)read[step].cpu.data)[i] = (float)(1000 * step + i);
             void *to = buffers[step % 2].cuda.data;
-            rig.cuda->stage(rig.cuda, step % 2, to, batch, (size_t)n * sizeof *batch);
+            rig.cuda->stage(rig.cuda, step % 2, to, batch, sizeof *batch, batch + 1, (size_t)(n - 1) * sizeof *batch);
             memset(batch, 0, (size_t)n * sizeof *batch);
             cast(rig.cuda, read[step].cuda, tensor_1d(to, DTYPE_F32, n));
         }

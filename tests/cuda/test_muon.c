@@ -115,6 +115,26 @@ TEST_IN_EVERY_TYPE(zeros) {
     check_output("muon_update params without a gradient", b.p, 0);
 }
 
+/* A rate on the device gives the bits of the same rate in the argument, on either device. */
+TEST_IN_EVERY_TYPE(rates_on_the_device) {
+    MuonMatrix w = {16, 20, 12, 20, 0.5f, 0.125f, 0};
+    Buffers b[2];
+    Pair rates = pair_normal(&rig, DTYPE_F32, 3, 0, 1);
+    floats(rates)[2] = 0.25f;
+    pair_upload(&rig, rates);
+    for (int i = 0; i < 2; i++) {
+        rig.draws = 70;
+        b[i] = open_buffers(type, 300, 3, 0);
+        AdamWBuffers on_cpu = {.params = b[i].p.cpu, .m = b[i].m.cpu, .grads = b[i].g.cpu},
+                     on_cuda = {.params = b[i].p.cuda, .copy = b[i].copy.cuda, .m = b[i].m.cuda, .grads = b[i].g.cuda};
+        if (i) w.learning_rate = 0.5f, w.group = 2, on_cpu.rates = rates.cpu, on_cuda.rates = rates.cuda;
+        muon_update(rig.cpu, on_cpu, b[i].norm.cpu, tensor_none(), w, (Muon){0.95f, 1});
+        muon_update(rig.cuda, on_cuda, b[i].norm.cuda, tensor_none(), w, (Muon){0.95f, 1});
+    }
+    expect_same_bits(&rig, "muon_update params by a rate on the device", b[0].p, b[1].p);
+    assert_memory_equal(b[0].p.cpu.data, b[1].p.cpu.data, 300 * sizeof(float));
+}
+
 /* ---- scratch that an operation keeps while it calls others ---- */
 
 static void update_at_nowhere(void *argument) {

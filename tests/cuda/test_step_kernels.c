@@ -1,6 +1,7 @@
 /* Losses and their gradients, sums, norms and the optimizer on the cuda device, against the cpu's, on a GPU or on the
  * emulator. */
 #include "tests/cuda/schedules.h"
+#include "tests/norm.h"
 
 #include <float.h>
 
@@ -193,9 +194,39 @@ static void check_norms(DType type) {
     }
 }
 
+/* Squares summed range by range give the bits of those summed at once, in which gradients outside are not read. */
+static void check_ranges(const Segment *segments, int n) {
+    static const int64_t cuts[] = {0, 6, 4096, 4100, 5010, 8192, PARAMS};
+    enum { CUTS = sizeof cuts / sizeof *cuts };
+    Pair all = pair_normal(&rig, DTYPE_F32, PARAMS, 0, 1), whole = number(0), norm = number(0);
+    Pair squares = poisoned(DTYPE_F32, NORM_FLOATS * norm_parts(segments, n), 0);
+    global_norm(rig.cuda, whole.cuda, all.cuda, tensor_none(), segments, n);
+    for (int i = 0; i < CUTS - 1; i++) {
+        Pair g = poisoned(DTYPE_F32, PARAMS, 0);
+        for (int s = 0; s < n; s++) {
+            NormPieces p = norm_pieces(&segments[s], cuts[i], cuts[i + 1]);
+            for (int64_t e = p.first * NORM_PIECE; e < p.end * NORM_PIECE; e++)
+                if (e >= segments[s].begin && e < segments[s].end) floats(g)[e] = floats(all)[e];
+        }
+        pair_upload(&rig, g);
+        sum_squares(rig.cuda, squares.cuda, g.cuda, segments, n, cuts[i], cuts[i + 1]);
+    }
+    finish_norm(rig.cuda, norm.cuda, squares.cuda, tensor_none());
+    expect_same_bits(&rig, "a norm of ranges", norm, whole);
+}
+
+static void check_norms_of_ranges(DType type) {
+    Segment mixed[4] = {few[3], few[0], few[2], few[1]};
+    (void)type;
+    check_ranges(few, 4);
+    check_ranges(mixed, 4);
+    check_ranges(many_segments(), MANY);
+}
+
 TEST(sums_and_norms) {
     run_check(check_sums, DTYPE_F32);
     run_check(check_norms, DTYPE_F32);
+    run_check(check_norms_of_ranges, DTYPE_F32);
 }
 
 /* The optimizer. */
@@ -255,6 +286,35 @@ TEST_IN_EVERY_TYPE(adamw) {
     check_updates(type, few, 4, coupled, 1024, false, 0.5f);
     check_updates(type, few, 4, clipped, 1024, false, INFINITY);
     check_updates(type, few, 4, clipped, 0, false, NAN);
+}
+
+/* Rates and a step on the device give the bits of the same numbers in the arguments. */
+TEST_IN_EVERY_TYPE(numbers_on_the_device) {
+    static const float rates[] = {0.37f, 0, 0.011f};
+    for (int coupled = 0; coupled < 2; coupled++) {
+        AdamW o = {0.9f, 0.95f, 1e-8f, 1.0f, 9, coupled};
+        Pair all[2][5], at = poisoned(DTYPE_F32, 3, 0), step = pair_integers(&rig, (int32_t[]){9}, 1);
+        memcpy(floats(at), rates, sizeof rates);
+        pair_upload(&rig, at);
+        for (int i = 0; i < 2; i++) {
+            Segment segments[4];
+            Pair *b = all[i]; /* params, m, v, grads, copy */
+            rig.draws = 50;
+            for (int k = 0; k < 5; k++) b[k] = normal(k < 4 ? DTYPE_F32 : type, PARAMS, 0);
+            for (int64_t e = 0; e < PARAMS; e++) floats(b[2])[e] *= floats(b[2])[e];
+            pair_upload(&rig, b[2]);
+            for (int s = 0; s < 4; s++) {
+                segments[s] = few[s];
+                segments[s].group = s % 2 ? 2 : 0;
+                if (!i) segments[s].learning_rate *= rates[segments[s].group];
+            }
+            AdamWBuffers of = {.params = b[0].cuda, .m = b[1].cuda, .v = b[2].cuda, .grads = b[3].cuda};
+            if (type != DTYPE_F32) of.copy = b[4].cuda;
+            if (i) of.rates = at.cuda, of.step = step.cuda.data, o.step = 1;
+            adamw_update(rig.cuda, of, number(3).cuda, tensor_none(), segments, 4, o);
+        }
+        for (int k = 0; k < 3; k++) expect_same_bits(&rig, "adamw with numbers on the device", all[0][k], all[1][k]);
+    }
 }
 
 TEST_IN_F32(loss_scale) {

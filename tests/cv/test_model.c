@@ -6,6 +6,7 @@
 #include "kernels/philox.h"
 #include "tests/cv/rig.h"
 #include "tests/model_rig.h"
+#include "tests/norm.h"
 
 enum { CELLS = CV_GOLDEN_CELLS, STEPS = 3 };
 static const double norm_of_clip = 35, learning_rate = 1e-3, weight_decay = 1e-3;

@@ -4,6 +4,7 @@
 #include "kernels/device_open.h"
 #include "tests/golden.h"
 #include "tests/gpt/rig.h"
+#include "tests/norm.h"
 
 #include "model/block.h"
 #include "train/schedule.h"

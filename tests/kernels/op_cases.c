@@ -146,7 +146,7 @@ static int64_t positions(const OpCall *call) {
 #define BUFFERS                                                                                                        \
     (AdamWBuffers) {                                                                                                   \
         added(params, S.flat, 0, 0, 16), HALF, added(m, S.flat, 0, 0, 16), added_as(OP_POSITIVE, v, S.flat, 0, 16),    \
-            f32(grads, S.flat, 0)                                                                                      \
+            f32(grads, S.flat, 0), tensor_none(), NULL                                                                 \
     }
 #define MATRIX                                                                                                         \
     (MuonMatrix) { S.offset, S.pitch, S.tall, S.columns, 0.1f, 1, 0 }
@@ -331,8 +331,12 @@ CASE(nt_xent_backward, ops_losses, "z all", "", N *(N - 1) * (4 * C + 6) + N * C
      out_f32(dz, N, C, N, 128), f32(z, N, C), f32(lse, N, 0), S.temperature, SCALE)
 
 CASE(sum_forward, ops_optimizer, "x any", "", N, 4 * N + 4, out_f32(sum, 1, 0, 0, 2), f32(x, N, 0))
-CASE(global_norm, ops_optimizer, "grads any", "whole=1", 2 * TAKEN, 4 * TAKEN + 4, out_f32(norm, 1, 0, 0, 4),
-     f32(grads, S.flat, 0), (S.scaled ? f32_as(OP_POSITIVE, loss_scale, LOSS_SCALE_FIELDS) : tensor_none()), SEGMENTS)
+CASE(sum_squares, ops_optimizer, "grads any", "whole=1", 2 * TAKEN, 4 * TAKEN,
+     out_f32(squares, NORM_FLOATS *norm_parts(segments(call), S.whole ? 1 : 2), 0, EXACT), f32(grads, S.flat, 0),
+     SEGMENTS, 0, S.flat)
+CASE(finish_norm, ops_optimizer, NULL, "", 0, 4, out_f32(norm, 1, 0, 0, 4),
+     f32_as(OP_POSITIVE, squares, NORM_FLOATS *N),
+     (S.scaled ? f32_as(OP_POSITIVE, loss_scale, LOSS_SCALE_FIELDS) : tensor_none()))
 CASE(adamw_update, ops_optimizer, "grads any", "whole=1", 14 * TAKEN, 28 * TAKEN + 4, BUFFERS, number(norm, 1),
      tensor_none(), SEGMENTS, (AdamW){0.9f, 0.999f, 1e-8f, 1, 2, false})
 /* Steps of 5 x 5 x 12 twice, 5 x 5 x 5 once, and the sum of three; 13 for each of 60 numbers. */

@@ -53,7 +53,8 @@ static void check_output(const OpCase *c, const OpArgument *a, const Planted *p)
 static void expect_no_nan(Rig *rig, const OpCase *c, const OpCall *call) {
     for (int i = 0; i < call->n_arguments; i++) {
         const OpArgument *a = &call->arguments[i];
-        bool is_float = a->type == DTYPE_F32 && strcmp(a->name, "moments"); /* which are doubles */
+        bool doubles = !strcmp(a->name, "moments") || !strcmp(a->name, "squares");
+        bool is_float = a->type == DTYPE_F32 && !doubles;
         for (int64_t k = 0; is_float && k < tensor_numel(a->on[0]); k++)
             if (isnan(floats(a->on[0])[k])) fail_msg("%s: %s[%lld] is NaN", c->name, a->name, (long long)k);
         if (a->role != OP_INPUT) hash_output(rig, a->on[0]);
@@ -146,7 +147,8 @@ static const struct {
     {OP_embedding_forward, "ids[1]=-1", "embedding_forward: ids[1] is -1, expected less than 10 and not negative"},
     {OP_embedding_forward, "position_table:none", "embedding_forward: position_table is none, expected f32 [any, 12]"},
     {OP_gather_rows, "rows[0]=6", "gather_rows: rows[0] is 6, expected less than 6 and not negative"},
-    {OP_global_norm, "grads:95", "global_norm: segment 1 is 50 .. 100, the buffer has 95 elements"},
+    {OP_sum_squares, "grads:95", "sum_squares: elements 0 .. 100 of 95"},
+    {OP_clear_segments, "x:95", "clear_segments: segment 1 is 50 .. 100, the buffer has 95 elements"},
     {OP_clear_segments, "masked=8", "clear_segments: 8 elements in rows of 2 take part in segment 0 of 6 elements"},
     {OP_unfold_forward, "length=2 k=7 pad=2",
      "unfold_forward: 7 taps, stride 1, padding 2 have no position in sequences of 2 rows"},

@@ -1,6 +1,7 @@
 /* The operations of kernels/ops_optimizer.c, on every instruction set of the processor and with 1, 2 and 3 threads,
  * tested as the layers in test_ops_layers.c. */
 #include "tests/kernels/ops_rig.h"
+#include "tests/norm.h"
 
 /* Sums, norms, the optimizer. */
 
@@ -167,6 +168,65 @@ static void check_rows_left_out_change_no_other_bit(Rig *rig) {
     expect_masked(rig, "copy_segments with rows left out", masked, p2, zeros, p0);
 }
 
+/* Squares that are summed range by range, in any order, give the bits of those that are summed at once; gradients
+ * outside of a range are not read. Segments are masked or not, and lie in any order. */
+static void check_ranges_of_squares_give_the_same_bits(Rig *rig) {
+    static const int64_t cuts[] = {0, 3, 4096, 4097, 20016, 40016, 45056, 77777, 80016, 80996, 90001, SOME_PARAMS};
+    enum { CUTS = sizeof cuts / sizeof *cuts };
+    Segment masked[MASKED], plain[MASKED];
+    masked_segments(rig, masked, plain);
+    for (int way = 0; way < 2; way++) {
+        const Segment *segments = way ? masked : plain;
+        Tensor g = normal(rig, SOME_PARAMS, 0), part = tensor(rig, DTYPE_F32, SOME_PARAMS, 0);
+        Tensor squares = poisoned(rig, NORM_FLOATS * norm_parts(segments, MASKED), 0);
+        Tensor whole = poisoned(rig, 1, 0), norm = poisoned(rig, 1, 0);
+        global_norm(rig->device, whole, g, tensor_none(), segments, MASKED);
+        for (int k = CUTS - 2; k >= 0; k--) {
+            int i = (5 * k + 3) % (CUTS - 1);
+            for (int64_t e = 0; e < SOME_PARAMS; e++) floats(part)[e] = NAN;
+            for (int s = 0; s < MASKED; s++) {
+                NormPieces p = norm_pieces(&segments[s], cuts[i], cuts[i + 1]);
+                int64_t from = p.first * NORM_PIECE, to = p.end * NORM_PIECE;
+                for (int64_t e = from; e < to; e++)
+                    if (e >= segments[s].begin && e < segments[s].end) floats(part)[e] = floats(g)[e];
+            }
+            sum_squares(rig->device, squares, part, segments, MASKED, cuts[i], cuts[i + 1]);
+        }
+        finish_norm(rig->device, norm, squares, tensor_none());
+        expect_same(rig, "a norm of ranges", norm, whole);
+    }
+}
+
+/* Rates and a step that lie on the device give the bits of the same numbers in the arguments. */
+static void check_numbers_on_the_device(Rig *rig, bool coupled) {
+    float rates[] = {0.37f, 0, 0.011f};
+    const uint32_t step = 9;
+    AdamW o = {0.9f, 0.95f, 1e-8f, 1.0f, 9, coupled}, other = o;
+    Segment by_group[SOME_SEGMENTS], own[SOME_SEGMENTS];
+    Tensor p = normal(rig, SOME_PARAMS, 0), m = normal(rig, SOME_PARAMS, 0), v = normal(rig, SOME_PARAMS, 0);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) floats(v)[i] *= floats(v)[i];
+    Tensor g = some_gradients(rig), p2 = copied(rig, p), m2 = copied(rig, m), v2 = copied(rig, v);
+    for (int s = 0; s < SOME_SEGMENTS; s++) {
+        by_group[s] = own[s] = some_segments[s];
+        by_group[s].group = s % 2 ? 2 : 0;
+        own[s].learning_rate *= rates[by_group[s].group];
+    }
+    other.step = 1;
+    AdamWBuffers at = {
+        .params = p2, .m = m2, .v = v2, .grads = g, .rates = tensor_1d(rates, DTYPE_F32, 3), .step = &step};
+    adamw_update(rig->device, (AdamWBuffers){.params = p, .m = m, .v = v, .grads = g}, number(rig, 3), tensor_none(),
+                 own, SOME_SEGMENTS, o);
+    adamw_update(rig->device, at, number(rig, 3), tensor_none(), by_group, SOME_SEGMENTS, other);
+    expect_same(rig, "adamw params with numbers on the device", p2, p);
+    expect_same(rig, "adamw m with numbers on the device", m2, m);
+    expect_same(rig, "adamw v with numbers on the device", v2, v);
+}
+
+static void check_numbers_can_lie_on_the_device(Rig *rig) {
+    check_numbers_on_the_device(rig, false);
+    check_numbers_on_the_device(rig, true);
+}
+
 static void check_adamw_matches_the_reference(Rig *rig) {
     check_update(rig, 0.05f, (AdamW){0.9f, 0.999f, 1e-3f, 0, 1, false});
     check_update(rig, 0.05f, (AdamW){0.9f, 0.95f, 1e-8f, 1.0f, 7, false});
@@ -311,6 +371,8 @@ int main(void) {
         ops_test(sum_matches_the_reference),
         ops_test(norm_counts_only_the_segments),
         ops_test(rows_left_out_change_no_other_bit),
+        ops_test(ranges_of_squares_give_the_same_bits),
+        ops_test(numbers_can_lie_on_the_device),
         ops_test(adamw_matches_the_reference),
         ops_test(loss_scale_does_not_change_the_update),
         ops_test(loss_scale_adapts_to_overflow),

@@ -28,7 +28,19 @@ typedef struct {
     Pass pass;
     Context context;
     BlockRows rows;
+    float *told; /* the gradients when the pass told that they are final: elements from told_from on */
+    int64_t told_from;
+    int times;
 } BlockRig;
+
+/* Pass.finished */
+static void note_final(void *context, int64_t begin, int64_t end) {
+    BlockRig *rig = context;
+    assert_true(end == rig->told_from && begin < end);
+    memcpy(rig->told + begin, rig->gradients + begin, (size_t)(end - begin) * sizeof(float));
+    rig->told_from = begin;
+    rig->times++;
+}
 
 static BlockRig *block_rig_open(const BlockConfig *config, const BlockNames *names) {
     BlockRig *rig = xcalloc(1, sizeof *rig);
@@ -38,6 +50,7 @@ static BlockRig *block_rig_open(const BlockConfig *config, const BlockNames *nam
     int64_t n = rig->table.flat_count;
     rig->weights = xaligned((size_t)n * sizeof(float));
     rig->gradients = xaligned((size_t)n * sizeof(float));
+    rig->told = xaligned((size_t)n * sizeof(float));
     for (int i = 0; i < rig->table.count; i++) {
         const Param *param = &rig->table.items[i];
         for (int64_t e = 0; e < param->count; e++) {
@@ -50,7 +63,7 @@ static BlockRig *block_rig_open(const BlockConfig *config, const BlockNames *nam
         rig->dy[e] = philox_normal(3, PURPOSE_TEST, 0, e);
     }
     static const uint32_t step = 2;
-    rig->pass = (Pass){.train = true, .seed = 4, .step = &step};
+    rig->pass = (Pass){.train = true, .seed = 4, .step = &step, .finished = note_final, .finished_context = rig};
     rig->context = (Context){.device = rig->device,
                              .arena = &rig->arena,
                              .table = &rig->table,
@@ -69,6 +82,7 @@ static void block_rig_close(BlockRig *rig) {
     params_free(&rig->table);
     free(rig->weights);
     free(rig->gradients);
+    free(rig->told);
     free(rig);
 }
 
@@ -87,6 +101,10 @@ static double block_loss(BlockRig *rig, double *scale) {
 }
 
 static void block_gradients(BlockRig *rig) {
+    int64_t n = rig->table.flat_count;
+    int frozen = rig->stack.frozen;
+    rig->told_from = n;
+    rig->times = 0;
     memset(rig->gradients, 0, tensor_bytes(rig->context.gradients));
     float dy[ROWS * WIDTH];
     memcpy(dy, rig->dy, sizeof dy);
@@ -96,6 +114,10 @@ static void block_gradients(BlockRig *rig) {
     rig->has_dx = tensor_given(dx);
     if (rig->has_dx) memcpy(rig->dx, dx.data, sizeof rig->dx);
     arena_release(&rig->arena, 0);
+    int64_t first = frozen == 2 ? n : rig->table.items[rig->stack.params[frozen * BLOCK_TENSORS]].offset;
+    assert_true(rig->told_from == first);
+    assert_int_equal(rig->times, 4 * (2 - frozen)); /* layers of blocks that are trained, from the last to the first */
+    assert_memory_equal(rig->told + first, rig->gradients + first, (size_t)(n - first) * sizeof(float));
 }
 
 static double loss_along(BlockRig *rig, float *values, const float *at, const float *direction, int64_t n, double h) {

@@ -54,7 +54,8 @@ const ProfileCall profile_calls[] = {
     {"nt_xent_forward nt_xent_backward", "n=512 c=128", "", ONLY_F32},
     {"adamw_update muon_update", "flat=1048576 whole=1 offset=0 pitch=512 tall=512 columns=512", "", EVERY_TYPE},
     {"sum_forward", "n=1048576", "", ONLY_F32},
-    {"global_norm loss_scale_update copy_segments clear_segments", "flat=1048576 whole=1", "", ONLY_F32},
+    {"sum_squares finish_norm loss_scale_update copy_segments clear_segments", "flat=1048576 whole=1 n=256", "",
+     ONLY_F32},
     {"norm_guard", "flat=4 overflow=1", "", ONLY_F32},
 };
 const int n_profile_calls = sizeof profile_calls / sizeof *profile_calls;

@@ -2,6 +2,7 @@
  * every gradient, five optimizer steps; and their parameter counts. */
 #include "kernels/device_open.h"
 #include "tests/model_rig.h"
+#include "tests/norm.h"
 #include "tests/psd/rig.h"
 
 static const char *const key_bias = "in_proj_bias";

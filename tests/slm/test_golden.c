@@ -2,6 +2,7 @@
  * gradient, and five steps of AdamW. */
 #include "kernels/device_open.h"
 #include "tests/golden.h"
+#include "tests/norm.h"
 #include "tests/slm/rig.h"
 
 static const char *const key_bias = "c_attn.bias";

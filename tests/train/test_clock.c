@@ -21,22 +21,22 @@ static struct {
 double __wrap_seconds_now(void);
 double __wrap_seconds_now(void) { return now; }
 
-void __real_step_clip(Run *run);
-void __wrap_step_clip(Run *run);
-void __wrap_step_clip(Run *run) {
+void __real_step_end(Run *run);
+void __wrap_step_end(Run *run);
+void __wrap_step_end(Run *run) {
     now = now + STEP;
-    __real_step_clip(run);
+    __real_step_end(run);
 }
 
 static double micro_batch; /* seconds of each after the first, which takes first_micro_batch */
 static double first_micro_batch;
 
-void __real_passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs);
-void __wrap_passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs);
-void __wrap_passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs) {
+void __real_passes_run(Passes *passes, const Batch *batch, Pass pass, const PassFrame *frame, Tensor outputs);
+void __wrap_passes_run(Passes *passes, const Batch *batch, Pass pass, const PassFrame *frame, Tensor outputs);
+void __wrap_passes_run(Passes *passes, const Batch *batch, Pass pass, const PassFrame *frame, Tensor outputs) {
     now = now + (first_micro_batch > 0 ? first_micro_batch : micro_batch);
     first_micro_batch = 0;
-    __real_passes_run(passes, batch, pass, sums, outputs);
+    __real_passes_run(passes, batch, pass, frame, outputs);
 }
 
 bool __real_passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,

@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/host_memory.h"
 #include "model/context.h"
+#include "train/gradient_norm.h"
 #include "train/plan/memory.h"
 
 /* A dry run of micro-batches and an update, without memory: all addresses are the dry device's. `on` gets the
@@ -19,64 +20,88 @@ typedef struct {
     bool update;
     size_t activations; /* out: the peak of the arena */
     size_t masks;       /* out: of unused rows */
+    size_t sums;        /* out: of the norm */
 } DryRun;
 
-static void dry_update(DryRun *r, Tensor flat, Tensor half) {
-    Tensor norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1), none = tensor_none();
-    ParamUpdates u = params_updates(&r->model->params, r->dry, 0, r->options.muon);
-    AdamWBuffers buffers = {.params = flat, .copy = half, .m = flat, .v = flat, .grads = flat};
+static Tensor dry_flat(DryRun *r, DType type) {
+    int64_t n = r->model->params.flat_count;
+    return tensor_1d(r->dry->allocate(r->dry, (size_t)n * dtype_size(type)), type, n);
+}
+
+/* Calls what surrounds the passes of a step: before the first, and, with the squares of the gradients, behind the last.
+ */
+static void dry_update(DryRun *r, const ParamUpdates *u, GradientNorm *squares) {
+    const Model *model = r->model;
+    Tensor none = tensor_none(), weights = model->weights, gradients = model->gradients;
+    Tensor norm = squares ? tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1) : none;
     OWNED Segment *moving = NULL;
-    int n_moving = params_moving(&r->model->params, &moving);
-    clear_segments(r->on, flat, u.cleared, u.n_cleared); /* at the beginning of a step */
-    if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving);
-    global_norm(r->on, norm, flat, none, u.segments, u.n_segments);
-    adamw_update(r->on, buffers, norm, none, u.segments, u.n_adamw, (AdamW){.step = 1});
-    for (int i = 0; i < u.n_matrices; i++) muon_update(r->on, buffers, norm, none, u.matrices[i], (Muon){0});
-    if (n_moving) copy_segments(r->on, flat, flat, norm, moving, n_moving);
-    r->masks = u.mask_bytes;
-    params_updates_free(&u);
+    int n_moving = params_moving(&model->params, &moving);
+    if (!squares) {
+        clear_segments(r->on, gradients, u->cleared, u->n_cleared);
+        if (n_moving) copy_segments(r->on, gradients, weights, none, moving, n_moving);
+        return;
+    }
+    AdamWBuffers buffers = {.params = weights, .copy = model->half_weights, .grads = gradients};
+    buffers.m = dry_flat(r, DTYPE_F32);
+    buffers.v = dry_flat(r, DTYPE_F32);
+    gradient_norm_finish(squares, norm, none);
+    adamw_update(r->on, buffers, norm, none, u->segments, u->n_adamw, (AdamW){.step = 1});
+    for (int i = 0; i < u->n_matrices; i++) muon_update(r->on, buffers, norm, none, u->matrices[i], (Muon){0});
+    if (n_moving) copy_segments(r->on, weights, gradients, norm, moving, n_moving);
+}
+
+static void dry_passes(DryRun *r, Arena *arena, GradientNorm *squares) {
+    Model *model = r->model;
+    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
+    for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
+    PassNumbers *numbers = r->dry->allocate(r->dry, sizeof *numbers);
+    bool train = r->kind != PASS_VALIDATION;
+    Pass pass = {.train = train, .recompute = r->options.recompute, .step = &numbers->step};
+    pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
+    pass.sums = tensor_1d(model->weights.data, DTYPE_F32, model->n_metrics);
+    if (!train && model->n_outputs)
+        pass.outputs = tensor_2d(model->weights.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
+    OWNED bool *unwritten = xcalloc((size_t)model->params.count, sizeof *unwritten);
+    const Context context = context_of(model, r->on, arena, &pass);
+    for (int64_t i = 0; i < r->micro_batches; i++) {
+        pass.unwritten = r->kind == PASS_FIRST && !i ? unwritten : NULL;
+        pass.finished = squares && i == r->micro_batches - 1 ? gradient_norm_finished : NULL;
+        pass.finished_context = squares;
+        context_begin(&context);
+        model->forward_backward(model, r->on, arena, r->batch, fields, &pass);
+        context_end(&context);
+    }
 }
 
 static void dry_run(void *argument) {
     DryRun *r = argument;
     Model *model = r->model, real = *model;
-    Device *dry = r->dry;
-    Arena arena = arena_open(dry, 0, "activations");
-    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
-    for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
-    PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
-    bool train = r->kind != PASS_VALIDATION;
-    Pass pass = {.train = train, .recompute = r->options.recompute, .step = &numbers->step};
-    pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
-    int64_t n = model->params.flat_count;
-    Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
-    pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
-    if (!train && model->n_outputs)
-        pass.outputs = tensor_2d(flat.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
-    model->weights = model->gradients = flat;
-    model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(flat.data, dry->half, n);
-    OWNED bool *unwritten = xcalloc((size_t)model->params.count, sizeof *unwritten);
-    const Context context = context_of(model, r->on, &arena, &pass);
-    for (int64_t i = 0; i < r->micro_batches; i++) {
-        pass.unwritten = r->kind == PASS_FIRST && !i ? unwritten : NULL;
-        context_begin(&context);
-        model->forward_backward(model, r->on, &arena, r->batch, fields, &pass);
-        context_end(&context);
-    }
-    if (r->update) dry_update(r, flat, model->half_weights);
+    Arena arena = arena_open(r->dry, 0, "activations");
+    model->weights = dry_flat(r, DTYPE_F32);
+    model->gradients = dry_flat(r, DTYPE_F32);
+    model->half_weights = r->dry->half == DTYPE_F32 ? tensor_none() : dry_flat(r, r->dry->half);
+    ParamUpdates u = params_updates(&model->params, r->dry, 0, r->options.muon);
+    GradientNorm squares = gradient_norm_open(r->dry, model->gradients, u.segments, u.n_segments);
+    squares.device = r->on;
+    if (r->update) dry_update(r, &u, NULL);
+    dry_passes(r, &arena, r->update ? &squares : NULL);
+    if (r->update) dry_update(r, &u, &squares);
     model->weights = real.weights;
     model->gradients = real.gradients;
     model->half_weights = real.half_weights;
     r->activations = arena.peak;
+    r->masks = u.mask_bytes;
+    r->sums = tensor_bytes(squares.squares);
+    params_updates_free(&u);
     arena_close(&arena);
 }
 
 void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options) {
-    dry_run(&(DryRun){model, dry, dry, batch, PASS_FIRST, options, micro_batches, true, 0, 0});
+    dry_run(&(DryRun){model, dry, dry, batch, PASS_FIRST, options, micro_batches, true, 0, 0, 0});
 }
 
 void memory_dry_pass(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute) {
-    dry_run(&(DryRun){model, dry, dry, batch, kind, {.recompute = recompute}, 1, false, 0, 0});
+    dry_run(&(DryRun){model, dry, dry, batch, kind, {.recompute = recompute}, 1, false, 0, 0, 0});
 }
 
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
@@ -92,9 +117,9 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
     dry->half = half;
     for (int i = 0; i < 2; i++) {
         if (!batches[i]) continue;
-        DryRun r = {model, dry, dry, batches[i], i ? PASS_VALIDATION : PASS_FIRST, options, 1, i == 0, 0, 0};
+        DryRun r = {model, dry, dry, batches[i], i ? PASS_VALIDATION : PASS_FIRST, options, 1, i == 0, 0, 0, 0};
         dry_run(&r);
-        plan.optimizer += r.masks;
+        if (!i) plan.optimizer += r.masks, plan.results += r.sums;
         if (r.activations > plan.activations) plan.activations = r.activations;
         Tensor device_data = batches[i]->fields[batches[i]->n_fields];
         if (tensor_given(device_data) && device_data.data != counted) plan.data += tensor_bytes(device_data);

@@ -1,5 +1,6 @@
 #include "train/plan/plan.h"
 
+#include "train/pass.h"
 #include "train/stream.h"
 
 DType train_half(const TrainSpec *spec) { return spec->options->amp ? spec->device->half : DTYPE_F32; }
@@ -27,13 +28,13 @@ static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
     size_t val_bytes = r->validation ? loader_batch_bytes(r->validation, &validation, &val_sequences) : 0;
     if (val_bytes > bytes) bytes = val_bytes;
     if (val_sequences > sequences) sequences = val_sequences;
-    plan->batches = 2 * bytes;
+    plan->batches = 2 * (bytes + passes_numbers_bytes(&model->params));
     if (host_memory)
         plan->batches = (r->train ? loader_planned_bytes(r->train, &train) : 0) +
                         (r->validation ? loader_planned_bytes(r->validation, &validation) : 0);
-    plan->results = sizeof(PassNumbers) + (size_t)(n + sequences * model->n_outputs) * sizeof(float);
+    plan->results += (size_t)(n + sequences * model->n_outputs) * sizeof(float);
     if (!r->train) return;
-    int64_t row = 1 + o->grad_accumulation * n, numbers = (host_memory ? 1 : TRAIN_MAX_QUEUED) * row + 1;
+    int64_t row = 1 + o->grad_accumulation * n, numbers = ((host_memory ? 1 : TRAIN_MAX_QUEUED) + 1) * row + 1;
     if (r->validation) numbers += loader_epoch_batches(r->validation, &validation, 0) * n;
     if (r->validation && spec->selection.evaluate)
         numbers += validation_samples(r->validation, &validation) * model->n_outputs;

@@ -50,6 +50,8 @@ static void open_segments(Run *run) {
     const TrainSpec *spec = &run->t->spec;
     run->updates =
         params_updates(&spec->model->params, spec->device, (float)spec->options->weight_decay, spec->optimizer.muon);
+    run->norm =
+        gradient_norm_open(spec->device, spec->model->gradients, run->updates.segments, run->updates.n_segments);
     print_optimizer(&run->updates);
     run->n_moving = params_moving(&spec->model->params, &run->moving);
     run->n_groups = 1;
@@ -70,6 +72,7 @@ static void open_results(Run *run, int sequences) {
     run->results =
         tensor_2d(device->allocate(device, (size_t)(run->max_queued * row) * 4), DTYPE_F32, run->max_queued, row);
     run->stopped = tensor_1d(device->allocate(device, 4), DTYPE_F32, 1);
+    run->row = tensor_1d(device->allocate(device, (size_t)row * 4), DTYPE_F32, row);
     run->host_results = xcalloc((size_t)(run->max_queued * row), sizeof(float));
     run->loss_scale = xcalloc((size_t)(g * n), sizeof(float));
     for (int i = 0; i < run->max_queued; i++) {
@@ -178,6 +181,8 @@ void run_close(Run *run) {
     passes_close(&run->passes);
     device->release(device, run->results.data, tensor_bytes(run->results));
     device->release(device, run->stopped.data, 4);
+    device->release(device, run->row.data, tensor_bytes(run->row));
+    gradient_norm_close(&run->norm);
     for (int i = 0; i < run->max_queued; i++) {
         free(run->queued[i].counts);
         free(run->queued[i].samples);

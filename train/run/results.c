@@ -5,13 +5,11 @@
 
 #include "train/run/keep.h"
 
-Tensor results_norm(const Run *run) {
-    return tensor_1d((float *)run->results.data + run->n_queued * run->results.dims[1], DTYPE_F32, 1);
-}
+Tensor results_norm(const Run *run) { return tensor_1d(run->row.data, DTYPE_F32, 1); }
 
-Tensor results_sums(const Run *run, int64_t micro, int64_t n) {
-    int n_metrics = run->t->spec.model->n_metrics;
-    return tensor_1d((float *)results_norm(run).data + 1 + micro * n_metrics, DTYPE_F32, n * n_metrics);
+Tensor results_sums(const Run *run) {
+    int64_t n = run->t->spec.model->n_metrics;
+    return tensor_2d((float *)run->row.data + 1, DTYPE_F32, run->accumulation, n);
 }
 
 void results_download(Run *run) {

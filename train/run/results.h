@@ -3,10 +3,10 @@
 
 #include "train/run/run.h"
 
-/* Returns where the step being queued stores its gradient norm. */
+/* Returns where the step being queued stores its gradient norm, f32 [1]. */
 Tensor results_norm(const Run *run);
-/* Returns where the step being queued stores the sums of `n` micro-batches from `micro` on. */
-Tensor results_sums(const Run *run, int64_t micro, int64_t n);
+/* Returns where it stores the sums of its micro-batches, f32 [g, n_metrics]. */
+Tensor results_sums(const Run *run);
 /* Copies the rows of the queued steps to the host, which waits for the device. */
 void results_download(Run *run);
 /* Reads the results of the queued steps. Skips a step that is not finite, or stops the run with a checkpoint from

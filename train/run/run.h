@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/dump.h"
+#include "train/gradient_norm.h"
 #include "train/log.h"
 #include "train/meter.h"
 #include "train/pass.h"
@@ -83,11 +84,14 @@ typedef struct Run {
     QueuedStep queued[TRAIN_MAX_QUEUED];
     int n_queued, max_queued;
     Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
+    Tensor row;              /* f32 [1 + g n_metrics]: that of the step being queued */
     float *host_results;
     float *loss_scale; /* [g, n_metrics]: the weight of one row of each metric in the objective */
     Passes passes;
 
+    GradientNorm norm;
     Dump *dump;          /* the dump of the current step, or NULL */
+    float dumped_scale;  /* the factor on its gradients */
     double flops_before; /* the device's FLOPs before the current step */
     Validation validation;
     Keeping keeping;

@@ -40,25 +40,15 @@ AdamW train_adamw(const TrainSpec *spec) {
                    .coupled = o->coupled_decay};
 }
 
-/* Copies the buffers that training updates: at the start of a step to the memory where the step changes them, and, with
- * its norm, back after the update. */
-static void copy_moving(const Run *run, Tensor to, Tensor from, Tensor norm) {
-    if (run->n_moving) copy_segments(run->t->spec.device, to, from, norm, run->moving, run->n_moving);
-}
-
-void step_clear_gradients(Run *run) {
+void step_begin(Run *run) {
     Training *t = run->t;
     Device *device = t->spec.device;
-    Model *model = t->spec.model;
-    QueuedStep *step = &run->queued[run->n_queued];
     double bytes;
     run->dump = t->spec.options->debug_dump && t->state.step == run->first_step ? dump_open(device) : NULL;
     device_totals(device, &run->flops_before, &bytes);
-    step->before = t->state;
-    step->n_samples = 0;
+    run->queued[run->n_queued].before = t->state;
+    run->queued[run->n_queued].n_samples = 0;
     run->epoch_ended = false;
-    clear_segments(device, model->gradients, run->updates.cleared, run->updates.n_cleared);
-    copy_moving(run, model->gradients, model->weights, tensor_none());
 }
 
 /* Returns the weight of one row of a metric's loss in the objective of the step. */
@@ -92,47 +82,36 @@ static void count_batch(Run *run, const Batch *batch, int64_t micro) {
     state->epoch = batch->epoch;
     state->batch_index = batch->index + 1;
     run->window.tokens += batch->n_tokens;
-    if (!micro) run->step_epoch = batch->epoch;
     run->epoch_ended |= batch->last;
     meter_batch(&run->meter, batch);
 }
 
-void step_forward_backward(Run *run, int64_t micro) {
-    Training *t = run->t;
-    Device *device = t->spec.device;
-    const TrainOptions *o = t->spec.options;
-    const Batch *batch = next_batch(run);
-    StepDump dump = {run->dump, micro};
-    PassNumbers numbers = {.step = (uint32_t)t->state.micro_step};
-    int n = t->spec.model->n_metrics;
-    for (int i = 0; i < n; i++) numbers.loss_scale[i] = run->loss_scale[micro * n + i] = loss_scale(run, i, batch);
-    device->set(device, run->passes.numbers, &numbers, sizeof numbers);
-    Pass pass = {.train = true,
-                 .recompute = o->grad_checkpointing,
-                 .unwritten = micro ? NULL : run->passes.unwritten,
-                 .seed = (uint64_t)o->seed,
-                 .step = &run->passes.numbers->step,
-                 .loss_scale = tensor_1d(run->passes.numbers->loss_scale, DTYPE_F32, n),
-                 .dump = run->dump ? step_dump_activation : NULL,
-                 .dump_context = &dump};
-    if (run->dump) step_dump_batch(&dump, batch, t->spec.train->field_names);
-    forecast_before_micro_batch(run);
-    passes_run(&run->passes, batch, pass, results_sums(run, micro, 1), tensor_none());
-    count_batch(run, batch, micro);
-    forecast_after_micro_batch(run, batch);
+/* ---- the operations of a micro-batch, which the device may record and repeat ---- */
+
+typedef struct {
+    Run *run;
+    bool first, last; /* of its step */
+} MicroBatch;
+
+/* Copies the buffers that training updates: at the start of a step to the memory where the step changes them, and, with
+ * its norm, back after the update. */
+static void copy_moving(const Run *run, Tensor to, Tensor from, Tensor norm) {
+    if (run->n_moving) copy_segments(run->t->spec.device, to, from, norm, run->moving, run->n_moving);
+}
+
+static void before_pass(void *context, const StepNumbers *numbers) {
+    const MicroBatch *m = context;
+    Run *run = m->run;
+    const Model *model = run->t->spec.model;
+    (void)numbers;
+    if (m->last) gradient_norm_begin(&run->norm);
+    if (!m->first) return;
+    clear_segments(run->t->spec.device, model->gradients, run->updates.cleared, run->updates.n_cleared);
+    copy_moving(run, model->gradients, model->weights, tensor_none());
 }
 
 /* Returns the flag that stops all queued steps after one that is not finite; none if such steps are only skipped. */
 static Tensor stop_flag(const Run *run) { return run->t->spec.options->skip_nonfinite ? tensor_none() : run->stopped; }
-
-void step_clip(Run *run) {
-    const TrainSpec *spec = &run->t->spec;
-    Model *model = spec->model;
-    Tensor norm = results_norm(run), sums = results_sums(run, 0, spec->options->grad_accumulation);
-    global_norm(spec->device, norm, model->gradients, model->loss_scale, run->updates.segments,
-                run->updates.n_segments);
-    norm_guard(spec->device, norm, stop_flag(run), sums, tensor_given(model->loss_scale));
-}
 
 /* Waits for a checkpoint that is written from the very weights that are about to change, on a device that uses host
  * memory. */
@@ -145,38 +124,92 @@ static void wait_for_weights(Run *run) {
     eta_wait(&run->eta, waited);
 }
 
-static void update_weights(Run *run, Tensor norm) {
+static void update_weights(Run *run, Tensor norm, const StepNumbers *numbers) {
     Training *t = run->t;
     Model *model = t->spec.model;
-    ParamUpdates *u = &run->updates;
-    AdamW adamw = train_adamw(&t->spec);
+    const ParamUpdates *u = &run->updates;
+    const AdamW adamw = train_adamw(&t->spec);
     const Muon muon = {.momentum = 0.95f, .clip = adamw.clip};
-    adamw.step = t->state.step - t->state.skipped_steps + 1;
-    for (int i = 0; i < u->n_segments; i++) u->segments[i].learning_rate = update_rate(run, u->segments[i].group);
-    for (int i = 0; i < u->n_matrices; i++) u->matrices[i].learning_rate = update_rate(run, u->matrices[i].group);
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
+    buffers.rates = tensor_1d((float *)numbers->rates, DTYPE_F32, params_n_groups(&model->params));
+    buffers.step = &numbers->update;
+    wait_for_weights(run);
     adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);
     for (int i = 0; i < u->n_matrices; i++)
         muon_update(t->spec.device, buffers, norm, model->loss_scale, u->matrices[i], muon);
+    copy_moving(run, model->weights, model->gradients, norm);
 }
 
-void step_update(Run *run) {
+/* Clips and updates. If the norm is not finite, which it is not if a loss is not, the update changes nothing. */
+static void update(Run *run, const StepNumbers *numbers) {
+    Device *device = run->t->spec.device;
+    Tensor scale = run->t->spec.model->loss_scale, norm = results_norm(run), sums = results_sums(run);
+    bool scaled = tensor_given(scale);
+    float factor[LOSS_SCALE_FIELDS] = {[LOSS_SCALE_FACTOR] = 1};
+    gradient_norm_finish(&run->norm, norm, scale);
+    norm_guard(device, norm, stop_flag(run), tensor_1d(sums.data, DTYPE_F32, tensor_numel(sums)), scaled);
+    update_weights(run, norm, numbers);
+    if (scaled && run->dump) device->download(device, factor, scale.data, sizeof factor);
+    run->dumped_scale = factor[LOSS_SCALE_FACTOR];
+    if (scaled) loss_scale_update(device, scale, norm, stop_flag(run));
+    scatter_rows(device, run->results, tensor_2d(run->row.data, DTYPE_F32, 1, run->row.dims[0]),
+                 tensor_1d((int32_t *)&numbers->row, DTYPE_I32, 1));
+}
+
+static void after_pass(void *context, const StepNumbers *numbers) {
+    const MicroBatch *m = context;
+    Tensor sums = m->run->passes.sums;
+    scatter_rows(m->run->t->spec.device, results_sums(m->run), tensor_2d(sums.data, DTYPE_F32, 1, sums.dims[0]),
+                 tensor_1d((int32_t *)&numbers->micro, DTYPE_I32, 1));
+    if (m->last) update(m->run, numbers);
+}
+
+/* ---- a micro-batch ---- */
+
+static void set_numbers(Run *run, const Batch *batch, int64_t micro) {
+    const TrainState *state = &run->t->state;
+    StepNumbers *numbers = run->passes.numbers;
+    int n = run->t->spec.model->n_metrics;
+    numbers->pass.step = (uint32_t)state->micro_step;
+    numbers->micro = (int32_t)micro;
+    numbers->row = run->n_queued;
+    numbers->update = (uint32_t)(state->step - state->skipped_steps + 1);
+    for (int i = 0; i < n; i++)
+        numbers->pass.loss_scale[i] = run->loss_scale[micro * n + i] = loss_scale(run, i, batch);
+    int groups = micro == run->accumulation - 1 ? params_n_groups(&run->t->spec.model->params) : 0;
+    for (int g = 0; g < groups; g++) numbers->rates[g] = update_rate(run, g);
+}
+
+void step_micro_batch(Run *run, int64_t micro) {
     Training *t = run->t;
-    Device *device = t->spec.device;
-    Model *model = t->spec.model;
-    Tensor norm = results_norm(run);
-    wait_for_weights(run);
-    update_weights(run, norm);
-    copy_moving(run, model->weights, model->gradients, norm);
+    const TrainOptions *o = t->spec.options;
+    const Batch *batch = next_batch(run);
+    MicroBatch m = {run, micro == 0, micro == run->accumulation - 1};
+    PassFrame frame = {before_pass, after_pass, &m, m.first + 2 * m.last};
+    StepDump dump = {run->dump, micro};
+    if (!micro) run->step_epoch = batch->epoch;
+    set_numbers(run, batch, micro);
+    Pass pass = {.train = true,
+                 .recompute = o->grad_checkpointing,
+                 .unwritten = micro ? NULL : run->passes.unwritten,
+                 .seed = (uint64_t)o->seed,
+                 .finished = m.last ? gradient_norm_finished : NULL,
+                 .finished_context = &run->norm,
+                 .dump = run->dump ? step_dump_activation : NULL,
+                 .dump_context = &dump};
+    if (run->dump) step_dump_batch(&dump, batch, t->spec.train->field_names);
+    forecast_before_micro_batch(run);
+    passes_run(&run->passes, batch, pass, &frame, tensor_none());
+    count_batch(run, batch, micro);
+    forecast_after_micro_batch(run, batch);
+}
+
+void step_end(Run *run) {
     double flops, bytes;
-    device_totals(device, &flops, &bytes);
+    device_totals(run->t->spec.device, &flops, &bytes);
     run->window.flops += flops - run->flops_before;
-    bool scaled = tensor_given(model->loss_scale);
-    float scale[LOSS_SCALE_FIELDS] = {[LOSS_SCALE_FACTOR] = 1};
-    if (scaled && run->dump) device->download(device, scale, model->loss_scale.data, sizeof scale);
-    if (scaled) loss_scale_update(device, model->loss_scale, norm, stop_flag(run));
-    t->state.step++;
+    run->t->state.step++;
     run->n_queued++;
-    if (run->dump) step_dump_write(run, scale[LOSS_SCALE_FACTOR]);
+    if (run->dump) step_dump_write(run, run->dumped_scale);
 }

@@ -90,11 +90,22 @@ static cudaError_t enqueue_run(cudaStream_t stream, std::function<void()> run) {
     return enqueue(stream_of(stream), {Work::RUN, std::move(run), NULL, 0});
 }
 
+/* What the host has put into streams one by one, kernels and fills, and graphs. */
+static int64_t single_launches, graph_launches;
+
+/* Tells of them in the end, if the environment asks for it. */
+__attribute__((destructor)) static void report_launches() {
+    if (getenv("EMULATE_LAUNCHES"))
+        fprintf(stderr, "emulate: %lld launches, and %lld of graphs\n", (long long)single_launches,
+                (long long)graph_launches);
+}
+
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch) {
     Hold hold(streams_lock);
     CUstream_st &s = stream_of(stream);
     cudaError_t loaded = load_code(launch.kernel, s.capture != NULL);
     if (loaded != cudaSuccess) return capture_error(stream, loaded);
+    single_launches += !s.capture;
     return enqueue(s, {Work::RUN, [launch] { run_launch(launch); }, NULL, 0, launch.kernel});
 }
 
@@ -106,6 +117,10 @@ cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t
 }
 
 cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes) {
+    {
+        Hold hold(streams_lock);
+        single_launches += !stream_of(stream).capture;
+    }
     return enqueue_run(stream, [=] {
         check::host_copies(to, NULL, bytes);
         memset(to, value, bytes);
@@ -265,6 +280,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     Hold hold(streams_lock);
     if (graph_launch_fails()) return set_error(cudaErrorMemoryAllocation);
+    graph_launches++;
     for (const Work &work : executable->work) enqueue(stream_of(stream), work);
     return is_lost() ? cudaErrorLaunchFailure : cudaSuccess;
 }

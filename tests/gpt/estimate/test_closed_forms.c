@@ -97,7 +97,7 @@ TEST(the_gpts_step_is_the_specifications) {
     gpt_step(8, 4, 24001, parameters, parameters);
     assert_near(forms_total().flops, 3 * forward, 0.005 * 3 * forward);
     assert_near(forms_want[OP_adamw_update].bytes / 1e9, 16.7, 0.05); /* "at least 15.6": 28 bytes; and the copy's 2 */
-    assert_near(forms_want[OP_global_norm].bytes / 300e9, 7e-3, 0.5e-3);
+    assert_near(forms_want[OP_sum_squares].bytes / 300e9, 7e-3, 0.5e-3);
     /* "About 36 c bytes a row and layer, 3.4 GB": 32 c, and attention's and the norms' f32. */
     Blocks b = gpt_blocks(8);
     double of_row = forms_blocks_kept(&b) / (b.n * GPT_LAYERS);

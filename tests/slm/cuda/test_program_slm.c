@@ -49,6 +49,12 @@ TEST(the_line_divides_by_the_cards_peak) {
     assert_contains(fixture.output, "ms, mfu 0.00% of 165 TFLOP/s, ");
 }
 
+/* Micro-batches of whole contexts: one recording each. */
+TEST(a_step_is_recorded) {
+    check_launches("--device cuda --d-model 32 --layers 1 --amp --dropout 0.1 -g 3", 0);
+    check_launches("--device cuda --d-model 32 --layers 1 --amp --optimizer muon -g 1", 0);
+}
+
 static void train_with_amp(const char *run) {
     fixture_must_train(run, kept_format("%s --amp --documents separate", cuda_run));
 }
