@@ -18,17 +18,6 @@ int call_size(double flops, double bytes) {
     return fourths < CALL_SIZES ? fourths : CALL_SIZES - 1;
 }
 
-void counter_add(OpCounter *to, const OpCounter *from, int times) {
-    to->calls += times * from->calls;
-    to->flops += times * from->flops;
-    to->bytes += times * from->bytes;
-    for (int i = 0; i < CALL_SIZES; i++) {
-        to->sizes[i].calls += times * from->sizes[i].calls;
-        to->sizes[i].flops += times * from->sizes[i].flops;
-        to->sizes[i].bytes += times * from->sizes[i].bytes;
-    }
-}
-
 void device_totals(const Device *device, double *flops, double *bytes) {
     *flops = *bytes = 0;
     for (int i = 0; i < DEVICE_MAX_OPS; i++) {

@@ -47,13 +47,13 @@ struct Device {
     size_t headroom;       /* on a GPU or under ulimit -v: bytes that a run leaves free for later needs */
     char notes[96];        /* of a GPU: its settings, "TF32 enabled, ..." */
     int n_threads;
-    const DeviceOps *ops; /* NULL: the dry device */
+    const DeviceOps *ops; /* NULL: operations only count, as on the dry device */
     bool host_memory;     /* the host can read its memory in place */
     DType half;           /* the 16-bit type that the device computes in beside f32; f32: none */
     bool tf32;            /* a GPU that rounds the numbers of f32 matrix products to TF32 */
     bool profile;         /* time every operation */
     OpCounter counters[DEVICE_MAX_OPS];
-    double unaligned_flops; /* of products over rows that are no multiple of 8 numbers; replays are not counted */
+    double unaligned_flops; /* of products over rows that are no multiple of 8 numbers */
 
     /* Memory. Allocations are few and large (one per group); arenas divide them. */
     void *(*allocate)(Device *device, size_t bytes); /* zeroed; dies with the size if there is not enough */
@@ -83,9 +83,10 @@ struct Device {
     size_t (*measure)(Device *device, void (*work)(void *argument), void *argument);
     void (*reserve)(Device *device, size_t measured_bytes, size_t staged_bytes); /* largest stage() */
     /* Calls work(argument), which may only call operations and clear. After an earlier call with the same key it may
-     * instead repeat what that call queued, at a lower cost. The key must therefore hold everything that decides the
-     * operations and their arguments; the contents of tensors may differ. A few keys are remembered. NULL: call work
-     * directly. */
+     * instead repeat what that call queued, at a lower cost; work is then called without a device, to count. The key
+     * must therefore hold everything that decides the operations and their arguments; the contents of tensors may
+     * differ, and so may the lengths of sequences, but for sequences_are_short. A few keys are remembered. NULL: call
+     * work directly. */
     void (*repeat)(Device *device, const void *key, size_t key_bytes, void (*work)(void *argument), void *argument);
     /* Forgets all that repeat remembers. Call it before releasing memory that those operations use. NULL if repeat is.
      */
@@ -114,8 +115,6 @@ void device_close(Device *device);
 void device_reset_counters(Device *device);
 /* Returns the size class of a call: log4 of its FLOPs or of its bytes, whichever is larger. */
 int call_size(double flops, double bytes);
-/* Adds the counts of another counter, without its time; times -1 subtracts them. */
-void counter_add(OpCounter *to, const OpCounter *from, int times);
 void device_totals(const Device *device, double *flops, double *bytes);
 
 /* A stack of tensors in one allocation. On the dry device it has no limit and only measures its peak. */

@@ -31,9 +31,18 @@ typedef struct {
 /* The sequences of a packed batch: sequence s is rows offsets[s] .. offsets[s+1]-1. */
 typedef struct {
     Tensor offsets;              /* i32 [count + 1], on the device */
-    const int32_t *host_offsets; /* the same on the host: exact FLOPs, grids and kernels, without a sync */
+    const int32_t *host_offsets; /* the same on the host: exact FLOPs, and sequences_are_short, without a sync */
     int count;
 } Sequences;
+
+enum { SHORT_SEQUENCE = 16 };
+/* Returns whether no sequence has more than SHORT_SEQUENCE rows. A device that repeats calls may choose kernels by
+ * this, but by nothing else that it knows of the lengths. */
+static inline bool sequences_are_short(const int32_t *host_offsets, int64_t count) {
+    for (int64_t s = 0; s < count; s++)
+        if (host_offsets[s + 1] - host_offsets[s] > SHORT_SEQUENCE) return false;
+    return true;
+}
 
 typedef struct {
     int n_heads;

@@ -47,6 +47,7 @@ void gradient_norm_finished(void *context, int64_t begin, int64_t end) {
 void gradient_norm_finish(GradientNorm *norm, Tensor out, Tensor loss_scale) {
     int64_t end = norm->gradients.dims[0];
     for (int i = 0; i < norm->n_runs; i++) {
+        if (norm->runs[i].from == norm->runs[i].to) continue; /* nothing of it is summed */
         sum(norm, norm->runs[i].to, end);
         end = norm->runs[i].from;
     }

@@ -1,6 +1,6 @@
-/* A pass is queued without waiting for it. Two batches with fields of the same address and size, and with sequences of
- * the same lengths, differ only in numbers in the device's memory, so the device may repeat what it recorded for the
- * first. Therefore results are always written to the same place, and copied from there to their destination. */
+/* A pass is queued without waiting for it. Two batches with fields of the same address and size, and with as many
+ * sequences, differ only in numbers in the device's memory, so the device may repeat what it recorded for the first.
+ * Therefore results are always written to the same place, and copied from there to their destination. */
 #include "train/pass.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
     if (outputs) p.outputs = tensor_2d(device->allocate(device, outputs), DTYPE_F32, sequences, model->n_outputs);
     p.key =
-        xcalloc(1, (size_t)(5 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
+        xcalloc(1, (size_t)(8 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
     for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, p.batch_bytes);
     return p;
 }
@@ -93,7 +93,11 @@ static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, cons
         p->key[n++] = (int64_t)(intptr_t)fields[i].data;
         for (int d = 0; d < 2; d++) p->key[n++] = fields[i].dims[d];
     }
-    memcpy(p->key + n, offsets.data, tensor_bytes(offsets));
+    p->key[n++] = batch->n_sequences;
+    p->key[n++] = batch->n_tokens;
+    p->key[n++] = sequences_are_short(offsets.data, offsets.dims[0] - 1);
+    if (!tensor_given(pass->outputs)) return (size_t)n * sizeof *p->key;
+    memcpy(p->key + n, offsets.data, tensor_bytes(offsets)); /* outputs of sequences may be sums of their rows */
     return (size_t)n * sizeof *p->key + tensor_bytes(offsets);
 }
 

@@ -29,7 +29,6 @@ typedef struct {
     uint64_t key[2];       /* its hashes; 0, 0: unused */
     int64_t last_used;     /* counts calls of Device.repeat */
     cudaGraphExec_t graph; /* NULL: seen once */
-    OpCounter counters[DEVICE_MAX_OPS];
 } Recording;
 
 enum { RECORDINGS = 16 };

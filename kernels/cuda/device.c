@@ -95,7 +95,7 @@ static void cuda_download(Device *device, void *to, const void *from, size_t byt
 }
 
 static void cuda_clear(Device *device, void *memory, size_t bytes) {
-    if (cuda_state(device)->measuring) return; /* there may be no such memory */
+    if (cuda_state(device)->measuring || !device->ops) return; /* there may be no such memory; it is only counted */
     cuda_check(cudaMemsetAsync(memory, 0, bytes, cuda_stream(device)), "clearing memory");
 }
 
@@ -240,15 +240,31 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
     return oldest;
 }
 
-/* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that, or if an
+typedef struct {
+    OpCounter counters[DEVICE_MAX_OPS];
+    double unaligned_flops;
+} Counts;
+
+static void counts_keep(Counts *to, const Device *device) {
+    memcpy(to->counters, device->counters, sizeof to->counters);
+    to->unaligned_flops = device->unaligned_flops;
+}
+
+static void counts_restore(const Counts *from, Device *device) {
+    memcpy(device->counters, from->counters, sizeof from->counters);
+    device->unaligned_flops = from->unaligned_flops;
+}
+
+/* Puts what `work` queues into a graph, and counts nothing. False if there is no memory for that, or if an
  * algorithm has to be chosen first. Graphs take memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for
  * each kernel, 36 MB for a micro-batch of 24 blocks, of which there can be RECORDINGS. None is made that finds less
  * than half of the headroom: the rest is for what else comes later. */
 static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
     cudaStream_t stream = cuda_stream(device);
     cudaGraph_t graph;
+    Counts before;
     if (cuda_available(device) < device->headroom / 2) return false;
-    memcpy(r->counters, device->counters, sizeof r->counters);
+    counts_keep(&before, device);
     cuda_state(device)->unrecordable = false;
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
     work(argument);
@@ -256,12 +272,7 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
     bool complete = !cuda_state(device)->unrecordable;
     cudaError_t status = complete ? cudaGraphInstantiateWithFlags(&r->graph, graph, 0) : cudaSuccess;
     cuda_check(cudaGraphDestroy(graph), "recording a graph");
-    for (int i = 0; i < DEVICE_MAX_OPS; i++) {
-        OpCounter before = r->counters[i];
-        r->counters[i] = device->counters[i];
-        counter_add(&r->counters[i], &before, -1);
-        device->counters[i] = before;
-    }
+    counts_restore(&before, device);
     if (status == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         r->graph = NULL;
@@ -295,7 +306,10 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
         work(argument);
         return;
     }
-    for (int i = 0; i < DEVICE_MAX_OPS; i++) counter_add(&device->counters[i], &r->counters[i], 1);
+    const DeviceOps *ops = device->ops;
+    device->ops = NULL; /* the door counts: lengths, on which FLOPs depend, may be others */
+    work(argument);
+    device->ops = ops;
 }
 
 static const char *cuda_convolutions(Device *device) {

@@ -21,9 +21,9 @@ const char *long_enough(void);
 void check_resume(const char *short_run);
 /* Copies the autotune cache, if there is one, to the folder of a run that must compute the same bits. */
 void share_autotune_cache(const char *from, const char *to);
-/* Fails unless a training with these options puts at most `most` kernels and fills a step into streams that are not in
- * a recording, once all passes are recorded. */
-void check_launches(const char *options, double most);
+/* Fails unless a training with these options and --max-steps puts at most `most` kernels and fills a step into streams
+ * that are in no recording, once passes are recorded. `train` leaves the output in fixture.output. */
+void check_launches(int (*train)(const char *run, const char *more), const char *options, double most);
 /* Requires the plan to lie within 2 % of the memory taken, all of it in the first step. */
 void assert_memory_as_planned(const char *run);
 /* Does so after a training of the fixture with these options and more. */

@@ -61,6 +61,7 @@ static void check(Device *device, const Told *t, const float *final) {
             if (i == t->n) flat[e] = final[e];
         }
         gradient_norm_finish(&g, tensor_1d(&norm, DTYPE_F32, 1), none);
+        if (!t->early) assert_int_equal(device->counters[OP_sum_squares].calls, 1);
         if (memcmp(&norm, &want, sizeof norm)) fail_msg("%s: %.9g, want %.9g", t->what, (double)norm, (double)want);
         assert_true(device->counters[OP_sum_squares].bytes == 4.0 * (2499995 + 4499985 + 10 + 1998984));
     }

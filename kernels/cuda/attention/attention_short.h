@@ -25,7 +25,7 @@
 
 #include "kernels/cuda/attention/attention.h"
 
-enum { SHORT = 16 };
+enum { SHORT = SHORT_SEQUENCE };
 
 /* Rows of less than 32 columns are padded: there is one kernel for both. */
 __host__ __device__ constexpr int short_columns(int head) { return head < 32 ? 32 : head; }

@@ -107,6 +107,13 @@ static int train_briefly(const char *run) {
     return run_command(fixture.output, sizeof fixture.output, "%s", line);
 }
 
+static int train_more(const char *run, const char *more) {
+    char *line = line_of(run, kept_format("--epochs 100 %s", more));
+    return run_command(fixture.output, sizeof fixture.output, "%s", line);
+}
+
+TEST(steps_are_recorded) { check_launches(train_more, "--device cuda --amp", 5); }
+
 TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) { check_shortage(train_briefly, assert_same_run, 41); }
 
 static int open_cells(void **state) {

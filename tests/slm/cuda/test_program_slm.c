@@ -49,10 +49,12 @@ TEST(the_line_divides_by_the_cards_peak) {
     assert_contains(fixture.output, "ms, mfu 0.00% of 165 TFLOP/s, ");
 }
 
-/* Micro-batches of whole contexts: one recording each. */
-TEST(a_step_is_recorded) {
-    check_launches("--device cuda --d-model 32 --layers 1 --amp --dropout 0.1 -g 3", 0);
-    check_launches("--device cuda --d-model 32 --layers 1 --amp --optimizer muon -g 1", 0);
+/* The last micro-batch of an epoch is smaller, and rarely comes at the same place of a step. */
+static int train_more(const char *run, const char *more) { return fixture_train(run, "%s", more); }
+
+TEST(steps_are_recorded) {
+    check_launches(train_more, "--device cuda --d-model 32 --layers 1 --save-interval 0 --val-interval 999 --amp -g 1",
+                   5);
 }
 
 static void train_with_amp(const char *run) {
