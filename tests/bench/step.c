@@ -1,133 +1,37 @@
-/* Times whole training steps: forward, backward, gradient norm, AdamW. The scripts bench_*.py of tests/reference run
- * this program beside PyTorch and print both.
+/* Times whole optimizer steps of the training loop itself, as users run it: -g micro-batches, each the loader's next,
+ * dropout, repeated recordings, gradient norm, AdamW. The scripts bench_*.py of tests/reference run this program beside
+ * PyTorch and print both.
  *
- *   bench_step DEVICE THREADS REPEATS CASE ARGUMENTS...
+ *   bench_step CASE ARGUMENTS... [OPTIONS]
  *
- * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Cases: gpt2.c here, and bench.c in the tests of each
- * model; without arguments the program lists them. It prints the seconds of each repeat, one per line, then lines "name
- * value": FLOPs and bytes, the seconds and the bound that --estimate predicts (unless the rates of the device are
- * unknown), bytes of memory planned and allocated, the stated rates of the card, and the device. A profile of one more
- * step follows. */
+ * Cases: bench.c in the tests of each model; without arguments the program lists them. Options are those of the
+ * trainers. Lines begin with their name. It prints "rows" with the rows of each sample, "step" with seconds and rows
+ * for each step, then the FLOPs and bytes of a step, the seconds and the bound that --estimate predicts (unless the
+ * rates of the device are unknown), bytes of memory planned and allocated, the stated rates of the card, and the
+ * device. A profile of one more step follows. */
+#include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cost/cost.h"
 #include "kernels/cards.h"
 #include "kernels/device_open.h"
 #include "kernels/ops_table.h"
-#include "model/context.h"
 #include "tests/bench/bench.h"
-#include "tests/norm.h"
-#include "train/plan/memory.h"
+#include "train/run/open.h"
+#include "train/run/results.h"
+#include "train/run/step.h"
+
+/* Steps that are not timed. A device that repeats passes records one when it comes the second time, and each of the two
+ * places of a batch has its own. */
+enum { WARM_UP = 4 };
 
 typedef struct {
-    Device *device;
-    Model *model;
-    Tensor m, v, norm, sums;
-    PassNumbers *numbers; /* on the device */
-    ParamUpdates updates;
-    bool *unwritten; /* see Pass */
-    Arena arena;
-    Tensor fields[BATCH_MAX_FIELDS + 1];
-    size_t planned; /* bytes */
-} Bench;
-
-static Tensor flat(Device *device, DType type, int64_t n) {
-    return tensor_1d(device->allocate(device, (size_t)n * dtype_size(type)), type, n);
-}
-
-static Bench bench_open(Model *model, Device *device, bool amp, const Batch *batch) {
-    MemoryPlan plan = memory_plan(model, device, amp ? device->half : DTYPE_F32, batch, NULL, (StepOptions){0});
-    plan.scratch += device->allocated;
-    plan.batches = batch->size;
-    plan.results = sizeof(PassNumbers) + (1 + MODEL_MAX_METRICS) * sizeof(float);
-    int64_t n = model->params.flat_count;
-    Bench b = {.device = device, .model = model, .planned = memory_total(&plan)};
-    b.m = flat(device, DTYPE_F32, n);
-    b.v = flat(device, DTYPE_F32, n);
-    float *host = xaligned((size_t)n * sizeof *host);
-    params_initialize(&model->params, host, 1, 0);
-    model->weights = flat(device, DTYPE_F32, n);
-    model->gradients = flat(device, DTYPE_F32, n);
-    device->upload(device, model->weights.data, host, (size_t)n * sizeof *host);
-    device->synchronize(device);
-    if (amp) {
-        model->half_weights = flat(device, device->half, n);
-        cast(device, model->half_weights, model->weights);
-    }
-    if (amp && device->half == DTYPE_F16) {
-        const float scale[LOSS_SCALE_FIELDS] = {65536, 0, 0, 0};
-        model->loss_scale = flat(device, DTYPE_F32, LOSS_SCALE_FIELDS);
-        device->upload(device, model->loss_scale.data, scale, sizeof scale);
-    }
-    b.norm = flat(device, DTYPE_F32, 1);
-    b.sums = flat(device, DTYPE_F32, MODEL_MAX_METRICS);
-    b.numbers = device->allocate(device, sizeof *b.numbers);
-    b.updates = params_updates(&model->params, device, 0.01f, false);
-    b.unwritten = xcalloc((size_t)model->params.count, sizeof *b.unwritten);
-    b.arena = arena_open(device, plan.activations, "activations");
-    free(host);
-    return b;
-}
-
-/* Copies the fields and the device dataset to the device once, outside the timed part. */
-static void bench_upload(Bench *b, const Batch *batch) {
-    char *memory = b->device->allocate(b->device, batch->size);
-    b->device->upload(b->device, memory, batch->buffer, batch->size);
-    Tensor dataset = batch->fields[batch->n_fields];
-    if (tensor_given(dataset)) {
-        dataset.data = b->device->allocate(b->device, tensor_bytes(dataset));
-        b->device->upload(b->device, dataset.data, batch->fields[batch->n_fields].data, tensor_bytes(dataset));
-    }
-    b->fields[batch->n_fields] = dataset;
-    for (int i = 0; i < batch->n_fields; i++) {
-        b->fields[i] = batch->fields[i];
-        if (b->fields[i].data) b->fields[i].data = memory + ((char *)b->fields[i].data - batch->buffer);
-    }
-}
-
-static double bench_step(Bench *b, const Batch *batch, int64_t step) {
-    Model *model = b->model;
-    PassNumbers numbers = {.step = (uint32_t)step};
-    const ParamUpdates *u = &b->updates;
-    Pass pass = {.train = true, .unwritten = b->unwritten, .seed = 1, .step = &b->numbers->step, .sums = b->sums};
-    const Context context = context_of(model, b->device, &b->arena, &pass);
-    pass.loss_scale = tensor_1d(b->numbers->loss_scale, DTYPE_F32, model->n_metrics);
-    pass.sums.dims[0] = model->n_metrics;
-    for (int i = 0; i < model->n_metrics; i++)
-        numbers.loss_scale[i] = model->metrics[i].weight / (float)batch->counts[model->metrics[i].count];
-    double start = seconds_now();
-    b->device->upload(b->device, b->numbers, &numbers, sizeof numbers);
-    clear_segments(b->device, model->gradients, u->cleared, u->n_cleared);
-    context_begin(&context);
-    model->forward_backward(model, b->device, &b->arena, batch, b->fields, &pass);
-    context_end(&context);
-    global_norm(b->device, b->norm, model->gradients, model->loss_scale, u->segments, u->n_segments);
-    AdamWBuffers buffers = {
-        .params = model->weights, .copy = model->half_weights, .m = b->m, .v = b->v, .grads = model->gradients};
-    for (int i = 0; i < u->n_segments; i++) u->segments[i].learning_rate = 1e-4f;
-    adamw_update(b->device, buffers, b->norm, model->loss_scale, u->segments, u->n_segments,
-                 (AdamW){0.9f, 0.999f, 1e-8f, 1.0f, step + 1, false});
-    if (tensor_given(model->loss_scale)) loss_scale_update(b->device, model->loss_scale, b->norm, tensor_none());
-    b->device->synchronize(b->device);
-    return seconds_now() - start;
-}
-
-/* Prints the prediction of --estimate for a step, if the rates of the device are known, and the planned memory. */
-static void print_prediction(const Bench *b, bool amp, int steps) {
-    static const char *const names[] = {"predicted", "predicted_measured"};
-    Work work = {0};
-    work_add_counters(&work, b->device, 1);
-    for (int measured = 0; measured < 2; measured++) {
-        MachineOptions options = {.amp = amp, .workers = 1, .calibration = measured ? getenv("BENCH_RATES") : "none"};
-        Machine machine;
-        if (!machine_of_device(b->device, &options, &machine) || (measured && !machine.rates)) continue;
-        WorkTime time = cost_of_work(&machine, &work);
-        printf("%s %.6g by %s\n", names[measured], time.seconds / steps, cost_bound_names[time.bound]);
-    }
-    printf("planned %zu\nallocated %zu\n", b->planned, b->device->peak_allocated);
-}
+    TrainOptions train;
+    OptionList words; /* the case and its arguments */
+    OptionSet set;
+} BenchOptions;
 
 /* ---- cases ---- */
 
@@ -140,53 +44,135 @@ void bench_register(const BenchCase *bench_case) {
     cases[n_cases++] = bench_case;
 }
 
-static const BenchCase *find_case(const char *name) {
+static const BenchCase *find_case(const OptionList *words) {
+    for (int i = 0; i < n_cases; i++) {
+        if (strcmp(cases[i]->name, words->text[0]) != 0) continue;
+        if (words->count - 1 != cases[i]->n_arguments) die("%s expects %s", cases[i]->name, cases[i]->usage);
+        return cases[i];
+    }
+    die("unknown case '%s'; bench_step without arguments lists the cases", words->text[0]);
+}
+
+static int print_usage(void) {
+    fprintf(stderr, "usage: bench_step CASE ARGUMENTS... [OPTIONS] (see --help), where CASE and ARGUMENTS are\n");
     for (int i = 0; i < n_cases; i++)
-        if (!strcmp(cases[i]->name, name)) return cases[i];
-    die("unknown case '%s'; bench_step without arguments lists the cases", name);
+        fprintf(stderr, "  %-14s %s (-b %lld -g %lld)\n", cases[i]->name, cases[i]->usage, (long long)cases[i]->batch,
+                (long long)cases[i]->accumulation);
+    return 2;
 }
 
-static void print_usage(void) {
-    fprintf(stderr, "usage: bench_step cpu|cuda|amp THREADS REPEATS CASE ARGUMENTS..., where CASE and ARGUMENTS are\n");
-    for (int i = 0; i < n_cases; i++) fprintf(stderr, "  %-14s %s\n", cases[i]->name, cases[i]->usage);
+/* ---- options ---- */
+
+static const BenchCase *read_options(BenchOptions *o, int argc, char **argv) {
+    static const OptionsHeader header = {"bench_step", "CASE ARGUMENTS... [OPTIONS]", "slm 1024 -b 16 --max-steps 2",
+                                         "Times optimizer steps."};
+    static const char *const kept[] = {"batch-size", "grad-accumulation", "token-budget", "bucketing",
+                                       "max-steps",  "num-workers",       "device",       "threads",
+                                       "amp",        "no-tf32",           "calibration",  "grad-checkpointing",
+                                       NULL};
+    static const OptionOverride steps = {.name = "max-steps", .default_value = "20", .min = 1};
+    static const OptionRow words = {.name = "case",
+                                    .type = OPTION_LIST,
+                                    .positional = true,
+                                    .required = true,
+                                    .metavar = "CASE",
+                                    .help = "what is timed, and its arguments"};
+    train_options_add(&o->set, &o->train);
+    options_keep(&o->set, 0, kept);
+    options_override(&o->set, &steps, 1);
+    options_add(&o->set, &words, 1, &o->words);
+    options_parse(&header, &o->set, argc, argv);
+    const BenchCase *found = find_case(&o->words);
+    if (!options_given(&o->set, "batch-size")) o->train.batch_size = found->batch;
+    if (!options_given(&o->set, "grad-accumulation")) o->train.grad_accumulation = found->accumulation;
+    train_options_resolve(&o->train, &o->set);
+    return found;
 }
 
-static void run_steps(Bench *bench, const Batch *batch, bool amp, int repeats) {
-    Device *device = bench->device;
-    for (int i = 0; i <= repeats; i++) {
-        double seconds = bench_step(bench, batch, i);
-        if (i) printf("%.6f\n", seconds);
+/* ---- steps ---- */
+
+/* Trains one step, like train_run, and waits for it. */
+static double bench_step(Run *run) {
+    double start = seconds_now();
+    step_begin(run);
+    for (int64_t micro = 0; micro < run->accumulation; micro++) step_micro_batch(run, micro);
+    step_end(run);
+    results_read(run);
+    return seconds_now() - start;
+}
+
+static void print_rows(const Dataset *data) {
+    printf("rows");
+    for (int64_t i = 0; i < data->n_samples; i++) printf(" %lld", (long long)data->tokens(data, i));
+    printf("\n");
+}
+
+/* Prints the prediction of --estimate for a step, if the rates of the device are known. */
+static void print_prediction(const Run *run, int64_t steps) {
+    static const char *const names[] = {"predicted", "predicted_measured"};
+    const TrainOptions *o = run->t->spec.options;
+    Device *device = run->t->spec.device;
+    Work work = {0};
+    work_add_counters(&work, device, 1);
+    for (int measured = 0; measured < 2; measured++) {
+        MachineOptions options = {
+            .amp = o->amp, .no_tf32 = o->no_tf32, .workers = 1, .calibration = measured ? o->calibration : "none"};
+        Machine machine;
+        if (!machine_of_device(device, &options, &machine) || (measured && !machine.rates)) continue;
+        WorkTime time = cost_of_work(&machine, &work);
+        printf("%s %.6g by %s\n", names[measured], time.seconds / (double)steps, cost_bound_names[time.bound]);
+    }
+}
+
+static void time_steps(Run *run, int64_t steps) {
+    const Training *t = run->t;
+    Device *device = t->spec.device;
+    for (int64_t i = device->repeat ? -WARM_UP : -1; i < steps; i++) {
+        int64_t before = t->state.tokens_seen;
         if (!i) device_reset_counters(device);
+        double seconds = bench_step(run);
+        if (i >= 0) printf("step %.6f %lld\n", seconds, (long long)(t->state.tokens_seen - before));
     }
     double flops, bytes;
     device_totals(device, &flops, &bytes);
-    printf("flops %.6g\nbytes %.6g\nactivations %zu\n", flops / repeats, bytes / repeats, bench->arena.peak);
-    print_prediction(bench, amp, repeats);
+    printf("flops %.6g\nbytes %.6g\nactivations %zu\n", flops / (double)steps, bytes / (double)steps,
+           t->activations.peak);
+    print_prediction(run, steps);
+    printf("planned %zu\nallocated %zu\n", t->planned_bytes, device->peak_allocated);
     const Card *card = card_find(device->description);
     if (card) printf("peak %.6g\nbandwidth %.6g\n", card->half, card->bandwidth);
     printf("device %s\n", device->description);
     device_reset_counters(device);
     device->profile = true;
-    bench_step(bench, batch, repeats + 1);
+    bench_step(run);
     ops_print_counters(device, stdout);
 }
 
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place) {
+    (void)status, (void)type, (void)place;
+    return remove(path);
+}
+
 int main(int argc, char **argv) {
+    char folder[] = "/tmp/bench_step.XXXXXX"; /* of the run's log */
     cpu_limit_spinning(argv);
-    if (argc < 5) {
-        print_usage();
-        return 2;
-    }
-    const char *name = argv[1], *why;
-    bool amp = !strcmp(name, "amp");
-    int threads = atoi(argv[2]), repeats = atoi(argv[3]);
-    const BenchCase *wanted = find_case(argv[4]);
-    if (argc - 5 < wanted->min_arguments) die("%s expects %s", wanted->name, wanted->usage);
-    Batch batch;
-    Model *model = wanted->open(wanted->name, argv + 5, argc - 5, &batch);
-    Device *device = device_open(amp ? "cuda" : name, threads, false, &why);
-    Bench bench = bench_open(model, device, amp, &batch);
-    bench_upload(&bench, &batch);
-    run_steps(&bench, &batch, amp, repeats);
-    return 0;
+    if (argc < 2) return print_usage();
+    BenchOptions o = {.set = {.count = 0}};
+    Run run;
+    const BenchCase *chosen = read_options(&o, argc, argv);
+    int64_t steps = o.train.max_steps;
+    o.train.max_steps += WARM_UP + 1; /* and the profile */
+    o.train.warmup_steps = 0;
+    TrainSpec spec = {.options = &o.train, .set = &o.set, .synthetic = true, .selection = {.metric = -1}};
+    spec.batch = (BatchSpec){.largest = chosen->largest, .drop_last = true};
+    spec.device = train_device_open(&o.train, &spec.device_why);
+    chosen->open(chosen->name, o.words.text + 1, &spec);
+    if (!(o.train.output_dir = mkdtemp(folder))) die("%s: %s", folder, strerror(errno));
+    Training *training = train_open(&spec);
+    run_open(&run, training);
+    print_rows(spec.train);
+    time_steps(&run, steps);
+    run_close(&run);
+    train_close(training);
+    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }

@@ -1,4 +1,4 @@
-/* Training steps of the FLIM classifier, without dropout, on noise. */
+/* The benchmark of the FLIM classifier, on noise. */
 #include <stdlib.h>
 
 #include "data/cv/dataset.h"
@@ -6,36 +6,34 @@
 #include "model/cv/cv.h"
 #include "tests/bench/bench.h"
 
-/* Cells of a few photons in every voxel, as they are: the peer has no augmentation either. */
-static Batch cv_batch(int n) {
+/* Cells with a few photons in every voxel, which stay: the data set reads them. */
+static const CvCells *cv_noise(int n) {
     AugmentShape shape = {256, 21, 21};
     int64_t voxels = (int64_t)n * shape.T * shape.H * shape.W;
-    uint16_t *counts = xmalloc((size_t)voxels * sizeof *counts); /* the batch reads it: stays */
-    int32_t *labels = xcalloc((size_t)n, sizeof *labels), *ids = xcalloc((size_t)n, sizeof *ids);
+    uint16_t *counts = xmalloc((size_t)voxels * sizeof *counts);
     for (int64_t i = 0; i < voxels; i++)
         counts[i] = (uint16_t)(philox_bits(1, PURPOSE_SYNTHETIC, 0, (uint64_t)i) >> 29);
-    for (int i = 0; i < n; i++) {
-        labels[i] = i % 2;
-        ids[i] = i;
-    }
-    CvCells cells = {.n = n, .shape = shape, .bits = 16, .counts = counts, .labels = labels};
-    Dataset *data = cv_dataset_open(&cells, &(CvIds){ids, n}, &(CvDatasetOptions){.views = 1});
-    Batch batch = cv_dataset_largest_batch(data, n, 0);
-    batch.fields[batch.n_fields] = data->device_data;
-    data->close(data);
-    free(labels);
-    free(ids);
-    return batch;
+    CvCells *cells = xmalloc(sizeof *cells);
+    cv_cells_blank(cells, n, shape);
+    cells->counts = counts;
+    return cells;
 }
 
-static Model *open_cv(const char *name, char **arguments, int n_arguments, Batch *batch) {
+static void open_cv(const char *name, const char *const *arguments, TrainSpec *spec) {
+    int n = BENCH_BATCHES * (int)spec->options->batch_size;
+    CvDatasetOptions options = {
+        .seed = 1, .train = true, .augment = true, .max_shift = 5, .smoothing = 0.05, .mixup = true, .views = 1};
+    OWNED int32_t *ids = xcalloc((size_t)n, sizeof *ids);
     (void)name;
-    (void)n_arguments;
-    *batch = cv_batch(atoi(arguments[0]));
-    return cv_open(&(CvConfig){.channels = {32, 64, 128}, .bins = 256, .side = 21});
+    (void)arguments;
+    for (int i = 0; i < n; i++) ids[i] = i;
+    spec->train = cv_dataset_open(cv_noise(n), &(CvIds){ids, n}, &options);
+    spec->model = cv_open(
+        &(CvConfig){.channels = {32, 64, 128}, .bins = 256, .side = 21, .dropout = 0.25f, .head_dropout = 0.25f});
 }
 
 __attribute__((constructor)) static void register_cases(void) {
-    static const BenchCase flim = {"flim", "B: the FLIM classifier, without dropout", 1, open_cv};
+    static const BenchCase flim = {
+        "flim", "the FLIM classifier, cells augmented and mixed", 0, 64, 1, cv_dataset_largest_batch, open_cv};
     bench_register(&flim);
 }

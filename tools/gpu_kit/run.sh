@@ -155,7 +155,8 @@ stage_4() {
             continue
         fi
         TRAINC_CUBLASLT=none try "ncu_${kernel%%|*}" 80 "$ncu" --clock-control none -k "regex:$kernel" -s 6 -c 2 --section SpeedOfLight \
-            --section MemoryWorkloadAnalysis --section Occupancy $start "$here/bin/bench_step" amp 0 2 slm 16 1024
+            --section MemoryWorkloadAnalysis --section Occupancy $start \
+            "$here/bin/bench_step" slm 1024 -b 16 --device cuda --amp --max-steps 2
         grep -aE 'Duration|DRAM Throughput|Compute \(SM\)|Achieved Occ|L2 Hit' "$work/ncu_${kernel%%|*}.log" | head -n 10
     done
 }
