@@ -9,7 +9,6 @@ least prediction and the least time count. WORD: only steps with this word in th
 time of each operation.
 """
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,12 +21,12 @@ TYPICAL = "100,250"  # text tokens and codes of a sample, as --estimate assumes 
 
 def gpt(name, d, layers, heads, vocabulary, batch):
     return (name, f"train_gpt --model-dim {d} --layers {layers} --heads {heads} --number-text-tokens {vocabulary} "
-            f"-b {batch} -g 1 --dropout 0", f"tts {d} {layers} {heads} {vocabulary} 8192 " + " ".join([TYPICAL] * batch))
+            f"-b {batch} -g 1", f"tts {d} {layers} {heads} {vocabulary} 8192 {TYPICAL} -b {batch} -g 1")
 
 
 def psd(command, size, batch):
-    return (f"PSD {command}, {size}, B={batch}", f"train_psd {command} --size {size} -b {batch} -g 1 --dropout 0" +
-            (" --head-dropout 0" if command == "finetune" else ""), f"psd_{command} {size} {batch}")
+    return (f"PSD {command}, {size}, B={batch}", f"train_psd {command} --size {size} -b {batch} -g 1",
+            f"psd_{command} {size} -b {batch}")
 
 
 # Name, options of our program, arguments of bench_step.
@@ -37,7 +36,7 @@ STEPS = [
     gpt("GPT larger: 12 layers of 768, B=4", 768, 12, 12, 12000, 4),
     psd("pretrain", "small", 64),
     psd("finetune", "small", 64),
-    ("FLIM, B=4", "train_cv -b 4 -g 1 --dropout 0", "flim 4"),
+    ("FLIM, B=4", "train_cv -b 4 -g 1", "flim -b 4"),
 ]
 
 
@@ -58,8 +57,9 @@ def predict(options, rates):
 def measure(arguments, predicted):
     """Returns the seconds and FLOPs of a step, and the seconds of each operation."""
     repeats = max(3, min(30, round(4 / predicted)))
-    lines = run(f"{BUILD}/tests/bench_step", "cpu", "0", str(repeats), *arguments.split()).splitlines()
-    seconds = sorted(float(line) for line in lines if re.fullmatch(r"[0-9.]+", line))
+    options = ["--device", "cpu", "--max-steps", str(repeats)]
+    lines = run(f"{BUILD}/tests/bench_step", *arguments.split(), *options).splitlines()
+    seconds = sorted(float(line.split()[1]) for line in lines if line.startswith("step "))
     flops = next(float(line.split()[1]) for line in lines if line.startswith("flops "))
     table = {words[0]: float(words[4]) / 1e3 for words in map(str.split, lines) if len(words) == 7 and words[1].isdigit()}
     return seconds[0], flops, table

@@ -1,27 +1,23 @@
 #!/usr/bin/env python3
-"""Times training steps on a GPU in our programs and in PyTorch (16-bit autocast, SDPA; eager and compiled).
+"""Times optimizer steps on a GPU in our programs and in PyTorch (16-bit autocast, SDPA, fused AdamW; eager and compiled).
 
     python3 tests/reference/bench_gpu.py build/release/gpu_native/tests/bench_step benchmarks [WORD]
 
-A step is forward, backward, gradient norm and clip, AdamW (fused in PyTorch). PyTorch pads a batch as the reference
-implementation does; in another case, its best batching, it gets utterances of similar length. Our program packs the same
-utterances. If a model can be written in two ways in PyTorch, both are timed, eager and compiled, and the table has the
-faster one. Without torch, only our programs are timed.
+Steps, ways of batching and the table are those of bench_cases.py. Without torch, only our programs are timed.
 
-Prints a table, and writes gpu_NAME.json and gpu_NAME.md into the folder. WORD: only steps with this word in their names,
+Prints tables, and writes gpu_NAME.json and gpu_NAME.md into the folder. WORD: only steps with this word in their names,
 into gpu_NAME_WORD. FLIM runs only with this word: PyTorch in bfloat16, float16 and float32 with TF32, each with channels
 first and last, after cuDNN has searched the fastest convolutions.
 
-The table also has two predictions of --estimate: from the data sheet of the card, and from rates that train_gpt --calibrate
+A second table has two predictions of --estimate: from the data sheet of the card, and from rates that train_gpt --calibrate
 measures at the start and keeps in rates.json of the folder.
 
 BENCH_START, if set, is put before our programs. A program that takes more than BENCH_MOST (180) seconds has failed. After
-BENCH_SECONDS (400) no new case starts in PyTorch; the table names the cases that were not reached.
+BENCH_SECONDS (400) nothing new starts in PyTorch; the table says what was not reached.
 """
 import json
 import math
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -31,11 +27,9 @@ try:
     import torch
 except ImportError:
     torch = None
-if torch is not None:
-    import bench_cpu as peer
-    from torch import nn
+import bench_cases as bench
 
-REPEATS = 20
+STEPS = 10
 DEADLINE = time.monotonic() + float(os.environ.get("BENCH_SECONDS", "400"))
 
 
@@ -63,67 +57,34 @@ def copy_bandwidth():
     return 2 * (1 << 30) / statistics.median(seconds[2:])
 
 
-def utterances(n, seed):
-    """Returns (text tokens, codes) of n clips of 1 to 30 s, log-normal around 6.5 s: 50 codes and 4.5 pieces per second."""
-    draw = random.Random(seed)
-    seconds = [min(30.0, max(1.0, draw.lognormvariate(math.log(6.5), 0.6))) for _ in range(n)]
-    return [(max(3, round(s * draw.uniform(3.5, 5.5))), round(50 * s)) for s in seconds]
+def theirs(case, rows, dtype):
+    """Returns by the way of batching the seconds per real row of the fastest variant, eager and compiled, or the reason of their
+    lack."""
+    if torch is None or rows is None:
+        return {}
+    times = {}
+    for model, ways in case.variants():
+        for way, make in ways.items():
+            found = [time_theirs(case, model, make, rows, dtype, compiled) for compiled in (False, True)]
+            before = times.setdefault(way, found)
+            times[way] = [min(pair, key=lambda t: t if isinstance(t, float) else math.inf) for pair in zip(before, found)]
+    return times
 
 
-def stepper(model, batches, dtype, compiled, device="cuda"):
-    model = model.to(device)
-    on_device = lambda batch: [x.to(device) if torch.is_tensor(x) else x for x in batch]
-    batches = [(weight, on_device(batch)) for weight, batch in batches]
-    for p in model.parameters():
-        if p.dim() > 1:
-            nn.init.normal_(p, std=0.02)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)
-    loss_of = torch.compile(model.loss) if compiled else model.loss
-
-    def step_on(batch):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, dtype, enabled=dtype != torch.float32):
-            loss = loss_of(*batch)
-        scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        scaler.step(optimizer)
-        scaler.update()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - start
-
-    return peer.weighted(step_on, batches)
-
-
-def theirs(builds, dtype, compiled):
-    """Returns the median seconds of a step in its fastest variant, or None and the reason."""
-    results = [time_theirs(build, dtype, compiled) for build in builds]
-    return min((r for r in results if r[0]), key=lambda r: r[0], default=results[0])
-
-
-def time_theirs(build, dtype, compiled):
-    """Returns the median seconds of a step, or None and the reason."""
-    if torch is None:
-        return None, "no torch"
+def time_theirs(case, model, make, rows, dtype, compiled):
+    """Returns the seconds per real row, or the reason of their lack."""
     if time.monotonic() > DEADLINE:
-        return None, "not reached"
+        return "not reached"
     try:
         torch.manual_seed(0)
-        model, batches = build()
-        step = stepper(model, batches, getattr(torch, dtype), compiled)
-        for _ in range(3):
-            step()
-        return statistics.median(step() for _ in range(REPEATS)), None
+        run = bench.peers.Peer(model(), case.g, getattr(torch, dtype), "cuda").timer(make(rows, STEPS * case.g), compiled)
+        run()
+        return run()
     except Exception as error:  # such as a missing compiler or too little memory
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return None, "failed: " + type(error).__name__
+        return "failed: " + type(error).__name__
     finally:
-        model = batches = step = None
+        run = None
         torch._dynamo.reset()
         torch.cuda.empty_cache()
 
@@ -143,82 +104,47 @@ def run_ours(program, *arguments):
 
 
 def calibrate(program, folder):
-    """Measures and prints the rates of this card, and keeps them in a file that bench_step reads. Does nothing if train_gpt is
-    not beside bench_step. Returns False if the measurement fails."""
+    """Measures and prints the rates of this card. Returns the file that has them, "none" if train_gpt is not beside bench_step, and
+    None if the measurement fails."""
     here = os.path.dirname(os.path.abspath(program))
-    os.environ["BENCH_RATES"] = "none"  # not the cache of this user
     trainer = next((p for d in (here, os.path.dirname(here)) if os.access(p := os.path.join(d, "train_gpt"), os.X_OK)), None)
     if trainer is None:
         print("train_gpt was not found beside bench_step: nothing is calibrated", file=sys.stderr)
-        return True
+        return "none"
     rates = os.path.join(folder, "rates.json")
     printed, _ = run_ours(trainer, "--calibrate", "--device", "cuda", "--calibration", rates)
     if printed is None:
-        return False
-    os.environ["BENCH_RATES"] = rates
+        return None
     print(printed, flush=True)
-    return True
+    return rates
 
 
-def predictions(said):
-    """Returns the predicted seconds and their bound, from the data sheet and from the calibration."""
-    found = {}
-    for name in ("predicted", "predicted_measured"):
-        seconds, _, bound = said.get(name, "nan").partition(" by ")
-        found[name] = {"seconds": float(seconds), "bound": bound}
-    return found
-
-
-def ours(program, arguments, device="amp"):
-    """Returns the median seconds of a step, the predictions, FLOPs, the device and the rows of the profile; or the reason of a
-    failure."""
-    printed, why = run_ours(program, device, "0", str(REPEATS), *arguments.split())
-    if printed is None:
-        return {"failed": why}
-    lines = printed.splitlines()
-    words = [line.split() for line in lines[REPEATS:]]
-    said = {w[0]: " ".join(w[1:]) for w in words if len(w) > 1}
-    profile = [
-        {"operation": r[0], "calls": int(r[1]), "ms": float(r[4]), "gflops": float(r[5]), "gbs": float(r[6])}
-        for r in words
-        if len(r) == 7 and r[1].isdigit()
-    ]
-    return {
-        "seconds": statistics.median(float(x) for x in lines[:REPEATS]),
-        "flops": float(said["flops"]),
-        "peak": float(said.get("peak", "nan")),
-        "bandwidth": float(said.get("bandwidth", "nan")),
-        "device": said["device"],
-        **predictions(said),
-        "planned_bytes": int(said["planned"]),
-        "allocated_bytes": int(said["allocated"]),
-        "profile": profile,
-    }
-
-
-def tts_case(label, d, layers, heads, v, k, lengths):
-    arguments = f"tts {d} {layers} {heads} {v} {k} " + " ".join(f"{a},{b}" for a, b in lengths)
-    return label, arguments, [lambda: (peer.Tts(d, layers, heads, v, k), [(1, peer.tts_batch(d, v, k, lengths))])]
-
-
-def psd_case(task, size, b):
-    builds = [lambda: peer.psd_step(task, size, b, sdpa=False), lambda: peer.psd_step(task, size, b, sdpa=True)]
-    return f"PSD {size} {task}, B={b}", f"psd_{task} {size} {b}", builds
+def ours(program, case, dtype, rates):
+    """Returns what bench_step says; or the reason of a failure."""
+    options = ["--device", "cuda", "--max-steps", str(STEPS), "--calibration", rates]
+    printed, why = run_ours(program, *case.command(), *options, *([] if dtype == "float32" else ["--amp"]))
+    return {"failed": why} if printed is None else bench.parse_ours(printed)
 
 
 def flim_cases(b):
     """Returns one case for each arithmetic type of PyTorch; our program has float32 and the 16-bit type of the card."""
-    builds = [lambda: peer.flim_step(b, channels_last=False), lambda: peer.flim_step(b, channels_last=True)]
     names = {"bfloat16": "PyTorch bfloat16", "float16": "PyTorch float16", "float32": "float32 (PyTorch: TF32)"}
-    return [(f"FLIM, B={b}, {name}", f"flim {b}", builds, dtype) for dtype, name in names.items()]
+    case = bench.flim_case(b)
+    return [(case._replace(name=f"{case.name}, {name}"), dtype) for dtype, name in names.items()]
 
 
-def predicted_cells(mine):
-    """Formats measured over predicted time, twice; the bound of the step; memory."""
-    found = [mine["predicted"], mine["predicted_measured"]]
-    cells = ["-" if math.isnan(p["seconds"]) else f"{mine['seconds'] / p['seconds']:.2f}" for p in found]
-    bound = found[1]["bound"] or found[0]["bound"] or "-"
-    return [*cells, bound, f"{mine['allocated_bytes'] / 1e9:.2f}", f"{mine['allocated_bytes'] / mine['planned_bytes']:.2f}"]
+PREDICTIONS = ("| step | MFU | ours / data sheet | ours / calibrated | bound by | GB | allocated / planned |\n"
+               "|---|---|---|---|---|---|---|")
+
+
+def prediction_row(row):
+    """Formats the share of the peak, measured over predicted time, twice; the bound of the step; memory."""
+    mine = row["ours"]
+    found = [mine["predicted_per_row"], mine["predicted_measured_per_row"]]
+    cells = [f"{row['mfu']:.1%}" if row["mfu"] else "-"]
+    cells += ["-" if math.isnan(predicted) else f"{mine['seconds_per_row'] / predicted:.2f}" for predicted in found]
+    cells += [mine["bound"] or "-", f"{mine['allocated'] / 1e9:.2f}", f"{mine['allocated'] / mine['planned']:.2f}"]
+    return f"| {row['step']} | " + " | ".join(cells) + " |"
 
 
 def profile_table(profile, peak, bandwidth):
@@ -232,83 +158,80 @@ def profile_table(profile, peak, bandwidth):
     return "\n".join(lines)
 
 
+def run_case(program, case, dtype, rates):
+    mine = ours(program, case, dtype, rates)
+    row = {"step": case.name, "peer": dtype, "ours": mine, "seconds": None, "mfu": None}
+    if "failed" in mine:
+        return row
+    row["step_rows"] = case.step_rows(mine["rows"])
+    row["seconds"] = mine["seconds_per_row"] * row["step_rows"]
+    if dtype != "float32" and not math.isnan(mine["peak"]):  # the peak is of 16-bit arithmetic
+        row["mfu"] = mine["flops_per_row"] / mine["seconds_per_row"] / mine["peak"]
+    return row
+
+
 def main():
     program, folder = sys.argv[1], sys.argv[2]
     if torch is not None and not torch.cuda.is_available():
         sys.exit("bench_gpu.py: torch finds no GPU here; with a Python without torch only our programs are timed")
     name = torch.cuda.get_device_name(0) if torch else ask_driver("name")
     half = "float16" if torch and torch.cuda.get_device_capability(0) < (8, 0) else "bfloat16"
-    full = (1280, 24, 20, 12000, 8192)
-    pool = sorted(utterances(256, 1), key=lambda u: u[1])
     # The most important ones first: PyTorch may not reach all.
     cases = [
-        tts_case("Amharic GPT, 8 utterances of similar length", *full, pool[128:136]),
-        peer.gpt_case("text GPT 108,780,288", "slm", 20, 1024),
-        peer.phobert_full_case(32, 16),
-        psd_case("pretrain", "medium", 512),
-        peer.gpt_case("GPT-2 124M", "gpt2", 16, 1024),
-        tts_case("Amharic GPT, 8 utterances, padded as the reference", *full, utterances(8, 2)),
-        peer.phobert_case(32, ordered=False),
-        psd_case("finetune", "medium", 512),
-        peer.gpt_case("text GPT 333,808,640", "slm-regular", 12, 1024),
-        peer.phobert_full_case(32, 128),
-        peer.gpt_case("GPT-2 124M", "gpt2", 64, 128),
-        peer.phobert_case(32, ordered=True),
+        bench.tts_case("Amharic GPT", 1280, 24, 20, 12000, 8192, bench.utterances(512, 1)),
+        bench.gpt_case("text GPT 108,780,288", "slm", 20, 1024),
+        bench.phobert_case(32),
+        bench.psd_case("pretrain", "medium", 512),
+        bench.gpt_case("GPT-2 124M", "gpt2", 16, 1024),
+        bench.psd_case("finetune", "medium", 512),
+        bench.gpt_case("text GPT 333,808,640", "slm-regular", 12, 1024),
+        bench.phobert_case(32, 128),
     ]
     word = sys.argv[3] if len(sys.argv) > 3 else ""
-    cases = [(*case, half) for case in cases] + (flim_cases(64) if "FLIM" in word else [])
-    cases = [case for case in cases if word in case[0]]
+    cases = [(case, half) for case in cases] + (flim_cases(64) if "FLIM" in word else [])
+    cases = [(case, dtype) for case, dtype in cases if word in case.name]
     if torch is not None:
         torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high")  # TF32, the default for convolutions
     os.makedirs(folder, exist_ok=True)
-    calibrated = calibrate(program, folder)
-    rows = []
-    for label, arguments, _, dtype in cases:
-        mine = ours(program, arguments, "cuda" if dtype == "float32" else "amp")
-        rows.append({"step": label, "peer": dtype, "ours": mine})
-    for row, (_, _, builds, dtype) in zip(rows, cases):
-        for kind in ("eager", "compiled"):
-            row[kind + "_s"], row[kind + "_missing"] = theirs(builds, dtype, kind == "compiled")
-        print(row["step"], row["ours"].get("seconds"), row["eager_s"], row["compiled_s"], flush=True)
+    rates = calibrate(program, folder)
+    rows = [run_case(program, case, dtype, rates or "none") for case, dtype in cases]
+    for row, (case, dtype) in zip(rows, cases):
+        row["theirs"] = theirs(case, row["ours"].get("rows"), dtype)
+        print(row["step"], row["seconds"], row["theirs"], flush=True)
 
-    peak, stated = next(((r["ours"]["peak"], r["ours"]["bandwidth"]) for r in rows if "peak" in r["ours"]), (math.nan, math.nan))
-    bandwidth = copy_bandwidth() if torch else stated
+    good = [row for row in rows if row["seconds"]]
+    first = good[0]["ours"] if good else {"peak": math.nan, "bandwidth": math.nan, "device": ""}
+    bandwidth = copy_bandwidth() if torch else first["bandwidth"]
+    for row in good:
+        row["ours"]["bandwidth"] = bandwidth
     peer_text = "no PyTorch"
     if torch is not None:
         peer_text = f"PyTorch {torch.__version__} ({half} autocast, SDPA, fused AdamW), CUDA {torch.version.cuda}"
-    device = next((r["ours"]["device"] for r in rows if "device" in r["ours"]), "")
     text = [
         f"# Training steps on one {name}",
         "",
-        f"{time.strftime('%d %B %Y')}; {device}; {peer_text}; driver {ask_driver('driver_version')}. Medians of {REPEATS} steps after a warm-up. Peak: "
-        f"{peak / 1e12:.0f} TFLOP/s (stated), {bandwidth / 1e9:.0f} GB/s ({'a copy, measured' if torch else 'stated'}).",
+        f"{time.strftime('%d %B %Y')}; {first['device']}; {peer_text} (ms eager, compiled); driver {ask_driver('driver_version')}. "
+        f"Means of {STEPS} steps after a warm-up. Peak: {first['peak'] / 1e12:.0f} TFLOP/s (stated), {bandwidth / 1e9:.0f} GB/s "
+        f"({'a copy, measured' if torch else 'stated'}).",
         "",
-        "| step | ours ms | eager ms | compiled ms | eager / ours | compiled / ours | MFU | ours / data sheet | ours / calibrated "
-        "| bound by | GB | allocated / planned |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        bench.TABLE,
+        *(bench.table_row(row["step"], row["seconds"] and row["ours"], row.get("step_rows"), row["theirs"]) for row in rows),
+        "",
+        PREDICTIONS,
+        *map(prediction_row, good),
     ]
-    for r in rows:
-        mine = r["ours"].get("seconds")
-        times = [mine, r["eager_s"], r["compiled_s"]]
-        missing = ["failed", r["eager_missing"], r["compiled_missing"]]
-        cells = [f"{t * 1e3:.2f}" if t else why for t, why in zip(times, missing)]
-        cells += [f"{t / mine:.2f}" if t and mine else "-" for t in times[1:]]
-        # The peak is of 16-bit arithmetic.
-        r["mfu"] = r["ours"]["flops"] / mine / peak if mine and r["peer"] != "float32" and not math.isnan(peak) else None
-        cells.append(f"{r['mfu']:.1%}" if r["mfu"] else "-")
-        cells += predicted_cells(r["ours"]) if mine else ["-"] * 5
-        text.append(f"| {r['step']} | " + " | ".join(cells) + " |")
-    for r in rows:
-        text += ["", f"## {r['step']}: where our time goes", ""]
-        text.append(r["ours"].get("failed") or profile_table(r["ours"]["profile"], peak, bandwidth))
+    for row in rows:
+        text += ["", f"## {row['step']}: where our time goes", ""]
+        text.append(row["ours"].get("failed") or profile_table(row["ours"]["profile"], first["peak"], bandwidth))
     slug = "".join(c if c.isalnum() else "_" for c in f"{name} {word}".lower()).strip("_")
+    facts = {"gpu": name, "torch": torch and torch.__version__, "peak": first["peak"], "bandwidth": bandwidth, "rows": rows}
     with open(os.path.join(folder, f"gpu_{slug}.json"), "w") as file:
-        json.dump({"gpu": name, "torch": torch and torch.__version__, "peak": peak, "bandwidth": bandwidth, "rows": rows}, file, indent=1)
+        json.dump(facts, file, indent=1)
     with open(os.path.join(folder, f"gpu_{slug}.md"), "w") as file:
         file.write("\n".join(text) + "\n")
     print("\n".join(text))
-    if not calibrated or any("failed" in r["ours"] for r in rows):
+    if not rates or len(good) < len(rows):
         sys.exit(1)
 
 

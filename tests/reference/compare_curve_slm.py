@@ -22,7 +22,7 @@ import numpy
 import torch
 from safetensors.numpy import load_file, save_file
 
-from bench_cpu import Gpt2
+from bench_peers import Gpt2
 
 LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = 4, 128, 4, 64, 2048, 8
 RATE, MINIMUM, WARMUP, DECAY, CLIP, SEED = 1e-3, 0.1, 30, 0.1, 1.0, 1234
@@ -129,7 +129,7 @@ def main():
                         str(VOCABULARY), "--split-at", "line"], check=True, stdout=subprocess.DEVNULL)
         shards = sorted((folder / "prepared").glob("train_*.safetensors"))
         stream = torch.from_numpy(numpy.concatenate([load_file(s)["ids"] for s in shards]).astype(numpy.int64))
-        model = Gpt2(VOCABULARY, WIDTH, LAYERS, HEADS, CONTEXT, bias=False, gelu="none")
+        model = Gpt2(VOCABULARY, WIDTH, LAYERS, HEADS, CONTEXT, bias=False, gelu="none", dropout=0.0)
         for p in model.parameters():
             if p.dim() == 2:
                 torch.nn.init.normal_(p, std=0.02)
