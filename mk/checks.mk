@@ -314,7 +314,7 @@ cuda-toolkit:
 	    echo "SKIPPED: what needs a CUDA toolkit: install one, or set CUDA_HOME"
 
 PYTHON ?= python3
-bench-cpu: packages-build ## times one training step against PyTorch; PYTHON must have torch
+bench-cpu: packages-build ## times training steps against PyTorch; PYTHON must have torch
 	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tests/bench_step
 	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_step
 
