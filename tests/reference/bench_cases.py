@@ -175,7 +175,8 @@ def table_row(name, ours, step_rows, theirs):
     if not ours:
         return f"| {name} | failed |" + " - |" * 8
     mine = ours["seconds_per_row"]
-    shown = lambda t: f"{t * step_rows * 1e3:.4g}" if isinstance(t, float) else t
+    digits = lambda ms: f"{ms:.0f}" if ms >= 1000 else f"{ms:.4g}"
+    shown = lambda t: digits(t * step_rows * 1e3) if isinstance(t, float) else t
     cells = [shown(mine), f"{1 / mine:,.0f}"]
     cells += [", ".join(map(shown, theirs[way])) if way in theirs else "-" for way in WAYS]
     fastest = [min((t for t in theirs.get(way, ()) if isinstance(t, float)), default=None) for way in WAYS]
