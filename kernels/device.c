@@ -10,6 +10,7 @@ void device_close(Device *device) { device->close(device); }
 void device_reset_counters(Device *device) {
     memset(device->counters, 0, sizeof device->counters);
     device->unaligned_flops = 0;
+    if (device->traffic) traffic_reset(device->traffic);
 }
 
 int call_size(double flops, double bytes) {
@@ -24,6 +25,15 @@ void device_totals(const Device *device, double *flops, double *bytes) {
         *flops += device->counters[i].flops;
         *bytes += device->counters[i].bytes;
     }
+}
+
+void device_follow(Device *dry) { dry->traffic = traffic_open(DEVICE_MAX_OPS); }
+
+double device_dram_bytes(const Device *dry, int op, double cache) {
+    double sum = 0;
+    for (int kernel = 0; kernel < TRAFFIC_KERNELS; kernel++)
+        sum += traffic_bytes(traffic_of(dry->traffic, op), (TrafficKernel)kernel, cache);
+    return sum;
 }
 
 /* Arenas. */
@@ -96,6 +106,7 @@ static void dry_clear(Device *device, void *memory, size_t bytes) { (void)device
 static void dry_synchronize(Device *device) { (void)device; }
 
 static void dry_close(Device *device) {
+    traffic_close(device->traffic);
     free(device->state);
     free(device);
 }

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "kernels/tensor.h"
+#include "kernels/traffic.h"
 
 typedef struct Device Device;
 typedef struct DeviceOps DeviceOps; /* the device's implementations, one pointer per operation: kernels/ops_table.h */
@@ -54,6 +54,7 @@ struct Device {
     bool profile;         /* time every operation */
     OpCounter counters[DEVICE_MAX_OPS];
     double unaligned_flops; /* of products over rows that are no multiple of 8 numbers */
+    Traffic *traffic;       /* of a dry device after device_follow; NULL: not followed */
 
     /* Memory. Allocations are few and large (one per group); arenas divide them. */
     void *(*allocate)(Device *device, size_t bytes); /* zeroed; dies with the size if there is not enough */
@@ -110,12 +111,18 @@ struct Device {
 };
 
 Device *dry_device_open(void);
+/* Begins to follow what a dry device's operations move between memory and caches, which the resets of its counters do
+ * not empty. */
+void device_follow(Device *dry);
 void device_close(Device *device);
 
 void device_reset_counters(Device *device);
 /* Returns the size class of a call: log4 of its FLOPs or of its bytes, whichever is larger. */
 int call_size(double flops, double bytes);
 void device_totals(const Device *device, double *flops, double *bytes);
+/* Returns the bytes that all calls of an operation on a followed dry device move to and from a memory behind a cache of
+ * some bytes, with GELUs as passes of their own. */
+double device_dram_bytes(const Device *dry, int op, double cache);
 
 /* A stack of tensors in one allocation. On the dry device it has no limit and only measures its peak. */
 typedef struct {

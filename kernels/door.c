@@ -36,7 +36,15 @@ void door_expect_loss_scale(const char *op, Tensor loss_scale) {
     door_expect_optional(op, "loss_scale", loss_scale, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
 }
 
-OpCounter *door_count(Device *device, int op, double flops, double bytes) {
+void door_product(Device *device, int op, int64_t m, int64_t n, int64_t k) {
+    if (device->traffic) traffic_add_product(device->traffic, op, m, n, k);
+}
+
+OpCounter *door_count(Device *device, int op, double flops, Accesses accesses) {
+    double bytes = 0;
+    for (const TrafficAccess *a = accesses.each; a < accesses.each + accesses.n; a++)
+        if (!a->again) bytes += (a->reads + a->writes) * a->bytes;
+    if (device->traffic) traffic_add(device->traffic, op, accesses.each, accesses.n);
     OpCounter *counter = &device->counters[op];
     CallWork *size = &counter->sizes[call_size(flops, bytes)];
     counter->calls++;

@@ -2,7 +2,8 @@
  * in ops_*.c; ops.h says what each operation computes.
  *
  * FLOPs: a multiply-add is two; an exponential, a square root or a random number is one. Bytes: each tensor that is
- * read or written counts once, one that is accumulated into counts twice. */
+ * read or written counts once, one that is accumulated into counts twice. Each call lists its tensors in the order in
+ * which its kernels need them: their bytes are the call's, and a dry device follows them through caches. */
 #pragma once
 
 #include "kernels/ops_table.h"
@@ -18,13 +19,47 @@ void door_expect_loss_scale(const char *op, Tensor loss_scale);
  * has any other type. */
 DType door_activation_type(const Device *device, const char *op, const char *name, Tensor t);
 
-static inline double door_bytes(Tensor t) { return (double)tensor_bytes(t); }
+/* Return an access to a whole tensor, which may be absent: reading, writing, adding. */
+static inline TrafficAccess door_reads(Tensor t) {
+    return (TrafficAccess){.at = t.data, .span = tensor_bytes(t), .bytes = (double)tensor_bytes(t), .reads = true};
+}
+static inline TrafficAccess door_writes(Tensor t) {
+    TrafficAccess access = door_reads(t);
+    access.reads = false, access.writes = true;
+    return access;
+}
+static inline TrafficAccess door_adds(Tensor t) {
+    TrafficAccess access = door_reads(t);
+    access.writes = true;
+    return access;
+}
+/* Returns an access to so many bytes of rows that only the device knows. */
+static inline TrafficAccess door_part(TrafficAccess access, double bytes) {
+    access.bytes = access.at ? bytes : 0;
+    return access;
+}
+/* Returns an access to bytes that another kernel of the call has counted. */
+static inline TrafficAccess door_again(TrafficKernel kernel, TrafficAccess access) {
+    access.again = true, access.kernel = kernel;
+    return access;
+}
 
-OpCounter *door_count(Device *device, int op, double flops, double bytes);
+typedef struct {
+    const TrafficAccess *each;
+    int n;
+} Accesses;
+#define ACCESSES(...)                                                                                                  \
+    (Accesses) {                                                                                                       \
+        (const TrafficAccess[]){__VA_ARGS__}, sizeof((const TrafficAccess[]){__VA_ARGS__}) / sizeof(TrafficAccess)     \
+    }
+
+OpCounter *door_count(Device *device, int op, double flops, Accesses accesses);
+/* Tells a dry device of a matrix product [m, k] by [k, n]. */
+void door_product(Device *device, int op, int64_t m, int64_t n, int64_t k);
 /* Counts and dispatches one call; with Device.profile also times it, by the device's own clock if it has one. */
-#define DISPATCH(op, flops, bytes, ...)                                                                                \
+#define DISPATCH(op, flops, accesses, ...)                                                                             \
     do {                                                                                                               \
-        OpCounter *counter = door_count(device, OP_##op, flops, bytes);                                                \
+        OpCounter *counter = door_count(device, OP_##op, flops, accesses);                                             \
         if (!device->ops) break;                                                                                       \
         double start = device->profile ? seconds_now() : 0;                                                            \
         if (device->profile && device->stopwatch) device->stopwatch(device, NULL);                                     \

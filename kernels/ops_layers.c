@@ -12,7 +12,7 @@ static void check_alike(const Device *device, const char *op, const char *x_name
 void cast(Device *device, Tensor y, Tensor x) {
     door_expect("cast", "x", x, door_activation_type(device, "cast", "x", x), -1, 0);
     door_expect("cast", "y", y, door_activation_type(device, "cast", "y", y), x.dims[0], 0);
-    DISPATCH(cast, 0, door_bytes(x) + door_bytes(y), device, y, x);
+    DISPATCH(cast, 0, ACCESSES(door_reads(x), door_writes(y)), device, y, x);
 }
 
 /* Checks the tensors of a pass over n ids, and returns n c. */
@@ -35,8 +35,9 @@ void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor
     double one = check_embedding(device, "embedding_forward", false, x, rows, ids, table, positions, position_table);
     double with = tensor_given(positions) ? 1 : 0;
     DISPATCH(embedding_forward, with * one,
-             one * ((double)dtype_size(x.dtype) + 4 * (1 + with)) + door_bytes(ids) + door_bytes(rows) +
-                 door_bytes(positions),
+             ACCESSES(door_reads(ids), door_reads(rows), door_reads(positions), door_part(door_reads(table), 4 * one),
+                      door_part(door_reads(position_table), 4 * with * one),
+                      door_part(door_writes(x), one * (double)dtype_size(x.dtype))),
              device, x, rows, ids, table, positions, position_table);
 }
 
@@ -45,8 +46,9 @@ void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, T
     double one = check_embedding(device, "embedding_backward", true, dx, rows, ids, dtable, positions, dposition_table);
     double with = tensor_given(positions) ? 1 : 0;
     DISPATCH(embedding_backward, (1 + with) * one,
-             one * ((double)dtype_size(dx.dtype) + 8 * (1 + with)) + door_bytes(ids) + door_bytes(rows) +
-                 door_bytes(positions),
+             ACCESSES(door_reads(ids), door_reads(rows), door_reads(positions),
+                      door_part(door_reads(dx), one * (double)dtype_size(dx.dtype)),
+                      door_part(door_adds(dtable), 4 * one), door_part(door_adds(dposition_table), 4 * with * one)),
              device, dtable, dposition_table, dx, rows, ids, positions);
 }
 
@@ -58,8 +60,10 @@ void place_rows(Device *device, Tensor x, Tensor y, Tensor rows, Tensor position
     door_expect(op, "positions", positions, DTYPE_I32, y.dims[0], 0);
     door_expect(op, "table", table, DTYPE_F32, -1, x.dims[1]);
     double n = (double)tensor_numel(y);
-    DISPATCH(place_rows, n, 2 * door_bytes(y) + 4 * n + door_bytes(rows) + door_bytes(positions), device, x, y, rows,
-             positions, table);
+    DISPATCH(place_rows, n,
+             ACCESSES(door_reads(rows), door_reads(positions), door_reads(y), door_part(door_reads(table), 4 * n),
+                      door_part(door_writes(x), (double)tensor_bytes(y))),
+             device, x, y, rows, positions, table);
 }
 
 static void check_rows(const Device *device, const char *op, Tensor packed, DType type, Tensor wide, Tensor rows) {
@@ -70,26 +74,30 @@ static void check_rows(const Device *device, const char *op, Tensor packed, DTyp
 
 void gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {
     check_rows(device, "gather_rows", y, x.dtype, x, rows);
-    DISPATCH(gather_rows, 0, 2 * door_bytes(y) + door_bytes(rows), device, y, x, rows);
+    DISPATCH(gather_rows, 0,
+             ACCESSES(door_reads(rows), door_part(door_reads(x), (double)tensor_bytes(y)), door_writes(y)), device, y,
+             x, rows);
 }
 
 void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
     check_rows(device, "scatter_rows", y, y.dtype == DTYPE_F32 ? DTYPE_F32 : x.dtype, x, rows);
-    DISPATCH(scatter_rows, 0, door_bytes(y) + (double)tensor_numel(y) * (double)dtype_size(x.dtype) + door_bytes(rows),
+    DISPATCH(scatter_rows, 0,
+             ACCESSES(door_reads(rows), door_reads(y),
+                      door_part(door_writes(x), (double)tensor_numel(y) * (double)dtype_size(x.dtype))),
              device, x, y, rows);
 }
 
 void dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
     check_alike(device, "dropout", "x", x, "y", y, NULL, y);
     door_expect_probability("dropout", drop);
-    DISPATCH(dropout, 2 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, drop);
+    DISPATCH(dropout, 2 * (double)tensor_numel(x), ACCESSES(door_reads(x), door_writes(y)), device, y, x, drop);
 }
 
 void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
     check_alike(device, "residual_forward", "x", x, "branch", branch, "sum", sum);
     door_expect_probability("residual_forward", drop);
-    DISPATCH(residual_forward, (drop.p > 0 ? 3 : 1) * (double)tensor_numel(x), 3 * door_bytes(x), device, sum, x,
-             branch, drop);
+    DISPATCH(residual_forward, (drop.p > 0 ? 3 : 1) * (double)tensor_numel(x),
+             ACCESSES(door_reads(x), door_reads(branch), door_writes(sum)), device, sum, x, branch, drop);
 }
 
 /* y is the output or its gradient. */
@@ -105,8 +113,9 @@ void layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor 
     check_layernorm(device, "layernorm_forward", output, x, gain);
     door_expect_optional("layernorm_forward", "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(layernorm_forward, 8 * (double)tensor_numel(x),
-             2 * door_bytes(x) + 2 * door_bytes(output.mean) + door_bytes(gain) + door_bytes(bias), device, output, x,
-             gain, bias);
+             ACCESSES(door_reads(x), door_reads(gain), door_reads(bias), door_writes(output.y),
+                      door_writes(output.mean), door_writes(output.rstd)),
+             device, output, x, gain, bias);
 }
 
 void layernorm_backward(Device *device, NormGradients gradients, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
@@ -118,8 +127,9 @@ void layernorm_backward(Device *device, NormGradients gradients, Tensor dresidua
     door_expect_optional(op, "dbias", gradients.dbias, DTYPE_F32, x.dims[1], 0);
     door_expect_optional(op, "dresidual", dresidual, x.dtype, x.dims[0], x.dims[1]);
     DISPATCH(layernorm_backward, 15 * (double)tensor_numel(x),
-             3 * door_bytes(x) + door_bytes(dresidual) + 2 * door_bytes(mean) + 3 * door_bytes(gain) +
-                 2 * door_bytes(gradients.dbias),
+             ACCESSES(door_reads(dy), door_reads(x), door_reads(mean), door_reads(rstd), door_reads(gain),
+                      door_reads(dresidual), door_writes(gradients.dx), door_adds(gradients.dgain),
+                      door_adds(gradients.dbias)),
              device, gradients, dresidual, dy, x, mean, rstd, gain);
 }
 
@@ -132,8 +142,9 @@ void residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput outp
     door_expect_probability(op, drop);
     door_expect_optional(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(residual_layernorm_forward, (drop.p > 0 ? 11 : 9) * (double)tensor_numel(x),
-             4 * door_bytes(x) + 2 * door_bytes(output.mean) + door_bytes(gain) + door_bytes(bias), device, sum, output,
-             x, branch, gain, bias, drop);
+             ACCESSES(door_reads(x), door_reads(branch), door_reads(gain), door_reads(bias), door_writes(sum),
+                      door_writes(output.y), door_writes(output.mean), door_writes(output.rstd)),
+             device, sum, output, x, branch, gain, bias, drop);
 }
 
 /* bias_type is the activations' type for the bias, f32 for the gradient of the bias. */
@@ -158,20 +169,29 @@ void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, W
     check_linear(device, "linear_forward", y, x, w, bias, x.dtype, layout);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
     count_unaligned(device, w, 2 * n * in * out);
+    door_product(device, OP_linear_forward, x.dims[0], y.dims[1], x.dims[1]);
     DISPATCH(linear_forward, 2 * n * in * out + (tensor_given(bias) ? n * out : 0),
-             door_bytes(x) + door_bytes(w) + door_bytes(y) + door_bytes(bias), device, y, x, w, bias, layout);
+             ACCESSES(door_reads(x), door_reads(w), door_reads(bias), door_writes(y)), device, y, x, w, bias, layout);
 }
 
-/* Returns the bytes of the parameters' gradients. */
-static double gradient_bytes(LayerGradients gradients) {
-    return (gradients.overwrite ? 1 : 2) * door_bytes(gradients.dw) + 2 * door_bytes(gradients.dbias);
-}
+/* Lists what the gradients of the parameters need: dy again for their product, and for the sums of its columns. */
+#define GRADIENTS(gradients, dy, x)                                                                                    \
+    door_reads(x), door_again(TRAFFIC_MAIN, door_reads(dy)),                                                           \
+        (gradients).overwrite ? door_writes((gradients).dw) : door_adds((gradients).dw),                               \
+        door_again(TRAFFIC_PASS, door_reads(tensor_given((gradients).dbias) ? (dy) : tensor_none())),                  \
+        door_adds((gradients).dbias)
 
 /* Clears what would be overwritten by a sum over no rows. */
 static void overwrite_without_rows(Device *device, LayerGradients *gradients, Tensor x) {
     if (!gradients->overwrite || x.dims[0]) return;
     device->clear(device, gradients->dw.data, tensor_bytes(gradients->dw));
     gradients->overwrite = false;
+}
+
+/* Tells of the products dx = dy w and dw = dy x. */
+static void count_products(Device *device, int op, bool dx, Tensor dy, Tensor x) {
+    if (dx) door_product(device, op, x.dims[0], x.dims[1], dy.dims[1]);
+    door_product(device, op, x.dims[1], dy.dims[1], x.dims[0]);
 }
 
 void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {
@@ -183,9 +203,10 @@ void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor
            gemms = tensor_given(gradients.dx) ? 2 : 1;
     count_unaligned(device, w, gemms * 2 * n * in * out);
     overwrite_without_rows(device, &gradients, x);
+    count_products(device, OP_linear_backward, tensor_given(gradients.dx), dy, x);
     DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(gradients.dbias) ? n * out : 0),
-             door_bytes(x) + door_bytes(dy) + gradient_bytes(gradients) + door_bytes(gradients.dx) +
-                 (tensor_given(gradients.dx) ? door_bytes(w) : 0),
+             ACCESSES(door_reads(dy), door_reads(tensor_given(gradients.dx) ? w : tensor_none()),
+                      door_writes(gradients.dx), GRADIENTS(gradients, dy, x)),
              device, gradients, dy, x, w, layout);
 }
 
@@ -197,10 +218,12 @@ void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tens
     door_expect(op, "hidden", hidden, x.dtype, x.dims[0], y.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
     count_unaligned(device, w, 2 * n * in * out);
+    door_product(device, OP_linear_gelu_forward, x.dims[0], y.dims[1], x.dims[1]);
     DISPATCH(linear_gelu_forward,
              2 * n * in * out + ((tensor_given(bias) ? 10 : 9) + (activation.drop.p > 0)) * n * out,
-             door_bytes(x) + door_bytes(w) + door_bytes(hidden) + door_bytes(y) + door_bytes(bias), device, y, hidden,
-             x, w, bias, layout, activation);
+             ACCESSES(door_reads(x), door_reads(w), door_reads(bias), door_writes(hidden),
+                      door_again(TRAFFIC_GELU, door_reads(hidden)), door_writes(y)),
+             device, y, hidden, x, w, bias, layout, activation);
 }
 
 void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor hidden, Tensor w,
@@ -214,43 +237,47 @@ void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, T
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1];
     count_unaligned(device, w, 4 * n * in * out);
     overwrite_without_rows(device, &gradients, x);
+    count_products(device, OP_gelu_linear_backward, true, dy, x);
     DISPATCH(gelu_linear_backward,
              4 * n * in * out + (activation.drop.p > 0 ? 19 : 18) * n * in +
                  (tensor_given(gradients.dbias) ? n * out : 0),
-             door_bytes(x) + door_bytes(hidden) + door_bytes(gradients.dx) + door_bytes(dy) + door_bytes(w) +
-                 gradient_bytes(gradients),
+             ACCESSES(door_reads(dy), door_reads(w), door_writes(gradients.dx), door_reads(hidden),
+                      door_again(TRAFFIC_GELU, door_adds(gradients.dx)), GRADIENTS(gradients, dy, x)),
              device, gradients, dy, x, hidden, w, layout, activation);
 }
 
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
     check_alike(device, "gelu_forward", "x", x, "y", y, NULL, y);
-    DISPATCH(gelu_forward, 9 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, kind);
+    DISPATCH(gelu_forward, 9 * (double)tensor_numel(x), ACCESSES(door_reads(x), door_writes(y)), device, y, x, kind);
 }
 
 void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
     check_alike(device, "gelu_backward", "x", x, "dy", dy, "dx", dx);
-    DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), 3 * door_bytes(x), device, dx, dy, x, kind);
+    DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), ACCESSES(door_reads(x), door_reads(dy), door_writes(dx)),
+             device, dx, dy, x, kind);
 }
 
 /* tanh x = 1 - 2 / (exp(2x) + 1); its derivative is (1 - y) (1 + y). */
 void tanh_forward(Device *device, Tensor y, Tensor x) {
     check_alike(device, "tanh_forward", "x", x, "y", y, NULL, y);
-    DISPATCH(tanh_forward, 5 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x);
+    DISPATCH(tanh_forward, 5 * (double)tensor_numel(x), ACCESSES(door_reads(x), door_writes(y)), device, y, x);
 }
 
 void tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y) {
     check_alike(device, "tanh_backward", "y", y, "dy", dy, "dx", dx);
-    DISPATCH(tanh_backward, 4 * (double)tensor_numel(y), 3 * door_bytes(y), device, dx, dy, y);
+    DISPATCH(tanh_backward, 4 * (double)tensor_numel(y), ACCESSES(door_reads(y), door_reads(dy), door_writes(dx)),
+             device, dx, dy, y);
 }
 
 void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {
     check_alike(device, "leaky_relu_forward", "x", x, "y", y, NULL, y);
-    DISPATCH(leaky_relu_forward, (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, slope);
+    DISPATCH(leaky_relu_forward, (double)tensor_numel(x), ACCESSES(door_reads(x), door_writes(y)), device, y, x, slope);
 }
 
 void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope) {
     check_alike(device, "leaky_relu_backward", "x", x, "dy", dy, "dx", dx);
-    DISPATCH(leaky_relu_backward, (double)tensor_numel(x), 3 * door_bytes(x), device, dx, dy, x, slope);
+    DISPATCH(leaky_relu_backward, (double)tensor_numel(x), ACCESSES(door_reads(x), door_reads(dy), door_writes(dx)),
+             device, dx, dy, x, slope);
 }
 
 /* Returns the pairs of a query and a key that the query sees, over all sequences. */
@@ -294,8 +321,8 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
     /* Per pair and head: two GEMMs of the head size, and 5 for scale, maximum, exponential, sum and normalisation. */
     DISPATCH(attention_forward, pairs * (4 * c + 5 * h + (drop.p > 0 ? 2 * h : 0)),
-             door_bytes(qkv) + door_bytes(out) + door_bytes(lse) + door_bytes(sequences.offsets), device, out, lse, qkv,
-             sequences, attention, drop);
+             ACCESSES(door_reads(sequences.offsets), door_reads(qkv), door_writes(out), door_writes(lse)), device, out,
+             lse, qkv, sequences, attention, drop);
 }
 
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward, Sequences sequences,
@@ -308,8 +335,8 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActiv
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
     /* Per pair and head: five GEMMs (the scores again, dP, dV, dK, dQ), and about 6 for P and dS. */
     DISPATCH(attention_backward, pairs * (10 * c + 6 * h + (drop.p > 0 ? 3 * h : 0)) + 2 * (double)tensor_numel(out),
-             door_bytes(qkv) + door_bytes(dqkv) + door_bytes(out) + door_bytes(dout) + door_bytes(forward.lse) +
-                 door_bytes(sequences.offsets),
+             ACCESSES(door_reads(sequences.offsets), door_reads(out), door_reads(dout), door_reads(qkv),
+                      door_again(TRAFFIC_MAIN, door_reads(dout)), door_reads(forward.lse), door_writes(dqkv)),
              device, dqkv, dout, forward, sequences, attention, drop);
 }
 
@@ -320,8 +347,10 @@ void cache_rows(Device *device, Tensor kv, Tensor qkv, Tensor rows) {
     if (qkv.dims[1] != 3 * c) die("%s: %lld columns are not q, k and v", op, (long long)qkv.dims[1]);
     door_expect(op, "kv", kv, qkv.dtype, -1, 2 * c);
     door_expect(op, "rows", rows, DTYPE_I32, n, 0);
-    DISPATCH(cache_rows, 0, 4 * (double)(n * c) * (double)dtype_size(qkv.dtype) + door_bytes(rows), device, kv, qkv,
-             rows);
+    double bytes = 2 * (double)(n * c) * (double)dtype_size(qkv.dtype);
+    DISPATCH(cache_rows, 0,
+             ACCESSES(door_reads(rows), door_part(door_reads(qkv), bytes), door_part(door_writes(kv), bytes)), device,
+             kv, qkv, rows);
 }
 
 void attention_cached_forward(Device *device, Tensor out, Tensor qkv, CachedKeys keys, Attention attention) {
@@ -341,8 +370,10 @@ void attention_cached_forward(Device *device, Tensor out, Tensor qkv, CachedKeys
             (long long)keys.longest, (long long)keys.capacity);
     double pairs = (double)n * (double)keys.longest, width = (double)c, h = attention.n_heads;
     DISPATCH(attention_cached_forward, pairs * (4 * width + 5 * h),
-             2 * (pairs * width + (double)tensor_numel(out)) * (double)dtype_size(out.dtype) + door_bytes(keys.slots) +
-                 door_bytes(keys.lengths),
+             ACCESSES(door_reads(keys.slots), door_reads(keys.lengths),
+                      door_part(door_reads(qkv), (double)tensor_bytes(out)),
+                      door_part(door_reads(keys.kv), 2 * pairs * width * (double)dtype_size(out.dtype)),
+                      door_writes(out)),
              device, out, qkv, keys, attention);
 }
 
@@ -358,10 +389,11 @@ static void check_mean_rows(const Device *device, const char *op, const char *me
 
 void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length) {
     check_mean_rows(device, "mean_rows_forward", "y", y, "x", x, length);
-    DISPATCH(mean_rows_forward, (double)tensor_numel(x), door_bytes(x) + door_bytes(y), device, y, x, length);
+    DISPATCH(mean_rows_forward, (double)tensor_numel(x), ACCESSES(door_reads(x), door_writes(y)), device, y, x, length);
 }
 
 void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length) {
     check_mean_rows(device, "mean_rows_backward", "dy", dy, "dx", dx, length);
-    DISPATCH(mean_rows_backward, (double)tensor_numel(dy), door_bytes(dx) + door_bytes(dy), device, dx, dy, length);
+    DISPATCH(mean_rows_backward, (double)tensor_numel(dy), ACCESSES(door_reads(dy), door_writes(dx)), device, dx, dy,
+             length);
 }

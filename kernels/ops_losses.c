@@ -19,8 +19,9 @@ void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor l
     const char *op = "cross_entropy_forward";
     double n = check_cross_entropy(device, op, loss, correct, logits, classes, targets, weights);
     DISPATCH(cross_entropy_forward, 4 * n + (double)tensor_numel(weights),
-             n * (double)dtype_size(logits.dtype) + 3 * door_bytes(loss) + door_bytes(weights), device, loss, correct,
-             logits, classes, targets, weights);
+             ACCESSES(door_part(door_reads(logits), n * (double)dtype_size(logits.dtype)), door_reads(targets),
+                      door_reads(weights), door_writes(loss), door_writes(correct)),
+             device, loss, correct, logits, classes, targets, weights);
 }
 
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, int64_t classes,
@@ -30,7 +31,8 @@ void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct,
     door_expect(op, "scale", scale, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
     DISPATCH(cross_entropy_forward_backward, 5 * n + 2 * (double)tensor_numel(weights),
-             n * (double)dtype_size(logits.dtype) + door_bytes(logits) + 3 * door_bytes(loss) + door_bytes(weights),
+             ACCESSES(door_part(door_reads(logits), n * (double)dtype_size(logits.dtype)), door_reads(targets),
+                      door_reads(weights), door_writes(logits), door_writes(loss), door_writes(correct)),
              device, loss, correct, logits, classes, targets, weights, scale, loss_scale);
 }
 
@@ -47,9 +49,10 @@ static void check_soft_cross_entropy(const Device *device, const char *op, Tenso
 void soft_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
                                 Tensor labels) {
     check_soft_cross_entropy(device, "soft_cross_entropy_forward", loss, correct, logits, targets, labels);
-    DISPATCH(soft_cross_entropy_forward, 7 * (double)tensor_numel(logits) + 3 * (double)logits.dims[0],
-             door_bytes(logits) + door_bytes(targets) + 3 * door_bytes(loss), device, loss, correct, logits, targets,
-             labels);
+    DISPATCH(
+        soft_cross_entropy_forward, 7 * (double)tensor_numel(logits) + 3 * (double)logits.dims[0],
+        ACCESSES(door_reads(logits), door_reads(targets), door_reads(labels), door_writes(loss), door_writes(correct)),
+        device, loss, correct, logits, targets, labels);
 }
 
 /* In addition, per logit two products and a difference, per row a product and a quotient. */
@@ -59,9 +62,10 @@ void soft_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor cor
     check_soft_cross_entropy(device, op, loss, correct, logits, targets, labels);
     door_expect(op, "scale", scale, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
-    DISPATCH(soft_cross_entropy_forward_backward, 10 * (double)tensor_numel(logits) + 5 * (double)logits.dims[0],
-             2 * door_bytes(logits) + door_bytes(targets) + 3 * door_bytes(loss), device, loss, correct, logits,
-             targets, labels, scale, loss_scale);
+    DISPATCH(
+        soft_cross_entropy_forward_backward, 10 * (double)tensor_numel(logits) + 5 * (double)logits.dims[0],
+        ACCESSES(door_adds(logits), door_reads(targets), door_reads(labels), door_writes(loss), door_writes(correct)),
+        device, loss, correct, logits, targets, labels, scale, loss_scale);
 }
 
 static void check_squared_error(const Device *device, const char *op, Tensor loss, Tensor y, Tensor targets) {
@@ -72,8 +76,8 @@ static void check_squared_error(const Device *device, const char *op, Tensor los
 
 void squared_error_forward(Device *device, Tensor loss, Tensor y, Tensor targets) {
     check_squared_error(device, "squared_error_forward", loss, y, targets);
-    DISPATCH(squared_error_forward, 3 * (double)tensor_numel(y), door_bytes(y) + door_bytes(targets) + door_bytes(loss),
-             device, loss, y, targets);
+    DISPATCH(squared_error_forward, 3 * (double)tensor_numel(y),
+             ACCESSES(door_reads(y), door_reads(targets), door_writes(loss)), device, loss, y, targets);
 }
 
 void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tensor targets, Tensor scale,
@@ -83,7 +87,8 @@ void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tenso
     door_expect(op, "scale", scale, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
     DISPATCH(squared_error_forward_backward, 4 * (double)tensor_numel(y),
-             2 * door_bytes(y) + door_bytes(targets) + door_bytes(loss), device, loss, y, targets, scale, loss_scale);
+             ACCESSES(door_adds(y), door_reads(targets), door_writes(loss)), device, loss, y, targets, scale,
+             loss_scale);
 }
 
 static void check_binary_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
@@ -99,8 +104,10 @@ static void check_binary_cross_entropy(const Device *device, const char *op, Ten
 void binary_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
                                   Tensor labels) {
     check_binary_cross_entropy(device, "binary_cross_entropy_forward", loss, correct, logits, targets, labels);
-    DISPATCH(binary_cross_entropy_forward, 5 * (double)logits.dims[0], door_bytes(logits) + 4 * door_bytes(loss),
-             device, loss, correct, logits, targets, labels);
+    DISPATCH(
+        binary_cross_entropy_forward, 5 * (double)logits.dims[0],
+        ACCESSES(door_reads(logits), door_reads(targets), door_reads(labels), door_writes(loss), door_writes(correct)),
+        device, loss, correct, logits, targets, labels);
 }
 
 /* Per row in addition: sum, quotient, sum and factor of the gradient. */
@@ -110,9 +117,10 @@ void binary_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor c
     check_binary_cross_entropy(device, op, loss, correct, logits, targets, labels);
     door_expect(op, "scale", scale, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
-    DISPATCH(binary_cross_entropy_forward_backward, 9 * (double)logits.dims[0],
-             2 * door_bytes(logits) + 4 * door_bytes(loss), device, loss, correct, logits, targets, labels, scale,
-             loss_scale);
+    DISPATCH(
+        binary_cross_entropy_forward_backward, 9 * (double)logits.dims[0],
+        ACCESSES(door_adds(logits), door_reads(targets), door_reads(labels), door_writes(loss), door_writes(correct)),
+        device, loss, correct, logits, targets, labels, scale, loss_scale);
 }
 
 static void check_normalize_rows(const Device *device, const char *op, Tensor x, Tensor y, Tensor norm) {
@@ -125,14 +133,14 @@ static void check_normalize_rows(const Device *device, const char *op, Tensor x,
 void normalize_rows_forward(Device *device, Tensor y, Tensor norm, Tensor x) {
     check_normalize_rows(device, "normalize_rows_forward", x, y, norm);
     DISPATCH(normalize_rows_forward, 3 * (double)tensor_numel(x) + 2 * (double)x.dims[0],
-             door_bytes(x) + door_bytes(y) + door_bytes(norm), device, y, norm, x);
+             ACCESSES(door_reads(x), door_writes(y), door_writes(norm)), device, y, norm, x);
 }
 
 void normalize_rows_backward(Device *device, Tensor dx, Tensor dy, Tensor y, Tensor norm) {
     check_normalize_rows(device, "normalize_rows_backward", dx, y, norm);
     door_expect("normalize_rows_backward", "dy", dy, DTYPE_F32, dx.dims[0], dx.dims[1]);
     DISPATCH(normalize_rows_backward, 5 * (double)tensor_numel(dx) + (double)dx.dims[0],
-             door_bytes(dx) + door_bytes(dy) + door_bytes(y) + door_bytes(norm), device, dx, dy, y, norm);
+             ACCESSES(door_reads(dy), door_reads(y), door_reads(norm), door_writes(dx)), device, dx, dy, y, norm);
 }
 
 /* Returns the number of pairs of different rows. */
@@ -149,8 +157,8 @@ void nt_xent_forward(Device *device, Tensor loss, Tensor lse, Tensor z, float te
     double pairs = check_nt_xent("nt_xent_forward", z, lse, temperature), c = (double)z.dims[1];
     door_expect("nt_xent_forward", "loss", loss, DTYPE_F32, z.dims[0], 0);
     /* Per pair: the product; temperature, maximum, exponential, sum. Per row: logarithm, maximum, partner. */
-    DISPATCH(nt_xent_forward, pairs * (2 * c + 4) + 3 * (double)z.dims[0], door_bytes(z) + 2 * door_bytes(loss), device,
-             loss, lse, z, temperature);
+    DISPATCH(nt_xent_forward, pairs * (2 * c + 4) + 3 * (double)z.dims[0],
+             ACCESSES(door_reads(z), door_writes(lse), door_writes(loss)), device, loss, lse, z, temperature);
 }
 
 void nt_xent_backward(Device *device, Tensor dz, Tensor z, Tensor lse, float temperature, Tensor scale,
@@ -161,6 +169,7 @@ void nt_xent_backward(Device *device, Tensor dz, Tensor z, Tensor lse, float tem
     door_expect(op, "scale", scale, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
     /* Per pair: the product again and the sum; temperature, two exponents, their exponentials and sum. */
-    DISPATCH(nt_xent_backward, pairs * (4 * c + 6) + (double)tensor_numel(z), 2 * door_bytes(z) + door_bytes(lse),
-             device, dz, z, lse, temperature, scale, loss_scale);
+    DISPATCH(nt_xent_backward, pairs * (4 * c + 6) + (double)tensor_numel(z),
+             ACCESSES(door_reads(z), door_reads(lse), door_writes(dz)), device, dz, z, lse, temperature, scale,
+             loss_scale);
 }

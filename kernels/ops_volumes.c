@@ -33,13 +33,14 @@ static double pairs_inside(Window w) {
 
 void unfold_forward(Device *device, Tensor y, Tensor x, Window window) {
     check_unfold(device, "unfold_forward", "y", y, "x", x, window);
-    DISPATCH(unfold_forward, 0, door_bytes(x) + door_bytes(y), device, y, x, window);
+    DISPATCH(unfold_forward, 0, ACCESSES(door_reads(x), door_writes(y)), device, y, x, window);
 }
 
 void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window) {
     check_unfold(device, "unfold_backward", "dy", dy, "dx", dx, window);
     double columns = (double)tensor_numel(dx) / (double)window.length; /* of all sequences */
-    DISPATCH(unfold_backward, columns * pairs_inside(window), door_bytes(dx) + door_bytes(dy), device, dx, dy, window);
+    DISPATCH(unfold_backward, columns * pairs_inside(window), ACCESSES(door_reads(dy), door_writes(dx)), device, dx, dy,
+             window);
 }
 
 int convolution_positions(Convolution c, int axis) {
@@ -78,7 +79,8 @@ void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, C
     double pairs = check_conv3d(op, "y", y, x, door_activation_type(device, op, "x", x), w, convolution);
     door_expect_optional(op, "bias", bias, x.dtype, y.dims[1], 0);
     DISPATCH(conv3d_forward, 2 * pairs + (tensor_given(bias) ? (double)tensor_numel(y) : 0),
-             door_bytes(x) + door_bytes(y) + door_bytes(w) + door_bytes(bias), device, y, x, w, bias, convolution);
+             ACCESSES(door_reads(x), door_reads(w), door_reads(bias), door_writes(y)), device, y, x, w, bias,
+             convolution);
 }
 
 void conv3d_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, Convolution convolution,
@@ -92,8 +94,10 @@ void conv3d_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor
     bool both = tensor_given(gradients.dx), added = both && add_dx, summed = tensor_given(gradients.dbias);
     double additions = (summed ? (double)tensor_numel(dy) : 0) + (added ? (double)tensor_numel(gradients.dx) : 0);
     DISPATCH(conv3d_backward, (both ? 4 : 2) * pairs + additions,
-             door_bytes(dy) + door_bytes(x) + 2 * (door_bytes(gradients.dw) + door_bytes(gradients.dbias)) +
-                 (both ? (added ? 2 : 1) * door_bytes(gradients.dx) + door_bytes(w) : 0),
+             ACCESSES(door_reads(dy), door_reads(both ? w : tensor_none()),
+                      added ? door_adds(gradients.dx) : door_writes(gradients.dx), door_reads(x),
+                      door_again(TRAFFIC_MAIN, door_reads(both ? dy : tensor_none())), door_adds(gradients.dw),
+                      door_again(TRAFFIC_PASS, door_reads(summed ? dy : tensor_none())), door_adds(gradients.dbias)),
              device, gradients, dy, x, w, convolution, add_dx);
 }
 
@@ -116,14 +120,17 @@ static void check_pool(const Device *device, const char *op, const char *pooled_
 
 void max_pool_forward(Device *device, Tensor y, Tensor x, int64_t frames, int64_t plane) {
     check_pool(device, "max_pool_forward", "y", y, x, frames, plane);
-    DISPATCH(max_pool_forward, (double)tensor_numel(y), 3 * door_bytes(y), device, y, x, frames, plane);
+    DISPATCH(max_pool_forward, (double)tensor_numel(y),
+             ACCESSES(door_part(door_reads(x), 2 * (double)tensor_bytes(y)), door_writes(y)), device, y, x, frames,
+             plane);
 }
 
 void max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x, int64_t frames, int64_t plane) {
     check_pool(device, "max_pool_backward", "dy", dy, x, frames, plane);
     door_expect("max_pool_backward", "dx", dx, x.dtype, x.dims[0], x.dims[1]);
-    DISPATCH(max_pool_backward, (double)tensor_numel(dy), 3 * door_bytes(dy) + door_bytes(dx), device, dx, dy, x,
-             frames, plane);
+    DISPATCH(max_pool_backward, (double)tensor_numel(dy),
+             ACCESSES(door_reads(dy), door_part(door_reads(x), 2 * (double)tensor_bytes(dy)), door_writes(dx)), device,
+             dx, dy, x, frames, plane);
 }
 
 static void check_batchnorm(const Device *device, const char *op, Tensor y, Tensor x, Tensor mean, Tensor variance,
@@ -156,16 +163,20 @@ void batchnorm_forward(Device *device, Tensor y, BatchStatistics statistics, Ten
     expect_two_rows(op, x);
     check_statistics(op, x.dims[1], statistics.mean, statistics.rstd, statistics.running_mean, statistics.running_var);
     DISPATCH(batchnorm_forward, 7 * (double)tensor_numel(x),
-             2 * door_bytes(x) + 4 * door_bytes(statistics.mean) + 4 * door_bytes(statistics.running_mean), device, y,
-             statistics, x, gain, bias);
+             ACCESSES(door_reads(x), door_writes(statistics.mean), door_writes(statistics.rstd),
+                      door_adds(statistics.running_mean), door_adds(statistics.running_var), door_reads(gain),
+                      door_reads(bias), door_again(TRAFFIC_PASS, door_reads(x)), door_writes(y)),
+             device, y, statistics, x, gain, bias);
 }
 
 void batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var, Tensor gain,
                      Tensor bias) {
     check_batchnorm(device, "batchnorm_apply", y, x, running_mean, running_var, "running_var", gain);
     door_expect("batchnorm_apply", "bias", bias, DTYPE_F32, x.dims[1], 0);
-    DISPATCH(batchnorm_apply, 3 * (double)tensor_numel(x), 2 * door_bytes(x) + 4 * door_bytes(gain), device, y, x,
-             running_mean, running_var, gain, bias);
+    DISPATCH(batchnorm_apply, 3 * (double)tensor_numel(x),
+             ACCESSES(door_reads(x), door_reads(running_mean), door_reads(running_var), door_reads(gain),
+                      door_reads(bias), door_writes(y)),
+             device, y, x, running_mean, running_var, gain, bias);
 }
 
 void batchnorm_backward(Device *device, NormGradients gradients, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
@@ -176,8 +187,11 @@ void batchnorm_backward(Device *device, NormGradients gradients, Tensor dy, Tens
     door_expect(op, "dgain", gradients.dgain, DTYPE_F32, x.dims[1], 0);
     door_expect(op, "dbias", gradients.dbias, DTYPE_F32, x.dims[1], 0);
     expect_two_rows(op, x);
-    DISPATCH(batchnorm_backward, 10 * (double)tensor_numel(x), 3 * door_bytes(x) + 7 * door_bytes(gain), device,
-             gradients, dy, x, mean, rstd, gain);
+    DISPATCH(batchnorm_backward, 10 * (double)tensor_numel(x),
+             ACCESSES(door_reads(dy), door_reads(x), door_reads(mean), door_reads(rstd), door_reads(gain),
+                      door_adds(gradients.dgain), door_adds(gradients.dbias), door_again(TRAFFIC_PASS, door_reads(dy)),
+                      door_again(TRAFFIC_PASS, door_reads(x)), door_writes(gradients.dx)),
+             device, gradients, dy, x, mean, rstd, gain);
 }
 
 void batchnorm_statistics(Device *device, BatchStatistics statistics, Tensor x) {
@@ -186,14 +200,16 @@ void batchnorm_statistics(Device *device, BatchStatistics statistics, Tensor x) 
     expect_two_rows(op, x);
     check_statistics(op, x.dims[1], statistics.mean, statistics.rstd, statistics.running_mean, statistics.running_var);
     DISPATCH(batchnorm_statistics, 4 * (double)tensor_numel(x),
-             door_bytes(x) + 2 * door_bytes(statistics.mean) + 4 * door_bytes(statistics.running_mean), device,
-             statistics, x);
+             ACCESSES(door_reads(x), door_writes(statistics.mean), door_writes(statistics.rstd),
+                      door_adds(statistics.running_mean), door_adds(statistics.running_var)),
+             device, statistics, x);
 }
 
 void batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var) {
     door_expect("batchnorm_from_running", "running_var", running_var, DTYPE_F32, -1, 0);
     door_expect("batchnorm_from_running", "rstd", rstd, DTYPE_F32, running_var.dims[0], 0);
-    DISPATCH(batchnorm_from_running, 3 * (double)rstd.dims[0], 2 * door_bytes(rstd), device, rstd, running_var);
+    DISPATCH(batchnorm_from_running, 3 * (double)rstd.dims[0], ACCESSES(door_reads(running_var), door_writes(rstd)),
+             device, rstd, running_var);
 }
 
 /* Dies unless all four f32 [C] tensors of a norm are given, or none of them if the norm is optional. */
@@ -236,12 +252,15 @@ static NormCost check_norm_activate(const Device *device, const char *op, const 
     return cost;
 }
 
+/* Lists the columns that a norm reads; none if it is absent. */
+#define NORM(of) door_reads((of).mean), door_reads((of).rstd), door_reads((of).gain), door_reads((of).bias)
+
 void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormActivation activation) {
     NormCost cost = check_norm_activate(device, "norm_activate_forward", "y", y, a, b, activation);
-    double operands = tensor_given(b.x) ? 2 : 1;
+    double operand = cost.used * (double)dtype_size(y.dtype);
     DISPATCH(norm_activate_forward, cost.sum + cost.out,
-             operands * cost.used * (double)dtype_size(y.dtype) + door_bytes(y) + 4 * door_bytes(a.mean) +
-                 4 * door_bytes(b.mean),
+             ACCESSES(door_part(door_reads(a.x), operand), door_part(door_reads(b.x), operand), NORM(a), NORM(b),
+                      door_writes(y)),
              device, y, a, b, activation);
 }
 
@@ -262,12 +281,12 @@ void norm_activate_backward(Device *device, NormGradients da, NormGradients db, 
     if (norms) door_expect(op, "db.dbias", db.dbias, DTYPE_F32, c, 0);
     bool decides = activation.slope != 1 || (activation.pool && !activation.average);
     double n = (double)tensor_numel(a.x), norm = 5 * n + 3 * cost.used;
+    TrafficAccess of_b = door_part(door_reads(b.x), (norms ? n : cost.used) * (double)dtype_size(dy.dtype));
     DISPATCH(norm_activate_backward, (decides ? cost.sum : 0) + cost.out + cost.used + (norms ? 2 : 1) * norm,
-             door_bytes(dy) + door_bytes(a.x) + door_bytes(da.dx) + 8 * door_bytes(a.mean) + 8 * door_bytes(b.mean) +
-                 (norms  ? door_bytes(b.x)
-                  : both ? cost.used * (double)dtype_size(dy.dtype)
-                         : 0) +
-                 (both ? door_bytes(db.dx) : 0),
+             ACCESSES(door_reads(dy), door_reads(a.x), of_b, NORM(a), NORM(b), door_adds(da.dgain), door_adds(da.dbias),
+                      door_adds(norms ? db.dgain : tensor_none()), door_adds(norms ? db.dbias : tensor_none()),
+                      door_again(TRAFFIC_PASS, door_reads(dy)), door_again(TRAFFIC_PASS, door_reads(a.x)),
+                      door_again(TRAFFIC_PASS, of_b), door_writes(da.dx), door_writes(both ? db.dx : tensor_none())),
              device, da, db, dy, a, b, activation);
 }
 
@@ -323,8 +342,9 @@ void stem_statistics(Device *device, BatchStatistics statistics, Tensor moments,
     check_statistics(op, w.dims[0], statistics.mean, statistics.rstd, statistics.running_mean, statistics.running_var);
     double n = STEM_WINDOW, window = n + n * (n + 1), channel = 2 * n + 2 * n * (n + 1) + 2;
     DISPATCH(stem_statistics, (double)x.dims[0] * window + (double)w.dims[0] * channel,
-             door_bytes(x) + door_bytes(w) + door_bytes(moments) + 2 * door_bytes(statistics.mean) +
-                 4 * door_bytes(statistics.running_mean),
+             ACCESSES(door_reads(x), door_reads(w), door_writes(moments), door_writes(statistics.mean),
+                      door_writes(statistics.rstd), door_adds(statistics.running_mean),
+                      door_adds(statistics.running_var)),
              device, statistics, moments, x, w, stem);
 }
 
@@ -336,8 +356,7 @@ void stem_forward(Device *device, Tensor y, Tensor x, StemWeights weights, Stem 
     door_expect(op, "gain", weights.gain, DTYPE_F32, weights.w.dims[0], 0);
     double second = check_stem_output(op, "y", y, x, weights.gain, weights.bias, weights.w2, stem);
     DISPATCH(stem_forward, 2 * first + 4 * between + 2 * second,
-             door_bytes(x) + door_bytes(y) + door_bytes(weights.w) + door_bytes(weights.w2) +
-                 4 * door_bytes(weights.gain),
+             ACCESSES(door_reads(x), door_reads(weights.w), door_reads(weights.w2), NORM(weights), door_writes(y)),
              device, y, x, weights, stem);
 }
 
@@ -359,8 +378,9 @@ void stem_backward(Device *device, StemGradients gradients, Tensor dy, Tensor x,
     expect_two_rows(op, x);
     double n = STEM_WINDOW, channel = 2 * n * n + 2 * n + 8 * n;
     DISPATCH(stem_backward, 4 * first + 4 * second + 6 * between + (double)weights.w.dims[0] * channel,
-             door_bytes(dy) + door_bytes(x) + door_bytes(weights.w) + door_bytes(weights.w2) + door_bytes(moments) +
-                 8 * door_bytes(weights.gain) + 2 * (door_bytes(gradients.dw) + door_bytes(gradients.dw2)),
+             ACCESSES(door_reads(dy), door_reads(x), door_reads(weights.w), door_reads(weights.w2), door_reads(moments),
+                      NORM(weights), door_adds(gradients.dgain), door_adds(gradients.dbias), door_adds(gradients.dw),
+                      door_adds(gradients.dw2)),
              device, gradients, dy, x, weights, moments, stem);
 }
 
@@ -382,8 +402,9 @@ void augment_volumes(Device *device, Tensor x, Tensor counts, Tensor volumes, Te
     /* Counts the scale and the logarithm of each count. Only the draws know what else is done. */
     double n = (double)volumes.dims[0] * (double)voxels;
     DISPATCH(augment_volumes, 2 * n,
-             n * (double)dtype_size(counts.dtype) + door_bytes(x) + door_bytes(volumes) + door_bytes(draws), device, x,
-             counts, volumes, draws, shape, dilated);
+             ACCESSES(door_reads(volumes), door_reads(draws),
+                      door_part(door_reads(counts), n * (double)dtype_size(counts.dtype)), door_writes(x)),
+             device, x, counts, volumes, draws, shape, dilated);
 }
 
 void mixup(Device *device, Tensor y, Tensor x, Tensor partners, Tensor share) {
@@ -394,6 +415,7 @@ void mixup(Device *device, Tensor y, Tensor x, Tensor partners, Tensor share) {
     if (partners.dims[0] < 1 ? x.dims[0] > 0 : x.dims[0] % partners.dims[0] != 0)
         die("mixup: the %lld rows of x are not %lld whole samples", (long long)x.dims[0], (long long)partners.dims[0]);
     if (y.data == x.data && x.dims[0]) die("mixup: y is x, which partners are read from");
-    DISPATCH(mixup, 3 * (double)tensor_numel(x), 3 * door_bytes(x) + door_bytes(partners) + 4, device, y, x, partners,
-             share);
+    DISPATCH(mixup, 3 * (double)tensor_numel(x),
+             ACCESSES(door_reads(x), door_reads(x), door_reads(partners), door_reads(share), door_writes(y)), device, y,
+             x, partners, share);
 }

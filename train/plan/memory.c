@@ -18,6 +18,7 @@ typedef struct {
     StepOptions options;
     int64_t micro_batches;
     bool update;
+    bool followed;      /* the counts are of the second of two steps, which finds in the caches what the first left */
     size_t activations; /* out: the peak of the arena */
     size_t masks;       /* out: of unused rows */
     size_t sums;        /* out: of the norm */
@@ -28,80 +29,119 @@ static Tensor dry_flat(DryRun *r, DType type) {
     return tensor_1d(r->dry->allocate(r->dry, (size_t)n * dtype_size(type)), type, n);
 }
 
-/* Calls what surrounds the passes of a step: before the first, and, with the squares of the gradients, behind the last.
- */
-static void dry_update(DryRun *r, const ParamUpdates *u, GradientNorm *squares) {
+/* What a step updates, and the norm by which it clips. */
+typedef struct {
+    ParamUpdates updates;
+    GradientNorm squares;
+    AdamWBuffers buffers; /* none overlap: a followed device tells them apart */
+    Tensor norm;
+    Segment *moving;
+    int n_moving;
+} DryUpdate;
+
+static DryUpdate dry_update_open(DryRun *r) {
     const Model *model = r->model;
-    Tensor none = tensor_none(), weights = model->weights, gradients = model->gradients;
-    Tensor norm = squares ? tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1) : none;
-    OWNED Segment *moving = NULL;
-    int n_moving = params_moving(&model->params, &moving);
-    if (!squares) {
-        clear_segments(r->on, gradients, u->cleared, u->n_cleared);
-        if (n_moving) copy_segments(r->on, gradients, weights, none, moving, n_moving);
-        return;
-    }
-    AdamWBuffers buffers = {.params = weights, .copy = model->half_weights, .grads = gradients};
-    buffers.m = dry_flat(r, DTYPE_F32);
-    buffers.v = dry_flat(r, DTYPE_F32);
-    gradient_norm_finish(squares, norm, none);
-    adamw_update(r->on, buffers, norm, none, u->segments, u->n_adamw, (AdamW){.step = 1});
-    for (int i = 0; i < u->n_matrices; i++) muon_update(r->on, buffers, norm, none, u->matrices[i], (Muon){0});
-    if (n_moving) copy_segments(r->on, weights, gradients, norm, moving, n_moving);
+    DryUpdate u = {.updates = params_updates(&model->params, r->dry, 0, r->options.muon)};
+    u.squares = gradient_norm_open(r->dry, model->gradients, u.updates.segments, u.updates.n_segments);
+    u.squares.device = r->on;
+    u.buffers = (AdamWBuffers){.params = model->weights,
+                               .copy = model->half_weights,
+                               .m = dry_flat(r, DTYPE_F32),
+                               .v = dry_flat(r, DTYPE_F32),
+                               .grads = model->gradients};
+    u.norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1);
+    u.n_moving = params_moving(&model->params, &u.moving);
+    r->masks = u.updates.mask_bytes;
+    r->sums = tensor_bytes(u.squares.squares);
+    return u;
 }
 
-static void dry_passes(DryRun *r, Arena *arena, GradientNorm *squares) {
-    Model *model = r->model;
-    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
-    for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
-    PassNumbers *numbers = r->dry->allocate(r->dry, sizeof *numbers);
-    bool train = r->kind != PASS_VALIDATION;
-    Pass pass = {.train = train, .recompute = r->options.recompute, .step = &numbers->step};
-    pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
-    pass.sums = tensor_1d(model->weights.data, DTYPE_F32, model->n_metrics);
-    if (!train && model->n_outputs)
-        pass.outputs = tensor_2d(model->weights.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
-    OWNED bool *unwritten = xcalloc((size_t)model->params.count, sizeof *unwritten);
-    const Context context = context_of(model, r->on, arena, &pass);
+static void dry_update_close(DryUpdate *u) {
+    params_updates_free(&u->updates);
+    free(u->moving);
+}
+
+static void before_step(DryRun *r, const DryUpdate *u) {
+    clear_segments(r->on, u->buffers.grads, u->updates.cleared, u->updates.n_cleared);
+    if (u->n_moving) copy_segments(r->on, u->buffers.grads, u->buffers.params, tensor_none(), u->moving, u->n_moving);
+}
+
+static void after_step(DryRun *r, DryUpdate *u) {
+    Tensor none = tensor_none();
+    gradient_norm_finish(&u->squares, u->norm, none);
+    adamw_update(r->on, u->buffers, u->norm, none, u->updates.segments, u->updates.n_adamw, (AdamW){.step = 1});
+    for (int i = 0; i < u->updates.n_matrices; i++)
+        muon_update(r->on, u->buffers, u->norm, none, u->updates.matrices[i], (Muon){0});
+    if (u->n_moving) copy_segments(r->on, u->buffers.params, u->buffers.grads, u->norm, u->moving, u->n_moving);
+}
+
+static void dry_step(DryRun *r, const Context *context, Pass *pass, const Tensor *fields, DryUpdate *u) {
+    OWNED bool *unwritten = xcalloc((size_t)r->model->params.count, sizeof *unwritten);
+    if (r->update) before_step(r, u);
+    gradient_norm_begin(&u->squares);
     for (int64_t i = 0; i < r->micro_batches; i++) {
-        pass.unwritten = r->kind == PASS_FIRST && !i ? unwritten : NULL;
-        pass.finished = squares && i == r->micro_batches - 1 ? gradient_norm_finished : NULL;
-        pass.finished_context = squares;
-        context_begin(&context);
-        model->forward_backward(model, r->on, arena, r->batch, fields, &pass);
-        context_end(&context);
+        pass->unwritten = r->kind == PASS_FIRST && !i ? unwritten : NULL;
+        pass->finished = r->update && i == r->micro_batches - 1 ? gradient_norm_finished : NULL;
+        pass->finished_context = &u->squares;
+        context_begin(context);
+        r->model->forward_backward(r->model, r->on, context->arena, r->batch, fields, pass);
+        context_end(context);
     }
+    if (r->update) after_step(r, u);
 }
 
 static void dry_run(void *argument) {
     DryRun *r = argument;
     Model *model = r->model, real = *model;
-    Arena arena = arena_open(r->dry, 0, "activations");
+    Device *dry = r->dry;
+    Arena arena = arena_open(dry, 0, "activations");
+    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
+    for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
+    PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
+    bool train = r->kind != PASS_VALIDATION;
+    Pass pass = {.train = train, .recompute = r->options.recompute, .step = &numbers->step};
+    pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
     model->weights = dry_flat(r, DTYPE_F32);
     model->gradients = dry_flat(r, DTYPE_F32);
-    model->half_weights = r->dry->half == DTYPE_F32 ? tensor_none() : dry_flat(r, r->dry->half);
-    ParamUpdates u = params_updates(&model->params, r->dry, 0, r->options.muon);
-    GradientNorm squares = gradient_norm_open(r->dry, model->gradients, u.segments, u.n_segments);
-    squares.device = r->on;
-    if (r->update) dry_update(r, &u, NULL);
-    dry_passes(r, &arena, r->update ? &squares : NULL);
-    if (r->update) dry_update(r, &u, &squares);
+    model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : dry_flat(r, dry->half);
+    DryUpdate update = dry_update_open(r);
+    pass.sums = tensor_1d(update.buffers.v.data, DTYPE_F32, model->n_metrics);
+    if (!train && model->n_outputs)
+        pass.outputs = tensor_2d(update.buffers.v.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
+    const Context context = context_of(model, r->on, &arena, &pass);
+    dry_step(r, &context, &pass, fields, &update);
+    if (r->followed) {
+        device_reset_counters(dry);
+        dry_step(r, &context, &pass, fields, &update);
+    }
     model->weights = real.weights;
     model->gradients = real.gradients;
     model->half_weights = real.half_weights;
     r->activations = arena.peak;
-    r->masks = u.mask_bytes;
-    r->sums = tensor_bytes(squares.squares);
-    params_updates_free(&u);
+    dry_update_close(&update);
     arena_close(&arena);
 }
 
 void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options) {
-    dry_run(&(DryRun){model, dry, dry, batch, PASS_FIRST, options, micro_batches, true, 0, 0, 0});
+    dry_run(&(DryRun){.model = model,
+                      .dry = dry,
+                      .on = dry,
+                      .batch = batch,
+                      .kind = PASS_FIRST,
+                      .options = options,
+                      .micro_batches = micro_batches,
+                      .update = true,
+                      .followed = dry->traffic != NULL});
 }
 
 void memory_dry_pass(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute) {
-    dry_run(&(DryRun){model, dry, dry, batch, kind, {.recompute = recompute}, 1, false, 0, 0, 0});
+    dry_run(&(DryRun){.model = model,
+                      .dry = dry,
+                      .on = dry,
+                      .batch = batch,
+                      .kind = kind,
+                      .options = {.recompute = recompute},
+                      .micro_batches = 1});
 }
 
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
@@ -117,7 +157,14 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
     dry->half = half;
     for (int i = 0; i < 2; i++) {
         if (!batches[i]) continue;
-        DryRun r = {model, dry, dry, batches[i], i ? PASS_VALIDATION : PASS_FIRST, options, 1, i == 0, 0, 0, 0};
+        DryRun r = {.model = model,
+                    .dry = dry,
+                    .on = dry,
+                    .batch = batches[i],
+                    .kind = i ? PASS_VALIDATION : PASS_FIRST,
+                    .options = options,
+                    .micro_batches = 1,
+                    .update = i == 0};
         dry_run(&r);
         if (!i) plan.optimizer += r.masks, plan.results += r.sums;
         if (r.activations > plan.activations) plan.activations = r.activations;

@@ -20,7 +20,8 @@ typedef struct {
  * included unless device is NULL. Leaves `batches` and `results`, which the loop needs, at 0. */
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
                        StepOptions options);
-/* Runs an optimizer step of micro_batches times `batch` on a dry device, for its counters. */
+/* Runs an optimizer step of micro_batches times `batch` on a dry device, for its counters. A device that follows its
+ * operations (device_follow) counts the second of two such steps. */
 void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options);
 /* Runs a micro-batch, without the update. */
 typedef enum { PASS_FIRST, PASS_LATER, PASS_VALIDATION } PassKind; /* of a step: the first overwrites gradients */

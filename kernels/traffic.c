@@ -1,0 +1,92 @@
+#include "kernels/traffic.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { PER_STEP = TRAFFIC_STEP / TRAFFIC_PIECE, DEPTH = TRAFFIC_STEPS * PER_STEP, NEVER = DEPTH };
+
+/* The pieces in the order of their last use, the last first; at most DEPTH, below which no cache reaches. */
+struct Traffic {
+    int n, n_ops;
+    uint32_t pieces[DEPTH];
+    uint16_t since[DEPTH]; /* the deepest that each has lain since it was written; NEVER: it has not been */
+    OpTraffic *ops;
+};
+
+Traffic *traffic_open(int n_ops) {
+    Traffic *traffic = xcalloc(1, sizeof *traffic);
+    traffic->n_ops = n_ops;
+    traffic->ops = xcalloc((size_t)n_ops, sizeof *traffic->ops);
+    return traffic;
+}
+
+void traffic_close(Traffic *traffic) {
+    if (traffic) free(traffic->ops);
+    free(traffic);
+}
+
+void traffic_reset(Traffic *traffic) { memset(traffic->ops, 0, (size_t)traffic->n_ops * sizeof *traffic->ops); }
+
+const OpTraffic *traffic_of(const Traffic *traffic, int op) { return &traffic->ops[op]; }
+
+/* Moves a piece to the top. Returns how many lay above it, at most DEPTH, and the deepest since it was written. */
+static int touch(Traffic *t, uint32_t piece, int *since) {
+    int depth = 0;
+    while (depth < t->n && t->pieces[depth] != piece) depth++;
+    bool known = depth < t->n;
+    *since = known ? t->since[depth] : NEVER;
+    if (!known && t->n < DEPTH) t->n++;
+    int above = depth < t->n ? depth : t->n - 1; /* the lowest is dropped for a new one */
+    memmove(t->pieces + 1, t->pieces, (size_t)above * sizeof *t->pieces);
+    memmove(t->since + 1, t->since, (size_t)above * sizeof *t->since);
+    t->pieces[0] = piece;
+    return known ? depth : NEVER;
+}
+
+/* Adds bytes that every cache of at most `depth` pieces moves. */
+static void charge(double *bytes, int depth, double moved) { bytes[depth / PER_STEP] += moved; }
+
+static void access_piece(Traffic *t, double *bytes, uint32_t piece, double moved, const TrafficAccess *a) {
+    int since, depth = touch(t, piece, &since);
+    if (depth > since) since = depth;
+    if (a->reads) charge(bytes, depth, moved);
+    if (a->writes) charge(bytes, since, moved), since = 0;
+    t->since[0] = (uint16_t)since;
+}
+
+void traffic_add(Traffic *t, int op, const TrafficAccess *accesses, int n) {
+    for (const TrafficAccess *a = accesses; a < accesses + n; a++) {
+        if (!a->at || !a->span) continue;
+        double *bytes = t->ops[op].bytes[a->kernel], left = a->bytes;
+        if (!a->again) t->ops[op].counted += (a->reads + a->writes) * left;
+        for (uintptr_t at = 0; left > 0;) {
+            uintptr_t address = (uintptr_t)a->at + at, end = (address / TRAFFIC_PIECE + 1) * TRAFFIC_PIECE;
+            double part = (double)(end - address < a->span - at ? end - address : a->span - at);
+            if (part > left) part = left;
+            access_piece(t, bytes, (uint32_t)(address / TRAFFIC_PIECE), part, a);
+            left -= part;
+            at = end - (uintptr_t)a->at < a->span ? end - (uintptr_t)a->at : 0;
+        }
+    }
+}
+
+void traffic_add_product(Traffic *t, int op, int64_t m, int64_t n, int64_t k) {
+    OpTraffic *to = &t->ops[op];
+    TrafficProduct *p = to->products;
+    while (p < to->products + to->n_products && (p->m != m || p->n != n || p->k != k)) p++;
+    if (p == to->products + TRAFFIC_PRODUCTS) return;
+    if (p == to->products + to->n_products) to->n_products++;
+    *p = (TrafficProduct){m, n, k, p->calls + 1};
+}
+
+/* Between two steps the bytes are taken to fall in a line. */
+double traffic_bytes(const OpTraffic *traffic, TrafficKernel kernel, double cache) {
+    double sum = 0, steps = cache / TRAFFIC_STEP;
+    for (int i = 0; i < TRAFFIC_STEPS; i++) {
+        double missed = i + 1 - steps;
+        if (missed > 0) sum += (missed < 1 ? missed : 1) * traffic->bytes[kernel][i];
+    }
+    return sum + traffic->bytes[kernel][TRAFFIC_STEPS];
+}
