@@ -170,6 +170,18 @@ void *xuntouched(size_t bytes) { return checked(aligned_alloc(64, whole_lines(by
 
 void *xaligned(size_t bytes) { return memset(xuntouched(bytes), 0, whole_lines(bytes)); }
 
+void *xkeep(const void *data, size_t bytes) {
+    typedef struct Kept {
+        struct Kept *next;
+        max_align_t data[];
+    } Kept;
+    static Kept *newest;
+    Kept *kept = xmalloc(sizeof *kept + bytes);
+    kept->next = newest;
+    newest = kept;
+    return memcpy(kept->data, data, bytes);
+}
+
 char *xstrdup(const char *text) {
     size_t bytes = strlen(text) + 1;
     return memcpy(xmalloc(bytes), text, bytes);

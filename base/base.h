@@ -59,6 +59,8 @@ void *xaligned(size_t bytes); /* 64-byte aligned, zeroed */
 /* Also 64-byte aligned, but not initialised: pages that are never written take no memory. */
 void *xuntouched(size_t bytes);
 char *xstrdup(const char *text);
+/* Returns a copy that lives as long as the process; leak checkers find it reachable. */
+void *xkeep(const void *data, size_t bytes);
 char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);
 char *vxformat(const char *format, va_list arguments) PRINTF_LIKE(1, 0);
 void xappend(char **text, const char *format, ...) PRINTF_LIKE(2, 3); /* puts more behind *text, which may be NULL */

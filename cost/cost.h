@@ -3,8 +3,10 @@
  * A call of an operation takes the larger of
  *   FLOPs / (sustained share * the card's rate for its type)    and    bytes / (sustained share * the bandwidth),
  * or, on a device that --calibrate has measured, over the rates that calls of this size have reached; the launches of
- * its kernels are added. A step takes the sum over its operations, or the time to copy or to fill its batches if that
- * is longer. */
+ * its kernels are added. Where a dry device has followed the work, bytes that the L2 holds move at its rate, products
+ * take the time of their shapes (cost/product.h), and passes of their own are added: sums of biases, GELUs that are no
+ * product's epilogue. A step takes the sum over its operations, or the time to copy or to fill its batches if that is
+ * longer. */
 #pragma once
 
 #include "cost/machine.h"
@@ -19,7 +21,7 @@ extern const double cost_disk_rate;
 
 typedef struct {
     double compute, memory, launches; /* seconds of each alone */
-    double seconds;                   /* max(compute, memory) + launches */
+    double seconds;                   /* max(compute, memory) + launches, where there are no passes of their own */
     Bound bound;                      /* the largest of the three */
 } OpTime;
 
@@ -34,6 +36,6 @@ typedef struct {
 
 OpTime cost_of_op(const Machine *machine, int op, const OpWork *work);
 WorkTime cost_of_work(const Machine *machine, const Work *work);
-/* Returns the seconds of the operations at the card's stated rates and its whole bandwidth, with launches for nothing:
- * no program that does this work can be faster. */
+/* Returns the seconds of the operations at the card's stated rates, its whole bandwidth and its whole L2, with launches
+ * for nothing: no program that does this work can be faster. */
 double cost_floor(const Machine *machine, const Work *work);

@@ -34,18 +34,6 @@ static Machine machine_of(const Card *card, const Rates *rates, const MachineOpt
                      .available = card_available(card)};
 }
 
-/* Returns a copy that lives as long as the process; a list keeps it reachable for leak checkers. */
-static void *keep(const void *data, size_t size) {
-    typedef struct Kept {
-        struct Kept *next;
-    } Kept;
-    static Kept *newest;
-    Kept *kept = xmalloc(sizeof *kept + size);
-    kept->next = newest;
-    newest = kept;
-    return memcpy(kept + 1, data, size);
-}
-
 /* Returns the measured rates of a device. NULL with an empty error if there are none, with a reason if the file is
  * damaged. */
 static const Rates *measured_rates(const MachineOptions *o, const char *device, Error *error) {
@@ -53,7 +41,7 @@ static const Rates *measured_rates(const MachineOptions *o, const char *device, 
     error->text[0] = 0;
     if (rates_are_none(o->calibration)) return NULL;
     if (!rates_read(o->calibration, device, &rates, error)) return NULL;
-    return keep(&rates, sizeof rates);
+    return xkeep(&rates, sizeof rates);
 }
 
 /* Makes a card of measured rates, for a device whose data sheet is not known. */
@@ -72,7 +60,7 @@ static const Card *card_of_rates(const Rates *r) {
                  .of_f32 = 1,
                  .of_bandwidth = 1,
                  .launch = r->launch};
-    return keep(&card, sizeof card);
+    return xkeep(&card, sizeof card);
 }
 
 /* machine_of_device with the reason in the error. */
@@ -97,7 +85,7 @@ bool machine_of_device(const Device *device, const MachineOptions *o, Machine *m
 static void set_host_memory(Machine *machine, const Device *device) {
     HostMemory host = host_memory_left();
     machine->available = host.bytes > device->headroom ? (double)(host.bytes - device->headroom) : 0;
-    if (*host.limit) machine->limit = keep(host.limit, strlen(host.limit) + 1);
+    if (*host.limit) machine->limit = xkeep(host.limit, strlen(host.limit) + 1);
 }
 
 static Machine machine_here(const MachineOptions *o) {

@@ -98,6 +98,13 @@ void work_add_counters(Work *work, const Device *device, double times) {
     work->unaligned_flops += times * device->unaligned_flops;
 }
 
+void work_follow(Work *work, const Device *dry) {
+    for (int op = 0; op < OP_COUNT; op++) {
+        const OpTraffic *traffic = traffic_of(dry->traffic, op);
+        work->ops[op].traffic = traffic->counted > 0 ? traffic : NULL;
+    }
+}
+
 void work_add_batch(Work *work, const Batch *batch) {
     work->micro_batches++;
     work->sequences += batch->n_sequences;
@@ -107,7 +114,7 @@ void work_add_batch(Work *work, const Batch *batch) {
 
 void work_scale(Work *work, double by) {
     for (int op = 0; op < OP_COUNT; op++) {
-        OpWork scaled = {0};
+        OpWork scaled = {.traffic = work->ops[op].traffic};
         for (int i = 0; i < CALL_SIZES; i++) add_calls(&scaled, i, work->ops[op].sizes[i], by);
         work->ops[op] = scaled;
     }

@@ -35,6 +35,7 @@ double work_kernels(int op); /* kernels that the cuda device usually launches fo
 /* One operation in a step or a validation, averaged over an epoch: all calls, and the calls by call_size. */
 typedef struct {
     CallWork all, sizes[CALL_SIZES];
+    const OpTraffic *traffic; /* of calls like these; NULL: not known, every byte is taken for the memory's */
 } OpWork;
 
 /* A step, or a validation. */
@@ -49,5 +50,8 @@ typedef struct {
 void work_add_calls(OpWork *work, CallWork calls);
 /* Adds what a device has counted since its counters were reset, so many times; -1 takes it away. */
 void work_add_counters(Work *work, const Device *device, double times);
+/* Takes what a dry device has followed (device_follow) for the traffic of the work, of which only shares count. The
+ * device must live as long as the work. */
+void work_follow(Work *work, const Device *dry);
 void work_add_batch(Work *work, const Batch *batch);
 void work_scale(Work *work, double by);

@@ -1,5 +1,6 @@
 #include "estimate/estimate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,22 @@ static void add_update(const TrainSpec *spec, Work *work) {
     device_close(dry);
 }
 
+/* Follows a step of a typical micro-batch: the first, or nearly the first, whose rows are close to the mean. The
+ * operations of a validation are taken to do as those of training. */
+static void follow(const TrainSpec *spec, LoaderOptions options, RunWork *run) {
+    double mean = run->epoch_tokens / run->epoch_batches;
+    int64_t left = run->epoch_batches < 8 ? (int64_t)run->epoch_batches : 8;
+    options.one_epoch = true;
+    Loader *loader = loader_open(spec->train, &options);
+    for (bool followed = false; !followed; left--) {
+        const Batch *batch = loader_next(loader);
+        followed = left == 1 || fabs((double)batch->n_tokens - mean) < 0.1 * mean;
+        if (followed) train_follow(spec, batch, &run->step);
+    }
+    loader_close(loader);
+    for (int op = 0; op < OP_COUNT; op++) run->validation.ops[op].traffic = run->step.ops[op].traffic;
+}
+
 static int64_t multiples(int64_t steps, int64_t of) { return of ? steps / of : 0; }
 
 static int64_t common_multiple(int64_t a, int64_t b) {
@@ -110,6 +127,7 @@ static RunWork run_work(const TrainSpec *spec) {
     add_update(spec, &run.step);
     if (spec->validation)
         run.validation = epoch_work(spec, spec->validation, validation_loader_options(o), of_validation);
+    follow(spec, options, &run);
     count_pauses(spec, &run);
     run.checkpoint_bytes = 3 * 4 * (double)spec->model->params.flat_count;
     return run;

@@ -101,7 +101,7 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
     if (unaligned > 0.01)
         printf(
             "[Time] %.0f %% of the FLOPs are of products over rows that are no multiple of 8 numbers, for which GPUs "
-            "have slower kernels; the estimate does not count that: choose widths that are\n",
+            "have slower kernels: choose widths that are\n",
             100 * unaligned);
     if (!w->steps) {
         printf("[Time] no data says how many steps there are: give the data, or --max-steps\n");
@@ -124,16 +124,15 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
     printf("\n");
 }
 
-/* Prints the shares of the stated rates that are assumed, and that caches save no bytes. */
+/* Prints the shares of the stated rates that are assumed. */
 static void print_shares(const Card *c) {
-    printf("[Assumed] sustained: %.0f %% of the tensor cores' rate (attention: half of that), %.0f %% of the f32 rate, "
-           "%.0f %% of %.0f GB/s; %.1f us a launch. Their sources are in kernels/cards.c; --calibrate on the card "
-           "measures instead\n",
-           100 * c->of_tensor, 100 * c->of_f32, 100 * c->of_bandwidth, c->bandwidth * 1e-9, c->launch * 1e6);
     printf(
-        "[Assumed] every byte of an operation goes to memory, none stays in the %.0f MB of L2 for the next: a model of "
-        "which a layer's activations fit there does better\n",
-        c->l2 / 0x1p20);
+        "[Assumed] sustained: %.0f %% of the tensor cores' rate by large products, less by small ones, %.0f %% of the "
+        "f32 rate, %.0f %% of %.0f GB/s; %.1f us a launch. Their sources are in kernels/cards.c; --calibrate on the "
+        "card measures instead\n",
+        100 * c->of_tensor, 100 * c->of_f32, 100 * c->of_bandwidth, c->bandwidth * 1e-9, c->launch * 1e6);
+    printf("[Assumed] %.0f of the %.0f MB of L2 keep what was used last, as in a step of typical micro-batches\n",
+           CARD_L2_USABLE * c->l2 / 0x1p20, c->l2 / 0x1p20);
 }
 
 static void print_measured(const TrainSpec *spec, const Machine *m) {
@@ -256,7 +255,8 @@ static json_t *operations_json(const Work *work, const WorkTime *time) {
 
 static json_t *assumed_json(const Card *c) {
     return json_build("the estimate", "{s:f, s:f, s:f, s:f, s:b}", "of_tensor_rate", c->of_tensor, "of_f32_rate",
-                      c->of_f32, "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_reuse", 0);
+                      c->of_f32, "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_bytes",
+                      CARD_L2_USABLE * c->l2);
 }
 
 static json_t *measured_json(const TrainSpec *spec, const Machine *m) {
@@ -311,6 +311,7 @@ static json_t *card_json(const TrainSpec *spec, const Comparison *c, const RunTi
                    "copy_seconds", s->copy, "loader_seconds", s->loader, "mfu", s->mfu, "operations",
                    operations_json(&w->step, s), "changes", changes, "memory_limit", r->machine.limit);
     add_batch(card, r);
+    json_object_set_new(card, "floor_seconds", json_real(cost_floor(&r->machine, &w->step)));
     if (w->steps)
         json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,
                                                 "steps_seconds", r->steps_seconds, "validation_seconds",

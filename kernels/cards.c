@@ -6,10 +6,11 @@
 #include <string.h>
 
 /* Rates in TFLOP/s, bandwidth in GB/s, memory in GB and L2 in MB of 2^30 and 2^20 bytes, watts, shares in percent. */
-#define CARD(name, key, capability, f32, tf32, half, bandwidth, memory, l2, pcie, watts, tensor, plain, copy)          \
+#define CARD(name, key, capability, multiprocessors, f32, tf32, half, bandwidth, memory, l2, pcie, watts, tensor,      \
+             plain, copy)                                                                                              \
     {                                                                                                                  \
-        name, key, capability, (f32)*1e12, (tf32)*1e12, (half)*1e12, (bandwidth)*1e9, (memory)*0x1p30, (l2)*0x1p20,    \
-            pcie, watts, (tensor) / 100.0, (plain) / 100.0, (copy) / 100.0, 2.5e-6                                     \
+        name, key, capability, multiprocessors, (f32)*1e12, (tf32)*1e12, (half)*1e12, (bandwidth)*1e9,                 \
+            (memory)*0x1p30, (l2)*0x1p20, pcie, watts, (tensor) / 100.0, (plain) / 100.0, (copy) / 100.0, 2.5e-6       \
     }
 
 /* 16 lanes of PCIe, less the encoding, bytes/s. */
@@ -17,13 +18,13 @@
 #define GEN4 31.5e9
 #define GEN5 63e9
 
-/* Name, key, capability; f32, TF32, 16 bits; bandwidth; memory, L2; PCIe; watts; sustained of tensor cores, f32,
- * bandwidth. If two rows match a driver's name, the first counts.
+/* Name, key, capability, multiprocessors; f32, TF32, 16 bits; bandwidth; memory, L2; PCIe; watts; sustained of tensor
+ * cores, f32, bandwidth. If two rows match a driver's name, the first counts.
  *
- * Rates, bandwidth, memory, PCIe and power are from NVIDIA's data sheet of each card, L2 sizes from the white papers of
- * the architectures (Volta, Turing, A100, GA102, Ada, H100). Sparsity, which doubles some of their numbers, is left
- * out; GeForce cards halve the rate of 16-bit products when the sums are f32. ECC takes a sixteenth of GDDR6 memory:
- * 22.5 of 24 GB, 15 of 16 and 45 of 48 are left.
+ * Rates, bandwidth, memory, PCIe and power are from NVIDIA's data sheet of each card, L2 sizes and multiprocessors from
+ * the white papers of the architectures (Volta, Turing, A100, GA102, Ada, H100). Sparsity, which doubles some of their
+ * numbers, is left out; GeForce cards halve the rate of 16-bit products when the sums are f32. ECC takes a sixteenth of
+ * GDDR6 memory: 22.5 of 24 GB, 15 of 16 and 45 of 48 are left.
  *
  * Sustained shares of matrix products: the best torch.matmul of square matrices of 1024 to 10240 in the public
  * collection zzc0721/torch-performance-test-data (2025 and 2026), divided by the data sheet's rate. On tensor cores: T4
@@ -41,26 +42,26 @@
  * Kernel launches: NVIDIA's article on CUDA graphs gives 0.9 us between queued kernels (V100), and 4 us or more for the
  * host's call. Small kernels also start and end slowly. 2.5 us is assumed for all cards. */
 static const Card cards[] = {
-    CARD("T4", "t4", 75, 8.1, 0, 65, 320, 15, 4, GEN3, 70, 65, 53, 69),
-    CARD("V100-PCIE", "v100-pcie", 70, 14, 0, 112, 900, 16, 6, GEN3, 250, 78, 92, 83),
-    CARD("V100-SXM2-32GB", "v100-32", 70, 15.7, 0, 125, 900, 32, 6, GEN3, 300, 78, 92, 83),
-    CARD("V100", "v100", 70, 15.7, 0, 125, 900, 16, 6, GEN3, 300, 78, 92, 83),
-    CARD("A10", "a10", 86, 31.2, 62.5, 125, 600, 22.5, 6, GEN4, 150, 60, 60, 80), /* A */
-    CARD("A30", "a30", 80, 10.3, 82, 165, 933, 24, 24, GEN4, 165, 75, 90, 88),    /* A */
-    CARD("A40", "a40", 86, 37.4, 74.8, 149.7, 696, 45, 6, GEN4, 300, 81, 63, 80),
-    CARD("A100-SXM4-40GB", "a100-40", 80, 19.5, 156, 312, 1555, 40, 40, GEN4, 400, 85, 98, 88),
-    CARD("A100-PCIE-40GB", "a100-pcie-40", 80, 19.5, 156, 312, 1555, 40, 40, GEN4, 250, 76, 90, 88),
-    CARD("A100 80GB PCIe", "a100-pcie-80", 80, 19.5, 156, 312, 1935, 80, 40, GEN4, 300, 76, 90, 88),
-    CARD("A100", "a100-80", 80, 19.5, 156, 312, 2039, 80, 40, GEN4, 400, 85, 98, 88),
-    CARD("L4", "l4", 89, 30.3, 60, 121, 300, 22.5, 48, GEN4, 72, 47, 37, 80),
-    CARD("L40", "l40", 89, 90.5, 90.5, 181, 864, 45, 96, GEN4, 300, 90, 51, 80), /* A */
-    CARD("L40S", "l40s", 89, 91.6, 183, 362, 864, 45, 96, GEN4, 350, 74, 51, 80),
-    CARD("RTX 3090", "rtx3090", 86, 35.6, 35.6, 71, 936, 24, 6, GEN4, 350, 100, 70, 90),
-    CARD("RTX 4080", "rtx4080", 89, 48.7, 48.7, 97.5, 717, 16, 64, GEN4, 320, 95, 66, 90), /* A */
-    CARD("RTX 4090", "rtx4090", 89, 82.6, 82.6, 165, 1008, 24, 72, GEN4, 450, 98, 66, 90),
-    CARD("H100 PCIe", "h100-pcie", 90, 51, 378, 756, 2000, 80, 50, GEN5, 350, 70, 78, 88), /* A */
-    CARD("H100", "h100", 90, 67, 494.7, 989, 3350, 80, 50, GEN5, 700, 80, 78, 88),
-    CARD("H200", "h200", 90, 67, 494.7, 989, 4800, 140, 50, GEN5, 700, 80, 77, 88),
+    CARD("T4", "t4", 75, 40, 8.1, 0, 65, 320, 15, 4, GEN3, 70, 65, 53, 69),
+    CARD("V100-PCIE", "v100-pcie", 70, 80, 14, 0, 112, 900, 16, 6, GEN3, 250, 78, 92, 83),
+    CARD("V100-SXM2-32GB", "v100-32", 70, 80, 15.7, 0, 125, 900, 32, 6, GEN3, 300, 78, 92, 83),
+    CARD("V100", "v100", 70, 80, 15.7, 0, 125, 900, 16, 6, GEN3, 300, 78, 92, 83),
+    CARD("A10", "a10", 86, 72, 31.2, 62.5, 125, 600, 22.5, 6, GEN4, 150, 60, 60, 80), /* A */
+    CARD("A30", "a30", 80, 56, 10.3, 82, 165, 933, 24, 24, GEN4, 165, 75, 90, 88),    /* A */
+    CARD("A40", "a40", 86, 84, 37.4, 74.8, 149.7, 696, 45, 6, GEN4, 300, 81, 63, 80),
+    CARD("A100-SXM4-40GB", "a100-40", 80, 108, 19.5, 156, 312, 1555, 40, 40, GEN4, 400, 85, 98, 88),
+    CARD("A100-PCIE-40GB", "a100-pcie-40", 80, 108, 19.5, 156, 312, 1555, 40, 40, GEN4, 250, 76, 90, 88),
+    CARD("A100 80GB PCIe", "a100-pcie-80", 80, 108, 19.5, 156, 312, 1935, 80, 40, GEN4, 300, 76, 90, 88),
+    CARD("A100", "a100-80", 80, 108, 19.5, 156, 312, 2039, 80, 40, GEN4, 400, 85, 98, 88),
+    CARD("L4", "l4", 89, 58, 30.3, 60, 121, 300, 22.5, 48, GEN4, 72, 47, 37, 80),
+    CARD("L40", "l40", 89, 142, 90.5, 90.5, 181, 864, 45, 96, GEN4, 300, 90, 51, 80), /* A */
+    CARD("L40S", "l40s", 89, 142, 91.6, 183, 362, 864, 45, 96, GEN4, 350, 74, 51, 80),
+    CARD("RTX 3090", "rtx3090", 86, 82, 35.6, 35.6, 71, 936, 24, 6, GEN4, 350, 100, 70, 90),
+    CARD("RTX 4080", "rtx4080", 89, 76, 48.7, 48.7, 97.5, 717, 16, 64, GEN4, 320, 95, 66, 90), /* A */
+    CARD("RTX 4090", "rtx4090", 89, 128, 82.6, 82.6, 165, 1008, 24, 72, GEN4, 450, 98, 66, 90),
+    CARD("H100 PCIe", "h100-pcie", 90, 114, 51, 378, 756, 2000, 80, 50, GEN5, 350, 70, 78, 88), /* A */
+    CARD("H100", "h100", 90, 132, 67, 494.7, 989, 3350, 80, 50, GEN5, 700, 80, 78, 88),
+    CARD("H200", "h200", 90, 132, 67, 494.7, 989, 4800, 140, 50, GEN5, 700, 80, 77, 88),
 };
 
 /* "RTX 4090" is in "NVIDIA GeForce RTX 4090" but not in "... RTX 4090 Laptop GPU"; "A10" is not in "A10G". */

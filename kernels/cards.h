@@ -11,10 +11,17 @@
 static const double CARD_WITHHELD = 0.02;
 static const size_t CARD_LOADED = (size_t)600 << 20, CARD_HEADROOM = (size_t)256 << 20;
 
+/* CARD_L2_USABLE: the share of an L2 that holds what is used again: in the A100's and the H100's each of two halves keeps
+ * its own copy of what it reads (the A100's white paper).
+ * CARD_L2_RATE: its rate over that of the memory: 2.4 on a V100, 4 on a T4 (Jia et al.), 3.8 on an RTX 4090 (issue 4 of
+ * mli/transformers-benchmarks). Both are taken for all cards. */
+static const double CARD_L2_USABLE = 0.5, CARD_L2_RATE = 3;
+
 typedef struct {
     const char *name; /* part of the driver's name: "A100-SXM4-40GB" */
     const char *key;  /* on the command line: "a100-40" */
     int capability;   /* 80: 8.0; 0: no GPU */
+    int multiprocessors;
     /* Dense products with sums in f32, FLOP/s: in f32 by FMAs, in TF32 and in 16 bits on the tensor cores; bytes/s of
      * the memory. tf32 0: the card has none. */
     double f32, tf32, half, bandwidth;

@@ -36,8 +36,8 @@ void door_expect_loss_scale(const char *op, Tensor loss_scale) {
     door_expect_optional(op, "loss_scale", loss_scale, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
 }
 
-void door_product(Device *device, int op, int64_t m, int64_t n, int64_t k) {
-    if (device->traffic) traffic_add_product(device->traffic, op, m, n, k);
+void door_product(Device *device, int op, TrafficProduct product) {
+    if (device->traffic) traffic_add_product(device->traffic, op, product);
 }
 
 OpCounter *door_count(Device *device, int op, double flops, Accesses accesses) {

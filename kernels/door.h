@@ -54,8 +54,8 @@ typedef struct {
     }
 
 OpCounter *door_count(Device *device, int op, double flops, Accesses accesses);
-/* Tells a dry device of a matrix product [m, k] by [k, n]. */
-void door_product(Device *device, int op, int64_t m, int64_t n, int64_t k);
+/* Tells a dry device of a matrix product. */
+void door_product(Device *device, int op, TrafficProduct product);
 /* Counts and dispatches one call; with Device.profile also times it, by the device's own clock if it has one. */
 #define DISPATCH(op, flops, accesses, ...)                                                                             \
     do {                                                                                                               \

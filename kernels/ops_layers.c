@@ -159,17 +159,29 @@ static void check_linear(const Device *device, const char *op, Tensor y, Tensor 
     door_expect_optional(op, "bias", bias, bias_type, y.dims[1], 0);
 }
 
-/* Counts the FLOPs of products whose operands' rows do not all begin at multiples of 16 bytes in 16-bit types: tensor
- * cores then need other kernels, which are several times slower. */
+/* Returns whether the rows of w do not all begin at multiples of 16 bytes in 16-bit types: tensor cores then need other
+ * kernels, which are several times slower. */
+static bool is_unaligned(Tensor w) { return w.dims[0] % 8 || w.dims[1] % 8; }
+
 static void count_unaligned(Device *device, Tensor w, double flops) {
-    if (w.dims[0] % 8 || w.dims[1] % 8) device->unaligned_flops += flops;
+    if (is_unaligned(w)) device->unaligned_flops += flops;
+}
+
+/* Tells of the product y = x w. */
+static void count_product(Device *device, int op, Tensor y, Tensor x, Tensor w) {
+    door_product(device, op,
+                 (TrafficProduct){.m = x.dims[0],
+                                  .n = y.dims[1],
+                                  .k = x.dims[1],
+                                  .bytes = (double)dtype_size(y.dtype),
+                                  .unaligned = is_unaligned(w)});
 }
 
 void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
     check_linear(device, "linear_forward", y, x, w, bias, x.dtype, layout);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
     count_unaligned(device, w, 2 * n * in * out);
-    door_product(device, OP_linear_forward, x.dims[0], y.dims[1], x.dims[1]);
+    count_product(device, OP_linear_forward, y, x, w);
     DISPATCH(linear_forward, 2 * n * in * out + (tensor_given(bias) ? n * out : 0),
              ACCESSES(door_reads(x), door_reads(w), door_reads(bias), door_writes(y)), device, y, x, w, bias, layout);
 }
@@ -188,10 +200,15 @@ static void overwrite_without_rows(Device *device, LayerGradients *gradients, Te
     gradients->overwrite = false;
 }
 
-/* Tells of the products dx = dy w and dw = dy x. */
-static void count_products(Device *device, int op, bool dx, Tensor dy, Tensor x) {
-    if (dx) door_product(device, op, x.dims[0], x.dims[1], dy.dims[1]);
-    door_product(device, op, x.dims[1], dy.dims[1], x.dims[0]);
+/* Tells of the products dx = dy w and dw = x dy. */
+static void count_products(Device *device, int op, LayerGradients gradients, Tensor dy, Tensor x, Tensor w) {
+    TrafficProduct of_dw = {.m = x.dims[1],
+                            .n = dy.dims[1],
+                            .k = x.dims[0],
+                            .bytes = gradients.overwrite ? 4 : 8,
+                            .unaligned = is_unaligned(w)};
+    if (tensor_given(gradients.dx)) count_product(device, op, gradients.dx, dy, w);
+    door_product(device, op, of_dw);
 }
 
 void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {
@@ -203,11 +220,16 @@ void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor
            gemms = tensor_given(gradients.dx) ? 2 : 1;
     count_unaligned(device, w, gemms * 2 * n * in * out);
     overwrite_without_rows(device, &gradients, x);
-    count_products(device, OP_linear_backward, tensor_given(gradients.dx), dy, x);
+    count_products(device, OP_linear_backward, gradients, dy, x, w);
     DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(gradients.dbias) ? n * out : 0),
              ACCESSES(door_reads(dy), door_reads(tensor_given(gradients.dx) ? w : tensor_none()),
                       door_writes(gradients.dx), GRADIENTS(gradients, dy, x)),
              device, gradients, dy, x, w, layout);
+}
+
+/* Returns the kernel that a GELU beside a product is in: no library has the exact one, or dropout, in its epilogue. */
+static TrafficKernel gelu_kernel(GeluDropout activation) {
+    return activation.kind == GELU_TANH && !(activation.drop.p > 0) ? TRAFFIC_GELU : TRAFFIC_PASS;
 }
 
 void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias, WeightLayout layout,
@@ -218,11 +240,11 @@ void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tens
     door_expect(op, "hidden", hidden, x.dtype, x.dims[0], y.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
     count_unaligned(device, w, 2 * n * in * out);
-    door_product(device, OP_linear_gelu_forward, x.dims[0], y.dims[1], x.dims[1]);
+    count_product(device, OP_linear_gelu_forward, y, x, w);
     DISPATCH(linear_gelu_forward,
              2 * n * in * out + ((tensor_given(bias) ? 10 : 9) + (activation.drop.p > 0)) * n * out,
              ACCESSES(door_reads(x), door_reads(w), door_reads(bias), door_writes(hidden),
-                      door_again(TRAFFIC_GELU, door_reads(hidden)), door_writes(y)),
+                      door_again(gelu_kernel(activation), door_reads(hidden)), door_writes(y)),
              device, y, hidden, x, w, bias, layout, activation);
 }
 
@@ -237,12 +259,12 @@ void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, T
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1];
     count_unaligned(device, w, 4 * n * in * out);
     overwrite_without_rows(device, &gradients, x);
-    count_products(device, OP_gelu_linear_backward, true, dy, x);
+    count_products(device, OP_gelu_linear_backward, gradients, dy, x, w);
     DISPATCH(gelu_linear_backward,
              4 * n * in * out + (activation.drop.p > 0 ? 19 : 18) * n * in +
                  (tensor_given(gradients.dbias) ? n * out : 0),
              ACCESSES(door_reads(dy), door_reads(w), door_writes(gradients.dx), door_reads(hidden),
-                      door_again(TRAFFIC_GELU, door_adds(gradients.dx)), GRADIENTS(gradients, dy, x)),
+                      door_again(gelu_kernel(activation), door_adds(gradients.dx)), GRADIENTS(gradients, dy, x)),
              device, gradients, dy, x, hidden, w, layout, activation);
 }
 

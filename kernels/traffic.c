@@ -1,5 +1,6 @@
 #include "kernels/traffic.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,10 +32,21 @@ void traffic_reset(Traffic *traffic) { memset(traffic->ops, 0, (size_t)traffic->
 
 const OpTraffic *traffic_of(const Traffic *traffic, int op) { return &traffic->ops[op]; }
 
+/* Returns how many pieces lie above a piece; n if it is not there. Compares eight at once: most are not there. */
+static int find(const Traffic *t, uint32_t piece) {
+    enum { AT_ONCE = 8 };
+    int depth = 0;
+    for (bool found = false; depth + AT_ONCE <= t->n; depth += AT_ONCE) {
+        for (int i = 0; i < AT_ONCE; i++) found |= t->pieces[depth + i] == piece;
+        if (found) break;
+    }
+    while (depth < t->n && t->pieces[depth] != piece) depth++;
+    return depth;
+}
+
 /* Moves a piece to the top. Returns how many lay above it, at most DEPTH, and the deepest since it was written. */
 static int touch(Traffic *t, uint32_t piece, int *since) {
-    int depth = 0;
-    while (depth < t->n && t->pieces[depth] != piece) depth++;
+    int depth = find(t, piece);
     bool known = depth < t->n;
     *since = known ? t->since[depth] : NEVER;
     if (!known && t->n < DEPTH) t->n++;
@@ -56,29 +68,54 @@ static void access_piece(Traffic *t, double *bytes, uint32_t piece, double moved
     t->since[0] = (uint16_t)since;
 }
 
-void traffic_add(Traffic *t, int op, const TrafficAccess *accesses, int n) {
-    for (const TrafficAccess *a = accesses; a < accesses + n; a++) {
-        if (!a->at || !a->span) continue;
-        double *bytes = t->ops[op].bytes[a->kernel], left = a->bytes;
-        if (!a->again) t->ops[op].counted += (a->reads + a->writes) * left;
-        for (uintptr_t at = 0; left > 0;) {
-            uintptr_t address = (uintptr_t)a->at + at, end = (address / TRAFFIC_PIECE + 1) * TRAFFIC_PIECE;
-            double part = (double)(end - address < a->span - at ? end - address : a->span - at);
-            if (part > left) part = left;
-            access_piece(t, bytes, (uint32_t)(address / TRAFFIC_PIECE), part, a);
-            left -= part;
-            at = end - (uintptr_t)a->at < a->span ? end - (uintptr_t)a->at : 0;
+/* Charges pieces that a walk over more than DEPTH of them comes to between its first DEPTH and its last, none of which
+ * any cache holds then. Returns their bytes. `left` are the walk's at the beginning of a piece. */
+static double skip_middle(double *bytes, const TrafficAccess *a, double left) {
+    double skipped = left / TRAFFIC_PIECE - DEPTH - 1;
+    if (skipped < 1) return 0;
+    skipped = (double)(int64_t)skipped * TRAFFIC_PIECE;
+    charge(bytes, NEVER, (a->reads + a->writes) * skipped);
+    return skipped;
+}
+
+static void add_access(Traffic *t, double *bytes, const TrafficAccess *a) {
+    int walked = 0;
+    double left = a->bytes;
+    for (size_t at = 0; left > 0; walked++) {
+        uintptr_t address = (uintptr_t)a->at + at, end = (address / TRAFFIC_PIECE + 1) * TRAFFIC_PIECE;
+        double rest = (double)(a->span - at);
+        if (walked == DEPTH + 1) {
+            double skipped = skip_middle(bytes, a, fmin(rest, left));
+            address += (uintptr_t)skipped, end += (uintptr_t)skipped, left -= skipped;
+            rest -= skipped;
         }
+        double part = fmin((double)(end - address), fmin(rest, left));
+        access_piece(t, bytes, (uint32_t)(address / TRAFFIC_PIECE), part, a);
+        left -= part;
+        at = end - (uintptr_t)a->at;
+        if (at >= a->span) at = 0, walked = -1; /* round again */
     }
 }
 
-void traffic_add_product(Traffic *t, int op, int64_t m, int64_t n, int64_t k) {
+void traffic_add(Traffic *t, int op, const TrafficAccess *accesses, int n) {
+    for (const TrafficAccess *a = accesses; a < accesses + n; a++) {
+        if (!a->at || !a->span) continue;
+        if (!a->again) t->ops[op].counted += (a->reads + a->writes) * a->bytes;
+        add_access(t, t->ops[op].bytes[a->kernel], a);
+    }
+}
+
+void traffic_add_product(Traffic *t, int op, TrafficProduct product) {
     OpTraffic *to = &t->ops[op];
-    TrafficProduct *p = to->products;
-    while (p < to->products + to->n_products && (p->m != m || p->n != n || p->k != k)) p++;
-    if (p == to->products + TRAFFIC_PRODUCTS) return;
-    if (p == to->products + to->n_products) to->n_products++;
-    *p = (TrafficProduct){m, n, k, p->calls + 1};
+    for (TrafficProduct *p = to->products; p < to->products + TRAFFIC_PRODUCTS; p++) {
+        bool same = p->m == product.m && p->n == product.n && p->k == product.k && p->bytes == product.bytes &&
+                    p->unaligned == product.unaligned;
+        if (!same && p < to->products + to->n_products) continue;
+        product.calls = p->calls + 1;
+        *p = product;
+        if (!same) to->n_products++;
+        return;
+    }
 }
 
 /* Between two steps the bytes are taken to fall in a line. */

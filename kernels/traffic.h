@@ -26,6 +26,8 @@ typedef struct {
 /* A product of matrices, [m, k] by [k, n]. */
 typedef struct {
     int64_t m, n, k;
+    double bytes;   /* read and written of each number of the result */
+    bool unaligned; /* rows of an operand are no multiple of 8 numbers */
     double calls;
 } TrafficProduct;
 
@@ -48,7 +50,8 @@ void traffic_close(Traffic *traffic);
 /* Forgets the calls, but not what the cache holds. */
 void traffic_reset(Traffic *traffic);
 void traffic_add(Traffic *traffic, int op, const TrafficAccess *accesses, int n);
-void traffic_add_product(Traffic *traffic, int op, int64_t m, int64_t n, int64_t k);
+/* Adds a product, whose calls are not read. */
+void traffic_add_product(Traffic *traffic, int op, TrafficProduct product);
 const OpTraffic *traffic_of(const Traffic *traffic, int op);
 /* Returns the bytes that one of the operation's kernels moves through a cache of some bytes. */
 double traffic_bytes(const OpTraffic *traffic, TrafficKernel kernel, double cache);

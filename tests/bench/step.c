@@ -113,6 +113,9 @@ static void print_prediction(const Run *run, int64_t steps) {
     const TrainOptions *o = run->t->spec.options;
     Device *device = run->t->spec.device;
     Work work = {0};
+    Batch largest = train_largest_batch(&run->t->spec, o);
+    train_follow(&run->t->spec, &largest, &work);
+    batch_close(&largest);
     work_add_counters(&work, device, 1);
     for (int measured = 0; measured < 2; measured++) {
         MachineOptions options = {

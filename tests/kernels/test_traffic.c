@@ -111,18 +111,26 @@ TEST(numbers_in_the_cache_are_not_moved) {
     device_close(dry);
 }
 
-/* More pieces than any cache holds are moved each time, and the last of them lie in the smallest. */
+/* More pieces than any cache holds are moved each time, and the last of them lie in the smallest. A walk that begins
+ * with pieces which a cache holds finds those. */
 TEST(what_no_cache_holds_is_moved_again) {
-    Traffic *traffic = traffic_open(2);
-    const size_t all = 5 * (TRAFFIC_STEPS * (size_t)TRAFFIC_STEP) / 4;
-    TrafficAccess walk = {.at = (char *)0 + (1 << 30), .span = all, .bytes = (double)all, .reads = true}, end = walk;
-    traffic_add(traffic, 0, (TrafficAccess[]){walk, walk}, 2);
-    assert_true(traffic_bytes(traffic_of(traffic, 0), TRAFFIC_MAIN, TRAFFIC_STEPS * (double)TRAFFIC_STEP) ==
-                2.0 * (double)all);
-    end.at = (const char *)walk.at + all - TRAFFIC_STEP, end.span = TRAFFIC_STEP, end.bytes = TRAFFIC_STEP;
-    traffic_add(traffic, 1, &end, 1);
-    assert_true(traffic_bytes(traffic_of(traffic, 1), TRAFFIC_MAIN, TRAFFIC_STEP) == 0);
-    traffic_close(traffic);
+    static const size_t lengths[] = {5, 8, 9, 13, 40}; /* in quarters of the largest cache */
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        Traffic *traffic = traffic_open(3);
+        const size_t most = TRAFFIC_STEPS * (size_t)TRAFFIC_STEP, all = lengths[i] * most / 4 + 777;
+        TrafficAccess walk = {.at = (char *)0 + (1 << 30), .span = all, .bytes = (double)all, .reads = true},
+                      end = walk;
+        traffic_add(traffic, 0, (TrafficAccess[]){walk, walk}, 2);
+        assert_true(traffic_bytes(traffic_of(traffic, 0), TRAFFIC_MAIN, (double)most) == 2.0 * (double)all);
+        end.at = (const char *)walk.at + all - TRAFFIC_STEP, end.span = TRAFFIC_STEP, end.bytes = TRAFFIC_STEP;
+        traffic_add(traffic, 1, &end, 1); /* parts of 9 pieces */
+        assert_true(traffic_bytes(traffic_of(traffic, 1), TRAFFIC_MAIN, 2 * TRAFFIC_STEP) == 0);
+        end.at = walk.at;
+        traffic_add(traffic, 1, &end, 1);
+        traffic_add(traffic, 2, &walk, 1);
+        assert_true(traffic_bytes(traffic_of(traffic, 2), TRAFFIC_MAIN, TRAFFIC_STEP) == (double)(all - TRAFFIC_STEP));
+        traffic_close(traffic);
+    }
 }
 
 /* More bytes than a tensor has are rows that are read again; parts of pieces cost their bytes. */
@@ -165,7 +173,39 @@ TEST(bias_sums_and_gelus_are_passes_of_their_own) {
     assert_true(bytes_of(dry, OP_linear_gelu_forward, TRAFFIC_GELU, 0) == 8 * 32 * 4);
     const OpTraffic *traffic = traffic_of(dry->traffic, OP_linear_gelu_forward);
     assert_int_equal(traffic->n_products, 1);
-    assert_memory_equal(&traffic->products[0], &((TrafficProduct){8, 32, 16, 1}), sizeof(TrafficProduct));
+    const TrafficProduct *p = traffic->products;
+    assert_true(p->m == 8 && p->n == 32 && p->k == 16 && p->bytes == 4 && !p->unaligned && p->calls == 1);
+    device_close(dry);
+}
+
+/* No library has dropout or the exact GELU in its epilogue. */
+TEST(a_gelu_that_no_product_has_is_a_pass_everywhere) {
+    const GeluDropout ways[] = {{.kind = GELU_TANH, .drop.p = 0.1f}, {.kind = GELU_ERF}};
+    for (int i = 0; i < 2; i++) {
+        Device *dry = dry_device_open();
+        device_follow(dry);
+        linear_gelu_forward(dry, place((uintptr_t)1 << 30, 8, 32), place((uintptr_t)2 << 30, 8, 32),
+                            place((uintptr_t)3 << 30, 8, 16), place((uintptr_t)4 << 30, 16, 32), tensor_none(),
+                            WEIGHT_IN_OUT, ways[i]);
+        assert_true(bytes_of(dry, OP_linear_gelu_forward, TRAFFIC_GELU, 0) == 0);
+        assert_true(bytes_of(dry, OP_linear_gelu_forward, TRAFFIC_PASS, 0) == 8 * 32 * 4);
+        device_close(dry);
+    }
+}
+
+/* Equal products are counted together; those of a backward are dx and dw, which is added to. */
+TEST(products_are_known_by_their_shapes) {
+    Device *dry = dry_device_open();
+    device_follow(dry);
+    LayerGradients gradients = {.dx = place((uintptr_t)1 << 30, 8, 12), .dw = place((uintptr_t)2 << 30, 12, 32)};
+    for (int i = 0; i < 3; i++)
+        linear_backward(dry, gradients, place((uintptr_t)3 << 30, 8, 32), place((uintptr_t)4 << 30, 8, 12),
+                        place((uintptr_t)5 << 30, 12, 32), WEIGHT_IN_OUT);
+    const OpTraffic *traffic = traffic_of(dry->traffic, OP_linear_backward);
+    const TrafficProduct *dx = traffic->products, *dw = dx + 1;
+    assert_int_equal(traffic->n_products, 2);
+    assert_true(dx->m == 8 && dx->n == 12 && dx->k == 32 && dx->bytes == 4 && dx->unaligned && dx->calls == 3);
+    assert_true(dw->m == 12 && dw->n == 32 && dw->k == 8 && dw->bytes == 8 && dw->unaligned && dw->calls == 3);
     device_close(dry);
 }
 
@@ -205,5 +245,3 @@ TEST(the_door_lists_the_bytes_that_it_counts) {
     arena_close(&arena);
     device_close(dry);
 }
-
-int main(void) { return tests_run(NULL, NULL); }

@@ -215,7 +215,6 @@ static bool is_convolution(int op) {
 }
 
 static void sum_up(Run *run, const Machine *machine, const Work *work) {
-    run->floor = cost_floor(machine, work);
     run->peak = machine_peak_flops(machine);
     for (int op = 0; op < OP_COUNT; op++) {
         run->flops += work->ops[op].all.flops;
@@ -229,6 +228,7 @@ static Run run_of_json(const json_t *root, const char *command) {
     const char *type = word(card, "type", command);
     Run run = {.card = card_of_key(word(card, "gpu", command)),
                .step = member(card, "step_seconds", command),
+               .floor = member(card, "floor_seconds", command),
                .launches = member(card, "launch_seconds", command),
                .memory_bound = member(card, "memory_seconds", command),
                .loader = member(card, "loader_seconds", command),

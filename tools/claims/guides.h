@@ -6,3 +6,5 @@ void estimates_psd(void);
 void estimates_cv(void);
 void estimates_bert(void);
 void estimates_slm(void);
+/* Prints a table of reported steps of other programs beside what the estimate gives for them. */
+void print_public_steps(void);

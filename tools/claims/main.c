@@ -35,12 +35,13 @@ static void print_head(void) {
         stdout,
         "A **step** is one of the optimizer, with all its micro-batches. Its time is the sum over its operations of "
         "the larger of FLOPs over the sustained rate and bytes over the sustained bandwidth, plus %s us a kernel "
-        "([Before renting a card](../README.md#before-renting-a-card)). The **floor** is the same at the rates that "
-        "the data sheet states, with launches for nothing. Every byte counts as going to memory: a model of which much "
-        "stays in a large L2 can be faster than both. **Memory** is what is allocated for a step: weights, gradients, "
+        "([Before renting a card](../README.md#before-renting-a-card)); small products take longer than their FLOPs, "
+        "sums of biases and unfused GELUs are passes of their own, and %s %% of the L2 hold what was used last. The "
+        "**floor** is the larger of FLOPs and bytes at the rates that the data sheet states, with launches for nothing "
+        "and the whole L2. **Memory** is what is allocated for a step: weights, gradients, "
         "moments, activations, batches; of the card's own, %s %% and %s are set aside for the driver and CUDA "
         "itself (assumed), and %s are kept free, as a run does.",
-        number(l4->launch * 1e6), number(100 * CARD_WITHHELD), bytes((double)CARD_LOADED),
+        number(l4->launch * 1e6), number(100 * CARD_L2_USABLE), number(100 * CARD_WITHHELD), bytes((double)CARD_LOADED),
         bytes((double)CARD_HEADROOM));
     paragraph(
         stdout,
@@ -56,12 +57,19 @@ static void print_head(void) {
               GAIN_AT_LEAST);
     claims_print_verdicts();
     paragraph(stdout, "\nThe cards: TFLOP/s of dense products with f32 sums, and what is taken as sustained; the "
-                      "sources are in `kernels/cards.c`. Attention is taken to sustain half of what products do; in "
-                      "f32 and TF32, and on a V100, whose tensor cores ours does not use, half of what f32 does.");
+                      "sources are in `kernels/cards.c`. Attention adds to its products on the tensor cores what it "
+                      "does in f32; in f32 and TF32, and on a V100, whose tensor cores ours does not use, it sustains "
+                      "half of what f32 does.");
     print_cards();
+    print_public_steps();
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        print_public_steps();
+        return 0;
+    }
+    (void)argv;
     static void (*const guides[])(void) = {estimates_amharic, estimates_psd, estimates_cv, estimates_bert,
                                            estimates_slm};
     /* Hides the rates that were measured on this machine. */

@@ -132,8 +132,8 @@ static void the_rest(const Both *both, const Run *large, const Run *large_checkp
     claim_ratio("throughput is limited by compute, not by I/O", 1, 1e9,
                 (after->step - after->memory_bound) / after->memory_bound,
                 "the time of all other operations over that of those which the memory's bandwidth bounds, %s of %s; "
-                "for I/O see the row above; what stays in %s of L2 is faster",
-                seconds(after->memory_bound), seconds(after->step), bytes(c->l2));
+                "for I/O see the row above",
+                seconds(after->memory_bound), seconds(after->step));
     claim_ratio("power: 300 W at most", 1, 1, c->watts / 300, "the board's limit is %s W", number(c->watts));
     claim_unknown("power draw 250-300 W", "a draw cannot be computed from a model's sizes");
     claim_unknown("GPU utilisation 15-25 % before, 75-90 % after, target 85-95 %",

@@ -90,13 +90,24 @@ static void dry_step(DryRun *r, const Context *context, Pass *pass, const Tensor
     if (r->update) after_step(r, u);
 }
 
+/* Sets the fields of the batch and the device dataset as they would lie on a device. */
+static void dry_fields(DryRun *r, Tensor *fields) {
+    const Batch *batch = r->batch;
+    int n = batch->n_fields;
+    char *memory = r->dry->allocate(r->dry, batch->size);
+    for (int i = 0; i <= n; i++) fields[i] = batch->fields[i];
+    for (int i = 0; i < n; i++)
+        if (fields[i].data) fields[i].data = memory + ((char *)fields[i].data - batch->buffer);
+    if (fields[n].data) fields[n].data = r->dry->allocate(r->dry, tensor_bytes(fields[n]));
+}
+
 static void dry_run(void *argument) {
     DryRun *r = argument;
     Model *model = r->model, real = *model;
     Device *dry = r->dry;
     Arena arena = arena_open(dry, 0, "activations");
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
-    for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
+    dry_fields(r, fields);
     PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
     bool train = r->kind != PASS_VALIDATION;
     Pass pass = {.train = train, .recompute = r->options.recompute, .step = &numbers->step};

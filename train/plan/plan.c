@@ -89,3 +89,13 @@ size_t train_to_allocate(const TrainSpec *spec, const MemoryPlan *plan) {
     size_t total = memory_total(plan), there = device->allocated + (device->host_memory ? plan->data : 0);
     return total > there ? total - there : 0;
 }
+
+void train_follow(const TrainSpec *spec, const Batch *batch, Work *work) {
+    const TrainOptions *o = spec->options;
+    Device *dry = dry_device_open();
+    dry->half = train_half(spec);
+    device_follow(dry);
+    memory_dry_step(spec->model, dry, batch, o->grad_accumulation, train_step_options(spec, o));
+    work_follow(work, dry);
+    xkeep(&dry, sizeof dry);
+}

@@ -1,6 +1,7 @@
 /* Plans the memory of a run before anything is allocated. */
 #pragma once
 
+#include "cost/work.h"
 #include "train/plan/memory.h"
 #include "train/spec.h"
 
@@ -22,3 +23,6 @@ int64_t train_min_samples(const TrainSpec *spec);
 StepOptions train_step_options(const TrainSpec *spec, const TrainOptions *options);
 /* Returns the 16-bit type of the activations; f32: there is none. */
 DType train_half(const TrainSpec *spec);
+/* Follows a step of such micro-batches through caches, and gives the work its traffic, which lives as long as the
+ * process. */
+void train_follow(const TrainSpec *spec, const Batch *batch, Work *work);

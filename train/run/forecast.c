@@ -101,9 +101,10 @@ static double mean_tokens(const Run *run) {
     return tokens / (double)run->epoch_batches;
 }
 
-/* Returns the time on the machine of what a dry device has counted. */
+/* Returns the time on the machine of what a dry device has counted; its traffic is what the meter takes it for. */
 static double counted_seconds(const Run *run, const Device *dry) {
     Work work = {0};
+    for (int op = 0; op < OP_COUNT; op++) work.ops[op].traffic = run->meter.work.ops[op].traffic;
     work_add_counters(&work, dry, 1);
     return cost_of_work(&run->machine, &work).seconds;
 }
@@ -171,9 +172,18 @@ static void tell_roughly(Run *run) {
         tell(run, seconds, "roughly", "the FLOPs of a step at the rate of a matrix product");
 }
 
+/* Follows a step for the predictions of a card of which only the data sheet is known. */
+static void follow(Run *run) {
+    const TrainSpec *spec = &run->t->spec;
+    Batch largest = train_largest_batch(spec, spec->options);
+    train_follow(spec, &largest, &run->meter.work);
+    batch_close(&largest);
+}
+
 void forecast_begin(Run *run) {
     run->forecast.mean_tokens = mean_tokens(run);
     if (run->t->state.step >= run->total_steps) return;
+    if (run->has_machine && !run->machine.rates) follow(run);
     if (run->has_machine)
         tell_finally(run, mean_step(run, counted_seconds),
                      run->machine.rates ? "the rates of --calibrate" : "the card's stated rates");

@@ -425,7 +425,7 @@ TEST(one_card_is_reported_in_full) {
                                         "it fits",          "linear_backward",
                                         "clear_segments",   "[Time] a step",
                                         "bound by",         "MFU",
-                                        "give the data",    "none stays in the 48 MB of L2",
+                                        "give the data",    "24 of the 48 MB of L2 keep",
                                         "sustained: 47 %",  NULL};
     estimate_command(0, true, "train_gpt --estimate --gpu l4 --no-tf32");
     for (int i = 0; parts[i]; i++) assert_contains(estimate_output, parts[i]);
