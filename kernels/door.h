@@ -21,7 +21,8 @@ DType door_activation_type(const Device *device, const char *op, const char *nam
 
 /* Return an access to a whole tensor, which may be absent: reading, writing, adding. */
 static inline TrafficAccess door_reads(Tensor t) {
-    return (TrafficAccess){.at = t.data, .span = tensor_bytes(t), .bytes = (double)tensor_bytes(t), .reads = true};
+    size_t bytes = tensor_bytes(t);
+    return (TrafficAccess){.at = t.data, .span = bytes, .bytes = (double)bytes, .reads = true};
 }
 static inline TrafficAccess door_writes(Tensor t) {
     TrafficAccess access = door_reads(t);

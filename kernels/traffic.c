@@ -6,13 +6,14 @@
 
 #include "base/base.h"
 
-enum { PER_STEP = TRAFFIC_STEP / TRAFFIC_PIECE, DEPTH = TRAFFIC_STEPS * PER_STEP, NEVER = DEPTH };
+enum { PER_STEP = TRAFFIC_STEP / TRAFFIC_PIECE, DEPTH = TRAFFIC_STEPS * PER_STEP, NEVER = DEPTH, SLOT_BITS = 14 };
 
 /* The pieces in the order of their last use, the last first; at most DEPTH, below which no cache reaches. */
 struct Traffic {
     int n, n_ops;
     uint32_t pieces[DEPTH];
-    uint16_t since[DEPTH]; /* the deepest that each has lain since it was written; NEVER: it has not been */
+    uint16_t since[DEPTH];          /* the deepest that each has lain since it was written; NEVER: it has not been */
+    uint16_t slots[1 << SLOT_BITS]; /* how many of the pieces fall on each: most that are sought are not there */
     OpTraffic *ops;
 };
 
@@ -32,14 +33,11 @@ void traffic_reset(Traffic *traffic) { memset(traffic->ops, 0, (size_t)traffic->
 
 const OpTraffic *traffic_of(const Traffic *traffic, int op) { return &traffic->ops[op]; }
 
-/* Returns how many pieces lie above a piece; n if it is not there. Compares eight at once: most are not there. */
-static int find(const Traffic *t, uint32_t piece) {
-    enum { AT_ONCE = 8 };
-    int depth = 0;
-    for (bool found = false; depth + AT_ONCE <= t->n; depth += AT_ONCE) {
-        for (int i = 0; i < AT_ONCE; i++) found |= t->pieces[depth + i] == piece;
-        if (found) break;
-    }
+static uint16_t *slot_of(Traffic *t, uint32_t piece) { return &t->slots[(piece * 2654435761u) >> (32 - SLOT_BITS)]; }
+
+/* Returns how many pieces lie above a piece; n if it is not there. */
+static int find(Traffic *t, uint32_t piece) {
+    int depth = *slot_of(t, piece) ? 0 : t->n;
     while (depth < t->n && t->pieces[depth] != piece) depth++;
     return depth;
 }
@@ -49,10 +47,10 @@ static int touch(Traffic *t, uint32_t piece, int *since) {
     int depth = find(t, piece);
     bool known = depth < t->n;
     *since = known ? t->since[depth] : NEVER;
-    if (!known && t->n < DEPTH) t->n++;
-    int above = depth < t->n ? depth : t->n - 1; /* the lowest is dropped for a new one */
-    memmove(t->pieces + 1, t->pieces, (size_t)above * sizeof *t->pieces);
-    memmove(t->since + 1, t->since, (size_t)above * sizeof *t->since);
+    if (!known && t->n == DEPTH) --*slot_of(t, t->pieces[--t->n]); /* the lowest makes room */
+    if (!known) ++*slot_of(t, piece), depth = t->n++;
+    memmove(t->pieces + 1, t->pieces, (size_t)depth * sizeof *t->pieces);
+    memmove(t->since + 1, t->since, (size_t)depth * sizeof *t->since);
     t->pieces[0] = piece;
     return known ? depth : NEVER;
 }

@@ -95,7 +95,8 @@ void train_follow(const TrainSpec *spec, const Batch *batch, Work *work) {
     Device *dry = dry_device_open();
     dry->half = train_half(spec);
     device_follow(dry);
-    memory_dry_step(spec->model, dry, batch, o->grad_accumulation, train_step_options(spec, o));
+    int64_t micro_batches = o->grad_accumulation < 2 ? 1 : 2; /* the first, and one for all others */
+    memory_dry_step(spec->model, dry, batch, micro_batches, train_step_options(spec, o));
     work_follow(work, dry);
     xkeep(&dry, sizeof dry);
 }
