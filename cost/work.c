@@ -94,7 +94,8 @@ void work_add_calls(OpWork *work, CallWork calls) {
 
 void work_add_counters(Work *work, const Device *device, double times) {
     for (int op = 0; op < OP_COUNT; op++)
-        for (int i = 0; i < CALL_SIZES; i++) add_calls(&work->ops[op], i, device->counters[op].sizes[i], times);
+        for (int i = 0; i < CALL_SIZES && device->counters[op].calls; i++)
+            add_calls(&work->ops[op], i, device->counters[op].sizes[i], times);
     work->unaligned_flops += times * device->unaligned_flops;
 }
 
