@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-/* Seconds of a round before its first product and after its last. In the profile of llm.c's pull request 378 (an A100 at
- * its base clock, 1,095 of 1,410 MHz: the tensor cores' counters tell) products of 16, 6 and 22 rounds of 128 x 256 x
- * 768 take 28.8, 27.9 and 27.5 us a round; 23.6 are products and 1.7 the writing of tiles to the L2. The two whole steps
- * that the model was fitted to are in tools/claims/public.c. */
+/* Seconds of a round before its first product and after its last. In the profile of llm.c's pull request 378 (an A100
+ * at its base clock, 1,095 of 1,410 MHz: the tensor cores' counters tell) products of 16, 6 and 22 rounds of 128 x 256
+ * x 768 take 28.8, 27.9 and 27.5 us a round; 23.6 are products and 1.7 the writing of tiles to the L2. The two whole
+ * steps that the model was fitted to are in tools/claims/public.c. */
 static const double round_latency = 2.8e-6;
 
 /* The share of the stated rate while a card multiplies and its power does not limit it: the least of what large

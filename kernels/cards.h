@@ -11,10 +11,10 @@
 static const double CARD_WITHHELD = 0.02;
 static const size_t CARD_LOADED = (size_t)600 << 20, CARD_HEADROOM = (size_t)256 << 20;
 
-/* CARD_L2_USABLE: the share of an L2 that holds what is used again: in the A100's and the H100's each of two halves keeps
- * its own copy of what it reads (the A100's white paper).
- * CARD_L2_RATE: its rate over that of the memory: 2.4 on a V100, 4 on a T4 (Jia et al.), 3.8 on an RTX 4090 (issue 4 of
- * mli/transformers-benchmarks). Both are taken for all cards. */
+/* CARD_L2_USABLE: the share of an L2 that holds what is used again: in the A100's and the H100's each of two halves
+ * keeps its own copy of what it reads (the A100's white paper). CARD_L2_RATE: its rate over that of the memory: 2.4 on
+ * a V100, 4 on a T4 (Jia et al.), 3.8 on an RTX 4090 (issue 4 of mli/transformers-benchmarks). Both are taken for all
+ * cards. */
 static const double CARD_L2_USABLE = 0.5, CARD_L2_RATE = 3;
 
 typedef struct {
