@@ -2,8 +2,11 @@
  * test_golden.c.) */
 #include <math.h>
 
+#include "data/bert/lengths.h"
 #include "kernels/device_open.h"
+#include "kernels/ops_table.h"
 #include "tests/bert/rig.h"
+#include "train/plan/memory.h"
 
 enum { ARENA = 64 << 20, VOCABULARY = 53, CLASSES = 3, TASKS = 2 };
 static const int32_t lengths[] = {12, 5, 2, 16, 7};
@@ -449,6 +452,50 @@ TEST(full_model_runs_dry_and_its_work_is_known) {
     assert_true(rig.arena.peak < peak / 3);
     batch_close(&batch);
     model_rig_close(&rig);
+}
+
+/* Bytes that a step of PhoBERT base moves to and from the memory for a parameter's gradient and update: those that
+ * products overwrite are written once, tables are cleared; the norm's squares, and 30 bytes of AdamW. */
+static double update_bytes(double cache) {
+    enum { LENGTH = 16, B = 32 };
+    static const int ops[] = {OP_clear_segments, OP_sum_squares, OP_finish_norm, OP_adamw_update};
+    BertConfig config = {.positions = 258,
+                         .d_model = 768,
+                         .n_layers = 12,
+                         .n_heads = 12,
+                         .d_ff = 3072,
+                         .classes = 2,
+                         .vocabulary = 64001,
+                         .dropout = 0.1f,
+                         .head_dropout = 0.1f};
+    TokenizedTexts texts = bert_synthetic_texts(B, config.vocabulary, LENGTH, LENGTH);
+    Dataset *data = bert_labelled_open(&texts, (int32_t[B]){0}, &(BertLoss){.classes = 2});
+    Model *model = bert_open(&config);
+    Batch batch = bert_largest_batch(data, B, 0);
+    Device *dry = dry_device_open();
+    double bytes = 0;
+    dry->half = DTYPE_BF16;
+    device_follow(dry);
+    memory_dry_step(model, dry, &batch, 1, (StepOptions){0});
+    for (int i = 0; i < 4; i++) bytes += device_dram_bytes(dry, ops[i], cache);
+    for (int i = 0; i < model->params.count; i++)
+        if (param_is_overwritten(&model->params.items[i])) bytes += 4 * (double)model->params.items[i].count;
+    bytes /= (double)params_count(&model->params);
+    batch_close(&batch);
+    model->close(model);
+    data->close(data);
+    texts_free(&texts);
+    device_close(dry);
+    return bytes;
+}
+
+/* Gradients of layers are overwritten, and their squares summed while they lie in the cache of an L4, half of which
+ * counts.
+ */
+TEST(a_step_moves_36_bytes_a_parameter) {
+    double without = update_bytes(0), with = update_bytes(24 << 20);
+    print_message("%.2f bytes a parameter without a cache, %.2f with one\n", without, with);
+    assert_true(with <= 36 && without > 37);
 }
 
 static Model *open_model_of(int classes, float dropout, float head_dropout) {

@@ -2,6 +2,7 @@
 #include "kernels/door.h"
 #include "kernels/philox.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/norm.h"
 #include "tests/test.h"
 
 enum { PIECE = TRAFFIC_PIECE, PIECES = 100, LENGTH = 3000, PER_STEP = TRAFFIC_STEP / TRAFFIC_PIECE };
