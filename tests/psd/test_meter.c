@@ -36,7 +36,8 @@ TEST(a_run_and_its_estimate_predict_the_same) {
     const json_t *card = json_array_get(json_object_get(root, "gpus"), 0);
     double estimated = json_number_value(json_object_get(card, "step_seconds"));
     print_message("the run: %.9f s, the estimate: %.9f s\n", seconds, estimated);
-    assert_near(seconds, estimated, 200 / 1e9); /* what is not estimated, norm_guard and results, is less than 200 bytes */
+    assert_near(seconds, estimated,
+                200 / 1e9); /* what is not estimated, norm_guard and results, is less than 200 bytes */
     json_decref(root);
     free(command);
 }

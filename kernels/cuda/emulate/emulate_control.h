@@ -6,8 +6,8 @@
  * from the start; EMULATE_CODE, by each kernel from its first use on; EMULATE_GRAPH, by each graph that can be
  * launched. EMULATE_BUILT_FOR ("75 80"): the cards that the program has code for.
  *
- * EMULATE_PTX and EMULATE_PTX_FILTER: see ptx/modules.cpp. EMULATE_LAUNCHES: if it is set, a program tells at its end how
- * many kernels and fills it has put into streams by themselves, and how many graphs. */
+ * EMULATE_PTX and EMULATE_PTX_FILTER: see ptx/modules.cpp. EMULATE_LAUNCHES: if it is set, a program tells at its end
+ * how many kernels and fills it has put into streams by themselves, and how many graphs. */
 #pragma once
 
 #include <stdbool.h>
