@@ -67,10 +67,13 @@ static double moving(const Machine *m, const OpTraffic *traffic, TrafficKernel k
 
 /* Returns the time of a product over that of its FLOPs at the sustained rate. */
 static double product_factor(const Machine *m, const OpTraffic *traffic, double rate) {
-    double flops = 0, seconds = 0, peak = rate > m->card->of_f32 * m->card->f32 ? machine_peak_flops(m) : rate;
-    for (const TrafficProduct *p = traffic->products; p < traffic->products + traffic->n_products; p++) {
-        flops += p->calls * 2 * (double)p->m * (double)p->n * (double)p->k;
-        seconds += p->calls * product_seconds(m->card, rate, peak, p);
+    bool on_tensor_cores = rate > m->card->of_f32 * m->card->f32;
+    double flops = 0, seconds = 0, peak = on_tensor_cores ? machine_peak_flops(m) : rate;
+    for (int i = 0; i < traffic->n_products; i++) {
+        TrafficProduct p = traffic->products[i];
+        p.unaligned = p.unaligned && on_tensor_cores; /* others do not care */
+        flops += p.calls * 2 * (double)p.m * (double)p.n * (double)p.k;
+        seconds += p.calls * product_seconds(m->card, rate, peak, &p);
     }
     return flops > 0 ? seconds * rate / flops : 1;
 }

@@ -37,5 +37,5 @@ typedef struct {
 OpTime cost_of_op(const Machine *machine, int op, const OpWork *work);
 WorkTime cost_of_work(const Machine *machine, const Work *work);
 /* Returns the seconds of the operations at the card's stated rates, its whole bandwidth and its whole L2, with launches
- * for nothing: no program that does this work can be faster. */
+ * for nothing: no program that does these operations in this order can be faster. */
 double cost_floor(const Machine *machine, const Work *work);

@@ -30,7 +30,7 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
     if (outputs) p.outputs = tensor_2d(device->allocate(device, outputs), DTYPE_F32, sequences, model->n_outputs);
     p.key =
-        xcalloc(1, (size_t)(8 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
+        xcalloc(1, (size_t)(7 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
     for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, p.batch_bytes);
     return p;
 }
@@ -86,7 +86,6 @@ static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, cons
     int n = 0;
     Tensor offsets = batch->fields[BATCH_OFFSETS];
     p->key[n++] = pass->train;
-    p->key[n++] = pass->unwritten != NULL;
     p->key[n++] = tensor_given(pass->outputs);
     p->key[n++] = frame;
     for (int i = 0; i <= batch->n_fields; i++) {

@@ -56,11 +56,11 @@ static void cpu_sum_squares(Device *device, Tensor squares, Tensor grads, const 
     double *out = squares.data;
     for (const Segment *s = segments; s < segments + n_segments; s++) {
         NormPieces taken = norm_pieces(s, begin, end);
-        double *of_segment = out - s->begin / NORM_PIECE;
-#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+        int64_t first = s->begin / NORM_PIECE;
+#pragma omp parallel for num_threads(device->n_threads) schedule(static) if (taken.first < taken.end)
         for (int64_t p = taken.first; p < taken.end; p++) {
             int64_t from = p * NORM_PIECE, to = from + NORM_PIECE;
-            of_segment[p] =
+            out[p - first] =
                 sum_of_used_squares(grads.data, s, from > s->begin ? from : s->begin, to < s->end ? to : s->end);
         }
         out += norm_parts(s, 1);

@@ -296,7 +296,7 @@ static bool launch(CudaState *state, Recording *r) {
 }
 
 /* Calls operations directly the first time, when algorithms are chosen, and records them the second time: recording is
- * not worth it for batches whose lengths never recur. */
+ * not worth it for batches whose sizes never recur. */
 static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
     Recording *r = find_recording(state, key, bytes);

@@ -22,6 +22,8 @@ static const BlockNames encoder_names = {
 /* Returns sine and cosine of p w_k, w_k = 10000^(-2k / width), interleaved (Vaswani et al. 2017), computed in f32 as in
  * the reference. */
 static float *position_table(int width) {
+    _Static_assert((int)PSD_SEQUENCE <= (int)SHORT_SEQUENCE,
+                   "a recording of a pass knows nothing of the decoder's offsets");
     float *table = xcalloc((size_t)(PSD_SEQUENCE * (width + 1)), sizeof *table);
     for (int p = 0; p < PSD_SEQUENCE; p++)
         for (int c = 0; c < width; c += 2) {

@@ -17,7 +17,8 @@ typedef struct {
 
 /* Plans the memory for batches that are at least as large as all in the data; either may be NULL. Without `train` there
  * are no gradients and no optimizer. `half` is the 16-bit type of the activations, or f32. The scratch of `device` is
- * included unless device is NULL. Leaves `batches` and `results`, which the loop needs, at 0. */
+ * included unless device is NULL. Leaves `batches` at 0, and has of `results` the squares of the norm: the loop adds
+ * its own. */
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
                        StepOptions options);
 /* Runs an optimizer step of micro_batches times `batch` on a dry device, for its counters. A device that follows its

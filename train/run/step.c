@@ -121,6 +121,7 @@ static void wait_for_weights(Run *run) {
     double waited = seconds_now() - before;
     meter_waited(&run->meter, waited);
     run->window.start += waited; /* the time does not count as training */
+    run->forecast.from += waited;
     eta_wait(&run->eta, waited);
 }
 
