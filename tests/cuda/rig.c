@@ -179,7 +179,11 @@ Pair pair_below(Rig *rig, int64_t n, int32_t below) {
 }
 
 Dropout on_cuda(Rig *rig, Dropout drop) {
-    rig->cuda->upload(rig->cuda, rig->step, drop.step, sizeof *rig->step);
+    if (rig->held != *drop.step) { /* nothing is uploaded while a graph is captured */
+        rig->held = *drop.step;
+        rig->cuda->upload(rig->cuda, rig->step, &rig->held, sizeof rig->held);
+        rig->cuda->synchronize(rig->cuda);
+    }
     drop.step = rig->step;
     return drop;
 }

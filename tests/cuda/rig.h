@@ -33,7 +33,7 @@ enum { RIG_MAX_TENSORS = 256 };
 
 typedef struct {
     Device *cpu, *cuda;
-    uint32_t *step; /* of dropouts, on the cuda device */
+    uint32_t *step, held; /* of dropouts, on the cuda device; what it holds */
     uint64_t draws;
     DType type; /* of the tensors: the 16-bit one, if there is any */
     struct {
