@@ -31,7 +31,7 @@ typedef struct {
 /* The sequences of a packed batch: sequence s is rows offsets[s] .. offsets[s+1]-1. */
 typedef struct {
     Tensor offsets;              /* i32 [count + 1], on the device */
-    const int32_t *host_offsets; /* the same on the host: exact FLOPs, and sequences_are_short, without a sync */
+    const int32_t *host_offsets; /* the same on the host, without a sync: see sequences_are_short */
     int count;
 } Sequences;
 

@@ -3,18 +3,13 @@
 /* Elements that are summed at once while a pass runs: 8 MB, whose reading takes longer than a launch on any card. */
 enum { AT_ONCE = 1 << 21 };
 
-size_t gradient_norm_bytes(const Segment *segments, int n_segments) {
-    return (size_t)norm_parts(segments, n_segments) * NORM_FLOATS * sizeof(float);
-}
-
 GradientNorm gradient_norm_open(Device *device, Tensor gradients, const Segment *segments, int n_segments) {
-    size_t bytes = gradient_norm_bytes(segments, n_segments);
+    int64_t n = NORM_FLOATS * norm_parts(segments, n_segments);
     return (GradientNorm){.device = device,
                           .gradients = gradients,
                           .segments = segments,
                           .n_segments = n_segments,
-                          .squares =
-                              tensor_1d(device->allocate(device, bytes), DTYPE_F32, (int64_t)(bytes / sizeof(float)))};
+                          .squares = tensor_1d(device->allocate(device, (size_t)n * sizeof(float)), DTYPE_F32, n)};
 }
 
 void gradient_norm_close(GradientNorm *norm) {

@@ -22,8 +22,6 @@ typedef struct {
 
 GradientNorm gradient_norm_open(Device *device, Tensor gradients, const Segment *segments, int n_segments);
 void gradient_norm_close(GradientNorm *norm);
-/* Returns the bytes on the device. */
-size_t gradient_norm_bytes(const Segment *segments, int n_segments);
 /* Begins a norm. No gradient is final. */
 void gradient_norm_begin(GradientNorm *norm);
 /* Pass.finished, whose context is a GradientNorm. Sums the squares of what is final, if that is worth a call. */

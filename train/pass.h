@@ -13,7 +13,7 @@ typedef struct {
     float rates[];      /* learning rates by group */
 } StepNumbers;
 
-/* What surrounds a pass, in the same recording. Both get the numbers on the device. */
+/* The operations around a pass, in the same recording. Both functions get the numbers on the device. */
 typedef struct {
     void (*before)(void *context, const StepNumbers *numbers), (*after)(void *context, const StepNumbers *numbers);
     void *context;

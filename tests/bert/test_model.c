@@ -459,18 +459,9 @@ TEST(full_model_runs_dry_and_its_work_is_known) {
 static double update_bytes(double cache) {
     enum { LENGTH = 16, B = 32 };
     static const int ops[] = {OP_clear_segments, OP_sum_squares, OP_finish_norm, OP_adamw_update};
-    BertConfig config = {.positions = 258,
-                         .d_model = 768,
-                         .n_layers = 12,
-                         .n_heads = 12,
-                         .d_ff = 3072,
-                         .classes = 2,
-                         .vocabulary = 64001,
-                         .dropout = 0.1f,
-                         .head_dropout = 0.1f};
-    TokenizedTexts texts = bert_synthetic_texts(B, config.vocabulary, LENGTH, LENGTH);
+    TokenizedTexts texts = bert_synthetic_texts(B, base.vocabulary, LENGTH, LENGTH);
     Dataset *data = bert_labelled_open(&texts, (int32_t[B]){0}, &(BertLoss){.classes = 2});
-    Model *model = bert_open(&config);
+    Model *model = bert_open(&base);
     Batch batch = bert_largest_batch(data, B, 0);
     Device *dry = dry_device_open();
     double bytes = 0;

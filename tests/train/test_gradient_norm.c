@@ -14,7 +14,7 @@ static const Segment segments[SEGMENTS_OF_TEST] = {{.begin = 5, .end = 2500000},
                                                    {.begin = 8999990, .end = ALL},
                                                    {.begin = 7000016, .end = 8999000}};
 
-/* What a pass tells: ranges, each of which it has just finished. */
+/* The ranges that a pass tells of, each of which it has just finished. */
 typedef struct {
     const char *what;
     int64_t ranges[8][2];

@@ -64,12 +64,7 @@ static void print_head(void) {
     print_public_steps();
 }
 
-int main(int argc, char **argv) {
-    if (argc > 1) {
-        print_public_steps();
-        return 0;
-    }
-    (void)argv;
+int main(void) {
     static void (*const guides[])(void) = {estimates_amharic, estimates_psd, estimates_cv, estimates_bert,
                                            estimates_slm};
     /* Hides the rates that were measured on this machine. */

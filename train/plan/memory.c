@@ -29,7 +29,7 @@ static Tensor dry_flat(DryRun *r, DType type) {
     return tensor_1d(r->dry->allocate(r->dry, (size_t)n * dtype_size(type)), type, n);
 }
 
-/* What a step updates, and the norm by which it clips. */
+/* The buffers that a step updates, and the norm by which it clips. */
 typedef struct {
     ParamUpdates updates;
     GradientNorm squares;
