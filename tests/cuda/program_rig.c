@@ -64,25 +64,44 @@ void check_resume(const char *short_run) {
     free(run);
 }
 
-enum { RECORDED = 16, STEPS = 32 };
+/* The kernels and fills that a training has put into streams by themselves, and the graphs. */
+typedef struct {
+    double single, graphs;
+} Launches;
+
+static Launches train_and_count(int (*train)(const char *run, const char *more), const char *run, const char *options) {
+    Launches l;
+    set_variable("EMULATE_LAUNCHES", "1");
+    int status = train(run, options);
+    set_variable("EMULATE_LAUNCHES", NULL);
+    const char *at = strstr(fixture.output, "emulate: ");
+    if (status || !at || sscanf(at, "emulate: %lf launches, and %lf of graphs", &l.single, &l.graphs) != 2)
+        fail_msg("%s", fixture.output);
+    return l;
+}
 
 void check_launches(int (*train)(const char *run, const char *more), const char *options, double most) {
-    static const int steps[] = {RECORDED, STEPS};
-    double single[2], graphs[2];
+    enum { RECORDED = 16, STEPS = 32 };
     if (!emulated) skip();
-    set_variable("EMULATE_LAUNCHES", "1");
-    for (int i = 0; i < 2; i++) {
-        char *more = kept_format("%s --log-interval 1000 --max-steps %d", options, steps[i]);
-        int status = train(kept_folder(), more);
-        const char *at = strstr(fixture.output, "emulate: ");
-        if (status || !at || sscanf(at, "emulate: %lf launches, and %lf of graphs", &single[i], &graphs[i]) != 2)
-            fail_msg("%s", fixture.output);
-    }
-    set_variable("EMULATE_LAUNCHES", NULL);
-    double launches = (single[1] - single[0]) / (STEPS - RECORDED),
-           recorded = (graphs[1] - graphs[0]) / (STEPS - RECORDED);
+    Launches early = train_and_count(train, kept_folder(),
+                                     kept_format("%s --log-interval 1000 --max-steps %d", options, RECORDED)),
+             late = train_and_count(train, kept_folder(),
+                                    kept_format("%s --log-interval 1000 --max-steps %d", options, STEPS));
+    double launches = (late.single - early.single) / (STEPS - RECORDED),
+           recorded = (late.graphs - early.graphs) / (STEPS - RECORDED);
     print_message("%s: a step is %.2f launches and %.2f recordings\n", options, launches, recorded);
     assert_true(recorded > 0 && launches <= most);
+}
+
+void check_recorded(int (*train)(const char *run, const char *more), const char *options) {
+    char *recorded = kept_folder(), *direct = kept_folder();
+    if (!emulated) skip();
+    Launches repeating = train_and_count(train, recorded, options);
+    share_autotune_cache(recorded, direct);
+    Launches calling = train_and_count(train, direct, kept_format("%s --profile", options));
+    print_message("%s: %.0f recordings were repeated\n", options, repeating.graphs);
+    assert_true(repeating.graphs > 0 && calling.graphs == 0);
+    assert_same_result(recorded, direct);
 }
 
 void assert_memory_as_planned(const char *run) {

@@ -24,6 +24,9 @@ void share_autotune_cache(const char *from, const char *to);
 /* Fails unless a training with these options and --max-steps puts at most `most` kernels and fills a step into streams
  * that are in no recording, once passes are recorded. `train` leaves the output in fixture.output. */
 void check_launches(int (*train)(const char *run, const char *more), const char *options, double most);
+/* Fails unless a training with these options gives the same bits when its passes are repeated from recordings and when
+ * all are called directly, as with --profile. */
+void check_recorded(int (*train)(const char *run, const char *more), const char *options);
 /* Requires the plan to lie within 2 % of the memory taken, all of it in the first step. */
 void assert_memory_as_planned(const char *run);
 /* Does so after a training of the fixture with these options and more. */

@@ -57,6 +57,12 @@ TEST(steps_are_recorded) {
                    5);
 }
 
+/* Documents of many lengths: recordings are repeated for others than they were made of. */
+TEST(recorded_steps_have_the_bits_of_direct_ones) {
+    check_recorded(train_more, "--device cuda --d-model 32 --layers 1 --amp --documents separate --max-steps 24 "
+                               "--val-interval 999");
+}
+
 static void train_with_amp(const char *run) {
     fixture_must_train(run, kept_format("%s --amp --documents separate", cuda_run));
 }
