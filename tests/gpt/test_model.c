@@ -241,7 +241,6 @@ TEST(full_model_runs_dry_and_its_work_is_known) {
                   "activations, %.0f us dry\n",
                   flops / 1e12, 3 * forward / 1e12, bytes / 1e9, (double)rig.arena.peak / 1e9, seconds * 1e6);
     assert_true(fabs(flops / (3 * forward) - 1) < 0.01);
-    assert_true(seconds < 0.5);
     size_t peak = rig.arena.peak;
     rig.arena.peak = 0;
     pass.recompute = true;
