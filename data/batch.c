@@ -28,7 +28,7 @@ void batch_clear(Batch *batch) {
     *batch = (Batch){.buffer = batch->buffer, .capacity = batch->capacity, .samples = batch->samples};
 }
 
-static Tensor batch_push(Batch *batch, int field, Tensor shape) {
+Tensor batch_push(Batch *batch, int field, Tensor shape) {
     shape.data = batch->buffer + batch->size;
     size_t used = tensor_bytes(shape), bytes = (used + BATCH_LINE - 1) / BATCH_LINE * BATCH_LINE;
     assert(field >= 0 && field < BATCH_MAX_FIELDS);

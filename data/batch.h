@@ -1,5 +1,5 @@
 /* A micro-batch as the model sees it: named arrays in one host buffer, so that one copy brings the batch to a device.
- * Sequences are packed: the rows of all sequences lie end to end without padding rows. */
+ * Sequences are packed: the rows of all sequences lie end to end, without rows of padding between them. */
 #pragma once
 
 #include "kernels/tensor.h"
@@ -36,6 +36,8 @@ void batch_close(Batch *batch);
 void batch_clear(Batch *batch); /* no fields, no bytes used */
 /* Begins a batch whose samples are single rows: sets samples, n_sequences and n_tokens, and pushes BATCH_OFFSETS. */
 void batch_begin_rows(Batch *batch, const int32_t *samples, int n);
-/* The next field: `n` numbers (or rows * columns) in the buffer. Fields must be pushed in the order of their enum. */
+/* The next field: `n` numbers (or rows * columns, or a tensor of this shape) in the buffer. Fields must be pushed in the
+ * order of their enum. */
 Tensor batch_push_1d(Batch *batch, int field, DType dtype, int64_t n);
 Tensor batch_push_2d(Batch *batch, int field, DType dtype, int64_t rows, int64_t columns);
+Tensor batch_push(Batch *batch, int field, Tensor shape);

@@ -52,6 +52,7 @@ struct Device {
     DType half;           /* the 16-bit type that the device computes in beside f32; f32: none */
     bool tf32;            /* a GPU that rounds the numbers of f32 matrix products to TF32 */
     bool profile;         /* time every operation */
+    bool uncounted;       /* operations do not count */
     OpCounter counters[DEVICE_MAX_OPS];
     double unaligned_flops; /* of products over rows that are no multiple of 8 numbers */
     Traffic *traffic;       /* of a dry device after device_follow; NULL: not followed */
@@ -83,11 +84,11 @@ struct Device {
      * bytes. */
     size_t (*measure)(Device *device, void (*work)(void *argument), void *argument);
     void (*reserve)(Device *device, size_t measured_bytes, size_t staged_bytes); /* largest stage() */
-    /* Calls work(argument), which may only call operations and clear. After an earlier call with the same key it may
-     * instead repeat what that call queued, at a lower cost; work is then called without a device, to count. The key
-     * must therefore hold everything that decides the operations and their arguments; the contents of tensors may
-     * differ, and so may the lengths of sequences, but for sequences_are_short. A few keys are remembered. NULL: call
-     * work directly. */
+    /* Calls work(argument), which may only call operations and clear, and then again with `ops` NULL, to count: that
+     * may be for other rows than are computed. After an earlier call with the same key it may instead of the first call
+     * repeat what that one queued, at a lower cost. The key must therefore hold everything that decides the operations
+     * and their arguments; the contents of tensors may differ, and so may the lengths of sequences, but for
+     * sequences_are_short. A few keys are remembered. NULL: call work directly. */
     void (*repeat)(Device *device, const void *key, size_t key_bytes, void (*work)(void *argument), void *argument);
     /* Forgets all that repeat remembers. Call it before releasing memory that those operations use. NULL if repeat is.
      */

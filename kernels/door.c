@@ -44,8 +44,9 @@ OpCounter *door_count(Device *device, int op, double flops, Accesses accesses) {
     double bytes = 0;
     for (const TrafficAccess *a = accesses.each; a < accesses.each + accesses.n; a++)
         if (!a->again) bytes += (a->reads + a->writes) * a->bytes;
-    if (device->traffic) traffic_add(device->traffic, op, accesses.each, accesses.n);
     OpCounter *counter = &device->counters[op];
+    if (device->uncounted) return counter;
+    if (device->traffic) traffic_add(device->traffic, op, accesses.each, accesses.n);
     CallWork *size = &counter->sizes[call_size(flops, bytes)];
     counter->calls++;
     counter->flops += flops;

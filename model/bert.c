@@ -285,7 +285,7 @@ static void bert_forward_backward(Model *model, Device *device, Arena *activatio
                                   const Tensor *fields, const Pass *pass) {
     Bert *bert = (Bert *)model;
     const BertConfig *c = &bert->config;
-    Sequences sequences = {fields[BERT_OFFSETS], batch->fields[BERT_OFFSETS].data, batch->n_sequences};
+    Sequences sequences = context_sequences(batch, fields);
     Context context = context_of(model, device, activations, pass);
     BlockRows rows = {.sequences = sequences, .outputs = fields[BERT_ROWS], .input_fixed = c->frozen_embeddings};
     Embedded kept;
@@ -328,6 +328,12 @@ static void check_config(const BertConfig *c) {
 }
 
 Model *bert_open(const BertConfig *config) {
+    static const FieldPad of_classes[BATCH_MAX_FIELDS] =
+        {[BERT_IDS] = {PAD_REPEATED, PAD_ALL_ROWS}, [BERT_POSITIONS] = {PAD_REPEATED, PAD_ALL_ROWS}},
+                          of_words[BATCH_MAX_FIELDS] = {[BERT_IDS] = {PAD_REPEATED, PAD_ALL_ROWS},
+                                                        [BERT_POSITIONS] = {PAD_REPEATED, PAD_ALL_ROWS},
+                                                        [BERT_ROWS] = {PAD_NEW_ROW, PAD_ONE_HEAD},
+                                                        [BERT_LABELS] = {PAD_NO_TARGET, PAD_ONE_HEAD}};
     check_config(config);
     Bert *bert = xcalloc(1, sizeof *bert);
     bert->config = *config;
@@ -336,6 +342,7 @@ Model *bert_open(const BertConfig *config) {
         .metrics = {[BERT_LOSS] = {"loss", BERT_COUNT_WEIGHTS, 1}, [BERT_ACCURACY] = {"accuracy", BERT_COUNT_ROWS, 0}},
         .n_metrics = BERT_METRICS,
         .n_outputs = config->classes,
+        .pads = config->classes ? of_classes : of_words,
         .forward_backward = bert_forward_backward,
         .close = bert_close};
     add_embeddings(bert);

@@ -17,6 +17,11 @@ Context context_of(const Model *model, Device *device, Arena *arena, const Pass 
                      .pass = pass};
 }
 
+Sequences context_sequences(const Batch *batch, const Tensor *fields) {
+    Tensor offsets = fields[BATCH_OFFSETS];
+    return (Sequences){offsets, batch->fields[BATCH_OFFSETS].data, (int)offsets.dims[0] - 1};
+}
+
 static Tensor view(const Context *context, Tensor flat, int row) {
     Tensor t = param_view(context->table, flat, row);
     if (tensor_given(t)) t.dims[0] *= 1 + context->table->items[row].joined;

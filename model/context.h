@@ -16,6 +16,9 @@ typedef struct {
 /* Returns the context of a pass over a model whose buffers lie on the device. */
 Context context_of(const Model *model, Device *device, Arena *arena, const Pass *pass);
 
+/* Returns the sequences of a batch, a sample of which may be several. */
+Sequences context_sequences(const Batch *batch, const Tensor *fields);
+
 /* Begin and end a pass whose Pass.unwritten is given: the gradients that param_is_overwritten tells of need no clearing
  * before it. The end clears those that the pass has not written. */
 void context_begin(const Context *context);

@@ -199,7 +199,7 @@ GenerationModel gpt_generation(Model *model, int conditioning) {
 static void gpt_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
                                  const Tensor *fields, const Pass *pass) {
     Gpt *gpt = (Gpt *)model;
-    Sequences sequences = {fields[GPT_OFFSETS], batch->fields[GPT_OFFSETS].data, batch->n_sequences};
+    Sequences sequences = context_sequences(batch, fields);
     Context context = context_of(model, device, activations, pass);
     BlockRows rows = {.sequences = sequences};
     Head text = {"text",           "text.logits", gpt->text_head, GPT_TEXT_TARGET_ROWS,
@@ -231,6 +231,12 @@ static void gpt_close(Model *model) {
 }
 
 Model *gpt_open(const GptConfig *config) {
+    static const FieldPad pads[BATCH_MAX_FIELDS] = {
+        [GPT_TEXT_IDS] = {PAD_REPEATED, PAD_ONE_HEAD},        [GPT_TEXT_POSITIONS] = {PAD_REPEATED, PAD_ONE_HEAD},
+        [GPT_TEXT_ROWS] = {PAD_NEW_ROW, PAD_ONE_HEAD},        [GPT_MEL_IDS] = {PAD_REPEATED, PAD_OTHER_HEAD},
+        [GPT_MEL_POSITIONS] = {PAD_REPEATED, PAD_OTHER_HEAD}, [GPT_MEL_ROWS] = {PAD_NEW_ROW, PAD_OTHER_HEAD},
+        [GPT_TEXT_TARGETS] = {PAD_NO_TARGET, PAD_ONE_HEAD},   [GPT_TEXT_TARGET_ROWS] = {PAD_NEW_ROW, PAD_ONE_HEAD},
+        [GPT_MEL_TARGETS] = {PAD_NO_TARGET, PAD_OTHER_HEAD}};
     check_config(config);
     Gpt *gpt = xcalloc(1, sizeof *gpt);
     gpt->config = *config;
@@ -240,6 +246,7 @@ Model *gpt_open(const GptConfig *config) {
                                     [GPT_MEL_TOP1] = {"mel_top1", GPT_COUNT_MEL, 0},
                                     [GPT_TEXT_TOP1] = {"text_top1", GPT_COUNT_TEXT, 0}},
                         .n_metrics = GPT_METRICS,
+                        .pads = pads,
                         .forward_backward = gpt_forward_backward,
                         .close = gpt_close};
     add_params(gpt);

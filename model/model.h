@@ -1,7 +1,7 @@
 /* A network as the training loop sees it: parameters, metrics, and one function that computes a micro-batch. */
 #pragma once
 
-#include "data/batch.h"
+#include "data/padding.h"
 #include "model/params.h"
 
 enum { MODEL_MAX_METRICS = 8 };
@@ -54,6 +54,9 @@ struct Model {
     int n_metrics;
     double (*metric_value)(int metric, double mean); /* what a metric's mean stands for; NULL: the mean itself */
     int n_outputs;                                   /* per sequence; 0: the model has no outputs for whole sequences */
+    /* How a batch of other sizes than the last gets those of an earlier one, [BATCH_MAX_FIELDS]; NULL: batches have few
+     * sizes. Outputs of sequences are not asked of a batch with padding. */
+    const FieldPad *pads;
     /* Computes the forward of one micro-batch and, if the pass trains, the backward; gradients are accumulated.
      * fields[] are the batch's fields on the device, followed by the device dataset (fields[batch->n_fields]);
      * batch->fields are the same on the host. All activations come from the arena and are popped before the function

@@ -118,8 +118,7 @@ static Tensor finish(const Slm *slm, const Context *context, Sequences sequences
 static void slm_forward_backward(Model *model, Device *device, Arena *activations, const Batch *batch,
                                  const Tensor *fields, const Pass *pass) {
     Slm *slm = (Slm *)model;
-    int n_sequences = (int)fields[SLM_OFFSETS].dims[0] - 1; /* a sample may be several sequences */
-    Sequences sequences = {fields[SLM_OFFSETS], batch->fields[SLM_OFFSETS].data, n_sequences};
+    Sequences sequences = context_sequences(batch, fields);
     Context context = context_of(model, device, activations, pass);
     BlockRows rows = {.sequences = sequences};
     size_t mark = arena_mark(activations);
@@ -168,6 +167,7 @@ static double metric_value(int metric, double mean) {
 }
 
 Model *slm_open(const SlmConfig *config) {
+    static const FieldPad pads[BATCH_MAX_FIELDS] = {{0}}; /* only the number of sequences differs */
     if (config->vocabulary < 2) die_usage("slm: a vocabulary of %d tokens; at least 2", config->vocabulary);
     if (config->context < 1) die_usage("slm: a context of %d tokens; at least 1", config->context);
     Slm *slm = xcalloc(1, sizeof *slm);
@@ -179,6 +179,7 @@ Model *slm_open(const SlmConfig *config) {
                                     [SLM_BITS_PER_BYTE] = {"bits_per_byte", SLM_COUNT_BYTES, 0}},
                         .n_metrics = SLM_METRICS,
                         .metric_value = metric_value,
+                        .pads = pads,
                         .forward_backward = slm_forward_backward,
                         .close = slm_close};
     add_params(slm);

@@ -173,6 +173,42 @@ void the_first_pass_of_a_step_overwrites(void **state) {
     close_case(&rig, &batch);
 }
 
+/* Lets the padding repeat other rows. */
+static void repeat_others(Batch *padded, const Batch *batch, const FieldPad *pads) {
+    for (int f = 0; f < batch->n_fields; f++) {
+        int64_t n = batch->fields[f].dims[0];
+        int32_t *numbers = padded->fields[f].data;
+        for (int64_t i = n; pads[f].kind == PAD_REPEATED && i < padded->fields[f].dims[0]; i++)
+            numbers[i] = numbers[(5 * i + 3) % n];
+    }
+}
+
+void padding_adds_nothing(void **state) {
+    ModelRig rig = open_case(*state, 0.1f);
+    Batch batch = ((const ModelCase *)*state)->batch(), padded = batch_open(batch_padded_bytes(batch.size), 0);
+    const FieldPad *pads = rig.model->pads;
+    int kinds = 0;
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
+    model_rig_run(&rig, &batch, &pass);
+    float *want = copy_floats(rig.model->gradients), *sums = copy_floats(rig.sums), *bits[2];
+    batch_pad(&padded, &batch, pads);
+    for (int f = 0; f < BATCH_MAX_FIELDS; f++) kinds += pads[f].kind != PAD_NOT;
+    assert_true(!kinds || padded.n_tokens > batch.n_tokens);
+    for (int i = 0; i < 2; i++) {
+        if (i) repeat_others(&padded, &batch, pads);
+        model_rig_clear_gradients(&rig);
+        model_rig_run(&rig, &padded, &pass);
+        for (int k = 0; k < rig.model->n_metrics; k++)
+            assert_true(fabsf(((float *)rig.sums.data)[k] - sums[k]) <= 1e-5f * fabsf(sums[k]));
+        model_rig_check_gradients(&rig, want);
+        bits[i] = copy_floats(rig.model->gradients);
+    }
+    assert_memory_equal(bits[0], bits[1], tensor_bytes(rig.model->gradients));
+    FREE(want, sums, bits[0], bits[1]);
+    batch_close(&padded);
+    close_case(&rig, &batch);
+}
+
 void model_rig_check_threads(Model *(*open)(float dropout), const Batch *batch) {
     static const int threads[] = {1, 2, 3, 8};
     float *gradients = NULL, *sums = NULL;

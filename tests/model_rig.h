@@ -55,6 +55,7 @@ typedef struct {
 #define MODEL_TESTS(model_case) \
     cmocka_unit_test_prestate(recomputing_gives_the_same_bits, model_case), \
     cmocka_unit_test_prestate(the_first_pass_of_a_step_overwrites, model_case), \
+    cmocka_unit_test_prestate(padding_adds_nothing, model_case), \
     cmocka_unit_test_prestate(evaluation_drops_nothing_and_touches_no_gradient, model_case), \
     cmocka_unit_test_prestate(dropout_is_drawn_from_seed_and_step, model_case), \
     cmocka_unit_test_prestate(named_activations_are_shown_once, model_case), \
@@ -62,6 +63,9 @@ typedef struct {
 // clang-format on
 
 void the_first_pass_of_a_step_overwrites(void **state);
+/* A batch with padding has the metrics and gradients of the batch, to rounding, and the same bits whatever numbers the
+ * padding repeats. */
+void padding_adds_nothing(void **state);
 /* Recomputing in the backward takes less memory. */
 void recomputing_gives_the_same_bits(void **state);
 /* An evaluation takes half the memory of a training step, and gives the metrics of a model without dropout. */

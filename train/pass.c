@@ -14,17 +14,24 @@
 #include "train/start/device_data.h"
 #include "train/stream.h"
 
-size_t passes_numbers_bytes(const ParamTable *params) {
+bool passes_pad(const Device *device, const Model *model) { return model->pads && !device->host_memory; }
+
+static size_t numbers_bytes(const ParamTable *params) {
     size_t bytes = sizeof(StepNumbers) + (size_t)params_n_groups(params) * sizeof(float);
     return (bytes + BATCH_LINE - 1) / BATCH_LINE * BATCH_LINE;
+}
+
+size_t passes_batch_bytes(const Device *device, const Model *model, size_t bytes) {
+    return numbers_bytes(&model->params) + (passes_pad(device, model) ? batch_padded_bytes(bytes) : bytes);
 }
 
 Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     Device *device = t->spec.device;
     const Model *model = t->spec.model;
     size_t sums = (size_t)model->n_metrics * sizeof(float), outputs = (size_t)(sequences * model->n_outputs) * 4;
-    size_t numbers = passes_numbers_bytes(&model->params);
-    Passes p = {.t = t, .batch_bytes = numbers + batch_bytes, .numbers_bytes = numbers};
+    size_t numbers = numbers_bytes(&model->params);
+    Passes p = {.t = t, .batch_bytes = passes_batch_bytes(device, model, batch_bytes), .numbers_bytes = numbers};
+    if (passes_pad(device, model)) p.padded = batch_open(p.batch_bytes - numbers, 0);
     p.unwritten = xcalloc((size_t)model->params.count, sizeof *p.unwritten);
     p.numbers = xcalloc(1, numbers);
     p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
@@ -43,6 +50,7 @@ void passes_close(Passes *p) {
     if (tensor_given(p->outputs)) device->release(device, p->outputs.data, tensor_bytes(p->outputs));
     for (int i = 0; i < 2; i++)
         if (p->batch_memory[i]) device->release(device, p->batch_memory[i], p->batch_bytes);
+    batch_close(&p->padded);
     FREE(p->unwritten, p->key, p->numbers);
     *p = (Passes){0};
 }
@@ -64,19 +72,25 @@ static const StepNumbers *copy_to_device(Passes *p, const Batch *batch, Tensor *
 
 typedef struct {
     Model *model;
-    const Batch *batch;
+    const Batch *own, *batch; /* without padding and, the same or with it, for the device */
     const Tensor *fields;
     const Context *context;
     const PassFrame *frame;
     const StepNumbers *numbers;
 } ModelCall;
 
-/* The device may call it again, if a recording fails. */
+/* The device may call it again, if a recording fails, and to count, which is done for the batch's own rows. */
 static void call_model(void *argument) {
     const ModelCall *c = argument;
+    const Batch *batch = c->context->device->ops ? c->batch : c->own;
+    Tensor fields[BATCH_MAX_FIELDS + 1];
+    for (int i = 0; i <= batch->n_fields; i++) {
+        fields[i] = batch->fields[i];
+        fields[i].data = c->fields[i].data;
+    }
     if (c->frame) c->frame->before(c->frame->context, c->numbers);
     context_begin(c->context);
-    c->model->forward_backward(c->model, c->context->device, c->context->arena, c->batch, c->fields, c->context->pass);
+    c->model->forward_backward(c->model, c->context->device, c->context->arena, batch, fields, c->context->pass);
     context_end(c->context);
     if (c->frame) c->frame->after(c->frame->context, c->numbers);
 }
@@ -106,6 +120,11 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, const PassFrame *frame
     Model *model = t->spec.model;
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
     int64_t n = (int64_t)batch->n_sequences * model->n_outputs;
+    const Batch *own = batch;
+    if (p->padded.buffer && !tensor_given(outputs) && !pass.dump) {
+        batch_pad(&p->padded, own, model->pads);
+        batch = &p->padded;
+    }
     const StepNumbers *numbers = copy_to_device(p, batch, fields);
     pass.sums = p->sums;
     pass.step = &numbers->pass.step;
@@ -113,7 +132,7 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, const PassFrame *frame
     if (tensor_given(outputs))
         pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, model->n_outputs);
     const Context context = context_of(model, device, &t->activations, &pass);
-    ModelCall call = {model, batch, fields, &context, frame, numbers};
+    ModelCall call = {model, own, batch, fields, &context, frame, numbers};
     if (device->repeat && !pass.dump)
         device->repeat(device, p->key, make_key(p, batch, fields, &pass, frame ? 1 + frame->key : 0), call_model,
                        &call);

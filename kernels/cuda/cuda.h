@@ -31,7 +31,7 @@ typedef struct {
     cudaGraphExec_t graph; /* NULL: seen once */
 } Recording;
 
-enum { RECORDINGS = 16 };
+enum { RECORDINGS = 64 };
 
 /* Memory that operations share, see cuda_scratch. */
 typedef struct {

@@ -240,31 +240,14 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
     return oldest;
 }
 
-typedef struct {
-    OpCounter counters[DEVICE_MAX_OPS];
-    double unaligned_flops;
-} Counts;
-
-static void counts_keep(Counts *to, const Device *device) {
-    memcpy(to->counters, device->counters, sizeof to->counters);
-    to->unaligned_flops = device->unaligned_flops;
-}
-
-static void counts_restore(const Counts *from, Device *device) {
-    memcpy(device->counters, from->counters, sizeof from->counters);
-    device->unaligned_flops = from->unaligned_flops;
-}
-
-/* Puts what `work` queues into a graph, and counts nothing. False if there is no memory for that, or if an
+/* Puts what `work` queues into a graph. False if there is no memory for that, or if an
  * algorithm has to be chosen first. Graphs take memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for
  * each kernel, 36 MB for a micro-batch of 24 blocks, of which there can be RECORDINGS. None is made that finds less
  * than half of the headroom: the rest is for what else comes later. */
 static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
     cudaStream_t stream = cuda_stream(device);
     cudaGraph_t graph;
-    Counts before;
     if (cuda_available(device) < device->headroom / 2) return false;
-    counts_keep(&before, device);
     cuda_state(device)->unrecordable = false;
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
     work(argument);
@@ -272,7 +255,6 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
     bool complete = !cuda_state(device)->unrecordable;
     cudaError_t status = complete ? cudaGraphInstantiateWithFlags(&r->graph, graph, 0) : cudaSuccess;
     cuda_check(cudaGraphDestroy(graph), "recording a graph");
-    counts_restore(&before, device);
     if (status == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         r->graph = NULL;
@@ -301,13 +283,13 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
     CudaState *state = cuda_state(device);
     Recording *r = find_recording(state, key, bytes);
     bool seen = r->last_used > 0;
-    r->last_used = ++state->repeats;
-    if (!seen || device->profile || (!r->graph && !record(device, r, work, argument)) || !launch(state, r)) {
-        work(argument);
-        return;
-    }
     const DeviceOps *ops = device->ops;
-    device->ops = NULL; /* the door counts: lengths, on which FLOPs depend, may be others */
+    r->last_used = ++state->repeats;
+    device->uncounted = true;
+    if (!seen || device->profile || (!r->graph && !record(device, r, work, argument)) || !launch(state, r))
+        work(argument);
+    device->uncounted = false;
+    device->ops = NULL;
     work(argument);
     device->ops = ops;
 }

@@ -585,6 +585,7 @@ static void reference_attention(const Call *c, const double *qkv, int64_t first,
     for (int64_t i = first; i < first + length; i++) {
         int64_t q = i * width + head * size, k = first * width + channels + head * size, v = k + channels;
         int64_t seen = c->attention.causal ? i - first + 1 : length, at = i * channels + head * size;
+        uint64_t element = (uint64_t)(i * c->attention.n_heads + head) << 20;
         double largest = -INFINITY, sum = 0, dot = 0;
         for (int64_t j = 0; j < seen; j++) {
             p[j] = scale * dot_product(qkv + q, qkv + k + j * width, size);
@@ -594,13 +595,13 @@ static void reference_attention(const Call *c, const double *qkv, int64_t first,
         lse[head * n + i] = largest + log(sum);
         for (int64_t e = 0; e < size; e++) out[at + e] = 0;
         for (int64_t j = 0; j < seen; j++) {
-            double keep = c->drop.p > 0 ? keep_factor(c->drop, ((uint64_t)(head * n + i) << 20) + (uint64_t)j) : 1;
+            double keep = c->drop.p > 0 ? keep_factor(c->drop, element + (uint64_t)j) : 1;
             p[j] /= sum;
             for (int64_t e = 0; e < size; e++) out[at + e] += p[j] * keep * qkv[v + j * width + e];
         }
         dot = dot_product(dout + at, out + at, size);
         for (int64_t j = 0; j < seen; j++) {
-            double keep = c->drop.p > 0 ? keep_factor(c->drop, ((uint64_t)(head * n + i) << 20) + (uint64_t)j) : 1;
+            double keep = c->drop.p > 0 ? keep_factor(c->drop, element + (uint64_t)j) : 1;
             double ds = p[j] * (keep * dot_product(dout + at, qkv + v + j * width, size) - dot);
             for (int64_t e = 0; e < size; e++) {
                 dqkv[q + e] += scale * ds * qkv[k + j * width + e];

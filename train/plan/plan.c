@@ -28,7 +28,7 @@ static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
     size_t val_bytes = r->validation ? loader_batch_bytes(r->validation, &validation, &val_sequences) : 0;
     if (val_bytes > bytes) bytes = val_bytes;
     if (val_sequences > sequences) sequences = val_sequences;
-    plan->batches = 2 * (bytes + passes_numbers_bytes(&model->params));
+    plan->batches = 2 * passes_batch_bytes(spec->device, model, bytes);
     if (host_memory)
         plan->batches = (r->train ? loader_planned_bytes(r->train, &train) : 0) +
                         (r->validation ? loader_planned_bytes(r->validation, &validation) : 0);
@@ -56,11 +56,22 @@ StepOptions train_step_options(const TrainSpec *spec, const TrainOptions *o) {
     return (StepOptions){.recompute = o->grad_checkpointing, .muon = spec->optimizer.muon};
 }
 
+/* Gives a batch the padding that it has on the device, if any. */
+static void pad_batch(const TrainSpec *spec, Batch *batch) {
+    if (!passes_pad(spec->device, spec->model)) return;
+    Batch padded = batch_open(batch_padded_bytes(batch->size), 0);
+    batch_pad(&padded, batch, spec->model->pads);
+    batch_close(batch);
+    *batch = padded;
+}
+
 static MemoryPlan plan_of(const PlanRequest *r, DType half) {
     const TrainSpec *spec = r->spec;
     Batch train, validation;
     if (r->train) train = train_largest_batch(spec, r->options);
     if (r->validation) validation = largest_batch(spec, r->validation, r->options->val_batch_size, 0);
+    if (r->train) pad_batch(spec, &train);
+    if (r->validation) pad_batch(spec, &validation);
     MemoryPlan plan = memory_plan(spec->model, spec->device, half, r->train ? &train : NULL,
                                   r->validation ? &validation : NULL, train_step_options(spec, r->options));
     if (r->train) batch_close(&train);

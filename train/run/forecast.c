@@ -145,18 +145,17 @@ static double product_rate(Device *device) {
     enum { SIDE = 512, TIMES = 3 };
     const double flops = 2.0 * SIDE * SIDE * SIDE;
     float *numbers = xaligned(sizeof(float) * 3 * SIDE * SIDE);
-    Device before = *device;
     Tensor t[3];
     double least = INFINITY;
     memset(numbers, 0, sizeof(float) * 3 * SIDE * SIDE);
     for (int i = 0; i < 3; i++) t[i] = tensor_2d(numbers + (size_t)i * SIDE * SIDE, DTYPE_F32, SIDE, SIDE);
+    device->uncounted = true;
     for (int i = 0; i < TIMES; i++) {
         double start = seconds_now();
         linear_forward(device, t[0], t[1], t[2], tensor_none(), WEIGHT_IN_OUT);
         least = fmin(least, seconds_now() - start);
     }
-    memcpy(device->counters, before.counters, sizeof device->counters);
-    device->unaligned_flops = before.unaligned_flops;
+    device->uncounted = false;
     free(numbers);
     return flops / fmax(least, 1e-6);
 }
