@@ -1,23 +1,23 @@
 /* Rows of padding, which give batches of many sizes few sizes, so that a device meets again what it has recorded
  * (Device.repeat). A row of padding repeats the numbers of one of the batch's rows, in a sequence of padding, and has
- * no target. So its gradient is 0, and nothing that is summed over rows changes; a head has -1 for its target. */
+ * no target. So its gradient is 0, and nothing that is summed over rows changes. */
 #pragma once
 
 #include "data/batch.h"
 
 typedef enum {
     PAD_NOT,
-    PAD_REPEATED, /* repeats the field's rows */
-    PAD_NEW_ROW,  /* the numbers of rows of padding, a different one each */
-    PAD_NO_TARGET /* -1 */
+    PAD_REPEATED, /* repeats the field's numbers */
+    PAD_NONE,     /* -1: no row, no target */
+    PAD_NEW_ROW   /* the batch's rows of padding, each once, then -1 */
 } PadKind;
 
-/* Rows that are counted together: of one head, of another head, of the whole batch. All fields of a group have as many
- * rows of padding. */
+/* Rows that are counted together: one head's; those of another head; all rows of the batch. All fields of a group have
+ * as many of padding. */
 typedef enum { PAD_ONE_HEAD, PAD_OTHER_HEAD, PAD_ALL_ROWS, PAD_GROUPS } PadGroup;
 
-/* A field's padding: i32 [N], unless it is PAD_NOT. BATCH_OFFSETS, of all batches that are padded, gets sequences of
- * padding and behind them empty ones. */
+/* The padding of a field i32 [N], or of any field if it is PAD_NOT. A group that writes the batch's rows has fields
+ * PAD_NEW_ROW. BATCH_OFFSETS gets sequences of padding, and behind them empty ones. */
 typedef struct {
     PadKind kind;
     PadGroup group;

@@ -332,8 +332,8 @@ Model *bert_open(const BertConfig *config) {
         {[BERT_IDS] = {PAD_REPEATED, PAD_ALL_ROWS}, [BERT_POSITIONS] = {PAD_REPEATED, PAD_ALL_ROWS}},
                           of_words[BATCH_MAX_FIELDS] = {[BERT_IDS] = {PAD_REPEATED, PAD_ALL_ROWS},
                                                         [BERT_POSITIONS] = {PAD_REPEATED, PAD_ALL_ROWS},
-                                                        [BERT_ROWS] = {PAD_NEW_ROW, PAD_ONE_HEAD},
-                                                        [BERT_LABELS] = {PAD_NO_TARGET, PAD_ONE_HEAD}};
+                                                        [BERT_ROWS] = {PAD_NONE, PAD_ONE_HEAD},
+                                                        [BERT_LABELS] = {PAD_NONE, PAD_ONE_HEAD}};
     check_config(config);
     Bert *bert = xcalloc(1, sizeof *bert);
     bert->config = *config;

@@ -233,10 +233,10 @@ static void gpt_close(Model *model) {
 Model *gpt_open(const GptConfig *config) {
     static const FieldPad pads[BATCH_MAX_FIELDS] = {
         [GPT_TEXT_IDS] = {PAD_REPEATED, PAD_ONE_HEAD},        [GPT_TEXT_POSITIONS] = {PAD_REPEATED, PAD_ONE_HEAD},
-        [GPT_TEXT_ROWS] = {PAD_NEW_ROW, PAD_ONE_HEAD},        [GPT_MEL_IDS] = {PAD_REPEATED, PAD_OTHER_HEAD},
+        [GPT_TEXT_ROWS] = {PAD_NONE, PAD_ONE_HEAD},           [GPT_MEL_IDS] = {PAD_REPEATED, PAD_OTHER_HEAD},
         [GPT_MEL_POSITIONS] = {PAD_REPEATED, PAD_OTHER_HEAD}, [GPT_MEL_ROWS] = {PAD_NEW_ROW, PAD_OTHER_HEAD},
-        [GPT_TEXT_TARGETS] = {PAD_NO_TARGET, PAD_ONE_HEAD},   [GPT_TEXT_TARGET_ROWS] = {PAD_NEW_ROW, PAD_ONE_HEAD},
-        [GPT_MEL_TARGETS] = {PAD_NO_TARGET, PAD_OTHER_HEAD}};
+        [GPT_TEXT_TARGETS] = {PAD_NONE, PAD_ONE_HEAD},        [GPT_TEXT_TARGET_ROWS] = {PAD_NONE, PAD_ONE_HEAD},
+        [GPT_MEL_TARGETS] = {PAD_NONE, PAD_OTHER_HEAD}};
     check_config(config);
     Gpt *gpt = xcalloc(1, sizeof *gpt);
     gpt->config = *config;

@@ -56,5 +56,5 @@ static inline void check_indices(const char *op, const char *name, Tensor indice
             die("%s: %s[%lld] is %d, expected less than %lld%s", op, name, (long long)i, index[i], (long long)limit,
                 from == 0  ? " and not negative"
                 : from > 0 ? " and not 0 or negative"
-                           : "");
+                           : ", and not below -1");
 }

@@ -135,21 +135,26 @@ static void cpu_cast(Device *device, Tensor y, Tensor x) {
 }
 
 static void cpu_gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {
-    check_indices("gather_rows", "rows", rows, 0, x.dims[0]);
+    check_indices("gather_rows", "rows", rows, -1, x.dims[0]);
     const int32_t *row = rows.data;
     int64_t c = x.dims[1];
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
-    for (int64_t i = 0; i < rows.dims[0]; i++)
-        memcpy((float *)y.data + i * c, (const float *)x.data + row[i] * c, (size_t)c * sizeof(float));
+    for (int64_t i = 0; i < rows.dims[0]; i++) {
+        float *to = (float *)y.data + i * c;
+        if (row[i] < 0)
+            memset(to, 0, (size_t)c * sizeof(float));
+        else
+            memcpy(to, (const float *)x.data + row[i] * c, (size_t)c * sizeof(float));
+    }
 }
 
 static void cpu_scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
-    check_indices("scatter_rows", "rows", rows, 0, x.dims[0]);
+    check_indices("scatter_rows", "rows", rows, -1, x.dims[0]);
     const int32_t *row = rows.data;
     int64_t c = x.dims[1];
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < rows.dims[0]; i++)
-        memcpy((float *)x.data + row[i] * c, (const float *)y.data + i * c, (size_t)c * sizeof(float));
+        if (row[i] >= 0) memcpy((float *)x.data + row[i] * c, (const float *)y.data + i * c, (size_t)c * sizeof(float));
 }
 
 static void cpu_sum_forward(Device *device, Tensor out, Tensor x) {

@@ -31,6 +31,11 @@ GPU_INLINE void complain(const char *what, int64_t at, int64_t index, int64_t li
     __builtin_unreachable();
 }
 
+/* Stops the kernel unless row is -1, no row, or 0 <= row < limit. */
+GPU_INLINE void check_row(const char *what, int64_t at, int64_t row, int64_t limit) {
+    if (row < -1 || row >= limit) complain(what, at, row, limit);
+}
+
 /* Stops the kernel unless 0 <= index < limit. */
 GPU_INLINE void check_index(const char *what, int64_t at, int64_t index, int64_t limit) {
     if (index < 0 || index >= limit) complain(what, at, index, limit);

@@ -145,7 +145,12 @@ __global__ void __launch_bounds__(BLOCK)
     int64_t i = (int64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32;
     if (i >= n) return;
     int64_t row = from_rows ? from_rows[i] : to_rows[i];
-    check_index("gather_rows, scatter_rows: rows", i, row, limit);
+    check_row("gather_rows, scatter_rows: rows", i, row, limit);
+    if (row < 0) {
+        for (int64_t j = threadIdx.x % 32 * W; from_rows && j < c; j += 32 * W)
+            store_pack(to + i * c + j, Pack<To, W>{});
+        return;
+    }
     to += (from_rows ? i : row) * c;
     from += (from_rows ? row : i) * c;
 #pragma unroll 4

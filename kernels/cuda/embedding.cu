@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(BLOCK)
     int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (i >= n) return;
     int64_t row = rows ? rows[i] : i, id = ids ? ids[i] : i, place = places ? places[i] : 0;
-    check_index("embedding_forward or place_rows: rows", i, row, n_rows);
+    check_row("embedding_forward or place_rows: rows", i, row, n_rows);
+    if (row < 0) return;
     check_index("embedding_forward: ids", i, id, n_ids);
     if (places) check_index("embedding_forward or place_rows: positions", i, place, n_places);
 #pragma unroll 4
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(CHUNK / 2)
     for (int k = threadIdx.x; k < CHUNK; k += CHUNK / 2) {
         int64_t i = first + k;
         if (i < n) check_index("embedding_backward: ids or positions", i, ids[i], n_table);
-        if (i < n && rows) check_index("embedding_backward: rows", i, rows[i], n_rows);
+        if (i < n && rows) check_row("embedding_backward: rows", i, rows[i], n_rows);
         pairs[k] = i < n ? (uint64_t)ids[i] << 32 | (uint64_t)i : UINT64_MAX;
     }
     __syncthreads();
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(BLOCK) add_pieces(float *dtable, float *parts,
 #pragma unroll
         for (int b = 0; b < BATCH; b++) {
             int64_t from = __shfl_sync(0xFFFFFFFFu, row, (k + b) % 32);
-            if (k + b < count && column < c) batch[b] = load_pack<W>(dx + from * c + column);
+            if (k + b < count && column < c) batch[b] = from < 0 ? Pack<T, W>{} : load_pack<W>(dx + from * c + column);
         }
 #pragma unroll
         for (int b = 0; b < BATCH; b++) {

@@ -21,9 +21,10 @@ const char *long_enough(void);
 void check_resume(const char *short_run);
 /* Copies the autotune cache, if there is one, to the folder of a run that must compute the same bits. */
 void share_autotune_cache(const char *from, const char *to);
-/* Fails unless a training with these options and --max-steps puts at most `most` kernels and fills a step into streams
- * that are in no recording, once passes are recorded. `train` leaves the output in fixture.output. */
-void check_launches(int (*train)(const char *run, const char *more), const char *options, double most);
+/* Fails unless a training with these options puts at most `most` kernels and fills a step into streams that are in no
+ * recording, in the 16 steps behind the first `early`, in which passes of all sizes are recorded. `train` leaves the
+ * output in fixture.output. */
+void check_launches(int (*train)(const char *run, const char *more), const char *options, int early, double most);
 /* Fails unless a training with these options gives the same bits when its passes are repeated from recordings and when
  * all are called directly, as with --profile. */
 void check_recorded(int (*train)(const char *run, const char *more), const char *options);

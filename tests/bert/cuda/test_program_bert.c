@@ -42,6 +42,28 @@ TEST(training_matches_the_cpu) {
     fixture.program = program;
 }
 
+static int train_more(const char *run, const char *more) { return fixture_train(run, "%s", more); }
+
+static const char *const both[] = {"", " pretrain"};
+
+/* Every micro-batch has other lengths. */
+TEST(steps_are_recorded) {
+    for (int i = 0; i < 2; i++) {
+        fixture.program = kept_format("%s%s", program, both[i]);
+        check_launches(train_more, "--device cuda --layers 1 --epochs 100 --amp --save-interval 0 --val-interval 999",
+                       64, 5);
+    }
+    fixture.program = program;
+}
+
+TEST(recorded_steps_have_the_bits_of_direct_ones) {
+    for (int i = 0; i < 2; i++) {
+        fixture.program = kept_format("%s%s", program, both[i]);
+        check_recorded(train_more, "--device cuda --layers 1 --epochs 100 --amp --max-steps 24 --val-interval 999");
+    }
+    fixture.program = program;
+}
+
 static void train_with_amp(const char *run) { fixture_must_train(run, kept_format("%s --amp", cuda_run)); }
 
 TEST(every_schedule_gives_the_same_bits) { check_schedules(train_with_amp, assert_same_result); }

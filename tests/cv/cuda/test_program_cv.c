@@ -112,7 +112,7 @@ static int train_more(const char *run, const char *more) {
     return run_command(fixture.output, sizeof fixture.output, "%s", line);
 }
 
-TEST(steps_are_recorded) { check_launches(train_more, "--device cuda --amp", 5); }
+TEST(steps_are_recorded) { check_launches(train_more, "--device cuda --amp", 16, 5); }
 
 TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) { check_shortage(train_briefly, assert_same_run, 41); }
 

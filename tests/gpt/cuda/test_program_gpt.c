@@ -57,6 +57,17 @@ TEST(the_card_is_named_and_measured) {
     assert_true(mfu > 0.2 * flops / seconds / 121e12 && mfu < 5 * flops / seconds / 121e12);
 }
 
+static int train_more(const char *run, const char *more) { return fixture_train(run, "%s", more); }
+
+/* Every micro-batch has other lengths. */
+TEST(steps_are_recorded) {
+    check_launches(train_more, "--device cuda --amp --save-interval 0 --val-interval 999", 48, 5);
+}
+
+TEST(recorded_steps_have_the_bits_of_direct_ones) {
+    check_recorded(train_more, "--device cuda --amp --max-steps 24 --val-interval 999");
+}
+
 static void train_with_amp(const char *run) { fixture_must_train(run, kept_format("%s --amp", cuda_run)); }
 
 TEST(every_schedule_gives_the_same_bits) { check_schedules(train_with_amp, assert_same_result); }

@@ -186,7 +186,7 @@ static int pretrain_more(const char *run, const char *more) {
 
 /* All micro-batches are alike: a step is one recording, and nothing else. */
 TEST(a_step_is_one_recording) {
-    check_launches(pretrain_more, "--device cuda --amp -g 1 --epochs 100 --save-interval 0 --val-interval 999", 0);
+    check_launches(pretrain_more, "--device cuda --amp -g 1 --epochs 100 --save-interval 0 --val-interval 999", 16, 0);
 }
 
 TEST(a_run_ends_or_goes_on_whichever_call_runs_out_of_memory) {

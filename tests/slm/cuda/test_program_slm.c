@@ -54,7 +54,7 @@ static int train_more(const char *run, const char *more) { return fixture_train(
 
 TEST(steps_are_recorded) {
     check_launches(train_more, "--device cuda --d-model 32 --layers 1 --save-interval 0 --val-interval 999 --amp -g 1",
-                   5);
+                   16, 5);
 }
 
 /* Documents of many lengths: recordings are repeated for others than they were made of. */
