@@ -234,7 +234,7 @@ CASE(attention_backward, ops_layers, "dout any", "", 10 * (10 * C + (DROPS ? 9 :
      4 * (8 * N * C + S.heads * N + 4), out(dqkv, N, 3 * C, N, 64), in(dout, N, C),
      (AttentionActivations){QKV, in(out, N, C), f32(lse, S.heads, N)}, sequences(call), ATTENTION, DROP)
 CASE(cache_rows, attention_cached, "qkv any last", "", 0, 4 * (4 * N * C + N), changed(kv, N *S.capacity, 2 * C, EXACT),
-     QKV, i32(OP_ROWS, rows, N, 0))
+     QKV, i32(OP_SHUFFLED, rows, N, N *S.capacity))
 CASE(attention_cached_forward, attention_cached, "qkv row first", "", N *(4 * C + 5 * S.heads), 4 * (4 * N * C + 2 * N),
      out(out, N, C, S.longest, 32), QKV, CACHED, ATTENTION)
 

@@ -21,7 +21,8 @@ TEST(training_matches_the_cpu) {
                  {"", "75", "--amp", "--label-smoothing 0.1", 0.02},
                  {" pretrain", NULL, "--no-tf32", "--whole-words", 1e-4},
                  {" pretrain", "75", "--amp", "", 0.02}};
-    static const char *const values[][2] = {{"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}};
+    static const char *const values[][2] = {
+        {"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}, {"summary", "summary/flops"}};
     for (int i = 0; i < 6; i++) {
         if (!emulated && cards[i].capability) continue;
         char *cpu = kept_folder(), *run = kept_folder();
@@ -30,7 +31,7 @@ TEST(training_matches_the_cpu) {
         set_emulator(NULL, cards[i].capability);
         int status = fixture_train(run, "%s %s %s", cuda_run, cards[i].options, cards[i].model);
         if (status) fail_msg("%s", fixture.output);
-        for (int v = 0; v < 3; v++) {
+        for (int v = 0; v < 4; v++) {
             double want = logged_last(cpu, values[v][0], values[v][1]),
                    got = logged_last(run, values[v][0], values[v][1]);
             print_message("%s%s %s %s: %.6f, on the cpu %.6f\n", values[v][1], cards[i].command, cards[i].options,

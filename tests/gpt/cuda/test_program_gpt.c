@@ -18,8 +18,10 @@ TEST(training_matches_the_cpu) {
     } cards[] = {{NULL, "--no-tf32", "TF32 disabled", 1e-4},
                  {NULL, "--amp", "Using bfloat16 AMP (native emulated support, no loss scaling needed)", 0.02},
                  {"75", "--amp", "Using float16 AMP with gradient scaling", 0.02}};
-    const char *const values[][2] = {
-        {"train", "train/mel_loss"}, {"train", "train/grad_norm"}, {"val", "val/mel_loss"}};
+    const char *const values[][2] = {{"train", "train/mel_loss"},
+                                     {"train", "train/grad_norm"},
+                                     {"val", "val/mel_loss"},
+                                     {"summary", "summary/flops"}};
     char *cpu = kept_folder(), *options = kept_format("%s --device cpu", cuda_run);
     fixture_must_train(cpu, options);
     for (int i = 0; i < 3; i++) {
@@ -29,7 +31,7 @@ TEST(training_matches_the_cpu) {
         fixture_must_train(run, with);
         assert_contains(fixture.output, " Optimizations] ");
         if (emulated && !getenv("EMULATE_CARD")) assert_contains(fixture.output, cards[i].line); /* it names the card */
-        for (int v = 0; v < 3; v++) {
+        for (int v = 0; v < 4; v++) {
             double want = logged_last(cpu, values[v][0], values[v][1]),
                    got = logged_last(run, values[v][0], values[v][1]);
             print_message("%s %s: %.6f, on the cpu %.6f\n", values[v][1], cards[i].options, got, want);
