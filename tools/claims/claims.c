@@ -254,22 +254,29 @@ static Run run_of_json(const json_t *root, const char *command) {
         int op = op_named(word(row, "operation", command), command);
         work_add_calls(&work->ops[op], (CallWork){member(row, "calls", command), member(row, "flops", command),
                                                   member(row, "bytes", command)});
+        if (op == OP_sum_squares) run.norm_seconds = member(row, "seconds", command);
     }
-    run.update_bytes = work->ops[op_named("adamw_update", command)].all.bytes;
+    run.update_bytes = work->ops[OP_adamw_update].all.bytes;
+    run.cleared = work->ops[OP_clear_segments].all.bytes;
+    run.normed = work->ops[OP_sum_squares].all.bytes;
     sum_up(&run, &machine, work);
     return run;
 }
 
-Run run_program(const char *card, const char *format, ...) {
+Run run_computed(const char *card, const char *arguments) {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
+    OWNED char *command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
+    json_auto_t *root = json_of(command);
+    return run_of_json(root, command);
+}
+
+Run run_program(const char *card, const char *format, ...) {
     va_list list;
     va_start(list, format);
     OWNED char *arguments = vxformat(format, list);
     va_end(list);
-    OWNED char *command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
     OWNED char *shown = xformat("`./%s --estimate --gpu %s`", arguments, card);
-    json_auto_t *root = json_of(command);
-    return add_run(run_of_json(root, command), shown);
+    return add_run(run_computed(card, arguments), shown);
 }
 
 /* ---- the document ---- */

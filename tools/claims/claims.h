@@ -23,6 +23,8 @@ typedef struct {
     double loader, copy;           /* seconds beside the step: filling batches, copying them to the card */
     double flops, convolutions;    /* FLOPs per step: all, and those of convolutions */
     double update_bytes;           /* bytes that AdamW moves per step */
+    double cleared, normed;        /* bytes of gradients that are cleared per step, and that its norm reads */
+    double norm_seconds;           /* which takes so long */
     double sequences, tokens;      /* per step */
     double parameters;
     double peak;                        /* FLOP/s that the card states for these products */
@@ -33,7 +35,9 @@ typedef struct {
 } Run;
 
 void section(const char *title, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Runs a trainer with --estimate on a card, and adds the command and its result to the table of runs. */
+/* Runs a trainer with --estimate on a card. */
+Run run_computed(const char *card, const char *arguments);
+/* Does so, and adds the command and its result to the table of runs. */
 Run run_program(const char *card, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* ---- claims ----

@@ -62,6 +62,7 @@ static void print_head(void) {
                       "half of what f32 does.");
     print_cards();
     print_public_steps();
+    print_findings();
 }
 
 int main(void) {
