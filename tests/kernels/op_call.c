@@ -92,7 +92,7 @@ static int32_t integer_of(const OpCall *call, const OpArgument *a, uint64_t seed
     case OP_TARGETS:
         return target_of(call, index_of(call, seed, i, most), i, most);
     case OP_ROWS:
-        if (i % 7 == 6) return -1; /* no row */
+        if (s->odd && i % 7 == 6) return -1; /* no row */
         return (int32_t)(s->odd ? (a->rows - 1 - i) * s->skip + s->skip - 1 : i * s->skip);
     case OP_SHUFFLED:
         return (int32_t)((7 + 31 * i) % most);
