@@ -12,19 +12,23 @@ typedef enum {
     PAD_NEW_ROW   /* the batch's rows of padding, each once, then -1 */
 } PadKind;
 
-/* Rows that are counted together: one head's; those of another head; all rows of the batch. All fields of a group have
- * as many of padding. */
-typedef enum { PAD_ONE_HEAD, PAD_OTHER_HEAD, PAD_ALL_ROWS, PAD_GROUPS } PadGroup;
+/* How many rows of padding a field gets. */
+typedef enum {
+    PAD_LIST,         /* those that round up its own */
+    PAD_LIST_AND_NEW, /* the same, but with room for all rows of padding of the batch, which it writes */
+    PAD_ALL_ROWS      /* those of the batch: it has a number for each row */
+} PadSize;
 
-/* The padding of a field i32 [N], or of any field if it is PAD_NOT. A group that writes the batch's rows has fields
- * PAD_NEW_ROW. BATCH_OFFSETS gets sequences of padding, and behind them empty ones. */
+/* The padding of a field i32 [N], or of any field if it is PAD_NOT. BATCH_OFFSETS gets sequences of padding, and behind
+ * them empty ones. */
 typedef struct {
     PadKind kind;
-    PadGroup group;
+    PadSize size;
 } FieldPad;
 
 /* Returns a bound of Batch.size of a padded batch, from one of the batch's. */
 size_t batch_padded_bytes(size_t bytes);
 /* Sets *padded, an open batch with room for batch_padded_bytes, to a batch with padding; its `samples` stay unused.
- * pads[BATCH_MAX_FIELDS]. More rows never get fewer rows with padding: a batch that dominates others still does. */
-void batch_pad(Batch *padded, const Batch *batch, const FieldPad *pads);
+ * pads[BATCH_MAX_FIELDS]. shapes: of fields without padding only the shapes, as a plan needs them. More rows never get
+ * fewer rows with padding: a batch that dominates others still does. */
+void batch_pad(Batch *padded, const Batch *batch, const FieldPad *pads, bool shapes);

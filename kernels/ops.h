@@ -238,7 +238,8 @@ enum { LOSS_SCALE_FACTOR, LOSS_SCALE_GOOD, LOSS_SCALE_DONE, LOSS_SCALE_SKIPPED, 
 /* y = x in y's type; both of any float type, [n]. */
 void cast(Device *device, Tensor y, Tensor x);
 
-/* rows[i] of the following operations may be -1, no row: nothing is read there but zeros, and nothing written. */
+/* Rows of embeddings, of place_rows, gather_rows and scatter_rows may be -1, no row: zeros are read of it, and nothing
+ * is written. */
 
 /* x[rows[i]] = table[ids[i]] + position_table[positions[i]], i < n. x T [N, C], rows/ids/positions i32 [n]. rows is
  * optional (i itself, n = N), and so are positions and position_table (together). */

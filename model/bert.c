@@ -5,7 +5,7 @@
  *   logits   = W2 drop(tanh(W1 drop(y) + b1)) + b2        classes, of the first row of each text
  *   logits   = (token table) norm(gelu(W y + b)) + b2     ids, of each masked row
  *
- * Rows are packed, without padding. */
+ * Rows are packed. */
 #include "model/bert.h"
 
 #include <stdlib.h>
@@ -332,8 +332,8 @@ Model *bert_open(const BertConfig *config) {
         {[BERT_IDS] = {PAD_REPEATED, PAD_ALL_ROWS}, [BERT_POSITIONS] = {PAD_REPEATED, PAD_ALL_ROWS}},
                           of_words[BATCH_MAX_FIELDS] = {[BERT_IDS] = {PAD_REPEATED, PAD_ALL_ROWS},
                                                         [BERT_POSITIONS] = {PAD_REPEATED, PAD_ALL_ROWS},
-                                                        [BERT_ROWS] = {PAD_NONE, PAD_ONE_HEAD},
-                                                        [BERT_LABELS] = {PAD_NONE, PAD_ONE_HEAD}};
+                                                        [BERT_ROWS] = {PAD_NONE, PAD_LIST},
+                                                        [BERT_LABELS] = {PAD_NONE, PAD_LIST}};
     check_config(config);
     Bert *bert = xcalloc(1, sizeof *bert);
     bert->config = *config;

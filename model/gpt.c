@@ -5,7 +5,7 @@
  *   h       = final_norm(ln_f(blocks(x)))        two norms, one after the other
  *   logits  = h head^T + bias                    text rows through text_head, mel rows through mel_head
  *
- * Rows are packed, without padding. Behind the last block only rows with a target are computed, one head after the
+ * Rows are packed. Behind the last block only rows with a target are computed, one head after the
  * other, so that the logits of both heads never exist at the same time. */
 #include "model/gpt.h"
 
@@ -231,12 +231,15 @@ static void gpt_close(Model *model) {
 }
 
 Model *gpt_open(const GptConfig *config) {
-    static const FieldPad pads[BATCH_MAX_FIELDS] = {
-        [GPT_TEXT_IDS] = {PAD_REPEATED, PAD_ONE_HEAD},        [GPT_TEXT_POSITIONS] = {PAD_REPEATED, PAD_ONE_HEAD},
-        [GPT_TEXT_ROWS] = {PAD_NONE, PAD_ONE_HEAD},           [GPT_MEL_IDS] = {PAD_REPEATED, PAD_OTHER_HEAD},
-        [GPT_MEL_POSITIONS] = {PAD_REPEATED, PAD_OTHER_HEAD}, [GPT_MEL_ROWS] = {PAD_NEW_ROW, PAD_OTHER_HEAD},
-        [GPT_TEXT_TARGETS] = {PAD_NONE, PAD_ONE_HEAD},        [GPT_TEXT_TARGET_ROWS] = {PAD_NONE, PAD_ONE_HEAD},
-        [GPT_MEL_TARGETS] = {PAD_NONE, PAD_OTHER_HEAD}};
+    static const FieldPad pads[BATCH_MAX_FIELDS] = {[GPT_TEXT_IDS] = {PAD_REPEATED, PAD_LIST},
+                                                    [GPT_TEXT_POSITIONS] = {PAD_REPEATED, PAD_LIST},
+                                                    [GPT_TEXT_ROWS] = {PAD_NONE, PAD_LIST},
+                                                    [GPT_TEXT_TARGETS] = {PAD_NONE, PAD_LIST},
+                                                    [GPT_TEXT_TARGET_ROWS] = {PAD_NONE, PAD_LIST},
+                                                    [GPT_MEL_IDS] = {PAD_REPEATED, PAD_LIST_AND_NEW},
+                                                    [GPT_MEL_POSITIONS] = {PAD_REPEATED, PAD_LIST_AND_NEW},
+                                                    [GPT_MEL_ROWS] = {PAD_NEW_ROW, PAD_LIST_AND_NEW},
+                                                    [GPT_MEL_TARGETS] = {PAD_NONE, PAD_LIST_AND_NEW}};
     check_config(config);
     Gpt *gpt = xcalloc(1, sizeof *gpt);
     gpt->config = *config;

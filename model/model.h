@@ -54,8 +54,7 @@ struct Model {
     int n_metrics;
     double (*metric_value)(int metric, double mean); /* what a metric's mean stands for; NULL: the mean itself */
     int n_outputs;                                   /* per sequence; 0: the model has no outputs for whole sequences */
-    /* How a batch of other sizes than the last gets those of an earlier one, [BATCH_MAX_FIELDS]; NULL: batches have few
-     * sizes. Outputs of sequences are not asked of a batch with padding. */
+    /* The padding of batches that are trained on, [BATCH_MAX_FIELDS]; NULL: they have few sizes without it. */
     const FieldPad *pads;
     /* Computes the forward of one micro-batch and, if the pass trains, the backward; gradients are accumulated.
      * fields[] are the batch's fields on the device, followed by the device dataset (fields[batch->n_fields]);

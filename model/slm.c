@@ -3,7 +3,7 @@
  *   x       = drop(token table[id] + position table[position])
  *   logits  = norm(blocks(x)) (token table)^T
  *
- * Rows are packed, without padding. */
+ * Rows are packed. */
 #include "model/slm.h"
 
 #include <math.h>

@@ -191,7 +191,7 @@ void padding_adds_nothing(void **state) {
     Pass pass = model_rig_pass(&rig, batch.counts, 1);
     model_rig_run(&rig, &batch, &pass);
     float *want = copy_floats(rig.model->gradients), *sums = copy_floats(rig.sums), *bits[2];
-    batch_pad(&padded, &batch, pads);
+    batch_pad(&padded, &batch, pads, false);
     for (int f = 0; f < BATCH_MAX_FIELDS; f++) kinds += pads[f].kind != PAD_NOT;
     assert_true(!kinds || padded.n_tokens > batch.n_tokens);
     for (int i = 0; i < 2; i++) {

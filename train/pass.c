@@ -106,7 +106,7 @@ static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, cons
         p->key[n++] = (int64_t)(intptr_t)fields[i].data;
         for (int d = 0; d < 2; d++) p->key[n++] = fields[i].dims[d];
     }
-    p->key[n++] = batch->n_sequences;
+    p->key[n++] = p->padded.buffer && pass->train ? 0 : batch->n_sequences; /* the offsets tell */
     p->key[n++] = batch->n_tokens;
     p->key[n++] = sequences_are_short(offsets.data, offsets.dims[0] - 1);
     if (!tensor_given(pass->outputs)) return (size_t)n * sizeof *p->key;
@@ -121,8 +121,8 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, const PassFrame *frame
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
     int64_t n = (int64_t)batch->n_sequences * model->n_outputs;
     const Batch *own = batch;
-    if (p->padded.buffer && !tensor_given(outputs) && !pass.dump) {
-        batch_pad(&p->padded, own, model->pads);
+    if (p->padded.buffer && pass.train && !pass.dump) {
+        batch_pad(&p->padded, own, model->pads, false);
         batch = &p->padded;
     }
     const StepNumbers *numbers = copy_to_device(p, batch, fields);

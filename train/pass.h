@@ -28,7 +28,7 @@ typedef struct {
     Tensor outputs;        /* f32 [sequences, n_outputs] on the device: its outputs */
     bool *unwritten;       /* of a step's first micro-batch: see Pass */
     int64_t *key;          /* what decides the operations of the current micro-batch */
-    Batch padded;          /* the current batch with padding; no buffer: batches get none (Model.pads) */
+    Batch padded;          /* the current batch with padding; no buffer: batches get none (passes_pad) */
     char *batch_memory[2]; /* the numbers and fields of two batches; NULL if the device reads host memory */
     size_t batch_bytes;    /* with the numbers */
     int64_t n_staged;
@@ -36,8 +36,8 @@ typedef struct {
     double started, shown; /* then: seconds_now() of the beginning and of what is shown */
 } Passes;
 
-/* Returns whether batches get padding: on devices that repeat what they recorded. --estimate plans for such a device.
- */
+/* Returns whether batches that are trained on get padding: on devices with memory of their own, which repeat what they
+ * recorded, and in plans for them. */
 bool passes_pad(const Device *device, const Model *model);
 /* Returns a bound of what a batch of `bytes` bytes takes on the device, with the numbers. */
 size_t passes_batch_bytes(const Device *device, const Model *model, size_t bytes);

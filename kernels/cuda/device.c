@@ -289,7 +289,7 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
     if (!seen || device->profile || (!r->graph && !record(device, r, work, argument)) || !launch(state, r))
         work(argument);
     device->uncounted = false;
-    device->ops = NULL;
+    device->ops = NULL; /* with --profile, too: seconds are those of padding as well */
     work(argument);
     device->ops = ops;
 }

@@ -7,14 +7,14 @@
 
 enum { IDS = BATCH_OFFSETS + 1, ROWS, TARGETS, OTHER_ROWS, ALL_IDS, VECTORS, FIELDS, MOST = 4096 };
 
-static const FieldPad with_heads[BATCH_MAX_FIELDS] = {[IDS] = {PAD_REPEATED, PAD_ONE_HEAD},
-                                                      [ROWS] = {PAD_NONE, PAD_ONE_HEAD},
-                                                      [TARGETS] = {PAD_NONE, PAD_ONE_HEAD},
-                                                      [OTHER_ROWS] = {PAD_NEW_ROW, PAD_OTHER_HEAD}},
-                      with_all[BATCH_MAX_FIELDS] = {[ROWS] = {PAD_NONE, PAD_ONE_HEAD},
-                                                    [TARGETS] = {PAD_NONE, PAD_ONE_HEAD},
-                                                    [ALL_IDS] = {PAD_REPEATED, PAD_ALL_ROWS}},
-                      of_sequences[BATCH_MAX_FIELDS] = {{0}};
+static const FieldPad
+    with_heads[BATCH_MAX_FIELDS] = {[IDS] = {PAD_REPEATED, PAD_LIST},
+                                    [ROWS] = {PAD_NONE, PAD_LIST},
+                                    [TARGETS] = {PAD_NONE, PAD_LIST},
+                                    [OTHER_ROWS] = {PAD_NEW_ROW, PAD_LIST_AND_NEW}},
+    with_all[BATCH_MAX_FIELDS] =
+        {[ROWS] = {PAD_NONE, PAD_LIST}, [TARGETS] = {PAD_NONE, PAD_LIST}, [ALL_IDS] = {PAD_REPEATED, PAD_ALL_ROWS}},
+    of_sequences[BATCH_MAX_FIELDS] = {{0}};
 
 static uint32_t draw(uint64_t i, uint32_t below) { return philox_bits(9, PURPOSE_TEST, 0, i) % below; }
 
@@ -64,7 +64,7 @@ static void expect_rows(const Batch *padded, const Batch *batch, const FieldPad 
 
 static void check(const FieldPad *pads, int sequences, int longest, int head, int other) {
     Batch batch = make_batch(sequences, longest, head, other), padded = batch_open(batch_padded_bytes(batch.size), 0);
-    batch_pad(&padded, &batch, pads);
+    batch_pad(&padded, &batch, pads, false);
     assert_true(padded.size <= batch_padded_bytes(batch.size));
     assert_int_equal(padded.n_sequences, batch.n_sequences);
     assert_int_equal(padded.n_fields, FIELDS);
@@ -84,34 +84,42 @@ TEST(rows_of_padding_repeat_rows_in_sequences_of_their_own) {
             for (int n = 2; n < 60; n += 7) check(all[i], n, longest, 1 + n * 2, 1 + n * 3);
 }
 
-/* Pads a batch of one sequence, and of one row more. */
-static Batch pad_rows(int64_t n, int64_t head) {
-    Batch batch = batch_open(sizeof(int32_t) * 4 * MOST, 1), padded;
+/* Pads a batch of so many rows, of which `head` are a head's, and `targets` have a target. */
+static Batch pad_rows(const FieldPad *pads, int64_t n, int64_t head, int64_t targets) {
+    Batch batch = batch_open(sizeof(int32_t) * 6 * MOST, 1), padded;
     int32_t *offsets = batch_push_1d(&batch, BATCH_OFFSETS, DTYPE_I32, 2).data;
     offsets[0] = 0;
     offsets[1] = (int32_t)n;
     batch.n_tokens = n;
-    batch_push_1d(&batch, ROWS, DTYPE_I32, head);
-    batch_push_1d(&batch, TARGETS, DTYPE_I32, head);
-    batch_push_1d(&batch, ALL_IDS, DTYPE_I32, n);
-    for (int f = ROWS; f <= ALL_IDS; f++)
-        if (f != OTHER_ROWS) memset(batch.fields[f].data, 0, tensor_bytes(batch.fields[f]));
+    const int64_t rows[] = {[IDS] = head, [ROWS] = head, [TARGETS] = targets, [OTHER_ROWS] = head, [ALL_IDS] = n};
+    for (int f = IDS; f <= ALL_IDS; f++) {
+        batch_push_1d(&batch, f, DTYPE_I32, rows[f]);
+        memset(batch.fields[f].data, 0, tensor_bytes(batch.fields[f]));
+    }
     padded = batch_open(batch_padded_bytes(batch.size), 0);
-    batch_pad(&padded, &batch, with_all);
+    batch_pad(&padded, &batch, pads, true);
     batch_close(&batch);
     return padded;
 }
 
-/* So memory that is planned for the largest batch is enough for all. */
+/* So memory that is planned for the largest batch is enough for all, whatever is less: rows, a head's, or targets. */
+static void expect_order(const FieldPad *pads, int64_t n, int64_t head) {
+    int64_t less = head - n / 40;
+    Batch larger = pad_rows(pads, n + 1, head + 1, head + 1),
+          smaller[] = {pad_rows(pads, n, head, head), pad_rows(pads, n + 1, head, head),
+                       pad_rows(pads, n + 1, head + 1, head), pad_rows(pads, n + 1, head + 1, less > 0 ? less : 0)};
+    for (int i = 0; i < 4; i++) {
+        for (int f = 0; f <= ALL_IDS; f++) assert_true(smaller[i].fields[f].dims[0] <= larger.fields[f].dims[0]);
+        batch_close(&smaller[i]);
+    }
+    batch_close(&larger);
+}
+
 TEST(a_larger_batch_stays_larger) {
     for (int64_t n = 40; n < 1500; n += 13)
         for (int64_t head = 1; head <= n; head += n / 5) {
-            Batch larger = pad_rows(n + 1, head + 1), less[] = {pad_rows(n, head), pad_rows(n + 1, head)};
-            for (int i = 0; i < 2; i++) {
-                for (int f = 0; f <= ALL_IDS; f++) assert_true(less[i].fields[f].dims[0] <= larger.fields[f].dims[0]);
-                batch_close(&less[i]);
-            }
-            batch_close(&larger);
+            expect_order(with_heads, n, head);
+            expect_order(with_all, n, head);
         }
 }
 
@@ -119,7 +127,7 @@ TEST(a_doubling_has_few_sizes) {
     int sizes = 0;
     int64_t last = 0;
     for (int64_t n = 512; n < 1024; n++) {
-        Batch padded = pad_rows(n, 64);
+        Batch padded = pad_rows(with_all, n, 64, 64);
         sizes += padded.n_tokens != last;
         last = padded.n_tokens;
         assert_true(last - n < n / 16);

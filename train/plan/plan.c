@@ -56,11 +56,11 @@ StepOptions train_step_options(const TrainSpec *spec, const TrainOptions *o) {
     return (StepOptions){.recompute = o->grad_checkpointing, .muon = spec->optimizer.muon};
 }
 
-/* Gives a batch the padding that it has on the device, if any. */
+/* Gives a batch the shapes that it has on the device, with padding. */
 static void pad_batch(const TrainSpec *spec, Batch *batch) {
     if (!passes_pad(spec->device, spec->model)) return;
     Batch padded = batch_open(batch_padded_bytes(batch->size), 0);
-    batch_pad(&padded, batch, spec->model->pads);
+    batch_pad(&padded, batch, spec->model->pads, true);
     batch_close(batch);
     *batch = padded;
 }
@@ -71,7 +71,6 @@ static MemoryPlan plan_of(const PlanRequest *r, DType half) {
     if (r->train) train = train_largest_batch(spec, r->options);
     if (r->validation) validation = largest_batch(spec, r->validation, r->options->val_batch_size, 0);
     if (r->train) pad_batch(spec, &train);
-    if (r->validation) pad_batch(spec, &validation);
     MemoryPlan plan = memory_plan(spec->model, spec->device, half, r->train ? &train : NULL,
                                   r->validation ? &validation : NULL, train_step_options(spec, r->options));
     if (r->train) batch_close(&train);

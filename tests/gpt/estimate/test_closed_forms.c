@@ -77,10 +77,10 @@ TEST(the_gpt_at_its_full_size) {
         forms_expect_operations(root);
         forms_expect_states(root, flat);
         /* Activations have rows of padding (data/padding.h): 1,548 or 3,096 are rounded up to a multiple of 64 or 128;
-         * with the 408 or 816 ids of text, to one of 64 or 128, their targets get as many; 1,004 or 2,008 codes get
-         * room for 63 or 127, and are rounded up to a multiple of 128 or 256. */
+         * 404 or 808 targets of text to one of 64 or 128; 1,004 or 2,008 codes get room for 63 or 127, and are rounded
+         * up to a multiple of 128 or 256. */
         b.n = i ? 3200 : 1600;
-        double heads = forms_larger(gpt_head_bytes(batch * TEXT_TARGETS + (i ? 80 : 40), b.c, pieces + 1),
+        double heads = forms_larger(gpt_head_bytes(i ? 896 : 448, b.c, pieces + 1),
                                     gpt_head_bytes(i ? 2304 : 1152, b.c, MEL_CODES));
         forms_expect("activations", forms_memory(root, "activations"),
                      2 * forms_halves(b.n, b.c) + forms_blocks_kept(&b) + forms_larger(heads, forms_blocks_back(&b)));
