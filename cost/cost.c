@@ -118,7 +118,8 @@ WorkTime cost_of_work(const Machine *m, const Work *work) {
     }
     for (int b = BY_MEMORY; b <= BY_LAUNCHES; b++)
         if (t.parts[b] > t.parts[t.bound]) t.bound = (Bound)b;
-    if (t.copy > t.seconds) t.seconds = t.copy, t.bound = BY_COPY;
+    if (t.copy > t.parts[t.bound]) t.bound = BY_COPY;
+    t.seconds += t.copy;
     if (t.loader > t.seconds) t.seconds = t.loader, t.bound = BY_LOADER;
     t.mfu = t.seconds > 0 ? t.flops / t.seconds / machine_peak_flops(m) : 0;
     return t;

@@ -5,8 +5,8 @@
  * or, on a device that --calibrate has measured, over the rates that calls of this size have reached; the launches of
  * its kernels are added. Where a dry device has followed the work, bytes that the L2 holds move at its rate, products
  * take the time of their shapes (cost/product.h), and passes of their own are added: sums of biases, GELUs that are no
- * product's epilogue. A step takes the sum over its operations, or the time to copy or to fill its batches if that is
- * longer. */
+ * product's epilogue. A step takes the sum over its operations and the copies of its batches, or the time to fill
+ * them if that is longer. */
 #pragma once
 
 #include "cost/machine.h"
@@ -28,8 +28,8 @@ typedef struct {
 typedef struct {
     OpTime ops[OP_COUNT];
     double parts[BY_LAUNCHES + 1]; /* seconds of the operations bound by compute, of those bound by memory; launches */
-    double copy, loader;           /* seconds, at the same time as the operations */
-    double seconds;                /* the largest of the operations' sum, copy and loader */
+    double copy, loader;           /* seconds; the loader's at the same time as all others */
+    double seconds;                /* the larger of the loader's and the sum of the others */
     double flops, mfu;
     Bound bound;
 } WorkTime;

@@ -88,8 +88,8 @@ static void print_operations(const Work *work, const WorkTime *time) {
 static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r) {
     const WorkTime *s = &r->step;
     char text[6][32], money[2][64];
-    printf("[Time] a step %s, bound by %s: operations bound by compute %s, by memory %s, launches %s; beside them copy "
-           "%s, loader %s\n",
+    printf("[Time] a step %s, bound by %s: operations bound by compute %s, by memory %s, launches %s, copies "
+           "%s; beside them the loader %s\n",
            format_milliseconds(s->seconds, text[0]), cost_bound_names[s->bound],
            format_milliseconds(s->parts[BY_COMPUTE], text[1]), format_milliseconds(s->parts[BY_MEMORY], text[2]),
            format_milliseconds(s->parts[BY_LAUNCHES], text[3]), format_milliseconds(s->copy, text[4]),

@@ -91,9 +91,8 @@ static void dry_upload(Device *device, void *to, const void *from, size_t bytes)
     (void)device, (void)to, (void)from, (void)bytes;
 }
 
-static void dry_stage(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from,
-                      size_t bytes) {
-    (void)device, (void)slot, (void)to, (void)head, (void)head_bytes, (void)from, (void)bytes;
+static void dry_stage(Device *device, void *to, const void *head, size_t head_bytes, const void *from, size_t bytes) {
+    (void)device, (void)to, (void)head, (void)head_bytes, (void)from, (void)bytes;
 }
 
 static void dry_download(Device *device, void *to, const void *from, size_t bytes) {

@@ -62,11 +62,10 @@ struct Device {
     void (*release)(Device *device, void *memory, size_t bytes);
     /* from_host must stay as it is until the next synchronize or download. */
     void (*upload)(Device *device, void *to, const void *from_host, size_t bytes);
-    /* Uploads `head` and behind it from_host while earlier operations still run, into memory with two slots that
-     * alternate (0, 1, 0, ...): the copy of two calls ago may be overwritten. Later operations see the copy; head and
-     * from_host may be reused on return. */
-    void (*stage)(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from_host,
-                  size_t bytes);
+    /* Uploads `head` and behind it from_host, in the order of operations: earlier ones see what was there, later ones
+     * the copy. Does not wait for operations, but for the copy of two calls ago. head and from_host may be reused on
+     * return. */
+    void (*stage)(Device *device, void *to, const void *head, size_t head_bytes, const void *from_host, size_t bytes);
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
     /* Host memory for fast downloads, pinned if the system allows as much. Both are NULL if the host reads the device's

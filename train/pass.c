@@ -38,7 +38,7 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     if (outputs) p.outputs = tensor_2d(device->allocate(device, outputs), DTYPE_F32, sequences, model->n_outputs);
     p.key =
         xcalloc(1, (size_t)(7 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
-    for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, p.batch_bytes);
+    if (!device->host_memory) p.batch_memory = device->allocate(device, p.batch_bytes);
     return p;
 }
 
@@ -48,23 +48,21 @@ void passes_close(Passes *p) {
     if (device->forget) device->forget(device);
     device->release(device, p->sums.data, tensor_bytes(p->sums));
     if (tensor_given(p->outputs)) device->release(device, p->outputs.data, tensor_bytes(p->outputs));
-    for (int i = 0; i < 2; i++)
-        if (p->batch_memory[i]) device->release(device, p->batch_memory[i], p->batch_bytes);
+    if (p->batch_memory) device->release(device, p->batch_memory, p->batch_bytes);
     batch_close(&p->padded);
     FREE(p->unwritten, p->key, p->numbers);
     *p = (Passes){0};
 }
 
-/* Makes the fields of a batch and the numbers readable for the device, with one copy that overlaps the work on the
- * previous batch, or without a copy. Returns where the device finds the numbers. */
+/* Makes the fields of a batch and the numbers readable for the device, with one copy or without. Returns where the
+ * device finds the numbers. */
 static const StepNumbers *copy_to_device(Passes *p, const Batch *batch, Tensor *fields) {
     Device *device = p->t->spec.device;
     for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
     fields[batch->n_fields] = device_data_of(p->t, batch->fields[batch->n_fields]);
     if (device->host_memory) return p->numbers;
-    int slot = (int)(p->n_staged++ % 2);
-    char *memory = p->batch_memory[slot];
-    device->stage(device, slot, memory, p->numbers, p->numbers_bytes, batch->buffer, batch->size);
+    char *memory = p->batch_memory;
+    device->stage(device, memory, p->numbers, p->numbers_bytes, batch->buffer, batch->size);
     for (int i = 0; i < batch->n_fields; i++)
         if (fields[i].data) fields[i].data = memory + p->numbers_bytes + ((char *)fields[i].data - batch->buffer);
     return (StepNumbers *)(void *)memory;

@@ -29,9 +29,8 @@ typedef struct {
     bool *unwritten;       /* of a step's first micro-batch: see Pass */
     int64_t *key;          /* what decides the operations of the current micro-batch */
     Batch padded;          /* the current batch with padding; no buffer: batches get none (passes_pad) */
-    char *batch_memory[2]; /* the numbers and fields of two batches; NULL if the device reads host memory */
+    char *batch_memory;    /* the numbers and fields of a batch; NULL if the device reads host memory */
     size_t batch_bytes;    /* with the numbers */
-    int64_t n_staged;
     int64_t shown_total;   /* passes_measure shows how many of so many samples are done; 0: nothing */
     double started, shown; /* then: seconds_now() of the beginning and of what is shown */
 } Passes;

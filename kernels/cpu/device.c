@@ -72,9 +72,8 @@ static void cpu_upload(Device *device, void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
-static void cpu_stage(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from,
-                      size_t bytes) {
-    (void)device, (void)slot;
+static void cpu_stage(Device *device, void *to, const void *head, size_t head_bytes, const void *from, size_t bytes) {
+    (void)device;
     memcpy(to, head, head_bytes);
     memcpy((char *)to + head_bytes, from, bytes);
 }

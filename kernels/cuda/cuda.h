@@ -21,7 +21,6 @@ typedef struct {
     void *pinned;
     size_t bytes;
     cudaEvent_t copied; /* the copy from it is done */
-    cudaEvent_t queued; /* the operations that were queued before its call are done */
 } Stage;
 
 /* The operations that calls with one key have queued. */
@@ -31,7 +30,7 @@ typedef struct {
     cudaGraphExec_t graph; /* NULL: seen once */
 } Recording;
 
-enum { RECORDINGS = 64 };
+enum { RECORDINGS = 256 };
 
 /* Memory that operations share, see cuda_scratch. */
 typedef struct {
@@ -67,8 +66,7 @@ typedef struct {
     size_t measured; /* ... which is this many bytes */
     bool at_most;    /* and must be enough for all smaller batches too */
     Stage stages[2];
-    cudaStream_t copies; /* of stages, beside the operations */
-    int last_stage;      /* the slot of the newest call */
+    int64_t n_staged; /* the next call takes stage n_staged % 2 */
     Recording recordings[RECORDINGS];
     int64_t repeats;
     bool unrecordable; /* what is being recorded needs a choice that only a direct call can make */

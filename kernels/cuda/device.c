@@ -70,23 +70,18 @@ static void grow_stage(Device *device, Stage *stage, size_t bytes) {
     device->allocation_calls++;
 }
 
-/* Copy k waits for the operations queued before call k - 1, which are those that read copy k - 2, and the operations
- * that follow wait for copy k: the copy and the operations on copy k - 1 run at the same time. */
-static void cuda_stage(Device *device, int slot, void *to, const void *head, size_t head_bytes, const void *from,
-                       size_t bytes) {
+/* Copies in the stream of the operations. A copy beside them would hide some microseconds, but take events of two
+ * streams that wait for each other, and a second place, for which everything would be recorded again. */
+static void cuda_stage(Device *device, void *to, const void *head, size_t head_bytes, const void *from, size_t bytes) {
     CudaState *state = cuda_state(device);
-    Stage *stage = &state->stages[slot];
+    Stage *stage = &state->stages[state->n_staged++ % 2];
     size_t all = head_bytes + bytes;
     cuda_check(cudaEventSynchronize(stage->copied), "waiting for an earlier copy");
     grow_stage(device, stage, all);
     memcpy(stage->pinned, head, head_bytes);
     memcpy((char *)stage->pinned + head_bytes, from, bytes);
-    cuda_check(cudaStreamWaitEvent(state->copies, state->stages[state->last_stage].queued, 0), "ordering a copy");
-    cuda_check(cudaMemcpyAsync(to, stage->pinned, all, cudaMemcpyHostToDevice, state->copies), "copying to the GPU");
-    cuda_check(cudaEventRecord(stage->copied, state->copies), "ordering a copy");
-    cuda_check(cudaEventRecord(stage->queued, state->stream), "ordering a copy");
-    cuda_check(cudaStreamWaitEvent(state->stream, stage->copied, 0), "ordering a copy");
-    state->last_stage = slot;
+    cuda_check(cudaMemcpyAsync(to, stage->pinned, all, cudaMemcpyHostToDevice, state->stream), "copying to the GPU");
+    cuda_check(cudaEventRecord(stage->copied, state->stream), "ordering a copy");
 }
 
 static void cuda_download(Device *device, void *to, const void *from, size_t bytes) {
@@ -165,9 +160,7 @@ static void cuda_close(Device *device) {
     for (int i = 0; i < 2; i++) {
         if (state->stages[i].pinned) cuda_check(cudaFreeHost(state->stages[i].pinned), "freeing pinned memory");
         cuda_check(cudaEventDestroy(state->stages[i].copied), "closing an event");
-        cuda_check(cudaEventDestroy(state->stages[i].queued), "closing an event");
     }
-    cuda_check(cudaStreamDestroy(state->copies), "closing the stream");
     cuda_check(cudaStreamDestroy(state->stream), "closing the stream");
     free(state);
     free(device);
@@ -387,10 +380,8 @@ Device *cuda_device_open(int index) {
     cuda_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
                "asking for its limits");
     cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "opening a stream");
-    cuda_check(cudaStreamCreateWithFlags(&state->copies, cudaStreamNonBlocking), "opening a stream");
     for (int i = 0; i < 2; i++) {
         cuda_check(cudaEventCreateWithFlags(&state->stages[i].copied, cudaEventDisableTiming), "opening an event");
-        cuda_check(cudaEventCreateWithFlags(&state->stages[i].queued, cudaEventDisableTiming), "opening an event");
     }
     state->capability = 10 * properties.major + properties.minor;
     state->n_multiprocessors = properties.multiProcessorCount;

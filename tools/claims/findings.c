@@ -10,7 +10,7 @@ typedef struct {
     int64_t rows, width, classes, calls;
 } Head;
 
-enum { MOST_HEADS = 2, OF_ONE_SIZE = 15, EVENTS = 4 };
+enum { MOST_HEADS = 2, OF_ONE_SIZE = 15, EVENTS = 3 };
 typedef struct {
     const char *name, *card, *command;
     double padding; /* rows of padding to a row, in the mean; 0: all micro-batches have one size, and were recorded */
@@ -105,7 +105,7 @@ static void print_step(const Step *step) {
     if (aligned > 0)
         snprintf(flops, sizeof flops, "%s to 0: -%s", percent(head_flops(step) / run.flops),
                  percent(aligned / (run.step + aligned)));
-    snprintf(calls, sizeof calls, "%s%s to 0: -%s to -%s", number(launches), events > 0 ? " and 4 events" : "",
+    snprintf(calls, sizeof calls, "%s to 0%s: -%s to -%s", number(launches), events > 0 ? ", events 4 to 1" : "",
              percent(launches * between / (run.step + launches * between)),
              percent((launches + events) * call / (run.step + (launches + events) * call)));
     printf("| %s | %s | %s | %s less: -%s | %s | %s | -%s to -%s | %s |\n", step->name, run.card->key, flops,
@@ -120,8 +120,9 @@ void print_findings(void) {
               "above; nothing of it was measured. **FLOPs of products over rows that are no multiple of 8 numbers**: "
               "vocabularies have rows of padding now. **Bytes of gradients**: the first product of a step overwrites "
               "them, so that they are not cleared and not read there, and the L2 gives what it still holds of them to "
-              "the norm. **Launches beside recordings**: of a micro-batch of its own size all, else the update's, with "
-              "events for numbers that the host sets; none of a size that came before, of which 64 are remembered. A "
+              "the norm. **Launches beside recordings**: of a micro-batch of its own size all, else the update's; "
+              "and events between the copy of a batch and the operations; none of a size that came before, of which 64 "
+              "are remembered. A "
               "launch costs the card %s us more in a stream than in a graph if the host is ahead, and the host's %s us "
               "if it is not. **Padding**: what the rows cost that give micro-batches few sizes.",
               number(between * 1e6), number(call * 1e6));

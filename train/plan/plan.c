@@ -14,8 +14,8 @@ typedef struct {
     const Dataset *train, *validation; /* either may be NULL */
 } PlanRequest;
 
-/* A device with memory of its own holds two batches of the largest size: one is copied while the other is processed. A
- * device that reads host memory uses the loaders' buffers. The results are what the loop keeps on the device besides
+/* A device with memory of its own holds a batch of the largest size. A device that reads host memory uses the loaders'
+ * buffers. The results are what the loop keeps on the device besides
  * the model: see open_results, validation_open and passes_open. */
 static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
     const TrainSpec *spec = r->spec;
@@ -28,7 +28,7 @@ static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
     size_t val_bytes = r->validation ? loader_batch_bytes(r->validation, &validation, &val_sequences) : 0;
     if (val_bytes > bytes) bytes = val_bytes;
     if (val_sequences > sequences) sequences = val_sequences;
-    plan->batches = 2 * passes_batch_bytes(spec->device, model, bytes);
+    plan->batches = passes_batch_bytes(spec->device, model, bytes);
     if (host_memory)
         plan->batches = (r->train ? loader_planned_bytes(r->train, &train) : 0) +
                         (r->validation ? loader_planned_bytes(r->validation, &validation) : 0);
