@@ -115,17 +115,18 @@ static void print_step(const Step *step) {
 
 void print_findings(void) {
     printf("\n## What a step no longer does\n\n");
-    paragraph(stdout,
-              "Counts of a step before and after, and the share of the time before that this is, by the arithmetic "
-              "above; nothing of it was measured. **FLOPs of products over rows that are no multiple of 8 numbers**: "
-              "vocabularies have rows of padding now. **Bytes of gradients**: the first product of a step overwrites "
-              "them, so that they are not cleared and not read there, and the L2 gives what it still holds of them to "
-              "the norm. **Launches beside recordings**: of a micro-batch of its own size all, else the update's; "
-              "and events between the copy of a batch and the operations; none of a size that came before, of which 64 "
-              "are remembered. A "
-              "launch costs the card %s us more in a stream than in a graph if the host is ahead, and the host's %s us "
-              "if it is not. **Padding**: what the rows cost that give micro-batches few sizes.",
-              number(between * 1e6), number(call * 1e6));
+    paragraph(
+        stdout,
+        "Counts of a step before and after, and the share of the time before that this is, by the arithmetic "
+        "above; nothing of it was measured. **FLOPs of products over rows that are no multiple of 8 numbers**: "
+        "vocabularies have rows of padding now. **Bytes of gradients**: the first product of a step overwrites "
+        "them, so that they are not cleared and not read there, and the L2 gives what it still holds of them to "
+        "the norm. **Launches beside recordings**: of a micro-batch of its own size all, else the update's; "
+        "and events between the copy of a batch and the operations. None is left of a size that came before, as far "
+        "as 256 recordings remember. A launch costs the card %s us more in a stream than in a graph if the host is "
+        "ahead, and the host's %s us "
+        "if it is not. **Padding**: what the rows cost that give micro-batches few sizes.",
+        number(between * 1e6), number(call * 1e6));
     paragraph(stdout,
               "Not in the sums: GELUs below 9.0, where the library's epilogue, which is slow there by an unknown "
               "factor, made room for the faster of two ways, chosen by timing (docs/gpu.md).");

@@ -40,6 +40,7 @@ TEST(the_parts_add_up_to_the_whole) {
     double sum = 0, steps = estimate_number(root, "steps");
     size_t i;
     json_array_foreach(json_object_get(card, "operations"), i, row) sum += estimate_number(row, "seconds");
+    sum += estimate_number(card, "copy_seconds");
     estimate_expect_near("a step", estimate_number(card, "step_seconds"), sum, 1e-12);
     estimate_expect("steps", steps, 500);
     estimate_expect_near("steps", estimate_number(card, "steps_seconds"), 500 * sum, 1e-12);

@@ -65,7 +65,7 @@ TEST(gpu_here_needs_a_calibration) {
     run(0, "train_gpt --estimate --gpu here --device cpu --threads 1 --amp --max-steps 3 --calibration %s", path);
     assert_contains(output, "GiB: f32: --amp has no effect on a CPU");
     assert_contains(output, "[Measured] on ");
-    assert_contains(output, "copy 0.000 ms");
+    assert_contains(output, "copies 0.000 ms");
     assert_null(strstr(output, "kWh"));
     Rates rates;
     Error error;
