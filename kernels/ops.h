@@ -316,8 +316,8 @@ void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float s
 
 /* Scaled dot-product attention inside each sequence. qkv [N, 3C] holds q | k | v, each C wide, heads contiguous; out
  * [N, C]; lse f32 [n_heads, N] is the log-sum-exp of each row's scores, all that the backward needs of the softmax.
- * Dropout is on the probabilities; the element number of (head h, query row i, key row j) is (i n_heads + h) 2^20 +
- * (j - first row of the sequence), rows counted in the packed batch: sequences are shorter than 2^20. */
+ * Dropout is on the probabilities; the element number of (head h, query row i, key row j) is h 2^44 + i 2^20 + (j -
+ * first row of the sequence), rows counted in the packed batch: sequences are shorter than 2^20, batches than 2^24. */
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
                        Dropout drop);
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward, Sequences sequences,

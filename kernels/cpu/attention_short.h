@@ -60,10 +60,9 @@ static inline void short_transpose(ShortColumns t, const float *rows, int64_t st
 static inline void short_factors(ShortSquare factors, const Heads *h, ShortItem item) {
     uint32_t bits[4 * PHILOX_LANES], threshold = dropout_threshold(&h->drop);
     float keep = 1.0f / (1.0f - h->drop.p);
-    uint64_t row = (uint64_t)h->attention.n_heads << 18,
-             block = (uint64_t)item.start * row + ((uint64_t)item.head << 18);
+    uint64_t block = ((uint64_t)item.head << 24 | (uint64_t)item.start) << 18;
     for (int64_t i = 0; i < item.length; i += 4) {
-        philox_lanes(&h->drop, block + (uint64_t)i * row, row, bits);
+        philox_lanes(&h->drop, block + ((uint64_t)i << 18), 1u << 18, bits);
         for (int r = 0; r < 4; r++)
             for (int j = 0; j < SHORT; j++) factors[i + r][j] = bits[r * SHORT + j] >= threshold ? keep : 0.0f;
     }

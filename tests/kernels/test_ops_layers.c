@@ -589,7 +589,7 @@ static void reference_attention(const Call *c, const double *qkv, int64_t first,
     for (int64_t i = first; i < first + length; i++) {
         int64_t q = i * width + head * size, k = first * width + channels + head * size, v = k + channels;
         int64_t seen = c->attention.causal ? i - first + 1 : length, at = i * channels + head * size;
-        uint64_t element = (uint64_t)(i * c->attention.n_heads + head) << 20;
+        uint64_t element = ((uint64_t)head << 44) + ((uint64_t)i << 20);
         double largest = -INFINITY, sum = 0, dot = 0;
         for (int64_t j = 0; j < seen; j++) {
             p[j] = scale * dot_product(qkv + q, qkv + k + j * width, size);
