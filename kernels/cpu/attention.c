@@ -31,7 +31,7 @@ static inline Tile tile_of(const Heads *h, int64_t start, int64_t length, int64_
     return t;
 }
 
-static inline uint64_t dropout_element(const Heads *h, const Tile *t, int64_t r) {
+static inline uint64_t dropout_element(const Tile *t, int64_t r) {
     return ((uint64_t)t->head << 24 | (uint64_t)(t->first + r)) << 20;
 }
 
@@ -54,7 +54,7 @@ static void attend(const Heads *h, const Tile *t, const float *qkv, float *out, 
         lse[t->head * h->n + t->first + r] = largest + logf(sum);
         float scale = 1.0f / sum;
         if (h->drop.p > 0) {
-            dropout_factors(&h->drop, dropout_element(h, t, r), seen, factors);
+            dropout_factors(&h->drop, dropout_element(t, r), seen, factors);
             for (int64_t j = 0; j < seen; j++) s[j] *= scale * factors[j];
         } else {
             for (int64_t j = 0; j < seen; j++) s[j] *= scale;
@@ -117,7 +117,7 @@ static void backward_rows(const Heads *h, const Tile *t, const Gradients *g, flo
 #pragma omp simd reduction(+ : dot)
         for (int64_t j = 0; j < h->head_size; j++) dot += up[j] * o[j];
         if (h->drop.p > 0) {
-            dropout_factors(&h->drop, dropout_element(h, t, r), seen, factors);
+            dropout_factors(&h->drop, dropout_element(t, r), seen, factors);
 #pragma omp simd
             for (int64_t j = 0; j < seen; j++) {
                 float probability = exp_approximate(p[j] - lse);
