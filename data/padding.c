@@ -1,6 +1,7 @@
 /* Rows of a batch are rounded up to a multiple of 8 to 128, by at most a sixteenth or 7 rows: most of that costs
  * nothing, because products compute tiles of 128 rows in any case. Lists of rows, of heads that are a small part of the
- * work, are rounded up by at most a fourth, so that few of their sizes go with each size of the batch. */
+ * work, are rounded up to a multiple of 8 to 256, a fourth of them at most from 32 on, so that few of their sizes go
+ * with each size of the batch. */
 #include "data/padding.h"
 
 #include <assert.h>
@@ -32,30 +33,31 @@ static PadRows count_rows(const Batch *batch, const FieldPad *pads) {
     return (PadRows){round_up(batch->n_tokens, unit) - batch->n_tokens, unit};
 }
 
-/* Appends sequences of padding, so many that they are enough for any of its rows, and short ones, so that they are no
- * longer than those of a batch that has longer ones. */
+/* Appends sequences of padding, so many that they are enough for as many rows as there may be: short ones to a batch of
+ * short ones (sequences_are_short), which so remains one, or else a single one. */
 static void pad_offsets(Batch *padded, const Batch *batch, PadRows rows) {
     Tensor own = batch->fields[BATCH_OFFSETS];
     int32_t end = (int32_t)(batch->n_tokens + rows.n);
-    int64_t n = own.dims[0] - 1, count = round_up(n, unit_of(n, SEQUENCE_SHARE, 1, INT32_MAX)) +
-                                         (rows.unit - 1 + SHORT_SEQUENCE - 1) / SHORT_SEQUENCE;
+    int64_t n = own.dims[0] - 1, longest = sequences_are_short(own.data, n) ? SHORT_SEQUENCE : rows.unit,
+            count = round_up(n, unit_of(n, SEQUENCE_SHARE, 1, INT32_MAX)) + (rows.unit - 1 + longest - 1) / longest;
     int32_t *to = batch_push_1d(padded, BATCH_OFFSETS, DTYPE_I32, count + 1).data;
     memcpy(to, own.data, tensor_bytes(own));
-    for (int64_t s = n; s < count; s++) to[s + 1] = end - to[s] < SHORT_SEQUENCE ? end : to[s] + SHORT_SEQUENCE;
+    for (int64_t s = n; s < count; s++) to[s + 1] = end - to[s] < longest ? end : to[s] + (int32_t)longest;
 }
 
-/* Returns how many rows of padding a field of n rows gets. */
-static int64_t more_rows(FieldPad pad, int64_t n, PadRows rows) {
+/* Returns how many rows of padding a field of the batch gets: a list never more than makes it as long as the batch. */
+static int64_t more_rows(FieldPad pad, const Batch *batch, int64_t n, PadRows rows) {
     if (pad.kind == PAD_NOT) return 0;
     if (pad.size == PAD_ALL_ROWS) return rows.n;
-    int64_t room = pad.size == PAD_LIST_AND_NEW ? rows.unit - 1 : 0;
-    return round_up(n + room, unit_of(n, LIST_SHARE, LEAST_UNIT, MOST_LIST_UNIT)) - n;
+    int64_t room = pad.size == PAD_LIST_AND_NEW ? rows.unit - 1 : 0, most = batch->n_tokens + rows.n,
+            rounded = round_up(n + room, unit_of(n, LIST_SHARE, LEAST_UNIT, MOST_LIST_UNIT));
+    return (rounded < most ? rounded : most) - n;
 }
 
 static void pad_field(Batch *padded, int field, const Batch *batch, FieldPad pad, PadRows rows) {
     Tensor own = batch->fields[field], shape = own;
     int64_t n = own.dims[0];
-    shape.dims[0] += more_rows(pad, n, rows);
+    shape.dims[0] += more_rows(pad, batch, n, rows);
     assert(n || pad.kind != PAD_REPEATED || shape.dims[0] == n);
     int32_t *to = batch_push(padded, field, shape).data;
     memcpy(to, own.data, tensor_bytes(own));

@@ -63,8 +63,8 @@ struct Device {
     /* from_host must stay as it is until the next synchronize or download. */
     void (*upload)(Device *device, void *to, const void *from_host, size_t bytes);
     /* Uploads `head` and behind it from_host, in the order of operations: earlier ones see what was there, later ones
-     * the copy. Does not wait for operations, but for the copy of two calls ago. head and from_host may be reused on
-     * return. */
+     * the copy. Waits for the copy of two calls ago, and so for what was queued before it. head and from_host may be
+     * reused on return. */
     void (*stage)(Device *device, void *to, const void *head, size_t head_bytes, const void *from_host, size_t bytes);
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */

@@ -310,7 +310,6 @@ static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, A
     if (at[0] != 0 || at[sequences.count] != qkv.dims[0])
         die("%s: the sequences are rows %d .. %d, qkv has %lld", op, at[0], at[sequences.count],
             (long long)qkv.dims[0]);
-    if (qkv.dims[0] >= 1 << 24) die("%s: qkv has %lld rows, expected less than 2^24", op, (long long)qkv.dims[0]);
     for (int s = 0; s < sequences.count; s++) {
         int32_t length = at[s + 1] - at[s];
         if (length < 0 || length >= 1 << 20) die("%s: sequence %d has %d rows, expected 0 .. 2^20 - 1", op, s, length);
@@ -335,6 +334,8 @@ static void check_attention(const Device *device, const char *op, AttentionActiv
     door_expect(op, "out", of.out, qkv.dtype, n, c);
     door_expect(op, "lse", of.lse, DTYPE_F32, attention.n_heads, n);
     check_heads(op, qkv, attention);
+    if (device->ops && drop.p > 0 && n >= 1 << 24)
+        die("%s: dropout of %lld rows, expected less than 2^24", op, (long long)n);
 }
 
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,

@@ -32,6 +32,7 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     size_t numbers = numbers_bytes(&model->params);
     Passes p = {.t = t, .batch_bytes = passes_batch_bytes(device, model, batch_bytes), .numbers_bytes = numbers};
     if (passes_pad(device, model)) p.padded = batch_open(p.batch_bytes - numbers, 0);
+    for (int f = 0; f < BATCH_MAX_FIELDS && model->pads; f++) p.ragged |= model->pads[f].kind != PAD_NOT;
     p.unwritten = xcalloc((size_t)model->params.count, sizeof *p.unwritten);
     p.numbers = xcalloc(1, numbers);
     p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
@@ -131,7 +132,7 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, const PassFrame *frame
         pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, model->n_outputs);
     const Context context = context_of(model, device, &t->activations, &pass);
     ModelCall call = {model, own, batch, fields, &context, frame, numbers};
-    if (device->repeat && !pass.dump)
+    if (device->repeat && !pass.dump && (batch != own || !p->ragged))
         device->repeat(device, p->key, make_key(p, batch, fields, &pass, frame ? 1 + frame->key : 0), call_model,
                        &call);
     else

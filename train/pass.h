@@ -29,6 +29,7 @@ typedef struct {
     bool *unwritten;       /* of a step's first micro-batch: see Pass */
     int64_t *key;          /* what decides the operations of the current micro-batch */
     Batch padded;          /* the current batch with padding; no buffer: batches get none (passes_pad) */
+    bool ragged;           /* batches without padding have too many sizes to be recorded */
     char *batch_memory;    /* the numbers and fields of a batch; NULL if the device reads host memory */
     size_t batch_bytes;    /* with the numbers */
     int64_t shown_total;   /* passes_measure shows how many of so many samples are done; 0: nothing */

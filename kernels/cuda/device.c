@@ -49,7 +49,7 @@ static void cuda_stopwatch(Device *device, double *seconds) {
 static void *cuda_allocate(Device *device, size_t bytes) {
     void *memory = cuda_take_memory(device, bytes);
     cuda_check(cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cuda_stream(device)), "clearing new memory");
-    wait_for_operations(device); /* or it could come after the first copy of the other stream */
+    wait_for_operations(device); /* a failure is this allocation's */
     return memory;
 }
 
@@ -235,7 +235,7 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
 
 /* Puts what `work` queues into a graph. False if there is no memory for that, or if an
  * algorithm has to be chosen first. Graphs take memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for
- * each kernel, 36 MB for a micro-batch of 24 blocks, of which there can be RECORDINGS. None is made that finds less
+ * each kernel, 36 MB for a micro-batch of 24 blocks, of which RECORDINGS could be gigabytes. None is made that finds less
  * than half of the headroom: the rest is for what else comes later. */
 static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
     cudaStream_t stream = cuda_stream(device);

@@ -45,7 +45,8 @@ static bool same_key(const int32_t lengths[TEXTS], bool outputs) {
     size_t n = key.n;
     memcpy(before, key.bytes, n);
     Batch batch = bert_batch_random(53, CLASSES, 0, lengths, TEXTS);
-    Tensor to = tensor_1d(rig.device->allocate(rig.device, 64), DTYPE_F32, TEXTS * CLASSES);
+    Tensor to = rig.model->weights; /* the dry device's: nothing is written */
+    to.dims[0] = TEXTS * CLASSES;
     passes_run(&passes, &batch, (Pass){.train = !outputs}, NULL, outputs ? to : tensor_none());
     batch_close(&batch);
     return key.n == n && !memcmp(key.bytes, before, n);
@@ -66,10 +67,10 @@ TEST_WITH(only_short_texts_are_others, open_passes, close_passes) {
     assert_true(same_key((int32_t[]){1, 30, 17, 14}, false));
 }
 
-/* Outputs may be sums over the rows of a text, and go to its row. */
-TEST_WITH(outputs_are_of_these_lengths, open_passes, close_passes) {
+/* Their batches have the own rows, so that outputs are those of the texts, and too many sizes. */
+TEST_WITH(passes_that_do_not_train_are_not_recorded, open_passes, close_passes) {
+    key.n = 0;
     same_key((int32_t[]){20, 30, 17, 1}, true);
+    assert_int_equal(key.n, 0);
     assert_int_equal(passes.padded.n_fields, 0); /* it is not used */
-    assert_false(same_key((int32_t[]){20, 30, 16, 2}, true));
-    assert_true(same_key((int32_t[]){20, 30, 16, 2}, true));
 }

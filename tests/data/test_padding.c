@@ -26,6 +26,8 @@ static Batch make_batch(int sequences, int longest, int head, int other) {
         offsets[s + 1] = offsets[s] + (s == 1 ? 0 : 1 + (int32_t)draw((uint64_t)s, (uint32_t)longest));
     b.n_sequences = sequences;
     b.n_tokens = offsets[sequences];
+    if (head > b.n_tokens) head = (int)b.n_tokens;
+    if (other > b.n_tokens) other = (int)b.n_tokens;
     const int64_t rows[FIELDS] = {
         [IDS] = head, [ROWS] = head, [TARGETS] = head, [OTHER_ROWS] = other, [ALL_IDS] = b.n_tokens};
     for (int f = IDS; f <= ALL_IDS; f++) {
@@ -54,6 +56,7 @@ static void expect_rows(const Batch *padded, const Batch *batch, const FieldPad 
         assert_memory_equal(t.data, own.data, tensor_bytes(own));
         if (pads[f].kind == PAD_NOT) assert_int_equal(t.dims[0], n);
         if (pads[f].kind == PAD_NEW_ROW) assert_true(t.dims[0] >= n + more);
+        if (pads[f].kind != PAD_NOT) assert_true(t.dims[0] <= padded->n_tokens);
         for (int64_t i = n; i < t.dims[0]; i++) {
             if (pads[f].kind == PAD_NONE) assert_int_equal(numbers[i], -1);
             if (pads[f].kind == PAD_REPEATED) assert_int_equal(numbers[i], numbers[i - n]);
@@ -79,6 +82,7 @@ TEST(rows_of_padding_repeat_rows_in_sequences_of_their_own) {
     const FieldPad *const all[] = {with_heads, with_all, of_sequences};
     for (int i = 0; i < 3; i++)
         for (int n = 600; n < 640; n += 3) check(all[i], n, 5, 100, 900); /* short ones, of which many are needed */
+    for (int i = 0; i < 3; i++) check(all[i], 600, 3, 1100, 1100);        /* lists almost as long as the batch */
     for (int i = 0; i < 3; i++)
         for (int longest = 5; longest < 40; longest += 11)
             for (int n = 2; n < 60; n += 7) check(all[i], n, longest, 1 + n * 2, 1 + n * 3);

@@ -65,7 +65,7 @@ void buffers_allocate(Training *t) {
     device_data_add(t, t->spec.train);
     device_data_add(t, t->spec.validation);
     allocate_staging(t);
-    if (device->reserve) device->reserve(device, plan.scratch - own, plan.batches / 2);
+    if (device->reserve) device->reserve(device, plan.scratch - own, plan.batches);
 }
 
 void buffers_release(Training *t) {
