@@ -87,7 +87,7 @@ struct Device {
      * may be for other rows than are computed. After an earlier call with the same key it may instead of the first call
      * repeat what that one queued, at a lower cost. The key must therefore hold everything that decides the operations
      * and their arguments; the contents of tensors may differ, and so may the lengths of sequences, but for
-     * sequences_are_short. A few keys are remembered. NULL: call work directly. */
+     * sequences_are_short. The latest keys are remembered. NULL: call work directly. */
     void (*repeat)(Device *device, const void *key, size_t key_bytes, void (*work)(void *argument), void *argument);
     /* Forgets all that repeat remembers. Call it before releasing memory that those operations use. NULL if repeat is.
      */

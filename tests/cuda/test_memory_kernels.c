@@ -119,7 +119,7 @@ TEST_IN_EVERY_TYPE(normalize_rows) {
 
 TEST(indices_outside_die) {
     op_must_die(OP_gather_rows, "rows[1]=6",
-                ": gather_rows, scatter_rows: rows[1] is 6, expected less than 6");
+                ": gather_rows, scatter_rows: rows[1] is 6, expected less than 6 and not negative");
     op_must_die(OP_embedding_forward, "ids[1]=-1", "ids[1] is -1, expected less than 10 and not negative");
     op_must_die(OP_place_rows, "rows[1]=6", "place_rows: rows[1] is 6, expected less than 6");
     op_must_die(OP_place_rows, "positions[1]=10", "place_rows: positions[1] is 10, expected less than 10");

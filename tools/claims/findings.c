@@ -1,4 +1,4 @@
-/* What the steps of the guides' models no longer do, beside what that would take: products over rows that are no
+/* Prints what the steps of the guides' models no longer do, beside what that would take: products over rows that are no
  * multiple of 8 numbers, passes over gradients, and launches beside recordings. Counts are of the programs as they are
  * (--estimate, and for launches the tests on the emulated card), and of what they did before. */
 #include "cost/product.h"
@@ -74,8 +74,8 @@ static double head_flops(const Step *step) {
     return flops;
 }
 
-/* Of the gradients that a step's norm reads: all were cleared, and the first products added to them; the norm read them
- * from memory. */
+/* Returns the bytes that are moved no more of the gradients that a step's norm reads: those that are not cleared now
+ * were, and the first products added to them. */
 static double gradient_bytes(const Run *run) { return 2 * (run->normed - run->cleared); }
 
 static double gradient_seconds(const Run *run) {
@@ -123,7 +123,7 @@ void print_findings(void) {
         "them, so that they are not cleared and not read there, and the L2 gives what it still holds of them to "
         "the norm. **Launches beside recordings**: of a micro-batch of its own size all, else the update's; "
         "and events between the copy of a batch and the operations. None is left of a size that came before, as far "
-        "as 256 recordings remember. A launch costs the card %s us more in a stream than in a graph if the host is "
+        "as the recordings reach back. A launch costs the card %s us more in a stream than in a graph if the host is "
         "ahead, and the host's %s us "
         "if it is not. **Padding**: what the rows cost that give micro-batches few sizes.",
         number(between * 1e6), number(call * 1e6));
