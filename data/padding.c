@@ -9,7 +9,14 @@
 
 #include "kernels/ops.h"
 
-enum { ROW_SHARE = 16, LIST_SHARE = 4, SEQUENCE_SHARE = 4, LEAST_UNIT = 8, MOST_ROW_UNIT = 128, MOST_LIST_UNIT = 256 };
+enum {
+    ROW_SHARE = 16,
+    LIST_SHARE = 4,
+    SEQUENCE_SHARE = 4,
+    LEAST_UNIT = 8,
+    MOST_ROW_UNIT = PADDED_SEQUENCE,
+    MOST_LIST_UNIT = 256
+};
 
 /* Returns the largest power of two that is at most n / share, within bounds. */
 static int64_t unit_of(int64_t n, int64_t share, int64_t least, int64_t most) {

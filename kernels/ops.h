@@ -36,6 +36,7 @@ typedef struct {
 } Sequences;
 
 enum { SHORT_SEQUENCE = 16 };
+enum { PADDED_SEQUENCE = 128 }; /* rows of a sequence of padding (data/padding.h), at most */
 /* Returns whether no sequence has more than SHORT_SEQUENCE rows. A device that repeats calls may choose kernels by
  * this, but by nothing else that it knows of the lengths. */
 static inline bool sequences_are_short(const int32_t *host_offsets, int64_t count) {
@@ -314,6 +315,7 @@ void tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y);
 void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope);
 void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope);
 
+enum { DROPOUT_KEY_BITS = 20, DROPOUT_ROW_BITS = 24 }; /* of an element's number in attention */
 /* Scaled dot-product attention inside each sequence. qkv [N, 3C] holds q | k | v, each C wide, heads contiguous; out
  * [N, C]; lse f32 [n_heads, N] is the log-sum-exp of each row's scores, all that the backward needs of the softmax.
  * Dropout is on the probabilities; the element number of (head h, query row i, key row j) is h 2^44 + i 2^20 + (j -

@@ -334,8 +334,8 @@ static void check_attention(const Device *device, const char *op, AttentionActiv
     door_expect(op, "out", of.out, qkv.dtype, n, c);
     door_expect(op, "lse", of.lse, DTYPE_F32, attention.n_heads, n);
     check_heads(op, qkv, attention);
-    if (device->ops && drop.p > 0 && n >= 1 << 24)
-        die("%s: dropout of %lld rows, expected less than 2^24", op, (long long)n);
+    if (device->ops && drop.p > 0 && n >= 1 << DROPOUT_ROW_BITS)
+        die("%s: dropout of %lld rows, expected less than 2^%d", op, (long long)n, DROPOUT_ROW_BITS);
 }
 
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,

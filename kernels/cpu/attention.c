@@ -32,7 +32,7 @@ static inline Tile tile_of(const Heads *h, int64_t start, int64_t length, int64_
 }
 
 static inline uint64_t dropout_element(const Tile *t, int64_t r) {
-    return ((uint64_t)t->head << 24 | (uint64_t)(t->first + r)) << 20;
+    return ((uint64_t)t->head << DROPOUT_ROW_BITS | (uint64_t)(t->first + r)) << DROPOUT_KEY_BITS;
 }
 
 static void attend(const Heads *h, const Tile *t, const float *qkv, float *out, float *lse, float *scores,

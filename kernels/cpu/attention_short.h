@@ -60,7 +60,7 @@ static inline void short_transpose(ShortColumns t, const float *rows, int64_t st
 static inline void short_factors(ShortSquare factors, const Heads *h, ShortItem item) {
     uint32_t bits[4 * PHILOX_LANES], threshold = dropout_threshold(&h->drop);
     float keep = 1.0f / (1.0f - h->drop.p);
-    uint64_t block = ((uint64_t)item.head << 24 | (uint64_t)item.start) << 18;
+    uint64_t block = ((uint64_t)item.head << DROPOUT_ROW_BITS | (uint64_t)item.start) << 18;
     for (int64_t i = 0; i < item.length; i += 4) {
         philox_lanes(&h->drop, block + ((uint64_t)i << 18), 1u << 18, bits);
         for (int r = 0; r < 4; r++)

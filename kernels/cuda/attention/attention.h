@@ -167,7 +167,7 @@ GPU_INLINE int longest_sequence(const AttentionShape &a, int rank) {
 /* Returns dropout's mask: bit i is set if the probability of (head, row of the batch) and key + i is kept. key is a
  * multiple of 4, so that one call of the generator, four numbers, decides all of them. */
 GPU_INLINE uint32_t keep_four(const AttentionShape &a, int head, int row, int key) {
-    uint64_t at = ((uint64_t)head << 24 | (uint64_t)row) << 18;
+    uint64_t at = ((uint64_t)head << DROPOUT_ROW_BITS | (uint64_t)row) << 18;
     Philox random = philox(a.seed, a.purpose, __ldg(a.step), at + (uint64_t)(key >> 2));
     uint32_t bits = 0;
 #pragma unroll

@@ -436,8 +436,7 @@ template <int HEAD, int WARPS> static int64_t backward_floats(const Device *devi
 }
 
 /* 128 keys a block halve dQ's traffic; 64 waste less on short sequences, and fit Turing. */
-enum { LONG = 96 };     /* rows of a sequence in the mean, above which there are 128 */
-enum { PADDING = 128 }; /* rows of a sequence of padding, at most */
+enum { LONG = 96 }; /* rows of a sequence in the mean, above which there are 128 */
 template <int HEAD> static bool fits_long_tiles(const Device *device) {
     return HEAD >= 64 && BackwardTiles<HEAD, 8>::BYTES <= cuda_state(device)->shared_limit;
 }
@@ -445,7 +444,7 @@ template <int HEAD> static bool fits_long_tiles(const Device *device) {
 /* Returns the most that a batch needs which has no more sequences and rows than this one, and no longer sequences, but
  * for one of padding: fewer are divided into more parts. Of so many sequences, those need most that have most rows. */
 template <int HEAD> static int64_t most_backward_floats(const Device *device, AttentionShape a) {
-    int64_t rows = a.n_tokens, most = 0, longest = a.longest > PADDING ? a.longest : PADDING;
+    int64_t rows = a.n_tokens, most = 0, longest = a.longest > PADDED_SEQUENCE ? a.longest : PADDED_SEQUENCE;
     for (; a.count > 0; a.count--) {
         int64_t all = (int64_t)a.count * longest < rows ? (int64_t)a.count * longest : rows,
                 together = (int64_t)a.count * LONG, floats = 0;
