@@ -26,18 +26,20 @@
  * numbers, is left out; GeForce cards halve the rate of 16-bit products when the sums are f32. ECC takes a sixteenth of
  * GDDR6 memory: 22.5 of 24 GB, 15 of 16 and 45 of 48 are left.
  *
- * Sustained shares of matrix products: the best torch.matmul of square matrices of 1024 to 10240 in the public
- * collection zzc0721/torch-performance-test-data (2025 and 2026), divided by the data sheet's rate. On tensor cores: T4
- * 42.3, V100 97, A40 122, A100 PCIe 236, A100 SXM 264, L4 57 (at 8192 and above, limited by its 72 W; 71 at 2048), L40S
- * 269, RTX 3090 76, RTX 4090 163, H100 789, H200 790 TFLOP/s; in f32 T4 4.3, V100 14.5, A40 23.7, A100 19.2 (PCIe
- * 17.6), L4 11.1, L40S 46.9, RTX 3090 24.8, RTX 4090 54.7, H100 52, H200 51. (ml-engineering's table of achievable
- * matrix products has 268 for the A100, 256 for its PCIe form and 792 for the H100.) A share above 1 is capped at 1.
- * Rows marked A are assumed, since no measurement was found: the shares are those of the nearest relative, or less if
- * the card has less power.
+ * Sustained shares of matrix products: TFLOP/s, divided by the data sheet's rate. A training multiplies for hours, so
+ * the rate is that of products which take long, where it is known: short ones end before a card's power limits them.
+ * On tensor cores, medians of the longest products of random bf16 numbers in NVIDIA's aiconfigurator_core 0.12.0
+ * (systems/data, of TensorRT-LLM): of more than 100 ms L40S 194 (of 0.2 to 5 ms 214, the best 278) and H100 704 (768,
+ * 854), of 20 to 100 ms A100 SXM 259; the H200 has the H100's power. torch.matmul of square matrices in the public
+ * collection zzc0721/torch-performance-test-data (2025 and 2026), at 8192 and above: L4 57 (71 at 2048), A100 PCIe of
+ * 40 GB 212 (234 at 4096); the best of 1024 to 10240: T4 42.3, V100 97, A40 122, A100 PCIe of 80 GB 236, RTX 3090 76,
+ * RTX 4090 163; in f32 T4 4.3, V100 14.5, A40 23.7, A100 19.2 (PCIe 17.6), L4 11.1, L40S 46.9, RTX 3090 24.8, RTX 4090
+ * 54.7, H100 52, H200 51. A share above 1 is capped at 1. Rows marked A are assumed, since no measurement was found:
+ * the shares are those of the nearest relative, or less if the card has less power.
  *
  * Sustained shares of the bandwidth: T4 and V100 as measured by Jia et al. (2018, 2019; 220 of 320 and 750 of 900
- * GB/s). The others are assumed: 0.88 for HBM, 0.8 for GDDR6 with ECC, whose bits travel with the data, 0.9 without
- * ECC.
+ * GB/s), L40S as aiconfigurator_core has a pass that reads 16-bit and writes 8-bit numbers (664 to 678 of 864 GB/s).
+ * The others are assumed: 0.88 for HBM, 0.8 for GDDR6 with ECC, whose bits travel with the data, 0.9 without ECC.
  *
  * Kernel launches: NVIDIA's article on CUDA graphs gives 0.9 us between queued kernels (V100), and 4 us or more for the
  * host's call. Small kernels also start and end slowly. 2.5 us is assumed for all cards. */
@@ -49,19 +51,19 @@ static const Card cards[] = {
     CARD("A10", "a10", 86, 72, 31.2, 62.5, 125, 600, 22.5, 6, GEN4, 150, 60, 60, 80), /* A */
     CARD("A30", "a30", 80, 56, 10.3, 82, 165, 933, 24, 24, GEN4, 165, 75, 90, 88),    /* A */
     CARD("A40", "a40", 86, 84, 37.4, 74.8, 149.7, 696, 45, 6, GEN4, 300, 81, 63, 80),
-    CARD("A100-SXM4-40GB", "a100-40", 80, 108, 19.5, 156, 312, 1555, 40, 40, GEN4, 400, 85, 98, 88),
-    CARD("A100-PCIE-40GB", "a100-pcie-40", 80, 108, 19.5, 156, 312, 1555, 40, 40, GEN4, 250, 76, 90, 88),
+    CARD("A100-SXM4-40GB", "a100-40", 80, 108, 19.5, 156, 312, 1555, 40, 40, GEN4, 400, 83, 98, 88),
+    CARD("A100-PCIE-40GB", "a100-pcie-40", 80, 108, 19.5, 156, 312, 1555, 40, 40, GEN4, 250, 68, 90, 88),
     CARD("A100 80GB PCIe", "a100-pcie-80", 80, 108, 19.5, 156, 312, 1935, 80, 40, GEN4, 300, 76, 90, 88),
-    CARD("A100", "a100-80", 80, 108, 19.5, 156, 312, 2039, 80, 40, GEN4, 400, 85, 98, 88),
+    CARD("A100", "a100-80", 80, 108, 19.5, 156, 312, 2039, 80, 40, GEN4, 400, 83, 98, 88),
     CARD("L4", "l4", 89, 58, 30.3, 60, 121, 300, 22.5, 48, GEN4, 72, 47, 37, 80),
     CARD("L40", "l40", 89, 142, 90.5, 90.5, 181, 864, 45, 96, GEN4, 300, 90, 51, 80), /* A */
-    CARD("L40S", "l40s", 89, 142, 91.6, 183, 362, 864, 45, 96, GEN4, 350, 74, 51, 80),
+    CARD("L40S", "l40s", 89, 142, 91.6, 183, 362, 864, 45, 96, GEN4, 350, 54, 51, 78),
     CARD("RTX 3090", "rtx3090", 86, 82, 35.6, 35.6, 71, 936, 24, 6, GEN4, 350, 100, 70, 90),
     CARD("RTX 4080", "rtx4080", 89, 76, 48.7, 48.7, 97.5, 717, 16, 64, GEN4, 320, 95, 66, 90), /* A */
     CARD("RTX 4090", "rtx4090", 89, 128, 82.6, 82.6, 165, 1008, 24, 72, GEN4, 450, 98, 66, 90),
     CARD("H100 PCIe", "h100-pcie", 90, 114, 51, 378, 756, 2000, 80, 50, GEN5, 350, 70, 78, 88), /* A */
-    CARD("H100", "h100", 90, 132, 67, 494.7, 989, 3350, 80, 50, GEN5, 700, 80, 78, 88),
-    CARD("H200", "h200", 90, 132, 67, 494.7, 989, 4800, 140, 50, GEN5, 700, 80, 77, 88),
+    CARD("H100", "h100", 90, 132, 67, 494.7, 989, 3350, 80, 50, GEN5, 700, 71, 78, 88),
+    CARD("H200", "h200", 90, 132, 67, 494.7, 989, 4800, 140, 50, GEN5, 700, 71, 77, 88),
 };
 
 /* "RTX 4090" is in "NVIDIA GeForce RTX 4090" but not in "... RTX 4090 Laptop GPU"; "A10" is not in "A10G". */

@@ -165,10 +165,10 @@ typedef struct {
     const char *why; /* it may be off */
 } Reported;
 
-#define GPT2(b)                                                                                                        \
+#define GPT2(b, g)                                                                                                     \
     {                                                                                                                  \
         .B = b, .T = 1024, .C = 768, .L = 12, .V = 50304, .heads = 12, .kv_heads = 12, .head = 64, .hidden = 3072,     \
-        .micro_batches = 1                                                                                             \
+        .micro_batches = g                                                                                             \
     }
 #define QWEN_05(b)                                                                                                     \
     {                                                                                                                  \
@@ -182,20 +182,19 @@ typedef struct {
     }
 
 static const Reported reported[] = {
-    {"llm.c, GPT-2 124M, 24 x 1024", "rtx4090", "its pull request 322", GPT2(24), 0, 24576 / 0.17077, true, NULL},
-    {"llm.c, GPT-2 124M, 24 x 1024, at 1,275 MHz", "a100-40", "its pull request 378", GPT2(24), 1275,
+    {"llm.c, GPT-2 124M, 24 x 1024", "rtx4090", "its pull request 322", GPT2(24, 1), 0, 24576 / 0.17077, true, NULL},
+    {"llm.c, GPT-2 124M, 24 x 1024, at 1,275 MHz", "a100-40", "its pull request 378", GPT2(24, 1), 1275,
      24576 / 0.122571777, true, NULL},
-    {"llm.c, GPT-2 124M, 32 x 1024", "a100-pcie-40", "its pull request 323", GPT2(32), 0, 145e3, false,
-     ": a card of 250 W, for which nothing but a rate of large products is known"},
+    {"llm.c, GPT-2 124M, 32 x 1024, of the day of 322", "a100-pcie-40", "its pull request 323", GPT2(32, 1), 0, 145e3,
+     false, ": on the same card a program of four weeks later did the next row"},
+    {"llm.c, GPT-2 124M, 8 times 64 x 1024", "a100-pcie-40", "its discussion 481", GPT2(64, 8), 0, 178e3, false, NULL},
     {"LLMQ, Qwen2.5 0.5B, 32 times 16 x 1024", "rtx4090", "its benchmarks/4090x1.md", QWEN_05(16), 0, 39845, false,
      NULL},
     {"LLMQ, Qwen2.5 1.5B, 128 times 4 x 1024", "rtx4090", "its benchmarks/4090x1.md", QWEN_15(4), 0, 14072, false,
      NULL},
-    {"LLMQ, Qwen2.5 0.5B, 32 times 16 x 1024", "l40s", "its README", QWEN_05(16), 0, 42e3, false,
-     ": little more than on a 4090, whose 16-bit products are half as fast by their data sheets"},
-    {"LLMQ, Qwen2.5 1.5B, 64 times 8 x 1024", "l40s", "its README", QWEN_15(8), 0, 17e3, false, ": the same"},
-    {"LLMQ, Qwen2.5 0.5B, 16 times 32 x 1024", "h100", "its benchmarks/H100x1.md", QWEN_05(32), 0, 150e3, false,
-     ": products of 896 are narrow for an H100, of which only square ones were measured"},
+    {"LLMQ, Qwen2.5 0.5B, 32 times 16 x 1024", "l40s", "its README", QWEN_05(16), 0, 42e3, false, NULL},
+    {"LLMQ, Qwen2.5 1.5B, 64 times 8 x 1024", "l40s", "its README", QWEN_15(8), 0, 17e3, false, NULL},
+    {"LLMQ, Qwen2.5 0.5B, 16 times 32 x 1024", "h100", "its benchmarks/H100x1.md", QWEN_05(32), 0, 150e3, false, NULL},
     {"LLMQ, Qwen2.5 1.5B, 16 times 32 x 1024", "h100", "its benchmarks/H100x1.md", QWEN_15(32), 0, 59248, false, NULL},
 };
 
