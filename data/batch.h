@@ -6,6 +6,14 @@
 
 enum { BATCH_MAX_FIELDS = 20, BATCH_MAX_COUNTS = 4, BATCH_LINE = 64 };
 
+/* The step that a micro-batch belongs to: all its micro-batches, of all ranks. */
+typedef struct {
+    double counts[BATCH_MAX_COUNTS]; /* the sum of Batch.counts, for --loss-norm batch */
+    int64_t samples, tokens;
+    int64_t first_epoch, epoch, index; /* the epoch of the first micro-batch; the place of the last one */
+    bool ends_epoch;                   /* whether the last micro-batch of an epoch is among them */
+} BatchGroup;
+
 typedef struct {
     /* Host tensors inside `buffer`, each aligned to BATCH_LINE bytes; absent fields are none. fields[n_fields], after
      * the last one, is the device dataset (Dataset.device_data), which lies outside of `buffer`. */
@@ -16,9 +24,9 @@ typedef struct {
 
     int n_sequences;                       /* samples; a model may make several sequences of one */
     int64_t n_tokens;                      /* rows of all sequences */
-    double counts[BATCH_MAX_COUNTS];       /* per loss, the number of rows that have it, or the sum of their weights */
-    double group_counts[BATCH_MAX_COUNTS]; /* the same over all micro-batches of the step, for --loss-norm batch */
-    int32_t *samples;                      /* [n_sequences] indices into the dataset */
+    double counts[BATCH_MAX_COUNTS]; /* per loss, the number of rows that have it, or the sum of their weights */
+    BatchGroup group;
+    int32_t *samples; /* [n_sequences] indices into the dataset */
 
     /* The batch's place in the data: micro-batch `index` of epoch `epoch`, and whether it is the epoch's last. The data
      * set may derive random numbers from them. */

@@ -20,7 +20,7 @@ struct Dataset {
      * data by the checksum, which does not depend on file times or on how the numbers are stored. */
     uint64_t (*content)(const Dataset *dataset, int64_t sample);
     /* Fills an empty batch with these samples, in this order. The loader has set its epoch, index, last and
-     * group_counts. Pushes the fields and sets n_sequences, n_tokens and samples[n] (`samples` may be that array), and
+     * group. Pushes the fields and sets n_sequences, n_tokens and samples[n] (`samples` may be that array), and
      * adds to batch->counts what `counts` adds for each sample; only counts that no loss is divided by may depend on
      * the epoch. batch_begin_rows does so, but for the counts, where every sample is one row. False with a reason that
      * names file and field. */

@@ -170,10 +170,33 @@ static void walk(Loader *loader, int64_t *epoch, int64_t *index, int64_t steps) 
 typedef struct {
     Slot *slot;
     int64_t epoch, index;
-    double group_counts[BATCH_MAX_COUNTS];
+    BatchGroup group;
     bool last;
     int n;
 } Work;
+
+/* Adds a micro-batch of a plan to what is known of its step. */
+static void add_to_group(const Dataset *dataset, const Plan *plan, int64_t index, BatchGroup *group) {
+    for (int64_t s = plan->begin[index]; s < plan->begin[index + 1]; s++) {
+        dataset->counts(dataset, plan->samples[s], group->counts);
+        group->tokens += dataset->tokens(dataset, plan->samples[s]);
+        group->samples++;
+    }
+    group->epoch = plan->epoch, group->index = index;
+    group->ends_epoch |= index == plan->n_batches - 1;
+}
+
+/* Moves to the next micro-batch that is delivered. */
+static void move_on(Loader *loader) {
+    const LoaderOptions *o = &loader->options;
+    int64_t stride = o->stride > 0 ? o->stride : 1, *epoch = &loader->walk_epoch, *index = &loader->walk_index;
+    if (!o->by_epoch) {
+        walk(loader, epoch, index, stride);
+    } else if ((*index += stride) >= loader_plan(loader, *epoch)->n_batches) {
+        ++*epoch;
+        *index = o->first;
+    }
+}
 
 /* Takes the next position of the stream. Call with the lock held. */
 static Work take_work(Loader *loader) {
@@ -181,20 +204,19 @@ static Work take_work(Loader *loader) {
     int64_t position = loader->produced++, epoch = loader->walk_epoch, index = loader->walk_index;
     Work work = {.slot = &loader->slots[position % loader->n_slots], .epoch = epoch, .index = index};
     int accumulate = o->accumulate > 0 ? o->accumulate : 1;
-    int64_t before = position % accumulate;
+    int64_t before = (o->first + position * (o->stride > 0 ? o->stride : 1)) % accumulate;
     int64_t e = epoch, i = index;
     walk(loader, &e, &i, -before);
+    work.group.first_epoch = e;
     for (int k = 0; k < accumulate; k++) {
-        const Plan *plan = loader_plan(loader, e);
-        for (int64_t s = plan->begin[i]; s < plan->begin[i + 1]; s++)
-            loader->dataset->counts(loader->dataset, plan->samples[s], work.group_counts);
+        add_to_group(loader->dataset, loader_plan(loader, e), i, &work.group);
         walk(loader, &e, &i, 1);
     }
     const Plan *plan = loader_plan(loader, epoch);
     work.last = index == plan->n_batches - 1;
     work.n = (int)(plan->begin[index + 1] - plan->begin[index]);
     memcpy(work.slot->batch.samples, plan->samples + plan->begin[index], (size_t)work.n * sizeof *plan->samples);
-    walk(loader, &loader->walk_epoch, &loader->walk_index, 1);
+    move_on(loader);
     return work;
 }
 
@@ -205,7 +227,7 @@ static void fill_slot(const Loader *loader, const Work *work) {
     batch->epoch = work->epoch;
     batch->index = work->index;
     batch->last = work->last;
-    memcpy(batch->group_counts, work->group_counts, sizeof batch->group_counts);
+    batch->group = work->group;
     slot->failed = !loader->dataset->fill(loader->dataset, batch, batch->samples, work->n, &slot->error);
     batch->fields[batch->n_fields] = loader->dataset->device_data;
 }
@@ -315,7 +337,7 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     for (int i = 0; i < MAX_PLANS; i++) plan_open(&loader->plans[i], dataset->n_samples);
     loader->walk_epoch = options->start_epoch;
     loader->walk_index = options->start_index;
-    walk(loader, &loader->walk_epoch, &loader->walk_index, 0);
+    walk(loader, &loader->walk_epoch, &loader->walk_index, options->first);
     if (options->one_epoch)
         loader->options.stop_after = loader_plan(loader, loader->walk_epoch)->n_batches - loader->walk_index;
     int sequences;

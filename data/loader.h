@@ -11,7 +11,7 @@
 typedef struct {
     int batch_size;       /* sequences per micro-batch; with token_budget, the maximum (0: no limit) */
     int64_t token_budget; /* maximum of rows per micro-batch; 0: none. A longer sample is a micro-batch of its own */
-    int accumulate;       /* micro-batches per optimizer step, for Batch.group_counts. The first micro-batch delivered
+    int accumulate;       /* micro-batches per optimizer step, for Batch.group. The first micro-batch delivered
                            * begins a step; steps may span two epochs */
     bool shuffle, bucket;
     bool drop_last; /* without a token budget: leaves out an epoch's last micro-batch if smaller than batch_size */
@@ -22,6 +22,11 @@ typedef struct {
                           * limit */
     int64_t stop_after;  /* number of micro-batches delivered before NULL; < 0: endless, epoch after epoch */
     bool one_epoch;      /* delivers NULL at the end of the epoch (validation) */
+    /* The part of the stream that is delivered, of several ranks each its own: micro-batches first, first + stride, ...
+     * of all that follow the start, or, if by_epoch, of those of each epoch. stride 0: all of them. first < stride; an
+     * epoch has more than `first` micro-batches. */
+    int first, stride;
+    bool by_epoch;
 } LoaderOptions;
 
 typedef struct Loader Loader;

@@ -138,7 +138,7 @@ static Seen see(const Batch *batch) {
                  .size = batch->size};
     assert_in_range(seen.n, 1, 64);
     memcpy(seen.counts, batch->counts, sizeof seen.counts);
-    memcpy(seen.group_counts, batch->group_counts, sizeof seen.group_counts);
+    memcpy(seen.group_counts, batch->group.counts, sizeof seen.group_counts);
     memcpy(seen.samples, batch->samples, (size_t)seen.n * sizeof *seen.samples);
     memcpy(seen.bytes, batch->buffer, batch->size);
     return seen;

@@ -247,7 +247,7 @@ TEST(random_rows_are_cut_where_documents_begin) {
 static uint64_t hash_batch(const Batch *batch) {
     uint64_t hash = checksum(1, batch->buffer, batch->size);
     hash = checksum(hash, batch->samples, (size_t)batch->n_sequences * sizeof *batch->samples);
-    hash = checksum(hash, batch->group_counts, sizeof batch->group_counts);
+    hash = checksum(hash, batch->group.counts, sizeof batch->group.counts);
     return checksum(hash, batch->counts, sizeof batch->counts);
 }
 

@@ -56,7 +56,7 @@ static float loss_scale(const Run *run, int metric, const Batch *batch) {
     const TrainOptions *o = run->t->spec.options;
     const Metric *m = &run->t->spec.model->metrics[metric];
     double rows = !strcmp(o->loss_norm, "batch")
-                      ? batch->group_counts[m->count]
+                      ? batch->group.counts[m->count]
                       : record_divisor(batch->counts[m->count]) * (double)o->grad_accumulation;
     return (float)((double)m->weight / record_divisor(rows));
 }
