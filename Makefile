@@ -15,6 +15,7 @@ include mk/rules.mk
 include mk/cuda.mk
 include mk/build.mk
 include mk/tests.mk
+include mk/mpi.mk
 include mk/checks.mk
 include mk/contracts.mk
 include mk/release.mk
@@ -27,7 +28,7 @@ PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(CORES))
 all: ## builds the programs: for the CPU, and for GPUs where there is a CUDA toolkit
 	@tools/check_libraries.sh $(CC)
 	@$(MAKE) $(PARALLEL) $(PROGRAMS)
-	@echo "built $(PROGRAMS) for $(BUILT_FOR)"
+	@echo "built $(PROGRAMS) for $(if $(MPI_LIBS),mpi$(comma) )$(BUILT_FOR)"
 
 # Installation first, then a second make: what is built depends on what has just been installed.
 packages-%:
@@ -112,10 +113,11 @@ clean: ## removes everything that was built or made by a demo
 	rm -rf build $(PROGRAMS) demo/work
 
 help: ## prints this list
-	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local] [TOOLKIT=$(RELEASED_TOOLKIT)] [V=1]"
+	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local] [TOOLKIT=$(RELEASED_TOOLKIT)] [MPI=1] [V=1]"
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):.* ## \(.*\)/  \1\t\2/p' Makefile mk/*.mk | expand -t 24
 	@echo "V=1: prints whole commands"
 	@echo "TOOLKIT: the version of CUDA that releases are built with, and kernels tested: $(RELEASED_TOOLKIT), 11.8, 13.0"
+	@echo "MPI=1: programs whose ranks on CPUs talk over MPI"
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:

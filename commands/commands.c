@@ -14,6 +14,7 @@
 #include "kernels/cpu/device.h"
 #include "kernels/cuda/device.h"
 #include "kernels/device.h"
+#include "kernels/mpi.h"
 
 static bool is_word(const char *argument, const char *word) { return argument && !strcmp(argument, word); }
 
@@ -81,8 +82,9 @@ static void print_found(void) {
 
 static int print_version(const Program *program) {
     const char *cards = cuda_built_for();
-    printf("%s %s, revision %s\nbuilt for: cpu%s%s\n", program->name, version_number, version_revision,
-           cards ? "; cuda: " : "", cards ? cards : "");
+    const char *mpi = mpi_library();
+    printf("%s %s, revision %s\nbuilt for: cpu%s%s%s%s\n", program->name, version_number, version_revision,
+           cards ? "; cuda: " : "", cards ? cards : "", mpi ? "; mpi: " : "", mpi ? mpi : "");
     libraries_print();
     print_found();
     return 0;

@@ -17,6 +17,8 @@
 #include <zip.h>
 #include <zlib.h>
 
+#include "kernels/mpi.h"
+
 #pragma weak dnnl_version
 #pragma weak yaml_get_version_string
 #pragma weak jansson_version_str
@@ -38,6 +40,15 @@ static const char *number_in(const char *text) { return text + strcspn(text, "01
 static void print_library(const char *name, const char *version, const char *licence) {
     int length = (int)strspn(version, "0123456789.");
     printf("  %-24s %-*.*s %s\n", name, 20, length, version, licence);
+}
+
+static void print_mpi(const char *library) {
+    char name[32];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(library, "0123456789"), library);
+    print_library(name, number_in(library),
+                  !strncmp(name, "Open MPI", 8) ? "BSD-3-Clause"
+                  : !strncmp(name, "MPICH", 5)  ? "mpich2"
+                                                : "its own");
 }
 
 void libraries_print(void) {
@@ -66,6 +77,8 @@ void libraries_print(void) {
                  _libunistring_version & 255);
         print_library("libunistring", text, "LGPL-3.0-or-later or GPL-2.0-or-later");
     }
+    const char *mpi = mpi_library();
+    if (mpi) print_mpi(mpi);
     snprintf(text, sizeof text, "%d.%d.%d", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE);
     print_library("xxHash", text, "BSD-2-Clause");
     print_library("GCC's libgomp, libstdc++", __VERSION__, "GPL-3.0-or-later with the runtime library exception");

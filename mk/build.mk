@@ -62,7 +62,8 @@ $(BUILD)/commands/libraries.o: CFLAGS += -DSENTENCEPIECE_VERSION='"$(shell pkg-c
 
 $(call archive,$(BUILD)/libtrain.a,$(LIBRARY_OBJECTS))
 
-$(PROGRAMS): %: $(ON_GPU)/% FORCE
+PROGRAM_FOLDER = $(ON_GPU)$(if $(filter 1,$(MPI)),/mpi)
+$(PROGRAMS): %: $(PROGRAM_FOLDER)/% FORCE
 	@cmp -s $< $@ || cp --remove-destination $< $@
 
 $(foreach p,$(PROGRAMS),$(foreach folder,$(ON_GPU) $(BUILD)/emulated,$(call members,$(folder)/$p,$(call objects_of,$p))))

@@ -16,6 +16,7 @@ declare -A groups=(
     [demo-slm]="bible-kjv xz-utils"
     [lint]="clang-format clang-tidy cppcheck shellcheck"
     [root]="mmdebstrap debian-archive-keyring"
+    [mpi]="libopenmpi-dev|libmpich-dev openmpi-bin|mpich"
     [kit]="xz-utils"
     [fuzz]="clang libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev"
 )

@@ -1,0 +1,28 @@
+# With MPI=1 the ranks of a training on CPUs talk over MPI (kernels/cpu/mpi.c). Such programs, in a folder of their own, start
+# only where that MPI is; no other program is linked with it. Its flags are those of the mpicc in PATH, which belongs to the
+# mpirun there (MPICC names another), or else those that pkg-config knows. Both Open MPI and MPICH understand -show.
+MPICC ?= mpicc
+MPI_PROGRAMS = $(PROGRAMS:%=$(ON_GPU)/mpi/%)
+EMULATED_MPI_PROGRAMS = $(PROGRAMS:%=$(BUILD)/emulated_mpi/%)
+
+ifeq ($(MPI),1)
+MPI_SHOWN := $(shell $(MPICC) -show 2>/dev/null || pkg-config --cflags --libs ompi-c 2>/dev/null || pkg-config --cflags --libs mpich 2>/dev/null)
+MPI_CFLAGS := $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SHOWN)))
+MPI_LIBS := $(filter -L% -l% -Wl$(comma)%,$(MPI_SHOWN))
+$(if $(filter -l%,$(MPI_LIBS)),,$(error MPI=1 needs MPI, which was not found by $(MPICC) and pkg-config (ompi-c, mpich). On Debian and Ubuntu this installs libopenmpi-dev and openmpi-bin, if neither they nor libmpich-dev and mpich are there: tools/install_packages.sh mpi))
+MPI_OBJECT = $(BUILD)/kernels/cpu/mpi.o
+
+$(call text,$(BUILD)/mpi/flags,$(MPI_CFLAGS) $(MPI_LIBS))
+$(MPI_OBJECT): CFLAGS += $(MPI_CFLAGS)
+$(MPI_OBJECT): $(BUILD)/mpi/flags
+
+# The object comes before the archive, whose kernels/mpi_absent.c is then not taken.
+$(foreach p,$(PROGRAMS),$(foreach folder,$(ON_GPU)/mpi $(BUILD)/emulated_mpi,$(call members,$(folder)/$p,$(call objects_of,$p))))
+$(MPI_PROGRAMS): $(PRESET_DEFAULTS) $(MPI_OBJECT) $(CUDA_DEVICE) $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(LINK) $(TAKE_CUDA) $(LINKED) -o $@ $(CUDA_LIBS) $(LDLIBS) $(MPI_LIBS)
+
+$(EMULATED_MPI_PROGRAMS): $(MPI_OBJECT) $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(LINKED) -o $@ $(LDLIBS) $(MPI_LIBS)
+endif
