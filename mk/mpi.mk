@@ -2,6 +2,7 @@
 # only where that MPI is; no other program is linked with it. Its flags are those of the mpicc in PATH, which belongs to the
 # mpirun there (MPICC names another), or else those that pkg-config knows. Both Open MPI and MPICH understand -show.
 MPICC ?= mpicc
+MPI_TESTS = $(BUILD)/tests/mpi/test_group_mpi $(BUILD)/tests/mpi/test_leaving
 MPI_PROGRAMS = $(PROGRAMS:%=$(ON_GPU)/mpi/%)
 EMULATED_MPI_PROGRAMS = $(PROGRAMS:%=$(BUILD)/emulated_mpi/%)
 
@@ -25,4 +26,17 @@ $(MPI_PROGRAMS): $(PRESET_DEFAULTS) $(MPI_OBJECT) $(CUDA_DEVICE) $(BUILD)/libtra
 $(EMULATED_MPI_PROGRAMS): $(MPI_OBJECT) $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(LINKED) -o $@ $(LDLIBS) $(MPI_LIBS)
+
+$(MPI_TESTS) $(BUILD)/tests/mpi/leaver: %: %.o $(BUILD)/tests/mpi/rig.o $(MPI_OBJECT) $(BUILD)/libtests.a $(BUILD)/libtrain.a
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(if $(findstring /test_,$@),$(CMOCKA)) $(LDLIBS) $(MPI_LIBS)
+mpi-tests: $(MPI_TESTS) $(BUILD)/tests/mpi/leaver
 endif
+
+check-mpi: packages-build+test+mpi ## ranks over MPI: the operations between 1 to 4 ranks, and ranks that end early
+	@$(MAKE) $(PARALLEL) GPU=none MPI=1 mpi-tests
+	@for ranks in 1 2 3 4; do \
+	    echo "$$ranks ranks:"; tools/run_mpi.sh $$ranks $(BUILD)/tests/mpi/test_group_mpi || exit; \
+	done
+	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/mpi/test_leaving
+
+.PHONY: mpi-tests check-mpi

@@ -1,11 +1,11 @@
 # The test programs: CPU tests, tests of the GPU code on the emulated card and on a real one, and fuzzers.
 
-TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard tests/*/test_*.c tests/*/estimate/test_*.c)))
+TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/% tests/mpi/%,$(wildcard tests/*/test_*.c tests/*/estimate/test_*.c)))
 DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
 CRASH_TESTS = $(filter %/deep_crash,$(DEEP_TESTS))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
 # The code that tests share: all sources in the test folders that are not programs, and not in CUDA_RIGS.
-RIG_SOURCES = $(filter-out tests/bench/% tests/contracts/% tests/cuda/% tests/profile/% tests/release/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
+RIG_SOURCES = $(filter-out tests/bench/% tests/contracts/% tests/cuda/% tests/mpi/% tests/profile/% tests/release/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
 RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test_% deep_% fuzz_%,$(notdir $f)),,$f)))
 
 # Links the code that reads TEST_FILTER also into a test that uses nothing else of libtests.a.
