@@ -5,7 +5,7 @@
 #include "base/json.h"
 
 #include "base/base.h"
-#include "data/sha1.h"
+#include "base/sha1.h"
 
 typedef struct Ledger Ledger;
 

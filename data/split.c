@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "data/sha1.h"
+#include "base/sha1.h"
 
 bool split_is_validation(const char *id, double ratio) {
     unsigned char digest[SHA1_SIZE];

@@ -1,6 +1,6 @@
 /* Rows of PSD recordings to 200 normalised bins. */
+#include "base/sha1.h"
 #include "data/psd/preprocess.h"
-#include "data/sha1.h"
 #include "tests/test.h"
 
 static const PsdPreprocessing PLAIN = {false, 0}, GUARDED = {false, PSD_LIMIT}, HOP = {true, 0};

@@ -1,6 +1,6 @@
 /* Splits of a PSD manifest. Hashes are of what json.dump wrote for splits by scikit-learn and NumPy. */
+#include "base/sha1.h"
 #include "data/psd/splits.h"
-#include "data/sha1.h"
 #include "tests/test.h"
 
 static Error error;

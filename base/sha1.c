@@ -1,7 +1,9 @@
-#include "data/sha1.h"
+#include "base/sha1.h"
 
 #include <stdint.h>
 #include <string.h>
+
+#include "base/base.h"
 
 enum { BLOCK = 64, WORDS = 5 };
 
@@ -58,4 +60,20 @@ void sha1_text(const void *bytes, size_t size, char text[SHA1_DIGITS + 1]) {
     sha1(bytes, size, digest);
     for (int i = 0; i < SHA1_DIGITS; i++) text[i] = "0123456789abcdef"[digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
     text[SHA1_DIGITS] = 0;
+}
+
+void sha1_hmac(const void *key, size_t key_size, const void *text, size_t size, uint8_t code[SHA1_SIZE]) {
+    uint8_t short_key[BLOCK] = {0}, outer[BLOCK + SHA1_SIZE];
+    OWNED uint8_t *inner = xmalloc(BLOCK + size);
+    if (key_size > BLOCK)
+        sha1(key, key_size, short_key);
+    else if (key_size)
+        memcpy(short_key, key, key_size);
+    for (int i = 0; i < BLOCK; i++) {
+        inner[i] = short_key[i] ^ 0x36;
+        outer[i] = short_key[i] ^ 0x5c;
+    }
+    if (size) memcpy(inner + BLOCK, text, size);
+    sha1(inner, BLOCK + size, outer + BLOCK);
+    sha1(outer, sizeof outer, code);
 }
