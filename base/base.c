@@ -10,11 +10,20 @@
 #include <time.h>
 #include <unistd.h>
 
+static char rank_name[32]; /* " [rank N]" */
+
+void messages_name_rank(int rank) {
+    if (rank)
+        snprintf(rank_name, sizeof rank_name, " [rank %d]", rank);
+    else
+        rank_name[0] = 0;
+}
+
 /* Prints one line as a whole, because several threads may print at the same time. */
 static void print_message(const char *prefix, const char *format, va_list arguments) {
     fflush(stdout);
     flockfile(stderr);
-    fprintf(stderr, "%s: %s", program_invocation_short_name, prefix);
+    fprintf(stderr, "%s%s: %s", program_invocation_short_name, rank_name, prefix);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     fflush(stderr);
@@ -58,7 +67,7 @@ void die_usage(const char *format, ...) {
     va_start(arguments, format);
     print_message("", format, arguments);
     va_end(arguments);
-    fprintf(stderr, "%s: see --help\n", program_invocation_short_name);
+    fprintf(stderr, "%s%s: see --help\n", program_invocation_short_name, rank_name);
     _exit(2);
 }
 

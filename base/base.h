@@ -27,6 +27,8 @@ _Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same
 void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
 /* Warns, unless the program has warned with the same words before: of what several stages or folds find in one file. */
 void warn_once(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Lets this process's messages begin with "PROGRAM [rank N]: " from now on; 0: "PROGRAM: ". */
+void messages_name_rank(int rank);
 /* Adds a function that is called before an error or a signal ends the program, which takes no other way out. Not for
  * several threads at once. */
 void last_calls_add(void (*function)(void));

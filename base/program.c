@@ -33,6 +33,7 @@ typedef struct {
 
 static Stream out = {.file = STDOUT_FILENO}, err = {.file = STDERR_FILENO};
 static bool outlives_reader, reader_ended;
+static bool muted; /* stdout is /dev/null: rank 0 prints */
 
 static void write_bytes(Stream *stream, const char *bytes, size_t size);
 
@@ -285,9 +286,28 @@ int program_free_stdout(void) {
     fflush(stdout);
     progress.terminal = false;
     int file = dup(STDOUT_FILENO);
-    if (file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("cannot print to stderr instead: %s", strerror(errno));
-    out.file = err.file;
+    if (file < 0 || (!muted && dup2(STDERR_FILENO, STDOUT_FILENO) < 0))
+        die("cannot print to stderr instead: %s", strerror(errno));
+    if (!muted) out.file = err.file;
     return file;
+}
+
+void program_be_rank(int rank, int size) {
+    if (size < 2 || rank < 1) return;
+    messages_name_rank(rank);
+    stop_answer(false);
+    terminal_progress_end();
+    fflush(stdout);
+    int file = open("/dev/null", O_WRONLY | O_CLOEXEC), before = out.file;
+    if (file < 0 || dup2(file, STDOUT_FILENO) < 0)
+        die("cannot leave printing to rank 0: /dev/null: %s", strerror(errno));
+    pthread_mutex_lock(&progress.lock);
+    progress.terminal = false;
+    muted = true;
+    out.file = STDOUT_FILENO;
+    pthread_mutex_unlock(&progress.lock);
+    close(file);
+    if (before > STDERR_FILENO && before != err.file) close(before);
 }
 
 FILE *program_results(void) {

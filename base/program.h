@@ -20,6 +20,10 @@
  * control a terminal. Watches signals (base/stop.h). */
 void program_start(void);
 
+/* Tells that this process is one of `size` that do the same work. Rank 0 stays as it is. Others print nothing to stdout
+ * from now on, show no line of progress, leave the answer to signals to rank 0, and name their rank in messages. */
+void program_be_rank(int rank, int size);
+
 /* Redirects stdout to stderr and returns a descriptor of the original stdout. */
 int program_free_stdout(void);
 /* The same, as a stream for results that another program reads. */

@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 
-static atomic_bool deferred;
+static atomic_bool deferred, silent;
 static atomic_int remembered;
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
@@ -33,7 +33,7 @@ static void *wait_for_signals(void *set) {
     for (int number; !sigwait(set, &number);) {
         if (!deferred || remembered) stop_end(number);
         remembered = number;
-        answer();
+        if (!silent) answer();
     }
     return NULL;
 }
@@ -51,6 +51,8 @@ void stop_watch(void) {
 }
 
 void stop_defer(bool on) { deferred = on; }
+
+void stop_answer(bool on) { silent = !on; }
 
 int stop_signal(void) { return remembered; }
 

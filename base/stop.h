@@ -10,6 +10,8 @@ void stop_watch(void);
 /* While on, the first signal is only remembered, which stderr says at once, and the second ends the program. Otherwise
  * every signal ends it. */
 void stop_defer(bool on);
+/* Lets the first signal be remembered without a word to stderr: of several processes one says it. */
+void stop_answer(bool on);
 /* Returns the number of the remembered signal, or 0. */
 int stop_signal(void);
 /* Forgets the remembered signal: for a signal that came after all work was done. */

@@ -80,6 +80,34 @@ TEST(control_characters_are_shown_and_letters_stay) {
     }
 }
 
+/* ---- several processes ---- */
+
+static void work_as_rank(void *rank) {
+    program_start();
+    printf("before\n");
+    program_be_rank(*(int *)rank, 4);
+    printf("a result\n");
+    fputs("a row\n", program_results());
+    warn("the data are short");
+    stop_defer(true);
+    kill(getpid(), SIGTERM);
+    while (!stop_signal()) usleep(1000);
+    die_usage("--epochs 0");
+}
+
+TEST(of_several_ranks_only_the_first_prints_and_others_name_themselves) {
+    static int first = 0, third = 2;
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, work_as_rank, &first), 2);
+    assert_contains(fixture.output, "before\na result\n");
+    assert_contains(fixture.output, "test_signals: warning: the data are short\n[Stopping] after this step");
+    assert_contains(fixture.output, "test_signals: --epochs 0\ntest_signals: see --help\n");
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, work_as_rank, &third), 2);
+    assert_string_equal(fixture.output, "before\n"
+                                        "test_signals [rank 2]: warning: the data are short\n"
+                                        "test_signals [rank 2]: --epochs 0\n"
+                                        "test_signals [rank 2]: see --help\n");
+}
+
 /* ---- signals ---- */
 
 static void wait_stopped(void *number) {
