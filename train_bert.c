@@ -26,6 +26,7 @@
 #include "commands/trainings.h"
 #include "page/page.h"
 #include "report/classification_report.h"
+#include "train/parallel/ranks.h"
 #include "train/train.h"
 
 /* ---- a training ---- */
@@ -100,7 +101,7 @@ static TrainSpec spec_of(BertRun *run, const Classes *classes) {
 static int train_model(const TrainSpec *spec, BertRun *run) {
     Training *training = train_open(spec);
     trainings_add(run->all, training);
-    bert_data_keep(&run->data, spec->options->output_dir);
+    if (ranks_write()) bert_data_keep(&run->data, spec->options->output_dir);
     int status = train_run(training);
     run->done = train_ended(training);
     train_close(training);
@@ -272,6 +273,6 @@ int main(int argc, char **argv) {
         REPORT_COMMAND,
     };
     static const Program program = {"train_bert", "Classifies texts with an encoder such as PhoBERT.", commands,
-                                    sizeof commands / sizeof *commands};
+                                    sizeof commands / sizeof *commands, " pretrain "};
     return program_run(&program, argc, argv);
 }

@@ -269,6 +269,6 @@ int main(int argc, char **argv) {
                                        {"synthesize", "writes synthetic cells", cv_synthesize},
                                        REPORT_COMMAND};
     static const Program program = {"train_cv", "The classifier of FLIM cells, cross-validated by donor.", commands,
-                                    sizeof commands / sizeof *commands};
+                                    sizeof commands / sizeof *commands, ""};
     return program_run(&program, argc, argv);
 }

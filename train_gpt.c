@@ -213,6 +213,6 @@ int main(int argc, char **argv) {
         REPORT_COMMAND,
     };
     static const Program program = {"train_gpt", "Trains the Amharic TTS GPT, from recordings to weights.", commands,
-                                    sizeof commands / sizeof *commands};
+                                    sizeof commands / sizeof *commands, ""};
     return program_run(&program, argc, argv);
 }

@@ -280,6 +280,6 @@ int main(int argc, char **argv) {
         {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", stage_command},
         REPORT_COMMAND};
     static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
-                                    commands, sizeof commands / sizeof *commands};
+                                    commands, sizeof commands / sizeof *commands, " pretrain finetune run "};
     return program_run(&program, argc, argv);
 }

@@ -35,6 +35,7 @@
 #include "cost/machine.h"
 #include "data/slm/dataset.h"
 #include "model/slm.h"
+#include "train/parallel/ranks.h"
 #include "train/stream.h"
 #include "train/train.h"
 
@@ -186,7 +187,7 @@ static int train_model(const TrainSpec *spec, SlmRun *run) {
     Training *training = train_open(spec);
     const char *directory = spec->options->output_dir;
     if (!train_resumed_from(training)) warn_of_base(run);
-    if (run->tokenizer) slm_tokens_keep(run->tokenizer, directory);
+    if (run->tokenizer && ranks_write()) slm_tokens_keep(run->tokenizer, directory);
     run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer, run->first);
     int status = train_run(training);
     if (train_ended(training)) {
@@ -260,6 +261,6 @@ int main(int argc, char **argv) {
         REPORT_COMMAND,
     };
     static const Program program = {"train_slm", "Trains a text GPT, from texts to weights.", commands,
-                                    sizeof commands / sizeof *commands};
+                                    sizeof commands / sizeof *commands, ""};
     return program_run(&program, argc, argv);
 }

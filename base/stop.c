@@ -56,6 +56,8 @@ void stop_answer(bool on) { silent = !on; }
 
 int stop_signal(void) { return remembered; }
 
+void stop_remember(int number) { remembered = number; }
+
 void stop_forget(void) { remembered = 0; }
 
 void stop_end(int number) {

@@ -14,6 +14,8 @@ void stop_defer(bool on);
 void stop_answer(bool on);
 /* Returns the number of the remembered signal, or 0. */
 int stop_signal(void);
+/* Remembers a signal that another process has got. */
+void stop_remember(int number);
 /* Forgets the remembered signal: for a signal that came after all work was done. */
 void stop_forget(void);
 /* Ends the program as this signal would: the parent sees the signal as the cause. */

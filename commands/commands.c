@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/launch.h"
 #include "base/options/help.h"
 #include "base/program.h"
 #include "base/version.h"
@@ -113,6 +114,20 @@ static void translate_help(const Program *program, int *argc, char **argv) {
     }
 }
 
+static bool is_for_ranks(const Program *program, const Command *command) {
+    OWNED char *word = xformat(" %s ", command->name ? command->name : "");
+    return !command->name || strstr(program->together, word);
+}
+
+/* Dies if this process is one of several, which would all do the same. */
+static void refuse_ranks(void) {
+    Launch launch;
+    Error error;
+    if (launch_read(&launch, &error) && launch.size > 1)
+        die_usage("%s has started %d processes, and this command is one: start it without", launch.launcher,
+                  launch.size);
+}
+
 int program_run(const Program *program, int argc, char **argv) {
     const Command *command = unnamed_command(program);
     cpu_limit_spinning(argv);
@@ -138,6 +153,7 @@ int program_run(const Program *program, int argc, char **argv) {
         argv[1] = xformat("%s %s", program->name, word);
         program_invocation_short_name = argv[1];
     }
+    if (command && !is_for_ranks(program, command)) refuse_ranks();
     if (command) return command->run(argc - named, argv + named);
     die_usage("which command? %s", command_names(program));
 }

@@ -21,6 +21,8 @@ typedef struct {
     const char *purpose; /* one sentence */
     const Command *commands;
     int n_commands; /* at most COMMANDS_MAX */
+    /* The commands that several processes of a job may do together, besides one without a name: " pretrain run ". */
+    const char *together;
 } Program;
 
 /* Starts the program (cpu_limit_spinning, program_start), runs the command that argv names, and returns its exit

@@ -5,17 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { NUMBERS, ANYTHING } Types;
-
 /* Dies unless t is [n] in one of the types; n -1: any size. */
-static void expect(const char *op, const char *name, Tensor t, Types types, int64_t n) {
-    bool known = t.dtype == DTYPE_F32 || t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16 ||
-                 (types == ANYTHING && t.dtype == DTYPE_I32);
+static void expect(const char *op, const char *name, Tensor t, int64_t n) {
+    bool known = t.dtype == DTYPE_F32 || t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16 || t.dtype == DTYPE_I32;
     if (t.data && known && t.rank == 1 && (n < 0 || t.dims[0] == n)) return;
     char found[96], wanted[24] = "any";
     if (n >= 0) snprintf(wanted, sizeof wanted, "%lld", (long long)n);
-    die("%s: %s is %s, expected %s [%s]", op, name, tensor_shape_text(t, found),
-        types == ANYTHING ? "f32, bf16, f16 or i32" : "f32, bf16 or f16", wanted);
+    die("%s: %s is %s, expected f32, bf16, f16 or i32 [%s]", op, name, tensor_shape_text(t, found), wanted);
 }
 
 static void expect_reduction(const char *op, Reduction reduction) {
@@ -24,9 +20,9 @@ static void expect_reduction(const char *op, Reduction reduction) {
 }
 
 /* Dies unless mine is [n], and `all` is [size n] of the same type, with mine as its rank-th part or apart from it. */
-static void expect_parts(const Group *group, const char *op, Tensor mine, Tensor all, Types types) {
-    expect(op, "mine", mine, types, -1);
-    expect(op, "all", all, types, mine.dims[0] * group->size);
+static void expect_parts(const Group *group, const char *op, Tensor mine, Tensor all) {
+    expect(op, "mine", mine, -1);
+    expect(op, "all", all, mine.dims[0] * group->size);
     char found[96];
     if (mine.dtype != all.dtype)
         die("%s: all is %s, expected %s as mine is", op, tensor_shape_text(all, found), dtype_name(mine.dtype));
@@ -64,7 +60,7 @@ static void copy_alone(const Group *group, Device *device, Tensor to, Tensor fro
 }
 
 void group_all_reduce(Group *group, Device *device, Tensor x, Reduction reduction) {
-    expect("all_reduce", "x", x, NUMBERS, -1);
+    expect("all_reduce", "x", x, -1);
     expect_reduction("all_reduce", reduction);
     int64_t part = (x.dims[0] + group->size - 1) / group->size;
     count(group, 2.0 * (group->size - 1) * (double)part, x);
@@ -75,7 +71,7 @@ void group_all_reduce(Group *group, Device *device, Tensor x, Reduction reductio
 }
 
 void group_reduce_scatter(Group *group, Device *device, Tensor mine, Tensor all, Reduction reduction) {
-    expect_parts(group, "reduce_scatter", mine, all, NUMBERS);
+    expect_parts(group, "reduce_scatter", mine, all);
     expect_reduction("reduce_scatter", reduction);
     count(group, (group->size - 1) * (double)mine.dims[0], mine);
     copy_alone(group, device, mine, all);
@@ -86,7 +82,7 @@ void group_reduce_scatter(Group *group, Device *device, Tensor mine, Tensor all,
 }
 
 void group_all_gather(Group *group, Device *device, Tensor all, Tensor mine) {
-    expect_parts(group, "all_gather", mine, all, ANYTHING);
+    expect_parts(group, "all_gather", mine, all);
     count(group, (group->size - 1) * (double)mine.dims[0], mine);
     copy_alone(group, device, all, mine);
     if (!computes(group, device, mine)) return;
@@ -96,7 +92,7 @@ void group_all_gather(Group *group, Device *device, Tensor all, Tensor mine) {
 }
 
 void group_broadcast(Group *group, Device *device, Tensor x, int root) {
-    expect("broadcast", "x", x, ANYTHING, -1);
+    expect("broadcast", "x", x, -1);
     if (root < 0 || root >= group->size)
         die("broadcast: the root is %d, expected a rank of 0 to %d", root, group->size - 1);
     count(group, group->rank == root ? (group->size - 1) * (double)x.dims[0] : 0, x);

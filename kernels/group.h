@@ -4,10 +4,10 @@
  * Sums are added in the order of the ranks, in f32, and are rounded once, at the end, to a 16-bit type; so the bits of
  * a result depend neither on the library nor on how an operation is divided: each rank's part of an all_reduce is what
  * reduce_scatter and all_gather give. NaN and infinities pass through as in such a sum. The maximum of a NaN and a
- * number is NaN.
+ * number is NaN. Integers wrap around.
  *
  * Like the door of device.h, the functions die with the names of the operation and the tensor if a type, shape or root
- * is wrong, and count. Tensors have rank 1 and are f32, bf16 or f16; those of broadcast and all_gather may be i32. */
+ * is wrong, and count. Tensors have rank 1 and are f32, bf16, f16 or i32. */
 #pragma once
 
 #include "kernels/device.h"

@@ -69,6 +69,16 @@ static void reduce_f32(float *to, const float *parts, int n_parts, int64_t strid
     for (int part = 1; part < n_parts; part++) join_block(to, parts + part * stride, reduction, n);
 }
 
+static void reduce_i32(uint32_t *to, const uint32_t *parts, int n_parts, int64_t stride, int64_t n,
+                       Reduction reduction) {
+    memcpy(to, parts, (size_t)n * sizeof *to);
+    for (int part = 1; part < n_parts; part++)
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t x = parts[part * stride + i];
+            to[i] = reduction == REDUCE_SUM ? to[i] + x : (int32_t)x > (int32_t)to[i] ? x : to[i];
+        }
+}
+
 static void reduce_16_bits(uint16_t *to, const uint16_t *parts, DType dtype, int n_parts, int64_t stride, int64_t n,
                            Reduction reduction) {
     float sum[BLOCK], x[BLOCK];
@@ -87,6 +97,8 @@ void reduce_parts(void *to, const void *parts, DType dtype, int n_parts, int64_t
         int64_t count = n - begin < BLOCK ? n - begin : BLOCK;
         if (dtype == DTYPE_F32)
             reduce_f32((float *)to + begin, (const float *)parts + begin, n_parts, n, count, reduction);
+        else if (dtype == DTYPE_I32)
+            reduce_i32((uint32_t *)to + begin, (const uint32_t *)parts + begin, n_parts, n, count, reduction);
         else
             reduce_16_bits((uint16_t *)to + begin, (const uint16_t *)parts + begin, dtype, n_parts, n, count,
                            reduction);

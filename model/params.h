@@ -24,9 +24,9 @@ typedef struct {
     const float *init_values; /* [count], for INIT_VALUES; must outlive the table */
     int init_like;            /* index of the row whose random numbers initialise this row; usually this row */
     bool buffer;              /* not trained: no gradient, no moments, not counted */
-    bool moves;               /* a buffer that training changes (params_moving); other buffers are constant */
-    bool decay;               /* subject to weight decay */
-    int group;                /* parameters of one group share a learning rate */
+    float moves;  /* of a buffer that training changes (params_moving): the share that a batch replaces; 0: constant */
+    bool decay;   /* subject to weight decay */
+    int group;    /* parameters of one group share a learning rate */
     int joined;   /* so many of the next rows, which follow without padding, are one matrix with this row in a pass */
     int matrices; /* that Muon may update: 1, or 3 side by side (q, k, v); 0: none, as in heads and tables */
     bool matrices_in_columns; /* several matrices divide the columns, not the rows */

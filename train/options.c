@@ -52,7 +52,8 @@ static const OptionRow table[] = {
      .help = "micro-batches per optimizer step"},
     {.name = "effective-batch", .type = OPTION_INT, .offset = FIELD(effective_batch), .default_value = "0",
      .max = 65536, .metavar = "N",
-     .help = "for -b auto: samples per optimizer step, -b times -g; 0: the product of their defaults"},
+     .help = "samples per optimizer step, -b times -g of all ranks: decides -g, or with -b auto both; 0: with -b auto the "
+             "product of their defaults"},
     {.name = "token-budget", .type = OPTION_INT, .offset = FIELD(token_budget), .default_value = "0", .max = 1e9,
      .metavar = "N",
      .help = "maximum of tokens per micro-batch, instead of a fixed number of sequences; 0: off"},
@@ -109,6 +110,11 @@ static const OptionRow table[] = {
     {.name = "device", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(device), .default_value = "auto",
      .metavar = "auto|cpu|cuda",
      .help = "what computes; auto: the GPU if there is one"},
+    {.name = "zero", .type = OPTION_CHOICE, .offset = FIELD(zero), .default_value = "0", .metavar = "0|1",
+     .help = "of several ranks, 1: each has a part of the optimizer's state, with the same bits"},
+    {.name = "reduce-type", .type = OPTION_CHOICE, .offset = FIELD(reduce_type), .default_value = "f32",
+     .metavar = "f32|bf16",
+     .help = "of several ranks: the type in which gradients are sent; bf16 halves the bytes and rounds"},
     {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 4096,
      .metavar = "N",
      .help = "threads of the cpu device; 0: all cores"},
@@ -184,12 +190,27 @@ static void check_estimate(const TrainOptions *o, const OptionSet *set) {
     if (o->calibrate && (o->estimate || o->dry_run)) die_usage("--calibrate trains nothing and is given alone");
 }
 
+/* Sets -g to what --effective-batch and -b leave. */
+static void divide_effective_batch(TrainOptions *o, bool given) {
+    if (!o->effective_batch || o->batch_size < 1) return;
+    if (o->token_budget)
+        die_usage("--effective-batch counts samples, and with --token-budget a step has any number of them; leave one "
+                  "of them out");
+    if (given) die_usage("-b, -g and --effective-batch: two of them decide the third; leave one out");
+    if (o->effective_batch % o->batch_size)
+        die_usage("--effective-batch %lld is no multiple of -b %lld", (long long)o->effective_batch,
+                  (long long)o->batch_size);
+    o->grad_accumulation = o->effective_batch / o->batch_size;
+    o->whole_step = true;
+}
+
 /* Makes a whole step one micro-batch, until sizing_choose_batch knows what fits. */
 static void resolve_auto(TrainOptions *o, const Option *batch, const Option *accumulation) {
     o->auto_batch = o->batch_size == OPTION_AUTO;
-    if (!o->auto_batch && o->effective_batch)
-        die_usage("--effective-batch belongs to -b auto; without it a step has -b times -g samples");
-    if (!o->auto_batch) return;
+    if (!o->auto_batch) {
+        divide_effective_batch(o, accumulation && accumulation->given);
+        return;
+    }
     assert(accumulation); /* programs that allow -b auto have both options */
     int64_t usual = atoll(batch->row.default_value) * atoll(accumulation->row.default_value);
     if (o->token_budget)

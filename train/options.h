@@ -10,13 +10,15 @@ typedef struct {
     OptionList config, manifest, val_manifest;
     const char *output_dir, *base_checkpoint, *resume, *device, *debug_dump, *loss_norm, *bucketing;
     int64_t batch_size, grad_accumulation, epochs, warmup_steps, max_steps, log_interval, val_interval, val_batch_size;
-    int64_t effective_batch; /* samples per optimizer step, for -b auto */
+    int64_t effective_batch; /* samples per optimizer step; 0: not given */
     int64_t max_val_batches, num_workers, threads, save_interval, keep_checkpoints, seed, token_budget;
     double learning_rate, weight_decay, grad_clip, val_ratio;
     bool amp, no_tf32, grad_checkpointing, skip_nonfinite, profile, dry_run;
     bool estimate, json, calibrate;
     /* -b auto. Until sizing_choose_batch has chosen, -b is the whole effective batch and -g is 1. */
     bool auto_batch;
+    bool whole_step; /* -g follows from the size of a step, and is that of all ranks together */
+    const char *zero, *reduce_type;
     int val_times; /* --val-batch-size as a multiple of -b; 0: it was set explicitly */
     const char *gpu, *calibration;
     const char *price_text, *prices_file; /* --price and --prices */

@@ -153,19 +153,20 @@ static void show_progress(Passes *p, int64_t done) {
 
 bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
                     Error *error) {
-    int64_t n_metrics = p->t->spec.model->n_metrics, n_outputs = p->t->spec.model->n_outputs, sample = 0;
-    for (int64_t b = 0; b < batches; b++) {
+    int64_t n_metrics = p->t->spec.model->n_metrics, n_outputs = p->t->spec.model->n_outputs, done = 0;
+    for (int64_t i = 0; i < batches; i++) {
         const Batch *batch = loader_try(loader, error);
         if (!batch) return false;
+        int64_t b = batch->index, sample = b * p->t->spec.options->val_batch_size;
         Tensor row = tensor_none(), rows = tensor_none();
         if (tensor_given(sums)) row = tensor_1d((float *)sums.data + b * n_metrics, DTYPE_F32, n_metrics);
         if (tensor_given(outputs))
             rows = tensor_1d((float *)outputs.data + sample * n_outputs, DTYPE_F32, batch->n_sequences * n_outputs);
         passes_run(p, batch, (Pass){.train = false}, NULL, rows);
         if (tensor_given(row)) cast(p->t->spec.device, row, p->sums);
-        for (int i = 0; counts && i < BATCH_MAX_COUNTS; i++) counts[i] += batch->counts[i];
-        sample += batch->n_sequences;
-        show_progress(p, sample);
+        if (counts) memcpy(counts + b * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
+        done += batch->n_sequences;
+        show_progress(p, done);
     }
     return true;
 }

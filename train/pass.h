@@ -48,8 +48,9 @@ void passes_close(Passes *passes);
  * outputs to outputs f32 [n_sequences * n_outputs] on the device; may be none. Sets what of the pass lies on the
  * device. */
 void passes_run(Passes *passes, const Batch *batch, Pass pass, const PassFrame *frame, Tensor outputs);
-/* Runs `batches` batches without training. Writes sums f32 [batches, n_metrics] and outputs f32 [samples, n_outputs] on
- * the device; either may be none. Adds up counts, which may be NULL. Returns false with the reason if a batch cannot be
- * loaded. */
+/* Runs the loader's next `batches` batches, of --val-batch-size sequences, without training. Writes what batch b of the
+ * epoch gives to row b of sums f32 [batches of the epoch, n_metrics] and of counts [batches of the epoch,
+ * BATCH_MAX_COUNTS], and the outputs of its samples to outputs f32 [samples, n_outputs]; sums and outputs lie on the
+ * device, and each of the three may be none. Returns false with the reason if a batch cannot be loaded. */
 bool passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
                     Error *error);

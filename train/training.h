@@ -1,6 +1,7 @@
 /* The state of a training, visible to the engine only. */
 #pragma once
 
+#include "train/parallel/exchange.h"
 #include "train/train.h"
 
 enum { TRAIN_MAX_DEVICE_DATA = 4 };
@@ -19,6 +20,8 @@ struct Training {
     DeviceData device_data[TRAIN_MAX_DEVICE_DATA];
     int n_device_data;
     Tensor m, v;
+    Exchange *exchange;       /* with the other ranks; NULL: this process trains alone */
+    float *whole_m, *whole_v; /* on the host, if each rank has only a part of the moments: all of them */
     Arena activations;
     size_t planned_bytes; /* of the device's memory */
     /* Host copies of weights, m and v, if the host cannot read the device's memory in place. Unless they are large

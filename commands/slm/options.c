@@ -195,7 +195,8 @@ static void resolve_tokens_per_step(SlmOptions *o) {
     int64_t tokens = counted_tokens(o);
     if (!o->tokens_per_step || !tokens) return; /* -b 0 is refused later */
     int64_t n = llround((double)o->tokens_per_step / (double)tokens);
-    *(t->batch_size == OPTION_AUTO ? &t->effective_batch : &t->grad_accumulation) = n > 1 ? n : 1;
+    t->whole_step = t->batch_size != OPTION_AUTO;
+    *(t->whole_step ? &t->grad_accumulation : &t->effective_batch) = n > 1 ? n : 1;
 }
 
 void slm_options_print(const SlmOptions *o) {

@@ -3,13 +3,14 @@
  * All operations are non-blocking and polled, for Group.waiting must be able to leave a wait for a rank that is lost,
  * and ranks that share cores must leave them to each other.
  *
- * A program may end at any time without closing the group: Open MPI adds nothing to exit() that waits. A rank that ends
- * so, even with status 0, makes mpirun end the others: SIGCONT at once, SIGTERM after a second and SIGKILL after
- * another (--mca odls_base_sigkill_timeout 1), unless --enable-recovery leaves them alone. So a rank that has to write
- * a checkpoint after the loss of another needs one of these options.
+ * A program may end at any time without closing the group: nothing in exit() waits. A rank that ends so, even with
+ * status 0, makes mpirun end the others. Open MPI sends SIGCONT at once, SIGTERM after a second and SIGKILL after
+ * another (--mca odls_base_sigkill_timeout 1), unless --enable-recovery leaves them alone; MPICH sends SIGKILL at once,
+ * unless -disable-auto-cleanup makes that SIGUSR1. A rank that has to write a checkpoint after the loss of another
+ * needs these options.
  *
- * MPI_Init replaces the handlers of SIGSEGV, SIGBUS, SIGFPE and SIGABRT alone. Its threads block the signals that the
- * caller blocks. */
+ * MPI_Init of Open MPI replaces the handlers of SIGSEGV, SIGBUS, SIGFPE and SIGABRT alone. Its threads block the
+ * signals that the caller blocks. */
 #include "kernels/cpu/mpi.h"
 
 #include <mpi.h>
@@ -22,7 +23,7 @@
 #include "kernels/mpi.h"
 #include "kernels/reduce.h"
 
-int64_t mpi_piece = (int64_t)4 << 20;
+int64_t mpi_piece = (int64_t)1 << 20; /* larger pieces leave the caches before they are added */
 
 typedef struct {
     char *at;

@@ -38,7 +38,8 @@ const AbsorbedBias *cv_network_dead_biases(void) {
 /* Adds a running statistic of a norm: a buffer that training updates. */
 static void add_statistic(ParamTable *table, InitKind init, int64_t n, const char *norm, const char *what) {
     int index = param_add(table, init, 0, false, n, 0, "%s.%s", norm, what); /* which moves the items */
-    table->items[index].buffer = table->items[index].moves = true;
+    table->items[index].buffer = true;
+    table->items[index].moves = MOMENTUM;
 }
 
 static void add_layer(ParamTable *table, CvLayer *layer, const AbsorbedBias *name, CvInit init) {

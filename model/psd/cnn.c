@@ -14,7 +14,7 @@ static int add_statistic(ParamTable *table, InitKind init, int64_t n, const char
     snprintf(full, sizeof full, "encoder.%s.%s", norm, name);
     int index = param_add_buffer(table, NULL, n, 0, full);
     table->items[index].init = init;
-    table->items[index].moves = true;
+    table->items[index].moves = MOMENTUM;
     return index;
 }
 

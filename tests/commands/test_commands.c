@@ -20,9 +20,9 @@ static const Command with_training[] = {
     {NULL, "trains", tell}, {"prepare", "makes data", tell}, {"decode", "speaks", tell}};
 static const Command named_only[] = {
     {"pretrain", "learns", tell}, {"finetune", "learns more", tell}, {"run", "both", tell}};
-static const Program trainer = {"train_toy", "Trains a toy.", with_training, 3};
-static const Program stages = {"train_stages", "Trains in stages.", named_only, 3};
-static const Program simple = {"simple", "Does one thing.", with_training, 1};
+static const Program trainer = {"train_toy", "Trains a toy.", with_training, 3, ""};
+static const Program stages = {"train_stages", "Trains in stages.", named_only, 3, " first "};
+static const Program simple = {"simple", "Does one thing.", with_training, 1, ""};
 
 typedef struct {
     const Program *program;

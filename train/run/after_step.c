@@ -19,7 +19,7 @@ static Due due_after_step(Run *run) {
     const TrainOptions *o = run->t->spec.options;
     int64_t step = run->t->state.step;
     bool last = step == run->total_steps, epoch = !o->val_interval && run->epoch_ended;
-    return (Due){.end = step >= run->total_steps || stop_signal(),
+    return (Due){.end = step >= run->total_steps || run_stops(run),
                  .record = step % o->log_interval == 0 || epoch || last,
                  .progress = progress_is_due(run),
                  .validate =
@@ -47,7 +47,7 @@ static void keep_step(Run *run, const Due *due, bool best) {
         keep_save(run);
     else if (best)
         keep_best(run);
-    else if (!checkpointer_is_writing(run->keeping.checkpointer))
+    else if (!keep_is_writing(run))
         keep_waiting(run);
     double seconds = seconds_now() - start;
     run->window.start += seconds; /* the time does not count as training */
@@ -57,9 +57,12 @@ static void keep_step(Run *run, const Due *due, bool best) {
         eta_wait(&run->eta, seconds); /* the best weights' checkpoint belongs to their validation */
 }
 
+/* Of several ranks all stop after the same step: that in which they told each other of a signal. */
+bool run_stops(const Run *run) { return run->t->exchange ? run->stops : stop_signal() != 0; }
+
 bool run_is_over(const Run *run) {
     const Training *t = run->t;
-    return t->state.step >= run->total_steps || selection_out_of_patience(t) || stop_signal();
+    return t->state.step >= run->total_steps || selection_out_of_patience(t) || run_stops(run);
 }
 
 void after_step(Run *run) {

@@ -1,6 +1,7 @@
 #include "train/run/finish.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/file.h"
@@ -10,6 +11,7 @@
 #include "checkpoint/folder.h"
 #include "kernels/ops_table.h"
 #include "page/page.h"
+#include "train/parallel/ranks.h"
 #include "train/report.h"
 #include "train/run/keep.h"
 #include "train/run/money.h"
@@ -120,10 +122,13 @@ static int finish(Run *run) {
     Error error;
     terminal_progress_end();
     keep_waiting(run);
-    if (run->keeping.saved_step != t->state.step) keep_save(run);
+    bool save = run->keeping.saved_step != t->state.step;
+    ranks_share(&save, sizeof save);
+    if (save) keep_save(run);
     keep_wait(run);
     t->ended = t->state.step >= run->total_steps || selection_out_of_patience(t);
     log_summary(run);
+    if (!ranks_write()) return 0; /* the first rank tells the status */
     if (o->debug_dump && t->state.step == run->first_step)
         warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
     if (o->profile) ops_print_counters(t->spec.device, stdout);
@@ -137,9 +142,21 @@ static int finish(Run *run) {
     return failed || !reported ? 1 : status;
 }
 
+/* Has all ranks know of a signal to one of them, so that no other goes on. */
+static void share_signal(const Run *run) {
+    double signal = stop_signal() != 0;
+    if (!run->t->exchange) return;
+    exchange_sum_doubles(run->t->exchange, &signal, 1);
+    if (signal > 0 && !stop_signal()) stop_remember(SIGTERM);
+}
+
 int run_finish(Run *run) {
     int status = finish(run);
+    ranks_share(&status, sizeof status);
+    share_signal(run);
+    bool only = !run->t->spec.labels.part;
     run_close(run);
     stop_defer(false);
+    if (only) ranks_end(status);
     return status;
 }

@@ -8,11 +8,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "checkpoint/folder.h"
 #include "train/run/money.h"
 #include "train/start/buffers.h"
 
 const char *keep_folder(const Run *run) {
-    const char *directory = checkpointer_directory(run->keeping.checkpointer, NULL);
+    const char *directory = run->keeping.checkpointer ? checkpointer_directory(run->keeping.checkpointer, NULL) : NULL;
     return directory ? directory : run->t->spec.options->output_dir;
 }
 
@@ -39,8 +40,13 @@ static void remove_aside(Run *run) {
     run->keeping.aside = NULL;
 }
 
+bool keep_is_writing(const Run *run) {
+    return run->keeping.checkpointer && checkpointer_is_writing(run->keeping.checkpointer);
+}
+
 void keep_wait(Run *run) {
     Error error;
+    if (!run->keeping.checkpointer) return;
     run->keeping.failed = !checkpointer_wait(run->keeping.checkpointer, &error);
     if (run->keeping.failed) {
         warn("the checkpoint could not be written: %s; the earlier ones are whole, training goes on", error.text);
@@ -58,7 +64,8 @@ static void take_copy(Run *run, int slot) {
     Device *device = t->spec.device;
     Tensor parts[] = {t->spec.model->weights, t->m, t->v};
     for (int i = 0; i < 3 && !device->host_memory; i++)
-        device->download(device, t->staging[slot][i], parts[i].data, tensor_bytes(parts[i]));
+        if (t->staging[slot][i]) device->download(device, t->staging[slot][i], parts[i].data, tensor_bytes(parts[i]));
+    if (t->whole_m) exchange_collect(t->exchange, t->m, t->v, t->whole_m, t->whole_v);
     if (tensor_given(t->spec.model->loss_scale))
         device->download(device, t->state.loss_scale, t->spec.model->loss_scale.data, sizeof t->state.loss_scale);
     snprintf(t->state.device, sizeof t->state.device, "%s", device->description);
@@ -72,15 +79,16 @@ static void take_copy(Run *run, int slot) {
 /* Begins to write copy `slot` as a checkpoint. No other write may be under way. */
 static void write_copy(Run *run, int slot, const TrainState *state) {
     Training *t = run->t;
+    run->keeping.slot = slot;
+    run->keeping.saved_step = state->step;
+    run->keeping.written = (Best){state->best, state->best_step};
+    if (!run->keeping.checkpointer) return; /* another rank writes */
     /* A checkpoint comes with its autotune cache and with the log up to its step. */
     const char *directory = checkpointer_directory(run->keeping.checkpointer, NULL);
     if (directory) train_write_autotune_cache(t, directory);
     if (!log_flush(run->log))
         warn("the log up to the checkpoint of step %lld is not all on the disk", (long long)state->step);
     const CheckpointBuffers copy = buffers_copy(t, slot);
-    run->keeping.slot = slot;
-    run->keeping.saved_step = state->step;
-    run->keeping.written = (Best){state->best, state->best_step};
     checkpointer_save(run->keeping.checkpointer, &copy, state);
 }
 
@@ -101,11 +109,29 @@ void keep_save(Run *run) {
 }
 
 void keep_best(Run *run) {
-    if (!run->t->staging[1][0] || !checkpointer_is_writing(run->keeping.checkpointer)) {
+    if (!run->t->staging[1][0] || !keep_is_writing(run)) {
         keep_save(run);
         return;
     }
     take_copy(run, 1 - run->keeping.slot);
     run->keeping.waiting = run->t->state;
     run->keeping.is_waiting = true;
+}
+
+char *keep_after_loss(void *context) {
+    Run *run = context;
+    Training *t = run->t;
+    bool whole = !t->exchange->sharded && !run->torn;
+    StepName last;
+    if (!run->keeping.checkpointer) return NULL;
+    if (run->in_step) t->state = run->queued[run->n_queued].before;
+    keep_wait(run);
+    if (whole && run->keeping.saved_step != t->state.step) {
+        take_copy(run, run->keeping.slot);
+        write_copy(run, run->keeping.slot, &t->state);
+        keep_wait(run);
+    }
+    folder_link(keep_folder(run), LAST_LINK, last);
+    if (!last[0]) return xstrdup("No checkpoint was written");
+    return xformat("%s/%s is whole: the same command with --resume auto goes on from it", keep_folder(run), last);
 }

@@ -12,6 +12,7 @@
 #include "base/program.h"
 #include "base/stop.h"
 #include "kernels/cards.h"
+#include "train/parallel/ranks.h"
 #include "train/report.h"
 #include "train/run/after_step.h"
 #include "train/run/forecast.h"
@@ -66,6 +67,7 @@ static void open_results(Run *run, int sequences) {
     const TrainOptions *o = spec->options;
     Device *device = spec->device;
     int64_t g = o->grad_accumulation, n = spec->model->n_metrics, row = 1 + g * n;
+    if (run->t->exchange) row += exchange_facts_count(g);
     bool counts_skips = o->skip_nonfinite && !tensor_given(spec->model->loss_scale); /* the number of skipped steps is
                                                                                       * needed for AdamW's next step */
     run->max_queued = device->host_memory || counts_skips ? 1 : TRAIN_MAX_QUEUED;
@@ -96,16 +98,19 @@ static void check_room(const Training *t, const char *directory) {
          free_bytes < bytes ? ", so that nothing can be kept" : "");
 }
 
+/* Only the first rank writes. */
 static void open_folder(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->spec.options;
     Keeping *k = &run->keeping;
+    *k = (Keeping){.saved_step = -1, .lost = INFINITY};
+    k->kept = k->written = (Best){t->state.best, t->state.best_step};
     free(t->state.options_json); /* the options of the previous run */
     t->state.options_json = options_to_json(t->spec.set);
+    if (!ranks_write()) return;
     make_directories(o->output_dir);
     directory_remove_leftovers(o->output_dir);
     check_room(t, o->output_dir);
-    *k = (Keeping){.saved_step = -1, .lost = INFINITY};
     k->checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
     if (!t->resumed_from)
         checkpointer_begin(k->checkpointer);
@@ -144,6 +149,7 @@ void run_open(Run *run, Training *t) {
     LoaderOptions options = train_loader_options(o, &t->state);
     size_t bytes = loader_batch_bytes(spec->train, &options, &sequences);
     options.drop_last = spec->batch.drop_last;
+    options.first = ranks_rank(), options.stride = ranks_count();
     check_place(t, &options);
     *run = (Run){.t = t,
                  .peak_flops = peak_flops(t),
@@ -166,6 +172,7 @@ void run_open(Run *run, Training *t) {
     MachineOptions machine = train_machine_options(o);
     run->has_machine = machine_of_device(spec->device, &machine, &run->machine);
     run->passes = passes_open(t, bytes, sequences);
+    if (t->exchange) ranks_on_loss(keep_after_loss, run);
     stop_defer(true);
     program_outlive_reader();
     begin(run);
@@ -176,8 +183,9 @@ void run_close(Run *run) {
     Device *device = run->t->spec.device;
     loader_close(run->loader);
     validation_close(run);
-    checkpointer_close(run->keeping.checkpointer);
-    log_close(run->log);
+    if (run->keeping.checkpointer) checkpointer_close(run->keeping.checkpointer);
+    if (run->log) log_close(run->log);
+    if (run->t->exchange) ranks_on_loss(NULL, NULL);
     passes_close(&run->passes);
     device->release(device, run->results.data, tensor_bytes(run->results));
     device->release(device, run->stopped.data, 4);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "page/page.h"
+#include "train/parallel/ranks.h"
 #include "train/run/keep.h"
 
 double page_pause(double seconds, int64_t log_bytes) {
@@ -24,6 +25,7 @@ static int64_t log_bytes(const Run *run) {
 void page_refresh(Run *run) {
     double start = seconds_now();
     Error error;
+    if (!ranks_write()) return;
     if (run->page_end > 0 && start < run->page_end + page_pause(run->page_seconds, log_bytes(run))) return;
     if (!page_write_in(keep_folder(run), 0, true, &error)) {
         if (!run->page_failed) warn("report.html could not be written: %s; training goes on", error.text);

@@ -45,11 +45,11 @@ void record_metrics(Record *record, const Model *model, const char *kind, const 
 static double run_seconds(const Run *run) { return run->seconds_before + seconds_now() - run->run_start; }
 
 void record_log(Run *run, const char *kind, const Record *record) {
-    log_values(run->log, kind, run->t->state.step, run_seconds(run), record->values, record->n);
+    if (run->log) log_values(run->log, kind, run->t->state.step, run_seconds(run), record->values, record->n);
 }
 
 void train_log_text(Training *t, const char *name, const char *text) {
     const Run *run = t->run;
     assert(run);
-    log_text(run->log, t->state.step, run_seconds(run), name, text);
+    if (run->log) log_text(run->log, t->state.step, run_seconds(run), name, text);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "train/parallel/ranks.h"
 #include "train/run/keep.h"
 
 Tensor results_norm(const Run *run) { return tensor_1d(run->row.data, DTYPE_F32, 1); }
@@ -44,6 +45,7 @@ static void stop_nonfinite(Run *run, const QueuedStep *step) {
     run->n_queued = 0;
     keep_save(run);
     keep_wait(run);
+    ranks_wait_for_first();
     die("step %lld: the loss or its gradient is not finite (grad_norm %g); samples of this step:%s. The checkpoint in "
         "%s/last is from before it. Look at these samples, lower --learning-rate, or go on with --skip-nonfinite",
         (long long)t->state.step + 1, (double)run->grad_norm, ids, keep_folder(run));
@@ -53,13 +55,14 @@ void results_read(Run *run) {
     Training *t = run->t;
     bool scaled = tensor_given(t->spec.model->loss_scale);
     if (run->n_queued) results_download(run);
-    if (!checkpointer_is_writing(run->keeping.checkpointer)) keep_wait(run); /* the last write may have failed */
+    if (!keep_is_writing(run)) keep_wait(run); /* the last write may have failed */
     for (int k = 0; k < run->n_queued; k++) {
         const QueuedStep *step = &run->queued[k];
         const float *row = run->host_results + k * run->results.dims[1];
         bool losses_finite = true;
         run->grad_norm = row[0];
-        for (int64_t i = 1; i < run->results.dims[1]; i++) losses_finite = losses_finite && isfinite(row[i]);
+        for (int64_t i = 1; i <= run->accumulation * t->spec.model->n_metrics; i++)
+            losses_finite = losses_finite && isfinite(row[i]);
         if (isfinite(run->grad_norm)) {
             collect_step(run, step, row + 1);
             continue;
@@ -78,6 +81,7 @@ void results_read(Run *run) {
 _Noreturn void results_stop_without_data(Run *run, const Error *reason) {
     Training *t = run->t;
     int64_t step = t->state.step;
+    if (t->exchange) die("%s", reason->text); /* the first rank hears of it, and keeps what is whole */
     results_read(run);
     if (step == run->first_step) die("%s", reason->text);
     if (run->keeping.saved_step != step) keep_save(run);

@@ -54,6 +54,7 @@ typedef struct {
     Tensor sums;    /* f32 [batches, n_metrics] on the device */
     Tensor outputs; /* f32 [samples, n_outputs] on the device, if the spec evaluates them */
     float *host_sums, *host_outputs;
+    double *counts; /* [batches, BATCH_MAX_COUNTS] Batch.counts */
 } Validation;
 
 /* The first time of the run that is told: see forecast.h. */
@@ -80,14 +81,19 @@ typedef struct Run {
     int64_t epoch_batches;
     /* The results of steps stay on the device until they are needed (for a log line, a validation, a checkpoint), so
      * that the host need not wait for a step before it queues the next. Each step has a row [1 + g n_metrics]: the
-     * gradient norm, and the sums of each micro-batch. The host works ahead only of a device with memory of its own. */
+     * gradient norm, and the sums of each micro-batch; of several ranks, exchange_facts_count more. The host works
+     * ahead only of a device with memory of its own. */
     QueuedStep queued[TRAIN_MAX_QUEUED];
     int n_queued, max_queued;
     Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
-    Tensor row;              /* f32 [1 + g n_metrics]: that of the step being queued */
+    Tensor row;              /* that of the step being queued */
     float *host_results;
     float *loss_scale; /* [g, n_metrics]: the weight of one row of each metric in the objective */
     Passes passes;
+    const StepNumbers *numbers; /* of the latest micro-batch, on the device */
+    bool in_step;               /* between its first micro-batch and its update */
+    bool torn;                  /* weights of a step are in other ranks only */
+    bool stops;                 /* a signal asks a rank to stop */
 
     GradientNorm norm;
     Dump *dump;          /* the dump of the current step, or NULL */

@@ -93,6 +93,7 @@ static void set_price(json_t *record, const Price *price) {
 }
 
 void start_log(Run *run) {
+    if (!run->log) return; /* another rank writes it */
     json_t *record = options_record(run->t->spec.set);
     set_program(record, run->t->spec.set);
     set_machine(record, run);

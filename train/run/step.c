@@ -1,8 +1,11 @@
 #include "train/run/step.h"
 
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
+#include "base/stop.h"
+#include "train/parallel/ranks.h"
 #include "train/run/forecast.h"
 #include "train/run/keep.h"
 #include "train/run/record.h"
@@ -40,15 +43,20 @@ AdamW train_adamw(const TrainSpec *spec) {
                    .coupled = o->coupled_decay};
 }
 
+static bool is_dumped(const Run *run) {
+    return run->t->spec.options->debug_dump && run->t->state.step == run->first_step;
+}
+
 void step_begin(Run *run) {
     Training *t = run->t;
     Device *device = t->spec.device;
     double bytes;
-    run->dump = t->spec.options->debug_dump && t->state.step == run->first_step ? dump_open(device) : NULL;
+    run->dump = is_dumped(run) && ranks_write() ? dump_open(device) : NULL;
     device_totals(device, &run->flops_before, &bytes);
     run->queued[run->n_queued].before = t->state;
     run->queued[run->n_queued].n_samples = 0;
-    run->epoch_ended = false;
+    run->in_step = true;
+    if (t->exchange) exchange_begin(t->exchange);
 }
 
 /* Returns the weight of one row of a metric's loss in the objective of the step. */
@@ -69,21 +77,26 @@ static const Batch *next_batch(Run *run) {
     results_stop_without_data(run, &error);
 }
 
-/* Adds a micro-batch to the step's record, to the state and to the window. */
+/* Adds a micro-batch to the step's record. */
 static void count_batch(Run *run, const Batch *batch, int64_t micro) {
     QueuedStep *step = &run->queued[run->n_queued];
-    TrainState *state = &run->t->state;
     memcpy(step->counts + micro * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
     memcpy(step->samples + step->n_samples, batch->samples, (size_t)batch->n_sequences * sizeof *batch->samples);
     step->n_samples += batch->n_sequences;
-    state->micro_step++;
-    state->samples_seen += batch->n_sequences;
-    state->tokens_seen += batch->n_tokens;
-    state->epoch = batch->epoch;
-    state->batch_index = batch->index + 1;
-    run->window.tokens += batch->n_tokens;
-    run->epoch_ended |= batch->last;
     meter_batch(&run->meter, batch);
+}
+
+/* Adds all micro-batches of a step to the state and to the window. */
+static void count_step(Run *run, const BatchGroup *group) {
+    TrainState *state = &run->t->state;
+    state->step++;
+    state->micro_step += run->accumulation;
+    state->samples_seen += group->samples;
+    state->tokens_seen += group->tokens;
+    state->epoch = group->epoch;
+    state->batch_index = group->index + 1;
+    run->window.tokens += group->tokens;
+    run->epoch_ended = group->ends_epoch;
 }
 
 /* ---- the operations of a micro-batch, which the device may record and repeat ---- */
@@ -103,11 +116,14 @@ static void before_pass(void *context, const StepNumbers *numbers) {
     const MicroBatch *m = context;
     Run *run = m->run;
     const Model *model = run->t->spec.model;
+    Exchange *exchange = run->t->exchange;
     (void)numbers;
     if (m->last) gradient_norm_begin(&run->norm);
-    if (!m->first) return;
-    clear_segments(run->t->spec.device, model->gradients, run->updates.cleared, run->updates.n_cleared);
-    copy_moving(run, model->gradients, model->weights, tensor_none());
+    if (m->first) clear_segments(run->t->spec.device, model->gradients, run->updates.cleared, run->updates.n_cleared);
+    if (exchange)
+        exchange_before_pass(exchange);
+    else if (m->first)
+        copy_moving(run, model->gradients, model->weights, tensor_none());
 }
 
 /* Returns the flag that stops all queued steps after one that is not finite; none if such steps are only skipped. */
@@ -136,9 +152,15 @@ static void update_weights(Run *run, Tensor norm, const StepNumbers *numbers) {
     buffers.rates = tensor_1d((float *)numbers->rates, DTYPE_F32, params_n_groups(&model->params));
     buffers.step = &numbers->update;
     wait_for_weights(run);
-    adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);
-    for (int i = 0; i < u->n_matrices; i++)
-        muon_update(t->spec.device, buffers, norm, model->loss_scale, u->matrices[i], muon);
+    if (t->exchange && t->exchange->sharded) {
+        run->torn = true;
+        exchange_update(t->exchange, buffers, norm, adamw, muon);
+        run->torn = false;
+    } else {
+        adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);
+        for (int i = 0; i < u->n_matrices; i++)
+            muon_update(t->spec.device, buffers, norm, model->loss_scale, u->matrices[i], muon);
+    }
     copy_moving(run, model->weights, model->gradients, norm);
 }
 
@@ -148,7 +170,10 @@ static void update(Run *run, const StepNumbers *numbers) {
     Tensor scale = run->t->spec.model->loss_scale, norm = results_norm(run), sums = results_sums(run);
     bool scaled = tensor_given(scale);
     float factor[LOSS_SCALE_FIELDS] = {[LOSS_SCALE_FACTOR] = 1};
-    gradient_norm_finish(&run->norm, norm, scale);
+    if (run->t->exchange && run->t->exchange->sharded)
+        exchange_norm(run->t->exchange, norm, run->norm.squares);
+    else
+        gradient_norm_finish(&run->norm, norm, scale);
     norm_guard(device, norm, stop_flag(run), tensor_1d(sums.data, DTYPE_F32, tensor_numel(sums)), scaled);
     update_weights(run, norm, numbers);
     if (scaled && run->dump) device->download(device, factor, scale.data, sizeof factor);
@@ -163,22 +188,58 @@ static void after_pass(void *context, const StepNumbers *numbers) {
     Tensor sums = m->run->passes.sums;
     scatter_rows(m->run->t->spec.device, results_sums(m->run), tensor_2d(sums.data, DTYPE_F32, 1, sums.dims[0]),
                  tensor_1d((int32_t *)&numbers->micro, DTYPE_I32, 1));
-    if (m->last) update(m->run, numbers);
+    m->run->numbers = numbers;
+    if (m->last && !m->run->t->exchange) update(m->run, numbers);
+}
+
+/* ---- the exchange with other ranks, which no recording holds ---- */
+
+/* Clears the results of micro-batches that other ranks compute. */
+static void clear_results(const Run *run) {
+    Device *device = run->t->spec.device;
+    device->clear(device, run->row.data, tensor_bytes(run->row));
+    memset(run->queued[run->n_queued].counts, 0, (size_t)run->accumulation * BATCH_MAX_COUNTS * sizeof(double));
+}
+
+/* Makes gradients and results those of all ranks, and updates. */
+static void exchange_and_update(Run *run) {
+    double flops, bytes;
+    device_totals(run->t->spec.device, &flops, &bytes);
+    StepFacts facts = {
+        .counts = run->queued[run->n_queued].counts, .flops = flops - run->flops_before, .stop = stop_signal() != 0};
+    Tensor row = run->row;
+    row.data = (float *)row.data + 1;
+    row.dims[0]--;
+    exchange_results(run->t->exchange, row, &facts);
+    exchange_gradients(run->t->exchange, is_dumped(run));
+    run->window.flops += facts.flops - (flops - run->flops_before); /* of the other ranks */
+    run->stops |= facts.stop;
+    if (facts.stop && !stop_signal()) stop_remember(SIGTERM);
+    run->in_step = false;
+    update(run, run->numbers);
 }
 
 /* ---- a micro-batch ---- */
+
+/* Has a step's last pass tell whoever uses gradients before it has ended. A recording cannot hold an exchange. */
+static void tell_finished(Run *run, Pass *pass) {
+    Exchange *exchange = run->t->exchange;
+    bool early = exchange && !run->t->spec.device->repeat && !exchange->n_moving; /* those are taken after the pass */
+    pass->finished = early ? reducer_finished : exchange ? NULL : gradient_norm_finished;
+    pass->finished_context = early ? (void *)&exchange->reducer : &run->norm;
+}
 
 static void set_numbers(Run *run, const Batch *batch, int64_t micro) {
     const TrainState *state = &run->t->state;
     StepNumbers *numbers = run->passes.numbers;
     int n = run->t->spec.model->n_metrics;
-    numbers->pass.step = (uint32_t)state->micro_step;
+    numbers->pass.step = (uint32_t)(state->micro_step + micro);
     numbers->micro = (int32_t)micro;
     numbers->row = run->n_queued;
     numbers->update = (uint32_t)(state->step - state->skipped_steps + 1);
     for (int i = 0; i < n; i++)
         numbers->pass.loss_scale[i] = run->loss_scale[micro * n + i] = loss_scale(run, i, batch);
-    int groups = micro == run->accumulation - 1 ? params_n_groups(&run->t->spec.model->params) : 0;
+    int groups = micro + ranks_count() >= run->accumulation ? params_n_groups(&run->t->spec.model->params) : 0;
     for (int g = 0; g < groups; g++) numbers->rates[g] = update_rate(run, g);
 }
 
@@ -186,31 +247,36 @@ void step_micro_batch(Run *run, int64_t micro) {
     Training *t = run->t;
     const TrainOptions *o = t->spec.options;
     const Batch *batch = next_batch(run);
-    MicroBatch m = {run, micro == 0, micro == run->accumulation - 1};
+    MicroBatch m = {run, micro == ranks_rank(), micro + ranks_count() >= run->accumulation};
     PassFrame frame = {before_pass, after_pass, &m, m.first + 2 * m.last};
     StepDump dump = {run->dump, micro};
-    if (!micro) run->step_epoch = batch->epoch;
+    run->step_epoch = batch->group.first_epoch;
+    if (m.first && t->exchange) clear_results(run);
     set_numbers(run, batch, micro);
     Pass pass = {.train = true,
                  .recompute = o->grad_checkpointing,
-                 .unwritten = micro ? NULL : run->passes.unwritten,
+                 .unwritten = m.first ? run->passes.unwritten : NULL,
                  .seed = (uint64_t)o->seed,
-                 .finished = m.last ? gradient_norm_finished : NULL,
-                 .finished_context = &run->norm,
                  .dump = run->dump ? step_dump_activation : NULL,
                  .dump_context = &dump};
+    if (m.last) tell_finished(run, &pass);
     if (run->dump) step_dump_batch(&dump, batch, t->spec.train->field_names);
     forecast_before_micro_batch(run);
     passes_run(&run->passes, batch, pass, &frame, tensor_none());
     count_batch(run, batch, micro);
+    if (t->exchange) exchange_after_pass(t->exchange, micro);
     forecast_after_micro_batch(run, batch);
+    if (!m.last) return;
+    const BatchGroup group = batch->group;
+    if (t->exchange) exchange_and_update(run);
+    count_step(run, &group);
 }
 
 void step_end(Run *run) {
     double flops, bytes;
     device_totals(run->t->spec.device, &flops, &bytes);
     run->window.flops += flops - run->flops_before;
-    run->t->state.step++;
     run->n_queued++;
+    run->in_step = false;
     if (run->dump) step_dump_write(run, run->dumped_scale);
 }

@@ -4,10 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/parallel/ranks.h"
 #include "train/run/record.h"
 #include "train/run/results.h"
 #include "train/run/selection.h"
 #include "train/stream.h"
+
+/* Gives each rank its own of the batches of a validation; one that has none reads none. */
+static void deal_out(LoaderOptions *options, int64_t batches) {
+    if (ranks_count() == 1) return;
+    options->by_epoch = true;
+    options->stride = ranks_count();
+    options->first = ranks_rank() < batches ? ranks_rank() : 0;
+}
 
 void validation_open(Run *run, size_t *bytes) {
     const TrainSpec *spec = &run->t->spec;
@@ -18,8 +27,10 @@ void validation_open(Run *run, size_t *bytes) {
     size_t needed = loader_batch_bytes(spec->validation, &options, NULL);
     if (needed > *bytes) *bytes = needed;
     v->batches = loader_epoch_batches(spec->validation, &options, 0);
+    deal_out(&options, v->batches);
     v->loader = loader_open(spec->validation, &options);
     v->sums = tensor_2d(device->allocate(device, (size_t)(v->batches * n) * 4), DTYPE_F32, v->batches, n);
+    v->counts = xcalloc((size_t)v->batches * BATCH_MAX_COUNTS, sizeof *v->counts);
     v->host_sums = xcalloc((size_t)(v->batches * n), sizeof(float));
     if (!spec->selection.evaluate) return;
     int64_t samples = validation_samples(spec->validation, &options);
@@ -35,8 +46,24 @@ void validation_close(Run *run) {
     loader_close(v->loader);
     device->release(device, v->sums.data, tensor_bytes(v->sums));
     if (tensor_given(v->outputs)) device->release(device, v->outputs.data, tensor_bytes(v->outputs));
-    free(v->host_sums);
-    free(v->host_outputs);
+    FREE(v->counts, v->host_sums, v->host_outputs);
+}
+
+/* Clears the results, of which this rank computes some. */
+static void clear(const Run *run) {
+    Device *device = run->t->spec.device;
+    const Validation *v = &run->validation;
+    device->clear(device, v->sums.data, tensor_bytes(v->sums));
+    if (tensor_given(v->outputs)) device->clear(device, v->outputs.data, tensor_bytes(v->outputs));
+    memset(v->counts, 0, (size_t)v->batches * BATCH_MAX_COUNTS * sizeof *v->counts);
+}
+
+/* Makes the results of all ranks those of each: what a rank has not computed is 0 there. */
+static void gather(const Run *run) {
+    const Validation *v = &run->validation;
+    exchange_sum(run->t->exchange, v->sums);
+    if (tensor_given(v->outputs)) exchange_sum(run->t->exchange, v->outputs);
+    exchange_sum_doubles(run->t->exchange, v->counts, v->batches * BATCH_MAX_COUNTS);
 }
 
 /* Sums each metric and its counts over all batches. */
@@ -46,11 +73,15 @@ static void measure(Run *run, double *sums, double *counts) {
     int n = t->spec.model->n_metrics;
     Error error;
     t->state.validating = 1; /* if the run is stopped here, the resumed run validates first */
-    if (!passes_measure(&run->passes, v->loader, v->batches, v->sums, v->outputs, counts, &error))
+    int64_t rank = ranks_rank(), own = rank < v->batches ? 1 + (v->batches - 1 - rank) / ranks_count() : 0;
+    if (t->exchange) clear(run);
+    if (!passes_measure(&run->passes, v->loader, own, v->sums, v->outputs, v->counts, &error))
         results_stop_without_data(run, &error);
+    if (t->exchange) gather(run);
     t->state.validating = 0;
     t->spec.device->download(t->spec.device, v->host_sums, v->sums.data, tensor_bytes(v->sums));
     for (int64_t i = 0; i < v->batches * n; i++) sums[i % n] += (double)v->host_sums[i];
+    for (int64_t i = 0; i < v->batches * BATCH_MAX_COUNTS; i++) counts[i % BATCH_MAX_COUNTS] += v->counts[i];
 }
 
 /* Prints the line of a validation. `seconds`: its time. */
@@ -79,7 +110,16 @@ static void print_line(const Run *run, const double *means, const char *text, do
 /* Lets the program do its part. */
 static void call_program(Run *run) {
     const ValidationHook *hook = &run->t->spec.after_validation;
-    if (hook->function) hook->function(hook->context, run->t, run->t->state.step);
+    if (hook->function && ranks_write()) hook->function(hook->context, run->t, run->t->state.step);
+}
+
+/* Tells all ranks what is the best so far: in the first a write that failed may have made it an earlier one. */
+static void share_best(Run *run) {
+    TrainState *state = &run->t->state;
+    Best best = {state->best, state->best_step};
+    ranks_share(&best, sizeof best);
+    state->best = best.value;
+    state->best_step = best.step;
 }
 
 bool validation_run(Run *run) {
@@ -90,6 +130,7 @@ bool validation_run(Run *run) {
     double start = seconds_now(), metrics[TRAIN_MAX_METRICS] = {0};
     char text[RECORD_TEXT];
     measure(run, sums, counts);
+    share_best(run);
     double objective = record_means(t->spec.model, sums, counts, means, text);
     double decisive = selection_evaluate(run, means, objective, metrics);
     size_t used = strlen(text);

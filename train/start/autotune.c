@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "train/parallel/ranks.h"
 
 static char *autotune_path(const Training *t, const char *directory) {
     bool shared =
@@ -19,6 +20,7 @@ void train_write_autotune_cache(Training *t, const char *directory) {
                *path = autotune_path(t, directory);
     size_t length = text ? strlen(text) : 0;
     Error error;
+    if (!ranks_write()) return;
     if (text && length != t->autotune_length) {
         OWNED char *summed =
             xformat("%s%s%016llx\n", text, CHECKSUM_KEY, (unsigned long long)checksum(0, text, length));

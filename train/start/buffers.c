@@ -1,15 +1,41 @@
 #include "train/start/buffers.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/format.h"
+#include "train/parallel/ranks.h"
 #include "train/plan/fit.h"
 #include "train/start/device_data.h"
 
-static Tensor flat_tensor(const Training *t, DType type) {
-    int64_t n = t->spec.model->params.flat_count;
-    Device *device = t->spec.device;
+static Tensor numbers(Device *device, DType type, int64_t n) {
     return tensor_1d(device->allocate(device, (size_t)n * dtype_size(type)), type, n);
+}
+
+static Tensor flat_tensor(const Training *t, DType type) {
+    return numbers(t->spec.device, type, t->spec.model->params.flat_count);
+}
+
+/* Allocates the moments: all of them, or this rank's. */
+static void allocate_moments(Training *t) {
+    const TrainOptions *o = t->spec.options;
+    Device *device = t->spec.device;
+    bool bf16 = !strcmp(o->reduce_type, "bf16");
+    const ExchangeOptions exchange = {.micro_batches = o->grad_accumulation,
+                                      .weight_decay = (float)o->weight_decay,
+                                      .muon = t->spec.optimizer.muon,
+                                      .sharded = !strcmp(o->zero, "1"),
+                                      .half = bf16 ? DTYPE_BF16 : DTYPE_F32};
+    if (bf16 && ranks_group() && device->half != DTYPE_BF16)
+        die_usage("--reduce-type bf16: the %s device has no such type", device->name);
+    if (ranks_group()) t->exchange = exchange_open(ranks_group(), device, t->spec.model, &exchange);
+    bool parts = t->exchange && t->exchange->sharded;
+    int64_t all = t->spec.model->params.flat_count;
+    t->m = numbers(device, DTYPE_F32, parts ? shards_m_count(&t->exchange->shards) : all);
+    t->v = numbers(device, DTYPE_F32, parts ? shards_v_count(&t->exchange->shards) : all);
+    if (!parts) return;
+    t->whole_m = xcalloc((size_t)all, sizeof *t->whole_m);
+    t->whole_v = xcalloc((size_t)all, sizeof *t->whole_v);
 }
 
 /* Allocates a second copy for models whose best checkpoints may come faster than they are written. */
@@ -18,7 +44,8 @@ static void allocate_staging(Training *t) {
     Device *device = t->spec.device;
     size_t bytes = (size_t)t->spec.model->params.flat_count * sizeof(float);
     size_t max_bytes = t->spec.max_staged ? t->spec.max_staged : SMALL;
-    int copies = bytes <= max_bytes && !t->inference ? 2 : 1, parts = t->inference ? 1 : BUFFERS;
+    int copies = bytes <= max_bytes && !t->inference && !t->whole_m ? 2 : 1;
+    int parts = t->inference || t->whole_m ? 1 : BUFFERS;
     if (copies == 1 && t->spec.validation && !device->host_memory && !t->inference)
         printf("[Run] checkpoints of this size wait for the disk: where a new best comes before the last one is "
                "written, so does the training\n");
@@ -55,8 +82,7 @@ void buffers_allocate(Training *t) {
     if (half != DTYPE_F32) model->half_weights = flat_tensor(t, half);
     if (!t->inference) {
         model->gradients = flat_tensor(t, DTYPE_F32);
-        t->m = flat_tensor(t, DTYPE_F32);
-        t->v = flat_tensor(t, DTYPE_F32);
+        allocate_moments(t);
     }
     if (!t->inference && half == DTYPE_F16)
         model->loss_scale =
@@ -76,6 +102,8 @@ void buffers_release(Training *t) {
         if (tensor_given(*parts[i])) device->release(device, parts[i]->data, tensor_bytes(*parts[i]));
         *parts[i] = tensor_none();
     }
+    exchange_close(t->exchange);
+    FREE(t->whole_m, t->whole_v);
     arena_close(&t->activations);
     device_data_release(t, 0);
     for (int i = 0; i < 2 * BUFFERS; i++) {
@@ -91,14 +119,23 @@ static Tensor buffer_of(const Training *t, int buffer) {
 
 CheckpointBuffers buffers_copy(const Training *t, int slot) {
     const Model *model = t->spec.model;
+    bool in_place = t->spec.device->host_memory;
     float *const *copy = t->staging[slot];
-    if (t->spec.device->host_memory)
-        return (CheckpointBuffers){&model->params, model->weights.data, t->m.data, t->v.data};
-    return (CheckpointBuffers){&model->params, copy[BUFFER_WEIGHTS], copy[BUFFER_M], copy[BUFFER_V]};
+    return (CheckpointBuffers){&model->params, in_place ? model->weights.data : copy[BUFFER_WEIGHTS],
+                               t->whole_m ? t->whole_m
+                               : in_place ? t->m.data
+                                          : copy[BUFFER_M],
+                               t->whole_v ? t->whole_v
+                               : in_place ? t->v.data
+                                          : copy[BUFFER_V]};
 }
 
 void buffers_upload(Training *t, int count) {
     Device *device = t->spec.device;
+    if (t->whole_m && count > 1) {
+        shards_take(&t->exchange->shards, t->m, t->v, t->whole_m, t->whole_v);
+        count = 1;
+    }
     for (int i = 0; i < count && !device->host_memory; i++) {
         Tensor buffer = buffer_of(t, i);
         device->upload(device, buffer.data, t->staging[0][i], tensor_bytes(buffer));

@@ -3,9 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/version.h"
 #include "checkpoint/description.h"
+#include "train/parallel/ranks.h"
+#include "train/parallel/reduce.h"
 #include "train/plan/fit.h"
 #include "train/start/autotune.h"
 #include "train/start/buffers.h"
@@ -54,6 +57,17 @@ static void start_fresh(Training *t) {
     snprintf(t->state.revision, sizeof t->state.revision, "%s", version_revision);
 }
 
+/* Dies if another rank has other data, weights or another device, whose arithmetic may differ. */
+static void compare_ranks(const Training *t) {
+    const TrainState *s = &t->state;
+    OWNED char *facts = xformat("the training data\t%016llx\ntheir contents\t%016llx\nthe validation data\t%016llx\n"
+                                "the base checkpoint\t%016llx\nthe step to go on from\t%lld\nthe device\t%s\n",
+                                (unsigned long long)s->data_hash, (unsigned long long)s->content_hash,
+                                (unsigned long long)s->validation_hash, (unsigned long long)s->base_sum,
+                                (long long)s->step, strchr(t->spec.device->description, ','));
+    ranks_compare(facts);
+}
+
 static Training *training_new(const TrainSpec *spec, bool inference) {
     Training *t = xcalloc(1, sizeof *t);
     t->spec = *spec;
@@ -67,13 +81,16 @@ Training *train_open(const TrainSpec *spec) {
     autotune_load(t);
     t->resumed_from = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
     if (t->resumed_from) refuse_other_model(spec, t->resumed_from);
+    if (t->resumed_from) resume_step_size(t);
     choose_batch(t);
+    if (ranks_group()) spec->model->params.flat_count = reducer_room(spec->model->params.flat_count, ranks_count());
     buffers_allocate(t);
     if (t->resumed_from)
         resume(t);
     else
         start_fresh(t);
     buffers_derive(t);
+    compare_ranks(t);
     return t;
 }
 

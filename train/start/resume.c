@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/state.h"
+#include "train/parallel/ranks.h"
 #include "train/plan/sizing.h"
 #include "train/start/buffers.h"
 #include "train/start/import.h"
@@ -21,9 +22,11 @@ static bool is_among(const char *const *names, const char *name) {
     return names && *names;
 }
 
+static bool is_step_size(const char *name) { return !strcmp(name, "batch-size") || !strcmp(name, "grad-accumulation"); }
+
 /* Compares the options of the checkpoint with those of this run. Dies if a difference would make another run; reports
  * other differences. */
-static void compare_options(const Training *t, const char *before_text) {
+static void compare_options(const Training *t, const char *before_text, bool same_step) {
     json_error_t error;
     OWNED char *now_text = options_to_json(t->spec.set);
     json_auto_t *before = json_loads(before_text ? before_text : "{}", JSON_DECODE_ANY, &error),
@@ -36,7 +39,7 @@ static void compare_options(const Training *t, const char *before_text) {
         json_t *other = json_object_get(now, name);
         const Option *option = options_find(t->spec.set, name);
         bool resumes = option && option->value == options_find(t->spec.set, "resume")->value;
-        if (resumes || !other || json_equal(value, other)) continue;
+        if (resumes || !other || json_equal(value, other) || (same_step && is_step_size(name))) continue;
         const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
         OWNED char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
         if (is_among(stream_options, name) || is_among(t->spec.fixed_options, name))
@@ -107,22 +110,6 @@ static void compare_data(Training *t) {
     t->state.validation_hash = validation;
 }
 
-void resume(Training *t) {
-    const CheckpointBuffers into = buffers_copy(t, 0);
-    MUST_OR(state_read(t->resumed_from, &t->state, &error), "--resume %s: %s", t->resumed_from, error.text);
-    compare_options(t, t->state.options_json); /* before the tensors, which may be those of another model */
-    free(t->state.options_json);
-    compare_facts(t);
-    MUST_OR(checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error), "--resume %s: %s", t->resumed_from,
-            error.text);
-    compare_currency(t);
-    if (!t->carried.n) carried_close(&t->carried); /* nothing in the file is needed any more */
-    buffers_upload(t, BUFFERS);
-    compare_data(t);
-    printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
-           (long long)t->state.epoch + 1, (long long)t->state.batch_index);
-}
-
 /* Sets *value to a whole number among the options of a checkpoint; leaves it unchanged if the option is missing. */
 static bool option_before(const Training *t, const json_t *before, const char *name, int64_t *value, Error *error) {
     const json_t *there = json_object_get(before, name);
@@ -133,24 +120,114 @@ static bool option_before(const Training *t, const json_t *before, const char *n
     return option_from_json(&other, there, error);
 }
 
+/* The size of a step before and now. */
+typedef struct {
+    int64_t size, accumulation; /* -b, and the micro-batches of all ranks; 0: the checkpoint does not state them */
+} StepSize;
+
+static StepSize step_size_before(const Training *t, const char *options_json) {
+    StepSize before = {0, 0};
+    json_auto_t *options = json_loads(options_json ? options_json : "{}", 0, NULL);
+    MUST_OR(option_before(t, options, "batch-size", &before.size, &error) &&
+                option_before(t, options, "grad-accumulation", &before.accumulation, &error),
+            "--resume %s: its options: %s", t->resumed_from, error.text);
+    return before;
+}
+
+static StepSize read_step_size(const Training *t) {
+    TrainState state = {0};
+    MUST_OR(state_read(t->resumed_from, &state, &error), "--resume %s: %s", t->resumed_from, error.text);
+    StepSize before = step_size_before(t, state.options_json);
+    free(state.options_json);
+    return before;
+}
+
 bool resume_batch(Training *t) {
     const TrainOptions *o = t->spec.options;
-    TrainState state = {0};
-    int64_t size = 0, accumulation = 0;
-    MUST_OR(state_read(t->resumed_from, &state, &error), "--resume %s: %s", t->resumed_from, error.text);
-    json_auto_t *before = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
-    MUST_OR(option_before(t, before, "batch-size", &size, &error) &&
-                option_before(t, before, "grad-accumulation", &accumulation, &error),
-            "--resume %s: its options: %s", t->resumed_from, error.text);
-    free(state.options_json);
-    if (size < 1 || accumulation < 1) return false;
-    if (o->effective_batch && o->effective_batch != size * accumulation)
+    const StepSize before = read_step_size(t);
+    if (before.size < 1 || before.accumulation < 1) return false;
+    if (o->effective_batch && o->effective_batch != before.size * before.accumulation)
         die_usage(
             "--resume: a step of %s has %lld x %lld samples and --effective-batch is %lld, so it would be another run; "
             "leave it out, or start a new run from the weights with --%s %s/model.safetensors",
-            t->resumed_from, (long long)size, (long long)accumulation, (long long)o->effective_batch,
+            t->resumed_from, (long long)before.size, (long long)before.accumulation, (long long)o->effective_batch,
             train_base_option(&t->spec), t->resumed_from);
-    sizing_set_batch(&t->spec, size, accumulation);
-    printf("[Batch] -b %lld -g %lld, as in the run that is resumed\n", (long long)size, (long long)accumulation);
+    sizing_set_batch(&t->spec, before.size, before.accumulation);
+    printf("[Batch] -b %lld -g %lld, as in the run that is resumed\n", (long long)before.size,
+           (long long)before.accumulation);
     return true;
+}
+
+/* Dies with the numbers of ranks that can share a step of so many micro-batches. */
+static _Noreturn void die_indivisible(const Training *t, int64_t micro_batches) {
+    OWNED char *fits = xstrdup("");
+    for (int64_t ranks = 1, n = 0; ranks <= micro_batches && n < 8; ranks++)
+        if (micro_batches % ranks == 0) {
+            xappend(&fits, "%s%lld with -g %lld", n++ ? ", " : "", (long long)ranks,
+                    (long long)(micro_batches / ranks));
+        }
+    die_usage("--resume: a step of %s has %lld micro-batches of -b %lld, which %d ranks cannot share; start as many "
+              "ranks as divide it: %s",
+              t->resumed_from, (long long)micro_batches, (long long)t->spec.options->batch_size, ranks_count(), fits);
+}
+
+/* Returns whether the options make the same steps of other micro-batches. */
+static bool is_same_step(const Training *t, StepSize before) {
+    const TrainOptions *o = t->spec.options;
+    return before.size > 0 && before.accumulation > 0 && !t->spec.batch.indivisible &&
+           before.size * before.accumulation == o->batch_size * o->grad_accumulation;
+}
+
+void resume_step_size(Training *t) {
+    const TrainOptions *o = t->spec.options;
+    if (o->auto_batch || ranks_count() == 1) return;
+    const StepSize before = read_step_size(t);
+    if (before.accumulation < 1 || is_same_step(t, before)) return;
+    int64_t whole = before.size * before.accumulation, accumulation = before.accumulation;
+    if (!o->token_budget && o->batch_size != before.size && !t->spec.batch.indivisible) {
+        if (whole % o->batch_size)
+            die_usage("--resume: a step of %s has %lld samples, no multiple of -b %lld; -b was %lld", t->resumed_from,
+                      (long long)whole, (long long)o->batch_size, (long long)before.size);
+        accumulation = whole / o->batch_size;
+    }
+    if (accumulation % ranks_count()) die_indivisible(t, accumulation);
+    if (accumulation == o->grad_accumulation) return;
+    sizing_set_batch(&t->spec, o->batch_size, accumulation);
+    printf("[Ranks] -g %lld, so that a step keeps its %lld micro-batches\n", (long long)(accumulation / ranks_count()),
+           (long long)accumulation);
+}
+
+/* Finds the place in the epoch for micro-batches of another size. */
+static void move_place(Training *t, StepSize before) {
+    const TrainOptions *o = t->spec.options;
+    TrainState *state = &t->state;
+    int64_t n = t->spec.train->n_samples, batches = (n + o->batch_size - 1) / o->batch_size,
+            samples = state->batch_index * before.size;
+    bool sorted = !strcmp(o->bucketing, "on") && samples > 0 && samples < n;
+    state->batch_index = samples < n ? samples / o->batch_size : batches;
+    printf("[Resume] a step was %lld x %lld samples and is now %lld x %lld: the same run, with other roundings%s\n",
+           (long long)before.size, (long long)before.accumulation, (long long)o->batch_size,
+           (long long)o->grad_accumulation,
+           sorted ? "; what is left of this epoch is sorted anew, so that some samples come twice and as many not at "
+                    "all (--bucketing off has neither)"
+                  : "");
+}
+
+void resume(Training *t) {
+    const CheckpointBuffers into = buffers_copy(t, 0);
+    MUST_OR(state_read(t->resumed_from, &t->state, &error), "--resume %s: %s", t->resumed_from, error.text);
+    const StepSize before = step_size_before(t, t->state.options_json);
+    /* Before the tensors, which may be those of another model. */
+    compare_options(t, t->state.options_json, is_same_step(t, before));
+    if (is_same_step(t, before) && before.size != t->spec.options->batch_size) move_place(t, before);
+    free(t->state.options_json);
+    compare_facts(t);
+    MUST_OR(checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error), "--resume %s: %s", t->resumed_from,
+            error.text);
+    compare_currency(t);
+    if (!t->carried.n) carried_close(&t->carried); /* nothing in the file is needed any more */
+    buffers_upload(t, BUFFERS);
+    compare_data(t);
+    printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
+           (long long)t->state.epoch + 1, (long long)t->state.batch_index);
 }

@@ -443,7 +443,10 @@ TEST(wrong_options_are_refused) {
     } wrong[] = {
         {"train_gpt --estimate -b auto -g 4", "instead of -g 4 give --effective-batch, the samples of a step (32"},
         {"train_gpt --estimate -b auto --token-budget 4000", "give --effective-batch instead of the budget"},
-        {"train_gpt --estimate -b 8 --effective-batch 32", "--effective-batch belongs to -b auto"},
+        {"train_gpt --estimate -b 8 --effective-batch 30", "--effective-batch 30 is no multiple of -b 8"},
+        {"train_gpt --estimate -b 8 -g 4 --effective-batch 32", "two of them decide the third; leave one out"},
+        {"train_gpt --estimate --token-budget 900 --effective-batch 32",
+         "--effective-batch counts samples, and with --token-budget"},
         {"train_gpt --estimate -b some", "--batch-size: expected a whole number or auto, found 'some'"},
         {"train_gpt --estimate --lengths 250,120", "expected MEAN,SD,MAX, three numbers"},
         {"train_gpt --estimate --lengths 250,120,many", "expected MEAN,SD,MAX, three numbers"},

@@ -1,0 +1,115 @@
+#include "train/parallel/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Exchange *exchange_open(Group *group, Device *device, Model *model, const ExchangeOptions *o) {
+    Exchange *x = xcalloc(1, sizeof *x);
+    *x = (Exchange){.group = group, .device = device, .model = model, .micro_batches = o->micro_batches};
+    x->updates = params_updates(&model->params, device, o->weight_decay, o->muon);
+    x->n_moving = params_moving(&model->params, &x->moving);
+    x->reducer = reducer_open(group, device, model->gradients, o->half);
+    x->statistics = statistics_open(group, device, &model->params, x->moving, x->n_moving, o->micro_batches);
+    x->sharded = o->sharded;
+    if (x->sharded) x->shards = shards_open(&x->reducer, &x->updates);
+    x->host = xcalloc((size_t)exchange_facts_count(o->micro_batches), sizeof *x->host);
+    return x;
+}
+
+void exchange_close(Exchange *x) {
+    if (!x) return;
+    if (x->sharded) shards_close(&x->shards);
+    statistics_close(&x->statistics);
+    reducer_close(&x->reducer);
+    params_updates_free(&x->updates);
+    FREE(x->moving, x->host, x);
+}
+
+void exchange_begin(Exchange *x) {
+    reducer_begin(&x->reducer);
+    statistics_begin(&x->statistics);
+}
+
+void exchange_before_pass(Exchange *x) { statistics_before_pass(&x->statistics, x->model->gradients); }
+
+void exchange_after_pass(Exchange *x, int64_t micro) {
+    statistics_after_pass(&x->statistics, x->model->gradients, micro);
+}
+
+void exchange_gradients(Exchange *x, bool all) {
+    reducer_finish(&x->reducer);
+    if (all) reducer_gather(&x->reducer);
+    statistics_apply(&x->statistics, x->model->gradients, x->model->weights);
+}
+
+/* ---- facts ---- */
+
+/* A double goes as two floats, whose sum has 48 of its bits; of all ranks but one it is 0. */
+enum { HALVES = 2 };
+
+int64_t exchange_facts_count(int64_t micro_batches) { return HALVES * (micro_batches * BATCH_MAX_COUNTS + 1) + 1; }
+
+static void split(float *to, double value) {
+    to[0] = (float)value;
+    to[1] = (float)(value - (double)to[0]);
+}
+
+static double join(const float *from) { return (double)from[0] + (double)from[1]; }
+
+void exchange_results(Exchange *x, Tensor results, StepFacts *facts) {
+    int64_t n = exchange_facts_count(x->micro_batches), n_counts = x->micro_batches * BATCH_MAX_COUNTS;
+    float *at = (float *)results.data + results.dims[0] - n, *flops = x->host + HALVES * n_counts,
+          *stop = flops + HALVES;
+    for (int64_t i = 0; i < n_counts; i++) split(x->host + HALVES * i, facts->counts[i]);
+    split(flops, facts->flops);
+    *stop = facts->stop;
+    x->device->upload(x->device, at, x->host, (size_t)n * sizeof(float));
+    group_all_reduce(x->group, x->device, results, REDUCE_SUM);
+    x->device->download(x->device, x->host, at, (size_t)n * sizeof(float));
+    for (int64_t i = 0; i < n_counts; i++) facts->counts[i] = join(x->host + HALVES * i);
+    facts->flops = join(flops);
+    facts->stop = *stop > 0;
+}
+
+void exchange_sum(Exchange *x, Tensor t) {
+    group_all_reduce(x->group, x->device, tensor_1d(t.data, t.dtype, tensor_numel(t)), REDUCE_SUM);
+}
+
+void exchange_sum_doubles(Exchange *x, double *values, int64_t n) {
+    size_t bytes = (size_t)(HALVES * n) * sizeof(float);
+    OWNED float *host = xmalloc(bytes);
+    Tensor sums = tensor_1d(x->device->allocate(x->device, bytes), DTYPE_F32, HALVES * n);
+    for (int64_t i = 0; i < n; i++) split(host + HALVES * i, values[i]);
+    x->device->upload(x->device, sums.data, host, bytes);
+    exchange_sum(x, sums);
+    x->device->download(x->device, host, sums.data, bytes);
+    for (int64_t i = 0; i < n; i++) values[i] = join(host + HALVES * i);
+    x->device->release(x->device, sums.data, bytes);
+}
+
+/* ---- the norm ---- */
+
+void exchange_norm(Exchange *x, Tensor norm, Tensor squares) {
+    const ParamUpdates *u = &x->updates;
+    x->device->clear(x->device, squares.data, tensor_bytes(squares));
+    for (int k = 0; k < x->reducer.n_buckets; k++) {
+        FlatRange piece = reducer_piece(&x->reducer, k, x->group->rank);
+        sum_squares(x->device, squares, x->model->gradients, u->segments, u->n_segments, piece.begin, piece.end);
+    }
+    /* The sums are doubles: added as integers, those of one rank and the zeros of the others keep all their bits. */
+    squares.dtype = DTYPE_I32;
+    group_all_reduce(x->group, x->device, squares, REDUCE_SUM);
+    squares.dtype = DTYPE_F32;
+    finish_norm(x->device, norm, squares, x->model->loss_scale);
+}
+
+void exchange_update(Exchange *x, AdamWBuffers buffers, Tensor norm, AdamW adamw, Muon muon) {
+    shards_update(&x->shards, buffers, norm, x->model->loss_scale, adamw, muon);
+    shards_gather(&x->shards, buffers.params);
+    if (tensor_given(buffers.copy)) cast(x->device, buffers.copy, buffers.params);
+}
+
+void exchange_collect(Exchange *x, Tensor m, Tensor v, float *whole_m, float *whole_v) {
+    bool first = !x->group->rank;
+    shards_collect(&x->shards, m, v, first ? whole_m : NULL, first ? whole_v : NULL);
+}

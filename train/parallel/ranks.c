@@ -1,0 +1,197 @@
+#include "train/parallel/ranks.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/meeting.h"
+#include "base/program.h"
+#include "kernels/mpi.h"
+
+static struct {
+    Launch launch;
+    Meeting *meeting;
+    Group *group; /* of the job; NULL: one rank */
+    bool begun;
+    bool parted; /* each rank trains by itself */
+    char *(*on_loss)(void *context);
+    void *context;
+    bool ends; /* this process tells the others nothing any more */
+} here = {.launch = {.size = 1}};
+
+int ranks_job_count(void) { return here.launch.size; }
+int ranks_job_rank(void) { return here.launch.rank; }
+Group *ranks_group(void) { return here.parted ? NULL : here.group; }
+int ranks_count(void) { return ranks_group() ? here.launch.size : 1; }
+int ranks_rank(void) { return ranks_group() ? here.launch.rank : 0; }
+bool ranks_write(void) { return ranks_rank() == 0; }
+void ranks_part(void) { here.parted = true; }
+
+void ranks_on_loss(char *(*function)(void *context), void *context) {
+    here.on_loss = function;
+    here.context = context;
+}
+
+/* ---- the end ---- */
+
+/* Ends this process because another rank is lost. The first rank has written what is whole before the others go, so
+ * that a launcher which ends a job with its first process leaves it time. */
+static _Noreturn void end_lost(const char *lost) {
+    here.ends = true;
+    OWNED char *why = xstrdup(lost), *kept = here.on_loss ? here.on_loss(here.context) : NULL;
+    if (here.launch.rank) meeting_wait_for_first(here.meeting);
+    warn("%s; the job ends%s%s", why, kept ? ". " : "", kept ? kept : "");
+    last_calls_make();
+    _exit(RANKS_LOST);
+}
+
+static void wait_for_others(void *unused) {
+    (void)unused;
+    const char *lost = meeting_lost(here.meeting);
+    if (lost) end_lost(lost);
+}
+
+void ranks_wait_for_first(void) {
+    if (ranks_rank()) meeting_wait_for_first(here.meeting);
+}
+
+/* Tells the other ranks that this one ends by an error or a signal. */
+static void say_last_words(void) {
+    if (!here.ends) meeting_last_words(here.meeting, "ends: see its last message");
+}
+
+static void close_group(void) {
+    if (here.group) group_close(here.group);
+    here.group = NULL;
+}
+
+static void close_ranks(void) {
+    here.ends = true;
+    close_group();
+    meeting_close(here.meeting);
+}
+
+void ranks_end(int status) {
+    if (!ranks_group()) return;
+    close_group();
+    if (here.launch.rank) exit(status);
+}
+
+/* ---- the beginning ---- */
+
+/* Options that may differ: they decide no number. */
+static const char *const own_options[] = {"threads", "num-workers", "price", "prices", "json", "profile", NULL};
+
+static bool is_own(const char *name) {
+    int i = 0;
+    while (own_options[i] && strcmp(own_options[i], name) != 0) i++;
+    return own_options[i];
+}
+
+/* Returns the options as facts; free(). */
+static char *facts_of(const OptionSet *set) {
+    OWNED char *text = options_to_json(set);
+    char *facts = xstrdup("");
+    json_error_t error;
+    json_auto_t *options = json_loads(text, JSON_DECODE_ANY, &error);
+    const char *name;
+    json_t *value;
+    json_object_foreach(options, name, value) {
+        OWNED char *shown = json_dumps(value, JSON_ENCODE_ANY);
+        if (!is_own(name)) xappend(&facts, "--%s\t%s\n", name, shown);
+    }
+    return facts;
+}
+
+void ranks_compare(const char *facts) {
+    Error error;
+    if (ranks_group() && !meeting_compare(here.meeting, facts, &error)) {
+        here.ends = true; /* all have been told */
+        die("%s", error.text);
+    }
+}
+
+void ranks_share(void *data, size_t bytes) {
+    Error error;
+    if (ranks_group() && !meeting_share(here.meeting, data, bytes, &error)) end_lost(error.text);
+}
+
+/* Divides the processors of this machine among its ranks, unless the launcher has done so by binding them. */
+static void divide_threads(TrainOptions *o) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t allowed;
+    int ranks = here.launch.local_size > 0 ? here.launch.local_size : 1;
+    bool bound = !sched_getaffinity(0, sizeof allowed, &allowed) && CPU_COUNT(&allowed) < online;
+    if (o->threads)
+        o->threads = o->threads > ranks ? o->threads / ranks : 1;
+    else if (!bound)
+        o->threads = online > ranks ? online / ranks : 1;
+    if (o->num_workers > ranks)
+        o->num_workers /= ranks;
+    else if (o->num_workers)
+        o->num_workers = 1;
+}
+
+/* Divides a step among the ranks. */
+static void divide_step(TrainOptions *o) {
+    int64_t ranks = here.launch.size;
+    if (o->auto_batch) {
+        if (o->batch_size % ranks)
+            die_usage("--effective-batch %lld: %lld ranks cannot share a step of %lld samples; give a multiple of the "
+                      "ranks",
+                      (long long)o->batch_size, (long long)ranks, (long long)o->batch_size);
+        return;
+    }
+    if (!o->whole_step) o->grad_accumulation *= ranks;
+    if (o->grad_accumulation % ranks)
+        die_usage("a step of %lld micro-batches cannot be shared by %lld ranks; start a number of ranks that divides "
+                  "it, or make it a multiple of the ranks",
+                  (long long)o->grad_accumulation, (long long)ranks);
+}
+
+static void divide(TrainOptions *o) {
+    divide_threads(o);
+    divide_step(o);
+}
+
+static void check_use(TrainOptions *o) {
+    const Launch *l = &here.launch;
+    const char *plans = o->estimate ? "estimate" : o->dry_run ? "dry-run" : o->calibrate ? "calibrate" : NULL;
+    if (plans)
+        die_usage("--%s is for one process, and %s has started rank %d of %d; start it without", plans, l->launcher,
+                  l->rank, l->size);
+    if (!strcmp(o->device, "auto")) o->device = "cpu"; /* MPI connects CPUs */
+    if (!strcmp(o->device, "cuda"))
+        warn("--device cuda with %d ranks: their numbers go through the host's memory, and each rank takes the first "
+             "GPU "
+             "that it sees (CUDA_VISIBLE_DEVICES)",
+             l->size);
+}
+
+void ranks_begin(TrainOptions *o, const OptionSet *set) {
+    Launch *l = &here.launch;
+    if (!here.begun) MUST(launch_read(l, &error));
+    if (l->size == 1 || (here.begun && !here.group)) return;
+    check_use(o);
+    if (here.begun) { /* another training of the same process */
+        divide(o);
+        return;
+    }
+    here.begun = true;
+    program_be_rank(l->rank, l->size);
+    Error error;
+    here.meeting = meeting_open(l, NULL, &error);
+    if (!here.meeting) die("%s", error.text);
+    last_calls_add(say_last_words);
+    OWNED char *facts = facts_of(set);
+    here.group = mpi_group_open(l->rank, l->size, &error);
+    if (!here.group) die("%s has started rank %d of %d: %s", l->launcher, l->rank, l->size, error.text);
+    here.group->waiting = wait_for_others;
+    ranks_compare(facts);
+    atexit(close_ranks);
+    divide(o);
+    printf("[Ranks] %d, started by %s, over %s\n", l->size, l->launcher, here.group->description);
+}

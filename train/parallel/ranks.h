@@ -1,0 +1,38 @@
+/* The ranks of a job: processes that a launcher has started to train together, each with a device of its own. All
+ * compute; the first decides, prints and writes. A process belongs to one job, so all here is the process's own. */
+#pragma once
+
+#include "kernels/group.h"
+#include "train/options.h"
+
+/* The exit status of all ranks of a job that has lost one: the same command with --resume auto goes on. */
+enum { RANKS_LOST = 75 };
+
+/* Meets the other ranks of the job that a launcher has started, if it has: compares the options, connects the ranks,
+ * has ranks other than the first print nothing but messages, and divides a step and the threads of this machine among
+ * them. Call it when the options are resolved. Dies with what is missing or differs. */
+void ranks_begin(TrainOptions *options, const OptionSet *set);
+/* Has each rank train by itself from now on. */
+void ranks_part(void);
+/* Ends what the ranks do together. Ranks other than the first wait until that one has ended, and end with the status. */
+void ranks_end(int status);
+/* Return the number of ranks that train together, and the place among them: 1 and 0 for a process that is alone. */
+int ranks_count(void);
+int ranks_rank(void);
+/* Return the same of all ranks of the job, whether they train together or not. */
+int ranks_job_count(void);
+int ranks_job_rank(void);
+/* Returns whether this process writes the files of its training. */
+bool ranks_write(void);
+/* Returns the group of the ranks that train together; NULL: this process is alone. */
+Group *ranks_group(void);
+/* Dies, on all ranks, if facts differ from those of the first rank: lines "name\tvalue\n". Does nothing alone. */
+void ranks_compare(const char *facts);
+/* Replaces data by that of the first rank. Does nothing alone. */
+void ranks_share(void *data, size_t bytes);
+/* Waits in ranks other than the first until that one has ended: some launchers kill a job with its first process that
+ * ends by an error. */
+void ranks_wait_for_first(void);
+/* Sets what is called before this process ends because another rank is lost: it may write what is whole, and returns
+ * what it has kept for the message; free(). function NULL: nothing. */
+void ranks_on_loss(char *(*function)(void *context), void *context);
