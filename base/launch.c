@@ -72,7 +72,7 @@ static void read_job(const Variables *names, Launch *launch) {
         if (!job) continue;
         /* A longer one is as good by its hash. */
         if (strlen(job) < sizeof launch->job)
-            strcpy(launch->job, job);
+            memcpy(launch->job, job, strlen(job) + 1);
         else
             snprintf(launch->job, sizeof launch->job, "%016llx",
                      (unsigned long long)hash_bytes(HASH_START, job, strlen(job)));
@@ -152,7 +152,7 @@ static bool read_meeting_place(Launch *launch, Error *error) {
     if (strlen(address) >= sizeof launch->address)
         return error_set(error, "MASTER_ADDR has %zu characters: more than %zu", strlen(address),
                          sizeof launch->address - 1);
-    strcpy(launch->address, address);
+    memcpy(launch->address, address, strlen(address) + 1);
     return read_number("MASTER_PORT", 1, 65535, &launch->port, error);
 }
 

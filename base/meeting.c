@@ -186,6 +186,7 @@ static void *attend(void *meeting) {
     double due = 0, last = seconds_now();
     OWNED struct pollfd *events = xcalloc((size_t)m->size + 1, sizeof *events);
     pthread_mutex_lock(&m->lock);
+    for (int r = 0; r < m->size; r++) m->peers[r].heard = last;
     while (!m->stops) {
         wait_for_events(m, events, due);
         /* The time is taken before the others are heard: if this process is stopped in between, none is late. */
@@ -214,8 +215,6 @@ static void wake(const Meeting *m) {
 /* Starts the thread, with all signals blocked: they are another's (base/stop.h). */
 static void start(Meeting *m) {
     sigset_t all, before;
-    double now = seconds_now();
-    for (int r = 0; r < m->size; r++) m->peers[r].heard = now;
     m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->wake < 0) die("cannot open an eventfd: %s", strerror(errno));
     sigfillset(&all);
@@ -238,6 +237,7 @@ static void release(Meeting *m) {
 Meeting *meeting_open(const Launch *launch, const MeetingLimits *limits, Error *error) {
     const MeetingLimits usual = {.patience = 120, .silence = 20};
     const Hello own = hello_own(launch);
+    Error why = {""};
     if (!limits) limits = &usual;
     Meeting *m = xcalloc(1, sizeof *m);
     m->rank = launch->rank;
@@ -248,13 +248,14 @@ Meeting *meeting_open(const Launch *launch, const MeetingLimits *limits, Error *
     pthread_cond_init(&m->news, NULL);
     OWNED Member *members = xcalloc((size_t)m->size, sizeof *members);
     for (int r = 0; r < m->size; r++) members[r] = (Member){.wire = {.file = -1}, .hello = own};
-    bool met = m->size == 1 || (m->rank ? go_to_rank_0(launch, &own, limits->patience, limits->silence, members, error)
-                                        : gather(launch, &own, limits->patience, limits->silence, members, error));
+    bool met = m->size == 1 || (m->rank ? go_to_rank_0(launch, &own, limits->patience, limits->silence, members, &why)
+                                        : gather(launch, &own, limits->patience, limits->silence, members, &why));
     for (int r = 0; r < m->size; r++) m->peers[r].is = members[r];
     if (met) {
         if (m->size > 1) start(m);
         return m;
     }
+    error_set(error, "%s", why.text);
     release(m);
     return NULL;
 }
@@ -341,7 +342,8 @@ static bool say_lost(const Meeting *m, Error *error) { return error_set(error, "
 
 /* Ends the job because ranks do different things, which no rank may go on from. */
 static bool out_of_step(Meeting *m, int rank, Error *error) {
-    lose_peer(m, rank, m->peers[rank].goodbye ? "has left the others, which work on" : "does something else than the others");
+    lose_peer(m, rank,
+              m->peers[rank].goodbye ? "has left the others, which work on" : "does something else than the others");
     wake(m);
     return say_lost(m, error);
 }

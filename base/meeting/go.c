@@ -93,11 +93,16 @@ static bool await_start(Search *s, Wire *wire) {
     char name[RANK_NAME];
     Frame frame;
     hello_name(0, s->members[0].hello.host, s->members[0].hello.process, name);
-    for (;; wire_drop(wire, &frame)) {
-        int found = wire_wait(wire, FRAME_MOST, &frame, seconds_now() + s->silence);
+    for (;;) {
+        double began = seconds_now();
+        int found = wire_wait(wire, FRAME_MOST, &frame, began + s->silence);
+        if (!found && seconds_now() - began > 1.5 * s->silence) continue; /* it was this process that was stopped */
         if (!found) return error_set(s->error, "%s has not answered for %g s", name, s->silence);
         if (found < 0) return error_set(s->error, "%s has ended without a word", name);
-        if (frame.type == FRAME_ALIVE) continue;
+        if (frame.type == FRAME_ALIVE) {
+            wire_drop(wire, &frame);
+            continue;
+        }
         if (frame.type == FRAME_FAIL) return error_set(s->error, "%.*s", (int)frame.size, (const char *)frame.bytes);
         if (frame.type != FRAME_START || !read_names(s, &frame))
             return error_set(s->error, "%s sends what it should not", name);
@@ -141,7 +146,7 @@ static Outcome try_place(Search *s, const Place *place, double until) {
 bool go_to_rank_0(const Launch *launch, const Hello *own, double patience, double silence, Member *members,
                   Error *error) {
     Place place;
-    Error why;
+    Error why = {""};
     Search s = {.own = own, .silence = silence, .members = members, .error = &why};
     double until = seconds_now() + patience, pause = 0.02;
     char name[PLACE_NAME];

@@ -167,7 +167,7 @@ int wire_accept(int listener) {
 const char *wire_name(const struct sockaddr *address, socklen_t size, char text[WIRE_NAME]) {
     char host[48], port[8];
     if (getnameinfo(address, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
-        strcpy(text, "an unknown address");
+        snprintf(text, WIRE_NAME, "an unknown address");
     else
         snprintf(text, WIRE_NAME, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
     return text;

@@ -1,4 +1,4 @@
-/* What launchers tell a process about its place. */
+/* The place of a process in its job, as launchers tell it. */
 #include "base/launch.h"
 #include "tests/test.h"
 

@@ -1,0 +1,26 @@
+/* Trains the classifier of cells on several ranks that share its steps. */
+#include "data/cv/synthetic.h"
+#include "tests/cv/train_rig.h"
+#include "tests/ranks_rig.h"
+
+static RanksCase cv_fold = {.program = "train_cv", .loss = "train/loss", .whole_step = true, .run = "fold_D1"};
+
+static int open_case(void **state) {
+    (void)state;
+    CvSynthetic wanted = {.cells = 60, .donors = 3, .shape = {32, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
+    char *cells = kept_path(kept_folder(), "cells");
+    int64_t written;
+    Error error;
+    heed_signals();
+    if (!cv_synthetic_write(cells, &wanted, 2, &written, &error)) fail_msg("%s", error.text);
+    cv_fold.options = kept_format("--data %s --channels 8,8,8 -b 8 --threads 1 --epochs 1000 --learning-rate 1e-3 "
+                                  "--shift 2 --folds D1 --early-stopping-patience 0",
+                                  cells);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest shared[] = {RANKS_TESTS(&cv_fold)};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(open_case, NULL);
+}

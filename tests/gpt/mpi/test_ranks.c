@@ -1,0 +1,22 @@
+/* Trains the TTS GPT on several ranks. */
+#include "tests/gpt/train_rig.h"
+#include "tests/ranks_rig.h"
+
+static RanksCase gpt = {.program = "train_gpt", .loss = "train/mel_loss", .run = ""};
+
+static int open_case(void **state) {
+    int status = gpt_fixture_open(state);
+    gpt.options =
+        kept_format("-m %s %s -b 2 --threads 1 --val-interval 8 --val-ratio 0.2", fixture.manifest, gpt_model_options);
+    return status;
+}
+
+TEST(losses_of_a_whole_step_have_one_divisor) { ranks_check(&gpt, "--loss-norm batch --grad-checkpointing"); }
+
+TEST(budgets_of_tokens_are_shared) { ranks_check(&gpt, "-b 0 --token-budget 150"); }
+
+int main(void) {
+    const struct CMUnitTest shared[] = {RANKS_TESTS(&gpt)};
+    tests_add(shared, sizeof shared / sizeof *shared);
+    return tests_run(open_case, NULL);
+}

@@ -1,0 +1,122 @@
+#include "tests/ranks_rig.h"
+
+#include "tests/golden.h"
+
+static const double ranks_tolerance = 1e-5, first_tolerance = 1e-6;
+
+int ranks_try(const RanksCase *c, int ranks, const char *folder, const char *more) {
+    int g = c->whole_step ? RANKS_MICRO_BATCHES : RANKS_MICRO_BATCHES / ranks;
+    char *launcher = ranks > 1 ? kept_format("timeout 120 tools/run_mpi.sh %d ", ranks) : kept_format(" ");
+    return run_command(fixture.output, sizeof fixture.output, "%s%s %s -g %d -o %s --log-interval 1 %s", launcher,
+                       program_at(kept_format("mpi/%s", c->program)), c->options, g, folder, more);
+}
+
+char *ranks_train(const RanksCase *c, int ranks, const char *more) {
+    char *folder = kept_folder();
+    int status = ranks_try(c, ranks, folder, kept_format("--max-steps %d %s", RANKS_STEPS, more));
+    if (status) fail_msg("%d ranks, %s: exit status %d:\n%s", ranks, more, status, fixture.output);
+    return folder;
+}
+
+static char *run_of(const RanksCase *c, const char *folder) { return kept_format("%s/%s", folder, c->run); }
+
+/* Copies from `want` what has gradients of rounding noise, of which AdamW makes steps of full size: the bias of the
+ * keys, which softmax cancels. */
+static void leave_out_noise(const char *name, float *got, const float *want, int64_t count) {
+    bool keys = strstr(name, "key.bias"), third = strstr(name, "c_attn.bias") || strstr(name, "in_proj_bias");
+    int64_t begin = third ? count / 3 : 0, n = third ? count / 3 : keys ? count : 0;
+    memcpy(got + begin, want + begin, (size_t)n * sizeof *got);
+}
+
+/* Compares the tensors of two files whose names begin with a prefix. */
+static void compare_files(const TensorFile *file, const TensorFile *reference, const char *prefix, double tolerance) {
+    double worst = 0;
+    int n = 0;
+    for (int t = 0; t < reference->n_tensors; t++) {
+        const char *name = reference->tensors[t].name;
+        if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
+        int64_t count = reference->tensors[t].count;
+        float *got = floats(file, "", name), *want = floats(reference, "", name);
+        leave_out_noise(name, got, want, count);
+        double error = relative_error(got, want, count);
+        if (!(error <= tolerance)) fail_msg("%s: %s differs by %.2g of its norm", file->path, name, error);
+        if (error > worst) worst = error;
+        n++;
+        free(got);
+        free(want);
+    }
+    assert_true(n > 0);
+    print_message("%d tensors, without the bias of keys, differ by at most %.1g\n", n, worst);
+}
+
+void ranks_compare(const RanksCase *c, const char *folder, const char *reference) {
+    static double x[512], y[512];
+    int n = logged(run_of(c, folder), "train", c->loss, x, 512);
+    assert_int_equal(logged(run_of(c, reference), "train", c->loss, y, 512), n);
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) assert_near(x[i], y[i], ranks_tolerance * fabs(y[i]));
+    TensorFile got = open_in(run_of(c, folder), "last/model.safetensors"),
+               want = open_in(run_of(c, reference), "last/model.safetensors");
+    compare_files(&got, &want, "", ranks_tolerance);
+    tensor_file_close(&got);
+    tensor_file_close(&want);
+}
+
+void ranks_check(const RanksCase *c, const char *more) {
+    char *one = ranks_train(c, 1, more);
+    for (int ranks = 2; ranks <= 4; ranks++) ranks_compare(c, ranks_train(c, ranks, more), one);
+}
+
+void several_ranks_train_as_one(void **state) { ranks_check(*state, ""); }
+
+void the_first_gradients_are_those_of_one_rank(void **state) {
+    const RanksCase *c = *state;
+    char *dumps[2];
+    for (int i = 0; i < 2; i++) {
+        dumps[i] = kept_path(kept_folder(), "dump.safetensors");
+        char *folder = kept_folder();
+        int status = ranks_try(c, i ? 3 : 1, folder,
+                               kept_format("--max-steps 1 --debug-dump %s%s", dumps[i], i ? " --zero 1" : ""));
+        if (status) fail_msg("%s", fixture.output);
+    }
+    TensorFile one = open_file(dumps[0]), three = open_file(dumps[1]);
+    compare_files(&three, &one, "grad.", first_tolerance);
+    tensor_file_close(&one);
+    tensor_file_close(&three);
+}
+
+static void check_same_bits(const RanksCase *c, const char *a, const char *b) {
+    assert_same_result(run_of(c, a), run_of(c, b));
+}
+
+void a_divided_optimizer_has_the_same_bits(void **state) {
+    const RanksCase *c = *state;
+    for (int ranks = 2; ranks <= 4; ranks++)
+        check_same_bits(c, ranks_train(c, ranks, "--zero 0"), ranks_train(c, ranks, "--zero 1"));
+}
+
+void the_same_ranks_give_the_same_bits(void **state) {
+    const RanksCase *c = *state;
+    check_same_bits(c, ranks_train(c, 3, ""), ranks_train(c, 3, ""));
+}
+
+/* Four ranks begin, two go on from their checkpoint and three from the checkpoint of these, with the optimizer's state
+ * divided or not. */
+void a_run_goes_on_with_other_ranks(void **state) {
+    const RanksCase *c = *state;
+    static const struct {
+        int ranks, from;
+        const char *zero;
+    } parts[] = {{4, 0, "--zero 1"}, {2, 6, "--zero 0"}, {3, 12, "--zero 1"}};
+    char *one = ranks_train(c, 1, ""), *before = NULL;
+    for (int i = 0; i < 3; i++) {
+        char *resume = i ? kept_format("--resume %s/step_%08d", run_of(c, before), parts[i].from) : kept_format(" ");
+        before = ranks_train(c, parts[i].ranks,
+                             kept_format("--save-interval 6 --keep-checkpoints 9 %s %s", parts[i].zero, resume));
+    }
+    TensorFile got = open_in(run_of(c, before), "last/model.safetensors"),
+               want = open_in(run_of(c, one), "last/model.safetensors");
+    compare_files(&got, &want, "", ranks_tolerance);
+    tensor_file_close(&got);
+    tensor_file_close(&want);
+}

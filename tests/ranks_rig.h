@@ -1,0 +1,42 @@
+/* Facts that hold for every training on several ranks, beside one rank with as many micro-batches a step. The tests of
+ * a model's tests/X/mpi/test_ranks.c run its program over MPI: RANKS_TESTS in their table, with a RanksCase in the
+ * group's state. */
+#pragma once
+
+#include "tests/train_rig.h"
+
+/* Micro-batches of a step, which 1 to 4 ranks can share. */
+enum { RANKS_MICRO_BATCHES = 12, RANKS_STEPS = 20 };
+
+typedef struct {
+    const char *program; /* "train_slm", with its command */
+    char *options;       /* the data, the model, -b, the threads of one rank; all but -g and the output */
+    const char *loss;    /* its name in the log */
+    bool whole_step;     /* -g counts the micro-batches of all ranks */
+    const char *run;     /* the folder of the run in the output folder; "" */
+} RanksCase;
+
+/* Trains a case on so many ranks, with RANKS_MICRO_BATCHES a step. Returns the output folder, to be kept; fails the
+ * test if the training fails. */
+char *ranks_train(const RanksCase *c, int ranks, const char *more);
+/* The same, but returns the exit status; what was printed is in fixture.output. */
+int ranks_try(const RanksCase *c, int ranks, const char *folder, const char *more);
+/* Fails unless both trainings logged the same losses to 1e-5, and their last weights differ by at most 1e-5 of each
+ * tensor's norm. */
+void ranks_compare(const RanksCase *c, const char *folder, const char *reference);
+/* Trains on 1 to 4 ranks with more options, and compares. */
+void ranks_check(const RanksCase *c, const char *more);
+
+// clang-format off
+#define RANKS_TESTS(ranks_case) \
+    cmocka_unit_test_prestate(several_ranks_train_as_one, ranks_case), \
+    cmocka_unit_test_prestate(the_first_gradients_are_those_of_one_rank, ranks_case), \
+    cmocka_unit_test_prestate(a_divided_optimizer_has_the_same_bits, ranks_case), \
+    cmocka_unit_test_prestate(the_same_ranks_give_the_same_bits, ranks_case), \
+    cmocka_unit_test_prestate(a_run_goes_on_with_other_ranks, ranks_case)
+// clang-format on
+void several_ranks_train_as_one(void **state);
+void the_first_gradients_are_those_of_one_rank(void **state);
+void a_divided_optimizer_has_the_same_bits(void **state);
+void the_same_ranks_give_the_same_bits(void **state);
+void a_run_goes_on_with_other_ranks(void **state);
