@@ -61,6 +61,15 @@ void die(const char *format, ...) {
     _exit(1);
 }
 
+void die_with(int status, const char *format, ...) {
+    va_list arguments;
+    begin_to_die();
+    va_start(arguments, format);
+    print_message("", format, arguments);
+    va_end(arguments);
+    _exit(status);
+}
+
 void die_usage(const char *format, ...) {
     va_list arguments;
     begin_to_die();

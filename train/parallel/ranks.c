@@ -43,9 +43,7 @@ static _Noreturn void end_lost(const char *lost) {
     here.ends = true;
     OWNED char *why = xstrdup(lost), *kept = here.on_loss ? here.on_loss(here.context) : NULL;
     if (here.launch.rank) meeting_wait_for_first(here.meeting);
-    warn("%s; the job ends%s%s", why, kept ? ". " : "", kept ? kept : "");
-    last_calls_make();
-    _exit(RANKS_LOST);
+    die_with(RANKS_LOST, "%s; the job ends%s%s", why, kept ? ". " : "", kept ? kept : "");
 }
 
 static void wait_for_others(void *unused) {
