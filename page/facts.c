@@ -289,6 +289,30 @@ static void restarts(FILE *out, const LoggedRun *run, int level) {
     html_table_end(out);
 }
 
+/* Returns the ranks of the last part, with the slowest and the share of the time that went into exchanges at the end;
+ * NULL: there was one. free() */
+static char *ranks_text(const LoggedRun *run) {
+    double ranks = logged_run_number(run, "ranks"), slowest = NAN, share = NAN;
+    const char *over = logged_run_text(run, "ranks_over");
+    json_t *record;
+    size_t i;
+    if (!(ranks > 1)) return NULL;
+    json_array_foreach(run->records, i, record) {
+        const json_t *rank = json_object_get(record, "ranks/slowest"),
+                     *of = json_object_get(record, "ranks/exchange_share");
+        if (rank) slowest = json_number_value(rank), share = json_number_value(of);
+    }
+    char *text = xformat("%.0f, over %s", ranks, over ? over : "an unknown library");
+    if (isfinite(share))
+        xappend(&text, "; rank %.0f is the slowest; exchanges take %.0f %% of a step", slowest, 100 * share);
+    return text;
+}
+
+static void facts_ranks(FILE *out, const LoggedRun *run) {
+    char *text = ranks_text(run);
+    if (text) fact_owned(out, "Ranks", text);
+}
+
 void facts_origin(FILE *out, const LoggedRun *run, int level) {
     const char *command = logged_run_text(run, "command");
     fprintf(out, "<h%d>Origin</h%d>\n", level, level);
@@ -300,6 +324,7 @@ void facts_origin(FILE *out, const LoggedRun *run, int level) {
     fact_owned(out, "Restarts", run->starts ? xformat("%d", run->starts - 1) : NULL);
     fact_text(out, run, "Machine", "machine");
     fact_text(out, run, "Device", "device");
+    facts_ranks(out, run);
     fact_text(out, run, "Host", "host");
     fact_text(out, run, "Current folder", "directory");
     html_fact(out, "Folder of the run", run->directory);

@@ -12,7 +12,9 @@ Exchange *exchange_open(Group *group, Device *device, Model *model, const Exchan
     x->statistics = statistics_open(group, device, &model->params, x->moving, x->n_moving, o->micro_batches);
     x->sharded = o->sharded;
     if (x->sharded) x->shards = shards_open(&x->reducer, &x->updates);
-    x->host = xcalloc((size_t)exchange_facts_count(o->micro_batches), sizeof *x->host);
+    x->host = xcalloc((size_t)exchange_facts_count(o->micro_batches, group->size), sizeof *x->host);
+    x->speeds = xcalloc((size_t)group->size, sizeof *x->speeds);
+    exchange_forget_speeds(x);
     return x;
 }
 
@@ -22,7 +24,7 @@ void exchange_close(Exchange *x) {
     statistics_close(&x->statistics);
     reducer_close(&x->reducer);
     params_updates_free(&x->updates);
-    FREE(x->moving, x->host, x);
+    FREE(x->moving, x->host, x->speeds, x);
 }
 
 void exchange_begin(Exchange *x) {
@@ -44,10 +46,8 @@ void exchange_gradients(Exchange *x, bool all) {
 
 /* ---- facts ---- */
 
-/* A double goes as two floats, whose sum has 48 of its bits; of all ranks but one it is 0. */
+/* A double goes as two floats, whose sum has 48 of its bits; of all ranks but one it is 0, or it is a sum. */
 enum { HALVES = 2 };
-
-int64_t exchange_facts_count(int64_t micro_batches) { return HALVES * (micro_batches * BATCH_MAX_COUNTS + 1) + 1; }
 
 static void split(float *to, double value) {
     to[0] = (float)value;
@@ -56,19 +56,39 @@ static void split(float *to, double value) {
 
 static double join(const float *from) { return (double)from[0] + (double)from[1]; }
 
+/* The facts behind the counts: FLOPs and stops of all, and of each rank tokens and seconds. */
+enum { FLOPS, STOP, OF_RANKS, TOKENS = 0, BUSY, PER_RANK };
+
+int64_t exchange_facts_count(int64_t micro_batches, int ranks) {
+    return HALVES * (micro_batches * BATCH_MAX_COUNTS + OF_RANKS + PER_RANK * ranks);
+}
+
 void exchange_results(Exchange *x, Tensor results, StepFacts *facts) {
-    int64_t n = exchange_facts_count(x->micro_batches), n_counts = x->micro_batches * BATCH_MAX_COUNTS;
-    float *at = (float *)results.data + results.dims[0] - n, *flops = x->host + HALVES * n_counts,
-          *stop = flops + HALVES;
+    int64_t n = exchange_facts_count(x->micro_batches, x->group->size), n_counts = x->micro_batches * BATCH_MAX_COUNTS;
+    float *at = (float *)results.data + results.dims[0] - n, *all = x->host + HALVES * n_counts;
+    float *ranks = all + HALVES * OF_RANKS, *own = ranks + HALVES * PER_RANK * x->group->rank;
+    size_t bytes = (size_t)n * sizeof(float);
+    memset(x->host, 0, bytes);
     for (int64_t i = 0; i < n_counts; i++) split(x->host + HALVES * i, facts->counts[i]);
-    split(flops, facts->flops);
-    *stop = facts->stop;
-    x->device->upload(x->device, at, x->host, (size_t)n * sizeof(float));
+    split(all + HALVES * FLOPS, facts->flops);
+    split(all + HALVES * STOP, facts->stop);
+    split(own + HALVES * TOKENS, facts->tokens);
+    split(own + HALVES * BUSY, facts->busy);
+    x->device->upload(x->device, at, x->host, bytes);
     group_all_reduce(x->group, x->device, results, REDUCE_SUM);
-    x->device->download(x->device, x->host, at, (size_t)n * sizeof(float));
+    x->device->download(x->device, x->host, at, bytes);
     for (int64_t i = 0; i < n_counts; i++) facts->counts[i] = join(x->host + HALVES * i);
-    facts->flops = join(flops);
-    facts->stop = *stop > 0;
+    facts->flops = join(all + HALVES * FLOPS);
+    facts->stop = join(all + HALVES * STOP);
+    for (int r = 0; r < x->group->size; r++, ranks += HALVES * PER_RANK) {
+        x->speeds[r].tokens += join(ranks + HALVES * TOKENS);
+        x->speeds[r].busy += join(ranks + HALVES * BUSY);
+    }
+}
+
+void exchange_forget_speeds(Exchange *x) {
+    memset(x->speeds, 0, (size_t)x->group->size * sizeof *x->speeds);
+    x->before = x->group->seconds;
 }
 
 void exchange_sum(Exchange *x, Tensor t) {

@@ -11,8 +11,15 @@
 typedef struct {
     double *counts; /* [micro-batches of a step, BATCH_MAX_COUNTS] Batch.counts */
     double flops;
-    bool stop; /* a signal asks for the end */
+    double stop;   /* not 0: a signal asks for the end */
+    double tokens; /* of this rank's micro-batches */
+    double busy;   /* seconds in which this rank did not exchange */
 } StepFacts;
+
+/* The speed of a rank since exchange_forget_speeds. */
+typedef struct {
+    double tokens, busy;
+} RankSpeed;
 
 typedef struct {
     Group *group;
@@ -26,7 +33,9 @@ typedef struct {
     Statistics statistics;
     Shards shards;
     bool sharded;
-    float *host; /* exchange_row_facts numbers */
+    float *host;       /* exchange_facts_count numbers */
+    RankSpeed *speeds; /* [ranks] */
+    double before;     /* Group.seconds then */
 } Exchange;
 
 typedef struct {
@@ -48,10 +57,12 @@ void exchange_after_pass(Exchange *exchange, int64_t micro);
 void exchange_gradients(Exchange *exchange, bool all);
 
 /* Returns the floats that a row of results has for facts. */
-int64_t exchange_facts_count(int64_t micro_batches);
+int64_t exchange_facts_count(int64_t micro_batches, int ranks);
 /* Adds up results f32 [n + exchange_facts_count] on the device over the ranks, of which the last are the facts: those
  * of this rank, which become those of all. */
 void exchange_results(Exchange *exchange, Tensor results, StepFacts *facts);
+/* Begins to measure the ranks' speeds anew. */
+void exchange_forget_speeds(Exchange *exchange);
 
 /* Replace numbers by their sums over the ranks: a f32 tensor on the device, doubles on the host to 48 bits. */
 void exchange_sum(Exchange *exchange, Tensor x);

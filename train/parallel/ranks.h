@@ -14,7 +14,8 @@ enum { RANKS_LOST = 75 };
 void ranks_begin(TrainOptions *options, const OptionSet *set);
 /* Has each rank train by itself from now on. */
 void ranks_part(void);
-/* Ends what the ranks do together. Ranks other than the first wait until that one has ended, and end with the status. */
+/* Ends what the ranks do together. Ranks other than the first wait until that one has ended, and end with the status.
+ */
 void ranks_end(int status);
 /* Return the number of ranks that train together, and the place among them: 1 and 0 for a process that is alone. */
 int ranks_count(void);

@@ -67,7 +67,7 @@ static void open_results(Run *run, int sequences) {
     const TrainOptions *o = spec->options;
     Device *device = spec->device;
     int64_t g = o->grad_accumulation, n = spec->model->n_metrics, row = 1 + g * n;
-    if (run->t->exchange) row += exchange_facts_count(g);
+    if (run->t->exchange) row += exchange_facts_count(g, ranks_count());
     bool counts_skips = o->skip_nonfinite && !tensor_given(spec->model->loss_scale); /* the number of skipped steps is
                                                                                       * needed for AdamW's next step */
     run->max_queued = device->host_memory || counts_skips ? 1 : TRAIN_MAX_QUEUED;

@@ -146,6 +146,23 @@ static void show_line(const Run *run, const Measured *m) {
            step_label(run), m->steps, token_label(run), m->tokens, utilisation, rest);
 }
 
+/* Adds how fast each rank is while it computes, which is the slowest, and what share of the time this one exchanges and
+ * waits for others. */
+static void add_ranks(Record *record, const Run *run) {
+    enum { MOST = 16 }; /* of which each has a number */
+    Exchange *x = run->t->exchange;
+    double elapsed = seconds_now() - run->window.start;
+    int slowest = 0;
+    for (int r = 0; r < x->group->size; r++) {
+        double rate = x->speeds[r].tokens / x->speeds[r].busy;
+        if (rate < x->speeds[slowest].tokens / x->speeds[slowest].busy) slowest = r;
+        if (x->group->size <= MOST) record_add(record, rate, "ranks/%d/tokens_per_second", r);
+    }
+    record_add(record, slowest, "ranks/slowest");
+    record_add(record, (x->group->seconds - x->before) / elapsed, "ranks/exchange_share");
+    exchange_forget_speeds(x);
+}
+
 static void write_record(Run *run, const Measured *m) {
     Training *t = run->t;
     Record record = {.n = 0};
@@ -159,6 +176,7 @@ static void write_record(Run *run, const Measured *m) {
     record_add(&record, (double)t->state.epoch + 1, "train/epoch");
     if (m->utilisation > 0)
         record_add(&record, m->utilisation, t->spec.options->grad_checkpointing ? "train/hfu" : "train/mfu");
+    if (t->exchange) add_ranks(&record, run);
     for (int i = 0; i < SENSORS; i++)
         if (!isnan(sensor(run, i))) record_add(&record, sensor(run, i), "%s", sensors[i].name);
     record_log(run, "train", &record);

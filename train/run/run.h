@@ -90,10 +90,12 @@ typedef struct Run {
     float *host_results;
     float *loss_scale; /* [g, n_metrics]: the weight of one row of each metric in the objective */
     Passes passes;
-    const StepNumbers *numbers; /* of the latest micro-batch, on the device */
-    bool in_step;               /* between its first micro-batch and its update */
-    bool torn;                  /* weights of a step are in other ranks only */
-    bool stops;                 /* a signal asks a rank to stop */
+    const StepNumbers *numbers;          /* of the latest micro-batch, on the device */
+    double step_start, exchanged_before; /* of the step: the clock, Group.seconds */
+    double own_tokens;                   /* of the step's micro-batches of this rank */
+    bool in_step;                        /* between its first micro-batch and its update */
+    bool torn;                           /* weights of a step are in other ranks only */
+    bool stops;                          /* a signal asks a rank to stop */
 
     GradientNorm norm;
     Dump *dump;          /* the dump of the current step, or NULL */

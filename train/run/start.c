@@ -49,6 +49,8 @@ static void set_machine(json_t *record, const Run *run) {
     set_text(record, "host", host);
     set_text(record, "machine", name);
     set_text(record, "device", device->description);
+    if (t->exchange) set_count(record, "ranks", t->exchange->group->size);
+    if (t->exchange) set_text(record, "ranks_over", t->exchange->group->description);
     set_text(record, "numbers", half != DTYPE_F32 ? dtype_name(half) : device->tf32 ? "tf32" : "f32");
     json_object_set_new(record, "peak_flops", run->peak_flops > 0 ? json_real(run->peak_flops) : json_null());
     json_object_set_new(record, "device_bytes", is_gpu ? json_integer((json_int_t)device->total_memory) : json_null());

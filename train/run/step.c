@@ -56,7 +56,11 @@ void step_begin(Run *run) {
     run->queued[run->n_queued].before = t->state;
     run->queued[run->n_queued].n_samples = 0;
     run->in_step = true;
-    if (t->exchange) exchange_begin(t->exchange);
+    if (!t->exchange) return;
+    exchange_begin(t->exchange);
+    run->step_start = seconds_now();
+    run->exchanged_before = t->exchange->group->seconds;
+    run->own_tokens = 0;
 }
 
 /* Returns the weight of one row of a metric's loss in the objective of the step. */
@@ -83,6 +87,7 @@ static void count_batch(Run *run, const Batch *batch, int64_t micro) {
     memcpy(step->counts + micro * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
     memcpy(step->samples + step->n_samples, batch->samples, (size_t)batch->n_sequences * sizeof *batch->samples);
     step->n_samples += batch->n_sequences;
+    run->own_tokens += (double)batch->n_tokens;
     meter_batch(&run->meter, batch);
 }
 
@@ -205,16 +210,20 @@ static void clear_results(const Run *run) {
 static void exchange_and_update(Run *run) {
     double flops, bytes;
     device_totals(run->t->spec.device, &flops, &bytes);
-    StepFacts facts = {
-        .counts = run->queued[run->n_queued].counts, .flops = flops - run->flops_before, .stop = stop_signal() != 0};
+    double exchanged = run->t->exchange->group->seconds - run->exchanged_before;
+    StepFacts facts = {.counts = run->queued[run->n_queued].counts,
+                       .flops = flops - run->flops_before,
+                       .stop = stop_signal() != 0,
+                       .tokens = run->own_tokens,
+                       .busy = seconds_now() - run->step_start - exchanged};
     Tensor row = run->row;
     row.data = (float *)row.data + 1;
     row.dims[0]--;
     exchange_results(run->t->exchange, row, &facts);
     exchange_gradients(run->t->exchange, is_dumped(run));
     run->window.flops += facts.flops - (flops - run->flops_before); /* of the other ranks */
-    run->stops |= facts.stop;
-    if (facts.stop && !stop_signal()) stop_remember(SIGTERM);
+    run->stops |= facts.stop > 0;
+    if (facts.stop > 0 && !stop_signal()) stop_remember(SIGTERM);
     run->in_step = false;
     update(run, run->numbers);
 }
