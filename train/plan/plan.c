@@ -1,5 +1,9 @@
 #include "train/plan/plan.h"
 
+#include <string.h>
+
+#include "train/parallel/exchange.h"
+#include "train/parallel/ranks.h"
 #include "train/pass.h"
 #include "train/stream.h"
 
@@ -34,7 +38,9 @@ static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
                         (r->validation ? loader_planned_bytes(r->validation, &validation) : 0);
     plan->results += (size_t)(n + sequences * model->n_outputs) * sizeof(float);
     if (!r->train) return;
-    int64_t row = 1 + o->grad_accumulation * n, numbers = ((host_memory ? 1 : TRAIN_MAX_QUEUED) + 1) * row + 1;
+    int64_t row = 1 + o->grad_accumulation * n;
+    if (ranks_count() > 1) row += exchange_facts_count(o->grad_accumulation, ranks_count());
+    int64_t numbers = ((host_memory ? 1 : TRAIN_MAX_QUEUED) + 1) * row + 1;
     if (r->validation) numbers += loader_epoch_batches(r->validation, &validation, 0) * n;
     if (r->validation && spec->selection.evaluate)
         numbers += validation_samples(r->validation, &validation) * model->n_outputs;
@@ -65,6 +71,21 @@ static void pad_batch(const TrainSpec *spec, Batch *batch) {
     *batch = padded;
 }
 
+/* Leaves of the moments what a rank has of them if they are divided: of Muon's, besides equal shares, at most the
+ * largest matrix. */
+static void divide_moments(const PlanRequest *r, MemoryPlan *plan) {
+    const ParamTable *table = &r->spec->model->params;
+    size_t ranks = (size_t)ranks_count(), all = 2 * sizeof(float) * (size_t)table->flat_count, matrices = 0,
+           largest = 0;
+    if (ranks == 1 || strcmp(r->options->zero, "1") != 0) return;
+    for (int i = 0; i < table->count && r->spec->optimizer.muon; i++) {
+        size_t bytes = table->items[i].matrices ? sizeof(float) * (size_t)table->items[i].count : 0;
+        matrices += bytes;
+        if (bytes > largest) largest = bytes;
+    }
+    plan->optimizer -= all - all / ranks - matrices / ranks - largest;
+}
+
 static MemoryPlan plan_of(const PlanRequest *r, DType half) {
     const TrainSpec *spec = r->spec;
     Batch train, validation;
@@ -76,6 +97,7 @@ static MemoryPlan plan_of(const PlanRequest *r, DType half) {
     if (r->train) batch_close(&train);
     if (r->validation) batch_close(&validation);
     plan.scratch += spec->device->allocated;
+    if (r->train) divide_moments(r, &plan);
     plan_batches(r, &plan);
     if (half == DTYPE_F16 && r->train) plan.results += LOSS_SCALE_FIELDS * sizeof(float);
     return plan;

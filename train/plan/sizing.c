@@ -1,10 +1,12 @@
 #include "train/plan/sizing.h"
+#include "train/parallel/ranks.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/format.h"
+#include "train/parallel/ranks.h"
 
 /* Returns the largest divisor of n from least to most; 0 if there is none. */
 static int64_t largest_divisor(int64_t n, int64_t least, int64_t most) {
@@ -179,13 +181,14 @@ void sizing_set_batch(const TrainSpec *spec, int64_t size, int64_t accumulation)
 BatchChoice sizing_choose_batch(const TrainSpec *spec, DType half, size_t available, KnownSizes *known) {
     const TrainOptions *o = spec->options;
     const Search search = {half, available, false, true, known};
-    int64_t whole = o->batch_size * o->grad_accumulation, least = train_min_samples(spec), most = whole;
+    int64_t whole = o->batch_size * o->grad_accumulation, share = whole / ranks_count();
+    int64_t least = train_min_samples(spec), most = share;
     assert(whole >= least); /* train_options_resolve checks this */
     /* An epoch has no larger micro-batch: a step would have fewer samples than were asked for. */
     if (!spec->batch.indivisible && most > spec->train->n_samples) most = spec->train->n_samples;
     if (!size_fits(spec, &search, most)) most = most_that_fit(spec, &search, least, most);
-    int64_t size = spec->batch.indivisible ? whole : largest_divisor(whole, least, most);
-    if (!size) size = smallest_divisor(whole, least);
+    int64_t size = spec->batch.indivisible ? whole : largest_divisor(share, least, most);
+    if (!size) size = smallest_divisor(share, least);
     sizing_set_batch(spec, size, whole / size);
     MemoryPlan plan = train_plan_of(spec, o, half);
     size_t bytes = memory_total(&plan), there = bytes - train_to_allocate(spec, &plan);

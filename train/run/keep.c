@@ -65,7 +65,7 @@ static void take_copy(Run *run, int slot) {
     Tensor parts[] = {t->spec.model->weights, t->m, t->v};
     for (int i = 0; i < 3 && !device->host_memory; i++)
         if (t->staging[slot][i]) device->download(device, t->staging[slot][i], parts[i].data, tensor_bytes(parts[i]));
-    if (t->whole_m) exchange_collect(t->exchange, t->m, t->v, t->whole_m, t->whole_v);
+    if (t->exchange && t->exchange->sharded) exchange_collect(t->exchange, t->m, t->v, t->whole_m, t->whole_v);
     if (tensor_given(t->spec.model->loss_scale))
         device->download(device, t->state.loss_scale, t->spec.model->loss_scale.data, sizeof t->state.loss_scale);
     snprintf(t->state.device, sizeof t->state.device, "%s", device->description);

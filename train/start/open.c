@@ -10,15 +10,29 @@
 #include "train/parallel/ranks.h"
 #include "train/parallel/reduce.h"
 #include "train/plan/fit.h"
+#include "train/plan/sizing.h"
 #include "train/start/autotune.h"
 #include "train/start/buffers.h"
 #include "train/start/import.h"
 #include "train/start/resume.h"
 
+/* Has all ranks take the -b and -g of the first: others may have more or less memory. */
+static void share_batch(Training *t) {
+    const TrainOptions *o = t->spec.options;
+    int64_t chosen[] = {o->batch_size, o->grad_accumulation};
+    ranks_share(chosen, sizeof chosen);
+    if (chosen[1] % ranks_count())
+        die_usage("-b auto makes a step %lld micro-batch%s here, which %d ranks cannot share (%s): give -b and -g",
+                  (long long)chosen[1], chosen[1] == 1 ? "" : "es", ranks_count(),
+                  t->spec.batch.indivisible ? t->spec.batch.indivisible : "too few samples");
+    sizing_set_batch(&t->spec, chosen[0], chosen[1]);
+}
+
 static void choose_batch(Training *t) {
     if (!t->spec.options->auto_batch) return;
     if (t->resumed_from && !t->spec.batch.indivisible && resume_batch(t)) return;
     fit_choose_batch(&t->spec, train_half(&t->spec));
+    share_batch(t);
 }
 
 /* Dies if a checkpoint in the folder of the run, or that it would resume from, is of another model or damaged. */
@@ -91,6 +105,7 @@ Training *train_open(const TrainSpec *spec) {
         start_fresh(t);
     buffers_derive(t);
     compare_ranks(t);
+    if (!ranks_write()) FREE(t->whole_m, t->whole_v), t->whole_m = t->whole_v = NULL; /* only the first writes them */
     return t;
 }
 
