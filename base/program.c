@@ -35,6 +35,13 @@ static Stream out = {.file = STDOUT_FILENO}, err = {.file = STDERR_FILENO};
 static bool outlives_reader, reader_ended;
 static bool muted; /* stdout is /dev/null: rank 0 prints */
 
+/* A rank other than 0. */
+static struct {
+    int rank, file; /* file: stdout as it was */
+    char name[24];  /* begins each line; "": none */
+    bool begun;     /* the line that is being written has its name */
+} speaker = {.file = -1};
+
 static void write_bytes(Stream *stream, const char *bytes, size_t size);
 
 /* Writes around stdio, whose lock another thread may hold while it waits for this one's. */
@@ -205,8 +212,17 @@ const char *terminal_bar(double share, char text[128]) {
 
 /* ---- the streams ---- */
 
+/* Begins a line with the name of its rank, if it has one. Returns the length. */
+static size_t name_line(char *to) {
+    size_t n = speaker.begun ? 0 : strlen(speaker.name);
+    memcpy(to, speaker.name, n);
+    speaker.begun = true;
+    return n;
+}
+
 static void write_lines(Stream *stream, const char *bytes, size_t size) {
     char escaped[1024];
+    bool named = stream == &out && speaker.name[0];
     size_t n = 0;
     for (size_t i = 0; i < size; i++) {
         stream->held[stream->n_held++] = (uint8_t)bytes[i];
@@ -214,11 +230,14 @@ static void write_lines(Stream *stream, const char *bytes, size_t size) {
             ucs4_t character = 0;
             int length = u8_mbtoucr(&character, stream->held, stream->n_held);
             if (length == -2) break; /* the rest of the character will follow */
+            if (named && character != '\n') n += name_line(escaped + n);
             n += escape(escaped + n, stream->held, length, character);
             stream->n_held -= length < 1 ? 1 : (size_t)length;
             memmove(stream->held, stream->held + (length < 1 ? 1 : length), stream->n_held);
         }
-        if (n < sizeof escaped - 4 * sizeof stream->held) continue;
+        bool whole = named && bytes[i] == '\n'; /* lines of other ranks come between */
+        if (whole) speaker.begun = false;
+        if (n < sizeof escaped - 4 * sizeof stream->held - sizeof speaker.name && !whole) continue;
         write_bytes(stream, escaped, n);
         n = 0;
     }
@@ -295,11 +314,13 @@ int program_free_stdout(void) {
 void program_be_rank(int rank, int size) {
     if (size < 2 || rank < 1) return;
     messages_name_rank(rank);
+    speaker.rank = rank;
     stop_answer(false);
     terminal_progress_end();
     fflush(stdout);
-    int file = open("/dev/null", O_WRONLY | O_CLOEXEC), before = out.file;
-    if (file < 0 || dup2(file, STDOUT_FILENO) < 0)
+    int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    speaker.file = out.file == STDOUT_FILENO ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0) : out.file;
+    if (file < 0 || speaker.file < 0 || dup2(file, STDOUT_FILENO) < 0)
         die("cannot leave printing to rank 0: /dev/null: %s", strerror(errno));
     pthread_mutex_lock(&progress.lock);
     progress.terminal = false;
@@ -307,7 +328,17 @@ void program_be_rank(int rank, int size) {
     out.file = STDOUT_FILENO;
     pthread_mutex_unlock(&progress.lock);
     close(file);
-    if (before > STDERR_FILENO && before != err.file) close(before);
+}
+
+void program_speak_as_rank(void) {
+    terminal_progress_end();
+    progress.terminal = false;
+    if (speaker.file < 0) return;
+    fflush(stdout);
+    pthread_mutex_lock(&progress.lock);
+    out.file = speaker.file;
+    snprintf(speaker.name, sizeof speaker.name, "[rank %d] ", speaker.rank);
+    pthread_mutex_unlock(&progress.lock);
 }
 
 FILE *program_results(void) {

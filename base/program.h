@@ -23,6 +23,9 @@ void program_start(void);
 /* Tells that this process is one of `size` that do the same work. Rank 0 stays as it is. Others print nothing to stdout
  * from now on, show no line of progress, leave the answer to signals to rank 0, and name their rank in messages. */
 void program_be_rank(int rank, int size);
+/* Lets all ranks print to stdout, since they do different work from now on: those other than 0 begin each line with
+ * their name, "[rank 2] ". None shows a line of progress, which the lines of others would break. */
+void program_speak_as_rank(void);
 
 /* Redirects stdout to stderr and returns a descriptor of the original stdout. */
 int program_free_stdout(void);

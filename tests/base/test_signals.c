@@ -108,6 +108,27 @@ TEST(of_several_ranks_only_the_first_prints_and_others_name_themselves) {
                                         "test_signals [rank 2]: see --help\n");
 }
 
+static void speak_as_rank(void *rank) {
+    program_start();
+    printf("before\n");
+    program_be_rank(*(int *)rank, 4);
+    printf("the data\n");
+    program_speak_as_rank();
+    printf("half a");
+    fflush(stdout);
+    printf(" line\n\ntwo\nlines, %01500d\n", 1);
+}
+
+TEST(ranks_that_do_different_work_begin_each_line_with_their_name) {
+    static int first = 0, third = 2;
+    char *long_line = kept_format("lines, %01500d\n", 1);
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, speak_as_rank, &first), 0);
+    assert_string_equal(fixture.output, kept_format("before\nthe data\nhalf a line\n\ntwo\n%s", long_line));
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, speak_as_rank, &third), 0);
+    assert_string_equal(fixture.output,
+                        kept_format("before\n[rank 2] half a line\n\n[rank 2] two\n[rank 2] %s", long_line));
+}
+
 /* ---- signals ---- */
 
 static void wait_stopped(void *number) {
