@@ -34,6 +34,7 @@
 /* The parts of a training besides its spec. */
 typedef struct {
     bool pretraining, done;
+    bool trains; /* this process does the training; another one may have done so */
     BertOptions *options;
     BertBase base; /* of --base-checkpoint */
     BertData data;
@@ -99,6 +100,8 @@ static TrainSpec spec_of(BertRun *run, const Classes *classes) {
 
 /* Trains. Sets run->done to whether the training reached its end. Returns the exit status. */
 static int train_model(const TrainSpec *spec, BertRun *run) {
+    run->done = true;
+    if (!run->trains) return 0;
     Training *training = train_open(spec);
     trainings_add(run->all, training);
     if (ranks_write()) bert_data_keep(&run->data, spec->options->output_dir);
@@ -140,13 +143,13 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
         spec.validation = bert_labelled_open(&held_out->tokenized, held_out->labels, &plain);
         bert_validation_select(&validation, &spec.selection);
     }
-    OWNED uint8_t *used = mark_used(run, train, spec.model);
+    OWNED uint8_t *used = run->trains ? mark_used(run, train, spec.model) : NULL;
     int status = trainer_only_plans(&spec) ? 0 : train_model(&spec, run);
     trainer_close(&spec);
-    if (status) exit(status);
+    if (status) trainings_fail(run->all, status);
     if (run->done && !held_out->n)
         printf("[Data] nothing is held out, so there is nothing to choose weights and a threshold by\n");
-    if (!run->done || !held_out->n) return false;
+    if (!run->done || !held_out->n || !trainings_test(run->all)) return false;
     BertConfig config = bert_options_config(o, classes->n, run->data.texts.rules.padding);
     spec.model = bert_open(&config);
     bert_test_best(&spec, o, classes, splits, results);
@@ -156,8 +159,8 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
 
 /* ---- several trainings: folds, seeds ---- */
 
-/* Trains in the fold or with the seed number i of n, into a folder of its own. Returns its name, free(); NULL if a
- * signal stopped it. */
+/* Trains in the fold or with the seed number i of n, into a folder of its own. Returns its name, free(); NULL if it was
+ * not tested: a signal stopped it, or it will be later. */
 static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
     BertOptions *o = run->options;
     int seed = i % (int)o->seeds, fold = i / (int)o->seeds;
@@ -190,19 +193,24 @@ static void train_many(BertRun *run, int n) {
     const BertOptions *o = run->options;
     OWNED FoldResult *folds = xcalloc((size_t)n, sizeof *folds);
     OWNED Evaluation *results = xcalloc((size_t)n, sizeof *results);
-    Trainings all = trainings_begin(&o->train);
-    int done = 0;
+    Trainings all = trainings_begin(&o->train, "continue with the same command and --resume auto");
     run->all = &all;
     if (!o->folds && !run->data.splits[BERT_VALIDATION].n)
         die_usage("--seeds %lld: there are no validation texts to compare the trainings by", (long long)o->seeds);
-    for (char *name; done < n && !stop_signal() && (name = train_one(run, done, n, &results[done])); done++)
-        folds[done] = (FoldResult){.group = name, .evaluation = &results[done]};
-    if (done == n) MUST(report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error));
-    trainings_end(&all, done == n, "continue with the same command and --resume auto");
+    trainings_deal(&all, n);
+    do
+        for (int i = 0; i < n && !stop_signal() && !all.status; i++) {
+            run->trains = trainings_train(&all, i);
+            if (run->trains || all.tests)
+                folds[i] = (FoldResult){.group = train_one(run, i, n, &results[i]), .evaluation = &results[i]};
+        }
+    while (trainings_again(&all));
+    run->done = n > 0 && folds[n - 1].group;
+    if (run->done) MUST(report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error));
+    trainings_end(&all, run->done);
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
-    run->done = done == n;
-    for (int i = 0; i < done; i++) {
-        evaluation_free(&results[i]);
+    for (int i = 0; i < n; i++) {
+        if (folds[i].group) evaluation_free(&results[i]);
         free((void *)(uintptr_t)folds[i].group);
     }
 }
@@ -214,7 +222,7 @@ static int train_command(int argc, char **argv) {
         "train_bert", "--data DIR --base-checkpoint phobert-base-v2 [options]",
         "--data comments.csv --base-checkpoint phobert-base-v2 --config phobert_t4 -o run",
         "Fine-tunes an encoder to classify texts."};
-    BertRun run = {.pretraining = false};
+    BertRun run = {.pretraining = false, .trains = true};
     run_begin(&run, &header, argc, argv);
     const BertOptions *o = run.options;
     bool planning = o->train.estimate || o->train.dry_run;
@@ -237,7 +245,7 @@ static int pretrain_command(int argc, char **argv) {
     static const OptionsHeader header = {"train_bert pretrain", "--data texts.txt [options]",
                                          "--data texts.txt --base-checkpoint phobert-base-v2 -o pretrained",
                                          "Trains an encoder on masked words, from a base checkpoint or from scratch."};
-    BertRun run = {.pretraining = true};
+    BertRun run = {.pretraining = true, .trains = true};
     run_begin(&run, &header, argc, argv);
     const BertOptions *o = run.options;
     const BertData *data = &run.data;

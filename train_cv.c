@@ -28,6 +28,7 @@
 #include "commands/trainer.h"
 #include "commands/trainings.h"
 #include "data/cv/data_report.h"
+#include "train/parallel/ranks.h"
 #include "train/schedule.h"
 
 /* ---- data ---- */
@@ -147,7 +148,7 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .batch = {.largest = cv_dataset_largest_batch,
                                  .drop_last = drops_last(f),
                                  .min_samples = CV_LEAST_BATCH,
-                                 .indivisible = "batch norms see each micro-batch separately"},
+                                 .indivisible = CV_INDIVISIBLE},
                        .import = cv_import_rules(),
                        .rate = {.at = epoch_rate, .context = o},
                        .optimizer = {.coupled_decay = true},
@@ -177,37 +178,48 @@ static void print_device(const CvRun *o) {
     printf("[Device] convolutions: %s\n", by);
 }
 
+/* Trains fold number i of n. */
+static void train_fold(CvFold *f, Trainings *all, int i, int n) {
+    TrainSpec spec = f->spec;
+    spec.model = cv_open(&f->run.model);
+    trainings_name(all, n - i - 1, "fold %d of %d", i + 1, n);
+    trainings_label(all, &spec);
+    cv_fold_print(f);
+    Training *training = train_open(&spec);
+    trainings_add(all, training);
+    int status = train_run(training);
+    if (status) trainings_fail(all, status);
+    train_close(training);
+    spec.model->close(spec.model);
+}
+
+static void test_fold(CvFold *f, const CvReport *report) {
+    cv_fold_test(f);
+    cv_report_fold(report, f);
+    cv_report_page(report, true);
+}
+
 /* Trains and tests the folds one after the other, with the reports of each and of all. */
 static void run_folds(const CvRun *o, CvFold *folds, int n) {
     CvReport report = cv_report_open(o);
-    Trainings all = trainings_begin(&o->train);
-    int done = 0;
+    Trainings all = trainings_begin(&o->train, "continue with the same command and --resume auto");
+    bool done;
+    trainings_deal(&all, n);
     if (o->train.base_checkpoint)
         printf("[Run] every fold starts from %s; the test of a donor that was in its training data is meaningless\n",
                o->train.base_checkpoint);
-    for (; done < n; done++) {
-        CvFold *f = &folds[done];
-        TrainSpec spec = f->spec;
-        spec.model = cv_open(&f->run.model);
-        trainings_name(&all, n - done - 1, "fold %d of %d", done + 1, n);
-        trainings_label(&all, &spec);
-        cv_fold_print(f);
-        Training *training = train_open(&spec);
-        trainings_add(&all, training);
-        int status = train_run(training);
-        if (status) exit(status);
-        train_close(training);
-        spec.model->close(spec.model);
-        if (stop_signal()) break;
-        cv_fold_test(f);
-        cv_report_fold(&report, f);
-        cv_report_page(&report, true);
-    }
-    if (done == n) cv_report_folds(&report, folds, n);
-    trainings_end(&all, done == n, "continue with the same command and --resume auto");
+    do
+        for (int i = 0; i < n && !stop_signal() && !all.status; i++) {
+            if (trainings_train(&all, i)) train_fold(&folds[i], &all, i, n);
+            if (!stop_signal() && trainings_test(&all)) test_fold(&folds[i], &report);
+        }
+    while (trainings_again(&all));
+    done = !stop_signal();
+    if (done) cv_report_folds(&report, folds, n);
+    trainings_end(&all, done);
     cv_report_page(&report, false);
     cv_report_close(&report);
-    if (done == n) next_print("predict --checkpoint %s NEW_CELLS -o predictions.csv", o->train.output_dir);
+    if (done) next_print("predict --checkpoint %s NEW_CELLS -o predictions.csv", o->train.output_dir);
 }
 
 /* Opens all folds of --folds before the first is trained, so that a fold that cannot be trained ends the run at once.
@@ -222,6 +234,7 @@ static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds
         f->spec = fold_spec(f, autotune_file);
     }
     cv_folds_warn_of_copies(folds, n);
+    if (n == 1 && ranks_job_count() > 1 && !ranks_group()) ranks_refuse(&o->train);
     if (o->train.debug_dump && n > 1) die_usage("--debug-dump writes a single fold: choose one with --folds");
     return n;
 }
@@ -243,8 +256,8 @@ static int train_command(int argc, char **argv) {
     o.model.side = data.cells.shape.H;
     cv_folds_check(&o, &data.folds);
     bool planning = o.train.estimate || o.train.dry_run;
-    if (!planning) {
-        print_device(&o);
+    if (!planning) print_device(&o);
+    if (!planning && !ranks_job_rank()) {
         directory_remove_leftovers(o.train.output_dir);
         cv_test_evaluations_clean(o.train.output_dir);
     }

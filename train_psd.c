@@ -227,7 +227,9 @@ static void check_device(const PsdOptions *o, const Device *device) {
 static PsdOptions *stage_begin(int argc, char **argv, PsdStage *stage) {
     PsdOptions *o = psd_options_open(NULL, argc, argv);
     o->more_epochs = !stage->all ? "--epochs" : o->data.shots ? NULL : "--finetune-epochs";
+    int64_t micro_batches = o->train.grad_accumulation;
     trainer_begin(&o->train, stage->check ? NULL : &o->set);
+    if (o->command == PSD_RUN) o->train.grad_accumulation = micro_batches; /* each stage divides them */
     if (stage->device) check_device(o, stage->device);
     if (!stage->device && !stage->check && o->command != PSD_RUN)
         stage->device = train_device_open(&o->train, &o->device_why);

@@ -262,6 +262,7 @@ void bert_options_resolve(BertOptions *o) {
     read_shares(o);
     check_options(o);
     check_several(o);
+    o->train.in_a_row = bert_options_trainings(o) > 1;
 }
 
 int bert_options_trainings(const BertOptions *o) {

@@ -276,6 +276,8 @@ void cv_options_resolve(CvRun *o) {
     if (o->train.base_checkpoint) adopt(o);
     if (o->compat) apply_compat(o);
     train_options_resolve(&o->train, o->set);
+    o->train.whole_step = o->train.in_a_row = true;
+    o->train.undivided = CV_INDIVISIBLE;
     if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);
     for (int r = 0; r < THRESHOLD_RULES; r++)
         if (!strcmp(o->threshold, THRESHOLD_RULE_NAMES[r])) o->rule = r;

@@ -8,6 +8,7 @@
 
 #define CV_BATCH         64 /* cells per micro-batch, unless -b says otherwise */
 #define CV_FILTER_SIGMAS 2  /* of --filter, unless --filter-sigmas says otherwise */
+#define CV_INDIVISIBLE   "batch norms see each micro-batch separately"
 enum { CV_LEAST_BATCH = 2 /* the batch norms need two cells */ };
 
 typedef struct {

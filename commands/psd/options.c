@@ -331,7 +331,10 @@ static void resolve(PsdOptions *o) {
         train_options_resolve(&o->train, &o->set);
     else
         train_options_resolve_prices(&o->train);
-    if (o->train.calibrate) return; /* it needs no data */
+    if (o->train.calibrate) return;                                                      /* it needs no data */
+    o->train.in_a_row = o->command == PSD_RUN && strcmp(o->all.protocol, "pooled") != 0; /* once for every sensor */
+    if ((1 << o->command) & TRAINING) o->train.undivided = psd_data_indivisible(o);
+    if (o->train.undivided) o->train.whole_step = true;
     /* The contrast is within a batch: its value depends on how many spectra the batch has. */
     if (o->command == PSD_PRETRAIN && o->train.val_times) {
         o->train.val_times = 1;

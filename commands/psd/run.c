@@ -24,6 +24,7 @@ typedef struct {
     FoldResult *folds;
     Evaluation *results; /* one per fold */
     int n_folds;
+    int number; /* of the directory, among those of all sensors */
     Trainings all;
     char *models; /* " --checkpoint results/finetune", of each directory that is done */
 } Runner;
@@ -91,6 +92,12 @@ static void line_free(Line *line) {
     for (int i = 0; i < line->n; i++) free(line->text[i]);
 }
 
+/* Returns whether this process carries out a stage of the present directory, of which others may do some. */
+static bool is_mine(const Runner *r, PsdCommand stage) {
+    return stage == PSD_PRETRAIN || stage == PSD_FINETUNE ? trainings_train(&r->all, r->number)
+                                                          : trainings_test(&r->all);
+}
+
 static void print_line(const Line *line) {
     printf("\n[Run]");
     for (int i = 0; i < line->n; i++) {
@@ -100,15 +107,20 @@ static void print_line(const Line *line) {
     printf("\n");
 }
 
-/* Prints the command line, carries it out and frees it. Ends the program if the stage fails; only a calibration may
- * fail. Returns false if a signal asks the run to stop. */
+/* Prints the command line, carries it out and frees it; only frees it if the stage is another process's. Ends the
+ * program if the stage fails; only a calibration may fail. Returns false if the run stops: a signal asks for it, or
+ * what other ranks do side by side goes on without this one. */
 static bool carry_out(Runner *r, Line *line, Evaluation *result) {
-    print_line(line);
+    int status = 0;
     r->stage->result = result;
-    int status = r->stage->carry_out(line->n - 1, line->text + 1, r->stage);
-    if (status && line->command != PSD_CALIBRATE) exit(status);
+    if (is_mine(r, line->command)) {
+        print_line(line);
+        status = r->stage->carry_out(line->n - 1, line->text + 1, r->stage);
+    }
+    if (line->command == PSD_CALIBRATE) status = 0;
     line_free(line);
-    return !stop_signal();
+    if (status) trainings_fail(&r->all, status);
+    return !status && !stop_signal();
 }
 
 /* ---- one directory: pretrain/, finetune/, the evaluation, calibration/ ---- */
@@ -215,6 +227,8 @@ static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
     int n = 0, k = 0;
     for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_CALIBRATE; stage++) n += wanted[stage] = is_wanted(o, at, stage);
     for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_CALIBRATE && go_on; stage++) {
+        k += wanted[stage];
+        if (!is_mine(r, stage)) continue;
         if (!wanted[stage]) {
             if (stage == PSD_CALIBRATE) printf("[Run] no rows to validate on: nothing to calibrate with\n");
             continue;
@@ -223,11 +237,16 @@ static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
         if (stage == PSD_FINETUNE && !o->all.scratch) print_weights(at, PSD_COMMAND_NAMES[PSD_PRETRAIN]);
         if (stage == PSD_EVALUATE) print_weights(at, PSD_COMMAND_NAMES[PSD_FINETUNE]);
         Line line = stage_line(o, at, stage);
-        trainings_name(&r->all, 0, "%sstage %d of %d", at->label, ++k, n);
+        trainings_name(&r->all, 0, "%sstage %d of %d", at->label, k, n);
         go_on = carry_out(r, &line, stage == PSD_EVALUATE ? result : NULL);
     }
-    if (go_on) add_model(r, at);
+    if (go_on && trainings_test(&r->all)) add_model(r, at);
     return go_on;
+}
+
+static void add_result(Runner *r, const char *sensor, int shots, int64_t seed) {
+    r->folds[r->n_folds] = (FoldResult){sensor, shots, seed, &r->results[r->n_folds]};
+    r->n_folds++;
 }
 
 /* ---- few shots ---- */
@@ -290,8 +309,7 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
         go_on = carry_out(r, &evaluate, &r->results[r->n_folds]);
     else
         line_free(&evaluate);
-    r->folds[r->n_folds] = (FoldResult){at->sensor, PSD_SHOT_COUNTS[k], with.train.seed, &r->results[r->n_folds]};
-    r->n_folds++;
+    add_result(r, at->sensor, PSD_SHOT_COUNTS[k], with.train.seed);
     return go_on;
 }
 
@@ -342,16 +360,28 @@ static bool run_sensor(Runner *r, const char *split, const char *sensor, const c
         evaluation_free(&before);
         go_on = go_on && run_few_shots(r, &at);
     } else {
-        r->folds[r->n_folds] = (FoldResult){sensor, 0, 0, &r->results[r->n_folds]};
-        r->n_folds++;
+        add_result(r, sensor, 0, 0);
     }
     return go_on;
+}
+
+/* Returns false if a signal stopped the run. */
+static bool walk_sensors(Runner *r, const Sensors *s, const char *split, bool few) {
+    bool go_on = true;
+    r->n_folds = 0;
+    for (int i = 0; i < s->chosen && go_on; i++) {
+        char label[48];
+        snprintf(label, sizeof label, "sensor %d of %d, ", i + 1, s->chosen);
+        r->number = i;
+        if (trainings_train(&r->all, i) || r->all.tests) go_on = run_sensor(r, split, s->names[i], label, few);
+    }
+    return go_on && !stop_signal();
 }
 
 /* Runs all stages once for every sensor, which none of the trainings has seen, not even without its labels. */
 static bool run_sensors(Runner *r) {
     const PsdOptions *o = r->o;
-    bool few = !strcmp(o->all.protocol, "fewshot_loso"), go_on = true;
+    bool few = !strcmp(o->all.protocol, "fewshot_loso"), go_on;
     const char *split = few ? o->all.loso_split : o->data.split;
     Sensors s = sensors_open(o, split);
     size_t most = (size_t)s.chosen * (few ? PSD_SHOTS * (size_t)o->all.repeats : 1);
@@ -360,11 +390,10 @@ static bool run_sensors(Runner *r) {
     check_stages(r, &(Place){o->train.output_dir, split, s.names[0], ""});
     for (int k = 0; few && k < PSD_SHOTS; k++) /* dies if the split file lacks one of them */
         count_rows(o, &(Place){o->train.output_dir, o->data.split, s.names[0], ""}, PSD_SHOT_COUNTS[k], PSD_TRAIN);
-    for (int i = 0; i < s.chosen && go_on; i++) {
-        char label[48];
-        snprintf(label, sizeof label, "sensor %d of %d, ", i + 1, s.chosen);
-        go_on = run_sensor(r, split, s.names[i], label, few);
-    }
+    trainings_deal(&r->all, s.chosen);
+    do go_on = walk_sensors(r, &s, split, few);
+    while (trainings_again(&r->all));
+    go_on = go_on && !stop_signal();
     directory_remove_leftovers(o->train.output_dir);
     if (go_on) MUST(report_folds(r->folds, r->n_folds, "sensor", o->all.protocol, o->train.output_dir, &error));
     for (int i = 0; i < r->n_folds; i++) evaluation_free(&r->results[i]);
@@ -408,14 +437,15 @@ void psd_print_next(const PsdOptions *o) {
 
 int psd_run(PsdOptions *o, PsdStage *stage) {
     PsdStage each = *stage; /* of all stages, one after the other */
-    Runner r = {.o = o, .stage = &each, .all = trainings_begin(&o->train)};
+    Runner r = {.o = o, .stage = &each, .all = trainings_begin(&o->train, "the same command continues")};
     Place all = {o->train.output_dir, o->data.split, NULL, ""};
     each.all = &r.all;
     bool pooled = !strcmp(o->all.protocol, "pooled");
     if (pooled) check_stages(&r, &all);
     bool done = pooled ? run_stages(&r, &all, NULL) : run_sensors(&r);
+    if (pooled) trainings_again(&r.all);
     if (each.device) train_options_set_price(&o->train, each.device);
-    trainings_end(&r.all, done, "the same command continues");
+    trainings_end(&r.all, done);
     stage->device = each.device;
     stage->ended = each.ended;
     if (page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false))

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/meeting.h"
 #include "base/program.h"
+#include "kernels/device_open.h"
 #include "kernels/mpi.h"
 
 static struct {
@@ -28,7 +29,7 @@ Group *ranks_group(void) { return here.parted ? NULL : here.group; }
 int ranks_count(void) { return ranks_group() ? here.launch.size : 1; }
 int ranks_rank(void) { return ranks_group() ? here.launch.rank : 0; }
 bool ranks_write(void) { return ranks_rank() == 0; }
-void ranks_part(void) { here.parted = true; }
+void ranks_part(bool apart) { here.parted = apart; }
 
 void ranks_on_loss(char *(*function)(void *context), void *context) {
     here.on_loss = function;
@@ -72,8 +73,18 @@ static void close_ranks(void) {
     meeting_close(here.meeting);
 }
 
+int ranks_largest(int value) {
+    int32_t largest = value;
+    const char *why;
+    if (!here.group) return value;
+    Device *host = device_open("cpu", 1, false, &why);
+    group_all_reduce(here.group, host, tensor_1d(&largest, DTYPE_I32, 1), REDUCE_MAX);
+    device_close(host);
+    return largest;
+}
+
 void ranks_end(int status) {
-    if (!ranks_group()) return;
+    if (!here.group) return;
     close_group();
     if (here.launch.rank) exit(status);
 }
@@ -127,15 +138,32 @@ static void divide_threads(TrainOptions *o) {
         o->threads = o->threads > ranks ? o->threads / ranks : 1;
     else if (!bound)
         o->threads = online > ranks ? online / ranks : 1;
+}
+
+static void divide_workers(TrainOptions *o) {
+    int ranks = here.launch.local_size > 0 ? here.launch.local_size : 1;
     if (o->num_workers > ranks)
         o->num_workers /= ranks;
     else if (o->num_workers)
         o->num_workers = 1;
 }
 
+/* Returns whether the ranks train together. */
+static bool is_shared(const TrainOptions *o) {
+    return o->undivided ? !o->auto_batch && o->grad_accumulation % here.launch.size == 0 : !o->in_a_row;
+}
+
+void ranks_refuse(const TrainOptions *o) {
+    int ranks = here.launch.size;
+    die_usage("%d ranks cannot share the steps of -g %lld (%s): give -g %d or another multiple of %d, without -b "
+              "auto, or start one process",
+              ranks, (long long)o->grad_accumulation, o->undivided, ranks, ranks);
+}
+
 /* Divides a step among the ranks. */
 static void divide_step(TrainOptions *o) {
     int64_t ranks = here.launch.size;
+    if (!is_shared(o)) ranks_refuse(o);
     if (o->auto_batch) {
         if (o->batch_size % ranks)
             die_usage("--effective-batch %lld: %lld ranks cannot share a step of %lld samples; give a multiple of the "
@@ -150,9 +178,14 @@ static void divide_step(TrainOptions *o) {
                   (long long)o->grad_accumulation, (long long)ranks);
 }
 
+/* Divides what belongs to a training. */
 static void divide(TrainOptions *o) {
-    divide_threads(o);
+    divide_workers(o);
+    if (here.parted) return;
     divide_step(o);
+    if (o->undivided)
+        printf("[Ranks] %d ranks share each step of %lld micro-batches; %s\n", here.launch.size,
+               (long long)o->grad_accumulation, o->undivided);
 }
 
 static void check_use(TrainOptions *o) {
@@ -190,6 +223,8 @@ void ranks_begin(TrainOptions *o, const OptionSet *set) {
     here.group->waiting = wait_for_others;
     ranks_compare(facts);
     atexit(close_ranks);
-    divide(o);
     printf("[Ranks] %d, started by %s, over %s\n", l->size, l->launcher, here.group->description);
+    ranks_part(o->in_a_row && !is_shared(o));
+    divide_threads(o); /* once: later parts of the program have the device that is then opened */
+    divide(o);
 }

@@ -10,10 +10,16 @@ enum { RANKS_LOST = 75 };
 
 /* Meets the other ranks of the job that a launcher has started, if it has: compares the options, connects the ranks,
  * has ranks other than the first print nothing but messages, and divides a step and the threads of this machine among
- * them. Call it when the options are resolved. Dies with what is missing or differs. */
+ * them. Several trainings in a row (options->in_a_row) part the ranks, unless they have options->undivided and -g is a
+ * multiple of the ranks. Call it when the options are resolved, again for those of each later part of a program. Dies
+ * with what is missing or differs. */
 void ranks_begin(TrainOptions *options, const OptionSet *set);
-/* Has each rank train by itself from now on. */
-void ranks_part(void);
+/* Has each rank train by itself from now on, or all together again. */
+void ranks_part(bool apart);
+/* Returns the largest value of all ranks of the job, 0 or more. Waits for all. Alone: the value. */
+int ranks_largest(int value);
+/* Dies with what lets ranks share a training that is not divided as it is. */
+_Noreturn void ranks_refuse(const TrainOptions *options);
 /* Ends what the ranks do together. Ranks other than the first wait until that one has ended, and end with the status.
  */
 void ranks_end(int status);

@@ -158,13 +158,18 @@ bool resume_batch(Training *t) {
     return true;
 }
 
+/* Returns the -g by which a number of ranks makes steps of so many micro-batches. */
+static int64_t given_micro_batches(const Training *t, int64_t micro_batches, int64_t ranks) {
+    return t->spec.options->whole_step ? micro_batches : micro_batches / ranks;
+}
+
 /* Dies with the numbers of ranks that can share a step of so many micro-batches. */
 static _Noreturn void die_indivisible(const Training *t, int64_t micro_batches) {
     OWNED char *fits = xstrdup("");
     for (int64_t ranks = 1, n = 0; ranks <= micro_batches && n < 8; ranks++)
         if (micro_batches % ranks == 0) {
             xappend(&fits, "%s%lld with -g %lld", n++ ? ", " : "", (long long)ranks,
-                    (long long)(micro_batches / ranks));
+                    (long long)given_micro_batches(t, micro_batches, ranks));
         }
     die_usage("--resume: a step of %s has %lld micro-batches of -b %lld, which %d ranks cannot share; start as many "
               "ranks as divide it: %s",
@@ -193,8 +198,8 @@ void resume_step_size(Training *t) {
     if (accumulation % ranks_count()) die_indivisible(t, accumulation);
     if (accumulation == o->grad_accumulation) return;
     sizing_set_batch(&t->spec, o->batch_size, accumulation);
-    printf("[Ranks] -g %lld, so that a step keeps its %lld micro-batches\n", (long long)(accumulation / ranks_count()),
-           (long long)accumulation);
+    printf("[Ranks] -g %lld, so that a step keeps its %lld micro-batches\n",
+           (long long)given_micro_batches(t, accumulation, ranks_count()), (long long)accumulation);
 }
 
 /* Finds the place in the epoch for micro-batches of another size. */
