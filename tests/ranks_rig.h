@@ -14,6 +14,10 @@ typedef struct {
     const char *loss;    /* its name in the log */
     bool whole_step;     /* -g counts the micro-batches of all ranks */
     const char *run;     /* the folder of the run in the output folder; "" */
+    /* The ending of the names of tensors that begin as zeros and of which much has gradients as small as rounding, so
+     * that AdamW, whose steps have the same size whatever the gradient's, makes a different tensor of another rounding:
+     * they are left out of weights, not of gradients. NULL: there are none. */
+    const char *noise;
 } RanksCase;
 
 /* Trains a case on so many ranks, with RANKS_MICRO_BATCHES a step. Returns the output folder, to be kept; fails the

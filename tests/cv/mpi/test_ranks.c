@@ -3,7 +3,8 @@
 #include "tests/cv/train_rig.h"
 #include "tests/ranks_rig.h"
 
-static RanksCase cv_fold = {.program = "train_cv", .loss = "train/loss", .whole_step = true, .run = "fold_D1"};
+static RanksCase cv_fold = {
+    .program = "train_cv", .loss = "train/loss", .whole_step = true, .run = "fold_D1", .noise = ".bias"};
 
 static int open_case(void **state) {
     (void)state;
@@ -13,7 +14,7 @@ static int open_case(void **state) {
     Error error;
     heed_signals();
     if (!cv_synthetic_write(cells, &wanted, 2, &written, &error)) fail_msg("%s", error.text);
-    cv_fold.options = kept_format("--data %s --channels 8,8,8 -b 8 --threads 1 --epochs 1000 --learning-rate 1e-3 "
+    cv_fold.options = kept_format("--data %s --channels 8,8,8 -b 8 --threads 1 --epochs 1000 --learning-rate 1e-4 "
                                   "--shift 2 --folds D1 --early-stopping-patience 0",
                                   cells);
     return 0;

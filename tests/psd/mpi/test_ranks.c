@@ -3,7 +3,7 @@
 #include "tests/ranks_rig.h"
 
 static RanksCase finetune = {.program = "train_psd finetune", .loss = "train/loss", .run = ""};
-static RanksCase pretrain = {.program = "train_psd pretrain", .loss = "train/loss", .whole_step = true, .run = ""};
+static RanksCase pretrain = {.program = "train_psd pretrain", .loss = "train/mae_loss", .whole_step = true, .run = ""};
 static RanksCase cnn = {.program = "train_psd finetune", .loss = "train/loss", .whole_step = true, .run = ""};
 
 static int open_case(void **state) {
