@@ -213,6 +213,7 @@ static void train_many(BertRun *run, int n) {
         if (folds[i].group) evaluation_free(&results[i]);
         free((void *)(uintptr_t)folds[i].group);
     }
+    run->all = NULL;
 }
 
 /* ---- commands ---- */
