@@ -7,8 +7,8 @@ static const double ranks_tolerance = 1e-5, first_tolerance = 1e-6;
 int ranks_try(const RanksCase *c, int ranks, const char *folder, const char *more) {
     int g = c->whole_step ? RANKS_MICRO_BATCHES : RANKS_MICRO_BATCHES / ranks;
     char *launcher = ranks > 1 ? kept_format("timeout 120 tools/run_mpi.sh %d ", ranks) : kept_format(" ");
-    return run_command(fixture.output, sizeof fixture.output, "%s%s %s -g %d -o %s --log-interval 1 %s", launcher,
-                       program_at(kept_format("mpi/%s", c->program)), c->options, g, folder, more);
+    return run_command(fixture.output, sizeof fixture.output, "%s%s %s -g %d -o %s --log-interval 1 --bucket-mb 0.1 %s",
+                       launcher, program_at(kept_format("mpi/%s", c->program)), c->options, g, folder, more);
 }
 
 char *ranks_train(const RanksCase *c, int ranks, const char *more) {
@@ -125,4 +125,18 @@ void a_run_goes_on_with_other_ranks(void **state) {
     compare_files(c->noise, &got, &want, "", ranks_tolerance);
     tensor_file_close(&got);
     tensor_file_close(&want);
+}
+
+/* With a learning rate of next to nothing all validations are of the initial weights. */
+void validations_have_the_values_of_one_rank(void **state) {
+    const RanksCase *c = *state;
+    static double x[64], y[64];
+    const char *options = kept_format("--learning-rate 1e-12 %s", c->validates);
+    char *one = ranks_train(c, 1, options);
+    int n = logged(run_of(c, one), "val", "val/objective", y, 64);
+    assert_true(n > 1);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        assert_int_equal(logged(run_of(c, ranks_train(c, ranks, options)), "val", "val/objective", x, 64), n);
+        for (int i = 0; i < n; i++) assert_near(x[i], y[i], 1e-7 * fabs(y[i]));
+    }
 }

@@ -9,11 +9,12 @@
 enum { RANKS_MICRO_BATCHES = 12, RANKS_STEPS = 20 };
 
 typedef struct {
-    const char *program; /* "train_slm", with its command */
-    char *options;       /* the data, the model, -b, the threads of one rank; all but -g and the output */
-    const char *loss;    /* its name in the log */
-    bool whole_step;     /* -g counts the micro-batches of all ranks */
-    const char *run;     /* the folder of the run in the output folder; "" */
+    const char *program;   /* "train_slm", with its command */
+    char *options;         /* the data, the model, -b, the threads of one rank; all but -g and the output */
+    const char *loss;      /* its name in the log */
+    bool whole_step;       /* -g counts the micro-batches of all ranks */
+    const char *run;       /* the folder of the run in the output folder; "" */
+    const char *validates; /* options with which a few steps have validations of an odd number of batches */
     /* The ending of the names of tensors that begin as zeros and of which much has gradients as small as rounding, so
      * that AdamW, whose steps have the same size whatever the gradient's, makes a different tensor of another rounding:
      * they are left out of weights, not of gradients. NULL: there are none. */
@@ -37,10 +38,12 @@ void ranks_check(const RanksCase *c, const char *more);
     cmocka_unit_test_prestate(the_first_gradients_are_those_of_one_rank, ranks_case), \
     cmocka_unit_test_prestate(a_divided_optimizer_has_the_same_bits, ranks_case), \
     cmocka_unit_test_prestate(the_same_ranks_give_the_same_bits, ranks_case), \
-    cmocka_unit_test_prestate(a_run_goes_on_with_other_ranks, ranks_case)
+    cmocka_unit_test_prestate(a_run_goes_on_with_other_ranks, ranks_case), \
+    cmocka_unit_test_prestate(validations_have_the_values_of_one_rank, ranks_case)
 // clang-format on
 void several_ranks_train_as_one(void **state);
 void the_first_gradients_are_those_of_one_rank(void **state);
 void a_divided_optimizer_has_the_same_bits(void **state);
 void the_same_ranks_give_the_same_bits(void **state);
 void a_run_goes_on_with_other_ranks(void **state);
+void validations_have_the_values_of_one_rank(void **state);

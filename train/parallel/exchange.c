@@ -8,7 +8,7 @@ Exchange *exchange_open(Group *group, Device *device, Model *model, const Exchan
     *x = (Exchange){.group = group, .device = device, .model = model, .micro_batches = o->micro_batches};
     x->updates = params_updates(&model->params, device, o->weight_decay, o->muon);
     x->n_moving = params_moving(&model->params, &x->moving);
-    x->reducer = reducer_open(group, device, model->gradients, o->half);
+    x->reducer = reducer_open(group, device, model->gradients, o->bucket_mb, o->half);
     x->statistics = statistics_open(group, device, &model->params, x->moving, x->n_moving, o->micro_batches);
     x->sharded = o->sharded;
     if (x->sharded) x->shards = shards_open(&x->reducer, &x->updates);

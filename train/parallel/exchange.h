@@ -42,7 +42,8 @@ typedef struct {
     int64_t micro_batches;
     float weight_decay;
     bool muon, sharded;
-    DType half; /* of Reducer */
+    double bucket_mb; /* of Reducer */
+    DType half;       /* the same */
 } ExchangeOptions;
 
 /* Opens an exchange for a model whose buffers lie on the device; free it with exchange_close. */

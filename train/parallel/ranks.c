@@ -212,6 +212,10 @@ void ranks_begin(TrainOptions *o, const OptionSet *set) {
         return;
     }
     here.begun = true;
+    if (!mpi_library())
+        die("%s has started rank %d of %d, and this program was built without MPI, through which ranks on CPUs talk: "
+            "build it with make MPI=1",
+            l->launcher, l->rank, l->size);
     program_be_rank(l->rank, l->size);
     Error error;
     here.meeting = meeting_open(l, NULL, &error);

@@ -3,10 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Long enough for the full rate of any link, short enough that the first are sent early: what PyTorch's
- * DistributedDataParallel takes. */
-enum { BUCKET_BYTES = 25 << 20 };
-
 static int64_t unit_of(int ranks) { return (int64_t)NORM_PIECE * ranks; }
 
 int64_t reducer_room(int64_t flat_count, int ranks) {
@@ -14,9 +10,9 @@ int64_t reducer_room(int64_t flat_count, int ranks) {
     return (flat_count + unit - 1) / unit * unit;
 }
 
-Reducer reducer_open(Group *group, Device *device, Tensor gradients, DType half) {
+Reducer reducer_open(Group *group, Device *device, Tensor gradients, double bucket_mb, DType half) {
     int64_t unit = unit_of(group->size), room = gradients.dims[0];
-    int64_t bucket = BUCKET_BYTES / (int64_t)sizeof(float) / unit * unit;
+    int64_t bucket = (int64_t)(bucket_mb * 1e6) / (int64_t)sizeof(float) / unit * unit;
     if (room % unit) die("the gradients' %lld elements are no whole pieces", (long long)room);
     if (bucket < unit) bucket = unit;
     if (bucket > room) bucket = room;

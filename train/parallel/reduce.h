@@ -22,8 +22,9 @@ typedef struct {
 
 /* Returns the elements of a flat buffer with room for whole pieces of all ranks. */
 int64_t reducer_room(int64_t flat_count, int ranks);
-/* Opens a reducer. `half`: the 16-bit type that gradients are rounded to before they are sent; f32: none. */
-Reducer reducer_open(Group *group, Device *device, Tensor gradients, DType half);
+/* Opens a reducer with buckets of about so many MB: long enough for the full rate of a link, short enough that the
+ * first are sent early. `half`: the 16-bit type that gradients are rounded to before they are sent; f32: none. */
+Reducer reducer_open(Group *group, Device *device, Tensor gradients, double bucket_mb, DType half);
 void reducer_close(Reducer *reducer);
 /* Begins a step. No gradient is final. */
 void reducer_begin(Reducer *reducer);

@@ -25,6 +25,7 @@ static void allocate_moments(Training *t) {
                                       .weight_decay = (float)o->weight_decay,
                                       .muon = t->spec.optimizer.muon,
                                       .sharded = !strcmp(o->zero, "1"),
+                                      .bucket_mb = o->bucket_mb,
                                       .half = bf16 ? DTYPE_BF16 : DTYPE_F32};
     if (bf16 && ranks_group() && device->half != DTYPE_BF16)
         die_usage("--reduce-type bf16: the %s device has no such type", device->name);

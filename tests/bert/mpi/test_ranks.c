@@ -2,7 +2,8 @@
 #include "tests/bert/train_rig.h"
 #include "tests/ranks_rig.h"
 
-static RanksCase bert = {.program = "train_bert", .loss = "train/loss", .run = ""};
+static RanksCase bert = {
+    .program = "train_bert", .loss = "train/loss", .run = "", .validates = "--val-interval 1 --max-val-batches 5"};
 static RanksCase masked = {.program = "train_bert pretrain", .loss = "train/loss", .run = ""};
 
 static int open_case(void **state) {

@@ -3,8 +3,12 @@
 #include "tests/cv/train_rig.h"
 #include "tests/ranks_rig.h"
 
-static RanksCase cv_fold = {
-    .program = "train_cv", .loss = "train/loss", .whole_step = true, .run = "fold_D1", .noise = ".bias"};
+static RanksCase cv_fold = {.program = "train_cv",
+                            .loss = "train/loss",
+                            .whole_step = true,
+                            .run = "fold_D1",
+                            .validates = "--min-learning-rate 1e-13",
+                            .noise = ".bias"};
 
 static int open_case(void **state) {
     (void)state;

@@ -2,7 +2,8 @@
 #include "tests/gpt/train_rig.h"
 #include "tests/ranks_rig.h"
 
-static RanksCase gpt = {.program = "train_gpt", .loss = "train/mel_loss", .run = ""};
+static RanksCase gpt = {
+    .program = "train_gpt", .loss = "train/mel_loss", .run = "", .validates = "--val-interval 1 --max-val-batches 5"};
 
 static int open_case(void **state) {
     int status = gpt_fixture_open(state);

@@ -2,7 +2,8 @@
 #include "tests/psd/train_rig.h"
 #include "tests/ranks_rig.h"
 
-static RanksCase finetune = {.program = "train_psd finetune", .loss = "train/loss", .run = ""};
+static RanksCase finetune = {
+    .program = "train_psd finetune", .loss = "train/loss", .run = "", .validates = "--val-interval 1"};
 static RanksCase pretrain = {.program = "train_psd pretrain", .loss = "train/mae_loss", .whole_step = true, .run = ""};
 static RanksCase cnn = {.program = "train_psd finetune", .loss = "train/loss", .whole_step = true, .run = ""};
 

@@ -2,7 +2,8 @@
 #include "tests/ranks_rig.h"
 #include "tests/slm/train_rig.h"
 
-static RanksCase slm = {.program = "train_slm", .loss = "train/loss", .run = ""};
+static RanksCase slm = {
+    .program = "train_slm", .loss = "train/loss", .run = "", .validates = "--val-interval 1 --max-val-batches 5"};
 
 static int open_case(void **state) {
     int status = slm_fixture_open(state);
