@@ -33,7 +33,7 @@ $(MPI_TESTS) $(BUILD)/tests/mpi/leaver: %: %.o $(BUILD)/tests/mpi/rig.o $(MPI_OB
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(if $(findstring /test_,$@),$(CMOCKA)) $(LDLIBS) $(MPI_LIBS)
 $(RANKS_TESTS): %: %.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
-mpi-tests: $(MPI_TESTS) $(BUILD)/tests/mpi/leaver $(RANKS_TESTS) $(MPI_PROGRAMS)
+mpi-tests: $(MPI_TESTS) $(BUILD)/tests/mpi/leaver $(RANKS_TESTS) $(MPI_PROGRAMS) $(PROGRAMS:%=$(BUILD)/%)
 endif
 
 check-mpi: packages-build+test+mpi ## ranks over MPI: operations between 1 to 4 ranks, trainings of all models, and ranks that end early

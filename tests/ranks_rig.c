@@ -1,5 +1,6 @@
 #include "tests/ranks_rig.h"
 
+#include "kernels/philox.h"
 #include "tests/golden.h"
 
 static const double ranks_tolerance = 1e-5, first_tolerance = 1e-6;
@@ -138,5 +139,31 @@ void validations_have_the_values_of_one_rank(void **state) {
     for (int ranks = 2; ranks <= 4; ranks++) {
         assert_int_equal(logged(run_of(c, ranks_train(c, ranks, options)), "val", "val/objective", x, 64), n);
         for (int i = 0; i < n; i++) assert_near(x[i], y[i], 1e-7 * fabs(y[i]));
+    }
+}
+
+/* RANKS_KILLS: how many times, 1 if unset. */
+void killed_ranks_lose_nothing(void **state) {
+    enum { RANKS = 3 };
+    const RanksCase *c = *state;
+    const char *kills = getenv("RANKS_KILLS");
+    char *whole = ranks_train(c, RANKS, "");
+    for (uint64_t i = 0; i < (kills ? strtoull(kills, NULL, 10) : 1); i++) {
+        int statuses[SIDE_MOST_RANKS], step = 1 + (int)philox_below(i, PURPOSE_TEST, 7, 0, RANKS_STEPS - 2);
+        int rank = (int)philox_below(i, PURPOSE_TEST, 7, 1, RANKS);
+        char *folder = kept_folder();
+        char *options = kept_format(
+            "%s -g %d --max-steps %d --log-interval 1 --bucket-mb 0.1 --save-interval 3 --zero %d", c->options,
+            c->whole_step ? RANKS_MICRO_BATCHES : RANKS_MICRO_BATCHES / RANKS, RANKS_STEPS, (int)(i % 2));
+        side_signal(&(SideCase){c->program, options}, RANKS, folder, rank, *c->run ? c->run : ".", step, SIGKILL,
+                    statuses);
+        bool ended = !statuses[0] && rank; /* the run was faster */
+        for (int r = 0; r < RANKS && !ended; r++)
+            if (statuses[r] != (r == rank ? 128 + SIGKILL : 75))
+                fail_msg("kill %d, of rank %d at step %d: rank %d has status %d:\n%s", (int)i, rank, step, r,
+                         statuses[r], fixture.output);
+        char *more = kept_format("--max-steps %d --save-interval 3 --zero %d --resume auto", RANKS_STEPS, (int)(i % 2));
+        if (ranks_try(c, RANKS, folder, more)) fail_msg("%s", fixture.output);
+        assert_same_result(run_of(c, whole), run_of(c, folder));
     }
 }

@@ -3,7 +3,7 @@
  * group's state. */
 #pragma once
 
-#include "tests/train_rig.h"
+#include "tests/side_by_side_rig.h"
 
 /* Micro-batches of a step, which 1 to 4 ranks can share. */
 enum { RANKS_MICRO_BATCHES = 12, RANKS_STEPS = 20 };
@@ -39,7 +39,8 @@ void ranks_check(const RanksCase *c, const char *more);
     cmocka_unit_test_prestate(a_divided_optimizer_has_the_same_bits, ranks_case), \
     cmocka_unit_test_prestate(the_same_ranks_give_the_same_bits, ranks_case), \
     cmocka_unit_test_prestate(a_run_goes_on_with_other_ranks, ranks_case), \
-    cmocka_unit_test_prestate(validations_have_the_values_of_one_rank, ranks_case)
+    cmocka_unit_test_prestate(validations_have_the_values_of_one_rank, ranks_case), \
+    cmocka_unit_test_prestate(killed_ranks_lose_nothing, ranks_case)
 // clang-format on
 void several_ranks_train_as_one(void **state);
 void the_first_gradients_are_those_of_one_rank(void **state);
@@ -47,3 +48,4 @@ void a_divided_optimizer_has_the_same_bits(void **state);
 void the_same_ranks_give_the_same_bits(void **state);
 void a_run_goes_on_with_other_ranks(void **state);
 void validations_have_the_values_of_one_rank(void **state);
+void killed_ranks_lose_nothing(void **state);

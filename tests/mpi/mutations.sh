@@ -37,7 +37,7 @@ make -s -j"$(nproc)" GPU=none MPI=1 CC="${CC:-cc}" CXX="${CXX:-c++}" mpi-tests >
 caught=0 escaped=0
 while IFS='|' read -r number test file change; do
     log=../$number.log
-    if PLANTED_BUG=$number TEST_FILTER=${test#*:} BUILD=build/release timeout 300 "build/release/tests/${test%:*}" >"$log" 2>&1; then
+    if PLANTED_BUG=$number TEST_FILTER=${test#*:} BUILD=build/release timeout 300 "build/release/tests/${test%:*}" </dev/null >"$log" 2>&1; then
         echo "ESCAPED: $test: $file: $change"
         escaped=$((escaped + 1))
     elif ! grep -q "FAILED.*${test#*:}" "$log"; then
