@@ -124,7 +124,6 @@ char *keep_after_loss(void *context) {
     bool whole = !t->exchange->sharded && !run->torn;
     StepName last;
     if (!run->keeping.checkpointer) return NULL;
-    if (run->in_step) t->state = run->queued[run->n_queued].before;
     keep_wait(run);
     if (whole && run->keeping.saved_step != t->state.step) {
         take_copy(run, run->keeping.slot);

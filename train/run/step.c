@@ -55,7 +55,6 @@ void step_begin(Run *run) {
     device_totals(device, &run->flops_before, &bytes);
     run->queued[run->n_queued].before = t->state;
     run->queued[run->n_queued].n_samples = 0;
-    run->in_step = true;
     if (!t->exchange) return;
     exchange_begin(t->exchange);
     run->step_start = seconds_now();
@@ -224,7 +223,6 @@ static void exchange_and_update(Run *run) {
     run->window.flops += facts.flops - (flops - run->flops_before); /* of the other ranks */
     run->stops |= facts.stop > 0;
     if (facts.stop > 0 && !stop_signal()) stop_remember(SIGTERM);
-    run->in_step = false;
     update(run, run->numbers);
 }
 
@@ -286,6 +284,5 @@ void step_end(Run *run) {
     device_totals(run->t->spec.device, &flops, &bytes);
     run->window.flops += flops - run->flops_before;
     run->n_queued++;
-    run->in_step = false;
     if (run->dump) step_dump_write(run, run->dumped_scale);
 }
