@@ -58,14 +58,14 @@ static void compare_files(const char *noise, const TensorFile *file, const Tenso
 
 void ranks_compare(const RanksCase *c, const char *folder, const char *reference) {
     static double x[512], y[512];
-    /* AdamW hides a common factor of gradients, but their norm does not. It follows weights that are noise. */
+    /* AdamW hides a common factor of gradients, but their norm does not. Where weights are noise, it jumps when the
+     * larger of two nearly equal numbers that are pooled becomes the smaller: then only its first half is compared. */
     const char *const values[] = {c->loss, "train/grad_norm"};
-    const double tolerances[] = {ranks_tolerance, 10 * ranks_tolerance};
     for (int v = 0; v < 2; v++) {
         int n = logged(run_of(c, folder), "train", values[v], x, 512);
         assert_int_equal(logged(run_of(c, reference), "train", values[v], y, 512), n);
         assert_true(n > 0);
-        for (int i = 0; i < n; i++) assert_near(x[i], y[i], tolerances[v] * fabs(y[i]));
+        for (int i = 0; i < (v && c->noise ? n / 2 : n); i++) assert_near(x[i], y[i], ranks_tolerance * fabs(y[i]));
     }
     TensorFile got = open_in(run_of(c, folder), "last/model.safetensors"),
                want = open_in(run_of(c, reference), "last/model.safetensors");
