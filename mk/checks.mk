@@ -263,9 +263,10 @@ check-race: $(CUDA_TESTS)
 	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
 
 # `make test-deep` takes every fourth operation, with one fault each, from one on that the hash of the commit chooses.
-test-crash: packages-build+test ## kills, and all other faults, at every file operation of every program
+test-crash: packages-build+test+mpi ## kills, and all other faults, at every file operation of every program
 	@$(MAKE) $(PARALLEL) GPU=none $(CRASH_TESTS) $(PROGRAMS:%=$(BUILD)/%)
 	@$(MAKE) check-crash CRASH_STRIDE=1 CRASH_TURN=0
+	@RANKS_KILLS=8 TEST_FILTER=killed_ranks_lose_nothing $(MAKE) check-mpi-trainings
 
 test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail
 	@tests/cuda/mutations.sh

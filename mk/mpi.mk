@@ -5,6 +5,8 @@ MPICC ?= mpicc
 MPI_TESTS = $(BUILD)/tests/mpi/test_group_mpi $(BUILD)/tests/mpi/test_leaving
 # They run programs over MPI and are linked without it.
 RANKS_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/mpi/test_*.c))
+# Tests of programs on the emulated device.
+EMULATED_RANKS_TESTS = $(filter %/test_emulated,$(RANKS_TESTS))
 MPI_PROGRAMS = $(PROGRAMS:%=$(ON_GPU)/mpi/%)
 EMULATED_MPI_PROGRAMS = $(PROGRAMS:%=$(BUILD)/emulated_mpi/%)
 
@@ -31,16 +33,22 @@ $(EMULATED_MPI_PROGRAMS): $(MPI_OBJECT) $(BUILD)/libemulated.a $(BUILD)/libtrain
 
 $(MPI_TESTS) $(BUILD)/tests/mpi/leaver: %: %.o $(BUILD)/tests/mpi/rig.o $(MPI_OBJECT) $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(if $(findstring /test_,$@),$(CMOCKA)) $(LDLIBS) $(MPI_LIBS)
+$(EMULATED_RANKS_TESTS): | $(BUILD)/emulated_mpi/train_slm
 $(RANKS_TESTS): %: %.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 mpi-tests: $(MPI_TESTS) $(BUILD)/tests/mpi/leaver $(RANKS_TESTS) $(MPI_PROGRAMS) $(PROGRAMS:%=$(BUILD)/%)
 endif
 
-check-mpi: packages-build+test+mpi ## ranks over MPI: operations between 1 to 4 ranks, trainings of all models, and ranks that end early
+check-mpi: packages-build+test+mpi cuda-toolkit ## ranks over MPI: operations between 1 to 4 ranks, trainings of all models, and ranks that end early
 	@$(MAKE) $(PARALLEL) GPU=none MPI=1 mpi-tests
 	@for ranks in 1 2 3 4; do \
 	    echo "$$ranks ranks:"; tools/run_mpi.sh $$ranks $(BUILD)/tests/mpi/test_group_mpi || exit; \
 	done
 	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/mpi/test_leaving $(RANKS_TESTS)
 
-.PHONY: mpi-tests check-mpi
+# Those of them that train on several ranks.
+check-mpi-trainings:
+	@$(MAKE) $(PARALLEL) GPU=none MPI=1 mpi-tests
+	@BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_ranks,$(RANKS_TESTS))
+
+.PHONY: mpi-tests check-mpi check-mpi-trainings

@@ -9,7 +9,8 @@ int ranks_try(const RanksCase *c, int ranks, const char *folder, const char *mor
     int g = c->whole_step ? RANKS_MICRO_BATCHES : RANKS_MICRO_BATCHES / ranks;
     char *launcher = ranks > 1 ? kept_format("timeout 120 tools/run_mpi.sh %d ", ranks) : kept_format(" ");
     return run_command(fixture.output, sizeof fixture.output, "%s%s %s -g %d -o %s --log-interval 1 --bucket-mb 0.1 %s",
-                       launcher, program_at(kept_format("mpi/%s", c->program)), c->options, g, folder, more);
+                       launcher, program_at(kept_format("%s/%s", c->build ? c->build : "mpi", c->program)), c->options,
+                       g, folder, more);
 }
 
 char *ranks_train(const RanksCase *c, int ranks, const char *more) {

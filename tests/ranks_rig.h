@@ -9,6 +9,7 @@
 enum { RANKS_MICRO_BATCHES = 12, RANKS_STEPS = 20 };
 
 typedef struct {
+    const char *build;     /* the folder of the programs; NULL: mpi */
     const char *program;   /* "train_slm", with its command */
     char *options;         /* the data, the model, -b, the threads of one rank; all but -g and the output */
     const char *loss;      /* its name in the log */
