@@ -24,8 +24,8 @@ typedef struct {
 /* Prints "PROGRAM: message" and exits with 1 at once, without atexit and destructors: other threads may be running. */
 _Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void die_with(int status, const char *format, ...) PRINTF_LIKE(2, 3); /* the same with another status */
-_Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same and "see --help", exit 2 */
-void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
+_Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2);            /* the same and "see --help", exit 2 */
+void warn(const char *format, ...) PRINTF_LIKE(1, 2);                           /* "PROGRAM: warning: message" */
 /* Warns, unless the program has warned with the same words before: of what several stages or folds find in one file. */
 void warn_once(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Lets this process's messages begin with "PROGRAM [rank N]: " from now on; 0: "PROGRAM: ". */

@@ -188,7 +188,8 @@ int params_moving(const ParamTable *table, Segment **segments) {
     int n = 0;
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        if (param->moves > 0) n = append(out, n, (Segment){.begin = param->offset, .end = param->offset + param->count});
+        if (param->moves > 0)
+            n = append(out, n, (Segment){.begin = param->offset, .end = param->offset + param->count});
     }
     *segments = out;
     return n;

@@ -87,7 +87,7 @@ TEST(each_bucket_is_reduced_once_as_soon_as_it_is_final) {
     close_rig(&r);
 }
 
-/* Of a buffer of N floats a rank sends (R - 1) / R N for a sum of which it keeps its piece, and as much to gather. */
+/* A rank sends of a buffer of N floats (R - 1) / R N for a sum of which it keeps its piece, and as much to gather. */
 TEST(a_rank_sends_what_the_formula_says) {
     Rig r = open_rig(0, 0.2);
     double once = 4.0 * (RANKS - 1) / RANKS * (double)r.room;

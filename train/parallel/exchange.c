@@ -91,8 +91,8 @@ void exchange_forget_speeds(Exchange *x) {
     x->before = x->group->seconds;
 }
 
-void exchange_sum(Exchange *x, Tensor t) {
-    group_all_reduce(x->group, x->device, tensor_1d(t.data, t.dtype, tensor_numel(t)), REDUCE_SUM);
+void exchange_sum(Exchange *x, Tensor numbers) {
+    group_all_reduce(x->group, x->device, tensor_1d(numbers.data, numbers.dtype, tensor_numel(numbers)), REDUCE_SUM);
 }
 
 void exchange_sum_doubles(Exchange *x, double *values, int64_t n) {

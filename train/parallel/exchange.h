@@ -66,7 +66,7 @@ void exchange_results(Exchange *exchange, Tensor results, StepFacts *facts);
 void exchange_forget_speeds(Exchange *exchange);
 
 /* Replace numbers by their sums over the ranks: a f32 tensor on the device, doubles on the host to 48 bits. */
-void exchange_sum(Exchange *exchange, Tensor x);
+void exchange_sum(Exchange *exchange, Tensor numbers);
 void exchange_sum_doubles(Exchange *exchange, double *values, int64_t n);
 
 /* Collects the moments of all ranks, of which only the first gets them. */

@@ -57,7 +57,7 @@ static void keep_step(Run *run, const Due *due, bool best) {
         eta_wait(&run->eta, seconds); /* the best weights' checkpoint belongs to their validation */
 }
 
-/* Of several ranks all stop after the same step: that in which they told each other of a signal. */
+/* All of several ranks stop after the same step: that in which they told each other of a signal. */
 bool run_stops(const Run *run) { return run->t->exchange ? run->stops : stop_signal() != 0; }
 
 bool run_is_over(const Run *run) {
