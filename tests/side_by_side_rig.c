@@ -24,6 +24,14 @@ static int number_of(const char *directory, const char *name, int rank) {
     return atoi(text);
 }
 
+/* Lets a stopped rank go on when all others have ended. */
+static void wake_after_others(pid_t process, const char *facts, int ranks, int rank) {
+    enum { TENTHS = 600 };
+    for (int r = 0, tenths = 0; r < ranks; r++)
+        while (r != rank && access(kept_format("%s/status.%d", facts, r), F_OK) && tenths++ < TENTHS) usleep(100000);
+    assert_int_equal(kill(process, SIGCONT), 0);
+}
+
 void side_signal(const SideCase *c, int ranks, const char *folder, int rank, const char *run, int step, int number,
                  int statuses[SIDE_MOST_RANKS]) {
     char *facts = kept_folder(), *place = kept_format("%s/%s", folder, run);
@@ -33,7 +41,9 @@ void side_signal(const SideCase *c, int ranks, const char *folder, int rank, con
                     ranks, patient, facts, facts, program_at(kept_format("mpi/%s", c->program)), c->options, folder);
     pid_t child = start_command(facts, command);
     wait_for_step(place, child, step);
-    assert_int_equal(kill(number_of(facts, "pid", rank), number), 0);
+    pid_t process = number_of(facts, "pid", rank);
+    assert_int_equal(kill(process, number), 0);
+    if (number == SIGSTOP) wake_after_others(process, facts, ranks, rank);
     waitpid(child, NULL, 0); /* Open MPI tells 0 of such a job */
     char *said = kept_text(kept_path(facts, "output"));
     size_t n = strlen(said), most = sizeof fixture.output - 1;

@@ -17,7 +17,8 @@ char *side_train(const SideCase *c, int ranks, const char *more);
 /* The same into a folder; returns the exit status. What was printed is in fixture.output. */
 int side_try(const SideCase *c, int ranks, const char *folder, const char *more);
 /* Trains into a folder on ranks of which the launcher ends none, and sends a signal to one when the training in
- * FOLDER/RUN has logged a step. Fills the exit statuses of the ranks, 128 + the signal that has ended one. */
+ * FOLDER/RUN has logged a step; one that SIGSTOP has stopped goes on when the others have ended. Fills the exit
+ * statuses of the ranks, 128 + the signal that has ended one. */
 void side_signal(const SideCase *c, int ranks, const char *folder, int rank, const char *run, int step, int number,
                  int statuses[SIDE_MOST_RANKS]);
 /* Fails unless two folders hold the same files with the same bytes, without those that tell times, places and options

@@ -39,6 +39,17 @@ TEST(a_killed_rank_is_named_and_the_last_whole_step_kept) {
     check_the_rest(folder);
 }
 
+TEST(a_stopped_rank_is_named_and_hears_of_it) {
+    int statuses[SIDE_MOST_RANKS];
+    char *folder = kept_folder();
+    side_signal(&slm, 3, folder, 1, ".", 20, SIGSTOP, statuses);
+    for (int r = 0; r < 3; r++) assert_int_equal(statuses[r], 75);
+    assert_contains(fixture.output, "train_slm: rank 1 (host ");
+    assert_contains(fixture.output, ") has not answered for 20 s; the job ends. ");
+    assert_contains(fixture.output, "train_slm [rank 1]: rank 1 (host ");
+    check_the_rest(folder);
+}
+
 TEST(without_the_first_rank_the_others_end) {
     int statuses[SIDE_MOST_RANKS];
     char *folder = kept_folder();
@@ -74,6 +85,23 @@ static void check_refused(const char *front, const char *behind, const char *mes
 TEST(ranks_that_differ_are_named_before_anything_trains) {
     check_refused("", "--seed 4", ") has --seed 4, but rank 0 (host ");
     check_refused("env TRAINC_CPU_SET=sse4", "", ") has the device ");
+}
+
+TEST(ranks_with_other_data_are_named) {
+    char *options = kept_format("--data prepared %s -b 2 -g 2 --threads 1 -o %s", slm_model_options, kept_folder()),
+         *here = getcwd(NULL, 0);
+    char *path = kept_format("%s/%s", here, program_at("mpi/train_slm")), *places[2];
+    for (int i = 0; i < 2; i++) {
+        char *data = keep(slm_make_data(20 + i, ""));
+        places[i] = kept_folder();
+        assert_int_equal(symlink(data, kept_path(places[i], "prepared")), 0);
+    }
+    free(here);
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "timeout 60 tools/run_mpi.sh 1 env -C %s %s %s : -n 1 env -C %s %s %s", places[0], path,
+                             options, places[1], path, options);
+    assert_int_not_equal(status, 0);
+    assert_contains(fixture.output, ") has the validation data ");
 }
 
 TEST(ranks_that_cannot_share_a_step_are_told_which_can) {
