@@ -70,7 +70,8 @@ static void open_results(Run *run, int sequences) {
     if (run->t->exchange) row += exchange_facts_count(g, ranks_count());
     bool counts_skips = o->skip_nonfinite && !tensor_given(spec->model->loss_scale); /* the number of skipped steps is
                                                                                       * needed for AdamW's next step */
-    run->max_queued = device->host_memory || counts_skips ? 1 : TRAIN_MAX_QUEUED;
+    bool waits = device->host_memory || counts_skips || run->t->exchange; /* all ranks read results at the same time */
+    run->max_queued = waits ? 1 : TRAIN_MAX_QUEUED;
     run->results =
         tensor_2d(device->allocate(device, (size_t)(run->max_queued * row) * 4), DTYPE_F32, run->max_queued, row);
     run->stopped = tensor_1d(device->allocate(device, 4), DTYPE_F32, 1);

@@ -81,7 +81,8 @@ void results_read(Run *run) {
 _Noreturn void results_stop_without_data(Run *run, const Error *reason) {
     Training *t = run->t;
     int64_t step = t->state.step;
-    if (t->exchange) die("%s", reason->text); /* the first rank hears of it, and keeps what is whole */
+    bool alone = !t->exchange || (ranks_write() && !t->exchange->sharded);
+    if (!alone) die("%s", reason->text); /* the first rank hears of it, and keeps what is whole */
     results_read(run);
     if (step == run->first_step) die("%s", reason->text);
     if (run->keeping.saved_step != step) keep_save(run);
