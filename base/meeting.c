@@ -42,7 +42,8 @@ struct Meeting {
     pthread_cond_t news;
     int wake; /* tells the thread that there is something to send */
     bool stops;
-    atomic_bool is_lost; /* after which `lost` stays as it is */
+    void (*_Atomic watch)(const char *why); /* see meeting_watch */
+    atomic_bool is_lost;                    /* after which `lost` stays as it is */
     Error lost;
 };
 
@@ -179,6 +180,13 @@ static void wait_for_events(Meeting *m, struct pollfd *events, double until) {
     }
 }
 
+static void tell_watch(Meeting *m) {
+    void (*watch)(const char *why) = m->watch;
+    pthread_mutex_unlock(&m->lock);
+    watch(m->lost.text);
+    pthread_mutex_lock(&m->lock);
+}
+
 /* Keeps up the connections, so that a rank which computes for long is not silent. */
 static void *attend(void *meeting) {
     Meeting *m = meeting;
@@ -199,6 +207,7 @@ static void *attend(void *meeting) {
         note_silence(m, now);
         send_waiting(m, now >= due);
         if (now >= due) due = now + every;
+        if (m->is_lost && m->watch) tell_watch(m);
     }
     pthread_mutex_unlock(&m->lock);
     return NULL;
@@ -317,6 +326,11 @@ void meeting_wait_for_first(Meeting *m) {
         pthread_cond_timedwait(&m->news, &m->lock, &until);
     }
     pthread_mutex_unlock(&m->lock);
+}
+
+void meeting_watch(Meeting *m, void (*lost)(const char *why)) {
+    m->watch = lost;
+    if (m->size > 1) wake(m);
 }
 
 const char *meeting_lost(const Meeting *m) { return m->is_lost ? m->lost.text : NULL; }

@@ -28,6 +28,9 @@ bool meeting_share(Meeting *meeting, void *data, size_t bytes, Error *error);
  * without a word"), is silent ("... has not answered for 20 s"), or has left with last words; NULL: nothing is known.
  * Never waits: may be polled. */
 const char *meeting_lost(const Meeting *meeting);
+/* Has the meeting's own thread call a function once the job cannot go on, for a time in which this one cannot ask.
+ * NULL: none. */
+void meeting_watch(Meeting *meeting, void (*lost)(const char *why));
 /* Tells all others that this rank ends and why. May be called by what last_calls_add has added: allocates nothing, and
  * takes at most 2 seconds. */
 void meeting_last_words(Meeting *meeting, const char *why);

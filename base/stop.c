@@ -13,7 +13,7 @@
 #include "base/base.h"
 
 static atomic_bool deferred, silent;
-static atomic_int remembered;
+static atomic_int remembered, told; /* a signal of this process; one of another */
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -54,11 +54,11 @@ void stop_defer(bool on) { deferred = on; }
 
 void stop_answer(bool on) { silent = !on; }
 
-int stop_signal(void) { return remembered; }
+int stop_signal(void) { return remembered ? remembered : told; }
 
-void stop_remember(int number) { remembered = number; }
+void stop_remember(int number) { told = number; }
 
-void stop_forget(void) { remembered = 0; }
+void stop_forget(void) { remembered = told = 0; }
 
 void stop_end(int number) {
     sigset_t all;

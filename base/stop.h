@@ -14,7 +14,7 @@ void stop_defer(bool on);
 void stop_answer(bool on);
 /* Returns the number of the remembered signal, or 0. */
 int stop_signal(void);
-/* Remembers a signal that another process has got. */
+/* Remembers a signal that another process has got: this one's first signal is still its first. */
 void stop_remember(int number);
 /* Forgets the remembered signal: for a signal that came after all work was done. */
 void stop_forget(void);

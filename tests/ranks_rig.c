@@ -94,6 +94,8 @@ void the_first_gradients_are_those_of_one_rank(void **state) {
     }
     TensorFile one = open_file(dumps[0]), three = open_file(dumps[1]);
     compare_files(NULL, &three, &one, "grad.", first_tolerance);
+    compare_files(NULL, &three, &one, "loss", first_tolerance);
+    compare_files(NULL, &three, &one, "sum.", first_tolerance);
     tensor_file_close(&one);
     tensor_file_close(&three);
 }

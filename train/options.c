@@ -49,7 +49,7 @@ static const OptionRow table[] = {
              "allows, and -g with it"},
     {.name = "grad-accumulation", .usual = true, .letter = 'g', .type = OPTION_INT, .offset = FIELD(grad_accumulation),
      .default_value = OPTION_DEFAULT(GPU_ACCUMULATION), .max = 65536, .metavar = "N",
-     .help = "micro-batches per optimizer step"},
+     .help = "micro-batches per optimizer step, of each rank if there are several"},
     {.name = "effective-batch", .type = OPTION_INT, .offset = FIELD(effective_batch), .default_value = "0",
      .max = 65536, .metavar = "N",
      .help = "samples per optimizer step, -b times -g of all ranks: decides -g, or with -b auto both; 0: with -b auto the "

@@ -62,8 +62,17 @@ static void say_last_words(void) {
     if (!here.ends) meeting_last_words(here.meeting, "ends: see its last message");
 }
 
+/* Ends this process while its thread waits in a library that does not return. */
+static void end_amid_library(const char *why) {
+    here.ends = true;
+    die_with(RANKS_LOST, "%s; the job ends", why);
+}
+
 static void close_group(void) {
-    if (here.group) group_close(here.group);
+    if (!here.group) return;
+    meeting_watch(here.meeting, end_amid_library);
+    group_close(here.group);
+    meeting_watch(here.meeting, NULL);
     here.group = NULL;
 }
 
@@ -85,6 +94,7 @@ int ranks_largest(int value) {
 
 void ranks_end(int status) {
     if (!here.group) return;
+    ranks_compare("the next thing to do\tthe end\n"); /* a signal may have just come to one of them */
     close_group();
     if (here.launch.rank) exit(status);
 }
@@ -118,7 +128,8 @@ static char *facts_of(const OptionSet *set) {
 void ranks_compare(const char *facts) {
     Error error;
     if (ranks_group() && !meeting_compare(here.meeting, facts, &error)) {
-        here.ends = true; /* all have been told */
+        here.ends = true;
+        meeting_close(here.meeting); /* when all have been told */
         die("%s", error.text);
     }
 }
@@ -222,7 +233,9 @@ void ranks_begin(TrainOptions *o, const OptionSet *set) {
     if (!here.meeting) die("%s", error.text);
     last_calls_add(say_last_words);
     OWNED char *facts = facts_of(set);
+    meeting_watch(here.meeting, end_amid_library); /* which does not say that others are lost */
     here.group = mpi_group_open(l->rank, l->size, &error);
+    meeting_watch(here.meeting, NULL);
     if (!here.group) die("%s has started rank %d of %d: %s", l->launcher, l->rank, l->size, error.text);
     here.group->waiting = wait_for_others;
     ranks_compare(facts);

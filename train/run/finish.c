@@ -156,7 +156,7 @@ int run_finish(Run *run) {
     share_signal(run);
     bool only = !run->t->spec.labels.part;
     run_close(run);
+    if (only) ranks_end(status); /* other ranks wait there for the first, whatever signals they get */
     stop_defer(false);
-    if (only) ranks_end(status);
     return status;
 }

@@ -124,6 +124,7 @@ char *keep_after_loss(void *context) {
     bool whole = !t->exchange->sharded && !run->torn;
     StepName last;
     if (!run->keeping.checkpointer) return NULL;
+    keep_waiting(run);
     keep_wait(run);
     if (whole && run->keeping.saved_step != t->state.step) {
         take_copy(run, run->keeping.slot);

@@ -37,6 +37,7 @@ static void stop_nonfinite(Run *run, const QueuedStep *step) {
     size_t used = 0;
     for (int64_t i = 0; i < step->n_samples && used < sizeof ids - 128; i++)
         used += (size_t)snprintf(ids + used, 128, " %.100s", t->spec.train->sample_id(t->spec.train, step->samples[i]));
+    if (!ranks_write()) warn("samples of step %lld on this rank:%s", (long long)step->before.step + 1, ids);
     TrainState now = t->state;
     t->state = step->before;
     t->state.skipped_steps = now.skipped_steps;

@@ -63,12 +63,11 @@ void step_begin(Run *run) {
 }
 
 /* Returns the weight of one row of a metric's loss in the objective of the step. */
-static float loss_scale(const Run *run, int metric, const Batch *batch) {
+static float loss_scale(const Run *run, int metric, const double *counts, const double *all) {
     const TrainOptions *o = run->t->spec.options;
     const Metric *m = &run->t->spec.model->metrics[metric];
-    double rows = !strcmp(o->loss_norm, "batch")
-                      ? batch->group.counts[m->count]
-                      : record_divisor(batch->counts[m->count]) * (double)o->grad_accumulation;
+    double rows = !strcmp(o->loss_norm, "batch") ? all[m->count]
+                                                 : record_divisor(counts[m->count]) * (double)o->grad_accumulation;
     return (float)((double)m->weight / record_divisor(rows));
 }
 
@@ -206,7 +205,7 @@ static void clear_results(const Run *run) {
 }
 
 /* Makes gradients and results those of all ranks, and updates. */
-static void exchange_and_update(Run *run) {
+static void exchange_and_update(Run *run, const BatchGroup *group) {
     double flops, bytes;
     device_totals(run->t->spec.device, &flops, &bytes);
     double exchanged = run->t->exchange->group->seconds - run->exchanged_before;
@@ -219,6 +218,10 @@ static void exchange_and_update(Run *run) {
     row.data = (float *)row.data + 1;
     row.dims[0]--;
     exchange_results(run->t->exchange, row, &facts);
+    int n = run->t->spec.model->n_metrics;
+    for (int64_t k = 0; k < run->accumulation; k++)
+        for (int i = 0; i < n; i++)
+            run->loss_scale[k * n + i] = loss_scale(run, i, facts.counts + k * BATCH_MAX_COUNTS, group->counts);
     exchange_gradients(run->t->exchange, is_dumped(run));
     run->window.flops += facts.flops - (flops - run->flops_before); /* of the other ranks */
     run->stops |= facts.stop > 0;
@@ -245,7 +248,8 @@ static void set_numbers(Run *run, const Batch *batch, int64_t micro) {
     numbers->row = run->n_queued;
     numbers->update = (uint32_t)(state->step - state->skipped_steps + 1);
     for (int i = 0; i < n; i++)
-        numbers->pass.loss_scale[i] = run->loss_scale[micro * n + i] = loss_scale(run, i, batch);
+        numbers->pass.loss_scale[i] = run->loss_scale[micro * n + i] =
+            loss_scale(run, i, batch->counts, batch->group.counts);
     int groups = micro + ranks_count() >= run->accumulation ? params_n_groups(&run->t->spec.model->params) : 0;
     for (int g = 0; g < groups; g++) numbers->rates[g] = update_rate(run, g);
 }
@@ -275,7 +279,7 @@ void step_micro_batch(Run *run, int64_t micro) {
     forecast_after_micro_batch(run, batch);
     if (!m.last) return;
     const BatchGroup group = batch->group;
-    if (t->exchange) exchange_and_update(run);
+    if (t->exchange) exchange_and_update(run, &group);
     count_step(run, &group);
 }
 

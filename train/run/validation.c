@@ -78,7 +78,6 @@ static void measure(Run *run, double *sums, double *counts) {
     if (!passes_measure(&run->passes, v->loader, own, v->sums, v->outputs, v->counts, &error))
         results_stop_without_data(run, &error);
     if (t->exchange) gather(run);
-    t->state.validating = 0;
     t->spec.device->download(t->spec.device, v->host_sums, v->sums.data, tensor_bytes(v->sums));
     for (int64_t i = 0; i < v->batches * n; i++) sums[i % n] += (double)v->host_sums[i];
     for (int64_t i = 0; i < v->batches * BATCH_MAX_COUNTS; i++) counts[i % BATCH_MAX_COUNTS] += v->counts[i];
@@ -150,5 +149,7 @@ bool validation_run(Run *run) {
     call_program(run);
     run->window.start += seconds_now() - start; /* the time does not count as training */
     eta_pause(&run->eta, PAUSE_VALIDATION, seconds_now() - start);
-    return selection_update(run, decisive);
+    bool best = selection_update(run, decisive);
+    state->validating = 0;
+    return best;
 }

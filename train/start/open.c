@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/version.h"
 #include "checkpoint/description.h"
 #include "train/parallel/ranks.h"
@@ -30,8 +31,8 @@ static void share_batch(Training *t) {
 
 static void choose_batch(Training *t) {
     if (!t->spec.options->auto_batch) return;
-    if (t->resumed_from && !t->spec.batch.indivisible && resume_batch(t)) return;
-    fit_choose_batch(&t->spec, train_half(&t->spec));
+    if (!(t->resumed_from && !t->spec.batch.indivisible && resume_batch(t)))
+        fit_choose_batch(&t->spec, train_half(&t->spec));
     share_batch(t);
 }
 
@@ -71,14 +72,25 @@ static void start_fresh(Training *t) {
     snprintf(t->state.revision, sizeof t->state.revision, "%s", version_revision);
 }
 
+/* Returns the description of a device without its threads, which change no bits. */
+static const char *arithmetic_of(const Device *device) {
+    const char *comma = strchr(device->description, ',');
+    return comma ? comma + 2 : device->description;
+}
+
 /* Dies if another rank has other data, weights or another device, whose arithmetic may differ. */
 static void compare_ranks(const Training *t) {
     const TrainState *s = &t->state;
-    OWNED char *facts = xformat("the training data\t%016llx\ntheir contents\t%016llx\nthe validation data\t%016llx\n"
-                                "the base checkpoint\t%016llx\nthe step to go on from\t%lld\nthe device\t%s\n",
-                                (unsigned long long)s->data_hash, (unsigned long long)s->content_hash,
-                                (unsigned long long)s->validation_hash, (unsigned long long)s->base_sum,
-                                (long long)s->step, strchr(t->spec.device->description, ','));
+    if (!ranks_group()) return;
+    const ParamTable *params = &t->spec.model->params;
+    uint64_t weights = checksum(0, buffers_copy(t, 0).weights, (size_t)params->flat_count * sizeof(float));
+    OWNED char *facts =
+        xformat("the next thing to do\ta training\nthe training data\t%016llx\ntheir contents\t%016llx\nthe validation "
+                "data\t%016llx\n"
+                "the base checkpoint\t%016llx\nthe step to go on from\t%lld\nthe weights\t%016llx\nthe device\t%s\n",
+                (unsigned long long)s->data_hash, (unsigned long long)s->content_hash,
+                (unsigned long long)s->validation_hash, (unsigned long long)s->base_sum, (long long)s->step,
+                (unsigned long long)weights, arithmetic_of(t->spec.device));
     ranks_compare(facts);
 }
 

@@ -12,6 +12,7 @@
 #include "train/plan/sizing.h"
 #include "train/start/buffers.h"
 #include "train/start/import.h"
+#include "train/stream.h"
 
 /* Options of all programs that decide which samples a micro-batch holds. */
 static const char *const stream_options[] = {
@@ -152,9 +153,11 @@ bool resume_batch(Training *t) {
             "leave it out, or start a new run from the weights with --%s %s/model.safetensors",
             t->resumed_from, (long long)before.size, (long long)before.accumulation, (long long)o->effective_batch,
             train_base_option(&t->spec), t->resumed_from);
-    sizing_set_batch(&t->spec, before.size, before.accumulation);
-    printf("[Batch] -b %lld -g %lld, as in the run that is resumed\n", (long long)before.size,
-           (long long)before.accumulation);
+    int64_t whole = before.size * before.accumulation, size = before.size;
+    while (size > 1 && (whole % size || whole / size % ranks_count())) size--; /* all ranks need micro-batches */
+    sizing_set_batch(&t->spec, size, whole / size);
+    printf("[Batch] -b %lld -g %lld, %s\n", (long long)size, (long long)(whole / size),
+           size == before.size ? "as in the run that is resumed" : "which the ranks can share");
     return true;
 }
 
@@ -179,7 +182,7 @@ static _Noreturn void die_indivisible(const Training *t, int64_t micro_batches) 
 /* Returns whether the options make the same steps of other micro-batches. */
 static bool is_same_step(const Training *t, StepSize before) {
     const TrainOptions *o = t->spec.options;
-    return before.size > 0 && before.accumulation > 0 && !t->spec.batch.indivisible &&
+    return before.size > 0 && before.accumulation > 0 && !t->spec.batch.indivisible && !o->token_budget &&
            before.size * before.accumulation == o->batch_size * o->grad_accumulation;
 }
 
@@ -206,16 +209,22 @@ void resume_step_size(Training *t) {
 static void move_place(Training *t, StepSize before) {
     const TrainOptions *o = t->spec.options;
     TrainState *state = &t->state;
-    int64_t n = t->spec.train->n_samples, batches = (n + o->batch_size - 1) / o->batch_size,
-            samples = state->batch_index * before.size;
+    LoaderOptions options = train_loader_options(o, state);
+    options.drop_last = t->spec.batch.drop_last;
+    int64_t n = t->spec.train->n_samples, batches = loader_epoch_batches(t->spec.train, &options, state->epoch),
+            samples = state->batch_index * before.size, index = samples / o->batch_size,
+            twice = samples < n ? samples % o->batch_size : 0;
     bool sorted = !strcmp(o->bucketing, "on") && samples > 0 && samples < n;
-    state->batch_index = samples < n ? samples / o->batch_size : batches;
-    printf("[Resume] a step was %lld x %lld samples and is now %lld x %lld: the same run, with other roundings%s\n",
+    state->batch_index = samples < n && index < batches ? index : batches;
+    printf("[Resume] a step was %lld x %lld samples and is now %lld x %lld: the same samples a step, with other "
+           "roundings and masks of dropout",
            (long long)before.size, (long long)before.accumulation, (long long)o->batch_size,
-           (long long)o->grad_accumulation,
-           sorted ? "; what is left of this epoch is sorted anew, so that some samples come twice and as many not at "
-                    "all (--bucketing off has neither)"
-                  : "");
+           (long long)o->grad_accumulation);
+    if (sorted)
+        printf("; what is left of this epoch is sorted anew, so that some samples come twice and as many not at all");
+    else if (twice)
+        printf("; %lld samples come twice", (long long)twice);
+    printf("\n");
 }
 
 void resume(Training *t) {
@@ -224,7 +233,6 @@ void resume(Training *t) {
     const StepSize before = step_size_before(t, t->state.options_json);
     /* Before the tensors, which may be those of another model. */
     compare_options(t, t->state.options_json, is_same_step(t, before));
-    if (is_same_step(t, before) && before.size != t->spec.options->batch_size) move_place(t, before);
     free(t->state.options_json);
     compare_facts(t);
     MUST_OR(checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error), "--resume %s: %s", t->resumed_from,
@@ -233,6 +241,7 @@ void resume(Training *t) {
     if (!t->carried.n) carried_close(&t->carried); /* nothing in the file is needed any more */
     buffers_upload(t, BUFFERS);
     compare_data(t);
+    if (is_same_step(t, before) && before.size != t->spec.options->batch_size) move_place(t, before);
     printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
            (long long)t->state.epoch + 1, (long long)t->state.batch_index);
 }

@@ -118,7 +118,15 @@ TEST(one_process_goes_on_with_other_micro_batches_of_the_same_step) {
     assert_int_not_equal(side_try(&slm, 1, folder, "-b 4 -g 3 --max-steps 6 --resume auto"), 0);
     assert_contains(fixture.output, "so it would be another run");
     assert_int_equal(side_try(&slm, 1, folder, "-b 4 -g 2 --max-steps 6 --resume auto"), 0);
-    assert_contains(fixture.output, "a step was 2 x 4 samples and is now 4 x 2: the same run, with other roundings");
+    assert_contains(fixture.output, "a step was 2 x 4 samples and is now 4 x 2: the same samples a step, with other "
+                                    "roundings and masks of dropout");
+    assert_contains(fixture.output, "step 3, epoch 1, next micro-batch 6\n"); /* after 24 samples */
+    folder = side_train(&slm, 1, "-b 4 -g 2 --max-steps 3");
+    assert_int_equal(side_try(&slm, 2, folder, "-b 1 -g 4 --max-steps 6 --resume auto"), 0);
+    assert_contains(fixture.output, "step 3, epoch 1, next micro-batch 24\n");
+    folder = side_train(&slm, 1, "-b 4 -g 2 --token-budget 90 --max-steps 3");
+    assert_int_not_equal(side_try(&slm, 1, folder, "-b 2 -g 4 --token-budget 90 --max-steps 6 --resume auto"), 0);
+    assert_contains(fixture.output, "so it would be another run");
 }
 
 TEST(an_effective_batch_decides_g) {
@@ -133,6 +141,11 @@ TEST(an_effective_batch_decides_g) {
                           slm_model_options);
     side_train(&(SideCase){.program = "train_slm", .options = options}, 2, "");
     assert_contains(fixture.output, "[Batch] -b 4 -g 2 is an effective batch of 8");
+    char *folder = side_train(&(SideCase){.program = "train_slm", .options = options}, 1, "");
+    assert_contains(fixture.output, "[Batch] -b 8 -g 1 is an effective batch of 8");
+    assert_int_equal(
+        side_try(&(SideCase){.program = "train_slm", .options = options}, 2, folder, "--max-steps 4 --resume auto"), 0);
+    assert_contains(fixture.output, "[Batch] -b 4 -g 2, which the ranks can share");
 }
 
 TEST(a_full_disk_of_the_first_rank_ends_all_with_one_status) {
