@@ -46,6 +46,10 @@ demo-slm: packages-build+demo-slm ## trains a tokenizer and a small text GPT on 
 	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/slm.sh
 
+demo-many: packages-build+demo-slm+mpi ## trains a small text GPT on one rank and on two over MPI, and compares the losses
+	@$(MAKE) all GPU=none MPI=1
+	@demo/many.sh
+
 demo-bert: packages-build ## makes up Vietnamese comments, pretrains an encoder, trains classifiers with and without it
 	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/bert.sh
@@ -122,7 +126,7 @@ help: ## prints this list
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:
-.PHONY: all demo demo-psd demo-slm demo-bert demo-cv test test-kernels test-deep install uninstall readme estimates clean help FORCE
+.PHONY: all demo demo-psd demo-slm demo-many demo-bert demo-cv test test-kernels test-deep install uninstall readme estimates clean help FORCE
 # Removes objects of other sources before make looks at any, `make -n` too.
 ifneq ($(filter-out help clean uninstall,$(or $(MAKECMDGOALS),all)),)
 $(shell tools/forget_stale.sh $(BUILD) $(ROOMS) tests tools $(PROGRAMS:%=%.c))
