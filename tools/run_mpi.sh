@@ -11,6 +11,8 @@ options=()
 case $("$mpirun" --version 2>&1) in
 *"Open MPI"* | *OpenRTE* | *PRRTE*)
     options=(--oversubscribe --bind-to none)
+    # Containers may forbid a process to read another's memory, which Open MPI then complains of.
+    export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism-none}
     [ "$(id -u)" -ne 0 ] || options+=(--allow-run-as-root)
     ;;
 esac
