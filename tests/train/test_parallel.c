@@ -117,6 +117,7 @@ TEST(a_divided_optimizer_updates_each_parameter_on_one_rank) {
             Reducer reducer = reducer_open(group, dry, flat(dry, room), 0.2, DTYPE_F32);
             ParamUpdates updates = params_updates(&table, dry, 0, muon);
             Shards shards = shards_open(&reducer, &updates);
+            shards_use(&shards, &updates);
             int64_t m = shards_m_count(&shards), v = shards_v_count(&shards);
             assert_int_equal(v, room / RANKS);
             AdamWBuffers buffers = {.params = flat(dry, room), .m = flat(dry, m), .v = flat(dry, v)};

@@ -6,12 +6,13 @@
 Exchange *exchange_open(Group *group, Device *device, Model *model, const ExchangeOptions *o) {
     Exchange *x = xcalloc(1, sizeof *x);
     *x = (Exchange){.group = group, .device = device, .model = model, .micro_batches = o->micro_batches};
-    x->updates = params_updates(&model->params, device, o->weight_decay, o->muon);
-    x->n_moving = params_moving(&model->params, &x->moving);
     x->reducer = reducer_open(group, device, model->gradients, o->bucket_mb, o->half);
-    x->statistics = statistics_open(group, device, &model->params, x->moving, x->n_moving, o->micro_batches);
     x->sharded = o->sharded;
-    if (x->sharded) x->shards = shards_open(&x->reducer, &x->updates);
+    if (x->sharded) {
+        ParamUpdates updates = params_updates(&model->params, device, 0, o->muon);
+        x->shards = shards_open(&x->reducer, &updates);
+        params_updates_free(&updates);
+    }
     x->host = xcalloc((size_t)exchange_facts_count(o->micro_batches, group->size), sizeof *x->host);
     x->speeds = xcalloc((size_t)group->size, sizeof *x->speeds);
     exchange_forget_speeds(x);
@@ -23,8 +24,14 @@ void exchange_close(Exchange *x) {
     if (x->sharded) shards_close(&x->shards);
     statistics_close(&x->statistics);
     reducer_close(&x->reducer);
-    params_updates_free(&x->updates);
-    FREE(x->moving, x->host, x->speeds, x);
+    FREE(x->host, x->speeds, x);
+}
+
+void exchange_use(Exchange *x, const ParamUpdates *updates, const Segment *moving, int n_moving) {
+    x->updates = updates;
+    if (x->sharded) shards_use(&x->shards, updates);
+    statistics_close(&x->statistics);
+    x->statistics = statistics_open(x->group, x->device, &x->model->params, moving, n_moving, x->micro_batches);
 }
 
 void exchange_begin(Exchange *x) {
@@ -110,7 +117,7 @@ void exchange_sum_doubles(Exchange *x, double *values, int64_t n) {
 /* ---- the norm ---- */
 
 void exchange_norm(Exchange *x, Tensor norm, Tensor squares) {
-    const ParamUpdates *u = &x->updates;
+    const ParamUpdates *u = x->updates;
     x->device->clear(x->device, squares.data, tensor_bytes(squares));
     for (int k = 0; k < x->reducer.n_buckets; k++) {
         FlatRange piece = reducer_piece(&x->reducer, k, x->group->rank);

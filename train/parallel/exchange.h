@@ -25,32 +25,33 @@ typedef struct {
     Group *group;
     Device *device;
     Model *model;
-    int64_t micro_batches; /* of a step */
-    ParamUpdates updates;
-    Segment *moving;
-    int n_moving;
+    int64_t micro_batches;       /* of a step */
+    const ParamUpdates *updates; /* of the run */
     Reducer reducer;
     Statistics statistics;
     Shards shards;
     bool sharded;
     float *host;       /* exchange_facts_count numbers */
     RankSpeed *speeds; /* [ranks] */
-    double before;     /* Group.seconds then */
+    double before;     /* Group.seconds when the speeds were forgotten */
 } Exchange;
 
 typedef struct {
     int64_t micro_batches;
-    float weight_decay;
     bool muon, sharded;
     double bucket_mb; /* of Reducer */
     DType half;       /* the same */
 } ExchangeOptions;
 
-/* Opens an exchange for a model whose buffers lie on the device; free it with exchange_close. */
+/* Opens an exchange for a model whose gradients lie on the device; free it with exchange_close. */
 Exchange *exchange_open(Group *group, Device *device, Model *model, const ExchangeOptions *options);
 void exchange_close(Exchange *exchange);
+/* Takes what a run updates: segments, and the buffers of params_moving. They must outlive their use. */
+void exchange_use(Exchange *exchange, const ParamUpdates *updates, const Segment *moving, int n_moving);
 
+/* Begins a step: no gradient is final, and no micro-batch has moved running statistics. */
 void exchange_begin(Exchange *exchange);
+/* Prepare the running statistics for the pass of a micro-batch, and take from its gradients what it adds to them. */
 void exchange_before_pass(Exchange *exchange);
 void exchange_after_pass(Exchange *exchange, int64_t micro);
 /* Makes gradients and running statistics those of the whole step. If the optimizer's state is divided, a rank gets the

@@ -208,8 +208,8 @@ static void check_use(TrainOptions *o) {
     if (!strcmp(o->device, "auto")) o->device = "cpu"; /* MPI connects CPUs */
     if (!strcmp(o->device, "cuda"))
         warn("--device cuda with %d ranks: their numbers go through the host's memory, and each rank takes the first "
-             "GPU "
-             "that it sees (CUDA_VISIBLE_DEVICES)",
+             "GPU that it "
+             "sees (CUDA_VISIBLE_DEVICES)",
              l->size);
 }
 

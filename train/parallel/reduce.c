@@ -50,9 +50,8 @@ Tensor flat_part(Tensor flat, FlatRange range) {
 }
 
 /* Reduces a bucket in the 16-bit type. */
-static void reduce_half(const Reducer *r, Tensor all, FlatRange piece, bool gathered) {
+static void reduce_half(const Reducer *r, Tensor all, FlatRange mine, bool gathered) {
     Tensor half = tensor_1d(r->half.data, r->half.dtype, all.dims[0]);
-    FlatRange mine = {piece.begin, piece.end};
     cast(r->device, half, all);
     group_reduce_scatter(r->group, r->device, flat_part(half, mine), half, REDUCE_SUM);
     if (gathered) group_all_gather(r->group, r->device, half, flat_part(half, mine));

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends a part of a segment that begins at element `base`. The first row may be cut off: it becomes a segment of its
- * own, so that the rows of the rest begin where the mask says. Returns the number of all. */
+/* Appends the part of a segment in a range, counted from the range's beginning. Its first row may be cut off: that
+ * becomes a segment of its own, so that the rows of the rest begin where the mask says. Returns the number of all. */
 static int cut(Segment *out, int n, const Segment *s, FlatRange range) {
     int64_t begin = s->begin > range.begin ? s->begin : range.begin, end = s->end < range.end ? s->end : range.end;
     while (begin < end) {
@@ -22,22 +22,22 @@ static int cut(Segment *out, int n, const Segment *s, FlatRange range) {
     return n;
 }
 
-static void cut_segments(Shards *s) {
+void shards_use(Shards *s, const ParamUpdates *updates) {
     const Reducer *r = s->reducer;
     int n = 0;
+    s->updates = updates;
+    FREE(s->segments, s->first);
     s->segments = xcalloc(2 * (size_t)(s->updates->n_adamw + 1) * (size_t)r->n_buckets, sizeof *s->segments);
     s->first = xcalloc((size_t)r->n_buckets + 1, sizeof *s->first);
     for (int k = 0; k < r->n_buckets; k++) {
         FlatRange piece = reducer_piece(r, k, r->group->rank);
         for (int i = 0; i < s->updates->n_adamw; i++) n = cut(s->segments, n, &s->updates->segments[i], piece);
         s->first[k + 1] = n;
-        s->pieces += piece.end - piece.begin;
     }
 }
 
 /* Lists the matrices: the columns of one parameter together. */
-static void list_matrices(Shards *s) {
-    const ParamUpdates *u = s->updates;
+static void list_matrices(Shards *s, const ParamUpdates *u) {
     s->matrices = xcalloc((size_t)u->n_matrices + 1, sizeof *s->matrices);
     for (int i = 0; i < u->n_matrices; i++) {
         const MuonMatrix *w = &u->matrices[i];
@@ -73,9 +73,9 @@ static void deal_matrices(Shards *s, Reducer *r) {
 }
 
 Shards shards_open(Reducer *reducer, const ParamUpdates *updates) {
-    Shards s = {.reducer = reducer, .updates = updates};
-    cut_segments(&s);
-    list_matrices(&s);
+    Shards s = {.reducer = reducer};
+    s.pieces = reducer->gradients.dims[0] / reducer->group->size;
+    list_matrices(&s, updates);
     deal_matrices(&s, reducer);
     return s;
 }

@@ -24,8 +24,11 @@ typedef struct {
     int *first;        /* [n_buckets + 1] the first segment of each bucket's piece */
 } Shards;
 
-/* Opens shards, and has the buckets that hold matrices gathered (Reducer.gathered). */
+/* Deals out the parameters, and has the buckets that hold matrices gathered (Reducer.gathered). Of updates only the
+ * matrices are read. */
 Shards shards_open(Reducer *reducer, const ParamUpdates *updates);
+/* Takes the segments of a run, which must have the same matrices and outlive their use: rows may be frozen between. */
+void shards_use(Shards *shards, const ParamUpdates *updates);
 void shards_close(Shards *shards);
 /* Return the elements of this rank's m and v. */
 int64_t shards_m_count(const Shards *shards);

@@ -1,5 +1,4 @@
 #include "train/plan/sizing.h"
-#include "train/parallel/ranks.h"
 
 #include <assert.h>
 #include <stdio.h>

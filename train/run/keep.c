@@ -121,7 +121,7 @@ void keep_best(Run *run) {
 char *keep_after_loss(void *context) {
     Run *run = context;
     Training *t = run->t;
-    bool whole = !t->exchange->sharded && !run->torn;
+    bool whole = !t->exchange->sharded; /* else other ranks have parts of it */
     StepName last;
     if (!run->keeping.checkpointer) return NULL;
     keep_waiting(run);

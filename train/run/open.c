@@ -55,6 +55,7 @@ static void open_segments(Run *run) {
         gradient_norm_open(spec->device, spec->model->gradients, run->updates.segments, run->updates.n_segments);
     print_optimizer(&run->updates);
     run->n_moving = params_moving(&spec->model->params, &run->moving);
+    if (run->t->exchange) exchange_use(run->t->exchange, &run->updates, run->moving, run->n_moving);
     run->n_groups = 1;
     for (int i = 0; spec->rate.at && i < run->updates.n_segments; i++)
         if (run->updates.segments[i].group >= run->n_groups) run->n_groups = run->updates.segments[i].group + 1;

@@ -93,7 +93,6 @@ typedef struct Run {
     const StepNumbers *numbers;          /* of the latest micro-batch, on the device */
     double step_start, exchanged_before; /* of the step: the clock, Group.seconds */
     double own_tokens;                   /* of the step's micro-batches of this rank */
-    bool torn;                           /* weights of a step are in other ranks only */
     bool stops;                          /* a signal asks a rank to stop */
 
     GradientNorm norm;

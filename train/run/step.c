@@ -156,9 +156,7 @@ static void update_weights(Run *run, Tensor norm, const StepNumbers *numbers) {
     buffers.step = &numbers->update;
     wait_for_weights(run);
     if (t->exchange && t->exchange->sharded) {
-        run->torn = true;
         exchange_update(t->exchange, buffers, norm, adamw, muon);
-        run->torn = false;
     } else {
         adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);
         for (int i = 0; i < u->n_matrices; i++)
@@ -234,7 +232,7 @@ static void exchange_and_update(Run *run, const BatchGroup *group) {
 /* Has a step's last pass tell whoever uses gradients before it has ended. A recording cannot hold an exchange. */
 static void tell_finished(Run *run, Pass *pass) {
     Exchange *exchange = run->t->exchange;
-    bool early = exchange && !run->t->spec.device->repeat && !exchange->n_moving; /* those are taken after the pass */
+    bool early = exchange && !run->t->spec.device->repeat && !run->n_moving; /* those are taken after the pass */
     pass->finished = early ? reducer_finished : exchange ? NULL : gradient_norm_finished;
     pass->finished_context = early ? (void *)&exchange->reducer : &run->norm;
 }

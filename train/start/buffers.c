@@ -22,7 +22,6 @@ static void allocate_moments(Training *t) {
     Device *device = t->spec.device;
     bool bf16 = !strcmp(o->reduce_type, "bf16");
     const ExchangeOptions exchange = {.micro_batches = o->grad_accumulation,
-                                      .weight_decay = (float)o->weight_decay,
                                       .muon = t->spec.optimizer.muon,
                                       .sharded = !strcmp(o->zero, "1"),
                                       .bucket_mb = o->bucket_mb,

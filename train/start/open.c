@@ -86,8 +86,8 @@ static void compare_ranks(const Training *t) {
     uint64_t weights = checksum(0, buffers_copy(t, 0).weights, (size_t)params->flat_count * sizeof(float));
     OWNED char *facts =
         xformat("the next thing to do\ta training\nthe training data\t%016llx\ntheir contents\t%016llx\nthe validation "
-                "data\t%016llx\n"
-                "the base checkpoint\t%016llx\nthe step to go on from\t%lld\nthe weights\t%016llx\nthe device\t%s\n",
+                "data\t%016llx\nthe base checkpoint\t%016llx\nthe step to go on from\t%lld\nthe weights\t%016llx\nthe "
+                "device\t%s\n",
                 (unsigned long long)s->data_hash, (unsigned long long)s->content_hash,
                 (unsigned long long)s->validation_hash, (unsigned long long)s->base_sum, (long long)s->step,
                 (unsigned long long)weights, arithmetic_of(t->spec.device));
@@ -117,7 +117,10 @@ Training *train_open(const TrainSpec *spec) {
         start_fresh(t);
     buffers_derive(t);
     compare_ranks(t);
-    if (!ranks_write()) FREE(t->whole_m, t->whole_v), t->whole_m = t->whole_v = NULL; /* only the first writes them */
+    if (!ranks_write()) { /* only the first writes them */
+        FREE(t->whole_m, t->whole_v);
+        t->whole_m = t->whole_v = NULL;
+    }
     return t;
 }
 

@@ -14,6 +14,13 @@ static int open_case(void **state) {
 
 TEST(losses_of_a_whole_step_have_one_divisor) { ranks_check(&gpt, "--loss-norm batch --grad-checkpointing"); }
 
+/* Rows are frozen when the moments are dealt out already. */
+TEST(frozen_rows_stay_as_they_are) {
+    ranks_check(&gpt, "--frozen-text-rows 20 --zero 1");
+    assert_same_result(ranks_train(&gpt, 3, "--frozen-text-rows 20"),
+                       ranks_train(&gpt, 3, "--frozen-text-rows 20 --zero 1"));
+}
+
 TEST(budgets_of_tokens_are_shared) { ranks_check(&gpt, "-b 0 --token-budget 150"); }
 
 int main(void) {
