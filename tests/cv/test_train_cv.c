@@ -26,14 +26,6 @@ static int64_t toy_cells;
 static const char *const toy = "--threads 2 --channels 8,8,8 -b 8 --epochs 2 --extension-epochs 1 --extensions 1 "
                                "--learning-rate 1e-3 --shift 2";
 
-/* Writes small cells of three donors, and their number to written. Returns their folder. */
-static char *make_cells(int cells, int64_t *written) {
-    CvSynthetic wanted = {.cells = cells, .donors = 3, .shape = {32, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
-    char *directory = kept_path(run_directory(), "cells");
-    if (!cv_synthetic_write(directory, &wanted, 2, written, &error)) fail_msg("%s", error.text);
-    return directory;
-}
-
 static char *text_in(const char *directory, const char *name) {
     char *path = kept_path(directory, name), *text = kept_text(path);
     return text;
@@ -315,7 +307,7 @@ TEST(the_rate_follows_the_cosine_over_epochs) {
                 {76, 1.0434e-6}, {85, 5.2795e-6},      {94, 1.5867e-5}};
     double rates[128];
     int64_t n_cells;
-    char *cells = make_cells(12, &n_cells);
+    char *cells = cv_make_cells(12, &n_cells);
     for (int compat = 0; compat < 2; compat++) {
         const char *run = run_directory();
         must("--data %s --threads 1 --channels 8,8,8 -b 8 -o %s --folds D1 --epochs 95 --cosine-epochs 75 %s "
@@ -491,6 +483,6 @@ TEST(the_guide_s_constants_are_understood) {
 }
 
 int main(void) {
-    data = make_cells(96, &toy_cells);
+    data = cv_make_cells(96, &toy_cells);
     return tests_run(NULL, NULL);
 }

@@ -11,3 +11,6 @@ int cv(const char *format, ...) PRINTF_LIKE(1, 2);
         int status_ = cv(__VA_ARGS__);                                                                                 \
         if (status_) fail_msg("exit status %d:\n%s", status_, fixture.output);                                         \
     } while (0)
+
+/* Writes small cells of three donors, and their number to written. Returns their folder. */
+char *cv_make_cells(int cells, int64_t *written);

@@ -1,7 +1,6 @@
 #include "train/run/finish.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/file.h"
@@ -144,10 +143,9 @@ static int finish(Run *run) {
 
 /* Has all ranks know of a signal to one of them, so that no other goes on. */
 static void share_signal(const Run *run) {
-    double signal = stop_signal() != 0;
     if (!run->t->exchange) return;
-    exchange_sum_doubles(run->t->exchange, &signal, 1);
-    if (signal > 0 && !stop_signal()) stop_remember(SIGTERM);
+    int signal = ranks_largest(stop_signal());
+    if (signal && !stop_signal()) stop_remember(signal);
 }
 
 int run_finish(Run *run) {

@@ -1,5 +1,4 @@
 /* Trains the classifier of cells on several ranks that share its steps. */
-#include "data/cv/synthetic.h"
 #include "tests/cv/train_rig.h"
 #include "tests/ranks_rig.h"
 
@@ -12,12 +11,9 @@ static RanksCase cv_fold = {.program = "train_cv",
 
 static int open_case(void **state) {
     (void)state;
-    CvSynthetic wanted = {.cells = 60, .donors = 3, .shape = {32, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
-    char *cells = kept_path(kept_folder(), "cells");
     int64_t written;
-    Error error;
     heed_signals();
-    if (!cv_synthetic_write(cells, &wanted, 2, &written, &error)) fail_msg("%s", error.text);
+    char *cells = cv_make_cells(60, &written);
     cv_fold.options = kept_format("--data %s --channels 8,8,8 -b 8 --threads 1 --epochs 1000 --learning-rate 1e-4 "
                                   "--shift 2 --folds D1 --early-stopping-patience 0",
                                   cells);

@@ -1,5 +1,4 @@
 /* Trains the folds of a cross-validation side by side, on several ranks. */
-#include "data/cv/synthetic.h"
 #include "tests/cv/train_rig.h"
 #include "tests/side_by_side_rig.h"
 
@@ -8,12 +7,9 @@ static const char *const with_times = "--exclude='*_results*.json' --exclude=tes
 
 static int open_case(void **state) {
     (void)state;
-    CvSynthetic wanted = {.cells = 60, .donors = 3, .shape = {32, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
-    char *cells = kept_path(kept_folder(), "cells");
     int64_t written;
-    Error error;
     heed_signals();
-    if (!cv_synthetic_write(cells, &wanted, 2, &written, &error)) fail_msg("%s", error.text);
+    char *cells = cv_make_cells(60, &written);
     cv_folds.options = kept_format("--data %s --channels 8,8,8 -b 8 --threads 1 --epochs 30 --learning-rate 1e-3 "
                                    "--shift 2 --early-stopping-patience 0 --log-interval 1 --save-interval 10",
                                    cells);
