@@ -110,7 +110,12 @@ static const OptionRow table[] = {
     {.name = "device", .usual = true, .type = OPTION_CHOICE, .offset = FIELD(device), .default_value = "auto",
      .metavar = "auto|cpu|cuda",
      .help = "what computes; auto: the GPU if there is one"},
-    {.name = "zero", .type = OPTION_CHOICE, .offset = FIELD(zero), .default_value = "0", .metavar = "0|1",
+    {.name = "gpus", .type = OPTION_TEXT, .offset = FIELD(gpus), .metavar = "N|auto|LIST",
+     .help = "GPUs of this machine that train together, a process each: so many, or those of a list such as 0,2; auto: "
+             "as many as are faster than one"},
+    {.name = "link", .heading = "Estimates", .type = OPTION_TEXT, .offset = FIELD(link), .metavar = "X|pcie3|pcie4|nvlink",
+     .help = "with --estimate --gpus N: what connects the GPUs, or GB/s that each sends and receives at once"},
+    {.name = "zero", .heading = "Device", .type = OPTION_CHOICE, .offset = FIELD(zero), .default_value = "0", .metavar = "0|1",
      .help = "of several ranks, 1: each has a part of the optimizer's state, with the same bits"},
     {.name = "reduce-type", .type = OPTION_CHOICE, .offset = FIELD(reduce_type), .default_value = "f32",
      .metavar = "f32|bf16",

@@ -17,23 +17,35 @@ SAME_VALUE(COLL_CUDA_ERROR, ncclUnhandledCudaError);
 SAME_VALUE(COLL_INVALID_ARGUMENT, ncclInvalidArgument);
 SAME_VALUE(COLL_REMOTE_ERROR, ncclRemoteError);
 SAME_VALUE(COLL_IN_PROGRESS, ncclInProgress);
-SAME_VALUE(COLL_INT64, ncclInt64);
+SAME_VALUE(COLL_I32, ncclInt32);
 SAME_VALUE(COLL_F16, ncclFloat16);
 SAME_VALUE(COLL_F32, ncclFloat32);
-SAME_VALUE(COLL_F64, ncclFloat64);
 SAME_VALUE(COLL_BF16, ncclBfloat16);
 SAME_VALUE(COLL_SUM, ncclSum);
 SAME_VALUE(COLL_MAX, ncclMax);
-SAME_VALUE(COLL_AVERAGE, ncclAvg);
 SAME_VALUE(COLL_ID_BYTES, NCCL_UNIQUE_ID_BYTES);
 
 _Static_assert(sizeof(NcclId) == sizeof(ncclUniqueId) && _Alignof(NcclId) == _Alignof(ncclUniqueId),
                "it is passed by value");
 SAME_PLACE(NcclId, bytes, ncclUniqueId, internal);
 
-#define NcclId ncclUniqueId
+SAME_PLACE(NcclConfig, size, ncclConfig_t, size);
+SAME_PLACE(NcclConfig, magic, ncclConfig_t, magic);
+SAME_PLACE(NcclConfig, version, ncclConfig_t, version);
+SAME_PLACE(NcclConfig, blocking, ncclConfig_t, blocking);
+_Static_assert(NCCL_VERSION_CODE >= COLL_CONFIG_VERSION, "the library knows a version that is no newer than its own");
+
+TEST(settings_begin_as_those_of_the_header) {
+    ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+    assert_int_equal(theirs.magic, COLL_CONFIG_MAGIC);
+    assert_int_equal(theirs.size, sizeof theirs);
+}
+
+#define NcclId     ncclUniqueId
+#define NcclConfig ncclConfig_t
 FOR_EACH_NCCL_FUNCTION(SAME_PROTOTYPE)
 #undef NcclId
+#undef NcclConfig
 
 /* ---- the library ---- */
 
