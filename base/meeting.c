@@ -14,7 +14,17 @@
 #include "base/meeting/go.h"
 
 /* The types of frames between ranks that have met. */
-enum { FACTS = 'f', SIZE = 's', PART = 'p', THANKS = 't', VERDICT = 'v', LOSS = 'L', LAST_WORDS = 'W', GOODBYE = 'G' };
+enum {
+    FACTS = 'f',
+    SIZE = 's',
+    GATHER = 'g',
+    PART = 'p',
+    THANKS = 't',
+    VERDICT = 'v',
+    LOSS = 'L',
+    LAST_WORDS = 'W',
+    GOODBYE = 'G'
+};
 /* A rank sends no second frame of what is taken in turn before it got an answer to the first. */
 enum { MOST_WAITING = 4 };
 
@@ -101,6 +111,7 @@ static bool hear_frame(Meeting *m, int rank, const Frame *frame) {
         return true;
     case FACTS:
     case SIZE:
+    case GATHER:
     case PART:
     case THANKS:
     case VERDICT:
@@ -468,4 +479,29 @@ bool meeting_share(Meeting *m, void *data, size_t bytes, Error *error) {
         if (!agree(m, THANKS, NULL, 0, NULL, error)) return false;
     }
     return true;
+}
+
+static char *judge_gathered(const Meeting *m, int rank, const Letter *theirs, const Letter *own) {
+    char name[RANK_NAME];
+    if (!strcmp((const char *)theirs->bytes, (const char *)own->bytes)) return NULL;
+    return xformat("%s gives %s bytes, but rank 0 gives %s", peer_name(m, rank, name), theirs->bytes, own->bytes);
+}
+
+bool meeting_gather(Meeting *m, const void *mine, size_t bytes, void *all, Error *error) {
+    uint8_t *at = all;
+    char text[24];
+    if (bytes > FRAME_MOST)
+        return error_set(error, "the bytes to gather of each rank are %zu: more than %d", bytes, FRAME_MOST);
+    snprintf(text, sizeof text, "%zu", bytes);
+    if (!agree(m, GATHER, text, strlen(text), judge_gathered, error)) return false;
+    if (bytes) memcpy(at + (size_t)m->rank * bytes, mine, bytes);
+    if (m->rank) post(m, PART, mine, bytes);
+    for (int r = 1; r < m->size && !m->rank; r++) {
+        Letter part;
+        if (!take_letter(m, r, PART, &part, error)) return false;
+        if (part.size == bytes && bytes) memcpy(at + (size_t)r * bytes, part.bytes, bytes);
+        free(part.bytes);
+        if (part.size != bytes) return error_set(error, "rank %d sends %zu bytes instead of %zu", r, part.size, bytes);
+    }
+    return meeting_share(m, all, (size_t)m->size * bytes, error);
 }

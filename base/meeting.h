@@ -24,6 +24,9 @@ Meeting *meeting_open(const Launch *launch, const MeetingLimits *limits, Error *
 bool meeting_compare(Meeting *meeting, const char *facts, Error *error);
 /* Sends rank 0's bytes to all others, where they replace those at data. Waits for all. */
 bool meeting_share(Meeting *meeting, void *data, size_t bytes, Error *error);
+/* Sends each rank's bytes, at most 1 MiB, to all: all[r * bytes] begins what rank r has at `mine`. Waits for all.
+ * Returns false, on all ranks with the same text, if one gives another number of bytes than rank 0. */
+bool meeting_gather(Meeting *meeting, const void *mine, size_t bytes, void *all, Error *error);
 /* Returns why the job cannot go on, the same on all ranks: one has died ("rank 2 (host h, process 4711) has ended
  * without a word"), is silent ("... has not answered for 20 s"), or has left with last words; NULL: nothing is known.
  * Never waits: may be polled. */
