@@ -68,7 +68,7 @@ static void run_end(BertRun *run) {
         stop_forget(); /* a signal came too late to leave anything out */
         bert_options_print_next(run->options);
     }
-    device_close(run->device);
+    trainer_close_device(run->device);
     free(run->factors);
     bert_data_close(&run->data);
     bert_base_close(&run->base);

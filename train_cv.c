@@ -234,7 +234,7 @@ static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds
         f->spec = fold_spec(f, autotune_file);
     }
     cv_folds_warn_of_copies(folds, n);
-    if (n == 1 && ranks_job_count() > 1 && !ranks_group()) ranks_refuse(&o->train);
+    if (n == 1 && ranks_job_count() > 1 && ranks_count() == 1) ranks_refuse(&o->train);
     if (o->train.debug_dump && n > 1) die_usage("--debug-dump writes a single fold: choose one with --folds");
     return n;
 }
@@ -270,7 +270,7 @@ static int train_command(int argc, char **argv) {
     for (int i = 0; i < n; i++) cv_fold_close(&folds[i]);
     cv_folds_free(&data.folds);
     cv_cells_close(&data.cells);
-    device_close(o.device);
+    trainer_close_device(o.device);
     options_free(&set, argc, argv);
     return 0;
 }

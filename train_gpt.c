@@ -199,7 +199,7 @@ static int train_command(int argc, char **argv) {
     };
     int status = train_model(&spec, &run);
     trainer_close(&spec);
-    device_close(device);
+    trainer_close_device(device);
     return status;
 }
 

@@ -266,7 +266,7 @@ static int stage_command(int argc, char **argv) {
     if (trained && !status) psd_print_next(o);
     if (trained) stop_forget(); /* a signal came too late to leave anything out */
     psd_options_close(o);
-    if (stage.device) device_close(stage.device);
+    if (stage.device) trainer_close_device(stage.device);
     return status;
 }
 

@@ -246,7 +246,7 @@ static int train_command(int argc, char **argv) {
     slm_base_close(&base);
     for (int i = 0; i < 2; i++) slm_stream_close(data.streams[i]);
     tokenizer_close(data.tokenizer);
-    device_close(device);
+    trainer_close_device(device);
     return status;
 }
 

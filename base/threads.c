@@ -1,8 +1,10 @@
 #include "base/threads.h"
 
 #include <omp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MIN_STACK = 256 << 10 }; /* bytes; operations keep small arrays on the stack */
 
@@ -63,6 +65,16 @@ int threads_take(int n, const char *option) {
         die("%s: threads have a stack of %zu kB and need %d kB: raise OMP_STACKSIZE or ulimit -s", option, stack >> 10,
             MIN_STACK >> 10);
     return n;
+}
+
+void rest_between_tries(int64_t tries) {
+    enum { YIELDS = 2000 };
+    if (tries < YIELDS) {
+        sched_yield();
+        return;
+    }
+    long us = 20 + (long)(tries - YIELDS) / 10;
+    nanosleep(&(struct timespec){.tv_nsec = 1000 * (us < 200 ? us : 200)}, NULL);
 }
 
 bool threads_each(int64_t n, int n_threads, bool (*work)(void *context, int64_t i, Error *error), void *context,

@@ -41,3 +41,8 @@ void trainer_close(const TrainSpec *spec) {
     spec->train->close(spec->train);
     if (spec->validation) spec->validation->close(spec->validation);
 }
+
+void trainer_close_device(Device *device) {
+    ranks_disconnect();
+    device_close(device);
+}

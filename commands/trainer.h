@@ -11,7 +11,7 @@
  *         train_close(training);
  *     }
  *     trainer_close(&spec);
- *     device_close(device);
+ *     trainer_close_device(device);
  *     return status; */
 #pragma once
 
@@ -32,3 +32,5 @@ bool trainer_only_plans(const TrainSpec *spec);
     .options = (its_options), .set = (its_set), .device = (its_device), .device_why = (why), .base_option = "checkpoint"
 /* Closes the model and the data sets of a spec. */
 void trainer_close(const TrainSpec *spec);
+/* Closes the device, and before it what connects this process with other ranks. */
+void trainer_close_device(Device *device);

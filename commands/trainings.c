@@ -23,7 +23,7 @@ Trainings trainings_begin(const TrainOptions *options, const char *to_continue) 
 
 void trainings_deal(Trainings *t, int n) {
     int ranks = ranks_job_count();
-    t->dealt = ranks > 1 && !ranks_group();
+    t->dealt = ranks > 1 && ranks_count() == 1;
     if (!t->dealt) return;
     printf("[Ranks] %d trainings side by side; lines of ranks other than the first begin with their number\n", n);
     if (n < ranks) printf("[Ranks] %d of %d ranks have nothing to train\n", ranks - n, ranks);

@@ -309,7 +309,7 @@ static double batch_seconds(Bench *b) {
     } key = {b->series, b->rows, b->calls, b->type + (b->device->tf32 ? DTYPE_COUNT : 0)};
     double start = seconds_now();
     if (b->device->repeat)
-        b->device->repeat(b->device, &key, sizeof key, call_batch, b);
+        b->device->repeat(b->device, &key, sizeof key, false, call_batch, b);
     else
         call_batch(b);
     b->device->synchronize(b->device);

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/startup.h"
+#include "kernels/nccl.h"
 
 const char *cuda_missing(void) { return "this program was built without CUDA"; }
 
@@ -15,4 +16,16 @@ Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); 
 int cuda_find_libraries(CudaLibrary found[CUDA_LIBRARIES]) {
     (void)found;
     return 0;
+}
+
+bool nccl_make_id(char id[NCCL_ID_BYTES], Error *error) {
+    (void)id;
+    return error_set(error, "%s", cuda_missing());
+}
+
+Group *nccl_group_open(int rank, int size, const char id[NCCL_ID_BYTES], Device *device, void (*waiting)(void *context),
+                       void *context, Error *error) {
+    (void)rank, (void)size, (void)id, (void)device, (void)waiting, (void)context;
+    error_set(error, "%s", cuda_missing());
+    return NULL;
 }

@@ -5,6 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+void device_beside(Device *device, bool yes) {
+    if (device->beside && device->ops) device->beside(device, yes);
+}
+
+void device_mark(Device *device, int number) {
+    if (device->mark && device->ops) device->mark(device, number);
+}
+
+void device_await(Device *device, int number) {
+    if (device->await && device->ops) device->await(device, number);
+}
+
 void device_close(Device *device) { device->close(device); }
 
 void device_reset_counters(Device *device) {

@@ -87,8 +87,11 @@ struct Device {
      * may be for other rows than are computed. After an earlier call with the same key it may instead of the first call
      * repeat what that one queued, at a lower cost. The key must therefore hold everything that decides the operations
      * and their arguments; the contents of tensors may differ, and so may the lengths of sequences, but for
-     * sequences_are_short. The latest keys are remembered. NULL: call work directly. */
-    void (*repeat)(Device *device, const void *key, size_t key_bytes, void (*work)(void *argument), void *argument);
+     * sequences_are_short. The latest keys are remembered. `together`: work has operations between ranks, all of which
+     * make this call; then either all repeat what they queued at the same earlier call, or none does, as NCCL demands.
+     * NULL: call work directly. */
+    void (*repeat)(Device *device, const void *key, size_t key_bytes, bool together, void (*work)(void *argument),
+                   void *argument);
     /* Forgets all that repeat remembers. Call it before releasing memory that those operations use. NULL if repeat is.
      */
     void (*forget)(Device *device);
@@ -103,6 +106,21 @@ struct Device {
     bool (*load_autotune_cache)(Device *device, const char *text, Error *error);
     /* Reads the sensors without waiting for operations, in a few milliseconds. NULL: there are none. */
     void (*read_sensors)(Device *device, DeviceSensors *sensors);
+    /* A second queue. Operations called between beside(device, true) and beside(device, false) go into it: they begin
+     * after all that the first queue has had by then, and run beside what it gets later. mark remembers under a number
+     * what the second queue has got so far, and await has the first wait for that. What `work` of repeat puts into the
+     * second queue, it must await. NULL: there is one queue, whose order is enough. Called by device_beside and its
+     * kin. */
+    void (*beside)(Device *device, bool yes);
+    void (*mark)(Device *device, int number);
+    void (*await)(Device *device, int number);
+    /* Copies at once, whatever the queues wait for. NULL: the host writes in place. */
+    void (*poke)(Device *device, void *to, const void *from_host, size_t bytes);
+    /* Set by a group of ranks, with a context: called again and again while the host waits for operations, with the
+     * seconds that it has waited; need not return. NULL: nothing is called. */
+    void (*waiting)(void *context, double seconds);
+    void *context;
+    bool (*agree)(uint64_t value); /* returns whether all ranks have called it with this value; NULL: there are none */
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */
@@ -115,6 +133,10 @@ Device *dry_device_open(void);
  * not empty. */
 void device_follow(Device *dry);
 void device_close(Device *device);
+/* Use the second queue, if there is one: see Device.beside. */
+void device_beside(Device *device, bool yes);
+void device_mark(Device *device, int number);
+void device_await(Device *device, int number);
 
 void device_reset_counters(Device *device);
 /* Returns the size class of a call: log4 of its FLOPs or of its bytes, whichever is larger. */

@@ -34,7 +34,8 @@ static void expect_parts(const Group *group, const char *op, Tensor mine, Tensor
             op, (ptrdiff_t)(m - a), tensor_shape_text(all, found), group->rank, (size_t)group->rank * bytes);
 }
 
-static void count(Group *group, double elements, Tensor x) {
+static void count(Group *group, const Device *device, double elements, Tensor x) {
+    if (device->uncounted) return;
     group->calls++;
     group->sent += elements * (double)dtype_size(x.dtype);
 }
@@ -63,7 +64,7 @@ void group_all_reduce(Group *group, Device *device, Tensor x, Reduction reductio
     expect("all_reduce", "x", x, -1);
     expect_reduction("all_reduce", reduction);
     int64_t part = (x.dims[0] + group->size - 1) / group->size;
-    count(group, 2.0 * (group->size - 1) * (double)part, x);
+    count(group, device, 2.0 * (group->size - 1) * (double)part, x);
     if (!computes(group, device, x)) return;
     double start = seconds_now();
     group->all_reduce(group, device, x, reduction);
@@ -73,7 +74,7 @@ void group_all_reduce(Group *group, Device *device, Tensor x, Reduction reductio
 void group_reduce_scatter(Group *group, Device *device, Tensor mine, Tensor all, Reduction reduction) {
     expect_parts(group, "reduce_scatter", mine, all);
     expect_reduction("reduce_scatter", reduction);
-    count(group, (group->size - 1) * (double)mine.dims[0], mine);
+    count(group, device, (group->size - 1) * (double)mine.dims[0], mine);
     copy_alone(group, device, mine, all);
     if (!computes(group, device, mine)) return;
     double start = seconds_now();
@@ -83,7 +84,7 @@ void group_reduce_scatter(Group *group, Device *device, Tensor mine, Tensor all,
 
 void group_all_gather(Group *group, Device *device, Tensor all, Tensor mine) {
     expect_parts(group, "all_gather", mine, all);
-    count(group, (group->size - 1) * (double)mine.dims[0], mine);
+    count(group, device, (group->size - 1) * (double)mine.dims[0], mine);
     copy_alone(group, device, all, mine);
     if (!computes(group, device, mine)) return;
     double start = seconds_now();
@@ -95,7 +96,7 @@ void group_broadcast(Group *group, Device *device, Tensor x, int root) {
     expect("broadcast", "x", x, -1);
     if (root < 0 || root >= group->size)
         die("broadcast: the root is %d, expected a rank of 0 to %d", root, group->size - 1);
-    count(group, group->rank == root ? (group->size - 1) * (double)x.dims[0] : 0, x);
+    count(group, device, group->rank == root ? (group->size - 1) * (double)x.dims[0] : 0, x);
     if (!computes(group, device, x)) return;
     double start = seconds_now();
     group->broadcast(group, device, x, root);
@@ -118,6 +119,10 @@ Group *group_dry(int rank, int size) {
     *group = (Group){.rank = rank, .size = size, .close = dry_close};
     snprintf(group->description, sizeof group->description, "dry: counts only");
     return group;
+}
+
+void group_leave(Group *group) {
+    if (group->leave) group->leave(group);
 }
 
 void group_close(Group *group) { group->close(group); }

@@ -99,6 +99,7 @@ static void block_add_params(ParamTable *table, const BlockConfig *c, const Bloc
 
 BlockStack block_stack_open(const char *model, ParamTable *table, const BlockConfig *config, int n_blocks,
                             const BlockNames *names) {
+    static const int as_f32[] = {NORM1_GAIN, NORM1_BIAS, NORM2_GAIN, NORM2_BIAS};
     check_config(model, config, n_blocks, names);
     BlockStack stack = {.config = *config, .n_blocks = n_blocks};
     stack.params = xmalloc((size_t)n_blocks * BLOCK_TENSORS * sizeof *stack.params);
@@ -106,7 +107,11 @@ BlockStack block_stack_open(const char *model, ParamTable *table, const BlockCon
     int first = table->count;
     for (int l = 0; l < n_blocks; l++) {
         int begin = table->count;
-        block_add_params(table, config, names, l, stack.params + (ptrdiff_t)l * BLOCK_TENSORS);
+        int *index = stack.params + (ptrdiff_t)l * BLOCK_TENSORS;
+        block_add_params(table, config, names, l, index);
+        for (int i = begin; i < table->count; i++) table->items[i].reader = READ_BY_BLOCK;
+        for (size_t i = 0; i < sizeof as_f32 / sizeof *as_f32; i++)
+            if (index[as_f32[i]] >= 0) table->items[index[as_f32[i]]].reader = READ_BY_BLOCK_AS_F32;
         for (int i = begin; config->same_init && i < table->count; i++) table->items[i].init_like = first + i - begin;
     }
     return stack;
@@ -301,6 +306,7 @@ static Stream post_norm_forward(const Block *b, Stream in, Tensor branch, Tensor
 /* Computes one block and returns its output. branch [N, C] is the buffer of all branches and may hold the branch of
  * `in`; out is used with END_COMPLETE and may be the input. */
 static Stream block_forward(const Block *b, Stream in, Tensor branch, BlockEnd end, Tensor out) {
+    context_needed(b->context, row(b, NORM1_GAIN), end_row(b));
     return b->config->pre_norm ? pre_norm_forward(b, in, branch, end, out) : post_norm_forward(b, in, branch, out);
 }
 

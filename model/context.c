@@ -82,13 +82,22 @@ NormGradients context_norm_gradients(const Context *context, int gain, int bias,
         .dx = dx, .dgain = context_gradient(context, gain), .dbias = context_gradient(context, bias)};
 }
 
+/* Returns the element of the flat buffer at which a row begins, or behind the last row all end. */
+static int64_t offset_of(const Context *context, int row) {
+    const ParamTable *table = context->table;
+    return row < table->count ? table->items[row].offset : table->flat_count;
+}
+
+void context_needed(const Context *context, int first, int end) {
+    const Pass *pass = context->pass;
+    if (pass->needed) pass->needed(pass->needed_context, offset_of(context, first), offset_of(context, end));
+}
+
 void context_finished(const Context *context, int first, int end) {
     const Pass *pass = context->pass;
-    const Param *items = context->table->items;
     if (!pass->finished) return;
     for (int i = first; i < end && pass->unwritten; i++) assert(!pass->unwritten[i]);
-    pass->finished(pass->finished_context, items[first].offset,
-                   end < context->table->count ? items[end].offset : context->table->flat_count);
+    pass->finished(pass->finished_context, offset_of(context, first), offset_of(context, end));
 }
 
 Tensor context_push(const Context *context, int64_t rows, int64_t columns) {

@@ -37,6 +37,8 @@ LayerGradients context_padded_gradients(const Context *context, int weight, int 
 LayerGradients context_layer_gradients(const Context *context, int weight, int bias, Tensor dx);
 NormGradients context_norm_gradients(const Context *context, int gain, int bias, Tensor dx);
 
+/* Tells Pass.needed that rows first .. end - 1 of the table are about to be read. */
+void context_needed(const Context *context, int first, int end);
 /* Tells Pass.finished that the gradients of rows first .. end - 1 of the table are final. */
 void context_finished(const Context *context, int first, int end);
 

@@ -148,7 +148,7 @@ static void run_pass(Generator *g, const Input *in) {
     } key = {g, in->sequences, in->longest};
     g->device->upload(g->device, g->integers.data, g->host_integers, (size_t)g->n_integers * sizeof(int32_t));
     if (g->device->repeat && !in->prompts)
-        g->device->repeat(g->device, &key, sizeof key, queue, &work);
+        g->device->repeat(g->device, &key, sizeof key, false, queue, &work);
     else
         queue(&work);
     g->device->download(g->device, g->host_logits, g->wide.data,

@@ -31,6 +31,11 @@ typedef struct {
      * gradients that are in none are final when the pass has returned. */
     void (*finished)(void *context, int64_t begin, int64_t end);
     void *finished_context;
+    /* Optional: told in front of each block, in the order of the operations, that the parameters in elements begin ..
+     * end - 1 of the flat buffer are about to be read; nothing has read them before, if their Param.reader is a block.
+     */
+    void (*needed)(void *context, int64_t begin, int64_t end);
+    void *needed_context;
     void (*dump)(void *context, const char *name,
                  Tensor tensor); /* for debugging, called with each named activation; NULL: none */
     void *dump_context;

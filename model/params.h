@@ -14,6 +14,10 @@ typedef enum { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM, INIT_VALUES } Ini
 
 enum { PARAM_MAX_RANK = 5 }; /* the weight of a 3-D convolution */
 
+/* Who reads a parameter in a pass: anything, or only the block that it belongs to, which first tells Pass.needed: in
+ * the type of the activations, or as f32. */
+typedef enum { READ_ANYWHERE, READ_BY_BLOCK, READ_BY_BLOCK_AS_F32 } ParamReader;
+
 typedef struct {
     char name[80];
     int64_t rows, columns; /* as operations see the tensor; columns 0: a vector */
@@ -31,8 +35,9 @@ typedef struct {
     int matrices; /* that Muon may update: 1, or 3 side by side (q, k, v); 0: none, as in heads and tables */
     bool matrices_in_columns; /* several matrices divide the columns, not the rows */
     bool product;             /* a step's first gradient is a linear layer's, which overwrites: see Pass.unwritten */
-    int64_t padding;          /* rows of zeros behind it, in the flat buffers only: see param_pad_rows */
-    int64_t frozen_rows;      /* leading rows that the optimizer does not change */
+    ParamReader reader;
+    int64_t padding;     /* rows of zeros behind it, in the flat buffers only: see param_pad_rows */
+    int64_t frozen_rows; /* leading rows that the optimizer does not change */
     /* [rows]: 0 for rows that no pass ever adds a gradient to; must outlive the table. NULL: there are none. An update
      * leaves them as they are, without decay, and the other rows get the same bits as if they were updated. */
     const uint8_t *used;

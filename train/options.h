@@ -17,9 +17,9 @@ typedef struct {
     bool estimate, json, calibrate;
     /* -b auto. Until sizing_choose_batch has chosen, -b is the whole effective batch and -g is 1. */
     bool auto_batch;
-    bool whole_step;       /* -g follows from the size of a step or is as given, and is that of all ranks together */
-    bool in_a_row;         /* there may be several trainings in a row, which ranks do side by side */
-    const char *undivided; /* why ranks share a step only if its -g allows it; NULL: they always do */
+    bool whole_step;         /* -g follows from the size of a step or is as given, and is that of all ranks together */
+    bool in_a_row;           /* there may be several trainings in a row, which ranks do side by side */
+    const char *undivided;   /* why ranks share a step only if its -g allows it; NULL: they always do */
     const char *gpus, *link; /* NULL: not given */
     const char *zero, *reduce_type;
     double bucket_mb;

@@ -94,15 +94,21 @@ static void call_model(void *argument) {
     if (c->frame) c->frame->after(c->frame->context, c->numbers);
 }
 
+/* Returns where a field lies, which is the same on all ranks: the batch's own do so in the same place in its memory. */
+static int64_t place_of(const Passes *p, const Tensor *fields, int i, int own) {
+    return i < own && fields[i].data ? (char *)fields[i].data - p->batch_memory : 0;
+}
+
 /* Writes everything that decides a call's operations to p->key; returns the bytes of the key. */
-static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, const Pass *pass, int64_t frame) {
+static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, const Pass *pass, const PassFrame *frame) {
     int n = 0;
     Tensor offsets = batch->fields[BATCH_OFFSETS];
+    bool together = frame && frame->together;
     p->key[n++] = pass->train;
     p->key[n++] = tensor_given(pass->outputs);
-    p->key[n++] = frame;
+    p->key[n++] = frame ? 1 + frame->key : 0;
     for (int i = 0; i <= batch->n_fields; i++) {
-        p->key[n++] = (int64_t)(intptr_t)fields[i].data;
+        p->key[n++] = together ? place_of(p, fields, i, batch->n_fields) : (int64_t)(intptr_t)fields[i].data;
         for (int d = 0; d < 2; d++) p->key[n++] = fields[i].dims[d];
     }
     p->key[n++] = p->padded.buffer && pass->train ? 0 : batch->n_sequences; /* the offsets tell */
@@ -132,8 +138,8 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, const PassFrame *frame
         pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, model->n_outputs);
     const Context context = context_of(model, device, &t->activations, &pass);
     ModelCall call = {model, own, batch, fields, &context, frame, numbers};
-    if (device->repeat && !pass.dump && (batch != own || !p->ragged))
-        device->repeat(device, p->key, make_key(p, batch, fields, &pass, frame ? 1 + frame->key : 0), call_model,
+    if (device->repeat && !(frame && frame->direct) && (batch != own || !p->ragged))
+        device->repeat(device, p->key, make_key(p, batch, fields, &pass, frame), frame && frame->together, call_model,
                        &call);
     else
         call_model(&call);

@@ -17,7 +17,9 @@ typedef struct {
 typedef struct {
     void (*before)(void *context, const StepNumbers *numbers), (*after)(void *context, const StepNumbers *numbers);
     void *context;
-    int64_t key; /* which operations these are */
+    int64_t key;   /* which operations these are */
+    bool together; /* some of them are between ranks */
+    bool direct;   /* none is recorded */
 } PassFrame;
 
 typedef struct {

@@ -14,13 +14,12 @@
 #include "kernels/cpu/mpi.h"
 
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "kernels/mpi.h"
 #include "kernels/reduce.h"
 
@@ -76,24 +75,13 @@ static void begin(Group *group, const char *op) {
 
 static void end(Group *group) { ((MpiState *)group->state)->op = NULL; }
 
-/* Leaves the core to others: at first for as long as they have something to do, later for 20 to 200 us. */
-static void rest(int64_t tries) {
-    enum { YIELDS = 2000 };
-    if (tries < YIELDS) {
-        sched_yield();
-        return;
-    }
-    long us = 20 + (long)(tries - YIELDS) / 10;
-    nanosleep(&(struct timespec){.tv_nsec = 1000 * (us < 200 ? us : 200)}, NULL);
-}
-
 static void wait_for(Group *group, MPI_Request *request) {
     for (int64_t tries = 0;; tries++) {
         int done;
         must(group, MPI_Test(request, &done, MPI_STATUS_IGNORE));
         if (done) return;
         if (group->waiting) group->waiting(group->context);
-        rest(tries);
+        rest_between_tries(tries);
     }
 }
 

@@ -30,7 +30,7 @@ typedef struct {
     cudaGraphExec_t graph; /* NULL: seen once */
 } Recording;
 
-enum { RECORDINGS = 256 };
+enum { RECORDINGS = 256, TOGETHER = 32 /* of work that has operations between ranks */ };
 
 /* Memory that operations share, see cuda_scratch. */
 typedef struct {
@@ -54,8 +54,13 @@ typedef struct {
 
 /* The device's own state. */
 typedef struct {
-    cudaStream_t stream; /* of all operations */
-    int capability;      /* 89 is 8.9 */
+    cudaStream_t stream; /* of operations: the first queue's, or the second's (Device.beside) */
+    cudaStream_t other;  /* the other queue's; NULL: not opened yet */
+    bool is_beside;      /* operations go into the second */
+    cudaEvent_t forked;  /* the second queue begins behind it */
+    cudaEvent_t *marks;  /* [n_marks] */
+    int n_marks;
+    int capability; /* 89 is 8.9 */
     int n_multiprocessors;
     size_t shared_limit;   /* bytes of shared memory that a block can ask for */
     Scratch scratches[64]; /* the last is in use */
@@ -67,7 +72,7 @@ typedef struct {
     bool at_most;    /* and must be enough for all smaller batches too */
     Stage stages[2];
     int64_t n_staged; /* the next call takes stage n_staged % 2 */
-    Recording recordings[RECORDINGS];
+    Recording recordings[RECORDINGS], together[TOGETHER];
     int64_t repeats;
     bool unrecordable; /* what is being recorded needs a choice that only a direct call can make */
     Timed *timed;      /* with Device.profile */

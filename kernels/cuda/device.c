@@ -4,15 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "kernels/cards.h"
 #include "kernels/cuda/conv3d/conv3d.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cudnn.h"
+#include "kernels/cuda/libraries/nccl.h"
 #include "kernels/cuda/startup.h"
 
+/* Lets a group look after the other ranks until a stream, or an event, is through. */
+static void watch(Device *device, cudaEvent_t event) {
+    double start = device->waiting ? seconds_now() : 0;
+    for (int64_t tries = 0; device->waiting; tries++) {
+        cudaError_t status = event ? cudaEventQuery(event) : cudaStreamQuery(cuda_stream(device));
+        if (status != cudaErrorNotReady) return; /* an error is told by who waits then */
+        (void)cudaGetLastError();
+        device->waiting(device->context, tries ? seconds_now() - start : 0);
+        rest_between_tries(tries);
+    }
+}
+
 static void wait_for_operations(Device *device) {
+    watch(device, NULL);
     cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
 }
 
@@ -76,6 +91,7 @@ static void cuda_stage(Device *device, void *to, const void *head, size_t head_b
     CudaState *state = cuda_state(device);
     Stage *stage = &state->stages[state->n_staged++ % 2];
     size_t all = head_bytes + bytes;
+    watch(device, stage->copied);
     cuda_check(cudaEventSynchronize(stage->copied), "waiting for an earlier copy");
     grow_stage(device, stage, all);
     memcpy(stage->pinned, head, head_bytes);
@@ -92,6 +108,62 @@ static void cuda_download(Device *device, void *to, const void *from, size_t byt
 static void cuda_clear(Device *device, void *memory, size_t bytes) {
     if (cuda_state(device)->measuring || !device->ops) return; /* there may be no such memory; it is only counted */
     cuda_check(cudaMemsetAsync(memory, 0, bytes, cuda_stream(device)), "clearing memory");
+}
+
+/* ---- the second queue ---- */
+
+/* Opens its stream. A higher priority lets the few blocks of a transfer in between those of large kernels. */
+static void open_second_queue(CudaState *state) {
+    int least, greatest;
+    cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
+    cuda_check(cudaStreamCreateWithPriority(&state->other, cudaStreamNonBlocking, greatest), "opening a stream");
+    cuda_check(cudaEventCreateWithFlags(&state->forked, cudaEventDisableTiming), "opening an event");
+}
+
+static void cuda_beside(Device *device, bool yes) {
+    CudaState *state = cuda_state(device);
+    if (!state->other) open_second_queue(state);
+    if (yes) {
+        cuda_check(cudaEventRecord(state->forked, state->stream), "ordering streams");
+        cuda_check(cudaStreamWaitEvent(state->other, state->forked, 0), "ordering streams");
+    }
+    cudaStream_t stream = state->stream;
+    state->stream = state->other;
+    state->other = stream;
+    state->is_beside = yes;
+}
+
+static void cuda_mark(Device *device, int number) {
+    CudaState *state = cuda_state(device);
+    if (number >= state->n_marks) {
+        state->marks = xrealloc(state->marks, (size_t)(number + 1) * sizeof *state->marks);
+        for (; state->n_marks <= number; state->n_marks++)
+            cuda_check(cudaEventCreateWithFlags(&state->marks[state->n_marks], cudaEventDisableTiming),
+                       "opening an event");
+    }
+    cuda_check(cudaEventRecord(state->marks[number], state->other), "ordering streams");
+}
+
+static void cuda_await(Device *device, int number) {
+    CudaState *state = cuda_state(device);
+    cuda_check(cudaStreamWaitEvent(state->stream, state->marks[number], 0), "ordering streams");
+}
+
+static void close_second_queue(CudaState *state) {
+    for (int i = 0; i < state->n_marks; i++) cuda_check(cudaEventDestroy(state->marks[i]), "closing an event");
+    free(state->marks);
+    if (!state->other) return;
+    cuda_check(cudaEventDestroy(state->forked), "closing an event");
+    cuda_check(cudaStreamDestroy(state->other), "closing a stream");
+}
+
+static void cuda_poke(Device *device, void *to, const void *from_host, size_t bytes) {
+    cudaStream_t stream;
+    (void)device;
+    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "opening a stream");
+    cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream), "copying to the GPU");
+    cuda_check(cudaStreamSynchronize(stream), "copying to the GPU");
+    cuda_check(cudaStreamDestroy(stream), "closing a stream");
 }
 
 static void *cuda_allocate_host(Device *device, size_t bytes) {
@@ -128,10 +200,10 @@ static size_t cuda_available(const Device *device) {
 static void cuda_forget(Device *device) {
     CudaState *state = cuda_state(device);
     wait_for_operations(device);
-    for (int i = 0; i < RECORDINGS; i++) {
-        if (state->recordings[i].graph)
-            cuda_check(cudaGraphExecDestroy(state->recordings[i].graph), "forgetting a graph");
-        state->recordings[i] = (Recording){0};
+    for (int i = 0; i < RECORDINGS + TOGETHER; i++) {
+        Recording *r = i < RECORDINGS ? &state->recordings[i] : &state->together[i - RECORDINGS];
+        if (r->graph) cuda_check(cudaGraphExecDestroy(r->graph), "forgetting a graph");
+        *r = (Recording){0};
     }
 }
 
@@ -161,6 +233,7 @@ static void cuda_close(Device *device) {
         if (state->stages[i].pinned) cuda_check(cudaFreeHost(state->stages[i].pinned), "freeing pinned memory");
         cuda_check(cudaEventDestroy(state->stages[i].copied), "closing an event");
     }
+    close_second_queue(state);
     cuda_check(cudaStreamDestroy(state->stream), "closing the stream");
     free(state);
     free(device);
@@ -216,14 +289,12 @@ static void cuda_reserve(Device *device, size_t measured, size_t staged) {
     for (int i = 0; i < 2; i++) grow_stage(device, &state->stages[i], staged);
 }
 
-/* Returns the recording of this key, or else empties and returns the least recently used one: of those seen only once,
- * if there are any. */
-static Recording *find_recording(CudaState *state, const void *key, size_t bytes) {
-    uint64_t hashes[2] = {hash_bytes(HASH_START, key, bytes), hash_bytes(~HASH_START, key, bytes)};
-    Recording *oldest = &state->recordings[0];
-    for (int i = 0; i < RECORDINGS; i++) {
-        Recording *r = &state->recordings[i];
-        if (!memcmp(r->key, hashes, sizeof hashes)) return r;
+/* Returns the recording of this key among n, or else empties and returns the least recently used one: of those seen
+ * only once, if there are any. */
+static Recording *find_recording(Recording *recordings, int n, const uint64_t hashes[2]) {
+    Recording *oldest = recordings;
+    for (Recording *r = recordings; r < recordings + n; r++) {
+        if (!memcmp(r->key, hashes, sizeof r->key)) return r;
         bool less_worth = r->graph ? oldest->graph && r->last_used < oldest->last_used
                                    : oldest->graph || r->last_used < oldest->last_used;
         if (less_worth) oldest = r;
@@ -233,14 +304,16 @@ static Recording *find_recording(CudaState *state, const void *key, size_t bytes
     return oldest;
 }
 
-/* Puts what `work` queues into a graph. False if there is no memory for that, or if an
- * algorithm has to be chosen first. Graphs take memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for
- * each kernel, 36 MB for a micro-batch of 24 blocks, of which RECORDINGS could be gigabytes. None is made that finds less
- * than half of the headroom: the rest is for what else comes later. */
-static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
+/* Returns whether graphs may be made. They take memory that no plan knows: until CUDA 12.4 and driver 550 64 KB for
+ * each kernel, 36 MB for a micro-batch of 24 blocks, of which RECORDINGS could be gigabytes. None is made that finds
+ * less than half of the headroom: the rest is for what else comes later. */
+static bool has_room_to_record(const Device *device) { return cuda_available(device) >= device->headroom / 2; }
+
+/* Puts what `work` queues into a graph, and that, if it is launched together with other ranks, on the device. False if
+ * there is no memory for that, or if an algorithm has to be chosen first. */
+static bool record(Device *device, Recording *r, bool together, void (*work)(void *argument), void *argument) {
     cudaStream_t stream = cuda_stream(device);
     cudaGraph_t graph;
-    if (cuda_available(device) < device->headroom / 2) return false;
     cuda_state(device)->unrecordable = false;
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
     work(argument);
@@ -248,8 +321,10 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
     bool complete = !cuda_state(device)->unrecordable;
     cudaError_t status = complete ? cudaGraphInstantiateWithFlags(&r->graph, graph, 0) : cudaSuccess;
     cuda_check(cudaGraphDestroy(graph), "recording a graph");
+    if (status == cudaSuccess && complete && together) status = cudaGraphUpload(r->graph, stream);
     if (status == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
+        if (r->graph) cuda_check(cudaGraphExecDestroy(r->graph), "forgetting a graph");
         r->graph = NULL;
         return false;
     }
@@ -270,17 +345,52 @@ static bool launch(CudaState *state, Recording *r) {
     return false;
 }
 
+/* Records and launches together with the other ranks: all of them, or none. Returns whether it was done. */
+static bool record_together(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
+    bool seen = r->last_used > 0;
+    if (!seen || device->profile) return false;
+    if (!r->graph) {
+        bool room = has_room_to_record(device);
+        if (!device->agree(room) || !room) return false;
+        bool recorded = record(device, r, true, work, argument);
+        if (!device->agree(recorded) || !recorded) {
+            if (r->graph) cuda_check(cudaGraphExecDestroy(r->graph), "forgetting a graph");
+            r->graph = NULL;
+            return false;
+        }
+    }
+    cuda_check(cudaGraphLaunch(r->graph, cuda_stream(device)), "repeating a graph");
+    return true;
+}
+
+/* Does the same as far as other ranks have the same to do. */
+static bool repeat_together(Device *device, const uint64_t hashes[2], void (*work)(void *argument), void *argument) {
+    CudaState *state = cuda_state(device);
+    if (!device->agree || !device->agree(hashes[0] ^ (uint64_t)device->profile)) return false;
+    Recording *r = find_recording(state->together, TOGETHER, hashes);
+    bool done = record_together(device, r, work, argument);
+    r->last_used = ++state->repeats;
+    return done;
+}
+
+static bool repeat_alone(Device *device, const uint64_t hashes[2], void (*work)(void *argument), void *argument) {
+    CudaState *state = cuda_state(device);
+    Recording *r = find_recording(state->recordings, RECORDINGS, hashes);
+    bool seen = r->last_used > 0;
+    r->last_used = ++state->repeats;
+    if (!seen || device->profile) return false;
+    if (!r->graph && !(has_room_to_record(device) && record(device, r, false, work, argument))) return false;
+    return launch(state, r);
+}
+
 /* Calls operations directly the first time, when algorithms are chosen, and records them the second time: recording is
  * not worth it for batches whose sizes never recur. */
-static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*work)(void *argument), void *argument) {
-    CudaState *state = cuda_state(device);
-    Recording *r = find_recording(state, key, bytes);
-    bool seen = r->last_used > 0;
+static void cuda_repeat(Device *device, const void *key, size_t bytes, bool together, void (*work)(void *argument),
+                        void *argument) {
+    const uint64_t hashes[2] = {hash_bytes(HASH_START, key, bytes), hash_bytes(~HASH_START, key, bytes)};
     const DeviceOps *ops = device->ops;
-    r->last_used = ++state->repeats;
     device->uncounted = true;
-    if (!seen || device->profile || (!r->graph && !record(device, r, work, argument)) || !launch(state, r))
-        work(argument);
+    if (!(together ? repeat_together : repeat_alone)(device, hashes, work, argument)) work(argument);
     device->uncounted = false;
     device->ops = NULL; /* with --profile, too: seconds are those of padding as well */
     work(argument);
@@ -338,8 +448,11 @@ int cuda_find_libraries(CudaLibrary found[CUDA_LIBRARIES]) {
     static const struct {
         const char *name;
         void (*find)(char text[LIBRARY_DESCRIPTION]);
-    } libraries[CUDA_LIBRARIES] = {
-        {"NVIDIA driver", startup_find_driver}, {"cuBLASLt", cublas_find}, {"cuDNN", cudnn_find}, {"NVML", nvml_find}};
+    } libraries[CUDA_LIBRARIES] = {{"NVIDIA driver", startup_find_driver},
+                                   {"cuBLASLt", cublas_find},
+                                   {"cuDNN", cudnn_find},
+                                   {"NCCL", nccl_find},
+                                   {"NVML", nvml_find}};
     for (int i = 0; i < CUDA_LIBRARIES; i++) {
         found[i].name = libraries[i].name;
         libraries[i].find(found[i].text);
@@ -411,6 +524,10 @@ Device *cuda_device_open(int index) {
                        .allocate_host = cuda_allocate_host,
                        .release_host = cuda_release_host,
                        .read_sensors = cuda_read_sensors,
+                       .beside = cuda_beside,
+                       .mark = cuda_mark,
+                       .await = cuda_await,
+                       .poke = cuda_poke,
                        .close = cuda_close,
                        .state = state};
     card_name(device->card, properties.name);

@@ -4,7 +4,7 @@
 #include "kernels/cuda/libraries/library.h"
 #include "kernels/device.h"
 
-enum { CUDA_LIBRARIES = 4 };
+enum { CUDA_LIBRARIES = 5 };
 
 typedef struct {
     const char *name;               /* "cuBLASLt" */

@@ -10,8 +10,9 @@ static struct {
     size_t n;
 } key; /* of the last pass */
 
-static void keep_key(Device *device, const void *bytes, size_t n, void (*work)(void *argument), void *argument) {
-    (void)device;
+static void keep_key(Device *device, const void *bytes, size_t n, bool together, void (*work)(void *argument),
+                     void *argument) {
+    (void)device, (void)together;
     assert_true(n <= sizeof key.bytes);
     memcpy(key.bytes, bytes, n);
     key.n = n;

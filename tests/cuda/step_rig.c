@@ -105,7 +105,7 @@ static void side_pass(Side *side, const Batch *batch, Pass pass) {
     const Context context = context_of(side->model, device, &side->arena, &pass);
     ModelCall call = {side->model, batch, fields, &context};
     if (side->repeat)
-        device->repeat(device, key, sizeof key, call_model, &call);
+        device->repeat(device, key, sizeof key, false, call_model, &call);
     else
         call_model(&call);
     assert_int_equal(side->arena.used, 0);

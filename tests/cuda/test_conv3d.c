@@ -155,7 +155,7 @@ static void check_recorded(DType type, int64_t samples, int64_t in, int64_t out,
     float *direct[3];
     for (int call = 0; call < 3; call++) { /* directly, recorded, repeated */
         rig.cuda->clear(rig.cuda, dw.cuda.data, tensor_bytes(dw.cuda));
-        rig.cuda->repeat(rig.cuda, &layer, sizeof layer, call_layer, &layer);
+        rig.cuda->repeat(rig.cuda, &layer, sizeof layer, false, call_layer, &layer);
         for (int i = 0; i < 3; i++) {
             float *got = pair_download(&rig, results[i]);
             if (!call)

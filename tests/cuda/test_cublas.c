@@ -530,7 +530,7 @@ TEST(a_recording_that_would_have_to_time_is_a_direct_call) {
     const int ran[] = {DIRECTLY, DIRECTLY + RECORDED + DIRECTLY, 2 * DIRECTLY + 2 * RECORDED, /* and repeated */
                        2 * DIRECTLY + 2 * RECORDED};
     for (int call = 0; call < 4; call++) {
-        rig.cuda->repeat(rig.cuda, "key", 3, compute_layer, call ? &second : &first);
+        rig.cuda->repeat(rig.cuda, "key", 3, false, compute_layer, call ? &second : &first);
         rig.cuda->synchronize(rig.cuda);
         assert_int_equal(counts.runs, ran[call]);
     }
@@ -641,7 +641,7 @@ TEST(a_recording_that_would_have_to_ask_is_a_direct_call) {
     Step first = {rig.cuda, y.cuda, x.cuda, w.cuda}, second = {rig.cuda, z.cuda, x.cuda, v.cuda};
     const int asked[] = {1, 2, 2, 2}, ran[] = {1, 2, 3, 3}; /* directly, directly, recorded, repeated */
     for (int call = 0; call < 4; call++) {
-        rig.cuda->repeat(rig.cuda, "key", 3, step, call ? &second : &first);
+        rig.cuda->repeat(rig.cuda, "key", 3, false, step, call ? &second : &first);
         rig.cuda->synchronize(rig.cuda);
         assert_int_equal(counts.heuristics, asked[call]);
         assert_int_equal(counts.runs, ran[call]);

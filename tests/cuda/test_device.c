@@ -77,7 +77,7 @@ TEST(operations_run_without_a_graph_that_does_not_fit) {
             emulate_fail_graphs(call == 2 && !at_launch, call == 3 && at_launch);
             for (int i = 0; i < MOST; i++) ((float *)work.from.cpu.data)[i] = (float)(i * call);
             pair_upload(&rig, work.from);
-            rig.cuda->repeat(rig.cuda, "key", 4, copy, &work);
+            rig.cuda->repeat(rig.cuda, "key", 4, false, copy, &work);
             memcpy(work.to.cpu.data, work.from.cpu.data, MOST * sizeof(float));
             expect_pair(&rig, "a call that is repeated", work.to, 0);
             assert_int_equal(rig.cuda->counters[OP_cast].calls, call + 1);
@@ -104,7 +104,7 @@ TEST(graphs_leave_memory_for_what_comes_later) {
         for (int call = 0; call < 4 * KEYS; call++) {
             char key = (char)('a' + call % KEYS);
             rig.cuda->clear(rig.cuda, work.to.cuda.data, tensor_bytes(work.to.cuda));
-            rig.cuda->repeat(rig.cuda, &key, 1, copy, &work);
+            rig.cuda->repeat(rig.cuda, &key, 1, false, copy, &work);
             expect_pair(&rig, "a call that is repeated", work.to, 0);
             assert_true(rig.cuda->available(rig.cuda) + GRAPH >= half);
         }

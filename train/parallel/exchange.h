@@ -4,7 +4,7 @@
 
 #include "data/batch.h"
 #include "model/model.h"
-#include "train/parallel/shards.h"
+#include "train/parallel/gather.h"
 #include "train/parallel/statistics.h"
 
 /* The facts of a rank's micro-batches that the others do not know. */
@@ -30,8 +30,11 @@ typedef struct {
     Reducer reducer;
     Statistics statistics;
     Shards shards;
+    Gather gather;
     bool sharded;
-    float *host;       /* exchange_facts_count numbers */
+    bool stale;        /* other ranks have newer weights than this one */
+    Tensor facts;      /* f32 on the device */
+    float *host;       /* the same numbers */
     RankSpeed *speeds; /* [ranks] */
     double before;     /* Group.seconds when the speeds were forgotten */
 } Exchange;
@@ -49,20 +52,25 @@ void exchange_close(Exchange *exchange);
 /* Takes what a run updates: segments, and the buffers of params_moving. They must outlive their use. */
 void exchange_use(Exchange *exchange, const ParamUpdates *updates, const Segment *moving, int n_moving);
 
-/* Begins a step: no gradient is final, and no micro-batch has moved running statistics. */
+/* Begins a step: no micro-batch has moved running statistics. */
 void exchange_begin(Exchange *exchange);
-/* Prepare the running statistics for the pass of a micro-batch, and take from its gradients what it adds to them. */
-void exchange_before_pass(Exchange *exchange);
+/* Prepares the pass of a micro-batch, the first or the last of a step or neither: running statistics; weights that were
+ * updated by other ranks, which the pass then needs exchange_needs for; buckets, none of which is final. Call
+ * exchange_end_pass behind it. Both may be recorded. */
+void exchange_before_pass(Exchange *exchange, bool first, bool last);
+void exchange_end_pass(Exchange *exchange, bool first);
+/* Sets Pass.needed, if weights come during the pass. */
+void exchange_needs(Exchange *exchange, Pass *pass);
+/* Takes from the gradients of a micro-batch what it adds to running statistics. */
 void exchange_after_pass(Exchange *exchange, int64_t micro);
 /* Makes gradients and running statistics those of the whole step. If the optimizer's state is divided, a rank gets the
- * gradients that it needs, or all. */
+ * gradients that it needs, or all. May be recorded if there are no running statistics. */
 void exchange_gradients(Exchange *exchange, bool all);
 
-/* Returns the floats that a row of results has for facts. */
+/* Returns the floats that facts are on the device. */
 int64_t exchange_facts_count(int64_t micro_batches, int ranks);
-/* Adds up results f32 [n + exchange_facts_count] on the device over the ranks, of which the last are the facts: those
- * of this rank, which become those of all. */
-void exchange_results(Exchange *exchange, Tensor results, StepFacts *facts);
+/* Adds up the facts of all ranks: those of this rank become those of all. */
+void exchange_facts(Exchange *exchange, StepFacts *facts);
 /* Begins to measure the ranks' speeds anew. */
 void exchange_forget_speeds(Exchange *exchange);
 
@@ -75,5 +83,7 @@ void exchange_collect(Exchange *exchange, Tensor m, Tensor v, float *whole_m, fl
 
 /* Writes the norm as gradient_norm_finish does, of gradients that are divided. */
 void exchange_norm(Exchange *exchange, Tensor norm, Tensor squares);
-/* Updates the parameters of this rank and gathers those of all. */
+/* Updates the parameters of this rank; those of others are then old, until the next pass or exchange_weights. */
 void exchange_update(Exchange *exchange, AdamWBuffers buffers, Tensor norm, AdamW adamw, Muon muon);
+/* Gathers the weights of all ranks, if this one has old ones. */
+void exchange_weights(Exchange *exchange);

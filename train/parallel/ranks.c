@@ -9,13 +9,14 @@
 #include "base/json.h"
 #include "base/meeting.h"
 #include "base/program.h"
-#include "kernels/device_open.h"
+#include "kernels/cuda/startup.h"
 #include "kernels/mpi.h"
+#include "kernels/nccl.h"
 
 static struct {
     Launch launch;
-    Meeting *meeting;
-    Group *group; /* of the job; NULL: one rank */
+    Meeting *meeting; /* NULL: one rank */
+    Group *group;     /* of the job; NULL: one rank, or its device is not open yet */
     bool begun;
     bool parted; /* each rank trains by itself */
     char *(*on_loss)(void *context);
@@ -25,9 +26,10 @@ static struct {
 
 int ranks_job_count(void) { return here.launch.size; }
 int ranks_job_rank(void) { return here.launch.rank; }
+static bool are_together(void) { return here.meeting && !here.parted; }
 Group *ranks_group(void) { return here.parted ? NULL : here.group; }
-int ranks_count(void) { return ranks_group() ? here.launch.size : 1; }
-int ranks_rank(void) { return ranks_group() ? here.launch.rank : 0; }
+int ranks_count(void) { return are_together() ? here.launch.size : 1; }
+int ranks_rank(void) { return are_together() ? here.launch.rank : 0; }
 bool ranks_write(void) { return ranks_rank() == 0; }
 void ranks_part(bool apart) { here.parted = apart; }
 
@@ -43,14 +45,22 @@ void ranks_on_loss(char *(*function)(void *context), void *context) {
 static _Noreturn void end_lost(const char *lost) {
     here.ends = true;
     OWNED char *why = xstrdup(lost), *kept = here.on_loss ? here.on_loss(here.context) : NULL;
+    if (here.group) group_leave(here.group);
     if (here.launch.rank) meeting_wait_for_first(here.meeting);
     die_with(RANKS_LOST, "%s; the job ends%s%s", why, kept ? ". " : "", kept ? kept : "");
 }
 
 static void wait_for_others(void *unused) {
     (void)unused;
-    const char *lost = meeting_lost(here.meeting);
+    const char *lost = here.ends ? NULL : meeting_lost(here.meeting);
     if (lost) end_lost(lost);
+}
+
+/* Ends this process because the library between the ranks has failed, and tells the others. */
+static void end_failed(void *unused, const char *why) {
+    (void)unused;
+    meeting_last_words(here.meeting, why);
+    end_lost(why);
 }
 
 void ranks_wait_for_first(void) {
@@ -68,7 +78,7 @@ static void end_amid_library(const char *why) {
     die_with(RANKS_LOST, "%s; the job ends", why);
 }
 
-static void close_group(void) {
+void ranks_disconnect(void) {
     if (!here.group) return;
     meeting_watch(here.meeting, end_amid_library);
     group_close(here.group);
@@ -78,24 +88,39 @@ static void close_group(void) {
 
 static void close_ranks(void) {
     here.ends = true;
-    close_group();
+    ranks_disconnect();
     meeting_close(here.meeting);
 }
 
+/* Gathers what each rank of the job knows, in the order of ranks. */
+static void gather(const void *mine, size_t bytes, void *all) {
+    Error error;
+    if (!meeting_gather(here.meeting, mine, bytes, all, &error)) end_lost(error.text);
+}
+
 int ranks_largest(int value) {
-    int32_t largest = value;
-    const char *why;
-    if (!here.group) return value;
-    Device *host = device_open("cpu", 1, false, &why);
-    group_all_reduce(here.group, host, tensor_1d(&largest, DTYPE_I32, 1), REDUCE_MAX);
-    device_close(host);
-    return largest;
+    if (!here.meeting) return value;
+    OWNED int *all = xcalloc((size_t)here.launch.size, sizeof *all);
+    gather(&value, sizeof value, all);
+    for (int r = 0; r < here.launch.size; r++)
+        if (all[r] > value) value = all[r];
+    return value;
+}
+
+/* Returns whether all ranks call it with the same value. */
+static bool agree(uint64_t value) {
+    char fact[64];
+    Error error;
+    snprintf(fact, sizeof fact, "the next operations\t%016llx\n", (unsigned long long)value);
+    bool same = meeting_compare(here.meeting, fact, &error);
+    if (!same && meeting_lost(here.meeting)) end_lost(error.text);
+    return same;
 }
 
 void ranks_end(int status) {
-    if (!here.group) return;
+    if (!here.meeting) return;
     ranks_compare("the next thing to do\tthe end\n"); /* a signal may have just come to one of them */
-    close_group();
+    ranks_disconnect();
     if (here.launch.rank) exit(status);
 }
 
@@ -127,7 +152,7 @@ static char *facts_of(const OptionSet *set) {
 
 void ranks_compare(const char *facts) {
     Error error;
-    if (ranks_group() && !meeting_compare(here.meeting, facts, &error)) {
+    if (are_together() && !meeting_compare(here.meeting, facts, &error)) {
         here.ends = true;
         meeting_close(here.meeting); /* when all have been told */
         die("%s", error.text);
@@ -136,7 +161,7 @@ void ranks_compare(const char *facts) {
 
 void ranks_share(void *data, size_t bytes) {
     Error error;
-    if (ranks_group() && !meeting_share(here.meeting, data, bytes, &error)) end_lost(error.text);
+    if (are_together() && !meeting_share(here.meeting, data, bytes, &error)) end_lost(error.text);
 }
 
 /* Divides the processors of this machine among its ranks, unless the launcher has done so by binding them. */
@@ -205,25 +230,52 @@ static void check_use(TrainOptions *o) {
     if (plans)
         die_usage("--%s is for one process, and %s has started rank %d of %d; start it without", plans, l->launcher,
                   l->rank, l->size);
-    if (!strcmp(o->device, "auto")) o->device = "cpu"; /* MPI connects CPUs */
-    if (!strcmp(o->device, "cuda"))
-        warn("--device cuda with %d ranks: their numbers go through the host's memory, and each rank takes the first "
-             "GPU that it "
-             "sees (CUDA_VISIBLE_DEVICES)",
-             l->size);
+    if (!strcmp(o->device, "auto")) o->device = cuda_card_is_here() ? "cuda" : "cpu";
+}
+
+/* Returns whether the ranks are connected over NCCL, once each has opened its GPU, and not over MPI at once. */
+static bool uses_nccl(const TrainOptions *o) { return !strcmp(o->device, "cuda"); }
+
+static void print_connection(void) {
+    printf("[Ranks] %d, started by %s, over %s\n", here.launch.size, here.launch.launcher, here.group->description);
+}
+
+static void connect_over_mpi(void) {
+    const Launch *l = &here.launch;
+    Error error;
+    meeting_watch(here.meeting, end_amid_library); /* MPI does not say that others are lost */
+    here.group = mpi_group_open(l->rank, l->size, &error);
+    meeting_watch(here.meeting, NULL);
+    if (!here.group) die("%s has started rank %d of %d: %s", l->launcher, l->rank, l->size, error.text);
+    here.group->waiting = wait_for_others;
+    print_connection();
+}
+
+void ranks_connect(Device *device) {
+    const Launch *l = &here.launch;
+    char id[NCCL_ID_BYTES];
+    Error error;
+    if (!here.meeting || here.group || device->host_memory || here.parted) return;
+    if (!l->rank && !nccl_make_id(id, &error)) die("%s", error.text);
+    if (!meeting_share(here.meeting, id, sizeof id, &error)) end_lost(error.text);
+    here.group = nccl_group_open(l->rank, l->size, id, device, wait_for_others, NULL, &error);
+    if (!here.group) die("%s has started rank %d of %d: %s", l->launcher, l->rank, l->size, error.text);
+    here.group->failed = end_failed;
+    device->agree = agree;
+    print_connection();
 }
 
 void ranks_begin(TrainOptions *o, const OptionSet *set) {
     Launch *l = &here.launch;
     if (!here.begun) MUST(launch_read(l, &error));
-    if (l->size == 1 || (here.begun && !here.group)) return;
+    if (l->size == 1 || (here.begun && !here.meeting)) return;
     check_use(o);
     if (here.begun) { /* another training of the same process */
         divide(o);
         return;
     }
     here.begun = true;
-    if (!mpi_library())
+    if (!uses_nccl(o) && !mpi_library())
         die("%s has started rank %d of %d, and this program was built without MPI, through which ranks on CPUs talk: "
             "build it with make MPI=1",
             l->launcher, l->rank, l->size);
@@ -232,15 +284,10 @@ void ranks_begin(TrainOptions *o, const OptionSet *set) {
     here.meeting = meeting_open(l, NULL, &error);
     if (!here.meeting) die("%s", error.text);
     last_calls_add(say_last_words);
-    OWNED char *facts = facts_of(set);
-    meeting_watch(here.meeting, end_amid_library); /* which does not say that others are lost */
-    here.group = mpi_group_open(l->rank, l->size, &error);
-    meeting_watch(here.meeting, NULL);
-    if (!here.group) die("%s has started rank %d of %d: %s", l->launcher, l->rank, l->size, error.text);
-    here.group->waiting = wait_for_others;
-    ranks_compare(facts);
     atexit(close_ranks);
-    printf("[Ranks] %d, started by %s, over %s\n", l->size, l->launcher, here.group->description);
+    OWNED char *facts = facts_of(set), *all = xformat("the device\t%s\n%s", o->device, facts);
+    ranks_compare(all);
+    if (!uses_nccl(o)) connect_over_mpi();
     ranks_part(o->in_a_row && !is_shared(o));
     divide_threads(o); /* once: later parts of the program have the device that is then opened */
     divide(o);

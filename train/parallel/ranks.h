@@ -14,6 +14,11 @@ enum { RANKS_LOST = 75 };
  * multiple of the ranks. Call it when the options are resolved, again for those of each later part of a program. Dies
  * with what is missing or differs. */
 void ranks_begin(TrainOptions *options, const OptionSet *set);
+/* Connects the ranks over NCCL if they train together, on a GPU that each has opened; call it before memory is planned.
+ * Dies with the reason. */
+void ranks_connect(Device *device);
+/* Ends that; call it before the device is closed. */
+void ranks_disconnect(void);
 /* Has each rank train by itself from now on, or all together again. */
 void ranks_part(bool apart);
 /* Returns the largest value of all ranks of the job, 0 or more. Waits for all. Alone: the value. */

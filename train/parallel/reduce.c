@@ -65,12 +65,14 @@ static void reduce(Reducer *r, int bucket) {
     FlatRange whole = reducer_bucket(r, bucket), piece = reducer_piece(r, bucket, r->group->rank);
     Tensor all = flat_part(r->gradients, whole), mine = flat_part(r->gradients, piece);
     r->reduced[bucket] = true;
+    device_beside(r->device, true);
     if (tensor_given(r->half)) {
         reduce_half(r, all, (FlatRange){piece.begin - whole.begin, piece.end - whole.begin}, r->gathered[bucket]);
-        return;
+    } else {
+        group_reduce_scatter(r->group, r->device, mine, all, REDUCE_SUM);
+        if (r->gathered[bucket]) group_all_gather(r->group, r->device, all, mine);
     }
-    group_reduce_scatter(r->group, r->device, mine, all, REDUCE_SUM);
-    if (r->gathered[bucket]) group_all_gather(r->group, r->device, all, mine);
+    device_beside(r->device, false);
 }
 
 void reducer_begin(Reducer *r) {
@@ -92,6 +94,8 @@ void reducer_finished(void *context, int64_t begin, int64_t end) {
 void reducer_finish(Reducer *r) {
     for (int k = r->n_buckets; k-- > 0;)
         if (!r->reduced[k]) reduce(r, k);
+    device_mark(r->device, MARK_REDUCED);
+    device_await(r->device, MARK_REDUCED);
 }
 
 void reducer_gather(Reducer *r) {

@@ -1,12 +1,15 @@
 /* The sum of the gradients of several ranks.
  *
  * The flat buffer is divided into buckets of the same size, of which each rank owns one of R equal pieces: a rank sums
- * its piece, and then all gather the sums. A bucket is reduced as soon as all of its gradients are final. Pieces begin
- * at multiples of NORM_PIECE, so that no part of the norm lies in two of them. */
+ * its piece, and then all gather the sums. A bucket is reduced as soon as all of its gradients are final, in the
+ * device's second queue, beside what the pass has still to compute. Pieces begin at multiples of NORM_PIECE, so that no
+ * part of the norm lies in two of them. */
 #pragma once
 
 #include "kernels/group.h"
 #include "model/params.h"
+
+enum { MARK_REDUCED = GROUP_MARK + 1 }; /* of Device.mark */
 
 typedef struct {
     Group *group;
@@ -30,7 +33,7 @@ void reducer_close(Reducer *reducer);
 void reducer_begin(Reducer *reducer);
 /* Pass.finished, whose context is a Reducer. */
 void reducer_finished(void *reducer, int64_t begin, int64_t end);
-/* Reduces all that is not reduced yet: all gradients are final. */
+/* Reduces all that is not reduced yet: all gradients are final. What is queued next has the sums. */
 void reducer_finish(Reducer *reducer);
 
 /* Gathers the sums of all buckets that only their owners have. */

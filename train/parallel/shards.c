@@ -132,11 +132,16 @@ void shards_update(const Shards *s, AdamWBuffers buffers, Tensor norm, Tensor lo
     update_matrices(s, buffers, norm, loss_scale, muon);
 }
 
-/* The owner of a piece sends the matrices in it, too, so it must have them first. */
-void shards_gather(const Shards *s, Tensor params) {
+void shards_send_matrices(const Shards *s, Tensor params) {
     const Reducer *r = s->reducer;
     for (const ShardedMatrices *w = s->matrices; w < s->matrices + s->n_matrices; w++)
         group_broadcast(r->group, r->device, flat_part(params, w->range), w->owner);
+}
+
+/* The owner of a piece sends the matrices in it, too, so it must have them first. */
+void shards_gather(const Shards *s, Tensor params) {
+    const Reducer *r = s->reducer;
+    shards_send_matrices(s, params);
     for (int k = 0; k < r->n_buckets; k++)
         group_all_gather(r->group, r->device, flat_part(params, reducer_bucket(r, k)), flat_part(params, own(s, k)));
 }

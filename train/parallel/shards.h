@@ -35,6 +35,8 @@ int64_t shards_m_count(const Shards *shards);
 int64_t shards_v_count(const Shards *shards);
 /* Updates the own parameters as adamw_update and muon_update do. buffers.m and v have those counts. */
 void shards_update(const Shards *shards, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, AdamW adamw, Muon muon);
+/* Sends the matrices of Muon from their owners to all others. */
+void shards_send_matrices(const Shards *shards, Tensor params);
 /* Sends the own parameters to all others. */
 void shards_gather(const Shards *shards, Tensor params);
 /* Collects the moments of all ranks in whole flat buffers on the host. Every rank calls it; only those that give

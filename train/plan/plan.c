@@ -39,8 +39,8 @@ static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
     plan->results += (size_t)(n + sequences * model->n_outputs) * sizeof(float);
     if (!r->train) return;
     int64_t row = 1 + o->grad_accumulation * n;
-    if (ranks_count() > 1) row += exchange_facts_count(o->grad_accumulation, ranks_count());
     int64_t numbers = ((host_memory ? 1 : TRAIN_MAX_QUEUED) + 1) * row + 1;
+    if (ranks_count() > 1) numbers += 1 + exchange_facts_count(o->grad_accumulation, ranks_count());
     if (r->validation) numbers += loader_epoch_batches(r->validation, &validation, 0) * n;
     if (r->validation && spec->selection.evaluate)
         numbers += validation_samples(r->validation, &validation) * model->n_outputs;

@@ -67,6 +67,7 @@ bool run_is_over(const Run *run) {
 
 void after_step(Run *run) {
     const Training *t = run->t;
+    results_exchange(run); /* does another rank stop? */
     Due due = due_after_step(run);
     log_step(run, &due);
     if (!due.end) forecast_after_step(run);

@@ -63,6 +63,7 @@ static void take_copy(Run *run, int slot) {
     Training *t = run->t;
     Device *device = t->spec.device;
     Tensor parts[] = {t->spec.model->weights, t->m, t->v};
+    if (t->exchange) exchange_weights(t->exchange);
     for (int i = 0; i < 3 && !device->host_memory; i++)
         if (t->staging[slot][i]) device->download(device, t->staging[slot][i], parts[i].data, tensor_bytes(parts[i]));
     if (t->exchange && t->exchange->sharded) exchange_collect(t->exchange, t->m, t->v, t->whole_m, t->whole_v);
@@ -118,8 +119,7 @@ void keep_best(Run *run) {
     run->keeping.is_waiting = true;
 }
 
-char *keep_after_loss(void *context) {
-    Run *run = context;
+char *keep_after_loss(Run *run) {
     Training *t = run->t;
     bool whole = !t->exchange->sharded; /* else other ranks have parts of it */
     StepName last;

@@ -18,6 +18,7 @@
 #include "train/run/forecast.h"
 #include "train/run/keep.h"
 #include "train/run/progress.h"
+#include "train/run/results.h"
 #include "train/run/selection.h"
 #include "train/run/start.h"
 #include "train/run/validation.h"
@@ -68,7 +69,6 @@ static void open_results(Run *run, int sequences) {
     const TrainOptions *o = spec->options;
     Device *device = spec->device;
     int64_t g = o->grad_accumulation, n = spec->model->n_metrics, row = 1 + g * n;
-    if (run->t->exchange) row += exchange_facts_count(g, ranks_count());
     bool counts_skips = o->skip_nonfinite && !tensor_given(spec->model->loss_scale); /* the number of skipped steps is
                                                                                       * needed for AdamW's next step */
     bool waits = device->host_memory || counts_skips || run->t->exchange; /* all ranks read results at the same time */
@@ -76,6 +76,7 @@ static void open_results(Run *run, int sequences) {
     run->results =
         tensor_2d(device->allocate(device, (size_t)(run->max_queued * row) * 4), DTYPE_F32, run->max_queued, row);
     run->stopped = tensor_1d(device->allocate(device, 4), DTYPE_F32, 1);
+    if (run->t->exchange && device->poke) run->lost = tensor_1d(device->allocate(device, 4), DTYPE_F32, 1);
     run->row = tensor_1d(device->allocate(device, (size_t)row * 4), DTYPE_F32, row);
     run->host_results = xcalloc((size_t)(run->max_queued * row), sizeof(float));
     run->loss_scale = xcalloc((size_t)(g * n), sizeof(float));
@@ -174,7 +175,7 @@ void run_open(Run *run, Training *t) {
     MachineOptions machine = train_machine_options(o);
     run->has_machine = machine_of_device(spec->device, &machine, &run->machine);
     run->passes = passes_open(t, bytes, sequences);
-    if (t->exchange) ranks_on_loss(keep_after_loss, run);
+    if (t->exchange) ranks_on_loss(results_after_loss, run);
     stop_defer(true);
     program_outlive_reader();
     begin(run);
@@ -191,6 +192,7 @@ void run_close(Run *run) {
     passes_close(&run->passes);
     device->release(device, run->results.data, tensor_bytes(run->results));
     device->release(device, run->stopped.data, 4);
+    if (tensor_given(run->lost)) device->release(device, run->lost.data, 4);
     device->release(device, run->row.data, tensor_bytes(run->row));
     gradient_norm_close(&run->norm);
     for (int i = 0; i < run->max_queued; i++) {

@@ -153,6 +153,7 @@ static void add_ranks(Record *record, const Run *run) {
     Exchange *x = run->t->exchange;
     double elapsed = seconds_now() - run->window.start;
     int slowest = 0;
+    if (x->group->queues) return; /* the device exchanges while it computes */
     for (int r = 0; r < x->group->size; r++) {
         double rate = x->speeds[r].tokens / x->speeds[r].busy;
         if (rate < x->speeds[slowest].tokens / x->speeds[slowest].busy) slowest = r;

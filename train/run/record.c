@@ -3,8 +3,17 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 double record_divisor(double count) { return count > 0 ? count : 1; }
+
+float record_loss_scale(const Run *run, int metric, const double *counts, const double *all) {
+    const TrainOptions *o = run->t->spec.options;
+    const Metric *m = &run->t->spec.model->metrics[metric];
+    double rows = !strcmp(o->loss_norm, "batch") ? all[m->count]
+                                                 : record_divisor(counts[m->count]) * (double)o->grad_accumulation;
+    return (float)((double)m->weight / record_divisor(rows));
+}
 
 double record_means(const Model *model, const double *sums, const double *counts, double *means,
                     char text[RECORD_TEXT]) {

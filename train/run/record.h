@@ -24,6 +24,9 @@ void record_remember(TrainState *state, int at, const Record *record);
 /* Returns the divisor of a sum over rows: their number, or the sum of their weights; 1 if there are none, because then
  * the sum is 0. */
 double record_divisor(double count);
+/* Returns the weight of one row of a metric's loss in the objective of the step, of whose micro-batch these are the
+ * counts; all: those of the step. */
+float record_loss_scale(const Run *run, int metric, const double *counts, const double *all);
 /* Computes the means of the metrics, sums divided by counts, and writes "text_loss=5.1234 mel_loss=...". Returns the
  * objective. */
 double record_means(const Model *model, const double *sums, const double *counts, double *means,

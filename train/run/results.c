@@ -1,10 +1,13 @@
 #include "train/run/results.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 
+#include "base/stop.h"
 #include "train/parallel/ranks.h"
 #include "train/run/keep.h"
+#include "train/run/record.h"
 
 Tensor results_norm(const Run *run) { return tensor_1d(run->row.data, DTYPE_F32, 1); }
 
@@ -52,9 +55,35 @@ static void stop_nonfinite(Run *run, const QueuedStep *step) {
         (long long)t->state.step + 1, (double)run->grad_norm, ids, keep_folder(run));
 }
 
+/* The exchange of a step on a device that only queues it is not timed. */
+static double busy_seconds(const Run *run) {
+    const Group *group = run->t->exchange->group;
+    return group->queues ? 0 : seconds_now() - run->step_start - (group->seconds - run->exchanged_before);
+}
+
+void results_exchange(Run *run) {
+    int n = run->t->spec.model->n_metrics;
+    if (!run->untold) return;
+    StepFacts facts = {.counts = run->queued[0].counts,
+                       .flops = run->step_flops,
+                       .stop = stop_signal() != 0,
+                       .tokens = run->own_tokens,
+                       .busy = busy_seconds(run)};
+    exchange_facts(run->t->exchange, &facts);
+    run->untold = false;
+    for (int64_t k = 0; k < run->accumulation; k++)
+        for (int i = 0; i < n; i++)
+            run->loss_scale[k * n + i] =
+                record_loss_scale(run, i, facts.counts + k * BATCH_MAX_COUNTS, run->group_counts);
+    run->window.flops += facts.flops - run->step_flops; /* of the other ranks */
+    run->stops |= facts.stop > 0;
+    if (facts.stop > 0 && !stop_signal()) stop_remember(SIGTERM);
+}
+
 void results_read(Run *run) {
     Training *t = run->t;
     bool scaled = tensor_given(t->spec.model->loss_scale);
+    results_exchange(run);
     if (run->n_queued) results_download(run);
     if (!keep_is_writing(run)) keep_wait(run); /* the last write may have failed */
     for (int k = 0; k < run->n_queued; k++) {
@@ -77,6 +106,22 @@ void results_read(Run *run) {
                (long long)step->before.step + 1, (long long)t->state.skipped_steps);
     }
     run->n_queued = 0;
+}
+
+/* Lets the device end what waits for the lost rank, without an update of its sums. */
+static void end_exchange(Run *run) {
+    Training *t = run->t;
+    const float yes = 1;
+    if (tensor_given(run->lost)) t->spec.device->poke(t->spec.device, run->lost.data, &yes, sizeof yes);
+    group_leave(t->exchange->group);
+    if (!run->n_queued) return;
+    results_download(run);
+    if (!isfinite(run->host_results[0])) t->state = run->queued[0].before; /* the update has changed nothing */
+}
+
+char *results_after_loss(void *run) {
+    end_exchange(run);
+    return keep_after_loss(run);
 }
 
 _Noreturn void results_stop_without_data(Run *run, const Error *reason) {

@@ -81,21 +81,25 @@ typedef struct Run {
     int64_t epoch_batches;
     /* The results of steps stay on the device until they are needed (for a log line, a validation, a checkpoint), so
      * that the host need not wait for a step before it queues the next. Each step has a row [1 + g n_metrics]: the
-     * gradient norm, and the sums of each micro-batch; of several ranks, exchange_facts_count more. The host works
-     * ahead only of a device with memory of its own. */
+     * gradient norm, and the sums of each micro-batch. The host works ahead only of a device with memory of its own,
+     * and not of other ranks. */
     QueuedStep queued[TRAIN_MAX_QUEUED];
     int n_queued, max_queued;
     Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
+    Tensor lost;             /* the same, set when another rank is lost whose share the device waits for; or none */
     Tensor row;              /* that of the step being queued */
     float *host_results;
     float *loss_scale; /* [g, n_metrics]: the weight of one row of each metric in the objective */
     Passes passes;
-    const StepNumbers *numbers;          /* of the latest micro-batch, on the device */
-    double step_start, exchanged_before; /* of the step: the clock, Group.seconds */
-    double own_tokens;                   /* of the step's micro-batches of this rank */
-    bool stops;                          /* a signal asks a rank to stop */
+    const StepNumbers *numbers;            /* of the latest micro-batch, on the device */
+    double step_start, exchanged_before;   /* of the step: the clock, Group.seconds */
+    double own_tokens, step_flops;         /* of the step's micro-batches of this rank */
+    double group_counts[BATCH_MAX_COUNTS]; /* of all micro-batches of the step */
+    bool untold;                           /* the ranks have not told each other of the step what their hosts know */
+    bool stops;                            /* a signal asks a rank to stop */
 
     GradientNorm norm;
+    bool dumps;          /* the ranks take part in a dump of the current step */
     Dump *dump;          /* the dump of the current step, or NULL */
     float dumped_scale;  /* the factor on its gradients */
     double flops_before; /* the device's FLOPs before the current step */

@@ -51,7 +51,8 @@ void step_begin(Run *run) {
     Training *t = run->t;
     Device *device = t->spec.device;
     double bytes;
-    run->dump = is_dumped(run) && ranks_write() ? dump_open(device) : NULL;
+    run->dumps = is_dumped(run);
+    run->dump = run->dumps && ranks_write() ? dump_open(device) : NULL;
     device_totals(device, &run->flops_before, &bytes);
     run->queued[run->n_queued].before = t->state;
     run->queued[run->n_queued].n_samples = 0;
@@ -60,15 +61,6 @@ void step_begin(Run *run) {
     run->step_start = seconds_now();
     run->exchanged_before = t->exchange->group->seconds;
     run->own_tokens = 0;
-}
-
-/* Returns the weight of one row of a metric's loss in the objective of the step. */
-static float loss_scale(const Run *run, int metric, const double *counts, const double *all) {
-    const TrainOptions *o = run->t->spec.options;
-    const Metric *m = &run->t->spec.model->metrics[metric];
-    double rows = !strcmp(o->loss_norm, "batch") ? all[m->count]
-                                                 : record_divisor(counts[m->count]) * (double)o->grad_accumulation;
-    return (float)((double)m->weight / record_divisor(rows));
 }
 
 static const Batch *next_batch(Run *run) {
@@ -124,7 +116,7 @@ static void before_pass(void *context, const StepNumbers *numbers) {
     if (m->last) gradient_norm_begin(&run->norm);
     if (m->first) clear_segments(run->t->spec.device, model->gradients, run->updates.cleared, run->updates.n_cleared);
     if (exchange)
-        exchange_before_pass(exchange);
+        exchange_before_pass(exchange, m->first, m->last);
     else if (m->first)
         copy_moving(run, model->gradients, model->weights, tensor_none());
 }
@@ -176,6 +168,7 @@ static void update(Run *run, const StepNumbers *numbers) {
     else
         gradient_norm_finish(&run->norm, norm, scale);
     norm_guard(device, norm, stop_flag(run), tensor_1d(sums.data, DTYPE_F32, tensor_numel(sums)), scaled);
+    if (tensor_given(run->lost)) norm_guard(device, norm, run->lost, tensor_1d(sums.data, DTYPE_F32, 0), true);
     update_weights(run, norm, numbers);
     if (scaled && run->dump) device->download(device, factor, scale.data, sizeof factor);
     run->dumped_scale = factor[LOSS_SCALE_FACTOR];
@@ -184,16 +177,36 @@ static void update(Run *run, const StepNumbers *numbers) {
                  tensor_1d((int32_t *)&numbers->row, DTYPE_I32, 1));
 }
 
-static void after_pass(void *context, const StepNumbers *numbers) {
-    const MicroBatch *m = context;
-    Tensor sums = m->run->passes.sums;
-    scatter_rows(m->run->t->spec.device, results_sums(m->run), tensor_2d(sums.data, DTYPE_F32, 1, sums.dims[0]),
-                 tensor_1d((int32_t *)&numbers->micro, DTYPE_I32, 1));
-    m->run->numbers = numbers;
-    if (m->last && !m->run->t->exchange) update(m->run, numbers);
+/* Makes sums and gradients those of all ranks, and updates. */
+static void finish_step(Run *run, const StepNumbers *numbers) {
+    if (run->t->exchange) {
+        exchange_sum(run->t->exchange, results_sums(run));
+        exchange_gradients(run->t->exchange, run->dumps);
+    }
+    update(run, numbers);
 }
 
-/* ---- the exchange with other ranks, which no recording holds ---- */
+/* Returns whether a step ends behind the recording of its last pass: running statistics go through the host. */
+static bool ends_outside(const Run *run) { return run->t->exchange && run->n_moving; }
+
+static void after_pass(void *context, const StepNumbers *numbers) {
+    const MicroBatch *m = context;
+    Run *run = m->run;
+    Tensor sums = run->passes.sums;
+    scatter_rows(run->t->spec.device, results_sums(run), tensor_2d(sums.data, DTYPE_F32, 1, sums.dims[0]),
+                 tensor_1d((int32_t *)&numbers->micro, DTYPE_I32, 1));
+    run->numbers = numbers;
+    if (run->t->exchange) exchange_end_pass(run->t->exchange, m->first);
+    if (m->last && !ends_outside(run)) finish_step(run, numbers);
+}
+
+/* Returns whether the frame of a pass has operations between ranks. */
+static bool is_together(const MicroBatch *m) {
+    const Exchange *exchange = m->run->t->exchange;
+    return exchange && ((m->last && !ends_outside(m->run)) || (m->first && exchange->sharded));
+}
+
+/* ---- a micro-batch ---- */
 
 /* Clears the results of micro-batches that other ranks compute. */
 static void clear_results(const Run *run) {
@@ -202,39 +215,13 @@ static void clear_results(const Run *run) {
     memset(run->queued[run->n_queued].counts, 0, (size_t)run->accumulation * BATCH_MAX_COUNTS * sizeof(double));
 }
 
-/* Makes gradients and results those of all ranks, and updates. */
-static void exchange_and_update(Run *run, const BatchGroup *group) {
-    double flops, bytes;
-    device_totals(run->t->spec.device, &flops, &bytes);
-    double exchanged = run->t->exchange->group->seconds - run->exchanged_before;
-    StepFacts facts = {.counts = run->queued[run->n_queued].counts,
-                       .flops = flops - run->flops_before,
-                       .stop = stop_signal() != 0,
-                       .tokens = run->own_tokens,
-                       .busy = seconds_now() - run->step_start - exchanged};
-    Tensor row = run->row;
-    row.data = (float *)row.data + 1;
-    row.dims[0]--;
-    exchange_results(run->t->exchange, row, &facts);
-    int n = run->t->spec.model->n_metrics;
-    for (int64_t k = 0; k < run->accumulation; k++)
-        for (int i = 0; i < n; i++)
-            run->loss_scale[k * n + i] = loss_scale(run, i, facts.counts + k * BATCH_MAX_COUNTS, group->counts);
-    exchange_gradients(run->t->exchange, is_dumped(run));
-    run->window.flops += facts.flops - (flops - run->flops_before); /* of the other ranks */
-    run->stops |= facts.stop > 0;
-    if (facts.stop > 0 && !stop_signal()) stop_remember(SIGTERM);
-    update(run, run->numbers);
-}
-
-/* ---- a micro-batch ---- */
-
-/* Has a step's last pass tell whoever uses gradients before it has ended. A recording cannot hold an exchange. */
-static void tell_finished(Run *run, Pass *pass) {
+/* Has a pass tell whoever uses gradients before it has ended, and who has weights for it that come meanwhile. */
+static void set_hooks(Run *run, const MicroBatch *m, Pass *pass) {
     Exchange *exchange = run->t->exchange;
-    bool early = exchange && !run->t->spec.device->repeat && !run->n_moving; /* those are taken after the pass */
-    pass->finished = early ? reducer_finished : exchange ? NULL : gradient_norm_finished;
-    pass->finished_context = early ? (void *)&exchange->reducer : &run->norm;
+    if (exchange && m->first) exchange_needs(exchange, pass);
+    if (!m->last || ends_outside(run)) return; /* running statistics are taken after the pass */
+    pass->finished = exchange ? reducer_finished : gradient_norm_finished;
+    pass->finished_context = exchange ? (void *)&exchange->reducer : &run->norm;
 }
 
 static void set_numbers(Run *run, const Batch *batch, int64_t micro) {
@@ -247,7 +234,7 @@ static void set_numbers(Run *run, const Batch *batch, int64_t micro) {
     numbers->update = (uint32_t)(state->step - state->skipped_steps + 1);
     for (int i = 0; i < n; i++)
         numbers->pass.loss_scale[i] = run->loss_scale[micro * n + i] =
-            loss_scale(run, i, batch->counts, batch->group.counts);
+            record_loss_scale(run, i, batch->counts, batch->group.counts);
     int groups = micro + ranks_count() >= run->accumulation ? params_n_groups(&run->t->spec.model->params) : 0;
     for (int g = 0; g < groups; g++) numbers->rates[g] = update_rate(run, g);
 }
@@ -257,7 +244,7 @@ void step_micro_batch(Run *run, int64_t micro) {
     const TrainOptions *o = t->spec.options;
     const Batch *batch = next_batch(run);
     MicroBatch m = {run, micro == ranks_rank(), micro + ranks_count() >= run->accumulation};
-    PassFrame frame = {before_pass, after_pass, &m, m.first + 2 * m.last};
+    PassFrame frame = {before_pass, after_pass, &m, m.first + 2 * m.last, is_together(&m), run->dumps};
     StepDump dump = {run->dump, micro};
     run->step_epoch = batch->group.first_epoch;
     if (m.first && t->exchange) clear_results(run);
@@ -268,7 +255,7 @@ void step_micro_batch(Run *run, int64_t micro) {
                  .seed = (uint64_t)o->seed,
                  .dump = run->dump ? step_dump_activation : NULL,
                  .dump_context = &dump};
-    if (m.last) tell_finished(run, &pass);
+    set_hooks(run, &m, &pass);
     if (run->dump) step_dump_batch(&dump, batch, t->spec.train->field_names);
     forecast_before_micro_batch(run);
     passes_run(&run->passes, batch, pass, &frame, tensor_none());
@@ -276,9 +263,9 @@ void step_micro_batch(Run *run, int64_t micro) {
     if (t->exchange) exchange_after_pass(t->exchange, micro);
     forecast_after_micro_batch(run, batch);
     if (!m.last) return;
-    const BatchGroup group = batch->group;
-    if (t->exchange) exchange_and_update(run, &group);
-    count_step(run, &group);
+    if (ends_outside(run)) finish_step(run, run->numbers);
+    memcpy(run->group_counts, batch->group.counts, sizeof run->group_counts);
+    count_step(run, &batch->group);
 }
 
 void step_end(Run *run) {
@@ -286,5 +273,8 @@ void step_end(Run *run) {
     device_totals(run->t->spec.device, &flops, &bytes);
     run->window.flops += flops - run->flops_before;
     run->n_queued++;
+    run->step_flops = flops - run->flops_before;
+    run->untold = run->t->exchange != NULL;
+    if (run->dumps) results_exchange(run);
     if (run->dump) step_dump_write(run, run->dumped_scale);
 }

@@ -74,6 +74,7 @@ static void measure(Run *run, double *sums, double *counts) {
     Error error;
     t->state.validating = 1; /* if the run is stopped here, the resumed run validates first */
     int64_t rank = ranks_rank(), own = rank < v->batches ? 1 + (v->batches - 1 - rank) / ranks_count() : 0;
+    if (t->exchange) exchange_weights(t->exchange);
     if (t->exchange) clear(run);
     if (!passes_measure(&run->passes, v->loader, own, v->sums, v->outputs, v->counts, &error))
         results_stop_without_data(run, &error);

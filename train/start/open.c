@@ -81,7 +81,7 @@ static const char *arithmetic_of(const Device *device) {
 /* Dies if another rank has other data, weights or another device, whose arithmetic may differ. */
 static void compare_ranks(const Training *t) {
     const TrainState *s = &t->state;
-    if (!ranks_group()) return;
+    if (ranks_count() == 1) return;
     const ParamTable *params = &t->spec.model->params;
     uint64_t weights = checksum(0, buffers_copy(t, 0).weights, (size_t)params->flat_count * sizeof(float));
     OWNED char *facts =
@@ -104,12 +104,13 @@ static Training *training_new(const TrainSpec *spec, bool inference) {
 Training *train_open(const TrainSpec *spec) {
     const TrainOptions *o = spec->options;
     Training *t = training_new(spec, false);
+    ranks_connect(spec->device);
     autotune_load(t);
     t->resumed_from = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
     if (t->resumed_from) refuse_other_model(spec, t->resumed_from);
     if (t->resumed_from) resume_step_size(t);
     choose_batch(t);
-    if (ranks_group()) spec->model->params.flat_count = reducer_room(spec->model->params.flat_count, ranks_count());
+    if (ranks_count() > 1) spec->model->params.flat_count = reducer_room(spec->model->params.flat_count, ranks_count());
     buffers_allocate(t);
     if (t->resumed_from)
         resume(t);
