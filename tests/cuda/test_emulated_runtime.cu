@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
 #include "kernels/cuda/emulate/emulate_control.h"
+#include "kernels/cuda/emulate/emulate_streams.h"
 #include "tests/cuda/counting.h"
 
 /* ---- cards ---- */
@@ -162,6 +164,205 @@ TEST(graphs_replay_what_was_captured) {
         cudaFree(x);
     }
     emulate_set_seed(0);
+}
+
+/* ---- polled work ---- */
+
+struct Polled {
+    std::atomic<bool> done{false};
+    std::atomic<int> asked{0}, ended{0};
+    static bool poll(void *argument) {
+        Polled *p = static_cast<Polled *>(argument);
+        p->asked++;
+        if (!p->done) return false;
+        p->ended++;
+        return true;
+    }
+};
+
+/* Two streams that do not wait for each other, and an event. */
+struct TwoStreams {
+    cudaStream_t first, second;
+    cudaEvent_t event;
+    float *x, *y;
+    TwoStreams() : x(counting(32)), y(counting(32)) {
+        for (cudaStream_t *s : {&first, &second}) cudaStreamCreateWithFlags(s, cudaStreamNonBlocking);
+        cudaEventCreate(&event);
+    }
+    TwoStreams(const TwoStreams &) = delete;
+    TwoStreams &operator=(const TwoStreams &) = delete;
+    ~TwoStreams() {
+        for (cudaStream_t s : {first, second}) cudaStreamDestroy(s);
+        cudaEventDestroy(event);
+        cudaFree(x);
+        cudaFree(y);
+    }
+};
+
+TEST(polled_work_holds_up_its_stream_and_those_that_wait_for_it) {
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        TwoStreams s;
+        Polled p;
+        emulate_set_seed(seed);
+        assert_int_equal(emulate_enqueue_poll(s.first, Polled::poll, &p), cudaSuccess);
+        gpu_launch(add_one, 1, 32, 0, s.first, s.x);
+        cudaEventRecord(s.event, s.first);
+        gpu_launch(add_one, 1, 32, 0, s.second, s.y);
+        assert_int_equal(cudaStreamSynchronize(s.second), cudaSuccess); /* goes on */
+        assert_near(s.y[0], 2, 0);
+        cudaStreamWaitEvent(s.second, s.event, 0);
+        gpu_launch(copy, 1, 32, 0, s.second, s.y, s.x);
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(cudaStreamQuery(s.first), cudaErrorNotReady);
+            assert_int_equal(cudaEventQuery(s.event), cudaErrorNotReady);
+            assert_int_equal(cudaStreamQuery(s.second), cudaErrorNotReady);
+        }
+        assert_true(p.asked > 0);
+        assert_near(s.x[0], 1, 0);
+        p.done = true;
+        assert_int_equal(cudaStreamSynchronize(s.second), cudaSuccess);
+        assert_near(s.y[31], 33, 0);
+        assert_int_equal(p.ended, 1);
+        assert_int_equal(cudaEventSynchronize(s.event), cudaSuccess);
+    }
+    emulate_set_seed(0);
+}
+
+/* The thread that waits for polled work does not keep others from calling; so they can end it. */
+TEST(other_threads_call_while_one_waits) {
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        TwoStreams s;
+        Polled p;
+        emulate_set_seed(seed);
+        emulate_enqueue_poll(s.first, Polled::poll, &p);
+        std::thread other([&] {
+            while (!p.asked) std::this_thread::yield();
+            gpu_launch(add_one, 1, 32, 0, s.second, s.y);
+            cudaStreamSynchronize(s.second);
+            p.done = true;
+        });
+        assert_int_equal(seed ? cudaDeviceSynchronize() : cudaStreamSynchronize(s.first), cudaSuccess);
+        other.join();
+        assert_int_equal(p.ended, 1);
+        assert_near(s.y[0], 2, 0);
+    }
+    emulate_set_seed(0);
+}
+
+/* The legacy stream and those that do not ignore it wait for each other without the host. */
+TEST(the_legacy_stream_waits_for_polled_work) {
+    cudaStream_t blocking;
+    float *x = counting(32);
+    Polled p;
+    cudaStreamCreate(&blocking);
+    emulate_enqueue_poll(blocking, Polled::poll, &p);
+    gpu_launch(add_one, 1, 32, 0, NULL, x);
+    gpu_launch(add_one, 1, 32, 0, blocking, x);
+    emulate_advance_streams();
+    assert_near(x[0], 1, 0);
+    p.done = true;
+    emulate_advance_streams();
+    assert_near(x[0], 3, 0);
+    cudaStreamDestroy(blocking);
+    cudaFree(x);
+}
+
+/* A fork: the first stream launches, polled work and a launch follow in the second, and the first goes on. */
+static cudaGraphExec_t capture_fork(TwoStreams &s, Polled &p) {
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaStreamBeginCapture(s.first, cudaStreamCaptureModeRelaxed);
+    assert_true(emulate_capture_number(s.first) > 0 && !emulate_capture_number(s.second));
+    gpu_launch(add_one, 1, 32, 0, s.first, s.x);
+    cudaEventRecord(s.event, s.first);
+    cudaStreamWaitEvent(s.second, s.event, 0);
+    assert_int_equal(emulate_capture_number(s.first), emulate_capture_number(s.second));
+    emulate_enqueue_poll(s.second, Polled::poll, &p);
+    gpu_launch(copy, 1, 32, 0, s.second, s.x + 32, s.x);
+    gpu_launch(add_one, 1, 32, 0, s.first, s.y);
+    cudaEventRecord(s.event, s.second);
+    cudaStreamWaitEvent(s.first, s.event, 0);
+    gpu_launch(copy, 1, 32, 0, s.first, s.y, s.x + 32);
+    assert_int_equal(cudaStreamEndCapture(s.first, &graph), cudaSuccess);
+    assert_int_equal(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
+    cudaGraphDestroy(graph);
+    return executable;
+}
+
+TEST(branches_of_a_graph_wait_for_what_they_were_captured_behind_alone) {
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        TwoStreams s;
+        Polled p;
+        cudaFree(s.x);
+        s.x = counting(64);
+        cudaGraphExec_t executable = capture_fork(s, p);
+        emulate_set_seed(seed);
+        for (int replay = 1; replay <= 3; replay++) {
+            cudaStream_t stream =
+                replay % 2 ? s.first : s.second; /* a graph's launches follow each other all the same */
+            s.y[0] = 0;
+            p.done = false;
+            assert_int_equal(cudaGraphLaunch(executable, stream), cudaSuccess);
+            for (int i = 0; i < 20; i++) assert_int_equal(cudaStreamQuery(stream), cudaErrorNotReady);
+            emulate_advance_streams();
+            assert_near(s.x[0], replay + 1, 0);
+            assert_near(s.x[32], replay == 1 ? 33 : replay, 0); /* waits behind the polled work */
+            assert_near(s.y[0], 1, 0);                          /* does not */
+            if (replay == 2) assert_int_equal(cudaGraphLaunch(executable, s.first), cudaSuccess);
+            p.done = true;
+            replay += replay == 2;
+            assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
+            assert_int_equal(p.ended, replay);
+            assert_near(s.y[0], replay + 1, 0);
+        }
+        cudaGraphExecDestroy(executable);
+    }
+    emulate_set_seed(0);
+}
+
+TEST(an_uploaded_graph_has_its_memory) {
+    TwoStreams s;
+    Polled p;
+    cudaFree(s.x);
+    s.x = counting(64);
+    p.done = true;
+    cudaGraphExec_t executable = capture_fork(s, p);
+    emulate_fail_graphs(0, 1);
+    assert_int_equal(cudaGraphUpload(executable, s.first), cudaErrorMemoryAllocation);
+    assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
+    assert_int_equal(cudaGraphUpload(executable, s.first), cudaSuccess);
+    emulate_fail_graphs(0, 1);
+    assert_int_equal(cudaGraphLaunch(executable, s.first), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(s.first), cudaSuccess);
+    emulate_fail_graphs(0, 0);
+    cudaGraphExecDestroy(executable);
+}
+
+TEST(cards_of_one_kind_are_told_apart) {
+    struct cudaDeviceProp properties[2];
+    char bus[2][16];
+    int count, device;
+    assert_int_equal(cudaGetDeviceCount(&count), cudaSuccess);
+    assert_int_equal(count, 1);
+    assert_int_equal(cudaSetDevice(1), cudaErrorInvalidDevice);
+    setenv("EMULATE_DEVICES", "2", 1);
+    cudaGetDeviceCount(&count);
+    assert_int_equal(count, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cudaSetDevice(i), cudaSuccess);
+        assert_int_equal(cudaGetDevice(&device), cudaSuccess);
+        assert_int_equal(device, i);
+        assert_int_equal(cudaGetDeviceProperties(&properties[i], i), cudaSuccess);
+        assert_int_equal(cudaDeviceGetPCIBusId(bus[i], sizeof bus[i], i), cudaSuccess);
+    }
+    assert_true(memcmp(&properties[0].uuid, &properties[1].uuid, sizeof properties[0].uuid) != 0);
+    assert_true(properties[0].pciBusID != properties[1].pciBusID);
+    assert_string_equal(bus[0], "0000:00:00.0");
+    assert_string_equal(bus[1], "0000:01:00.0");
+    assert_int_equal(cudaSetDevice(2), cudaErrorInvalidDevice);
+    cudaSetDevice(0);
+    unsetenv("EMULATE_DEVICES");
+    (void)cudaGetLastError();
 }
 
 /* Streams, of which the first is captured, and an event in the capture and one outside. */

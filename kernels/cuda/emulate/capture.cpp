@@ -32,12 +32,11 @@
  * began it (cudaErrorStreamCaptureWrongThread).
  *
  * What is refused, and a launch or copy with wrong arguments, invalidates the captures concerned: using their streams
- * and events is cudaErrorStreamCaptureInvalidated until the end, which then gives no graph and the same error.
- *
- * Not modelled: a graph's branches are replayed in the order of their capture. */
+ * and events is cudaErrorStreamCaptureInvalidated until the end, which then gives no graph and the same error. */
 #include <algorithm>
 
 #include "kernels/cuda/emulate/capture.h"
+#include "kernels/cuda/emulate/emulate_streams.h"
 
 namespace emulate {
 
@@ -45,6 +44,7 @@ std::recursive_mutex streams_lock;
 CUstream_st default_stream;
 std::vector<CUstream_st *> streams = {&default_stream};
 static thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+static uint64_t captures; /* begun so far */
 
 CUstream_st &stream_of(cudaStream_t handle) {
     bool is_default = !handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
@@ -108,8 +108,11 @@ bool is_capturing(cudaStream_t stream) {
 }
 
 void capture_work(CUstream_st &stream, const Work &work) {
-    stream.capture->graph->work.push_back(work);
-    stream.frontier[&stream]++;
+    std::vector<Work> &works = stream.capture->graph->work;
+    works.push_back(work);
+    works.back().after = std::make_shared<Frontier>(stream.frontier);
+    works.back().stream = &stream;
+    works.back().number = ++stream.frontier[&stream];
 }
 
 cudaError_t capture_wait(CUstream_st &stream, const CUevent_st &event, bool *done) {
@@ -152,7 +155,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     CUstream_st &s = stream_of(stream);
     if (&s == &default_stream) return set_error(cudaErrorStreamCaptureUnsupported);
     if (s.capture) return set_error(cudaErrorIllegalState);
-    s.capture.reset(new Capture{std::make_unique<CUgraph_st>(), &s, mode, std::this_thread::get_id(), false, false});
+    s.capture.reset(
+        new Capture{std::make_unique<CUgraph_st>(), &s, mode, std::this_thread::get_id(), ++captures, false, false});
     s.frontier.clear();
     return cudaSuccess;
 }
@@ -174,6 +178,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     if (!joined) return set_error(cudaErrorStreamCaptureUnjoined);
     *graph = capture->graph.release();
     return cudaSuccess;
+}
+
+uint64_t emulate_capture_number(cudaStream_t stream) {
+    Hold hold(streams_lock);
+    const CUstream_st &s = stream_of(stream);
+    return s.capture ? s.capture->number : 0;
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {

@@ -15,26 +15,29 @@ namespace emulate {
 
 struct EventState {
     uint64_t recorded = 0, completed = 0; /* how many times it was put into a stream, how many of them have been met */
-    CUstream_st *stream = NULL;           /* into which it was put last */
+    CUstream_st *stream = NULL;           /* into which the program has put it last; NULL: it is the emulator's own */
     double seconds = 0;
-};
-
-struct Work {
-    enum { RUN, RECORD, WAIT } kind;
-    std::function<void()> run;
-    std::shared_ptr<EventState> event;
-    uint64_t number;           /* of the event's recordings: the one that is meant */
-    const void *kernel = NULL; /* that it launches */
 };
 
 /* How many works of each captured stream precede something. */
 typedef std::map<const CUstream_st *, uint64_t> Frontier;
+
+struct Work {
+    enum { RUN, RECORD, WAIT, POLL } kind;
+    std::function<bool()> run; /* returns whether the work is done: of kind POLL it is called until it is */
+    std::shared_ptr<EventState> event;
+    uint64_t number;            /* of the event's recordings the one that is meant; of a captured stream's works */
+    const void *kernel = NULL;  /* that it launches */
+    CUstream_st *stream = NULL; /* of the event that is waited for; in which it was captured */
+    std::shared_ptr<Frontier> after = NULL; /* of captured work */
+};
 
 struct Capture {
     std::unique_ptr<CUgraph_st> graph;
     const CUstream_st *origin;
     enum cudaStreamCaptureMode mode;
     std::thread::id thread; /* that began it */
+    uint64_t number;        /* among all captures, from 1 */
     bool invalid, ended;
 };
 
@@ -45,7 +48,11 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
     std::vector<emulate::Work> work;
-    size_t bytes; /* of the device's memory */
+    size_t bytes;                              /* of the device's memory */
+    bool branches;                             /* several streams were captured */
+    bool uploaded;                             /* launches need no more memory */
+    std::shared_ptr<emulate::EventState> done; /* counts launches: one begins when the last has ended */
+    CUstream_st *last;                         /* stream of the last launch */
 };
 struct CUstream_st {
     bool blocking = true; /* waits for the default stream, and it for this one */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -54,6 +55,7 @@ static uint64_t of_card(const char *variable, uint64_t otherwise) {
 static size_t charge(const char *variable, size_t of_named_card) {
     return of_card(variable, *card().word ? of_named_card : 0);
 }
+int card_devices() { return std::max(1, (int)of_card("EMULATE_DEVICES", 1)); }
 const char *card_name() { return card().name; }
 size_t card_memory() { return of_card("EMULATE_MEMORY", (uint64_t)(card().gigabytes * 0x1p30)); }
 int card_multiprocessors() { return (int)of_card("EMULATE_MULTIPROCESSORS", (uint64_t)card().multiprocessors); }

@@ -4,7 +4,8 @@
  * such as "Tesla T4", which does not. Single variables override it: EMULATE_CAPABILITY (75; it decides what a block may
  * have of shared memory), EMULATE_MULTIPROCESSORS, EMULATE_MEMORY (bytes). Bytes of it that are taken: EMULATE_CONTEXT,
  * from the start; EMULATE_CODE, by each kernel from its first use on; EMULATE_GRAPH, by each graph that can be
- * launched. EMULATE_BUILT_FOR ("75 80"): the cards that the program has code for.
+ * launched. EMULATE_BUILT_FOR ("75 80"): the cards that the program has code for. EMULATE_DEVICES: how many such cards
+ * there are (1), which share the memory.
  *
  * EMULATE_PTX and EMULATE_PTX_FILTER: see ptx/modules.cpp. EMULATE_LAUNCHES: if it is set, a program tells at its end
  * how many kernels and fills it has put into streams by themselves, and how many graphs. */

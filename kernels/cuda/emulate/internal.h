@@ -210,6 +210,7 @@ cudaError_t set_error(cudaError_t status); /* what cudaGetLastError will say; re
 
 /* ---- card.cpp ---- */
 const char *card_name();
+int card_devices();
 size_t card_memory(); /* bytes */
 size_t card_available();
 void card_take_memory(size_t bytes);

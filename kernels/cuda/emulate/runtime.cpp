@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "kernels/cuda/emulate/emulate_streams.h"
 #include "kernels/cuda/emulate/internal.h"
 
 namespace emulate {
@@ -195,19 +196,31 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 }
 cudaError_t cudaMemset(void *to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, NULL); }
 
+bool emulate_is_device_memory(const void *memory, size_t bytes) { return lies_in(device_memory, memory, bytes); }
+
 /* ---- the device ---- */
 
+static thread_local int current_device;
+
 cudaError_t cudaGetDeviceCount(int *count) {
-    *count = 1;
+    *count = card_devices();
     return cudaSuccess;
 }
+static bool is_device(int device) { return device >= 0 && device < card_devices(); }
 cudaError_t cudaSetDevice(int device) {
-    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    if (!is_device(device)) return set_error(cudaErrorInvalidDevice);
     cudaError_t status = make_context();
-    return status == cudaSuccess ? status : set_error(status);
+    if (status != cudaSuccess) return set_error(status);
+    current_device = device;
+    return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *device) {
-    *device = 0;
+    *device = current_device;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device) {
+    if (!is_device(device)) return set_error(cudaErrorInvalidDevice);
+    snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)device);
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *version) { /* most drivers are newer than the runtime */
@@ -220,11 +233,14 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
-    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    if (!is_device(device)) return set_error(cudaErrorInvalidDevice);
+    char uuid[32];
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "%s", card_name());
     properties->totalGlobalMem = card_memory();
-    memcpy(properties->uuid.bytes, "emulated card 00", sizeof properties->uuid.bytes);
+    snprintf(uuid, sizeof uuid, "emulated card %02d", device);
+    memcpy(properties->uuid.bytes, uuid, sizeof properties->uuid.bytes);
+    properties->pciBusID = device;
     opened_capability = card_capability();
     properties->major = card_capability() / 10;
     properties->minor = card_capability() % 10;
@@ -242,7 +258,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    if (!is_device(device)) return set_error(cudaErrorInvalidDevice);
     switch (attribute) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
         *value = (int)card_shared_limit();
