@@ -149,6 +149,7 @@ char *state_to_json(const TrainState *state) {
                                    "revision", state->revision);
     json_t *device = json_string(state->device); /* NULL: a library's path in it is no UTF-8 */
     json_object_set_new(root, "device", device ? device : json_null());
+    if (state->sums_by[0]) json_object_set_new(root, "sums_by", json_string(state->sums_by));
     for (int i = 0; i < N_FIELDS; i++) json_object_set_new(root, fields[i].name, field_to_json(&fields[i], state));
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)
@@ -220,7 +221,8 @@ static bool read_fields(const json_t *root, TrainState *state, Error *error) {
         if (!read_field(&fields[i], json_object_get(root, fields[i].name), state, error)) return false;
     if (!check_state(state, error) || !read_metrics(json_object_get(root, "metrics"), state, error)) return false;
     const char *revision = json_string_value(json_object_get(root, "revision")),
-               *device = json_string_value(json_object_get(root, "device"));
+               *device = json_string_value(json_object_get(root, "device")),
+               *sums_by = json_string_value(json_object_get(root, "sums_by"));
     const json_t *options = json_object_get(root, "options");
     if (!revision || strlen(revision) >= sizeof state->revision)
         return error_set(error, "state.json: \"revision\" is missing, or not a text of fewer than %zu bytes",
@@ -228,6 +230,7 @@ static bool read_fields(const json_t *root, TrainState *state, Error *error) {
     if (!json_is_object(options)) return error_set(error, "state.json: \"options\" is missing, or no object");
     snprintf(state->revision, sizeof state->revision, "%s", revision);
     snprintf(state->device, sizeof state->device, "%s", device ? device : "");
+    snprintf(state->sums_by, sizeof state->sums_by, "%s", sums_by ? sums_by : "");
     state->options_json = json_dumps(options, JSON_REAL_PRECISION(17));
     return state->options_json || error_set(error, "out of memory for state.json");
 }

@@ -31,6 +31,7 @@ typedef struct {
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS];
     char revision[48];  /* git revision of the program */
     char device[256];   /* Device.description, with the libraries that computed; "": an earlier version's */
+    char sums_by[128];  /* Group.description of what adds the ranks' gradients in an order of its own; "": none */
     char *options_json; /* the options of the run (owned by the caller) */
     int n_metrics;
     char metric_names[24][32]; /* names of the latest train and validation values */

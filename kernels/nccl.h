@@ -9,6 +9,9 @@ enum { NCCL_ID_BYTES = 128 };
 /* Makes what the ranks of a group find each other by; one rank calls it and tells the others. Returns false with the
  * reason: no NCCL, or one that is older than 2.16. */
 bool nccl_make_id(char id[NCCL_ID_BYTES], Error *error);
+/* Has groups that are opened later add in the order of an earlier one, of whose description this is; "": of none. What
+ * the user has set (NCCL_ALGO, NCCL_PROTO) counts more. */
+void nccl_choose_as(const char *description);
 /* Opens a group over NCCL for a device of this process; all ranks call it. Its operations are queued in the device's
  * order, one after the other. `waiting` and its context are those of Group, for the time until all have come. The
  * device must outlive the group. Returns NULL with the reason. */

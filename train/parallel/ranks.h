@@ -15,8 +15,9 @@ enum { RANKS_LOST = 75 };
  * with what is missing or differs. */
 void ranks_begin(TrainOptions *options, const OptionSet *set);
 /* Connects the ranks over NCCL if they train together, on a GPU that each has opened; call it before memory is planned.
- * Dies with the reason. */
-void ranks_connect(Device *device);
+ * before: what added the gradients of the run that goes on, whose order of sums is taken again; "": a fresh run. Dies
+ * with the reason. */
+void ranks_connect(Device *device, const char *before);
 /* Ends that; call it before the device is closed. */
 void ranks_disconnect(void);
 /* Has each rank train by itself from now on, or all together again. */

@@ -70,6 +70,8 @@ static void take_copy(Run *run, int slot) {
     if (tensor_given(t->spec.model->loss_scale))
         device->download(device, t->state.loss_scale, t->spec.model->loss_scale.data, sizeof t->state.loss_scale);
     snprintf(t->state.device, sizeof t->state.device, "%s", device->description);
+    bool ordered = t->exchange && t->exchange->group->queues; /* else sums are added in the order of ranks */
+    snprintf(t->state.sums_by, sizeof t->state.sums_by, "%s", ordered ? t->exchange->group->description : "");
     double now = seconds_now();
     t->state.cost = money_spent(run, now);
     t->state.seconds = run->seconds_before + now - run->run_start;

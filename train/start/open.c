@@ -104,10 +104,11 @@ static Training *training_new(const TrainSpec *spec, bool inference) {
 Training *train_open(const TrainSpec *spec) {
     const TrainOptions *o = spec->options;
     Training *t = training_new(spec, false);
-    ranks_connect(spec->device);
     autotune_load(t);
     t->resumed_from = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
     if (t->resumed_from) refuse_other_model(spec, t->resumed_from);
+    OWNED char *sums_by = t->resumed_from && ranks_count() > 1 ? resume_sums_by(t) : NULL;
+    ranks_connect(spec->device, sums_by ? sums_by : "");
     if (t->resumed_from) resume_step_size(t);
     choose_batch(t);
     if (ranks_count() > 1) spec->model->params.flat_count = reducer_room(spec->model->params.flat_count, ranks_count());

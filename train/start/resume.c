@@ -143,6 +143,13 @@ static StepSize read_step_size(const Training *t) {
     return before;
 }
 
+char *resume_sums_by(const Training *t) {
+    TrainState state = {0};
+    MUST_OR(state_read(t->resumed_from, &state, &error), "--resume %s: %s", t->resumed_from, error.text);
+    free(state.options_json);
+    return xstrdup(state.sums_by);
+}
+
 bool resume_batch(Training *t) {
     const TrainOptions *o = t->spec.options;
     const StepSize before = read_step_size(t);

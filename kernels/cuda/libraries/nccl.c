@@ -282,6 +282,13 @@ static const char *choose(const char *variable, const char *value) {
     return getenv(variable);
 }
 
+void nccl_choose_as(const char *description) {
+    char algorithm[32], protocol[32];
+    if (sscanf(description, "NCCL %*[0-9.], %31[^,], %31[^,]", algorithm, protocol) != 2) return;
+    choose("NCCL_ALGO", algorithm);
+    choose("NCCL_PROTO", protocol);
+}
+
 /* Connects the ranks. Returns false with the reason. */
 static bool connect_ranks(Group *group, const char id[NCCL_ID_BYTES], Error *error) {
     State *s = group->state;
