@@ -38,6 +38,16 @@ static const Variables torchrun = {
     .local_size = "LOCAL_WORLD_SIZE",
     .jobs = {"TORCHELASTIC_RUN_ID"},
 };
+/* Set by base/spawn.c. TRAINC_STARTED_BY holds the description. */
+static const char STARTED_BY[] = "TRAINC_STARTED_BY";
+static const Variables gpus = {
+    .launcher = "--gpus",
+    .rank = "RANK",
+    .size = "WORLD_SIZE",
+    .local_rank = "LOCAL_RANK",
+    .local_size = "LOCAL_WORLD_SIZE",
+    .jobs = {"TRAINC_JOB"},
+};
 static const Variables slurm = {
     .launcher = "Slurm",
     .rank = "SLURM_PROCID",
@@ -170,6 +180,7 @@ static const Variables *which_mpi(void) {
 
 /* Reads what the first launcher that has set anything says. */
 static bool read_launcher(Launch *launch, Error *error) {
+    if (variable(STARTED_BY)) return read_place(&gpus, launch, error);
     const Variables *mpi = which_mpi();
     if (mpi) return read_place(mpi, launch, error) && agrees_with_torchrun(launch, mpi, error);
     if (variable(torchrun.rank) || variable(torchrun.size)) return read_place(&torchrun, launch, error);
@@ -181,5 +192,135 @@ bool launch_read(Launch *launch, Error *error) {
     if (!read_launcher(launch, error)) return false;
     if (launch->size == 1 && launch->launcher == torchrun.launcher && !variable("TORCHELASTIC_RUN_ID"))
         launch->launcher = NULL;
+    bool own = launch->launcher == gpus.launcher;
+    if (launch->launcher)
+        snprintf(launch->description, sizeof launch->description, "%s", own ? variable(STARTED_BY) : launch->launcher);
     return launch->size == 1 || read_meeting_place(launch, error);
+}
+
+int launch_card(const Launch *launch, int visible, Error *error) {
+    int least = launch->local_size > launch->local_rank ? launch->local_size : launch->local_rank + 1;
+    if (visible >= least) return launch->local_rank;
+    if (visible == 1) return 0;
+    error_set(error,
+              "rank %d is number %d of %d%s processes that %s has started on this machine, and sees %d GPUs: start a "
+              "process for each GPU, or let each see the one that is its own (CUDA_VISIBLE_DEVICES)",
+              launch->rank, launch->local_rank, least, launch->local_size ? "" : " or more",
+              launch->launcher ? launch->launcher : "a launcher", visible);
+    return -1;
+}
+
+/* ---- one process on each node ---- */
+
+/* Copies the first of lines. Returns how many there are. */
+static int first_line(const char *lines, char *first, size_t room) {
+    size_t length = strcspn(lines, "\n");
+    int n = 0;
+    snprintf(first, room, "%.*s", (int)length, lines);
+    for (; *lines; lines += strspn(lines, "\n")) {
+        lines += strcspn(lines, "\n");
+        n++;
+    }
+    return n;
+}
+
+static bool read_skypilot(LaunchNodes *nodes, Error *error) {
+    const char *addresses = variable("SKYPILOT_NODE_IPS");
+    nodes->launcher = "SkyPilot";
+    int told = addresses ? first_line(addresses, nodes->address, sizeof nodes->address) : 0;
+    if (told && !variable("SKYPILOT_NUM_NODES"))
+        nodes->count = told; /* of early versions */
+    else if (!read_number("SKYPILOT_NUM_NODES", 1, MOST_RANKS, &nodes->count, error))
+        return false;
+    if (!read_number("SKYPILOT_NODE_RANK", 0, nodes->count - 1, &nodes->node, error)) return false;
+    if (nodes->count > 1 && told != nodes->count)
+        return error_set(error, "SKYPILOT_NUM_NODES=%d, but SKYPILOT_NODE_IPS has %d address%s", nodes->count, told,
+                         told == 1 ? "" : "es");
+    return true;
+}
+
+/* Copies the first name of a list such as "a[01-03,7],b": "a01". Returns false if it is no such list. */
+static bool first_host(const char *list, char *host, size_t room) {
+    size_t n = 0;
+    while (*list && *list != ',') {
+        bool range = *list == '[';
+        size_t length = range ? strcspn(++list, "-,]") : 1;
+        if (n + length >= room || !length || !*list) return false;
+        memcpy(host + n, list, length);
+        n += length;
+        list += range ? strcspn(list, "]") : length;
+        if (range && *list++ != ']') return false;
+    }
+    host[n] = 0;
+    return n > 0;
+}
+
+static bool read_slurm_nodes(const Launch *launch, LaunchNodes *nodes, Error *error) {
+    const char *names[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"};
+    const char *count = variable("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
+    int i = 0;
+    nodes->launcher = slurm.launcher;
+    memcpy(nodes->job, launch->job, sizeof nodes->job);
+    if (!read_number(count, 1, MOST_RANKS, &nodes->count, error)) return false;
+    if (nodes->count != launch->size)
+        return error_set(error,
+                         "Slurm has started %d tasks on %d nodes: with --gpus give it one task for each node (srun "
+                         "--ntasks-per-node=1), or leave --gpus out",
+                         launch->size, nodes->count);
+    if (!read_number("SLURM_NODEID", 0, nodes->count - 1, &nodes->node, error)) return false;
+    while (i < 2 && !variable(names[i])) i++;
+    const char *list = variable(names[i]);
+    if (!list) return error_set(error, "%s is not set", names[1]);
+    return first_host(list, nodes->address, sizeof nodes->address) ||
+           error_set(error, "%s=%s: expected a list of nodes such as a[01-03,7],b", names[i], list);
+}
+
+/* Takes the place of meeting that the user has chosen. */
+static bool read_chosen_place(LaunchNodes *nodes, Error *error) {
+    const char *address = variable("MASTER_ADDR");
+    nodes->port = 29500;
+    if (address && strlen(address) >= sizeof nodes->address)
+        return error_set(error, "MASTER_ADDR has %zu characters: more than %zu", strlen(address),
+                         sizeof nodes->address - 1);
+    if (address) memcpy(nodes->address, address, strlen(address) + 1);
+    return !variable("MASTER_PORT") || read_number("MASTER_PORT", 1, 65535, &nodes->port, error);
+}
+
+bool launch_nodes(LaunchNodes *nodes, Error *error) {
+    Launch launch;
+    *nodes = (LaunchNodes){.count = 1};
+    if (!launch_read(&launch, error)) return false;
+    if (launch.size > 1 && launch.launcher != slurm.launcher)
+        return error_set(error, "%s has started this process as rank %d of %d: leave --gpus out, or the launcher",
+                         launch.launcher, launch.rank, launch.size);
+    bool several = launch.size > 1 ? read_slurm_nodes(&launch, nodes, error)
+                                   : !(variable("SKYPILOT_NODE_RANK") || variable("SKYPILOT_NUM_NODES")) ||
+                                         read_skypilot(nodes, error);
+    if (!several) return false;
+    if (nodes->count > 1) return read_chosen_place(nodes, error);
+    *nodes = (LaunchNodes){.count = 1};
+    return true;
+}
+
+const char *launch_doubt(bool with_gpus, char text[256]) {
+    Launch launch;
+    int given = 1;
+    *text = 0;
+    if (!launch_read(&launch, NULL) || launch.launcher) return text;
+    if (!with_gpus && read_number("SKYPILOT_NUM_NODES", 2, INT_MAX, &given, NULL))
+        snprintf(text, 256,
+                 "SkyPilot has started this command on each of %d nodes, and this one trains by itself: --gpus auto "
+                 "lets all train together",
+                 given);
+    else if (read_number("SLURM_NNODES", 2, INT_MAX, &given, NULL))
+        snprintf(text, 256,
+                 "Slurm has given this job %d nodes, and without srun only this one trains: start the program with "
+                 "srun",
+                 given);
+    else if (!with_gpus && read_number("SLURM_NTASKS", 2, INT_MAX, &given, NULL))
+        snprintf(text, 256,
+                 "Slurm has been asked for %d tasks, and without srun this process trains by itself: start the program "
+                 "with srun",
+                 given);
+    return text;
 }

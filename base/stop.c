@@ -3,6 +3,7 @@
  * receives them with sigwait. */
 #include "base/stop.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +15,8 @@
 
 static atomic_bool deferred, silent;
 static atomic_int remembered, told; /* a signal of this process; one of another */
+static atomic_int apart, passed_on; /* the process whose signals are counted apart; the one that it has sent */
+static void (*_Atomic taker)(int number, bool by_terminal);
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -29,13 +32,30 @@ static void answer(void) {
     (void)unused;
 }
 
-static void *wait_for_signals(void *set) {
-    for (int number; !sigwait(set, &number);) {
-        if (!deferred || remembered) stop_end(number);
-        remembered = number;
-        if (!silent) answer();
+static void take(const siginfo_t *signal) {
+    void (*take_instead)(int number, bool by_terminal) = taker;
+    bool passed = apart && signal->si_code == SI_USER && signal->si_pid == apart;
+    atomic_int *count = passed ? &passed_on : &remembered;
+    if (take_instead) {
+        take_instead(signal->si_signo, signal->si_code == SI_KERNEL);
+        return;
     }
-    return NULL;
+    /* The kernel sends it for each thread of a parent that ends (PR_SET_PDEATHSIG): nobody has asked twice. */
+    if (passed && *count && getppid() != apart) return;
+    if (!deferred || *count) stop_end(signal->si_signo);
+    bool first = !remembered && !passed_on;
+    *count = signal->si_signo;
+    if (first && !silent) answer();
+}
+
+static void *wait_for_signals(void *set) {
+    siginfo_t signal;
+    for (;;) {
+        if (sigwaitinfo(set, &signal) > 0)
+            take(&signal);
+        else if (errno != EINTR)
+            return NULL;
+    }
 }
 
 void stop_watch(void) {
@@ -54,11 +74,15 @@ void stop_defer(bool on) { deferred = on; }
 
 void stop_answer(bool on) { silent = !on; }
 
-int stop_signal(void) { return remembered ? remembered : told; }
+void stop_take(void (*function)(int number, bool by_terminal)) { taker = function; }
+
+void stop_count_apart(pid_t process) { apart = process; }
+
+int stop_signal(void) { return remembered ? remembered : passed_on ? passed_on : told; }
 
 void stop_remember(int number) { told = number; }
 
-void stop_forget(void) { remembered = told = 0; }
+void stop_forget(void) { remembered = passed_on = told = 0; }
 
 void stop_end(int number) {
     sigset_t all;

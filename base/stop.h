@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* Blocks the signals in this thread and in all threads that it starts, and starts a thread that waits for signals.
  * program_start calls this function before there are other threads. */
@@ -12,6 +13,12 @@ void stop_watch(void);
 void stop_defer(bool on);
 /* Lets the first signal be remembered without a word to stderr: of several processes one says it. */
 void stop_answer(bool on);
+/* Hands every signal to a function, which the thread calls, instead of ending the program. by_terminal: the kernel sent
+ * it, as it does for Ctrl-C, to all processes in the terminal's foreground. */
+void stop_take(void (*function)(int number, bool by_terminal));
+/* Counts the signals of a process apart: it passes on its own, which this one may have got, too. The second signal ends
+ * the program only if both came from that process, or neither did. */
+void stop_count_apart(pid_t process);
 /* Returns the number of the remembered signal, or 0. */
 int stop_signal(void);
 /* Remembers a signal that another process has got: this one's first signal is still its first. */

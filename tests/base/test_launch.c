@@ -2,8 +2,8 @@
 #include "base/launch.h"
 #include "tests/test.h"
 
-/* Reads a launch with these variables alone: {"NAME=VALUE", ..., NULL}. */
-static bool read_with(const char *const *set, Launch *launch, Error *error) {
+/* Sets these variables alone: {"NAME=VALUE", ..., NULL}. */
+static void set_alone(const char *const *set) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK",
                                         "OMPI_COMM_WORLD_SIZE",
                                         "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -29,17 +29,33 @@ static bool read_with(const char *const *set, Launch *launch, Error *error) {
                                         "SLURM_JOB_ID",
                                         "SLURM_STEP_TASKS_PER_NODE",
                                         "SLURM_NODEID",
+                                        "SLURM_STEP_NUM_NODES",
+                                        "SLURM_STEP_NODELIST",
+                                        "SLURM_NNODES",
+                                        "SLURM_JOB_NODELIST",
+                                        "SLURM_NODELIST",
+                                        "SKYPILOT_NODE_RANK",
+                                        "SKYPILOT_NODE_IPS",
+                                        "SKYPILOT_NUM_NODES",
+                                        "TRAINC_STARTED_BY",
+                                        "TRAINC_JOB",
                                         "MASTER_ADDR",
                                         "MASTER_PORT"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
     for (; *set; set++) putenv((char *)*set);
-    *error->text = 0;
-    return launch_read(launch, error);
 }
-#define READ_WITH(...) read_with((const char *const[]){__VA_ARGS__, NULL}, &launch, &error)
 
 static Launch launch;
+static LaunchNodes nodes;
 static Error error;
+
+static bool read_with(const char *const *set, bool of_nodes) {
+    set_alone(set);
+    *error.text = 0;
+    return of_nodes ? launch_nodes(&nodes, &error) : launch_read(&launch, &error);
+}
+#define READ_WITH(...)  read_with((const char *const[]){__VA_ARGS__, NULL}, false)
+#define NODES_WITH(...) read_with((const char *const[]){__VA_ARGS__, NULL}, true)
 
 static void assert_place(int rank, int size, int local_rank, int local_size, const char *launcher, const char *job) {
     assert_string_equal(error.text, "");
@@ -52,7 +68,7 @@ static void assert_place(int rank, int size, int local_rank, int local_size, con
 }
 
 TEST(a_process_that_nothing_is_told_is_the_only_one) {
-    assert_true(read_with((const char *const[]){NULL}, &launch, &error));
+    assert_true(read_with((const char *const[]){NULL}, false));
     assert_place(0, 1, 0, 0, "none", "");
     assert_true(READ_WITH("WORLD_SIZE=1", "RANK=0"));
     assert_place(0, 1, 0, 0, "none", "");
@@ -177,4 +193,143 @@ TEST(launchers_that_contradict_each_other_are_named) {
     assert_false(READ_WITH("PMI_RANK=1", "PMI_SIZE=4", "MPI_LOCALRANKID=1", "WORLD_SIZE=4", "RANK=2"));
     assert_refused("PMI_RANK=1 (MPICH) contradicts RANK=2 (torchrun)");
     assert_true(READ_WITH("PMI_RANK=1", "PMI_SIZE=4", "MPI_LOCALRANKID=1", "WORLD_SIZE=4", "RANK=1"));
+}
+
+/* ---- --gpus ---- */
+
+TEST(a_parent_with_gpus_counts_before_any_launcher_around_it) {
+    assert_true(READ_WITH("TRAINC_STARTED_BY=--gpus on 2 nodes of Slurm", "RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1",
+                          "LOCAL_WORLD_SIZE=2", "TRAINC_JOB=77", "MASTER_ADDR=a1", "MASTER_PORT=29500",
+                          "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_LOCALID=0"));
+    assert_place(3, 4, 1, 2, "--gpus", "77");
+    assert_string_equal(launch.description, "--gpus on 2 nodes of Slurm");
+    assert_false(launch.port_in_use);
+    assert_true(READ_WITH("TRAINC_STARTED_BY=--gpus", "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"));
+    assert_place(0, 1, 0, 1, "--gpus", "");
+    assert_true(READ_WITH("PMI_RANK=1", "PMI_SIZE=4", "MPI_LOCALRANKID=1"));
+    assert_string_equal(launch.description, "MPICH");
+    assert_false(READ_WITH("TRAINC_STARTED_BY=--gpus", "WORLD_SIZE=4"));
+    assert_refused("WORLD_SIZE=4, but RANK is not set");
+}
+
+static void assert_nodes(int count, int node, const char *launcher, const char *address, int port) {
+    assert_string_equal(error.text, "");
+    assert_int_equal(nodes.count, count);
+    assert_int_equal(nodes.node, node);
+    assert_string_equal(nodes.launcher ? nodes.launcher : "none", launcher);
+    assert_string_equal(nodes.address, address);
+    assert_int_equal(nodes.port, port);
+}
+
+TEST(one_machine_has_no_other_nodes) {
+    assert_true(read_with((const char *const[]){NULL}, true));
+    assert_nodes(1, 0, "none", "", 0);
+    assert_true(NODES_WITH("SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES=1", "SKYPILOT_NODE_IPS=10.0.0.1"));
+    assert_nodes(1, 0, "none", "", 0);
+    assert_true(NODES_WITH("SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_STEP_NUM_NODES=1"));
+    assert_nodes(1, 0, "none", "", 0);
+    assert_true(NODES_WITH("SLURM_NNODES=2", "SLURM_NODEID=0", "SLURM_PROCID=0")); /* of sbatch */
+    assert_nodes(1, 0, "none", "", 0);
+}
+
+TEST(skypilot_tells_the_nodes) {
+    assert_true(NODES_WITH("SKYPILOT_NODE_RANK=1", "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2"));
+    assert_nodes(2, 1, "SkyPilot", "10.0.0.1", 29500);
+    assert_true(
+        NODES_WITH("SKYPILOT_NODE_RANK=2", "SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2\n10.0.0.3\n", "MASTER_PORT=8008"));
+    assert_nodes(3, 2, "SkyPilot", "10.0.0.1", 8008);
+    assert_true(NODES_WITH("SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2",
+                           "MASTER_ADDR=head", "MASTER_PORT=8008"));
+    assert_nodes(2, 0, "SkyPilot", "head", 8008);
+}
+
+TEST(what_skypilot_leaves_out_is_named) {
+    assert_false(NODES_WITH("SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2"));
+    assert_refused("SKYPILOT_NODE_RANK is not set");
+    assert_false(NODES_WITH("SKYPILOT_NODE_RANK=0"));
+    assert_refused("SKYPILOT_NUM_NODES is not set");
+    assert_false(NODES_WITH("SKYPILOT_NODE_RANK=2", "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2"));
+    assert_refused("SKYPILOT_NODE_RANK=2: expected a number of 0 to 1");
+    assert_false(NODES_WITH("SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_IPS=10.0.0.1"));
+    assert_refused("SKYPILOT_NUM_NODES=2, but SKYPILOT_NODE_IPS has 1 address");
+    assert_false(NODES_WITH("SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2",
+                            "MASTER_PORT=none"));
+    assert_refused("MASTER_PORT=none: expected a whole number");
+}
+
+/* A step of Slurm with one task on each of two nodes, and a list of them. */
+#define STEP_OF_NODES(list)                                                                                            \
+    "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_LOCALID=0", "SLURM_STEP_NUM_NODES=2", "SLURM_NODEID=1",         \
+        "SLURM_JOB_ID=12", "SLURM_STEP_ID=3", list
+
+TEST(slurm_tells_the_nodes_of_a_step_with_one_task_on_each) {
+    static const char *const lists[][2] = {
+        {"SLURM_STEP_NODELIST=a[01-03,7],b", "a01"},    {"SLURM_STEP_NODELIST=b,a[01-03,7]", "b"},
+        {"SLURM_STEP_NODELIST=node7", "node7"},         {"SLURM_STEP_NODELIST=r[2,5]n[08-09]-ib,x", "r2n08-ib"},
+        {"SLURM_JOB_NODELIST=gnode[10,20]", "gnode10"}, {"SLURM_NODELIST=gnode[7]", "gnode7"}};
+    for (int i = 0; i < 6; i++) {
+        assert_true(NODES_WITH(STEP_OF_NODES(lists[i][0])));
+        assert_nodes(2, 1, "Slurm", lists[i][1], 29500);
+        assert_string_equal(nodes.job, "12.3");
+    }
+}
+
+TEST(lists_of_nodes_that_cannot_be_read_are_named) {
+    static const char *const lists[] = {"SLURM_STEP_NODELIST=a[01", "SLURM_STEP_NODELIST=a[]", "SLURM_STEP_NODELIST=,b",
+                                        "SLURM_STEP_NODELIST=a[01-03"};
+    for (int i = 0; i < 4; i++) {
+        assert_false(NODES_WITH(STEP_OF_NODES(lists[i])));
+        assert_refused(kept_format("%s: expected a list of nodes such as a[01-03,7],b", lists[i]));
+    }
+    assert_false(NODES_WITH(STEP_OF_NODES("SLURM_CLUSTER_NAME=x")));
+    assert_refused("SLURM_JOB_NODELIST is not set");
+}
+
+TEST(gpus_and_a_launcher_of_several_processes_exclude_each_other) {
+    assert_false(NODES_WITH("RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "TORCHELASTIC_RUN_ID=x"));
+    assert_refused("torchrun has started this process as rank 1 of 4: leave --gpus out, or the launcher");
+    assert_false(NODES_WITH("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0"));
+    assert_refused("Open MPI has started this process as rank 0 of 2");
+    assert_false(NODES_WITH("SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=1", "SLURM_LOCALID=1", "SLURM_STEP_NUM_NODES=2"));
+    assert_refused("Slurm has started 4 tasks on 2 nodes: with --gpus give it one task for each node");
+}
+
+static const char *doubt_with(bool with_gpus, const char *const *set) {
+    static char text[256];
+    set_alone(set);
+    return launch_doubt(with_gpus, text);
+}
+#define DOUBT_WITH(with_gpus, ...) doubt_with(with_gpus, (const char *const[]){__VA_ARGS__, NULL})
+
+TEST(a_job_that_trains_on_less_than_it_was_given_is_told) {
+    assert_string_equal(doubt_with(false, (const char *const[]){NULL}), "");
+    assert_contains(DOUBT_WITH(false, "SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_NNODES=1"),
+                    "Slurm has been asked for 4 tasks, and without srun this process trains by itself");
+    assert_string_equal(DOUBT_WITH(true, "SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_NNODES=1"), "");
+    for (int with_gpus = 0; with_gpus < 2; with_gpus++)
+        assert_contains(DOUBT_WITH(with_gpus, "SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_NNODES=2"),
+                        "Slurm has given this job 2 nodes, and without srun only this one trains");
+    assert_string_equal(DOUBT_WITH(false, "SLURM_NTASKS=2", "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0",
+                                   "SLURM_LOCALID=0", "SLURM_NNODES=2"),
+                        "");
+    assert_contains(DOUBT_WITH(false, "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_RANK=0"),
+                    "SkyPilot has started this command on each of 2 nodes");
+    assert_string_equal(DOUBT_WITH(true, "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_RANK=0"), "");
+    assert_string_equal(
+        DOUBT_WITH(false, "SKYPILOT_NUM_NODES=2", "SKYPILOT_NODE_RANK=0", "WORLD_SIZE=16", "RANK=0", "LOCAL_RANK=0"),
+        "");
+}
+
+TEST(each_rank_has_a_card_or_hears_why_not) {
+    Launch third = {.rank = 6, .size = 8, .local_rank = 2, .local_size = 4, .launcher = "torchrun"};
+    assert_int_equal(launch_card(&third, 4, &error), 2);
+    assert_int_equal(launch_card(&third, 8, &error), 2);
+    assert_int_equal(launch_card(&third, 1, &error), 0);
+    assert_int_equal(launch_card(&third, 3, &error), -1);
+    assert_refused("rank 6 is number 2 of 4 processes that torchrun has started on this machine, and sees 3 GPUs");
+    assert_int_equal(launch_card(&third, 0, &error), -1);
+    third.local_size = 0; /* not told */
+    assert_int_equal(launch_card(&third, 3, &error), 2);
+    assert_int_equal(launch_card(&third, 2, &error), -1);
+    assert_refused("number 2 of 3 or more processes that torchrun has started on this machine, and sees 2 GPUs");
 }

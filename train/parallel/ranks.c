@@ -237,7 +237,7 @@ static void check_use(TrainOptions *o) {
 static bool uses_nccl(const TrainOptions *o) { return !strcmp(o->device, "cuda"); }
 
 static void print_connection(void) {
-    printf("[Ranks] %d, started by %s, over %s\n", here.launch.size, here.launch.launcher, here.group->description);
+    printf("[Ranks] %d, started by %s, over %s\n", here.launch.size, here.launch.description, here.group->description);
 }
 
 static void connect_over_mpi(void) {
@@ -288,9 +288,6 @@ void ranks_begin(TrainOptions *o, const OptionSet *set) {
     if (!here.meeting) die("%s", error.text);
     last_calls_add(say_last_words);
     atexit(close_ranks);
-    OWNED char *facts = facts_of(set), *all = xformat("the device\t%s\n%s", o->device, facts);
-    ranks_compare(all);
-    if (!uses_nccl(o)) connect_over_mpi();
     ranks_part(o->in_a_row && !is_shared(o));
     divide_threads(o); /* once: later parts of the program have the device that is then opened */
     divide(o);
