@@ -7,6 +7,10 @@
 
 const char *cuda_missing(void) { return "this program was built without CUDA"; }
 
+int cuda_count_cards(void) { return 0; }
+
+char *cuda_list_cards(void) { return xstrdup("0 GPUs"); }
+
 bool cuda_card_is_here(void) { return false; }
 
 const char *cuda_built_for(void) { return NULL; }

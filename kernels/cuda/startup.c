@@ -208,6 +208,25 @@ bool cuda_card_is_here(void) {
     return here;
 }
 
+int cuda_count_cards(void) {
+    int count = 0;
+    (void)look_for_driver(); /* also where the runtime does not look */
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+char *cuda_list_cards(void) {
+    int count = cuda_count_cards();
+    char *list = xformat("%d GPU%s", count, count == 1 ? "" : "s");
+    for (int i = 0; i < count; i++) {
+        struct cudaDeviceProp card;
+        bool told = cudaGetDeviceProperties(&card, i) == cudaSuccess;
+        xappend(&list, "%s%s", i ? ", " : ": ", told ? card.name : "without a name");
+    }
+    return list;
+}
+
 const char *cuda_missing(void) {
     int count = 0;
     (void)look_for_driver(); /* also where the runtime does not look */

@@ -10,5 +10,11 @@ const char *cuda_missing(void);
  * does not hide all with CUDA_VISIBLE_DEVICES. False in a program without CUDA. */
 bool cuda_card_is_here(void);
 
+/* Returns how many GPUs the driver shows to this process: 0 in a program without CUDA, and if the driver does not
+ * start. Starts the driver, but no GPU. */
+int cuda_count_cards(void);
+/* Returns how many and their names, "2 GPUs: NVIDIA A30, NVIDIA A30"; free(). */
+char *cuda_list_cards(void);
+
 /* Writes the driver's version and file, or why there is none. Does not start the driver. */
 void startup_find_driver(char text[LIBRARY_DESCRIPTION]);

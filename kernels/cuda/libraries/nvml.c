@@ -19,8 +19,7 @@ struct Nvml {
     NvmlCard *card;
 };
 
-/* Writes "GPU-01234567-89ab-cdef-0123-456789abcdef"; of a part of a card (MIG) the kind is "MIG". */
-static void uuid_text(const char *kind, const char uuid[NVML_UUID], char text[48]) {
+void nvml_uuid_text(const char *kind, const char uuid[NVML_UUID], char text[48]) {
     int n = sprintf(text, "%s", kind);
     for (int i = 0; i < NVML_UUID; i++)
         n += sprintf(text + n, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
@@ -29,9 +28,9 @@ static void uuid_text(const char *kind, const char uuid[NVML_UUID], char text[48
 
 static bool find_card(Nvml *nvml, const char uuid[NVML_UUID]) {
     char text[48];
-    uuid_text("GPU", uuid, text);
+    nvml_uuid_text("GPU", uuid, text);
     if (nvml->call.nvmlDeviceGetHandleByUUID(text, &nvml->card) == ML_SUCCESS) return true;
-    uuid_text("MIG", uuid, text);
+    nvml_uuid_text("MIG", uuid, text);
     return nvml->call.nvmlDeviceGetHandleByUUID(text, &nvml->card) == ML_SUCCESS;
 }
 

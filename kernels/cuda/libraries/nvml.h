@@ -9,6 +9,8 @@ enum { NVML_UUID = 16 };
 
 typedef struct Nvml Nvml;
 
+/* Writes "GPU-01234567-89ab-cdef-0123-456789abcdef"; of a part of a card (MIG) the kind is "MIG". */
+void nvml_uuid_text(const char *kind, const char uuid[NVML_UUID], char text[48]);
 /* Finds the card with this UUID, whatever its index: CUDA_VISIBLE_DEVICES renumbers cards for CUDA, not for NVML.
  * TRAINC_NVML may name the library ("none": do without). Returns NULL if the library or the card is not there, and
  * warns if TRAINC_NVML names the library. */
