@@ -14,6 +14,7 @@
 #include "commands/libraries.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/startup.h"
 #include "kernels/device.h"
 #include "kernels/mpi.h"
 
@@ -77,7 +78,9 @@ static void print_commands(const Program *program) {
 static void print_found(void) {
     CudaLibrary found[CUDA_LIBRARIES];
     int n = cuda_find_libraries(found);
-    if (n) printf("found on this machine:\n");
+    if (!n) return;
+    OWNED char *cards = cuda_list_cards();
+    printf("found on this machine:\n  %s\n", cards);
     for (int i = 0; i < n; i++) printf("  %-24s %s\n", found[i].name, found[i].text);
 }
 

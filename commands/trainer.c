@@ -9,6 +9,7 @@
 #include "checkpoint/load.h"
 #include "estimate/calibrate.h"
 #include "estimate/estimate_report.h"
+#include "train/parallel/gpus.h"
 #include "train/parallel/ranks.h"
 
 void trainer_require_weights(const TrainOptions *o, const OptionSet *set, const char *advice) {
@@ -23,6 +24,7 @@ void trainer_require_weights(const TrainOptions *o, const OptionSet *set, const 
 void trainer_begin(TrainOptions *options, const OptionSet *set) {
     if (options->calibrate) exit(calibrate_device(options));
     if (set) trainer_require_weights(options, set, NULL);
+    if (set) gpus_start(options);
     if (set) ranks_begin(options, set);
     if (options->estimate || options->dry_run) program_end_with_reader();
     if (options->estimate) estimate_begin(options);
