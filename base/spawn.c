@@ -220,7 +220,10 @@ static _Noreturn void end(const SpawnJob *job) {
 
 /* ---- again ---- */
 
-bool spawn_is_child(void) { return getenv(STARTED_BY) != NULL; }
+bool spawn_is_child(void) {
+    const char *by = getenv(STARTED_BY);
+    return by && *by;
+}
 
 /* Returns the file to which a request is written; -1: none may be made. */
 static int request_file(void) {
