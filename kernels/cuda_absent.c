@@ -17,6 +17,11 @@ const char *cuda_built_for(void) { return NULL; }
 
 Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); }
 
+void cuda_describe_card(int index, char product[64], char uuid[48]) {
+    (void)index;
+    product[0] = uuid[0] = 0;
+}
+
 int cuda_find_libraries(CudaLibrary found[CUDA_LIBRARIES]) {
     (void)found;
     return 0;

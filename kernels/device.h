@@ -43,7 +43,6 @@ struct Device {
     char description[256]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
     char card[32];         /* of a GPU: "L4" */
     char product[64];      /* of a GPU: "NVIDIA L4" */
-    char uuid[48];         /* of a GPU: "GPU-01234567-89ab-cdef-0123-456789abcdef" */
     size_t total_memory;   /* of a GPU: bytes, used and free */
     size_t headroom;       /* on a GPU or under ulimit -v: bytes that a run leaves free for later needs */
     char notes[96];        /* of a GPU: its settings, "TF32 enabled, ..." */

@@ -532,7 +532,6 @@ Device *cuda_device_open(int index) {
                        .state = state};
     card_name(device->card, properties.name);
     snprintf(device->product, sizeof device->product, "%.63s", properties.name);
-    nvml_uuid_text("GPU", state->uuid, device->uuid);
     device->total_memory = properties.totalGlobalMem;
     device->headroom = CARD_HEADROOM;
     snprintf(device->notes, sizeof device->notes, "TF32 %s",

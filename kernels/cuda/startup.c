@@ -216,6 +216,14 @@ int cuda_count_cards(void) {
     return 0;
 }
 
+void cuda_describe_card(int index, char product[64], char uuid[48]) {
+    struct cudaDeviceProp card;
+    product[0] = uuid[0] = 0;
+    if (cudaGetDeviceProperties(&card, index) != cudaSuccess) return;
+    snprintf(product, 64, "%.63s", card.name);
+    nvml_uuid_text("GPU", card.uuid.bytes, uuid);
+}
+
 char *cuda_list_cards(void) {
     int count = cuda_count_cards();
     char *list = xformat("%d GPU%s", count, count == 1 ? "" : "s");

@@ -16,5 +16,9 @@ int cuda_count_cards(void);
 /* Returns how many and their names, "2 GPUs: NVIDIA A30, NVIDIA A30"; free(). */
 char *cuda_list_cards(void);
 
+/* Writes a card's product, "NVIDIA A30", and its UUID as nvidia-smi does; "" what the driver does not tell. Opens no
+ * GPU. */
+void cuda_describe_card(int index, char product[64], char uuid[48]);
+
 /* Writes the driver's version and file, or why there is none. Does not start the driver. */
 void startup_find_driver(char text[LIBRARY_DESCRIPTION]);

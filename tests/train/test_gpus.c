@@ -113,14 +113,3 @@ TEST(two_ranks_on_one_card_are_named) {
     for (int r = 0; r < 3; r++) *all[r].uuid = 0; /* CPUs */
     assert_int_equal(run_function(output, sizeof output, refuse_twice, all), 0);
 }
-
-TEST(a_rank_knows_its_card) {
-    Device card = {.name = "cuda", .product = "NVIDIA A30", .uuid = "GPU-1"}, cpu = {.name = "cpu"};
-    char host[65];
-    gethostname(host, sizeof host);
-    RankCard own = cards_own(&card);
-    assert_string_equal(own.host, host);
-    assert_string_equal(own.device, "NVIDIA A30");
-    assert_string_equal(own.uuid, "GPU-1");
-    assert_string_equal(cards_own(&cpu).uuid, "");
-}

@@ -1,14 +1,14 @@
 #include "train/parallel/cards.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-RankCard cards_own(const Device *device) {
+#include "kernels/cuda/startup.h"
+
+RankCard cards_own(int index) {
     RankCard own = {{0}, {0}, {0}}; /* all bytes, which are sent */
     gethostname(own.host, sizeof own.host - 1);
-    snprintf(own.device, sizeof own.device, "%s", device->product[0] ? device->product : device->name);
-    snprintf(own.uuid, sizeof own.uuid, "%s", device->uuid);
+    cuda_describe_card(index, own.product, own.uuid);
     return own;
 }
 
@@ -21,6 +21,6 @@ void cards_refuse_twice(const RankCard *all, int ranks) {
             if (!*one->uuid || strcmp(one->uuid, other->uuid) != 0) continue;
             die("rank %d and rank %d both compute on the GPU %s (uuid %s) of host %s%s%s: start one process for each "
                 "GPU, and let each see its own (CUDA_VISIBLE_DEVICES)",
-                a, b, one->device, one->uuid, one->host, moved ? ", there called " : "", moved ? other->host : "");
+                a, b, one->product, one->uuid, one->host, moved ? ", there called " : "", moved ? other->host : "");
         }
 }

@@ -10,8 +10,10 @@
 #include "base/meeting.h"
 #include "base/program.h"
 #include "kernels/cuda/startup.h"
+#include "kernels/device_open.h"
 #include "kernels/mpi.h"
 #include "kernels/nccl.h"
+#include "train/parallel/cards.h"
 
 static struct {
     Launch launch;
@@ -236,6 +238,19 @@ static void check_use(TrainOptions *o) {
 /* Returns whether the ranks are connected over NCCL, once each has opened its GPU, and not over MPI at once. */
 static bool uses_nccl(const TrainOptions *o) { return !strcmp(o->device, "cuda"); }
 
+/* Takes the card of this rank, which is to be no other's. */
+static void choose_card(void) {
+    const int ranks = here.launch.size;
+    Error error;
+    int card = launch_card(&here.launch, cuda_count_cards(), &error);
+    if (card < 0) die("%s", error.text);
+    device_choose_card(card);
+    const RankCard own = cards_own(card);
+    OWNED RankCard *all = xcalloc((size_t)ranks, sizeof *all);
+    gather(&own, sizeof own, all);
+    cards_refuse_twice(all, ranks);
+}
+
 static void print_connection(void) {
     printf("[Ranks] %d, started by %s, over %s\n", here.launch.size, here.launch.description, here.group->description);
 }
@@ -288,6 +303,12 @@ void ranks_begin(TrainOptions *o, const OptionSet *set) {
     if (!here.meeting) die("%s", error.text);
     last_calls_add(say_last_words);
     atexit(close_ranks);
+    OWNED char *facts = facts_of(set), *all = xformat("the device\t%s\n%s", o->device, facts);
+    ranks_compare(all);
+    if (uses_nccl(o))
+        choose_card();
+    else
+        connect_over_mpi();
     ranks_part(o->in_a_row && !is_shared(o));
     divide_threads(o); /* once: later parts of the program have the device that is then opened */
     divide(o);
