@@ -109,8 +109,8 @@ LONGEST = %_step %/test_attention %/test_linear
 AS_EMULATED = EMULATE_INEXACT=1 CHECK_SCHEDULES=2
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
-	@$(MAKE) $(PARALLEL) GPU=none $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
-	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/cuda/test_wrappers
+	@$(MAKE) $(PARALLEL) GPU=none $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS)) $(NCCL_TESTS)
+	@BUILD=$(BUILD) tools/run_tests.sh $(BUILD)/tests/cuda/test_wrappers $(NCCL_TESTS)
 	@$(AS_EMULATED) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS)),$(LONGEST))
 else
 	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"

@@ -29,7 +29,7 @@ $(MPI_PROGRAMS): $(PRESET_DEFAULTS) $(MPI_OBJECT) $(CUDA_DEVICE) $(BUILD)/libtra
 
 $(EMULATED_MPI_PROGRAMS): $(MPI_OBJECT) $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(LINKED) -o $@ $(LDLIBS) $(MPI_LIBS)
+	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(EXPORT_RUNTIME) $(LINKED) -o $@ $(LDLIBS) $(MPI_LIBS)
 
 $(MPI_TESTS) $(BUILD)/tests/mpi/leaver: %: %.o $(BUILD)/tests/mpi/rig.o $(MPI_OBJECT) $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(if $(findstring /test_,$@),$(CMOCKA)) $(LDLIBS) $(MPI_LIBS)

@@ -1,11 +1,11 @@
 # The test programs: CPU tests, tests of the GPU code on the emulated card and on a real one, and fuzzers.
 
-TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/% tests/mpi/%,$(wildcard tests/*/test_*.c tests/*/estimate/test_*.c)))
+TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/% tests/mpi/% tests/nccl/%,$(wildcard tests/*/test_*.c tests/*/estimate/test_*.c)))
 DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
 CRASH_TESTS = $(filter %/deep_crash,$(DEEP_TESTS))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
 # The code that tests share: all sources in the test folders that are not programs, and not in CUDA_RIGS.
-RIG_SOURCES = $(filter-out tests/bench/% tests/contracts/% tests/cuda/% tests/mpi/% tests/profile/% tests/release/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
+RIG_SOURCES = $(filter-out tests/bench/% tests/contracts/% tests/cuda/% tests/mpi/% tests/nccl/% tests/profile/% tests/release/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
 RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test_% deep_% fuzz_%,$(notdir $f)),,$f)))
 
 # Links the code that reads TEST_FILTER also into a test that uses nothing else of libtests.a.
@@ -94,6 +94,22 @@ $(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp $(TOOLKIT_NAME)
 
 $(call archive,$(BUILD)/libemulated.a,$(EMULATED_OBJECTS))
 
+# A stand-in for NCCL, which takes the emulated runtime from the program that loads it: TRAINC_NCCL=$(NCCL_STAND_IN).
+NCCL_STAND_IN = $(BUILD)/tests/nccl/libnccl.so.2
+EXPORT_RUNTIME = -Wl,--export-dynamic-symbol='cuda[A-Z]*' -Wl,--export-dynamic-symbol='emulate_*'
+$(NCCL_STAND_IN): $(wildcard tests/nccl/stand_in/*) kernels/cuda/libraries/nccl_functions.h kernels/cuda/emulate/emulate_streams.h $(TOOLKIT_NAME)
+	@mkdir -p $(@D)
+	$(call say,CC,tests/nccl/stand_in/*.c)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(CUDA_FLAGS) -fPIC -shared -fvisibility=hidden -Wl,-soname,$(@F) \
+	    $(filter %.c,$^) -o $@ -lm -lpthread
+
+# Its own tests, whose processes are forked: they use nothing but the emulated runtime.
+NCCL_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/nccl/test_*.c))
+NCCL_RIG = $(BUILD)/tests/nccl/rig.o
+$(NCCL_TESTS:%=%.o) $(NCCL_RIG): CFLAGS += $(CUDA_FLAGS)
+$(NCCL_TESTS:%=%.o) $(NCCL_RIG): $(TOOLKIT_NAME)
+$(NCCL_TESTS): %: %.o $(NCCL_RIG) $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a | $(NCCL_STAND_IN)
+	$(call say,LINK,$@)$(LINK) $(EXPORT_RUNTIME) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
+
 $(patsubst %,$(BUILD)/%.o,$(CUDA_TEST_NAMES) $(CUDA_RIGS)): CFLAGS += $(CUDA_FLAGS)
 $(patsubst %,$(BUILD)/%.o,$(CUDA_TEST_NAMES) $(CUDA_RIGS)): $(TOOLKIT_NAME)
 $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu $(TOOLKIT_NAME)
@@ -102,17 +118,17 @@ $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu $(TOOLKIT_NAME)
 
 # Tests written in CUDA have their own kernels.
 $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
-	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(EXPORT_RUNTIME) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 
 $(call archive,$(BUILD)/libcuda_tests.a,$(CUDA_RIGS:%=$(BUILD)/%.o))
 
 $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) $(EXPORT_RUNTIME) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/bench_step: $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(LINKED) -o $@ $(LDLIBS)
+	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(EXPORT_RUNTIME) $(LINKED) -o $@ $(LDLIBS)
 
 # The same tests on the PTX that nvcc makes of the kernels for cards of 8.0 and later, which kernels/cuda/emulate/ptx
 # executes: only the objects of .cu files differ. Line numbers are for messages.

@@ -39,7 +39,7 @@ data data/formats data/audio data/segment data/text
 model/block model/context model/generate model/model model/params model/param_updates model/sampling model/token_head
 commands
 tests tests/page tests/base tests/bench tests/checkpoint tests/commands tests/contracts tests/crash tests/cuda tests/data tests/estimate tests/fuzz
-tests/kernels tests/model tests/mpi tests/report tests/train tests/tools
+tests/kernels tests/model tests/mpi tests/nccl tests/report tests/train tests/tools
 SHARED
 }
 
