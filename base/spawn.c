@@ -159,6 +159,7 @@ static void start(const SpawnJob *job, char *const *arguments, int request) {
     const pid_t parent = getpid();
     pthread_mutex_lock(&started.lock);
     if (started.signal) stop_end(started.signal);
+    FREE(started.processes, started.statuses);
     started.processes = xcalloc((size_t)job->count, sizeof *started.processes);
     started.statuses = xcalloc((size_t)job->count, sizeof *started.statuses);
     started.failed = -1;
@@ -292,6 +293,7 @@ _Noreturn void spawn_job(const SpawnJob *job) {
     add_argument(&next, NULL);
     fflush(NULL);
     start(&again, next.at, -1);
+    FREE(first.at, next.at, given.at, request.at);
     wait_for_all();
     end(&again);
 }
