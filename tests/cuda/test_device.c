@@ -186,6 +186,18 @@ TEST(a_card_has_the_memory_that_is_estimated) {
 
 /* ---- cards and versions ---- */
 
+TEST(a_card_has_a_uuid_as_nvidia_smi_prints_it) {
+    static const char form[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    Device *device = cuda_device_open(0);
+    assert_int_equal(strlen(device->uuid), strlen(form));
+    for (size_t i = 0; form[i]; i++)
+        if (form[i] == 'x')
+            assert_non_null(strchr("0123456789abcdef", device->uuid[i]));
+        else
+            assert_int_equal(device->uuid[i], form[i]);
+    device_close(device);
+}
+
 /* A card that the program has no code for is refused with what to build, and is no reason not to train on the CPU. */
 TEST(a_card_without_code_is_refused_when_it_is_opened) {
     char for_t4[128];
