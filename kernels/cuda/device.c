@@ -141,12 +141,14 @@ static void cuda_mark(Device *device, int number) {
             cuda_check(cudaEventCreateWithFlags(&state->marks[state->n_marks], cudaEventDisableTiming),
                        "opening an event");
     }
-    cuda_check(cudaEventRecord(state->marks[number], state->other), "ordering streams");
+    cuda_check(cudaEventRecord(state->marks[number], state->is_beside ? state->stream : state->other),
+               "ordering streams");
 }
 
 static void cuda_await(Device *device, int number) {
     CudaState *state = cuda_state(device);
-    cuda_check(cudaStreamWaitEvent(state->stream, state->marks[number], 0), "ordering streams");
+    cuda_check(cudaStreamWaitEvent(state->is_beside ? state->other : state->stream, state->marks[number], 0),
+               "ordering streams");
 }
 
 static void close_second_queue(CudaState *state) {

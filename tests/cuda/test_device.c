@@ -1,6 +1,7 @@
 /* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and their order. */
 #include "kernels/cards.h"
 #include "kernels/cuda/libraries/library.h"
+#include "kernels/cuda/startup.h"
 #include "kernels/device_open.h"
 #include "tests/cuda/rig.h"
 #include "tests/test.h"
@@ -188,14 +189,17 @@ TEST(a_card_has_the_memory_that_is_estimated) {
 
 TEST(a_card_has_a_uuid_as_nvidia_smi_prints_it) {
     static const char form[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
-    Device *device = cuda_device_open(0);
-    assert_int_equal(strlen(device->uuid), strlen(form));
+    char product[64], uuid[48];
+    cuda_describe_card(0, product, uuid);
+    assert_string_equal(product, rig.cuda->product);
+    assert_int_equal(strlen(uuid), strlen(form));
     for (size_t i = 0; form[i]; i++)
         if (form[i] == 'x')
-            assert_non_null(strchr("0123456789abcdef", device->uuid[i]));
+            assert_non_null(strchr("0123456789abcdef", uuid[i]));
         else
-            assert_int_equal(device->uuid[i], form[i]);
-    device_close(device);
+            assert_int_equal(uuid[i], form[i]);
+    cuda_describe_card(99, product, uuid);
+    assert_string_equal(uuid, "");
 }
 
 /* A card that the program has no code for is refused with what to build, and is no reason not to train on the CPU. */

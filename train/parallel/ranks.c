@@ -232,7 +232,7 @@ static void check_use(TrainOptions *o) {
     if (plans)
         die_usage("--%s is for one process, and %s has started rank %d of %d; start it without", plans, l->launcher,
                   l->rank, l->size);
-    if (!strcmp(o->device, "auto")) o->device = cuda_card_is_here() ? "cuda" : "cpu";
+    if (!strcmp(o->device, "auto")) o->device = cuda_missing() && !cuda_card_is_here() ? "cpu" : "cuda";
 }
 
 /* Returns whether the ranks are connected over NCCL, once each has opened its GPU, and not over MPI at once. */
