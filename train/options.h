@@ -21,6 +21,7 @@ typedef struct {
     bool in_a_row;           /* there may be several trainings in a row, which ranks do side by side */
     const char *undivided;   /* why ranks share a step only if its -g allows it; NULL: they always do */
     const char *gpus, *link; /* NULL: not given */
+    int planned_ranks;       /* for which --estimate plans; 0: those of this job */
     const char *zero, *reduce_type;
     double bucket_mb;
     int val_times; /* --val-batch-size as a multiple of -b; 0: it was set explicitly */

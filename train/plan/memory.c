@@ -18,6 +18,7 @@ typedef struct {
     StepOptions options;
     int64_t micro_batches;
     bool update;
+    const PassListener *listener; /* NULL: none, of passes without an update */
     bool followed;      /* the counts are of the second of two steps, which finds in the caches what the first left */
     size_t activations; /* out: the peak of the arena */
     size_t masks;       /* out: of unused rows */
@@ -83,6 +84,10 @@ static void dry_step(DryRun *r, const Context *context, Pass *pass, const Tensor
         pass->unwritten = r->kind == PASS_FIRST && !i ? unwritten : NULL;
         pass->finished = r->update && i == r->micro_batches - 1 ? gradient_norm_finished : NULL;
         pass->finished_context = &u->squares;
+        if (r->listener) {
+            pass->finished = r->listener->finished, pass->needed = r->listener->needed;
+            pass->finished_context = pass->needed_context = r->listener->context;
+        }
         context_begin(context);
         r->model->forward_backward(r->model, r->on, context->arena, r->batch, fields, pass);
         context_end(context);
@@ -146,12 +151,18 @@ void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micr
 }
 
 void memory_dry_pass(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute) {
+    memory_dry_pass_told(model, dry, batch, kind, recompute, NULL);
+}
+
+void memory_dry_pass_told(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute,
+                          const PassListener *listener) {
     dry_run(&(DryRun){.model = model,
                       .dry = dry,
                       .on = dry,
                       .batch = batch,
                       .kind = kind,
                       .options = {.recompute = recompute},
+                      .listener = listener,
                       .micro_batches = 1});
 }
 

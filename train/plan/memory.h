@@ -27,6 +27,14 @@ void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micr
 /* Runs a micro-batch, without the update. */
 typedef enum { PASS_FIRST, PASS_LATER, PASS_VALIDATION } PassKind; /* of a step: the first overwrites gradients */
 void memory_dry_pass(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute);
+/* Is told of the pass: Pass.finished and Pass.needed, with one context. */
+typedef struct {
+    void (*finished)(void *context, int64_t begin, int64_t end);
+    void (*needed)(void *context, int64_t begin, int64_t end);
+    void *context;
+} PassListener;
+void memory_dry_pass_told(Model *model, Device *dry, const Batch *batch, PassKind kind, bool recompute,
+                          const PassListener *listener);
 size_t memory_total(const MemoryPlan *plan);
 void memory_print(const MemoryPlan *plan);
 /* Returns the bytes that a run can still allocate: the free bytes, minus those that the device keeps free. Call it

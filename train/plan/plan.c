@@ -9,6 +9,8 @@
 
 DType train_half(const TrainSpec *spec) { return spec->options->amp ? spec->device->half : DTYPE_F32; }
 
+int train_ranks(const TrainOptions *o) { return o->planned_ranks ? o->planned_ranks : ranks_count(); }
+
 int64_t train_min_samples(const TrainSpec *spec) { return spec->batch.min_samples ? spec->batch.min_samples : 1; }
 
 /* The subject of a plan: a run, or inference only. */
@@ -40,7 +42,7 @@ static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
     if (!r->train) return;
     int64_t row = 1 + o->grad_accumulation * n;
     int64_t numbers = ((host_memory ? 1 : TRAIN_MAX_QUEUED) + 1) * row + 1;
-    if (ranks_count() > 1) numbers += 1 + exchange_facts_count(o->grad_accumulation, ranks_count());
+    if (train_ranks(o) > 1) numbers += 1 + exchange_facts_count(o->grad_accumulation, train_ranks(o));
     if (r->validation) numbers += loader_epoch_batches(r->validation, &validation, 0) * n;
     if (r->validation && spec->selection.evaluate)
         numbers += validation_samples(r->validation, &validation) * model->n_outputs;
@@ -75,7 +77,7 @@ static void pad_batch(const TrainSpec *spec, Batch *batch) {
  * largest matrix. */
 static void divide_moments(const PlanRequest *r, MemoryPlan *plan) {
     const ParamTable *table = &r->spec->model->params;
-    size_t ranks = (size_t)ranks_count(), all = 2 * sizeof(float) * (size_t)table->flat_count, matrices = 0,
+    size_t ranks = (size_t)train_ranks(r->options), all = 2 * sizeof(float) * (size_t)table->flat_count, matrices = 0,
            largest = 0;
     if (ranks == 1 || strcmp(r->options->zero, "1") != 0) return;
     for (int i = 0; i < table->count && r->spec->optimizer.muon; i++) {
@@ -127,7 +129,7 @@ void train_follow(const TrainSpec *spec, const Batch *batch, Work *work) {
     Device *dry = dry_device_open();
     dry->half = train_half(spec);
     device_follow(dry);
-    int64_t micro_batches = o->grad_accumulation < 2 ? 1 : 2; /* the first, and one for all others */
+    int64_t micro_batches = o->grad_accumulation / train_ranks(o) < 2 ? 1 : 2; /* the first, and one for all others */
     memory_dry_step(spec->model, dry, batch, micro_batches, train_step_options(spec, o));
     work_follow(work, dry);
     xkeep(&dry, sizeof dry);

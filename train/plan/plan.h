@@ -21,6 +21,8 @@ Batch train_largest_batch(const TrainSpec *spec, const TrainOptions *options);
 /* Returns the number of samples of the smallest micro-batch that is trained on. */
 int64_t train_min_samples(const TrainSpec *spec);
 StepOptions train_step_options(const TrainSpec *spec, const TrainOptions *options);
+/* Returns the number of ranks that share a step: of this job, or of the one that is planned. */
+int train_ranks(const TrainOptions *options);
 /* Returns the 16-bit type of the activations; f32: there is none. */
 DType train_half(const TrainSpec *spec);
 /* Follows a step of such micro-batches through caches, and gives the work its traffic, which lives as long as the

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/format.h"
-#include "train/parallel/ranks.h"
 
 /* Returns the largest divisor of n from least to most; 0 if there is none. */
 static int64_t largest_divisor(int64_t n, int64_t least, int64_t most) {
@@ -26,6 +25,11 @@ typedef struct {
 static int64_t accumulation_of(const TrainOptions *o, int64_t size) {
     int64_t whole = (o->token_budget ? o->token_budget : o->batch_size) * o->grad_accumulation;
     return (whole + size - 1) / size;
+}
+
+/* Returns the -g that gives a step of as many samples: of each rank, unless the option counts those of all. */
+static int64_t typed_accumulation(const TrainOptions *o, int64_t size) {
+    return accumulation_of(o, size) / (o->whole_step ? 1 : train_ranks(o));
 }
 
 /* Plans with another --token-budget, or with another batch if there is no budget; steps keep at least their samples. */
@@ -96,12 +100,13 @@ static bool smaller_batch(const TrainSpec *spec, const Search *s, char text[CHAN
     text[0] = 0;
     if (size < least) return false;
     if (size < whole) {
-        int64_t divisor = o->token_budget ? 0 : largest_divisor(whole * o->grad_accumulation, least, size);
+        int64_t share = whole * o->grad_accumulation / train_ranks(o);
+        int64_t divisor = o->token_budget ? 0 : largest_divisor(share, least, size);
         if (divisor) size = divisor;
     }
     if (size < whole)
         n = (size_t)snprintf(text, CHANGE_TEXT, "%s %lld -g %lld", o->token_budget ? "--token-budget" : "-b",
-                             (long long)size, (long long)accumulation_of(o, size));
+                             (long long)size, (long long)typed_accumulation(o, size));
     if (validates && o->val_batch_size > 2 * size)
         snprintf(text + n, CHANGE_TEXT - n, "%s--val-batch-size %lld", n ? " " : "", (long long)(2 * size));
     return true;
@@ -180,7 +185,7 @@ void sizing_set_batch(const TrainSpec *spec, int64_t size, int64_t accumulation)
 BatchChoice sizing_choose_batch(const TrainSpec *spec, DType half, size_t available, KnownSizes *known) {
     const TrainOptions *o = spec->options;
     const Search search = {half, available, false, true, known};
-    int64_t whole = o->batch_size * o->grad_accumulation, share = whole / ranks_count();
+    int64_t whole = o->batch_size * o->grad_accumulation, share = whole / train_ranks(o);
     int64_t least = train_min_samples(spec), most = share;
     assert(whole >= least); /* train_options_resolve checks this */
     /* An epoch has no larger micro-batch: a step would have fewer samples than were asked for. */
