@@ -16,7 +16,7 @@ static const double attention_of_f32 = 0.5;
 const double cost_loader_rate = 0.6e9;
 const double cost_disk_rate = 1e9; /* assumed */
 
-const char *const cost_bound_names[] = {"compute", "memory", "launches", "copy", "loader"};
+const char *const cost_bound_names[] = {"compute", "memory", "launches", "copy", "loader", "exchange"};
 
 /* ---- the time of an operation, and of all ---- */
 

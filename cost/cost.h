@@ -12,7 +12,7 @@
 #include "cost/machine.h"
 #include "cost/work.h"
 
-typedef enum { BY_COMPUTE, BY_MEMORY, BY_LAUNCHES, BY_COPY, BY_LOADER } Bound;
+typedef enum { BY_COMPUTE, BY_MEMORY, BY_LAUNCHES, BY_COPY, BY_LOADER, BY_EXCHANGE } Bound;
 extern const char *const cost_bound_names[];
 /* bytes/s that one worker of the loader fills. */
 extern const double cost_loader_rate;

@@ -5,13 +5,17 @@
 #pragma once
 
 #include "cost/cost.h"
+#include "estimate/shared.h"
 #include "train/plan/memory.h"
 #include "train/plan/sizing.h"
 #include "train/spec.h"
 
 /* A run, whatever the card. */
 typedef struct {
-    Work step, validation; /* one of each */
+    Work step, validation; /* one of each; of a step that cards share, the part of one card */
+    int ranks;             /* cards that share a step */
+    bool divided;          /* and the optimizer's state */
+    SharedWork shared;     /* if they are several */
     int64_t steps;         /* 0: not known, there is no data */
     double epoch_batches, epoch_samples, epoch_tokens;
     int64_t validations, checkpoints;
@@ -25,9 +29,10 @@ typedef struct {
     const RunWork *work;
     BatchChoice batch; /* of -b auto; size 0: -b was given */
     WorkTime step, validation;
+    SharedTime shared; /* of a step, if several cards share it: step.seconds is then that of all */
     double steps_seconds, validation_seconds, checkpoint_seconds, seconds;
-    double available; /* bytes of its memory, less what CUDA itself takes */
-    const CardPrice *price;
+    double available;       /* bytes of its memory, less what CUDA itself takes */
+    const CardPrice *price; /* of all cards */
     bool fits;
     Changes changes; /* with which it would */
 } RunTime;

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/program.h"
 #include "estimate/compare.h"
+#include "estimate/shared_report.h"
 #include "train/report.h"
 
 /* With recomputed operations it is the utilisation of the hardware (HFU), not of the model. */
@@ -28,8 +29,9 @@ static void print_data(const TrainSpec *spec, const RunWork *w) {
     else
         printf("[Estimate] an epoch: %.0f samples, micro-batches: %.0f, tokens: %.0f\n", w->epoch_samples,
                w->epoch_batches, w->epoch_tokens);
-    printf("[Estimate] a step: micro-batches: %.0f, sequences: %.1f, tokens: %.0f%s\n", w->step.micro_batches,
-           w->step.sequences, w->step.tokens, spec->options->grad_checkpointing ? "; blocks are computed twice" : "");
+    printf("[Estimate] a step: micro-batches: %.0f, sequences: %.1f, tokens: %.0f%s\n",
+           w->ranks * w->step.micro_batches, w->ranks * w->step.sequences, w->ranks * w->step.tokens,
+           spec->options->grad_checkpointing ? "; blocks are computed twice" : "");
 }
 
 static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime *r) {
@@ -94,9 +96,10 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
            format_milliseconds(s->parts[BY_COMPUTE], text[1]), format_milliseconds(s->parts[BY_MEMORY], text[2]),
            format_milliseconds(s->parts[BY_LAUNCHES], text[3]), format_milliseconds(s->copy, text[4]),
            format_milliseconds(s->loader, text[5]));
-    printf("[Time] %.3g %s/s, %.3g TFLOP/s, %s %.1f %% of %.4g TFLOP/s (%s)\n", w->step.tokens / s->seconds,
-           spec->labels.token ? spec->labels.token : "tokens", s->flops / s->seconds * 1e-12, utilisation(spec),
-           100 * s->mfu, machine_peak_flops(&r->machine) * 1e-12, type_text(&r->machine));
+    printf("[Time] %.3g %s/s, %.3g TFLOP/s%s, %s %.1f %% of %.4g TFLOP/s (%s)\n",
+           w->ranks * w->step.tokens / s->seconds, spec->labels.token ? spec->labels.token : "tokens",
+           s->flops / s->seconds * 1e-12, w->ranks > 1 ? " of each card" : "", utilisation(spec), 100 * s->mfu,
+           machine_peak_flops(&r->machine) * 1e-12, type_text(&r->machine));
     double unaligned = w->step.unaligned_flops / s->flops;
     if (unaligned > 0.01)
         printf(
@@ -120,7 +123,7 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
         printf(", %s at %s an hour", price_amount(price, price_cost(price, r->seconds), money[0]),
                price_amount(price, price->per_hour, money[1]));
     if (r->machine.card->watts > 0)
-        printf("; at most %.3g kWh by the card's power", r->machine.card->watts * r->seconds / 3.6e6);
+        printf("; at most %.3g kWh by the card's power", w->ranks * r->machine.card->watts * r->seconds / 3.6e6);
     printf("\n");
 }
 
@@ -176,6 +179,7 @@ static void print_one(const TrainSpec *spec, const RunTime *r) {
     print_memory(spec, w, r);
     print_operations(&w->step, &r->step);
     print_time(spec, w, r);
+    shared_print(spec, r);
     print_assumptions(spec, r);
 }
 
@@ -184,10 +188,12 @@ static void print_one(const TrainSpec *spec, const RunTime *r) {
 /* Writes "fits", or what makes it fit; first the micro-batches, if they were chosen for the card. */
 static void memory_text(const RunTime *r, char text[CHANGES_TEXT]) {
     const Changes *c = &r->changes;
+    char cards[64];
     size_t n = 0;
     if (r->fits && r->batch.size)
         n = (size_t)snprintf(text, CHANGES_TEXT, "-b %lld -g %lld ", (long long)r->batch.size,
                              (long long)r->batch.accumulation);
+    n += (size_t)snprintf(text + n, CHANGES_TEXT - n, "%s", shared_text(r, cards));
     snprintf(text + n, CHANGES_TEXT - n, "%s%s%s",
              r->fits ? r->machine.rates ? "fits (rates measured)" : "fits"
              : c->n  ? c->text[0]
@@ -254,7 +260,7 @@ static json_t *operations_json(const Work *work, const WorkTime *time) {
 }
 
 static json_t *assumed_json(const Card *c) {
-    return json_build("the estimate", "{s:f, s:f, s:f, s:f, s:b}", "of_tensor_rate", c->of_tensor, "of_f32_rate",
+    return json_build("the estimate", "{s:f, s:f, s:f, s:f, s:f}", "of_tensor_rate", c->of_tensor, "of_f32_rate",
                       c->of_f32, "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_bytes",
                       CARD_L2_USABLE * c->l2);
 }
@@ -311,6 +317,7 @@ static json_t *card_json(const TrainSpec *spec, const Comparison *c, const RunTi
                    "copy_seconds", s->copy, "loader_seconds", s->loader, "mfu", s->mfu, "operations",
                    operations_json(&w->step, s), "changes", changes, "memory_limit", r->machine.limit);
     add_batch(card, r);
+    if (shared_is_reported(r)) json_object_set_new(card, "shared", shared_json(r));
     json_object_set_new(card, "floor_seconds", json_real(cost_floor(&r->machine, &w->step)));
     if (w->steps)
         json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,
@@ -324,17 +331,18 @@ static json_t *card_json(const TrainSpec *spec, const Comparison *c, const RunTi
 
 static char *json_of(const TrainSpec *spec, const RunTime *times, int n) {
     const RunWork *w = times[0].work;
-    json_t *cards = json_array();
+    double cards = w->ranks;
+    json_t *list = json_array();
     Comparison c = compare_runs(&spec->options->prices, times, n);
-    for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(spec, &c, &times[i]));
+    for (int i = 0; i < n; i++) json_array_append_new(list, card_json(spec, &c, &times[i]));
     json_auto_t *root = json_build(
         "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}",
         "model", spec->model->name, "parameters", (json_int_t)params_count(&spec->model->params), "typical_data",
         spec->synthetic, "memory_bytes", memory_json(&w->memory), "epoch", "samples", w->epoch_samples, "micro_batches",
-        w->epoch_batches, "tokens", w->epoch_tokens, "step", "sequences", w->step.sequences, "tokens", w->step.tokens,
-        "flops", times[0].step.flops, "unaligned_flops", w->step.unaligned_flops, "steps", (json_int_t)w->steps,
-        "validations", (json_int_t)w->validations, "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes",
-        w->checkpoint_bytes, "gpus", cards);
+        w->epoch_batches, "tokens", w->epoch_tokens, "step", "sequences", cards * w->step.sequences, "tokens",
+        cards * w->step.tokens, "flops", cards * times[0].step.flops, "unaligned_flops",
+        cards * w->step.unaligned_flops, "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations,
+        "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", list);
     if (c.fastest) json_object_set_new(root, "fastest", json_string(c.fastest->machine.card->key));
     if (c.cheapest) json_object_set_new(root, "cheapest", json_string(c.cheapest->machine.card->key));
     return json_text("the estimate", root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
@@ -343,6 +351,7 @@ static char *json_of(const TrainSpec *spec, const RunTime *times, int n) {
 void estimate_begin(TrainOptions *o) {
     MachineOptions options = train_machine_options(o);
     int n;
+    shared_begin(o);
     free(machines_named(&options, &n));
     if (o->json) o->json_file = program_free_stdout();
 }

@@ -113,7 +113,7 @@ static const OptionRow table[] = {
     {.name = "gpus", .type = OPTION_TEXT, .offset = FIELD(gpus), .metavar = "N|auto|LIST",
      .help = "GPUs of this machine that train together, a process each: so many, or those of a list such as 0,2; auto: "
              "as many as are faster than one"},
-    {.name = "link", .heading = "Estimates", .type = OPTION_TEXT, .offset = FIELD(link), .metavar = "X|pcie3|pcie4|nvlink",
+    {.name = "link", .heading = "Estimates", .type = OPTION_TEXT, .offset = FIELD(link), .metavar = "X|pcie3|pcie4|pcie5|nvlink",
      .help = "with --estimate --gpus N: what connects the GPUs, or GB/s that each sends and receives at once"},
     {.name = "zero", .heading = "Device", .type = OPTION_CHOICE, .offset = FIELD(zero), .default_value = "0", .metavar = "0|1",
      .help = "of several ranks, 1: each has a part of the optimizer's state, with the same bits"},
@@ -191,8 +191,8 @@ void train_options_add(OptionSet *set, TrainOptions *o) {
 }
 
 static void check_estimate(const TrainOptions *o, const OptionSet *set) {
-    static const char *const for_estimate[] = {"gpu", "json"};
-    for (int i = 0; i < 2 && !o->estimate; i++)
+    static const char *const for_estimate[] = {"gpu", "json", "link"};
+    for (int i = 0; i < 3 && !o->estimate; i++)
         if (options_given(set, for_estimate[i])) die_usage("--%s belongs to --estimate", for_estimate[i]);
     if (o->estimate && o->dry_run) die_usage("--estimate and --dry-run exclude each other; give one of them");
     if (o->calibrate && (o->estimate || o->dry_run)) die_usage("--calibrate trains nothing and is given alone");
