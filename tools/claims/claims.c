@@ -222,6 +222,21 @@ static void sum_up(Run *run, const Machine *machine, const Work *work) {
     }
 }
 
+/* Reads what several cards take; nothing of one. */
+static void read_shared(Run *run, const json_t *shared, const char *command) {
+    const json_t *ways = json_object_get(shared, "ways"), *time = json_object_get(shared, "time");
+    const char *const which[] = {"one_card", "asked", "chosen"};
+    double steps[3];
+    if (!time) return;
+    for (int i = 0; i < 3; i++) {
+        const json_t *way = json_array_get(ways, (size_t)member(shared, which[i], command));
+        steps[i] = member(json_object_get(way, "time"), "step_seconds", command);
+    }
+    run->exposed = member(time, "step_seconds", command) - member(time, "compute_seconds", command);
+    run->sent = member(time, "sent_bytes", command);
+    run->gain = steps[0] / steps[1], run->chosen_gain = steps[0] / steps[2];
+}
+
 static Run run_of_json(const json_t *root, const char *command) {
     const json_t *card = json_array_get(json_object_get(root, "gpus"), 0), *row;
     const json_t *memory = json_object_get(root, "memory_bytes"), *step = json_object_get(root, "step");
@@ -242,6 +257,7 @@ static Run run_of_json(const json_t *root, const char *command) {
                .available = member(card, "available_bytes", command)};
     double validations = json_number_value(json_object_get(root, "validations"));
     run.seconds = json_number_value(json_object_get(card, "seconds"));
+    read_shared(&run, json_object_get(card, "shared"), command);
     if (validations > 0) run.held_out = json_number_value(json_object_get(card, "validation_seconds")) / validations;
     bool tf32 = !strcmp(type, "TF32");
     Machine machine = {.card = run.card,

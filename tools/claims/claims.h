@@ -30,7 +30,10 @@ typedef struct {
     double peak;                        /* FLOP/s that the card states for these products */
     double memory, states, activations; /* bytes: total; gradients and moments; activations */
     double available;                   /* bytes of the card that a run may use */
-    double seconds;  /* of the whole run, with validations and checkpoints; 0: its length is not known */
+    double seconds; /* of the whole run, with validations and checkpoints; 0: its length is not known */
+    /* Of a step that several cards share (--gpus): what it waits for, seconds; bytes that each sends; how many times as
+     * fast as one card with the same step it is, and would be in the way that is chosen. */
+    double exposed, sent, gain, chosen_gain;
     double held_out; /* seconds of a validation on all that is held out; 0: nothing is */
 } Run;
 

@@ -148,3 +148,40 @@ TEST(what_makes_no_sense_is_refused) {
     expect_refused("--gpu t4 --gpus 2 --reduce-type bf16", "a t4 has no such type");
     expect_refused("--gpu a30 --gpus 2 -b auto --effective-batch 33", "cannot share a step of 33 samples");
 }
+
+/* Writes what the table of docs/many_gpus.md has of a way: "200 ms, 96 %". */
+static const char *cell_of(const json_t *of) {
+    return kept_format("%.3g ms, %.0f %%", 1e3 * time_of(of, "step_seconds"), 100 * estimate_number(of, "scaling"));
+}
+
+/* Returns the row of the table with these options. */
+static const char *row_of(const char *options) {
+    json_t *root = estimate_parsed(kept_format("%s --calibration none", options));
+    const json_t *ways = json_object_get(shared(root), "ways"), *chosen = way(root, "chosen");
+    int cards = (int)estimate_number(chosen, "cards");
+    bool zero = json_is_true(json_object_get(chosen, "zero"));
+    double gain = time_of(way(root, "one_card"), "step_seconds") / time_of(chosen, "step_seconds");
+    const char *what = cards > 1 ? kept_format("%d, `--zero %d`", cards, zero) : "1";
+    const char *row = kept_format("| `%s` | %s | %s | %s | %.2f |", options, cell_of(json_array_get(ways, 0)),
+                                  cell_of(json_array_get(ways, 1)), what, gain);
+    json_decref(root);
+    return row;
+}
+
+TEST(the_documented_table_is_what_the_programs_print) {
+    char *text, *rest, *end;
+    size_t size;
+    Error error;
+    int rows = 0;
+    if (!read_file("docs/many_gpus.md", &text, &size, &error)) fail_msg("%s", error.text);
+    rest = strstr(text, "## What several cards bring");
+    assert_non_null(rest);
+    for (char *line; (line = strsep(&rest, "\n")) && strncmp(line, "## Trainings", 12);) {
+        if (strncmp(line, "| `train_", 9) || !(end = strchr(line + 3, '`'))) continue;
+        const char *want = row_of(kept_format("%.*s", (int)(end - line - 3), line + 3));
+        if (strcmp(line, want) != 0) fail_msg("docs/many_gpus.md has\n%s\nand the program\n%s", line, want);
+        rows++;
+    }
+    assert_true(rows >= 12);
+    free(text);
+}
