@@ -168,8 +168,7 @@ static RunWork run_work(const TrainSpec *spec) {
 
 /* ---- a run on a card ---- */
 
-/* Returns the price of as many cards: one without a card's name is that of the whole machine. */
-static const CardPrice *price_of(const PriceList *prices, const Card *card, int cards) {
+const CardPrice *estimate_price(const PriceList *prices, const Card *card, int cards) {
     const CardPrice *one = price_list_find(prices, card);
     if (cards == 1 || !prices->by_card) return one;
     CardPrice all = *one;
@@ -251,7 +250,7 @@ void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWor
         work[i] = same == i ? run_work(&planned) : (RunWork){0};
         times[i] = run_on(&planned, &work[same], &machines[i]);
         times[i].batch = batch;
-        times[i].price = price_of(&spec->options->prices, card, work[same].ranks);
+        times[i].price = estimate_price(&spec->options->prices, card, work[same].ranks);
         if (work[same].ranks == 1) times[i].shared = chosen;
         if (shared_is_automatic(&o)) times[i].shared.advice = chosen.advice;
     }

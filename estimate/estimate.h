@@ -37,6 +37,9 @@ typedef struct {
     Changes changes; /* with which it would */
 } RunTime;
 
+/* Returns the price of so many cards, which lives as long as the process: that of a card for each of them, or if the
+ * list has one without a card that of the whole machine. */
+const CardPrice *estimate_price(const PriceList *prices, const Card *card, int cards);
 /* Fills times[n], of which each points into work[n]. Where -b is auto, each machine has the micro-batches that fit
  * there. */
 void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWork *work, RunTime *times);

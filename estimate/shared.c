@@ -1,6 +1,7 @@
 #include "estimate/shared.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,13 @@ static void divide_step(TrainOptions *o, int ranks) {
                   (long long)o->grad_accumulation, ranks);
 }
 
+/* Plans for trainings in a row, each of which has one card. */
+static void plan_apart(TrainOptions *o, int cards) {
+    if (o->link) die_usage("--link %s: trainings side by side exchange nothing", o->link);
+    o->planned_apart = cards;
+    printf("[Cards] the trainings are dealt out to %d cards; each is estimated on one\n", cards);
+}
+
 void shared_begin(TrainOptions *o) {
     if (o->planned_ranks) return; /* another part of the same program */
     o->planned_ranks = 1;
@@ -66,10 +74,10 @@ void shared_begin(TrainOptions *o) {
     int ranks = cards_of(o->gpus);
     if (ranks == 1 && o->link) die_usage("--link %s connects several cards, and --gpus %s is one", o->link, o->gpus);
     bool whole = o->undivided && (o->auto_batch || o->grad_accumulation % ranks);
-    if (ranks > 1 && o->in_a_row && (whole || !o->undivided))
-        die_usage("--gpus %d: the trainings of this command are dealt out to the cards, each has one card; estimate "
-                  "one without --gpus",
-                  ranks);
+    if (ranks > 1 && o->in_a_row && (whole || !o->undivided)) {
+        plan_apart(o, ranks);
+        return;
+    }
     if (ranks > 1 && whole)
         die_usage("%d cards cannot share the steps of -g %lld (%s): give -g %d or another multiple of %d, without -b "
                   "auto",

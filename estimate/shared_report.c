@@ -84,7 +84,8 @@ void shared_print(const TrainSpec *spec, const RunTime *r) {
 
 const char *shared_text(const RunTime *r, char text[64]) {
     text[0] = 0;
-    if (r->work->ranks > 1) snprintf(text, 64, "%d over %s, ", r->work->ranks, r->shared.link.name);
+    if (r->work->ranks > 1)
+        snprintf(text, 64, "%d over %s%s, ", r->work->ranks, r->shared.link.name, r->work->divided ? " --zero 1" : "");
     return text;
 }
 

@@ -1,5 +1,6 @@
 #include "commands/cv/estimate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,18 +8,27 @@
 #include "estimate/compare.h"
 #include "estimate/estimate_report.h"
 
-/* Returns the times of fold `shown` on the machines, with the seconds of all folds; free(). work[n_machines]. */
+/* Returns the number of cards that train folds side by side. */
+static int cards_of(const TrainOptions *o) { return o->planned_apart ? o->planned_apart : 1; }
+
+/* Returns the times of fold `shown` on the machines, with the seconds until all folds are trained, which are dealt out
+ * to the cards of a machine; free(). work[n_machines]. */
 static RunTime *sum_times(TrainSpec *specs, int n, int shown, const Machine *machines, int n_machines, RunWork *work) {
+    int cards = cards_of(specs->options);
     RunTime *totals = xcalloc((size_t)n_machines, sizeof *totals), *times = xcalloc((size_t)n_machines, sizeof *times);
-    OWNED double *seconds = xcalloc((size_t)n_machines, sizeof *seconds);
+    OWNED double *seconds = xcalloc((size_t)(n_machines * cards), sizeof *seconds);
     for (int i = 0; i < n; i++) {
         estimate_runs(&specs[i], machines, n_machines, work, times);
         for (int k = 0; k < n_machines; k++) {
-            seconds[k] += times[k].seconds;
+            seconds[k * cards + i % cards] += times[k].seconds;
             if (i == shown) totals[k] = times[k];
         }
     }
-    for (int k = 0; k < n_machines; k++) totals[k].seconds = seconds[k];
+    for (int k = 0; k < n_machines; k++) {
+        totals[k].seconds = 0;
+        if (cards > 1) totals[k].price = estimate_price(&specs->options->prices, machines[k].card, cards);
+        for (int c = 0; c < cards; c++) totals[k].seconds = fmax(totals[k].seconds, seconds[k * cards + c]);
+    }
     free(times);
     return totals;
 }
@@ -34,7 +44,9 @@ static void print_totals(const CvRun *run, TrainSpec *specs, int n, int shown) {
     OWNED RunTime *totals = sum_times(specs, n, shown, machines, n_cards, work);
     for (const RunTime *t = totals; t < totals + n_cards; t++) {
         const Price *price = &t->price->price;
-        printf("[Folds] %s: training all %d folds: %s", t->machine.card->key, n, format_duration(t->seconds, text));
+        printf("[Folds] %s: training all %d folds", t->machine.card->key, n);
+        if (run->train.planned_apart) printf(" on %d cards", run->train.planned_apart);
+        printf(": %s", format_duration(t->seconds, text));
         if (price->per_hour > 0 && (prices->by_card || n_cards == 1))
             printf(", %s at %s an hour", price_amount(price, price_cost(price, t->seconds), money[0]),
                    price_amount(price, price->per_hour, money[1]));

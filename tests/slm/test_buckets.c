@@ -100,3 +100,17 @@ TEST(the_time_of_a_bucket_is_that_of_its_work) {
     free(parts.buckets);
     close_rig(&r);
 }
+
+/* An advice on a run has the parts that its passes and its update count. */
+TEST(the_parts_of_a_step_are_its_passes_and_its_update) {
+    Rig r;
+    open_rig(&r, false);
+    const Machine machine = {.card = card_of_key("a30"), .half = DTYPE_F32, .tf32 = true, .workers = 1};
+    StepParts parts = buckets_step(&r.spec, &r.batch, &machine, RANKS);
+    assert_int_equal(parts.n_buckets, r.works.n);
+    assert_true(parts.later > 0.9 * parts.pass && parts.first > 0.9 * parts.pass && parts.first < 1.1 * parts.pass);
+    assert_true(parts.update > 0 && parts.update < parts.first);
+    assert_int_equal(parts.multiprocessors, machine.card->multiprocessors);
+    free(parts.buckets);
+    close_rig(&r);
+}

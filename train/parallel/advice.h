@@ -30,7 +30,8 @@ typedef struct {
     AdviceRequest request;
     AdviceWay ways[ADVICE_WAYS]; /* [n], most ranks first */
     int n;
-    int asked, chosen, alone; /* places in ways; chosen is the fastest that fits, `asked` if none does */
+    int asked, chosen,
+        alone;      /* places in ways; chosen is the fastest that fits, to a hundredth; `asked` if none does */
     int64_t hiding; /* micro-batches of each rank with which what was asked for would scale to 95 %; 0: it does so, or
                      * not even with 64 times as many */
     double halved;  /* seconds of the asked step if gradients were sent in 16 bits; 0: they are */

@@ -155,3 +155,36 @@ void buckets_time(const BucketWorks *buckets, const Machine *machine, const Work
         if (parts->buckets[i].final > parts->pass) parts->buckets[i].final = parts->pass;
     }
 }
+
+/* Returns the seconds of what a dry device has counted. */
+static double counted(const Device *dry, const Machine *machine, const Work *like) {
+    Work work = {0};
+    work_add_counters(&work, dry, 1);
+    return seconds_of(machine, work, like);
+}
+
+StepParts buckets_step(const TrainSpec *spec, const Batch *batch, const Machine *machine, int ranks) {
+    const TrainOptions *o = spec->options;
+    const Batch none = {0};
+    Device *dry = dry_device_open();
+    double seconds[PASS_LATER + 1], copy = (double)batch->size / machine_copy_rate(machine);
+    OWNED Work *like = xcalloc(1, sizeof *like);
+    dry->half = train_half(spec);
+    train_follow(spec, batch, like);
+    for (int kind = PASS_FIRST; kind <= PASS_LATER; kind++) {
+        device_reset_counters(dry);
+        memory_dry_pass(spec->model, dry, batch, kind, o->grad_checkpointing);
+        seconds[kind] = counted(dry, machine, like) + copy;
+    }
+    device_reset_counters(dry);
+    memory_dry_step(spec->model, dry, &none, 0, train_step_options(spec, o));
+    StepParts parts = {.first = seconds[PASS_FIRST],
+                       .later = seconds[PASS_LATER],
+                       .update = counted(dry, machine, like),
+                       .multiprocessors = machine->card->multiprocessors};
+    BucketWorks works = buckets_record(spec, batch, ranks, o->grad_accumulation > ranks ? PASS_LATER : PASS_FIRST);
+    buckets_time(&works, machine, like, &parts);
+    buckets_free(&works);
+    device_close(dry);
+    return parts;
+}

@@ -27,3 +27,6 @@ void buckets_free(BucketWorks *buckets);
 /* Times the buckets on a machine, with the traffic of `like`. Sets the parts' pass and buckets; free(parts->buckets).
  */
 void buckets_time(const BucketWorks *buckets, const Machine *machine, const Work *like, StepParts *parts);
+/* Returns what a card computes in a step of micro-batches like this one, by the machine's rates, for advice on a run
+ * whose other micro-batches are not known: free(parts.buckets). The loader is left out. */
+StepParts buckets_step(const TrainSpec *spec, const Batch *batch, const Machine *machine, int ranks);
