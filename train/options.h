@@ -22,7 +22,7 @@ typedef struct {
     const char *undivided;   /* why ranks share a step only if its -g allows it; NULL: they always do */
     const char *gpus, *link; /* NULL: not given */
     int planned_ranks;       /* for which --estimate plans; 0: those of this job */
-    int planned_apart;       /* cards for which it plans, among which trainings in a row are dealt out; 0: they are not */
+    int planned_apart;       /* cards to which it plans to deal out trainings in a row; 0: it does not */
     const char *zero, *reduce_type;
     double bucket_mb;
     int val_times; /* --val-batch-size as a multiple of -b; 0: it was set explicitly */
