@@ -320,6 +320,48 @@ TEST(branches_of_a_graph_wait_for_what_they_were_captured_behind_alone) {
     emulate_set_seed(0);
 }
 
+/* Captures a fork before and a join behind all work: polled work and a launch here, a launch there. */
+static cudaGraphExec_t capture_two_branches(TwoStreams &s, Polled &p) {
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaStreamBeginCapture(s.first, cudaStreamCaptureModeRelaxed);
+    cudaEventRecord(s.event, s.first);
+    cudaStreamWaitEvent(s.second, s.event, 0);
+    gpu_launch(add_one, 1, 32, 0, s.first, s.y);
+    emulate_enqueue_poll(s.second, Polled::poll, &p);
+    gpu_launch(add_one, 1, 32, 0, s.second, s.x);
+    cudaEventRecord(s.event, s.second);
+    cudaStreamWaitEvent(s.first, s.event, 0);
+    assert_int_equal(cudaStreamEndCapture(s.first, &graph), cudaSuccess);
+    assert_int_equal(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
+    cudaGraphDestroy(graph);
+    return executable;
+}
+
+/* A launch begins behind all that its stream holds and behind the graph's last launch, and ends with all branches. */
+TEST(launches_of_a_graph_are_whole) {
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        TwoStreams s;
+        Polled before, inside;
+        cudaGraphExec_t executable = capture_two_branches(s, inside);
+        emulate_set_seed(seed);
+        emulate_enqueue_poll(s.first, Polled::poll, &before);
+        cudaGraphLaunch(executable, s.first);
+        cudaGraphLaunch(executable, s.second);
+        emulate_advance_streams();
+        assert_true(!inside.asked && s.y[0] == 1);
+        before.done = true;
+        emulate_advance_streams();
+        assert_true(inside.asked && s.y[0] == 2); /* the second launch waits */
+        assert_int_equal(cudaStreamQuery(s.first), cudaErrorNotReady);
+        inside.done = true;
+        assert_int_equal(cudaStreamSynchronize(s.second), cudaSuccess);
+        assert_true(s.x[0] == 3 && s.y[0] == 3 && inside.ended == 2);
+        cudaGraphExecDestroy(executable);
+    }
+    emulate_set_seed(0);
+}
+
 TEST(an_uploaded_graph_has_its_memory) {
     TwoStreams s;
     Polled p;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,8 +77,10 @@ const char *run_ranks(int count, const char *settings, void (*function)(void)) {
     for (rank = 0; rank < count; rank++)
         if (!(children[rank] = fork())) run_rank(output, settings, function);
     for (int i = 0; i < count; i++) {
-        waitpid(children[i], &status, 0);
-        if (status) failed++;
+        REQUIRE(wait(&status) > 0);
+        if (!status) continue;
+        if (!failed++) usleep(500000); /* the others may say something, too, or wait for it */
+        for (int k = 0; k < count; k++) kill(children[k], SIGTERM);
     }
     munmap(shared, sizeof *shared);
     const char *text = kept_text(output);
@@ -120,6 +123,7 @@ NcclComm *communicator(int blocking) {
     EXPECT(blocking ? COLL_SUCCESS : COLL_IN_PROGRESS,
            nccl.ncclCommInitRankConfig(&comm, ranks, shared_id(), rank, &config));
     EXPECT(COLL_SUCCESS, settled(comm));
+    all_ranks();
     return comm;
 }
 

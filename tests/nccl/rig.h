@@ -33,7 +33,7 @@ void rank_expects(const char *file, int line, const char *what, unsigned want, u
 void all_ranks(void);
 /* Returns the id that rank 0 has made: the first call of each rank gets the first, and so on. */
 NcclId shared_id(void);
-/* Makes a communicator of all ranks, each on its own card. */
+/* Makes a communicator of all ranks, each on its own card. Waits for all. */
 NcclComm *communicator(int blocking);
 /* Calls ncclCommGetAsyncError until it does not say COLL_IN_PROGRESS. Returns what it says. */
 unsigned settled(NcclComm *comm);

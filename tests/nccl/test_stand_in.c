@@ -124,6 +124,31 @@ static void check_ring(void) {
 
 TEST(sums_follow_the_ring_and_maxima_drop_nan) { run_ranks(3, NULL, check_ring); }
 
+/* Bits of 16-bit numbers of two ranks and of their rounded sum: ties, the smallest and the largest numbers, NaN. */
+static const struct {
+    uint16_t of_rank[2], f16;
+} sums[] = {{{0x6800, 0x3C00}, 0x6800}, {{0x6801, 0x3C00}, 0x6802}, {{0x0001, 0x0001}, 0x0002},
+            {{0x03FF, 0x0001}, 0x0400}, {{0x8001, 0x0003}, 0x0002}, {{0x7BFF, 0x7BFF}, 0x7C00},
+            {{0xFBFF, 0xFBFF}, 0xFC00}, {{0x7C00, 0xFC00}, 0x7E00}, {{0x7BFF, 0x4BFF}, 0x7BFF}};
+
+static void check_rounding(void) {
+    enum { N = sizeof sums / sizeof sums[0] };
+    NcclComm *comm = communicator(1);
+    cudaStream_t stream = new_stream();
+    uint16_t *x = (uint16_t *)numbers(N), bf16[4] = {0x4380, 0x4381, 0x7F7F, 0x7F80}; /* 256, 258, largest, infinity */
+    for (int i = 0; i < N; i++) x[i] = sums[i].of_rank[rank];
+    OK(nccl.ncclAllReduce(x, x, N, COLL_F16, COLL_SUM, comm, stream));
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    for (int i = 0; i < N; i++) REQUIRE((x[i] & (sums[i].f16 == 0x7E00 ? 0x7E00 : 0xFFFF)) == sums[i].f16);
+    for (int i = 0; i < 4; i++) x[i] = rank == 0 ? bf16[i] : i < 2 ? 0x3F80 : i == 2 ? 0x7F7F : 0xFF80;
+    OK(nccl.ncclAllReduce(x, x, 4, COLL_BF16, COLL_SUM, comm, stream));
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    REQUIRE(x[0] == 0x4380 && x[1] == 0x4382 && x[2] == 0x7F80 && (x[3] & 0x7FC0) == 0x7FC0);
+    OK(nccl.ncclCommDestroy(comm));
+}
+
+TEST(sums_are_rounded_to_the_nearest_even_number) { run_ranks(2, NULL, check_rounding); }
+
 /* ---- groups, captures ---- */
 
 static void check_groups(void) {
@@ -182,14 +207,14 @@ static void check_captures(void) {
     all_ranks();
     x[0] = (float)(rank + 1);
     for (int q = 0; q < ranks; q++) want += (float)(q + 1);
-    if (rank == 0) { /* alone: the exchange waits for the others, the rest does not */
+    if (rank == 0 && ranks > 1) { /* alone: the exchange waits for the others, the rest does not */
         REQUIRE(cudaGraphLaunch(graphs[0], main) == cudaSuccess);
         emulate_advance_streams();
         REQUIRE(y[0] == 0 && x[0] == 1 && y[1] == 2);
         REQUIRE(cudaStreamQuery(main) == cudaErrorNotReady);
     }
     all_ranks();
-    if (rank) REQUIRE(cudaGraphLaunch(graphs[0], main) == cudaSuccess);
+    if (rank || ranks == 1) REQUIRE(cudaGraphLaunch(graphs[0], main) == cudaSuccess);
     for (int replay = 0; replay < 3; replay++) {
         REQUIRE(cudaGraphLaunch(graphs[(replay + 1) % 2], main) == cudaSuccess);
         want *= (float)ranks;

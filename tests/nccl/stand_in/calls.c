@@ -189,7 +189,7 @@ unsigned ncclCommInitRankConfig(NcclComm **out, int ranks, NcclId id, int rank, 
     *out = comm;
     if (!blocking) return COLL_IN_PROGRESS;
     status = wait_for_thread(comm);
-    if (!status) return status;
+    if (comm->ready) return COLL_SUCCESS; /* even if another rank has failed since */
     remember(comm->text);
     stop(comm);
     comm->phase = ABORTED;

@@ -77,6 +77,7 @@ static bool poll_operation(void *argument) {
     } else if (begins) {
         op->state = BEGUN;
         op->header.replay += op->header.capture > 0;
+        op->header.number = ++comm->begun;
         comm->running = op;
         comm->posted = true;
     }

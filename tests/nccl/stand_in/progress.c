@@ -209,16 +209,16 @@ static double least_seconds(const NcclComm *comm, const Header *h) {
 static void begin(NcclComm *comm, Operation *op) {
     Message message = {.what = BEGINS};
     char text[TEXT_BYTES / 4];
-    op->header.number = ++comm->begun;
+    uint64_t number = op->header.number;
     message.header = op->header;
     describe(&op->header, text);
-    append_to_log("operation rank=%d number=%llu %s\n", comm->rank, (unsigned long long)comm->begun, text);
+    append_to_log("operation rank=%d number=%llu %s\n", comm->rank, (unsigned long long)number, text);
     comm->stage = -1;
     for (int q = 0; q < comm->ranks; q++) comm->peers[q].agrees = q == comm->rank;
-    comm->hangs = setting_names("STAND_IN_NCCL_HANG_AT", comm, comm->begun);
-    if (setting_names("STAND_IN_NCCL_ERROR_AT", comm, comm->begun))
+    comm->hangs = setting_names("STAND_IN_NCCL_HANG_AT", comm, number);
+    if (setting_names("STAND_IN_NCCL_ERROR_AT", comm, number))
         fail(comm, SYSTEM_ERROR, "rank %d, operation %llu: STAND_IN_NCCL_ERROR_AT", comm->rank,
-             (unsigned long long)comm->begun);
+             (unsigned long long)number);
     else if (!comm->hangs)
         send_to_all(comm, &message);
 }
@@ -233,9 +233,11 @@ static bool all_agree(NcclComm *comm, const Operation *op) {
             describe(&op->header, mine);
             describe(&peer->begun[0], theirs);
             peer->agrees = !memcmp(&op->header, &peer->begun[0], sizeof op->header);
+            bool first = comm->rank < q;
             if (!peer->agrees)
                 fail(comm, INVALID_USAGE, "operation %llu is %s on rank %d, and %s on rank %d",
-                     (unsigned long long)op->header.number, mine, comm->rank, theirs, q);
+                     (unsigned long long)op->header.number, first ? mine : theirs, first ? comm->rank : q,
+                     first ? theirs : mine, first ? q : comm->rank);
             memmove(peer->begun, peer->begun + 1, sizeof peer->begun - sizeof peer->begun[0]);
             peer->n_begun--;
         } else if (!peer->agrees && peer->left) {
