@@ -51,7 +51,6 @@ static _Noreturn void run_rank(const char *output, const char *settings, void (*
     alarm(60); /* a rank that waits for ever ends all */
     snprintf(count, sizeof count, "%d", ranks);
     setenv("EMULATE_DEVICES", count, 1);
-    setenv("STAND_IN_NCCL_ADDRESS", "127.0.0.1", 1);
     if (settings) set(settings);
     load_functions();
     REQUIRE(cudaSetDevice(rank) == cudaSuccess);

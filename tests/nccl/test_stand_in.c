@@ -1,4 +1,6 @@
 /* The stand-in for NCCL: results of its operations, direct, in groups, captured and replayed, and their order. */
+#include <unistd.h>
+
 #include "tests/nccl/rig.h"
 
 /* ---- results ---- */
@@ -99,7 +101,7 @@ static void check_results(void) {
 TEST(results_are_those_of_a_plain_computation) {
     for (int count = 1; count <= 4; count++) run_ranks(count, NULL, check_results);
     run_ranks(2, "EMULATE_SEED=1", check_results);
-    run_ranks(3, "EMULATE_SEED=7 STAND_IN_NCCL_GBPS=1", check_results);
+    run_ranks(3, "EMULATE_SEED=7 STAND_IN_NCCL_GBPS=1 STAND_IN_NCCL_ADDRESS=127.0.0.1", check_results);
 }
 
 /* 2^24 + 1 is 2^24 in f32: the order of additions shows. That of part k ends with rank k. */
@@ -223,7 +225,7 @@ static void check_captures(void) {
     REQUIRE(x[0] == want && y[1] == want);
     OK(nccl.ncclAllReduce(x, x, 1, COLL_F32, COLL_MAX, comm, side));
     OK(nccl.ncclCommDestroy(comm)); /* waits for what is in the stream */
-    REQUIRE(cudaStreamQuery(side) == cudaSuccess || emulate_seed() > 0);
+    REQUIRE(cudaStreamSynchronize(side) == cudaSuccess && x[0] == want);
     for (int i = 0; i < 2; i++) cudaGraphExecDestroy(graphs[i]);
 }
 
@@ -246,14 +248,18 @@ TEST(captured_operations_meet_those_of_other_ranks_at_each_replay) {
 
 /* ---- communicators that do not block ---- */
 
+static bool is_set(void *flag) { return *(bool *)flag; }
+
 static void check_non_blocking(void) {
     NcclComm *comm = communicator(0);
     cudaStream_t stream = new_stream();
     float *x = numbers(4), want = 0;
+    unsigned status;
+    bool goes_on = false;
     int later = 0;
     for (int q = 0; q < ranks; q++) want += (float)(1000 * q) + 4;
     for (int i = 0; i < 40; i++) {
-        unsigned status = nccl.ncclAllReduce(x, x, 4, COLL_F32, i ? COLL_MAX : COLL_SUM, comm, stream);
+        status = nccl.ncclAllReduce(x, x, 4, COLL_F32, i ? COLL_MAX : COLL_SUM, comm, stream);
         REQUIRE(status == COLL_SUCCESS || status == COLL_IN_PROGRESS);
         if (status == COLL_IN_PROGRESS) {
             EXPECT(COLL_INVALID_ARGUMENT, nccl.ncclAllReduce(x, x, 4, COLL_F32, COLL_SUM, comm, stream));
@@ -264,11 +270,16 @@ static void check_non_blocking(void) {
     }
     REQUIRE(later > 5 && later < 35);
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess && x[3] == want);
-    OK(nccl.ncclAllReduce(x, x, 0, COLL_F32, COLL_MAX, comm, stream));
-    while (nccl.ncclAllReduce(x, x, 4, COLL_F32, COLL_MAX, comm, stream) == COLL_IN_PROGRESS &&
-           settled(comm) != COLL_SUCCESS)
-        continue;
+    emulate_enqueue_poll(stream, is_set, &goes_on);
+    (void)nccl.ncclAllReduce(x, x, 4, COLL_F32, COLL_MAX, comm, stream);
+    EXPECT(COLL_SUCCESS, settled(comm));
     EXPECT(COLL_IN_PROGRESS, nccl.ncclCommFinalize(comm));
+    for (int i = 0; i < 50; i++) { /* waits for what the stream holds */
+        OK(nccl.ncclCommGetAsyncError(comm, &status));
+        REQUIRE(status == COLL_IN_PROGRESS);
+        usleep(200);
+    }
+    goes_on = true;
     EXPECT(COLL_SUCCESS, settled(comm));
     EXPECT(COLL_INVALID_ARGUMENT, nccl.ncclAllReduce(x, x, 4, COLL_F32, COLL_SUM, comm, stream));
     OK(nccl.ncclCommDestroy(comm));

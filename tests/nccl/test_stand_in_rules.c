@@ -1,4 +1,5 @@
 /* The stand-in for NCCL: each rule, broken once and reported; faults; and how communicators end. */
+#include <pthread.h>
 #include <unistd.h>
 
 #include "tests/nccl/rig.h"
@@ -301,6 +302,33 @@ static void check_hang(void) {
 TEST(an_operation_that_hangs_ends_by_abort_without_its_result) {
     run_ranks(2, "STAND_IN_NCCL_HANG_AT=2", check_hang);
     run_ranks(2, "STAND_IN_NCCL_HANG_AT=2@1 EMULATE_SEED=3", check_hang);
+}
+
+static void *abort_it(void *comm) {
+    usleep(20000);
+    OK(nccl.ncclCommAbort(comm));
+    return NULL;
+}
+
+/* As a program does that has heard of a lost rank in another thread than the one that waits for the device. */
+static void check_abort_elsewhere(void) {
+    NcclComm *comm = communicator(1);
+    cudaStream_t stream = new_stream();
+    float *x = numbers(8);
+    pthread_t thread;
+    const Turn turn = {1, 8, COLL_F32, COLL_SUM, 0, true};
+    cudaGraphExec_t graph = record(&turn, comm, stream, x);
+    REQUIRE(cudaGraphLaunch(graph, stream) == cudaSuccess);
+    REQUIRE(pthread_create(&thread, NULL, abort_it, comm) == 0);
+    REQUIRE(cudaGraphLaunch(graph, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    pthread_join(thread, NULL);
+    require_spoilt(x, 8);
+}
+
+TEST(another_thread_can_abort_what_one_waits_for) {
+    run_ranks(2, "STAND_IN_NCCL_HANG_AT=1@1", check_abort_elsewhere);
+    run_ranks(1, "STAND_IN_NCCL_HANG_AT=1 EMULATE_SEED=1", check_abort_elsewhere);
 }
 
 static void check_error(void) {
