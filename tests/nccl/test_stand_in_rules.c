@@ -310,7 +310,7 @@ static void *abort_it(void *comm) {
     return NULL;
 }
 
-/* As a program does that has heard of a lost rank in another thread than the one that waits for the device. */
+/* Aborts as a program does that has heard of a lost rank in another thread than the one that waits for the device. */
 static void check_abort_elsewhere(void) {
     NcclComm *comm = communicator(1);
     cudaStream_t stream = new_stream();

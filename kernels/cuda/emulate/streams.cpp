@@ -126,7 +126,7 @@ template <class Run> static cudaError_t enqueue_run(cudaStream_t stream, Run run
     return enqueue(stream_of(stream), {Work::RUN, whole, NULL, 0});
 }
 
-/* What the host has put into streams one by one, kernels and fills, and graphs. */
+/* Count what the host has put into streams one by one, kernels and fills, and graphs. */
 static int64_t single_launches, graph_launches;
 
 /* Tells of them in the end, if the environment asks for it. */

@@ -18,7 +18,7 @@
 
 static const char MARK[8] = "StandIn";
 
-/* What an NcclId holds. */
+/* Fills an NcclId. */
 typedef struct {
     char mark[8];
     uint64_t secret;
@@ -27,7 +27,7 @@ typedef struct {
 } Place;
 _Static_assert(sizeof(Place) <= COLL_ID_BYTES, "it must fit into an id");
 
-/* What rank 0's process answers. */
+/* Answers every rank, from the process of rank 0. */
 typedef struct {
     uint32_t status;
     char text[TEXT_BYTES];

@@ -38,7 +38,7 @@
 #include "kernels/cuda/emulate/emulate_streams.h"
 #include "kernels/cuda/libraries/nccl_functions.h"
 
-/* What the library exports, and nothing else. */
+/* Declares all that the library exports. */
 #pragma GCC visibility push(default)
 #define DECLARE(result, name, arguments) result name arguments;
 FOR_EACH_NCCL_FUNCTION(DECLARE)
@@ -69,7 +69,7 @@ typedef struct Operation {
     enum { QUEUED, BEGUN, ENDED } state; /* guarded by the communicator's lock */
 } Operation;
 
-/* What goes over a control connection. */
+/* Goes over a control connection. */
 typedef struct {
     enum { BEGINS, LEAVES, FAILS } what;
     uint32_t status;
@@ -77,7 +77,7 @@ typedef struct {
     char text[TEXT_BYTES];
 } Message;
 
-/* What a rank tells the others when they meet. */
+/* Introduces a rank to the others when they meet. */
 typedef struct {
     uint64_t secret; /* of the communicator's id */
     int32_t ranks, rank, port, channel;
