@@ -15,6 +15,9 @@
  * An operation ends on no rank before it has begun on all. After an asynchronous error, operations end only by
  * ncclCommAbort, which leaves NaN (bytes 0xFF) in results that are not complete.
  *
+ * With an EMULATE_SEED other than 0 an operation begins only when its process calls the runtime, or waits in a call of
+ * this library: a process that waits for others in another way should wait for its device first.
+ *
  * The environment:
  *   STAND_IN_NCCL_ADDRESS    this host's address for the others; otherwise that of the first interface which is up,
  *                            no loopback and begins with NCCL_SOCKET_IFNAME, or 127.0.0.1
