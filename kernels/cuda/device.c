@@ -73,7 +73,9 @@ static void cuda_release(Device *device, void *memory, size_t bytes) {
     device->allocated -= bytes;
 }
 
+/* The runtime may wait for what was queued before it copies from memory that is not pinned, and to it always. */
 static void cuda_upload(Device *device, void *to, const void *from, size_t bytes) {
+    watch(device, NULL);
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(device)), "copying to the GPU");
 }
 
@@ -101,6 +103,7 @@ static void cuda_stage(Device *device, void *to, const void *head, size_t head_b
 }
 
 static void cuda_download(Device *device, void *to, const void *from, size_t bytes) {
+    watch(device, NULL);
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(device)), "copying from the GPU");
     wait_for_operations(device);
 }

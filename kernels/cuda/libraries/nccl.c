@@ -84,30 +84,35 @@ bool nccl_make_id(char id[NCCL_ID_BYTES], Error *error) {
     NcclId made;
     if (!load_or_advise(error)) return false;
     unsigned status = call.ncclGetUniqueId(&made);
-    if (status != COLL_SUCCESS)
-        return error_set(error, "NCCL: making a group: %s; %s", call.ncclGetErrorString(status),
-                         call.ncclGetLastError(NULL));
+    if (status != COLL_SUCCESS) return error_set(error, "NCCL: making a group: %s", call.ncclGetErrorString(status));
     memcpy(id, made.bytes, NCCL_ID_BYTES);
     return true;
 }
 
 /* ---- waiting ---- */
 
-/* Ends the group's use with a reason, after some time in which whoever waits may find that a rank is lost. */
+/* Returns what the library said last, to be put behind a message; free(). */
+static char *last_words(const NcclComm *comm) {
+    const char *words = call.ncclGetLastError((NcclComm *)comm);
+    return words && *words ? xformat("; its last words: %s", words) : xstrdup("");
+}
+
 static void fail(const Group *group, const char *why) {
+    if (group->failed) group->failed(group->context, why);
+    die("%s", why);
+}
+
+/* Ends the use of a group whose library has failed, after some time in which Group.waiting may find that a rank is
+ * lost. */
+static void fail_with_status(const Group *group, unsigned status) {
+    const State *s = group->state;
     enum { TENTHS = 250 };
     for (int i = 0; group->waiting && i < TENTHS; i++) {
         group->waiting(group->context);
         usleep(100000);
     }
-    if (group->failed) group->failed(group->context, why);
-    die("%s", why);
-}
-
-static void fail_with_status(const Group *group, unsigned status) {
-    const State *s = group->state;
-    OWNED char *why = xformat("rank %d of %d: NCCL, %s: %s; its last words: %s", group->rank, group->size, s->op,
-                              call.ncclGetErrorString(status), call.ncclGetLastError(s->comm));
+    OWNED char *words = last_words(s->comm), *why = xformat("rank %d of %d: NCCL, %s: %s%s", group->rank, group->size,
+                                                            s->op, call.ncclGetErrorString(status), words);
     fail(group, why);
 }
 
@@ -123,11 +128,12 @@ static void check_limit(const Group *group) {
     const State *s = group->state;
     double limit = limit_of(group);
     if (s->waited < limit) return;
-    OWNED char *why =
-        xformat("rank %d of %d: NCCL has not ended what it was given for %.0f s, %.1f MB to send, the last of it %s; "
-                "TRAINC_NCCL_LIMIT=seconds gives it longer (%.0f); its last words: %s",
-                group->rank, group->size, s->waited, (s->sent[1] - s->sent[0]) * 1e-6, s->op ? s->op : "nothing",
-                s->limit, call.ncclGetLastError(s->comm));
+    OWNED char *words = last_words(s->comm),
+               *why = xformat(
+                   "rank %d of %d: NCCL has not ended its operations for %.0f s (%.1f MB to send, the latest is %s); "
+                   "TRAINC_NCCL_LIMIT=seconds gives them longer than %.0f%s",
+                   group->rank, group->size, s->waited, (s->sent[1] - s->sent[0]) * 1e-6, s->op ? s->op : "none",
+                   s->limit, words);
     fail(group, why);
 }
 
@@ -297,9 +303,10 @@ static bool connect_ranks(Group *group, const char id[NCCL_ID_BYTES], Error *err
     memcpy(made.bytes, id, NCCL_ID_BYTES);
     unsigned status = settle(group, call.ncclCommInitRankConfig(&s->comm, group->size, made, group->rank, &config));
     if (status == COLL_SUCCESS) return true;
-    error_set(error, "%s: connecting the ranks: %s; its last words: %s", group->description,
+    OWNED char *words = last_words(s->comm);
+    error_set(error, "%s: connecting the ranks: %s%s", group->description,
               status == COLL_IN_PROGRESS ? "not done in time (TRAINC_NCCL_LIMIT)" : call.ncclGetErrorString(status),
-              call.ncclGetLastError(s->comm));
+              words);
     if (s->comm) call.ncclCommAbort(s->comm);
     return false;
 }
